@@ -1,0 +1,1 @@
+//! Builds a Rust kernel crate to PTX with stock rustc.

@@ -1,0 +1,3 @@
+//! The kernels of the stress harness, the benchmarks and the self-tests: entry points, no logic.
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]

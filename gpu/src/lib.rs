@@ -1,0 +1,35 @@
+//! Memory allocation inside GPU kernels, in Rust.
+//!
+//! A kernel crate depends on this crate alone. The same source runs in three places:
+//!
+//! | where | atomics | warps |
+//! |---|---|---|
+//! | `nvptx64-nvidia-cuda` | PTX instructions with their ordering and scope spelled out | the hardware's |
+//! | the host | core's atomics | whatever [`machine::Machine`] is installed; one lane if none is |
+//! | the host under `--cfg loom` | loom's | one lane |
+//!
+//! Only [`sync`], [`warp`], [`thread`] and [`kernel`] know which; everything above them is the same code.
+//!
+//! Layers, each using only those before it: `sync, warp, thread` → [`units`] → [`lanes`] → [`fault`] →
+//! [`bump`], [`freelist`].
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch, link_llvm_intrinsics))]
+#![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
+
+#[cfg(not(target_arch = "nvptx64"))]
+extern crate std;
+
+pub mod kernel;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod machine;
+pub mod sync;
+pub mod thread;
+pub mod units;
+pub mod warp;
+
+/// A panic in a kernel ends the grid: nothing can unwind on the device.
+#[cfg(all(target_arch = "nvptx64", feature = "panic-handler"))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    thread::trap()
+}

@@ -1,0 +1,194 @@
+//! What stands in for the GPU when kernels run on the host.
+//!
+//! The facade ([`sync`](crate::sync), [`warp`](crate::warp), [`thread`](crate::thread)) asks the
+//! [`Machine`] that is installed on the calling OS thread who it is, and hands it every collective. An
+//! executor installs one with [`install`] and runs lanes under it. With none installed, the calling OS
+//! thread is the only lane of the only warp of a grid of one block.
+
+use crate::units::{LaneMask, WARP_SIZE};
+use core::panic::Location;
+use std::cell::Cell;
+#[cfg(not(loom))]
+use std::time::Duration;
+
+/// Where a GPU thread stands in its grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coords {
+    /// This thread in its block (x, y, z).
+    pub thread_idx: [u32; 3],
+    /// This block in the grid (x, y, z).
+    pub block_idx: [u32; 3],
+    /// Threads in a block (x, y, z).
+    pub block_dim: [u32; 3],
+    /// Blocks in the grid (x, y, z).
+    pub grid_dim: [u32; 3],
+    /// This thread in its warp, `0..32`.
+    pub lane: u32,
+    /// The multiprocessor it runs on, `0..sm_count`.
+    pub sm: u32,
+    /// Multiprocessors of the device.
+    pub sm_count: u32,
+}
+
+impl Coords {
+    /// The only thread of a grid of one.
+    pub const SOLE: Coords = Coords {
+        thread_idx: [0; 3],
+        block_idx: [0; 3],
+        block_dim: [1; 3],
+        grid_dim: [1; 3],
+        lane: 0,
+        sm: 0,
+        sm_count: 1,
+    };
+}
+
+/// The collective a lane has come to. Lanes that meet in one must have called the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collective {
+    /// `bar.warp.sync`
+    Sync,
+    /// `vote.sync`
+    Vote,
+    /// `match.sync`
+    Match,
+    /// `shfl.sync`
+    Shuffle,
+}
+
+/// What each lane of a warp brought to a collective; undefined for lanes outside its mask.
+pub type Deposits = [u64; WARP_SIZE as usize];
+
+/// An executor, as the lane that it is running sees it. `at` is the line of the caller, for messages.
+pub trait Machine {
+    /// Where the running lane stands.
+    fn coords(&self) -> Coords;
+
+    /// The lane number alone: [`Coords::lane`], asked far more often than the rest.
+    fn lane(&self) -> u32 {
+        self.coords().lane
+    }
+
+    /// The lanes of this warp that have come to the same place `at`, the running one among them.
+    fn converged(&self, at: &'static Location<'static>) -> LaneMask;
+
+    /// Waits for the lanes of `mask`, then gives each what all of them brought.
+    fn exchange(
+        &self,
+        mask: LaneMask,
+        what: Collective,
+        value: u64,
+        at: &'static Location<'static>,
+    ) -> Deposits;
+
+    /// Waits for every thread of the block that has not ended.
+    fn sync_block(&self, at: &'static Location<'static>);
+
+    /// Called before every atomic operation: another lane may run here.
+    fn step(&self);
+
+    /// The lane is waiting for others and has nothing to do for about so long.
+    fn pause(&self, nanos: u32);
+
+    /// Cycles since some start; never goes backwards for one lane.
+    fn clock(&self) -> u64;
+
+    /// Ends the running lane alone.
+    fn exit(&self) -> !;
+
+    /// Ends the whole grid with an error, as `trap` does on the device.
+    fn trap(&self) -> !;
+}
+
+std::thread_local! {
+    static INSTALLED: Cell<Option<*const dyn Machine>> = const { Cell::new(None) };
+}
+
+/// Puts back the machine that was installed before.
+#[must_use = "the machine is removed when this is dropped"]
+pub struct Installed {
+    before: Option<*const dyn Machine>,
+}
+
+/// Installs `machine` on this OS thread until the returned guard is dropped.
+///
+/// # Safety
+/// `machine` must outlive the guard, and guards must be dropped in the reverse order of their making.
+pub unsafe fn install(machine: &dyn Machine) -> Installed {
+    // SAFETY: the lifetime is erased here; the caller keeps the machine alive longer than the guard,
+    // whose drop removes the pointer.
+    let erased: *const (dyn Machine + 'static) = unsafe { core::mem::transmute(machine) };
+    Installed { before: INSTALLED.replace(Some(erased)) }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        INSTALLED.set(self.before);
+    }
+}
+
+/// Calls `f` on the installed machine, or on the sole lane's.
+#[inline]
+pub(crate) fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
+    match INSTALLED.get() {
+        // SAFETY: `install` keeps the machine alive while it is installed.
+        Some(machine) => f(unsafe { &*machine }),
+        None => f(&SoleLane),
+    }
+}
+
+/// Called before every atomic operation on the host.
+#[inline]
+#[cfg_attr(loom, allow(dead_code))]
+pub(crate) fn step() {
+    if let Some(machine) = INSTALLED.get() {
+        // SAFETY: as in `with`.
+        unsafe { &*machine }.step()
+    }
+}
+
+/// An OS thread that no executor drives.
+struct SoleLane;
+
+impl Machine for SoleLane {
+    fn coords(&self) -> Coords {
+        Coords::SOLE
+    }
+    fn converged(&self, _: &'static Location<'static>) -> LaneMask {
+        LaneMask::only(0)
+    }
+    fn exchange(
+        &self,
+        mask: LaneMask,
+        _: Collective,
+        value: u64,
+        at: &'static Location<'static>,
+    ) -> Deposits {
+        assert_eq!(mask, LaneMask::only(0), "{at}: a collective names lanes that do not exist on the host");
+        let mut all = [0; WARP_SIZE as usize];
+        all[0] = value;
+        all
+    }
+    fn sync_block(&self, _: &'static Location<'static>) {}
+    fn step(&self) {}
+    fn pause(&self, nanos: u32) {
+        #[cfg(loom)]
+        {
+            let _ = nanos;
+            loom::thread::yield_now();
+        }
+        #[cfg(not(loom))]
+        std::thread::sleep(Duration::from_nanos(nanos.into()));
+    }
+    fn clock(&self) -> u64 {
+        use std::time::Instant;
+        static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    }
+    fn exit(&self) -> ! {
+        panic!("thread::exit outside of a kernel")
+    }
+    fn trap(&self) -> ! {
+        panic!("trap outside of a kernel")
+    }
+}

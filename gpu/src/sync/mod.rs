@@ -1,0 +1,170 @@
+//! Atomics and fences with their ordering in the name and their scope in the type.
+//!
+//! | type | scope in PTX | meets the operations of |
+//! |---|---|---|
+//! | [`AtomicU32`], [`AtomicU64`] | `.gpu` | every thread of this device |
+//! | [`BlockAtomicU32`], [`BlockAtomicU64`] | `.cta` | the threads of this block |
+//! | [`SystemAtomicU32`], [`SystemAtomicU64`] | `.sys` | the host and other devices too |
+//!
+//! All of them address **global memory** (`.global`); a word in shared memory is out of their reach.
+//! Core's own atomics must not be used on the device: rustc 1.96 emits their read-modify-writes without
+//! an ordering and the rest at `.sys` scope.
+//!
+//! Every operation that is not relaxed takes a [`Site`], its name. Costs on an H200: a relaxed or acquire
+//! operation is one L2 round trip (397 to 491 cycles), a release adds a fence (392 cycles), `.sys` doubles it.
+
+mod site;
+pub use site::Site;
+#[cfg(loom)]
+pub use site::weaken;
+
+#[cfg(all(not(target_arch = "nvptx64"), not(loom)))]
+#[path = "host.rs"]
+mod backend;
+#[cfg(loom)]
+#[path = "loom.rs"]
+mod backend;
+#[cfg(target_arch = "nvptx64")]
+#[path = "nvptx.rs"]
+mod backend;
+
+/// Whether an atomic has the size and the layout of its integer (it has not under loom).
+pub const NATIVE_LAYOUT: bool = !cfg!(loom);
+
+/// One read-modify-write in its four orderings.
+macro_rules! rmw {
+    ($int:ty, $($relaxed:ident $acquire:ident $release:ident $acq_rel:ident: $doc:literal;)+) => {$(
+        #[doc = $doc]
+        /// Returns the old value. Relaxed.
+        #[inline(always)]
+        pub fn $relaxed(&self, v: $int) -> $int {
+            self.0.$relaxed(v)
+        }
+        #[doc = $doc]
+        /// Returns the old value. Acquire.
+        #[inline(always)]
+        pub fn $acquire(&self, v: $int, at: Site) -> $int {
+            if at.is_weakened() { self.0.$relaxed(v) } else { self.0.$acquire(v) }
+        }
+        #[doc = $doc]
+        /// Returns the old value. Release.
+        #[inline(always)]
+        pub fn $release(&self, v: $int, at: Site) -> $int {
+            if at.is_weakened() { self.0.$relaxed(v) } else { self.0.$release(v) }
+        }
+        #[doc = $doc]
+        /// Returns the old value. Acquire and release.
+        #[inline(always)]
+        pub fn $acq_rel(&self, v: $int, at: Site) -> $int {
+            if at.is_weakened() { self.0.$relaxed(v) } else { self.0.$acq_rel(v) }
+        }
+    )+};
+}
+
+/// A compare-and-swap in its four orderings.
+macro_rules! cas {
+    ($int:ty, $relaxed:ident; $($ordered:ident: $doc:literal),+) => {
+        /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`. Relaxed.
+        #[inline(always)]
+        pub fn $relaxed(&self, old: $int, new: $int) -> Result<$int, $int> {
+            self.0.$relaxed(old, new)
+        }
+        $(
+        /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`.
+        #[doc = $doc]
+        #[inline(always)]
+        pub fn $ordered(&self, old: $int, new: $int, at: Site) -> Result<$int, $int> {
+            if at.is_weakened() { self.0.$relaxed(old, new) } else { self.0.$ordered(old, new) }
+        })+
+    };
+}
+
+macro_rules! atomic {
+    ($(#[$doc:meta])* $name:ident($cell:ident), $int:ty, $bytes:literal) => {
+        $(#[$doc])*
+        #[repr(transparent)]
+        pub struct $name(backend::$cell);
+
+        const _: () = assert!(!NATIVE_LAYOUT || size_of::<$name>() == $bytes);
+        const _: () = assert!(!NATIVE_LAYOUT || align_of::<$name>() == $bytes);
+
+        impl $name {
+            /// A word holding `v`.
+            pub fn new(v: $int) -> Self {
+                Self(backend::$cell::new(v))
+            }
+            /// Reads. Relaxed.
+            #[inline(always)]
+            pub fn load_relaxed(&self) -> $int {
+                self.0.load_relaxed()
+            }
+            /// Reads. Acquire.
+            #[inline(always)]
+            pub fn load_acquire(&self, at: Site) -> $int {
+                if at.is_weakened() { self.0.load_relaxed() } else { self.0.load_acquire() }
+            }
+            /// Writes. Relaxed.
+            #[inline(always)]
+            pub fn store_relaxed(&self, v: $int) {
+                self.0.store_relaxed(v)
+            }
+            /// Writes. Release.
+            #[inline(always)]
+            pub fn store_release(&self, v: $int, at: Site) {
+                if at.is_weakened() { self.0.store_relaxed(v) } else { self.0.store_release(v) }
+            }
+            rmw! { $int,
+                add_relaxed add_acquire add_release add_acq_rel: "Adds `v`, wrapping.";
+                sub_relaxed sub_acquire sub_release sub_acq_rel: "Subtracts `v`, wrapping.";
+                and_relaxed and_acquire and_release and_acq_rel: "Keeps the bits of `v`.";
+                or_relaxed or_acquire or_release or_acq_rel: "Sets the bits of `v`.";
+                xor_relaxed xor_acquire xor_release xor_acq_rel: "Flips the bits of `v`.";
+                max_relaxed max_acquire max_release max_acq_rel: "Raises to `v`.";
+                min_relaxed min_acquire min_release min_acq_rel: "Lowers to `v`.";
+                swap_relaxed swap_acquire swap_release swap_acq_rel: "Replaces by `v`.";
+            }
+            cas! { $int, cas_relaxed;
+                cas_acquire: "Acquire.", cas_release: "Release.", cas_acq_rel: "Acquire and release." }
+        }
+
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                self.load_relaxed().fmt(f)
+            }
+        }
+    };
+}
+
+atomic! { /// A 32-bit word shared by the threads of a device.
+AtomicU32(GpuU32), u32, 4 }
+atomic! { /// A 64-bit word shared by the threads of a device.
+AtomicU64(GpuU64), u64, 8 }
+atomic! { /// A 32-bit word in global memory shared by the threads of one block.
+BlockAtomicU32(BlockU32), u32, 4 }
+atomic! { /// A 64-bit word in global memory shared by the threads of one block.
+BlockAtomicU64(BlockU64), u64, 8 }
+atomic! { /// A 32-bit word shared with the host or another device.
+SystemAtomicU32(SystemU32), u32, 4 }
+atomic! { /// A 64-bit word shared with the host or another device.
+SystemAtomicU64(SystemU64), u64, 8 }
+
+macro_rules! fences {
+    ($($name:ident: $doc:literal;)+) => {$(
+        #[doc = $doc]
+        #[inline(always)]
+        pub fn $name(at: Site) {
+            if !at.is_weakened() {
+                backend::$name();
+            }
+        }
+    )+};
+}
+
+fences! {
+    fence_acquire: "Acquire fence, device scope. PTX has no weaker instruction than `fence.acq_rel.gpu`.";
+    fence_release: "Release fence, device scope. PTX has no weaker instruction than `fence.acq_rel.gpu`.";
+    fence_acq_rel: "Acquire and release fence, device scope (`fence.acq_rel.gpu`).";
+    fence_seq_cst: "Sequentially consistent fence, device scope (`fence.sc.gpu`).";
+    block_fence_acq_rel: "Acquire and release fence among the threads of a block (`fence.acq_rel.cta`).";
+    system_fence_acq_rel: "Acquire and release fence that the host and other devices see (`fence.acq_rel.sys`).";
+}

@@ -1,0 +1,138 @@
+//! The PTX behind each operation, one instruction each. `tests/ptx_opcodes.rs` compares what the compiler
+//! emits with the names of these functions.
+
+use core::arch::asm;
+use core::cell::UnsafeCell;
+
+macro_rules! rmw {
+    ($scope:literal $int:ty, $ty:literal, $reg:ident, $($name:ident $order:literal $op:literal;)+) => {$(
+        #[inline(always)]
+        pub fn $name(&self, v: $int) -> $int {
+            let old: $int;
+            // SAFETY: the word is live global memory for as long as `self` is borrowed, and this
+            // instruction alone touches it.
+            unsafe {
+                asm!(concat!("atom.", $order, ".", $scope, ".global.", $op, $ty, " {}, [{}], {};"),
+                    out($reg) old, in(reg64) self.0.get(), in($reg) v, options(nostack));
+            }
+            old
+        }
+    )+};
+}
+
+macro_rules! sub {
+    ($int:ty, $($name:ident = $add:ident;)+) => {$(
+        #[inline(always)]
+        pub fn $name(&self, v: $int) -> $int {
+            self.$add(v.wrapping_neg())
+        }
+    )+};
+}
+
+macro_rules! cas {
+    ($scope:literal $int:ty, $ty:literal, $reg:ident, $($name:ident $order:literal;)+) => {$(
+        #[inline(always)]
+        pub fn $name(&self, old: $int, new: $int) -> Result<$int, $int> {
+            let found: $int;
+            // SAFETY: as for the other read-modify-writes.
+            unsafe {
+                asm!(concat!("atom.", $order, ".", $scope, ".global.cas.b", $ty, " {}, [{}], {}, {};"),
+                    out($reg) found, in(reg64) self.0.get(), in($reg) old, in($reg) new, options(nostack));
+            }
+            if found == old { Ok(found) } else { Err(found) }
+        }
+    )+};
+}
+
+macro_rules! load {
+    ($scope:literal $int:ty, $ty:literal, $reg:ident, $($name:ident $order:literal;)+) => {$(
+        #[inline(always)]
+        pub fn $name(&self) -> $int {
+            let v: $int;
+            // SAFETY: the word is live global memory for as long as `self` is borrowed.
+            unsafe {
+                asm!(concat!("ld.", $order, ".", $scope, ".global.u", $ty, " {}, [{}];"),
+                    out($reg) v, in(reg64) self.0.get(), options(nostack));
+            }
+            v
+        }
+    )+};
+}
+
+macro_rules! store {
+    ($scope:literal $int:ty, $ty:literal, $reg:ident, $($name:ident $order:literal;)+) => {$(
+        #[inline(always)]
+        pub fn $name(&self, v: $int) {
+            // SAFETY: the word is live global memory for as long as `self` is borrowed.
+            unsafe {
+                asm!(concat!("st.", $order, ".", $scope, ".global.u", $ty, " [{}], {};"),
+                    in(reg64) self.0.get(), in($reg) v, options(nostack));
+            }
+        }
+    )+};
+}
+
+macro_rules! cell {
+    ($name:ident, $scope:literal, $int:ty, $bits:literal, $reg:ident) => {
+        #[repr(transparent)]
+        pub struct $name(UnsafeCell<$int>);
+        // SAFETY: every access is one atomic instruction.
+        unsafe impl Sync for $name {}
+        // SAFETY: it owns nothing that belongs to a thread.
+        unsafe impl Send for $name {}
+
+        impl $name {
+            pub const fn new(v: $int) -> Self {
+                Self(UnsafeCell::new(v))
+            }
+            load! { $scope $int, $bits, $reg, load_relaxed "relaxed"; load_acquire "acquire"; }
+            store! { $scope $int, $bits, $reg, store_relaxed "relaxed"; store_release "release"; }
+            rmw! { $scope $int, $bits, $reg,
+                add_relaxed "relaxed" "add.u"; add_acquire "acquire" "add.u";
+                add_release "release" "add.u"; add_acq_rel "acq_rel" "add.u";
+                and_relaxed "relaxed" "and.b"; and_acquire "acquire" "and.b";
+                and_release "release" "and.b"; and_acq_rel "acq_rel" "and.b";
+                or_relaxed "relaxed" "or.b"; or_acquire "acquire" "or.b";
+                or_release "release" "or.b"; or_acq_rel "acq_rel" "or.b";
+                xor_relaxed "relaxed" "xor.b"; xor_acquire "acquire" "xor.b";
+                xor_release "release" "xor.b"; xor_acq_rel "acq_rel" "xor.b";
+                max_relaxed "relaxed" "max.u"; max_acquire "acquire" "max.u";
+                max_release "release" "max.u"; max_acq_rel "acq_rel" "max.u";
+                min_relaxed "relaxed" "min.u"; min_acquire "acquire" "min.u";
+                min_release "release" "min.u"; min_acq_rel "acq_rel" "min.u";
+                swap_relaxed "relaxed" "exch.b"; swap_acquire "acquire" "exch.b";
+                swap_release "release" "exch.b"; swap_acq_rel "acq_rel" "exch.b";
+            }
+            sub! { $int, sub_relaxed = add_relaxed; sub_acquire = add_acquire;
+            sub_release = add_release; sub_acq_rel = add_acq_rel; }
+            cas! { $scope $int, $bits, $reg, cas_relaxed "relaxed"; cas_acquire "acquire";
+            cas_release "release"; cas_acq_rel "acq_rel"; }
+        }
+    };
+}
+
+cell! { GpuU32, "gpu", u32, "32", reg32 }
+cell! { GpuU64, "gpu", u64, "64", reg64 }
+cell! { BlockU32, "cta", u32, "32", reg32 }
+cell! { BlockU64, "cta", u64, "64", reg64 }
+cell! { SystemU32, "sys", u32, "32", reg32 }
+cell! { SystemU64, "sys", u64, "64", reg64 }
+
+macro_rules! fence {
+    ($($name:ident $text:literal;)+) => {$(
+        #[inline(always)]
+        pub fn $name() {
+            // SAFETY: a fence touches no memory of its own.
+            unsafe { asm!($text, options(nostack)) }
+        }
+    )+};
+}
+
+fence! {
+    fence_acquire "fence.acq_rel.gpu;";
+    fence_release "fence.acq_rel.gpu;";
+    fence_acq_rel "fence.acq_rel.gpu;";
+    fence_seq_cst "fence.sc.gpu;";
+    block_fence_acq_rel "fence.acq_rel.cta;";
+    system_fence_acq_rel "fence.acq_rel.sys;";
+}

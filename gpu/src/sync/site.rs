@@ -1,0 +1,61 @@
+//! Names for the places where an ordering matters, so that a checker can weaken them one at a time.
+
+/// The name of one fence or one non-relaxed operation in the source.
+///
+/// In a normal build it holds nothing and costs nothing. Under `--cfg loom` it holds its name, and the
+/// operation that carries it turns relaxed while [`weaken`] names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Site {
+    #[cfg(loom)]
+    name: &'static str,
+}
+
+impl Site {
+    /// A site called `name`, by convention `structure/role`: `"freelist/claim"`.
+    #[cfg_attr(not(loom), allow(unused_variables))]
+    pub const fn new(name: &'static str) -> Self {
+        Site {
+            #[cfg(loom)]
+            name,
+        }
+    }
+
+    /// Whether a checker has asked for this site's ordering to be dropped.
+    #[inline(always)]
+    pub(crate) fn is_weakened(self) -> bool {
+        #[cfg(loom)]
+        return weakened::is(self.name);
+        #[cfg(not(loom))]
+        false
+    }
+}
+
+#[cfg(loom)]
+mod weakened {
+    use std::string::String;
+    use std::sync::Mutex;
+
+    static NAME: Mutex<Option<String>> = Mutex::new(None);
+
+    pub(super) fn is(name: &str) -> bool {
+        NAME.lock().unwrap().as_deref() == Some(name)
+    }
+
+    pub(super) fn set(name: Option<&str>) {
+        *NAME.lock().unwrap() = name.map(String::from);
+    }
+}
+
+/// Runs `body` with the ordering of the site called `name` dropped to relaxed, for the whole process.
+#[cfg(loom)]
+pub fn weaken<R>(name: &str, body: impl FnOnce() -> R) -> R {
+    struct Restore;
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            weakened::set(None);
+        }
+    }
+    weakened::set(Some(name));
+    let _restore = Restore;
+    body()
+}

@@ -1,0 +1,61 @@
+//! The same questions, asked of the installed machine.
+
+use crate::machine;
+use core::panic::Location;
+
+macro_rules! coords {
+    ($($name:ident $field:ident $axis:literal;)+) => {$(
+        pub fn $name() -> u32 {
+            machine::with(|m| m.coords().$field[$axis])
+        }
+    )+};
+}
+
+coords! {
+    thread_idx_x thread_idx 0;
+    thread_idx_y thread_idx 1;
+    thread_idx_z thread_idx 2;
+    block_idx_x block_idx 0;
+    block_idx_y block_idx 1;
+    block_idx_z block_idx 2;
+    block_dim_x block_dim 0;
+    block_dim_y block_dim 1;
+    block_dim_z block_dim 2;
+    grid_dim_x grid_dim 0;
+    grid_dim_y grid_dim 1;
+    grid_dim_z grid_dim 2;
+}
+
+pub fn sm_id() -> u32 {
+    machine::with(|m| m.coords().sm)
+}
+
+pub fn sm_count() -> u32 {
+    machine::with(|m| m.coords().sm_count)
+}
+
+#[track_caller]
+pub unsafe fn sync_threads() {
+    let at = Location::caller();
+    machine::with(|m| m.sync_block(at))
+}
+
+pub fn nanosleep(nanos: u32) {
+    machine::with(|m| m.pause(nanos))
+}
+
+pub fn clock() -> u64 {
+    machine::with(|m| m.clock())
+}
+
+pub fn global_timer_nanos() -> u64 {
+    machine::with(|m| m.clock())
+}
+
+pub fn exit() -> ! {
+    machine::with(|m| m.exit())
+}
+
+pub fn trap() -> ! {
+    machine::with(|m| m.trap())
+}

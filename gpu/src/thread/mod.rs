@@ -1,0 +1,107 @@
+//! Who a thread is, time, and waiting; under the names that `cuda_std::thread` uses.
+
+#[cfg(not(target_arch = "nvptx64"))]
+#[path = "host.rs"]
+mod backend;
+#[cfg(target_arch = "nvptx64")]
+#[path = "nvptx.rs"]
+mod backend;
+
+macro_rules! registers {
+    ($($name:ident: $doc:literal;)+) => {$(
+        #[doc = $doc]
+        #[inline(always)]
+        pub fn $name() -> u32 {
+            backend::$name()
+        }
+    )+};
+}
+
+registers! {
+    thread_idx_x: "This thread in its block, x.";
+    thread_idx_y: "This thread in its block, y.";
+    thread_idx_z: "This thread in its block, z.";
+    block_idx_x: "This block in the grid, x.";
+    block_idx_y: "This block in the grid, y.";
+    block_idx_z: "This block in the grid, z.";
+    block_dim_x: "Threads in a block, x.";
+    block_dim_y: "Threads in a block, y.";
+    block_dim_z: "Threads in a block, z.";
+    grid_dim_x: "Blocks in the grid, x.";
+    grid_dim_y: "Blocks in the grid, y.";
+    grid_dim_z: "Blocks in the grid, z.";
+    sm_id: "The multiprocessor this thread was on when it asked (`%smid`). A hint: a thread can be moved.";
+    sm_count: "An upper bound of [`sm_id`] (`%nsmid`).";
+}
+
+/// This thread in a one-dimensional grid.
+#[inline(always)]
+pub fn index_1d() -> u32 {
+    block_idx_x() * block_dim_x() + thread_idx_x()
+}
+
+/// Threads in a one-dimensional grid.
+#[inline(always)]
+pub fn threads_1d() -> u32 {
+    grid_dim_x() * block_dim_x()
+}
+
+/// This block in the grid, counted over x, then y, then z.
+#[inline(always)]
+pub fn block_index() -> u32 {
+    block_idx_x() + grid_dim_x() * (block_idx_y() + grid_dim_y() * block_idx_z())
+}
+
+/// This thread in its block, counted over x, then y, then z.
+#[inline(always)]
+pub fn index_in_block() -> u32 {
+    thread_idx_x() + block_dim_x() * (thread_idx_y() + block_dim_y() * thread_idx_z())
+}
+
+/// This warp in the grid. Warps with the same number are possible only in grids beyond 2^32 warps.
+#[inline(always)]
+pub fn warp_index() -> u32 {
+    let warps_per_block = (block_dim_x() * block_dim_y() * block_dim_z()).div_ceil(crate::units::WARP_SIZE);
+    block_index().wrapping_mul(warps_per_block).wrapping_add(index_in_block() / crate::units::WARP_SIZE)
+}
+
+/// Waits for every thread of the block (`bar.sync 0`) and orders memory among them.
+///
+/// # Safety
+/// Every thread of the block that has not ended must come here.
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+#[inline(always)]
+pub unsafe fn sync_threads() {
+    // SAFETY: the caller's promise.
+    unsafe { backend::sync_threads() }
+}
+
+/// Suspends this thread for about `nanos` nanoseconds, at most twice as long; 1 ms at most.
+#[inline(always)]
+pub fn nanosleep(nanos: u32) {
+    backend::nanosleep(nanos)
+}
+
+/// Cycles of this multiprocessor (`%clock64`).
+#[inline(always)]
+pub fn clock() -> u64 {
+    backend::clock()
+}
+
+/// Nanoseconds on a clock that all multiprocessors share (`%globaltimer`). Its steps can be 1 µs long.
+#[inline(always)]
+pub fn global_timer_nanos() -> u64 {
+    backend::global_timer_nanos()
+}
+
+/// Ends this thread alone; the others of its warp go on.
+#[inline(always)]
+pub fn exit() -> ! {
+    backend::exit()
+}
+
+/// Ends the grid with an error. On the GPU this makes the context unusable.
+#[inline(always)]
+pub fn trap() -> ! {
+    backend::trap()
+}

@@ -1,0 +1,69 @@
+//! What the 32 lanes of a warp do together; under the names that `cuda_std::warp` uses.
+//!
+//! Every collective takes the mask of the lanes that take part and waits for them. A shuffle or a vote
+//! orders no memory among lanes; [`sync_warp`] does.
+
+use crate::units::LaneMask;
+pub use crate::units::WARP_SIZE;
+
+#[cfg(not(target_arch = "nvptx64"))]
+#[path = "host.rs"]
+mod backend;
+#[cfg(target_arch = "nvptx64")]
+#[path = "nvptx.rs"]
+mod backend;
+
+/// This thread in its warp, `0..32`.
+#[inline(always)]
+pub fn lane_id() -> u32 {
+    backend::lane_id()
+}
+
+/// The lanes that happen to run this instruction together, this one among them.
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+#[inline(always)]
+pub fn activemask() -> LaneMask {
+    backend::activemask()
+}
+
+/// Waits for the lanes of `mask` and orders memory among them (`bar.warp.sync`).
+///
+/// # Safety
+/// The caller is in `mask`, and every lane of it comes here with the same mask.
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+#[inline(always)]
+pub unsafe fn sync_warp(mask: LaneMask) {
+    // SAFETY: the caller's promise.
+    unsafe { backend::sync_warp(mask) }
+}
+
+macro_rules! collectives {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty: $doc:literal;)+) => {$(
+        #[doc = $doc]
+        ///
+        /// # Safety
+        /// The caller is in `mask`, and every lane of it comes here with the same mask.
+        #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+        #[inline(always)]
+        pub unsafe fn $name(mask: LaneMask, $($arg: $ty),*) -> $out {
+            // SAFETY: the caller's promise.
+            unsafe { backend::$name(mask, $($arg),*) }
+        }
+    )+};
+}
+
+collectives! {
+    warp_vote_all(predicate: bool) -> bool: "Whether `predicate` holds on every lane of `mask`.";
+    warp_vote_any(predicate: bool) -> bool: "Whether `predicate` holds on some lane of `mask`.";
+    warp_vote_ballot(predicate: bool) -> LaneMask: "The lanes of `mask` on which `predicate` holds.";
+    warp_match_any_32(value: u32) -> LaneMask: "The lanes of `mask` that hold the caller's `value`.";
+    warp_match_any_64(value: u64) -> LaneMask: "The lanes of `mask` that hold the caller's `value`.";
+    warp_shuffle_idx_32(value: u32, lane: u32) -> u32: "The `value` of lane `lane`, which must be in `mask`.";
+    warp_shuffle_idx_64(value: u64, lane: u32) -> u64: "The `value` of lane `lane`, which must be in `mask`.";
+    warp_shuffle_up_32(value: u32, delta: u32) -> u32:
+        "The `value` of the lane `delta` below; the caller's own where there is none. That lane must be in `mask`.";
+    warp_shuffle_down_32(value: u32, delta: u32) -> u32:
+        "The `value` of the lane `delta` above; the caller's own where there is none. That lane must be in `mask`.";
+    warp_shuffle_xor_32(value: u32, lanes: u32) -> u32:
+        "The `value` of the lane whose number differs by `lanes`, which must be in `mask`.";
+}

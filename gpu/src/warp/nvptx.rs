@@ -1,0 +1,100 @@
+//! The collectives as LLVM intrinsics: those are convergent, which inline assembly is not.
+
+use crate::units::LaneMask;
+
+mod intrinsics {
+    unsafe extern "C" {
+        #[link_name = "llvm.nvvm.read.ptx.sreg.laneid"]
+        pub fn lane_id() -> u32;
+        #[link_name = "llvm.nvvm.activemask"]
+        pub fn active_mask() -> u32;
+        #[link_name = "llvm.nvvm.bar.warp.sync"]
+        pub fn sync(mask: u32);
+        #[link_name = "llvm.nvvm.vote.all.sync"]
+        pub fn all(mask: u32, predicate: bool) -> bool;
+        #[link_name = "llvm.nvvm.vote.any.sync"]
+        pub fn any(mask: u32, predicate: bool) -> bool;
+        #[link_name = "llvm.nvvm.vote.ballot.sync"]
+        pub fn ballot(mask: u32, predicate: bool) -> u32;
+        #[link_name = "llvm.nvvm.match.any.sync.i32"]
+        pub fn match_any_32(mask: u32, value: u32) -> u32;
+        #[link_name = "llvm.nvvm.match.any.sync.i64"]
+        pub fn match_any_64(mask: u32, value: u64) -> u32;
+        #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
+        pub fn shuffle_idx(mask: u32, value: u32, lane: u32, clamp: u32) -> u32;
+        #[link_name = "llvm.nvvm.shfl.sync.up.i32"]
+        pub fn shuffle_up(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
+        #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
+        pub fn shuffle_down(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
+        #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
+        pub fn shuffle_xor(mask: u32, value: u32, lanes: u32, clamp: u32) -> u32;
+    }
+}
+
+/// Shuffle over the whole warp: no segments, lanes 0 to 31.
+const WHOLE_WARP: u32 = 31;
+/// The same for `shfl.up`, whose bound is the lowest lane.
+const FROM_LANE_0: u32 = 0;
+
+#[inline(always)]
+pub fn lane_id() -> u32 {
+    // SAFETY: it reads a register.
+    unsafe { intrinsics::lane_id() }
+}
+
+#[inline(always)]
+pub fn activemask() -> LaneMask {
+    // SAFETY: it reads a mask and touches no memory.
+    LaneMask(unsafe { intrinsics::active_mask() })
+}
+
+macro_rules! collectives {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = |$mask:ident| $body:expr;)+) => {$(
+        #[inline(always)]
+        pub unsafe fn $name($mask: LaneMask, $($arg: $ty),*) -> $out {
+            let $mask = $mask.0;
+            // SAFETY: the caller's promise, that every lane of the mask comes here.
+            unsafe { $body }
+        }
+    )+};
+}
+
+collectives! {
+    sync_warp() -> () = |mask| intrinsics::sync(mask);
+    warp_vote_all(predicate: bool) -> bool = |mask| intrinsics::all(mask, predicate);
+    warp_vote_any(predicate: bool) -> bool = |mask| intrinsics::any(mask, predicate);
+    warp_match_any_32_raw(value: u32) -> u32 = |mask| intrinsics::match_any_32(mask, value);
+    warp_match_any_64_raw(value: u64) -> u32 = |mask| intrinsics::match_any_64(mask, value);
+    warp_ballot_raw(predicate: bool) -> u32 = |mask| intrinsics::ballot(mask, predicate);
+    warp_shuffle_idx_32(value: u32, lane: u32) -> u32 = |mask| intrinsics::shuffle_idx(mask, value, lane, WHOLE_WARP);
+    warp_shuffle_up_32(value: u32, delta: u32) -> u32 = |mask| intrinsics::shuffle_up(mask, value, delta, FROM_LANE_0);
+    warp_shuffle_down_32(value: u32, delta: u32) -> u32 = |mask| intrinsics::shuffle_down(mask, value, delta, WHOLE_WARP);
+    warp_shuffle_xor_32(value: u32, lanes: u32) -> u32 = |mask| intrinsics::shuffle_xor(mask, value, lanes, WHOLE_WARP);
+}
+
+#[inline(always)]
+pub unsafe fn warp_vote_ballot(mask: LaneMask, predicate: bool) -> LaneMask {
+    // SAFETY: the caller's promise.
+    LaneMask(unsafe { warp_ballot_raw(mask, predicate) })
+}
+
+#[inline(always)]
+pub unsafe fn warp_match_any_32(mask: LaneMask, value: u32) -> LaneMask {
+    // SAFETY: the caller's promise.
+    LaneMask(unsafe { warp_match_any_32_raw(mask, value) })
+}
+
+#[inline(always)]
+pub unsafe fn warp_match_any_64(mask: LaneMask, value: u64) -> LaneMask {
+    // SAFETY: the caller's promise.
+    LaneMask(unsafe { warp_match_any_64_raw(mask, value) })
+}
+
+#[inline(always)]
+pub unsafe fn warp_shuffle_idx_64(mask: LaneMask, value: u64, lane: u32) -> u64 {
+    // SAFETY: the caller's promise.
+    let low = unsafe { warp_shuffle_idx_32(mask, value as u32, lane) };
+    // SAFETY: the same.
+    let high = unsafe { warp_shuffle_idx_32(mask, (value >> 32) as u32, lane) };
+    u64::from(high) << 32 | u64::from(low)
+}

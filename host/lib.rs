@@ -1,0 +1,1 @@
+//! warpheap, the host side.

@@ -1,0 +1,2 @@
+//! warpheap, the command line.
+fn main() {}

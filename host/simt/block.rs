@@ -102,7 +102,8 @@ impl Block {
         self.warps.iter().any(|warp| warp.ready() != 0)
     }
 
-    /// Runs a ready lane for `quantum` steps, or until it waits or ends.
+    /// Runs a ready lane for `quantum` steps, or until it waits or ends. Inlined: see `Lane::resume`.
+    #[inline(always)]
     pub(super) fn run(
         &mut self,
         warp: usize,

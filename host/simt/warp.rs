@@ -118,7 +118,8 @@ impl Warp {
         &mut self.seats[lane as usize].rank
     }
 
-    /// Runs a ready lane.
+    /// Runs a ready lane. Inlined: see [`Lane::resume`].
+    #[inline(always)]
     pub(super) fn resume(&mut self, lane: u32, machine: &LaneMachine, quantum: u64) -> Event {
         let seat = &mut self.seats[lane as usize];
         let answer = match std::mem::replace(&mut seat.pending, Pending::Go) {

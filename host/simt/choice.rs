@@ -8,7 +8,10 @@
 //! | uniform | any lane, for one step | races of a few steps |
 //! | bursts | any lane, for 1 to 256 steps | a whole operation of others between two steps of one |
 //! | starve | any lane for one step, but a lane or warp is left out for 16 to 4096 picks | stale reads, ABA |
-//! | ranks | the lane of the highest rank until it waits; now and then the running one becomes the lowest (probabilistic concurrency testing: Burckhardt et al., ASPLOS 2010) | races of few, far apart interruptions |
+//! | ranks | the lane of the highest rank; at times the running one becomes the lowest | few, far interruptions |
+//!
+//! Ranks are the probabilistic concurrency testing of Burckhardt et al. (ASPLOS 2010), with changes at
+//! random distances instead of a fixed number of them.
 //!
 //! No lane that can run is left out for ever, whatever another spins on: starving ends, and a lane of high
 //! rank loses it when it pauses or has run for long.

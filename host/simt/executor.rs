@@ -14,7 +14,7 @@ const MIN_SM_COUNT: u32 = 4;
 
 /// Steps until a run counts as a livelock, unless set otherwise: minutes.
 const PARALLEL_STEP_LIMIT: u64 = 1 << 36;
-/// The same, for replays: about a minute.
+/// The same, for replays: two minutes.
 const REPLAY_STEP_LIMIT: u64 = 1 << 30;
 
 /// Runs kernels on the CPU. See the [module](super).

@@ -15,18 +15,20 @@
 //!     /// `out` is live, and blocks have whole warps.
 //!     unsafe fn odd(out: DeviceSlice<u32>) {
 //!         // SAFETY: all lanes come here.
-//!         let odd = unsafe { warp::warp_vote_ballot(LaneMask::ALL, thread::index_1d() % 2 == 1) };
+//!         let lanes = unsafe { warp::warp_vote_ballot(LaneMask::ALL, thread::index_1d() % 2 == 1) };
 //!         // SAFETY: each thread has its own element.
-//!         unsafe { out.set(thread::index_1d().into(), odd.count()) };
+//!         unsafe { out.set(thread::index_1d().into(), lanes.count()) };
 //!     }
 //! }
 //!
 //! let mut counts = vec![0u32; 256];
 //! // SAFETY: the vector lives until the end of the run.
 //! let out = unsafe { DeviceSlice::from_raw_parts(counts.as_mut_ptr(), 256) };
+//! let grid = Grid { blocks: [4, 1, 1], threads: [64, 1, 1] };
 //! for mode in [Mode::Parallel { workers: 2 }, Mode::Replay { seed: 1 }] {
+//!     let executor = Executor::new(mode);
 //!     // SAFETY: `out` is live, and 64 threads are two whole warps.
-//!     let stats = unsafe { Executor::new(mode).run::<odd>(Grid { blocks: [4, 1, 1], threads: [64, 1, 1] }, (out,)) }?;
+//!     let stats = unsafe { executor.run::<odd>(grid, (out,)) }?;
 //!     assert!(stats.steps >= 256);
 //!     assert!(counts.iter().all(|&n| n == 16));
 //! }

@@ -104,6 +104,11 @@ fn lanes_converge_by_place() {
     assert!(split > 0, "some seeds keep lanes from converging");
 }
 
+/// `activemask` at a place of its own.
+fn elsewhere() -> LaneMask {
+    warp::activemask()
+}
+
 kernel! {
     /// Lane 0 spins until the others, of which each asks who is with it, have all gone by.
     unsafe fn spin_beside(count: DeviceSlice<u32>) {
@@ -123,7 +128,7 @@ kernel! {
                 assert_eq!(warp::activemask(), LaneMask::only(0));
             }
         } else {
-            let mask = if warp::lane_id() % 2 == 0 { warp::activemask() } else { warp::activemask() };
+            let mask = if warp::lane_id().is_multiple_of(2) { warp::activemask() } else { elsewhere() };
             assert!(!mask.contains(0), "lane 0 is elsewhere");
             word(count, 0).add_relaxed(1);
         }

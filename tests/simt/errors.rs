@@ -64,7 +64,7 @@ kernel! {
 
     /// The lanes of a warp wait for the block at two places.
     unsafe fn two_barriers() {
-        if warp::lane_id() % 2 == 0 {
+        if warp::lane_id().is_multiple_of(2) {
             // SAFETY: the test is about this mistake.
             unsafe { thread::sync_threads() };
         } else {

@@ -53,6 +53,12 @@ fn a_hundred_thousand_threads_finish() {
     assert!(counts.values().iter().all(|&n| n == 1));
 }
 
+/// An executor is shared by the threads that launch on it.
+const _: fn() = || {
+    fn shared<T: Send + Sync>() {}
+    shared::<Executor>();
+};
+
 #[test]
 fn runs_from_several_threads_do_not_mix() {
     for mode in modes().take(3) {

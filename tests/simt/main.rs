@@ -3,6 +3,7 @@
 
 mod collectives;
 mod divergence;
+mod endings;
 mod errors;
 mod grids;
 mod race;

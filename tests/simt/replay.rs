@@ -15,7 +15,7 @@ kernel! {
             word(words, 1 + ticket).store_relaxed(thread::index_1d());
             let mask = warp::activemask();
             // SAFETY: the lanes of the mask got it together.
-            if unsafe { warp::warp_vote_ballot(mask, ticket % 2 == 0) }.contains(warp::lane_id()) {
+            if unsafe { warp::warp_vote_ballot(mask, ticket.is_multiple_of(2)) }.contains(warp::lane_id()) {
                 thread::nanosleep(10);
             }
         }

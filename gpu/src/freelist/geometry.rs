@@ -114,7 +114,11 @@ impl Geometry {
         }
         let guess = ((offset as u128 * self.reciprocal as u128) >> 64) as u64;
         let block = if guess * self.stride > offset { guess - 1 } else { guess };
-        if block * self.stride == offset { Location::Block(block as u32) } else { Location::Inside(block as u32) }
+        if block * self.stride == offset {
+            Location::Block(block as u32)
+        } else {
+            Location::Inside(block as u32)
+        }
     }
 }
 

@@ -35,6 +35,7 @@
 
 mod alloc;
 mod claim;
+mod corrupt;
 mod free;
 mod geometry;
 mod reserve;

@@ -7,7 +7,7 @@ use super::registry::Registry;
 use super::stream::Stream;
 use super::{cpu, cuda};
 use crate::error::{Error, Result};
-use crate::simt::Mode;
+use crate::simt::{Executor, Mode};
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -99,12 +99,13 @@ impl Device {
 
     /// The CPU with lanes scheduled as `mode` says, and half of the machine's memory at most.
     pub fn cpu_with(mode: Mode) -> Device {
-        Device::cpu_with_memory(mode, cpu::default_memory_bytes())
+        Device::cpu_with_executor(Executor::new(mode), cpu::default_memory_bytes())
     }
 
-    /// The CPU with `memory_bytes` of device memory at most. Each call makes a device of its own.
-    pub fn cpu_with_memory(mode: Mode, memory_bytes: u64) -> Device {
-        Device::enlist(&mut alive(), Box::new(cpu::CpuDevice::new(mode, memory_bytes)), None)
+    /// The CPU through an executor of the caller's settings, and `memory_bytes` of device memory at most.
+    /// Each call makes a device of its own.
+    pub fn cpu_with_executor(executor: Executor, memory_bytes: u64) -> Device {
+        Device::enlist(&mut alive(), Box::new(cpu::CpuDevice::new(executor, memory_bytes)), None)
     }
 
     /// A device over a `CUcontext` of the caller's.

@@ -1,6 +1,6 @@
 //! Launches: the grid, and every check that comes before one.
 
-use super::backend::{Launch, Limits, Range};
+use super::backend::{CpuJob, Launch, Limits, Range};
 use super::device::Device;
 use super::module::Module;
 use super::stream::Stream;
@@ -101,7 +101,10 @@ pub(super) unsafe fn launch<K: Kernel>(
     check_arguments::<K>(device, &args)?;
 
     let grid = Grid { blocks: config.grid, threads: config.block };
-    let cpu_job = || -> super::backend::CpuJob { Box::new(move |executor| executor.run::<K>(grid, args)) };
+    let cpu_job = || -> CpuJob {
+        // SAFETY: what the kernel asks is the caller's promise.
+        Box::new(move |executor| unsafe { executor.run::<K>(grid, args) })
+    };
     let mut arguments = Arguments::of::<K>(&args);
     let launch = Launch {
         kernel: K::NAME,

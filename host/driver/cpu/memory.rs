@@ -60,7 +60,7 @@ impl Heap {
         };
         if bytes > free {
             return Err(refuse(
-                "ask for less, drop other buffers, or raise the cap (Device::cpu_with_memory)",
+                "ask for less, drop other buffers, or raise the cap (Device::cpu_with_executor)",
             ));
         }
         let padded = bytes.checked_add(align).and_then(|n| usize::try_from(n).ok());

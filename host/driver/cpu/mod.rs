@@ -35,13 +35,13 @@ pub(crate) struct CpuDevice {
 }
 
 impl CpuDevice {
-    pub fn new(mode: Mode, memory_bytes: u64) -> CpuDevice {
-        let label = match &mode {
+    pub fn new(executor: Executor, memory_bytes: u64) -> CpuDevice {
+        let label = match executor.mode() {
             Mode::Parallel { workers } => format!("CPU ({workers} workers)"),
             Mode::Replay { seed } => format!("CPU (replay, seed {seed})"),
         };
-        let executor = Arc::new(Executor::new(mode));
-        CpuDevice { heap: Heap::new(&label, memory_bytes), label, executor, queues: Mutex::default() }
+        let heap = Heap::new(&label, memory_bytes);
+        CpuDevice { label, executor: Arc::new(executor), heap, queues: Mutex::default() }
     }
 
     /// The queues that are alive. A panic elsewhere leaves the list whole.

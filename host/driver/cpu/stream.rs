@@ -52,7 +52,7 @@ struct State {
     pending: usize,
     closed: bool,
     failed: Option<Error>,
-    last: Option<(u64, u64)>,
+    last: Option<Stats>,
 }
 
 impl Queue {
@@ -91,7 +91,7 @@ impl Queue {
             let outcome = run(job, executor, skip);
             let mut state = lock(&self.state);
             match outcome {
-                Ok(Some(stats)) => state.last = Some((stats.steps, stats.schedule_hash)),
+                Ok(Some(stats)) => state.last = Some(stats),
                 Ok(None) => {}
                 Err(error) => state.failed = Some(error),
             }
@@ -218,7 +218,7 @@ impl StreamBackend for CpuStream {
     }
 
     fn cpu_stats(&self) -> Option<Stats> {
-        lock(&self.queue.state).last.map(|(steps, schedule_hash)| Stats { steps, schedule_hash })
+        lock(&self.queue.state).last
     }
 }
 

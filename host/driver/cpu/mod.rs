@@ -12,7 +12,7 @@ use super::device::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::simt::{Executor, Mode};
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use warpheap_device::units::WARP_SIZE;
 
 pub(crate) use self::memory::default_memory_bytes;
@@ -30,8 +30,8 @@ pub(crate) struct CpuDevice {
     label: String,
     executor: Arc<Executor>,
     heap: Heap,
-    /// The queues that may still hold work. A dropped stream's goes when its work is done.
-    queues: Mutex<Vec<Weak<Queue>>>,
+    /// The queues that may still hold work or a failure that nobody has been told of.
+    queues: Mutex<Vec<Arc<Queue>>>,
 }
 
 impl CpuDevice {
@@ -44,11 +44,11 @@ impl CpuDevice {
         CpuDevice { label, executor: Arc::new(executor), heap, queues: Mutex::default() }
     }
 
-    /// The queues that are alive. A panic elsewhere leaves the list whole.
-    fn queues(&self) -> Vec<Arc<Queue>> {
+    /// The queues that are not over. A panic elsewhere leaves the list whole.
+    fn queues(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.retain(|queue| queue.strong_count() > 0);
-        queues.iter().filter_map(Weak::upgrade).collect()
+        queues.retain(|queue| !queue.is_over());
+        queues
     }
 }
 
@@ -92,16 +92,18 @@ impl DeviceBackend for CpuDevice {
     }
 
     fn free(&self, range: Range) -> Result<()> {
-        for queue in self.queues() {
-            queue.drain();
-        }
+        // Not under the lock: the work waited for may be long.
+        let queues = self.queues().clone();
+        queues.iter().for_each(|queue| queue.drain());
         self.heap.free(range);
         Ok(())
     }
 
     fn synchronize(&self) -> Result<()> {
-        // Every queue is waited for, also after one that failed.
-        self.queues().iter().map(|queue| queue.synchronize()).fold(Ok(()), Result::and)
+        // Not under the lock: the work waited for may be long. Every queue is waited for, also after one
+        // that failed.
+        let queues = self.queues().clone();
+        queues.iter().map(|queue| queue.synchronize()).fold(Ok(()), Result::and)
     }
 
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
@@ -124,8 +126,7 @@ impl DeviceBackend for CpuDevice {
 
     fn stream(&self) -> Result<Arc<dyn StreamBackend>> {
         let stream = CpuStream::start(self.executor.clone())?;
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.push(Arc::downgrade(stream.queue()));
+        self.queues().push(stream.queue().clone());
         Ok(Arc::new(stream))
     }
 

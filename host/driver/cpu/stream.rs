@@ -50,18 +50,27 @@ pub(super) struct Queue {
 struct State {
     jobs: VecDeque<Job>,
     pending: usize,
+    /// The host's end is gone.
     closed: bool,
     failed: Option<Error>,
+    /// Somebody has been told of the failure.
+    reported: bool,
     last: Option<Stats>,
+}
+
+impl State {
+    /// Tells of a failure.
+    fn outcome(&mut self) -> Result<()> {
+        self.reported = self.failed.is_some();
+        self.failed.clone().map_or(Ok(()), Err)
+    }
 }
 
 impl Queue {
     fn push(&self, job: Job) -> Result<()> {
         let mut state = lock(&self.state);
-        if let Some(error) = &state.failed
-            && !matches!(job, Job::Record(_))
-        {
-            return Err(error.clone());
+        if !matches!(job, Job::Record(_)) {
+            state.outcome()?;
         }
         state.pending += 1;
         state.jobs.push_back(job);
@@ -76,8 +85,14 @@ impl Queue {
 
     /// The same, and tells whether it went well.
     pub fn synchronize(&self) -> Result<()> {
-        let state = wait_while(&self.changed, lock(&self.state), |state| state.pending > 0);
-        state.failed.clone().map_or(Ok(()), Err)
+        wait_while(&self.changed, lock(&self.state), |state| state.pending > 0).outcome()
+    }
+
+    /// Whether there is nothing more to wait for or to tell: the stream is gone, its work is done, and it
+    /// went well or somebody knows that it did not.
+    pub fn is_over(&self) -> bool {
+        let state = lock(&self.state);
+        state.closed && state.pending == 0 && (state.failed.is_none() || state.reported)
     }
 
     /// The worker: runs jobs until the stream is gone and none is left (I4).
@@ -206,11 +221,8 @@ impl StreamBackend for CpuStream {
     }
 
     fn is_done(&self) -> Result<bool> {
-        let state = lock(&self.queue.state);
-        match &state.failed {
-            Some(error) => Err(error.clone()),
-            None => Ok(state.pending == 0),
-        }
+        let mut state = lock(&self.queue.state);
+        state.outcome().map(|()| state.pending == 0)
     }
 
     fn raw(&self) -> *mut c_void {

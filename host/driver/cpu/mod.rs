@@ -103,7 +103,7 @@ impl DeviceBackend for CpuDevice {
         // Not under the lock: the work waited for may be long. Every queue is waited for, also after one
         // that failed.
         let queues = self.queues().clone();
-        queues.iter().map(|queue| queue.synchronize()).fold(Ok(()), Result::and)
+        queues.iter().map(|queue| queue.settle()).fold(Ok(()), Result::and)
     }
 
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {

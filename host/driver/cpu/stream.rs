@@ -59,6 +59,11 @@ struct State {
 }
 
 impl State {
+    /// Whether the stream is gone, and it went well or somebody knows that it did not.
+    fn is_settled(&self) -> bool {
+        self.closed && (self.failed.is_none() || self.reported)
+    }
+
     /// Tells of a failure.
     fn outcome(&mut self) -> Result<()> {
         self.reported = self.failed.is_some();
@@ -88,11 +93,16 @@ impl Queue {
         wait_while(&self.changed, lock(&self.state), |state| state.pending > 0).outcome()
     }
 
-    /// Whether there is nothing more to wait for or to tell: the stream is gone, its work is done, and it
-    /// went well or somebody knows that it did not.
+    /// The same for the whole device: a failure that somebody was told of goes with its stream.
+    pub fn settle(&self) -> Result<()> {
+        let mut state = wait_while(&self.changed, lock(&self.state), |state| state.pending > 0);
+        if state.is_settled() { Ok(()) } else { state.outcome() }
+    }
+
+    /// Whether there is nothing more to wait for or to tell.
     pub fn is_over(&self) -> bool {
         let state = lock(&self.state);
-        state.closed && state.pending == 0 && (state.failed.is_none() || state.reported)
+        state.pending == 0 && state.is_settled()
     }
 
     /// The worker: runs jobs until the stream is gone and none is left (I4).

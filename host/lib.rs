@@ -36,11 +36,12 @@
 //! # }
 //! ```
 //!
-//! Layers, each using only those before it: [`simt`] → [`driver`]. Failures of all of them are [`Error`]s.
+//! Layers, each using only those before it: [`simt`] → [`driver`] → [`harness`]. Failures of all of them are [`Error`]s.
 #![cfg(not(loom))]
 
 pub mod driver;
 mod error;
+pub mod harness;
 pub mod simt;
 
 pub use driver::{

@@ -116,12 +116,14 @@ impl OwnershipMap {
         mut met: impl FnMut(Owner),
     ) -> Option<Clash> {
         let mut clash = None;
-        for granule in span.step_by(step as usize) {
+        let mut granule = span.start;
+        while granule < span.end {
             if let Err(found) = self.word(granule).cas_relaxed(0, owner.0) {
                 let other = Owner(found);
                 met(other);
                 clash = clash.or(Some(Clash { granule, other }));
             }
+            granule += u64::from(step.max(1));
         }
         clash
     }
@@ -148,8 +150,7 @@ impl OwnershipMap {
         self.span(address, bytes).map_err(|misplaced| self.report_misplaced(misplaced, address, bytes, owner))
     }
 
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn report_misplaced(
         &self,
         misplaced: Misplaced,
@@ -163,8 +164,7 @@ impl OwnershipMap {
         nowhere
     }
 
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn report(
         &self,
         kind: BreachKind,
@@ -186,8 +186,8 @@ impl OwnershipMap {
     }
 
     /// Records that a block is not aligned as its owner asked.
-    #[cold]
-    #[inline(never)]
+    // Inlined, as everything here, so that the map stays in registers; the log's `record` is not.
+    #[inline(always)]
     pub(super) fn report_misaligned(&self, record: Record, owner: Owner) {
         let (kind, other) = (BreachKind::Misaligned, Owner::NONE);
         let (address, bytes, expected) = (record.address(), record.bytes(), record.align());

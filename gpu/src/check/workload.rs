@@ -208,7 +208,7 @@ impl<A: DeviceAlloc> Worker<'_, A> {
     fn layout(&self) -> Layout {
         let Round { min_bytes, max_bytes, max_align_log2, .. } = *self.round;
         let bytes = min_bytes + below(self.state, (max_bytes - min_bytes).saturating_add(1));
-        let align_log2 = (self.state as u32 & 0xff) % (max_align_log2 + 1);
+        let align_log2 = below(self.state << 32, max_align_log2.saturating_add(1));
         // SAFETY: a power of two; the sizes are 32 bits, far from where rounding up would overflow.
         unsafe { Layout::from_size_align_unchecked(bytes as usize, 1 << (align_log2 & 31)) }
     }

@@ -26,6 +26,7 @@ pub mod kernel;
 mod lanes;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod machine;
+mod park;
 pub mod sync;
 pub mod thread;
 pub mod units;

@@ -1,3 +1,5 @@
 //! The kernels of the stress harness, the benchmarks and the self-tests: entry points, no logic.
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
+
+pub mod bench;

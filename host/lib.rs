@@ -1,1 +1,4 @@
 //! warpheap, the host side.
+
+#[cfg(not(loom))]
+pub mod simt;

@@ -1,1 +1,3 @@
 //! warpheap, the host side.
+
+pub mod build_info;

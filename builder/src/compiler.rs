@@ -65,7 +65,8 @@ impl Places {
         let setting = || std::env::var_os(SETTING).filter(|value| !value.is_empty());
         let named = explicit
             .map(|path| (path.into(), "set by `Builder::compiler`".to_owned()))
-            .or_else(|| setting().map(|value| (value.into(), format!("named by {SETTING}"))));
+            .or_else(|| setting().map(|value| (value.into(), format!("named by {SETTING}"))))
+            .map(|(path, how): (PathBuf, String)| (anchored(path), how));
         Places {
             named,
             path: std::env::var_os("PATH").unwrap_or_default(),
@@ -178,6 +179,12 @@ impl Compiler {
     pub fn find() -> Result<Compiler, Error> {
         Places::of_process(None, Path::new(".")).search()
     }
+}
+
+/// A path from the current folder made absolute, as programs are asked in another; a bare name is left to the PATH.
+fn anchored(program: PathBuf) -> PathBuf {
+    let bare = program.parent().is_none_or(|folder| folder.as_os_str().is_empty());
+    if bare { program } else { std::path::absolute(&program).unwrap_or(program) }
 }
 
 /// The compiler itself where `rustc` is rustup's proxy, which would choose again by folder and environment.

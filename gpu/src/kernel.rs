@@ -115,8 +115,10 @@ impl<T: Copy> DeviceSlice<T> {
         if i >= self.len {
             return None;
         }
-        // SAFETY: in bounds; the caller excludes a race.
-        Some(unsafe { self.ptr.add(i as usize).read() })
+        // SAFETY: in bounds.
+        let place = unsafe { self.ptr.add(i as usize) };
+        // SAFETY: live memory, by `from_raw_parts`; the caller excludes a race.
+        Some(unsafe { place.read() })
     }
 
     /// Writes `value` at `i`. Returns whether that is inside.
@@ -128,8 +130,10 @@ impl<T: Copy> DeviceSlice<T> {
         if i >= self.len {
             return false;
         }
-        // SAFETY: in bounds; the caller excludes a race.
-        unsafe { self.ptr.add(i as usize).write(value) };
+        // SAFETY: in bounds.
+        let place = unsafe { self.ptr.add(i as usize) };
+        // SAFETY: live memory, by `from_raw_parts`; the caller excludes a race.
+        unsafe { place.write(value) };
         true
     }
 }

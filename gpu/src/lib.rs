@@ -19,7 +19,11 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 
+pub mod bump;
+pub mod fault;
+pub mod freelist;
 pub mod kernel;
+mod lanes;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod machine;
 pub mod sync;

@@ -48,6 +48,12 @@ impl LaneMask {
         (self.0 & ((1 << lane) - 1)).count_ones()
     }
 
+    /// These lanes without the lowest.
+    #[inline(always)]
+    pub const fn without_leader(self) -> Self {
+        LaneMask(self.0 & self.0.wrapping_sub(1))
+    }
+
     /// These lanes without those of `other`.
     #[inline(always)]
     pub const fn without(self, other: LaneMask) -> Self {

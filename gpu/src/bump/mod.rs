@@ -1,0 +1,208 @@
+//! A bump arena: memory is handed out front to back and comes back all at once, by a reset.
+//!
+//! ```text
+//!  root      one counter: what no one has yet            | remaining |
+//!  shard[s]  one a multiprocessor: a lease of the pool   | lease: end, remaining | tail: end, remaining |
+//!
+//!  pool      [ lease of 0 |###---][ lease of 1 |#-----][ lease of 0, used up ][ ... root's ... ]
+//! ```
+//!
+//! A warp takes what all its lanes ask for from the lease of its multiprocessor's shard with one atomic
+//! subtraction, so no word is asked by more than the warps of one multiprocessor. When a lease runs out,
+//! the shard takes another from the root. A pool without shards takes from the root alone.
+//!
+//! Everything is counted in granules (the least alignment). Invariants:
+//!
+//! - I1. Granted, `wasted`, the root's remaining, every lease's and every tail's remaining granules are
+//!   disjoint, and together they are the pool.
+//! - I2. A counter below zero belongs to the one thread that took it there (the *crosser*). Until that
+//!   thread stores the next value, every other subtraction fails and is forgotten with it.
+//! - I3. A counter at or above zero is exact: no failed subtraction is in it.
+//! - I4. A dry shard stays dry, and its tail only shrinks.
+//! - I5. `ceiling` is above the size of every request that could still be granted. It only falls.
+//!
+//! Who writes: `remaining` and `lease`, any thread by subtraction, the crosser by store, and (lease) any
+//! thread by compare-and-swap from a value at or above zero. `tail`: the crosser, and any thread by
+//! compare-and-swap. The host writes everything between launches.
+//!
+//! A request is refused only when no lease, no tail and not the root holds its size in one piece; a
+//! refusal changes none of them (I3). What sharding loses is counted in `wasted`: leftovers of a lease
+//! that do not fit the next request when a larger leftover is already kept. Requests of one size lose
+//! nothing, because leases are multiples of that size.
+//!
+//! Progress: a warp that finds a counter below zero waits for the crosser, `SETTLE_POLLS` times at most,
+//! then takes from the root or is refused; so every call ends in bounded time.
+
+mod alloc;
+mod find;
+mod lease;
+mod refill;
+mod root;
+
+use crate::kernel::KernelArg;
+use crate::sync::{AtomicU64, NATIVE_LAYOUT, Site};
+use crate::thread;
+use lease::Lease;
+
+/// How often a thread looks whether a crosser has settled a counter. A crosser needs two round trips to
+/// memory; this is thousands.
+const SETTLE_POLLS: u32 = if NATIVE_LAYOUT { 1 << 12 } else { 3 };
+/// The pause between two looks.
+const POLL_NANOS: u32 = 100;
+
+/// The store of a shard's next lease.
+const PUBLISH: Site = Site::new("bump/publish");
+/// The look at a shard's tail.
+const SEE_TAIL: Site = Site::new("bump/see-tail");
+/// Every named ordering of this structure, for checkers.
+pub const SITES: [&str; 2] = ["bump/publish", "bump/see-tail"];
+
+/// The largest pool in granules: 512 GiB at 16 bytes each.
+pub const MAX_GRANULES: u64 = lease::MAX_END;
+
+/// The pool-wide state, alone in its cache line.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Root {
+    remaining: AtomicU64,
+    ceiling: AtomicU64,
+    wasted: AtomicU64,
+}
+
+/// What one multiprocessor allocates from, alone in its cache line.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Shard {
+    lease: AtomicU64,
+    tail: AtomicU64,
+}
+
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<Root>() == 128);
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<Shard>() == 128);
+
+impl Root {
+    /// Everything still there.
+    pub fn new(granules: u64) -> Self {
+        Root {
+            remaining: AtomicU64::new(root::encode(granules)),
+            ceiling: AtomicU64::new(u64::MAX),
+            wasted: AtomicU64::new(0),
+        }
+    }
+
+    /// Granules lost to leftovers of leases.
+    pub fn wasted(&self) -> u64 {
+        self.wasted.load_relaxed()
+    }
+
+    /// Granules that no lease has; `None` while a thread is changing it.
+    pub fn remaining(&self) -> Option<u64> {
+        root::decode(self.remaining.load_relaxed())
+    }
+}
+
+impl Default for Shard {
+    /// A shard without a lease.
+    fn default() -> Self {
+        Shard { lease: AtomicU64::new(Lease::NONE.0), tail: AtomicU64::new(Lease::NONE.0) }
+    }
+}
+
+impl Shard {
+    /// Granules in its lease and its tail; `None` while a thread is changing them.
+    pub fn remaining(&self) -> Option<u64> {
+        let lease = Lease(self.lease.load_relaxed());
+        let tail = Lease(self.tail.load_relaxed()).remaining()?;
+        if lease.is_dry() { Some(tail) } else { Some(lease.remaining()? + tail) }
+    }
+}
+
+/// A bump arena, as kernels hold it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Bump {
+    base: *mut u8,
+    granules: u64,
+    root: *const Root,
+    shards: *const Shard,
+    shard_count: u32,
+    granule_log2: u32,
+}
+
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<Bump>() == 40 && align_of::<Bump>() == 8);
+
+// SAFETY: every thread may use the arena at once: its state is atomic, and granted memory is disjoint (I1).
+unsafe impl Send for Bump {}
+// SAFETY: the same.
+unsafe impl Sync for Bump {}
+// SAFETY: `repr(C)` of addresses and integers; the layout is asserted above.
+unsafe impl KernelArg for Bump {
+    fn names(&self) -> Option<(u64, u64)> {
+        Some((self.base as u64, self.capacity()))
+    }
+}
+#[cfg(feature = "rustacuda")]
+// SAFETY: a bitwise copy is another handle of the same arena, valid on the device.
+unsafe impl rustacuda_core::DeviceCopy for Bump {}
+#[cfg(feature = "cust")]
+// SAFETY: the same.
+unsafe impl cust_core::DeviceCopy for Bump {}
+
+impl Bump {
+    /// A handle of the arena made of these parts. `granule_log2` is the base-2 logarithm of the least
+    /// alignment in bytes.
+    ///
+    /// # Safety
+    /// `base` is aligned to a granule and starts `granules` of them; `root` was made by [`Root::new`] for
+    /// as many; `shards` are `shard_count` (possibly no) [`Shard`]s. All stay there while the handle or a
+    /// copy of it is used, and belong to this arena alone.
+    pub unsafe fn from_raw_parts(
+        base: *mut u8,
+        granules: u64,
+        granule_log2: u32,
+        root: *const Root,
+        shards: *const Shard,
+        shard_count: u32,
+    ) -> Self {
+        Bump { base, granules, root, shards, shard_count, granule_log2 }
+    }
+
+    /// Bytes it was made with.
+    #[inline(always)]
+    pub const fn capacity(&self) -> u64 {
+        self.granules << self.granule_log2
+    }
+
+    /// The least alignment, and the unit in which memory is handed out, in bytes.
+    #[inline(always)]
+    pub const fn granule_bytes(&self) -> u64 {
+        1 << self.granule_log2
+    }
+
+    /// Where its memory starts.
+    #[inline(always)]
+    pub const fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    #[inline(always)]
+    fn root(&self) -> &Root {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*self.root }
+    }
+
+    #[inline(always)]
+    fn shard(&self, i: u32) -> &Shard {
+        debug_assert!(i < self.shard_count);
+        // SAFETY: `i` is below `shard_count`, by the callers.
+        let shard = unsafe { self.shards.add(i as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*shard }
+    }
+
+    /// The shard of the multiprocessor that the caller runs on, as far as it knows; any would be right.
+    #[inline(always)]
+    fn home(&self) -> u32 {
+        thread::sm_id() % self.shard_count
+    }
+}

@@ -1,0 +1,60 @@
+//! The root's counter: takes by subtraction, settles by the one thread that crosses zero (I2, I3).
+
+use super::lease::Piece;
+use super::{Bump, SETTLE_POLLS};
+use crate::thread;
+
+/// Zero granules remaining. Half the range is room for subtractions that fail.
+const BIAS: u64 = 1 << 62;
+
+pub(super) const fn encode(granules: u64) -> u64 {
+    BIAS + granules
+}
+
+/// Granules remaining; `None` while a crosser settles the counter.
+pub(super) const fn decode(word: u64) -> Option<u64> {
+    word.checked_sub(BIAS)
+}
+
+/// What came of asking a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Piece(Piece),
+    /// Exactly: it held less than was asked for.
+    Nothing,
+    /// A crosser did not settle it in time.
+    Unsettled,
+}
+
+impl Bump {
+    /// Takes `wanted` granules from the root, or all it has if that is at least `least`.
+    ///
+    /// Every access is relaxed: the counter publishes nothing but itself. Memory that it hands out had no
+    /// owner since the reset, and the host orders the reset before the launch.
+    pub(super) fn take_from_root(&self, wanted: u64, least: u64) -> Found {
+        let counter = &self.root().remaining;
+        for _ in 0..SETTLE_POLLS {
+            match decode(counter.load_relaxed()) {
+                Some(remaining) if remaining < least => return Found::Nothing,
+                Some(_) => {}
+                None => {
+                    thread::nanosleep(super::POLL_NANOS);
+                    continue;
+                }
+            }
+            // None: behind a crosser, whose store forgets this subtraction (I2).
+            let Some(remaining) = decode(counter.sub_relaxed(wanted)) else { continue };
+            let start = self.granules - remaining;
+            if remaining >= wanted {
+                return Found::Piece(Piece { start, len: wanted });
+            }
+            // This thread has crossed zero: what remains is its own to take or to leave.
+            let len = if remaining >= least { remaining } else { 0 };
+            counter.store_relaxed(encode(remaining - len));
+            if len > 0 {
+                return Found::Piece(Piece { start, len });
+            }
+        }
+        Found::Unsettled
+    }
+}

@@ -1,0 +1,129 @@
+//! What went wrong on the device, written down where the host finds it after the launch.
+//!
+//! ```text
+//! FaultLog  | count | entry 0 | entry 1 | ... | entry 63 |
+//! entry     | kind, thread | block | address | detail |
+//! ```
+//!
+//! I1. `count` is the number of faults since the last reset; entries `0..min(count, 64)` hold the first.
+//! I2. Entry `i` is written once, by the thread whose increment of `count` returned `i`.
+//!
+//! The host reads after the kernel has ended, which orders every write before the read. Wait-free.
+
+use crate::sync::{AtomicU64, NATIVE_LAYOUT};
+use crate::thread;
+
+/// How many faults are kept in full. Later ones are counted.
+pub const FAULT_ENTRIES: usize = 64;
+
+/// What a thread did wrong, or what it found broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// A block was freed that was not allocated.
+    DoubleFree = 1,
+    /// An address was freed that is not inside the pool.
+    ForeignFree = 2,
+    /// An address was freed that is inside a block but not its start.
+    InteriorFree = 3,
+    /// The free count of a region promised a block that its bitmap does not have.
+    CountMismatch = 4,
+}
+
+impl FaultKind {
+    /// The kind with this number, if there is one.
+    pub const fn from_code(code: u32) -> Option<Self> {
+        match code {
+            1 => Some(FaultKind::DoubleFree),
+            2 => Some(FaultKind::ForeignFree),
+            3 => Some(FaultKind::InteriorFree),
+            4 => Some(FaultKind::CountMismatch),
+            _ => None,
+        }
+    }
+}
+
+/// One fault, as the host reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What happened.
+    pub kind: FaultKind,
+    /// The thread in its block.
+    pub thread: u32,
+    /// The block in its grid.
+    pub block: u32,
+    /// The address in question; 0 where there is none.
+    pub address: u64,
+    /// The block of the pool in question; the region for [`FaultKind::CountMismatch`].
+    pub detail: u64,
+}
+
+#[repr(C)]
+struct Entry {
+    kind_and_thread: AtomicU64,
+    block: AtomicU64,
+    address: AtomicU64,
+    detail: AtomicU64,
+}
+
+/// The log, in device memory. All zeroes is an empty log.
+#[repr(C)]
+pub struct FaultLog {
+    count: AtomicU64,
+    entries: [Entry; FAULT_ENTRIES],
+}
+
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<FaultLog>() == 8 + 32 * FAULT_ENTRIES);
+const _: () = assert!(!NATIVE_LAYOUT || align_of::<FaultLog>() == 8);
+
+impl Default for FaultLog {
+    fn default() -> Self {
+        let zero = || AtomicU64::new(0);
+        FaultLog {
+            count: zero(),
+            entries: core::array::from_fn(|_| Entry {
+                kind_and_thread: zero(),
+                block: zero(),
+                address: zero(),
+                detail: zero(),
+            }),
+        }
+    }
+}
+
+impl FaultLog {
+    /// Writes a fault of the calling thread down.
+    #[cold]
+    pub fn record(&self, kind: FaultKind, address: u64, detail: u64) {
+        // Relaxed: the count only hands out entries (I2); the end of the kernel orders them for the host.
+        let i = self.count.add_relaxed(1);
+        if let Some(entry) = self.entries.get(i as usize) {
+            let thread = u64::from(thread::index_in_block());
+            entry.kind_and_thread.store_relaxed(u64::from(kind as u32) << 32 | thread);
+            entry.block.store_relaxed(thread::block_index().into());
+            entry.address.store_relaxed(address);
+            entry.detail.store_relaxed(detail);
+        }
+    }
+
+    /// Faults since the last reset.
+    pub fn count(&self) -> u64 {
+        self.count.load_relaxed()
+    }
+
+    /// The faults that were kept in full, in the order of their recording.
+    pub fn faults(&self) -> impl Iterator<Item = Fault> + '_ {
+        let kept = self.count().min(FAULT_ENTRIES as u64) as usize;
+        self.entries[..kept].iter().filter_map(|entry| {
+            let packed = entry.kind_and_thread.load_relaxed();
+            Some(Fault {
+                kind: FaultKind::from_code((packed >> 32) as u32)?,
+                thread: packed as u32,
+                block: entry.block.load_relaxed() as u32,
+                address: entry.address.load_relaxed(),
+                detail: entry.detail.load_relaxed(),
+            })
+        })
+    }
+}

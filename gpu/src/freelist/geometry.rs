@@ -1,0 +1,175 @@
+//! How a pool is cut into regions, words and blocks; the same arithmetic on host and device.
+
+/// Blocks in one word of the bitmap.
+pub(super) const WORD_BLOCKS: u32 = 32;
+
+/// Regions a large pool is cut into: more than a GPU has multiprocessors, few enough for a warp to look
+/// at all of them in eight loads.
+const REGIONS: u32 = 256;
+
+/// The largest stride: with 2^31 blocks, offsets stay below 2^62.
+pub const MAX_STRIDE: u64 = 1 << 31;
+
+/// Sizes and counts of a pool. Every region but the last has the same power of two of words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Geometry {
+    stride: u64,
+    /// `ceil(2^64 / stride)`; 0 for a stride of 1, which is not allowed.
+    reciprocal: u64,
+    capacity: u32,
+    regions: u32,
+    region_words_log2: u32,
+    words: u32,
+}
+
+const _: () = assert!(size_of::<Geometry>() == 32 && align_of::<Geometry>() == 8);
+
+impl Geometry {
+    /// A pool of `capacity` blocks (at least 1, at most 2^31), `stride` bytes apart (at least 2, at most
+    /// [`MAX_STRIDE`]); `None` outside of that.
+    pub const fn new(capacity: u32, stride: u64) -> Option<Self> {
+        if capacity == 0 || capacity > 1 << 31 || stride < 2 || stride > MAX_STRIDE {
+            return None;
+        }
+        let words = capacity.div_ceil(WORD_BLOCKS);
+        let region_words = words.div_ceil(REGIONS).next_power_of_two();
+        Some(Geometry {
+            stride,
+            reciprocal: (u64::MAX / stride) + 1,
+            capacity,
+            regions: words.div_ceil(region_words),
+            region_words_log2: region_words.trailing_zeros(),
+            words,
+        })
+    }
+
+    /// Bytes from one block to the next.
+    pub const fn stride(&self) -> u64 {
+        self.stride
+    }
+
+    /// Blocks in the pool.
+    pub const fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Bytes of all blocks.
+    pub const fn bytes(&self) -> u64 {
+        self.stride * self.capacity as u64
+    }
+
+    /// Regions of the pool.
+    pub const fn regions(&self) -> u32 {
+        self.regions
+    }
+
+    /// Words of the bitmap.
+    pub const fn words(&self) -> u32 {
+        self.words
+    }
+
+    /// The first word of region `r`.
+    #[inline(always)]
+    pub const fn first_word(&self, r: u32) -> u32 {
+        r << self.region_words_log2
+    }
+
+    /// The region of word `w`.
+    #[inline(always)]
+    pub const fn region_of_word(&self, w: u32) -> u32 {
+        w >> self.region_words_log2
+    }
+
+    /// Words of region `r`.
+    #[inline(always)]
+    pub const fn words_in(&self, r: u32) -> u32 {
+        let left = self.words - self.first_word(r);
+        let full = 1 << self.region_words_log2;
+        if left < full { left } else { full }
+    }
+
+    /// Blocks of region `r`.
+    pub const fn blocks_in(&self, r: u32) -> u32 {
+        let first = self.first_word(r) * WORD_BLOCKS;
+        let end = first as u64 + (self.words_in(r) * WORD_BLOCKS) as u64;
+        let end = if end < self.capacity as u64 { end } else { self.capacity as u64 };
+        (end - first as u64) as u32
+    }
+
+    /// Word `w` of an empty pool: the bits past the capacity are taken for good.
+    pub const fn initial_word(&self, w: u32) -> u32 {
+        let blocks = self.capacity - w * WORD_BLOCKS;
+        if blocks >= WORD_BLOCKS { 0 } else { u32::MAX << blocks }
+    }
+
+    /// Which block starts `offset` bytes behind the base, or the block it is inside of.
+    ///
+    /// With `m = ceil(2^64 / s)` and `e = m*s - 2^64 < s`, the product `m*o / 2^64` exceeds `o / s` by
+    /// `e*o / (s * 2^64) < 1`, so its floor is the block or the one after it.
+    #[inline(always)]
+    pub const fn locate(&self, offset: u64) -> Location {
+        if offset >= self.bytes() {
+            return Location::Outside;
+        }
+        let guess = ((offset as u128 * self.reciprocal as u128) >> 64) as u64;
+        let block = if guess * self.stride > offset { guess - 1 } else { guess };
+        if block * self.stride == offset { Location::Block(block as u32) } else { Location::Inside(block as u32) }
+    }
+}
+
+/// Where an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// At the start of this block.
+    Block(u32),
+    /// Inside this block, not at its start.
+    Inside(u32),
+    /// Not in the pool.
+    Outside,
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_and_words_cover_the_pool_exactly() {
+        for capacity in (1..5000).chain([8191, 8192, 8193, 1 << 19, (1 << 20) - 1, 1 << 31]) {
+            let g = Geometry::new(capacity, 64).unwrap();
+            let blocks: u64 = (0..g.regions()).map(|r| u64::from(g.blocks_in(r))).sum();
+            let words: u64 = (0..g.regions()).map(|r| u64::from(g.words_in(r))).sum();
+            assert_eq!((blocks, words), (capacity.into(), g.words().into()), "capacity {capacity}");
+            assert!(g.regions() <= REGIONS);
+            assert_eq!(g.initial_word(0).count_zeros(), capacity.min(32));
+            let last = g.words() - 1;
+            assert_eq!(g.region_of_word(last), g.regions() - 1);
+            assert_eq!(last * 32 + g.initial_word(last).count_zeros(), capacity);
+        }
+    }
+
+    #[test]
+    fn locate_agrees_with_division() {
+        for stride in (2..300).chain([4096, 4097, 8191, 65_521, (1 << 31) - 1, 1 << 31]) {
+            let g = Geometry::new(1 << 31, stride).unwrap();
+            for block in (0..40).chain([1 << 20, (1 << 31) - 1]) {
+                for (byte, expected) in [
+                    (0, Location::Block(block)),
+                    (1, Location::Inside(block)),
+                    (stride - 1, Location::Inside(block)),
+                ] {
+                    assert_eq!(g.locate(u64::from(block) * stride + byte), expected, "{stride} {block}");
+                }
+            }
+            assert_eq!(g.locate(g.bytes()), Location::Outside);
+            assert_eq!(g.locate(u64::MAX), Location::Outside);
+        }
+    }
+
+    #[test]
+    fn impossible_pools_are_refused() {
+        for (capacity, stride) in [(0, 64), ((1 << 31) + 1, 64), (1, 0), (1, 1), (1, MAX_STRIDE + 1)] {
+            assert_eq!(Geometry::new(capacity, stride), None);
+        }
+    }
+}

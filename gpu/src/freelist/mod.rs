@@ -1,0 +1,169 @@
+//! A lock-free pool of blocks of one size.
+//!
+//! ```text
+//!  region[r]   | cursor | free |                        one word, alone in its cache line
+//!  bitmap      | words of region 0 | words of region 1 | ...      bit set: block taken
+//!  pool        | block 0 | block 1 | ...
+//! ```
+//!
+//! To allocate, a warp *reserves* as many blocks as it has lanes from the count of one region, with one
+//! atomic that also moves the region's cursor, and then *claims* that many bits near the cursor, mostly
+//! all at once in one word. To free, it *releases* the bits and then credits the count. A warp starts at
+//! the region of its number and goes on to the others when that one has too little.
+//!
+//! Let `bits(r)` be the clear bits of region `r`, `free(r)` its count, `reserved(r)` the blocks reserved
+//! in it and not yet claimed, `released(r)` those released and not yet credited. Invariants:
+//!
+//! - I1. `bits(r) = free(r) + reserved(r) + released(r)`: whoever has a reservation finds a clear bit.
+//! - I2. A set bit has one owner: the thread whose atomic OR turned it from 0 to 1.
+//! - I3. What an owner wrote to its block happens before the release of its bit, and the next claim of
+//!   that bit happens before what the next owner writes.
+//! - I4. `cursor(r)` moves with every reservation in `r`, so that two equal looks at all cursors show that
+//!   nothing was reserved in between.
+//! - I5. `free(r)` is below zero only while threads that asked for too much are giving back.
+//!
+//! Who writes: any thread, by atomic read-modify-writes alone. The host writes everything between launches.
+//!
+//! A null answer is exact: it is given only after two looks at every region that found all counts zero
+//! and all cursors unmoved, so at one moment between the two the pool had no block to give (I4). Misuse
+//! is seen by what the release finds: a bit that is already clear is a double free, which counts nothing
+//! and is recorded. A block freed twice with another allocation of it in between cannot be told apart
+//! from its owner's free.
+//!
+//! There is no ABA: no word holds a link, and claims and releases of a bit mean the same whatever happened
+//! in between. Progress: lock-free; a claim that misses a bit lost it to another claim (I1).
+
+mod alloc;
+mod claim;
+mod free;
+mod geometry;
+mod reserve;
+
+pub use geometry::Geometry;
+
+use crate::fault::FaultLog;
+use crate::kernel::KernelArg;
+use crate::sync::{AtomicU32, AtomicU64, NATIVE_LAYOUT, Site};
+use crate::units::BlockIndex;
+
+/// The claim of a block's bit.
+const CLAIM: Site = Site::new("freelist/claim");
+/// The release of a block's bit.
+const RELEASE: Site = Site::new("freelist/release");
+/// Every named ordering of this structure, for checkers.
+pub const SITES: [&str; 2] = ["freelist/claim", "freelist/release"];
+
+/// The count and the cursor of one region, alone in its cache line.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Region {
+    word: AtomicU64,
+}
+
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<Region>() == 128);
+
+impl Region {
+    /// A region of `blocks` blocks, all free.
+    pub fn new(blocks: u32) -> Self {
+        Region { word: AtomicU64::new(reserve::Word::new(blocks).0) }
+    }
+
+    /// Free blocks, by the count; negative while threads that asked for too much are giving back.
+    pub fn free(&self) -> i64 {
+        reserve::Word(self.word.load_relaxed()).free()
+    }
+}
+
+/// A pool of equal blocks, as kernels hold it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct FreeList {
+    base: *mut u8,
+    regions: *const Region,
+    bitmap: *const AtomicU32,
+    faults: *const FaultLog,
+    geometry: Geometry,
+}
+
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<FreeList>() == 64 && align_of::<FreeList>() == 8);
+
+// SAFETY: every thread may use the pool at once: its state is atomic, and a block has one owner (I2).
+unsafe impl Send for FreeList {}
+// SAFETY: the same.
+unsafe impl Sync for FreeList {}
+// SAFETY: `repr(C)` of addresses and integers; the layout is asserted above.
+unsafe impl KernelArg for FreeList {
+    fn names(&self) -> Option<(u64, u64)> {
+        Some((self.base as u64, self.geometry.bytes()))
+    }
+}
+#[cfg(feature = "rustacuda")]
+// SAFETY: a bitwise copy is another handle of the same pool, valid on the device.
+unsafe impl rustacuda_core::DeviceCopy for FreeList {}
+#[cfg(feature = "cust")]
+// SAFETY: the same.
+unsafe impl cust_core::DeviceCopy for FreeList {}
+
+impl FreeList {
+    /// A handle of the pool made of these parts.
+    ///
+    /// # Safety
+    /// `base` starts `geometry.bytes()` bytes aligned to the stride's largest power of two; `regions` are
+    /// `geometry.regions()` [`Region`]s, region `i` made for `geometry.blocks_in(i)` blocks; `bitmap` are
+    /// `geometry.words()` words, clear but for the bits past the capacity (`geometry.initial_word`);
+    /// `faults` is a log. All stay there while the handle or a copy of it is used.
+    pub unsafe fn from_raw_parts(
+        base: *mut u8,
+        geometry: Geometry,
+        regions: *const Region,
+        bitmap: *const AtomicU32,
+        faults: *const FaultLog,
+    ) -> Self {
+        FreeList { base, regions, bitmap, faults, geometry }
+    }
+
+    /// Sizes and counts.
+    #[inline(always)]
+    pub const fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Where its memory starts.
+    #[inline(always)]
+    pub const fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// The block at this place.
+    #[inline(always)]
+    pub fn address_of(&self, block: BlockIndex) -> *mut u8 {
+        debug_assert!(block.0 < self.geometry.capacity());
+        let offset = u64::from(block.0) * self.geometry.stride();
+        // SAFETY: the block is inside the pool, by `from_raw_parts`' promise.
+        unsafe { self.base.add(offset as usize) }
+    }
+
+    #[inline(always)]
+    fn region(&self, r: u32) -> &Region {
+        debug_assert!(r < self.geometry.regions());
+        // SAFETY: `r` is below the number of regions, by the callers.
+        let region = unsafe { self.regions.add(r as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*region }
+    }
+
+    #[inline(always)]
+    fn word(&self, w: u32) -> &AtomicU32 {
+        debug_assert!(w < self.geometry.words());
+        // SAFETY: `w` is below the number of words, by the callers.
+        let word = unsafe { self.bitmap.add(w as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+
+    #[inline(always)]
+    fn faults(&self) -> &FaultLog {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*self.faults }
+    }
+}

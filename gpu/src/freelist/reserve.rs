@@ -1,0 +1,113 @@
+//! Reservation: the count that says a region has blocks, and the cursor that says where to look.
+//!
+//! ```text
+//! 63       32 31              0
+//! | cursor   | free + BIAS     |
+//! ```
+//!
+//! The cursor counts blocks and wraps; it is in the upper half, where its overflow leaves the count alone.
+
+use super::FreeList;
+use crate::lanes::Group;
+
+/// Half the range of the count is room for reservations that fail, at most one a resident warp.
+const BIAS: u64 = 1 << 31;
+const LOW: u64 = (1 << 32) - 1;
+const CURSOR_SHIFT: u32 = 32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Word(pub u64);
+
+impl Word {
+    pub const fn new(free: u32) -> Self {
+        Word(BIAS + free as u64)
+    }
+
+    /// Free blocks; below zero while threads give back (I5).
+    #[inline(always)]
+    pub const fn free(self) -> i64 {
+        (self.0 & LOW) as i64 - BIAS as i64
+    }
+
+    #[inline(always)]
+    pub const fn cursor(self) -> u32 {
+        (self.0 >> CURSOR_SHIFT) as u32
+    }
+
+    /// What to add to reserve `n` blocks: the cursor goes forward, the count down.
+    #[inline(always)]
+    const fn step(n: u32) -> u64 {
+        ((n as u64) << CURSOR_SHIFT).wrapping_sub(n as u64)
+    }
+}
+
+/// Blocks reserved in a region, and the cursor at which to look for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reservation {
+    pub count: u32,
+    pub cursor: u32,
+}
+
+impl Reservation {
+    pub const NONE: Reservation = Reservation { count: 0, cursor: 0 };
+
+    /// What the leader of the group reserved.
+    pub fn broadcast(self, group: Group) -> Self {
+        Reservation { count: group.broadcast_32(self.count), cursor: group.broadcast_32(self.cursor) }
+    }
+}
+
+impl FreeList {
+    /// Reserves up to `wanted` blocks of region `r`: fewer when it has fewer.
+    ///
+    /// It looks before it takes, so that a count goes below zero only in a race for the last blocks.
+    /// Relaxed: a reservation is a right to some bits (I1); the memory behind a bit is ordered by its
+    /// claim (I3).
+    #[inline(always)]
+    pub(super) fn reserve(&self, r: u32, wanted: u32) -> Reservation {
+        let word = &self.region(r).word;
+        let there = Word(word.load_relaxed()).free();
+        if there <= 0 {
+            return Reservation::NONE;
+        }
+        let wanted = wanted.min(there as u32);
+        let old = Word(word.add_relaxed(Word::step(wanted)));
+        if old.free() >= i64::from(wanted) {
+            return Reservation { count: wanted, cursor: old.cursor() };
+        }
+        // Others were faster: keep what was there, give the rest back.
+        let count = old.free().max(0) as u32;
+        word.add_relaxed(u64::from(wanted - count));
+        Reservation { count, cursor: old.cursor() }
+    }
+
+    /// Adds `n` blocks to the count of region `r`, after their bits were released (I1).
+    ///
+    /// Relaxed: the release has returned its old value, so it has taken place; a claimer that would still
+    /// miss it looks again.
+    #[inline(always)]
+    pub(super) fn credit(&self, r: u32, n: u32) {
+        self.region(r).word.add_relaxed(n.into());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_that_wraps_leaves_the_count_alone() {
+        let mut word = Word((u32::MAX as u64) << CURSOR_SHIFT | (BIAS + 100));
+        word.0 = word.0.wrapping_add(Word::step(32));
+        assert_eq!((word.cursor(), word.free()), (31, 68));
+    }
+
+    #[test]
+    fn a_count_below_zero_leaves_the_cursor_alone() {
+        let mut word = Word::new(5);
+        for _ in 0..20_000 {
+            word.0 = word.0.wrapping_add(Word::step(32));
+        }
+        assert_eq!((word.cursor(), word.free()), (20_000 * 32, 5 - 20_000 * 32));
+    }
+}

@@ -1,0 +1,226 @@
+//! The lanes of a warp that ask for the same thing at the same time, and how they share one answer.
+
+use crate::units::{LaneMask, WARP_SIZE};
+use crate::warp;
+
+/// Lanes that came to an allocator together. Every lane of `mask` holds an equal `Group` and makes the
+/// same calls on it; that is what the `unsafe` collectives below rely on.
+#[derive(Clone, Copy)]
+pub(crate) struct Group {
+    mask: LaneMask,
+    lane: u32,
+}
+
+impl Group {
+    /// The lanes that happen to be here together. Any subset of a warp will do.
+    #[inline(always)]
+    pub fn converged() -> Self {
+        Group { mask: warp::activemask(), lane: warp::lane_id() }
+    }
+
+    /// The lanes of this group on which `predicate` holds. Every lane of the group calls it, and only
+    /// those on which it holds may use the result for collectives.
+    #[inline(always)]
+    pub fn filter(self, predicate: bool) -> Group {
+        Group { mask: self.ballot(predicate), ..self }
+    }
+
+    #[inline(always)]
+    pub fn count(self) -> u32 {
+        self.mask.count()
+    }
+
+    /// The lanes of this group that are not in `other`. Every lane of the group calls it with equal groups.
+    #[inline(always)]
+    pub fn without(self, other: Group) -> Group {
+        Group { mask: self.mask.without(other.mask), ..self }
+    }
+
+    /// The lowest lane of the group.
+    #[inline(always)]
+    pub fn leader(self) -> u32 {
+        self.mask.leader()
+    }
+
+    /// How many lanes of the group come before this one.
+    #[inline(always)]
+    pub fn rank(self) -> u32 {
+        self.mask.rank(self.lane)
+    }
+
+    #[inline(always)]
+    pub fn leads(self) -> bool {
+        self.mask.leader() == self.lane
+    }
+
+    /// The lanes of the group on which `predicate` holds.
+    #[inline(always)]
+    pub fn ballot(self, predicate: bool) -> LaneMask {
+        // SAFETY: every lane of the group is here.
+        unsafe { warp::warp_vote_ballot(self.mask, predicate) }
+    }
+
+    #[inline(always)]
+    pub fn all(self, predicate: bool) -> bool {
+        // SAFETY: every lane of the group is here.
+        unsafe { warp::warp_vote_all(self.mask, predicate) }
+    }
+
+    /// What `lane`, one of the group, holds.
+    #[inline(always)]
+    pub fn read_32(self, value: u32, lane: u32) -> u32 {
+        // SAFETY: every lane of the group is here, and `lane` is one of them.
+        unsafe { warp::warp_shuffle_idx_32(self.mask, value, lane) }
+    }
+
+    /// What `lane`, one of the group, holds.
+    #[inline(always)]
+    pub fn read_64(self, value: u64, lane: u32) -> u64 {
+        // SAFETY: every lane of the group is here, and `lane` is one of them.
+        unsafe { warp::warp_shuffle_idx_64(self.mask, value, lane) }
+    }
+
+    /// What the leader holds.
+    #[inline(always)]
+    pub fn broadcast_32(self, value: u32) -> u32 {
+        self.read_32(value, self.mask.leader())
+    }
+
+    /// What the leader holds.
+    #[inline(always)]
+    pub fn broadcast_64(self, value: u64) -> u64 {
+        self.read_64(value, self.mask.leader())
+    }
+
+    /// Waits for the group and orders memory among its lanes.
+    #[inline(always)]
+    pub fn sync(self) {
+        // SAFETY: every lane of the group is here.
+        unsafe { warp::sync_warp(self.mask) }
+    }
+
+    /// Runs `f` on the leader and gives every lane its answer.
+    #[inline(always)]
+    pub fn lead_64(self, f: impl FnOnce() -> u64) -> u64 {
+        let answer = if self.leads() { f() } else { 0 };
+        self.broadcast_64(answer)
+    }
+
+    /// The sum over the lanes before this one, and the sum over the group.
+    #[inline(always)]
+    pub fn prefix_sum(self, value: u32) -> (u32, u32) {
+        let first = self.broadcast_32(value);
+        if self.all(value == first) {
+            return (self.rank() * value, self.count() * value);
+        }
+        let inclusive = if self.mask == LaneMask::ALL {
+            self.scan_warp(value, |a, b| a + b)
+        } else {
+            self.scan_lanes(value, |a, b| a + b)
+        };
+        (inclusive - value, self.read_32(inclusive, self.last()))
+    }
+
+    /// The sum over the group.
+    #[inline(always)]
+    pub fn sum(self, value: u32) -> u32 {
+        self.prefix_sum(value).1
+    }
+
+    /// The sum over the group, wrapping.
+    #[inline(always)]
+    pub fn wrapping_sum(self, value: u32) -> u32 {
+        let inclusive = self.scan_lanes(value, u32::wrapping_add);
+        self.read_32(inclusive, self.last())
+    }
+
+    /// The bits that any lane of the group holds.
+    #[inline(always)]
+    pub fn union(self, bits: u32) -> u32 {
+        let inclusive = if self.mask == LaneMask::ALL {
+            self.scan_warp(bits, |a, b| a | b)
+        } else {
+            self.scan_lanes(bits, |a, b| a | b)
+        };
+        self.read_32(inclusive, self.last())
+    }
+
+    #[inline(always)]
+    fn last(self) -> u32 {
+        WARP_SIZE - 1 - self.mask.0.leading_zeros()
+    }
+
+    /// Inclusive scan over a full warp: five shuffles.
+    #[inline(always)]
+    fn scan_warp(self, value: u32, op: impl Fn(u32, u32) -> u32) -> u32 {
+        let mut sum = value;
+        let mut distance = 1;
+        while distance < WARP_SIZE {
+            // SAFETY: the group is the whole warp and all of it is here.
+            let below = unsafe { warp::warp_shuffle_up_32(self.mask, sum, distance) };
+            if self.lane >= distance {
+                sum = op(sum, below);
+            }
+            distance *= 2;
+        }
+        sum
+    }
+
+    /// Inclusive scan over any set of lanes: each lane follows the lane before it, and the distance
+    /// doubles with every step. Ten shuffles.
+    #[inline(always)]
+    fn scan_lanes(self, value: u32, op: impl Fn(u32, u32) -> u32) -> u32 {
+        let before = self.mask.0 & ((1 << self.lane) - 1);
+        let mut sum = value;
+        // The lane whose partial sum comes next, or this lane itself when there is none.
+        let mut next = if before == 0 { self.lane } else { WARP_SIZE - 1 - before.leading_zeros() };
+        let mut done = before == 0;
+        let mut distance = 1;
+        while distance < WARP_SIZE {
+            let below = self.read_32(sum, next);
+            let packed = self.read_32(next | u32::from(done) << 8, next);
+            if !done {
+                sum = op(sum, below);
+                next = packed & 0xff;
+                done = packed >> 8 != 0;
+            }
+            distance *= 2;
+        }
+        sum
+    }
+}
+
+/// The place of the set bit of `bits` that has `rank` set bits below it.
+#[inline(always)]
+pub(crate) fn select_bit(bits: u32, rank: u32) -> u32 {
+    let mut rank = rank;
+    let mut place = 0;
+    let mut width = WARP_SIZE / 2;
+    while width > 0 {
+        let below = (bits >> place & ((1 << width) - 1)).count_ones();
+        if rank >= below {
+            rank -= below;
+            place += width;
+        }
+        width /= 2;
+    }
+    place
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::select_bit;
+
+    #[test]
+    fn select_bit_agrees_with_counting() {
+        for bits in (0..u32::MAX).step_by(65_521).chain([u32::MAX, 1, 1 << 31]) {
+            let mut rank = 0;
+            for place in 0..32 {
+                if bits >> place & 1 == 1 {
+                    assert_eq!(select_bit(bits, rank), place, "bits {bits:#x} rank {rank}");
+                    rank += 1;
+                }
+            }
+        }
+    }
+}

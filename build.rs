@@ -33,7 +33,9 @@ enum Kernels {
 
 fn kernels() -> Result<Kernels, Error> {
     if env::var_os("CARGO_CFG_LOOM").is_some() || env::var_os("DOCS_RS").is_some() {
-        return Ok(Kernels::Missing("this build, for a model checker or for documentation, has no kernels".into()));
+        return Ok(Kernels::Missing(
+            "this build, for a model checker or for documentation, has no kernels".into(),
+        ));
     }
     if !Path::new(KERNELS).is_dir() {
         return Ok(Kernels::Missing(format!("the sources have no {KERNELS}")));

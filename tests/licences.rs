@@ -59,11 +59,13 @@ fn other_licences_and_sources_are_refused() {
     for bad in ["GPL-3.0-only", "MIT AND GPL-3.0-only", "LicenseRef-own", "all mine"] {
         assert!(refusal(bad, &allowed).is_some(), "{bad}");
     }
-    let package = |source: &str, licence: Option<&str>| {
-        serde_json::json!({"name": "x", "version": "1.0.0", "source": source, "license": licence})
-    };
+    let package = |source: &str, licence: Option<&str>| serde_json::json!({"name": "x", "version": "1.0.0", "source": source, "license": licence});
     let crates_io = "registry+https://github.com/rust-lang/crates.io-index";
     assert_eq!(complaint(&package(crates_io, Some("MIT")), &allowed), None);
     assert!(complaint(&package(crates_io, None), &allowed).unwrap().contains("no licence"));
-    assert!(complaint(&package("git+https://example.org/x", Some("MIT")), &allowed).unwrap().contains("comes from"));
+    assert!(
+        complaint(&package("git+https://example.org/x", Some("MIT")), &allowed)
+            .unwrap()
+            .contains("comes from")
+    );
 }

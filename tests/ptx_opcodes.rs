@@ -105,7 +105,8 @@ fn expected() -> BTreeMap<String, Vec<String>> {
 
 /// Every way in which `kernels` are not what `expected` says.
 fn differences(expected: &BTreeMap<String, Vec<String>>, kernels: &[Kernel]) -> Vec<String> {
-    let found: BTreeMap<&str, &Kernel> = kernels.iter().map(|kernel| (kernel.name.as_str(), kernel)).collect();
+    let found: BTreeMap<&str, &Kernel> =
+        kernels.iter().map(|kernel| (kernel.name.as_str(), kernel)).collect();
     let missing = expected.keys().filter(|name| !found.contains_key(name.as_str()));
     let missing = missing.map(|name| format!("{name}: no such kernel"));
     let others = found.iter().filter_map(|(name, kernel)| match expected.get(*name) {
@@ -137,12 +138,17 @@ fn every_primitive_has_a_probe() {
     let ends = ["_relaxed", "_acquire", "_release", "_acq_rel", "_seq_cst"];
     let is_primitive = |word: &&str| {
         let read = sources[2].contains(&format!("    {word} \"llvm.nvvm."));
-        let called = sources[2].contains(&format!("pub fn {word}(")) || sources[2].contains(&format!("pub unsafe fn {word}("));
+        let called = sources[2].contains(&format!("pub fn {word}("))
+            || sources[2].contains(&format!("pub unsafe fn {word}("));
         word.starts_with("warp_") || ends.iter().any(|end| word.ends_with(end)) || read || called
     };
     let primitives: BTreeSet<String> = words.filter(is_primitive).map(str::to_owned).collect();
     let unprobed: Vec<_> = primitives.difference(&probed).collect();
-    assert!(primitives.len() > 60 && unprobed.is_empty(), "{} primitives, no probe for {unprobed:?}", primitives.len());
+    assert!(
+        primitives.len() > 60 && unprobed.is_empty(),
+        "{} primitives, no probe for {unprobed:?}",
+        primitives.len()
+    );
 }
 
 #[test]
@@ -162,7 +168,10 @@ fn planted(name: &str, instruction: &str) -> Vec<Kernel> {
 fn a_wrong_opcode_order_or_scope_is_seen() {
     let name = "AtomicU64__add_acquire";
     let expected: BTreeMap<_, _> = expected().into_iter().filter(|(probe, _)| probe == name).collect();
-    assert_eq!(differences(&expected, &planted(name, "atom.acquire.gpu.global.add.u64 %rd1, [%rd2], %rd3;")), [""; 0]);
+    assert_eq!(
+        differences(&expected, &planted(name, "atom.acquire.gpu.global.add.u64 %rd1, [%rd2], %rd3;")),
+        [""; 0]
+    );
     for wrong in [
         "atom.relaxed.gpu.global.add.u64 %rd1, [%rd2], %rd3;",
         "atom.acquire.sys.global.add.u64 %rd1, [%rd2], %rd3;",

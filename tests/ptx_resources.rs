@@ -31,7 +31,8 @@ fn usages(report: &str) -> Vec<Usage> {
         let Some(usage) = usages.last_mut() else { continue };
         let number = |unit: &str| number_before(line, unit);
         usage.stack_bytes += number(" bytes stack frame").unwrap_or(0);
-        usage.spill_bytes += number(" bytes spill stores").unwrap_or(0) + number(" bytes spill loads").unwrap_or(0);
+        usage.spill_bytes +=
+            number(" bytes spill stores").unwrap_or(0) + number(" bytes spill loads").unwrap_or(0);
         usage.registers += number(" registers").unwrap_or(0);
     }
     usages
@@ -45,8 +46,12 @@ fn number_before(line: &str, unit: &str) -> Option<u32> {
 fn ptxas() -> Option<PathBuf> {
     let named = std::env::var_os("WARPHEAP_PTXAS").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = named.or_else(|| std::env::split_paths(&path).map(|folder| folder.join("ptxas")).find(|p| p.is_file()));
-    assert!(found.is_some() || !required("WARPHEAP_REQUIRE_PTXAS"), "no ptxas in WARPHEAP_PTXAS or on the PATH");
+    let found = named
+        .or_else(|| std::env::split_paths(&path).map(|folder| folder.join("ptxas")).find(|p| p.is_file()));
+    assert!(
+        found.is_some() || !required("WARPHEAP_REQUIRE_PTXAS"),
+        "no ptxas in WARPHEAP_PTXAS or on the PATH"
+    );
     found
 }
 
@@ -54,7 +59,8 @@ fn assemble(ptxas: &Path, ptx: &str, arch: &str) -> Vec<Usage> {
     let input = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("resources-{arch}.ptx"));
     std::fs::write(&input, ptx).expect("the target folder is writable");
     let gpu = format!("--gpu-name={arch}");
-    let output = Command::new(ptxas).args(["--verbose", &gpu, "--output-file", "/dev/null"]).arg(&input).output();
+    let output =
+        Command::new(ptxas).args(["--verbose", &gpu, "--output-file", "/dev/null"]).arg(&input).output();
     let output = output.unwrap_or_else(|error| panic!("cannot run {}: {error}", ptxas.display()));
     let report = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "ptxas refuses the kernels for {arch}:\n{report}");
@@ -70,7 +76,10 @@ fn no_kernel_spills_on_any_architecture() {
         let usages = assemble(&ptxas, &ptx, arch);
         assert_eq!(usages.len(), kernels, "ptxas reports every kernel on {arch}");
         for usage in &usages {
-            println!("{arch} {}: {} registers, {} bytes of stack", usage.kernel, usage.registers, usage.stack_bytes);
+            println!(
+                "{arch} {}: {} registers, {} bytes of stack",
+                usage.kernel, usage.registers, usage.stack_bytes
+            );
         }
         let spilling: Vec<_> = usages.iter().filter(|usage| usage.spill_bytes > 0).collect();
         assert!(spilling.is_empty(), "these kernels spill registers on {arch}: {spilling:#?}");

@@ -101,7 +101,8 @@ impl Builder {
 
     /// Builds one PTX for each of several architectures, in their order.
     pub fn build_archs(&self, archs: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Vec<Ptx>, Error> {
-        let archs: Vec<Arch> = archs.into_iter().map(|arch| arch.as_ref().parse()).collect::<Result<_, _>>()?;
+        let archs: Vec<Arch> =
+            archs.into_iter().map(|arch| arch.as_ref().parse()).collect::<Result<_, _>>()?;
         let job = self.prepare()?;
         archs.into_iter().map(|arch| self.build_one_of_several(&job, arch)).collect()
     }
@@ -211,7 +212,8 @@ fn in_build_script() -> bool {
 /// share one compiled core; else in that of the kernel crate.
 fn shared_target_dir(package: &Package) -> PathBuf {
     let out = std::env::var_os("OUT_DIR").filter(|_| in_build_script()).map(PathBuf::from);
-    let marked = out.iter().flat_map(|out| out.ancestors()).find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    let marked =
+        out.iter().flat_map(|out| out.ancestors()).find(|folder| folder.join("CACHEDIR.TAG").is_file());
     let base = marked.map(Path::to_path_buf).or(out.clone()).unwrap_or_else(|| package.target_dir.clone());
     base.join("warpheap-build")
 }

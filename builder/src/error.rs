@@ -12,7 +12,9 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// The name of an architecture that is not one, or is too old.
-    #[error("`{asked}` is not an architecture to build for: {why}; write for example `sm_70`, `sm_80` or `sm_90`")]
+    #[error(
+        "`{asked}` is not an architecture to build for: {why}; write for example `sm_70`, `sm_80` or `sm_90`"
+    )]
     InvalidArch {
         /// What was asked for.
         asked: String,

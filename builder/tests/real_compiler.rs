@@ -35,7 +35,10 @@ impl Crate {
         let manifest = |name: &str, more: &str| {
             format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n{more}")
         };
-        it.write("Cargo.toml", &manifest(name, "[dependencies]\nhelper = { path = \"helper\" }\n[workspace]\n"));
+        it.write(
+            "Cargo.toml",
+            &manifest(name, "[dependencies]\nhelper = { path = \"helper\" }\n[workspace]\n"),
+        );
         it.write("src/lib.rs", source);
         it.write("helper/Cargo.toml", &manifest("helper", ""));
         it.write("helper/src/lib.rs", "#![no_std]\npub const VALUE: u32 = 1111;\n");
@@ -103,8 +106,11 @@ fn a_kernel_that_does_not_compile_is_reported_in_the_compilers_words() {
     if !has_compiler() {
         return;
     }
-    let said = Crate::new("broken-kernels", &KERNEL.replace("helper::VALUE", "missing_value")).refusal().to_string();
-    for part in ["`broken-kernels` does not compile for sm_70", "cannot find value `missing_value`", "src/lib.rs:4"] {
+    let said =
+        Crate::new("broken-kernels", &KERNEL.replace("helper::VALUE", "missing_value")).refusal().to_string();
+    for part in
+        ["`broken-kernels` does not compile for sm_70", "cannot find value `missing_value`", "src/lib.rs:4"]
+    {
         assert!(said.contains(part), "{part}\nis not in\n{said}");
     }
 }

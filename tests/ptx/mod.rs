@@ -14,8 +14,20 @@ pub struct Kernel {
 
 /// Instructions that say what a primitive is; arithmetic and plain loads and stores are left out.
 const TELLING: [&str; 14] = [
-    "atom.", "red.", "fence.", "membar.", "bar.", "barrier.", "vote.", "match.", "shfl.", "activemask.", "redux.",
-    "nanosleep.", "trap", "exit",
+    "atom.",
+    "red.",
+    "fence.",
+    "membar.",
+    "bar.",
+    "barrier.",
+    "vote.",
+    "match.",
+    "shfl.",
+    "activemask.",
+    "redux.",
+    "nanosleep.",
+    "trap",
+    "exit",
 ];
 
 /// What makes a load or a store more than plain.
@@ -52,8 +64,13 @@ fn instructions(line: &str) -> impl Iterator<Item = &str> {
     let code = line.split("//").next().unwrap_or_default();
     code.split(';').map(|part| {
         let part = part.trim_matches(|c: char| c.is_whitespace() || c == '{' || c == '}');
-        let part = part.split_once(':').filter(|(label, _)| label.starts_with('$')).map_or(part, |(_, rest)| rest.trim());
-        part.strip_prefix('@').and_then(|guarded| guarded.split_once(' ')).map_or(part, |(_, rest)| rest.trim())
+        let part = part
+            .split_once(':')
+            .filter(|(label, _)| label.starts_with('$'))
+            .map_or(part, |(_, rest)| rest.trim());
+        part.strip_prefix('@')
+            .and_then(|guarded| guarded.split_once(' '))
+            .map_or(part, |(_, rest)| rest.trim())
     })
 }
 
@@ -78,12 +95,15 @@ pub fn kernels(text: &str) -> Vec<Kernel> {
 pub fn unsound(text: &str) -> Vec<String> {
     let lines = text.lines().enumerate();
     let all = lines.flat_map(|(number, line)| instructions(line).map(move |part| (number + 1, part)));
-    all.filter(|(_, part)| is_unsound(opcode(part))).map(|(number, part)| format!("{number}: {part}")).collect()
+    all.filter(|(_, part)| is_unsound(opcode(part)))
+        .map(|(number, part)| format!("{number}: {part}"))
+        .collect()
 }
 
 fn is_unsound(opcode: &str) -> bool {
     let has = |one_of: &[&str]| opcode.split('.').any(|part| one_of.contains(&part));
-    let ordered = has(&["relaxed", "acquire", "release", "acq_rel"]) && has(&["cta", "cluster", "gpu", "sys"]);
+    let ordered =
+        has(&["relaxed", "acquire", "release", "acq_rel"]) && has(&["cta", "cluster", "gpu", "sys"]);
     let exchange = opcode.starts_with("atom.") || opcode.starts_with("red.");
     opcode.starts_with("membar") || (exchange && !ordered) || (is_access(opcode) && has(&["volatile"]))
 }

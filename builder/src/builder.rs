@@ -208,14 +208,19 @@ fn in_build_script() -> bool {
     ["OUT_DIR", "TARGET", "HOST", "NUM_JOBS"].iter().all(|name| std::env::var_os(name).is_some())
 }
 
-/// A folder in the outer cargo's target folder, which cargo marks, so that debug, release and test builds
-/// share one compiled core; else in that of the kernel crate.
+/// A folder in the outer cargo's target folder, so that debug, release and test builds share one compiled
+/// core; else in that of the kernel crate.
 fn shared_target_dir(package: &Package) -> PathBuf {
     let out = std::env::var_os("OUT_DIR").filter(|_| in_build_script()).map(PathBuf::from);
-    let marked =
-        out.iter().flat_map(|out| out.ancestors()).find(|folder| folder.join("CACHEDIR.TAG").is_file());
-    let base = marked.map(Path::to_path_buf).or(out.clone()).unwrap_or_else(|| package.target_dir.clone());
-    base.join("warpheap-build")
+    let base = out.as_deref().and_then(|out| outer_target_dir(out, package)).or(out.as_deref());
+    base.unwrap_or(&package.target_dir).join("warpheap-build")
+}
+
+/// The target folder that `out` lies in: cargo marks it if cargo made it, else it may be the kernel crate's too.
+fn outer_target_dir<'a>(out: &'a Path, package: &'a Package) -> Option<&'a Path> {
+    // target/[triple/]profile/build/package/out
+    let marked = out.ancestors().take(6).find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    marked.or_else(|| Some(package.target_dir.as_path()).filter(|folder| out.starts_with(folder)))
 }
 
 /// Has cargo run this `build.rs` again when a compiler may have been installed.
@@ -244,4 +249,28 @@ fn copy(from: &Path, to: &Path) -> Result<(), Error> {
         fs::create_dir_all(folder).map_err(io("create", folder))?;
     }
     fs::copy(from, to).map(drop).map_err(io("write", to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_share_the_folder_that_cargo_marks_or_that_is_the_kernels_own() {
+        let root = tempfile::tempdir().unwrap();
+        let target = root.path().join("target");
+        let out = target.join("debug/build/host-0123/out");
+        fs::create_dir_all(&out).unwrap();
+        let package = |target_dir: PathBuf| Package {
+            name: "kernels".into(),
+            library: "kernels".into(),
+            manifest: root.path().join("kernels/Cargo.toml"),
+            workspace_root: root.path().into(),
+            target_dir,
+        };
+        assert_eq!(outer_target_dir(&out, &package(target.clone())), Some(target.as_path()));
+        assert_eq!(outer_target_dir(&out, &package("/elsewhere/target".into())), None);
+        fs::write(target.join("CACHEDIR.TAG"), "").unwrap();
+        assert_eq!(outer_target_dir(&out, &package("/elsewhere/target".into())), Some(target.as_path()));
+    }
 }

@@ -27,7 +27,7 @@ const _: () = assert!(size_of::<Geometry>() == 32 && align_of::<Geometry>() == 8
 
 impl Geometry {
     /// A pool of `capacity` blocks (at least 1, at most 2^31), `stride` bytes apart (at least 2, at most
-    /// [`MAX_STRIDE`]); `None` outside of that.
+    /// `MAX_STRIDE`); `None` outside of that.
     pub const fn new(capacity: u32, stride: u64) -> Option<Self> {
         if capacity == 0 || capacity > 1 << 31 || stride < 2 || stride > MAX_STRIDE {
             return None;
@@ -114,7 +114,11 @@ impl Geometry {
         }
         let guess = ((offset as u128 * self.reciprocal as u128) >> 64) as u64;
         let block = if guess * self.stride > offset { guess - 1 } else { guess };
-        if block * self.stride == offset { Location::Block(block as u32) } else { Location::Inside(block as u32) }
+        if block * self.stride == offset {
+            Location::Block(block as u32)
+        } else {
+            Location::Inside(block as u32)
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::error::io;
 use crate::{Arch, Compiler, Error, check, stamp};
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 /// Builds a kernel crate to PTX.
@@ -78,7 +79,8 @@ impl Builder {
         self
     }
 
-    /// Where cargo puts what it builds for the device.
+    /// Where cargo puts what it builds for the device. Workspaces must not share it if crates of the same
+    /// name lie at the same place in both.
     pub fn target_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.target_dir = Some(folder.into());
         self
@@ -209,11 +211,20 @@ fn in_build_script() -> bool {
 }
 
 /// A folder in the outer cargo's target folder, so that debug, release and test builds share one compiled
-/// core; else in that of the kernel crate.
+/// core; else in that of the kernel crate. Each workspace has its own: cargo tells packages apart by their
+/// place in the workspace, so two workspaces in one folder would take each other's crates for their own.
 fn shared_target_dir(package: &Package) -> PathBuf {
     let out = std::env::var_os("OUT_DIR").filter(|_| in_build_script()).map(PathBuf::from);
     let base = out.as_deref().and_then(|out| outer_target_dir(out, package)).or(out.as_deref());
-    base.unwrap_or(&package.target_dir).join("warpheap-build")
+    base.unwrap_or(&package.target_dir).join("warpheap-build").join(workspace_tag(&package.workspace_root))
+}
+
+/// `kernels-8f14e45fceea167a` for a workspace in a folder `kernels`.
+fn workspace_tag(root: &Path) -> String {
+    let mut hasher = DefaultHasher::new();
+    root.hash(&mut hasher);
+    let name = root.file_name().unwrap_or_default().to_string_lossy();
+    format!("{name}-{:016x}", hasher.finish())
 }
 
 /// The target folder that `out` lies in: cargo marks it if cargo made it, else it may be the kernel crate's too.
@@ -254,6 +265,12 @@ fn copy(from: &Path, to: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workspaces_of_one_name_keep_apart() {
+        assert_eq!(workspace_tag(Path::new("/a/kernels")), workspace_tag(Path::new("/a/kernels")));
+        assert_ne!(workspace_tag(Path::new("/a/kernels")), workspace_tag(Path::new("/b/kernels")));
+    }
 
     #[test]
     fn profiles_share_the_folder_that_cargo_marks_or_that_is_the_kernels_own() {

@@ -24,7 +24,7 @@ fn has_compiler() -> bool {
     found.is_ok()
 }
 
-/// A kernel crate called `name` with a path dependency `helper`, in a folder of its own.
+/// A kernel crate called `name` with a path dependency `name-helper`, in a folder of its own.
 struct Crate {
     root: tempfile::TempDir,
 }
@@ -35,12 +35,12 @@ impl Crate {
         let manifest = |name: &str, more: &str| {
             format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n{more}")
         };
-        it.write(
-            "Cargo.toml",
-            &manifest(name, "[dependencies]\nhelper = { path = \"helper\" }\n[workspace]\n"),
-        );
+        // The tests share a target folder, in which packages must differ by name.
+        let helper = format!("{name}-helper");
+        let dependency = format!("[dependencies.helper]\npath = \"helper\"\npackage = \"{helper}\"\n");
+        it.write("Cargo.toml", &manifest(name, &format!("{dependency}[workspace]\n")));
         it.write("src/lib.rs", source);
-        it.write("helper/Cargo.toml", &manifest("helper", ""));
+        it.write("helper/Cargo.toml", &manifest(&helper, ""));
         it.write("helper/src/lib.rs", "#![no_std]\npub const VALUE: u32 = 1111;\n");
         it
     }

@@ -1,1 +1,96 @@
-fn main() {}
+//! Compiles the kernels to PTX and notes what this build was made from, for `host/build_info.rs`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::{env, fs};
+use warpheap_build::{Builder, Error};
+
+const KERNELS: &str = "gpu/kernels";
+
+fn main() -> ExitCode {
+    println!("cargo::rerun-if-changed=build.rs");
+    note("WARPHEAP_COMMIT", &commit());
+    note("WARPHEAP_TARGET", &env::var("TARGET").unwrap_or_default());
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    note("WARPHEAP_HOST_RUSTC", &output(Command::new(rustc).arg("-V")).unwrap_or_else(|| "unknown".into()));
+    match kernels() {
+        Ok(kernels) => {
+            kernels.note();
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The PTX, or why there is none.
+enum Kernels {
+    Built { ptx: PathBuf, compiler: String },
+    Missing(String),
+}
+
+fn kernels() -> Result<Kernels, Error> {
+    if env::var_os("CARGO_CFG_LOOM").is_some() || env::var_os("DOCS_RS").is_some() {
+        return Ok(Kernels::Missing(
+            "this build, for a model checker or for documentation, has no kernels".into(),
+        ));
+    }
+    if !Path::new(KERNELS).is_dir() {
+        return Ok(Kernels::Missing(format!("the sources have no {KERNELS}")));
+    }
+    match Builder::new(KERNELS).build_args(["--locked"]).build() {
+        Ok(ptx) => Ok(Kernels::Built { ptx: ptx.path, compiler: ptx.compiler.version }),
+        Err(error @ Error::NoCompiler(_)) => {
+            println!("cargo::warning=no kernels for the GPU in this build: no compiler for them was found");
+            println!("cargo::warning=the CPU side is complete; `warpheap doctor` says what to install");
+            Ok(Kernels::Missing(error.to_string()))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Kernels {
+    fn note(&self) {
+        let (ptx, compiler, missing) = match self {
+            Kernels::Built { ptx, compiler } => (ptx.clone(), compiler.as_str(), ""),
+            Kernels::Missing(why) => (write("no-kernels.ptx", ""), "none", why.as_str()),
+        };
+        note("WARPHEAP_PTX", &ptx.to_string_lossy());
+        note("WARPHEAP_PTX_MISSING", &write("why-no-kernels.txt", missing).to_string_lossy());
+        note("WARPHEAP_DEVICE_RUSTC", compiler);
+    }
+}
+
+fn note(name: &str, value: &str) {
+    println!("cargo::rustc-env={name}={value}");
+}
+
+fn write(name: &str, text: &str) -> PathBuf {
+    let path = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join(name);
+    fs::write(&path, text).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+    path
+}
+
+/// The commit, with `-dirty` after it when a tracked file differs; `unknown` outside a git checkout.
+fn commit() -> String {
+    let git = |args: &[&str]| output(Command::new("git").arg("--no-optional-locks").args(args));
+    let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else { return "unknown".into() };
+    let reference = git(&["symbolic-ref", "--quiet", "HEAD"]).unwrap_or_default();
+    for name in ["HEAD", "packed-refs", &reference] {
+        let path = git(&["rev-parse", "--git-path", name]).filter(|path| Path::new(path).is_file());
+        path.iter().for_each(|path| println!("cargo::rerun-if-changed={path}"));
+    }
+    for source in ["host", "gpu", "builder", "Cargo.toml", "Cargo.lock"] {
+        println!("cargo::rerun-if-changed={source}");
+    }
+    let changes = git(&["status", "--porcelain", "--untracked-files=no"]).unwrap_or_default();
+    if changes.is_empty() { commit } else { format!("{commit}-dirty") }
+}
+
+/// What a program prints, if it runs and succeeds.
+fn output(command: &mut Command) -> Option<String> {
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

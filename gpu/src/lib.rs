@@ -8,9 +8,9 @@
 //! | the host | core's atomics | whatever [`machine::Machine`] is installed; one lane if none is |
 //! | the host under `--cfg loom` | loom's | one lane |
 //!
-//! Only [`sync`], [`warp`], [`thread`] and [`kernel`] know which; everything above them is the same code.
+//! Only [`sync`], [`warp`], [`thread`] and [`mod@kernel`] know which; everything above them is the same code.
 //!
-//! Layers, each using only those before it: `sync, warp, thread` → [`units`] → [`lanes`] → [`fault`] →
+//! Layers, each using only those before it: `sync, warp, thread` → [`units`] → `lanes` → [`fault`] →
 //! [`bump`], [`freelist`] → [`mod@alloc`] → [`check`].
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch, link_llvm_intrinsics))]
@@ -28,6 +28,7 @@ pub mod kernel;
 mod lanes;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod machine;
+mod park;
 pub mod sync;
 pub mod thread;
 pub mod units;

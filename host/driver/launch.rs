@@ -36,47 +36,53 @@ impl LaunchConfig {
 
     /// Fails on a grid that the device, or this kernel, cannot be launched with.
     pub(crate) fn validate(&self, kernel: &'static str, limits: &Limits, most_threads: u32) -> Result<()> {
-        let refuse = |asked, limit, advice| Err(Error::LaunchConfig { kernel, asked, limit, advice });
+        let complaint = self.empty().or_else(|| self.block_too_large(limits, most_threads));
+        let complaint = complaint.or_else(|| self.grid_too_large(limits));
+        let Some((asked, limit, advice)) = complaint else { return Ok(()) };
+        Err(Error::LaunchConfig { kernel, asked, limit, advice })
+    }
+
+    fn empty(&self) -> Option<Complaint> {
         let (grid, block) = (self.grid, self.block);
-        if grid.contains(&0) || block.contains(&0) {
-            return refuse(
-                format!("a grid of {grid:?} blocks of {block:?} threads"),
+        (grid.contains(&0) || block.contains(&0)).then(|| {
+            let asked = format!("a grid of {grid:?} blocks of {block:?} threads was asked for");
+            (
+                asked,
                 "every dimension must be at least 1".into(),
                 "skip the launch where there is nothing to do",
-            );
-        }
-        let threads = self.threads_per_block();
+            )
+        })
+    }
+
+    fn block_too_large(&self, limits: &Limits, most_threads: u32) -> Option<Complaint> {
+        const SMALLER: &str = "use smaller blocks and more of them";
+        let (block, threads) = (self.block, self.threads_per_block());
+        let asked = || format!("a block of {block:?}, {threads} threads, was asked for");
         if exceeds(block, limits.block) || threads > limits.threads_per_block.into() {
-            return refuse(
-                format!("a block of {block:?} is {threads} threads"),
-                format!("the device allows {} in {:?}", limits.threads_per_block, limits.block),
-                "use smaller blocks and more of them",
-            );
+            let limit = format!("the device allows {} in {:?}", limits.threads_per_block, limits.block);
+            return Some((asked(), limit, SMALLER));
         }
-        if threads > most_threads.into() {
-            return refuse(
-                format!("a block of {threads} threads was asked for"),
-                format!("this kernel needs so many registers that only {most_threads} fit"),
-                "use smaller blocks and more of them",
-            );
+        (threads > most_threads.into()).then(|| {
+            let limit = format!("this kernel needs so many registers that only {most_threads} fit");
+            (asked(), limit, SMALLER)
+        })
+    }
+
+    fn grid_too_large(&self, limits: &Limits) -> Option<Complaint> {
+        if exceeds(self.grid, limits.grid) {
+            let asked = format!("a grid of {:?} blocks was asked for", self.grid);
+            let limit = format!("the device allows {:?}", limits.grid);
+            return Some((asked, limit, "spread the blocks over the dimensions, or launch several times"));
         }
-        if exceeds(grid, limits.grid) {
-            return refuse(
-                format!("a grid of {grid:?} blocks was asked for"),
-                format!("the device allows {:?}", limits.grid),
-                "spread the blocks over the dimensions, or launch several times",
-            );
-        }
-        if self.shared_bytes > limits.shared_bytes_per_block {
-            return refuse(
-                format!("{} B of shared memory were asked for", self.shared_bytes),
-                format!("a block has {} B at most", limits.shared_bytes_per_block),
-                "ask for less",
-            );
-        }
-        Ok(())
+        (self.shared_bytes > limits.shared_bytes_per_block).then(|| {
+            let asked = format!("{} B of shared memory were asked for", self.shared_bytes);
+            (asked, format!("a block has {} B at most", limits.shared_bytes_per_block), "ask for less")
+        })
     }
 }
+
+/// What was asked, what is allowed, and what to do.
+type Complaint = (String, String, &'static str);
 
 fn exceeds(asked: [u32; 3], limit: [u32; 3]) -> bool {
     asked.iter().zip(limit).any(|(asked, limit)| *asked > limit)

@@ -49,7 +49,8 @@ impl DeviceMemory {
     /// Memory of the caller's, so that launches accept arguments that name it. It is not freed.
     ///
     /// # Safety
-    /// The range is memory that kernels of the device can access, for as long as this value lives.
+    /// The range is memory that kernels of the device can access, for as long as this value lives, and it
+    /// overlaps no other allocation of the device unless it lies inside it.
     pub unsafe fn from_raw(device: &Device, address: u64, bytes: u64) -> DeviceMemory {
         let range = Range { address, bytes };
         let device = device.clone();

@@ -14,6 +14,18 @@ fn pairs() -> Vec<(Device, Device)> {
 }
 
 #[test]
+fn handles_go_to_any_thread() {
+    fn check<T: Send + Sync>() {}
+    check::<Device>();
+    check::<Stream>();
+    check::<warpheap::Module>();
+    check::<warpheap::Event>();
+    check::<warpheap::DeviceBuffer<u64>>();
+    check::<warpheap::DeviceMemory>();
+    check::<Error>();
+}
+
+#[test]
 fn a_gpu_that_is_not_there_is_no_device() {
     let error = Device::cuda(4096).unwrap_err();
     assert!(error.is_no_device(), "{error}");

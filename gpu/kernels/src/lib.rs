@@ -2,4 +2,5 @@
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
+pub mod bench;
 pub mod stress;

@@ -56,8 +56,11 @@ impl Heap {
         Ok(Range { address, bytes })
     }
 
-    /// The driver waits for the work in flight by itself.
+    /// Waits for the work in flight, which may use the memory, and gives it back.
     pub fn free(&self, range: Range) -> Result<()> {
+        // `cuMemFree` waits too, but nowhere promises it. After a fault there is nothing to wait for, and
+        // the stream tells its owner of that.
+        let _ = self.context.synchronize();
         let base = self.bases().remove(&range.address).unwrap_or(range.address);
         // SAFETY: the driver gave it out, and it is given back once.
         self.context.call("cuMemFree", |api| unsafe { (api.mem_free)(base) })

@@ -1,0 +1,124 @@
+//! Architectures: which names are taken, and the oldest PTX version that each needs.
+
+use crate::Error;
+use std::fmt;
+use std::str::FromStr;
+
+/// The first architecture with independent thread scheduling, which every collective here relies on.
+const OLDEST: u32 = 70;
+
+/// PTX 7.0: `activemask` and the scoped atomics need 6.2; every driver since CUDA 11.0 takes it.
+const OLDEST_PTX: u32 = 70;
+
+/// From which architecture on LLVM asks for which PTX version, newest first.
+const PTX_SINCE: [(u32, u32); 8] =
+    [(121, 88), (120, 87), (103, 88), (100, 86), (89, 78), (87, 74), (86, 71), (OLDEST, OLDEST_PTX)];
+
+/// A GPU architecture: `sm_70`, `sm_80`, `sm_90a`, ...
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Arch {
+    number: u32,
+    suffix: Option<char>,
+}
+
+impl Arch {
+    /// Volta, the oldest that is served; what it compiles to runs on everything newer.
+    pub const SM_70: Arch = Arch { number: OLDEST, suffix: None };
+
+    /// `80` for `sm_80`.
+    pub const fn number(self) -> u32 {
+        self.number
+    }
+
+    /// The PTX version to emit, times ten: 78 for PTX 7.8.
+    pub fn ptx_version(self) -> u32 {
+        // The accelerated and family variants came one PTX version after their plain architecture.
+        let variant = match (self.suffix, self.number) {
+            (Some('a'), 90) => 80,
+            (Some('f'), _) => 88,
+            _ => OLDEST_PTX,
+        };
+        let plain =
+            PTX_SINCE.iter().find(|(since, _)| *since <= self.number).map_or(OLDEST_PTX, |(_, ptx)| *ptx);
+        plain.max(variant)
+    }
+}
+
+impl Default for Arch {
+    fn default() -> Self {
+        Arch::SM_70
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sm_{}", self.number)?;
+        self.suffix.map_or(Ok(()), |suffix| write!(f, "{suffix}"))
+    }
+}
+
+impl FromStr for Arch {
+    type Err = Error;
+
+    fn from_str(asked: &str) -> Result<Self, Error> {
+        let refuse = |why| Error::InvalidArch { asked: asked.into(), why };
+        let digits =
+            asked.strip_prefix("sm_").ok_or_else(|| refuse("it does not start with `sm_`".into()))?;
+        let (digits, suffix) = match digits.chars().last() {
+            Some(last @ ('a' | 'f')) => (&digits[..digits.len() - 1], Some(last)),
+            _ => (digits, None),
+        };
+        let plain = (2..=3).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+        let number =
+            digits.parse().ok().filter(|_| plain).ok_or_else(|| refuse("no number after `sm_`".into()))?;
+        if number < OLDEST {
+            return Err(refuse(format!(
+                "the oldest served is sm_{OLDEST} (Volta), the first whose threads of a warp run independently"
+            )));
+        }
+        Ok(Arch { number, suffix })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_written_alike() {
+        for name in ["sm_70", "sm_75", "sm_80", "sm_90a", "sm_100", "sm_100f", "sm_120"] {
+            assert_eq!(name.parse::<Arch>().unwrap().to_string(), name);
+        }
+    }
+
+    #[test]
+    fn other_names_are_refused_with_the_reason() {
+        for (name, why) in [
+            ("sm_60", "oldest served is sm_70"),
+            ("compute_80", "start with `sm_`"),
+            ("sm_", "no number"),
+            ("sm_8x", "no number"),
+            ("sm_1000", "no number"),
+            ("sm_+80", "no number"),
+            ("", "start with `sm_`"),
+        ] {
+            let said = name.parse::<Arch>().unwrap_err().to_string();
+            assert!(said.contains(why) && said.contains("sm_80"), "{name}: {said}");
+        }
+    }
+
+    #[test]
+    fn ptx_is_as_old_as_the_architecture_allows() {
+        for (name, ptx) in [
+            ("sm_70", 70),
+            ("sm_80", 70),
+            ("sm_86", 71),
+            ("sm_90", 78),
+            ("sm_90a", 80),
+            ("sm_100", 86),
+            ("sm_120", 87),
+        ] {
+            assert_eq!(name.parse::<Arch>().unwrap().ptx_version(), ptx, "{name}");
+        }
+    }
+}

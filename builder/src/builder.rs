@@ -1,0 +1,293 @@
+//! The builder: from a kernel crate's folder to checked PTX.
+
+use crate::cargo::{self, Options, Package, TARGET};
+use crate::compiler::{Places, Rejected, SETTING};
+use crate::error::io;
+use crate::{Arch, Compiler, Error, check, stamp};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+/// Builds a kernel crate to PTX.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is built before `build` is called"]
+pub struct Builder {
+    folder: PathBuf,
+    compiler: Option<PathBuf>,
+    arch: String,
+    target_dir: Option<PathBuf>,
+    copy_to: Option<PathBuf>,
+    options: Options,
+}
+
+/// PTX that was built and checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ptx {
+    /// The file.
+    pub path: PathBuf,
+    /// The oldest architecture that runs it.
+    pub arch: Arch,
+    /// What compiled it.
+    pub compiler: Compiler,
+    /// Whether it was compiled now; false when it was still that of its sources.
+    pub rebuilt: bool,
+}
+
+impl Builder {
+    /// The kernel crate in `folder`, for sm_70, optimised. A relative path starts at the calling crate's
+    /// folder in a `build.rs`, and at the current folder elsewhere.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Builder {
+            folder: folder.into(),
+            compiler: None,
+            arch: Arch::default().to_string(),
+            target_dir: None,
+            copy_to: None,
+            options: Options { release: true, line_info: true, build_args: Vec::new() },
+        }
+    }
+
+    /// The oldest architecture that shall run the PTX: `sm_80`. Newer ones run it too.
+    pub fn arch(mut self, arch: impl ToString) -> Self {
+        self.arch = arch.to_string();
+        self
+    }
+
+    /// The rustc to use; no other is looked for.
+    pub fn compiler(mut self, rustc: impl Into<PathBuf>) -> Self {
+        self.compiler = Some(rustc.into());
+        self
+    }
+
+    /// Whether to leave out debug assertions and overflow checks (the default). The code is optimised either way.
+    pub fn release(mut self, release: bool) -> Self {
+        self.options.release = release;
+        self
+    }
+
+    /// Whether the PTX names the source line of each instruction, for profilers and sanitizers (the default).
+    pub fn generate_line_info(mut self, line_info: bool) -> Self {
+        self.options.line_info = line_info;
+        self
+    }
+
+    /// Copies the PTX to `path` as well. With several architectures `kernels.ptx` becomes `kernels.sm_80.ptx`.
+    pub fn copy_to(mut self, path: impl Into<PathBuf>) -> Self {
+        self.copy_to = Some(path.into());
+        self
+    }
+
+    /// Where cargo puts what it builds for the device. Workspaces must not share it if crates of the same
+    /// name lie at the same place in both.
+    pub fn target_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.target_dir = Some(folder.into());
+        self
+    }
+
+    /// More arguments for `cargo rustc`: `["--locked", "--features", "stats"]`.
+    pub fn build_args(mut self, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.options.build_args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Builds the PTX.
+    pub fn build(&self) -> Result<Ptx, Error> {
+        let ptx = self.prepare()?.build(&self.options, self.arch.parse()?)?;
+        if let Some(path) = &self.copy_to {
+            copy(&ptx.path, path)?;
+        }
+        Ok(ptx)
+    }
+
+    /// Builds one PTX for each of several architectures, in their order.
+    pub fn build_archs(&self, archs: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Vec<Ptx>, Error> {
+        let archs: Vec<Arch> =
+            archs.into_iter().map(|arch| arch.as_ref().parse()).collect::<Result<_, _>>()?;
+        let job = self.prepare()?;
+        archs.into_iter().map(|arch| self.build_one_of_several(&job, arch)).collect()
+    }
+
+    fn build_one_of_several(&self, job: &Job, arch: Arch) -> Result<Ptx, Error> {
+        let ptx = job.build(&self.options, arch)?;
+        if let Some(path) = &self.copy_to {
+            copy(&ptx.path, &path.with_extension(format!("{arch}.ptx")))?;
+        }
+        Ok(ptx)
+    }
+
+    fn prepare(&self) -> Result<Job, Error> {
+        self.arch.parse::<Arch>()?;
+        if in_build_script() {
+            println!("cargo::rerun-if-env-changed={SETTING}");
+        }
+        let found = Places::of_process(self.compiler.as_deref(), &self.folder).search();
+        if let Err(Error::NoCompiler(rejected)) = &found {
+            watch_for_compiler(rejected);
+        }
+        let compiler = found?;
+        let package = Package::read(&compiler, &self.folder)?;
+        let target_dir = self.target_dir.clone().unwrap_or_else(|| shared_target_dir(&package));
+        fs::create_dir_all(&target_dir).map_err(io("create", &target_dir))?;
+        let target_dir = target_dir.canonicalize().map_err(io("resolve", &target_dir))?;
+        Ok(Job { compiler, package, target_dir })
+    }
+}
+
+/// Everything but the architecture.
+struct Job {
+    compiler: Compiler,
+    package: Package,
+    target_dir: PathBuf,
+}
+
+impl Job {
+    fn build(&self, options: &Options, arch: Arch) -> Result<Ptx, Error> {
+        let kind = if options.release { "" } else { "-checked" };
+        let ptx = self.target_dir.join(format!("{}{kind}.{arch}.ptx", self.package.library));
+        let arguments = options.arguments(&self.package, arch, &self.target_dir, &ptx);
+        let heading = stamp::heading(&self.compiler, &arguments);
+        let stamp_file = ptx.with_extension("stamp");
+        // Two builds of the same PTX at once, as by two profiles of the host crate, take turns.
+        let _turn = lock(&self.target_dir.join("build.lock"))?;
+        let fresh = stamp::fresh_inputs(&stamp_file, &heading).filter(|_| ptx.is_file());
+        let rebuilt = fresh.is_none();
+        let inputs = match fresh {
+            Some(inputs) => inputs,
+            None => {
+                self.compile(arch, &arguments, &ptx)?;
+                let inputs = stamp::inputs(&self.dependency_file(), &self.package.workspace_root)?;
+                stamp::write(&stamp_file, &heading, &inputs)?;
+                inputs
+            }
+        };
+        let path = self.hand_over(ptx)?;
+        if in_build_script() {
+            inputs.iter().for_each(|input| println!("cargo::rerun-if-changed={}", input.display()));
+        }
+        Ok(Ptx { path, arch, compiler: self.compiler.clone(), rebuilt })
+    }
+
+    /// Compiles and checks. A PTX that fails a check is not left behind.
+    fn compile(&self, arch: Arch, arguments: &[OsString], ptx: &Path) -> Result<(), Error> {
+        if ptx.exists() {
+            fs::remove_file(ptx).map_err(io("remove", ptx))?;
+        }
+        let output = cargo::run(cargo::cargo(&self.compiler, &self.package.manifest).args(arguments))?;
+        if !output.succeeded {
+            let (name, compiler) = (self.package.name.clone(), self.compiler.version.clone());
+            return Err(Error::Compile { name, arch, compiler, output: output.stderr });
+        }
+        if in_build_script() {
+            eprint!("{}", output.stderr);
+        }
+        let Ok(text) = fs::read_to_string(ptx) else {
+            return Err(Error::NoPtx { path: ptx.into(), output: output.stderr });
+        };
+        check::check(ptx, &text).inspect_err(|_| drop(fs::remove_file(ptx)))
+    }
+
+    /// What cargo says the library was made of, its path dependencies' sources included.
+    fn dependency_file(&self) -> PathBuf {
+        self.target_dir.join(TARGET).join("release").join(format!("{}.d", self.package.library))
+    }
+
+    /// In a build script, the PTX's copy in `OUT_DIR`, which no other build overwrites.
+    fn hand_over(&self, ptx: PathBuf) -> Result<PathBuf, Error> {
+        if !in_build_script() {
+            return Ok(ptx);
+        }
+        let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
+        let own = out.join(ptx.file_name().unwrap_or_default());
+        copy(&ptx, &own)?;
+        Ok(own)
+    }
+}
+
+/// Whether cargo runs this process as a `build.rs`.
+fn in_build_script() -> bool {
+    ["OUT_DIR", "TARGET", "HOST", "NUM_JOBS"].iter().all(|name| std::env::var_os(name).is_some())
+}
+
+/// A folder in the outer cargo's target folder, so that debug, release and test builds share one compiled
+/// core; else in that of the kernel crate. Each workspace has its own: cargo tells packages apart by their
+/// place in the workspace, so two workspaces in one folder would take each other's crates for their own.
+fn shared_target_dir(package: &Package) -> PathBuf {
+    let out = std::env::var_os("OUT_DIR").filter(|_| in_build_script()).map(PathBuf::from);
+    let base = out.as_deref().and_then(|out| outer_target_dir(out, package)).or(out.as_deref());
+    base.unwrap_or(&package.target_dir).join("warpheap-build").join(workspace_tag(&package.workspace_root))
+}
+
+/// `kernels-8f14e45fceea167a` for a workspace in a folder `kernels`.
+fn workspace_tag(root: &Path) -> String {
+    let mut hasher = DefaultHasher::new();
+    root.hash(&mut hasher);
+    let name = root.file_name().unwrap_or_default().to_string_lossy();
+    format!("{name}-{:016x}", hasher.finish())
+}
+
+/// The target folder that `out` lies in: cargo marks it if cargo made it, else it may be the kernel crate's too.
+fn outer_target_dir<'a>(out: &'a Path, package: &'a Package) -> Option<&'a Path> {
+    // target/[triple/]profile/build/package/out
+    let marked = out.ancestors().take(6).find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    marked.or_else(|| Some(package.target_dir.as_path()).filter(|folder| out.starts_with(folder)))
+}
+
+/// Has cargo run this `build.rs` again when a compiler may have been installed.
+fn watch_for_compiler(rejected: &[Rejected]) {
+    if !in_build_script() {
+        return;
+    }
+    println!("cargo::rerun-if-env-changed=PATH");
+    let components =
+        rejected.iter().filter_map(|one| Some(one.sysroot.as_ref()?.join("lib/rustlib/components")));
+    let rustup = std::env::var_os("RUSTUP_HOME").map(|home| PathBuf::from(home).join("settings.toml"));
+    let watched = components.chain(rustup).chain(["/var/lib/dpkg/status".into()]);
+    for file in watched.filter(|file| file.is_file()) {
+        println!("cargo::rerun-if-changed={}", file.display());
+    }
+}
+
+fn lock(path: &Path) -> Result<File, Error> {
+    let file = File::create(path).map_err(io("create", path))?;
+    file.lock().map_err(io("lock", path))?;
+    Ok(file)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder).map_err(io("create", folder))?;
+    }
+    fs::copy(from, to).map(drop).map_err(io("write", to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workspaces_of_one_name_keep_apart() {
+        assert_eq!(workspace_tag(Path::new("/a/kernels")), workspace_tag(Path::new("/a/kernels")));
+        assert_ne!(workspace_tag(Path::new("/a/kernels")), workspace_tag(Path::new("/b/kernels")));
+    }
+
+    #[test]
+    fn profiles_share_the_folder_that_cargo_marks_or_that_is_the_kernels_own() {
+        let root = tempfile::tempdir().unwrap();
+        let target = root.path().join("target");
+        let out = target.join("debug/build/host-0123/out");
+        fs::create_dir_all(&out).unwrap();
+        let package = |target_dir: PathBuf| Package {
+            name: "kernels".into(),
+            library: "kernels".into(),
+            manifest: root.path().join("kernels/Cargo.toml"),
+            workspace_root: root.path().into(),
+            target_dir,
+        };
+        assert_eq!(outer_target_dir(&out, &package(target.clone())), Some(target.as_path()));
+        assert_eq!(outer_target_dir(&out, &package("/elsewhere/target".into())), None);
+        fs::write(target.join("CACHEDIR.TAG"), "").unwrap();
+        assert_eq!(outer_target_dir(&out, &package("/elsewhere/target".into())), Some(target.as_path()));
+    }
+}

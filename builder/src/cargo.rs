@@ -1,0 +1,252 @@
+//! The nested cargo: its environment, what it says about a package, and the call that compiles one.
+
+use crate::error::io;
+use crate::{Arch, Compiler, Error};
+use serde::Deserialize;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) const TARGET: &str = "nvptx64-nvidia-cuda";
+
+/// Variables of an outer cargo, or of its user, that would change what the nested one does.
+const STRIPPED: [&str; 24] = [
+    "RUSTFLAGS",
+    "RUSTDOCFLAGS",
+    "RUSTC",
+    "RUSTDOC",
+    "RUSTC_BOOTSTRAP",
+    "RUSTC_LINKER",
+    "RUSTUP_TOOLCHAIN",
+    "RUST_RECURSION_COUNT",
+    "CARGO",
+    "CARGO_ENCODED_RUSTDOCFLAGS",
+    "CARGO_INCREMENTAL",
+    "CARGO_MAKEFLAGS",
+    "CARGO_TARGET_DIR",
+    "CARGO_TARGET_TMPDIR",
+    "MAKEFLAGS",
+    "MFLAGS",
+    "OUT_DIR",
+    "TARGET",
+    "HOST",
+    "NUM_JOBS",
+    "OPT_LEVEL",
+    "PROFILE",
+    "DEBUG",
+    "CLIPPY_ARGS",
+];
+
+/// The same, by how they begin.
+const STRIPPED_PREFIXES: [&str; 12] = [
+    "CARGO_BUILD_",
+    "CARGO_PROFILE_",
+    "CARGO_TARGET_",
+    "CARGO_UNSTABLE_",
+    "CARGO_CFG_",
+    "CARGO_FEATURE_",
+    "CARGO_PKG_",
+    "CARGO_MANIFEST_",
+    "CARGO_BIN_",
+    "CARGO_CRATE_",
+    "CARGO_PRIMARY_",
+    "DEP_",
+];
+
+/// Set to nothing, which also overrides what cargo's configuration files say.
+const EMPTIED: [&str; 3] = ["CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"];
+
+/// Whether an inherited variable must not reach the nested cargo.
+pub(crate) fn is_stripped(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    STRIPPED.contains(&name) || STRIPPED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// A cargo that compiles with `compiler`, in the folder of `manifest`, free of what it would inherit.
+pub(crate) fn cargo(compiler: &Compiler, manifest: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_stripped(name)) {
+        command.env_remove(name);
+    }
+    for name in EMPTIED {
+        command.env(name, "");
+    }
+    // The kernels' language features, and -Zbuild-std, are unstable: a stable compiler has to be told.
+    command.env("RUSTC", &compiler.rustc).env("RUSTC_BOOTSTRAP", "1");
+    command.current_dir(manifest.parent().unwrap_or(Path::new(".")));
+    command
+}
+
+/// The kernel crate, as far as a build needs to know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Package {
+    pub name: String,
+    /// The name of the library: that of its output files.
+    pub library: String,
+    pub manifest: PathBuf,
+    pub workspace_root: PathBuf,
+    pub target_dir: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<MetadataPackage>,
+    workspace_root: PathBuf,
+    target_directory: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct MetadataPackage {
+    name: String,
+    manifest_path: PathBuf,
+    targets: Vec<MetadataTarget>,
+}
+
+#[derive(Deserialize)]
+struct MetadataTarget {
+    name: String,
+    kind: Vec<String>,
+}
+
+impl Package {
+    /// Asks cargo about the crate in `folder`.
+    pub fn read(compiler: &Compiler, folder: &Path) -> Result<Package, Error> {
+        let manifest = folder.join("Cargo.toml");
+        if !manifest.is_file() {
+            return Err(Error::NoKernelCrate(folder.into()));
+        }
+        let manifest = manifest.canonicalize().map_err(io("resolve", &manifest))?;
+        let mut command = cargo(compiler, &manifest);
+        command.args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(&manifest);
+        let output = run(&mut command)?;
+        let refuse = |output: String| Error::Metadata { manifest: manifest.clone(), output };
+        if !output.succeeded {
+            return Err(refuse(output.stderr));
+        }
+        let metadata: Metadata =
+            serde_json::from_str(&output.stdout).map_err(|error| refuse(error.to_string()))?;
+        let package = metadata.packages.into_iter().find(|package| package.manifest_path == manifest);
+        let package = package.ok_or_else(|| refuse("it declares a workspace, but no package".into()))?;
+        let is_library = |target: &MetadataTarget| target.kind.iter().any(|kind| kind.ends_with("lib"));
+        let library = package.targets.into_iter().find(is_library).ok_or(Error::NoLibrary(folder.into()))?;
+        Ok(Package {
+            name: package.name,
+            library: library.name.replace('-', "_"),
+            manifest,
+            workspace_root: metadata.workspace_root,
+            target_dir: metadata.target_directory,
+        })
+    }
+}
+
+/// What one compilation is given.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub release: bool,
+    pub line_info: bool,
+    pub build_args: Vec<OsString>,
+}
+
+impl Options {
+    /// The arguments that compile `package` for `arch` to the file `ptx`.
+    pub fn arguments(&self, package: &Package, arch: Arch, target_dir: &Path, ptx: &Path) -> Vec<OsString> {
+        let mut args: Vec<OsString> =
+            ["rustc", "--lib", "--crate-type=cdylib", "--release", "--target", TARGET]
+                .into_iter()
+                .chain(["-Zbuild-std=core,alloc", "--manifest-path"])
+                .map(OsString::from)
+                .collect();
+        args.push(package.manifest.clone().into());
+        args.extend(["--target-dir".into(), target_dir.into()]);
+        for setting in self.profile() {
+            args.extend(["--config".into(), format!("profile.release.{setting}").into()]);
+        }
+        args.extend(self.build_args.iter().cloned());
+        args.extend(["--".into(), joined("--emit=asm=", ptx)]);
+        args.push(format!("-Ctarget-cpu={arch}").into());
+        args.push(format!("-Ctarget-feature=+ptx{}", arch.ptx_version()).into());
+        // There is nothing to link. `extern "ptx-kernel"` without the crate asking for it, or with.
+        let rest =
+            ["-Zno-link", "-Zcrate-attr=feature(abi_ptx)", "-Aduplicate_features", "-Aunused_features"];
+        args.extend(rest.map(OsString::from));
+        args
+    }
+
+    /// One module, optimised as a whole: PTX has no linker, and unoptimised core does not fit a GPU.
+    fn profile(&self) -> [String; 7] {
+        // Full debug information marks the whole module for debugging; directives alone cost nothing.
+        let debug = if self.line_info { "line-directives-only" } else { "none" };
+        [
+            "opt-level=3".into(),
+            "panic=\"abort\"".into(),
+            "lto=\"fat\"".into(),
+            "codegen-units=1".into(),
+            format!("debug=\"{debug}\""),
+            format!("debug-assertions={}", !self.release),
+            format!("overflow-checks={}", !self.release),
+        ]
+    }
+}
+
+fn joined(flag: &str, path: &Path) -> OsString {
+    let mut whole = OsString::from(flag);
+    whole.push(path);
+    whole
+}
+
+/// What a program said.
+pub(crate) struct Output {
+    pub succeeded: bool,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+pub(crate) fn run(command: &mut Command) -> Result<Output, Error> {
+    let output =
+        command.output().map_err(|source| Error::Run { program: command.get_program().into(), source })?;
+    Ok(Output {
+        succeeded: output.status.success(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_an_outer_build_are_stripped() {
+        for name in [
+            "RUSTFLAGS",
+            "RUSTUP_TOOLCHAIN",
+            "CARGO_TARGET_DIR",
+            "CARGO_BUILD_TARGET",
+            "CARGO_BUILD_RUSTFLAGS",
+            "CARGO_PROFILE_RELEASE_LTO",
+            "CARGO_TARGET_NVPTX64_NVIDIA_CUDA_RUSTFLAGS",
+            "MAKEFLAGS",
+            "CARGO_MAKEFLAGS",
+            "OUT_DIR",
+            "CARGO_CFG_LOOM",
+        ] {
+            assert!(is_stripped(OsStr::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_finds_crates_and_networks_stays() {
+        for name in
+            ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "CARGO_NET_OFFLINE", "CARGO_HTTP_PROXY", "TMPDIR"]
+        {
+            assert!(!is_stripped(OsStr::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn checks_are_compiled_in_only_when_asked_for() {
+        let options = |release| Options { release, line_info: false, build_args: Vec::new() };
+        assert!(options(true).profile().contains(&"debug-assertions=false".into()));
+        assert!(options(false).profile().contains(&"overflow-checks=true".into()));
+    }
+}

@@ -1,0 +1,74 @@
+//! What PTX must hold before anyone loads it.
+
+use crate::Error;
+use std::path::Path;
+
+/// Functions that the driver itself defines for every module.
+const DRIVER_DEFINES: [&str; 4] = ["vprintf", "malloc", "free", "__assertfail"];
+
+/// Refuses PTX without a kernel, and PTX that no driver can link.
+pub(crate) fn check(path: &Path, ptx: &str) -> Result<(), Error> {
+    let symbols: Vec<String> = ptx.lines().filter_map(unresolved).map(String::from).collect();
+    if !symbols.is_empty() {
+        return Err(Error::Unresolved { path: path.into(), symbols });
+    }
+    if entries(ptx).next().is_none() {
+        return Err(Error::NoEntry(path.into()));
+    }
+    Ok(())
+}
+
+/// The names of the kernels in `ptx`.
+pub fn entries(ptx: &str) -> impl Iterator<Item = &str> {
+    ptx.lines()
+        .filter_map(|line| line.trim_start().strip_prefix(".visible .entry "))
+        .filter_map(|rest| rest.split(['(', ' ']).next())
+}
+
+/// The symbol that `line` declares without defining it; shared memory sized at launch is not one.
+fn unresolved(line: &str) -> Option<&str> {
+    let declared = line.trim_start().strip_prefix(".extern ")?;
+    if declared.starts_with(".shared") {
+        return None;
+    }
+    // `.extern .func  (.param .b32 func_retval0) name`, `.extern .global .align 4 .u32 name;`
+    let head =
+        declared.strip_prefix(".func").map_or(declared, |rest| match rest.trim_start().strip_prefix('(') {
+            Some(returns) => returns.split_once(')').map_or("", |(_, rest)| rest),
+            None => rest,
+        });
+    let head = head.split(['(', '[', ';']).next()?;
+    let name = head.split_whitespace().last()?;
+    (!DRIVER_DEFINES.contains(&name)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KERNEL: &str = ".version 7.0\n.target sm_70\n.visible .entry double(\n.param .u64 p\n)\n{ ret; }\n";
+
+    fn said(ptx: &str) -> String {
+        check(Path::new("k.ptx"), ptx).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_kernel_passes() {
+        check(Path::new("k.ptx"), KERNEL).unwrap();
+        assert_eq!(entries(KERNEL).collect::<Vec<_>>(), ["double"]);
+    }
+
+    #[test]
+    fn ptx_without_a_kernel_is_refused() {
+        assert!(said(".version 7.0\n.func helper()\n{ ret; }\n").contains("holds no kernel"));
+    }
+
+    #[test]
+    fn unresolved_symbols_are_named() {
+        let bad = ".extern .func  (.param .b32 func_retval0) memcmp\n(\n.extern .func abort_it()\n;\n\
+                   .extern .global .align 4 .u32 LIMIT;\n.extern .func (.param .b32 r) vprintf\n\
+                   .extern .shared .align 16 .b8 buffer[];\n";
+        let said = said(&format!("{bad}{KERNEL}"));
+        assert!(said.ends_with(": memcmp, abort_it, LIMIT"), "{said}");
+    }
+}

@@ -1,0 +1,220 @@
+//! Finds a rustc that can compile core for the device: one whose sysroot holds core's source.
+
+use crate::Error;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Names the compiler to use, before any search.
+pub const SETTING: &str = "WARPHEAP_RUSTC";
+
+/// The oldest release that was tried.
+pub(crate) const OLDEST: (u32, u32) = (1, 96);
+
+/// Where core's source lies in a sysroot.
+const LIBRARY: &str = "lib/rustlib/src/rust/library";
+
+/// Where distributions put theirs.
+const DISTRIBUTION: [&str; 2] = ["/usr/bin/rustc", "/usr/local/bin/rustc"];
+
+/// A compiler that can build kernels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compiler {
+    /// The program.
+    pub rustc: PathBuf,
+    /// Its first line of `-vV`: `rustc 1.96.0 (ac68faa20 2026-05-25)`.
+    pub version: String,
+    /// All it says about itself.
+    pub(crate) identity: String,
+}
+
+/// A compiler that cannot, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// The program.
+    pub rustc: PathBuf,
+    /// How it was found: `on the PATH`.
+    pub found: String,
+    /// Why it will not do.
+    pub why: String,
+    /// Its sysroot, when it could say.
+    pub sysroot: Option<PathBuf>,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {}", self.rustc.display(), self.found, self.why)
+    }
+}
+
+/// Where to look.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places {
+    /// A compiler that the caller named, and how.
+    pub named: Option<(PathBuf, String)>,
+    pub path: OsString,
+    pub distribution: Vec<PathBuf>,
+    /// Where `rustc` is asked for itself: rustup reads `rust-toolchain.toml` there.
+    pub folder: PathBuf,
+}
+
+impl Places {
+    /// This process's surroundings; `explicit` counts before the environment's [`SETTING`].
+    pub fn of_process(explicit: Option<&Path>, folder: &Path) -> Self {
+        let setting = || std::env::var_os(SETTING).filter(|value| !value.is_empty());
+        let named = explicit
+            .map(|path| (path.into(), "set by `Builder::compiler`".to_owned()))
+            .or_else(|| setting().map(|value| (value.into(), format!("named by {SETTING}"))))
+            .map(|(path, how): (PathBuf, String)| (anchored(path), how));
+        Places {
+            named,
+            path: std::env::var_os("PATH").unwrap_or_default(),
+            distribution: DISTRIBUTION.iter().map(PathBuf::from).collect(),
+            folder: folder.into(),
+        }
+    }
+
+    /// The first suitable compiler. A named one is never replaced by another.
+    pub fn search(&self) -> Result<Compiler, Error> {
+        let mut rejected: Vec<Rejected> = Vec::new();
+        let mut seen: Vec<PathBuf> = Vec::new();
+        let named = self.named.iter().cloned();
+        // rustup is asked only when the PATH has nothing suitable.
+        let found = std::iter::once_with(|| self.on_path())
+            .chain(std::iter::once_with(|| self.of_rustup()))
+            .chain(std::iter::once_with(|| self.of_distribution()))
+            .take(if self.named.is_some() { 0 } else { usize::MAX })
+            .flatten();
+        for (rustc, how) in named.chain(found) {
+            match self.examine(&rustc, &how, &mut seen) {
+                Some(Ok(compiler)) => return Ok(compiler),
+                Some(Err(why)) => rejected.push(why),
+                None => {}
+            }
+        }
+        Err(Error::NoCompiler(rejected))
+    }
+
+    fn on_path(&self) -> Vec<(PathBuf, String)> {
+        let all = std::env::split_paths(&self.path).map(|folder| folder.join("rustc"));
+        all.filter(|rustc| rustc.is_file()).map(|rustc| (rustc, "on the PATH".to_owned())).collect()
+    }
+
+    fn of_rustup(&self) -> Vec<(PathBuf, String)> {
+        let Some(rustup) = std::env::split_paths(&self.path)
+            .map(|folder| folder.join("rustup"))
+            .find(|rustup| rustup.is_file())
+        else {
+            return Vec::new();
+        };
+        let list = self.ask(&rustup, ["toolchain", "list"]).unwrap_or_default();
+        let names = list.lines().filter_map(|line| line.split_whitespace().next());
+        names
+            .filter_map(|name| {
+                let rustc = self.ask(&rustup, ["which", "--toolchain", name, "rustc"]).ok()?;
+                Some((PathBuf::from(rustc.trim()), format!("rustup's toolchain {name}")))
+            })
+            .collect()
+    }
+
+    fn of_distribution(&self) -> Vec<(PathBuf, String)> {
+        let there = self.distribution.iter().filter(|rustc| rustc.is_file());
+        there.map(|rustc| (rustc.clone(), "the distribution's".to_owned())).collect()
+    }
+
+    /// `None` for a compiler seen before under another name.
+    fn examine(
+        &self,
+        rustc: &Path,
+        found: &str,
+        seen: &mut Vec<PathBuf>,
+    ) -> Option<Result<Compiler, Rejected>> {
+        let reject = |why: String, sysroot: Option<PathBuf>| {
+            Some(Err(Rejected { rustc: rustc.into(), found: found.into(), why, sysroot }))
+        };
+        let sysroot = match self.ask(rustc, ["--print", "sysroot"]) {
+            Ok(sysroot) => PathBuf::from(sysroot.trim()),
+            Err(why) => return reject(why, None),
+        };
+        if seen.contains(&sysroot) {
+            return None;
+        }
+        seen.push(sysroot.clone());
+        let identity = match self.ask(rustc, ["-vV"]) {
+            Ok(identity) => identity,
+            Err(why) => return reject(why, Some(sysroot)),
+        };
+        let version = identity.lines().next().unwrap_or_default().to_owned();
+        match release(&identity) {
+            Some(release) if release >= OLDEST => {}
+            Some(_) => {
+                return reject(
+                    format!("too old: {version}, {}.{} is needed", OLDEST.0, OLDEST.1),
+                    Some(sysroot),
+                );
+            }
+            None => return reject(format!("does not say its release, but `{version}`"), Some(sysroot)),
+        }
+        if !sysroot.join(LIBRARY).join("core/src/lib.rs").is_file() {
+            return reject(
+                format!("{version}, but no source of core in {}/{LIBRARY}", sysroot.display()),
+                Some(sysroot),
+            );
+        }
+        Some(Ok(Compiler { rustc: program(rustc, &sysroot), version, identity }))
+    }
+
+    /// What `program` prints when asked `args`.
+    fn ask<'a>(&self, program: &Path, args: impl IntoIterator<Item = &'a str>) -> Result<String, String> {
+        let output =
+            self.question(program).args(args).output().map_err(|error| format!("does not run: {error}"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it says nothing");
+            return Err(format!("does not run ({}): {first}", output.status));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// A call of `program` that no inherited choice of a toolchain bends, and that installs nothing.
+    fn question(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env_remove("RUSTUP_TOOLCHAIN").env("RUSTUP_AUTO_INSTALL", "0").env("PATH", &self.path);
+        if self.folder.is_dir() {
+            command.current_dir(&self.folder);
+        }
+        command
+    }
+}
+
+impl Compiler {
+    /// Looks for one: named by the environment variable [`SETTING`], else `rustc` on the PATH, rustup's
+    /// toolchains, the distribution's.
+    pub fn find() -> Result<Compiler, Error> {
+        Places::of_process(None, Path::new(".")).search()
+    }
+}
+
+/// A path from the current folder made absolute, as programs are asked in another; a bare name is left to the PATH.
+fn anchored(program: PathBuf) -> PathBuf {
+    let bare = program.parent().is_none_or(|folder| folder.as_os_str().is_empty());
+    if bare { program } else { std::path::absolute(&program).unwrap_or(program) }
+}
+
+/// The compiler itself where `rustc` is rustup's proxy, which would choose again by folder and environment.
+fn program(rustc: &Path, sysroot: &Path) -> PathBuf {
+    let own = sysroot.join("bin").join(rustc.file_name().unwrap_or(OsStr::new("rustc")));
+    if own.is_file() { own } else { rustc.into() }
+}
+
+/// `(1, 96)` of `release: 1.96.0-nightly`.
+fn release(identity: &str) -> Option<(u32, u32)> {
+    let release = identity.lines().find_map(|line| line.strip_prefix("release: "))?;
+    let mut numbers = release.split(['.', '-']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+#[path = "compiler_tests.rs"]
+mod tests;

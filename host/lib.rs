@@ -36,12 +36,13 @@
 //! # }
 //! ```
 //!
-//! Layers, each using only those before it: [`simt`] → [`driver`]. Failures of all of them are [`Error`]s.
+//! Layers, each using only those before it: [`simt`] → [`driver`] → [`pool`]. Failures of all of them are [`Error`]s.
 #![cfg(not(loom))]
 
 pub mod build_info;
 pub mod driver;
 mod error;
+pub mod pool;
 pub mod simt;
 
 pub use driver::{

@@ -125,6 +125,17 @@ pub enum Error {
         advice: &'static str,
     },
 
+    /// A pool cannot be made so.
+    #[error("cannot make a pool with {setting} = {given}: {why}")]
+    PoolConfig {
+        /// The setting.
+        setting: &'static str,
+        /// What it was given.
+        given: String,
+        /// What is wrong with that, and what it may be.
+        why: String,
+    },
+
     /// An argument names memory that is not there.
     #[error(
         "argument {position} of `{kernel}` names {bytes} at {address:#x}, which lies in no live allocation \

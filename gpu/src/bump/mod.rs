@@ -112,6 +112,23 @@ impl Root {
         }
     }
 
+    /// As it lies in device memory, for the host to write.
+    pub fn to_words(&self) -> [u64; 16] {
+        let mut words = [0; 16];
+        words[..3].copy_from_slice(&[
+            self.remaining.load_relaxed(),
+            self.ceiling.load_relaxed(),
+            self.wasted.load_relaxed(),
+        ]);
+        words
+    }
+
+    /// As it lay in device memory, for the host to read.
+    pub fn from_words(words: [u64; 16]) -> Self {
+        let [remaining, ceiling, wasted, ..] = words.map(AtomicU64::new);
+        Root { remaining, ceiling, wasted }
+    }
+
     /// Granules lost to leftovers of leases.
     pub fn wasted(&self) -> u64 {
         self.wasted.load_relaxed()
@@ -133,6 +150,19 @@ impl Shard {
     /// A shard that never has a lease: the only one of an arena whose warps all take from the root.
     pub fn dry() -> Self {
         Self::with(Lease::DRY)
+    }
+
+    /// As it lies in device memory, for the host to write.
+    pub fn to_words(&self) -> [u64; 16] {
+        let mut words = [0; 16];
+        words[..2].copy_from_slice(&[self.lease.load_relaxed(), self.tail.load_relaxed()]);
+        words
+    }
+
+    /// As it lay in device memory, for the host to read.
+    pub fn from_words(words: [u64; 16]) -> Self {
+        let [lease, tail, ..] = words.map(AtomicU64::new);
+        Shard { lease, tail }
     }
 
     fn with(lease: Lease) -> Self {

@@ -90,6 +90,23 @@ impl Region {
         }
     }
 
+    /// As it lies in device memory, for the host to write.
+    pub fn to_words(&self) -> [u64; 16] {
+        let mut words = [0; 16];
+        words[..3].copy_from_slice(&[
+            self.word.load_relaxed(),
+            self.proofs_begun.load_relaxed(),
+            self.verdict.load_relaxed(),
+        ]);
+        words
+    }
+
+    /// As it lay in device memory, for the host to read.
+    pub fn from_words(words: [u64; 16]) -> Self {
+        let [word, proofs_begun, verdict, ..] = words.map(AtomicU64::new);
+        Region { word, proofs_begun, verdict }
+    }
+
     /// Free blocks, by the count; negative while threads that asked for too much are giving back.
     pub fn free(&self) -> i32 {
         reserve::Word(self.word.load_relaxed()).free()

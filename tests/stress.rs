@@ -122,3 +122,30 @@ fn what_cannot_be_run_is_refused_with_advice() {
         assert!(error.contains(advice), "{config:?}: {error}");
     }
 }
+
+/// `cargo test --release --test stress -- --ignored --nocapture speed`
+#[test]
+#[ignore = "a measurement, for release builds on a quiet machine"]
+fn speed() {
+    let config = StressConfig {
+        threads: 1 << 16,
+        sizes: 64..=64,
+        limit: Limit::Rounds(40),
+        ..config(AllocatorKind::FreeList)
+    };
+    let report = run(&Device::cpu(), &config);
+    let overall = report.frees as f64 / report.elapsed_seconds;
+    println!(
+        "{:.2} M pairs/s in kernels, {:.2} M pairs/s overall, {:.1} M blocks/s compared; {} pairs; kernels {:.2} s, \
+         device check {:.2} s, host check {:.2} s, all {:.2} s",
+        report.pairs_per_second / 1e6,
+        overall / 1e6,
+        report.checked_per_second / 1e6,
+        report.frees,
+        report.kernel_seconds,
+        report.check_seconds,
+        report.host_check_seconds,
+        report.elapsed_seconds
+    );
+    assert!(overall >= 2e6, "{overall:.0} pairs/s are too few");
+}

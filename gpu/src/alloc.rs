@@ -65,8 +65,9 @@ impl DeviceAlloc for FreeList {
     #[inline(always)]
     fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
         let stride = self.geometry().stride();
-        // Every block is aligned to the largest power of two that divides the stride.
-        let fits = layout.size() as u64 <= stride && stride.is_multiple_of(layout.align() as u64);
+        // Every block is aligned to what divides both its pool's start and the stride.
+        let aligned = (self.base() as u64 | stride).is_multiple_of(layout.align() as u64);
+        let fits = layout.size() as u64 <= stride && aligned;
         if fits { self.alloc() } else { None }
     }
 

@@ -94,6 +94,11 @@ impl Plan {
         self.pool_bytes / self.stride
     }
 
+    /// How a free list is laid out; `None` if it cannot be.
+    pub fn geometry(&self) -> Option<Geometry> {
+        Geometry::new(u32::try_from(self.blocks()).ok()?, u32::try_from(self.stride).ok()?)
+    }
+
     /// Granules that an allocation of an arena takes: a larger alignment than a granule costs its own size.
     pub fn footprint(&self, bytes: u32, align: u64) -> u64 {
         let padding = align.saturating_sub(1 << self.granule_log2);
@@ -164,9 +169,7 @@ impl Plan {
                 "use a larger pool or smaller sizes".into(),
             ));
         }
-        if self.allocator == AllocatorKind::FreeList
-            && u32::try_from(self.blocks()).ok().and_then(|n| Geometry::new(n, self.stride)).is_none()
-        {
+        if self.allocator == AllocatorKind::FreeList && self.geometry().is_none() {
             return Err(refuse(
                 format!("a pool of {} blocks of {}", self.blocks(), Bytes(self.stride)),
                 "a free list has 2^31 blocks of 2^31 bytes at most; use a smaller pool".into(),

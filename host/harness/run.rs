@@ -167,7 +167,7 @@ impl<'a, S: Subject> Run<'a, S> {
     }
 
     /// Which thread works on which column changes from launch to launch: the same as before, neighbours
-    /// moved by a whole warp, or all of them scattered.
+    /// moved by a whole warp, or all of them scattered. In three of four the lanes of a warp act alike.
     fn parameters(&self, phase: Phase, first_record: u32) -> Round {
         let Plan { threads, seed, steps, min_bytes, max_bytes, max_align_log2, .. } = self.plan;
         let hash = absorb(seed, u64::from(self.launches));
@@ -188,6 +188,8 @@ impl<'a, S: Subject> Run<'a, S> {
             min_bytes,
             max_bytes,
             max_align_log2,
+            together: u32::from(self.launches % 4 != 0),
+            reserved: 0,
         }
     }
 

@@ -5,6 +5,9 @@
 //! thread t works on column (t * multiplier + offset) mod n, another one in each round
 //! ```
 //!
+//! In some rounds the threads of a warp act alike, so that whole warps come to the allocator, in others each
+//! acts for itself, so that all subsets of a warp do.
+//!
 //! A block lives in a slot from one kernel to the next, and another thread gives it back than the one that
 //! allocated it. An owner claims its block in the ownership map right after it was allocated, writes a
 //! pattern over it, and before it gives the block back reads the pattern again and releases its claim.
@@ -36,7 +39,7 @@ pub const COUNTERS: u64 = 8;
 #[repr(u32)]
 pub enum Phase {
     /// Each step picks a slot: allocates into an empty one, gives a full one back (or, in a pool that takes
-    /// nothing back, reads its pattern). One step in eight is skipped.
+    /// nothing back, reads its pattern).
     Churn = 0,
     /// Allocate into every empty slot: with more slots than blocks, until the pool is empty.
     Fill = 1,
@@ -72,9 +75,13 @@ pub struct Round {
     pub max_bytes: u32,
     /// The base-2 logarithm of the largest alignment, in bytes.
     pub max_align_log2: u32,
+    /// Whether the threads of a warp act alike in [`Phase::Churn`]: 1, or 0.
+    pub together: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<Round>() == 48 && align_of::<Round>() == 8);
+const _: () = assert!(size_of::<Round>() == 56 && align_of::<Round>() == 8);
 
 // SAFETY: integers in the same `repr(C)` layout on both sides.
 unsafe impl KernelArg for Round {}
@@ -170,34 +177,78 @@ struct Worker<'a, A> {
     counts: Counts,
 }
 
+/// What a step does with its slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Act {
+    /// Allocate, if it is empty.
+    Allocate,
+    /// Give back, if it is live.
+    Free,
+    /// Allocate if it is empty, give back if it is live.
+    Flip,
+    /// Read its pattern, if it is live.
+    Verify,
+}
+
+/// One slot of those in `full` to be given back, or one of the others to be allocated into: so that one slot
+/// is full, or two are.
+#[inline(always)]
+fn draw(hash: u64, full: u32) -> (u32, Act) {
+    let gives = full.count_ones() + (hash as u32 & 1) >= 2;
+    let among = if gives { full } else { !full };
+    let mut slot = (hash >> 8) as u32 % SLOTS;
+    for _ in 1..SLOTS {
+        slot = if among >> slot & 1 == 1 { slot } else { (slot + 1) % SLOTS };
+    }
+    (slot, if gives { Act::Free } else { Act::Allocate })
+}
+
 impl<A: DeviceAlloc> Worker<'_, A> {
     #[inline(always)]
     fn work(&mut self) {
-        let churns = self.round.phase == Phase::Churn as u32;
+        let phase = self.round.phase;
+        let churns = phase == Phase::Churn as u32;
         let steps = if churns { self.round.steps } else { SLOTS };
+        // The slots that a warp takes for full, the same on all its lanes.
+        let mut full = (1 << SLOTS) - 1;
         for step in 0..steps {
             self.state = absorb(self.state, step.into());
-            let choice = (self.state >> 8) as u32;
-            let slot = if churns { choice % SLOTS } else { (step + self.column) % SLOTS };
-            if !(churns && choice >> 8 & 7 == 0) {
-                self.visit(slot);
-            }
+            let (slot, act) = if !churns {
+                let slot = (step + self.column) % SLOTS;
+                (slot, [Act::Allocate, Act::Verify, Act::Free][(phase as usize).wrapping_sub(1) % 3])
+            } else if self.round.together != 0 {
+                let choice = draw(self.warp_hash(step), full);
+                full ^= 1 << choice.0;
+                choice
+            } else if self.state >> 16 & 7 == 0 {
+                continue;
+            } else {
+                ((self.state >> 8) as u32 % SLOTS, Act::Flip)
+            };
+            self.visit(slot, act);
         }
     }
 
+    /// A number that all lanes of the warp draw alike in this step.
     #[inline(always)]
-    fn visit(&mut self, slot: u32) {
+    fn warp_hash(&self, step: u32) -> u64 {
+        let launch = u64::from(self.round.number) << 32 | u64::from(thread::warp_index());
+        absorb(absorb(self.round.seed, launch), step.into())
+    }
+
+    #[inline(always)]
+    fn visit(&mut self, slot: u32, act: Act) {
         let place = u64::from(slot) * u64::from(self.round.threads) + u64::from(self.column);
         // SAFETY: this thread's column, by `run`'s promise and because `column` is a permutation.
         let Some(record) = (unsafe { self.records.get(place) }) else { return };
         let owner = Owner::of_record(self.round.first_record.wrapping_add(place as u32));
-        let phase = self.round.phase;
-        let verifies = phase == Phase::Verify as u32 || (phase == Phase::Churn as u32 && !A::RECLAIMS);
+        let reads = act == Act::Verify || (!A::RECLAIMS && self.round.phase == Phase::Churn as u32);
         let after = match record.is_live() {
-            false if phase <= Phase::Fill as u32 => self.allocate(record, owner),
-            true if verifies => self.verify(record, owner),
-            true if phase != Phase::Fill as u32 => self.free(record, owner),
-            _ => return,
+            false if matches!(act, Act::Allocate | Act::Flip) => self.allocate(record, owner),
+            true if act == Act::Allocate => return,
+            true if reads => self.verify(record, owner),
+            true => self.free(record, owner),
+            false => return,
         };
         // SAFETY: the same.
         unsafe { self.records.set(place, after) };

@@ -2,33 +2,25 @@
 //!
 //! What was granted, what is left and what was wasted must add up to the arena's size, granule by granule.
 
-use super::{Account, Line, Subject};
-use crate::driver::{Device, DeviceBuffer, DeviceMemory, LaunchConfig, Module, Stream};
+use super::{Account, Subject};
+use crate::driver::{Device, LaunchConfig, Module, Stream};
 use crate::error::{Bytes, Result};
 use crate::harness::finding::{Finding, FindingKind, Narrator};
 use crate::harness::plan::Plan;
-use warpheap_device::bump::{Bump, Root, Shard};
+use crate::pool::{self, BumpStats};
+use warpheap_device::bump::Bump;
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_kernels::stress::{grab_bump, plant_overlap_bump, stress_bump};
 
-/// What part of the arena a planted overlap makes it hand out again.
+/// What part of the arena a planted overlap makes it hand out again, at most.
 const REWOUND_PART: u64 = 8;
 
 pub(crate) struct BumpSubject {
-    memory: DeviceMemory,
-    root: DeviceBuffer<Line>,
-    shards: DeviceBuffer<Line>,
-    granules: u64,
-    granule_log2: u32,
-}
-
-/// The arena's own numbers, in granules. `None`: a thread has left a counter unsettled.
-struct Numbers {
-    root: Option<u64>,
-    shards: Option<u64>,
-    wasted: u64,
+    pool: pool::Bump,
+    /// Pieces that what is left can be in: the root's, and two of each shard.
+    pieces: u64,
 }
 
 impl Subject for BumpSubject {
@@ -39,35 +31,19 @@ impl Subject for BumpSubject {
     const GRAB: grab_bump = grab_bump;
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {
-        let shards = device.info()?.multiprocessors as usize;
-        let mut subject = BumpSubject {
-            memory: device.alloc_memory(plan.pool_bytes, 256)?,
-            root: device.zeroed(1)?,
-            shards: device.zeroed(shards)?,
-            granules: plan.granules(),
-            granule_log2: plan.granule_log2,
-        };
-        subject.reset()?;
-        Ok(subject)
+        // A shard for each multiprocessor also where the builder would do without: all of it is to be tried.
+        let shards = device.info()?.multiprocessors.min(plan.granules() as u32 / 2);
+        let builder = pool::Bump::builder(plan.pool_bytes).min_align(1 << plan.granule_log2);
+        let pool = builder.shards(shards).build(device)?;
+        Ok(BumpSubject { pool, pieces: 1 + 2 * u64::from(shards) })
     }
 
     fn handle(&self) -> Bump {
-        let (root, shards) = (self.root.ptr().0.cast(), self.shards.ptr().0.cast());
-        let (granules, shard_count) = (self.granules, self.shards.len() as u32);
-        // SAFETY: `new` and `reset` lay them out for this arena, and they live as long as the run.
-        unsafe {
-            Bump::from_raw_parts(self.memory.ptr().0, granules, self.granule_log2, root, shards, shard_count)
-        }
-    }
-
-    fn start(&self) -> u64 {
-        self.memory.address()
+        self.pool.handle()
     }
 
     fn reset(&mut self) -> Result<()> {
-        self.root.copy_from_slice(&[Line::of(&Root::new(self.granules), 3)])?;
-        let shards: Vec<_> = (0..self.shards.len()).map(|_| Line::of(&Shard::default(), 2)).collect();
-        self.shards.copy_from_slice(&shards)
+        self.pool.reset()
     }
 
     /// An arena has no misuse to see.
@@ -81,45 +57,28 @@ impl Subject for BumpSubject {
     }
 
     fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Account> {
-        let numbers = self.numbers()?;
         let live = narrator.records.iter().filter(|record| record.is_live());
         let granted: u64 = live.map(|record| plan.footprint(record.bytes(), record.align())).sum();
-        let mut account = Account { wasted_bytes: self.bytes(numbers.wasted), ..Account::default() };
-        let mut find = |kind, message| account.findings.push(narrator.finding(kind, None, message));
-        let (Some(root), Some(shards)) = (numbers.root, numbers.shards) else {
-            find(FindingKind::CountMismatch, "a counter of the arena was left unsettled".into());
-            return Ok(account);
-        };
-        let sum = granted + root + shards + numbers.wasted;
-        if sum == self.granules {
-            return Ok(account);
+        let mut account = Account::default();
+        for violation in self.pool.check()? {
+            let message = format!("invariant {} is broken: {}", violation.invariant, violation.found);
+            account.findings.push(narrator.finding(FindingKind::CountMismatch, None, message));
         }
-        let parts = format!(
-            "granted {}, left at the root {}, left in shards {}, wasted {}",
-            Bytes(self.bytes(granted)),
-            Bytes(self.bytes(root)),
-            Bytes(self.bytes(shards)),
-            Bytes(self.bytes(numbers.wasted))
-        );
-        let total = Bytes(self.bytes(self.granules));
-        if sum < self.granules {
-            let lost = Bytes(self.bytes(self.granules - sum));
-            find(FindingKind::Lost, format!("{lost} of {total} are neither free nor anyone's: {parts}"));
-            account.lost_blocks = (self.granules - sum) / plan.footprint(plan.min_bytes, 1);
-        } else {
-            let more = Bytes(self.bytes(sum - self.granules));
-            find(FindingKind::CountMismatch, format!("there are {more} more than the {total}: {parts}"));
+        if let Some(stats) = self.pool.stats()? {
+            account.wasted_bytes = stats.wasted;
+            compare_bytes(plan, stats, granted << plan.granule_log2, narrator, &mut account);
         }
         Ok(account)
     }
 
     fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool> {
-        let largest = plan.footprint(plan.max_bytes, 1 << plan.max_align_log2);
-        Ok(live == most || self.numbers()?.root.is_some_and(|left| left < largest))
+        let largest = plan.footprint(plan.max_bytes, 1 << plan.max_align_log2) << plan.granule_log2;
+        let left = self.pool.stats()?.map(|stats| stats.remaining);
+        Ok(live == most || left.is_some_and(|left| left < self.pieces * largest))
     }
 
     fn most_blocks(&self, plan: &Plan) -> u64 {
-        self.granules / plan.footprint(plan.max_bytes, 1)
+        plan.granules() / plan.footprint(plan.max_bytes, 1)
     }
 
     /// An arena takes nothing back.
@@ -128,9 +87,9 @@ impl Subject for BumpSubject {
     }
 
     fn corrupt(&self, module: &Module, stream: &Stream, _victim: u64) -> Result<()> {
-        let lent = self.granules - self.numbers()?.root.unwrap_or(self.granules);
-        let bytes = self.bytes(lent.min(self.granules / REWOUND_PART));
-        let args = (self.handle(), bytes);
+        // All that was granted was lent by the root.
+        let lent = self.pool.stats()?.map_or(0, |stats| stats.granted.min(stats.capacity / REWOUND_PART));
+        let args = (self.handle(), lent);
         // SAFETY: as much was lent, nothing else runs, and the run ends with the findings this leads to.
         unsafe { stream.launch(module, plant_overlap_bump, &LaunchConfig::linear(1, 1), args) }?;
         stream.synchronize()
@@ -149,19 +108,36 @@ impl Subject for BumpSubject {
     }
 }
 
-impl BumpSubject {
-    fn bytes(&self, granules: u64) -> u64 {
-        granules << self.granule_log2
+/// The arena's numbers against the bytes that live blocks take.
+fn compare_bytes(
+    plan: &Plan,
+    stats: BumpStats,
+    granted: u64,
+    narrator: &Narrator<'_>,
+    account: &mut Account,
+) {
+    let sum = granted + stats.remaining + stats.wasted;
+    if sum == stats.capacity {
+        return;
     }
-
-    fn numbers(&self) -> Result<Numbers> {
-        let mut root = self.root.copy_to_vec()?;
-        // SAFETY: the line of a root.
-        let root = unsafe { root[0].view::<Root>() };
-        let mut shards = self.shards.copy_to_vec()?;
-        // SAFETY: the lines of shards.
-        let left = |line: &mut Line| unsafe { line.view::<Shard>() }.remaining();
-        let shards = shards.iter_mut().map(left).sum();
-        Ok(Numbers { root: root.remaining(), shards, wasted: root.wasted() })
-    }
+    let parts = format!(
+        "blocks take {}, {} are left, {} were wasted",
+        Bytes(granted),
+        Bytes(stats.remaining),
+        Bytes(stats.wasted)
+    );
+    let (total, difference) = (Bytes(stats.capacity), sum.abs_diff(stats.capacity));
+    let (kind, message) = if sum < stats.capacity {
+        account.lost_blocks = (difference >> plan.granule_log2) / plan.footprint(plan.min_bytes, 1);
+        (
+            FindingKind::Lost,
+            format!("{} of {total} are neither free nor anyone's: {parts}", Bytes(difference)),
+        )
+    } else {
+        (
+            FindingKind::CountMismatch,
+            format!("there are {} more than the {total}: {parts}", Bytes(difference)),
+        )
+    };
+    account.findings.push(narrator.finding(kind, None, message));
 }

@@ -1,4 +1,4 @@
-//! A pool under stress: the allocator, its memory and its metadata, which the harness reads behind its back.
+//! A pool under stress, and what its own numbers say about the blocks that are live.
 
 mod bump;
 mod freelist;
@@ -8,7 +8,7 @@ pub(super) use freelist::FreeListSubject;
 
 use super::finding::{Finding, Narrator};
 use super::plan::Plan;
-use crate::driver::{Device, DeviceData, Module, Stream};
+use crate::driver::{Device, Module, Stream};
 use crate::error::Result;
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::check::ownership::OwnershipMap;
@@ -45,7 +45,9 @@ pub(super) trait Subject: Sized {
     fn handle(&self) -> Self::Handle;
 
     /// Where its memory starts.
-    fn start(&self) -> u64;
+    fn start(&self) -> u64 {
+        self.handle().region().0 as u64
+    }
 
     /// Makes all memory free again. No kernel runs.
     fn reset(&mut self) -> Result<()>;
@@ -53,7 +55,7 @@ pub(super) trait Subject: Sized {
     /// Misuse that the allocator has seen since the last reset: how often, and the first few.
     fn faults(&self, narrator: &Narrator<'_>) -> Result<(u64, Vec<Finding>)>;
 
-    /// Whether the allocator's numbers agree with the number of live blocks. Cheap: no records needed.
+    /// Whether the allocator's numbers agree with the number of live blocks. Needs no records.
     fn agrees(&self, live: u64) -> Result<bool>;
 
     /// Compares the allocator's numbers with all live blocks, and names what is lost.
@@ -78,7 +80,7 @@ pub(super) trait Subject: Sized {
     /// Makes the allocator hand out memory twice: `victim` is a live block's address. No kernel runs.
     fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()>;
 
-    /// Gives the block of the record at `place` back twice.
+    /// Gives the block of the record at `place` back twice. No kernel runs.
     fn free_twice(
         &self,
         module: &Module,
@@ -87,37 +89,4 @@ pub(super) trait Subject: Sized {
         map: OwnershipMap,
         place: u32,
     ) -> Result<()>;
-}
-
-/// One line of 128 bytes, as which the allocators lay their words out.
-#[derive(Clone, Copy, Default)]
-#[repr(C, align(128))]
-pub(super) struct Line(pub [u64; 16]);
-
-// SAFETY: integers without padding; any bytes are a line.
-unsafe impl DeviceData for Line {}
-
-impl Line {
-    /// A line that starts with the first `words` words of `value`.
-    pub fn of<T>(value: &T, words: usize) -> Line {
-        assert!(words <= 16 && words * 8 <= size_of::<T>() && align_of::<T>() >= 8);
-        let mut line = Line::default();
-        for (i, word) in line.0[..words].iter_mut().enumerate() {
-            // SAFETY: inside the value, which starts with so many words.
-            let place = unsafe { (&raw const *value).cast::<u64>().add(i) };
-            // SAFETY: the same.
-            *word = unsafe { place.read() };
-        }
-        line
-    }
-
-    /// The line as what it holds.
-    ///
-    /// # Safety
-    /// It is a line that was made of a `T`, 128 bytes long, all of whose bytes are words.
-    pub unsafe fn view<T>(&mut self) -> &T {
-        const { assert!(size_of::<T>() == 128 && align_of::<T>() <= 128) };
-        // SAFETY: the caller's promise.
-        unsafe { &*(&raw mut *self).cast::<T>() }
-    }
 }

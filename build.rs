@@ -7,6 +7,9 @@ use warpheap_build::{Builder, Error};
 
 const KERNELS: &str = "gpu/kernels";
 
+/// All warps of a multiprocessor at once: the slow paths of the allocators would cost half of them.
+const REGISTERS: u32 = 32;
+
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");
     note("WARPHEAP_COMMIT", &commit());
@@ -40,7 +43,7 @@ fn kernels() -> Result<Kernels, Error> {
     if !Path::new(KERNELS).is_dir() {
         return Ok(Kernels::Missing(format!("the sources have no {KERNELS}")));
     }
-    match Builder::new(KERNELS).build_args(["--locked"]).build() {
+    match Builder::new(KERNELS).max_registers(REGISTERS).build_args(["--locked"]).build() {
         Ok(ptx) => Ok(Kernels::Built { ptx: ptx.path, compiler: ptx.compiler.version }),
         Err(error @ Error::NoCompiler(_)) => {
             println!("cargo::warning=no kernels for the GPU in this build: no compiler for them was found");

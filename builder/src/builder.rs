@@ -3,7 +3,7 @@
 use crate::cargo::{self, Options, Package, TARGET};
 use crate::compiler::{Places, Rejected, SETTING};
 use crate::error::io;
-use crate::{Arch, Compiler, Error, check, stamp};
+use crate::{Arch, Compiler, Error, check, registers, stamp};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -45,13 +45,22 @@ impl Builder {
             arch: Arch::default().to_string(),
             target_dir: None,
             copy_to: None,
-            options: Options { release: true, line_info: true, build_args: Vec::new() },
+            options: Options { release: true, line_info: true, max_registers: None, build_args: Vec::new() },
         }
     }
 
     /// The oldest architecture that shall run the PTX: `sm_80`. Newer ones run it too.
     pub fn arch(mut self, arch: impl ToString) -> Self {
         self.arch = arch.to_string();
+        self
+    }
+
+    /// The most registers that a thread of any kernel may use, from 16 to 255; what does not fit goes to the
+    /// thread's stack. A multiprocessor runs as many warps as its 65,536 registers allow: all 64 warps that
+    /// most GPUs have room for at 32 registers. A kernel's count includes every function it may call, so
+    /// rare slow paths cost warps unless it is limited.
+    pub fn max_registers(mut self, count: u32) -> Self {
+        self.options.max_registers = Some(count);
         self
     }
 
@@ -119,6 +128,9 @@ impl Builder {
 
     fn prepare(&self) -> Result<Job, Error> {
         self.arch.parse::<Arch>()?;
+        if let Some(count) = self.options.max_registers.filter(|count| !registers::ALLOWED.contains(count)) {
+            return Err(Error::Registers(count));
+        }
         if in_build_script() {
             println!("cargo::rerun-if-env-changed={SETTING}");
         }
@@ -145,7 +157,8 @@ struct Job {
 impl Job {
     fn build(&self, options: &Options, arch: Arch) -> Result<Ptx, Error> {
         let kind = if options.release { "" } else { "-checked" };
-        let ptx = self.target_dir.join(format!("{}{kind}.{arch}.ptx", self.package.library));
+        let limit = options.max_registers.map(|count| format!("-r{count}")).unwrap_or_default();
+        let ptx = self.target_dir.join(format!("{}{kind}{limit}.{arch}.ptx", self.package.library));
         let arguments = options.arguments(&self.package, arch, &self.target_dir, &ptx);
         let heading = stamp::heading(&self.compiler, &arguments);
         let stamp_file = ptx.with_extension("stamp");
@@ -157,6 +170,9 @@ impl Job {
             Some(inputs) => inputs,
             None => {
                 self.compile(arch, &arguments, &ptx)?;
+                if let Some(count) = options.max_registers {
+                    registers::limit_file(&ptx, count)?;
+                }
                 let inputs = stamp::inputs(&self.dependency_file(), &self.package.workspace_root)?;
                 stamp::write(&stamp_file, &heading, &inputs)?;
                 inputs

@@ -144,6 +144,7 @@ impl Package {
 pub(crate) struct Options {
     pub release: bool,
     pub line_info: bool,
+    pub max_registers: Option<u32>,
     pub build_args: Vec<OsString>,
 }
 
@@ -245,7 +246,8 @@ mod tests {
 
     #[test]
     fn checks_are_compiled_in_only_when_asked_for() {
-        let options = |release| Options { release, line_info: false, build_args: Vec::new() };
+        let options =
+            |release| Options { release, line_info: false, max_registers: None, build_args: Vec::new() };
         assert!(options(true).profile().contains(&"debug-assertions=false".into()));
         assert!(options(false).profile().contains(&"overflow-checks=true".into()));
     }

@@ -39,6 +39,7 @@
 //! Layers, each using only those before it: [`simt`] → [`driver`] → [`pool`]. Failures of all of them are [`Error`]s.
 #![cfg(not(loom))]
 
+pub mod bench;
 pub mod build_info;
 pub mod driver;
 mod error;

@@ -226,6 +226,15 @@ pub enum Error {
     #[error("the event said to be the earlier one happened later; swap the two")]
     EventOrder,
 
+    /// A stress run that cannot be.
+    #[error("cannot stress {what}: {advice}")]
+    StressConfig {
+        /// What was asked.
+        what: String,
+        /// What to do about it.
+        advice: String,
+    },
+
     /// The backend has no such thing.
     #[error("{backend} has no {what}; {advice}")]
     NotSupported {

@@ -36,13 +36,15 @@
 //! # }
 //! ```
 //!
-//! Layers, each using only those before it: [`simt`] → [`driver`] → [`pool`]. Failures of all of them are [`Error`]s.
+//! Layers, each using only those before it: [`simt`] → [`driver`] → [`pool`] → [`harness`]. Failures of all
+//! of them are [`Error`]s.
 #![cfg(not(loom))]
 
 pub mod bench;
 pub mod build_info;
 pub mod driver;
 mod error;
+pub mod harness;
 pub mod pool;
 pub mod simt;
 

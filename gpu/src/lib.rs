@@ -11,7 +11,7 @@
 //! Only [`sync`], [`warp`], [`thread`] and [`mod@kernel`] know which; everything above them is the same code.
 //!
 //! Layers, each using only those before it: `sync, warp, thread` → [`units`] → `lanes` → [`fault`] →
-//! [`bump`], [`freelist`].
+//! [`bump`], [`freelist`] → [`mod@alloc`] → [`check`].
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch, link_llvm_intrinsics))]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
@@ -19,7 +19,9 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 
+pub mod alloc;
 pub mod bump;
+pub mod check;
 pub mod fault;
 pub mod freelist;
 pub mod kernel;

@@ -8,6 +8,7 @@ use super::error::SimtError;
 use super::lane::LaneMachine;
 use super::launch::Launch;
 use super::rendezvous::bits;
+use super::warp::Warp;
 use std::time::Instant;
 use warpheap_device::machine;
 
@@ -99,7 +100,7 @@ impl Worker<'_> {
             }
             if block.is_over() {
                 pass.ended = true;
-            } else if !block.can_run() {
+            } else if !block.can_run() && !block.warps.iter().any(Warp::converges) {
                 return Err(block.deadlock());
             }
         }

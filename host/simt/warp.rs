@@ -156,6 +156,11 @@ impl Warp {
         self.ready &= !(1 << lane);
     }
 
+    /// Whether lanes wait for others to come to the same place: they can always be let go.
+    pub(super) fn converges(&self) -> bool {
+        self.converging != 0
+    }
+
     /// The lanes to be released next: all that converge at one place, the first in the source, or each
     /// fourth time that where a lane has waited longest. Empty if none converges.
     pub(super) fn group(&mut self) -> u32 {

@@ -3,3 +3,4 @@
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
 pub mod bench;
+pub mod stress;

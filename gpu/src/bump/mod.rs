@@ -36,6 +36,7 @@
 //! then takes from the root or is refused; so every call ends in bounded time.
 
 mod alloc;
+mod corrupt;
 mod find;
 mod lease;
 mod refill;

@@ -42,6 +42,7 @@
 
 mod alloc;
 mod claim;
+mod corrupt;
 mod empty;
 mod free;
 mod geometry;

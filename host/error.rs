@@ -125,6 +125,15 @@ pub enum Error {
         advice: &'static str,
     },
 
+    /// A measured kernel computed something else than it must, so its time means nothing.
+    #[error("{what}: the results are wrong: {found}")]
+    WrongResult {
+        /// What was measured.
+        what: String,
+        /// What was found.
+        found: String,
+    },
+
     /// A pool cannot be made so.
     #[error("cannot make a pool with {setting} = {given}: {why}")]
     PoolConfig {

@@ -40,6 +40,7 @@
 //! of them are [`Error`]s.
 #![cfg(not(loom))]
 
+pub mod bench;
 pub mod build_info;
 pub mod driver;
 mod error;

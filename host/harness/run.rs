@@ -188,7 +188,7 @@ impl<'a, S: Subject> Run<'a, S> {
             min_bytes,
             max_bytes,
             max_align_log2,
-            together: u32::from(self.launches % 4 != 0),
+            together: u32::from(!self.launches.is_multiple_of(4)),
             reserved: 0,
         }
     }

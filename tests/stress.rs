@@ -128,9 +128,9 @@ fn what_cannot_be_run_is_refused_with_advice() {
 #[ignore = "a measurement, for release builds on a quiet machine"]
 fn speed() {
     let config = StressConfig {
-        threads: 1 << 16,
+        threads: 1 << 14,
         sizes: 64..=64,
-        limit: Limit::Rounds(16),
+        limit: Limit::Rounds(64),
         ..config(AllocatorKind::FreeList)
     };
     let report = run(&Device::cpu(), &config);

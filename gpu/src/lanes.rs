@@ -201,6 +201,10 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     /// The bits that any lane of the group holds.
     #[inline(always)]
     pub fn union(self, bits: u32) -> u32 {
+        // SAFETY: every lane of the group is here.
+        if let Some(union) = unsafe { warp::try_union_32(self.mask(), bits) } {
+            return union;
+        }
         let inclusive = if WHOLE || self.mask() == LaneMask::ALL {
             self.scan_warp(bits, |a, b| a | b)
         } else {

@@ -21,8 +21,8 @@ const MAX_BYTES: u64 = 1 << 31;
 
 /// Steps of a thread in a round in which threads allocate and free.
 const CHURN_STEPS: u32 = 32;
-/// The same, in an arena: each slot is visited about twice, and half of them are filled.
-const ARENA_STEPS: u32 = 4;
+/// The same, in an arena: enough to fill some slots, and to leave some for the threads that empty it.
+const ARENA_STEPS: u32 = 8;
 
 #[derive(Clone, Debug)]
 pub(super) struct Plan {

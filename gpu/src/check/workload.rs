@@ -22,11 +22,12 @@ use crate::alloc::DeviceAlloc;
 use crate::kernel::{DeviceSlice, KernelArg};
 use crate::sync::AtomicU64;
 use crate::thread;
+use crate::units::WARP_SIZE;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
 /// Records of each thread.
-pub const SLOTS: u32 = 4;
+pub const SLOTS: u32 = 8;
 
 /// Copies of the counters, so that warps do not meet at one address.
 pub const STRIPES: u64 = 256;
@@ -38,8 +39,8 @@ pub const COUNTERS: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Phase {
-    /// Each step picks a slot: allocates into an empty one, gives a full one back (or, in a pool that takes
-    /// nothing back, reads its pattern).
+    /// Each step allocates into an empty slot or gives a full one back (or, in a pool that takes nothing back,
+    /// reads its pattern), so that each thread comes to hold one block or two.
     Churn = 0,
     /// Allocate into every empty slot: with more slots than blocks, until the pool is empty.
     Fill = 1,
@@ -161,6 +162,7 @@ pub unsafe fn run<A: DeviceAlloc>(
         round,
         column: column as u32,
         state: absorb(absorb(round.seed, launch), column),
+        warp_state: absorb(absorb(round.seed, launch), u64::from(index / WARP_SIZE)),
         counts: Counts::default(),
     };
     worker.work();
@@ -173,7 +175,10 @@ struct Worker<'a, A> {
     map: &'a OwnershipMap,
     round: &'a Round,
     column: u32,
+    /// What this thread chooses by: changes with every step.
     state: u64,
+    /// What its warp chooses by: the same all the time.
+    warp_state: u64,
     counts: Counts,
 }
 
@@ -184,8 +189,6 @@ enum Act {
     Allocate,
     /// Give back, if it is live.
     Free,
-    /// Allocate if it is empty, give back if it is live.
-    Flip,
     /// Read its pattern, if it is live.
     Verify,
 }
@@ -209,21 +212,21 @@ impl<A: DeviceAlloc> Worker<'_, A> {
         let phase = self.round.phase;
         let churns = phase == Phase::Churn as u32;
         let steps = if churns { self.round.steps } else { SLOTS };
-        // The slots that a warp takes for full, the same on all its lanes.
-        let mut full = (1 << SLOTS) - 1;
+        // The slots that a thread takes for full; when a warp acts together, the same on all its lanes.
+        let mut full = if A::RECLAIMS { (1 << SLOTS) - 1 } else { 0 };
         for step in 0..steps {
             self.state = absorb(self.state, step.into());
-            let (slot, act) = if !churns {
-                let slot = (step + self.column) % SLOTS;
-                (slot, [Act::Allocate, Act::Verify, Act::Free][(phase as usize).wrapping_sub(1) % 3])
-            } else if self.round.together != 0 {
-                let choice = draw(self.warp_hash(step), full);
+            let (slot, act) = if churns {
+                let together = self.round.together != 0;
+                let choice = draw(if together { self.warp_hash(step) } else { self.state }, full);
+                if !together && self.state >> 16 & 7 == 0 {
+                    continue;
+                }
                 full ^= 1 << choice.0;
                 choice
-            } else if self.state >> 16 & 7 == 0 {
-                continue;
             } else {
-                ((self.state >> 8) as u32 % SLOTS, Act::Flip)
+                let slot = (step + self.column) % SLOTS;
+                (slot, [Act::Allocate, Act::Verify, Act::Free][(phase as usize).wrapping_sub(1) % 3])
             };
             self.visit(slot, act);
         }
@@ -232,8 +235,7 @@ impl<A: DeviceAlloc> Worker<'_, A> {
     /// A number that all lanes of the warp draw alike in this step.
     #[inline(always)]
     fn warp_hash(&self, step: u32) -> u64 {
-        let launch = u64::from(self.round.number) << 32 | u64::from(thread::warp_index());
-        absorb(absorb(self.round.seed, launch), step.into())
+        absorb(self.warp_state, step.into())
     }
 
     #[inline(always)]
@@ -244,7 +246,7 @@ impl<A: DeviceAlloc> Worker<'_, A> {
         let owner = Owner::of_record(self.round.first_record.wrapping_add(place as u32));
         let reads = act == Act::Verify || (!A::RECLAIMS && self.round.phase == Phase::Churn as u32);
         let after = match record.is_live() {
-            false if matches!(act, Act::Allocate | Act::Flip) => self.allocate(record, owner),
+            false if act == Act::Allocate => self.allocate(record, owner),
             true if act == Act::Allocate => return,
             true if reads => self.verify(record, owner),
             true => self.free(record, owner),

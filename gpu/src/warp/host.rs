@@ -113,3 +113,10 @@ pub unsafe fn warp_shuffle_down_32(mask: LaneMask, value: u32, delta: u32) -> u3
 pub unsafe fn warp_shuffle_xor_32(mask: LaneMask, value: u32, lanes: u32) -> u32 {
     shuffle(mask, value.into(), Some((lane_id() ^ lanes) % WARP_SIZE)) as u32
 }
+
+#[track_caller]
+pub unsafe fn try_union_32(mask: LaneMask, bits: u32) -> Option<u32> {
+    let all = exchange(mask, Collective::Shuffle, bits.into());
+    let held = |(lane, deposit): (u32, &u64)| if mask.contains(lane) { *deposit as u32 } else { 0 };
+    Some((0..WARP_SIZE).zip(&all).map(held).fold(0, |union, bits| union | bits))
+}

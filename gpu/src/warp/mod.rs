@@ -67,3 +67,15 @@ collectives! {
     warp_shuffle_xor_32(value: u32, lanes: u32) -> u32:
         "The `value` of the lane whose number differs by `lanes`, which must be in `mask`.";
 }
+
+/// The bits that any lane of `mask` holds, if the machine finds them in one operation. The host does; PTX has
+/// `redux.sync` for it only from sm_80 on.
+///
+/// # Safety
+/// The caller is in `mask`, and every lane of it comes here with the same mask.
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+#[inline(always)]
+pub(crate) unsafe fn try_union_32(mask: LaneMask, bits: u32) -> Option<u32> {
+    // SAFETY: the caller's promise.
+    unsafe { backend::try_union_32(mask, bits) }
+}

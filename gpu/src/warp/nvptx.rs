@@ -98,3 +98,8 @@ pub unsafe fn warp_shuffle_idx_64(mask: LaneMask, value: u64, lane: u32) -> u64 
     let high = unsafe { warp_shuffle_idx_32(mask, (value >> 32) as u32, lane) };
     u64::from(high) << 32 | u64::from(low)
 }
+
+#[inline(always)]
+pub unsafe fn try_union_32(_: LaneMask, _: u32) -> Option<u32> {
+    None
+}

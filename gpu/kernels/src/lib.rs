@@ -2,6 +2,8 @@
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
+pub mod selftest;
+
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::{kernel, thread};
 

@@ -7,6 +7,9 @@ use warpheap_build::{Builder, Error};
 
 const KERNELS: &str = "gpu/kernels";
 
+/// All warps of a multiprocessor at once: the slow paths of the allocators would cost half of them.
+const REGISTERS: u32 = 32;
+
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");
     note("WARPHEAP_COMMIT", &commit());
@@ -33,12 +36,14 @@ enum Kernels {
 
 fn kernels() -> Result<Kernels, Error> {
     if env::var_os("CARGO_CFG_LOOM").is_some() || env::var_os("DOCS_RS").is_some() {
-        return Ok(Kernels::Missing("this build, for a model checker or for documentation, has no kernels".into()));
+        return Ok(Kernels::Missing(
+            "this build, for a model checker or for documentation, has no kernels".into(),
+        ));
     }
     if !Path::new(KERNELS).is_dir() {
         return Ok(Kernels::Missing(format!("the sources have no {KERNELS}")));
     }
-    match Builder::new(KERNELS).build_args(["--locked"]).build() {
+    match Builder::new(KERNELS).max_registers(REGISTERS).build_args(["--locked"]).build() {
         Ok(ptx) => Ok(Kernels::Built { ptx: ptx.path, compiler: ptx.compiler.version }),
         Err(error @ Error::NoCompiler(_)) => {
             println!("cargo::warning=no kernels for the GPU in this build: no compiler for them was found");

@@ -1,3 +1,55 @@
-//! warpheap, the host side.
+//! warpheap, the host side: devices, memory, and launches of kernels written in Rust.
+//!
+//! The same program runs its kernels on an NVIDIA GPU or on the CPU. [`Device::cuda`] loads the PTX that the
+//! kernels were compiled to; [`Device::cpu`] calls the very functions they were compiled from. Everything
+//! after that line is the same:
+//!
+//! ```
+//! use warpheap::{Device, LaunchConfig};
+//! use warpheap_device::{kernel, kernel::DeviceSlice, thread};
+//!
+//! kernel! {
+//!     /// Doubles every value.
+//!     ///
+//!     /// # Safety
+//!     /// `values` is live and no one else touches it.
+//!     pub unsafe fn double(values: DeviceSlice<u32>) {
+//!         let i = thread::index_1d().into();
+//!         // SAFETY: each thread touches its own value.
+//!         if let Some(v) = unsafe { values.get(i) } {
+//!             // SAFETY: the same.
+//!             unsafe { values.set(i, 2 * v) };
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> warpheap::Result<()> {
+//! let device = Device::cpu();
+//! let module = device.native_module()?;
+//! let stream = device.stream()?;
+//! let values = device.from_slice(&[1_u32, 2, 3])?;
+//! // SAFETY: the buffer lives until the stream is done, and no one else touches it.
+//! unsafe { stream.launch(&module, double, &LaunchConfig::linear(3, 256), (values.slice(),))? };
+//! stream.synchronize()?;
+//! assert_eq!(values.copy_to_vec()?, [2, 4, 6]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Layers, each using only those before it: [`simt`] → [`driver`] → [`pool`] → [`harness`]. Failures of all
+//! of them are [`Error`]s.
+#![cfg(not(loom))]
 
+pub mod bench;
 pub mod build_info;
+pub mod driver;
+mod error;
+pub mod harness;
+pub mod pool;
+pub mod simt;
+
+pub use driver::{
+    Backend, Device, DeviceBuffer, DeviceData, DeviceInfo, DeviceMemory, Event, KernelAttributes,
+    LaunchConfig, Module, Stream, Watchdog,
+};
+pub use error::{Bytes, Error, Result};

@@ -38,7 +38,8 @@ impl Arch {
             (Some('f'), _) => 88,
             _ => OLDEST_PTX,
         };
-        let plain = PTX_SINCE.iter().find(|(since, _)| *since <= self.number).map_or(OLDEST_PTX, |(_, ptx)| *ptx);
+        let plain =
+            PTX_SINCE.iter().find(|(since, _)| *since <= self.number).map_or(OLDEST_PTX, |(_, ptx)| *ptx);
         plain.max(variant)
     }
 }
@@ -61,13 +62,15 @@ impl FromStr for Arch {
 
     fn from_str(asked: &str) -> Result<Self, Error> {
         let refuse = |why| Error::InvalidArch { asked: asked.into(), why };
-        let digits = asked.strip_prefix("sm_").ok_or_else(|| refuse("it does not start with `sm_`".into()))?;
+        let digits =
+            asked.strip_prefix("sm_").ok_or_else(|| refuse("it does not start with `sm_`".into()))?;
         let (digits, suffix) = match digits.chars().last() {
             Some(last @ ('a' | 'f')) => (&digits[..digits.len() - 1], Some(last)),
             _ => (digits, None),
         };
         let plain = (2..=3).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
-        let number = digits.parse().ok().filter(|_| plain).ok_or_else(|| refuse("no number after `sm_`".into()))?;
+        let number =
+            digits.parse().ok().filter(|_| plain).ok_or_else(|| refuse("no number after `sm_`".into()))?;
         if number < OLDEST {
             return Err(refuse(format!(
                 "the oldest served is sm_{OLDEST} (Volta), the first whose threads of a warp run independently"
@@ -106,9 +109,15 @@ mod tests {
 
     #[test]
     fn ptx_is_as_old_as_the_architecture_allows() {
-        for (name, ptx) in
-            [("sm_70", 70), ("sm_80", 70), ("sm_86", 71), ("sm_90", 78), ("sm_90a", 80), ("sm_100", 86), ("sm_120", 87)]
-        {
+        for (name, ptx) in [
+            ("sm_70", 70),
+            ("sm_80", 70),
+            ("sm_86", 71),
+            ("sm_90", 78),
+            ("sm_90a", 80),
+            ("sm_100", 86),
+            ("sm_120", 87),
+        ] {
             assert_eq!(name.parse::<Arch>().unwrap().ptx_version(), ptx, "{name}");
         }
     }

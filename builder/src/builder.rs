@@ -3,9 +3,10 @@
 use crate::cargo::{self, Options, Package, TARGET};
 use crate::compiler::{Places, Rejected, SETTING};
 use crate::error::io;
-use crate::{Arch, Compiler, Error, check, stamp};
+use crate::{Arch, Compiler, Error, check, registers, stamp};
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 /// Builds a kernel crate to PTX.
@@ -44,13 +45,22 @@ impl Builder {
             arch: Arch::default().to_string(),
             target_dir: None,
             copy_to: None,
-            options: Options { release: true, line_info: true, build_args: Vec::new() },
+            options: Options { release: true, line_info: true, max_registers: None, build_args: Vec::new() },
         }
     }
 
     /// The oldest architecture that shall run the PTX: `sm_80`. Newer ones run it too.
     pub fn arch(mut self, arch: impl ToString) -> Self {
         self.arch = arch.to_string();
+        self
+    }
+
+    /// The most registers that a thread of any kernel may use, from 16 to 255; what does not fit goes to the
+    /// thread's stack. A multiprocessor runs as many warps as its 65,536 registers allow: all 64 warps that
+    /// most GPUs have room for at 32 registers. A kernel's count includes every function it may call, so
+    /// rare slow paths cost warps unless it is limited.
+    pub fn max_registers(mut self, count: u32) -> Self {
+        self.options.max_registers = Some(count);
         self
     }
 
@@ -78,7 +88,8 @@ impl Builder {
         self
     }
 
-    /// Where cargo puts what it builds for the device.
+    /// Where cargo puts what it builds for the device. Workspaces must not share it if crates of the same
+    /// name lie at the same place in both.
     pub fn target_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.target_dir = Some(folder.into());
         self
@@ -101,7 +112,8 @@ impl Builder {
 
     /// Builds one PTX for each of several architectures, in their order.
     pub fn build_archs(&self, archs: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Vec<Ptx>, Error> {
-        let archs: Vec<Arch> = archs.into_iter().map(|arch| arch.as_ref().parse()).collect::<Result<_, _>>()?;
+        let archs: Vec<Arch> =
+            archs.into_iter().map(|arch| arch.as_ref().parse()).collect::<Result<_, _>>()?;
         let job = self.prepare()?;
         archs.into_iter().map(|arch| self.build_one_of_several(&job, arch)).collect()
     }
@@ -116,6 +128,9 @@ impl Builder {
 
     fn prepare(&self) -> Result<Job, Error> {
         self.arch.parse::<Arch>()?;
+        if let Some(count) = self.options.max_registers.filter(|count| !registers::ALLOWED.contains(count)) {
+            return Err(Error::Registers(count));
+        }
         if in_build_script() {
             println!("cargo::rerun-if-env-changed={SETTING}");
         }
@@ -142,7 +157,8 @@ struct Job {
 impl Job {
     fn build(&self, options: &Options, arch: Arch) -> Result<Ptx, Error> {
         let kind = if options.release { "" } else { "-checked" };
-        let ptx = self.target_dir.join(format!("{}{kind}.{arch}.ptx", self.package.library));
+        let limit = options.max_registers.map(|count| format!("-r{count}")).unwrap_or_default();
+        let ptx = self.target_dir.join(format!("{}{kind}{limit}.{arch}.ptx", self.package.library));
         let arguments = options.arguments(&self.package, arch, &self.target_dir, &ptx);
         let heading = stamp::heading(&self.compiler, &arguments);
         let stamp_file = ptx.with_extension("stamp");
@@ -154,6 +170,9 @@ impl Job {
             Some(inputs) => inputs,
             None => {
                 self.compile(arch, &arguments, &ptx)?;
+                if let Some(count) = options.max_registers {
+                    registers::limit_file(&ptx, count)?;
+                }
                 let inputs = stamp::inputs(&self.dependency_file(), &self.package.workspace_root)?;
                 stamp::write(&stamp_file, &heading, &inputs)?;
                 inputs
@@ -207,13 +226,28 @@ fn in_build_script() -> bool {
     ["OUT_DIR", "TARGET", "HOST", "NUM_JOBS"].iter().all(|name| std::env::var_os(name).is_some())
 }
 
-/// A folder in the outer cargo's target folder, which cargo marks, so that debug, release and test builds
-/// share one compiled core; else in that of the kernel crate.
+/// A folder in the outer cargo's target folder, so that debug, release and test builds share one compiled
+/// core; else in that of the kernel crate. Each workspace has its own: cargo tells packages apart by their
+/// place in the workspace, so two workspaces in one folder would take each other's crates for their own.
 fn shared_target_dir(package: &Package) -> PathBuf {
     let out = std::env::var_os("OUT_DIR").filter(|_| in_build_script()).map(PathBuf::from);
-    let marked = out.iter().flat_map(|out| out.ancestors()).find(|folder| folder.join("CACHEDIR.TAG").is_file());
-    let base = marked.map(Path::to_path_buf).or(out.clone()).unwrap_or_else(|| package.target_dir.clone());
-    base.join("warpheap-build")
+    let base = out.as_deref().and_then(|out| outer_target_dir(out, package)).or(out.as_deref());
+    base.unwrap_or(&package.target_dir).join("warpheap-build").join(workspace_tag(&package.workspace_root))
+}
+
+/// `kernels-8f14e45fceea167a` for a workspace in a folder `kernels`.
+fn workspace_tag(root: &Path) -> String {
+    let mut hasher = DefaultHasher::new();
+    root.hash(&mut hasher);
+    let name = root.file_name().unwrap_or_default().to_string_lossy();
+    format!("{name}-{:016x}", hasher.finish())
+}
+
+/// The target folder that `out` lies in: cargo marks it if cargo made it, else it may be the kernel crate's too.
+fn outer_target_dir<'a>(out: &'a Path, package: &'a Package) -> Option<&'a Path> {
+    // target/[triple/]profile/build/package/out
+    let marked = out.ancestors().take(6).find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    marked.or_else(|| Some(package.target_dir.as_path()).filter(|folder| out.starts_with(folder)))
 }
 
 /// Has cargo run this `build.rs` again when a compiler may have been installed.
@@ -242,4 +276,34 @@ fn copy(from: &Path, to: &Path) -> Result<(), Error> {
         fs::create_dir_all(folder).map_err(io("create", folder))?;
     }
     fs::copy(from, to).map(drop).map_err(io("write", to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workspaces_of_one_name_keep_apart() {
+        assert_eq!(workspace_tag(Path::new("/a/kernels")), workspace_tag(Path::new("/a/kernels")));
+        assert_ne!(workspace_tag(Path::new("/a/kernels")), workspace_tag(Path::new("/b/kernels")));
+    }
+
+    #[test]
+    fn profiles_share_the_folder_that_cargo_marks_or_that_is_the_kernels_own() {
+        let root = tempfile::tempdir().unwrap();
+        let target = root.path().join("target");
+        let out = target.join("debug/build/host-0123/out");
+        fs::create_dir_all(&out).unwrap();
+        let package = |target_dir: PathBuf| Package {
+            name: "kernels".into(),
+            library: "kernels".into(),
+            manifest: root.path().join("kernels/Cargo.toml"),
+            workspace_root: root.path().into(),
+            target_dir,
+        };
+        assert_eq!(outer_target_dir(&out, &package(target.clone())), Some(target.as_path()));
+        assert_eq!(outer_target_dir(&out, &package("/elsewhere/target".into())), None);
+        fs::write(target.join("CACHEDIR.TAG"), "").unwrap();
+        assert_eq!(outer_target_dir(&out, &package("/elsewhere/target".into())), Some(target.as_path()));
+    }
 }

@@ -123,7 +123,8 @@ impl Package {
         if !output.succeeded {
             return Err(refuse(output.stderr));
         }
-        let metadata: Metadata = serde_json::from_str(&output.stdout).map_err(|error| refuse(error.to_string()))?;
+        let metadata: Metadata =
+            serde_json::from_str(&output.stdout).map_err(|error| refuse(error.to_string()))?;
         let package = metadata.packages.into_iter().find(|package| package.manifest_path == manifest);
         let package = package.ok_or_else(|| refuse("it declares a workspace, but no package".into()))?;
         let is_library = |target: &MetadataTarget| target.kind.iter().any(|kind| kind.ends_with("lib"));
@@ -143,17 +144,19 @@ impl Package {
 pub(crate) struct Options {
     pub release: bool,
     pub line_info: bool,
+    pub max_registers: Option<u32>,
     pub build_args: Vec<OsString>,
 }
 
 impl Options {
     /// The arguments that compile `package` for `arch` to the file `ptx`.
     pub fn arguments(&self, package: &Package, arch: Arch, target_dir: &Path, ptx: &Path) -> Vec<OsString> {
-        let mut args: Vec<OsString> = ["rustc", "--lib", "--crate-type=cdylib", "--release", "--target", TARGET]
-            .into_iter()
-            .chain(["-Zbuild-std=core,alloc", "--manifest-path"])
-            .map(OsString::from)
-            .collect();
+        let mut args: Vec<OsString> =
+            ["rustc", "--lib", "--crate-type=cdylib", "--release", "--target", TARGET]
+                .into_iter()
+                .chain(["-Zbuild-std=core,alloc", "--manifest-path"])
+                .map(OsString::from)
+                .collect();
         args.push(package.manifest.clone().into());
         args.extend(["--target-dir".into(), target_dir.into()]);
         for setting in self.profile() {
@@ -164,7 +167,8 @@ impl Options {
         args.push(format!("-Ctarget-cpu={arch}").into());
         args.push(format!("-Ctarget-feature=+ptx{}", arch.ptx_version()).into());
         // There is nothing to link. `extern "ptx-kernel"` without the crate asking for it, or with.
-        let rest = ["-Zno-link", "-Zcrate-attr=feature(abi_ptx)", "-Aduplicate_features", "-Aunused_features"];
+        let rest =
+            ["-Zno-link", "-Zcrate-attr=feature(abi_ptx)", "-Aduplicate_features", "-Aunused_features"];
         args.extend(rest.map(OsString::from));
         args
     }
@@ -233,14 +237,17 @@ mod tests {
 
     #[test]
     fn what_finds_crates_and_networks_stays() {
-        for name in ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "CARGO_NET_OFFLINE", "CARGO_HTTP_PROXY", "TMPDIR"] {
+        for name in
+            ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "CARGO_NET_OFFLINE", "CARGO_HTTP_PROXY", "TMPDIR"]
+        {
             assert!(!is_stripped(OsStr::new(name)), "{name}");
         }
     }
 
     #[test]
     fn checks_are_compiled_in_only_when_asked_for() {
-        let options = |release| Options { release, line_info: false, build_args: Vec::new() };
+        let options =
+            |release| Options { release, line_info: false, max_registers: None, build_args: Vec::new() };
         assert!(options(true).profile().contains(&"debug-assertions=false".into()));
         assert!(options(false).profile().contains(&"overflow-checks=true".into()));
     }

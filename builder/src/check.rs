@@ -32,10 +32,11 @@ fn unresolved(line: &str) -> Option<&str> {
         return None;
     }
     // `.extern .func  (.param .b32 func_retval0) name`, `.extern .global .align 4 .u32 name;`
-    let head = declared.strip_prefix(".func").map_or(declared, |rest| match rest.trim_start().strip_prefix('(') {
-        Some(returns) => returns.split_once(')').map_or("", |(_, rest)| rest),
-        None => rest,
-    });
+    let head =
+        declared.strip_prefix(".func").map_or(declared, |rest| match rest.trim_start().strip_prefix('(') {
+            Some(returns) => returns.split_once(')').map_or("", |(_, rest)| rest),
+            None => rest,
+        });
     let head = head.split(['(', '[', ';']).next()?;
     let name = head.split_whitespace().last()?;
     (!DRIVER_DEFINES.contains(&name)).then_some(name)

@@ -102,8 +102,9 @@ impl Places {
     }
 
     fn of_rustup(&self) -> Vec<(PathBuf, String)> {
-        let Some(rustup) =
-            std::env::split_paths(&self.path).map(|folder| folder.join("rustup")).find(|rustup| rustup.is_file())
+        let Some(rustup) = std::env::split_paths(&self.path)
+            .map(|folder| folder.join("rustup"))
+            .find(|rustup| rustup.is_file())
         else {
             return Vec::new();
         };
@@ -123,7 +124,12 @@ impl Places {
     }
 
     /// `None` for a compiler seen before under another name.
-    fn examine(&self, rustc: &Path, found: &str, seen: &mut Vec<PathBuf>) -> Option<Result<Compiler, Rejected>> {
+    fn examine(
+        &self,
+        rustc: &Path,
+        found: &str,
+        seen: &mut Vec<PathBuf>,
+    ) -> Option<Result<Compiler, Rejected>> {
         let reject = |why: String, sysroot: Option<PathBuf>| {
             Some(Err(Rejected { rustc: rustc.into(), found: found.into(), why, sysroot }))
         };
@@ -142,18 +148,27 @@ impl Places {
         let version = identity.lines().next().unwrap_or_default().to_owned();
         match release(&identity) {
             Some(release) if release >= OLDEST => {}
-            Some(_) => return reject(format!("too old: {version}, {}.{} is needed", OLDEST.0, OLDEST.1), Some(sysroot)),
+            Some(_) => {
+                return reject(
+                    format!("too old: {version}, {}.{} is needed", OLDEST.0, OLDEST.1),
+                    Some(sysroot),
+                );
+            }
             None => return reject(format!("does not say its release, but `{version}`"), Some(sysroot)),
         }
         if !sysroot.join(LIBRARY).join("core/src/lib.rs").is_file() {
-            return reject(format!("{version}, but no source of core in {}/{LIBRARY}", sysroot.display()), Some(sysroot));
+            return reject(
+                format!("{version}, but no source of core in {}/{LIBRARY}", sysroot.display()),
+                Some(sysroot),
+            );
         }
         Some(Ok(Compiler { rustc: program(rustc, &sysroot), version, identity }))
     }
 
     /// What `program` prints when asked `args`.
     fn ask<'a>(&self, program: &Path, args: impl IntoIterator<Item = &'a str>) -> Result<String, String> {
-        let output = self.question(program).args(args).output().map_err(|error| format!("does not run: {error}"))?;
+        let output =
+            self.question(program).args(args).output().map_err(|error| format!("does not run: {error}"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it says nothing");

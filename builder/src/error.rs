@@ -11,8 +11,14 @@ use std::path::PathBuf;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// A limit on registers that PTX does not know.
+    #[error("a kernel cannot be limited to {0} registers: it must be from 16 to 255")]
+    Registers(u32),
+
     /// The name of an architecture that is not one, or is too old.
-    #[error("`{asked}` is not an architecture to build for: {why}; write for example `sm_70`, `sm_80` or `sm_90`")]
+    #[error(
+        "`{asked}` is not an architecture to build for: {why}; write for example `sm_70`, `sm_80` or `sm_90`"
+    )]
     InvalidArch {
         /// What was asked for.
         asked: String,

@@ -35,6 +35,7 @@ mod cargo;
 mod check;
 mod compiler;
 mod error;
+mod registers;
 mod stamp;
 
 pub use arch::Arch;

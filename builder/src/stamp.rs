@@ -95,7 +95,8 @@ mod tests {
         }
         let rule = format!("k.ptx: {}\n", place("kernels/src/lib.rs").display());
         fs::write(place("k.d"), rule).unwrap();
-        let mut expected = ["Cargo.toml", "Cargo.lock", "kernels/Cargo.toml", "kernels/src/lib.rs"].map(place);
+        let mut expected =
+            ["Cargo.toml", "Cargo.lock", "kernels/Cargo.toml", "kernels/src/lib.rs"].map(place);
         expected.sort();
         assert_eq!(inputs(&place("k.d"), root.path()).unwrap(), expected);
     }

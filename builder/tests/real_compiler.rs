@@ -24,7 +24,7 @@ fn has_compiler() -> bool {
     found.is_ok()
 }
 
-/// A kernel crate called `name` with a path dependency `helper`, in a folder of its own.
+/// A kernel crate called `name` with a path dependency `name-helper`, in a folder of its own.
 struct Crate {
     root: tempfile::TempDir,
 }
@@ -35,9 +35,12 @@ impl Crate {
         let manifest = |name: &str, more: &str| {
             format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n{more}")
         };
-        it.write("Cargo.toml", &manifest(name, "[dependencies]\nhelper = { path = \"helper\" }\n[workspace]\n"));
+        // The tests share a target folder, in which packages must differ by name.
+        let helper = format!("{name}-helper");
+        let dependency = format!("[dependencies.helper]\npath = \"helper\"\npackage = \"{helper}\"\n");
+        it.write("Cargo.toml", &manifest(name, &format!("{dependency}[workspace]\n")));
         it.write("src/lib.rs", source);
-        it.write("helper/Cargo.toml", &manifest("helper", ""));
+        it.write("helper/Cargo.toml", &manifest(&helper, ""));
         it.write("helper/src/lib.rs", "#![no_std]\npub const VALUE: u32 = 1111;\n");
         it
     }
@@ -103,8 +106,11 @@ fn a_kernel_that_does_not_compile_is_reported_in_the_compilers_words() {
     if !has_compiler() {
         return;
     }
-    let said = Crate::new("broken-kernels", &KERNEL.replace("helper::VALUE", "missing_value")).refusal().to_string();
-    for part in ["`broken-kernels` does not compile for sm_70", "cannot find value `missing_value`", "src/lib.rs:4"] {
+    let said =
+        Crate::new("broken-kernels", &KERNEL.replace("helper::VALUE", "missing_value")).refusal().to_string();
+    for part in
+        ["`broken-kernels` does not compile for sm_70", "cannot find value `missing_value`", "src/lib.rs:4"]
+    {
         assert!(said.contains(part), "{part}\nis not in\n{said}");
     }
 }

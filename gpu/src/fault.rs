@@ -92,7 +92,24 @@ impl Default for FaultLog {
     }
 }
 
+/// Words of a [`FaultLog`] in device memory.
+pub const FAULT_LOG_WORDS: usize = 1 + 4 * FAULT_ENTRIES;
+
 impl FaultLog {
+    /// As it lay in device memory, for the host to read.
+    pub fn from_words(words: &[u64; FAULT_LOG_WORDS]) -> Self {
+        let word = |i: usize| AtomicU64::new(words[i]);
+        FaultLog {
+            count: word(0),
+            entries: core::array::from_fn(|i| Entry {
+                kind_and_thread: word(1 + 4 * i),
+                block: word(2 + 4 * i),
+                address: word(3 + 4 * i),
+                detail: word(4 + 4 * i),
+            }),
+        }
+    }
+
     /// Writes a fault of the calling thread down.
     #[cold]
     pub fn record(&self, kind: FaultKind, address: u64, detail: u64) {

@@ -3,93 +3,155 @@
 use crate::units::{LaneMask, WARP_SIZE};
 use crate::warp;
 
-/// Lanes that came to an allocator together. Every lane of `mask` holds an equal `Group` and makes the
+/// Lanes that came to an allocator together. Every lane of `mask` holds an equal `Lanes` and makes the
 /// same calls on it; that is what the `unsafe` collectives below rely on.
+///
+/// `WHOLE`: the mask is known to the compiler to be a whole warp. That matters: for a mask that it does
+/// not know, the assembler puts a check of some 200 cycles in front of every collective.
 #[derive(Clone, Copy)]
-pub(crate) struct Group {
+pub(crate) struct Lanes<const WHOLE: bool> {
     mask: LaneMask,
     lane: u32,
 }
 
+/// Any lanes of a warp.
+pub(crate) type Group = Lanes<false>;
+
+/// All lanes of a warp.
+pub(crate) type Warp = Lanes<true>;
+
 impl Group {
     /// The lanes that happen to be here together. Any subset of a warp will do.
+    #[track_caller]
     #[inline(always)]
     pub fn converged() -> Self {
-        Group { mask: warp::activemask(), lane: warp::lane_id() }
+        Lanes { mask: warp::activemask(), lane: warp::lane_id() }
+    }
+
+    /// The calling lane alone.
+    pub fn alone() -> Self {
+        let lane = warp::lane_id();
+        Lanes { mask: LaneMask::only(lane), lane }
+    }
+
+    /// As [`prefix_sum`](Self::prefix_sum), for values of which only a lone lane's may exceed 32 bits.
+    pub fn prefix_sum_64(self, value: u64) -> (u64, u64) {
+        if self.count() == 1 {
+            return (0, value);
+        }
+        let (before, total) = self.prefix_sum(value as u32);
+        (before.into(), total.into())
+    }
+
+    /// The same, if it is a whole warp.
+    #[inline(always)]
+    pub fn whole(self) -> Option<Warp> {
+        (self.mask == LaneMask::ALL).then_some(Lanes { mask: LaneMask::ALL, lane: self.lane })
+    }
+
+    /// Off the fast path, where a call costs less than its registers.
+    #[inline(never)]
+    fn prefix_sum_of_any(self, value: u32) -> (u32, u32) {
+        self.prefix_sum_here(value)
+    }
+
+    #[inline(never)]
+    fn wrapping_sum_of_any(self, value: u32) -> u32 {
+        let inclusive = self.scan_lanes(value, u32::wrapping_add);
+        self.read_32(inclusive, self.last())
+    }
+
+    /// Whether this lane is one of the group.
+    #[inline(always)]
+    pub fn contains_self(self) -> bool {
+        self.mask.contains(self.lane)
+    }
+
+    /// The lanes of this group that are not in `other`. Every lane of the group calls it with equal groups.
+    #[inline(always)]
+    pub fn without(self, other: Group) -> Group {
+        Lanes { mask: self.mask.without(other.mask), ..self }
+    }
+}
+
+impl<const WHOLE: bool> Lanes<WHOLE> {
+    #[inline(always)]
+    fn mask(self) -> LaneMask {
+        if WHOLE { LaneMask::ALL } else { self.mask }
+    }
+
+    /// The same lanes, their number forgotten.
+    #[inline(always)]
+    pub fn group(self) -> Group {
+        Lanes { mask: self.mask(), lane: self.lane }
     }
 
     /// The lanes of this group on which `predicate` holds. Every lane of the group calls it, and only
     /// those on which it holds may use the result for collectives.
     #[inline(always)]
     pub fn filter(self, predicate: bool) -> Group {
-        Group { mask: self.ballot(predicate), ..self }
+        Lanes { mask: self.ballot(predicate), lane: self.lane }
     }
 
     #[inline(always)]
     pub fn count(self) -> u32 {
-        self.mask.count()
-    }
-
-    /// The lanes of this group that are not in `other`. Every lane of the group calls it with equal groups.
-    #[inline(always)]
-    pub fn without(self, other: Group) -> Group {
-        Group { mask: self.mask.without(other.mask), ..self }
+        self.mask().count()
     }
 
     /// The lowest lane of the group.
     #[inline(always)]
     pub fn leader(self) -> u32 {
-        self.mask.leader()
+        self.mask().leader()
     }
 
     /// How many lanes of the group come before this one.
     #[inline(always)]
     pub fn rank(self) -> u32 {
-        self.mask.rank(self.lane)
+        if WHOLE { self.lane } else { self.mask.rank(self.lane) }
     }
 
     #[inline(always)]
     pub fn leads(self) -> bool {
-        self.mask.leader() == self.lane
+        self.mask().leader() == self.lane
     }
 
     /// The lanes of the group on which `predicate` holds.
     #[inline(always)]
     pub fn ballot(self, predicate: bool) -> LaneMask {
         // SAFETY: every lane of the group is here.
-        unsafe { warp::warp_vote_ballot(self.mask, predicate) }
+        unsafe { warp::warp_vote_ballot(self.mask(), predicate) }
     }
 
     #[inline(always)]
     pub fn all(self, predicate: bool) -> bool {
         // SAFETY: every lane of the group is here.
-        unsafe { warp::warp_vote_all(self.mask, predicate) }
+        unsafe { warp::warp_vote_all(self.mask(), predicate) }
     }
 
     /// What `lane`, one of the group, holds.
     #[inline(always)]
     pub fn read_32(self, value: u32, lane: u32) -> u32 {
         // SAFETY: every lane of the group is here, and `lane` is one of them.
-        unsafe { warp::warp_shuffle_idx_32(self.mask, value, lane) }
+        unsafe { warp::warp_shuffle_idx_32(self.mask(), value, lane) }
     }
 
     /// What `lane`, one of the group, holds.
     #[inline(always)]
     pub fn read_64(self, value: u64, lane: u32) -> u64 {
         // SAFETY: every lane of the group is here, and `lane` is one of them.
-        unsafe { warp::warp_shuffle_idx_64(self.mask, value, lane) }
+        unsafe { warp::warp_shuffle_idx_64(self.mask(), value, lane) }
     }
 
     /// What the leader holds.
     #[inline(always)]
     pub fn broadcast_32(self, value: u32) -> u32 {
-        self.read_32(value, self.mask.leader())
+        self.read_32(value, self.mask().leader())
     }
 
     /// What the leader holds.
     #[inline(always)]
     pub fn broadcast_64(self, value: u64) -> u64 {
-        self.read_64(value, self.mask.leader())
+        self.read_64(value, self.mask().leader())
     }
 
     /// Waits for the group and orders memory among its lanes.
@@ -109,11 +171,16 @@ impl Group {
     /// The sum over the lanes before this one, and the sum over the group.
     #[inline(always)]
     pub fn prefix_sum(self, value: u32) -> (u32, u32) {
+        if WHOLE { self.prefix_sum_here(value) } else { self.group().prefix_sum_of_any(value) }
+    }
+
+    #[inline(always)]
+    fn prefix_sum_here(self, value: u32) -> (u32, u32) {
         let first = self.broadcast_32(value);
         if self.all(value == first) {
             return (self.rank() * value, self.count() * value);
         }
-        let inclusive = if self.mask == LaneMask::ALL {
+        let inclusive = if WHOLE || self.mask() == LaneMask::ALL {
             self.scan_warp(value, |a, b| a + b)
         } else {
             self.scan_lanes(value, |a, b| a + b)
@@ -121,23 +188,20 @@ impl Group {
         (inclusive - value, self.read_32(inclusive, self.last()))
     }
 
-    /// The sum over the group.
-    #[inline(always)]
-    pub fn sum(self, value: u32) -> u32 {
-        self.prefix_sum(value).1
-    }
-
     /// The sum over the group, wrapping.
     #[inline(always)]
     pub fn wrapping_sum(self, value: u32) -> u32 {
-        let inclusive = self.scan_lanes(value, u32::wrapping_add);
-        self.read_32(inclusive, self.last())
+        if !WHOLE {
+            return self.group().wrapping_sum_of_any(value);
+        }
+        let inclusive = self.scan_warp(value, u32::wrapping_add);
+        self.read_32(inclusive, WARP_SIZE - 1)
     }
 
     /// The bits that any lane of the group holds.
     #[inline(always)]
     pub fn union(self, bits: u32) -> u32 {
-        let inclusive = if self.mask == LaneMask::ALL {
+        let inclusive = if WHOLE || self.mask() == LaneMask::ALL {
             self.scan_warp(bits, |a, b| a | b)
         } else {
             self.scan_lanes(bits, |a, b| a | b)
@@ -147,7 +211,7 @@ impl Group {
 
     #[inline(always)]
     fn last(self) -> u32 {
-        WARP_SIZE - 1 - self.mask.0.leading_zeros()
+        WARP_SIZE - 1 - self.mask().0.leading_zeros()
     }
 
     /// Inclusive scan over a full warp: five shuffles.
@@ -157,7 +221,7 @@ impl Group {
         let mut distance = 1;
         while distance < WARP_SIZE {
             // SAFETY: the group is the whole warp and all of it is here.
-            let below = unsafe { warp::warp_shuffle_up_32(self.mask, sum, distance) };
+            let below = unsafe { warp::warp_shuffle_up_32(self.mask(), sum, distance) };
             if self.lane >= distance {
                 sum = op(sum, below);
             }
@@ -170,7 +234,7 @@ impl Group {
     /// doubles with every step. Ten shuffles.
     #[inline(always)]
     fn scan_lanes(self, value: u32, op: impl Fn(u32, u32) -> u32) -> u32 {
-        let before = self.mask.0 & ((1 << self.lane) - 1);
+        let before = self.mask().0 & ((1 << self.lane) - 1);
         let mut sum = value;
         // The lane whose partial sum comes next, or this lane itself when there is none.
         let mut next = if before == 0 { self.lane } else { WARP_SIZE - 1 - before.leading_zeros() };

@@ -8,10 +8,10 @@
 //! | the host | core's atomics | whatever [`machine::Machine`] is installed; one lane if none is |
 //! | the host under `--cfg loom` | loom's | one lane |
 //!
-//! Only [`sync`], [`warp`], [`thread`] and [`kernel`] know which; everything above them is the same code.
+//! Only [`sync`], [`warp`], [`thread`] and [`mod@kernel`] know which; everything above them is the same code.
 //!
-//! Layers, each using only those before it: `sync, warp, thread` → [`units`] → [`lanes`] → [`fault`] →
-//! [`bump`], [`freelist`].
+//! Layers, each using only those before it: `sync, warp, thread` → [`units`] → `lanes` → [`fault`] →
+//! [`bump`], [`freelist`] → [`mod@alloc`] → [`check`].
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch, link_llvm_intrinsics))]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
@@ -19,13 +19,16 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 
+pub mod alloc;
 pub mod bump;
+pub mod check;
 pub mod fault;
 pub mod freelist;
 pub mod kernel;
 mod lanes;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod machine;
+mod park;
 pub mod sync;
 pub mod thread;
 pub mod units;

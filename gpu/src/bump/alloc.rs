@@ -2,20 +2,23 @@
 
 use super::lease::{Lease, MAX_GROUP, Outcome, Piece};
 use super::{Bump, POLL_NANOS, SETTLE_POLLS};
-use crate::lanes::Group;
+use crate::lanes::{Group, Lanes};
+use crate::park::with_parked;
 use crate::thread;
 use crate::units::WARP_SIZE;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-/// A lane that asks for more takes from the root by itself.
-const MAX_LANE: u64 = MAX_GROUP / WARP_SIZE as u64;
+/// A lane whose size or alignment is more granules than this takes from the root by itself.
+const MAX_LANE: u32 = 1 << 9;
+/// An alignment may need as many granules again as the size.
+const _: () = assert!(2 * MAX_LANE * WARP_SIZE <= MAX_GROUP);
 
-/// How often a group waits for a lease that others then use up before it.
+/// How often a group takes from a lease that others use up before it.
 const RETRIES: u32 = 64;
 
-/// A lane's share of what its group took: where it starts, or that it got none.
-type Share = Option<u64>;
+/// In place of the granule where an allocation starts: there is none.
+pub(super) const NO_START: u64 = u64::MAX;
 
 impl Bump {
     /// Memory for `layout`, or `None` when the arena holds no piece that large. Any thread, any time, any
@@ -24,137 +27,168 @@ impl Bump {
     /// An allocation takes a whole number of granules. An alignment above a granule takes up to that
     /// alignment more.
     ///
-    /// Cost per warp: 1 relaxed atomic on a word of this multiprocessor, 3 to 10 shuffles.
+    /// Cost per warp: 1 relaxed atomic on a word of this multiprocessor, 3 to 9 shuffles.
     #[inline(always)]
     pub fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
-        if layout.size() == 0 {
-            return NonNull::new(layout.align() as *mut u8);
+        let (size, align) = (layout.size(), layout.align());
+        if size == 0 {
+            return NonNull::new(align as *mut u8);
         }
-        let granules = self.granules_for(layout)?;
-        let start = if granules <= MAX_LANE {
-            self.alloc_grouped(granules as u32)
+        let address = if size.max(align) > (MAX_LANE << self.granule_log2) as usize {
+            self.shared().alloc_large(size as u64, align as u64)
         } else {
-            self.alloc_alone(granules)
+            let padding = (align as u32).saturating_sub(1 << self.granule_log2);
+            self.alloc_small(granules_in(size as u32 + padding, self.granule_log2), align as u32)
         };
-        self.address(start?, layout.align())
+        NonNull::new(address as *mut u8)
+    }
+
+    /// The address of the allocation that starts at a granule; 0 for [`NO_START`].
+    #[inline(always)]
+    fn address(&self, start: u64, align: u32) -> u64 {
+        // Without a start the sum means nothing, and may wrap.
+        let address = (self.base as u64).wrapping_add(start << self.granule_log2);
+        if start == NO_START { 0 } else { address.next_multiple_of(align.into()) }
     }
 
     #[inline(always)]
-    fn alloc_grouped(&self, granules: u32) -> Share {
+    fn alloc_small(&self, granules: u32, align: u32) -> u64 {
         let group = Group::converged();
-        if self.shard_count == 0 {
-            return self.hunt(group, granules);
+        match group.whole() {
+            Some(warp) => self.alloc_together(warp, granules, align),
+            None => self.shared().alloc_partial(group, granules, align),
         }
-        let (before, total) = group.prefix_sum(granules);
+    }
+
+    /// For a part of a warp.
+    #[inline(never)]
+    fn alloc_partial(&self, group: Group, granules: u32, align: u32) -> u64 {
+        self.alloc_together(group, granules, align)
+    }
+
+    #[inline(always)]
+    fn alloc_together<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, granules: u32, align: u32) -> u64 {
+        let (before, total) = lanes.prefix_sum(granules);
         // Asked once: a thread can move, and a crosser must store into the shard that it crossed (I2).
         let home = self.home();
-        // Relaxed: the word publishes nothing but itself, as the root's counter.
-        let seen = Lease(group.lead_64(|| self.shard(home).lease.sub_relaxed(total.into())));
-        match seen.outcome(total.into()) {
-            Outcome::Got(start) => Some(start + u64::from(before)),
-            outcome => self.alloc_slow(group, granules, home, outcome),
+        let seen = self.take_for(lanes, home, total);
+        match seen.got(total) {
+            Some(start) => self.address(start + u64::from(before), align),
+            None => self.shared().alloc_again(lanes.group(), granules, align, home, seen),
         }
     }
 
-    /// Granules that surely hold `layout`, or `None` if the whole arena could not.
+    /// The leader takes for all.
     #[inline(always)]
-    fn granules_for(&self, layout: Layout) -> Option<u64> {
-        let padding = (layout.align() as u64).saturating_sub(self.granule_bytes());
-        let granules = (layout.size() as u64 + padding).div_ceil(self.granule_bytes());
-        (granules <= self.granules).then_some(granules)
+    fn take_for<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, home: u32, total: u32) -> Lease {
+        // Relaxed: the word publishes nothing but itself, as the root's counter.
+        Lease(lanes.lead_64(|| self.shard(home).lease.sub_relaxed(total.into())))
     }
 
-    #[inline(always)]
-    fn address(&self, start: u64, align: usize) -> Option<NonNull<u8>> {
-        let address = self.base as u64 + (start << self.granule_log2);
-        NonNull::new(address.next_multiple_of(align as u64) as *mut u8)
-    }
-
-    #[cold]
-    fn alloc_alone(&self, granules: u64) -> Share {
-        self.find(granules, granules).map(|piece| piece.start)
-    }
-
-    /// The lease of shard `home` did not hold what the group wanted.
     #[cold]
     #[inline(never)]
-    fn alloc_slow(self, group: Group, granules: u32, home: u32, first: Outcome) -> Share {
-        let (before, total) = group.prefix_sum(granules);
-        let mut outcome = first;
-        for _ in 0..RETRIES {
-            match outcome {
-                Outcome::Got(start) => return Some(start + u64::from(before)),
-                Outcome::Crossed(tail) => return self.cross(group, granules, home, tail),
-                Outcome::Dry => break,
-                Outcome::Behind => {}
-            }
-            let seen = Lease(group.lead_64(|| self.retry(home, total)));
-            outcome = seen.outcome(total.into());
-        }
-        self.hunt(group, granules)
+    fn alloc_again(&self, group: Group, granules: u32, align: u32, home: u32, seen: Lease) -> u64 {
+        let (align, start) = with_parked(align, || self.alloc_slow(group, granules, home, seen));
+        self.address(start, align)
     }
 
-    /// Waits until the lease of shard `home` is stored, then takes from it. Answers an old value of the
-    /// word, or a dry lease when that took too long.
-    fn retry(&self, home: u32, total: u32) -> u64 {
-        let lease = &self.shard(home).lease;
+    /// The lease of shard `home` did not hold what the group wanted: the leader saw `seen` there.
+    #[inline(always)]
+    fn alloc_slow(&self, group: Group, granules: u32, home: u32, seen: Lease) -> u64 {
+        let mut ask = Ask { bump: self, group, granules, home };
+        let mut seen = seen;
+        for tries in 0..RETRIES {
+            let kept = (ask, seen, tries);
+            let (kept, (before, total)) = with_parked(kept, || ask.group.prefix_sum(ask.granules));
+            (ask, seen) = (kept.0, kept.1);
+            if kept.2 > 0 {
+                seen = ask.bump.take_for(ask.group, ask.home, total);
+            }
+            match seen.outcome(total) {
+                Outcome::Got(start) => return start + u64::from(before),
+                Outcome::Dry => break,
+                Outcome::Behind => ask.bump.await_settled(ask.home),
+                Outcome::Crossed(tail) => {
+                    let mine = ask.share_tail(tail, before);
+                    if mine != NO_START {
+                        return mine;
+                    }
+                }
+            }
+        }
+        ask.bump.alloc_unleased(ask.group, ask.granules)
+    }
+
+    /// There are no more leases. The root may have something yet; then each lane looks for itself.
+    #[inline(never)]
+    fn alloc_unleased(&self, group: Group, granules: u32) -> u64 {
+        let (before, total) = group.prefix_sum(granules);
+        let start = group.lead_64(|| {
+            let piece = self.take_from_root(total.into(), total.into());
+            if piece.is_none() { NO_START } else { piece.start }
+        });
+        if start == NO_START { self.hunt(group, granules.into()) } else { start + u64::from(before) }
+    }
+
+    /// Waits until no one is storing the lease of shard `home`, or it takes too long.
+    fn await_settled(&self, home: u32) {
         for _ in 0..SETTLE_POLLS {
-            let now = Lease(lease.load_relaxed());
+            let now = Lease(self.shard(home).lease.load_relaxed());
             if now.is_dry() || now.remaining().is_some() {
-                return lease.sub_relaxed(total.into());
+                return;
             }
             thread::nanosleep(POLL_NANOS);
         }
-        Lease::DRY.0
     }
 
-    /// The group took shard `home` below zero: `tail` is its own, and it must store the next lease.
-    fn cross(self, group: Group, granules: u32, home: u32, tail: Piece) -> Share {
-        let (before, total) = group.prefix_sum(granules);
-        let mine = share(before, granules, tail);
-        // The group crossed, so some lane is without. All before the first such lane have theirs, and no
-        // lane after it has.
-        let rest = group.filter(mine.is_none());
-        let used = group.read_32(before, rest.leader());
-        let least = group.read_32(granules, rest.leader());
-        let needed = u64::from(total - used);
-        let piece = Piece::unpack(group.lead_64(|| {
-            let left = tail.after(used.into());
-            self.refill(home, left, needed, least.into()).pack(needed)
-        }));
-        if mine.is_some() {
-            return mine;
-        }
-        let mine = share(before - used, granules, piece);
-        let rest = rest.filter(mine.is_none());
-        if mine.is_some() { mine } else { self.hunt(rest, granules) }
-    }
-
-    /// Looks everywhere for what the lanes of the group still need, until each has it or is refused.
-    pub(super) fn hunt(self, group: Group, granules: u32) -> Share {
-        let mut group = group;
-        // Every round serves or refuses at least the leader.
-        for _ in 0..WARP_SIZE {
-            let (before, total) = group.prefix_sum(granules);
-            let piece = Piece::unpack(group.lead_64(|| {
-                let found = self.find(total.into(), granules.into());
-                found.unwrap_or(Piece::NONE).pack(total.into())
-            }));
-            let refused = group.broadcast_32(granules);
-            let mine = share(before, granules, piece);
-            let out = piece.len == 0 && granules >= refused;
-            group = group.filter(mine.is_none() && !out);
-            if mine.is_some() || out {
-                return mine;
-            }
-        }
-        None
+    /// For a size or an alignment that is too large to share a subtraction.
+    #[cold]
+    #[inline(never)]
+    fn alloc_large(&self, size: u64, align: u64) -> u64 {
+        let padding = align.saturating_sub(self.granule_bytes());
+        let granules = (size.saturating_add(padding)).div_ceil(self.granule_bytes());
+        let start = if granules > self.granules { NO_START } else { self.hunt(Group::alone(), granules) };
+        // An alignment of 4 GiB or more is above every granule count there is.
+        self.address(start, align as u32)
     }
 }
 
-/// The part of `piece` that belongs to the lane with `before` granules in front of it.
+/// What a group asks for.
+#[derive(Clone, Copy)]
+struct Ask<'a> {
+    bump: &'a Bump,
+    group: Group,
+    granules: u32,
+    home: u32,
+}
+
+impl Ask<'_> {
+    /// The group crossed, and `tail` is its own: the lanes in front get it, and the shard its next lease.
+    /// Answers where this lane's part starts, or leaves the group of those without one.
+    #[inline(always)]
+    fn share_tail(&mut self, tail: Piece, before: u32) -> u64 {
+        let fits = u64::from(before + self.granules) <= tail.len;
+        let mine = if fits { tail.start + u64::from(before) } else { NO_START };
+        // Some lane is left over, and no lane behind the first such fits either.
+        let rest = self.group.filter(!fits);
+        let used = self.group.read_32(before, rest.leader());
+        let leads = self.group.leads();
+        self.group = rest;
+        if leads {
+            let left = Lease::of(tail.after(used.into()));
+            let kept = (*self, mine);
+            let ((ask, mine), ()) = with_parked(kept, || kept.0.bump.keep_tail(kept.0.home, left));
+            let kept = (ask, mine);
+            let (kept, ()) = with_parked(kept, || ask.bump.lend(ask.home, ask.granules));
+            *self = kept.0;
+            return kept.1;
+        }
+        mine
+    }
+}
+
+/// Granules that hold so many bytes.
 #[inline(always)]
-fn share(before: u32, granules: u32, piece: Piece) -> Share {
-    let fits = u64::from(before) + u64::from(granules) <= piece.len;
-    fits.then_some(piece.start + u64::from(before))
+const fn granules_in(bytes: u32, granule_log2: u32) -> u32 {
+    (bytes + (1 << granule_log2) - 1) >> granule_log2
 }

@@ -1,93 +1,147 @@
 //! The search through everything that is left, when a shard's own lease was not enough.
 
+use super::alloc::NO_START;
 use super::lease::{Lease, Piece, SUNK};
-use super::root::Found;
-use super::{Bump, POLL_NANOS, SEE_TAIL};
+use super::{Bump, POLL_NANOS, SEE_LENT, SEE_TAIL, Shard};
+use crate::lanes::Group;
 use crate::sync::{AtomicU64, NATIVE_LAYOUT, fence_acquire};
 use crate::thread;
 
-/// How often everything is searched again because some counter was being settled.
-const SEARCHES: u32 = if NATIVE_LAYOUT { 64 } else { 3 };
+/// How often everything is searched again because another thread was just changing it.
+const SEARCHES: u32 = if NATIVE_LAYOUT { 1 << 12 } else { 4 };
 
 impl Bump {
-    /// A piece of up to `wanted` granules and at least `least`, or `None` when there is none that large in
-    /// the root, in any lease and in any tail. For one thread, on behalf of its group.
+    /// Where `granules` for each lane of the group start: from the root, the leases and the tails. That
+    /// there are none is exact: at no place there is, or ever will be, a piece that large; unless another
+    /// thread was held up in the middle of a change for too long.
+    ///
+    /// The leader takes for all, so that a warp competes once for a word, not once a lane.
     #[cold]
-    pub(super) fn find(&self, wanted: u64, least: u64) -> Option<Piece> {
+    #[inline(never)]
+    pub(super) fn hunt(&self, group: Group, granules: u64) -> u64 {
+        let mut group = group;
         for _ in 0..SEARCHES {
-            // Relaxed: a stale ceiling only lets the search run (I5).
-            if least >= self.root().ceiling.load_relaxed() {
-                return None;
+            let (before, total) = group.prefix_sum_64(granules);
+            // The leader speaks for all that need as much; the others come after.
+            let least = group.broadcast_64(granules);
+            let piece = self.search(group, total, least);
+            let fits = before + granules <= piece.len;
+            let refused = piece == Piece::NOTHING && granules >= least;
+            group = group.filter(!fits && !refused);
+            if fits {
+                return piece.start + before;
             }
-            let root = self.take_from_root(wanted, least);
-            if let Found::Piece(piece) = root {
-                return Some(piece);
-            }
-            // The root first: it lends to the shards, and they never give back. A lease taken before this
-            // look is in its shard by the time that shard is settled.
-            match (root, self.search_shards(wanted, least)) {
-                (_, Found::Piece(piece)) => return Some(piece),
-                (Found::Nothing, Found::Nothing) => {
-                    self.root().ceiling.min_relaxed(least);
-                    return None;
-                }
-                _ => thread::nanosleep(POLL_NANOS),
+            if refused {
+                break;
             }
         }
-        None
+        NO_START
     }
 
-    /// Looks at every lease and every tail, the caller's own shard first.
-    fn search_shards(&self, wanted: u64, least: u64) -> Found {
-        let mut result = Found::Nothing;
-        let home = if self.shard_count == 0 { 0 } else { self.home() };
-        for i in 0..self.shard_count {
-            let shard = self.shard((home + i) % self.shard_count);
-            let lease = Lease(shard.lease.load_relaxed());
-            let from_lease = if lease.is_dry() {
-                if lease.signed_remaining() < SUNK {
-                    // Failed subtractions only: nothing is in a dry lease (I4).
-                    shard.lease.store_relaxed(Lease::DRY.0);
-                }
-                Found::Nothing
-            } else {
-                carve(&shard.lease, wanted, least)
-            };
-            if let Found::Piece(_) = from_lease {
-                return from_lease;
-            }
-            // ordering: acquire; pairs with PUBLISH in `refill`: the tail kept before the lease just seen.
-            fence_acquire(SEE_TAIL);
-            let from_tail = carve(&shard.tail, wanted, least);
-            if let Found::Piece(_) = from_tail {
-                return from_tail;
-            }
-            if from_lease == Found::Unsettled || from_tail == Found::Unsettled {
-                result = Found::Unsettled;
-            }
+    /// Up to `wanted` granules, at least `least`, from the root, or else from a shard. If there are none,
+    /// and no one was changing anything, that is so for good: lowers the ceiling.
+    fn search(&self, group: Group, wanted: u64, least: u64) -> Piece {
+        // Relaxed: a stale ceiling only lets the search run (I5).
+        if least >= group.lead_64(|| self.root().ceiling.load_relaxed()) {
+            return Piece::NOTHING;
         }
-        result
+        // The root first: it lends to the shards, and they never give back.
+        let root = if group.leads() { self.take_from_root(wanted, least) } else { Piece::NOTHING };
+        let root = root.broadcast(group);
+        if !root.is_none() {
+            return root;
+        }
+        // ordering: acquire; pairs with LEND in `lend`: what the root has lent by now is in its shard, or
+        // that shard is seen unsettled.
+        fence_acquire(SEE_LENT);
+        let Look { shard, settled } = self.look(group, least);
+        if shard != NO_SHARD {
+            let piece =
+                if group.leads() { carve_shard(self.shard(shard), wanted, least) } else { Piece::NOTHING };
+            let piece = piece.broadcast(group);
+            // It was there a moment ago: look again.
+            return if piece.is_none() { Piece::UNSETTLED } else { piece };
+        }
+        if !settled || root == Piece::UNSETTLED {
+            thread::nanosleep(POLL_NANOS);
+            return Piece::UNSETTLED;
+        }
+        if group.leads() {
+            self.root().ceiling.min_relaxed(least);
+        }
+        Piece::NOTHING
+    }
+
+    /// Looks at every shard, a lane a shard at a time, for one with a piece of `least`.
+    #[inline(always)]
+    fn look(&self, group: Group, least: u64) -> Look {
+        let home = group.broadcast_32(self.home());
+        let mut settled = true;
+        let mut base = 0;
+        while base < self.shard_count {
+            // Every lane takes part in every ballot, also one that has no shard left to look at.
+            let place = base + group.rank();
+            let r =
+                if home + place < self.shard_count { home + place } else { home + place - self.shard_count };
+            let longest = if place < self.shard_count { longest_piece(self.shard(r)) } else { Some(0) };
+            settled &= longest.is_some();
+            let found = group.ballot(longest.is_some_and(|l| u64::from(l) >= least));
+            if !found.is_empty() {
+                return Look { shard: group.read_32(r, found.leader()), settled: true };
+            }
+            base += group.count();
+        }
+        Look { shard: NO_SHARD, settled: group.all(settled) }
     }
 }
 
-/// How often a carve is tried while others change the word; the search comes back to it.
-const CARVE_TRIES: u32 = 8;
+/// In place of a shard: none has a piece that large.
+const NO_SHARD: u32 = u32::MAX;
 
-/// Takes up to `wanted` granules from the front of a lease or a tail if it has `least`; never below zero.
-fn carve(word: &AtomicU64, wanted: u64, least: u64) -> Found {
-    for _ in 0..CARVE_TRIES {
-        let seen = Lease(word.load_relaxed());
-        if seen.is_dry() {
-            return Found::Nothing;
-        }
-        let Some(piece) = seen.piece() else { return Found::Unsettled };
-        if piece.len < least {
-            return Found::Nothing;
-        }
-        let mine = Piece { start: piece.start, len: piece.len.min(wanted) };
-        if word.cas_relaxed(seen.0, Lease::of(piece.after(mine.len)).0).is_ok() {
-            return Found::Piece(mine);
-        }
+/// What a look at every shard found.
+struct Look {
+    shard: u32,
+    /// Whether no lease was just being stored.
+    settled: bool,
+}
+
+/// The longer of what the lease and the tail of a shard have; `None` if that is just changing.
+#[inline(always)]
+fn longest_piece(shard: &Shard) -> Option<u32> {
+    // ordering: acquire; pairs with PUBLISH in `lend`: the tail that was kept before this lease.
+    let lease = Lease(shard.lease.load_acquire(SEE_TAIL));
+    let tail = Lease(shard.tail.load_relaxed()).remaining()?;
+    if !lease.is_dry() {
+        return Some(lease.remaining()?.max(tail));
     }
-    Found::Unsettled
+    if lease.signed_remaining() < SUNK {
+        // Failed subtractions only: nothing is in a dry lease (I4).
+        shard.lease.store_relaxed(Lease::DRY.0);
+    }
+    Some(tail)
+}
+
+/// Takes from the lease of a shard, or else from its tail.
+#[inline(always)]
+fn carve_shard(shard: &Shard, wanted: u64, least: u64) -> Piece {
+    let lease = Lease(shard.lease.load_relaxed());
+    let piece = if lease.is_dry() { Piece::NOTHING } else { carve(&shard.lease, lease, wanted, least) };
+    if piece.is_none() { carve(&shard.tail, Lease(shard.tail.load_relaxed()), wanted, least) } else { piece }
+}
+
+/// Takes up to `wanted` granules, at least `least`, from the front of a lease or a tail that was last seen
+/// as `seen`; never below zero. A swap, not a subtraction: nothing is left to settle.
+#[inline(always)]
+fn carve(word: &AtomicU64, seen: Lease, wanted: u64, least: u64) -> Piece {
+    let Some(piece) = seen.piece() else { return Piece::UNSETTLED };
+    if piece.len < least {
+        return Piece::NOTHING;
+    }
+    let len = piece.len.min(wanted);
+    let rest = Lease::of(piece.after(len));
+    if word.cas_relaxed(seen.0, rest.0).is_ok() {
+        Piece { start: piece.start, len }
+    } else {
+        Piece::UNSETTLED
+    }
 }

@@ -9,6 +9,8 @@
 //! below zero; BIAS keeps it from borrowing out of `end` until `BIAS` granules too many were asked for,
 //! and that is more than all warps of a GPU can ask for at once: see the assertion.
 
+use crate::lanes::Group;
+
 const LOW_BITS: u32 = 29;
 const LOW: u64 = (1 << LOW_BITS) - 1;
 
@@ -21,13 +23,13 @@ pub(super) const MAX_END: u64 = (1 << (64 - LOW_BITS)) - 2;
 const DRY_END: u64 = MAX_END + 1;
 
 /// The most granules a warp takes from a lease with one subtraction.
-pub(super) const MAX_GROUP: u64 = 1 << 14;
+pub(super) const MAX_GROUP: u32 = 1 << 15;
 
 /// More warps than any GPU runs at once: 160 multiprocessors of 64.
 const RESIDENT_WARPS: u64 = 160 * 64;
 /// A dry lease that has sunk this far is put back to its start by whoever sees it.
-pub(super) const SUNK: i64 = -(1 << 26);
-const _: () = assert!(RESIDENT_WARPS * MAX_GROUP + (1 << 26) < BIAS);
+pub(super) const SUNK: i32 = -(1 << 26);
+const _: () = assert!(RESIDENT_WARPS * MAX_GROUP as u64 + (1 << 26) < BIAS);
 
 /// A piece of the pool, in granules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,18 +39,22 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    pub const NONE: Piece = Piece { start: 0, len: 0 };
-    const LEN_BITS: u32 = 28;
+    /// In place of a piece: there is none that large, exactly.
+    pub const NOTHING: Piece = Piece { start: 0, len: 0 };
+    /// In place of a piece: another thread is changing the counter and took too long to settle it.
+    pub const UNSETTLED: Piece = Piece { start: 1, len: 0 };
 
-    /// The same in one word, cut to `most` granules.
+    /// Whether it is one of the two above. A piece of two registers is returned in them; an enum around it
+    /// would go through every thread's stack.
     #[inline(always)]
-    pub fn pack(self, most: u64) -> u64 {
-        self.start << Self::LEN_BITS | self.len.min(most)
+    pub fn is_none(self) -> bool {
+        self.len == 0
     }
 
+    /// What the leader of the group holds.
     #[inline(always)]
-    pub fn unpack(word: u64) -> Self {
-        Piece { start: word >> Self::LEN_BITS, len: word & ((1 << Self::LEN_BITS) - 1) }
+    pub fn broadcast(self, group: Group) -> Self {
+        Piece { start: group.broadcast_64(self.start), len: group.broadcast_64(self.len) }
     }
 
     /// What is left behind the first `used` granules.
@@ -57,7 +63,6 @@ impl Piece {
         Piece { start: self.start + used, len: self.len - used }
     }
 }
-const _: () = assert!(MAX_LEASE < 1 << Piece::LEN_BITS);
 
 /// What an old value of a lease means to the thread that has subtracted `wanted` from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,28 +98,33 @@ impl Lease {
     }
 
     #[inline(always)]
-    pub fn signed_remaining(self) -> i64 {
-        (self.0 & LOW) as i64 - BIAS as i64
+    pub fn signed_remaining(self) -> i32 {
+        (self.0 as u32 & LOW as u32) as i32 - BIAS as i32
     }
 
     /// Granules left; `None` below zero.
     #[inline(always)]
-    pub fn remaining(self) -> Option<u64> {
-        u64::try_from(self.signed_remaining()).ok()
+    pub fn remaining(self) -> Option<u32> {
+        u32::try_from(self.signed_remaining()).ok()
     }
 
     /// What is left; `None` below zero, or dry.
     #[inline(always)]
     pub fn piece(self) -> Option<Piece> {
-        let len = self.remaining()?;
+        let len = self.remaining()?.into();
         Some(Piece { start: (self.0 >> LOW_BITS) - len, len })
     }
 
+    /// Where the `wanted` granules start, if this word had them.
     #[inline(always)]
-    pub fn outcome(self, wanted: u64) -> Outcome {
+    pub fn got(self, wanted: u32) -> Option<u64> {
         let remaining = self.signed_remaining();
-        if remaining >= wanted as i64 {
-            return Outcome::Got((self.0 >> LOW_BITS) - remaining as u64);
+        (remaining >= wanted as i32).then(|| (self.0 >> LOW_BITS) - remaining as u64)
+    }
+
+    pub fn outcome(self, wanted: u32) -> Outcome {
+        if let Some(start) = self.got(wanted) {
+            return Outcome::Got(start);
         }
         if self.is_dry() {
             return Outcome::Dry;
@@ -133,9 +143,9 @@ mod tests {
     #[test]
     fn a_lease_hands_out_its_granules_in_order_and_then_crosses_once() {
         let mut word = Lease::of(Piece { start: 1000, len: 100 }).0;
-        let mut take = |n: u64| {
+        let mut take = |n: u32| {
             let old = Lease(word);
-            word = word.wrapping_sub(n);
+            word = word.wrapping_sub(n.into());
             old.outcome(n)
         };
         assert_eq!(take(60), Outcome::Got(1000));
@@ -149,17 +159,10 @@ mod tests {
         for start in [Lease::of(Piece { start: MAX_END - 5, len: 5 }), Lease::DRY] {
             let mut word = start.0;
             for _ in 0..RESIDENT_WARPS {
-                word = word.wrapping_sub(MAX_GROUP);
+                word = word.wrapping_sub(MAX_GROUP.into());
             }
             assert_eq!(word >> LOW_BITS, start.0 >> LOW_BITS);
             assert!(Lease(word).signed_remaining() < 0);
-        }
-    }
-
-    #[test]
-    fn pieces_survive_packing() {
-        for piece in [Piece::NONE, Piece { start: MAX_END, len: MAX_LEASE }, Piece { start: 1, len: 2 }] {
-            assert_eq!(Piece::unpack(piece.pack(u64::MAX)), piece);
         }
     }
 }

@@ -8,8 +8,10 @@
 //! ```
 //!
 //! A warp takes what all its lanes ask for from the lease of its multiprocessor's shard with one atomic
-//! subtraction, so no word is asked by more than the warps of one multiprocessor. When a lease runs out,
-//! the shard takes another from the root. A pool without shards takes from the root alone.
+//! subtraction, so no word is asked by more than the warps of one multiprocessor. Half of the pool is lent
+//! out from the start; when a lease runs out, the shard takes another from the root, and when the root is
+//! empty, warps take from other shards. In a pool without shards there
+//! is one, and it is dry from the start.
 //!
 //! Everything is counted in granules (the least alignment). Invariants:
 //!
@@ -27,13 +29,14 @@
 //!
 //! A request is refused only when no lease, no tail and not the root holds its size in one piece; a
 //! refusal changes none of them (I3). What sharding loses is counted in `wasted`: leftovers of a lease
-//! that do not fit the next request when a larger leftover is already kept. Requests of one size lose
-//! nothing, because leases are multiples of that size.
+//! that do not fit the next request when a larger leftover is already kept. Requests of one size whose
+//! size divides 512 granules lose nothing; of another size, less than one request a shard.
 //!
 //! Progress: a warp that finds a counter below zero waits for the crosser, `SETTLE_POLLS` times at most,
 //! then takes from the root or is refused; so every call ends in bounded time.
 
 mod alloc;
+mod corrupt;
 mod find;
 mod lease;
 mod refill;
@@ -42,7 +45,7 @@ mod root;
 use crate::kernel::KernelArg;
 use crate::sync::{AtomicU64, NATIVE_LAYOUT, Site};
 use crate::thread;
-use lease::Lease;
+use lease::{Lease, Piece};
 
 /// How often a thread looks whether a crosser has settled a counter. A crosser needs two round trips to
 /// memory; this is thousands.
@@ -54,8 +57,12 @@ const POLL_NANOS: u32 = 100;
 const PUBLISH: Site = Site::new("bump/publish");
 /// The look at a shard's tail.
 const SEE_TAIL: Site = Site::new("bump/see-tail");
+/// The look at the root before a lease is taken from it.
+const LEND: Site = Site::new("bump/lend");
+/// The look at the shards after the root.
+const SEE_LENT: Site = Site::new("bump/see-lent");
 /// Every named ordering of this structure, for checkers.
-pub const SITES: [&str; 2] = ["bump/publish", "bump/see-tail"];
+pub const SITES: [&str; 4] = ["bump/publish", "bump/see-tail", "bump/lend", "bump/see-lent"];
 
 /// The largest pool in granules: 512 GiB at 16 bytes each.
 pub const MAX_GRANULES: u64 = lease::MAX_END;
@@ -80,14 +87,46 @@ pub struct Shard {
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Root>() == 128);
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Shard>() == 128);
 
+/// What shards hold at first: half of the pool between them, in leases of a multiple of this many
+/// granules, so that requests whose size divides it leave no tail.
+const LEASE_UNIT: u64 = 512;
+
+/// Granules that each of `shards` shards holds at first in a pool of `granules`.
+pub const fn first_lease(granules: u64, shards: u32) -> u64 {
+    if shards == 0 {
+        return 0;
+    }
+    let share = granules / 2 / shards as u64;
+    let share = if share < lease::MAX_LEASE { share } else { lease::MAX_LEASE };
+    share - share % LEASE_UNIT
+}
+
 impl Root {
-    /// Everything still there.
-    pub fn new(granules: u64) -> Self {
+    /// The root of a pool of `granules` with `shards` shards, each holding its first lease.
+    pub fn new(granules: u64, shards: u32) -> Self {
+        let remaining = granules - u64::from(shards) * first_lease(granules, shards);
         Root {
-            remaining: AtomicU64::new(root::encode(granules)),
+            remaining: AtomicU64::new(root::encode(remaining)),
             ceiling: AtomicU64::new(u64::MAX),
             wasted: AtomicU64::new(0),
         }
+    }
+
+    /// As it lies in device memory, for the host to write.
+    pub fn to_words(&self) -> [u64; 16] {
+        let mut words = [0; 16];
+        words[..3].copy_from_slice(&[
+            self.remaining.load_relaxed(),
+            self.ceiling.load_relaxed(),
+            self.wasted.load_relaxed(),
+        ]);
+        words
+    }
+
+    /// As it lay in device memory, for the host to read.
+    pub fn from_words(words: [u64; 16]) -> Self {
+        let [remaining, ceiling, wasted, ..] = words.map(AtomicU64::new);
+        Root { remaining, ceiling, wasted }
     }
 
     /// Granules lost to leftovers of leases.
@@ -101,19 +140,41 @@ impl Root {
     }
 }
 
-impl Default for Shard {
-    /// A shard without a lease.
-    fn default() -> Self {
-        Shard { lease: AtomicU64::new(Lease::NONE.0), tail: AtomicU64::new(Lease::NONE.0) }
-    }
-}
-
 impl Shard {
+    /// Shard `i` of a pool of `granules` with `shards` shards, holding its first lease.
+    pub fn new(granules: u64, shards: u32, i: u32) -> Self {
+        let len = first_lease(granules, shards);
+        Self::with(Lease::of(Piece { start: u64::from(i) * len, len }))
+    }
+
+    /// A shard that never has a lease: the only one of an arena whose warps all take from the root.
+    pub fn dry() -> Self {
+        Self::with(Lease::DRY)
+    }
+
+    /// As it lies in device memory, for the host to write.
+    pub fn to_words(&self) -> [u64; 16] {
+        let mut words = [0; 16];
+        words[..2].copy_from_slice(&[self.lease.load_relaxed(), self.tail.load_relaxed()]);
+        words
+    }
+
+    /// As it lay in device memory, for the host to read.
+    pub fn from_words(words: [u64; 16]) -> Self {
+        let [lease, tail, ..] = words.map(AtomicU64::new);
+        Shard { lease, tail }
+    }
+
+    fn with(lease: Lease) -> Self {
+        Shard { lease: AtomicU64::new(lease.0), tail: AtomicU64::new(Lease::NONE.0) }
+    }
+
     /// Granules in its lease and its tail; `None` while a thread is changing them.
     pub fn remaining(&self) -> Option<u64> {
         let lease = Lease(self.lease.load_relaxed());
         let tail = Lease(self.tail.load_relaxed()).remaining()?;
-        if lease.is_dry() { Some(tail) } else { Some(lease.remaining()? + tail) }
+        let in_lease = if lease.is_dry() { 0 } else { lease.remaining()? };
+        Some(u64::from(in_lease) + u64::from(tail))
     }
 }
 
@@ -127,9 +188,10 @@ pub struct Bump {
     shards: *const Shard,
     shard_count: u32,
     granule_log2: u32,
+    shared: *const Bump,
 }
 
-const _: () = assert!(!NATIVE_LAYOUT || size_of::<Bump>() == 40 && align_of::<Bump>() == 8);
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<Bump>() == 48 && align_of::<Bump>() == 8);
 
 // SAFETY: every thread may use the arena at once: its state is atomic, and granted memory is disjoint (I1).
 unsafe impl Send for Bump {}
@@ -153,9 +215,11 @@ impl Bump {
     /// alignment in bytes.
     ///
     /// # Safety
-    /// `base` is aligned to a granule and starts `granules` of them; `root` was made by [`Root::new`] for
-    /// as many; `shards` are `shard_count` (possibly no) [`Shard`]s. All stay there while the handle or a
-    /// copy of it is used, and belong to this arena alone.
+    /// `base` is aligned to a granule and starts `granules` of them; `root` and the `shard_count` (at
+    /// least one) `shards` were made by [`Root::new`] and [`Shard::new`] for the same pool, or by
+    /// [`Root::new`] for no shards and [`Shard::dry`]; `shared` is where a
+    /// copy of this handle lies or will lie before its first use. All stay there while the handle or a copy
+    /// of it is used, and belong to this arena alone.
     pub unsafe fn from_raw_parts(
         base: *mut u8,
         granules: u64,
@@ -163,8 +227,17 @@ impl Bump {
         root: *const Root,
         shards: *const Shard,
         shard_count: u32,
+        shared: *const Bump,
     ) -> Self {
-        Bump { base, granules, root, shards, shard_count, granule_log2 }
+        Bump { base, granules, root, shards, shard_count, granule_log2, shared }
+    }
+
+    /// The copy of this handle in memory, for code off the fast path: a call there passes its address, while
+    /// a handle passed by value would be written to every thread's stack.
+    #[inline(always)]
+    fn shared(&self) -> &Bump {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*self.shared }
     }
 
     /// Bytes it was made with.
@@ -203,6 +276,6 @@ impl Bump {
     /// The shard of the multiprocessor that the caller runs on, as far as it knows; any would be right.
     #[inline(always)]
     fn home(&self) -> u32 {
-        thread::sm_id() % self.shard_count
+        thread::sm_id().min(self.shard_count - 1)
     }
 }

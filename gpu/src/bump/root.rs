@@ -16,26 +16,17 @@ pub(super) const fn decode(word: u64) -> Option<u64> {
     word.checked_sub(BIAS)
 }
 
-/// What came of asking a counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    Piece(Piece),
-    /// Exactly: it held less than was asked for.
-    Nothing,
-    /// A crosser did not settle it in time.
-    Unsettled,
-}
-
 impl Bump {
     /// Takes `wanted` granules from the root, or all it has if that is at least `least`.
     ///
     /// Every access is relaxed: the counter publishes nothing but itself. Memory that it hands out had no
     /// owner since the reset, and the host orders the reset before the launch.
-    pub(super) fn take_from_root(&self, wanted: u64, least: u64) -> Found {
+    #[inline(always)]
+    pub(super) fn take_from_root(&self, wanted: u64, least: u64) -> Piece {
         let counter = &self.root().remaining;
         for _ in 0..SETTLE_POLLS {
             match decode(counter.load_relaxed()) {
-                Some(remaining) if remaining < least => return Found::Nothing,
+                Some(remaining) if remaining < least => return Piece::NOTHING,
                 Some(_) => {}
                 None => {
                     thread::nanosleep(super::POLL_NANOS);
@@ -46,15 +37,15 @@ impl Bump {
             let Some(remaining) = decode(counter.sub_relaxed(wanted)) else { continue };
             let start = self.granules - remaining;
             if remaining >= wanted {
-                return Found::Piece(Piece { start, len: wanted });
+                return Piece { start, len: wanted };
             }
             // This thread has crossed zero: what remains is its own to take or to leave.
             let len = if remaining >= least { remaining } else { 0 };
             counter.store_relaxed(encode(remaining - len));
             if len > 0 {
-                return Found::Piece(Piece { start, len });
+                return Piece { start, len };
             }
         }
-        Found::Unsettled
+        Piece::UNSETTLED
     }
 }

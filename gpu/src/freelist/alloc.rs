@@ -1,13 +1,17 @@
 //! Allocation.
 
 use super::FreeList;
-use super::claim::Claimed;
-use super::reserve::{Reservation, Word};
-use crate::lanes::Group;
+use super::claim::{SCATTERED, Taken};
+use super::geometry::WORD_BLOCKS;
+use super::reserve::Reservation;
+use crate::lanes::{Group, Lanes};
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
-use crate::units::{BlockIndex, LaneMask};
+use crate::units::BlockIndex;
 use core::ptr::NonNull;
+
+/// The pause between two looks at what another thread is changing.
+pub(super) const POLL_NANOS: u32 = 100;
 
 /// How often all regions are looked at while other threads change them. Each change is another thread's
 /// success.
@@ -28,114 +32,83 @@ impl FreeList {
     #[inline(always)]
     pub fn alloc_index(&self) -> Option<BlockIndex> {
         let group = Group::converged();
-        let home = thread::warp_index() % self.geometry.regions();
-        let (reservation, claimed) = self.take(group, home);
-        if claimed.count() == group.count() {
-            return Some(claimed.block(self, home, group.rank()));
+        match group.whole() {
+            Some(warp) => self.alloc_together(warp),
+            None => self.shared().alloc_partial(group),
         }
-        self.alloc_slow(group, home, reservation, claimed)
     }
 
-    /// Reserves in region `r` for the whole group and claims at the cursor. The reservation is the
-    /// leader's to know; what was claimed, every lane's.
+    /// For a part of a warp.
+    #[inline(never)]
+    fn alloc_partial(&self, group: Group) -> Option<BlockIndex> {
+        self.alloc_together(group)
+    }
+
     #[inline(always)]
-    fn take(&self, group: Group, r: u32) -> (Reservation, Claimed) {
-        let mut reservation = Reservation::NONE;
-        let mut claimed = Claimed::NONE;
-        if group.leads() {
-            reservation = self.reserve(r, group.count());
-            if reservation.count > 0 {
-                claimed = self.claim_at_cursor(r, reservation);
-            }
-        }
-        let claimed = claimed.broadcast(group);
+    fn alloc_together<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>) -> Option<BlockIndex> {
+        let home = self.geometry.home(thread::warp_index());
+        let (start, taken) =
+            if lanes.leads() { self.take(home, lanes.count()) } else { (SCATTERED, Taken::NONE) };
+        let start = lanes.broadcast_32(start);
         // The leader claimed for all: what the last owners wrote is now before every lane (I3).
-        group.sync();
-        (reservation, claimed)
+        lanes.sync();
+        if start != SCATTERED {
+            return Some(BlockIndex(start + lanes.rank()));
+        }
+        self.shared().alloc_slow(lanes, home, taken)
     }
 
-    /// The region of this warp did not have a block for every lane under its cursor.
+    /// Region `home` did not have a block for every lane under its cursor. `leaders` is the leader's.
     #[cold]
     #[inline(never)]
-    fn alloc_slow(
-        self,
-        group: Group,
+    fn alloc_slow<const WHOLE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
         home: u32,
-        leaders: Reservation,
-        claimed: Claimed,
+        leaders: Taken,
     ) -> Option<BlockIndex> {
-        let mine = self.finish(group, home, leaders, claimed);
-        let rest = group.filter(mine.is_none());
-        if mine.is_some() { mine } else { self.hunt(rest, home) }
-    }
-
-    /// Gives every lane its part of a reservation: first what was claimed, then what a search finds.
-    fn finish(self, group: Group, r: u32, leaders: Reservation, claimed: Claimed) -> Option<BlockIndex> {
-        let reservation = leaders.broadcast(group);
-        let taken = claimed.count();
-        let mine = (group.rank() < taken).then(|| claimed.block(&self, r, group.rank()));
-        if taken == reservation.count {
-            return mine;
+        let taken = leaders.broadcast(lanes);
+        let reserved = taken.reservation().count;
+        if reserved == 0 && self.is_known_empty(lanes, home) {
+            return None;
         }
-        let found = self.claim_by_search(group, r, reservation.cursor, taken, reservation.count);
-        // Any lane may have claimed for any other (I3).
-        group.sync();
-        mine.or(found)
+        let rank = lanes.rank();
+        let rest = lanes.filter(rank >= reserved);
+        if rank < taken.count() {
+            Some(self.nth_taken(home, taken, rank))
+        } else if rank < reserved {
+            self.claim_one(home, taken.reservation().cursor + rank * WORD_BLOCKS)
+        } else {
+            self.hunt(rest, home)
+        }
     }
 
     /// Goes through the other regions until every lane of the group has a block or the pool has none.
-    fn hunt(self, group: Group, home: u32) -> Option<BlockIndex> {
+    #[inline(never)]
+    fn hunt(&self, group: Group, home: u32) -> Option<BlockIndex> {
         let mut group = group;
-        let mut empty_before = None;
         for _ in 0..LOOKS {
-            match self.look(group, home) {
+            match self.look_twice(group, home) {
                 Look::Candidate(r) => {
-                    let (reservation, claimed) = self.take(group, r);
-                    let mine = self.finish(group, r, reservation, claimed);
-                    group = group.filter(mine.is_none());
-                    if mine.is_some() {
-                        return mine;
+                    let leaders =
+                        if group.leads() { self.reserve(r, group.count()) } else { Reservation::NONE };
+                    let reservation = leaders.broadcast(group);
+                    let rank = group.rank();
+                    group = group.filter(rank >= reservation.count);
+                    if rank < reservation.count {
+                        return self.claim_one(r, reservation.cursor + rank * WORD_BLOCKS);
                     }
-                    empty_before = None;
                 }
-                // Twice the same: at one moment in between, every region was empty (I4).
-                Look::Empty { cursors } if empty_before == Some(cursors) => return None,
-                Look::Empty { cursors } => empty_before = Some(cursors),
-                Look::Unsettled => {
-                    empty_before = None;
-                    thread::nanosleep(100);
-                }
+                Look::Empty { .. } => return None,
+                Look::Unsettled => thread::nanosleep(POLL_NANOS),
             }
         }
         None
     }
-
-    /// Looks at every region, a lane a region at a time, until one has blocks.
-    fn look(&self, group: Group, home: u32) -> Look {
-        let regions = self.geometry.regions();
-        let mut cursors = 0u32;
-        let mut below_zero = false;
-        for base in (0..regions).step_by(group.count() as usize) {
-            let place = base + group.rank();
-            let r = (home + 1 + place) % regions;
-            // Relaxed: a count is a hint here, and two equal looks are the proof (I4).
-            let word =
-                Word(if place < regions { self.region(r).word.load_relaxed() } else { Word::new(0).0 });
-            let candidates = group.ballot(word.free() > 0);
-            if candidates != LaneMask(0) {
-                return Look::Candidate(group.read_32(r, candidates.leader()));
-            }
-            cursors = cursors.wrapping_add(word.cursor());
-            below_zero |= word.free() < 0;
-        }
-        let settled = group.all(!below_zero);
-        let cursors = group.wrapping_sum(cursors);
-        if settled { Look::Empty { cursors } } else { Look::Unsettled }
-    }
 }
 
 /// What a look at every region found.
-enum Look {
+pub(super) enum Look {
     /// This region has blocks.
     Candidate(u32),
     /// None has any; the sum of their cursors, which grows with every reservation.

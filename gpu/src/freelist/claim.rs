@@ -4,83 +4,84 @@ use super::geometry::WORD_BLOCKS;
 use super::reserve::Reservation;
 use super::{CLAIM, FreeList};
 use crate::fault::FaultKind;
-use crate::lanes::{Group, select_bit};
+use crate::lanes::{Lanes, select_bit};
 use crate::sync::NATIVE_LAYOUT;
-use crate::thread;
 use crate::units::BlockIndex;
 
-/// Blocks claimed in a word of the bitmap and in the one after it.
+/// What the leader of a group took for all of it: a reservation, and the blocks it claimed of that in the
+/// word under the cursor (lower half of `bits`) and in the word after. Two registers, so that it can be
+/// passed in them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claimed {
-    /// The word, and [`WRAPS`](Self::WRAPS) if the one after it is the first of the region.
-    word: u32,
-    low: u32,
-    high: u32,
+pub(super) struct Taken {
+    reservation: u64,
+    bits: u64,
 }
 
-impl Claimed {
-    pub const NONE: Claimed = Claimed { word: 0, low: 0, high: 0 };
-    /// Pools have at most 2^26 words.
-    const WRAPS: u32 = 1 << 31;
+impl Taken {
+    pub const NONE: Taken = Taken { reservation: 0, bits: 0 };
 
-    /// What the leader of the group claimed.
-    #[inline(always)]
-    pub fn broadcast(self, group: Group) -> Self {
-        Claimed {
-            word: group.broadcast_32(self.word),
-            low: group.broadcast_32(self.low),
-            high: group.broadcast_32(self.high),
-        }
+    /// The same, known to every lane.
+    pub fn broadcast<const WHOLE: bool>(self, group: Lanes<WHOLE>) -> Self {
+        Taken { reservation: group.broadcast_64(self.reservation), bits: group.broadcast_64(self.bits) }
     }
 
-    #[inline(always)]
+    pub fn reservation(self) -> Reservation {
+        Reservation::unpack(self.reservation)
+    }
+
+    /// Blocks claimed.
     pub fn count(self) -> u32 {
-        self.low.count_ones() + self.high.count_ones()
-    }
-
-    /// The block that has `rank` others before it, in region `r`.
-    #[inline(always)]
-    pub fn block(self, list: &FreeList, r: u32, rank: u32) -> BlockIndex {
-        if self.low == u32::MAX {
-            return BlockIndex((self.word & !Self::WRAPS) * WORD_BLOCKS + rank);
-        }
-        let in_low = self.low.count_ones();
-        let (word, bit) = if rank < in_low {
-            (self.word & !Self::WRAPS, select_bit(self.low, rank))
-        } else if self.word & Self::WRAPS == 0 {
-            (self.word + 1, select_bit(self.high, rank - in_low))
-        } else {
-            (list.geometry.first_word(r), select_bit(self.high, rank - in_low))
-        };
-        BlockIndex(word * WORD_BLOCKS + bit)
+        self.bits.count_ones()
     }
 }
 
-/// The lowest `n` of `bits`.
-#[inline(always)]
-fn lowest(bits: u32, n: u32) -> u32 {
-    if n >= bits.count_ones() { bits } else { bits & ((1 << select_bit(bits, n)) - 1) }
-}
+/// In place of a block: those of the group are not all claimed, or not one after the other.
+pub(super) const SCATTERED: u32 = u32::MAX;
 
 /// Passes over a region before its metadata is called broken. A reservation is as good as a clear bit
 /// (I1), and each pass that misses lost its bits to another claim, so a few are enough.
 const PASSES: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 4 };
 
 impl FreeList {
-    /// Claims what it can of a reservation in region `r` in the words under the cursor, without looking.
+    /// Takes up to `wanted` blocks of region `r`: reserves, and claims in the words under the cursor
+    /// without looking. The number is that of the first block if all are there, one after the other.
     #[inline(always)]
-    pub(super) fn claim_at_cursor(&self, r: u32, reservation: Reservation) -> Claimed {
+    pub(super) fn take(&self, r: u32, wanted: u32) -> (u32, Taken) {
+        let reservation = self.reserve(r, wanted);
+        if reservation.count == 0 {
+            return (SCATTERED, Taken::NONE);
+        }
         let (first, words) = (self.geometry.first_word(r), self.geometry.words_in(r));
-        let place = reservation.cursor / WORD_BLOCKS % words;
+        let place = self.geometry.word_under(reservation.cursor, words);
         let bit = reservation.cursor % WORD_BLOCKS;
         let window = ((1u64 << reservation.count) - 1) << bit;
-        let low = self.claim(first + place, window as u32);
-        if window >> WORD_BLOCKS == 0 {
-            return Claimed { word: first + place, low, high: 0 };
+        let (lower, upper) = (window as u32, (window >> WORD_BLOCKS) as u32);
+        let low = self.claim(first + place, lower);
+        let mut whole = low == lower && reservation.count == wanted;
+        let mut high = 0;
+        if upper != 0 {
+            let wraps = place + 1 == words;
+            high = self.claim(first + if wraps { 0 } else { place + 1 }, upper);
+            whole &= high == upper && !wraps;
         }
-        let (next, wraps) = if place + 1 < words { (place + 1, 0) } else { (0, Claimed::WRAPS) };
-        let high = self.claim(first + next, (window >> WORD_BLOCKS) as u32);
-        Claimed { word: (first + place) | wraps, low, high }
+        let start = if whole { (first + place) * WORD_BLOCKS + bit } else { SCATTERED };
+        (
+            start,
+            Taken { reservation: reservation.pack(), bits: u64::from(high) << WORD_BLOCKS | u64::from(low) },
+        )
+    }
+
+    /// The block with `rank` others before it among those that were taken in region `r`.
+    pub(super) fn nth_taken(&self, r: u32, taken: Taken, rank: u32) -> BlockIndex {
+        let (first, words) = (self.geometry.first_word(r), self.geometry.words_in(r));
+        let place = self.geometry.word_under(taken.reservation().cursor, words);
+        let (low, high) = (taken.bits as u32, (taken.bits >> WORD_BLOCKS) as u32);
+        let (place, bit) = if rank < low.count_ones() {
+            (place, select_bit(low, rank))
+        } else {
+            (if place + 1 == words { 0 } else { place + 1 }, select_bit(high, rank - low.count_ones()))
+        };
+        BlockIndex((first + place) * WORD_BLOCKS + bit)
     }
 
     /// Sets `wanted` bits of a word and returns those that were clear: the caller's blocks.
@@ -90,67 +91,21 @@ impl FreeList {
         wanted & !self.word(word).or_acquire(wanted, CLAIM)
     }
 
-    /// Finds the blocks of a reservation that the cursor did not lead to. The lanes look at one word each
-    /// at a time; those of rank `taken..needed` get one block each, the others none.
-    #[cold]
-    pub(super) fn claim_by_search(
-        self,
-        group: Group,
-        r: u32,
-        cursor: u32,
-        taken: u32,
-        needed: u32,
-    ) -> Option<BlockIndex> {
+    /// Finds the block of a reservation that the cursor did not lead to, one word after the other. Each
+    /// lane looks for itself, and starts where no other lane of its warp does.
+    #[inline(never)]
+    pub(super) fn claim_one(&self, r: u32, cursor: u32) -> Option<BlockIndex> {
         let (first, words) = (self.geometry.first_word(r), self.geometry.words_in(r));
-        let start = cursor / WORD_BLOCKS % words;
-        let mut taken = taken;
-        let mut mine = None;
-        for pass in 0..PASSES {
-            for base in (0..words).step_by(group.count() as usize) {
-                let place = base + group.rank();
-                let word = first + (start + place) % words;
-                let bits = self.claim_some(group, word, place < words, needed - taken);
-                mine = mine.or(pick(group, word, bits, taken));
-                taken += group.sum(bits.count_ones());
-                if taken == needed {
-                    return mine;
-                }
+        let mut place = self.geometry.word_under(cursor, words);
+        for _ in 0..PASSES * words {
+            // Relaxed: the claim looks again.
+            let clear = !self.word(first + place).load_relaxed();
+            if clear != 0 && self.claim(first + place, clear & clear.wrapping_neg()) != 0 {
+                return Some(BlockIndex((first + place) * WORD_BLOCKS + clear.trailing_zeros()));
             }
-            if pass > 0 {
-                thread::nanosleep(100);
-            }
+            place = if place + 1 < words { place + 1 } else { 0 };
         }
-        if group.leads() {
-            self.faults().record(FaultKind::CountMismatch, 0, r.into());
-        }
-        mine
+        self.faults().record(FaultKind::CountMismatch, 0, r.into());
+        None
     }
-
-    /// One step of the search: each lane claims clear bits of its word, all lanes together at most `needed`.
-    fn claim_some(&self, group: Group, word: u32, inside: bool, needed: u32) -> u32 {
-        // Relaxed: the claim looks again.
-        let clear = if inside { !self.word(word).load_relaxed() } else { 0 };
-        let (before, _) = group.prefix_sum(clear.count_ones());
-        let wanted = lowest(clear, needed.saturating_sub(before));
-        if wanted == 0 { 0 } else { self.claim(word, wanted) }
-    }
-}
-
-/// This lane's block among the `bits` that all lanes have just claimed in their words, when the lanes of
-/// rank below `taken` have theirs already.
-fn pick(group: Group, word: u32, bits: u32, taken: u32) -> Option<BlockIndex> {
-    let mut before = taken;
-    let mut mine = None;
-    let mut holders = group.ballot(bits != 0);
-    while !holders.is_empty() {
-        let holder = holders.leader();
-        let (word, bits) = (group.read_32(word, holder), group.read_32(bits, holder));
-        let rank = group.rank().wrapping_sub(before);
-        if rank < bits.count_ones() {
-            mine = Some(BlockIndex(word * WORD_BLOCKS + select_bit(bits, rank)));
-        }
-        before += bits.count_ones();
-        holders = holders.without_leader();
-    }
-    mine
 }

@@ -7,59 +7,70 @@ pub(super) const WORD_BLOCKS: u32 = 32;
 /// at all of them in eight loads.
 const REGIONS: u32 = 256;
 
-/// The largest stride: with 2^31 blocks, offsets stay below 2^62.
-pub const MAX_STRIDE: u64 = 1 << 31;
+/// The most blocks in a pool: their numbers leave room for one that means none.
+pub const MAX_CAPACITY: u32 = 1 << 31;
+
+/// The largest stride in bytes.
+pub const MAX_STRIDE: u32 = 1 << 31;
 
 /// Sizes and counts of a pool. Every region but the last has the same power of two of words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Geometry {
-    stride: u64,
-    /// `ceil(2^64 / stride)`; 0 for a stride of 1, which is not allowed.
+    bytes: u64,
+    /// `ceil(2^64 / stride)`, or 0 for a power of two, where a shift serves.
     reciprocal: u64,
+    stride: u32,
     capacity: u32,
     regions: u32,
     region_words_log2: u32,
     words: u32,
+    stride_log2: u32,
 }
 
-const _: () = assert!(size_of::<Geometry>() == 32 && align_of::<Geometry>() == 8);
+const _: () = assert!(size_of::<Geometry>() == 40 && align_of::<Geometry>() == 8);
 
 impl Geometry {
-    /// A pool of `capacity` blocks (at least 1, at most 2^31), `stride` bytes apart (at least 2, at most
-    /// [`MAX_STRIDE`]); `None` outside of that.
-    pub const fn new(capacity: u32, stride: u64) -> Option<Self> {
-        if capacity == 0 || capacity > 1 << 31 || stride < 2 || stride > MAX_STRIDE {
+    /// A pool of `capacity` blocks (at least 1, at most [`MAX_CAPACITY`]), `stride` bytes apart (at least
+    /// 1, at most [`MAX_STRIDE`]); `None` outside of that.
+    pub const fn new(capacity: u32, stride: u32) -> Option<Self> {
+        if capacity == 0 || capacity > MAX_CAPACITY || stride == 0 || stride > MAX_STRIDE {
             return None;
         }
         let words = capacity.div_ceil(WORD_BLOCKS);
         let region_words = words.div_ceil(REGIONS).next_power_of_two();
         Some(Geometry {
+            bytes: stride as u64 * capacity as u64,
+            reciprocal: if stride.is_power_of_two() { 0 } else { (u64::MAX / stride as u64) + 1 },
             stride,
-            reciprocal: (u64::MAX / stride) + 1,
             capacity,
             regions: words.div_ceil(region_words),
             region_words_log2: region_words.trailing_zeros(),
             words,
+            stride_log2: stride.trailing_zeros(),
         })
     }
 
     /// Bytes from one block to the next.
+    #[inline(always)]
     pub const fn stride(&self) -> u64 {
-        self.stride
+        self.stride as u64
     }
 
     /// Blocks in the pool.
+    #[inline(always)]
     pub const fn capacity(&self) -> u32 {
         self.capacity
     }
 
     /// Bytes of all blocks.
+    #[inline(always)]
     pub const fn bytes(&self) -> u64 {
-        self.stride * self.capacity as u64
+        self.bytes
     }
 
     /// Regions of the pool.
+    #[inline(always)]
     pub const fn regions(&self) -> u32 {
         self.regions
     }
@@ -89,6 +100,22 @@ impl Geometry {
         if left < full { left } else { full }
     }
 
+    /// The word of a region of `words` words under its cursor.
+    #[inline(always)]
+    pub(super) const fn word_under(&self, cursor: u32, words: u32) -> u32 {
+        let place = (cursor / WORD_BLOCKS) & ((1 << self.region_words_log2) - 1);
+        // Only the last region is shorter than a power of two.
+        if place < words { place } else { place % (if words == 0 { 1 } else { words }) }
+    }
+
+    /// A region for the warp with this number, so that consecutive warps load all regions alike.
+    #[inline(always)]
+    pub(super) const fn home(&self, warp: u32) -> u32 {
+        // A divisor that may be zero would bring a panic with it.
+        let regions = if self.regions == 0 { 1 } else { self.regions };
+        if regions.is_power_of_two() { warp & (regions - 1) } else { warp % regions }
+    }
+
     /// Blocks of region `r`.
     pub const fn blocks_in(&self, r: u32) -> u32 {
         let first = self.first_word(r) * WORD_BLOCKS;
@@ -109,12 +136,20 @@ impl Geometry {
     /// `e*o / (s * 2^64) < 1`, so its floor is the block or the one after it.
     #[inline(always)]
     pub const fn locate(&self, offset: u64) -> Location {
-        if offset >= self.bytes() {
+        if offset >= self.bytes {
             return Location::Outside;
         }
-        let guess = ((offset as u128 * self.reciprocal as u128) >> 64) as u64;
-        let block = if guess * self.stride > offset { guess - 1 } else { guess };
-        if block * self.stride == offset { Location::Block(block as u32) } else { Location::Inside(block as u32) }
+        let block = if self.reciprocal == 0 {
+            offset >> self.stride_log2
+        } else {
+            let guess = ((offset as u128 * self.reciprocal as u128) >> 64) as u64;
+            if guess * self.stride as u64 > offset { guess - 1 } else { guess }
+        };
+        if block * self.stride as u64 == offset {
+            Location::Block(block as u32)
+        } else {
+            Location::Inside(block as u32)
+        }
     }
 }
 
@@ -150,14 +185,15 @@ mod tests {
 
     #[test]
     fn locate_agrees_with_division() {
-        for stride in (2..300).chain([4096, 4097, 8191, 65_521, (1 << 31) - 1, 1 << 31]) {
+        for stride in (1..300).chain([4096, 4097, 8191, 65_521, (1 << 31) - 1, 1 << 31]) {
             let g = Geometry::new(1 << 31, stride).unwrap();
+            let stride = u64::from(stride);
             for block in (0..40).chain([1 << 20, (1 << 31) - 1]) {
-                for (byte, expected) in [
-                    (0, Location::Block(block)),
-                    (1, Location::Inside(block)),
-                    (stride - 1, Location::Inside(block)),
-                ] {
+                for byte in [0, 1, stride - 1] {
+                    if byte >= stride {
+                        continue;
+                    }
+                    let expected = if byte == 0 { Location::Block(block) } else { Location::Inside(block) };
                     assert_eq!(g.locate(u64::from(block) * stride + byte), expected, "{stride} {block}");
                 }
             }
@@ -167,8 +203,21 @@ mod tests {
     }
 
     #[test]
+    fn warps_in_order_are_spread_evenly_over_the_regions() {
+        for capacity in [100, 5000, 1 << 16, (1 << 20) + 33, 1 << 24] {
+            let g = Geometry::new(capacity, 64).unwrap();
+            for warps in [g.regions(), 10 * g.regions(), 1 << 15] {
+                let mut load = [0u32; REGIONS as usize];
+                (0..warps).for_each(|w| load[g.home(w) as usize] += 1);
+                let most = *load.iter().max().unwrap();
+                assert!(most <= warps.div_ceil(g.regions()), "{capacity} {warps} {most}");
+            }
+        }
+    }
+
+    #[test]
     fn impossible_pools_are_refused() {
-        for (capacity, stride) in [(0, 64), ((1 << 31) + 1, 64), (1, 0), (1, 1), (1, MAX_STRIDE + 1)] {
+        for (capacity, stride) in [(0, 64), (MAX_CAPACITY + 1, 64), (1, 0), (1, MAX_STRIDE + 1)] {
             assert_eq!(Geometry::new(capacity, stride), None);
         }
     }

@@ -24,22 +24,31 @@
 //!
 //! Who writes: any thread, by atomic read-modify-writes alone. The host writes everything between launches.
 //!
-//! A null answer is exact: it is given only after two looks at every region that found all counts zero
-//! and all cursors unmoved, so at one moment between the two the pool had no block to give (I4). Misuse
-//! is seen by what the release finds: a bit that is already clear is a double free, which counts nothing
-//! and is recorded. A block freed twice with another allocation of it in between cannot be told apart
-//! from its owner's free.
+//! A null answer is exact: it is given only after two looks at every region, one after the other, that
+//! found all counts zero and all cursors unmoved. Each region was then empty all the time between its two
+//! looks (I4), so when the second began, all were. Warps of one region share a proof: it counts for every
+//! warp that arrived before it began (I6).
+//!
+//! - I6. `verdict / 2 <= proofs_begun`, and proof `k` (the one that raised `proofs_begun` from `k`) began
+//!   after every arrival that read a number up to `k`.
+//!
+//! Misuse is seen by what the release finds: a bit that is already clear is a double free, which counts
+//! nothing and is recorded. A block freed twice with another allocation of it in between cannot be told
+//! apart from its owner's free.
 //!
 //! There is no ABA: no word holds a link, and claims and releases of a bit mean the same whatever happened
-//! in between. Progress: lock-free; a claim that misses a bit lost it to another claim (I1).
+//! in between. Progress: lock-free with blocks to give; a claim that misses a bit lost it to another claim
+//! (I1). A warp that finds its region empty waits for a proof under way, `WAITS` polls at most.
 
 mod alloc;
 mod claim;
+mod corrupt;
+mod empty;
 mod free;
 mod geometry;
 mod reserve;
 
-pub use geometry::Geometry;
+pub use geometry::{Geometry, Location, MAX_CAPACITY, MAX_STRIDE};
 
 use crate::fault::FaultLog;
 use crate::kernel::KernelArg;
@@ -50,14 +59,23 @@ use crate::units::BlockIndex;
 const CLAIM: Site = Site::new("freelist/claim");
 /// The release of a block's bit.
 const RELEASE: Site = Site::new("freelist/release");
+/// The arrival of a warp that found its region empty.
+const ARRIVE: Site = Site::new("freelist/arrive");
+/// The beginning of a proof that the pool is empty.
+const PROVE: Site = Site::new("freelist/prove");
 /// Every named ordering of this structure, for checkers.
-pub const SITES: [&str; 2] = ["freelist/claim", "freelist/release"];
+pub const SITES: [&str; 4] = ["freelist/claim", "freelist/release", "freelist/arrive", "freelist/prove"];
 
-/// The count and the cursor of one region, alone in its cache line.
+/// The count and the cursor of one region, alone in its cache line: eight of them in one line cost five
+/// times as much when all warps ask.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Region {
     word: AtomicU64,
+    /// Proofs of emptiness begun by warps of this region.
+    proofs_begun: AtomicU64,
+    /// Twice the number of those that have ended, and 1 if the last found the pool empty.
+    verdict: AtomicU64,
 }
 
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Region>() == 128);
@@ -65,11 +83,32 @@ const _: () = assert!(!NATIVE_LAYOUT || size_of::<Region>() == 128);
 impl Region {
     /// A region of `blocks` blocks, all free.
     pub fn new(blocks: u32) -> Self {
-        Region { word: AtomicU64::new(reserve::Word::new(blocks).0) }
+        Region {
+            word: AtomicU64::new(reserve::Word::new(blocks).0),
+            proofs_begun: AtomicU64::new(0),
+            verdict: AtomicU64::new(0),
+        }
+    }
+
+    /// As it lies in device memory, for the host to write.
+    pub fn to_words(&self) -> [u64; 16] {
+        let mut words = [0; 16];
+        words[..3].copy_from_slice(&[
+            self.word.load_relaxed(),
+            self.proofs_begun.load_relaxed(),
+            self.verdict.load_relaxed(),
+        ]);
+        words
+    }
+
+    /// As it lay in device memory, for the host to read.
+    pub fn from_words(words: [u64; 16]) -> Self {
+        let [word, proofs_begun, verdict, ..] = words.map(AtomicU64::new);
+        Region { word, proofs_begun, verdict }
     }
 
     /// Free blocks, by the count; negative while threads that asked for too much are giving back.
-    pub fn free(&self) -> i64 {
+    pub fn free(&self) -> i32 {
         reserve::Word(self.word.load_relaxed()).free()
     }
 }
@@ -83,9 +122,10 @@ pub struct FreeList {
     bitmap: *const AtomicU32,
     faults: *const FaultLog,
     geometry: Geometry,
+    shared: *const FreeList,
 }
 
-const _: () = assert!(!NATIVE_LAYOUT || size_of::<FreeList>() == 64 && align_of::<FreeList>() == 8);
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<FreeList>() == 80 && align_of::<FreeList>() == 8);
 
 // SAFETY: every thread may use the pool at once: its state is atomic, and a block has one owner (I2).
 unsafe impl Send for FreeList {}
@@ -111,15 +151,25 @@ impl FreeList {
     /// `base` starts `geometry.bytes()` bytes aligned to the stride's largest power of two; `regions` are
     /// `geometry.regions()` [`Region`]s, region `i` made for `geometry.blocks_in(i)` blocks; `bitmap` are
     /// `geometry.words()` words, clear but for the bits past the capacity (`geometry.initial_word`);
-    /// `faults` is a log. All stay there while the handle or a copy of it is used.
+    /// `faults` is a log; `shared` is where a copy of this handle lies or will lie before its first use. All
+    /// stay there while the handle or a copy of it is used.
     pub unsafe fn from_raw_parts(
         base: *mut u8,
         geometry: Geometry,
         regions: *const Region,
         bitmap: *const AtomicU32,
         faults: *const FaultLog,
+        shared: *const FreeList,
     ) -> Self {
-        FreeList { base, regions, bitmap, faults, geometry }
+        FreeList { base, regions, bitmap, faults, geometry, shared }
+    }
+
+    /// The copy of this handle in memory, for code off the fast path: a call there passes its address, while
+    /// a handle passed by value would be written to every thread's stack.
+    #[inline(always)]
+    fn shared(&self) -> &FreeList {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*self.shared }
     }
 
     /// Sizes and counts.

@@ -8,11 +8,10 @@
 //! The cursor counts blocks and wraps; it is in the upper half, where its overflow leaves the count alone.
 
 use super::FreeList;
-use crate::lanes::Group;
+use crate::lanes::Lanes;
 
 /// Half the range of the count is room for reservations that fail, at most one a resident warp.
 const BIAS: u64 = 1 << 31;
-const LOW: u64 = (1 << 32) - 1;
 const CURSOR_SHIFT: u32 = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +24,8 @@ impl Word {
 
     /// Free blocks; below zero while threads give back (I5).
     #[inline(always)]
-    pub const fn free(self) -> i64 {
-        (self.0 & LOW) as i64 - BIAS as i64
+    pub const fn free(self) -> i32 {
+        (self.0 as u32 ^ BIAS as u32) as i32
     }
 
     #[inline(always)]
@@ -51,8 +50,18 @@ pub(super) struct Reservation {
 impl Reservation {
     pub const NONE: Reservation = Reservation { count: 0, cursor: 0 };
 
+    #[inline(always)]
+    pub fn pack(self) -> u64 {
+        u64::from(self.cursor) << 32 | u64::from(self.count)
+    }
+
+    #[inline(always)]
+    pub fn unpack(packed: u64) -> Self {
+        Reservation { count: packed as u32, cursor: (packed >> 32) as u32 }
+    }
+
     /// What the leader of the group reserved.
-    pub fn broadcast(self, group: Group) -> Self {
+    pub fn broadcast<const WHOLE: bool>(self, group: Lanes<WHOLE>) -> Self {
         Reservation { count: group.broadcast_32(self.count), cursor: group.broadcast_32(self.cursor) }
     }
 }
@@ -72,7 +81,7 @@ impl FreeList {
         }
         let wanted = wanted.min(there as u32);
         let old = Word(word.add_relaxed(Word::step(wanted)));
-        if old.free() >= i64::from(wanted) {
+        if old.free() >= wanted as i32 {
             return Reservation { count: wanted, cursor: old.cursor() };
         }
         // Others were faster: keep what was there, give the rest back.

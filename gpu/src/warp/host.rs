@@ -4,59 +4,69 @@ use crate::machine::{self, Collective, Deposits};
 use crate::units::{LaneMask, WARP_SIZE};
 use core::panic::Location;
 
+#[inline]
 pub fn lane_id() -> u32 {
     machine::with(|m| m.lane())
 }
 
+#[inline]
 #[track_caller]
 pub fn activemask() -> LaneMask {
     let at = Location::caller();
     machine::with(|m| m.converged(at))
 }
 
+#[inline]
 #[track_caller]
 fn exchange(mask: LaneMask, what: Collective, value: u64) -> Deposits {
     let at = Location::caller();
     machine::with(|m| m.exchange(mask, what, value, at))
 }
 
-/// The lanes of `mask` whose deposit is `value`.
+/// The lanes of `mask` whose deposit is `value`. Without a branch, so that it becomes vector code.
 fn lanes_with(mask: LaneMask, all: &Deposits, value: u64) -> LaneMask {
-    let holds = |lane: &u32| mask.contains(*lane) && all[*lane as usize] == value;
-    LaneMask((0..WARP_SIZE).filter(holds).fold(0, |bits, lane| bits | 1 << lane))
+    let holds = |bits, (lane, deposit): (u32, &u64)| bits | u32::from(*deposit == value) << lane;
+    LaneMask((0..WARP_SIZE).zip(all).fold(0, holds) & mask.0)
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn sync_warp(mask: LaneMask) {
     exchange(mask, Collective::Sync, 0);
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn warp_vote_ballot(mask: LaneMask, predicate: bool) -> LaneMask {
     lanes_with(mask, &exchange(mask, Collective::Vote, predicate.into()), 1)
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn warp_vote_all(mask: LaneMask, predicate: bool) -> bool {
     lanes_with(mask, &exchange(mask, Collective::Vote, predicate.into()), 1) == mask
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn warp_vote_any(mask: LaneMask, predicate: bool) -> bool {
     !lanes_with(mask, &exchange(mask, Collective::Vote, predicate.into()), 1).is_empty()
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn warp_match_any_64(mask: LaneMask, value: u64) -> LaneMask {
     lanes_with(mask, &exchange(mask, Collective::Match, value), value)
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn warp_match_any_32(mask: LaneMask, value: u32) -> LaneMask {
     lanes_with(mask, &exchange(mask, Collective::Match, value.into()), value.into())
 }
 
 /// The deposit of `source`; the caller's own where the warp has no such lane.
+#[inline]
 #[track_caller]
 fn shuffle(mask: LaneMask, value: u64, source: Option<u32>) -> u64 {
     let all = exchange(mask, Collective::Shuffle, value);
@@ -74,26 +84,31 @@ fn shuffle(mask: LaneMask, value: u64, source: Option<u32>) -> u64 {
     }
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn warp_shuffle_idx_64(mask: LaneMask, value: u64, lane: u32) -> u64 {
     shuffle(mask, value, Some(lane % WARP_SIZE))
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn warp_shuffle_idx_32(mask: LaneMask, value: u32, lane: u32) -> u32 {
     shuffle(mask, value.into(), Some(lane % WARP_SIZE)) as u32
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn warp_shuffle_up_32(mask: LaneMask, value: u32, delta: u32) -> u32 {
     shuffle(mask, value.into(), lane_id().checked_sub(delta)) as u32
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn warp_shuffle_down_32(mask: LaneMask, value: u32, delta: u32) -> u32 {
     shuffle(mask, value.into(), lane_id().checked_add(delta)) as u32
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn warp_shuffle_xor_32(mask: LaneMask, value: u32, lanes: u32) -> u32 {
     shuffle(mask, value.into(), Some((lane_id() ^ lanes) % WARP_SIZE)) as u32

@@ -1,0 +1,43 @@
+//! A limit on registers, written into PTX: rustc has no way to ask for it.
+
+use crate::Error;
+use crate::error::io;
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+/// What `.maxnreg` can be.
+pub(crate) const ALLOWED: RangeInclusive<u32> = 16..=255;
+
+/// Limits every kernel in a file.
+pub(crate) fn limit_file(ptx: &Path, count: u32) -> Result<(), Error> {
+    let text = fs::read_to_string(ptx).map_err(io("read", ptx))?;
+    fs::write(ptx, limit(&text, count)).map_err(io("write", ptx))
+}
+
+/// Puts `.maxnreg` between the parameters and the body of every kernel.
+fn limit(ptx: &str, count: u32) -> String {
+    let mut limited = String::with_capacity(ptx.len() + 64);
+    let mut in_head = false;
+    for line in ptx.split_inclusive('\n') {
+        in_head |= line.trim_start().starts_with(".visible .entry ");
+        if in_head && line.trim_start().starts_with('{') {
+            limited.push_str(&format!(".maxnreg {count}\n"));
+            in_head = false;
+        }
+        limited.push_str(line);
+    }
+    limited
+}
+
+#[cfg(test)]
+mod tests {
+    use super::limit;
+
+    #[test]
+    fn every_kernel_gets_the_limit_and_no_function_does() {
+        let ptx = ".visible .entry a(\n\t.param .u64 a_0\n)\n{\n\tret;\n}\n.func f()\n{\n\tret;\n}\n.visible .entry b()\n{\n\t{ ret; }\n}\n";
+        let expected = ".visible .entry a(\n\t.param .u64 a_0\n)\n.maxnreg 32\n{\n\tret;\n}\n.func f()\n{\n\tret;\n}\n.visible .entry b()\n.maxnreg 32\n{\n\t{ ret; }\n}\n";
+        assert_eq!(limit(ptx, 32), expected);
+    }
+}

@@ -1,0 +1,214 @@
+//! What the benchmarks time. Beside each kernel stands its floor: the same kernel without the allocator.
+
+use core::alloc::Layout;
+use core::ptr::NonNull;
+use warpheap_device::bump::Bump;
+use warpheap_device::freelist::FreeList;
+use warpheap_device::kernel;
+use warpheap_device::kernel::{DeviceSlice, KernelArg};
+use warpheap_device::sync::AtomicU64;
+use warpheap_device::thread;
+
+/// Which sizes the threads ask for: `min` each, or drawn from `min..=max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sizes {
+    /// Bytes.
+    pub min: u32,
+    /// Bytes.
+    pub max: u32,
+}
+
+const _: () = assert!(size_of::<Sizes>() == 8 && align_of::<Sizes>() == 4);
+// SAFETY: two integers, the same on both sides.
+unsafe impl KernelArg for Sizes {}
+
+impl Sizes {
+    /// What thread `i` asks for, in bytes.
+    #[inline(always)]
+    pub fn of(self, i: u32) -> u32 {
+        let range = u64::from(self.max - self.min) + 1;
+        self.min + ((u64::from(mix(i)) * range) >> 32) as u32
+    }
+}
+
+/// In which order the threads free: thread `i` takes the pointer at `place(i)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Order {
+    /// Base-2 logarithm of the number of threads.
+    pub log2: u32,
+    /// 0: its own. 1: one far from those of its neighbours.
+    pub permuted: u32,
+}
+
+const _: () = assert!(size_of::<Order>() == 8 && align_of::<Order>() == 4);
+// SAFETY: two integers, the same on both sides.
+unsafe impl KernelArg for Order {}
+
+impl Order {
+    /// The pointer that thread `i` frees. A bijection of `0..2^log2`: odd factors and shifted exclusive
+    /// ors can be undone.
+    #[inline(always)]
+    pub fn place(self, i: u32) -> u64 {
+        if self.permuted == 0 {
+            return i.into();
+        }
+        let mask = (1u64 << self.log2) as u32 - 1;
+        let half = self.log2 / 2;
+        let mut x = i.wrapping_mul(0x9e37_79b1) & mask;
+        x ^= x >> half;
+        x = x.wrapping_mul(0x85eb_ca6b) & mask;
+        x ^= x >> half;
+        x.into()
+    }
+}
+
+/// A 32-bit finaliser: every bit of `i` changes about half of the result's.
+#[inline(always)]
+fn mix(i: u32) -> u32 {
+    let mut x = i ^ 0x5851_f42d;
+    x = (x ^ x >> 16).wrapping_mul(0x7feb_352d);
+    x = (x ^ x >> 15).wrapping_mul(0x846c_a68b);
+    x ^ x >> 16
+}
+
+#[inline(always)]
+fn store(out: DeviceSlice<u64>, i: u32, block: Option<NonNull<u8>>) {
+    let address = block.map_or(0, |b| b.as_ptr() as u64);
+    // SAFETY: each thread writes its own entry.
+    unsafe { out.set(i.into(), address) };
+}
+
+/// Writes to a block in a way that the compiler must keep.
+///
+/// # Safety
+/// `block` is 8 bytes of the calling thread's, aligned to 8.
+#[inline(always)]
+unsafe fn touch(block: *mut u8, value: u64) {
+    // SAFETY: the caller's promise.
+    unsafe { block.cast::<u64>().write_volatile(value) }
+}
+
+#[inline(always)]
+fn count(failures: *const AtomicU64) {
+    // SAFETY: every kernel here is given a live counter.
+    unsafe { &*failures }.add_relaxed(1);
+}
+
+/// A counter in device memory.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Counter(pub *const AtomicU64);
+
+// SAFETY: an address; the word behind it is atomic.
+unsafe impl Send for Counter {}
+// SAFETY: an address, 64 bits on both sides.
+unsafe impl KernelArg for Counter {
+    fn names(&self) -> Option<(u64, u64)> {
+        Some((self.0 as u64, 8))
+    }
+}
+
+kernel! {
+    /// Keeps the device busy for about `nanos`, so that what is timed next is already queued.
+    ///
+    /// # Safety
+    /// None beyond a live launch.
+    pub unsafe fn bench_spin(nanos: u64) {
+        let start = thread::global_timer_nanos();
+        // A launch has at most a few hundred thousand of these steps in 40 µs.
+        for _ in 0..10_000_000 {
+            if thread::global_timer_nanos() - start >= nanos {
+                break;
+            }
+        }
+    }
+
+    /// Floor of the allocations: every thread stores an address.
+    ///
+    /// # Safety
+    /// `out` is live and no one else touches it.
+    pub unsafe fn bench_alloc_floor(base: u64, out: DeviceSlice<u64>, sizes: Sizes) {
+        let i = thread::index_1d();
+        store(out, i, NonNull::new((base + u64::from(i) * 16 + u64::from(sizes.of(i))) as *mut u8));
+    }
+
+    /// Every thread allocates from an arena and stores the address.
+    ///
+    /// # Safety
+    /// `out` is live and no one else touches it; the arena is live.
+    pub unsafe fn bench_bump_alloc(pool: Bump, out: DeviceSlice<u64>, sizes: Sizes) {
+        let i = thread::index_1d();
+        let size = sizes.of(i) as usize;
+        // SAFETY: 16 is a power of two, and sizes are far below the limit.
+        let layout = unsafe { Layout::from_size_align_unchecked(size, 16) };
+        store(out, i, pool.alloc(layout));
+    }
+
+    /// Every thread allocates a block and stores the address.
+    ///
+    /// # Safety
+    /// `out` is live and no one else touches it; the pool is live.
+    pub unsafe fn bench_freelist_alloc(pool: FreeList, out: DeviceSlice<u64>) {
+        store(out, thread::index_1d(), pool.alloc());
+    }
+
+    /// Floor of the frees: every thread loads an address and looks whether it is null.
+    ///
+    /// # Safety
+    /// `blocks` and `failures` are live.
+    pub unsafe fn bench_free_floor(blocks: DeviceSlice<u64>, order: Order, failures: Counter) {
+        // SAFETY: only read.
+        let address = unsafe { blocks.get(order.place(thread::index_1d())) };
+        if address.is_none_or(|a| a == 0) {
+            count(failures.0);
+        }
+    }
+
+    /// Every thread frees one block.
+    ///
+    /// # Safety
+    /// `blocks` are allocated from the pool, each named once.
+    pub unsafe fn bench_freelist_free(pool: FreeList, blocks: DeviceSlice<u64>, order: Order, failures: Counter) {
+        // SAFETY: only read.
+        let address = unsafe { blocks.get(order.place(thread::index_1d())) };
+        match NonNull::new(address.unwrap_or(0) as *mut u8) {
+            // SAFETY: the caller's promise.
+            Some(block) => unsafe { pool.free(block) },
+            None => count(failures.0),
+        }
+    }
+
+    /// Floor of the churn: every thread stores to its own place again and again.
+    ///
+    /// # Safety
+    /// `out` is live and no one else touches it.
+    pub unsafe fn bench_churn_floor(out: DeviceSlice<u64>, turns: u32) {
+        let i = thread::index_1d();
+        // SAFETY: the launch has as many threads as entries.
+        let mine = unsafe { out.as_ptr().add(i as usize) };
+        for turn in 0..turns {
+            // SAFETY: each thread writes its own entry.
+            unsafe { touch(mine.cast(), u64::from(i) << 32 | u64::from(turn)) };
+        }
+    }
+
+    /// Every thread allocates a block, stores 8 bytes in it and frees it, again and again.
+    ///
+    /// # Safety
+    /// The pool is live and its blocks hold 8 bytes.
+    pub unsafe fn bench_freelist_churn(pool: FreeList, turns: u32, failures: Counter) {
+        let i = thread::index_1d();
+        for turn in 0..turns {
+            let Some(block) = pool.alloc() else {
+                count(failures.0);
+                continue;
+            };
+            // SAFETY: the block is this thread's and holds 8 bytes.
+            unsafe { touch(block.as_ptr(), u64::from(i) << 32 | u64::from(turn)) };
+            // SAFETY: allocated above and not used after.
+            unsafe { pool.free(block) };
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What every allocator of this crate is to a kernel, so that a kernel can be written once for all of them.
+//!
+//! ```
+//! use core::alloc::Layout;
+//! use warpheap_device::alloc::DeviceAlloc;
+//!
+//! /// Copies `value` into memory of the pool.
+//! fn store<A: DeviceAlloc>(pool: &A, value: u64) -> Option<core::ptr::NonNull<u64>> {
+//!     let place = pool.allocate(Layout::new::<u64>())?.cast();
+//!     // SAFETY: the memory is this thread's alone, large enough and aligned.
+//!     unsafe { place.write(value) };
+//!     Some(place)
+//! }
+//! ```
+
+use crate::bump::Bump;
+use crate::freelist::FreeList;
+use crate::kernel::KernelArg;
+use core::alloc::Layout;
+use core::ptr::NonNull;
+
+/// An allocator as kernels hold it: a `Copy` handle that any thread may call, any time, in any subset of a
+/// warp.
+pub trait DeviceAlloc: KernelArg {
+    /// Whether memory that was given back is handed out again.
+    const RECLAIMS: bool;
+
+    /// Memory for `layout`, or `None` when there is none. For a layout of no bytes the address may be one
+    /// that must not be touched.
+    fn allocate(&self, layout: Layout) -> Option<NonNull<u8>>;
+
+    /// Gives memory back. Any thread may, also one that did not allocate it.
+    ///
+    /// # Safety
+    /// `block` is what [`allocate`](Self::allocate) of this pool gave for `layout`, it was not given back
+    /// since, and no thread uses it any more.
+    unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout);
+
+    /// The memory that blocks are cut from: its start, and its length in bytes.
+    fn region(&self) -> (*mut u8, u64);
+}
+
+/// An arena forgets nothing before its reset: `deallocate` does nothing, and the block stays used.
+impl DeviceAlloc for Bump {
+    const RECLAIMS: bool = false;
+
+    #[inline(always)]
+    fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
+        self.alloc(layout)
+    }
+
+    #[inline(always)]
+    unsafe fn deallocate(&self, _: NonNull<u8>, _: Layout) {}
+
+    #[inline(always)]
+    fn region(&self) -> (*mut u8, u64) {
+        (self.base(), self.capacity())
+    }
+}
+
+/// Each allocation is a whole block. A layout that no block can hold is refused.
+impl DeviceAlloc for FreeList {
+    const RECLAIMS: bool = true;
+
+    #[inline(always)]
+    fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let stride = self.geometry().stride();
+        // Every block is aligned to what divides both its pool's start and the stride.
+        let aligned = (self.base() as u64 | stride).is_multiple_of(layout.align() as u64);
+        let fits = layout.size() as u64 <= stride && aligned;
+        if fits { self.alloc() } else { None }
+    }
+
+    #[inline(always)]
+    unsafe fn deallocate(&self, block: NonNull<u8>, _: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { self.free(block) }
+    }
+
+    #[inline(always)]
+    fn region(&self) -> (*mut u8, u64) {
+        (self.base(), self.geometry().bytes())
+    }
+}

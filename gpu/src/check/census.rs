@@ -1,0 +1,133 @@
+//! All blocks at one moment: whether any two share memory, and whether the pool has exactly as many as it
+//! should.
+
+use super::Owner;
+use super::log::BreachKind;
+use super::ownership::OwnershipMap;
+use super::record::Record;
+use crate::alloc::DeviceAlloc;
+use crate::kernel::DeviceSlice;
+use crate::lanes::Group;
+use crate::sync::{AtomicU32, AtomicU64};
+use crate::thread;
+use crate::units::LaneMask;
+use core::alloc::Layout;
+use core::ops::Range;
+use core::ptr::NonNull;
+
+/// The longest block, in granules, that one thread claims alone; a longer one takes the whole warp.
+const ALONE: u64 = 32;
+
+/// One thread for each record: claims its block in `map`, which no one has claimed in. Blocks that share a
+/// granule are counted in the map's log, each once, in whatever order the threads come: the claim that
+/// fails marks both.
+///
+/// Cost for a live block: 16 bytes read and one relaxed atomic a granule.
+///
+/// # Safety
+/// No one writes `records`. `marks` are as many words, all 0, and no one else touches them.
+pub unsafe fn overlap_claim(records: DeviceSlice<Record>, map: &OwnershipMap, marks: DeviceSlice<u32>) {
+    let place = thread::index_1d();
+    // SAFETY: no one writes it, and all of it was written.
+    let record = unsafe { records.get(place.into()) }.unwrap_or_default();
+    let group = Group::converged();
+    let live = group.ballot(record.is_live());
+    if group.leads() && !live.is_empty() {
+        map.log().count_checked(live.count());
+    }
+    let span = span(map, record, Owner::of_record(place));
+    let long = span.end - span.start > ALONE;
+    if !long {
+        claim(map, marks, span.clone(), 1, record, Owner::of_record(place));
+    }
+    let mut waiting: LaneMask = group.ballot(long);
+    while !waiting.is_empty() {
+        let from = waiting.leader();
+        let (start, end) = (group.read_64(span.start, from), group.read_64(span.end, from));
+        let theirs = group.read_32(place, from);
+        let (rank, step) = (group.rank(), group.count());
+        // Only the lane whose block it is knows the record; each meeting is marked by whoever meets.
+        let record = if place == theirs { record } else { Record::default() };
+        claim(map, marks, start + u64::from(rank)..end, step, record, Owner::of_record(theirs));
+        waiting = waiting.without_leader();
+    }
+}
+
+/// The granules of a record's block; none if it is empty or nowhere.
+#[inline(always)]
+fn span(map: &OwnershipMap, record: Record, owner: Owner) -> Range<u64> {
+    if !record.is_live() {
+        return 0..0;
+    }
+    map.span(record.address(), record.bytes()).unwrap_or_else(|misplaced| {
+        map.report_misplaced(misplaced, record.address(), record.bytes(), owner);
+        0..0
+    })
+}
+
+#[inline(always)]
+fn claim(
+    map: &OwnershipMap,
+    marks: DeviceSlice<u32>,
+    span: Range<u64>,
+    step: u32,
+    record: Record,
+    owner: Owner,
+) {
+    let clash = map.claim_granules(span, step, owner, |other| {
+        mark(map, marks, owner);
+        mark(map, marks, other);
+    });
+    if let Some(clash) = clash {
+        let address = if record.is_live() { record.address() } else { map.address_of(clash.granule) };
+        map.report(BreachKind::Overlap, address, record.bytes(), owner, clash);
+    }
+}
+
+/// Counts the block of `owner` unless that was done before.
+#[cold]
+fn mark(map: &OwnershipMap, marks: DeviceSlice<u32>, owner: Owner) {
+    let Some(place) = owner.record().filter(|place| u64::from(*place) < marks.len()) else { return };
+    // SAFETY: in bounds.
+    let word = unsafe { marks.as_ptr().add(place as usize) };
+    // SAFETY: live memory that everyone accesses through this type; an atomic has its integer's layout.
+    let word = unsafe { &*word.cast::<AtomicU32>() };
+    if word.swap_relaxed(1) == 0 {
+        map.log().count_overlapping();
+    }
+}
+
+/// Every thread allocates until the pool refuses. What they get is written to `out`, and its number, also
+/// of what `out` has no room for, is added to `count`.
+///
+/// # Safety
+/// `count` and `out` are live; no one else touches them.
+pub unsafe fn grab<A: DeviceAlloc>(pool: &A, layout: Layout, out: DeviceSlice<Record>, count: &AtomicU64) {
+    // A thread that gets more blocks than there is room for stops at the first without.
+    for _ in 0..=out.len() {
+        let Some(block) = pool.allocate(layout) else { return };
+        // Relaxed: it only hands out places in `out`.
+        let place = count.add_relaxed(1);
+        let record = Record::default().next(block.as_ptr() as u64, layout);
+        // SAFETY: the place is this thread's alone.
+        if !unsafe { out.set(place, record) } {
+            return;
+        }
+    }
+}
+
+/// One thread for each of the first `count` records: gives its block back and empties the record.
+///
+/// # Safety
+/// The records are blocks of `pool` that no one uses, and no one else touches the records.
+pub unsafe fn give_back<A: DeviceAlloc>(pool: &A, records: DeviceSlice<Record>, count: u64) {
+    let place = u64::from(thread::index_1d());
+    // SAFETY: the caller's promise.
+    let Some(record) = (unsafe { records.get(place) }) else { return };
+    if let Some(block) = NonNull::new(record.address() as *mut u8).filter(|_| place < count) {
+        // SAFETY: the caller's promise.
+        unsafe { pool.deallocate(block, record.layout()) };
+        // SAFETY: this thread's own record.
+        unsafe { records.set(place, record.emptied()) };
+    }
+}

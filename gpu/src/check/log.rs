@@ -1,0 +1,216 @@
+//! What the checks found, written down where the host reads it after the launch.
+//!
+//! ```text
+//! CheckLog  | checked | overlapping | counts by kind, 8 | breach 0 | ... | breach 63 |
+//! breach    | kind, owner | other, bytes | address | offset | expected | found |
+//! ```
+//!
+//! I1. The counts are of everything since the last reset; the breaches kept are the first 64 of all kinds.
+//! I2. A breach's place is written once, by the thread whose increment of the total returned it.
+//!
+//! The host reads after the kernel has ended, which orders every write before the read. Wait-free.
+
+use super::Owner;
+use crate::sync::{AtomicU64, NATIVE_LAYOUT};
+
+/// How many breaches are kept in full. Later ones are counted.
+pub const BREACHES_KEPT: usize = 64;
+
+/// Words of a log.
+pub const LOG_WORDS: usize = HEAD_WORDS + BREACH_WORDS * BREACHES_KEPT;
+
+const KINDS: usize = 8;
+const HEAD_WORDS: usize = 2 + KINDS;
+const BREACH_WORDS: usize = 6;
+
+/// What a check found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum BreachKind {
+    /// A block was handed out that is, in part, another owner's.
+    Overlap = 1,
+    /// A block was handed out that is not inside the pool.
+    OutOfBounds = 2,
+    /// A block was handed out that is not aligned as asked.
+    Misaligned = 3,
+    /// A block does not hold what its owner wrote.
+    Torn = 4,
+    /// A block that an owner gave back was, in part, not its own any more.
+    Usurped = 5,
+}
+
+impl BreachKind {
+    /// Every kind.
+    pub const ALL: [BreachKind; 5] = [
+        BreachKind::Overlap,
+        BreachKind::OutOfBounds,
+        BreachKind::Misaligned,
+        BreachKind::Torn,
+        BreachKind::Usurped,
+    ];
+
+    fn from_code(code: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u32 == code)
+    }
+}
+
+/// One thing that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Breach {
+    /// What it is.
+    pub kind: BreachKind,
+    /// Whose block it is.
+    pub owner: Owner,
+    /// Who else holds a part of it.
+    pub other: Owner,
+    /// Where the block starts.
+    pub address: u64,
+    /// How long it is.
+    pub bytes: u32,
+    /// The first byte of the block that is affected.
+    pub offset: u64,
+    /// The word that should be there, for [`BreachKind::Torn`].
+    pub expected: u64,
+    /// The word that is there.
+    pub found: u64,
+}
+
+/// The log, in device memory. All zeroes is an empty log.
+#[repr(C)]
+#[derive(Debug)]
+pub struct CheckLog {
+    checked: AtomicU64,
+    overlapping: AtomicU64,
+    counts: [AtomicU64; KINDS],
+    breaches: [[AtomicU64; BREACH_WORDS]; BREACHES_KEPT],
+}
+
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<CheckLog>() == 8 * LOG_WORDS);
+
+impl Default for CheckLog {
+    fn default() -> Self {
+        let zero = || AtomicU64::new(0);
+        CheckLog {
+            checked: zero(),
+            overlapping: zero(),
+            counts: core::array::from_fn(|_| zero()),
+            breaches: core::array::from_fn(|_| core::array::from_fn(|_| zero())),
+        }
+    }
+}
+
+impl CheckLog {
+    /// Writes a breach down.
+    #[cold]
+    #[inline(never)]
+    pub fn record(&self, breach: &Breach) {
+        // Relaxed: the counts only hand out places (I2); the end of the kernel orders them for the host.
+        self.counts[breach.kind as usize].add_relaxed(1);
+        let i = self.counts[0].add_relaxed(1);
+        let Some(place) = self.breaches.get(i as usize) else { return };
+        place[0].store_relaxed(u64::from(breach.kind as u32) << 32 | u64::from(breach.owner.0));
+        place[1].store_relaxed(u64::from(breach.other.0) << 32 | u64::from(breach.bytes));
+        place[2].store_relaxed(breach.address);
+        place[3].store_relaxed(breach.offset);
+        place[4].store_relaxed(breach.expected);
+        place[5].store_relaxed(breach.found);
+    }
+
+    /// Counts blocks that a [`census`](super::census) has looked at.
+    #[inline(always)]
+    pub(super) fn count_checked(&self, blocks: u32) {
+        self.checked.add_relaxed(blocks.into());
+    }
+
+    /// Counts a block that shares memory with another.
+    #[cold]
+    pub(super) fn count_overlapping(&self) {
+        self.overlapping.add_relaxed(1);
+    }
+}
+
+/// A log as the host has copied it: its words in order.
+#[derive(Clone, Copy, Debug)]
+pub struct LogView<'a>(&'a [u64; LOG_WORDS]);
+
+impl<'a> LogView<'a> {
+    /// A view of the words of a log; `None` when they are too few or too many.
+    pub fn new(words: &'a [u64]) -> Option<Self> {
+        words.try_into().ok().map(LogView)
+    }
+
+    /// Blocks that a census looked at.
+    pub fn checked(self) -> u64 {
+        self.0[0]
+    }
+
+    /// Blocks that share memory with another, by a census.
+    pub fn overlapping(self) -> u64 {
+        self.0[1]
+    }
+
+    /// Everything that was found.
+    pub fn total(self) -> u64 {
+        self.0[2]
+    }
+
+    /// How many of one kind.
+    pub fn count(self, kind: BreachKind) -> u64 {
+        self.0[2 + kind as usize]
+    }
+
+    /// What was kept in full, in the order of its recording.
+    pub fn breaches(self) -> impl Iterator<Item = Breach> + 'a {
+        let kept = self.total().min(BREACHES_KEPT as u64) as usize;
+        self.0[HEAD_WORDS..].chunks_exact(BREACH_WORDS).take(kept).filter_map(|words| {
+            Some(Breach {
+                kind: BreachKind::from_code((words[0] >> 32) as u32)?,
+                owner: Owner(words[0] as u32),
+                other: Owner((words[1] >> 32) as u32),
+                address: words[2],
+                bytes: words[1] as u32,
+                offset: words[3],
+                expected: words[4],
+                found: words[5],
+            })
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn words(log: &CheckLog) -> Vec<u64> {
+        // SAFETY: a log is `LOG_WORDS` words, by the assertion.
+        unsafe { core::slice::from_raw_parts((&raw const *log).cast::<u64>(), LOG_WORDS) }.to_vec()
+    }
+
+    #[test]
+    fn breaches_come_back_and_all_are_counted() {
+        let log = CheckLog::default();
+        let breach = Breach {
+            kind: BreachKind::Torn,
+            owner: Owner(7),
+            other: Owner(u32::MAX),
+            address: 1 << 60,
+            bytes: u32::MAX,
+            offset: 9,
+            expected: 10,
+            found: 11,
+        };
+        for _ in 0..100 {
+            log.record(&breach);
+        }
+        log.record(&Breach { kind: BreachKind::Overlap, ..breach });
+        let words = words(&log);
+        let view = LogView::new(&words).unwrap();
+        assert_eq!((view.total(), view.count(BreachKind::Torn)), (101, 100));
+        assert_eq!(view.count(BreachKind::Overlap), 1);
+        assert_eq!(view.breaches().count(), BREACHES_KEPT);
+        assert!(view.breaches().all(|b| b == breach));
+        assert!(LogView::new(&words[1..]).is_none());
+    }
+}

@@ -1,0 +1,286 @@
+//! Who holds each granule of a pool: one word a granule, so that two owners of a byte meet in a word.
+//!
+//! ```text
+//! pool   | granule 0 | granule 1 | granule 2 | granule 3 | ...     a block is one or more whole granules
+//! words  |     7     |     7     |     0     |    12     | ...     7 holds two of them, 12 one, one is free
+//! ```
+//!
+//! I1. A word goes from 0 to an owner by the owner's compare-and-swap, and back to 0 by the same owner's.
+//! I2. While an owner has claimed and not released, and no claim of the granule failed, the granule is its
+//!     own alone.
+//!
+//! A claim right after an allocation and a release right before the free catch an overlap that lasts only
+//! for a moment. All accesses are relaxed: an allocator that orders the next owner's writes after the last
+//! owner's also orders these, and one that does not is what a failed claim reports.
+//!
+//! Cost: one relaxed atomic a granule. Wait-free.
+
+use super::Owner;
+use super::log::{Breach, BreachKind, CheckLog};
+use super::record::Record;
+use crate::kernel::KernelArg;
+use crate::sync::{AtomicU32, NATIVE_LAYOUT};
+use core::ops::Range;
+
+/// The map, as kernels hold it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct OwnershipMap {
+    words: *const AtomicU32,
+    log: *const CheckLog,
+    base: u64,
+    granules: u64,
+    granule_log2: u32,
+}
+
+const _: () = assert!(size_of::<OwnershipMap>() == 40 && align_of::<OwnershipMap>() == 8);
+
+// SAFETY: any thread may use it: its words and its log are atomic.
+unsafe impl Send for OwnershipMap {}
+// SAFETY: the same.
+unsafe impl Sync for OwnershipMap {}
+// SAFETY: `repr(C)` of addresses and integers.
+unsafe impl KernelArg for OwnershipMap {
+    fn names(&self) -> Option<(u64, u64)> {
+        Some((self.words as u64, self.granules * size_of::<u32>() as u64))
+    }
+}
+
+/// A granule that was not the claimer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clash {
+    /// The granule's place in the pool.
+    pub granule: u64,
+    /// Who held it; no one when it was to be released.
+    pub other: Owner,
+}
+
+/// Granules of a block that are not where a block can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Misplaced(BreachKind);
+
+impl OwnershipMap {
+    /// A map of the memory from `base` on.
+    ///
+    /// # Safety
+    /// `words` are `granules` words, 0 at first; `log` is a log. Both stay there while the map or a copy of
+    /// it is used.
+    pub unsafe fn from_raw_parts(
+        words: *const AtomicU32,
+        log: *const CheckLog,
+        base: u64,
+        granules: u64,
+        granule_log2: u32,
+    ) -> Self {
+        OwnershipMap { words, log, base, granules, granule_log2 }
+    }
+
+    /// The log that it writes to.
+    #[inline(always)]
+    pub fn log(&self) -> &CheckLog {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*self.log }
+    }
+
+    /// Makes every granule of the block `owner`'s. The first one that another owner holds is answered and
+    /// recorded, as is a block that is not inside the pool or does not start at a granule; that one claims
+    /// nothing.
+    #[inline(always)]
+    pub fn claim(&self, address: u64, bytes: u32, owner: Owner) -> Result<(), Clash> {
+        let span = self.span_or_record(address, bytes, owner)?;
+        let clash = self.claim_granules(span, 1, owner, |_| {});
+        clash.map_or(Ok(()), |clash| Err(self.report(BreachKind::Overlap, address, bytes, owner, clash)))
+    }
+
+    /// Makes every granule of the block no one's. The first one that `owner` does not hold is answered and
+    /// recorded, and stays as it is.
+    #[inline(always)]
+    pub fn release(&self, address: u64, bytes: u32, owner: Owner) -> Result<(), Clash> {
+        let mut clash = None;
+        for granule in self.span_or_record(address, bytes, owner)? {
+            if let Err(found) = self.word(granule).cas_relaxed(owner.0, 0) {
+                clash = clash.or(Some(Clash { granule, other: Owner(found) }));
+            }
+        }
+        clash.map_or(Ok(()), |clash| Err(self.report(BreachKind::Usurped, address, bytes, owner, clash)))
+    }
+
+    /// Claims every `step`th granule of `span`. Calls `met` with each other owner that it meets, and returns
+    /// the first meeting.
+    #[inline(always)]
+    pub(super) fn claim_granules(
+        &self,
+        span: Range<u64>,
+        step: u32,
+        owner: Owner,
+        mut met: impl FnMut(Owner),
+    ) -> Option<Clash> {
+        let mut clash = None;
+        let mut granule = span.start;
+        while granule < span.end {
+            if let Err(found) = self.word(granule).cas_relaxed(0, owner.0) {
+                let other = Owner(found);
+                met(other);
+                clash = clash.or(Some(Clash { granule, other }));
+            }
+            granule += u64::from(step.max(1));
+        }
+        clash
+    }
+
+    /// The granules of a block, if it starts at one and ends inside the pool.
+    #[inline(always)]
+    pub(super) fn span(&self, address: u64, bytes: u32) -> Result<Range<u64>, Misplaced> {
+        let granule_bytes = 1u64 << self.granule_log2;
+        // An address below the base wraps to an offset above every end.
+        let offset = address.wrapping_sub(self.base);
+        let end = offset.checked_add(u64::from(bytes) + granule_bytes - 1);
+        let end = end.map_or(u64::MAX, |end| end >> self.granule_log2);
+        if end > self.granules {
+            return Err(Misplaced(BreachKind::OutOfBounds));
+        }
+        if !offset.is_multiple_of(granule_bytes) {
+            return Err(Misplaced(BreachKind::Misaligned));
+        }
+        Ok(offset >> self.granule_log2..end)
+    }
+
+    #[inline(always)]
+    fn span_or_record(&self, address: u64, bytes: u32, owner: Owner) -> Result<Range<u64>, Clash> {
+        self.span(address, bytes).map_err(|misplaced| self.report_misplaced(misplaced, address, bytes, owner))
+    }
+
+    #[inline(always)]
+    pub(super) fn report_misplaced(
+        &self,
+        misplaced: Misplaced,
+        address: u64,
+        bytes: u32,
+        owner: Owner,
+    ) -> Clash {
+        let nowhere = Clash { granule: u64::MAX, other: Owner::NONE };
+        let (kind, other) = (misplaced.0, Owner::NONE);
+        self.log().record(&Breach { kind, owner, other, address, bytes, offset: 0, expected: 0, found: 0 });
+        nowhere
+    }
+
+    #[inline(always)]
+    pub(super) fn report(
+        &self,
+        kind: BreachKind,
+        address: u64,
+        bytes: u32,
+        owner: Owner,
+        clash: Clash,
+    ) -> Clash {
+        let offset = self.address_of(clash.granule) - address;
+        let other = clash.other;
+        self.log().record(&Breach { kind, owner, other, address, bytes, offset, expected: 0, found: 0 });
+        clash
+    }
+
+    /// Where a granule starts.
+    #[inline(always)]
+    pub fn address_of(&self, granule: u64) -> u64 {
+        self.base + (granule << self.granule_log2)
+    }
+
+    /// Records that a block is not aligned as its owner asked.
+    // Inlined, as everything here, so that the map stays in registers; the log's `record` is not.
+    #[inline(always)]
+    pub(super) fn report_misaligned(&self, record: Record, owner: Owner) {
+        let (kind, other) = (BreachKind::Misaligned, Owner::NONE);
+        let (address, bytes, expected) = (record.address(), record.bytes(), record.align());
+        let found = address & (expected - 1);
+        self.log().record(&Breach { kind, owner, other, address, bytes, offset: 0, expected, found });
+    }
+
+    #[inline(always)]
+    fn word(&self, granule: u64) -> &AtomicU32 {
+        debug_assert!(granule < self.granules && NATIVE_LAYOUT);
+        // SAFETY: `span` gives granules of the pool only.
+        let word = unsafe { self.words.add(granule as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::check::log::{LOG_WORDS, LogView};
+    use std::vec::Vec;
+
+    const BASE: u64 = 0x1_0000;
+
+    /// 64 granules of 16 bytes from `BASE` on.
+    fn with_map(body: impl FnOnce(&OwnershipMap, &dyn Fn() -> Vec<Breach>)) {
+        let words: Vec<_> = (0..64).map(|_| AtomicU32::new(0)).collect();
+        let log = CheckLog::default();
+        // SAFETY: the words and the log outlive the map.
+        let map = unsafe { OwnershipMap::from_raw_parts(words.as_ptr(), &log, BASE, 64, 4) };
+        body(&map, &|| {
+            // SAFETY: a log is `LOG_WORDS` words.
+            let words = unsafe { core::slice::from_raw_parts((&raw const log).cast::<u64>(), LOG_WORDS) };
+            LogView::new(words).unwrap().breaches().collect()
+        });
+    }
+
+    #[test]
+    fn disjoint_blocks_pass_and_their_memory_can_be_claimed_again() {
+        with_map(|map, breaches| {
+            for owner in 1..=100 {
+                assert_eq!(map.claim(BASE, 17, Owner(owner)), Ok(()));
+                assert_eq!(map.claim(BASE + 32, 62 * 16, Owner(owner + 1000)), Ok(()));
+                assert_eq!(map.release(BASE + 32, 62 * 16, Owner(owner + 1000)), Ok(()));
+                assert_eq!(map.release(BASE, 17, Owner(owner)), Ok(()));
+            }
+            assert!(breaches().is_empty());
+        });
+    }
+
+    #[test]
+    fn an_overlap_names_both_owners_and_the_place() {
+        with_map(|map, breaches| {
+            assert_eq!(map.claim(BASE + 64, 64, Owner(1)), Ok(()));
+            assert_eq!(map.claim(BASE + 32, 33, Owner(2)), Err(Clash { granule: 4, other: Owner(1) }));
+            let found = breaches();
+            assert_eq!(found.len(), 1);
+            assert_eq!(
+                (found[0].kind, found[0].owner, found[0].other, found[0].address, found[0].offset),
+                (BreachKind::Overlap, Owner(2), Owner(1), BASE + 32, 32)
+            );
+            // The owner that was there first still holds all of its own.
+            assert_eq!(map.release(BASE + 64, 64, Owner(1)), Ok(()));
+        });
+    }
+
+    #[test]
+    fn a_release_of_what_another_holds_is_recorded_and_changes_nothing() {
+        with_map(|map, breaches| {
+            assert_eq!(map.claim(BASE, 16, Owner(1)), Ok(()));
+            assert_eq!(map.release(BASE, 32, Owner(2)), Err(Clash { granule: 0, other: Owner(1) }));
+            assert_eq!(breaches()[0].kind, BreachKind::Usurped);
+            assert_eq!(map.release(BASE, 16, Owner(1)), Ok(()));
+        });
+    }
+
+    #[test]
+    fn blocks_outside_or_askew_are_recorded() {
+        with_map(|map, breaches| {
+            let cases = [
+                (BASE - 16, 16, BreachKind::OutOfBounds),
+                (BASE + 63 * 16, 17, BreachKind::OutOfBounds),
+                (BASE + 64 * 16, 1, BreachKind::OutOfBounds),
+                (u64::MAX, u32::MAX, BreachKind::OutOfBounds),
+                (0, 1, BreachKind::OutOfBounds),
+                (BASE + 8, 8, BreachKind::Misaligned),
+            ];
+            for (i, (address, bytes, kind)) in cases.into_iter().enumerate() {
+                assert!(map.claim(address, bytes, Owner(1)).is_err());
+                assert_eq!(breaches()[i].kind, kind, "{address:#x} {bytes}");
+            }
+            assert_eq!(map.claim(BASE, 64 * 16, Owner(9)), Ok(()));
+        });
+    }
+}

@@ -1,0 +1,149 @@
+//! What an owner writes over its block, and finds there again unless someone else wrote to it.
+//!
+//! The word at place `i` is `key + i * GOLDEN`, where `key` is a hash of the owner, its generation and the
+//! run's seed: the words of one block all differ, and those of two blocks, or of one block's two
+//! generations, differ at every place but by a chance of 2^-64. The bytes behind the last whole word are
+//! those of the next word.
+//!
+//! Accesses are volatile: the compiler must neither assume that what it wrote is still there, nor write
+//! less than all.
+
+use super::Owner;
+use super::hash::{GOLDEN, absorb};
+
+/// The pattern of one owner's one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    key: u64,
+}
+
+/// The first place at which a block does not hold its pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tear {
+    /// Bytes from the start of the block.
+    pub offset: u64,
+    /// What should be there; a byte if it is one.
+    pub expected: u64,
+    /// What is there.
+    pub found: u64,
+}
+
+const WORD: u64 = size_of::<u64>() as u64;
+
+impl Pattern {
+    /// The pattern of `owner`'s block number `generation`, in the run of `seed`.
+    #[inline(always)]
+    pub fn new(seed: u64, owner: Owner, generation: u32) -> Self {
+        Pattern { key: absorb(seed, u64::from(owner.0) << 32 | u64::from(generation)) }
+    }
+
+    #[inline(always)]
+    fn word(self, i: u64) -> u64 {
+        self.key.wrapping_add(i.wrapping_mul(GOLDEN))
+    }
+
+    /// The byte at `offset`, in the order of a little-endian machine.
+    #[inline(always)]
+    fn byte(self, offset: u64) -> u8 {
+        (self.word(offset / WORD) >> (offset % WORD * 8)) as u8
+    }
+
+    /// How many of the bytes from `start` on are accessed as words. A block that is aligned for less is
+    /// accessed byte by byte.
+    #[inline(always)]
+    fn words(start: *mut u8, bytes: u64) -> u64 {
+        if (start as u64).is_multiple_of(WORD) { bytes / WORD } else { 0 }
+    }
+
+    /// Writes the pattern.
+    ///
+    /// # Safety
+    /// The block is memory that can be written.
+    #[inline(always)]
+    pub unsafe fn fill(self, start: *mut u8, bytes: u64) {
+        let words = Self::words(start, bytes);
+        for i in 0..words {
+            // SAFETY: inside the block.
+            let place = unsafe { start.cast::<u64>().add(i as usize) };
+            // SAFETY: the caller's promise; it is aligned.
+            unsafe { place.write_volatile(self.word(i)) };
+        }
+        for offset in words * WORD..bytes {
+            // SAFETY: inside the block.
+            let place = unsafe { start.add(offset as usize) };
+            // SAFETY: the caller's promise.
+            unsafe { place.write_volatile(self.byte(offset)) };
+        }
+    }
+
+    /// Reads the pattern. Returns the first place that differs.
+    ///
+    /// # Safety
+    /// The block is memory that was written.
+    #[inline(always)]
+    pub unsafe fn verify(self, start: *mut u8, bytes: u64) -> Option<Tear> {
+        let words = Self::words(start, bytes);
+        for i in 0..words {
+            // SAFETY: inside the block.
+            let place = unsafe { start.cast::<u64>().add(i as usize) };
+            // SAFETY: the caller's promise; it is aligned.
+            let found = unsafe { place.read_volatile() };
+            if found != self.word(i) {
+                return Some(Tear { offset: i * WORD, expected: self.word(i), found });
+            }
+        }
+        for offset in words * WORD..bytes {
+            // SAFETY: inside the block.
+            let place = unsafe { start.add(offset as usize) };
+            // SAFETY: the caller's promise.
+            let found = unsafe { place.read_volatile() };
+            if found != self.byte(offset) {
+                return Some(Tear { offset, expected: self.byte(offset).into(), found: found.into() });
+            }
+        }
+        None
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Room for a block of any alignment.
+    #[repr(C, align(16))]
+    struct Memory([u8; 96]);
+
+    #[test]
+    fn every_changed_byte_is_found_whatever_the_size_and_the_alignment() {
+        let pattern = Pattern::new(1, Owner(2), 3);
+        for skew in [0, 1, 4, 8] {
+            for bytes in 0..64u64 {
+                let mut memory = Memory([0xaa; 96]);
+                let start = memory.0[skew..].as_mut_ptr();
+                // SAFETY: the block lies inside the array.
+                unsafe { pattern.fill(start, bytes) };
+                // SAFETY: the same.
+                assert_eq!(unsafe { pattern.verify(start, bytes) }, None);
+                assert!(memory.0[skew + bytes as usize..].iter().all(|&b| b == 0xaa), "past the end");
+                for hit in 0..bytes {
+                    memory.0[skew + hit as usize] ^= 1;
+                    // SAFETY: the same.
+                    let tear = unsafe { pattern.verify(memory.0[skew..].as_mut_ptr(), bytes) }.unwrap();
+                    assert!(tear.offset <= hit && hit < tear.offset + 8, "{tear:?} {hit}");
+                    assert_ne!(tear.expected, tear.found);
+                    memory.0[skew + hit as usize] ^= 1;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn patterns_of_other_owners_generations_and_seeds_differ_at_every_word() {
+        let mine = Pattern::new(1, Owner(2), 3);
+        for other in
+            [Pattern::new(2, Owner(2), 3), Pattern::new(1, Owner(3), 3), Pattern::new(1, Owner(2), 4)]
+        {
+            assert!((0..1000).all(|i| mine.word(i) != other.word(i)));
+        }
+    }
+}

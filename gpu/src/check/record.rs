@@ -1,0 +1,115 @@
+//! A block as its owner remembers it, in device memory from one kernel to the next.
+//!
+//! ```text
+//! Record | address | bytes | clashed 1 | align 6 | generation 25 |
+//! ```
+
+use core::alloc::Layout;
+
+/// One slot of an owner: a live block, or empty. All zeroes is an empty slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(C, align(16))]
+pub struct Record {
+    address: u64,
+    bytes: u32,
+    tag: u32,
+}
+
+const _: () = assert!(size_of::<Record>() == 16 && align_of::<Record>() == 16);
+
+const GENERATION_BITS: u32 = 25;
+const GENERATION: u32 = (1 << GENERATION_BITS) - 1;
+const ALIGN: u32 = 0x3f;
+const CLASHED: u32 = 1 << 31;
+
+impl Record {
+    /// A live block of `layout` at `address`, the next of this slot's generations.
+    #[inline(always)]
+    pub fn next(self, address: u64, layout: Layout) -> Record {
+        let generation = (self.tag + 1) & GENERATION;
+        let align = layout.align().trailing_zeros() << GENERATION_BITS;
+        Record { address, bytes: layout.size() as u32, tag: align | generation }
+    }
+
+    /// The same slot, empty.
+    #[inline(always)]
+    pub fn emptied(self) -> Record {
+        Record { address: 0, bytes: 0, tag: self.tag & GENERATION }
+    }
+
+    /// The same block, known not to be its owner's alone: nothing was written to it, and nothing in it is
+    /// checked.
+    #[inline(always)]
+    pub fn clashed(self) -> Record {
+        Record { tag: self.tag | CLASHED, ..self }
+    }
+
+    /// Whether it is a block.
+    #[inline(always)]
+    pub const fn is_live(self) -> bool {
+        self.address != 0
+    }
+
+    /// Whether another owner was found in the block when it was allocated.
+    #[inline(always)]
+    pub const fn is_clashed(self) -> bool {
+        self.tag & CLASHED != 0
+    }
+
+    /// Where the block starts; 0 if there is none.
+    #[inline(always)]
+    pub const fn address(self) -> u64 {
+        self.address
+    }
+
+    /// Bytes that were asked for.
+    #[inline(always)]
+    pub const fn bytes(self) -> u32 {
+        self.bytes
+    }
+
+    /// The alignment that was asked for.
+    #[inline(always)]
+    pub const fn align(self) -> u64 {
+        1 << (self.tag >> GENERATION_BITS & ALIGN)
+    }
+
+    /// How many blocks this slot has held, wrapping.
+    #[inline(always)]
+    pub const fn generation(self) -> u32 {
+        self.tag & GENERATION
+    }
+
+    /// What was asked for.
+    #[inline(always)]
+    pub fn layout(self) -> Layout {
+        // SAFETY: both come from a layout, by `next`; an empty record is of no bytes, aligned to 1.
+        unsafe { Layout::from_size_align_unchecked(self.bytes as usize, self.align() as usize) }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_keeps_what_it_was_given() {
+        let layout = Layout::from_size_align(4097, 1 << 20).unwrap();
+        let live = Record::default().next(0xdead_0000, layout);
+        assert!(live.is_live() && !live.is_clashed());
+        assert_eq!((live.address(), live.layout(), live.generation()), (0xdead_0000, layout, 1));
+        assert!(live.clashed().is_clashed());
+        assert_eq!(live.clashed().layout(), layout);
+        let empty = live.clashed().emptied();
+        assert!(!empty.is_live() && !empty.is_clashed());
+        assert_eq!(empty.next(16, layout).generation(), 2);
+    }
+
+    #[test]
+    fn generations_wrap_without_touching_the_alignment() {
+        let layout = Layout::from_size_align(1, 8).unwrap();
+        let mut record = Record { address: 0, bytes: 0, tag: GENERATION };
+        record = record.next(64, layout);
+        assert_eq!((record.generation(), record.align()), (0, 8));
+    }
+}

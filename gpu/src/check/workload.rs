@@ -1,0 +1,330 @@
+//! Threads that allocate and free by a seed, and check every step.
+//!
+//! ```text
+//! records   | slot 0 of columns 0..n | slot 1 of columns 0..n | ...     SLOTS * n records
+//! thread t works on column (t * multiplier + offset) mod n, another one in each round
+//! ```
+//!
+//! In some rounds the threads of a warp act alike, so that whole warps come to the allocator, in others each
+//! acts for itself, so that all subsets of a warp do.
+//!
+//! A block lives in a slot from one kernel to the next, and another thread gives it back than the one that
+//! allocated it. An owner claims its block in the ownership map right after it was allocated, writes a
+//! pattern over it, and before it gives the block back reads the pattern again and releases its claim.
+
+use super::Owner;
+use super::hash::{absorb, below};
+use super::log::{Breach, BreachKind};
+use super::ownership::OwnershipMap;
+use super::pattern::{Pattern, Tear};
+use super::record::Record;
+use crate::alloc::DeviceAlloc;
+use crate::kernel::{DeviceSlice, KernelArg};
+use crate::sync::AtomicU64;
+use crate::thread;
+use core::alloc::Layout;
+use core::ptr::NonNull;
+
+/// Records of each thread.
+pub const SLOTS: u32 = 4;
+
+/// Copies of the counters, so that warps do not meet at one address.
+pub const STRIPES: u64 = 256;
+
+/// Counters of a stripe: one cache line.
+pub const COUNTERS: u64 = 8;
+
+/// What the threads of a launch do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Phase {
+    /// Each step picks a slot: allocates into an empty one, gives a full one back (or, in a pool that takes
+    /// nothing back, reads its pattern).
+    Churn = 0,
+    /// Allocate into every empty slot: with more slots than blocks, until the pool is empty.
+    Fill = 1,
+    /// Read every pattern.
+    Verify = 2,
+    /// Give everything back.
+    Drain = 3,
+}
+
+/// What a launch does: the same for all its threads.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Round {
+    /// Decides everything that the threads choose.
+    pub seed: u64,
+    /// A [`Phase`].
+    pub phase: u32,
+    /// Counts the launches of a run, so that each chooses anew.
+    pub number: u32,
+    /// The place of the launch's first record in the table of all.
+    pub first_record: u32,
+    /// Columns, and threads that work on them.
+    pub threads: u32,
+    /// Coprime to `threads`.
+    pub multiplier: u32,
+    /// The column of thread 0.
+    pub offset: u32,
+    /// How many steps a thread takes in [`Phase::Churn`].
+    pub steps: u32,
+    /// The smallest allocation, in bytes.
+    pub min_bytes: u32,
+    /// The largest, in bytes.
+    pub max_bytes: u32,
+    /// The base-2 logarithm of the largest alignment, in bytes.
+    pub max_align_log2: u32,
+    /// Whether the threads of a warp act alike in [`Phase::Churn`]: 1, or 0.
+    pub together: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+const _: () = assert!(size_of::<Round>() == 56 && align_of::<Round>() == 8);
+
+// SAFETY: integers in the same `repr(C)` layout on both sides.
+unsafe impl KernelArg for Round {}
+
+/// What a thread did; the host adds them up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Blocks allocated.
+    pub allocations: u64,
+    /// Blocks given back.
+    pub frees: u64,
+    /// Requests that the pool refused.
+    pub refused: u64,
+    /// Bytes of patterns written.
+    pub bytes_written: u64,
+    /// Bytes of patterns read.
+    pub bytes_read: u64,
+}
+
+impl Counts {
+    /// The sum over all stripes, as the host has copied them.
+    pub fn sum(stripes: &[u64]) -> Counts {
+        stripes.chunks_exact(COUNTERS as usize).fold(Counts::default(), |sum, stripe| Counts {
+            allocations: sum.allocations + stripe[0],
+            frees: sum.frees + stripe[1],
+            refused: sum.refused + stripe[2],
+            bytes_written: sum.bytes_written + stripe[3],
+            bytes_read: sum.bytes_read + stripe[4],
+        })
+    }
+
+    /// Adds to this warp's stripe.
+    fn publish(self, stripes: DeviceSlice<u64>) {
+        let first = u64::from(thread::warp_index()) % STRIPES * COUNTERS;
+        if first + COUNTERS > stripes.len() {
+            return;
+        }
+        let all = [self.allocations, self.frees, self.refused, self.bytes_written, self.bytes_read];
+        for (i, count) in all.into_iter().enumerate() {
+            // SAFETY: in bounds.
+            let word = unsafe { stripes.as_ptr().add(first as usize + i) };
+            // SAFETY: live memory that everyone accesses through this type in this launch; an atomic has
+            // its integer's layout.
+            let word = unsafe { &*word.cast::<AtomicU64>() };
+            if count > 0 {
+                // Relaxed: the host reads after the kernel has ended.
+                word.add_relaxed(count);
+            }
+        }
+    }
+}
+
+/// One thread's part of a launch.
+///
+/// # Safety
+/// `records` are `SLOTS * round.threads` records of blocks of `pool`, claimed in `map`; the records are
+/// touched by this launch alone. `stripes` is live.
+#[inline(always)]
+pub unsafe fn run<A: DeviceAlloc>(
+    pool: &A,
+    records: DeviceSlice<Record>,
+    map: &OwnershipMap,
+    stripes: DeviceSlice<u64>,
+    round: &Round,
+) {
+    let index = thread::index_1d();
+    if index >= round.threads {
+        return;
+    }
+    let column =
+        (u64::from(index) * u64::from(round.multiplier) + u64::from(round.offset)) % u64::from(round.threads);
+    let launch = u64::from(round.number) << 32 | u64::from(round.first_record);
+    let mut worker = Worker {
+        pool,
+        records,
+        map,
+        round,
+        column: column as u32,
+        state: absorb(absorb(round.seed, launch), column),
+        counts: Counts::default(),
+    };
+    worker.work();
+    worker.counts.publish(stripes);
+}
+
+struct Worker<'a, A> {
+    pool: &'a A,
+    records: DeviceSlice<Record>,
+    map: &'a OwnershipMap,
+    round: &'a Round,
+    column: u32,
+    state: u64,
+    counts: Counts,
+}
+
+/// What a step does with its slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Act {
+    /// Allocate, if it is empty.
+    Allocate,
+    /// Give back, if it is live.
+    Free,
+    /// Allocate if it is empty, give back if it is live.
+    Flip,
+    /// Read its pattern, if it is live.
+    Verify,
+}
+
+/// One slot of those in `full` to be given back, or one of the others to be allocated into: so that one slot
+/// is full, or two are.
+#[inline(always)]
+fn draw(hash: u64, full: u32) -> (u32, Act) {
+    let gives = full.count_ones() + (hash as u32 & 1) >= 2;
+    let among = if gives { full } else { !full };
+    let mut slot = (hash >> 8) as u32 % SLOTS;
+    for _ in 1..SLOTS {
+        slot = if among >> slot & 1 == 1 { slot } else { (slot + 1) % SLOTS };
+    }
+    (slot, if gives { Act::Free } else { Act::Allocate })
+}
+
+impl<A: DeviceAlloc> Worker<'_, A> {
+    #[inline(always)]
+    fn work(&mut self) {
+        let phase = self.round.phase;
+        let churns = phase == Phase::Churn as u32;
+        let steps = if churns { self.round.steps } else { SLOTS };
+        // The slots that a warp takes for full, the same on all its lanes.
+        let mut full = (1 << SLOTS) - 1;
+        for step in 0..steps {
+            self.state = absorb(self.state, step.into());
+            let (slot, act) = if !churns {
+                let slot = (step + self.column) % SLOTS;
+                (slot, [Act::Allocate, Act::Verify, Act::Free][(phase as usize).wrapping_sub(1) % 3])
+            } else if self.round.together != 0 {
+                let choice = draw(self.warp_hash(step), full);
+                full ^= 1 << choice.0;
+                choice
+            } else if self.state >> 16 & 7 == 0 {
+                continue;
+            } else {
+                ((self.state >> 8) as u32 % SLOTS, Act::Flip)
+            };
+            self.visit(slot, act);
+        }
+    }
+
+    /// A number that all lanes of the warp draw alike in this step.
+    #[inline(always)]
+    fn warp_hash(&self, step: u32) -> u64 {
+        let launch = u64::from(self.round.number) << 32 | u64::from(thread::warp_index());
+        absorb(absorb(self.round.seed, launch), step.into())
+    }
+
+    #[inline(always)]
+    fn visit(&mut self, slot: u32, act: Act) {
+        let place = u64::from(slot) * u64::from(self.round.threads) + u64::from(self.column);
+        // SAFETY: this thread's column, by `run`'s promise and because `column` is a permutation.
+        let Some(record) = (unsafe { self.records.get(place) }) else { return };
+        let owner = Owner::of_record(self.round.first_record.wrapping_add(place as u32));
+        let reads = act == Act::Verify || (!A::RECLAIMS && self.round.phase == Phase::Churn as u32);
+        let after = match record.is_live() {
+            false if matches!(act, Act::Allocate | Act::Flip) => self.allocate(record, owner),
+            true if act == Act::Allocate => return,
+            true if reads => self.verify(record, owner),
+            true => self.free(record, owner),
+            false => return,
+        };
+        // SAFETY: the same.
+        unsafe { self.records.set(place, after) };
+    }
+
+    /// A size and an alignment that the seed decides.
+    #[inline(always)]
+    fn layout(&self) -> Layout {
+        let Round { min_bytes, max_bytes, max_align_log2, .. } = *self.round;
+        let bytes = min_bytes + below(self.state, (max_bytes - min_bytes).saturating_add(1));
+        let align_log2 = below(self.state << 32, max_align_log2.saturating_add(1));
+        // SAFETY: a power of two; the sizes are 32 bits, far from where rounding up would overflow.
+        unsafe { Layout::from_size_align_unchecked(bytes as usize, 1 << (align_log2 & 31)) }
+    }
+
+    #[inline(always)]
+    fn allocate(&mut self, slot: Record, owner: Owner) -> Record {
+        let layout = self.layout();
+        let Some(block) = self.pool.allocate(layout) else {
+            self.counts.refused += 1;
+            return slot;
+        };
+        self.counts.allocations += 1;
+        let record = slot.next(block.as_ptr() as u64, layout);
+        if record.address() & (record.align() - 1) != 0 {
+            self.map.report_misaligned(record, owner);
+        }
+        if self.map.claim(record.address(), record.bytes(), owner).is_err() {
+            return record.clashed();
+        }
+        // SAFETY: the allocator gave it, it lies in the pool, and no one else has claimed it.
+        unsafe { self.pattern(record, owner).fill(block.as_ptr(), record.bytes().into()) };
+        self.counts.bytes_written += u64::from(record.bytes());
+        record
+    }
+
+    #[inline(always)]
+    fn verify(&mut self, record: Record, owner: Owner) -> Record {
+        if record.is_clashed() {
+            return record;
+        }
+        let (start, bytes) = (record.address() as *mut u8, u64::from(record.bytes()));
+        self.counts.bytes_read += bytes;
+        // SAFETY: the block lies in the pool, and its owner has written all of it.
+        if let Some(tear) = unsafe { self.pattern(record, owner).verify(start, bytes) } {
+            self.report_tear(record, owner, tear);
+        }
+        record
+    }
+
+    #[inline(always)]
+    fn free(&mut self, record: Record, owner: Owner) -> Record {
+        self.verify(record, owner);
+        if !record.is_clashed() {
+            // A failure is in the log; the block goes back all the same.
+            let _ = self.map.release(record.address(), record.bytes(), owner);
+        }
+        if let Some(block) = NonNull::new(record.address() as *mut u8) {
+            // SAFETY: the pool gave it for this layout, and the record, which alone knows it, is emptied.
+            unsafe { self.pool.deallocate(block, record.layout()) };
+            self.counts.frees += 1;
+        }
+        record.emptied()
+    }
+
+    #[inline(always)]
+    fn pattern(&self, record: Record, owner: Owner) -> Pattern {
+        Pattern::new(self.round.seed, owner, record.generation())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn report_tear(&self, record: Record, owner: Owner, tear: Tear) {
+        let (kind, other) = (BreachKind::Torn, Owner::NONE);
+        let (address, bytes) = (record.address(), record.bytes());
+        let Tear { offset, expected, found } = tear;
+        self.map.log().record(&Breach { kind, owner, other, address, bytes, offset, expected, found });
+    }
+}

@@ -1,0 +1,250 @@
+//! The figures one by one.
+
+use super::timing::{Timer, Timing};
+use super::{Bar, BenchConfig, BenchReport, Figure};
+use crate::driver::{Device, DeviceBuffer, LaunchConfig, Module};
+use crate::error::{Error, Result};
+use crate::pool::{Bump, FreeList};
+use warpheap_kernels::bench::{
+    Counter, Order, Sizes, bench_alloc_floor, bench_bump_alloc, bench_churn_floor, bench_free_floor,
+    bench_freelist_alloc, bench_freelist_churn, bench_freelist_free,
+};
+
+const THREADS_LOG2: u32 = 20;
+const THREADS: u32 = 1 << THREADS_LOG2;
+const BLOCK: u32 = 256;
+/// Allocations and frees by each thread of the churn.
+const TURNS: u32 = 64;
+const IN_ORDER: Order = Order { log2: THREADS_LOG2, permuted: 0 };
+const PERMUTED: Order = Order { log2: THREADS_LOG2, permuted: 1 };
+
+pub(super) struct Bench<'a> {
+    timer: Timer,
+    config: &'a BenchConfig,
+    /// Where the threads store their addresses.
+    out: DeviceBuffer<u64>,
+    /// Failed allocations.
+    failures: DeviceBuffer<u64>,
+    report: BenchReport,
+}
+
+impl<'a> Bench<'a> {
+    pub fn new(device: &Device, module: &Module, config: &'a BenchConfig) -> Result<Self> {
+        let (device, module) = (device.clone(), module.clone());
+        let stream = device.stream()?;
+        Ok(Bench {
+            out: device.zeroed(THREADS as usize)?,
+            failures: device.zeroed(1)?,
+            timer: Timer { device, module, stream, rounds: config.rounds },
+            config,
+            report: BenchReport {
+                block: BLOCK,
+                rounds: config.rounds,
+                figures: Vec::new(),
+                left_out: Vec::new(),
+            },
+        })
+    }
+
+    pub fn run(mut self, progress: &mut dyn FnMut(&str)) -> Result<BenchReport> {
+        for (name, sizes, pool_bytes) in [
+            ("bump alloc, 16 B", Sizes { min: 16, max: 16 }, 1 << 30),
+            ("bump alloc, mixed 16-8192 B", Sizes { min: 16, max: 8192 }, 16 << 30),
+        ] {
+            self.figure(name, progress, |bench| bench.bump(name, sizes, pool_bytes))?;
+        }
+        for size in [64, 4096] {
+            let named = |what: &str| format!("free list {what}, {size} B");
+            self.figure(&named("alloc"), progress, |b| b.freelist_alloc(&named("alloc"), size))?;
+            for (what, order, bar) in [("free", IN_ORDER, 2.0), ("free, permuted", PERMUTED, 6.0)] {
+                self.figure(&named(what), progress, |b| b.freelist_free(&named(what), size, order, bar))?;
+            }
+            let name = named("exhausted");
+            self.figure(&name, progress, |b| b.freelist_exhausted(&name, size))?;
+        }
+        let name = "free list churn, 64 B";
+        self.figure(name, progress, |b| b.freelist_churn(name))?;
+        Ok(self.report)
+    }
+
+    /// Measures one figure, if it is asked for and the device has the memory.
+    fn figure(
+        &mut self,
+        name: &str,
+        progress: &mut dyn FnMut(&str),
+        measure: impl FnOnce(&mut Self) -> Result<Figure>,
+    ) -> Result<()> {
+        if self.config.only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
+            return Ok(());
+        }
+        progress(name);
+        match measure(self) {
+            Ok(figure) => self.report.figures.push(figure),
+            Err(error @ Error::OutOfMemory { .. }) => self.report.left_out.push(format!("{name}: {error}")),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn grid() -> LaunchConfig {
+        LaunchConfig::linear(THREADS, BLOCK)
+    }
+
+    fn counter(&self) -> Counter {
+        Counter(self.failures.address() as *const _)
+    }
+
+    fn alloc_floor(&self, sizes: Sizes) -> Result<Timing> {
+        let Timer { module, stream, .. } = &self.timer;
+        let args = (self.out.address(), self.out.slice(), sizes);
+        // SAFETY: `out` lives, and this stream alone uses it.
+        self.timer
+            .time(|| Ok(()), || unsafe { stream.launch(module, bench_alloc_floor, &Self::grid(), args) })
+    }
+
+    fn bump(&mut self, name: &str, sizes: Sizes, pool_bytes: u64) -> Result<Figure> {
+        let mut pool = Bump::builder(pool_bytes).build(&self.timer.device)?;
+        let base = self.alloc_floor(sizes)?;
+        let args = (pool.handle(), self.out.slice(), sizes);
+        let Timer { module, stream, .. } = &self.timer;
+        let time = self.timer.time(
+            || pool.reset(),
+            // SAFETY: pool and `out` live, and this stream alone uses them.
+            || unsafe { stream.launch(module, bench_bump_alloc, &Self::grid(), args) },
+        )?;
+        let checked = self.check_addresses(name, THREADS)?;
+        Ok(ratio(name, time, "the same without allocating", base, 1.5, checked))
+    }
+
+    fn freelist(&self, blocks: u32, size: u64) -> Result<FreeList> {
+        FreeList::builder(blocks.into(), size).build(&self.timer.device)
+    }
+
+    fn launch_alloc(&self, pool: &FreeList) -> Result<()> {
+        let Timer { module, stream, .. } = &self.timer;
+        let args = (pool.handle(), self.out.slice());
+        // SAFETY: pool and `out` live, and this stream alone uses them.
+        unsafe { stream.launch(module, bench_freelist_alloc, &Self::grid(), args) }
+    }
+
+    /// Allocations from a pool that is full of free blocks before each.
+    fn time_alloc(&self, pool: &mut FreeList) -> Result<Timing> {
+        let handle = pool.handle();
+        let Timer { module, stream, .. } = &self.timer;
+        let args = (handle, self.out.slice());
+        self.timer.time(
+            || pool.reset(),
+            // SAFETY: pool and `out` live, and this stream alone uses them.
+            || unsafe { stream.launch(module, bench_freelist_alloc, &Self::grid(), args) },
+        )
+    }
+
+    fn freelist_alloc(&mut self, name: &str, size: u64) -> Result<Figure> {
+        let mut pool = self.freelist(2 * THREADS, size)?;
+        let base = self.alloc_floor(Sizes { min: 16, max: 16 })?;
+        let time = self.time_alloc(&mut pool)?;
+        let checked = self.check_addresses(name, THREADS)?;
+        Ok(ratio(name, time, "the same without allocating", base, 2.0, checked))
+    }
+
+    fn freelist_free(&mut self, name: &str, size: u64, order: Order, bar: f64) -> Result<Figure> {
+        let pool = self.freelist(2 * THREADS, size)?;
+        let Timer { module, stream, .. } = &self.timer;
+        self.launch_alloc(&pool)?;
+        let floor_args = (self.out.slice(), order, self.counter());
+        let base = self.timer.time(
+            || Ok(()),
+            // SAFETY: `out` and the counter live, and this stream alone uses them.
+            || unsafe { stream.launch(module, bench_free_floor, &Self::grid(), floor_args) },
+        )?;
+        let args = (pool.handle(), self.out.slice(), order, self.counter());
+        // The blocks of the round before are free; those of the first round are the launch's above.
+        let mut first = true;
+        let time = self.timer.time(
+            || if std::mem::take(&mut first) { Ok(()) } else { self.launch_alloc(&pool) },
+            // SAFETY: every block in `out` was allocated and is freed once.
+            || unsafe { stream.launch(module, bench_freelist_free, &Self::grid(), args) },
+        )?;
+        let checked = self.check_all_free(name, &pool)?;
+        Ok(ratio(name, time, "the same without freeing", base, bar, checked))
+    }
+
+    fn freelist_exhausted(&mut self, name: &str, size: u64) -> Result<Figure> {
+        let base = self.time_alloc(&mut self.freelist(2 * THREADS, size)?)?;
+        let mut pool = self.freelist(THREADS / 2, size)?;
+        let time = self.time_alloc(&mut pool)?;
+        let checked = self.check_addresses(name, THREADS / 2)?;
+        Ok(ratio(name, time, "the same with room for all", base, 5.0, checked))
+    }
+
+    fn freelist_churn(&mut self, name: &str) -> Result<Figure> {
+        let Timer { module, stream, .. } = &self.timer;
+        let floor_args = (self.out.slice(), TURNS);
+        // SAFETY: `out` lives, and this stream alone uses it.
+        let base = self.timer.time(
+            || Ok(()),
+            || unsafe { stream.launch(module, bench_churn_floor, &Self::grid(), floor_args) },
+        )?;
+        let pool = self.freelist(2 * THREADS, 64)?;
+        self.failures.fill(0)?;
+        let args = (pool.handle(), TURNS, self.counter());
+        // SAFETY: the pool and the counter live, and this stream alone uses them.
+        let time = self.timer.time(
+            || Ok(()),
+            || unsafe { stream.launch(module, bench_freelist_churn, &Self::grid(), args) },
+        )?;
+        let checked = self.check_all_free(name, &pool)?;
+        let pairs = f64::from(THREADS) * f64::from(TURNS);
+        let value = pairs / time.median_us / 1e3;
+        let mut figure = ratio(name, time, "stores alone", base, 40.0, checked);
+        (figure.value, figure.unit, figure.holds) = (value, "G pairs/s", Bar::AtLeast);
+        figure.passed = value >= figure.bar;
+        Ok(figure)
+    }
+
+    /// Exactly `granted` different addresses were stored, and nulls else.
+    fn check_addresses(&self, name: &str, granted: u32) -> Result<String> {
+        let mut addresses = self.out.copy_to_vec()?;
+        addresses.retain(|&address| address != 0);
+        addresses.sort_unstable();
+        let found = addresses.len();
+        addresses.dedup();
+        if (found, addresses.len()) != (granted as usize, granted as usize) {
+            let found = format!("{found} of {granted} allocations granted, {} different", addresses.len());
+            return Err(Error::WrongResult { what: name.into(), found });
+        }
+        Ok(format!("exactly {granted} granted, all different"))
+    }
+
+    /// Every block is free again and nothing went wrong.
+    fn check_all_free(&self, name: &str, pool: &FreeList) -> Result<String> {
+        let (stats, faults, failures) = (pool.stats()?, pool.faults()?, self.failures.copy_to_vec()?[0]);
+        let broken = pool.check()?;
+        if stats.taken != 0
+            || stats.free != stats.capacity
+            || faults.count + failures != 0
+            || !broken.is_empty()
+        {
+            let found = format!("{stats:?}, {} faults, {failures} failures, {broken:?}", faults.count);
+            return Err(Error::WrongResult { what: name.into(), found });
+        }
+        Ok(format!("all {} blocks free afterwards, no fault, no failure", stats.capacity))
+    }
+}
+
+fn ratio(name: &str, time: Timing, against: &str, base: Timing, bar: f64, checked: String) -> Figure {
+    let value = time.median_us / base.median_us;
+    Figure {
+        name: name.into(),
+        threads: THREADS,
+        time,
+        against: against.into(),
+        base,
+        value,
+        unit: "x",
+        holds: Bar::AtMost,
+        bar,
+        passed: value <= bar,
+        checked,
+    }
+}

@@ -1,0 +1,171 @@
+//! What a device, a stream, an event and a module must be able to do: one implementation for CUDA, one for
+//! the CPU.
+//!
+//! Addresses are plain numbers here. The callers have checked bounds, devices and lengths; the `unsafe`
+//! methods trust them.
+
+use super::device::DeviceInfo;
+use crate::error::Result;
+use crate::simt::{Executor, SimtError, Stats};
+use std::any::Any;
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What runs the kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Backend {
+    /// An NVIDIA GPU, through its driver.
+    Cuda,
+    /// This machine's CPU, which runs the same kernel functions.
+    Cpu,
+}
+
+impl Backend {
+    /// `cuda` or `cpu`, as the command line spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Backend::Cuda => "cuda",
+            Backend::Cpu => "cpu",
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The largest grid and block of a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub threads_per_block: u32,
+    pub block: [u32; 3],
+    pub grid: [u32; 3],
+    pub shared_bytes_per_block: u32,
+}
+
+/// A range of device memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    pub address: u64,
+    pub bytes: u64,
+}
+
+pub(crate) trait DeviceBackend: Send + Sync {
+    fn backend(&self) -> Backend;
+    /// A short name for messages.
+    fn label(&self) -> &str;
+    fn info(&self) -> Result<DeviceInfo>;
+    fn limits(&self) -> Limits;
+    /// The CUDA context; null on the CPU.
+    fn raw_context(&self) -> *mut c_void;
+
+    /// Memory that is zero if `zeroed` and of any content otherwise. `bytes` is not 0.
+    fn alloc(&self, bytes: u64, align: u64, zeroed: bool) -> Result<Range>;
+    /// Waits for the work in flight and gives back what [`alloc`](Self::alloc) gave out.
+    fn free(&self, range: Range) -> Result<()>;
+
+    /// Waits for the work of every stream.
+    fn synchronize(&self) -> Result<()>;
+    /// Copies into device memory and waits.
+    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()>;
+    /// Copies out of device memory and waits.
+    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()>;
+    /// Sets each byte and waits.
+    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()>;
+
+    fn stream(&self) -> Result<Arc<dyn StreamBackend>>;
+    /// A stream over a raw handle of the caller's.
+    unsafe fn foreign_stream(&self, raw: *mut c_void) -> Result<Arc<dyn StreamBackend>>;
+    /// A module of `ptx`, or of the program's own functions.
+    fn module(&self, ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>>;
+}
+
+/// A kernel made ready to run on the CPU, its arguments inside.
+pub(crate) type CpuJob = Box<dyn FnOnce(&Executor) -> Result<Stats, SimtError> + Send>;
+
+/// A launch whose arguments and grid have been checked.
+pub(crate) struct Launch<'a> {
+    pub kernel: &'static str,
+    pub function: &'a Function,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared_bytes: u32,
+    /// The address of each argument.
+    pub arguments: &'a mut [*mut c_void],
+    /// The same launch for the CPU.
+    pub cpu_job: &'a dyn Fn() -> CpuJob,
+}
+
+pub(crate) trait StreamBackend: Send + Sync {
+    unsafe fn launch(&self, launch: Launch<'_>) -> Result<()>;
+    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()>;
+    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()>;
+    unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()>;
+    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()>;
+    fn record(&self) -> Result<Arc<dyn EventBackend>>;
+    fn wait(&self, event: Arc<dyn EventBackend>) -> Result<()>;
+    fn synchronize(&self) -> Result<()>;
+    fn is_done(&self) -> Result<bool>;
+    /// The `CUstream`; null on the CPU.
+    fn raw(&self) -> *mut c_void;
+    /// What the CPU's executor counted in the last kernel that ended on this stream.
+    fn cpu_stats(&self) -> Option<Stats> {
+        None
+    }
+}
+
+pub(crate) trait EventBackend: Any + Send + Sync {
+    fn is_done(&self) -> Result<bool>;
+    fn synchronize(&self) -> Result<()>;
+    /// Time since `earlier`; both are done.
+    fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration>;
+}
+
+/// The event as the backend's own. Devices were compared before, so it is.
+pub(crate) fn own_event<E: EventBackend>(event: &dyn EventBackend) -> &E {
+    let any: &dyn Any = event;
+    any.downcast_ref().expect("an event of this backend's device is this backend's")
+}
+
+pub(crate) trait ModuleBackend: Send + Sync {
+    fn function(&self, name: &'static str) -> Result<Function>;
+    /// What the compiler said about a module that it accepted.
+    fn log(&self) -> &str {
+        ""
+    }
+}
+
+/// A kernel in a module.
+pub(crate) struct Function {
+    /// The `CUfunction`; null on the CPU.
+    pub raw: *mut c_void,
+    pub attributes: KernelAttributes,
+}
+
+// SAFETY: the handle is an address that the driver lets any thread use.
+unsafe impl Send for Function {}
+// SAFETY: the same.
+unsafe impl Sync for Function {}
+
+/// What the compiler made of a kernel. On the CPU only the largest block is known, the rest is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelAttributes {
+    /// Registers of each thread.
+    pub registers: u32,
+    /// Bytes of local memory of each thread: stack and spilled registers.
+    pub local_bytes: u32,
+    /// Bytes of static shared memory of each block.
+    pub shared_bytes: u32,
+    /// The largest block it can be launched with.
+    pub max_threads_per_block: u32,
+    /// PTX version it was written in, ten times the major plus the minor: 70 for 7.0.
+    pub ptx_version: u32,
+    /// Architecture it was compiled to, ten times the major plus the minor: 90 for sm_90.
+    pub binary_version: u32,
+}

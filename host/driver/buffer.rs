@@ -1,0 +1,182 @@
+//! Arrays in device memory.
+
+use super::backend::Range;
+use super::device::Device;
+use super::memory::{DeviceMemory, MIN_ALIGN};
+use crate::error::{Bytes, Error, Result};
+use std::fmt;
+use std::marker::PhantomData;
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+
+/// Plain data that host and device both read and write, byte for byte.
+///
+/// # Safety
+/// Any bytes are a value of the type; it is `repr(C)`, `repr(transparent)` or a number, with the same layout
+/// on host and device; it holds no reference and no host pointer.
+pub unsafe trait DeviceData: Copy + Send + Sync + 'static {}
+
+macro_rules! plain {
+    ($($ty:ty),+) => {$(
+        // SAFETY: a number, the same on both sides.
+        unsafe impl DeviceData for $ty {}
+    )+};
+}
+plain!(u8, i8, u16, i16, u32, i32, u64, i64, u128, i128, f32, f64);
+
+// SAFETY: nothing between the elements.
+unsafe impl<T: DeviceData, const N: usize> DeviceData for [T; N] {}
+// SAFETY: an address, of which any is a value.
+unsafe impl<T: 'static> DeviceData for DevicePtr<T> {}
+// SAFETY: an address and a length, of which any is a value.
+unsafe impl<T: 'static> DeviceData for DeviceSlice<T> {}
+
+/// `len` values of `T` in device memory, given back when it is dropped.
+///
+/// The copies here block: they wait for everything that the device was given before. A
+/// [`Stream`](super::Stream) has copies that do not.
+pub struct DeviceBuffer<T: DeviceData> {
+    memory: DeviceMemory,
+    len: usize,
+    _values: PhantomData<T>,
+}
+
+impl Device {
+    /// `len` values, which are what happens to be there.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::SizeOverflow`].
+    pub fn alloc_uninit<T: DeviceData>(&self, len: usize) -> Result<DeviceBuffer<T>> {
+        DeviceBuffer::new(self, len, false)
+    }
+
+    /// `len` values of zero bytes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::SizeOverflow`].
+    pub fn zeroed<T: DeviceData>(&self, len: usize) -> Result<DeviceBuffer<T>> {
+        DeviceBuffer::new(self, len, true)
+    }
+
+    /// A copy of `values` in device memory.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], or what failed since.
+    pub fn from_slice<T: DeviceData>(&self, values: &[T]) -> Result<DeviceBuffer<T>> {
+        let mut buffer = self.alloc_uninit(values.len())?;
+        buffer.copy_from_slice(values)?;
+        Ok(buffer)
+    }
+}
+
+impl<T: DeviceData> DeviceBuffer<T> {
+    fn new(device: &Device, len: usize, zeroed: bool) -> Result<Self> {
+        let element = size_of::<T>();
+        let bytes = len.checked_mul(element).filter(|bytes| isize::try_from(*bytes).is_ok());
+        let bytes = bytes.ok_or(Error::SizeOverflow { len, element: Bytes(element as u64) })?;
+        let memory = DeviceMemory::new(device, bytes as u64, align_of::<T>().max(MIN_ALIGN), zeroed)?;
+        Ok(DeviceBuffer { memory, len, _values: PhantomData })
+    }
+
+    /// The device it is memory of.
+    pub fn device(&self) -> &Device {
+        self.memory.device()
+    }
+
+    /// How many values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many bytes.
+    pub fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    /// Its first address, a `CUdeviceptr`; 0 if there are no bytes.
+    pub fn address(&self) -> u64 {
+        self.memory.address()
+    }
+
+    /// All values, for a kernel's argument.
+    pub fn slice(&self) -> DeviceSlice<T> {
+        // SAFETY: the whole buffer; a launch checks that it is still live.
+        unsafe { DeviceSlice::from_raw_parts(self.ptr().0, self.len as u64) }
+    }
+
+    /// The first value, for a kernel's argument. A launch checks that this one value is live.
+    pub fn ptr(&self) -> DevicePtr<T> {
+        DevicePtr(self.memory.ptr().0.cast())
+    }
+
+    /// A copy of all values.
+    ///
+    /// # Errors
+    /// What failed since.
+    pub fn copy_to_vec(&self) -> Result<Vec<T>> {
+        let mut values: Vec<T> = Vec::with_capacity(self.len);
+        if self.bytes() > 0 {
+            // SAFETY: the whole buffer, and there is capacity for it.
+            unsafe { self.memory.read_raw(0, values.as_mut_ptr().cast(), self.bytes() as usize) }?;
+        }
+        // SAFETY: all of them were just written, and any bytes are values.
+        unsafe { values.set_len(self.len) };
+        Ok(values)
+    }
+
+    /// Replaces all values.
+    ///
+    /// # Errors
+    /// [`Error::CopyRange`] unless there are as many in `values`, or what failed since.
+    pub fn copy_from_slice(&mut self, values: &[T]) -> Result<()> {
+        if values.len() != self.len {
+            let asked = Bytes(size_of_val(values) as u64);
+            let there = Bytes(self.bytes());
+            return Err(Error::CopyRange { offset: Bytes(0), asked, what: "the buffer, exactly,", there });
+        }
+        self.memory.write(0, values)
+    }
+
+    /// Sets every value.
+    ///
+    /// # Errors
+    /// What failed since.
+    pub fn fill(&mut self, value: T) -> Result<()> {
+        /// One copy at a time holds so much on the host.
+        const CHUNK_BYTES: usize = 1 << 20;
+        let chunk_len = (CHUNK_BYTES / size_of::<T>().max(1)).clamp(1, self.len.max(1));
+        let chunk = vec![value; chunk_len];
+        for start in (0..self.len).step_by(chunk_len) {
+            let part = &chunk[..chunk_len.min(self.len - start)];
+            self.memory.write((start * size_of::<T>()) as u64, part)?;
+        }
+        Ok(())
+    }
+
+    /// Sets every byte.
+    ///
+    /// # Errors
+    /// What failed since.
+    pub fn fill_bytes(&mut self, byte: u8) -> Result<()> {
+        self.memory.fill(byte)
+    }
+
+    /// The memory without its type.
+    pub fn into_memory(self) -> DeviceMemory {
+        self.memory
+    }
+
+    pub(super) fn range(&self) -> Range {
+        self.memory.range()
+    }
+}
+
+impl<T: DeviceData> fmt::Debug for DeviceBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} × {}: {:?}", self.len, std::any::type_name::<T>(), self.memory)
+    }
+}

@@ -1,0 +1,187 @@
+//! Device memory on the CPU: the program's own heap, up to a cap.
+//!
+//! I1: the cap is never exceeded: `used <= total`, both in bytes as asked for, without the padding of
+//! alignment. I2: `blocks` holds exactly the blocks that were given out and not given back.
+//!
+//! All of it starts as zeros: large blocks come from the system as untouched zero pages, which cost nothing
+//! until they are used, and so the host may read whatever a kernel did not write.
+
+use crate::driver::backend::Range;
+use crate::error::{Bytes, Error, Result};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::HashMap;
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The system hands out zero pages lazily only for alignments up to this one; larger ones are rounded here.
+const SYSTEM_ALIGN: usize = 16;
+
+pub(super) struct Heap {
+    device: String,
+    total: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    used: u64,
+    /// By the address given out: the address that the system gave, and its layout.
+    blocks: HashMap<u64, (usize, Layout)>,
+}
+
+impl Heap {
+    pub fn new(device: &str, total: u64) -> Heap {
+        Heap { device: device.into(), total, state: Mutex::default() }
+    }
+
+    /// A panic elsewhere leaves the counters whole: nothing here panics between two changes.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    pub fn free_bytes(&self) -> u64 {
+        self.total - self.state().used
+    }
+
+    /// `bytes`, not 0, at a multiple of `align`.
+    pub fn alloc(&self, bytes: u64, align: u64) -> Result<Range> {
+        let mut state = self.state();
+        let free = self.total - state.used;
+        let refuse = |advice: &str| Error::OutOfMemory {
+            device: self.device.clone(),
+            requested: Bytes(bytes),
+            free: Bytes(free),
+            total: Bytes(self.total),
+            advice: advice.into(),
+        };
+        if bytes > free {
+            return Err(refuse(
+                "ask for less, drop other buffers, or raise the cap (Device::cpu_with_executor)",
+            ));
+        }
+        let padded = bytes.checked_add(align).and_then(|n| usize::try_from(n).ok());
+        let layout = padded.and_then(|n| Layout::from_size_align(n, SYSTEM_ALIGN).ok());
+        let layout = layout.ok_or_else(|| refuse("ask for less"))?;
+        // SAFETY: the size is not 0, since `align` is not.
+        let base = unsafe { alloc_zeroed(layout) };
+        if base.is_null() {
+            return Err(refuse("the system itself has no more; ask for less"));
+        }
+        let base = base.expose_provenance();
+        let address = (base as u64).next_multiple_of(align);
+        state.used += bytes;
+        state.blocks.insert(address, (base, layout));
+        Ok(Range { address, bytes })
+    }
+
+    pub fn free(&self, range: Range) {
+        let mut state = self.state();
+        if let Some((base, layout)) = state.blocks.remove(&range.address) {
+            state.used -= range.bytes;
+            // SAFETY: the system gave it out with this layout, and it is given back once (I2).
+            unsafe { dealloc(ptr::with_exposed_provenance_mut(base), layout) };
+        }
+    }
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        // Memory holds its device, so a heap that goes has had all its blocks back.
+        debug_assert!(self.state().blocks.is_empty(), "a heap goes before its memory");
+    }
+}
+
+/// Half of what this machine has; 4 GiB where that is unknown.
+pub(crate) fn default_memory_bytes() -> u64 {
+    const UNKNOWN: u64 = 8 << 30;
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    total_of(&meminfo).unwrap_or(UNKNOWN) / 2
+}
+
+/// The total in a text like `MemTotal:   24012345 kB`.
+fn total_of(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+fn device_ptr(address: u64) -> *mut u8 {
+    ptr::with_exposed_provenance_mut(address as usize)
+}
+
+/// # Safety
+/// `bytes` can be read at `from` and written at `to`, and no one else touches either.
+pub(super) unsafe fn write(to: u64, from: *const u8, bytes: usize) {
+    // SAFETY: the caller's promise; host and device memory do not overlap.
+    unsafe { ptr::copy_nonoverlapping(from, device_ptr(to), bytes) }
+}
+
+/// # Safety
+/// `bytes` can be read at `from` and written at `to`, and no one else touches either.
+pub(super) unsafe fn read(to: *mut u8, from: u64, bytes: usize) {
+    // SAFETY: the caller's promise; host and device memory do not overlap.
+    unsafe { ptr::copy_nonoverlapping(device_ptr(from), to, bytes) }
+}
+
+/// # Safety
+/// `bytes` can be read at `from` and written at `to`, and no one else touches either.
+pub(super) unsafe fn copy(to: u64, from: u64, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { ptr::copy(device_ptr(from), device_ptr(to), bytes) }
+}
+
+/// # Safety
+/// The range can be written, and no one else touches it.
+pub(super) unsafe fn fill(range: Range, byte: u8) {
+    // SAFETY: the caller's promise.
+    unsafe { ptr::write_bytes(device_ptr(range.address), byte, range.bytes as usize) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cap_is_exact() {
+        let heap = Heap::new("CPU", 1000);
+        let first = heap.alloc(600, 256).unwrap();
+        assert_eq!(heap.free_bytes(), 400);
+        assert!(matches!(heap.alloc(401, 256), Err(Error::OutOfMemory { free: Bytes(400), .. })));
+        let second = heap.alloc(400, 256).unwrap();
+        heap.free(first);
+        heap.free(second);
+        assert_eq!(heap.free_bytes(), 1000);
+    }
+
+    #[test]
+    fn blocks_are_aligned_and_zero() {
+        let heap = Heap::new("CPU", 1 << 30);
+        for align in [256, 4096, 2 << 20] {
+            let block = heap.alloc(100, align).unwrap();
+            assert!(block.address.is_multiple_of(align));
+            let mut bytes = [1_u8; 100];
+            // SAFETY: both are 100 bytes long and ours.
+            unsafe { read(bytes.as_mut_ptr(), block.address, 100) };
+            assert_eq!(bytes, [0; 100]);
+            heap.free(block);
+        }
+    }
+
+    #[test]
+    fn absurd_sizes_are_refused() {
+        let heap = Heap::new("CPU", u64::MAX);
+        assert!(matches!(heap.alloc(u64::MAX, 256), Err(Error::OutOfMemory { .. })));
+        assert!(matches!(heap.alloc(1 << 62, 256), Err(Error::OutOfMemory { .. })));
+        assert_eq!(heap.free_bytes(), u64::MAX);
+    }
+
+    #[test]
+    fn reads_the_total_of_meminfo() {
+        assert_eq!(total_of("MemFree: 1 kB\nMemTotal:    2048 kB\n"), Some(2 << 20));
+        assert_eq!(total_of("MemTotal: many"), None);
+        assert_eq!(total_of(""), None);
+    }
+}

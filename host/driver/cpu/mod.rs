@@ -1,0 +1,155 @@
+//! The CPU as a device: kernels are the program's own functions, run lane by lane by [`crate::simt`].
+
+mod memory;
+mod stream;
+
+use self::memory::Heap;
+use self::stream::{CpuStream, Queue};
+use super::backend::{
+    Backend, DeviceBackend, Function, KernelAttributes, Limits, ModuleBackend, Range, StreamBackend,
+};
+use super::device::DeviceInfo;
+use crate::error::{Error, Result};
+use crate::simt::{Executor, Mode};
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use warpheap_device::units::WARP_SIZE;
+
+pub(crate) use self::memory::default_memory_bytes;
+
+/// What every CUDA device allows too, so that a grid that runs here runs there.
+const LIMITS: Limits = Limits {
+    threads_per_block: 1024,
+    block: [1024, 1024, 64],
+    grid: [i32::MAX as u32, 65_535, 65_535],
+    shared_bytes_per_block: 48 << 10,
+};
+
+/// The device: an executor that its streams share, and a heap.
+pub(crate) struct CpuDevice {
+    label: String,
+    executor: Arc<Executor>,
+    heap: Heap,
+    /// The queues that may still hold work or a failure that nobody has been told of.
+    queues: Mutex<Vec<Arc<Queue>>>,
+}
+
+impl CpuDevice {
+    pub fn new(executor: Executor, memory_bytes: u64) -> CpuDevice {
+        let label = match executor.mode() {
+            Mode::Parallel { workers } => format!("CPU ({workers} workers)"),
+            Mode::Replay { seed } => format!("CPU (replay, seed {seed})"),
+        };
+        let heap = Heap::new(&label, memory_bytes);
+        CpuDevice { label, executor: Arc::new(executor), heap, queues: Mutex::default() }
+    }
+
+    /// The queues that are not over. A panic elsewhere leaves the list whole.
+    fn queues(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|queue| !queue.is_over());
+        queues
+    }
+}
+
+impl DeviceBackend for CpuDevice {
+    fn backend(&self) -> Backend {
+        Backend::Cpu
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn info(&self) -> Result<DeviceInfo> {
+        Ok(DeviceInfo {
+            name: self.label.clone(),
+            backend: Backend::Cpu,
+            compute_capability: None,
+            driver_version: None,
+            multiprocessors: self.executor.sm_count(),
+            warp_size: WARP_SIZE,
+            max_threads_per_block: LIMITS.threads_per_block,
+            max_threads_per_multiprocessor: 0,
+            shared_bytes_per_block: LIMITS.shared_bytes_per_block,
+            memory_total: self.heap.total(),
+            memory_free: self.heap.free_bytes(),
+            l2_bytes: 0,
+            virtual_memory: false,
+        })
+    }
+
+    fn limits(&self) -> Limits {
+        LIMITS
+    }
+
+    fn raw_context(&self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+
+    fn alloc(&self, bytes: u64, align: u64, _zeroed: bool) -> Result<Range> {
+        self.heap.alloc(bytes, align)
+    }
+
+    fn free(&self, range: Range) -> Result<()> {
+        // Not under the lock: the work waited for may be long.
+        let queues = self.queues().clone();
+        queues.iter().for_each(|queue| queue.drain());
+        self.heap.free(range);
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        // Not under the lock: the work waited for may be long. Every queue is waited for, also after one
+        // that failed.
+        let queues = self.queues().clone();
+        queues.iter().map(|queue| queue.settle()).fold(Ok(()), Result::and)
+    }
+
+    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { memory::write(to, from, bytes) };
+        Ok(())
+    }
+
+    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { memory::read(to, from, bytes) };
+        Ok(())
+    }
+
+    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { memory::fill(range, byte) };
+        Ok(())
+    }
+
+    fn stream(&self) -> Result<Arc<dyn StreamBackend>> {
+        let stream = CpuStream::start(self.executor.clone())?;
+        self.queues().push(stream.queue().clone());
+        Ok(Arc::new(stream))
+    }
+
+    unsafe fn foreign_stream(&self, _raw: *mut c_void) -> Result<Arc<dyn StreamBackend>> {
+        Err(Error::NotSupported {
+            what: "CUDA stream",
+            backend: "the CPU",
+            advice: "use Device::stream there",
+        })
+    }
+
+    fn module(&self, _ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>> {
+        Ok(Box::new(NativeModule))
+    }
+}
+
+/// The kernels of the program itself: any that the program can name is there.
+struct NativeModule;
+
+impl ModuleBackend for NativeModule {
+    fn function(&self, _name: &'static str) -> Result<Function> {
+        let attributes =
+            KernelAttributes { max_threads_per_block: LIMITS.threads_per_block, ..Default::default() };
+        Ok(Function { raw: std::ptr::null_mut(), attributes })
+    }
+}

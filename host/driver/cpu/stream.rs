@@ -1,0 +1,280 @@
+//! A stream on the CPU: a queue and the OS thread that works it off.
+//!
+//! ```text
+//!   host threads ── push ──► jobs ── worker ──► Executor::run, memcpy, events
+//! ```
+//!
+//! I1: jobs run in the order of their pushes, one at a time. I2: `pending` counts the jobs pushed and not
+//! ended. I3: after a failure no work runs any more, but events still come true, so that nobody waits for
+//! ever. I4: the worker ends when the stream is gone and the queue is empty.
+
+use super::memory;
+use crate::driver::backend::{CpuJob, EventBackend, Launch, Range, StreamBackend, own_event};
+use crate::error::{Error, Result};
+use crate::simt::{Executor, Stats};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Locks are held for moments and nothing panics under them; if it did, the state would still be whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wait_while<'a, T>(
+    changed: &Condvar,
+    guard: MutexGuard<'a, T>,
+    condition: impl FnMut(&mut T) -> bool,
+) -> MutexGuard<'a, T> {
+    changed.wait_while(guard, condition).unwrap_or_else(PoisonError::into_inner)
+}
+
+enum Job {
+    Kernel(&'static str, CpuJob),
+    Memory(Box<dyn FnOnce() + Send>),
+    Record(Arc<CpuEvent>),
+    Wait(Arc<dyn EventBackend>),
+}
+
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    pending: usize,
+    /// The host's end is gone.
+    closed: bool,
+    failed: Option<Error>,
+    /// Somebody has been told of the failure.
+    reported: bool,
+    last: Option<Stats>,
+}
+
+impl State {
+    /// Whether the stream is gone, and it went well or somebody knows that it did not.
+    fn is_settled(&self) -> bool {
+        self.closed && (self.failed.is_none() || self.reported)
+    }
+
+    /// Tells of a failure.
+    fn outcome(&mut self) -> Result<()> {
+        self.reported = self.failed.is_some();
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Queue {
+    fn push(&self, job: Job) -> Result<()> {
+        let mut state = lock(&self.state);
+        if !matches!(job, Job::Record(_)) {
+            state.outcome()?;
+        }
+        state.pending += 1;
+        state.jobs.push_back(job);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Waits until everything pushed is done.
+    pub fn drain(&self) {
+        drop(wait_while(&self.changed, lock(&self.state), |state| state.pending > 0));
+    }
+
+    /// The same, and tells whether it went well.
+    pub fn synchronize(&self) -> Result<()> {
+        wait_while(&self.changed, lock(&self.state), |state| state.pending > 0).outcome()
+    }
+
+    /// The same for the whole device: a failure that somebody was told of goes with its stream.
+    pub fn settle(&self) -> Result<()> {
+        let mut state = wait_while(&self.changed, lock(&self.state), |state| state.pending > 0);
+        if state.is_settled() { Ok(()) } else { state.outcome() }
+    }
+
+    /// Whether there is nothing more to wait for or to tell.
+    pub fn is_over(&self) -> bool {
+        let state = lock(&self.state);
+        state.pending == 0 && state.is_settled()
+    }
+
+    /// The worker: runs jobs until the stream is gone and none is left (I4).
+    fn work(&self, executor: &Executor) {
+        loop {
+            let idle = |state: &mut State| state.jobs.is_empty() && !state.closed;
+            let mut state = wait_while(&self.changed, lock(&self.state), idle);
+            let Some(job) = state.jobs.pop_front() else { return };
+            let skip = state.failed.is_some();
+            drop(state);
+            let outcome = run(job, executor, skip);
+            let mut state = lock(&self.state);
+            match outcome {
+                Ok(Some(stats)) => state.last = Some(stats),
+                Ok(None) => {}
+                Err(error) => state.failed = Some(error),
+            }
+            state.pending -= 1;
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// Runs one job, or with `skip` only what others wait for (I3).
+fn run(job: Job, executor: &Executor, skip: bool) -> Result<Option<Stats>> {
+    let attempt = AssertUnwindSafe(|| match job {
+        Job::Record(event) => {
+            event.happen();
+            Ok(None)
+        }
+        _ if skip => Ok(None),
+        Job::Wait(event) => event.synchronize().map(|()| None),
+        Job::Memory(copy) => {
+            copy();
+            Ok(None)
+        }
+        Job::Kernel(kernel, run) => match run(executor) {
+            Ok(stats) => Ok(Some(stats)),
+            Err(source) => Err(Error::Simt { kernel, source }),
+        },
+    });
+    // The queue must not see a panic: whoever waits for the job would wait for ever.
+    catch_unwind(attempt).unwrap_or_else(|payload| Err(Error::CpuStream { message: message(&*payload) }))
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| text.to_string());
+    text.or_else(|| payload.downcast_ref().cloned()).unwrap_or_else(|| "no message".into())
+}
+
+/// The stream's end that the host holds.
+pub(super) struct CpuStream {
+    queue: Arc<Queue>,
+}
+
+impl CpuStream {
+    pub fn start(executor: Arc<Executor>) -> Result<CpuStream> {
+        let queue = Arc::new(Queue::default());
+        let theirs = queue.clone();
+        let spawned =
+            thread::Builder::new().name("warpheap-stream".into()).spawn(move || theirs.work(&executor));
+        match spawned {
+            // Detached: it ends by itself (I4).
+            Ok(_) => Ok(CpuStream { queue }),
+            Err(error) => Err(Error::CpuStream { message: format!("no thread for it: {error}") }),
+        }
+    }
+
+    pub fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
+    fn push_memory(&self, copy: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.queue.push(Job::Memory(Box::new(copy)))
+    }
+}
+
+impl Drop for CpuStream {
+    fn drop(&mut self) {
+        lock(&self.queue.state).closed = true;
+        self.queue.changed.notify_all();
+    }
+}
+
+impl StreamBackend for CpuStream {
+    unsafe fn launch(&self, launch: Launch<'_>) -> Result<()> {
+        self.queue.push(Job::Kernel(launch.kernel, (launch.cpu_job)()))
+    }
+
+    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
+        let from = from.expose_provenance();
+        // SAFETY: the caller keeps both sides until the stream has come here.
+        self.push_memory(move || unsafe { memory::write(to, std::ptr::with_exposed_provenance(from), bytes) })
+    }
+
+    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
+        let to = to.expose_provenance();
+        // SAFETY: the caller keeps both sides until the stream has come here.
+        self.push_memory(move || unsafe {
+            memory::read(std::ptr::with_exposed_provenance_mut(to), from, bytes)
+        })
+    }
+
+    unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the caller keeps others away until the stream has come here; freeing waits for that.
+        self.push_memory(move || unsafe { memory::copy(to, from, bytes) })
+    }
+
+    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
+        // SAFETY: the caller keeps others away until the stream has come here; freeing waits for that.
+        self.push_memory(move || unsafe { memory::fill(range, byte) })
+    }
+
+    fn record(&self) -> Result<Arc<dyn EventBackend>> {
+        let event = Arc::new(CpuEvent::default());
+        self.queue.push(Job::Record(event.clone()))?;
+        Ok(event)
+    }
+
+    fn wait(&self, event: Arc<dyn EventBackend>) -> Result<()> {
+        self.queue.push(Job::Wait(event))
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.queue.synchronize()
+    }
+
+    fn is_done(&self) -> Result<bool> {
+        let mut state = lock(&self.queue.state);
+        state.outcome().map(|()| state.pending == 0)
+    }
+
+    fn raw(&self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+
+    fn cpu_stats(&self) -> Option<Stats> {
+        lock(&self.queue.state).last
+    }
+}
+
+/// The moment at which a stream came to a point.
+#[derive(Default)]
+struct CpuEvent {
+    at: Mutex<Option<Instant>>,
+    changed: Condvar,
+}
+
+impl CpuEvent {
+    fn happen(&self) {
+        *lock(&self.at) = Some(Instant::now());
+        self.changed.notify_all();
+    }
+
+    fn await_it(&self) -> Instant {
+        let at = wait_while(&self.changed, lock(&self.at), |at| at.is_none());
+        at.unwrap_or_else(Instant::now)
+    }
+}
+
+impl EventBackend for CpuEvent {
+    fn is_done(&self) -> Result<bool> {
+        Ok(lock(&self.at).is_some())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.await_it();
+        Ok(())
+    }
+
+    fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration> {
+        let earlier = own_event::<CpuEvent>(earlier).await_it();
+        self.await_it().checked_duration_since(earlier).ok_or(Error::EventOrder)
+    }
+}

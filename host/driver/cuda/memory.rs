@@ -1,0 +1,88 @@
+//! Device memory of a GPU.
+//!
+//! I1: `bases` holds the blocks whose address is not the driver's own, for their alignment's sake.
+
+use super::context::Context;
+use super::sys::OUT_OF_MEMORY;
+use crate::driver::backend::Range;
+use crate::error::{Bytes, Error, Result};
+use cudarc::driver::sys::CUdeviceptr;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What `cuMemAlloc` aligns to by itself.
+const DRIVER_ALIGN: u64 = 256;
+
+pub(super) struct Heap {
+    context: Arc<Context>,
+    device: String,
+    bases: Mutex<HashMap<u64, CUdeviceptr>>,
+}
+
+impl Heap {
+    pub fn new(context: Arc<Context>, device: &str) -> Heap {
+        Heap { context, device: device.into(), bases: Mutex::default() }
+    }
+
+    /// A panic elsewhere leaves the map whole: every change to it is one call.
+    fn bases(&self) -> MutexGuard<'_, HashMap<u64, CUdeviceptr>> {
+        self.bases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that nobody uses, and all.
+    pub fn free_and_total(&self) -> Result<(u64, u64)> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the driver writes the two numbers there.
+        self.context.call("cuMemGetInfo", |api| unsafe { (api.mem_get_info)(&mut free, &mut total) })?;
+        Ok((free as u64, total as u64))
+    }
+
+    /// `bytes`, not 0, at a multiple of `align`.
+    pub fn alloc(&self, bytes: u64, align: u64) -> Result<Range> {
+        let padding = if align > DRIVER_ALIGN { align } else { 0 };
+        let padded = bytes.checked_add(padding).and_then(|n| usize::try_from(n).ok());
+        let Some(padded) = padded else { return Err(self.out_of_memory(bytes)) };
+        let mut base = 0;
+        // SAFETY: the driver writes the address there.
+        let done = self.context.call("cuMemAlloc", |api| unsafe { (api.mem_alloc)(&mut base, padded) });
+        match done {
+            Err(Error::Driver { code: OUT_OF_MEMORY, .. }) => return Err(self.out_of_memory(bytes)),
+            other => other?,
+        }
+        let address = base.next_multiple_of(align);
+        if address != base {
+            self.bases().insert(address, base);
+        }
+        Ok(Range { address, bytes })
+    }
+
+    /// Waits for the work in flight, which may use the memory, and gives it back.
+    pub fn free(&self, range: Range) -> Result<()> {
+        // `cuMemFree` waits too, but nowhere promises it. After a fault there is nothing to wait for, and
+        // the stream tells its owner of that.
+        let _ = self.context.synchronize();
+        let base = self.bases().remove(&range.address).unwrap_or(range.address);
+        // SAFETY: the driver gave it out, and it is given back once.
+        self.context.call("cuMemFree", |api| unsafe { (api.mem_free)(base) })
+    }
+
+    pub fn free_or_log(&self, range: Range) {
+        if let Err(error) = self.free(range) {
+            tracing::warn!(%error, address = range.address, "device memory could not be freed");
+        }
+    }
+
+    fn out_of_memory(&self, bytes: u64) -> Error {
+        // Unknown figures must not hide the error itself.
+        let (free, total) = self.free_and_total().unwrap_or((0, 0));
+        Error::OutOfMemory {
+            device: self.device.clone(),
+            requested: Bytes(bytes),
+            free: Bytes(free),
+            total: Bytes(total),
+            advice:
+                "ask for less, drop other buffers, or end what else uses this GPU (`nvidia-smi` lists it)"
+                    .into(),
+        }
+    }
+}

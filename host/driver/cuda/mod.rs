@@ -1,0 +1,234 @@
+//! NVIDIA GPUs, through the driver API. No type of cudarc's leaves this folder.
+
+mod context;
+mod memory;
+mod module;
+mod stream;
+mod sys;
+
+use self::context::Context;
+use self::memory::Heap;
+use self::module::CudaModule;
+use self::stream::CudaStream;
+use self::sys::Api;
+use super::backend::{Backend, DeviceBackend, Limits, ModuleBackend, Range, StreamBackend};
+use super::device::DeviceInfo;
+use crate::error::{Error, Result};
+use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::Arc;
+
+/// How many GPUs the driver shows.
+pub(super) fn count() -> Result<u32> {
+    count_of(Api::get("a CUDA device")?)
+}
+
+fn count_of(api: &Api) -> Result<u32> {
+    let mut count = 0;
+    // SAFETY: the driver writes the number there.
+    let status = unsafe { (api.device_get_count)(&mut count) };
+    api.check("cuDeviceGetCount", status)?;
+    Ok(count.try_into().unwrap_or(0))
+}
+
+pub(super) struct CudaDevice {
+    // Before the context: streams and memory go before it does.
+    own: CudaStream,
+    heap: Heap,
+    context: Arc<Context>,
+    name: String,
+    label: String,
+    limits: Limits,
+}
+
+impl CudaDevice {
+    /// GPU number `ordinal` through its primary context.
+    pub fn primary(ordinal: u32) -> Result<CudaDevice> {
+        let asked = format!("CUDA device {ordinal}");
+        let api = Api::get(&asked)?;
+        let count = count_of(api)?;
+        let number = c_int::try_from(ordinal).ok().filter(|_| ordinal < count);
+        let number = number.ok_or_else(|| Error::NoDevice {
+            asked,
+            found: match count {
+                0 => "the CUDA driver shows no GPU".into(),
+                1 => "the only one is number 0".into(),
+                _ => format!("they are numbered 0 to {}", count - 1),
+            },
+            advice: "look at `nvidia-smi` and CUDA_VISIBLE_DEVICES".into(),
+        })?;
+        let mut device: CUdevice = 0;
+        // SAFETY: the driver writes the device there.
+        let status = unsafe { (api.device_get)(&mut device, number) };
+        api.check("cuDeviceGet", status)?;
+        CudaDevice::over(Context::primary(api, device)?)
+    }
+
+    /// The device of a context of someone else's.
+    ///
+    /// # Safety
+    /// The context is live and outlives this value and all made from it.
+    pub unsafe fn foreign(context: *mut c_void) -> Result<CudaDevice> {
+        let api = Api::get("a CUDA context")?;
+        // SAFETY: the caller's promise.
+        CudaDevice::over(unsafe { Context::foreign(api, context.cast()) }?)
+    }
+
+    fn over(context: Context) -> Result<CudaDevice> {
+        let context = Arc::new(context);
+        let name = name_of(&context)?;
+        let label = format!("CUDA device {} ({name})", context.device);
+        Ok(CudaDevice {
+            own: CudaStream::create(context.clone())?,
+            heap: Heap::new(context.clone(), &label),
+            limits: limits_of(&context)?,
+            context,
+            name,
+            label,
+        })
+    }
+}
+
+fn name_of(context: &Context) -> Result<String> {
+    let mut name = [0_u8; 256];
+    // SAFETY: the driver writes a string with its end within the length there.
+    let status = unsafe {
+        (context.api.device_get_name)(name.as_mut_ptr().cast(), name.len() as c_int, context.device)
+    };
+    context.api.check("cuDeviceGetName", status)?;
+    let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
+    Ok(name.to_string_lossy().into_owned())
+}
+
+fn attribute(context: &Context, attribute: Attribute) -> Result<u32> {
+    let mut value = 0;
+    // SAFETY: the driver writes the value there.
+    let status = unsafe { (context.api.device_get_attribute)(&mut value, attribute, context.device) };
+    context.api.check("cuDeviceGetAttribute", status)?;
+    Ok(value.try_into().unwrap_or(0))
+}
+
+fn limits_of(context: &Context) -> Result<Limits> {
+    let ask = |which| attribute(context, which);
+    Ok(Limits {
+        threads_per_block: ask(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+        block: [
+            ask(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)?,
+            ask(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)?,
+            ask(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)?,
+        ],
+        grid: [
+            ask(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
+            ask(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
+            ask(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
+        ],
+        shared_bytes_per_block: ask(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+    })
+}
+
+/// Major and minor of a version that the driver writes as 1000 times the one and 10 times the other.
+fn driver_version(api: &Api) -> Result<(u32, u32)> {
+    let mut version = 0;
+    // SAFETY: the driver writes the version there.
+    let status = unsafe { (api.driver_get_version)(&mut version) };
+    api.check("cuDriverGetVersion", status)?;
+    let version = u32::try_from(version).unwrap_or(0);
+    Ok((version / 1000, version % 1000 / 10))
+}
+
+impl DeviceBackend for CudaDevice {
+    fn backend(&self) -> Backend {
+        Backend::Cuda
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn info(&self) -> Result<DeviceInfo> {
+        let ask = |which| attribute(&self.context, which);
+        let (free, total) = self.heap.free_and_total()?;
+        Ok(DeviceInfo {
+            name: self.name.clone(),
+            backend: Backend::Cuda,
+            compute_capability: Some((
+                ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            )),
+            driver_version: Some(driver_version(self.context.api)?),
+            multiprocessors: ask(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            warp_size: ask(Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?,
+            max_threads_per_block: self.limits.threads_per_block,
+            max_threads_per_multiprocessor: ask(
+                Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+            )?,
+            shared_bytes_per_block: self.limits.shared_bytes_per_block,
+            memory_total: total,
+            memory_free: free,
+            l2_bytes: ask(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
+            virtual_memory: ask(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? != 0,
+        })
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn raw_context(&self) -> *mut c_void {
+        self.context.raw().cast()
+    }
+
+    fn alloc(&self, bytes: u64, align: u64, zeroed: bool) -> Result<Range> {
+        let range = self.heap.alloc(bytes, align)?;
+        if zeroed {
+            // SAFETY: just allocated; nobody else knows it.
+            let done = unsafe { self.fill(range, 0) };
+            done.inspect_err(|_| self.heap.free_or_log(range))?;
+        }
+        Ok(range)
+    }
+
+    fn free(&self, range: Range) -> Result<()> {
+        self.heap.free(range)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.context.synchronize()
+    }
+
+    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise; the next line waits for it.
+        unsafe { self.own.write(to, from, bytes) }?;
+        self.own.synchronize()
+    }
+
+    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise; the next line waits for it.
+        unsafe { self.own.read(to, from, bytes) }?;
+        self.own.synchronize()
+    }
+
+    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
+        // SAFETY: the caller's promise; the next line waits for it.
+        unsafe { self.own.fill(range, byte) }?;
+        self.own.synchronize()
+    }
+
+    fn stream(&self) -> Result<Arc<dyn StreamBackend>> {
+        Ok(Arc::new(CudaStream::create(self.context.clone())?))
+    }
+
+    unsafe fn foreign_stream(&self, raw: *mut c_void) -> Result<Arc<dyn StreamBackend>> {
+        // SAFETY: the caller's promise.
+        Ok(Arc::new(unsafe { CudaStream::foreign(self.context.clone(), raw) }))
+    }
+
+    fn module(&self, ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>> {
+        let ptx = ptx.ok_or(Error::NotSupported {
+            what: "kernels without PTX",
+            backend: "a CUDA device",
+            advice: "build the kernels with warpheap-build and load the PTX with Device::load_module",
+        })?;
+        Ok(Box::new(CudaModule::load(self.context.clone(), ptx)?))
+    }
+}

@@ -1,0 +1,172 @@
+//! Modules of a GPU: PTX, compiled by the driver.
+
+use super::context::Context;
+use super::sys::{
+    Api, JIT_COMPILER_NOT_FOUND, NO_BINARY_FOR_GPU, OUT_OF_MEMORY, SUCCESS, Status, UNSUPPORTED_PTX_VERSION,
+};
+use crate::driver::backend::{Function, KernelAttributes, ModuleBackend};
+use crate::driver::ptx::Ptx;
+use crate::error::{Error, Result};
+use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute, CUjit_option, CUmodule};
+use std::ffi::{CString, c_uint, c_void};
+use std::ptr::{null_mut, without_provenance_mut};
+use std::sync::Arc;
+
+pub(super) struct CudaModule {
+    context: Arc<Context>,
+    raw: CUmodule,
+    log: String,
+}
+
+// SAFETY: the driver lets any thread use a module.
+unsafe impl Send for CudaModule {}
+// SAFETY: the driver locks by itself.
+unsafe impl Sync for CudaModule {}
+
+impl CudaModule {
+    pub fn load(context: Arc<Context>, ptx: &str) -> Result<CudaModule> {
+        let text = CString::new(ptx).map_err(|zero| Error::Jit {
+            code: 0,
+            name: "no text".into(),
+            advice: format!("there is a zero byte at {}; pass the PTX as text", zero.nul_position()),
+            log: String::new(),
+        })?;
+        let mut logs = Logs::new();
+        let (mut options, mut values) = logs.options();
+        let count = options.len() as c_uint;
+        let image = text.as_ptr().cast();
+        let mut raw = null_mut();
+        let current = context.enter()?;
+        let (api, options, values) = (context.api, options.as_mut_ptr(), values.as_mut_ptr());
+        // SAFETY: the text ends with a zero; there are as many values as options, and the buffers that two
+        // of the values point to live on and are as long as two others say.
+        let status = unsafe { (api.module_load_data_ex)(&mut raw, image, count, options, values) };
+        drop(current);
+        if status != SUCCESS {
+            return Err(refusal(api, status, ptx, &logs));
+        }
+        Ok(CudaModule { context, raw, log: text_of(&logs.info) })
+    }
+
+    fn attribute(&self, function: CUfunction, attribute: Attribute) -> Result<u32> {
+        let mut value = 0;
+        self.context.call("cuFuncGetAttribute", |api| {
+            // SAFETY: a function of this module; the driver writes the value there.
+            unsafe { (api.func_get_attribute)(&mut value, attribute, function) }
+        })?;
+        Ok(value.try_into().unwrap_or(0))
+    }
+}
+
+impl ModuleBackend for CudaModule {
+    fn function(&self, name: &'static str) -> Result<Function> {
+        let symbol = CString::new(name).expect("a Rust identifier has no zero byte");
+        let mut function = null_mut();
+        self.context.call("cuModuleGetFunction", |api| {
+            // SAFETY: a live module and a string with its end; the driver writes the handle there.
+            unsafe { (api.module_get_function)(&mut function, self.raw, symbol.as_ptr()) }
+        })?;
+        let ask = |attribute| self.attribute(function, attribute);
+        let attributes = KernelAttributes {
+            registers: ask(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            local_bytes: ask(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+            shared_bytes: ask(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+            max_threads_per_block: ask(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            ptx_version: ask(Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)?,
+            binary_version: ask(Attribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION)?,
+        };
+        Ok(Function { raw: function.cast(), attributes })
+    }
+
+    fn log(&self) -> &str {
+        &self.log
+    }
+}
+
+impl Drop for CudaModule {
+    fn drop(&mut self) {
+        // A kernel of the module may still run. After one that failed there is nothing to wait for, and the
+        // stream has told its owner.
+        if self.context.synchronize().is_ok() {
+            // SAFETY: loaded by `load`, unloaded once.
+            self.context.release("cuModuleUnload", |api| unsafe { (api.module_unload)(self.raw) });
+        }
+    }
+}
+
+/// What the compiler says, in two buffers that the driver fills and ends with a zero.
+struct Logs {
+    info: Vec<u8>,
+    error: Vec<u8>,
+}
+
+const OPTIONS: [CUjit_option; 5] = [
+    CUjit_option::CU_JIT_INFO_LOG_BUFFER,
+    CUjit_option::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+    CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+    CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+    CUjit_option::CU_JIT_LOG_VERBOSE,
+];
+
+impl Logs {
+    const BYTES: usize = 64 << 10;
+
+    fn new() -> Logs {
+        Logs { info: vec![0; Logs::BYTES], error: vec![0; Logs::BYTES] }
+    }
+
+    /// The options and their values: pointers, and numbers in pointers' places. The driver writes to both.
+    fn options(&mut self) -> ([CUjit_option; 5], [*mut c_void; 5]) {
+        // One byte less than there is, so that the text ends with a zero whatever the driver does.
+        let bytes = without_provenance_mut(Logs::BYTES - 1);
+        let (info, error) = (self.info.as_mut_ptr().cast(), self.error.as_mut_ptr().cast());
+        (OPTIONS, [info, bytes, error, bytes, without_provenance_mut(1)])
+    }
+}
+
+/// The text up to its zero.
+fn text_of(buffer: &[u8]) -> String {
+    let end = buffer.iter().position(|byte| *byte == 0).unwrap_or(buffer.len());
+    String::from_utf8_lossy(&buffer[..end]).trim_end().into()
+}
+
+/// Why the driver did not take the PTX.
+fn refusal(api: &Api, status: Status, ptx: &str, logs: &Logs) -> Error {
+    let (name, detail) = api.explain(status);
+    let ptx = Ptx::parse(ptx);
+    let advice = match status {
+        UNSUPPORTED_PTX_VERSION => {
+            format!(
+                "it is written in PTX {}, which this driver is too old for: update the driver",
+                ptx.version
+            )
+        }
+        NO_BINARY_FOR_GPU => {
+            format!("it is built for {} and later, which this GPU is not: build it for less", ptx.target)
+        }
+        JIT_COMPILER_NOT_FOUND => {
+            "the driver's own compiler is missing (libnvidia-ptxjitcompiler): install the whole driver".into()
+        }
+        OUT_OF_MEMORY => "the GPU has no memory left for it".into(),
+        _ => format!("{detail}; it says it is PTX {} for {}", ptx.version, ptx.target),
+    };
+    let (error, info) = (text_of(&logs.error), text_of(&logs.info));
+    let log = match (error.is_empty(), info.is_empty()) {
+        (true, true) => "(the compiler said nothing)".into(),
+        (false, _) => error,
+        (true, false) => info,
+    };
+    Error::Jit { code: status, name, advice, log }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_ends_at_its_zero() {
+        assert_eq!(text_of(b"one\ntwo\n\0rest"), "one\ntwo");
+        assert_eq!(text_of(b"no end"), "no end");
+        assert_eq!(text_of(&Logs::new().error), "");
+    }
+}

@@ -1,0 +1,198 @@
+//! Streams and events of a GPU.
+
+use super::context::Context;
+use super::sys::{Api, NOT_READY, SUCCESS, Status};
+use crate::driver::backend::{EventBackend, Launch, Range, StreamBackend, own_event};
+use crate::error::{Error, Result};
+use cudarc::driver::sys::{
+    CUevent, CUevent_flags, CUfunction, CUfunction_attribute, CUstream, CUstream_flags,
+};
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Dynamic shared memory beyond this must be asked for, kernel by kernel.
+const SHARED_BYTES_UNASKED: u32 = 48 << 10;
+
+pub(super) struct CudaStream {
+    context: Arc<Context>,
+    raw: CUstream,
+    /// Whether dropping this destroys it.
+    owned: bool,
+}
+
+// SAFETY: the driver lets any thread use a stream.
+unsafe impl Send for CudaStream {}
+// SAFETY: the driver locks by itself.
+unsafe impl Sync for CudaStream {}
+
+impl CudaStream {
+    /// A stream that waits for no other, the legacy default stream included.
+    pub fn create(context: Arc<Context>) -> Result<CudaStream> {
+        let mut raw = null_mut();
+        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: the driver writes the handle there.
+        context.call("cuStreamCreate", |api| unsafe { (api.stream_create)(&mut raw, flags) })?;
+        Ok(CudaStream { context, raw, owned: true })
+    }
+
+    /// A stream of someone else's.
+    ///
+    /// # Safety
+    /// It is a live stream of the context and outlives this value.
+    pub unsafe fn foreign(context: Arc<Context>, raw: *mut c_void) -> CudaStream {
+        CudaStream { context, raw: raw.cast(), owned: false }
+    }
+
+    /// Calls the driver on this stream.
+    fn call(&self, name: &'static str, call: impl FnOnce(&Api, CUstream) -> Status) -> Result<()> {
+        self.context.call(name, |api| call(api, self.raw))
+    }
+}
+
+impl Drop for CudaStream {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: created by `create`, destroyed once; its work still gets done.
+            self.context.release("cuStreamDestroy", |api| unsafe { (api.stream_destroy)(self.raw) });
+        }
+    }
+}
+
+impl StreamBackend for CudaStream {
+    unsafe fn launch(&self, launch: Launch<'_>) -> Result<()> {
+        let function: CUfunction = launch.function.raw.cast();
+        if launch.shared_bytes > SHARED_BYTES_UNASKED {
+            let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            let bytes = launch.shared_bytes as c_int;
+            self.call("cuFuncSetAttribute", |api, _| {
+                // SAFETY: a function of a live module.
+                unsafe { (api.func_set_attribute)(function, attribute, bytes) }
+            })?;
+        }
+        let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
+        let (shared, arguments) = (launch.shared_bytes, launch.arguments.as_mut_ptr());
+        self.call("cuLaunchKernel", |api, stream| {
+            // SAFETY: the arguments are those that the function declares, and the driver copies them before
+            // it returns; the rest is the caller's promise.
+            unsafe {
+                (api.launch_kernel)(function, gx, gy, gz, bx, by, bz, shared, stream, arguments, null_mut())
+            }
+        })
+    }
+
+    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
+        self.call("cuMemcpyHtoDAsync", |api, stream| {
+            // SAFETY: the caller's promise.
+            unsafe { (api.memcpy_htod_async)(to, from.cast(), bytes, stream) }
+        })
+    }
+
+    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
+        self.call("cuMemcpyDtoHAsync", |api, stream| {
+            // SAFETY: the caller's promise.
+            unsafe { (api.memcpy_dtoh_async)(to.cast(), from, bytes, stream) }
+        })
+    }
+
+    unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
+        self.call("cuMemcpyDtoDAsync", |api, stream| {
+            // SAFETY: the caller's promise.
+            unsafe { (api.memcpy_dtod_async)(to, from, bytes, stream) }
+        })
+    }
+
+    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
+        self.call("cuMemsetD8Async", |api, stream| {
+            // SAFETY: the caller's promise.
+            unsafe { (api.memset_d8_async)(range.address, byte, range.bytes as usize, stream) }
+        })
+    }
+
+    fn record(&self) -> Result<Arc<dyn EventBackend>> {
+        let event = CudaEvent::create(self.context.clone())?;
+        // SAFETY: both are live handles of this context.
+        self.call("cuEventRecord", |api, stream| unsafe { (api.event_record)(event.raw, stream) })?;
+        Ok(Arc::new(event))
+    }
+
+    fn wait(&self, event: Arc<dyn EventBackend>) -> Result<()> {
+        let event = own_event::<CudaEvent>(&*event).raw;
+        // SAFETY: both are live handles; the driver keeps what it needs of the event.
+        self.call("cuStreamWaitEvent", |api, stream| unsafe { (api.stream_wait_event)(stream, event, 0) })
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        // SAFETY: a live stream.
+        self.call("cuStreamSynchronize", |api, stream| unsafe { (api.stream_synchronize)(stream) })
+    }
+
+    fn is_done(&self) -> Result<bool> {
+        // SAFETY: a live stream.
+        query(&self.context, "cuStreamQuery", |api| unsafe { (api.stream_query)(self.raw) })
+    }
+
+    fn raw(&self) -> *mut c_void {
+        self.raw.cast()
+    }
+}
+
+/// A question that the driver answers with "done" or "not ready".
+fn query(context: &Context, name: &'static str, ask: impl FnOnce(&Api) -> Status) -> Result<bool> {
+    let _current = context.enter()?;
+    match ask(context.api) {
+        SUCCESS => Ok(true),
+        NOT_READY => Ok(false),
+        status => context.api.check(name, status).map(|()| true),
+    }
+}
+
+struct CudaEvent {
+    context: Arc<Context>,
+    raw: CUevent,
+}
+
+// SAFETY: the driver lets any thread use an event.
+unsafe impl Send for CudaEvent {}
+// SAFETY: the driver locks by itself.
+unsafe impl Sync for CudaEvent {}
+
+impl CudaEvent {
+    fn create(context: Arc<Context>) -> Result<CudaEvent> {
+        let mut raw = null_mut();
+        let flags = CUevent_flags::CU_EVENT_DEFAULT as u32;
+        // SAFETY: the driver writes the handle there.
+        context.call("cuEventCreate", |api| unsafe { (api.event_create)(&mut raw, flags) })?;
+        Ok(CudaEvent { context, raw })
+    }
+}
+
+impl Drop for CudaEvent {
+    fn drop(&mut self) {
+        // SAFETY: created by `create`, destroyed once.
+        self.context.release("cuEventDestroy", |api| unsafe { (api.event_destroy)(self.raw) });
+    }
+}
+
+impl EventBackend for CudaEvent {
+    fn is_done(&self) -> Result<bool> {
+        // SAFETY: a live event.
+        query(&self.context, "cuEventQuery", |api| unsafe { (api.event_query)(self.raw) })
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        // SAFETY: a live event.
+        self.context.call("cuEventSynchronize", |api| unsafe { (api.event_synchronize)(self.raw) })
+    }
+
+    fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration> {
+        let earlier = own_event::<CudaEvent>(earlier).raw;
+        let mut millis = 0.0;
+        self.context.call("cuEventElapsedTime", |api| {
+            // SAFETY: both are live events; the driver writes the time there.
+            unsafe { (api.event_elapsed_time)(&mut millis, earlier, self.raw) }
+        })?;
+        Duration::try_from_secs_f64(f64::from(millis) / 1e3).map_err(|_| Error::EventOrder)
+    }
+}

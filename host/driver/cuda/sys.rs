@@ -1,0 +1,192 @@
+//! The driver's functions, found at run time.
+//!
+//! The types and the library come from cudarc; its functions are not called, for two reasons: they panic
+//! where a driver lacks the symbol, and they return an enum of the statuses known today, of which a newer
+//! driver may return one that is none. Here a missing symbol is an error and a status is a number.
+
+use crate::error::{Error, Result};
+use cudarc::driver::sys::{
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
+    CUjit_option, CUmodule, CUresult, CUstream, culib, is_culib_present,
+};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::panic::catch_unwind;
+use std::ptr::null;
+use std::sync::OnceLock;
+
+/// A `CUresult`, any of them.
+pub type Status = c_uint;
+
+pub const SUCCESS: Status = CUresult::CUDA_SUCCESS as Status;
+pub const OUT_OF_MEMORY: Status = CUresult::CUDA_ERROR_OUT_OF_MEMORY as Status;
+pub const NO_DEVICE: Status = CUresult::CUDA_ERROR_NO_DEVICE as Status;
+pub const NOT_READY: Status = CUresult::CUDA_ERROR_NOT_READY as Status;
+pub const DEINITIALIZED: Status = CUresult::CUDA_ERROR_DEINITIALIZED as Status;
+pub const NO_BINARY_FOR_GPU: Status = CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU as Status;
+pub const UNSUPPORTED_PTX_VERSION: Status = CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION as Status;
+pub const JIT_COMPILER_NOT_FOUND: Status = CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND as Status;
+pub const CONTEXT_IS_DESTROYED: Status = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED as Status;
+
+/// Statuses by which the driver reports that a kernel failed; they stay with the context.
+const KERNEL_FAULTS: [Status; 9] = [
+    CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as Status,
+    CUresult::CUDA_ERROR_LAUNCH_TIMEOUT as Status,
+    CUresult::CUDA_ERROR_ASSERT as Status,
+    CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR as Status,
+    CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION as Status,
+    CUresult::CUDA_ERROR_MISALIGNED_ADDRESS as Status,
+    CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE as Status,
+    CUresult::CUDA_ERROR_INVALID_PC as Status,
+    CUresult::CUDA_ERROR_LAUNCH_FAILED as Status,
+];
+
+macro_rules! api {
+    ($($name:ident $symbol:literal ($($ty:ty),*);)+) => {
+        /// The driver's functions, each under its name without `cu` and version.
+        pub struct Api {
+            $(pub $name: unsafe extern "C" fn($($ty),*) -> Status,)+
+        }
+
+        impl Api {
+            fn load() -> Result<Api> {
+                Ok(Api {
+                    // SAFETY: the signatures are those of the driver API, version 11.0 and later.
+                    $($name: unsafe { find($symbol) }?,)+
+                })
+            }
+        }
+    };
+}
+
+api! {
+    init "cuInit" (c_uint);
+    driver_get_version "cuDriverGetVersion" (*mut c_int);
+    get_error_name "cuGetErrorName" (Status, *mut *const c_char);
+    get_error_string "cuGetErrorString" (Status, *mut *const c_char);
+    device_get_count "cuDeviceGetCount" (*mut c_int);
+    device_get "cuDeviceGet" (*mut CUdevice, c_int);
+    device_get_name "cuDeviceGetName" (*mut c_char, c_int, CUdevice);
+    device_get_attribute "cuDeviceGetAttribute" (*mut c_int, CUdevice_attribute, CUdevice);
+    primary_ctx_retain "cuDevicePrimaryCtxRetain" (*mut CUcontext, CUdevice);
+    primary_ctx_release "cuDevicePrimaryCtxRelease_v2" (CUdevice);
+    ctx_get_current "cuCtxGetCurrent" (*mut CUcontext);
+    ctx_push_current "cuCtxPushCurrent_v2" (CUcontext);
+    ctx_pop_current "cuCtxPopCurrent_v2" (*mut CUcontext);
+    ctx_get_device "cuCtxGetDevice" (*mut CUdevice);
+    ctx_synchronize "cuCtxSynchronize" ();
+    mem_get_info "cuMemGetInfo_v2" (*mut usize, *mut usize);
+    mem_alloc "cuMemAlloc_v2" (*mut CUdeviceptr, usize);
+    mem_free "cuMemFree_v2" (CUdeviceptr);
+    memcpy_htod_async "cuMemcpyHtoDAsync_v2" (CUdeviceptr, *const c_void, usize, CUstream);
+    memcpy_dtoh_async "cuMemcpyDtoHAsync_v2" (*mut c_void, CUdeviceptr, usize, CUstream);
+    memcpy_dtod_async "cuMemcpyDtoDAsync_v2" (CUdeviceptr, CUdeviceptr, usize, CUstream);
+    memset_d8_async "cuMemsetD8Async" (CUdeviceptr, u8, usize, CUstream);
+    module_load_data_ex "cuModuleLoadDataEx"
+        (*mut CUmodule, *const c_void, c_uint, *mut CUjit_option, *mut *mut c_void);
+    module_unload "cuModuleUnload" (CUmodule);
+    module_get_function "cuModuleGetFunction" (*mut CUfunction, CUmodule, *const c_char);
+    func_get_attribute "cuFuncGetAttribute" (*mut c_int, CUfunction_attribute, CUfunction);
+    func_set_attribute "cuFuncSetAttribute" (CUfunction, CUfunction_attribute, c_int);
+    stream_create "cuStreamCreate" (*mut CUstream, c_uint);
+    stream_destroy "cuStreamDestroy_v2" (CUstream);
+    stream_synchronize "cuStreamSynchronize" (CUstream);
+    stream_query "cuStreamQuery" (CUstream);
+    stream_wait_event "cuStreamWaitEvent" (CUstream, CUevent, c_uint);
+    event_create "cuEventCreate" (*mut CUevent, c_uint);
+    event_destroy "cuEventDestroy_v2" (CUevent);
+    event_record "cuEventRecord" (CUevent, CUstream);
+    event_synchronize "cuEventSynchronize" (CUevent);
+    event_query "cuEventQuery" (CUevent);
+    event_elapsed_time "cuEventElapsedTime" (*mut f32, CUevent, CUevent);
+    launch_kernel "cuLaunchKernel" (CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint,
+        CUstream, *mut *mut c_void, *mut *mut c_void);
+}
+
+/// # Safety
+/// `F` is the type of the function called `symbol`, which outlives the program's use of it: cudarc never
+/// closes the library.
+unsafe fn find<F: Copy>(symbol: &'static str) -> Result<F> {
+    // SAFETY: the library is there, or `Api::get` had not come here.
+    let library = unsafe { culib() };
+    // SAFETY: the caller's promise.
+    let function = unsafe { library.get::<F>(symbol) };
+    function.map(|function| *function).map_err(|_| Error::DriverTooOld { symbol })
+}
+
+impl Api {
+    /// The driver, initialised. `asked` says for what, in the error.
+    pub fn get(asked: &str) -> Result<&'static Api> {
+        static API: OnceLock<Result<Api>> = OnceLock::new();
+        match API.get_or_init(Api::open) {
+            Ok(api) => Ok(api),
+            Err(Error::NoDevice { found, advice, .. }) => {
+                Err(Error::NoDevice { asked: asked.into(), found: found.clone(), advice: advice.clone() })
+            }
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    fn open() -> Result<Api> {
+        // SAFETY: loading the library runs its constructors; NVIDIA's do nothing to this program.
+        let present = catch_unwind(|| unsafe { is_culib_present() }).unwrap_or(false);
+        if !present {
+            return Err(no_device(
+                "there is no CUDA driver (libcuda) on this machine",
+                "install NVIDIA's driver until `nvidia-smi` lists the GPU, or run on the CPU",
+            ));
+        }
+        let api = Api::load()?;
+        // SAFETY: takes no pointer.
+        match unsafe { (api.init)(0) } {
+            SUCCESS => Ok(api),
+            NO_DEVICE => Err(no_device(
+                "the CUDA driver found no GPU",
+                "look whether `nvidia-smi` lists one, whether CUDA_VISIBLE_DEVICES hides it, and in a \
+                 container whether it was started with the GPU (`--gpus all`); or run on the CPU",
+            )),
+            status => {
+                let (name, detail) = api.explain(status);
+                Err(no_device(
+                    &format!("the CUDA driver did not start: {name} ({status}): {detail}"),
+                    "look whether `nvidia-smi` works; after an update of the driver, reboot; or run on the CPU",
+                ))
+            }
+        }
+    }
+
+    /// The status as an error of `call`.
+    pub fn check(&self, call: &'static str, status: Status) -> Result<()> {
+        if status == SUCCESS {
+            return Ok(());
+        }
+        let (name, detail) = self.explain(status);
+        Err(match KERNEL_FAULTS.contains(&status) {
+            true => Error::KernelFault { call, code: status, name, detail },
+            false => Error::Driver { call, code: status, name, detail },
+        })
+    }
+
+    /// Name and meaning of a status, in the driver's words.
+    pub fn explain(&self, status: Status) -> (String, String) {
+        (self.text(self.get_error_name, status), self.text(self.get_error_string, status))
+    }
+
+    fn text(
+        &self,
+        ask: unsafe extern "C" fn(Status, *mut *const c_char) -> Status,
+        status: Status,
+    ) -> String {
+        let mut text = null();
+        // SAFETY: the driver writes a pointer there.
+        let answered = unsafe { ask(status, &mut text) };
+        if answered != SUCCESS || text.is_null() {
+            return "unknown".into();
+        }
+        // SAFETY: a string of the driver's that lives as long as the program.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+}
+
+fn no_device(found: &str, advice: &str) -> Error {
+    Error::NoDevice { asked: String::new(), found: found.into(), advice: advice.into() }
+}

@@ -1,0 +1,225 @@
+//! Launches: the grid, and every check that comes before one.
+
+use super::backend::{CpuJob, Launch, Limits, Range};
+use super::device::Device;
+use super::module::Module;
+use super::stream::Stream;
+use crate::error::{Bytes, Error, Result};
+use crate::simt::Grid;
+use std::ffi::c_void;
+use warpheap_device::kernel::{Kernel, KernelArgs};
+
+/// The grid of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchConfig {
+    /// Blocks (x, y, z).
+    pub grid: [u32; 3],
+    /// Threads in a block (x, y, z).
+    pub block: [u32; 3],
+    /// Dynamic shared memory of each block, in bytes.
+    pub shared_bytes: u32,
+}
+
+impl LaunchConfig {
+    /// At least `threads` threads in blocks of `block`; the last block may reach beyond `threads`.
+    pub const fn linear(threads: u32, block: u32) -> LaunchConfig {
+        // Of a block of 0, the launch itself complains.
+        let blocks = if block == 0 { 0 } else { threads.div_ceil(block) };
+        LaunchConfig { grid: [blocks, 1, 1], block: [block, 1, 1], shared_bytes: 0 }
+    }
+
+    /// Threads in a block.
+    pub const fn threads_per_block(&self) -> u64 {
+        // Three dimensions of 32 bits can exceed 64; no device allows a block of that size.
+        (self.block[0] as u64).saturating_mul(self.block[1] as u64).saturating_mul(self.block[2] as u64)
+    }
+
+    /// Fails on a grid that the device, or this kernel, cannot be launched with.
+    pub(crate) fn validate(&self, kernel: &'static str, limits: &Limits, most_threads: u32) -> Result<()> {
+        let complaint = self.empty().or_else(|| self.block_too_large(limits, most_threads));
+        let complaint = complaint.or_else(|| self.grid_too_large(limits));
+        let Some((asked, limit, advice)) = complaint else { return Ok(()) };
+        Err(Error::LaunchConfig { kernel, asked, limit, advice })
+    }
+
+    fn empty(&self) -> Option<Complaint> {
+        let (grid, block) = (self.grid, self.block);
+        (grid.contains(&0) || block.contains(&0)).then(|| {
+            let asked = format!("a grid of {grid:?} blocks of {block:?} threads was asked for");
+            (
+                asked,
+                "every dimension must be at least 1".into(),
+                "skip the launch where there is nothing to do",
+            )
+        })
+    }
+
+    fn block_too_large(&self, limits: &Limits, most_threads: u32) -> Option<Complaint> {
+        const SMALLER: &str = "use smaller blocks and more of them";
+        let (block, threads) = (self.block, self.threads_per_block());
+        let asked = || format!("a block of {block:?}, {threads} threads, was asked for");
+        if exceeds(block, limits.block) || threads > limits.threads_per_block.into() {
+            let limit = format!("the device allows {} in {:?}", limits.threads_per_block, limits.block);
+            return Some((asked(), limit, SMALLER));
+        }
+        (threads > most_threads.into()).then(|| {
+            let limit = format!("this kernel needs so many registers that only {most_threads} fit");
+            (asked(), limit, SMALLER)
+        })
+    }
+
+    fn grid_too_large(&self, limits: &Limits) -> Option<Complaint> {
+        if exceeds(self.grid, limits.grid) {
+            let asked = format!("a grid of {:?} blocks was asked for", self.grid);
+            let limit = format!("the device allows {:?}", limits.grid);
+            return Some((asked, limit, "spread the blocks over the dimensions, or launch several times"));
+        }
+        (self.shared_bytes > limits.shared_bytes_per_block).then(|| {
+            let asked = format!("{} B of shared memory were asked for", self.shared_bytes);
+            (asked, format!("a block has {} B at most", limits.shared_bytes_per_block), "ask for less")
+        })
+    }
+}
+
+/// What was asked, what is allowed, and what to do.
+type Complaint = (String, String, &'static str);
+
+fn exceeds(asked: [u32; 3], limit: [u32; 3]) -> bool {
+    asked.iter().zip(limit).any(|(asked, limit)| *asked > limit)
+}
+
+/// Checks the launch and hands it to the stream's backend.
+///
+/// # Safety
+/// As for [`Stream::launch`].
+pub(super) unsafe fn launch<K: Kernel>(
+    stream: &Stream,
+    module: &Module,
+    kernel: K,
+    config: &LaunchConfig,
+    args: K::Args,
+) -> Result<()> {
+    let device = stream.device();
+    device.same_as(module.device(), "the module")?;
+    let function = module.function(kernel)?;
+    let most_threads = function.attributes.max_threads_per_block;
+    config.validate(K::NAME, &device.driver().limits(), most_threads)?;
+    check_arguments::<K>(device, &args)?;
+
+    let grid = Grid { blocks: config.grid, threads: config.block };
+    let cpu_job = || -> CpuJob {
+        // SAFETY: what the kernel asks is the caller's promise.
+        Box::new(move |executor| unsafe { executor.run::<K>(grid, args) })
+    };
+    let mut arguments = Arguments::of::<K>(&args);
+    let launch = Launch {
+        kernel: K::NAME,
+        function: &function,
+        grid: config.grid,
+        block: config.block,
+        shared_bytes: config.shared_bytes,
+        arguments: arguments.as_mut_slice(),
+        cpu_job: &cpu_job,
+    };
+    // SAFETY: the arguments are as the kernel declares them (checked by `Module::function`) and name live
+    // memory of this device; the rest is the caller's promise.
+    unsafe { stream.driver().launch(launch) }
+}
+
+/// Fails on an argument that names memory which is not live memory of the device.
+fn check_arguments<K: Kernel>(device: &Device, args: &K::Args) -> Result<()> {
+    let mut position = 0;
+    let mut dangling = None;
+    args.for_each(|_, names| {
+        if let Some((address, bytes)) = names
+            && dangling.is_none()
+            && !device.registry().holds(Range { address, bytes })
+        {
+            dangling = Some((position, Range { address, bytes }));
+        }
+        position += 1;
+    });
+    let Some((position, range)) = dangling else { return Ok(()) };
+    Err(Error::DanglingArgument {
+        kernel: K::NAME,
+        position,
+        address: range.address,
+        bytes: Bytes(range.bytes),
+        device: device.to_string(),
+        nearest: device.explain_foreign(range),
+    })
+}
+
+/// The address of each argument that exists in PTX, which those without a size do not.
+struct Arguments {
+    addresses: [*mut c_void; Arguments::MOST],
+    len: usize,
+}
+
+impl Arguments {
+    /// As many as the largest tuple that implements `KernelArgs` has.
+    const MOST: usize = 8;
+
+    fn of<K: Kernel>(args: &K::Args) -> Arguments {
+        const { assert!(K::Args::PARAMS.len() <= Arguments::MOST) };
+        let mut all = Arguments { addresses: [std::ptr::null_mut(); Arguments::MOST], len: 0 };
+        let mut sizes = K::Args::PARAMS.iter().map(|param| param.size);
+        args.for_each(|address, _| {
+            if sizes.next() != Some(0) {
+                all.addresses[all.len] = address.cast_mut().cast();
+                all.len += 1;
+            }
+        });
+        all
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [*mut c_void] {
+        &mut self.addresses[..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        threads_per_block: 1024,
+        block: [1024, 1024, 64],
+        grid: [i32::MAX as u32, 65_535, 65_535],
+        shared_bytes_per_block: 48 << 10,
+    };
+
+    /// What the error says was asked and allowed; empty if there is none.
+    fn complaint(grid: [u32; 3], block: [u32; 3], shared_bytes: u32, most_threads: u32) -> String {
+        let config = LaunchConfig { grid, block, shared_bytes };
+        config.validate("k", &LIMITS, most_threads).err().map(|e| e.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_grid_at_every_limit_passes() {
+        assert_eq!(complaint(LIMITS.grid, [1024, 1, 1], 48 << 10, 1024), "");
+        assert_eq!(complaint([1; 3], [16, 1, 64], 0, 1024), "");
+    }
+
+    #[test]
+    fn each_limit_is_named() {
+        assert!(complaint([0, 1, 1], [1; 3], 0, 1024).contains("at least 1"));
+        assert!(complaint([1; 3], [32, 0, 1], 0, 1024).contains("at least 1"));
+        assert!(complaint([1; 3], [1025, 1, 1], 0, 2048).contains("1025 threads"));
+        assert!(complaint([1; 3], [32, 33, 1], 0, 2048).contains("1056 threads"));
+        assert!(complaint([1; 3], [1, 1, 65], 0, 1024).contains("device allows"));
+        assert!(complaint([1; 3], [512, 1, 1], 0, 256).contains("only 256 fit"));
+        assert!(complaint([1, 65_536, 1], [1; 3], 0, 1024).contains("grid of [1, 65536, 1]"));
+        assert!(complaint([1; 3], [1; 3], 49_153, 1024).contains("49153 B of shared"));
+        assert!(complaint([1; 3], [u32::MAX; 3], 0, 1024).contains("device allows 1024"));
+    }
+
+    #[test]
+    fn a_linear_grid_covers_all_threads() {
+        assert_eq!(LaunchConfig::linear(1000, 256).grid, [4, 1, 1]);
+        assert_eq!(LaunchConfig::linear(1024, 256).grid, [4, 1, 1]);
+        assert_eq!(LaunchConfig::linear(u32::MAX, 1).grid, [u32::MAX, 1, 1]);
+        assert_eq!(LaunchConfig::linear(0, 256).grid, [0, 1, 1]);
+        assert_eq!(LaunchConfig::linear(10, 0).block, [0, 1, 1]);
+    }
+}

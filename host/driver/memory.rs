@@ -1,0 +1,192 @@
+//! Device memory without a type, given back when it is dropped.
+
+use super::backend::Range;
+use super::buffer::DeviceData;
+use super::device::Device;
+use crate::error::{Bytes, Error, Result};
+use std::fmt;
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+
+/// Every allocation starts at a multiple of this.
+pub(crate) const MIN_ALIGN: usize = 256;
+/// The largest alignment that can be asked for: 1 GiB.
+const MAX_ALIGN: usize = 1 << 30;
+
+/// A range of device memory. A [`DeviceBuffer`](super::DeviceBuffer) is one with a type; pools stand on this one.
+///
+/// Dropping it waits for the work that the device was given before.
+pub struct DeviceMemory {
+    device: Device,
+    range: Range,
+    kept: Kept,
+}
+
+/// What is to be undone at the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// Nothing: there are no bytes, or someone else looks after them.
+    Nothing,
+    /// The memory is the caller's; only the entry in the registry is ours.
+    Entry,
+    /// The memory and its entry.
+    Memory,
+}
+
+impl DeviceMemory {
+    pub(crate) fn new(device: &Device, bytes: u64, align: usize, zeroed: bool) -> Result<DeviceMemory> {
+        if !align.is_power_of_two() || align > MAX_ALIGN {
+            return Err(Error::Alignment { align, most: MAX_ALIGN });
+        }
+        let device = device.clone();
+        if bytes == 0 {
+            return Ok(DeviceMemory { device, range: Range { address: 0, bytes }, kept: Kept::Nothing });
+        }
+        let range = device.driver().alloc(bytes, align.max(MIN_ALIGN) as u64, zeroed)?;
+        device.registry().insert(range);
+        Ok(DeviceMemory { device, range, kept: Kept::Memory })
+    }
+
+    /// Memory of the caller's, so that launches accept arguments that name it. It is not freed.
+    ///
+    /// # Safety
+    /// The range is memory that kernels of the device can access, for as long as this value lives, and it
+    /// overlaps no other allocation of the device unless it lies inside it.
+    pub unsafe fn from_raw(device: &Device, address: u64, bytes: u64) -> DeviceMemory {
+        let range = Range { address, bytes };
+        let device = device.clone();
+        if bytes == 0 || device.registry().holds(range) {
+            return DeviceMemory { device, range, kept: Kept::Nothing };
+        }
+        device.registry().insert(range);
+        DeviceMemory { device, range, kept: Kept::Entry }
+    }
+
+    /// The device it is memory of.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Its first address, a `CUdeviceptr`; 0 if there are no bytes.
+    pub fn address(&self) -> u64 {
+        self.range.address
+    }
+
+    /// How long it is.
+    pub fn bytes(&self) -> u64 {
+        self.range.bytes
+    }
+
+    /// Its first byte, for a kernel's argument.
+    pub fn ptr(&self) -> DevicePtr<u8> {
+        DevicePtr(std::ptr::with_exposed_provenance_mut(self.range.address as usize))
+    }
+
+    /// `len` values at byte `offset`, for a kernel's argument.
+    ///
+    /// # Errors
+    /// [`Error::CopyRange`] if it reaches past the end, [`Error::Alignment`] if it is not aligned for `T`.
+    pub fn slice_at<T: Copy>(&self, offset: u64, len: u64) -> Result<DeviceSlice<T>> {
+        let element = size_of::<T>() as u64;
+        let bytes = len.checked_mul(element).ok_or(Error::SizeOverflow {
+            len: usize::try_from(len).unwrap_or(usize::MAX),
+            element: Bytes(element),
+        })?;
+        check_range("the memory", offset, bytes, self.bytes())?;
+        let address = self.address() + offset;
+        if !address.is_multiple_of(align_of::<T>() as u64) {
+            return Err(Error::Alignment {
+                align: align_of::<T>(),
+                most: 1 << address.trailing_zeros().min(30),
+            });
+        }
+        let start = std::ptr::with_exposed_provenance_mut(address as usize);
+        // SAFETY: inside this memory; a launch checks that it is still live.
+        Ok(unsafe { DeviceSlice::from_raw_parts(start, len) })
+    }
+
+    /// Sets every byte, after all work that the device was given before.
+    ///
+    /// # Errors
+    /// What failed since.
+    pub fn fill(&mut self, byte: u8) -> Result<()> {
+        if self.range.bytes == 0 {
+            return Ok(());
+        }
+        self.device.synchronize()?;
+        // SAFETY: the whole range, idle, and `&mut self` keeps other host threads away.
+        unsafe { self.device.driver().fill(self.range, byte) }
+    }
+
+    /// Copies `from` to byte `offset`, after all work that the device was given before.
+    ///
+    /// # Errors
+    /// [`Error::CopyRange`], or what failed since.
+    pub fn write<T: DeviceData>(&mut self, offset: u64, from: &[T]) -> Result<()> {
+        let bytes = size_of_val(from);
+        check_range("the memory", offset, bytes as u64, self.bytes())?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.device.synchronize()?;
+        // SAFETY: in bounds, idle, and `&mut self` keeps other host threads away.
+        unsafe { self.device.driver().write(self.address() + offset, from.as_ptr().cast(), bytes) }
+    }
+
+    /// Copies from byte `offset` to `to`, after all work that the device was given before.
+    ///
+    /// # Errors
+    /// [`Error::CopyRange`], or what failed since.
+    pub fn read<T: DeviceData>(&self, offset: u64, to: &mut [T]) -> Result<()> {
+        let bytes = size_of_val(to);
+        check_range("the memory", offset, bytes as u64, self.bytes())?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: in bounds; the bytes are those of `to`, and any bytes are values of `T`.
+        unsafe { self.read_raw(offset, to.as_mut_ptr().cast(), bytes) }
+    }
+
+    /// Copies to `to`, after all work that the device was given before.
+    ///
+    /// # Safety
+    /// `offset + bytes` is in bounds, and `bytes` can be written at `to`.
+    pub(super) unsafe fn read_raw(&self, offset: u64, to: *mut u8, bytes: usize) -> Result<()> {
+        self.device.synchronize()?;
+        // SAFETY: the device is idle and `&self` lets no host thread write; the rest is the caller's promise.
+        unsafe { self.device.driver().read(to, self.address() + offset, bytes) }
+    }
+
+    pub(super) fn range(&self) -> Range {
+        self.range
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        if self.kept == Kept::Nothing {
+            return;
+        }
+        // Before the memory goes: the next allocation may get the same address.
+        self.device.registry().remove(self.range.address);
+        if self.kept == Kept::Memory
+            && let Err(error) = self.device.driver().free(self.range)
+        {
+            let (bytes, address) = (self.range.bytes, self.range.address);
+            tracing::warn!(%error, bytes, address, device = %self.device, "device memory could not be freed");
+        }
+    }
+}
+
+impl fmt::Debug for DeviceMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:#x} of {}", Bytes(self.range.bytes), self.range.address, self.device)
+    }
+}
+
+/// Fails unless `offset + asked` lies within `there`, all in bytes.
+pub(super) fn check_range(what: &'static str, offset: u64, asked: u64, there: u64) -> Result<()> {
+    match offset.checked_add(asked) {
+        Some(end) if end <= there => Ok(()),
+        _ => Err(Error::CopyRange { offset: Bytes(offset), asked: Bytes(asked), what, there: Bytes(there) }),
+    }
+}

@@ -1,0 +1,35 @@
+//! Devices, streams, events, memory, modules and launches, alike on a GPU and on the CPU.
+//!
+//! ```text
+//!   Device ─┬─ DeviceBuffer ── DeviceMemory ─┐
+//!           ├─ Module                        ├─ Stream::launch ── checks ── backend
+//!           └─ Stream ── Event ──────────────┘
+//! ```
+//!
+//! The public types check and keep alive; what differs between the GPU and the CPU is behind the traits of
+//! `backend`, of which `cuda` and `cpu` are the two implementations. Calls that block (copies of a
+//! [`DeviceBuffer`], [`Device::synchronize`]) first wait for everything that the device was given before.
+
+mod backend;
+mod buffer;
+mod cpu;
+mod cuda;
+mod device;
+mod event;
+mod launch;
+mod memory;
+mod module;
+mod ptx;
+mod registry;
+mod stream;
+mod watchdog;
+
+pub use backend::{Backend, KernelAttributes};
+pub use buffer::{DeviceBuffer, DeviceData};
+pub use device::{Device, DeviceInfo};
+pub use event::Event;
+pub use launch::LaunchConfig;
+pub use memory::DeviceMemory;
+pub use module::Module;
+pub use stream::Stream;
+pub use watchdog::Watchdog;

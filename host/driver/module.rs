@@ -1,0 +1,111 @@
+//! Modules: compiled kernels, and the check that they are the ones the program was written against.
+
+use super::backend::{Function, KernelAttributes, ModuleBackend};
+use super::device::Device;
+use super::ptx::{Ptx, describe, signature};
+use crate::error::{Error, Result};
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use warpheap_device::kernel::{Kernel, KernelArgs};
+
+/// Kernels made ready for a device. Cloning gives another handle of the same module.
+#[derive(Clone)]
+pub struct Module {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    // Before the device: a module goes before its context does.
+    backend: Box<dyn ModuleBackend>,
+    /// The declarations of the PTX; `None` for the program's own functions.
+    ptx: Option<Ptx>,
+    /// The kernels that were looked up and checked.
+    functions: RwLock<HashMap<TypeId, Arc<Function>>>,
+    device: Device,
+}
+
+impl Module {
+    pub(crate) fn load(device: &Device, ptx: Option<&str>) -> Result<Module> {
+        let backend = device.driver().module(ptx)?;
+        let inner =
+            Inner { backend, ptx: ptx.map(Ptx::parse), functions: RwLock::default(), device: device.clone() };
+        Ok(Module { inner: Arc::new(inner) })
+    }
+
+    /// The device it was made for.
+    pub fn device(&self) -> &Device {
+        &self.inner.device
+    }
+
+    /// What the driver's compiler said about the PTX that it accepted; empty on the CPU.
+    pub fn log(&self) -> &str {
+        self.inner.backend.log()
+    }
+
+    /// The names of the kernels that the PTX declares; none without PTX.
+    pub fn kernels(&self) -> impl Iterator<Item = &str> {
+        self.inner.ptx.iter().flat_map(|ptx| ptx.entries.keys().map(String::as_str))
+    }
+
+    /// Whether the PTX has `kernel` with the parameters that the program passes. A launch on a GPU asks
+    /// this once for each kernel; the CPU runs the program's own functions and need not. True without PTX.
+    ///
+    /// # Errors
+    /// [`Error::UnknownKernel`], [`Error::KernelSignature`].
+    pub fn check<K: Kernel>(&self, _kernel: K) -> Result<()> {
+        let Some(ptx) = &self.inner.ptx else { return Ok(()) };
+        let Some(found) = ptx.entries.get(K::NAME) else {
+            return Err(Error::UnknownKernel { kernel: K::NAME, known: known(ptx) });
+        };
+        let expected = signature(K::Args::PARAMS);
+        if *found == expected {
+            return Ok(());
+        }
+        let (program, ptx) = (describe(&expected), describe(found));
+        Err(Error::KernelSignature { kernel: K::NAME, program, ptx })
+    }
+
+    /// What the compiler made of `kernel`: registers, spills, the largest block.
+    ///
+    /// # Errors
+    /// As for [`check`](Self::check), on a GPU.
+    pub fn attributes<K: Kernel>(&self, kernel: K) -> Result<KernelAttributes> {
+        Ok(self.function(kernel)?.attributes)
+    }
+
+    /// The kernel, checked at the first call.
+    pub(crate) fn function<K: Kernel>(&self, kernel: K) -> Result<Arc<Function>> {
+        let id = TypeId::of::<K>();
+        // A panic elsewhere leaves the map whole: every change to it is one call.
+        let functions = self.inner.functions.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = functions.get(&id) {
+            return Ok(function.clone());
+        }
+        drop(functions);
+        if self.inner.device.backend() != super::Backend::Cpu {
+            self.check(kernel)?;
+        }
+        let function = Arc::new(self.inner.backend.function(K::NAME)?);
+        let mut functions = self.inner.functions.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(functions.entry(id).or_insert(function).clone())
+    }
+}
+
+/// The first few of the kernels, in words.
+fn known(ptx: &Ptx) -> String {
+    const SHOWN: usize = 8;
+    let names: Vec<_> = ptx.entries.keys().take(SHOWN).map(String::as_str).collect();
+    match (names.len(), ptx.entries.len()) {
+        (0, _) => "no kernel at all".into(),
+        (shown, all) if shown < all => format!("{} and {} more", names.join(", "), all - shown),
+        _ => names.join(", "),
+    }
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Module({})", self.inner.device)
+    }
+}

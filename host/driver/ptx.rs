@@ -1,0 +1,159 @@
+//! The entry points of a PTX text and the layout of their parameters.
+//!
+//! Grammar: PTX ISA, "Kernel and Function Directives: .entry" and "Kernel Function Parameter Attributes".
+//! Parameters with no size do not exist in PTX, so [`signature`] leaves them out of the program's side too.
+
+use std::collections::BTreeMap;
+use warpheap_device::kernel::Param;
+
+/// What a PTX text declares.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ptx {
+    /// The language version: `7.0`.
+    pub version: String,
+    /// The lowest architecture it is for: `sm_70`.
+    pub target: String,
+    /// Each kernel's parameters, in order.
+    pub entries: BTreeMap<String, Vec<Param>>,
+}
+
+impl Ptx {
+    /// Reads the declarations. Bodies, and whatever is no declaration, are passed over.
+    pub fn parse(text: &str) -> Ptx {
+        let code = without_comments(text);
+        let mut tokens = Tokens { rest: &code };
+        let mut ptx = Ptx::default();
+        while let Some(token) = tokens.next() {
+            match token {
+                ".version" => ptx.version = tokens.next().unwrap_or_default().into(),
+                ".target" => ptx.target = tokens.next().unwrap_or_default().into(),
+                ".entry" => {
+                    let name = tokens.next().unwrap_or_default().into();
+                    ptx.entries.insert(name, parameters(&mut tokens));
+                }
+                _ => {}
+            }
+        }
+        ptx
+    }
+}
+
+/// The parameters up to the closing parenthesis; none where no parenthesis follows the name.
+fn parameters(tokens: &mut Tokens<'_>) -> Vec<Param> {
+    let mut all = Vec::new();
+    if tokens.peek() != Some("(") {
+        return all;
+    }
+    let mut one = Declaration::default();
+    while let Some(token) = tokens.next() {
+        match token {
+            "," | ")" => all.extend(std::mem::take(&mut one).param()),
+            // `.ptr .space .align n` describes what a pointer points to, not the parameter.
+            ".ptr" => one.is_pointer = true,
+            ".align" => one.align(tokens.next()),
+            "[" => one.count = tokens.next().and_then(|n| n.parse().ok()),
+            type_name => one.element = one.element.or(size_of_type(type_name)),
+        }
+        if token == ")" {
+            break;
+        }
+    }
+    all
+}
+
+/// One parameter while it is read: `.param .align 8 .b8 name[16]`.
+#[derive(Default)]
+struct Declaration {
+    align: Option<usize>,
+    element: Option<usize>,
+    count: Option<usize>,
+    is_pointer: bool,
+}
+
+impl Declaration {
+    fn align(&mut self, value: Option<&str>) {
+        if !self.is_pointer {
+            self.align = value.and_then(|v| v.parse().ok());
+        }
+    }
+
+    fn param(self) -> Option<Param> {
+        let element = self.element?;
+        Some(Param { size: element * self.count.unwrap_or(1), align: self.align.unwrap_or(element) })
+    }
+}
+
+/// The bytes of `.u32` and the like; `None` for what is no fundamental type.
+fn size_of_type(name: &str) -> Option<usize> {
+    let bits = match name {
+        ".f16x2" | ".bf16x2" => 32,
+        ".bf16" => 16,
+        _ => {
+            let name = name.strip_prefix('.')?;
+            name.strip_prefix(['b', 'u', 's', 'f'])?.parse::<usize>().ok()?
+        }
+    };
+    matches!(bits, 8 | 16 | 32 | 64 | 128).then_some(bits / 8)
+}
+
+/// The text with each comment replaced by a space.
+fn without_comments(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('/') {
+        let (before, comment) = rest.split_at(start);
+        code.push_str(before);
+        rest = match comment.as_bytes().get(1) {
+            Some(b'/') => comment.find('\n').map_or("", |end| &comment[end..]),
+            Some(b'*') => comment.find("*/").map_or("", |end| &comment[end + 2..]),
+            _ => &comment[1..],
+        };
+        code.push(' ');
+    }
+    code.push_str(rest);
+    code
+}
+
+/// Words and single punctuation marks.
+struct Tokens<'a> {
+    rest: &'a str,
+}
+
+const MARKS: [char; 9] = ['(', ')', '[', ']', '{', '}', ',', ';', ':'];
+
+impl<'a> Tokens<'a> {
+    fn next(&mut self) -> Option<&'a str> {
+        let token = self.peek()?;
+        let start = self.rest.len() - self.rest.trim_start().len();
+        self.rest = &self.rest[start + token.len()..];
+        Some(token)
+    }
+
+    fn peek(&self) -> Option<&'a str> {
+        let rest = self.rest.trim_start();
+        let first = rest.chars().next()?;
+        let end = match MARKS.contains(&first) {
+            true => 1,
+            false => rest.find(|c: char| c.is_whitespace() || MARKS.contains(&c)).unwrap_or(rest.len()),
+        };
+        Some(&rest[..end])
+    }
+}
+
+/// The parameters that the PTX of these arguments has.
+pub(crate) fn signature(params: &[Param]) -> Vec<Param> {
+    params.iter().copied().filter(|p| p.size > 0).collect()
+}
+
+/// `2 parameters (16 B aligned to 8, 4 B aligned to 4)`, for messages.
+pub(crate) fn describe(params: &[Param]) -> String {
+    let each = params.iter().map(|p| format!("{} B aligned to {}", p.size, p.align));
+    match params.len() {
+        0 => "no parameters".into(),
+        1 => format!("1 parameter ({})", each.collect::<String>()),
+        n => format!("{n} parameters ({})", each.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! Streams: work in order, beside the host and beside other streams.
+
+use super::backend::StreamBackend;
+use super::buffer::{DeviceBuffer, DeviceData};
+use super::device::Device;
+use super::event::Event;
+use super::launch::{self, LaunchConfig};
+use super::memory::check_range;
+use super::module::Module;
+use crate::error::Result;
+use crate::simt::Stats;
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::Arc;
+use warpheap_device::kernel::Kernel;
+
+/// A queue of work that a device does in order. Cloning gives another handle of the same queue.
+///
+/// Nothing here waits but [`synchronize`](Self::synchronize). A kernel that fails makes every later call
+/// fail. Dropping the last handle does not wait either; the work still gets done.
+#[derive(Clone)]
+pub struct Stream {
+    device: Device,
+    backend: Arc<dyn StreamBackend>,
+}
+
+impl Stream {
+    pub(crate) fn new(device: Device, backend: Arc<dyn StreamBackend>) -> Stream {
+        Stream { device, backend }
+    }
+
+    /// A stream over a `CUstream` of the caller's, which keeps it: dropping this does not destroy it.
+    ///
+    /// # Errors
+    /// [`Error::NotSupported`](crate::Error::NotSupported) on the CPU.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of the device's context and stays so for as long as this does.
+    pub unsafe fn from_raw(device: &Device, stream: *mut c_void) -> Result<Stream> {
+        // SAFETY: the caller's promise.
+        let backend = unsafe { device.driver().foreign_stream(stream) }?;
+        Ok(Stream::new(device.clone(), backend))
+    }
+
+    /// The `CUstream`; null on the CPU.
+    pub fn raw_stream(&self) -> *mut c_void {
+        self.backend.raw()
+    }
+
+    /// The device whose work this is.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Launches `kernel` with `args` over the grid of `config`, after checking all three.
+    ///
+    /// # Errors
+    /// [`LaunchConfig`](crate::Error::LaunchConfig), [`DanglingArgument`](crate::Error::DanglingArgument),
+    /// [`WrongDevice`](crate::Error::WrongDevice), and for the first launch of a kernel of a module also
+    /// [`UnknownKernel`](crate::Error::UnknownKernel) and
+    /// [`KernelSignature`](crate::Error::KernelSignature).
+    ///
+    /// # Safety
+    /// What the kernel asks of its caller, and until the kernel has ended: what it reads, no one writes;
+    /// what it writes, no one else touches, but by the atomics both agreed on. Dropping a buffer waits for
+    /// the kernel and needs no care.
+    pub unsafe fn launch<K: Kernel>(
+        &self,
+        module: &Module,
+        kernel: K,
+        config: &LaunchConfig,
+        args: K::Args,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { launch::launch(self, module, kernel, config, args) }
+    }
+
+    /// Copies `from` to the start of `to`.
+    ///
+    /// # Errors
+    /// [`CopyRange`](crate::Error::CopyRange), [`WrongDevice`](crate::Error::WrongDevice), or what the
+    /// driver answers.
+    ///
+    /// # Safety
+    /// Until the stream has done it, `from` lives and is not written, and no one else touches `to`.
+    pub unsafe fn copy_from_host<T: DeviceData>(&self, to: &DeviceBuffer<T>, from: &[T]) -> Result<()> {
+        self.device.same_as(to.device(), "the buffer")?;
+        let bytes = size_of_val(from);
+        check_range("the buffer", 0, bytes as u64, to.bytes())?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: inside the buffer; the caller keeps both sides until it is done.
+        unsafe { self.backend.write(to.address(), from.as_ptr().cast(), bytes) }
+    }
+
+    /// Copies the start of `from` to `to`, all of it.
+    ///
+    /// # Errors
+    /// [`CopyRange`](crate::Error::CopyRange), [`WrongDevice`](crate::Error::WrongDevice), or what the
+    /// driver answers.
+    ///
+    /// # Safety
+    /// Until the stream has done it, `to` lives and no one else touches it, and no one writes `from`.
+    pub unsafe fn copy_to_host<T: DeviceData>(&self, to: &mut [T], from: &DeviceBuffer<T>) -> Result<()> {
+        self.device.same_as(from.device(), "the buffer")?;
+        let bytes = size_of_val(to);
+        check_range("the buffer", 0, bytes as u64, from.bytes())?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: inside the buffer; the caller keeps both sides until it is done.
+        unsafe { self.backend.read(to.as_mut_ptr().cast(), from.address(), bytes) }
+    }
+
+    /// Copies all of `from` to the start of `to`.
+    ///
+    /// # Errors
+    /// [`CopyRange`](crate::Error::CopyRange), [`WrongDevice`](crate::Error::WrongDevice), or what the
+    /// driver answers.
+    ///
+    /// # Safety
+    /// Until the stream has done it, no one else touches `to` and no one writes `from`.
+    pub unsafe fn copy<T: DeviceData>(&self, to: &DeviceBuffer<T>, from: &DeviceBuffer<T>) -> Result<()> {
+        self.device.same_as(from.device(), "the buffer to copy from")?;
+        self.device.same_as(to.device(), "the buffer to copy to")?;
+        check_range("the buffer", 0, from.bytes(), to.bytes())?;
+        if from.bytes() == 0 || from.address() == to.address() {
+            return Ok(());
+        }
+        // SAFETY: inside both buffers, which are two; the caller keeps others away until it is done.
+        unsafe { self.backend.copy(to.address(), from.address(), from.bytes() as usize) }
+    }
+
+    /// Sets each byte of the buffer.
+    ///
+    /// # Errors
+    /// [`WrongDevice`](crate::Error::WrongDevice), or what the driver answers.
+    ///
+    /// # Safety
+    /// Until the stream has done it, no one else touches the buffer.
+    pub unsafe fn fill_bytes<T: DeviceData>(&self, buffer: &DeviceBuffer<T>, byte: u8) -> Result<()> {
+        self.device.same_as(buffer.device(), "the buffer")?;
+        let range = buffer.range();
+        if range.bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the whole buffer; the caller keeps others away until it is done.
+        unsafe { self.backend.fill(range, byte) }
+    }
+
+    /// Marks the point after everything the stream was given so far.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn record(&self) -> Result<Event> {
+        Ok(Event::new(self.device.clone(), self.backend.record()?))
+    }
+
+    /// Makes what is given to this stream from now on wait for `event`, which may be of another stream.
+    ///
+    /// # Errors
+    /// [`WrongDevice`](crate::Error::WrongDevice), or what the driver answers.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.device.same_as(event.device(), "the event")?;
+        self.backend.wait(event.backend().clone())
+    }
+
+    /// Waits for everything the stream was given so far.
+    ///
+    /// # Errors
+    /// What failed since, a kernel for instance. A failed stream stays failed.
+    pub fn synchronize(&self) -> Result<()> {
+        self.backend.synchronize()
+    }
+
+    /// Whether everything the stream was given so far is done.
+    ///
+    /// # Errors
+    /// What failed since.
+    pub fn is_done(&self) -> Result<bool> {
+        self.backend.is_done()
+    }
+
+    /// What the CPU's executor counted in the last kernel that ended on this stream; `None` on a GPU and
+    /// before the first.
+    pub fn cpu_stats(&self) -> Option<Stats> {
+        self.backend.cpu_stats()
+    }
+
+    pub(crate) fn driver(&self) -> &dyn StreamBackend {
+        &*self.backend
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({})", self.device)
+    }
+}

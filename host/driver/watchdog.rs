@@ -1,0 +1,58 @@
+//! A time limit for what cannot be cancelled.
+
+use std::io::Write;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// Ends the process, with a message, unless it is dropped in time.
+///
+/// A kernel that hangs can be cancelled neither on a GPU nor on the CPU, and waiting for it hangs too.
+#[derive(Debug)]
+#[must_use = "dropping the watchdog disarms it"]
+pub struct Watchdog {
+    _armed: Sender<()>,
+}
+
+impl Watchdog {
+    /// After `limit`, prints that `what` hangs and ends the process with `exit_code`.
+    pub fn start(limit: Duration, what: impl Into<String>, exit_code: i32) -> Watchdog {
+        let (armed, disarmed) = channel();
+        let what = what.into();
+        // Without a thread there is no watchdog; the work itself is not in danger.
+        if let Err(error) = thread::Builder::new()
+            .name("watchdog".into())
+            .spawn(move || watch(&disarmed, limit, &what, exit_code))
+        {
+            tracing::warn!(%error, "no thread for the watchdog: a hang will not be noticed");
+        }
+        Watchdog { _armed: armed }
+    }
+
+    /// The work ended in time. The same as dropping it.
+    pub fn disarm(self) {}
+}
+
+/// Waits for the sender to be dropped.
+fn watch(disarmed: &Receiver<()>, limit: Duration, what: &str, exit_code: i32) {
+    if disarmed.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) {
+        return;
+    }
+    // If nobody can read it, there is still the exit status.
+    let _ = writeln!(
+        std::io::stderr(),
+        "error: {what} did not end within {limit:?}. A kernel that hangs cannot be cancelled, so this process \
+         ends now, with status {exit_code}.\nIf it was only slow, allow more time; otherwise run it with the \
+         same seed on the CPU in replay mode, which names the lanes that wait."
+    );
+    exit_now(exit_code)
+}
+
+/// Ends the process without its exit handlers: the driver's would wait for the kernel.
+fn exit_now(exit_code: i32) -> ! {
+    unsafe extern "C" {
+        fn _exit(code: i32) -> !;
+    }
+    // SAFETY: it does not return, and nothing that this process leaves behind needs cleaning up.
+    unsafe { _exit(exit_code) }
+}

@@ -1,0 +1,292 @@
+//! The one error type of the host crate.
+
+use crate::simt::SimtError;
+use std::fmt;
+
+/// A result whose error is this crate's.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong: what was asked, what there was, and what to do.
+#[derive(thiserror::Error, Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no device to run on. The only error that says so.
+    #[error("no usable device: {asked} was asked for, but {found}; {advice}")]
+    NoDevice {
+        /// Which device was asked for.
+        asked: String,
+        /// What is there instead.
+        found: String,
+        /// What to do about it.
+        advice: String,
+    },
+
+    /// The driver refused a call.
+    #[error("{call} failed with {name} ({code}): {detail}")]
+    Driver {
+        /// The driver's function.
+        call: &'static str,
+        /// Its status.
+        code: u32,
+        /// The status' name.
+        name: String,
+        /// The driver's own explanation.
+        detail: String,
+    },
+
+    /// The driver lacks a function that this crate calls.
+    #[error("the CUDA driver has no {symbol}: it is too old (CUDA 11.0 is the oldest that has); update it")]
+    DriverTooOld {
+        /// The missing function.
+        symbol: &'static str,
+    },
+
+    /// A kernel failed on the GPU and took its context with it.
+    #[error(
+        "a kernel failed on the GPU before {call} returned: {name} ({code}): {detail}; every later call on \
+         this device fails too, so end the process; `compute-sanitizer --tool memcheck` names the access"
+    )]
+    KernelFault {
+        /// The call that reported it, often long after the kernel was launched.
+        call: &'static str,
+        /// The driver's status.
+        code: u32,
+        /// The status' name.
+        name: String,
+        /// The driver's own explanation.
+        detail: String,
+    },
+
+    /// A kernel failed on the CPU.
+    #[error("kernel `{kernel}` failed on the CPU: {source}; this stream runs nothing more")]
+    Simt {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// How.
+        source: SimtError,
+    },
+
+    /// The executor of a CPU stream panicked outside of any kernel's lane.
+    #[error("the CPU stream panicked: {message}; this is a defect of warpheap, please report it")]
+    CpuStream {
+        /// The panic's message.
+        message: String,
+    },
+
+    /// The driver's compiler rejected the PTX.
+    #[error("the driver could not compile the PTX: {name} ({code}); {advice}\n{log}")]
+    Jit {
+        /// The driver's status.
+        code: u32,
+        /// The status' name.
+        name: String,
+        /// What to do about it.
+        advice: String,
+        /// What the compiler said.
+        log: String,
+    },
+
+    /// The module has no such kernel.
+    #[error(
+        "the PTX has no kernel `{kernel}` (it has {known}); the PTX is older than the program, or of other \
+         kernels: rebuild it"
+    )]
+    UnknownKernel {
+        /// The kernel that was asked for.
+        kernel: &'static str,
+        /// The kernels that there are.
+        known: String,
+    },
+
+    /// Program and PTX disagree about a kernel's parameters.
+    #[error(
+        "kernel `{kernel}` takes {program} in the program but {ptx} in the PTX; the PTX is older than the \
+         program: rebuild it"
+    )]
+    KernelSignature {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The program's parameters.
+        program: String,
+        /// The PTX's parameters.
+        ptx: String,
+    },
+
+    /// The grid cannot be launched.
+    #[error("cannot launch `{kernel}`: {asked}, but {limit}; {advice}")]
+    LaunchConfig {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// What was asked.
+        asked: String,
+        /// What the device or the kernel allows.
+        limit: String,
+        /// What to do about it.
+        advice: &'static str,
+    },
+
+    /// A measured kernel computed something else than it must, so its time means nothing.
+    #[error("{what}: the results are wrong: {found}")]
+    WrongResult {
+        /// What was measured.
+        what: String,
+        /// What was found.
+        found: String,
+    },
+
+    /// A pool cannot be made so.
+    #[error("cannot make a pool with {setting} = {given}: {why}")]
+    PoolConfig {
+        /// The setting.
+        setting: &'static str,
+        /// What it was given.
+        given: String,
+        /// What is wrong with that, and what it may be.
+        why: String,
+    },
+
+    /// An argument names memory that is not there.
+    #[error(
+        "argument {position} of `{kernel}` names {bytes} at {address:#x}, which lies in no live allocation \
+         of {device}; {nearest}; keep the buffer alive until the launch, and pass it to its own device"
+    )]
+    DanglingArgument {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// Which argument, from 0.
+        position: usize,
+        /// Where the memory starts.
+        address: u64,
+        /// How long it is.
+        bytes: Bytes,
+        /// The device of the launch.
+        device: String,
+        /// What lies nearest.
+        nearest: String,
+    },
+
+    /// Things of two devices were used together.
+    #[error("{what} belongs to {got}, but the call is for {expected}; use things of one device together")]
+    WrongDevice {
+        /// What does not belong.
+        what: &'static str,
+        /// The device of the call.
+        expected: String,
+        /// The device of the thing.
+        got: String,
+    },
+
+    /// The device has not enough memory.
+    #[error("cannot allocate {requested} on {device}: {free} of {total} are free; {advice}")]
+    OutOfMemory {
+        /// The device's name.
+        device: String,
+        /// How much was asked for.
+        requested: Bytes,
+        /// How much is free.
+        free: Bytes,
+        /// How much there is.
+        total: Bytes,
+        /// What to do about it.
+        advice: String,
+    },
+
+    /// A buffer would be larger than the address space.
+    #[error("{len} values of {element} are more bytes than an address can count; ask for fewer")]
+    SizeOverflow {
+        /// How many values.
+        len: usize,
+        /// The size of each.
+        element: Bytes,
+    },
+
+    /// An alignment is not one.
+    #[error("an alignment of {align} was asked for; it must be a power of two of at most {most}")]
+    Alignment {
+        /// What was asked.
+        align: usize,
+        /// The largest that is served.
+        most: usize,
+    },
+
+    /// A copy does not fit.
+    #[error("cannot copy {asked} at offset {offset}: {what} holds {there}")]
+    CopyRange {
+        /// Where the copy would begin.
+        offset: Bytes,
+        /// How long it would be.
+        asked: Bytes,
+        /// The side that is too short.
+        what: &'static str,
+        /// How long that is.
+        there: Bytes,
+    },
+
+    /// Two events do not lie in the order that was said.
+    #[error("the event said to be the earlier one happened later; swap the two")]
+    EventOrder,
+
+    /// A stress run that cannot be.
+    #[error("cannot stress {what}: {advice}")]
+    StressConfig {
+        /// What was asked.
+        what: String,
+        /// What to do about it.
+        advice: String,
+    },
+
+    /// The backend has no such thing.
+    #[error("{backend} has no {what}; {advice}")]
+    NotSupported {
+        /// What was asked for.
+        what: &'static str,
+        /// The backend.
+        backend: &'static str,
+        /// What to do about it.
+        advice: &'static str,
+    },
+}
+
+impl Error {
+    /// Whether there was no device to run on, as opposed to one that failed.
+    pub fn is_no_device(&self) -> bool {
+        matches!(self, Error::NoDevice { .. })
+    }
+
+    /// Whether the device is of no more use: a kernel failed and took its context or stream with it.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, Error::KernelFault { .. } | Error::Simt { .. } | Error::CpuStream { .. })
+    }
+}
+
+/// A number of bytes. It prints the exact number, and above 1 KiB the rounded one beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        let exponent = self.0.checked_ilog2().unwrap_or(0) / 10;
+        match exponent {
+            0 => write!(f, "{} B", self.0),
+            _ => {
+                let rounded = self.0 as f64 / (1_u64 << (10 * exponent)) as f64;
+                write!(f, "{} B ({rounded:.1} {})", self.0, UNITS[exponent as usize - 1])
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_print_exactly_and_rounded() {
+        assert_eq!(Bytes(0).to_string(), "0 B");
+        assert_eq!(Bytes(1023).to_string(), "1023 B");
+        assert_eq!(Bytes(1024).to_string(), "1024 B (1.0 KiB)");
+        assert_eq!(Bytes(3 << 29).to_string(), "1610612736 B (1.5 GiB)");
+        assert_eq!(Bytes(u64::MAX).to_string(), "18446744073709551615 B (16.0 EiB)");
+    }
+}

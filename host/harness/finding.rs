@@ -1,0 +1,213 @@
+//! What a run found, in words.
+
+use super::plan::Plan;
+use serde::Serialize;
+use std::fmt;
+use warpheap_device::check::Owner;
+use warpheap_device::check::log::{Breach, BreachKind};
+use warpheap_device::check::record::Record;
+use warpheap_device::fault::{Fault, FaultKind};
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum FindingKind {
+    /// Two live blocks share memory.
+    Overlap,
+    /// A block is not inside the pool.
+    OutOfBounds,
+    /// A block is not aligned as asked.
+    Misaligned,
+    /// A block does not hold what its owner wrote.
+    Torn,
+    /// Memory is neither free nor anyone's.
+    Lost,
+    /// A block was given back that was free already.
+    DoubleFree,
+    /// An address was given back that is not of the pool.
+    ForeignFree,
+    /// An address was given back that is inside a block.
+    InteriorFree,
+    /// The allocator's own numbers contradict each other, or the blocks it handed out.
+    CountMismatch,
+    /// The two independent checks for overlaps came to different results.
+    ChecksDisagree,
+}
+
+impl fmt::Display for FindingKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            FindingKind::Overlap => "overlap",
+            FindingKind::OutOfBounds => "out-of-bounds",
+            FindingKind::Misaligned => "misaligned",
+            FindingKind::Torn => "torn",
+            FindingKind::Lost => "lost",
+            FindingKind::DoubleFree => "double-free",
+            FindingKind::ForeignFree => "foreign-free",
+            FindingKind::InteriorFree => "interior-free",
+            FindingKind::CountMismatch => "count-mismatch",
+            FindingKind::ChecksDisagree => "checks-disagree",
+        })
+    }
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is.
+    pub kind: FindingKind,
+    /// The round at whose end it was found, from 0.
+    pub round: u64,
+    /// The stream whose block it is, where it is someone's.
+    pub stream: Option<u32>,
+    /// Where, where that is known.
+    pub address: Option<u64>,
+    /// The whole story: what, where, both owners.
+    pub message: String,
+}
+
+/// What a table of records is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Table {
+    /// The slots of all threads.
+    Slots,
+    /// The blocks of a pool that was emptied, in the order in which they were granted.
+    Grabbed,
+}
+
+/// Puts numbers into words: which round, and whose record a place is.
+pub(super) struct Narrator<'a> {
+    pub plan: &'a Plan,
+    pub round: u64,
+    pub pool_start: u64,
+    /// All records as they are at the end of the round; empty if they were not copied.
+    pub records: &'a [Record],
+    /// What they are records of.
+    pub table: Table,
+}
+
+impl Narrator<'_> {
+    pub fn finding(&self, kind: FindingKind, address: Option<u64>, message: String) -> Finding {
+        Finding { kind, round: self.round, stream: None, address, message }
+    }
+
+    /// The stream that works on the record in this round.
+    fn stream(&self, place: u32) -> u32 {
+        let streams = u64::from(self.plan.streams);
+        let set = u64::from(place / self.plan.set_len());
+        ((set + streams - self.round % streams) % streams) as u32
+    }
+
+    /// An owner, as `stream 1, thread 5, slot 2`.
+    pub fn owner(&self, owner: Owner) -> String {
+        let Some(place) = owner.record() else { return "no one".into() };
+        if self.table == Table::Grabbed {
+            return format!("grant {place} of the emptied pool");
+        }
+        let within = place % self.plan.set_len();
+        let (slot, thread) = (within / self.plan.threads, within % self.plan.threads);
+        format!("stream {}, thread {thread}, slot {slot}", self.stream(place))
+    }
+
+    /// A block of which the place of its record is known.
+    pub fn block(&self, place: u32, record: Record) -> String {
+        format!(
+            "{} B at {} (generation {}) of {}",
+            record.bytes(),
+            self.place_in_pool(record.address()),
+            record.generation(),
+            self.owner(Owner::of_record(place))
+        )
+    }
+
+    /// An address with its place in the pool.
+    pub fn place_in_pool(&self, address: u64) -> String {
+        let end = self.pool_start + self.plan.pool_bytes;
+        if !(self.pool_start..end).contains(&address) {
+            return format!("{address:#x}, outside the pool at {:#x}..{end:#x},", self.pool_start);
+        }
+        let offset = address - self.pool_start;
+        match self.plan.allocator {
+            super::AllocatorKind::FreeList => {
+                let (block, within) = (offset / self.plan.stride, offset % self.plan.stride);
+                let within = if within == 0 { String::new() } else { format!(" + {within}") };
+                format!("{address:#x} (block {block}{within})")
+            }
+            super::AllocatorKind::Bump => format!("{address:#x} (offset {offset:#x})"),
+        }
+    }
+
+    /// What another owner of a breach holds now.
+    fn other(&self, other: Owner) -> String {
+        let record = other.record().and_then(|place| Some((place, *self.records.get(place as usize)?)));
+        match record.filter(|(_, record)| record.is_live()) {
+            Some((place, record)) => self.block(place, record),
+            None => self.owner(other),
+        }
+    }
+
+    /// What the device has written down.
+    pub fn breach(&self, breach: &Breach) -> Finding {
+        let Breach { owner, other, address, bytes, offset, expected, found, .. } = *breach;
+        let block = format!("{bytes} B at {} of {}", self.place_in_pool(address), self.owner(owner));
+        let (kind, message) = match breach.kind {
+            BreachKind::OutOfBounds => {
+                (FindingKind::OutOfBounds, format!("a block reaches out of the pool: {block}"))
+            }
+            BreachKind::Misaligned => {
+                (FindingKind::Misaligned, format!("a block is not aligned as asked (to {expected}): {block}"))
+            }
+            BreachKind::Torn => (
+                FindingKind::Torn,
+                format!(
+                    "a block does not hold what its owner wrote: {block} should have {expected:#x} at byte \
+                     {offset} and has {found:#x}"
+                ),
+            ),
+            BreachKind::Usurped => (
+                FindingKind::Overlap,
+                format!(
+                    "a block was someone else's before its owner gave it back: {block}; byte {offset} \
+                     belonged to {}",
+                    self.other(other)
+                ),
+            ),
+            _ => (
+                FindingKind::Overlap,
+                format!(
+                    "a block was handed out that was still someone's: {block}; byte {offset} belonged to {}",
+                    self.other(other)
+                ),
+            ),
+        };
+        let stream = owner.record().map(|place| self.stream(place));
+        Finding { kind, round: self.round, stream, address: Some(address), message }
+    }
+
+    /// What the allocator has written down.
+    pub fn fault(&self, fault: &Fault) -> Finding {
+        let Fault { thread, block, address, detail, .. } = *fault;
+        let place = self.place_in_pool(address);
+        let by = format!("by thread {thread} of block {block} of its grid");
+        let (kind, message) = match fault.kind {
+            FaultKind::DoubleFree => (
+                FindingKind::DoubleFree,
+                format!("a block was given back that was free already: {place} {by}"),
+            ),
+            FaultKind::ForeignFree => (
+                FindingKind::ForeignFree,
+                format!("an address was given back that no block has: {place} {by}"),
+            ),
+            FaultKind::InteriorFree => {
+                (FindingKind::InteriorFree, format!("an address inside a block was given back: {place} {by}"))
+            }
+            _ => (
+                FindingKind::CountMismatch,
+                format!("region {detail} promised a block that its bitmap does not have, found {by}"),
+            ),
+        };
+        let address = Some(address).filter(|address| *address != 0);
+        self.finding(kind, address, message)
+    }
+}

@@ -1,0 +1,147 @@
+//! Which blocks share memory, by sorting them: the second way, beside the ownership map of the device.
+
+use rayon::slice::ParallelSliceMut;
+
+/// A block: the bytes `start..end`, and its number among all that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first byte.
+    pub start: u64,
+    /// The first byte behind it.
+    pub end: u64,
+    /// Its number.
+    pub place: u32,
+}
+
+/// Two blocks that share memory, in the order of their starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    /// The one that starts first.
+    pub first: Span,
+    /// The other.
+    pub second: Span,
+}
+
+/// What a comparison found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overlaps {
+    /// For each block that starts inside an earlier one: the two. Of the earlier ones it is the one that
+    /// reaches furthest.
+    pub pairs: Vec<Overlap>,
+    /// How many blocks share memory with another.
+    pub blocks: u64,
+}
+
+/// From here on, sorting on all processors pays.
+const MANY: usize = 1 << 14;
+
+/// Compares all blocks. Sorts them by their start; empty ones are no blocks.
+pub fn check(spans: &mut Vec<Span>) -> Overlaps {
+    spans.retain(|span| span.start < span.end);
+    let key = |span: &Span| (span.start, span.end, span.place);
+    if spans.len() < MANY {
+        spans.sort_unstable_by_key(key);
+    } else {
+        spans.par_sort_unstable_by_key(key);
+    }
+    sweep(spans)
+}
+
+/// Walks blocks sorted by their start and compares each with the one before it that reaches furthest.
+///
+/// Every block that shares memory is met: say `x` shares with a later `y`. Then the block right after `x`
+/// starts inside `x`; if the furthest is not `x` there, it also reached past the start of `x`, and `x` was
+/// met when its own turn came.
+fn sweep(sorted: &[Span]) -> Overlaps {
+    let mut found = Overlaps::default();
+    let Some((first, rest)) = sorted.split_first() else { return found };
+    let (mut furthest, mut counted) = (*first, false);
+    for span in rest {
+        let meets = span.start < furthest.end;
+        if meets {
+            found.pairs.push(Overlap { first: furthest, second: *span });
+            found.blocks += 1 + u64::from(!counted);
+            counted = true;
+        }
+        if span.end > furthest.end {
+            (furthest, counted) = (*span, meets);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn spans(blocks: &[(u64, u64)]) -> Vec<Span> {
+        let span =
+            |(i, &(start, len)): (usize, &(u64, u64))| Span { start, end: start + len, place: i as u32 };
+        blocks.iter().enumerate().map(span).collect()
+    }
+
+    fn share(a: &Span, b: &Span) -> bool {
+        a.start.max(b.start) < a.end.min(b.end)
+    }
+
+    /// Every block against every other.
+    fn naive(spans: &[Span]) -> BTreeSet<u32> {
+        let meets = |a: &&Span| spans.iter().any(|b| b.place != a.place && share(a, b));
+        spans.iter().filter(meets).map(|span| span.place).collect()
+    }
+
+    #[test]
+    fn neighbours_do_not_overlap() {
+        assert_eq!(check(&mut spans(&[(64, 64), (0, 64), (128, 1)])), Overlaps::default());
+        assert_eq!(check(&mut Vec::new()), Overlaps::default());
+    }
+
+    #[test]
+    fn one_byte_is_enough_and_both_are_named() {
+        let found = check(&mut spans(&[(64, 64), (0, 65)]));
+        assert_eq!(found.blocks, 2);
+        assert_eq!((found.pairs[0].first.place, found.pairs[0].second.place), (1, 0));
+    }
+
+    #[test]
+    fn a_long_block_that_covers_many_is_counted_once() {
+        assert_eq!(check(&mut spans(&[(0, 1000), (10, 1), (20, 1), (999, 5), (1003, 2)])).blocks, 5);
+    }
+
+    #[test]
+    fn the_same_block_three_times() {
+        let found = check(&mut spans(&[(16, 16), (16, 16), (16, 16)]));
+        assert_eq!((found.blocks, found.pairs.len()), (3, 2));
+    }
+
+    proptest! {
+        #[test]
+        fn it_agrees_with_comparing_all_pairs(
+            blocks in prop::collection::vec((0u64..200, 0u64..24), 0..40)
+        ) {
+            let mut all = spans(&blocks);
+            let expected = naive(&all);
+            let found = check(&mut all);
+            prop_assert_eq!(found.blocks, expected.len() as u64);
+            for pair in &found.pairs {
+                prop_assert!(share(&pair.first, &pair.second));
+                prop_assert!(expected.contains(&pair.first.place) && expected.contains(&pair.second.place));
+            }
+        }
+
+        #[test]
+        fn sorting_in_parallel_changes_nothing(seed in any::<u64>()) {
+            let mut all: Vec<Span> = (0..MANY as u64 + 100)
+                .map(|i| {
+                    let start = warpheap_device::check::hash::absorb(seed, i) % (1 << 26);
+                    Span { start, end: start + 64, place: i as u32 }
+                })
+                .collect();
+            let found = check(&mut all);
+            all.sort_by_key(|span| (span.start, span.end, span.place));
+            prop_assert_eq!(found, sweep(&all));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What a run did and what it found.
+
+use super::config::{AllocatorKind, Plant, StressConfig};
+use super::finding::Finding;
+use super::plan::Plan;
+use serde::Serialize;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+use warpheap_device::check::workload::Counts;
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Rounds that have ended.
+    pub round: u64,
+    /// How many there will be, unless time decides.
+    pub rounds: Option<u64>,
+    /// Since the start.
+    pub elapsed: Duration,
+    /// Blocks allocated so far.
+    pub allocations: u64,
+}
+
+/// What a run did and what it found.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct StressReport {
+    /// What was stressed.
+    pub allocator: AllocatorKind,
+    /// GPU threads of each stream.
+    pub threads: u32,
+    /// Streams that shared the pool.
+    pub streams: u32,
+    /// Bytes of an allocation.
+    pub sizes: RangeInclusive<u64>,
+    /// Memory of the pool.
+    pub pool_bytes: u64,
+    /// What decided everything.
+    pub seed: u64,
+    /// The fault that was injected.
+    pub plant: Option<Plant>,
+    /// Rounds run.
+    pub rounds: u64,
+    /// Blocks allocated.
+    pub allocations: u64,
+    /// Blocks given back.
+    pub frees: u64,
+    /// Requests refused because the pool was empty.
+    pub refused: u64,
+    /// Bytes of patterns that owners wrote.
+    pub bytes_written: u64,
+    /// Bytes of patterns that owners read again.
+    pub bytes_read: u64,
+    /// Blocks compared for overlaps all at once on the device. Every allocation is also checked by itself.
+    pub blocks_checked: u64,
+    /// Blocks of those that were also compared on the host.
+    pub blocks_sorted: u64,
+    /// Times that the pool was emptied to its last block.
+    pub exhaustions: u64,
+    /// Time in kernels that allocate and free, with all the checks that they do.
+    pub kernel_seconds: f64,
+    /// Time in kernels that compare all blocks for overlaps.
+    pub check_seconds: f64,
+    /// Time in the same on the host, copies of the records included.
+    pub host_check_seconds: f64,
+    /// All of it, set-up included.
+    pub elapsed_seconds: f64,
+    /// Pairs of an allocation and a free, per second in kernels.
+    pub pairs_per_second: f64,
+    /// Blocks compared for overlaps on the device, per second of that.
+    pub checked_per_second: f64,
+    /// The most blocks that were live at the end of a round.
+    pub peak_live_blocks: u64,
+    /// Blocks that were neither free nor anyone's.
+    pub lost_blocks: u64,
+    /// The most bytes that an arena gave up by design before a reset.
+    pub wasted_bytes: u64,
+    /// What was found: the first few of each sort.
+    pub findings: Vec<Finding>,
+    /// How much was found.
+    pub findings_total: u64,
+}
+
+impl StressReport {
+    pub(super) fn new(config: &StressConfig, plan: &Plan) -> Self {
+        StressReport {
+            allocator: plan.allocator,
+            threads: plan.threads,
+            streams: plan.streams,
+            sizes: config.sizes.clone(),
+            pool_bytes: plan.pool_bytes,
+            seed: plan.seed,
+            plant: plan.plant,
+            rounds: 0,
+            allocations: 0,
+            frees: 0,
+            refused: 0,
+            bytes_written: 0,
+            bytes_read: 0,
+            blocks_checked: 0,
+            blocks_sorted: 0,
+            exhaustions: 0,
+            kernel_seconds: 0.0,
+            check_seconds: 0.0,
+            host_check_seconds: 0.0,
+            elapsed_seconds: 0.0,
+            pairs_per_second: 0.0,
+            checked_per_second: 0.0,
+            peak_live_blocks: 0,
+            lost_blocks: 0,
+            wasted_bytes: 0,
+            findings: Vec::new(),
+            findings_total: 0,
+        }
+    }
+
+    /// Whether nothing was found.
+    pub fn is_clean(&self) -> bool {
+        self.findings_total == 0
+    }
+
+    /// Blocks allocated and not given back.
+    pub(super) fn live_blocks(&self) -> u64 {
+        self.allocations - self.frees
+    }
+
+    pub(super) fn count(&mut self, counts: Counts) {
+        self.allocations = counts.allocations;
+        self.frees = counts.frees;
+        self.refused = counts.refused;
+        self.bytes_written = counts.bytes_written;
+        self.bytes_read = counts.bytes_read;
+        self.peak_live_blocks = self.peak_live_blocks.max(self.live_blocks());
+    }
+
+    /// Adds findings; `total` counts also those that are not listed.
+    pub(super) fn add(&mut self, findings: Vec<Finding>, total: u64) {
+        self.findings_total += total.max(findings.len() as u64);
+        let room = MOST_LISTED.saturating_sub(self.findings.len());
+        self.findings.extend(findings.into_iter().take(room));
+    }
+
+    pub(super) fn finish(&mut self, elapsed: Duration) {
+        let per_second = |n: u64, seconds: f64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+        self.elapsed_seconds = elapsed.as_secs_f64();
+        self.pairs_per_second = per_second(self.frees, self.kernel_seconds);
+        self.checked_per_second = per_second(self.blocks_checked, self.check_seconds);
+    }
+}
+
+/// Findings that are listed; all are counted.
+const MOST_LISTED: usize = 256;

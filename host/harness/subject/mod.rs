@@ -1,0 +1,92 @@
+//! A pool under stress, and what its own numbers say about the blocks that are live.
+
+mod bump;
+mod freelist;
+
+pub(super) use bump::BumpSubject;
+pub(super) use freelist::FreeListSubject;
+
+use super::finding::{Finding, Narrator};
+use super::plan::Plan;
+use crate::driver::{Device, Module, Stream};
+use crate::error::Result;
+use warpheap_device::alloc::DeviceAlloc;
+use warpheap_device::check::ownership::OwnershipMap;
+use warpheap_device::check::record::Record;
+use warpheap_device::check::workload::Round;
+use warpheap_device::kernel::{DevicePtr, DeviceSlice, Kernel};
+
+/// The arguments of a round's kernel.
+pub(super) type StressArgs<H> = (H, DeviceSlice<Record>, OwnershipMap, DeviceSlice<u64>, Round);
+/// The arguments of the kernel that empties a pool.
+pub(super) type GrabArgs<H> = (H, u32, u32, DeviceSlice<Record>, DevicePtr<u64>);
+
+/// What the allocator's own numbers say, beside the blocks that are live.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    pub findings: Vec<Finding>,
+    /// Blocks that are neither free nor anyone's; for an arena, allocations of the least size.
+    pub lost_blocks: u64,
+    /// Bytes that the allocator gave up by design.
+    pub wasted_bytes: u64,
+}
+
+pub(super) trait Subject: Sized {
+    type Handle: DeviceAlloc;
+    type Stress: Kernel<Args = StressArgs<Self::Handle>>;
+    type Grab: Kernel<Args = GrabArgs<Self::Handle>>;
+    const STRESS: Self::Stress;
+    const GRAB: Self::Grab;
+
+    /// A pool with nothing allocated.
+    fn new(device: &Device, plan: &Plan) -> Result<Self>;
+
+    /// The pool as kernels take it.
+    fn handle(&self) -> Self::Handle;
+
+    /// Where its memory starts.
+    fn start(&self) -> u64 {
+        self.handle().region().0 as u64
+    }
+
+    /// Makes all memory free again. No kernel runs.
+    fn reset(&mut self) -> Result<()>;
+
+    /// Misuse that the allocator has seen since the last reset: how often, and the first few.
+    fn faults(&self, narrator: &Narrator<'_>) -> Result<(u64, Vec<Finding>)>;
+
+    /// Whether the allocator's numbers agree with the number of live blocks. Needs no records.
+    fn agrees(&self, live: u64) -> Result<bool>;
+
+    /// Compares the allocator's numbers with all live blocks, and names what is lost.
+    fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Account>;
+
+    /// Whether threads that allocated until they were refused, or until they held `most` blocks, have left
+    /// nothing: `live` is what they hold.
+    fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool>;
+
+    /// How many allocations of the largest size the empty pool can give.
+    fn most_blocks(&self, plan: &Plan) -> u64;
+
+    /// Gives the first `count` of the records' blocks back, and empties the records. No kernel runs.
+    fn give_back(
+        &self,
+        module: &Module,
+        stream: &Stream,
+        records: DeviceSlice<Record>,
+        count: u64,
+    ) -> Result<()>;
+
+    /// Makes the allocator hand out memory twice: `victim` is a live block's address. No kernel runs.
+    fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()>;
+
+    /// Gives the block of the record at `place` back twice. No kernel runs.
+    fn free_twice(
+        &self,
+        module: &Module,
+        stream: &Stream,
+        records: DeviceSlice<Record>,
+        map: OwnershipMap,
+        place: u32,
+    ) -> Result<()>;
+}

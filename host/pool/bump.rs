@@ -1,0 +1,182 @@
+//! The host's side of the bump arena.
+
+use super::{LINE, LINE_WORDS, Violation, refuse};
+use crate::driver::{Device, DeviceMemory};
+use crate::error::{Bytes, Result};
+use warpheap_device::bump::{self, MAX_GRANULES, Root, Shard};
+
+/// Arenas smaller than this get no shards: one counter serves the few warps that they have memory for.
+const SHARDED_FROM: u64 = 16 << 20;
+const MAX_MIN_ALIGN: u64 = 1 << 16;
+
+/// A bump arena in device memory; see [`warpheap_device::bump`].
+#[derive(Debug)]
+pub struct Bump {
+    memory: DeviceMemory,
+    state: DeviceMemory,
+    shards: u32,
+    handle: bump::Bump,
+}
+
+/// How an arena shall be. [`Bump::builder`] makes one.
+#[derive(Clone, Debug)]
+pub struct BumpBuilder {
+    capacity: u64,
+    min_align: u64,
+    shards: Option<u32>,
+}
+
+/// Where an arena's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BumpStats {
+    /// Bytes it was made with.
+    pub capacity: u64,
+    /// Bytes handed out, padding included: what one cursor over all of it would stand at.
+    pub granted: u64,
+    /// Bytes that can still be handed out, in pieces: the root's, the leases' and the tails'.
+    pub remaining: u64,
+    /// Bytes lost to leftovers of leases until the next reset.
+    pub wasted: u64,
+}
+
+impl Bump {
+    /// An arena of `capacity` bytes, to be built.
+    pub fn builder(capacity: u64) -> BumpBuilder {
+        BumpBuilder { capacity, min_align: 16, shards: None }
+    }
+
+    /// What kernels take.
+    pub fn handle(&self) -> bump::Bump {
+        self.handle
+    }
+
+    /// The memory that it hands out.
+    pub fn memory(&self) -> &DeviceMemory {
+        &self.memory
+    }
+
+    /// Waits for the device, then makes everything free. Addresses from before must not be used any more;
+    /// the same ones are handed out again.
+    pub fn reset(&mut self) -> Result<()> {
+        self.write_state()
+    }
+
+    /// Where its bytes are, after the work that the device was given before. `None` while kernels that are
+    /// still running are changing it.
+    pub fn stats(&self) -> Result<Option<BumpStats>> {
+        let (root, shards) = self.read_state()?;
+        let bytes = |granules: u64| granules * self.handle.granule_bytes();
+        let in_shards: Option<u64> = shards.iter().map(Shard::remaining).sum();
+        Ok(root.remaining().zip(in_shards).map(|(in_root, in_shards)| {
+            let (remaining, wasted) = (bytes(in_root + in_shards), bytes(root.wasted()));
+            let capacity = self.handle.capacity();
+            let granted = capacity.saturating_sub(remaining + wasted);
+            BumpStats { capacity, granted, remaining, wasted }
+        }))
+    }
+
+    /// Walks the metadata after the work that the device was given before, and reports what is broken.
+    pub fn check(&self) -> Result<Vec<Violation>> {
+        let (root, shards) = self.read_state()?;
+        let mut broken = Vec::new();
+        if root.remaining().is_none() {
+            broken.push(Violation { invariant: "I2", found: "the root's counter was never settled".into() });
+        }
+        let unsettled = (0..).zip(&shards).filter(|(_, shard)| shard.remaining().is_none());
+        broken.extend(unsettled.map(|(i, _): (u32, _)| Violation {
+            invariant: "I2",
+            found: format!("the lease of shard {i} was never settled"),
+        }));
+        let in_shards: u64 = shards.iter().filter_map(Shard::remaining).sum();
+        let there = root.remaining().unwrap_or(0) + root.wasted() + in_shards;
+        let capacity = self.handle.capacity() / self.handle.granule_bytes();
+        if there > capacity {
+            broken.push(Violation {
+                invariant: "I1",
+                found: format!("{there} granules are free or wasted in an arena of {capacity}"),
+            });
+        }
+        Ok(broken)
+    }
+
+    fn fresh_shards(&self) -> impl Iterator<Item = Shard> {
+        let granules = self.handle.capacity() / self.handle.granule_bytes();
+        let count = self.shards;
+        (0..count.max(1)).map(move |i| if count == 0 { Shard::dry() } else { Shard::new(granules, count, i) })
+    }
+
+    fn write_state(&mut self) -> Result<()> {
+        let granules = self.handle.capacity() / self.handle.granule_bytes();
+        let mut words = Root::new(granules, self.shards).to_words().to_vec();
+        words.extend(self.fresh_shards().flat_map(|shard| shard.to_words()));
+        self.state.write(0, &words)?;
+        let handle_at = words.len() as u64 * 8;
+        self.state.write(handle_at, &[self.handle])
+    }
+
+    fn read_state(&self) -> Result<(Root, Vec<Shard>)> {
+        let mut words = vec![0; LINE_WORDS * (1 + self.shards.max(1) as usize)];
+        self.state.read(0, &mut words)?;
+        let mut lines = words.as_chunks::<LINE_WORDS>().0.iter().copied();
+        let root = lines.next().map(Root::from_words).unwrap_or_else(|| Root::new(0, 0));
+        Ok((root, lines.map(Shard::from_words).collect()))
+    }
+}
+
+impl BumpBuilder {
+    /// The least alignment, and the unit in which memory is handed out: a power of two from 1 to 65,536
+    /// bytes; 16 unless set.
+    pub fn min_align(mut self, bytes: u64) -> Self {
+        self.min_align = bytes;
+        self
+    }
+
+    /// Over how many counters it is spread: one a multiprocessor unless set, none for arenas under 16 MiB.
+    /// With none, all warps share one, which serves about one warp a nanosecond, and nothing is ever wasted.
+    pub fn shards(mut self, count: u32) -> Self {
+        self.shards = Some(count);
+        self
+    }
+
+    /// Makes the arena.
+    pub fn build(&self, device: &Device) -> Result<Bump> {
+        if !self.min_align.is_power_of_two() || self.min_align > MAX_MIN_ALIGN {
+            return refuse("min_align", self.min_align, "it must be a power of two from 1 to 65536 bytes");
+        }
+        let granules = self.capacity / self.min_align;
+        if granules == 0 || granules > MAX_GRANULES {
+            let most = Bytes(MAX_GRANULES * self.min_align);
+            let why = format!("with this min_align it must be from {} to {most}", Bytes(self.min_align));
+            return refuse("capacity", Bytes(self.capacity), why);
+        }
+        let shards = match self.shards {
+            Some(count) if u64::from(count) > granules => {
+                return refuse("shards", count, format!("the arena has only {granules} granules to share"));
+            }
+            Some(count) => count,
+            None if self.capacity < SHARDED_FROM => 0,
+            None => device.info()?.multiprocessors,
+        };
+        let memory = device.alloc_memory(granules * self.min_align, self.min_align as usize)?;
+        let lines = 1 + u64::from(shards.max(1));
+        let state = device.alloc_memory((lines + 1) * LINE, LINE as usize)?;
+        let at = |line: u64| state.address() + line * LINE;
+        // SAFETY: `write_state` fills the parts below, at these places; the pool keeps both allocations for as
+        // long as it lives, and a launch checks that the handle's memory is still there.
+        let handle = unsafe {
+            bump::Bump::from_raw_parts(
+                memory.address() as *mut u8,
+                granules,
+                self.min_align.trailing_zeros(),
+                at(0) as *const Root,
+                at(1) as *const Shard,
+                shards.max(1),
+                at(lines) as *const bump::Bump,
+            )
+        };
+        let mut pool = Bump { memory, state, shards, handle };
+        pool.write_state()?;
+        Ok(pool)
+    }
+}

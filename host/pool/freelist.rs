@@ -1,0 +1,174 @@
+//! The host's side of the block pool.
+
+use super::{Faults, LINE, LINE_WORDS, Violation, refuse};
+use crate::driver::{Device, DeviceBuffer, DeviceMemory};
+use crate::error::{Bytes, Result};
+use rayon::prelude::*;
+use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
+use warpheap_device::freelist::{self, Geometry, MAX_CAPACITY, MAX_STRIDE, Region};
+
+/// A pool of equal blocks in device memory; see [`warpheap_device::freelist`].
+#[derive(Debug)]
+pub struct FreeList {
+    memory: DeviceMemory,
+    regions: DeviceMemory,
+    bitmap: DeviceBuffer<u32>,
+    faults: DeviceBuffer<u64>,
+    handle: freelist::FreeList,
+}
+
+/// How a pool shall be. [`FreeList::builder`] makes one.
+#[derive(Clone, Debug)]
+pub struct FreeListBuilder {
+    blocks: u64,
+    block_size: u64,
+    align: u64,
+}
+
+/// How many blocks there are, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FreeListStats {
+    /// Blocks in the pool.
+    pub capacity: u32,
+    /// Blocks that can be allocated, by the regions' counts.
+    pub free: u32,
+    /// Blocks that are taken, by the bitmap.
+    pub taken: u32,
+}
+
+impl FreeList {
+    /// A pool of `blocks` blocks of `block_size` bytes, to be built.
+    pub fn builder(blocks: u64, block_size: u64) -> FreeListBuilder {
+        FreeListBuilder { blocks, block_size, align: 16 }
+    }
+
+    /// What kernels take.
+    pub fn handle(&self) -> freelist::FreeList {
+        self.handle
+    }
+
+    /// The memory that it hands out.
+    pub fn memory(&self) -> &DeviceMemory {
+        &self.memory
+    }
+
+    /// Waits for the device, then makes every block free and forgets the faults. Blocks from before must
+    /// not be used any more.
+    pub fn reset(&mut self) -> Result<()> {
+        let geometry = self.handle.geometry();
+        let regions = (0..geometry.regions()).map(|r| Region::new(geometry.blocks_in(r)));
+        let words: Vec<u64> = regions.flat_map(|region| region.to_words()).collect();
+        self.regions.write(0, &words)?;
+        self.regions.write(words.len() as u64 * 8, &[self.handle])?;
+        let bitmap: Vec<u32> = (0..geometry.words()).map(|w| geometry.initial_word(w)).collect();
+        self.bitmap.copy_from_slice(&bitmap)?;
+        self.faults.fill_bytes(0)
+    }
+
+    /// What threads did wrong, after the work that the device was given before.
+    pub fn faults(&self) -> Result<Faults> {
+        let words = self.faults.copy_to_vec()?;
+        Ok(words.first_chunk::<FAULT_LOG_WORDS>().map(Faults::read).unwrap_or_default())
+    }
+
+    /// How many blocks are free and taken, after the work that the device was given before.
+    pub fn stats(&self) -> Result<FreeListStats> {
+        let free: i64 = self.read_regions()?.iter().map(|region| i64::from(region.free())).sum();
+        let geometry = self.handle.geometry();
+        let set: u64 = self.read_bitmap()?.par_iter().map(|word| u64::from(word.count_ones())).sum();
+        let never = geometry.initial_word(geometry.words() - 1).count_ones();
+        Ok(FreeListStats {
+            capacity: geometry.capacity(),
+            free: u32::try_from(free).unwrap_or(0),
+            taken: (set - u64::from(never)) as u32,
+        })
+    }
+
+    /// The bitmap: bit `i % 32` of word `i / 32` is set while block `i` is taken. Bits past the capacity are
+    /// set for good.
+    pub fn read_bitmap(&self) -> Result<Vec<u32>> {
+        self.bitmap.copy_to_vec()
+    }
+
+    /// Walks the metadata after the work that the device was given before, and reports what is broken.
+    pub fn check(&self) -> Result<Vec<Violation>> {
+        let geometry = self.handle.geometry();
+        let (regions, bitmap) = (self.read_regions()?, self.read_bitmap()?);
+        let mut broken: Vec<Violation> = (0..geometry.regions())
+            .zip(&regions)
+            .filter_map(|(r, region)| {
+                let first = geometry.first_word(r) as usize;
+                let words = &bitmap[first..first + geometry.words_in(r) as usize];
+                let clear: i64 = words.iter().map(|word| i64::from(word.count_zeros())).sum();
+                let free = i64::from(region.free());
+                (clear != free).then(|| Violation {
+                    invariant: "I1",
+                    found: format!("region {r} has {clear} clear bits and a count of {free}"),
+                })
+            })
+            .collect();
+        let last = geometry.words() - 1;
+        if bitmap[last as usize] & geometry.initial_word(last) != geometry.initial_word(last) {
+            let found = format!("bits past the capacity of {} blocks are clear", geometry.capacity());
+            broken.push(Violation { invariant: "I2", found });
+        }
+        Ok(broken)
+    }
+
+    fn read_regions(&self) -> Result<Vec<Region>> {
+        let mut words = vec![0; LINE_WORDS * self.handle.geometry().regions() as usize];
+        self.regions.read(0, &mut words)?;
+        Ok(words.as_chunks::<LINE_WORDS>().0.iter().copied().map(Region::from_words).collect())
+    }
+}
+
+impl FreeListBuilder {
+    /// The alignment of every block: a power of two up to 65,536 bytes; 16 unless set. Blocks lie
+    /// `block_size` bytes apart, rounded up to it.
+    pub fn align(mut self, bytes: u64) -> Self {
+        self.align = bytes;
+        self
+    }
+
+    /// Makes the pool.
+    pub fn build(&self, device: &Device) -> Result<FreeList> {
+        if !self.align.is_power_of_two() || self.align > 1 << 16 {
+            return refuse("align", self.align, "it must be a power of two from 1 to 65536 bytes");
+        }
+        let blocks = u32::try_from(self.blocks).ok().filter(|blocks| (1..=MAX_CAPACITY).contains(blocks));
+        let Some(blocks) = blocks else {
+            return refuse("blocks", self.blocks, format!("a pool has from 1 to {MAX_CAPACITY} blocks"));
+        };
+        let stride = self.block_size.checked_next_multiple_of(self.align);
+        let stride = stride.and_then(|s| u32::try_from(s).ok()).filter(|s| (1..=MAX_STRIDE).contains(s));
+        let Some(geometry) = stride.and_then(|stride| Geometry::new(blocks, stride)) else {
+            let most = Bytes(MAX_STRIDE.into());
+            return refuse(
+                "block_size",
+                Bytes(self.block_size),
+                format!("a block has from 1 byte to {most}"),
+            );
+        };
+        let memory = device.alloc_memory(geometry.bytes(), self.align as usize)?;
+        let lines = u64::from(geometry.regions());
+        let regions = device.alloc_memory((lines + 1) * LINE, LINE as usize)?;
+        let bitmap = device.zeroed::<u32>(geometry.words() as usize)?;
+        let faults = device.zeroed::<u64>(FAULT_LOG_WORDS)?;
+        // SAFETY: `reset` fills the parts below; the pool keeps the allocations for as long as it lives, and a
+        // launch checks that the handle's memory is still there.
+        let handle = unsafe {
+            freelist::FreeList::from_raw_parts(
+                memory.address() as *mut u8,
+                geometry,
+                regions.address() as *const Region,
+                bitmap.address() as *const _,
+                faults.address() as *const FaultLog,
+                (regions.address() + lines * LINE) as *const freelist::FreeList,
+            )
+        };
+        let mut pool = FreeList { memory, regions, bitmap, faults, handle };
+        pool.reset()?;
+        Ok(pool)
+    }
+}

@@ -1,0 +1,54 @@
+//! Pools that kernels allocate from: their set-up, their state as the host sees it, and their end.
+//!
+//! A pool owns its memory and its metadata, apart from each other, and gives out a handle that is passed to
+//! kernels by value. The handle names the pool's memory, so a launch after the pool's end is refused.
+
+mod bump;
+mod freelist;
+
+pub use bump::{Bump, BumpBuilder, BumpStats};
+pub use freelist::{FreeList, FreeListBuilder, FreeListStats};
+
+use crate::driver::DeviceData;
+use crate::error::{Error, Result};
+use warpheap_device::fault::{FAULT_LOG_WORDS, Fault, FaultLog};
+
+/// Words of what lies alone in a cache line.
+const LINE_WORDS: usize = 16;
+/// Bytes of a cache line.
+const LINE: u64 = 8 * LINE_WORDS as u64;
+
+// SAFETY: addresses and integers in `repr(C)`; any bytes are some handle, and only `from_raw_parts` makes one
+// that names memory.
+unsafe impl DeviceData for warpheap_device::bump::Bump {}
+// SAFETY: the same.
+unsafe impl DeviceData for warpheap_device::freelist::FreeList {}
+
+/// What threads did wrong since the pool was made or reset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// How often.
+    pub count: u64,
+    /// The first of them, at most 64.
+    pub first: Vec<Fault>,
+}
+
+impl Faults {
+    fn read(words: &[u64; FAULT_LOG_WORDS]) -> Faults {
+        let log = FaultLog::from_words(words);
+        Faults { count: log.count(), first: log.faults().collect() }
+    }
+}
+
+/// A broken invariant: its number at the head of the structure's module, and what was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// `I1`, `I2`, ...
+    pub invariant: &'static str,
+    /// What was found, and where.
+    pub found: String,
+}
+
+fn refuse<T>(setting: &'static str, given: impl ToString, why: impl Into<String>) -> Result<T> {
+    Err(Error::PoolConfig { setting, given: given.to_string(), why: why.into() })
+}

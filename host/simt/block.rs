@@ -1,0 +1,202 @@
+//! A block of threads: its warps and the barrier among them.
+//!
+//! Invariant: `waiting` is the number of lanes in the `at_barrier` of all warps, and `waiting < alive`
+//! unless both are 0: who makes them equal releases the barrier.
+
+use super::error::{SimtError, Thread};
+use super::lane::{Event, LaneMachine, Request};
+use super::launch::Launch;
+use super::stack::StackPool;
+use super::warp::{Wait, Warp};
+use std::fmt::Write;
+use std::panic::Location;
+use warpheap_device::machine::Coords;
+use warpheap_device::units::{LaneMask, WARP_SIZE};
+
+/// Where a warp stands.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Place {
+    pub(super) block: [u32; 3],
+    pub(super) block_dim: [u32; 3],
+    /// This warp in its block.
+    pub(super) warp: u32,
+}
+
+impl Place {
+    /// Lane `lane` of the warp.
+    pub(super) fn thread(&self, lane: u32) -> Thread {
+        let [x, y, _] = self.block_dim;
+        let linear = self.warp * WARP_SIZE + lane;
+        Thread { block: self.block, thread: [linear % x, linear / x % y, linear / (x * y)], lane }
+    }
+}
+
+/// How a lane came to rest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rest {
+    /// It waits for others, or nobody was missing and it can go on.
+    Meets,
+    /// It has taken its steps and can go on.
+    Yields,
+    /// It can go on, but would rather let others.
+    Pauses,
+    /// It has ended.
+    Ends,
+}
+
+/// A block that is running, or one that has ended and whose place the next can take.
+pub(super) struct Block {
+    /// In the grid, counted over x, then y, then z.
+    pub(super) number: u64,
+    index: [u32; 3],
+    pub(super) warps: Vec<Warp>,
+    alive: u32,
+    waiting: u32,
+}
+
+impl Block {
+    /// The place for a block of `threads` threads.
+    pub(super) fn new(threads: u32, stacks: &StackPool) -> Result<Self, SimtError> {
+        let mut block = Block { number: 0, index: [0; 3], warps: Vec::new(), alive: 0, waiting: 0 };
+        let mut rest = threads;
+        while rest > 0 {
+            let lanes = rest.min(WARP_SIZE);
+            block.warps.push(Warp::new(stacks.take(lanes as usize)?));
+            rest -= lanes;
+        }
+        Ok(block)
+    }
+
+    /// Puts block `number` of the grid here. All lanes must have ended.
+    pub(super) fn begin(&mut self, number: u64, launch: &Launch<'_>, machine: &LaneMachine) {
+        let grid = launch.grid;
+        let [x, y, _] = grid.blocks.map(u64::from);
+        (self.number, self.waiting) = (number, 0);
+        self.index = [number % x, number / x % y, number / (x * y)].map(|i| i as u32);
+        self.alive = grid.threads.iter().product();
+        let mut coords = Coords {
+            block_idx: self.index,
+            block_dim: grid.threads,
+            grid_dim: grid.blocks,
+            sm: (number % u64::from(launch.sm_count)) as u32,
+            sm_count: launch.sm_count,
+            ..Coords::SOLE
+        };
+        for (warp, number) in self.warps.iter_mut().zip(0..) {
+            let place = Place { block: self.index, block_dim: grid.threads, warp: number };
+            warp.begin(place, |lane, fiber| {
+                coords.lane = lane;
+                (launch.start)(fiber, machine, coords);
+                coords.thread_idx = next(coords.thread_idx, grid.threads);
+            });
+        }
+    }
+
+    /// Whether every lane has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.alive == 0
+    }
+
+    /// Whether some lane can be run.
+    pub(super) fn can_run(&self) -> bool {
+        self.warps.iter().any(|warp| warp.ready() != 0)
+    }
+
+    /// Runs a ready lane for `quantum` steps, or until it waits or ends. Inlined: see `Lane::resume`.
+    #[inline(always)]
+    pub(super) fn run(
+        &mut self,
+        warp: usize,
+        lane: u32,
+        machine: &LaneMachine,
+        quantum: u64,
+    ) -> Result<Rest, SimtError> {
+        let home = &mut self.warps[warp];
+        match home.resume(lane, machine, quantum) {
+            Event::Asks(Request::Exchange(call)) => home.exchange(lane, call).map(|()| Rest::Meets),
+            Event::Asks(Request::Converged(at)) => {
+                home.converge(lane, at);
+                Ok(Rest::Meets)
+            }
+            Event::Asks(Request::Barrier(at)) => self.wait(warp, lane, at).map(|()| Rest::Meets),
+            Event::Asks(Request::Yield) => Ok(Rest::Yields),
+            Event::Asks(Request::Pause) => Ok(Rest::Pauses),
+            Event::Asks(Request::Exit) | Event::Ends => self.end(warp, lane).map(|()| Rest::Ends),
+            Event::Asks(Request::Trap) => Err(SimtError::Trap { thread: home.place.thread(lane) }),
+            Event::Panics(message) => Err(SimtError::Panic { thread: home.place.thread(lane), message }),
+        }
+    }
+
+    fn wait(&mut self, warp: usize, lane: u32, at: &'static Location<'static>) -> Result<(), SimtError> {
+        self.warps[warp].wait_for_block(lane, at)?;
+        self.waiting += 1;
+        self.release_barrier_if_complete();
+        Ok(())
+    }
+
+    fn end(&mut self, warp: usize, lane: u32) -> Result<(), SimtError> {
+        self.warps[warp].end(lane)?;
+        self.alive -= 1;
+        self.release_barrier_if_complete();
+        Ok(())
+    }
+
+    fn release_barrier_if_complete(&mut self) {
+        if self.waiting == self.alive {
+            self.warps.iter_mut().for_each(Warp::release_barrier);
+            self.waiting = 0;
+        }
+    }
+
+    /// Abandons the lanes that have not ended and returns all stacks.
+    pub(super) fn dissolve(self, stacks: &StackPool) {
+        stacks.put(self.warps.into_iter().flat_map(Warp::into_stacks));
+    }
+
+    /// The error for a block of which no lane can run.
+    #[cold]
+    pub(super) fn deadlock(&self) -> SimtError {
+        const SHOWN: usize = 6;
+        let waits: Vec<_> = self
+            .warps
+            .iter()
+            .flat_map(|warp| warp.waits().into_iter().map(|wait| (warp.place, wait)))
+            .collect();
+        let mut waiting = String::new();
+        for (place, (lanes, wait)) in waits.iter().take(SHOWN) {
+            let separator = if waiting.is_empty() { "" } else { "; " };
+            // Writing to a string cannot fail.
+            let _ = write!(
+                waiting,
+                "{separator}lanes {lanes:#010x} of warp {} wait for {}",
+                place.warp,
+                describe(*wait)
+            );
+        }
+        if waits.len() > SHOWN {
+            let _ = write!(waiting, "; and {} more", waits.len() - SHOWN);
+        }
+        SimtError::Deadlock { block: self.index, lanes: self.alive, waiting }
+    }
+}
+
+fn describe(wait: Wait) -> String {
+    match wait {
+        Wait::Nothing => "nothing".into(),
+        Wait::Collective(what, LaneMask(mask), at) => format!("{what:?} of {mask:#010x} at {at}"),
+        Wait::Converged(at) => format!("others to converge at {at}"),
+        Wait::Barrier(at) => format!("the block at {at}"),
+    }
+}
+
+/// The thread after `thread` in a block of `dim`.
+fn next(thread: [u32; 3], dim: [u32; 3]) -> [u32; 3] {
+    let [x, y, z] = thread;
+    if x + 1 < dim[0] {
+        [x + 1, y, z]
+    } else if y + 1 < dim[1] {
+        [0, y + 1, z]
+    } else {
+        [0, 0, z + 1]
+    }
+}

@@ -1,0 +1,220 @@
+//! The seeded choice of the next lane.
+//!
+//! A race needs its lanes to be interrupted at the right places, some of them for long. No one way of
+//! choosing finds all, so the seed first draws one of four:
+//!
+//! | way | what runs next | finds |
+//! |---|---|---|
+//! | uniform | any lane, for one step | races of a few steps |
+//! | bursts | any lane, for 1 to 256 steps | a whole operation of others between two steps of one |
+//! | starve | any lane for one step, but a lane or warp is left out for 16 to 4096 picks | stale reads, ABA |
+//! | ranks | the lane of the highest rank; at times the running one becomes the lowest | few, far interruptions |
+//!
+//! Ranks are the probabilistic concurrency testing of Burckhardt et al. (ASPLOS 2010), with changes at
+//! random distances instead of a fixed number of them.
+//!
+//! No lane that can run is left out for ever, whatever another spins on: starving ends, and a lane of high
+//! rank loses it when it pauses or has run for long.
+
+use super::block::{Block, Rest};
+use super::rendezvous::bits;
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+/// Log2 of the longest burst, in steps.
+const LOG_BURST: u32 = 8;
+/// Log2 of the shortest and longest starving, in picks.
+const LOG_STARVE: (u32, u32) = (4, 12);
+/// Log2 of the longest stretch between two changes of rank, in steps.
+const LOG_CHANGE: u32 = 12;
+/// Steps of a warp, usually, before its lanes that converge go on without the others.
+const PATIENCE: u64 = 4096;
+/// The same, now and then: at most.
+const IMPATIENCE: u64 = 64;
+
+/// The lane to run next, and for how many steps.
+pub(super) struct Pick {
+    pub(super) block: usize,
+    pub(super) warp: usize,
+    pub(super) lane: u32,
+    pub(super) quantum: u64,
+}
+
+enum Way {
+    Uniform,
+    Bursts,
+    Starve {
+        victim: Victim,
+        picks_left: u64,
+    },
+    Ranks {
+        /// Below all ranks given so far.
+        lowest: u64,
+        steps_left: u64,
+    },
+}
+
+/// Who is left out: a block's warp and some of its lanes.
+#[derive(Clone, Copy, Default)]
+struct Victim {
+    block: u64,
+    warp: usize,
+    lanes: u32,
+}
+
+/// Draws the next lane.
+pub(super) struct Choice {
+    rng: Pcg64Mcg,
+    way: Way,
+}
+
+impl Choice {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut choice = Choice { rng: Pcg64Mcg::seed_from_u64(seed), way: Way::Uniform };
+        choice.way = match choice.below(4) {
+            0 => Way::Uniform,
+            1 => Way::Bursts,
+            2 => Way::Starve { victim: Victim::default(), picks_left: 0 },
+            _ => Way::Ranks { lowest: u64::MAX / 2, steps_left: 0 },
+        };
+        choice
+    }
+
+    /// A number below `n`.
+    fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.rng.next_u64()) * u128::from(n)) >> 64) as u64
+    }
+
+    /// A number from 1 to 2^`log`, small ones as likely as large ones.
+    fn up_to_power(&mut self, log: u32) -> u64 {
+        let most = 1 << self.below(u64::from(log) + 1);
+        1 + self.below(most)
+    }
+
+    /// Gives the lanes of a new block what the choice needs.
+    pub(super) fn admit(&mut self, block: &mut Block) {
+        if let Way::Ranks { .. } = self.way {
+            for warp in &mut block.warps {
+                for lane in bits(warp.alive()) {
+                    *warp.rank(lane) = u64::MAX / 2 + self.below(u64::MAX / 2);
+                }
+            }
+        }
+    }
+
+    /// Picks among the lanes that can run; there is one.
+    pub(super) fn pick(&mut self, blocks: &mut [Block]) -> Pick {
+        match self.way {
+            Way::Uniform => self.uniform(blocks, Victim::default(), 1),
+            Way::Bursts => {
+                let quantum = self.up_to_power(LOG_BURST);
+                self.uniform(blocks, Victim::default(), quantum)
+            }
+            Way::Starve { victim, picks_left } => self.starve(blocks, victim, picks_left),
+            Way::Ranks { lowest, steps_left } => self.ranked(blocks, lowest, steps_left),
+        }
+    }
+
+    /// Any lane that can run and is not of `victim`, or any at all if there is none.
+    fn uniform(&mut self, blocks: &[Block], victim: Victim, quantum: u64) -> Pick {
+        let counts =
+            |victim: Victim| ready(blocks, victim).map(|(.., lanes)| lanes.count_ones()).sum::<u32>();
+        let (victim, count) = match counts(victim) {
+            0 => (Victim::default(), counts(Victim::default())),
+            count => (victim, count),
+        };
+        let mut rest = self.below(count.into()) as u32;
+        for (block, warp, lanes) in ready(blocks, victim) {
+            match bits(lanes).nth(rest as usize) {
+                Some(lane) => return Pick { block, warp, lane, quantum },
+                None => rest -= lanes.count_ones(),
+            }
+        }
+        unreachable!("some lane of the resident blocks can run")
+    }
+
+    fn starve(&mut self, blocks: &[Block], victim: Victim, picks_left: u64) -> Pick {
+        if picks_left > 0 {
+            self.way = Way::Starve { victim, picks_left: picks_left - 1 };
+            return self.uniform(blocks, victim, 1);
+        }
+        let pick = self.uniform(blocks, Victim::default(), 1);
+        let lanes = if self.below(4) == 0 { u32::MAX } else { 1 << pick.lane };
+        let victim = Victim { block: blocks[pick.block].number, warp: pick.warp, lanes };
+        let (shortest, longest) = LOG_STARVE;
+        let picks_left = self.up_to_power(longest - shortest) << shortest;
+        self.way = Way::Starve { victim, picks_left };
+        // The victim takes a step first: it stops between two.
+        pick
+    }
+
+    fn ranked(&mut self, blocks: &mut [Block], lowest: u64, steps_left: u64) -> Pick {
+        let mut best: Option<(u64, Pick)> = None;
+        let quantum = if steps_left > 0 { steps_left } else { self.up_to_power(LOG_CHANGE) };
+        for (number, block) in blocks.iter_mut().enumerate() {
+            for (warp, home) in block.warps.iter_mut().enumerate() {
+                for lane in bits(home.ready()) {
+                    let rank = *home.rank(lane);
+                    if best.as_ref().is_none_or(|(highest, _)| rank > *highest) {
+                        best = Some((rank, Pick { block: number, warp, lane, quantum }));
+                    }
+                }
+            }
+        }
+        self.way = Way::Ranks { lowest, steps_left: quantum };
+        best.expect("some lane of the resident blocks can run").1
+    }
+
+    /// A lane has run for `steps` and come to rest: takes note, and lets lanes that converge go on when
+    /// they have waited long enough.
+    pub(super) fn ran(&mut self, block: &mut Block, pick: &Pick, rest: Rest, steps: u64) {
+        let warp = &mut block.warps[pick.warp];
+        if let Way::Ranks { lowest, steps_left } = &mut self.way {
+            *steps_left = steps_left.saturating_sub(steps);
+            if *steps_left == 0 || rest == Rest::Pauses {
+                *lowest -= 1;
+                *warp.rank(pick.lane) = *lowest;
+            }
+        }
+        self.converge(block, pick.warp, steps);
+    }
+
+    fn converge(&mut self, block: &mut Block, warp: usize, steps: u64) {
+        let home = &mut block.warps[warp];
+        if home.converging() == 0 {
+            return;
+        }
+        let patience = match home.patience {
+            Some(left) => left,
+            // Now and then the lanes do not wait for the others: divergence that a GPU may show too.
+            None if self.below(8) == 0 => self.below(IMPATIENCE),
+            None => PATIENCE,
+        };
+        let left = patience.saturating_sub(steps);
+        home.patience = Some(left);
+        if left == 0 || home.ready() == 0 {
+            self.release(block, warp);
+        }
+    }
+
+    /// Releases lanes that converge at one place, now and then not all of them.
+    fn release(&mut self, block: &mut Block, warp: usize) {
+        let home = &mut block.warps[warp];
+        let mut group = home.group();
+        if self.below(8) == 0 {
+            let part = group & self.rng.next_u32();
+            group = if part == 0 { group } else { part };
+        }
+        home.release(group);
+    }
+}
+
+/// The lanes that can run and are not of `victim`, by block and warp.
+fn ready(blocks: &[Block], victim: Victim) -> impl Iterator<Item = (usize, usize, u32)> {
+    blocks.iter().enumerate().flat_map(move |(number, block)| {
+        block.warps.iter().enumerate().map(move |(warp, home)| {
+            let left_out = if block.number == victim.block && warp == victim.warp { victim.lanes } else { 0 };
+            (number, warp, home.ready() & !left_out)
+        })
+    })
+}

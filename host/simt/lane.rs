@@ -1,0 +1,267 @@
+//! A lane: a coroutine that runs one GPU thread, and what the running lane sees of its executor.
+//!
+//! A lane never touches the executor's state. It suspends with a [`Request`] and is resumed with an
+//! [`Answer`]; whoever resumes it owns everything else. So nothing here is shared between OS threads, and
+//! no lock or cell guards a warp.
+//!
+//! Invariants:
+//! - I1: a lane runs, from its start to its end, on the OS thread that its [`LaneMachine`] is installed on.
+//! - I2: while a lane runs, `LaneMachine::current` is its [`LaneContext`]: set at its start and again by
+//!   the lane itself after every suspension. Only a running lane asks the machine anything.
+//! - I3: a lane that a panic unwinds does not suspend: it would leave the OS thread's count of panics to
+//!   the next lane.
+
+use super::stack::LaneStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::time::Instant;
+use warpheap_device::kernel::Kernel;
+use warpheap_device::machine::{Collective, Coords, Deposits, Machine};
+use warpheap_device::units::{LaneMask, WARP_SIZE};
+
+/// A call of a collective.
+#[derive(Clone, Copy)]
+pub(super) struct Exchange {
+    pub(super) mask: LaneMask,
+    pub(super) what: Collective,
+    pub(super) value: u64,
+    pub(super) at: &'static Location<'static>,
+}
+
+/// Why a lane suspends.
+pub(super) enum Request {
+    Exchange(Exchange),
+    Converged(&'static Location<'static>),
+    Barrier(&'static Location<'static>),
+    /// It has taken as many steps as it was given.
+    Yield,
+    Pause,
+    Exit,
+    Trap,
+}
+
+/// What a lane is resumed with.
+#[derive(Clone, Copy)]
+pub(super) enum Answer {
+    /// Nothing that it waits for.
+    Go,
+    /// The lanes that have converged.
+    Lanes(LaneMask),
+    /// What the lanes of its collective brought. Valid until the lane suspends again.
+    Deposits(*const Deposits),
+}
+
+/// What a lane does next, as the one that resumed it learns.
+pub(super) enum Event {
+    Asks(Request),
+    Ends,
+    Panics(String),
+}
+
+type Fiber = Coroutine<Answer, Request, Result<(), String>, LaneStack>;
+
+/// Lives on the lane's stack.
+struct LaneContext {
+    yielder: *const Yielder<Answer, Request>,
+    coords: Coords,
+}
+
+/// What stands in for the GPU on one OS thread: counts steps and suspends the running lane.
+pub(super) struct LaneMachine {
+    current: Cell<*const LaneContext>,
+    steps: Cell<u64>,
+    /// The running lane suspends at the step after this one.
+    last_step: Cell<u64>,
+    /// `None`: the clock counts steps.
+    start: Option<Instant>,
+}
+
+impl LaneMachine {
+    /// A machine whose clock counts nanoseconds from `start`, or steps.
+    pub(super) fn new(start: Option<Instant>) -> Self {
+        LaneMachine {
+            current: Cell::new(std::ptr::null()),
+            steps: Cell::new(0),
+            last_step: Cell::new(0),
+            start,
+        }
+    }
+
+    /// Steps taken by all lanes so far.
+    pub(super) fn steps(&self) -> u64 {
+        self.steps.get()
+    }
+
+    /// Counts a step at which the lane suspends anyway.
+    fn count(&self) {
+        self.steps.set(self.steps.get() + 1);
+    }
+
+    fn context(&self) -> &LaneContext {
+        // SAFETY: I2; the context lives on the stack of the lane that asks.
+        unsafe { &*self.current.get() }
+    }
+
+    /// Suspends the running lane. `None` where it must not be suspended (I3).
+    fn ask(&self, request: Request) -> Option<Answer> {
+        if std::thread::panicking() {
+            return None;
+        }
+        let me = self.current.get();
+        let yielder = self.context().yielder;
+        // SAFETY: the yielder lives as long as the coroutine that calls this (I2).
+        let answer = unsafe { &*yielder }.suspend(request);
+        self.current.set(me);
+        Some(answer)
+    }
+}
+
+impl Machine for LaneMachine {
+    fn coords(&self) -> Coords {
+        self.context().coords
+    }
+
+    fn lane(&self) -> u32 {
+        self.context().coords.lane
+    }
+
+    fn converged(&self, at: &'static Location<'static>) -> LaneMask {
+        self.count();
+        match self.ask(Request::Converged(at)) {
+            Some(Answer::Lanes(lanes)) => lanes,
+            _ => LaneMask::only(self.lane()),
+        }
+    }
+
+    fn exchange(
+        &self,
+        mask: LaneMask,
+        what: Collective,
+        value: u64,
+        at: &'static Location<'static>,
+    ) -> Deposits {
+        if mask == LaneMask::only(self.lane()) {
+            self.step();
+            return [value; WARP_SIZE as usize];
+        }
+        self.count();
+        match self.ask(Request::Exchange(Exchange { mask, what, value, at })) {
+            // SAFETY: valid until this lane suspends again.
+            Some(Answer::Deposits(all)) => unsafe { *all },
+            _ => [value; WARP_SIZE as usize],
+        }
+    }
+
+    fn sync_block(&self, at: &'static Location<'static>) {
+        self.count();
+        self.ask(Request::Barrier(at));
+    }
+
+    #[inline]
+    fn step(&self) {
+        let step = self.steps.get() + 1;
+        self.steps.set(step);
+        if step > self.last_step.get() {
+            self.ask(Request::Yield);
+        }
+    }
+
+    fn pause(&self, _nanos: u32) {
+        self.count();
+        self.ask(Request::Pause);
+    }
+
+    fn clock(&self) -> u64 {
+        // A step, so that a lane that waits for a time to pass lets others run, and time pass.
+        self.step();
+        match self.start {
+            Some(start) => start.elapsed().as_nanos() as u64,
+            None => self.steps.get(),
+        }
+    }
+
+    fn exit(&self) -> ! {
+        self.ask(Request::Exit);
+        unreachable!("a lane that has exited was resumed, or exits while a panic unwinds it")
+    }
+
+    fn trap(&self) -> ! {
+        self.ask(Request::Trap);
+        unreachable!("a lane that has trapped was resumed, or traps while a panic unwinds it")
+    }
+}
+
+/// A stack, and the coroutine on it while the lane has not ended.
+pub(super) enum Lane {
+    Idle(LaneStack),
+    Running(Fiber),
+    /// Between two of the others.
+    Moving,
+}
+
+impl Lane {
+    /// Puts a thread of the kernel `K` on the stack, to start at the first resume.
+    ///
+    /// # Safety
+    /// What `K` asks of its caller; `machine` outlives the lane.
+    pub(super) unsafe fn start<K: Kernel>(&mut self, machine: &LaneMachine, coords: Coords, args: K::Args) {
+        let machine: *const LaneMachine = machine;
+        let body = move |yielder: &Yielder<Answer, Request>, _: Answer| {
+            let context = LaneContext { yielder, coords };
+            // SAFETY: the machine outlives the lane.
+            unsafe { &*machine }.current.set(&context);
+            // SAFETY: the caller's promise.
+            let run = || unsafe { K::run_thread(args) };
+            catch_unwind(AssertUnwindSafe(run)).map_err(message)
+        };
+        *self = Lane::Running(Fiber::with_stack(self.abandon(), body));
+    }
+
+    /// Runs the lane for `quantum` steps, or until it waits or ends.
+    ///
+    /// Inlined, as its callers are: a switch of stacks leaves the CPU's predictor of returns with the
+    /// other side's addresses, so every return near one is a misprediction.
+    #[inline(always)]
+    pub(super) fn resume(&mut self, machine: &LaneMachine, answer: Answer, quantum: u64) -> Event {
+        let Lane::Running(fiber) = self else { unreachable!("a lane that has ended was resumed") };
+        machine.last_step.set(machine.steps.get() + quantum - 1);
+        match fiber.resume(answer) {
+            CoroutineResult::Yield(request) => Event::Asks(request),
+            CoroutineResult::Return(Ok(())) => Event::Ends,
+            CoroutineResult::Return(Err(message)) => Event::Panics(message),
+        }
+    }
+
+    /// Ends the lane where it stands and gives its stack. Nothing that the lane owned is dropped, as
+    /// nothing is on the device.
+    fn abandon(&mut self) -> LaneStack {
+        match std::mem::replace(self, Lane::Moving) {
+            Lane::Idle(stack) => stack,
+            Lane::Running(mut fiber) => {
+                // SAFETY: `Executor::run` has its caller promise that frames of a kernel may be forgotten;
+                // the frames of this module below them hold nothing that needs to be dropped.
+                unsafe { fiber.force_reset() };
+                fiber.into_stack()
+            }
+            Lane::Moving => unreachable!("a lane is moved in one place at a time"),
+        }
+    }
+
+    /// Ends the lane where it stands, if it has not ended.
+    pub(super) fn end(&mut self) {
+        *self = Lane::Idle(self.abandon());
+    }
+
+    /// Ends the lane where it stands and takes its stack.
+    pub(super) fn into_stack(mut self) -> LaneStack {
+        self.abandon()
+    }
+}
+
+/// What a panic said.
+fn message(payload: Box<dyn Any + Send>) -> String {
+    let text = payload.downcast_ref::<&str>().map(|s| s.to_string());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}

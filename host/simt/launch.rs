@@ -1,0 +1,115 @@
+//! One run of a grid, as all its workers share it.
+//!
+//! Who writes what: any worker takes blocks (`next`), adds to `steps`, and stores the first error.
+
+use super::Grid;
+use super::error::SimtError;
+use super::lane::{Lane, LaneMachine};
+use super::stack::StackPool;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use warpheap_device::machine::Coords;
+
+/// Threads in a block, at most: as on every GPU.
+const MAX_BLOCK_THREADS: u64 = 1024;
+
+/// Puts a thread of the kernel on a lane.
+pub(super) type Start<'a> = dyn Fn(&mut Lane, &LaneMachine, Coords) + Sync + 'a;
+
+/// One run of a grid.
+pub(super) struct Launch<'a> {
+    pub(super) grid: Grid,
+    pub(super) sm_count: u32,
+    pub(super) start: &'a Start<'a>,
+    pub(super) stacks: &'a StackPool,
+    step_limit: u64,
+    blocks: usize,
+    next: AtomicUsize,
+    steps: AtomicUsize,
+    failed: AtomicBool,
+    error: Mutex<Option<SimtError>>,
+}
+
+impl<'a> Launch<'a> {
+    pub(super) fn new(
+        grid: Grid,
+        sm_count: u32,
+        step_limit: u64,
+        start: &'a Start<'a>,
+        stacks: &'a StackPool,
+    ) -> Result<Self, SimtError> {
+        let product = |sizes: [u32; 3]| sizes.iter().try_fold(1u64, |n, &size| n.checked_mul(size.into()));
+        let wrong = |why| SimtError::Grid { grid, why };
+        match product(grid.threads) {
+            Some(1..=MAX_BLOCK_THREADS) => {}
+            Some(0) => return Err(wrong("a block has no threads")),
+            _ => return Err(wrong("a block has more than 1024 threads")),
+        }
+        let blocks = match product(grid.blocks).and_then(|n| usize::try_from(n).ok()) {
+            Some(0) => return Err(wrong("the grid has no blocks")),
+            Some(n) if n <= usize::MAX / 2 => n,
+            _ => return Err(wrong("it has too many blocks")),
+        };
+        Ok(Launch {
+            grid,
+            sm_count,
+            start,
+            stacks,
+            step_limit,
+            blocks,
+            next: AtomicUsize::new(0),
+            steps: AtomicUsize::new(0),
+            failed: AtomicBool::new(false),
+            error: Mutex::new(None),
+        })
+    }
+
+    /// Threads in a block.
+    pub(super) fn block_threads(&self) -> u32 {
+        self.grid.threads.iter().product()
+    }
+
+    /// Blocks in the grid.
+    pub(super) fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// The number of a block that has not run yet.
+    pub(super) fn next_block(&self) -> Option<u64> {
+        // ordering: relaxed; a block carries nothing but its number.
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        (number < self.blocks).then_some(number as u64)
+    }
+
+    /// Adds to the steps of the run, which must not become too many.
+    pub(super) fn count_steps(&self, steps: u64) -> Result<(), SimtError> {
+        // ordering: relaxed; a count.
+        let before = self.steps.fetch_add(steps as usize, Ordering::Relaxed) as u64;
+        if before + steps > self.step_limit {
+            return Err(SimtError::StepLimit { limit: self.step_limit });
+        }
+        Ok(())
+    }
+
+    /// Ends the run with `error`, unless another error has.
+    pub(super) fn fail(&self, error: SimtError) {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        // ordering: relaxed; workers only stop early because of it, and the error is behind a lock.
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the run has ended with an error.
+    pub(super) fn has_failed(&self) -> bool {
+        // ordering: relaxed; see `fail`.
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// The steps taken, or the first error. To be called when all workers are done.
+    pub(super) fn finish(self) -> Result<u64, SimtError> {
+        match self.error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(self.steps.into_inner() as u64),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Parallel mode: every worker takes blocks and runs their lanes in turn.
+//!
+//! A worker runs one block at a time, warp by warp, and takes a second one in beside it only when nothing
+//! in the first goes on: then what its lanes spin on may be the work of a block that has not started.
+
+use super::block::{Block, Rest};
+use super::error::SimtError;
+use super::lane::LaneMachine;
+use super::launch::Launch;
+use super::rendezvous::bits;
+use super::warp::Warp;
+use std::time::Instant;
+use warpheap_device::machine;
+
+/// Steps that a lane takes before it must let others run: it may spin on what another will store.
+const QUANTUM: u64 = 256;
+
+/// How often the lanes of a warp run before the next warp has its turn: it may wait for that one.
+const ROUNDS: u32 = 256;
+
+/// Passes over the resident blocks without the end of one, after which another is taken in.
+const PATIENCE: u32 = 64;
+
+/// Warps that a worker holds at once, unless a single block has more: their stacks take memory.
+const RESIDENT_WARPS: usize = 32;
+
+/// Steps after which a worker reports them.
+const REPORT: u64 = 1 << 16;
+
+/// Runs blocks until there are none left or the run has failed.
+pub(super) fn work(launch: &Launch<'_>, clock: Instant) {
+    let machine = LaneMachine::new(Some(clock));
+    let mut worker = Worker { launch, machine: &machine, resident: Vec::new(), reported: 0 };
+    // SAFETY: the machine outlives the guard, which is dropped first; nothing else is installed meanwhile.
+    let installed = unsafe { machine::install(&machine) };
+    if let Err(error) = worker.run() {
+        launch.fail(error);
+    }
+    drop(installed);
+    for block in worker.resident {
+        block.dissolve(launch.stacks);
+    }
+}
+
+struct Worker<'a> {
+    launch: &'a Launch<'a>,
+    machine: &'a LaneMachine,
+    resident: Vec<Block>,
+    /// Steps that `launch` knows of.
+    reported: u64,
+}
+
+impl Worker<'_> {
+    fn run(&mut self) -> Result<(), SimtError> {
+        let mut fruitless = 0;
+        while self.resident.iter().any(|block| !block.is_over()) || self.admit()? {
+            if self.launch.has_failed() {
+                break;
+            }
+            let pass = self.pass()?;
+            fruitless = if pass.ended { 0 } else { fruitless + 1 };
+            if pass.stalled || fruitless >= PATIENCE {
+                fruitless = 0;
+                if !self.admit()? {
+                    std::thread::yield_now();
+                }
+            }
+        }
+        self.report()
+    }
+
+    /// Takes in the next block of the grid, if there is one and room for it.
+    fn admit(&mut self) -> Result<bool, SimtError> {
+        let spare = match self.resident.iter().position(Block::is_over) {
+            Some(spare) => spare,
+            None if self.has_room() => {
+                self.resident.push(Block::new(self.launch.block_threads(), self.launch.stacks)?);
+                self.resident.len() - 1
+            }
+            None => return Ok(false),
+        };
+        let Some(number) = self.launch.next_block() else { return Ok(false) };
+        self.resident[spare].begin(number, self.launch, self.machine);
+        Ok(true)
+    }
+
+    fn has_room(&self) -> bool {
+        let Some(block) = self.resident.first() else { return true };
+        (self.resident.len() + 1) * block.warps.len() <= RESIDENT_WARPS
+    }
+
+    /// Gives every warp of every resident block a turn.
+    fn pass(&mut self) -> Result<Pass, SimtError> {
+        let mut pass = Pass { stalled: true, ended: false };
+        for block in self.resident.iter_mut().filter(|block| !block.is_over()) {
+            for warp in 0..block.warps.len() {
+                if turn(block, warp, self.machine)? {
+                    pass.stalled = false;
+                }
+            }
+            if block.is_over() {
+                pass.ended = true;
+            } else if !block.can_run() && !block.warps.iter().any(Warp::converges) {
+                return Err(block.deadlock());
+            }
+        }
+        if pass.stalled || self.machine.steps() - self.reported >= REPORT {
+            self.report()?;
+        }
+        Ok(pass)
+    }
+
+    fn report(&mut self) -> Result<(), SimtError> {
+        let steps = self.machine.steps();
+        let new = steps - std::mem::replace(&mut self.reported, steps);
+        self.launch.count_steps(new)
+    }
+}
+
+struct Pass {
+    /// Every lane that ran has only used up its steps or paused.
+    stalled: bool,
+    /// A block has ended.
+    ended: bool,
+}
+
+/// Runs the lanes of a warp in turn until each waits, has ended, paused or used up its steps. Returns
+/// whether any did something else than the last two.
+fn turn(block: &mut Block, warp: usize, machine: &LaneMachine) -> Result<bool, SimtError> {
+    let mut advanced = false;
+    let mut resting = 0;
+    for _ in 0..ROUNDS {
+        let runnable = block.warps[warp].ready() & !resting;
+        if runnable == 0 {
+            // Those that rest are not waited for: they may rest for as long as these wait.
+            let group = block.warps[warp].group();
+            if group == 0 {
+                break;
+            }
+            block.warps[warp].release(group);
+        }
+        for lane in bits(runnable) {
+            match block.run(warp, lane, machine, QUANTUM)? {
+                Rest::Yields | Rest::Pauses => resting |= 1 << lane,
+                Rest::Meets | Rest::Ends => advanced = true,
+            }
+        }
+    }
+    Ok(advanced)
+}

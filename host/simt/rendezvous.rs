@@ -1,0 +1,136 @@
+//! Where the lanes of a warp meet in collectives.
+//!
+//! ```text
+//! slot 0   mask 0000ffff   arrived 0000ffff   unread 0000fffe   complete: 15 lanes have yet to read it
+//! slot 1   mask 0000ffff   arrived 00000001   unread 00000000   open: lane 0 is in the next one already
+//! slot 2   mask ffff0000   arrived 00ff0000   unread 00000000   open
+//! ```
+//!
+//! Invariants:
+//! - I1: a lane is in at most one slot: `arrived` of open and `unread` of complete slots are disjoint.
+//!   Hence 32 slots are always enough.
+//! - I2: open slots have different masks or lanes: no lane is in `mask` of two slots that both have
+//!   arrived lanes out of the other's mask (that is a [`Clash`]).
+//! - I3: a slot is used again only when its last lane has read it.
+//!
+//! The one who runs the warp writes everything here; lanes only read deposits.
+
+use super::lane::Exchange;
+use warpheap_device::machine::{Collective, Deposits};
+use warpheap_device::units::WARP_SIZE;
+
+/// One collective. The sets are bit `i` for lane `i`.
+struct Slot {
+    mask: u32,
+    arrived: u32,
+    unread: u32,
+    what: Collective,
+    deposits: Deposits,
+}
+
+/// The collectives of a warp that are waited for or being read.
+#[derive(Default)]
+pub(super) struct Rendezvous {
+    slots: Vec<Slot>,
+    /// Slots that wait for lanes.
+    open: u32,
+    /// Slots that wait for lanes or for readers.
+    used: u32,
+}
+
+/// A lane has come to a collective.
+pub(super) struct Arrival {
+    pub(super) slot: u8,
+    /// Whether it was the last.
+    pub(super) complete: bool,
+}
+
+/// Lanes that have come wait for this lane, and it for them, but not in the same collective.
+pub(super) struct Clash {
+    /// One of them.
+    pub(super) with: u32,
+}
+
+/// The numbers of the bits that are set, from the lowest.
+pub(super) fn bits(mut set: u32) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = (set != 0).then(|| set.trailing_zeros());
+        set &= set.wrapping_sub(1);
+        bit
+    })
+}
+
+impl Rendezvous {
+    /// Empties every slot, for a new block.
+    pub(super) fn reset(&mut self) {
+        self.open = 0;
+        self.used = 0;
+    }
+
+    /// Lane `lane` comes to `call`.
+    pub(super) fn arrive(&mut self, lane: u32, call: &Exchange) -> Result<Arrival, Clash> {
+        let index = match self.find(lane, call)? {
+            Some(index) => index,
+            None => self.open_slot(call),
+        };
+        let slot = &mut self.slots[index];
+        slot.arrived |= 1 << lane;
+        slot.deposits[lane as usize] = call.value;
+        let complete = slot.arrived == slot.mask;
+        if complete {
+            slot.unread = slot.mask;
+            self.open &= !(1 << index);
+        }
+        Ok(Arrival { slot: index as u8, complete })
+    }
+
+    /// The open slot that `call` belongs to.
+    fn find(&self, lane: u32, call: &Exchange) -> Result<Option<usize>, Clash> {
+        let mut found = None;
+        for index in bits(self.open) {
+            let slot = &self.slots[index as usize];
+            let waiting = slot.arrived & call.mask.0;
+            if slot.mask == call.mask.0 && slot.what == call.what {
+                found = Some(index as usize);
+            } else if slot.mask >> lane & 1 == 1 && waiting != 0 {
+                return Err(Clash { with: waiting.trailing_zeros() });
+            }
+        }
+        Ok(found)
+    }
+
+    fn open_slot(&mut self, call: &Exchange) -> usize {
+        let index = self.used.trailing_ones() as usize;
+        let (mask, what) = (call.mask.0, call.what);
+        if index == self.slots.len() {
+            let deposits = [0; WARP_SIZE as usize];
+            self.slots.push(Slot { mask, arrived: 0, unread: 0, what, deposits });
+        }
+        let slot = &mut self.slots[index];
+        (slot.mask, slot.what, slot.arrived) = (mask, what, 0);
+        self.open |= 1 << index;
+        self.used |= 1 << index;
+        index
+    }
+
+    /// Lane `lane` is about to read the complete slot `index`. The deposits stay until the next arrival.
+    pub(super) fn read(&mut self, lane: u32, index: u8) -> *const Deposits {
+        let slot = &mut self.slots[index as usize];
+        slot.unread &= !(1 << lane);
+        if slot.unread == 0 {
+            self.used &= !(1 << index);
+        }
+        &raw const slot.deposits
+    }
+
+    /// The lanes of the complete slot `index`.
+    pub(super) fn lanes(&self, index: u8) -> u32 {
+        self.slots[index as usize].mask
+    }
+
+    /// A lane that waits in vain if `lane` ends now.
+    pub(super) fn waits_for(&self, lane: u32) -> Option<u32> {
+        let mut slots = bits(self.open).map(|index| &self.slots[index as usize]);
+        slots.find(|slot| slot.mask >> lane & 1 == 1).map(|slot| slot.arrived.trailing_zeros())
+    }
+}

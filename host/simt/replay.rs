@@ -1,0 +1,119 @@
+//! Replay mode: one OS thread runs every lane, and a seed decides which is next.
+//!
+//! Several blocks are resident; at every step of a lane the choice is made anew among all their lanes that
+//! can run. Nothing here depends on an address or on time, so the same seed, kernel and inputs give the
+//! same run.
+
+use super::block::{Block, Rest};
+use super::choice::{Choice, Pick};
+use super::error::SimtError;
+use super::lane::LaneMachine;
+use super::launch::Launch;
+use warpheap_device::machine;
+
+/// Warps that are resident at once, unless a single block has more.
+const RESIDENT_WARPS: usize = 8;
+
+/// Picks after which steps are reported.
+const REPORT: u64 = 1 << 12;
+
+/// Runs the whole grid. Returns the hash of the schedule.
+pub(super) fn work(launch: &Launch<'_>, seed: u64) -> u64 {
+    let machine = LaneMachine::new(None);
+    let mut replay = Replay {
+        launch,
+        machine: &machine,
+        choice: Choice::new(seed),
+        resident: Vec::new(),
+        hash: 0,
+        reported: 0,
+    };
+    // SAFETY: the machine outlives the guard, which is dropped first; nothing else is installed meanwhile.
+    let installed = unsafe { machine::install(&machine) };
+    if let Err(error) = replay.run() {
+        launch.fail(error);
+    }
+    drop(installed);
+    for block in replay.resident {
+        block.dissolve(launch.stacks);
+    }
+    replay.hash
+}
+
+struct Replay<'a> {
+    launch: &'a Launch<'a>,
+    machine: &'a LaneMachine,
+    choice: Choice,
+    /// None of them is over when a lane is picked.
+    resident: Vec<Block>,
+    hash: u64,
+    /// Steps that `launch` knows of.
+    reported: u64,
+}
+
+impl Replay<'_> {
+    fn run(&mut self) -> Result<(), SimtError> {
+        self.fill()?;
+        while !self.resident.is_empty() {
+            let pick = self.choice.pick(&mut self.resident);
+            self.advance(pick)?;
+            if self.machine.steps() - self.reported >= REPORT {
+                self.report()?;
+            }
+        }
+        self.report()
+    }
+
+    /// Takes in blocks while there is room.
+    fn fill(&mut self) -> Result<(), SimtError> {
+        let threads = self.launch.block_threads();
+        let most = (RESIDENT_WARPS / threads.div_ceil(32) as usize).max(1);
+        while self.resident.len() < most.min(self.launch.blocks()) {
+            let Some(number) = self.launch.next_block() else { break };
+            self.resident.push(Block::new(threads, self.launch.stacks)?);
+            self.begin(self.resident.len() - 1, number);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, place: usize, number: u64) {
+        let block = &mut self.resident[place];
+        block.begin(number, self.launch, self.machine);
+        self.choice.admit(block);
+    }
+
+    fn advance(&mut self, pick: Pick) -> Result<(), SimtError> {
+        let Pick { block: place, warp, lane, quantum } = pick;
+        let block = &mut self.resident[place];
+        let who = block.number << 10 | (warp as u64) << 5 | u64::from(lane);
+        let before = self.machine.steps();
+        let rest = block.run(warp, lane, self.machine, quantum)?;
+        let steps = self.machine.steps() - before;
+        self.hash = mix(mix(self.hash, who), steps);
+        if rest == Rest::Ends && block.is_over() {
+            self.replace(place);
+            return Ok(());
+        }
+        self.choice.ran(block, &pick, rest, steps);
+        if block.can_run() { Ok(()) } else { Err(block.deadlock()) }
+    }
+
+    /// Puts the next block of the grid where one is over.
+    fn replace(&mut self, place: usize) {
+        match self.launch.next_block() {
+            Some(number) => self.begin(place, number),
+            None => self.resident.swap_remove(place).dissolve(self.launch.stacks),
+        }
+    }
+
+    fn report(&mut self) -> Result<(), SimtError> {
+        let steps = self.machine.steps();
+        let new = steps - std::mem::replace(&mut self.reported, steps);
+        self.launch.count_steps(new)
+    }
+}
+
+/// Takes `word` into `hash`: odd multiplier, so no word is lost.
+fn mix(hash: u64, word: u64) -> u64 {
+    (hash.rotate_left(23) ^ word).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}

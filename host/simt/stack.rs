@@ -1,0 +1,73 @@
+//! The stacks that lanes run on, kept from launch to launch.
+
+use super::error::SimtError;
+use corosensei::stack::{DefaultStack, Stack, StackPointer};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Bytes of a lane's stack. Only the pages that a lane touches take memory; a guard page lies below.
+/// Enough for a panic with a backtrace in an unoptimized build.
+const STACK_BYTES: usize = 128 << 10;
+
+/// The stacks of a warp start this many bytes apart within their page, in `COLOURS` steps: were they all
+/// to start at the same offset, the hot lines of 32 lanes would fall into the same few sets of the L1 cache.
+const COLOUR_BYTES: usize = 5 * 64;
+const COLOURS: usize = 12;
+
+/// A stack with a guard page, whose top is shifted by its colour.
+pub(super) struct LaneStack {
+    memory: DefaultStack,
+    shift: usize,
+}
+
+impl LaneStack {
+    fn new(colour: usize) -> Result<Self, SimtError> {
+        let memory = DefaultStack::new(STACK_BYTES)
+            .map_err(|e| SimtError::Stack { bytes: STACK_BYTES, why: e.to_string() })?;
+        Ok(LaneStack { memory, shift: colour % COLOURS * COLOUR_BYTES })
+    }
+}
+
+const _: () = assert!(COLOUR_BYTES.is_multiple_of(corosensei::stack::STACK_ALIGNMENT));
+const _: () = assert!(COLOURS * COLOUR_BYTES < STACK_BYTES / 8);
+
+// SAFETY: the memory below the shifted top is a part of `memory`, which has the guard page and, by the
+// assertion above, room to spare; the shift keeps the alignment.
+unsafe impl Stack for LaneStack {
+    fn base(&self) -> StackPointer {
+        let top = self.memory.base().get() - self.shift;
+        StackPointer::new(top).expect("a stack does not start at address 0")
+    }
+
+    fn limit(&self) -> StackPointer {
+        self.memory.limit()
+    }
+}
+
+/// Stacks that no lane uses now. Shared by all runs of an executor.
+#[derive(Default)]
+pub(super) struct StackPool {
+    idle: Mutex<Vec<LaneStack>>,
+}
+
+impl StackPool {
+    fn idle(&self) -> MutexGuard<'_, Vec<LaneStack>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `count` stacks, the most recently used first.
+    pub(super) fn take(&self, count: usize) -> Result<Vec<LaneStack>, SimtError> {
+        let mut stacks = {
+            let mut idle = self.idle();
+            let kept = idle.len().saturating_sub(count);
+            idle.split_off(kept)
+        };
+        for colour in stacks.len()..count {
+            stacks.push(LaneStack::new(colour)?);
+        }
+        Ok(stacks)
+    }
+
+    pub(super) fn put(&self, stacks: impl IntoIterator<Item = LaneStack>) {
+        self.idle().extend(stacks);
+    }
+}

@@ -1,0 +1,298 @@
+//! A warp: which of its lanes can run, and what the others wait for. The same for every mode; only the
+//! order in which lanes are run differs.
+//!
+//! Invariants (sets of lanes, bit `i` for lane `i`):
+//! - I1: `alive = ready ⊎ converging ⊎ at_barrier ⊎ lanes in open slots of the rendezvous`.
+//! - I2: a lane outside `ready` has a `wait` other than `Nothing`, and a lane in `converging` one of
+//!   `Wait::Converged`.
+//! - I3: every lane of `converging` is released after finitely many calls of [`Warp::group`] and
+//!   [`Warp::release`] on what it returned: each fourth group is that of the longest waiting lane.
+
+use super::block::Place;
+use super::error::{Call, SimtError};
+use super::lane::{Answer, Event, Exchange, Lane, LaneMachine};
+use super::rendezvous::{Clash, Rendezvous, bits};
+use super::stack::LaneStack;
+use std::panic::Location;
+use warpheap_device::machine::Collective;
+use warpheap_device::units::LaneMask;
+
+/// What a lane waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    Nothing,
+    Collective(Collective, LaneMask, &'static Location<'static>),
+    Converged(&'static Location<'static>),
+    Barrier(&'static Location<'static>),
+}
+
+/// What a lane will be told when it is resumed.
+#[derive(Clone, Copy)]
+enum Pending {
+    Go,
+    Lanes(LaneMask),
+    Slot(u8),
+}
+
+struct Seat {
+    lane: Lane,
+    wait: Wait,
+    pending: Pending,
+    /// When it came to where it converges: the value of `Warp::arrivals`.
+    since: u64,
+    /// For the one who picks lanes: the higher first.
+    rank: u64,
+}
+
+/// Up to 32 lanes.
+pub(super) struct Warp {
+    pub(super) place: Place,
+    alive: u32,
+    ready: u32,
+    converging: u32,
+    at_barrier: u32,
+    seats: Vec<Seat>,
+    rendezvous: Rendezvous,
+    /// Lanes that have come to converge, so far.
+    arrivals: u64,
+    /// Groups that were asked for, so far.
+    groups: u32,
+    /// For the one who picks lanes: how many more steps this warp takes before the lanes that converge
+    /// go on without the others. `None` when lanes have gone on, until the next look.
+    pub(super) patience: Option<u64>,
+}
+
+impl Warp {
+    /// A warp with a lane for each stack. No lane is alive.
+    pub(super) fn new(stacks: Vec<LaneStack>) -> Self {
+        let seat = |stack| Seat {
+            lane: Lane::Idle(stack),
+            wait: Wait::Nothing,
+            pending: Pending::Go,
+            since: 0,
+            rank: 0,
+        };
+        Warp {
+            place: Place::default(),
+            alive: 0,
+            ready: 0,
+            converging: 0,
+            at_barrier: 0,
+            seats: stacks.into_iter().map(seat).collect(),
+            rendezvous: Rendezvous::default(),
+            arrivals: 0,
+            groups: 0,
+            patience: None,
+        }
+    }
+
+    /// Makes every lane ready, once `start` has put its thread on it. All lanes must have ended.
+    pub(super) fn begin(&mut self, place: Place, mut start: impl FnMut(u32, &mut Lane)) {
+        self.place = place;
+        self.rendezvous.reset();
+        (self.arrivals, self.groups, self.patience) = (0, 0, None);
+        for (lane, seat) in (0..).zip(&mut self.seats) {
+            start(lane, &mut seat.lane);
+            (seat.wait, seat.pending) = (Wait::Nothing, Pending::Go);
+            self.alive |= 1 << lane;
+        }
+        self.ready = self.alive;
+    }
+
+    /// Lanes that have not ended.
+    pub(super) fn alive(&self) -> u32 {
+        self.alive
+    }
+
+    /// Lanes that can be run.
+    pub(super) fn ready(&self) -> u32 {
+        self.ready
+    }
+
+    /// Lanes that wait for others to come to the same place.
+    pub(super) fn converging(&self) -> u32 {
+        self.converging
+    }
+
+    pub(super) fn rank(&mut self, lane: u32) -> &mut u64 {
+        &mut self.seats[lane as usize].rank
+    }
+
+    /// Runs a ready lane. Inlined: see [`Lane::resume`].
+    #[inline(always)]
+    pub(super) fn resume(&mut self, lane: u32, machine: &LaneMachine, quantum: u64) -> Event {
+        let seat = &mut self.seats[lane as usize];
+        let answer = match std::mem::replace(&mut seat.pending, Pending::Go) {
+            Pending::Go => Answer::Go,
+            Pending::Lanes(lanes) => Answer::Lanes(lanes),
+            Pending::Slot(slot) => Answer::Deposits(self.rendezvous.read(lane, slot)),
+        };
+        seat.lane.resume(machine, answer, quantum)
+    }
+
+    /// A running lane calls a collective.
+    pub(super) fn exchange(&mut self, lane: u32, call: Exchange) -> Result<(), SimtError> {
+        let Exchange { mask, what, at, .. } = call;
+        if !mask.contains(lane) || mask.0 & !self.alive != 0 {
+            return Err(self.bad_mask(lane, &call));
+        }
+        self.seats[lane as usize].wait = Wait::Collective(what, mask, at);
+        let arrival = self.rendezvous.arrive(lane, &call).map_err(|clash| self.mismatch(lane, clash))?;
+        self.seats[lane as usize].pending = Pending::Slot(arrival.slot);
+        if arrival.complete {
+            self.ready |= self.rendezvous.lanes(arrival.slot);
+        } else {
+            self.ready &= !(1 << lane);
+        }
+        Ok(())
+    }
+
+    /// A running lane asks who is at the same place.
+    pub(super) fn converge(&mut self, lane: u32, at: &'static Location<'static>) {
+        let seat = &mut self.seats[lane as usize];
+        (seat.wait, seat.since) = (Wait::Converged(at), self.arrivals);
+        self.arrivals += 1;
+        self.converging |= 1 << lane;
+        self.ready &= !(1 << lane);
+    }
+
+    /// Whether lanes wait for others to come to the same place: they can always be let go.
+    pub(super) fn converges(&self) -> bool {
+        self.converging != 0
+    }
+
+    /// The lanes to be released next: all that converge at one place, the first in the source, or each
+    /// fourth time that where a lane has waited longest. Empty if none converges.
+    pub(super) fn group(&mut self) -> u32 {
+        if self.converging == 0 {
+            return 0;
+        }
+        let group = self.same_place(self.converging.trailing_zeros());
+        self.groups += 1;
+        if group == self.converging {
+            return group;
+        }
+        let lanes = bits(self.converging);
+        let first = if self.groups.is_multiple_of(4) {
+            lanes.min_by_key(|&lane| self.seats[lane as usize].since)
+        } else {
+            lanes.min_by_key(|&lane| self.converges_at(lane))
+        };
+        first.map_or(0, |lane| self.same_place(lane))
+    }
+
+    /// All lanes that converge where `lane` does.
+    pub(super) fn same_place(&self, lane: u32) -> u32 {
+        let Some(here) = self.converges_at(lane) else { return 0 };
+        let joins = |other: &u32| {
+            self.converges_at(*other).is_some_and(|there| std::ptr::eq(here, there) || here == there)
+        };
+        bits(self.converging).filter(joins).fold(0, |set, other| set | 1 << other)
+    }
+
+    fn converges_at(&self, lane: u32) -> Option<&'static Location<'static>> {
+        match self.seats[lane as usize].wait {
+            Wait::Converged(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Lets lanes that converge at one place go on, and tells them of each other.
+    pub(super) fn release(&mut self, lanes: u32) {
+        for lane in bits(lanes) {
+            self.seats[lane as usize].pending = Pending::Lanes(LaneMask(lanes));
+        }
+        self.converging &= !lanes;
+        self.ready |= lanes;
+        self.patience = None;
+    }
+
+    /// A running lane waits for its block.
+    pub(super) fn wait_for_block(
+        &mut self,
+        lane: u32,
+        at: &'static Location<'static>,
+    ) -> Result<(), SimtError> {
+        self.seats[lane as usize].wait = Wait::Barrier(at);
+        let other = bits(self.at_barrier).next().map(|other| self.seats[other as usize].wait);
+        if let Some(Wait::Barrier(other)) = other
+            && other != at
+        {
+            return Err(SimtError::Barrier { thread: self.place.thread(lane), at, other });
+        }
+        self.at_barrier |= 1 << lane;
+        self.ready &= !(1 << lane);
+        Ok(())
+    }
+
+    /// Lets the lanes that wait for their block go on.
+    pub(super) fn release_barrier(&mut self) {
+        self.ready |= std::mem::take(&mut self.at_barrier);
+    }
+
+    /// A running lane has ended.
+    pub(super) fn end(&mut self, lane: u32) -> Result<(), SimtError> {
+        self.seats[lane as usize].lane.end();
+        self.alive &= !(1 << lane);
+        self.ready &= !(1 << lane);
+        match self.rendezvous.waits_for(lane) {
+            Some(waiting) => Err(self.waits_for_ended(waiting, lane)),
+            None => Ok(()),
+        }
+    }
+
+    /// Abandons the lanes that have not ended and gives up all stacks.
+    pub(super) fn into_stacks(self) -> impl Iterator<Item = LaneStack> {
+        self.seats.into_iter().map(|seat| seat.lane.into_stack())
+    }
+
+    /// Each thing that lanes wait for, with those lanes.
+    pub(super) fn waits(&self) -> Vec<(u32, Wait)> {
+        let mut waits: Vec<(u32, Wait)> = Vec::new();
+        for lane in bits(self.alive & !self.ready) {
+            let wait = self.seats[lane as usize].wait;
+            match waits.iter_mut().find(|(_, known)| *known == wait) {
+                Some((lanes, _)) => *lanes |= 1 << lane,
+                None => waits.push((1 << lane, wait)),
+            }
+        }
+        waits
+    }
+
+    fn call(&self, lane: u32) -> Option<Call> {
+        match self.seats[lane as usize].wait {
+            Wait::Collective(what, mask, at) => {
+                Some(Call { thread: self.place.thread(lane), what, mask, at })
+            }
+            _ => None,
+        }
+    }
+
+    #[cold]
+    fn bad_mask(&self, lane: u32, call: &Exchange) -> SimtError {
+        let absent = LaneMask(call.mask.0 & !self.alive);
+        let exist = u32::MAX >> (u32::BITS - self.seats.len() as u32);
+        let (lanes, why) = if !call.mask.contains(lane) {
+            (LaneMask::only(lane), "the caller is not in its mask")
+        } else if absent.0 & !exist != 0 {
+            (absent, "the mask names lanes that the warp does not have")
+        } else {
+            (absent, "the mask names lanes that have ended")
+        };
+        let call = Call { thread: self.place.thread(lane), what: call.what, mask: call.mask, at: call.at };
+        SimtError::Mask { call: Box::new(call), lanes, why }
+    }
+
+    #[cold]
+    fn waits_for_ended(&self, waiting: u32, ended: u32) -> SimtError {
+        let call = self.call(waiting).expect("I2: a lane in an open slot waits for a collective");
+        let why = "a lane of the mask has ended meanwhile";
+        SimtError::Mask { call: Box::new(call), lanes: LaneMask::only(ended), why }
+    }
+
+    #[cold]
+    fn mismatch(&self, lane: u32, clash: Clash) -> SimtError {
+        let call = |lane| Box::new(self.call(lane).expect("I2: both lanes wait for a collective"));
+        SimtError::Mismatch { first: call(clash.with), second: call(lane) }
+    }
+}

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# The GPU suite: runs the program beside this script, on a machine with a GPU, and checks every exit status.
+# usage: gpu-suite.sh RESULTS_FOLDER
+# Leaves one log a run and the JSON reports in RESULTS_FOLDER. Exits 0 if every run did what it should.
+set -uo pipefail
+
+if [ $# -ne 1 ]; then
+    sed -n '2,4s/^# //p' "$0" >&2
+    exit 2
+fi
+mkdir -p "$1" || exit 2
+out=$(realpath "$1")
+cd "$(dirname "$0")" || exit 2
+
+failures=0
+runs=0
+
+# expect STATUS NAME SECONDS COMMAND...: the command ends with that status within that time.
+expect() {
+    local wanted=$1 name=$2 limit=$3 status began=$SECONDS verdict=ok
+    shift 3
+    {
+        printf '$ %s\n' "$*"
+        timeout --kill-after=10 "$limit" "$@"
+    } >"$out/$name.log" 2>&1
+    status=$?
+    runs=$((runs + 1))
+    if [ "$status" -ne "$wanted" ]; then
+        verdict="FAILED: exit status $status, expected $wanted"
+        [ "$status" -ne 124 ] || verdict="FAILED: not done after $limit s"
+        failures=$((failures + 1))
+    fi
+    printf '%-32s %5d s  %s\n' "$name" $((SECONDS - began)) "$verdict"
+    [ "$verdict" = ok ] || tail -n 15 "$out/$name.log" | sed 's/^/    | /'
+}
+
+# stress NAME ARGUMENTS...: a clean run on the GPU, with its report.
+stress() {
+    local name=stress-$1
+    shift
+    expect 0 "$name" 120 ./warpheap stress --backend cuda --json "$out/$name.json" "$@"
+}
+
+expect 0 doctor 30 ./warpheap doctor
+
+stress default
+for size in 16 64 4096; do
+    stress "bump-$size" --allocator bump --threads 1048576 --size "$size" --rounds 10
+    stress "freelist-$size" --allocator freelist --threads 1048576 --size "$size" --rounds 10
+done
+stress streams --allocator all --threads 262144 --streams 8 --rounds 10
+stress exhausted --allocator all --threads 1048576 --size 64 --pool 33554432 --rounds 10
+stress seeded --allocator all --threads 65536 --seed 7 --rounds 10
+stress minute --allocator all --threads 1048576 --streams 4 --seconds 60
+
+for backend in cuda cpu; do
+    for fault in overlap double-free lost-block torn-write; do
+        expect 1 "plant-$fault-$backend" 120 \
+            ./warpheap stress --backend "$backend" --plant "$fault" --json "$out/plant-$fault-$backend.json"
+    done
+done
+
+expect 2 bad-argument 30 ./warpheap stress --no-such-option
+
+if command -v compute-sanitizer >/dev/null; then
+    # It replaces the exit status only on an error of its own.
+    expect 0 memcheck 300 compute-sanitizer --tool memcheck --error-exitcode 99 \
+        ./warpheap stress --backend cuda --allocator all --threads 16384 --streams 2 --rounds 2
+else
+    echo "memcheck: left out, there is no compute-sanitizer on the PATH"
+fi
+
+expect 0 bench 600 ./warpheap bench --json "$out/bench.json"
+
+if [ "$failures" -ne 0 ]; then
+    echo "FAILED: $failures of $runs runs did not do what they should; logs in $out"
+    exit 1
+fi
+echo "PASSED: all $runs runs; logs and reports in $out"

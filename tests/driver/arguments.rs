@@ -1,0 +1,109 @@
+//! A launch checks its grid, and that its arguments name live memory.
+
+use crate::kernels::{double, sum};
+use crate::support::{devices, module};
+use warpheap::{Bytes, Device, DeviceMemory, Error, LaunchConfig};
+use warpheap_device::kernel::DeviceSlice;
+
+const ONE: LaunchConfig = LaunchConfig::linear(1, 32);
+
+/// Tries to launch `double` on `values`.
+fn launch(device: &Device, values: DeviceSlice<u32>, config: &LaunchConfig) -> warpheap::Result<()> {
+    let stream = device.stream()?;
+    // SAFETY: the tests pass live memory that no one else touches, or are refused.
+    unsafe { stream.launch(&module(device), double, config, (values,)) }?;
+    stream.synchronize()
+}
+
+#[test]
+fn a_freed_buffer_is_refused() {
+    for device in devices() {
+        let values = device.zeroed::<u32>(100).unwrap();
+        let (slice, address) = (values.slice(), values.address());
+        launch(&device, slice, &ONE).unwrap();
+        drop(values);
+        let error = launch(&device, slice, &ONE).unwrap_err();
+        let Error::DanglingArgument { kernel, position, address: found, bytes, .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!((*kernel, *position, *found, *bytes), ("double", 0, address, Bytes(400)));
+    }
+}
+
+#[test]
+fn a_slice_that_reaches_too_far_is_refused_with_the_nearest_allocation() {
+    for device in devices() {
+        let values = device.zeroed::<u32>(100).unwrap();
+        // SAFETY: never read beyond; the launch is refused.
+        let long = unsafe { DeviceSlice::from_raw_parts(values.ptr().0, 101) };
+        let error = launch(&device, long, &ONE).unwrap_err();
+        assert!(matches!(error, Error::DanglingArgument { .. }), "{error}");
+        let nearest = format!("400 B at {:#x}", values.address());
+        assert!(error.to_string().contains(&nearest), "{error} does not name {nearest}");
+    }
+}
+
+#[test]
+fn parts_of_an_allocation_pass() {
+    for device in devices() {
+        let memory = device.zeroed_memory(4096, 256).unwrap();
+        launch(&device, memory.slice_at(4092, 1).unwrap(), &ONE).unwrap();
+        launch(&device, memory.slice_at(4096, 0).unwrap(), &ONE).unwrap();
+    }
+}
+
+#[test]
+fn memory_of_someone_elses_passes_once_it_is_named() {
+    for device in devices() {
+        let owner = device.zeroed::<u32>(8).unwrap();
+        // A second device that does not know the memory: on the CPU a new one, on a GPU the same context.
+        let raw = device.raw_context();
+        let other = match raw.is_null() {
+            true => Device::cpu(),
+            // SAFETY: `device` outlives it.
+            false => unsafe { Device::from_raw_context(raw) }.unwrap(),
+        };
+        assert!(matches!(launch(&other, owner.slice(), &ONE), Err(Error::DanglingArgument { .. })));
+        // SAFETY: the memory lives on, and kernels of both devices can access it.
+        let named = unsafe { DeviceMemory::from_raw(&other, owner.address(), owner.bytes()) };
+        launch(&other, owner.slice(), &ONE).unwrap();
+        drop(named);
+        assert!(matches!(launch(&other, owner.slice(), &ONE), Err(Error::DanglingArgument { .. })));
+        assert_eq!(owner.copy_to_vec().unwrap(), [0; 8], "naming memory does not own it");
+    }
+}
+
+#[test]
+fn a_grid_that_cannot_be_is_refused() {
+    for device in devices() {
+        let values = device.zeroed::<u32>(8).unwrap();
+        let most = device.info().unwrap().max_threads_per_block;
+        let refused = |grid, block, shared_bytes| {
+            let config = LaunchConfig { grid, block, shared_bytes };
+            let error = launch(&device, values.slice(), &config).unwrap_err();
+            assert!(matches!(error, Error::LaunchConfig { kernel: "double", .. }), "{error}");
+        };
+        refused([1, 0, 1], [32, 1, 1], 0);
+        refused([1; 3], [32, 1, 0], 0);
+        refused([1; 3], [most + 1, 1, 1], 0);
+        refused([1; 3], [most, 2, 1], 0);
+        refused([1; 3], [1, 1, 65], 0);
+        refused([1, 65_536, 1], [32, 1, 1], 0);
+        refused([1; 3], [32, 1, 1], u32::MAX);
+        refused([0; 3], [32, 1, 1], 0);
+        assert_eq!(values.copy_to_vec().unwrap(), [0; 8]);
+    }
+}
+
+#[test]
+fn every_size_of_argument_arrives() {
+    for device in devices() {
+        let out = device.zeroed::<u64>(1).unwrap();
+        let stream = device.stream().unwrap();
+        let args = (out.slice(), 200_u8, 60_000_u16, 4_000_000_000_u32, 1_u64 << 50, -7_i8);
+        // SAFETY: one thread, and the buffer lives until the stream is done.
+        unsafe { stream.launch(&module(&device), sum, &LaunchConfig::linear(1, 1), args) }.unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(out.copy_to_vec().unwrap(), [200 + 60_000 + 4_000_000_000 + (1 << 50) - 7]);
+    }
+}

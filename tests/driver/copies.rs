@@ -1,0 +1,122 @@
+//! What is copied in comes back, within bounds.
+
+use crate::kernels::double;
+use crate::support::{devices, module};
+use warpheap::{Bytes, DeviceData, Error, LaunchConfig};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+struct Pair {
+    key: u64,
+    value: [f32; 2],
+}
+
+// SAFETY: `repr(C)` of numbers, without padding.
+unsafe impl DeviceData for Pair {}
+
+#[test]
+fn every_type_of_plain_data_comes_back() {
+    for device in devices() {
+        let pairs: Vec<_> = (0..1000).map(|i| Pair { key: i, value: [i as f32, -1.5] }).collect();
+        assert_eq!(device.from_slice(&pairs).unwrap().copy_to_vec().unwrap(), pairs);
+        let bytes: Vec<u8> = (0..=255).cycle().take(100_003).collect();
+        assert_eq!(device.from_slice(&bytes).unwrap().copy_to_vec().unwrap(), bytes);
+        let wide = [u128::MAX, 1, 0];
+        assert_eq!(device.from_slice(&wide).unwrap().copy_to_vec().unwrap(), wide);
+    }
+}
+
+#[test]
+fn an_empty_buffer_is_a_buffer() {
+    for device in devices() {
+        let mut empty = device.from_slice::<u64>(&[]).unwrap();
+        assert_eq!((empty.len(), empty.bytes(), empty.is_empty()), (0, 0, true));
+        empty.fill_bytes(7).unwrap();
+        empty.fill(7).unwrap();
+        empty.copy_from_slice(&[]).unwrap();
+        assert_eq!(empty.copy_to_vec().unwrap(), []);
+        // A kernel gets it as an empty slice.
+        let stream = device.stream().unwrap();
+        let empty = device.zeroed::<u32>(0).unwrap();
+        // SAFETY: nothing is touched.
+        unsafe { stream.launch(&module(&device), double, &LaunchConfig::linear(1, 32), (empty.slice(),)) }
+            .unwrap();
+        stream.synchronize().unwrap();
+    }
+}
+
+#[test]
+fn fills_reach_every_value_and_no_further() {
+    for device in devices() {
+        let mut memory = device.zeroed_memory(64, 256).unwrap();
+        memory.write(16, &[0x0102_0304_u32; 4]).unwrap();
+        let mut all = [1_u32; 16];
+        memory.read(0, &mut all).unwrap();
+        let expected: Vec<u32> = (0..16).map(|i| if (4..8).contains(&i) { 0x0102_0304 } else { 0 }).collect();
+        assert_eq!(all, *expected);
+
+        let mut buffer = device.alloc_uninit::<u32>(3 << 18).unwrap();
+        buffer.fill(0xdead_beef).unwrap();
+        assert!(buffer.copy_to_vec().unwrap().iter().all(|v| *v == 0xdead_beef));
+        buffer.fill_bytes(0x11).unwrap();
+        assert!(buffer.copy_to_vec().unwrap().iter().all(|v| *v == 0x1111_1111));
+    }
+}
+
+#[test]
+fn zeroed_memory_is_zero_also_when_it_is_used_again() {
+    for device in devices() {
+        for _ in 0..3 {
+            let mut buffer = device.zeroed::<u8>(10_000).unwrap();
+            assert!(buffer.copy_to_vec().unwrap().iter().all(|byte| *byte == 0));
+            buffer.fill_bytes(0xff).unwrap();
+        }
+    }
+}
+
+#[test]
+fn copies_that_do_not_fit_are_refused() {
+    for device in devices() {
+        let mut buffer = device.zeroed::<u32>(10).unwrap();
+        for len in [0, 9, 11] {
+            let refused = buffer.copy_from_slice(&vec![1; len]).unwrap_err();
+            assert!(matches!(refused, Error::CopyRange { there: Bytes(40), .. }), "{refused}");
+        }
+        let mut memory = buffer.into_memory();
+        assert!(matches!(memory.write(37, &[0_u32]), Err(Error::CopyRange { .. })));
+        assert!(matches!(memory.write(u64::MAX, &[0_u32]), Err(Error::CopyRange { .. })));
+        assert!(matches!(memory.read(40, &mut [0_u8]), Err(Error::CopyRange { .. })));
+        memory.write(40, &[0_u32; 0]).unwrap();
+        let mut all = [1_u32; 10];
+        memory.read(0, &mut all).unwrap();
+        assert_eq!(all, [0; 10], "a refused copy wrote something");
+    }
+}
+
+#[test]
+fn a_stream_copies_in_order_with_its_kernels() {
+    for device in devices() {
+        let (module, stream) = (module(&device), device.stream().unwrap());
+        let input: Vec<u32> = (0..5000).collect();
+        let mut output = vec![0; 5000];
+        let first = device.alloc_uninit::<u32>(5000).unwrap();
+        let second = device.alloc_uninit::<u32>(6000).unwrap();
+        // SAFETY: both sides live until the stream is done, and no one else touches them.
+        unsafe { stream.fill_bytes(&second, 0xff) }.unwrap();
+        // SAFETY: the same.
+        unsafe { stream.copy_from_host(&first, &input) }.unwrap();
+        // SAFETY: the same.
+        unsafe { stream.launch(&module, double, &LaunchConfig::linear(5000, 128), (first.slice(),)) }
+            .unwrap();
+        // SAFETY: the same.
+        unsafe { stream.copy(&second, &first) }.unwrap();
+        // SAFETY: the same.
+        unsafe { stream.copy_to_host(&mut output, &second) }.unwrap();
+        stream.synchronize().unwrap();
+        assert!(output.iter().zip(&input).all(|(out, v)| *out == 2 * v));
+        assert_eq!(second.copy_to_vec().unwrap()[5000..], [u32::MAX; 1000]);
+        // SAFETY: refused before anything is touched.
+        let refused = unsafe { stream.copy(&first, &second) }.unwrap_err();
+        assert!(matches!(refused, Error::CopyRange { .. }), "{refused}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Devices: which there are, and that things of two of them do not mix.
+
+use crate::kernels::double;
+use crate::support::{devices, is_cpu, module};
+use warpheap::{Device, Error, LaunchConfig, Stream};
+
+const ONE: LaunchConfig = LaunchConfig::linear(1, 32);
+
+/// Pairs of different devices: two CPUs, and a CPU and a GPU both ways where there is one.
+fn pairs() -> Vec<(Device, Device)> {
+    let cpu = Device::cpu();
+    let others = devices().into_iter();
+    others.flat_map(|other| [(cpu.clone(), other.clone()), (other, cpu.clone())]).collect()
+}
+
+#[test]
+fn handles_go_to_any_thread() {
+    fn check<T: Send + Sync>() {}
+    check::<Device>();
+    check::<Stream>();
+    check::<warpheap::Module>();
+    check::<warpheap::Event>();
+    check::<warpheap::DeviceBuffer<u64>>();
+    check::<warpheap::DeviceMemory>();
+    check::<Error>();
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_no_device() {
+    let error = Device::cuda(4096).unwrap_err();
+    assert!(error.is_no_device(), "{error}");
+    assert!(error.to_string().contains("CUDA device 4096"), "{error}");
+    match Device::cuda_count() {
+        Ok(count) => assert!(count < 4096),
+        Err(error) => assert!(error.is_no_device() && error.to_string().contains("driver"), "{error}"),
+    }
+}
+
+#[test]
+fn the_same_gpu_is_the_same_device() {
+    for device in devices().into_iter().filter(|device| !is_cpu(device)) {
+        assert_eq!(device, Device::cuda(0).unwrap());
+    }
+    assert_ne!(Device::cpu(), Device::cpu());
+}
+
+#[test]
+fn things_of_two_devices_do_not_mix() {
+    for (here, there) in pairs() {
+        let stream = here.stream().unwrap();
+        let foreign = there.stream().unwrap().record().unwrap();
+        let wrong = |result: warpheap::Result<()>, what: &str| {
+            let error = result.unwrap_err();
+            assert!(matches!(error, Error::WrongDevice { .. }), "{error}");
+            assert!(error.to_string().starts_with(what), "{error}");
+        };
+        wrong(stream.wait(&foreign), "the event");
+        let own = stream.record().unwrap();
+        wrong(own.elapsed(&foreign).map(|_| ()), "the earlier event");
+        let values = there.zeroed::<u32>(4).unwrap();
+        // SAFETY: refused before anything is touched.
+        wrong(unsafe { stream.copy_from_host(&values, &[1]) }, "the buffer");
+        // SAFETY: the same.
+        wrong(unsafe { stream.fill_bytes(&values, 1) }, "the buffer");
+        // SAFETY: the same.
+        wrong(unsafe { stream.launch(&module(&there), double, &ONE, (values.slice(),)) }, "the module");
+        // SAFETY: the same.
+        let error = unsafe { stream.launch(&module(&here), double, &ONE, (values.slice(),)) }.unwrap_err();
+        assert!(matches!(error, Error::DanglingArgument { position: 0, .. }), "{error}");
+        assert!(error.to_string().contains("another device"), "{error}");
+        assert_eq!(values.copy_to_vec().unwrap(), [0; 4]);
+    }
+}
+
+#[test]
+fn a_context_and_a_stream_of_someone_elses_can_be_used() {
+    for owner in devices().into_iter().filter(|device| !is_cpu(device)) {
+        let raw = owner.stream().unwrap();
+        // SAFETY: `owner` outlives all that is made from its context here.
+        let device = unsafe { Device::from_raw_context(owner.raw_context()) }.unwrap();
+        assert_eq!(device.raw_context(), owner.raw_context());
+        // SAFETY: `raw` outlives it.
+        let stream = unsafe { Stream::from_raw(&device, raw.raw_stream()) }.unwrap();
+        let values = device.from_slice(&[21_u32]).unwrap();
+        // SAFETY: the buffer lives, and no one else touches it.
+        unsafe { stream.launch(&module(&device), double, &ONE, (values.slice(),)) }.unwrap();
+        raw.synchronize().unwrap();
+        assert_eq!(values.copy_to_vec().unwrap(), [42]);
+        drop(stream);
+        raw.synchronize().unwrap();
+    }
+}
+
+#[test]
+fn the_cpu_has_no_cuda_streams() {
+    // SAFETY: refused.
+    let error = unsafe { Stream::from_raw(&Device::cpu(), std::ptr::null_mut()) }.unwrap_err();
+    assert!(matches!(error, Error::NotSupported { .. }), "{error}");
+}

@@ -1,0 +1,55 @@
+//! Events: points in a stream, and the time between two.
+
+use crate::kernels::linger;
+use crate::support::{devices, module};
+use std::time::{Duration, Instant};
+use warpheap::{Error, LaunchConfig};
+
+const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
+
+#[test]
+fn the_time_between_two_events_is_that_of_the_kernel_between() {
+    for device in devices() {
+        let (module, stream) = (module(&device), device.stream().unwrap());
+        let values = device.from_slice(&[0_u32]).unwrap();
+        let wall = Instant::now();
+        let start = stream.record().unwrap();
+        // SAFETY: one thread, and the buffer lives until the end.
+        unsafe { stream.launch(&module, linger, &ONE_THREAD, (values.slice(), 30_000)) }.unwrap();
+        let end = stream.record().unwrap();
+        let elapsed = end.elapsed(&start).unwrap();
+        assert!(elapsed >= Duration::from_millis(29), "{elapsed:?} on {device}");
+        assert!(elapsed <= wall.elapsed() + Duration::from_millis(1), "{elapsed:?} on {device}");
+        assert!(start.is_done().unwrap() && end.is_done().unwrap());
+        assert_eq!(end.elapsed(&end).unwrap(), Duration::ZERO);
+        let backwards = start.elapsed(&end).unwrap_err();
+        assert!(matches!(backwards, Error::EventOrder), "{backwards}");
+    }
+}
+
+#[test]
+fn an_event_comes_true_when_its_stream_gets_there() {
+    for device in devices() {
+        let (module, stream) = (module(&device), device.stream().unwrap());
+        let values = device.from_slice(&[0_u32]).unwrap();
+        // SAFETY: one thread, and the buffer lives until the end.
+        unsafe { stream.launch(&module, linger, &ONE_THREAD, (values.slice(), 200_000)) }.unwrap();
+        let event = stream.record().unwrap();
+        assert!(!event.is_done().unwrap(), "the kernel before it is still running");
+        drop(stream);
+        event.synchronize().unwrap();
+        assert!(event.is_done().unwrap());
+        assert_eq!(values.copy_to_vec().unwrap(), [1]);
+    }
+}
+
+#[test]
+fn an_event_of_an_idle_stream_comes_true_at_once() {
+    for device in devices() {
+        let stream = device.stream().unwrap();
+        let event = stream.record().unwrap();
+        event.synchronize().unwrap();
+        stream.wait(&event).unwrap();
+        stream.synchronize().unwrap();
+    }
+}

@@ -1,0 +1,14 @@
+//! The driver layer, on every backend that there is: one property a file.
+#![cfg(not(loom))]
+
+mod arguments;
+mod copies;
+mod devices;
+mod events;
+mod kernels;
+mod lifetimes;
+mod memory;
+mod modules;
+mod streams;
+mod support;
+mod watchdog;

@@ -1,0 +1,105 @@
+//! Modules: the PTX must be the one that the program was written against.
+
+use crate::kernels::{append, double, sum};
+use crate::support::{PTX, devices, is_cpu, module};
+use warpheap::{Device, Error, LaunchConfig};
+
+/// PTX whose kernel `double` has other parameters.
+const STALE: &str = "
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry double(.param .u64 double_param_0) { ret; }
+.visible .entry append(.param .align 8 .b8 append_param_0[16], .param .u64 append_param_1) { ret; }
+";
+
+#[test]
+fn the_ptx_of_these_kernels_passes() {
+    for device in devices() {
+        let module = module(&device);
+        module.check(double).unwrap();
+        module.check(append).unwrap();
+        module.check(sum).unwrap();
+        let names: Vec<_> = module.kernels().collect();
+        assert_eq!(names, ["append", "double", "fail", "linger", "raise", "sum", "wait"]);
+    }
+}
+
+#[test]
+fn stale_ptx_is_named_with_both_signatures() {
+    for device in devices() {
+        let module = device.load_module(STALE).unwrap();
+        let error = module.check(double).unwrap_err().to_string();
+        assert!(error.contains("`double` takes 1 parameter (16 B aligned to 8) in the program"), "{error}");
+        assert!(error.contains("1 parameter (8 B aligned to 8) in the PTX"), "{error}");
+        assert!(error.contains("rebuild"), "{error}");
+        let error = module.check(append).unwrap_err();
+        assert!(matches!(error, Error::KernelSignature { kernel: "append", .. }), "{error}");
+        let error = module.check(sum).unwrap_err();
+        assert!(matches!(error, Error::UnknownKernel { kernel: "sum", .. }), "{error}");
+        assert!(error.to_string().contains("append, double"), "{error}");
+    }
+}
+
+#[test]
+fn a_gpu_does_not_launch_stale_ptx_and_the_cpu_has_none() {
+    for device in devices() {
+        let module = device.load_module(STALE).unwrap();
+        let (stream, values) = (device.stream().unwrap(), device.from_slice(&[1_u32]).unwrap());
+        // SAFETY: the buffer lives until the stream is done.
+        let launched =
+            unsafe { stream.launch(&module, double, &LaunchConfig::linear(1, 1), (values.slice(),)) };
+        stream.synchronize().unwrap();
+        match is_cpu(&device) {
+            true => assert_eq!((launched.is_ok(), values.copy_to_vec().unwrap()), (true, vec![2])),
+            false => assert!(matches!(launched, Err(Error::KernelSignature { .. }))),
+        }
+    }
+}
+
+#[test]
+fn kernels_without_ptx_are_for_the_cpu() {
+    for device in devices() {
+        match device.native_module() {
+            Ok(module) => {
+                assert!(is_cpu(&device));
+                module.check(double).unwrap();
+                assert_eq!(module.kernels().count(), 0);
+            }
+            Err(error) => {
+                assert!(!is_cpu(&device));
+                assert!(matches!(error, Error::NotSupported { .. }), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn attributes_tell_what_the_compiler_made() {
+    for device in devices() {
+        let attributes = module(&device).attributes(sum).unwrap();
+        assert!((32..=1024).contains(&attributes.max_threads_per_block), "{attributes:?}");
+        if !is_cpu(&device) {
+            assert!(attributes.registers > 0 && attributes.local_bytes == 0, "{attributes:?}");
+            assert!(attributes.ptx_version == 70 && attributes.binary_version >= 70, "{attributes:?}");
+        }
+    }
+}
+
+#[test]
+fn broken_ptx_comes_back_with_the_compilers_log() {
+    let gpus = || devices().into_iter().filter(|device| !is_cpu(device));
+    for device in gpus() {
+        let broken = PTX.replace("setp.le.u64", "setp.le.u65");
+        let error = device.load_module(&broken).unwrap_err();
+        let Error::Jit { log, .. } = &error else { panic!("{error}") };
+        assert!(log.contains("error") && log.contains("line"), "no compiler's log: {log:?}");
+    }
+    for device in gpus() {
+        let future = PTX.replace(".target sm_70", ".target sm_999");
+        assert!(matches!(device.load_module(&future), Err(Error::Jit { .. })));
+        assert!(matches!(device.load_module("\0"), Err(Error::Jit { .. })));
+    }
+    // The CPU compiles nothing, so nothing can be broken.
+    assert!(Device::cpu().load_module("not PTX").is_ok());
+}

@@ -1,0 +1,154 @@
+//! Streams: in order within one, at the same time across several.
+
+use crate::kernels::{append, double, linger, raise, wait};
+use crate::support::{devices, module};
+use warpheap::simt::Mode;
+use warpheap::{Device, LaunchConfig};
+
+const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
+
+#[test]
+fn kernels_of_one_stream_run_in_order() {
+    for device in devices() {
+        let (module, stream) = (module(&device), device.stream().unwrap());
+        let values = device.from_slice(&[0_u32]).unwrap();
+        for digit in 1..=9 {
+            // SAFETY: one thread of one kernel at a time, and the buffer lives until the end.
+            unsafe { stream.launch(&module, append, &ONE_THREAD, (values.slice(), digit)) }.unwrap();
+        }
+        stream.synchronize().unwrap();
+        assert_eq!(values.copy_to_vec().unwrap(), [123_456_789]);
+    }
+}
+
+#[test]
+fn kernels_of_two_streams_run_at_the_same_time() {
+    for device in devices() {
+        let module = module(&device);
+        let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
+        let flag = device.from_slice(&[0_u32]).unwrap();
+        // SAFETY: both kernels touch the flag by the same atomics.
+        unsafe { first.launch(&module, wait, &ONE_THREAD, (flag.slice(),)) }.unwrap();
+        // SAFETY: the same.
+        unsafe { second.launch(&module, raise, &ONE_THREAD, (flag.slice(),)) }.unwrap();
+        first.synchronize().unwrap();
+        assert_eq!(flag.copy_to_vec().unwrap(), [2], "the first stream kept the second from running");
+    }
+}
+
+#[test]
+fn a_stream_waits_for_the_event_of_another() {
+    for device in devices() {
+        let module = module(&device);
+        let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
+        for _ in 0..20 {
+            let values = device.from_slice(&[0_u32]).unwrap();
+            // SAFETY: the event orders the two kernels, and the buffer lives until both have ended.
+            unsafe { first.launch(&module, linger, &ONE_THREAD, (values.slice(), 2000)) }.unwrap();
+            second.wait(&first.record().unwrap()).unwrap();
+            // SAFETY: the same.
+            unsafe { second.launch(&module, append, &ONE_THREAD, (values.slice(), 7)) }.unwrap();
+            second.synchronize().unwrap();
+            assert_eq!(values.copy_to_vec().unwrap(), [17]);
+        }
+    }
+}
+
+#[test]
+fn a_launch_does_not_wait_and_synchronize_does() {
+    for device in devices() {
+        let (module, stream) = (module(&device), device.stream().unwrap());
+        let values = device.from_slice(&[0_u32]).unwrap();
+        // SAFETY: one thread, and the buffer lives until the end.
+        unsafe { stream.launch(&module, linger, &ONE_THREAD, (values.slice(), 200_000)) }.unwrap();
+        assert!(!stream.is_done().unwrap(), "the launch waited");
+        stream.synchronize().unwrap();
+        assert!(stream.is_done().unwrap());
+    }
+}
+
+#[test]
+fn a_copy_of_a_buffer_waits_for_every_stream() {
+    for device in devices() {
+        let module = module(&device);
+        let values = device.from_slice(&[0_u32]).unwrap();
+        let stream = device.stream().unwrap();
+        // SAFETY: one thread, and the buffer lives until the end.
+        unsafe { stream.launch(&module, linger, &ONE_THREAD, (values.slice(), 50_000)) }.unwrap();
+        assert_eq!(values.copy_to_vec().unwrap(), [1]);
+    }
+}
+
+#[test]
+fn a_dropped_stream_still_does_its_work() {
+    for device in devices() {
+        let module = module(&device);
+        let values = device.from_slice(&[3_u32; 1000]).unwrap();
+        let stream = device.stream().unwrap();
+        for _ in 0..4 {
+            // SAFETY: each kernel ends before the next starts, and the buffer lives until the end.
+            unsafe { stream.launch(&module, double, &LaunchConfig::linear(1000, 256), (values.slice(),)) }
+                .unwrap();
+        }
+        drop(stream);
+        assert_eq!(values.copy_to_vec().unwrap(), [48; 1000]);
+    }
+}
+
+#[test]
+fn streams_of_many_threads_do_not_disturb_each_other() {
+    for device in devices() {
+        let module = module(&device);
+        std::thread::scope(|scope| {
+            for number in 1..=4_u32 {
+                let (device, module) = (&device, &module);
+                scope.spawn(move || {
+                    let stream = device.stream().unwrap();
+                    let values = device.from_slice(&vec![number; 777]).unwrap();
+                    for _ in 0..5 {
+                        // SAFETY: the buffer is this thread's own and lives until the end.
+                        unsafe {
+                            stream.launch(module, double, &LaunchConfig::linear(777, 64), (values.slice(),))
+                        }
+                        .unwrap();
+                    }
+                    stream.synchronize().unwrap();
+                    assert_eq!(values.copy_to_vec().unwrap(), vec![number * 32; 777]);
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn the_default_stream_is_one_and_the_same() {
+    for device in devices() {
+        let module = module(&device);
+        let values = device.from_slice(&[0_u32]).unwrap();
+        for digit in [4, 2] {
+            let stream = device.default_stream().unwrap();
+            // SAFETY: one thread of one kernel at a time, and the buffer lives until the end.
+            unsafe { stream.launch(&module, append, &ONE_THREAD, (values.slice(), digit)) }.unwrap();
+        }
+        device.synchronize().unwrap();
+        assert_eq!(values.copy_to_vec().unwrap(), [42]);
+    }
+}
+
+#[test]
+fn the_cpu_tells_how_a_replay_went() {
+    let run = |seed| {
+        let device = Device::cpu_with(Mode::Replay { seed });
+        let stream = device.stream().unwrap();
+        assert_eq!(stream.cpu_stats(), None);
+        let flag = device.from_slice(&[0_u32]).unwrap();
+        let module = device.native_module().unwrap();
+        // SAFETY: the kernel touches the flag by atomics, and the buffer lives until the end.
+        unsafe { stream.launch(&module, raise, &LaunchConfig::linear(64, 64), (flag.slice(),)) }.unwrap();
+        stream.synchronize().unwrap();
+        stream.cpu_stats().unwrap()
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1).schedule_hash, run(2).schedule_hash);
+    assert!(run(1).steps >= 64);
+}

@@ -1,0 +1,29 @@
+//! The devices to test on, and their modules.
+
+use warpheap::{Backend, Device, Module};
+
+/// The test kernels, as a GPU runs them.
+pub const PTX: &str = include_str!("kernels.ptx");
+
+/// The CPU, and the first GPU where there is one. With `WARPHEAP_REQUIRE_CUDA=1` there must be one.
+pub fn devices() -> Vec<Device> {
+    let mut all = vec![Device::cpu()];
+    match Device::cuda(0) {
+        Ok(device) => all.push(device),
+        Err(error) => {
+            assert!(error.is_no_device(), "a GPU that cannot be used: {error}");
+            let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
+            assert!(!required, "WARPHEAP_REQUIRE_CUDA=1, but {error}");
+        }
+    }
+    all
+}
+
+/// The test kernels, ready for the device.
+pub fn module(device: &Device) -> Module {
+    device.load_module(PTX).unwrap()
+}
+
+pub fn is_cpu(device: &Device) -> bool {
+    device.backend() == Backend::Cpu
+}

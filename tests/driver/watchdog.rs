@@ -1,0 +1,49 @@
+//! The watchdog ends a process that hangs, and only that.
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+use warpheap::Watchdog;
+
+/// Tells the child which part to play.
+const PART: &str = "WARPHEAP_TEST_WATCHDOG";
+
+/// Runs `child` below in a process of its own.
+fn play(part: &str) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let command = command.args(["--exact", "watchdog::child", "--nocapture"]);
+    command.env(PART, part).output().unwrap()
+}
+
+#[test]
+fn child() {
+    let limit = Duration::from_millis(100);
+    match std::env::var(PART).as_deref() {
+        Ok("hang") => {
+            let _watchdog = Watchdog::start(limit, "the planted kernel", 42);
+            std::thread::sleep(Duration::from_secs(600));
+        }
+        Ok("disarm") => {
+            Watchdog::start(limit, "the planted kernel", 42).disarm();
+            std::thread::sleep(3 * limit);
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn a_hang_ends_the_process_with_a_message() {
+    let start = Instant::now();
+    let output = play("hang");
+    assert_eq!(output.status.code(), Some(42));
+    assert!(start.elapsed() < Duration::from_secs(60));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("the planted kernel did not end within 100ms"), "{message}");
+    assert!(message.contains("status 42"), "{message}");
+}
+
+#[test]
+fn work_that_ends_in_time_goes_on() {
+    let output = play("disarm");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("planted"));
+}

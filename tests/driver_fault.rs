@@ -1,0 +1,63 @@
+//! A kernel that fails: the error comes back, and stays.
+//!
+//! A program of its own, with one test, because a fault on a GPU takes the whole process' context with it.
+#![cfg(not(loom))]
+
+#[path = "driver/kernels.rs"]
+#[allow(dead_code, reason = "only some of the kernels are launched here")]
+mod kernels;
+#[path = "driver/support.rs"]
+mod support;
+
+use kernels::{double, fail};
+use support::{devices, is_cpu, module};
+use warpheap::{Device, Error, LaunchConfig};
+
+#[test]
+fn a_fault_comes_back_and_stays() {
+    for device in devices() {
+        let cpu = is_cpu(&device);
+        let (module, stream) = (module(&device), device.stream().unwrap());
+        let bystander = device.stream().unwrap();
+        let values = device.from_slice(&[1_u32; 32]).unwrap();
+        let config = LaunchConfig::linear(32, 32);
+        // SAFETY: the kernel touches nothing.
+        unsafe { stream.launch(&module, fail, &config, (values.slice(),)) }.unwrap();
+        let error = stream.synchronize().unwrap_err();
+        assert!(error.is_fatal(), "{error}");
+        match (&error, cpu) {
+            (Error::Simt { kernel, .. }, true) => assert_eq!(*kernel, "fail"),
+            (Error::KernelFault { .. }, false) => {}
+            _ => panic!("{error}"),
+        }
+        assert!(stream.synchronize().unwrap_err().is_fatal(), "the second time it is forgotten");
+        assert!(stream.is_done().unwrap_err().is_fatal());
+        // SAFETY: the buffer lives, and no one else touches it.
+        let later = unsafe { stream.launch(&module, double, &config, (values.slice(),)) };
+        assert!(later.unwrap_err().is_fatal());
+        assert!(device.synchronize().unwrap_err().is_fatal());
+        assert!(values.copy_to_vec().unwrap_err().is_fatal());
+        if cpu {
+            after_a_fault_on_the_cpu(&device, stream, bystander);
+        }
+        // Dropping what is left must not panic, on a lost context either.
+    }
+}
+
+/// Other streams of the CPU go on, and nobody waits for ever for the one that failed.
+fn after_a_fault_on_the_cpu(device: &Device, failed: warpheap::Stream, bystander: warpheap::Stream) {
+    bystander.wait(&failed.record().unwrap()).unwrap();
+    bystander.synchronize().unwrap();
+    drop(failed);
+    device.synchronize().unwrap();
+    // A failure that nobody was told of outlives its stream.
+    let unheard = device.stream().unwrap();
+    let values = device.from_slice(&[1_u32; 32]).unwrap();
+    let module = device.native_module().unwrap();
+    // SAFETY: the kernel touches nothing.
+    unsafe { unheard.launch(&module, fail, &LaunchConfig::linear(32, 32), (values.slice(),)) }.unwrap();
+    drop(unheard);
+    assert!(device.synchronize().unwrap_err().is_fatal(), "the failure went with its stream");
+    device.synchronize().unwrap();
+    assert_eq!(device.from_slice(&[1_u8]).unwrap().copy_to_vec().unwrap(), [1]);
+}

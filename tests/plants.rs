@@ -1,0 +1,110 @@
+//! Every injected fault is caught, by the check that it is for; without one, nothing is found.
+
+use warpheap::Device;
+use warpheap::harness::{AllocatorKind, FindingKind, Limit, Plant, StressConfig, StressReport, stress};
+use warpheap::simt::Mode;
+
+fn config(allocator: AllocatorKind, plant: Option<Plant>, seed: u64) -> StressConfig {
+    StressConfig {
+        allocator,
+        threads: 256,
+        sizes: 24..=64,
+        limit: Limit::Rounds(5),
+        streams: 2,
+        pool_bytes: None,
+        seed,
+        plant,
+    }
+}
+
+fn run(mode: Mode, config: &StressConfig) -> StressReport {
+    let device = Device::cpu_with(mode);
+    stress(&device, &device.native_module().unwrap(), config, &mut |_| ()).unwrap()
+}
+
+/// What must be among the findings.
+fn expected(plant: Plant) -> FindingKind {
+    match plant {
+        Plant::Overlap => FindingKind::Overlap,
+        Plant::DoubleFree => FindingKind::DoubleFree,
+        Plant::LostBlock => FindingKind::Lost,
+        Plant::TornWrite => FindingKind::Torn,
+        other => panic!("{other} has no expectation"),
+    }
+}
+
+fn modes() -> impl Iterator<Item = (Mode, u64)> {
+    (0..4).map(|seed| (Mode::Parallel { workers: 2 }, seed)).chain([(Mode::Replay { seed: 9 }, 9)])
+}
+
+#[test]
+fn every_planted_fault_is_caught() {
+    for allocator in AllocatorKind::ALL {
+        for plant in Plant::ALL.into_iter().filter(|plant| plant.suits(allocator)) {
+            for (mode, seed) in modes() {
+                let report = run(mode, &config(allocator, Some(plant), seed));
+                let kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
+                assert!(
+                    kinds.contains(&expected(plant)),
+                    "{allocator} {plant} {seed}: {:#?}",
+                    report.findings
+                );
+                assert!(!kinds.contains(&FindingKind::ChecksDisagree), "{:#?}", report.findings);
+                assert_eq!(report.rounds, 3, "the run ends with the round of the fault");
+                assert!(report.findings_total >= report.findings.len() as u64);
+            }
+        }
+    }
+}
+
+#[test]
+fn four_faults_are_caught_in_a_free_list_and_three_in_an_arena() {
+    let count = |allocator| Plant::ALL.into_iter().filter(|plant| plant.suits(allocator)).count();
+    assert_eq!((count(AllocatorKind::FreeList), count(AllocatorKind::Bump)), (4, 3));
+    let refused = config(AllocatorKind::Bump, Some(Plant::DoubleFree), 0);
+    let error = refused.validate(&Device::cpu()).unwrap_err().to_string();
+    assert!(error.contains("use it with freelist"), "{error}");
+}
+
+#[test]
+fn without_a_plant_nothing_is_found() {
+    for allocator in AllocatorKind::ALL {
+        for (mode, seed) in modes() {
+            let report = run(mode, &config(allocator, None, seed));
+            assert!(report.is_clean() && report.findings.is_empty(), "{:#?}", report.findings);
+            assert!(report.allocations > 2 * 256, "{}", report.allocations);
+        }
+    }
+}
+
+/// One fault is one finding of its kind, and nothing else is blamed.
+#[test]
+fn misuse_is_told_exactly() {
+    for plant in [Plant::DoubleFree, Plant::LostBlock, Plant::TornWrite] {
+        let report = run(Mode::Parallel { workers: 2 }, &config(AllocatorKind::FreeList, Some(plant), 3));
+        let [finding] = &report.findings[..] else { panic!("{plant}: {:#?}", report.findings) };
+        assert_eq!((finding.kind, report.findings_total), (expected(plant), 1));
+        assert!(finding.address.is_some_and(|address| finding.message.contains(&format!("{address:#x}"))));
+    }
+}
+
+#[test]
+fn an_overlap_names_both_owners() {
+    for allocator in AllocatorKind::ALL {
+        let report = run(Mode::Parallel { workers: 2 }, &config(allocator, Some(Plant::Overlap), 3));
+        let overlaps: Vec<_> = report.findings.iter().filter(|f| f.kind == FindingKind::Overlap).collect();
+        // One by the thread that was given the block, one by the comparison on the host.
+        assert!(overlaps.len() >= 2, "{:#?}", report.findings);
+        for finding in overlaps {
+            assert_eq!(finding.message.matches("thread ").count(), 2, "{}", finding.message);
+        }
+    }
+}
+
+#[test]
+fn an_overlap_that_would_not_show_is_refused() {
+    let mut config = config(AllocatorKind::FreeList, Some(Plant::Overlap), 0);
+    config.pool_bytes = Some(1 << 30);
+    let error = config.validate(&Device::cpu()).unwrap_err().to_string();
+    assert!(error.contains("use a pool of"), "{error}");
+}

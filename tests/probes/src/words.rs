@@ -1,0 +1,91 @@
+//! Atomics: six types, every operation in every ordering; fences.
+
+use crate::probe;
+use warpheap_device::sync::{
+    self, AtomicU32, AtomicU64, BlockAtomicU32, BlockAtomicU64, Site, SystemAtomicU32, SystemAtomicU64,
+};
+
+const SITE: Site = Site::new("probe");
+
+/// Operations on a word that take `arguments` and return the old value.
+macro_rules! exchanges {
+    ($word:ident $int:ty; $($relaxed:ident $($ordered:ident)+;)+) => {$(
+        probe! { $word $relaxed(word: *const $word, v: $int, out: *mut $int) {
+            // SAFETY: the launch passes a live word.
+            let word = unsafe { &*word };
+            // SAFETY: and room for the result.
+            unsafe { out.write(word.$relaxed(v)) };
+        } }
+        $(probe! { $word $ordered(word: *const $word, v: $int, out: *mut $int) {
+            // SAFETY: the launch passes a live word.
+            let word = unsafe { &*word };
+            // SAFETY: and room for the result.
+            unsafe { out.write(word.$ordered(v, SITE)) };
+        } })+
+    )+};
+}
+
+/// Compare-and-swap; `site` is nothing for the relaxed one.
+macro_rules! swaps {
+    ($word:ident $int:ty; $($name:ident($($site:ident)?);)+) => {$(
+        probe! { $word $name(word: *const $word, old: $int, new: $int, out: *mut $int) {
+            // SAFETY: the launch passes a live word.
+            let word = unsafe { &*word };
+            let (Ok(found) | Err(found)) = word.$name(old, new $(, $site)?);
+            // SAFETY: and room for the result.
+            unsafe { out.write(found) };
+        } }
+    )+};
+}
+
+macro_rules! accesses {
+    ($word:ident $int:ty; $($load:ident $store:ident($($site:ident)?);)+) => {$(
+        probe! { $word $load(word: *const $word, out: *mut $int) {
+            // SAFETY: the launch passes a live word.
+            let word = unsafe { &*word };
+            // SAFETY: and room for the result.
+            unsafe { out.write(word.$load($($site)?)) };
+        } }
+        probe! { $word $store(word: *const $word, v: $int) {
+            // SAFETY: the launch passes a live word.
+            let word = unsafe { &*word };
+            word.$store(v $(, $site)?);
+        } }
+    )+};
+}
+
+macro_rules! words {
+    ($($word:ident $int:ty;)+) => {$(
+        accesses! { $word $int; load_relaxed store_relaxed(); load_acquire store_release(SITE); }
+        exchanges! { $word $int;
+            add_relaxed add_acquire add_release add_acq_rel;
+            sub_relaxed sub_acquire sub_release sub_acq_rel;
+            and_relaxed and_acquire and_release and_acq_rel;
+            or_relaxed or_acquire or_release or_acq_rel;
+            xor_relaxed xor_acquire xor_release xor_acq_rel;
+            max_relaxed max_acquire max_release max_acq_rel;
+            min_relaxed min_acquire min_release min_acq_rel;
+            swap_relaxed swap_acquire swap_release swap_acq_rel;
+        }
+        swaps! { $word $int; cas_relaxed(); cas_acquire(SITE); cas_release(SITE); cas_acq_rel(SITE); }
+    )+};
+}
+
+words! {
+    AtomicU32 u32;
+    AtomicU64 u64;
+    BlockAtomicU32 u32;
+    BlockAtomicU64 u64;
+    SystemAtomicU32 u32;
+    SystemAtomicU64 u64;
+}
+
+macro_rules! fences {
+    ($($name:ident)+) => {$(
+        probe! { sync $name() { sync::$name(SITE) } }
+    )+};
+}
+
+fences! {
+    fence_acquire fence_release fence_acq_rel fence_seq_cst block_fence_acq_rel system_fence_acq_rel
+}

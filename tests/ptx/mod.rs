@@ -1,0 +1,129 @@
+//! Reads PTX: kernels, their instructions, and what no kernel may hold.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::path::Path;
+use warpheap_build::{Builder, Error};
+
+/// One kernel and what it is made of.
+#[derive(Debug)]
+pub struct Kernel {
+    /// Its name.
+    pub name: String,
+    instructions: Vec<String>,
+}
+
+/// Instructions that say what a primitive is; arithmetic and plain loads and stores are left out.
+const TELLING: [&str; 14] = [
+    "atom.",
+    "red.",
+    "fence.",
+    "membar.",
+    "bar.",
+    "barrier.",
+    "vote.",
+    "match.",
+    "shfl.",
+    "activemask.",
+    "redux.",
+    "nanosleep.",
+    "trap",
+    "exit",
+];
+
+/// What makes a load or a store more than plain.
+const STRONG: [&str; 5] = ["relaxed", "acquire", "release", "volatile", "mmio"];
+
+impl Kernel {
+    /// The telling opcodes in order; for a special register, its name.
+    pub fn opcodes(&self) -> Vec<String> {
+        self.instructions.iter().filter_map(|instruction| telling(instruction)).collect()
+    }
+}
+
+fn telling(instruction: &str) -> Option<String> {
+    let opcode = opcode(instruction);
+    let strong = is_access(opcode) && opcode.split('.').any(|part| STRONG.contains(&part));
+    if strong || TELLING.iter().any(|start| opcode.starts_with(start)) {
+        return Some(opcode.to_owned());
+    }
+    let source = instruction.strip_prefix("mov.")?.rsplit(", ").next()?;
+    let numbered = source.trim_start_matches(['%', 'r', 'd', 'p', 's', 'f', 'h']);
+    (source.starts_with('%') && !numbered.bytes().all(|b| b.is_ascii_digit())).then(|| source.to_owned())
+}
+
+fn is_access(opcode: &str) -> bool {
+    opcode.starts_with("ld.") || opcode.starts_with("st.")
+}
+
+fn opcode(instruction: &str) -> &str {
+    instruction.split_whitespace().next().unwrap_or_default()
+}
+
+/// The instructions of a line: without comment, braces, label and guard.
+fn instructions(line: &str) -> impl Iterator<Item = &str> {
+    let code = line.split("//").next().unwrap_or_default();
+    code.split(';').map(|part| {
+        let part = part.trim_matches(|c: char| c.is_whitespace() || c == '{' || c == '}');
+        let part = part
+            .split_once(':')
+            .filter(|(label, _)| label.starts_with('$'))
+            .map_or(part, |(_, rest)| rest.trim());
+        part.strip_prefix('@')
+            .and_then(|guarded| guarded.split_once(' '))
+            .map_or(part, |(_, rest)| rest.trim())
+    })
+}
+
+/// The kernels of `text`.
+pub fn kernels(text: &str) -> Vec<Kernel> {
+    let mut kernels: Vec<Kernel> = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        if let Some(name) = warpheap_build::entries(line).next() {
+            kernels.push(Kernel { name: name.into(), instructions: Vec::new() });
+            inside = true;
+        } else if line.starts_with('}') {
+            inside = false;
+        } else if let (true, Some(kernel)) = (inside, kernels.last_mut()) {
+            kernel.instructions.extend(instructions(line).filter(|part| !part.is_empty()).map(String::from));
+        }
+    }
+    kernels
+}
+
+/// Every instruction that leaves its ordering or its scope to a default, by line.
+pub fn unsound(text: &str) -> Vec<String> {
+    let lines = text.lines().enumerate();
+    let all = lines.flat_map(|(number, line)| instructions(line).map(move |part| (number + 1, part)));
+    all.filter(|(_, part)| is_unsound(opcode(part)))
+        .map(|(number, part)| format!("{number}: {part}"))
+        .collect()
+}
+
+fn is_unsound(opcode: &str) -> bool {
+    let has = |one_of: &[&str]| opcode.split('.').any(|part| one_of.contains(&part));
+    let ordered =
+        has(&["relaxed", "acquire", "release", "acq_rel"]) && has(&["cta", "cluster", "gpu", "sys"]);
+    let exchange = opcode.starts_with("atom.") || opcode.starts_with("red.");
+    opcode.starts_with("membar") || (exchange && !ordered) || (is_access(opcode) && has(&["volatile"]))
+}
+
+/// The PTX of the kernel crate in `folder`. `None` on a machine without a compiler for kernels, unless
+/// `WARPHEAP_REQUIRE_COMPILER=1`.
+pub fn built(folder: &str, arch: &str) -> Option<String> {
+    let builder = Builder::new(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).build_args(["--locked"]);
+    match builder.arch(arch).build() {
+        Ok(ptx) => Some(std::fs::read_to_string(ptx.path).expect("the PTX was just written")),
+        Err(error @ Error::NoCompiler(_)) => {
+            assert!(!required("WARPHEAP_REQUIRE_COMPILER"), "{error}");
+            eprintln!("skipped, there is no compiler for kernels on this machine");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Whether the environment variable `name` is 1.
+pub fn required(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| value == "1")
+}

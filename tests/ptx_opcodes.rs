@@ -1,0 +1,215 @@
+//! What each primitive of the facade compiles to: opcode, ordering and scope, read off the PTX.
+
+mod ptx;
+
+use ptx::{Kernel, built, kernels, unsound};
+use std::collections::{BTreeMap, BTreeSet};
+
+const WORDS: [(&str, &str, &str); 6] = [
+    ("AtomicU32", "gpu", "32"),
+    ("AtomicU64", "gpu", "64"),
+    ("BlockAtomicU32", "cta", "32"),
+    ("BlockAtomicU64", "cta", "64"),
+    ("SystemAtomicU32", "sys", "32"),
+    ("SystemAtomicU64", "sys", "64"),
+];
+
+/// The facade's name of a read-modify-write and PTX's.
+const EXCHANGES: [(&str, &str); 9] = [
+    ("add", "add.u"),
+    // PTX has no atomic subtraction: the negative is added.
+    ("sub", "add.u"),
+    ("and", "and.b"),
+    ("or", "or.b"),
+    ("xor", "xor.b"),
+    ("max", "max.u"),
+    ("min", "min.u"),
+    ("swap", "exch.b"),
+    ("cas", "cas.b"),
+];
+
+const ORDERS: [&str; 4] = ["relaxed", "acquire", "release", "acq_rel"];
+
+/// Primitives with one instruction each, whatever their arguments.
+const SINGLES: [(&str, &str); 39] = [
+    ("sync__fence_acquire", "fence.acq_rel.gpu"),
+    ("sync__fence_release", "fence.acq_rel.gpu"),
+    ("sync__fence_acq_rel", "fence.acq_rel.gpu"),
+    ("sync__fence_seq_cst", "fence.sc.gpu"),
+    ("sync__block_fence_acq_rel", "fence.acq_rel.cta"),
+    ("sync__system_fence_acq_rel", "fence.acq_rel.sys"),
+    ("warp__sync_warp", "bar.warp.sync"),
+    ("warp__warp_vote_all", "vote.sync.all.pred"),
+    ("warp__warp_vote_any", "vote.sync.any.pred"),
+    ("warp__warp_vote_ballot", "vote.sync.ballot.b32"),
+    ("warp__warp_match_any_32", "match.any.sync.b32"),
+    ("warp__warp_match_any_64", "match.any.sync.b64"),
+    ("warp__warp_shuffle_idx_32", "shfl.sync.idx.b32"),
+    ("warp__warp_shuffle_up_32", "shfl.sync.up.b32"),
+    ("warp__warp_shuffle_down_32", "shfl.sync.down.b32"),
+    ("warp__warp_shuffle_xor_32", "shfl.sync.bfly.b32"),
+    ("warp__lane_id", "%laneid"),
+    ("warp__activemask", "activemask.b32"),
+    ("thread__thread_idx_x", "%tid.x"),
+    ("thread__thread_idx_y", "%tid.y"),
+    ("thread__thread_idx_z", "%tid.z"),
+    ("thread__block_idx_x", "%ctaid.x"),
+    ("thread__block_idx_y", "%ctaid.y"),
+    ("thread__block_idx_z", "%ctaid.z"),
+    ("thread__block_dim_x", "%ntid.x"),
+    ("thread__block_dim_y", "%ntid.y"),
+    ("thread__block_dim_z", "%ntid.z"),
+    ("thread__grid_dim_x", "%nctaid.x"),
+    ("thread__grid_dim_y", "%nctaid.y"),
+    ("thread__grid_dim_z", "%nctaid.z"),
+    ("thread__sm_id", "%smid"),
+    ("thread__sm_count", "%nsmid"),
+    ("thread__clock", "%clock64"),
+    ("thread__global_timer_nanos", "%globaltimer"),
+    ("thread__nanosleep", "nanosleep.u32"),
+    ("thread__sync_threads", "bar.sync"),
+    // These are longer; `expected` adds the rest.
+    ("thread__exit", "exit"),
+    ("thread__trap", "trap"),
+    ("warp__warp_shuffle_idx_64", "shfl.sync.idx.b32"),
+];
+
+/// Every probe and the instructions it must hold, in order and nothing else.
+fn expected() -> BTreeMap<String, Vec<String>> {
+    let mut all: BTreeMap<String, Vec<String>> =
+        SINGLES.iter().map(|(name, opcode)| (name.to_string(), vec![opcode.to_string()])).collect();
+    let mut extend = |name: &str, more: &[&str]| {
+        let opcodes = all.get_mut(name).unwrap();
+        opcodes.extend(more.iter().map(|opcode| opcode.to_string()));
+    };
+    extend("warp__warp_shuffle_idx_64", &["shfl.sync.idx.b32"]);
+    // LLVM ends a function that does not return so.
+    extend("thread__exit", &["trap", "exit"]);
+    extend("thread__trap", &["trap", "exit"]);
+    for (word, scope, bits) in WORDS {
+        let mut add = |name: String, opcode: String| all.insert(format!("{word}__{name}"), vec![opcode]);
+        for order in ["relaxed", "acquire"] {
+            add(format!("load_{order}"), format!("ld.{order}.{scope}.global.u{bits}"));
+        }
+        for order in ["relaxed", "release"] {
+            add(format!("store_{order}"), format!("st.{order}.{scope}.global.u{bits}"));
+        }
+        for (name, operation) in EXCHANGES {
+            for order in ORDERS {
+                add(format!("{name}_{order}"), format!("atom.{order}.{scope}.global.{operation}{bits}"));
+            }
+        }
+    }
+    all
+}
+
+/// Every way in which `kernels` are not what `expected` says.
+fn differences(expected: &BTreeMap<String, Vec<String>>, kernels: &[Kernel]) -> Vec<String> {
+    let found: BTreeMap<&str, &Kernel> =
+        kernels.iter().map(|kernel| (kernel.name.as_str(), kernel)).collect();
+    let missing = expected.keys().filter(|name| !found.contains_key(name.as_str()));
+    let missing = missing.map(|name| format!("{name}: no such kernel"));
+    let others = found.iter().filter_map(|(name, kernel)| match expected.get(*name) {
+        None => Some(format!("{name}: not expected")),
+        Some(opcodes) if *opcodes != kernel.opcodes() => {
+            Some(format!("{name}: expected {opcodes:?}, found {:?}", kernel.opcodes()))
+        }
+        Some(_) => None,
+    });
+    missing.chain(others).collect()
+}
+
+#[test]
+fn each_primitive_is_the_instruction_it_names() {
+    let Some(text) = built("tests/probes", "sm_70") else { return };
+    assert_eq!(differences(&expected(), &kernels(&text)), [""; 0]);
+}
+
+#[test]
+fn every_primitive_has_a_probe() {
+    let probed: BTreeSet<String> =
+        expected().keys().filter_map(|name| name.split_once("__")).map(|(_, name)| name.to_owned()).collect();
+    let sources = [
+        include_str!("../gpu/src/sync/nvptx.rs"),
+        include_str!("../gpu/src/warp/mod.rs"),
+        include_str!("../gpu/src/thread/nvptx.rs"),
+    ];
+    let words = sources.iter().flat_map(|text| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
+    let ends = ["_relaxed", "_acquire", "_release", "_acq_rel", "_seq_cst"];
+    let is_primitive = |word: &&str| {
+        let read = sources[2].contains(&format!("    {word} \"llvm.nvvm."));
+        let called = sources[2].contains(&format!("pub fn {word}("))
+            || sources[2].contains(&format!("pub unsafe fn {word}("));
+        word.starts_with("warp_") || ends.iter().any(|end| word.ends_with(end)) || read || called
+    };
+    let primitives: BTreeSet<String> = words.filter(is_primitive).map(str::to_owned).collect();
+    let unprobed: Vec<_> = primitives.difference(&probed).collect();
+    assert!(
+        primitives.len() > 60 && unprobed.is_empty(),
+        "{} primitives, no probe for {unprobed:?}",
+        primitives.len()
+    );
+}
+
+#[test]
+fn no_kernel_holds_an_unordered_unscoped_or_volatile_access() {
+    for folder in ["tests/probes", "gpu/kernels"] {
+        let Some(text) = built(folder, "sm_70") else { return };
+        assert_eq!(unsound(&text), [""; 0], "in {folder}");
+    }
+}
+
+/// One probe with `instruction` in it.
+fn planted(name: &str, instruction: &str) -> Vec<Kernel> {
+    kernels(&format!(".visible .entry {name}(\n\t.param .u64 p\n)\n{{\n\t{instruction}\n\tret;\n}}\n"))
+}
+
+#[test]
+fn a_wrong_opcode_order_or_scope_is_seen() {
+    let name = "AtomicU64__add_acquire";
+    let expected: BTreeMap<_, _> = expected().into_iter().filter(|(probe, _)| probe == name).collect();
+    assert_eq!(
+        differences(&expected, &planted(name, "atom.acquire.gpu.global.add.u64 %rd1, [%rd2], %rd3;")),
+        [""; 0]
+    );
+    for wrong in [
+        "atom.relaxed.gpu.global.add.u64 %rd1, [%rd2], %rd3;",
+        "atom.acquire.sys.global.add.u64 %rd1, [%rd2], %rd3;",
+        "atom.acquire.gpu.global.or.b64 %rd1, [%rd2], %rd3;",
+        "atom.acquire.gpu.global.add.u32 %r1, [%rd2], %r3;",
+        "atom.global.add.u64 %rd1, [%rd2], %rd3;",
+        "@%p1 atom.release.gpu.global.add.u64 %rd1, [%rd2], %rd3;",
+        "add.s64 %rd1, %rd2, %rd3;",
+        "fence.acq_rel.gpu; atom.acquire.gpu.global.add.u64 %rd1, [%rd2], %rd3;",
+    ] {
+        assert_eq!(differences(&expected, &planted(name, wrong)).len(), 1, "{wrong}");
+    }
+    assert_eq!(differences(&expected, &[]).len(), 1, "a missing probe");
+    assert_eq!(differences(&BTreeMap::new(), &planted("more", "ret;")).len(), 1, "an unknown probe");
+}
+
+#[test]
+fn an_unsound_access_is_seen_wherever_it_stands() {
+    for wrong in [
+        // What rustc 1.96 makes of core's `AtomicU64::fetch_add(_, AcqRel)`.
+        "atom.global.add.u64 %rd1, [%rd2], 1;",
+        "atom.add.u64 %rd1, [%rd2], 1;",
+        "{ atom.gpu.add.u64 %rd1, [%rd2], 1; }",
+        "@!%p1 atom.acquire.global.add.u64 %rd1, [%rd2], 1;",
+        "red.global.add.u32 [%rd2], 1;",
+        "ld.volatile.global.u32 %r1, [%rd2];",
+        "$L__BB0_1: st.volatile.u32 [%rd2], %r1;",
+        "membar.gl;",
+    ] {
+        assert_eq!(unsound(&format!(".func helper()\n{{\n\t{wrong}\n}}\n")).len(), 1, "{wrong}");
+    }
+    for sound in [
+        "atom.acq_rel.cta.global.cas.b64 %rd1, [%rd2], %rd3, %rd4;",
+        "red.relaxed.gpu.global.add.u32 [%rd2], 1;",
+        "ld.param.u64 %rd1, [p]; st.global.u32 [%rd2], %r1;",
+        "// atom.global.add.u64 %rd1, [%rd2], 1;",
+        ".loc 1 2 3",
+    ] {
+        assert_eq!(unsound(&format!("\t{sound}\n")), [""; 0], "{sound}");
+    }
+}

@@ -1,0 +1,12 @@
+//! Kernels on the CPU: `warpheap::simt`, one property a module.
+#![cfg(not(loom))]
+
+mod collectives;
+mod divergence;
+mod endings;
+mod errors;
+mod grids;
+mod race;
+mod replay;
+mod speed;
+mod support;

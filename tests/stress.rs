@@ -1,0 +1,151 @@
+//! Stress runs on the CPU: both allocators, both ways to run, several streams.
+
+use warpheap::Device;
+use warpheap::harness::{AllocatorKind, Limit, StressConfig, StressReport, stress};
+use warpheap::simt::{Executor, Mode};
+
+fn config(allocator: AllocatorKind) -> StressConfig {
+    StressConfig {
+        allocator,
+        threads: 512,
+        sizes: 16..=256,
+        limit: Limit::Rounds(9),
+        streams: 1,
+        pool_bytes: None,
+        seed: 0x5eed,
+        plant: None,
+    }
+}
+
+fn run(device: &Device, config: &StressConfig) -> StressReport {
+    let report = stress(device, &device.native_module().unwrap(), config, &mut |_| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    assert_eq!(report.lost_blocks, 0);
+    assert_eq!(report.allocations, report.frees, "everything was given back");
+    report
+}
+
+fn parallel() -> Device {
+    Device::cpu_with(Mode::Parallel { workers: 2 })
+}
+
+#[test]
+fn a_free_list_in_parallel() {
+    let report = run(&parallel(), &config(AllocatorKind::FreeList));
+    assert!(report.allocations > 40_000, "{}", report.allocations);
+    assert!(report.refused > 0 && report.exhaustions == 2, "{} {}", report.refused, report.exhaustions);
+    assert!(report.blocks_checked > 4000 && report.blocks_sorted > 1000);
+    assert!(report.bytes_written >= 16 * report.allocations);
+    assert_eq!(report.bytes_read, report.bytes_written, "each pattern is read before the block goes back");
+}
+
+#[test]
+fn an_arena_in_parallel() {
+    let report = run(&parallel(), &config(AllocatorKind::Bump));
+    assert!(report.allocations > 9 * 1000, "{}", report.allocations);
+    assert!(report.refused > 0 && report.exhaustions >= 9, "{} {}", report.refused, report.exhaustions);
+    assert!(report.blocks_checked > 9 * 1000);
+    assert!(report.bytes_read >= report.bytes_written);
+}
+
+#[test]
+fn several_streams_share_one_pool() {
+    for allocator in AllocatorKind::ALL {
+        let report = run(&parallel(), &StressConfig { streams: 3, threads: 256, ..config(allocator) });
+        assert!(report.allocations > 9 * 3 * 256, "{}", report.allocations);
+    }
+}
+
+#[test]
+fn one_size_and_odd_sizes() {
+    for sizes in [64..=64, 1..=1, 33..=47, 1..=5000] {
+        for allocator in AllocatorKind::ALL {
+            run(&parallel(), &StressConfig { sizes: sizes.clone(), threads: 256, ..config(allocator) });
+        }
+    }
+}
+
+#[test]
+fn a_pool_of_few_blocks_and_one_of_many() {
+    let base = config(AllocatorKind::FreeList);
+    for blocks in [1, 31, 33, 100, 10_000] {
+        let report = run(&parallel(), &StressConfig { pool_bytes: Some(blocks * 256), ..base.clone() });
+        assert!(report.peak_live_blocks <= blocks);
+    }
+}
+
+#[test]
+fn replays_of_one_seed_are_the_same_run_and_of_another_are_not() {
+    for allocator in AllocatorKind::ALL {
+        let short = StressConfig { threads: 256, streams: 2, limit: Limit::Rounds(4), ..config(allocator) };
+        let replay = |seed| {
+            let report = run(&Device::cpu_with(Mode::Replay { seed }), &short);
+            (report.allocations, report.frees, report.refused, report.bytes_written, report.peak_live_blocks)
+        };
+        let first = replay(1);
+        assert!(first.0 > 1000, "{first:?}");
+        assert_eq!(first, replay(1));
+        let other = StressConfig { seed: 7, ..short.clone() };
+        let other = run(&Device::cpu_with(Mode::Replay { seed: 1 }), &other);
+        assert_ne!(first.3, other.bytes_written);
+    }
+}
+
+#[test]
+fn a_time_limit_ends_a_run() {
+    let limit = Limit::Time(std::time::Duration::from_millis(1));
+    let mut rounds = 0;
+    let device = parallel();
+    let config = StressConfig { limit, ..config(AllocatorKind::FreeList) };
+    let module = device.native_module().unwrap();
+    let report = stress(&device, &module, &config, &mut |progress| rounds = progress.round).unwrap();
+    assert!(report.is_clean() && report.rounds >= 1 && report.rounds == rounds);
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_with_advice() {
+    let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 64 << 20);
+    let base = config(AllocatorKind::FreeList);
+    #[allow(clippy::reversed_empty_ranges, reason = "that is the mistake")]
+    let cases = [
+        (StressConfig { sizes: 0..=16, ..base.clone() }, "sizes go from 1"),
+        (StressConfig { sizes: 32..=16, ..base.clone() }, "the smaller one first"),
+        (StressConfig { threads: 0, ..base.clone() }, "at least one thread"),
+        (StressConfig { streams: 0, ..base.clone() }, "at least one thread"),
+        (StressConfig { limit: Limit::Rounds(0), ..base.clone() }, "at least one"),
+        (StressConfig { threads: u32::MAX - 300, streams: 9, ..base.clone() }, "fewer threads"),
+        (StressConfig { pool_bytes: Some(1 << 40), ..base.clone() }, "smaller pool"),
+        (StressConfig { threads: 1 << 24, ..base.clone() }, "fewer threads"),
+    ];
+    for (config, advice) in cases {
+        let error = config.validate(&device).unwrap_err().to_string();
+        assert!(error.contains(advice), "{config:?}: {error}");
+    }
+}
+
+/// `cargo test --release --test stress -- --ignored --nocapture speed`
+#[test]
+#[ignore = "a measurement, for release builds on a quiet machine"]
+fn speed() {
+    let config = StressConfig {
+        threads: 1 << 16,
+        sizes: 64..=64,
+        limit: Limit::Rounds(40),
+        ..config(AllocatorKind::FreeList)
+    };
+    let report = run(&Device::cpu(), &config);
+    let overall = report.frees as f64 / report.elapsed_seconds;
+    println!(
+        "{:.2} M pairs/s in kernels, {:.2} M pairs/s overall, {:.1} M blocks/s compared; {} pairs; kernels {:.2} s, \
+         device check {:.2} s, host check {:.2} s, all {:.2} s",
+        report.pairs_per_second / 1e6,
+        overall / 1e6,
+        report.checked_per_second / 1e6,
+        report.frees,
+        report.kernel_seconds,
+        report.check_seconds,
+        report.host_check_seconds,
+        report.elapsed_seconds
+    );
+    assert!(overall >= 2e6, "{overall:.0} pairs/s are too few");
+}

@@ -21,9 +21,11 @@ const UNITS: [(&str, u32); 12] = [
     ("TiB", 40),
 ];
 
-const BYTES: &str = "a size is a number of bytes with or without a unit: 64, 4KiB, 1GiB, 2^20 (K, M, G and T count by 1024)";
+const BYTES: &str =
+    "a size is a number of bytes with or without a unit: 64, 4KiB, 1GiB, 2^20 (K, M, G and T count by 1024)";
 const COUNT: &str = "a count is a whole number of 1 or more: 65536, 64K, 1M, 2^20 (K and M count by 1024)";
-const SIZES: &str = "--size is one size or a range from the smallest to the largest: 64, 4KiB, 16-8192, 16-8KiB";
+const SIZES: &str =
+    "--size is one size or a range from the smallest to the largest: 64, 4KiB, 16-8192, 16-8KiB";
 const TIME: &str = "a time is a number of seconds: 30, 0.5";
 const SEED: &str = "a seed is a whole number below 2^64, decimal or hexadecimal: 42, 0x2a";
 

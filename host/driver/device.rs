@@ -56,6 +56,8 @@ pub struct DeviceInfo {
     pub l2_bytes: u64,
     /// Whether addresses can be reserved first and memory mapped there later.
     pub virtual_memory: bool,
+    /// Whether a kernel runs the same way each time: the CPU in replay mode.
+    pub replays: bool,
 }
 
 /// Every device that is alive: to find the same GPU again, and to name the owner of a foreign address.

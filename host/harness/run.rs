@@ -46,6 +46,8 @@ pub(super) struct Run<'a, S> {
     tables: Tables,
     census: Census,
     streams: Vec<Stream>,
+    /// Streams take turns, so that a run comes back the same.
+    replays: bool,
     report: StressReport,
     started: Instant,
     round: u64,
@@ -64,6 +66,7 @@ impl<'a, S: Subject> Run<'a, S> {
             tables: Tables::new(device, &plan, start)?,
             census: Census::new(device, &plan, start, plan.records() as usize)?,
             streams: (0..plan.streams).map(|_| device.stream()).collect::<Result<_>>()?,
+            replays: device.info()?.replays,
             report: StressReport::new(config, &plan),
             subject,
             plan,
@@ -155,6 +158,9 @@ impl<'a, S: Subject> Run<'a, S> {
             // SAFETY: each stream has a set of records of its own; pool, map and stripes are shared by
             // atomics alone, and all of them live until the streams have been waited for.
             unsafe { stream.launch(self.module, S::STRESS, &grid, args) }?;
+            if self.replays {
+                stream.synchronize()?;
+            }
         }
         self.launches += 1;
         for stream in &self.streams {
@@ -188,7 +194,7 @@ impl<'a, S: Subject> Run<'a, S> {
             min_bytes,
             max_bytes,
             max_align_log2,
-            together: u32::from(self.launches % 4 != 0),
+            together: u32::from(!self.launches.is_multiple_of(4)),
             reserved: 0,
         }
     }

@@ -116,18 +116,7 @@ impl Bump {
                 }
             }
         }
-        ask.bump.alloc_unleased(ask.group, ask.granules)
-    }
-
-    /// There are no more leases. The root may have something yet; then each lane looks for itself.
-    #[inline(never)]
-    fn alloc_unleased(&self, group: Group, granules: u32) -> u64 {
-        let (before, total) = group.prefix_sum(granules);
-        let start = group.lead_64(|| {
-            let piece = self.take_from_root(total.into(), total.into());
-            if piece.is_none() { NO_START } else { piece.start }
-        });
-        if start == NO_START { self.hunt(group, granules.into()) } else { start + u64::from(before) }
+        ask.bump.hunt(ask.group, ask.granules.into())
     }
 
     /// Waits until no one is storing the lease of shard `home`, or it takes too long.

@@ -24,7 +24,11 @@ impl Bump {
             let (before, total) = group.prefix_sum_64(granules);
             // The leader speaks for all that need as much; the others come after.
             let least = group.broadcast_64(granules);
-            let piece = self.search(group, total, least);
+            // For all of them or for the leader alone: what does not end with a lane would be lost.
+            let mut piece = self.search(group, total, total);
+            if piece == Piece::NOTHING && total > least {
+                piece = self.search(group, least, least);
+            }
             let fits = before + granules <= piece.len;
             let refused = piece == Piece::NOTHING && granules >= least;
             group = group.filter(!fits && !refused);

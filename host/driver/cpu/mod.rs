@@ -76,6 +76,7 @@ impl DeviceBackend for CpuDevice {
             memory_free: self.heap.free_bytes(),
             l2_bytes: 0,
             virtual_memory: false,
+            replays: matches!(self.executor.mode(), Mode::Replay { .. }),
         })
     }
 

@@ -167,6 +167,7 @@ impl DeviceBackend for CudaDevice {
             memory_free: free,
             l2_bytes: ask(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
             virtual_memory: ask(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? != 0,
+            replays: false,
         })
     }
 

@@ -131,7 +131,7 @@ impl Bump {
     fn alloc_unleased(&self, group: Group, granules: u32) -> u64 {
         let (before, total) = group.prefix_sum(granules);
         let start = group.lead_64(|| {
-            let piece = self.take_from_root(total.into(), total.into());
+            let piece = self.take_from_root(total.into(), total.into(), total.into());
             if piece.is_none() { NO_START } else { piece.start }
         });
         if start == NO_START { self.hunt(group, granules.into()) } else { start + u64::from(before) }

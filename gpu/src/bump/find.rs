@@ -46,7 +46,7 @@ impl Bump {
             return Piece::NOTHING;
         }
         // The root first: it lends to the shards, and they never give back.
-        let root = if group.leads() { self.take_from_root(wanted, least) } else { Piece::NOTHING };
+        let root = if group.leads() { self.take_from_root(wanted, least, least) } else { Piece::NOTHING };
         let root = root.broadcast(group);
         if !root.is_none() {
             return root;
@@ -133,7 +133,7 @@ fn carve(word: &AtomicU64, seen: Lease, wanted: u64, least: u64) -> Piece {
     if piece.len < least {
         return Piece::NOTHING;
     }
-    let len = piece.len.min(wanted);
+    let len = if piece.len >= wanted { wanted } else { least };
     let rest = Lease::of(piece.after(len));
     if word.cas_relaxed(seen.0, rest.0).is_ok() {
         Piece { start: piece.start, len }

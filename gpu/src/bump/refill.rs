@@ -36,7 +36,7 @@ impl Bump {
     pub(super) fn lend(&self, r: u32, granules: u32) {
         // ordering: release; pairs with SEE_LENT in `hunt`: the word below zero before the root that lends.
         fence_release(LEND);
-        let next = match self.take_from_root(self.lease_length(granules).into(), granules.into()) {
+        let next = match self.take_from_root(self.lease_length(granules).into(), granules.into(), u64::MAX) {
             Piece::NOTHING => Lease::DRY,
             // The root is being settled. Leave the shard able to ask again.
             Piece::UNSETTLED => Lease::NONE,

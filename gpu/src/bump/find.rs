@@ -108,7 +108,7 @@ struct Look {
 /// The longer of what the lease and the tail of a shard have; `None` if that is just changing.
 #[inline(always)]
 fn longest_piece(shard: &Shard) -> Option<u32> {
-    // ordering: acquire; pairs with PUBLISH in `lend`: the tail that was kept before this lease.
+    // ordering: acquire; pairs with LEND in `lend`: the tail that was kept before this lease.
     let lease = Lease(shard.lease.load_acquire(SEE_TAIL));
     let tail = Lease(shard.tail.load_relaxed()).remaining()?;
     if !lease.is_dry() {

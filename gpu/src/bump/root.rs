@@ -41,7 +41,9 @@ impl Bump {
             }
             // This thread has crossed zero: what remains is its own to take or to leave.
             let len = if remaining >= least { remaining.min(short) } else { 0 };
-            counter.store_relaxed(encode(remaining - len));
+            // A swap, not a store: whoever reads it also reads after what LEND put before the subtractions
+            // that came before this one.
+            counter.swap_relaxed(encode(remaining - len));
             if len > 0 {
                 return Piece { start, len };
             }

@@ -46,7 +46,7 @@ impl Bump {
     /// The address of the allocation that starts at a granule; 0 for [`NO_START`].
     #[inline(always)]
     fn address(&self, start: u64, align: u64) -> u64 {
-        let address = self.base as u64 + (start << self.granule_log2);
+        let address = (self.base as u64).wrapping_add(start << self.granule_log2);
         if start == NO_START { 0 } else { address.next_multiple_of(align) }
     }
 

@@ -90,10 +90,12 @@ pub(super) fn on_host(plan: &Plan, narrator: &Narrator<'_>, report: &mut StressR
     let mut spans = Vec::with_capacity(narrator.records.len());
     for (place, record) in narrator.records.iter().enumerate().filter(|(_, record)| record.is_live()) {
         let (start, place) = (record.address(), place as u32);
-        let end = start.saturating_add(record.bytes().into());
-        let end = end.checked_next_multiple_of(granule).unwrap_or(u64::MAX);
+        // Granules count from the start of the pool, which can be aligned to less than one.
+        let offset = start.wrapping_sub(narrator.pool_start);
+        let end = offset.saturating_add(record.bytes().into()).checked_next_multiple_of(granule);
+        let end = end.and_then(|end| end.checked_add(narrator.pool_start)).unwrap_or(u64::MAX);
         sorted.live += 1;
-        if pool.contains(&start) && pool.contains(&end) && start.is_multiple_of(granule) {
+        if pool.contains(&start) && pool.contains(&end) && offset.is_multiple_of(granule) {
             spans.push(Span { start, end, place });
         } else {
             sorted.misplaced.push(place);

@@ -61,7 +61,7 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
     /// Log to standard error: -v what happens, -vv details, -vvv everything. `RUST_LOG` overrides it.
-    #[arg(short, long, action = ArgAction::Count, global = true)]
+    #[arg(short, long, action = ArgAction::Count, global = true, display_order = 1000)]
     pub verbose: u8,
 }
 

@@ -61,7 +61,7 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
     /// Log to standard error: -v what happens, -vv details, -vvv everything. `RUST_LOG` overrides it.
-    #[arg(short, long, action = ArgAction::Count, global = true)]
+    #[arg(short, long, action = ArgAction::Count, global = true, display_order = 1000)]
     pub verbose: u8,
 }
 
@@ -115,7 +115,7 @@ pub struct StressArgs {
     pub allocator: AllocatorChoice,
     /// GPU threads in each stream: 65536, 64K, 2^20. Rounded up to whole blocks of 256.
     ///
-    /// Default: 2^20 on a GPU, more than any holds at once; 16384 on the CPU and 1024 in a replay, which a CPU
+    /// Default: 2^20 on a GPU, more than any holds at once; 8192 on the CPU and 1024 in a replay, which a CPU
     /// gets through in seconds.
     #[arg(long, value_parser = parse::count)]
     pub threads: Option<u32>,
@@ -127,7 +127,7 @@ pub struct StressArgs {
     pub size: Sizes,
     /// Rounds for each allocator; in each, every thread allocates and frees several times.
     ///
-    /// Default: 24, which empties a free list three times; 16 in a replay.
+    /// Default: 24 on a GPU and 8 on the CPU; every eighth empties a free list.
     #[arg(long, value_parser = parse::rounds, conflicts_with = "seconds")]
     pub rounds: Option<u64>,
     /// Seconds for each allocator, instead of --rounds. The last round is finished.

@@ -1,6 +1,11 @@
-//! Tables: lines and corners on a terminal, columns alone elsewhere.
+//! Tables: with a line under the headings on a terminal, columns alone elsewhere.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+
+/// Columns alone.
+const PLAIN: TableStyle = TableStyle::new();
+/// A line under the headings.
+const RULED: TableStyle = PLAIN.header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// A table with one column of names on the left and numbers to the right of it.
 pub struct Summary {
@@ -12,7 +17,7 @@ impl Summary {
     /// An empty one with these headings.
     pub fn new(headings: &[&str], for_terminal: bool) -> Summary {
         let mut table = Table::new();
-        table.load_style(if for_terminal { presets::UTF8_HORIZONTAL_ONLY } else { presets::NOTHING });
+        table.load_style(if for_terminal { RULED } else { PLAIN });
         table.set_header(headings);
         Summary { table, columns: headings.len() }
     }
@@ -28,8 +33,7 @@ impl Summary {
         for column in self.table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        let text = self.table.to_string();
-        text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+        self.table.trim_fmt()
     }
 }
 

@@ -141,11 +141,12 @@ fn complain(session: &Session, outcome: &Outcome, console: &Console) {
 fn proof(reports: &[&StressReport]) -> String {
     let sum = |part: fn(&StressReport) -> u64| Count(reports.iter().map(|report| part(report)).sum());
     let all_emptied = reports.iter().all(|report| report.exhaustions > 0);
-    let emptied = if all_emptied { ", and every pool\nwas emptied to exactly its last block" } else { "" };
+    let emptied = if all_emptied { ", and every pool was emptied\nto exactly its last block" } else { "" };
     format!(
-        "clean: no two live blocks overlapped. Each of {} allocations was checked on the device as it was made;\n\
-         {} times a live block was compared with all others on the device, and {} times by sorting on the\n\
-         host, and both agreed. Every block held what its owner had written, none was lost{emptied}.",
+        "clean: no two live blocks overlapped.\n\
+         Each of {} allocations was checked on the device as it was made. {} times a live\n\
+         block was compared with all others on the device, and {} times on the host by sorting; both\n\
+         agreed. Every block held what its owner had written, none was lost{emptied}.",
         sum(|report| report.allocations),
         sum(|report| report.blocks_checked),
         sum(|report| report.blocks_sorted),

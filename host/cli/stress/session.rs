@@ -12,14 +12,14 @@ use warpheap::simt::Mode;
 /// Threads of each stream on a GPU: more than any holds at once.
 const CUDA_THREADS: u32 = 1 << 20;
 /// The same on the CPU, whose lanes are simulated.
-const CPU_THREADS: u32 = 1 << 14;
+const CPU_THREADS: u32 = 1 << 13;
 /// The same where one OS thread does everything and chooses at every step.
 const REPLAY_THREADS: u32 = 1 << 10;
 
-/// Rounds of each run. Every eighth empties a free list.
-const ROUNDS: u64 = 24;
-/// The same in a replay.
-const REPLAY_ROUNDS: u64 = 16;
+/// Rounds of each run on a GPU. Every eighth empties a free list.
+const CUDA_ROUNDS: u64 = 24;
+/// The same on the CPU.
+const CPU_ROUNDS: u64 = 8;
 
 /// The runs that were asked for, on the device that they are on.
 pub struct Session {
@@ -45,9 +45,9 @@ impl Session {
         let plant = args.plant.map(Plant::from);
         let (kinds, left_out) = suitable(args.allocator.kinds(), plant);
         let (threads, rounds) = match chosen.device.backend() {
-            Backend::Cuda => (CUDA_THREADS, ROUNDS),
-            _ if args.replay => (REPLAY_THREADS, REPLAY_ROUNDS),
-            _ => (CPU_THREADS, ROUNDS),
+            Backend::Cuda => (CUDA_THREADS, CUDA_ROUNDS),
+            _ if args.replay => (REPLAY_THREADS, CPU_ROUNDS),
+            _ => (CPU_THREADS, CPU_ROUNDS),
         };
         let limit = match args.seconds {
             Some(time) => Limit::Time(time),

@@ -58,7 +58,7 @@ fn several_streams_share_one_pool() {
 
 #[test]
 fn one_size_and_odd_sizes() {
-    for sizes in [64..=64, 1..=1, 33..=47, 1..=5000] {
+    for sizes in [64..=64, 1..=1, 33..=47, 512..=512, 1..=5000] {
         for allocator in AllocatorKind::ALL {
             run(&parallel(), &StressConfig { sizes: sizes.clone(), threads: 256, ..config(allocator) });
         }

@@ -34,6 +34,7 @@
 //! ```
 
 mod census;
+mod checks;
 mod config;
 mod finding;
 pub mod overlap;

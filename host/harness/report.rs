@@ -6,7 +6,7 @@ use super::plan::Plan;
 use serde::Serialize;
 use std::ops::RangeInclusive;
 use std::time::Duration;
-use warpheap_device::check::workload::Counts;
+use warpheap_device::check::tally::Counts;
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use warpheap_device::check::log::{CheckLog, LOG_WORDS};
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
-use warpheap_device::check::workload::{COUNTERS, Counts, STRIPES};
+use warpheap_device::check::tally::{COUNTERS, Counts, STRIPES};
 use warpheap_device::kernel::DeviceSlice;
 
 // SAFETY: `repr(C)` of integers without padding; any bytes are a record.

@@ -7,6 +7,7 @@ use super::ownership::OwnershipMap;
 use super::record::Record;
 use crate::alloc::DeviceAlloc;
 use crate::kernel::DeviceSlice;
+use crate::sync::{peek_u8, poke_u8};
 use core::ptr::NonNull;
 
 /// Takes the record at `place` of a live block, releases its claim and empties the record.
@@ -71,8 +72,8 @@ pub unsafe fn overrun(records: DeviceSlice<Record>, place: u32, past: u32) {
         // SAFETY: inside the pool, by the caller's promise.
         let byte = unsafe { end.add(i as usize) };
         // SAFETY: live memory. It is another owner's, which is what this is for.
-        let before = unsafe { byte.read_volatile() };
+        let before = unsafe { peek_u8(byte) };
         // SAFETY: the same.
-        unsafe { byte.write_volatile(!before) };
+        unsafe { poke_u8(byte, !before) };
     }
 }

@@ -6,6 +6,7 @@
 //! | [`log`] | what was found, where the host reads it after the launch |
 //! | [`ownership`] | a word for every granule of a pool: who holds it |
 //! | [`pattern`] | what an owner writes over its whole block and reads again before it gives it back |
+//! | [`tally`] | what all threads have done, counted |
 //! | [`workload`] | threads that allocate and free by a seed, and check every step |
 //! | [`census`] | all live blocks at once on a fresh map; a pool emptied to its last block |
 //! | [`misuse`] | threads that do wrong on purpose, so that the checks can be checked |
@@ -20,6 +21,7 @@ pub mod misuse;
 pub mod ownership;
 pub mod pattern;
 pub mod record;
+pub mod tally;
 pub mod workload;
 
 /// Who holds a block: the place of its [`Record`](record::Record) in the table of all records, plus one.

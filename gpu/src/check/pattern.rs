@@ -5,11 +5,12 @@
 //! generations, differ at every place but by a chance of 2^-64. The bytes behind the last whole word are
 //! those of the next word.
 //!
-//! Accesses are volatile: the compiler must neither assume that what it wrote is still there, nor write
-//! less than all.
+//! Every access goes to memory: a block that is torn is one that others write to, and neither the compiler
+//! nor a cache may answer from what the owner wrote.
 
 use super::Owner;
 use super::hash::{GOLDEN, absorb};
+use crate::sync::{peek_u8, peek_u64, poke_u8, poke_u64};
 
 /// The pattern of one owner's one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +67,13 @@ impl Pattern {
             // SAFETY: inside the block.
             let place = unsafe { start.cast::<u64>().add(i as usize) };
             // SAFETY: the caller's promise; it is aligned.
-            unsafe { place.write_volatile(self.word(i)) };
+            unsafe { poke_u64(place, self.word(i)) };
         }
         for offset in words * WORD..bytes {
             // SAFETY: inside the block.
             let place = unsafe { start.add(offset as usize) };
             // SAFETY: the caller's promise.
-            unsafe { place.write_volatile(self.byte(offset)) };
+            unsafe { poke_u8(place, self.byte(offset)) };
         }
     }
 
@@ -87,7 +88,7 @@ impl Pattern {
             // SAFETY: inside the block.
             let place = unsafe { start.cast::<u64>().add(i as usize) };
             // SAFETY: the caller's promise; it is aligned.
-            let found = unsafe { place.read_volatile() };
+            let found = unsafe { peek_u64(place) };
             if found != self.word(i) {
                 return Some(Tear { offset: i * WORD, expected: self.word(i), found });
             }
@@ -96,7 +97,7 @@ impl Pattern {
             // SAFETY: inside the block.
             let place = unsafe { start.add(offset as usize) };
             // SAFETY: the caller's promise.
-            let found = unsafe { place.read_volatile() };
+            let found = unsafe { peek_u8(place) };
             if found != self.byte(offset) {
                 return Some(Tear { offset, expected: self.byte(offset).into(), found: found.into() });
             }

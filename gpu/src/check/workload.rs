@@ -18,9 +18,9 @@ use super::log::{Breach, BreachKind};
 use super::ownership::OwnershipMap;
 use super::pattern::{Pattern, Tear};
 use super::record::Record;
+use super::tally::Counts;
 use crate::alloc::DeviceAlloc;
 use crate::kernel::{DeviceSlice, KernelArg};
-use crate::sync::AtomicU64;
 use crate::thread;
 use crate::units::WARP_SIZE;
 use core::alloc::Layout;
@@ -28,12 +28,6 @@ use core::ptr::NonNull;
 
 /// Records of each thread.
 pub const SLOTS: u32 = 8;
-
-/// Copies of the counters, so that warps do not meet at one address.
-pub const STRIPES: u64 = 256;
-
-/// Counters of a stripe: one cache line.
-pub const COUNTERS: u64 = 8;
 
 /// What the threads of a launch do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,54 +80,6 @@ const _: () = assert!(size_of::<Round>() == 56 && align_of::<Round>() == 8);
 
 // SAFETY: integers in the same `repr(C)` layout on both sides.
 unsafe impl KernelArg for Round {}
-
-/// What a thread did; the host adds them up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Blocks allocated.
-    pub allocations: u64,
-    /// Blocks given back.
-    pub frees: u64,
-    /// Requests that the pool refused.
-    pub refused: u64,
-    /// Bytes of patterns written.
-    pub bytes_written: u64,
-    /// Bytes of patterns read.
-    pub bytes_read: u64,
-}
-
-impl Counts {
-    /// The sum over all stripes, as the host has copied them.
-    pub fn sum(stripes: &[u64]) -> Counts {
-        stripes.chunks_exact(COUNTERS as usize).fold(Counts::default(), |sum, stripe| Counts {
-            allocations: sum.allocations + stripe[0],
-            frees: sum.frees + stripe[1],
-            refused: sum.refused + stripe[2],
-            bytes_written: sum.bytes_written + stripe[3],
-            bytes_read: sum.bytes_read + stripe[4],
-        })
-    }
-
-    /// Adds to this warp's stripe.
-    fn publish(self, stripes: DeviceSlice<u64>) {
-        let first = u64::from(thread::warp_index()) % STRIPES * COUNTERS;
-        if first + COUNTERS > stripes.len() {
-            return;
-        }
-        let all = [self.allocations, self.frees, self.refused, self.bytes_written, self.bytes_read];
-        for (i, count) in all.into_iter().enumerate() {
-            // SAFETY: in bounds.
-            let word = unsafe { stripes.as_ptr().add(first as usize + i) };
-            // SAFETY: live memory that everyone accesses through this type in this launch; an atomic has
-            // its integer's layout.
-            let word = unsafe { &*word.cast::<AtomicU64>() };
-            if count > 0 {
-                // Relaxed: the host reads after the kernel has ended.
-                word.add_relaxed(count);
-            }
-        }
-    }
-}
 
 /// One thread's part of a launch.
 ///

@@ -168,3 +168,33 @@ fences! {
     block_fence_acq_rel: "Acquire and release fence among the threads of a block (`fence.acq_rel.cta`).";
     system_fence_acq_rel: "Acquire and release fence that the host and other devices see (`fence.acq_rel.sys`).";
 }
+
+macro_rules! unowned {
+    ($($int:ty: $peek:ident $poke:ident;)+) => {$(
+        /// Reads memory that another thread may be writing by mistake: what is there now, not what a cache or
+        /// the compiler remembers. For checks; orders nothing.
+        ///
+        /// # Safety
+        /// `place` is live global memory, and aligned.
+        #[inline(always)]
+        pub unsafe fn $peek(place: *const $int) -> $int {
+            // SAFETY: the caller's promise.
+            unsafe { backend::$peek(place) }
+        }
+
+        /// Writes memory that another thread may be using by mistake. For checks; orders nothing.
+        ///
+        /// # Safety
+        /// `place` is live global memory, and aligned.
+        #[inline(always)]
+        pub unsafe fn $poke(place: *mut $int, value: $int) {
+            // SAFETY: the caller's promise.
+            unsafe { backend::$poke(place, value) }
+        }
+    )+};
+}
+
+unowned! {
+    u64: peek_u64 poke_u64;
+    u8: peek_u8 poke_u8;
+}

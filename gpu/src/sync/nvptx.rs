@@ -136,3 +136,32 @@ fence! {
     block_fence_acq_rel "fence.acq_rel.cta;";
     system_fence_acq_rel "fence.acq_rel.sys;";
 }
+
+macro_rules! unowned {
+    ($($int:ty as $wide:ty, $ty:literal, $reg:ident: $peek:ident $poke:ident;)+) => {$(
+        #[inline(always)]
+        pub unsafe fn $peek(place: *const $int) -> $int {
+            let v: $wide;
+            // SAFETY: the caller's promise.
+            unsafe {
+                asm!(concat!("ld.relaxed.gpu.global.u", $ty, " {}, [{}];"),
+                    out($reg) v, in(reg64) place, options(nostack));
+            }
+            v as $int
+        }
+
+        #[inline(always)]
+        pub unsafe fn $poke(place: *mut $int, value: $int) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                asm!(concat!("st.relaxed.gpu.global.u", $ty, " [{}], {};"),
+                    in(reg64) place, in($reg) value as $wide, options(nostack));
+            }
+        }
+    )+};
+}
+
+unowned! {
+    u64 as u64, "64", reg64: peek_u64 poke_u64;
+    u8 as u16, "8", reg16: peek_u8 poke_u8;
+}

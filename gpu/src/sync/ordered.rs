@@ -98,3 +98,24 @@ fences! {
     block_fence_acq_rel AcqRel;
     system_fence_acq_rel AcqRel;
 }
+
+macro_rules! unowned {
+    ($($int:ty: $peek:ident $poke:ident;)+) => {$(
+        #[inline(always)]
+        pub unsafe fn $peek(place: *const $int) -> $int {
+            // SAFETY: the caller's promise.
+            unsafe { place.read_volatile() }
+        }
+
+        #[inline(always)]
+        pub unsafe fn $poke(place: *mut $int, value: $int) {
+            // SAFETY: the caller's promise.
+            unsafe { place.write_volatile(value) }
+        }
+    )+};
+}
+
+unowned! {
+    u64: peek_u64 poke_u64;
+    u8: peek_u8 poke_u8;
+}

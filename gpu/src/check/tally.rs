@@ -1,0 +1,59 @@
+//! What all threads of a run have done, counted where warps do not meet.
+
+use crate::kernel::DeviceSlice;
+use crate::sync::AtomicU64;
+use crate::thread;
+
+/// Copies of the counters, so that warps do not meet at one address.
+pub const STRIPES: u64 = 256;
+
+/// Counters of a stripe: one cache line.
+pub const COUNTERS: u64 = 8;
+
+/// What a thread did; the host adds them up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Blocks allocated.
+    pub allocations: u64,
+    /// Blocks given back.
+    pub frees: u64,
+    /// Requests that the pool refused.
+    pub refused: u64,
+    /// Bytes of patterns written.
+    pub bytes_written: u64,
+    /// Bytes of patterns read.
+    pub bytes_read: u64,
+}
+
+impl Counts {
+    /// The sum over all stripes, as the host has copied them.
+    pub fn sum(stripes: &[u64]) -> Counts {
+        stripes.chunks_exact(COUNTERS as usize).fold(Counts::default(), |sum, stripe| Counts {
+            allocations: sum.allocations + stripe[0],
+            frees: sum.frees + stripe[1],
+            refused: sum.refused + stripe[2],
+            bytes_written: sum.bytes_written + stripe[3],
+            bytes_read: sum.bytes_read + stripe[4],
+        })
+    }
+
+    /// Adds to this warp's stripe.
+    pub(super) fn publish(self, stripes: DeviceSlice<u64>) {
+        let first = u64::from(thread::warp_index()) % STRIPES * COUNTERS;
+        if first + COUNTERS > stripes.len() {
+            return;
+        }
+        let all = [self.allocations, self.frees, self.refused, self.bytes_written, self.bytes_read];
+        for (i, count) in all.into_iter().enumerate() {
+            // SAFETY: in bounds.
+            let word = unsafe { stripes.as_ptr().add(first as usize + i) };
+            // SAFETY: live memory that everyone accesses through this type in this launch; an atomic has
+            // its integer's layout.
+            let word = unsafe { &*word.cast::<AtomicU64>() };
+            if count > 0 {
+                // Relaxed: the host reads after the kernel has ended.
+                word.add_relaxed(count);
+            }
+        }
+    }
+}

@@ -32,7 +32,9 @@ unsafe fn word<'a>(words: DeviceSlice<u32>, i: u32) -> &'a AtomicU32 {
 unsafe fn take(list: FreeList, owners: DeviceSlice<u32>) -> Option<BlockIndex> {
     let block = list.alloc_index()?;
     // SAFETY: the caller's promise.
-    let (mark, overlaps) = unsafe { (word(owners, block.0), word(owners, list.geometry().capacity())) };
+    let mark = unsafe { word(owners, block.0) };
+    // SAFETY: the same.
+    let overlaps = unsafe { word(owners, list.geometry().capacity()) };
     if mark.cas_relaxed(0, thread::index_1d() + 1).is_err() {
         overlaps.add_relaxed(1);
     }
@@ -114,7 +116,7 @@ kernel! {
                     unsafe { word(owners, refusals) }.add_relaxed(1);
                 }
             }
-            if (thread::index_1d() + round) % 5 == 0 {
+            if (thread::index_1d() + round).is_multiple_of(5) {
                 thread::nanosleep(1);
             }
         }

@@ -67,6 +67,7 @@ impl FreeList {
         home: u32,
         leaders: Taken,
     ) -> Option<BlockIndex> {
+        let leaders = if lanes.leads() { leaders.settled(self, home) } else { leaders };
         let taken = leaders.broadcast(lanes);
         let reserved = taken.reservation().count;
         if reserved == 0 && self.is_known_empty(lanes, home) {
@@ -90,8 +91,11 @@ impl FreeList {
         for _ in 0..LOOKS {
             match self.look_twice(group, home) {
                 Look::Candidate(r) => {
-                    let leaders =
-                        if group.leads() { self.reserve(r, group.count()) } else { Reservation::NONE };
+                    let leaders = if group.leads() {
+                        self.settle(r, self.reserve(r, group.count()))
+                    } else {
+                        Reservation::NONE
+                    };
                     let reservation = leaders.broadcast(group);
                     let rank = group.rank();
                     group = group.filter(rank >= reservation.count);

@@ -7,7 +7,7 @@ use warpheap_device::bump::{Bump, Root, Shard};
 const BEFORE: u64 = 1 << 40;
 
 pub struct Arena {
-    bump: Box<Bump>,
+    pub bump: Box<Bump>,
     pub root: Box<Root>,
     pub shards: Vec<Shard>,
     pub granules: u64,
@@ -44,11 +44,6 @@ impl Arena {
     pub fn alloc(&self, size: usize, align: usize) -> Option<u64> {
         let start = self.bump.alloc(Layout::from_size_align(size, align).unwrap())?;
         Some((start.addr().get() as u64).wrapping_sub(self.bump.base().addr() as u64))
-    }
-
-    /// The address at this offset.
-    pub fn address(&self, offset: u64) -> u64 {
-        (self.bump.base().addr() as u64).wrapping_add(offset)
     }
 
     /// Granules that are not granted: left, or wasted. To be asked when no thread allocates.

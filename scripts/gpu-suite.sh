@@ -45,13 +45,13 @@ expect 0 doctor 30 ./warpheap doctor
 
 stress default
 for size in 16 64 4096; do
-    stress "bump-$size" --allocator bump --threads 1048576 --size "$size" --rounds 10
-    stress "freelist-$size" --allocator freelist --threads 1048576 --size "$size" --rounds 10
+    stress "bump-$size" --allocator bump --threads 2^20 --size "$size" --rounds 8
+    stress "freelist-$size" --allocator freelist --threads 2^20 --size "$size" --rounds 8
 done
-stress streams --allocator all --threads 262144 --streams 8 --rounds 10
-stress exhausted --allocator all --threads 1048576 --size 64 --pool 33554432 --rounds 10
-stress seeded --allocator all --threads 65536 --seed 7 --rounds 10
-stress minute --allocator all --threads 1048576 --streams 4 --seconds 60
+stress bump-mixed --allocator bump --threads 2^18 --size 16-8192 --rounds 8
+stress streams --allocator all --threads 2^18 --streams 8 --rounds 12
+stress exhausted --allocator all --threads 2^20 --size 64 --pool 32MiB --rounds 12
+stress minute --allocator all --threads 2^20 --streams 4 --seconds 30
 
 for backend in cuda cpu; do
     for fault in overlap double-free lost-block torn-write; do

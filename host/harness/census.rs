@@ -85,20 +85,20 @@ pub(super) struct Sorted {
 pub(super) fn on_host(plan: &Plan, narrator: &Narrator<'_>, report: &mut StressReport) -> Sorted {
     let started = Instant::now();
     let granule = 1u64 << plan.granule_log2;
-    let pool = narrator.pool_start..=narrator.pool_start + plan.pool_bytes;
     let mut sorted = Sorted::default();
     let mut spans = Vec::with_capacity(narrator.records.len());
     for (place, record) in narrator.records.iter().enumerate().filter(|(_, record)| record.is_live()) {
-        let (start, place) = (record.address(), place as u32);
-        // Granules count from the start of the pool, which can be aligned to less than one.
-        let offset = start.wrapping_sub(narrator.pool_start);
-        let end = offset.saturating_add(record.bytes().into()).checked_next_multiple_of(granule);
-        let end = end.and_then(|end| end.checked_add(narrator.pool_start)).unwrap_or(u64::MAX);
+        let place = place as u32;
         sorted.live += 1;
-        if pool.contains(&start) && pool.contains(&end) && offset.is_multiple_of(granule) {
-            spans.push(Span { start, end, place });
-        } else {
-            sorted.misplaced.push(place);
+        // Granules count from the pool's start, wherever that is.
+        let start = record.address().checked_sub(narrator.pool_start);
+        let end = start.and_then(|start| start.checked_add(record.bytes().into()));
+        let end = end.and_then(|end| end.checked_next_multiple_of(granule));
+        match start.zip(end) {
+            Some((start, end)) if end <= plan.pool_bytes && start.is_multiple_of(granule) => {
+                spans.push(Span { start, end, place });
+            }
+            _ => sorted.misplaced.push(place),
         }
     }
     sorted.overlaps = overlap::check(&mut spans);
@@ -113,7 +113,8 @@ pub(super) fn compare(verdict: Verdict, sorted: &Sorted, narrator: &Narrator<'_>
     for pair in sorted.overlaps.pairs.iter().take(NAMED) {
         let (first, second) = (named(pair.first.place), named(pair.second.place));
         let message = format!("two live blocks share memory: {first}, and {second}");
-        let finding = narrator.finding(FindingKind::Overlap, Some(pair.second.start), message);
+        let address = narrator.pool_start + pair.second.start;
+        let finding = narrator.finding(FindingKind::Overlap, Some(address), message);
         report.add(vec![finding], 1);
     }
     report.add(Vec::new(), sorted.overlaps.pairs.len().saturating_sub(NAMED) as u64);

@@ -153,7 +153,7 @@ impl FreeList {
     /// A handle of the pool made of these parts.
     ///
     /// # Safety
-    /// `base` starts `geometry.bytes()` bytes aligned to the stride's largest power of two; `regions` are
+    /// `base` starts `geometry.bytes()` bytes, aligned as blocks shall be; `regions` are
     /// `geometry.regions()` [`Region`]s, region `i` made for `geometry.blocks_in(i)` blocks; `bitmap` are
     /// `geometry.words()` words, clear but for the bits past the capacity (`geometry.initial_word`);
     /// `faults` is a log; `shared` is where a copy of this handle lies or will lie before its first use. All

@@ -130,7 +130,7 @@ fn speed() {
     let config = StressConfig {
         threads: 1 << 16,
         sizes: 64..=64,
-        limit: Limit::Rounds(40),
+        limit: Limit::Rounds(16),
         ..config(AllocatorKind::FreeList)
     };
     let report = run(&Device::cpu(), &config);

@@ -3,4 +3,5 @@
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
 pub mod bench;
+pub mod selftest;
 pub mod stress;

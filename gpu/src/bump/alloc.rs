@@ -1,6 +1,6 @@
 //! Allocation: one subtraction per warp, and what a warp does when that was not enough.
 
-use super::lease::{Lease, MAX_GROUP, Outcome, Piece};
+use super::lease::{Lease, MAX_GROUP, Outcome, Piece, SUNK};
 use super::{Bump, POLL_NANOS, SETTLE_POLLS};
 use crate::lanes::{Group, Lanes};
 use crate::park::with_parked;
@@ -45,10 +45,10 @@ impl Bump {
 
     /// The address of the allocation that starts at a granule; 0 for [`NO_START`].
     #[inline(always)]
-    fn address(&self, start: u64, align: u32) -> u64 {
+    fn address(&self, start: u64, align: u64) -> u64 {
         // Without a start the sum means nothing, and may wrap.
         let address = (self.base as u64).wrapping_add(start << self.granule_log2);
-        if start == NO_START { 0 } else { address.next_multiple_of(align.into()) }
+        if start == NO_START { 0 } else { address.next_multiple_of(align) }
     }
 
     #[inline(always)]
@@ -73,7 +73,7 @@ impl Bump {
         let home = self.home();
         let seen = self.take_for(lanes, home, total);
         match seen.got(total) {
-            Some(start) => self.address(start + u64::from(before), align),
+            Some(start) => self.address(start + u64::from(before), align.into()),
             None => self.shared().alloc_again(lanes.group(), granules, align, home, seen),
         }
     }
@@ -89,7 +89,7 @@ impl Bump {
     #[inline(never)]
     fn alloc_again(&self, group: Group, granules: u32, align: u32, home: u32, seen: Lease) -> u64 {
         let (align, start) = with_parked(align, || self.alloc_slow(group, granules, home, seen));
-        self.address(start, align)
+        self.address(start, align.into())
     }
 
     /// The lease of shard `home` did not hold what the group wanted: the leader saw `seen` there.
@@ -106,8 +106,16 @@ impl Bump {
             }
             match seen.outcome(total) {
                 Outcome::Got(start) => return start + u64::from(before),
-                Outcome::Dry => break,
-                Outcome::Behind => ask.bump.await_settled(ask.home),
+                Outcome::Dry => {
+                    ask.lift(seen);
+                    break;
+                }
+                Outcome::Behind => {
+                    // Each failed subtraction that is not forgotten soon brings the lease nearer to its end.
+                    if !ask.group.all(ask.bump.await_settled(ask.home)) {
+                        break;
+                    }
+                }
                 Outcome::Crossed(tail) => {
                     let mine = ask.share_tail(tail, before);
                     if mine != NO_START {
@@ -119,15 +127,16 @@ impl Bump {
         ask.bump.hunt(ask.group, ask.granules.into())
     }
 
-    /// Waits until no one is storing the lease of shard `home`, or it takes too long.
-    fn await_settled(&self, home: u32) {
+    /// Waits until no one is storing the lease of shard `home`. Whether that came to be in time.
+    fn await_settled(&self, home: u32) -> bool {
         for _ in 0..SETTLE_POLLS {
             let now = Lease(self.shard(home).lease.load_relaxed());
             if now.is_dry() || now.remaining().is_some() {
-                return;
+                return true;
             }
             thread::nanosleep(POLL_NANOS);
         }
+        false
     }
 
     /// For a size or an alignment that is too large to share a subtraction.
@@ -137,8 +146,7 @@ impl Bump {
         let padding = align.saturating_sub(self.granule_bytes());
         let granules = (size.saturating_add(padding)).div_ceil(self.granule_bytes());
         let start = if granules > self.granules { NO_START } else { self.hunt(Group::alone(), granules) };
-        // An alignment of 4 GiB or more is above every granule count there is.
-        self.address(start, align as u32)
+        self.address(start, align)
     }
 }
 
@@ -152,6 +160,16 @@ struct Ask<'a> {
 }
 
 impl Ask<'_> {
+    /// The lease was `seen` to be dry: puts it back to its start when failed subtractions have sunk it far,
+    /// before they can borrow out of its end. Nothing is in a dry lease (I4).
+    #[inline(always)]
+    fn lift(&self, seen: Lease) {
+        if seen.signed_remaining() < SUNK && self.group.leads() {
+            // Relaxed, and a swap: who reads it still reads after the store that made the lease dry.
+            self.bump.shard(self.home).lease.swap_relaxed(Lease::DRY.0);
+        }
+    }
+
     /// The group crossed, and `tail` is its own: the lanes in front get it, and the shard its next lease.
     /// Answers where this lane's part starts, or leaves the group of those without one.
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! The search through everything that is left, when a shard's own lease was not enough.
 
 use super::alloc::NO_START;
-use super::lease::{Lease, Piece, SUNK};
+use super::lease::{Lease, Piece};
 use super::{Bump, POLL_NANOS, SEE_LENT, SEE_TAIL, Shard};
 use crate::lanes::Group;
 use crate::sync::{AtomicU64, NATIVE_LAYOUT, fence_acquire};
@@ -42,15 +42,15 @@ impl Bump {
         NO_START
     }
 
-    /// Up to `wanted` granules, at least `least`, from the root, or else from a shard. If there are none,
-    /// and no one was changing anything, that is so for good: lowers the ceiling.
+    /// `wanted` granules, or else `least`, from the root, or else from a shard. If there are none, and no one
+    /// was changing anything, that is so for good: lowers the ceiling.
     fn search(&self, group: Group, wanted: u64, least: u64) -> Piece {
         // Relaxed: a stale ceiling only lets the search run (I5).
         if least >= group.lead_64(|| self.root().ceiling.load_relaxed()) {
             return Piece::NOTHING;
         }
         // The root first: it lends to the shards, and they never give back.
-        let root = if group.leads() { self.take_from_root(wanted, least) } else { Piece::NOTHING };
+        let root = if group.leads() { self.take_from_root(wanted, least, least) } else { Piece::NOTHING };
         let root = root.broadcast(group);
         if !root.is_none() {
             return root;
@@ -112,15 +112,11 @@ struct Look {
 /// The longer of what the lease and the tail of a shard have; `None` if that is just changing.
 #[inline(always)]
 fn longest_piece(shard: &Shard) -> Option<u32> {
-    // ordering: acquire; pairs with PUBLISH in `lend`: the tail that was kept before this lease.
+    // ordering: acquire; pairs with LEND in `lend`: the tail that was kept before this lease.
     let lease = Lease(shard.lease.load_acquire(SEE_TAIL));
     let tail = Lease(shard.tail.load_relaxed()).remaining()?;
     if !lease.is_dry() {
         return Some(lease.remaining()?.max(tail));
-    }
-    if lease.signed_remaining() < SUNK {
-        // Failed subtractions only: nothing is in a dry lease (I4).
-        shard.lease.store_relaxed(Lease::DRY.0);
     }
     Some(tail)
 }
@@ -133,15 +129,15 @@ fn carve_shard(shard: &Shard, wanted: u64, least: u64) -> Piece {
     if piece.is_none() { carve(&shard.tail, Lease(shard.tail.load_relaxed()), wanted, least) } else { piece }
 }
 
-/// Takes up to `wanted` granules, at least `least`, from the front of a lease or a tail that was last seen
-/// as `seen`; never below zero. A swap, not a subtraction: nothing is left to settle.
+/// Takes `wanted` granules, or else `least`, from the front of a lease or a tail that was last seen as
+/// `seen`; never below zero. A swap, not a subtraction: nothing is left to settle.
 #[inline(always)]
 fn carve(word: &AtomicU64, seen: Lease, wanted: u64, least: u64) -> Piece {
     let Some(piece) = seen.piece() else { return Piece::UNSETTLED };
     if piece.len < least {
         return Piece::NOTHING;
     }
-    let len = piece.len.min(wanted);
+    let len = if piece.len >= wanted { wanted } else { least };
     let rest = Lease::of(piece.after(len));
     if word.cas_relaxed(seen.0, rest.0).is_ok() {
         Piece { start: piece.start, len }

@@ -27,7 +27,7 @@ pub(super) const MAX_GROUP: u32 = 1 << 15;
 
 /// More warps than any GPU runs at once: 160 multiprocessors of 64.
 const RESIDENT_WARPS: u64 = 160 * 64;
-/// A dry lease that has sunk this far is put back to its start by whoever sees it.
+/// A dry lease that has sunk this far is put back to its start by whoever subtracts from it next.
 pub(super) const SUNK: i32 = -(1 << 26);
 const _: () = assert!(RESIDENT_WARPS * MAX_GROUP as u64 + (1 << 26) < BIAS);
 

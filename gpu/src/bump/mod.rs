@@ -18,13 +18,14 @@
 //! - I1. Granted, `wasted`, the root's remaining, every lease's and every tail's remaining granules are
 //!   disjoint, and together they are the pool.
 //! - I2. A counter below zero belongs to the one thread that took it there (the *crosser*). Until that
-//!   thread stores the next value, every other subtraction fails and is forgotten with it.
+//!   thread swaps the next value in, every other subtraction fails and is forgotten with it.
 //! - I3. A counter at or above zero is exact: no failed subtraction is in it.
 //! - I4. A dry shard stays dry, and its tail only shrinks.
 //! - I5. `ceiling` is above the size of every request that could still be granted. It only falls.
 //!
-//! Who writes: `remaining` and `lease`, any thread by subtraction, the crosser by store, and (lease) any
-//! thread by compare-and-swap from a value at or above zero. `tail`: the crosser, and any thread by
+//! Who writes: `remaining` and `lease`, any thread by subtraction, the crosser by a swap, and (lease) any
+//! thread by compare-and-swap from a value at or above zero. All are read-modify-writes, so that what one
+//! thread's fence has put before its write is before every later value too. `tail`: the crosser, and any thread by
 //! compare-and-swap. The host writes everything between launches.
 //!
 //! A request is refused only when no lease, no tail and not the root holds its size in one piece; a
@@ -53,16 +54,14 @@ const SETTLE_POLLS: u32 = if NATIVE_LAYOUT { 1 << 12 } else { 3 };
 /// The pause between two looks.
 const POLL_NANOS: u32 = 100;
 
-/// The store of a shard's next lease.
-const PUBLISH: Site = Site::new("bump/publish");
-/// The look at a shard's tail.
-const SEE_TAIL: Site = Site::new("bump/see-tail");
-/// The look at the root before a lease is taken from it.
+/// What a crosser has done to its shard, before it asks the root and stores the next lease.
 const LEND: Site = Site::new("bump/lend");
-/// The look at the shards after the root.
+/// The look at a shard's tail, after its lease.
+const SEE_TAIL: Site = Site::new("bump/see-tail");
+/// The look at the shards, after the root.
 const SEE_LENT: Site = Site::new("bump/see-lent");
 /// Every named ordering of this structure, for checkers.
-pub const SITES: [&str; 4] = ["bump/publish", "bump/see-tail", "bump/lend", "bump/see-lent"];
+pub const SITES: [&str; 3] = ["bump/lend", "bump/see-tail", "bump/see-lent"];
 
 /// The largest pool in granules: 512 GiB at 16 bytes each.
 pub const MAX_GRANULES: u64 = lease::MAX_END;

@@ -2,7 +2,7 @@
 
 use super::lease::{Lease, MAX_LEASE, Piece};
 use super::root::decode;
-use super::{Bump, LEND, PUBLISH};
+use super::{Bump, LEND};
 use crate::sync::fence_release;
 
 /// Leases get no shorter than this many granules while the root has more.
@@ -21,7 +21,7 @@ impl Bump {
         }
         let tail = &self.shard(r).tail;
         let held = Lease(tail.load_relaxed());
-        // Relaxed: the store of the next lease releases it. A swap that fails means another thread took
+        // Relaxed: LEND releases it. A swap that fails means another thread took
         // from the tail just now; then the leftover is the loser, whichever is larger.
         if length(held) < lost && tail.cas_relaxed(held.0, left.0).is_ok() {
             lost = length(held);
@@ -34,16 +34,17 @@ impl Bump {
     #[cold]
     #[inline(never)]
     pub(super) fn lend(&self, r: u32, granules: u32) {
-        // ordering: release; pairs with SEE_LENT in `hunt`: the word below zero before the root that lends.
+        // ordering: release; pairs with SEE_LENT in `search`: the word below zero before the root that lends;
+        // and with SEE_TAIL in `longest_piece`: the tail before the lease after it.
         fence_release(LEND);
-        let next = match self.take_from_root(self.lease_length(granules).into(), granules.into()) {
+        let next = match self.take_from_root(self.lease_length(granules).into(), granules.into(), u64::MAX) {
             Piece::NOTHING => Lease::DRY,
             // The root is being settled. Leave the shard able to ask again.
             Piece::UNSETTLED => Lease::NONE,
             lease => Lease::of(lease),
         };
-        // ordering: release; pairs with SEE_TAIL in `carve_shard`: the tail before the lease after it.
-        self.shard(r).lease.store_release(next.0, PUBLISH);
+        // Relaxed: LEND is before it. A swap, as in the root.
+        self.shard(r).lease.swap_relaxed(next.0);
     }
 
     /// A share of what the root has, so that all shards run out together; a multiple of `granules`, so that

@@ -17,12 +17,12 @@ pub(super) const fn decode(word: u64) -> Option<u64> {
 }
 
 impl Bump {
-    /// Takes `wanted` granules from the root, or all it has if that is at least `least`.
+    /// Takes `wanted` granules from the root. If it has fewer, but `least` of them, takes up to `short`.
     ///
     /// Every access is relaxed: the counter publishes nothing but itself. Memory that it hands out had no
     /// owner since the reset, and the host orders the reset before the launch.
     #[inline(always)]
-    pub(super) fn take_from_root(&self, wanted: u64, least: u64) -> Piece {
+    pub(super) fn take_from_root(&self, wanted: u64, least: u64, short: u64) -> Piece {
         let counter = &self.root().remaining;
         for _ in 0..SETTLE_POLLS {
             match decode(counter.load_relaxed()) {
@@ -40,8 +40,10 @@ impl Bump {
                 return Piece { start, len: wanted };
             }
             // This thread has crossed zero: what remains is its own to take or to leave.
-            let len = if remaining >= least { remaining } else { 0 };
-            counter.store_relaxed(encode(remaining - len));
+            let len = if remaining >= least { remaining.min(short) } else { 0 };
+            // A swap, not a store: whoever reads it also reads after what LEND put before the subtractions
+            // that came before this one.
+            counter.swap_relaxed(encode(remaining - len));
             if len > 0 {
                 return Piece { start, len };
             }

@@ -113,6 +113,6 @@ pub(super) enum Look {
     Candidate(u32),
     /// None has any; the sum of their cursors, which grows with every reservation.
     Empty { cursors: u32 },
-    /// None has any, but some count is below zero and may rise again (I5).
+    /// None had any, but blocks were reserved between two looks.
     Unsettled,
 }

@@ -1,11 +1,13 @@
 //! Claiming: turning a reservation into blocks.
 
+use super::alloc::POLL_NANOS;
 use super::geometry::WORD_BLOCKS;
 use super::reserve::Reservation;
 use super::{CLAIM, FreeList};
 use crate::fault::FaultKind;
 use crate::lanes::{Lanes, select_bit};
 use crate::sync::NATIVE_LAYOUT;
+use crate::thread;
 use crate::units::BlockIndex;
 
 /// What the leader of a group took for all of it: a reservation, and the blocks it claimed of that in the
@@ -39,7 +41,8 @@ impl Taken {
 pub(super) const SCATTERED: u32 = u32::MAX;
 
 /// Passes over a region before its metadata is called broken. A reservation is as good as a clear bit
-/// (I1), and each pass that misses lost its bits to another claim, so a few are enough.
+/// (I1), and a pass misses only bits that another claim got, or a release that is not seen yet, so a few
+/// are enough.
 const PASSES: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 4 };
 
 impl FreeList {
@@ -103,7 +106,12 @@ impl FreeList {
             if clear != 0 && self.claim(first + place, clear & clear.wrapping_neg()) != 0 {
                 return Some(BlockIndex((first + place) * WORD_BLOCKS + clear.trailing_zeros()));
             }
-            place = if place + 1 < words { place + 1 } else { 0 };
+            place += 1;
+            if place == words {
+                // A release that was credited may be seen a little later than its credit.
+                thread::nanosleep(POLL_NANOS);
+                place = 0;
+            }
         }
         self.faults().record(FaultKind::CountMismatch, 0, r.into());
         None

@@ -17,9 +17,9 @@ impl FreeList {
     #[inline(always)]
     pub(super) fn is_known_empty<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, home: u32) -> bool {
         let region = self.region(home);
-        // ordering: acquire and release; pairs with PROVE below: what this warp has freed, or knows to be
-        // freed, before the looks of a proof that begins later (I6).
-        let arrived = lanes.lead_64(|| region.proofs_begun.add_acq_rel(0, ARRIVE));
+        // ordering: release; pairs with PROVE below: what this warp has freed, or knows to be freed, before
+        // the looks of a proof that begins later (I6).
+        let arrived = lanes.lead_64(|| region.proofs_begun.add_release(0, ARRIVE));
         for _ in 0..WAITS {
             let verdict = lanes.lead_64(|| region.verdict.load_relaxed());
             if verdict / 2 > arrived {
@@ -62,7 +62,6 @@ impl FreeList {
     fn look<const WHOLE: bool>(&self, group: Lanes<WHOLE>, home: u32) -> Look {
         let regions = self.geometry.regions();
         let mut cursors = 0u32;
-        let mut below_zero = false;
         let mut base = 0;
         while base < regions {
             // Every lane takes part in every ballot, also one that has no region left to look at.
@@ -75,10 +74,8 @@ impl FreeList {
                 return Look::Candidate(group.read_32(r, candidates.leader()));
             }
             cursors = cursors.wrapping_add(word.cursor());
-            below_zero |= word.free() < 0;
             base += group.count();
         }
-        let cursors = group.wrapping_sum(cursors);
-        if group.all(!below_zero) { Look::Empty { cursors } } else { Look::Unsettled }
+        Look::Empty { cursors: group.wrapping_sum(cursors) }
     }
 }

@@ -11,22 +11,27 @@
 //! all at once in one word. To free, it *releases* the bits and then credits the count. A warp starts at
 //! the region of its number and goes on to the others when that one has too little.
 //!
+//! A warp that reserved more than there was *owes* the rest: it keeps what others free before it notices,
+//! and cancels what is still owed.
+//!
 //! Let `bits(r)` be the clear bits of region `r`, `free(r)` its count, `reserved(r)` the blocks reserved
 //! in it and not yet claimed, `released(r)` those released and not yet credited. Invariants:
 //!
-//! - I1. `bits(r) = free(r) + reserved(r) + released(r)`: whoever has a reservation finds a clear bit.
+//! - I1. `bits(r) = free(r) + reserved(r) + released(r)`, blocks owed among the reserved: whoever has a
+//!   reservation and owes nothing finds a clear bit.
 //! - I2. A set bit has one owner: the thread whose atomic OR turned it from 0 to 1.
 //! - I3. What an owner wrote to its block happens before the release of its bit, and the next claim of
 //!   that bit happens before what the next owner writes.
 //! - I4. `cursor(r)` moves with every reservation in `r`, so that two equal looks at all cursors show that
 //!   nothing was reserved in between.
-//! - I5. `free(r)` is below zero only while threads that asked for too much are giving back.
+//! - I5. `-free(r)` blocks are owed and not filled while that is above zero. A cancellation raises the
+//!   count to zero at most, so a block that is freed while others owe is theirs, and they keep it.
 //!
 //! Who writes: any thread, by atomic read-modify-writes alone. The host writes everything between launches.
 //!
 //! A null answer is exact: it is given only after two looks at every region, one after the other, that
-//! found all counts zero and all cursors unmoved. Each region was then empty all the time between its two
-//! looks (I4), so when the second began, all were. Warps of one region share a proof: it counts for every
+//! found no count above zero and all cursors unmoved. Each region was then empty all the time between its
+//! two looks (I4, I5), so when the second began, all were. Warps of one region share a proof: it counts for every
 //! warp that arrived before it began (I6).
 //!
 //! - I6. `verdict / 2 <= proofs_begun`, and proof `k` (the one that raised `proofs_begun` from `k`) began
@@ -107,7 +112,7 @@ impl Region {
         Region { word, proofs_begun, verdict }
     }
 
-    /// Free blocks, by the count; negative while threads that asked for too much are giving back.
+    /// Free blocks, by the count; negative while threads that asked for too much owe blocks.
     pub fn free(&self) -> i32 {
         reserve::Word(self.word.load_relaxed()).free()
     }

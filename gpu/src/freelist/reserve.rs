@@ -14,6 +14,10 @@ use crate::lanes::Lanes;
 const BIAS: u64 = 1 << 31;
 const CURSOR_SHIFT: u32 = 32;
 
+/// How often a cancellation is tried again. Each failure is another thread's success, and while the count
+/// is below zero only those succeed that owe or free blocks of this region.
+const CANCELS: u32 = 1 << 12;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word(pub u64);
 
@@ -22,7 +26,7 @@ impl Word {
         Word(BIAS + free as u64)
     }
 
-    /// Free blocks; below zero while threads give back (I5).
+    /// Free blocks; below zero, what threads owe (I5).
     #[inline(always)]
     pub const fn free(self) -> i32 {
         (self.0 as u32 ^ BIAS as u32) as i32
@@ -84,10 +88,30 @@ impl FreeList {
         if old.free() >= wanted as i32 {
             return Reservation { count: wanted, cursor: old.cursor() };
         }
-        // Others were faster: keep what was there, give the rest back.
-        let count = old.free().max(0) as u32;
-        word.add_relaxed(u64::from(wanted - count));
-        Reservation { count, cursor: old.cursor() }
+        // Others were faster: keep what was there, and owe the rest.
+        let debt = wanted - old.free().max(0) as u32;
+        Reservation { count: wanted - self.shared().cancel(r, debt), cursor: old.cursor() }
+    }
+
+    /// Takes back what was reserved beyond what region `r` had, unless blocks freed since have filled it.
+    /// Returns how many were taken back; the rest are reserved (I5).
+    #[cold]
+    #[inline(never)]
+    fn cancel(&self, r: u32, debt: u32) -> u32 {
+        let word = &self.region(r).word;
+        let mut seen = Word(word.load_relaxed());
+        for _ in 0..CANCELS {
+            let unfilled = seen.free().min(0).unsigned_abs().min(debt);
+            if unfilled == 0 {
+                return 0;
+            }
+            match word.cas_relaxed(seen.0, seen.0 + u64::from(unfilled)) {
+                Ok(_) => return unfilled,
+                Err(now) => seen = Word(now),
+            }
+        }
+        word.add_relaxed(debt.into());
+        debt
     }
 
     /// Adds `n` blocks to the count of region `r`, after their bits were released (I1).

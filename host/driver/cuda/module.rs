@@ -45,7 +45,29 @@ impl CudaModule {
         if status != SUCCESS {
             return Err(refusal(api, status, ptx, &logs));
         }
-        Ok(CudaModule { context, raw, log: text_of(&logs.info) })
+        let module = CudaModule { context, raw, log: text_of(&logs.info) };
+        module.load_kernels(ptx)?;
+        Ok(module)
+    }
+
+    /// Has the driver load every kernel now. Left to itself it loads one at its first launch, and waits for
+    /// the kernels that are running to do so: for ever, if one of those waits for the one to be launched.
+    fn load_kernels(&self, ptx: &str) -> Result<()> {
+        for name in Ptx::parse(ptx).entries.keys() {
+            let function = self.raw_function(name)?;
+            self.attribute(function, Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?;
+        }
+        Ok(())
+    }
+
+    fn raw_function(&self, name: &str) -> Result<CUfunction> {
+        let symbol = CString::new(name).expect("an identifier has no zero byte");
+        let mut function = null_mut();
+        self.context.call("cuModuleGetFunction", |api| {
+            // SAFETY: a live module and a string with its end; the driver writes the handle there.
+            unsafe { (api.module_get_function)(&mut function, self.raw, symbol.as_ptr()) }
+        })?;
+        Ok(function)
     }
 
     fn attribute(&self, function: CUfunction, attribute: Attribute) -> Result<u32> {
@@ -60,12 +82,7 @@ impl CudaModule {
 
 impl ModuleBackend for CudaModule {
     fn function(&self, name: &'static str) -> Result<Function> {
-        let symbol = CString::new(name).expect("a Rust identifier has no zero byte");
-        let mut function = null_mut();
-        self.context.call("cuModuleGetFunction", |api| {
-            // SAFETY: a live module and a string with its end; the driver writes the handle there.
-            unsafe { (api.module_get_function)(&mut function, self.raw, symbol.as_ptr()) }
-        })?;
+        let function = self.raw_function(name)?;
         let ask = |attribute| self.attribute(function, attribute);
         let attributes = KernelAttributes {
             registers: ask(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,

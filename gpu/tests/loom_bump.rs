@@ -1,0 +1,206 @@
+//! The bump arena in the model checker: every order of its atomics that the memory model allows.
+#![cfg(loom)]
+
+mod loom_support;
+
+use loom_support::{Model, at, spawn};
+use std::alloc::Layout;
+use std::sync::{Arc, Mutex};
+use warpheap_device::bump::{Bump, Root, SITES, Shard};
+
+/// An arena of one-byte granules, and what was granted of it: start and length.
+struct Arena {
+    bump: Box<Bump>,
+    root: Box<Root>,
+    shards: Vec<Shard>,
+    granted: Mutex<Vec<(u64, u64)>>,
+    granules: u64,
+}
+
+// SAFETY: the addresses in the handle belong to the arena.
+unsafe impl Sync for Arena {}
+// SAFETY: the same.
+unsafe impl Send for Arena {}
+
+/// Where the memory would start: the arena itself never touches it.
+const BASE: u64 = 1 << 20;
+
+impl Arena {
+    /// An arena with a counter for each of `shards` multiprocessors, or with one for all.
+    fn new(granules: u64, shards: u32) -> Arc<Arena> {
+        let root = Box::new(Root::new(granules, shards));
+        let shards: Vec<Shard> = (0..shards.max(1))
+            .map(|i| if shards == 0 { Shard::dry() } else { Shard::new(granules, shards, i) })
+            .collect();
+        let mut shared = Box::<Bump>::new_uninit();
+        let count = shards.len() as u32;
+        let base = std::ptr::without_provenance_mut(BASE as usize);
+        // SAFETY: `Arena` keeps all parts, whose places on the heap do not change, and nobody uses the memory.
+        let bump = unsafe {
+            Bump::from_raw_parts(base, granules, 0, &raw const *root, shards.as_ptr(), count, shared.as_ptr())
+        };
+        shared.write(bump);
+        // SAFETY: written above.
+        let bump = unsafe { shared.assume_init() };
+        Arc::new(Arena { bump, root, shards, granted: Mutex::default(), granules })
+    }
+
+    /// Asks for `granules`. Whether they were granted.
+    fn alloc(&self, granules: u64) -> bool {
+        let layout = Layout::from_size_align(granules as usize, 1).unwrap();
+        let Some(start) = self.bump.alloc(layout) else { return false };
+        self.granted.lock().unwrap().push((start.addr().get() as u64 - BASE, granules));
+        true
+    }
+
+    /// When all threads are done: what was granted is disjoint and inside, and with what is left it is all.
+    fn check(&self) {
+        let mut granted = self.granted.lock().unwrap().clone();
+        granted.sort();
+        let mut end = 0;
+        for (start, len) in &granted {
+            assert!(*start >= end, "granted twice: {granted:?}");
+            end = start + len;
+        }
+        assert!(end <= self.granules, "granted beyond the end: {granted:?}");
+        let left: u64 = self.shards.iter().map(|shard| shard.remaining().unwrap()).sum();
+        let left = left + self.root.remaining().unwrap() + self.root.wasted();
+        let sum: u64 = granted.iter().map(|(_, len)| len).sum();
+        assert_eq!(sum + left, self.granules, "granted {granted:?}");
+    }
+}
+
+/// Threads at these places, each asking for these sizes; and what the first was granted, and so on.
+fn ask<const N: usize>(arena: &Arc<Arena>, threads: [(u32, &'static [u64]); N]) -> [Vec<bool>; N] {
+    let [first, others @ ..] = &threads[..] else { unreachable!("there is a thread") };
+    let work = |arena: &Arena, sizes: &[u64]| sizes.iter().map(|size| arena.alloc(*size)).collect::<Vec<_>>();
+    let others: Vec<_> = others
+        .iter()
+        .map(|&(place, sizes)| {
+            let arena = arena.clone();
+            spawn(place, move || work(&arena, sizes))
+        })
+        .collect();
+    let mut granted = vec![at(first.0, || work(arena, first.1))];
+    granted.extend(others.into_iter().map(|other| other.join().unwrap()));
+    arena.check();
+    granted.try_into().unwrap()
+}
+
+fn count(granted: &[Vec<bool>]) -> usize {
+    granted.iter().flatten().filter(|granted| **granted).count()
+}
+
+/// One counter for all: of three requests that two fit, two are granted.
+const ONE_COUNTER: Model = Model {
+    preemptions: 3,
+    run: || {
+        let arena = Arena::new(2, 0);
+        assert_eq!(count(&ask(&arena, [(0, &[1]), (1, &[1]), (2, &[1])])), 2);
+    },
+};
+
+/// A refusal changes nothing: of 4096, 4000 are taken; 200 are refused, and 96 granted, in any order.
+const REFUSAL_TAKES_NOTHING: Model = Model {
+    preemptions: 3,
+    run: || {
+        let arena = Arena::new(4096, 0);
+        assert!(arena.alloc(4000));
+        assert_eq!(ask(&arena, [(0, &[96]), (1, &[200])]), [[true], [false]]);
+    },
+};
+
+/// A refusal lowers the ceiling, but never to what still fits.
+const CEILING: Model = Model {
+    preemptions: 3,
+    run: || {
+        let arena = Arena::new(3, 0);
+        assert_eq!(ask(&arena, [(0, &[4, 1]), (1, &[2, 5])]), [[false, true], [true, false]]);
+    },
+};
+
+/// Two threads share a counter whose lease runs out: one stores the next, the other waits for it.
+const SHARED_LEASE: Model = Model {
+    preemptions: 3,
+    run: || {
+        let arena = Arena::new(3, 1);
+        assert_eq!(count(&ask(&arena, [(0, &[1, 1]), (0, &[1, 1])])), 3);
+    },
+};
+
+/// The root's last is lent to one counter, and another's thread needs some of it.
+const LENT_TO_ANOTHER: Model = Model {
+    preemptions: 3,
+    run: || {
+        let arena = Arena::new(2, 2);
+        assert_eq!(count(&ask(&arena, [(0, &[1]), (1, &[1])])), 2);
+    },
+};
+
+/// What a lease has left when it is too little for one is kept where another finds it.
+const KEPT_TAIL: Model = Model {
+    preemptions: 3,
+    run: || {
+        let arena = Arena::new(5, 2);
+        assert!(arena.alloc(2));
+        assert_eq!(ask(&arena, [(0, &[4]), (1, &[3])]), [[false], [true]]);
+    },
+};
+
+/// One thread is lent some of the root, another the rest, and a third, which sees the root empty, needs
+/// what the first was lent.
+const ROOT_EMPTIED_BY_ANOTHER: Model = Model {
+    preemptions: 2,
+    run: || {
+        let arena = Arena::new(8200, 3);
+        for place in 0..3 {
+            assert!(at(place, || arena.alloc(512) && arena.alloc(512)));
+        }
+        assert_eq!(count(&ask(&arena, [(0, &[2000]), (1, &[1]), (2, &[1])])), 3);
+    },
+};
+
+#[test]
+fn one_counter_for_all_grants_exactly_what_fits() {
+    ONE_COUNTER.holds();
+}
+
+#[test]
+fn a_refusal_takes_nothing() {
+    REFUSAL_TAKES_NOTHING.holds();
+}
+
+#[test]
+fn the_ceiling_never_refuses_what_fits() {
+    CEILING.holds();
+}
+
+#[test]
+fn a_lease_that_runs_out_is_replaced_once() {
+    SHARED_LEASE.holds();
+}
+
+#[test]
+fn what_the_root_lent_is_found() {
+    LENT_TO_ANOTHER.holds();
+}
+
+#[test]
+fn tails_are_found() {
+    KEPT_TAIL.holds();
+}
+
+#[test]
+fn what_was_lent_before_another_emptied_the_root_is_found() {
+    ROOT_EMPTIED_BY_ANOTHER.holds();
+}
+
+#[test]
+fn every_weakened_ordering_is_noticed() {
+    let noticed_by =
+        [("bump/lend", LENT_TO_ANOTHER), ("bump/see-tail", KEPT_TAIL), ("bump/see-lent", LENT_TO_ANOTHER)];
+    assert_eq!(noticed_by.map(|(site, _)| site), SITES);
+    for (site, model) in noticed_by {
+        model.notices(site);
+    }
+}

@@ -1,0 +1,282 @@
+//! The block pool in the model checker: every order of its atomics that the memory model allows.
+#![cfg(loom)]
+
+mod loom_support;
+
+use loom::cell::UnsafeCell;
+use loom_support::{Model, spawn};
+use std::sync::Arc;
+use warpheap_device::fault::{FaultKind, FaultLog};
+use warpheap_device::freelist::{FreeList, Geometry, Region, SITES};
+use warpheap_device::sync::AtomicU32;
+use warpheap_device::units::BlockIndex;
+
+/// A pool, and a plain value in every block that only the block's owner may touch.
+struct Pool {
+    list: Box<FreeList>,
+    regions: Vec<Region>,
+    bitmap: Vec<AtomicU32>,
+    faults: Box<FaultLog>,
+    values: Vec<UnsafeCell<u32>>,
+    _memory: Vec<u64>,
+}
+
+// SAFETY: a value is touched by the owner of its block alone, which is what the model checks.
+unsafe impl Sync for Pool {}
+// SAFETY: the same.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    /// A pool of `capacity` blocks of which the first `taken` are.
+    fn new(capacity: u32, taken: u32) -> Arc<Pool> {
+        let geometry = Geometry::new(capacity, 8).unwrap();
+        let taken_of = |first: u32, blocks: u32| taken.saturating_sub(first).min(blocks);
+        let regions: Vec<Region> = (0..geometry.regions())
+            .map(|r| {
+                let blocks = geometry.blocks_in(r);
+                Region::new(blocks - taken_of(geometry.first_word(r) * 32, blocks))
+            })
+            .collect();
+        let bitmap: Vec<AtomicU32> = (0..geometry.words())
+            .map(|w| {
+                let low = (1u64 << taken_of(w * 32, 32)) - 1;
+                AtomicU32::new(geometry.initial_word(w) | low as u32)
+            })
+            .collect();
+        let faults = Box::new(FaultLog::default());
+        let mut memory = vec![0u64; capacity as usize];
+        let mut shared = Box::<FreeList>::new_uninit();
+        // SAFETY: `Pool` keeps all parts, whose places on the heap do not change.
+        let list = unsafe {
+            FreeList::from_raw_parts(
+                memory.as_mut_ptr().cast(),
+                geometry,
+                regions.as_ptr(),
+                bitmap.as_ptr(),
+                &raw const *faults,
+                shared.as_ptr(),
+            )
+        };
+        shared.write(list);
+        // SAFETY: written above.
+        let list = unsafe { shared.assume_init() };
+        let values = (0..capacity).map(UnsafeCell::new).collect();
+        Arc::new(Pool { list, regions, bitmap, faults, values, _memory: memory })
+    }
+
+    /// Allocates, and uses the block as its owner.
+    fn alloc(&self) -> Option<BlockIndex> {
+        let block = self.list.alloc_index()?;
+        self.touch(block);
+        Some(block)
+    }
+
+    fn touch(&self, block: BlockIndex) {
+        // SAFETY: the model reports whoever else touches it.
+        self.values[block.0 as usize].with_mut(|value| unsafe { *value += 1 });
+    }
+
+    /// Uses the block for the last time and frees it.
+    fn free(&self, block: BlockIndex) {
+        self.touch(block);
+        // SAFETY: not used any more.
+        unsafe { self.list.free_index(block) };
+    }
+
+    /// When all threads are done: no fault, counts as the bits say, and `taken` blocks gone.
+    fn check(&self, taken: u32) {
+        assert_eq!(self.faults.count(), 0);
+        self.check_blocks(taken);
+    }
+
+    fn check_blocks(&self, taken: u32) {
+        let geometry = self.list.geometry();
+        for (r, region) in (0..).zip(&self.regions) {
+            let words = geometry.first_word(r)..geometry.first_word(r) + geometry.words_in(r);
+            let clear: u32 = words.map(|w| self.bitmap[w as usize].load_relaxed().count_zeros()).sum();
+            assert_eq!(region.free(), clear as i32, "region {r}");
+        }
+        let clear: u32 = self.bitmap.iter().map(|word| word.load_relaxed().count_zeros()).sum();
+        assert_eq!(geometry.capacity() - clear, taken);
+    }
+}
+
+/// A block goes from one owner to the next, and with it what the former wrote.
+const HANDED_ON: Model = Model {
+    preemptions: 9,
+    run: || {
+        let pool = Pool::new(1, 0);
+        let mine = pool.alloc().unwrap();
+        let theirs = spawn(1, {
+            let pool = pool.clone();
+            move || pool.alloc()
+        });
+        pool.free(mine);
+        let theirs = theirs.join().unwrap();
+        pool.check(theirs.is_some().into());
+    },
+};
+
+/// Two threads, two blocks, each allocates and frees: none is refused, none meets the other in a block.
+const ROOM_FOR_ALL: Model = Model {
+    preemptions: 9,
+    run: || {
+        let pool = Pool::new(2, 0);
+        let work = |pool: &Pool| {
+            let block = pool.alloc().expect("there is a block for each");
+            pool.free(block);
+        };
+        let other = spawn(0, {
+            let pool = pool.clone();
+            move || work(&pool)
+        });
+        work(&pool);
+        other.join().unwrap();
+        pool.check(0);
+    },
+};
+
+/// Three threads, two blocks: exactly two are served.
+const EXHAUSTED: Model = Model {
+    preemptions: 9,
+    run: || {
+        let pool = Pool::new(2, 0);
+        let others = [0, 1].map(|place| {
+            let pool = pool.clone();
+            spawn(place, move || pool.alloc())
+        });
+        let mut served: Vec<_> = others.into_iter().filter_map(|other| other.join().unwrap()).collect();
+        served.extend(pool.alloc());
+        assert_eq!(served.len(), 2);
+        assert_ne!(served[0], served[1]);
+        pool.check(2);
+    },
+};
+
+/// The same with all three at once, over two regions.
+const EXHAUSTED_REGIONS: Model = Model {
+    preemptions: 9,
+    run: || {
+        let pool = Pool::new(33, 31);
+        let others = [0, 1].map(|place| {
+            let pool = pool.clone();
+            spawn(place, move || pool.alloc())
+        });
+        let mut served: Vec<_> = pool.alloc().into_iter().collect();
+        served.extend(others.into_iter().filter_map(|other| other.join().unwrap()));
+        assert_eq!(served.len(), 2);
+        assert_ne!(served[0], served[1]);
+        pool.check(33);
+    },
+};
+
+/// One thread takes and frees the only block again and again. Whoever is refused while the other never
+/// gets it was refused wrongly.
+const REFUSED_BESIDE_A_CHURN: Model = Model {
+    preemptions: 9,
+    run: || {
+        let pool = Pool::new(1, 0);
+        let other = spawn(0, {
+            let pool = pool.clone();
+            move || pool.alloc()
+        });
+        let mut refused = 0;
+        let mut held = None;
+        for _ in 0..3 {
+            if let Some(block) = held.take() {
+                pool.free(block);
+            }
+            held = pool.alloc();
+            refused += u32::from(held.is_none());
+        }
+        let theirs = other.join().unwrap();
+        assert!(theirs.is_some() || refused == 0, "the block was free, and nobody else ever had it");
+        pool.check((theirs.is_some() || held.is_some()).into());
+    },
+};
+
+/// A thread frees the only block, in a region that is not its own, and allocates again, while a thread of
+/// its own region is refused: its proof must not count for the one that freed.
+const FREED_ELSEWHERE: Model = Model {
+    preemptions: 9,
+    run: || {
+        let pool = Pool::new(33, 33);
+        let other = spawn(0, {
+            let pool = pool.clone();
+            move || pool.alloc()
+        });
+        pool.free(BlockIndex(32));
+        let mine = pool.alloc();
+        let theirs = other.join().unwrap();
+        assert!(mine.is_some() != theirs.is_some(), "one block for one of two");
+        pool.check(33);
+    },
+};
+
+/// Two threads free one block: one of them is right.
+const FREED_TWICE: Model = Model {
+    preemptions: 9,
+    run: || {
+        let pool = Pool::new(2, 1);
+        let other = spawn(1, {
+            let pool = pool.clone();
+            // SAFETY: nobody uses it.
+            move || unsafe { pool.list.free_index(BlockIndex(0)) }
+        });
+        // SAFETY: the same.
+        unsafe { pool.list.free_index(BlockIndex(0)) };
+        other.join().unwrap();
+        let faults: Vec<_> = pool.faults.faults().map(|fault| (fault.kind, fault.detail)).collect();
+        assert_eq!(faults, [(FaultKind::DoubleFree, 0)]);
+        pool.check_blocks(0);
+    },
+};
+
+#[test]
+fn a_block_goes_from_owner_to_owner() {
+    HANDED_ON.holds();
+}
+
+#[test]
+fn with_room_for_all_nobody_is_refused() {
+    ROOM_FOR_ALL.holds();
+}
+
+#[test]
+fn exactly_as_many_as_there_are_blocks_are_served() {
+    EXHAUSTED.holds();
+}
+
+#[test]
+fn the_same_over_two_regions() {
+    EXHAUSTED_REGIONS.holds();
+}
+
+#[test]
+fn a_refusal_beside_a_churn_is_exact() {
+    REFUSED_BESIDE_A_CHURN.holds();
+}
+
+#[test]
+fn a_shared_proof_knows_what_its_warps_have_freed() {
+    FREED_ELSEWHERE.holds();
+}
+
+#[test]
+fn of_two_frees_of_one_block_one_is_recorded() {
+    FREED_TWICE.holds();
+}
+
+#[test]
+fn every_weakened_ordering_is_noticed() {
+    let noticed_by = [
+        ("freelist/claim", HANDED_ON),
+        ("freelist/release", HANDED_ON),
+        ("freelist/arrive", FREED_ELSEWHERE),
+        ("freelist/prove", FREED_ELSEWHERE),
+    ];
+    assert_eq!(noticed_by.map(|(site, _)| site), SITES);
+    for (site, model) in noticed_by {
+        model.notices(site);
+    }
+}

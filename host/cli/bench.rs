@@ -1,0 +1,78 @@
+//! `warpheap bench`: measures, and shows each figure beside its floor and its bar.
+
+use super::args::BenchArgs;
+use super::backend::{Chosen, describe};
+use super::console::Console;
+use super::status::{Failure, Status};
+use super::stress::{check_target, write_results};
+use crate::report::human::{Count, Seconds, Si};
+use crate::report::provenance::ResultFile;
+use crate::report::table::Summary;
+use std::time::Duration;
+use warpheap::Watchdog;
+use warpheap::bench::{self, Bar, BenchConfig, BenchReport, Figure};
+
+/// Measures what was asked for. A figure that misses its bar is a fault.
+pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
+    check_target(args.json.as_ref())?;
+    let chosen = Chosen::cuda(args.device)?;
+    let only = (args.figure != "all").then(|| args.figure.clone());
+    let config = BenchConfig { rounds: args.rounds, only };
+    console.say(format_args!("warpheap bench, the median of {} rounds of each figure", args.rounds));
+    console.say(format_args!("  device   {}\n", describe(&chosen.device, None)?));
+    let mut watchdog = arm(args.watchdog, "setting up");
+    let report = bench::run(&chosen.device, &chosen.module, &config, &mut |figure| {
+        tracing::info!(figure, "measuring");
+        watchdog = arm(args.watchdog, figure);
+    })?;
+    drop(watchdog);
+    if report.figures.is_empty() && report.left_out.is_empty() {
+        return Err(Failure::usage(format_args!(
+            "no figure has `{}` in its name; leave --figure out to see all",
+            args.figure
+        )));
+    }
+    let status = conclude(&report, console);
+    if let Some(target) = &args.json {
+        let info = chosen.device.info()?;
+        write_results(target, &ResultFile::new("bench", Some(&info), &report), console)?;
+    }
+    Ok(status)
+}
+
+/// None without a limit.
+fn arm(limit: Duration, figure: &str) -> Option<Watchdog> {
+    let what = format!("measuring ({figure})");
+    (!limit.is_zero()).then(|| Watchdog::start(limit, what, Status::Hung as i32))
+}
+
+fn conclude(report: &BenchReport, console: &Console) -> Status {
+    let headings = ["figure", "threads", "time", "against", "its time", "value", "bar", ""];
+    let mut table = Summary::new(&headings, console.is_terminal());
+    report.figures.iter().for_each(|figure| table.row(row(figure)));
+    console.say(format_args!("{}\n", table.render()));
+    for name in &report.left_out {
+        console.say(format_args!("left out: {name}"));
+    }
+    let passed = report.figures.iter().filter(|figure| figure.passed).count();
+    console.say(format_args!("{passed} of {} figures pass their bar", report.figures.len()));
+    if passed == report.figures.len() { Status::Clean } else { Status::Fault }
+}
+
+fn row(figure: &Figure) -> Vec<String> {
+    let seconds = |median_us: f64| Seconds(median_us / 1e6).to_string();
+    let sign = match figure.holds {
+        Bar::AtMost => "<=",
+        Bar::AtLeast => ">=",
+    };
+    vec![
+        figure.name.clone(),
+        Count(figure.threads.into()).to_string(),
+        seconds(figure.time.median_us),
+        figure.against.clone(),
+        seconds(figure.base.median_us),
+        format!("{} {}", Si(figure.value), figure.unit),
+        format!("{sign} {}", Si(figure.bar)),
+        if figure.passed { "pass" } else { "MISS" }.into(),
+    ]
+}

@@ -1,0 +1,195 @@
+//! Sizes, counts and ranges as people write them.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Letters after a number, and the power of two that they stand for.
+const UNITS: [(&str, u32); 12] = [
+    ("B", 0),
+    ("K", 10),
+    ("Ki", 10),
+    ("KiB", 10),
+    ("M", 20),
+    ("Mi", 20),
+    ("MiB", 20),
+    ("G", 30),
+    ("Gi", 30),
+    ("GiB", 30),
+    ("T", 40),
+    ("TiB", 40),
+];
+
+const BYTES: &str =
+    "a size is a number of bytes with or without a unit: 64, 4KiB, 1GiB, 2^20 (K, M, G and T count by 1024)";
+const COUNT: &str = "a count is a whole number of 1 or more: 65536, 64K, 1M, 2^20 (K and M count by 1024)";
+const SIZES: &str =
+    "--size is one size or a range from the smallest to the largest: 64, 4KiB, 16-8192, 16-8KiB";
+const TIME: &str = "a time is a number of seconds: 30, 0.5";
+const SEED: &str = "a seed is a whole number below 2^64, decimal or hexadecimal: 42, 0x2a";
+
+/// A whole number: digits with optional `_` between them, `b^e`, or digits and a unit.
+fn number(text: &str) -> Option<u64> {
+    if let Some((base, exponent)) = text.split_once('^') {
+        return digits(base)?.checked_pow(u32::try_from(digits(exponent)?).ok()?);
+    }
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
+    let (value, unit) = text.split_at(end);
+    let value = digits(value)?;
+    if unit.is_empty() {
+        return Some(value);
+    }
+    let unit = unit.trim_start();
+    let (_, log2) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
+    value.checked_mul(1 << log2)
+}
+
+fn digits(text: &str) -> Option<u64> {
+    if !text.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    text.replace('_', "").parse().ok()
+}
+
+/// Bytes, 1 or more.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    number(text).filter(|&bytes| bytes > 0).ok_or_else(|| BYTES.into())
+}
+
+/// How many of something, 1 or more.
+pub fn count(text: &str) -> Result<u32, String> {
+    let count = number(text).filter(|&count| count > 0).ok_or(COUNT)?;
+    u32::try_from(count).map_err(|_| format!("{count} is more than {}, the most there can be", u32::MAX))
+}
+
+/// How often, 1 or more.
+pub fn rounds(text: &str) -> Result<u64, String> {
+    number(text).filter(|&count| count > 0).ok_or_else(|| COUNT.into())
+}
+
+/// Decimal or hexadecimal.
+pub fn seed(text: &str) -> Result<u64, String> {
+    let seed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => digits(text),
+    };
+    seed.ok_or_else(|| SEED.into())
+}
+
+/// Seconds, more than none.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    match seconds_or_zero(text)? {
+        Duration::ZERO => Err(format!("{TIME}; 0 is none at all")),
+        time => Ok(time),
+    }
+}
+
+/// Seconds, or 0.
+pub fn seconds_or_zero(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| TIME)?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| TIME.into())
+}
+
+/// Sizes of allocations in bytes, from the smallest to the largest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes(pub RangeInclusive<u64>);
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (least, most) = (self.0.start(), self.0.end());
+        if least == most { write!(f, "{least}") } else { write!(f, "{least}-{most}") }
+    }
+}
+
+/// One size or a range of them.
+pub fn sizes(text: &str) -> Result<Sizes, String> {
+    let (least, most) = text.split_once('-').unwrap_or((text, text));
+    let parse = |part: &str| number(part.trim()).filter(|&bytes| bytes > 0).ok_or(SIZES);
+    let (least, most) = (parse(least)?, parse(most)?);
+    if least > most {
+        return Err(format!("the range {text} starts above its end; {SIZES}"));
+    }
+    Ok(Sizes(least..=most))
+}
+
+/// Where results go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JsonTarget {
+    /// Standard output, alone.
+    Stdout,
+    /// This file.
+    File(PathBuf),
+}
+
+impl fmt::Display for JsonTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JsonTarget::Stdout => f.write_str("-"),
+            JsonTarget::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_people_write_them() {
+        for (text, value) in [
+            ("0", 0),
+            ("64", 64),
+            ("1_000_000", 1_000_000),
+            ("2^20", 1 << 20),
+            ("1M", 1 << 20),
+            ("4KiB", 4096),
+            ("4 KiB", 4096),
+            ("4kib", 4096),
+            ("512B", 512),
+            ("1GiB", 1 << 30),
+            ("2T", 2 << 40),
+        ] {
+            assert_eq!(number(text), Some(value), "{text}");
+        }
+        for text in ["", "-1", "1.5", "KiB", "2^64", "^3", "2^", "99999999999G", "4KB", "_1", "0x10", "1 0"] {
+            assert_eq!(number(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_one_or_a_range() {
+        assert_eq!(sizes("64"), Ok(Sizes(64..=64)));
+        assert_eq!(sizes("16-8KiB"), Ok(Sizes(16..=8192)));
+        for text in ["", "-", "16-", "-16", "0", "0-16", "16-8", "16..32", "a-b", "16-32-64"] {
+            assert!(sizes(text).is_err(), "{text}");
+        }
+        for text in ["64", "16-8192"] {
+            assert_eq!(sizes(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn nothing_is_not_a_count() {
+        assert_eq!(count("65536"), Ok(65536));
+        assert!(count("0").is_err() && count("2^32").is_err() && bytes("0").is_err() && rounds("0").is_err());
+    }
+
+    #[test]
+    fn times_are_seconds() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(seconds_or_zero("0"), Ok(Duration::ZERO));
+        for text in ["0", "-1", "NaN", "inf", "1m", ""] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn seeds_are_decimal_or_hexadecimal() {
+        assert_eq!((seed("42"), seed("0x2a")), (Ok(42), Ok(42)));
+        assert_eq!(seed("18446744073709551615"), Ok(u64::MAX));
+        for text in ["", "-1", "18446744073709551616", "0x", "2a"] {
+            assert!(seed(text).is_err(), "{text}");
+        }
+    }
+}

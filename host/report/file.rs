@@ -1,0 +1,107 @@
+//! Writing results: whole, or not at all.
+
+use serde::Serialize;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use tempfile::{Builder, NamedTempFile};
+
+/// Why results cannot be written: which file, why, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The name is that of a folder.
+    #[error("cannot write results to {}: it is a folder; name a file", .0.display())]
+    Folder(PathBuf),
+    /// The folder that the file would be in is not there.
+    #[error("cannot write results to {}: there is no folder {}; make it first", .path.display(), .parent.display())]
+    NoParent {
+        /// The file.
+        path: PathBuf,
+        /// Its folder.
+        parent: PathBuf,
+    },
+    /// The system refuses.
+    #[error("cannot write results to {}: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Fails unless a file of that name can be written.
+pub fn check(path: &Path) -> Result<(), WriteError> {
+    draft(path).map(drop)
+}
+
+/// Writes results to a file beside the named one and then puts it in its place.
+pub fn write(path: &Path, results: &impl Serialize) -> Result<(), WriteError> {
+    let failed = |source| WriteError::Io { path: path.into(), source };
+    let mut file = draft(path)?;
+    print(&mut file, results).map_err(failed)?;
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// Writes results as indented JSON and a line's end.
+pub fn print(to: &mut impl Write, results: &impl Serialize) -> io::Result<()> {
+    let mut to = io::BufWriter::new(to);
+    serde_json::to_writer_pretty(&mut to, results)?;
+    to.write_all(b"\n")?;
+    to.flush()
+}
+
+/// An empty file in the folder of the named one; it vanishes when it is dropped.
+fn draft(path: &Path) -> Result<NamedTempFile, WriteError> {
+    if path.is_dir() {
+        return Err(WriteError::Folder(path.into()));
+    }
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if !parent.is_dir() {
+        return Err(WriteError::NoParent { path: path.into(), parent: parent.into() });
+    }
+    let mut builder = Builder::new();
+    builder.prefix(".warpheap-");
+    readable(&mut builder);
+    builder.tempfile_in(parent).map_err(|source| WriteError::Io { path: path.into(), source })
+}
+
+/// Results are for everyone to read, as far as the umask lets them.
+#[cfg(unix)]
+fn readable(builder: &mut Builder<'_, '_>) {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+    builder.permissions(Permissions::from_mode(0o666));
+}
+
+#[cfg(not(unix))]
+fn readable(_: &mut Builder<'_, '_>) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_replace_a_file_whole_and_leave_nothing_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.json");
+        std::fs::write(&path, "old").unwrap();
+        write(&path, &vec![1, 2]).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "[\n  1,\n  2\n]\n");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_missing_folder_and_a_folder_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = check(&folder.path().join("no/results.json")).unwrap_err();
+        assert!(matches!(missing, WriteError::NoParent { .. }), "{missing}");
+        assert!(matches!(check(folder.path()), Err(WriteError::Folder(_))));
+        assert!(check(&folder.path().join("results.json")).is_ok());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a check leaves nothing");
+    }
+}

@@ -1,0 +1,6 @@
+//! What is kept of a run: results with their provenance as JSON, and numbers and tables for people.
+
+pub mod file;
+pub mod human;
+pub mod provenance;
+pub mod table;

@@ -14,9 +14,9 @@ use core::ptr::NonNull;
 /// The pause between two looks at what another thread is changing.
 pub(super) const POLL_NANOS: u32 = 100;
 
-/// How often all regions are looked at while other threads change them. Each change is another thread's
-/// success.
-const LOOKS: u32 = if NATIVE_LAYOUT { 1 << 12 } else { 6 };
+/// How often a group looks for blocks that others keep taking before it. Then it is refused: each time there
+/// was nothing to take, or another thread took it first.
+const LOOKS: u32 = if NATIVE_LAYOUT { 16 } else { 6 };
 
 impl FreeList {
     /// A block, or `None` when all are taken. Any thread, any time, any subset of a warp.

@@ -280,15 +280,17 @@ fn the_doctor_finds_a_backend_that_works() {
 #[cfg(target_os = "linux")]
 #[test]
 fn an_interrupt_ends_it_with_a_word() {
-    use std::io::Read;
+    use std::io::{BufRead, BufReader, Read};
     use std::process::Stdio;
     let mut run = Command::new(env!("CARGO_BIN_EXE_warpheap"))
         .args(["stress", "--backend", "cpu", "--threads", "512", "--seconds", "60", "--seed", "9"])
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // It is ready to be interrupted before it says what it will do.
+    let mut lines = BufReader::new(run.stdout.take().expect("a pipe")).lines();
+    assert!(lines.next().expect("a line").expect("text").contains("seed 9"));
     let killed = Command::new("kill").args(["-INT", &run.id().to_string()]).status().expect("kill");
     assert!(killed.success());
     let mut text = String::new();

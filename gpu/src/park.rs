@@ -1,6 +1,6 @@
 //! Keeping a call off the fast path from costing the fast path its registers.
 
-use core::mem::MaybeUninit;
+use core::hint::black_box;
 
 /// Calls `f` with `kept` in memory instead of in registers, and gives both back.
 ///
@@ -9,10 +9,10 @@ use core::mem::MaybeUninit;
 /// the thread's stack, which costs nothing until it is run.
 #[inline(always)]
 pub(crate) fn with_parked<T: Copy, R>(kept: T, f: impl FnOnce() -> R) -> (T, R) {
-    let mut place = MaybeUninit::<T>::uninit();
-    // SAFETY: `place` is this function's own.
-    unsafe { place.as_mut_ptr().write_volatile(kept) };
+    let mut place = kept;
+    // The compiler cannot know what happens behind this address, so the value is there, and only there.
+    let seen = black_box(&raw mut place);
     let result = f();
-    // SAFETY: written above, and by no one else.
-    (unsafe { place.as_ptr().read_volatile() }, result)
+    // SAFETY: `place` lives, and no one else knows of it.
+    (unsafe { seen.read() }, result)
 }

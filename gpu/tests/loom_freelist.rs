@@ -3,22 +3,30 @@
 
 mod loom_support;
 
+#[path = "support/list.rs"]
+mod list;
+
+use list::List;
 use loom::cell::UnsafeCell;
 use loom_support::{Model, spawn};
+use std::ops::Deref;
 use std::sync::Arc;
-use warpheap_device::fault::{FaultKind, FaultLog};
-use warpheap_device::freelist::{FreeList, Geometry, Region, SITES};
-use warpheap_device::sync::AtomicU32;
+use warpheap_device::fault::FaultKind;
+use warpheap_device::freelist::SITES;
 use warpheap_device::units::BlockIndex;
 
 /// A pool, and a plain value in every block that only the block's owner may touch.
 struct Pool {
-    list: Box<FreeList>,
-    regions: Vec<Region>,
-    bitmap: Vec<AtomicU32>,
-    faults: Box<FaultLog>,
+    list: List,
     values: Vec<UnsafeCell<u32>>,
-    _memory: Vec<u64>,
+}
+
+impl Deref for Pool {
+    type Target = List;
+
+    fn deref(&self) -> &List {
+        &self.list
+    }
 }
 
 // SAFETY: a value is touched by the owner of its block alone, which is what the model checks.
@@ -27,46 +35,15 @@ unsafe impl Sync for Pool {}
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// A pool of `capacity` blocks of which the first `taken` are.
+    /// A pool of `capacity` blocks of which the first `taken` are allocated.
     fn new(capacity: u32, taken: u32) -> Arc<Pool> {
-        let geometry = Geometry::new(capacity, 8).unwrap();
-        let taken_of = |first: u32, blocks: u32| taken.saturating_sub(first).min(blocks);
-        let regions: Vec<Region> = (0..geometry.regions())
-            .map(|r| {
-                let blocks = geometry.blocks_in(r);
-                Region::new(blocks - taken_of(geometry.first_word(r) * 32, blocks))
-            })
-            .collect();
-        let bitmap: Vec<AtomicU32> = (0..geometry.words())
-            .map(|w| {
-                let low = (1u64 << taken_of(w * 32, 32)) - 1;
-                AtomicU32::new(geometry.initial_word(w) | low as u32)
-            })
-            .collect();
-        let faults = Box::new(FaultLog::default());
-        let mut memory = vec![0u64; capacity as usize];
-        let mut shared = Box::<FreeList>::new_uninit();
-        // SAFETY: `Pool` keeps all parts, whose places on the heap do not change.
-        let list = unsafe {
-            FreeList::from_raw_parts(
-                memory.as_mut_ptr().cast(),
-                geometry,
-                regions.as_ptr(),
-                bitmap.as_ptr(),
-                &raw const *faults,
-                shared.as_ptr(),
-            )
-        };
-        shared.write(list);
-        // SAFETY: written above.
-        let list = unsafe { shared.assume_init() };
         let values = (0..capacity).map(UnsafeCell::new).collect();
-        Arc::new(Pool { list, regions, bitmap, faults, values, _memory: memory })
+        Arc::new(Pool { list: List::new(capacity, 8, taken), values })
     }
 
     /// Allocates, and uses the block as its owner.
     fn alloc(&self) -> Option<BlockIndex> {
-        let block = self.list.alloc_index()?;
+        let block = self.handle.alloc_index()?;
         self.touch(block);
         Some(block)
     }
@@ -80,24 +57,13 @@ impl Pool {
     fn free(&self, block: BlockIndex) {
         self.touch(block);
         // SAFETY: not used any more.
-        unsafe { self.list.free_index(block) };
+        unsafe { self.handle.free_index(block) };
     }
 
     /// When all threads are done: no fault, counts as the bits say, and `taken` blocks gone.
     fn check(&self, taken: u32) {
         assert_eq!(self.faults.count(), 0);
-        self.check_blocks(taken);
-    }
-
-    fn check_blocks(&self, taken: u32) {
-        let geometry = self.list.geometry();
-        for (r, region) in (0..).zip(&self.regions) {
-            let words = geometry.first_word(r)..geometry.first_word(r) + geometry.words_in(r);
-            let clear: u32 = words.map(|w| self.bitmap[w as usize].load_relaxed().count_zeros()).sum();
-            assert_eq!(region.free(), clear as i32, "region {r}");
-        }
-        let clear: u32 = self.bitmap.iter().map(|word| word.load_relaxed().count_zeros()).sum();
-        assert_eq!(geometry.capacity() - clear, taken);
+        self.list.check(taken);
     }
 }
 
@@ -221,14 +187,14 @@ const FREED_TWICE: Model = Model {
         let other = spawn(1, {
             let pool = pool.clone();
             // SAFETY: nobody uses it.
-            move || unsafe { pool.list.free_index(BlockIndex(0)) }
+            move || unsafe { pool.handle.free_index(BlockIndex(0)) }
         });
         // SAFETY: the same.
-        unsafe { pool.list.free_index(BlockIndex(0)) };
+        unsafe { pool.handle.free_index(BlockIndex(0)) };
         other.join().unwrap();
         let faults: Vec<_> = pool.faults.faults().map(|fault| (fault.kind, fault.detail)).collect();
         assert_eq!(faults, [(FaultKind::DoubleFree, 0)]);
-        pool.check_blocks(0);
+        pool.list.check(0);
     },
 };
 

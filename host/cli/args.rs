@@ -11,11 +11,11 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("WARP
 const STATUSES: &str = "\
 Exit status:
   0    done, and nothing is wrong
-  1    a fault was found (stress), or a figure missed its bar (bench)
+  1    a fault was found, or a kernel crashed (stress); a figure missed its bar (bench)
   2    what was asked makes no sense, or cannot be done on this device
   3    there is no usable device
   4    a kernel hung: the run was ended from outside
-  5    the machine or the driver let the run down
+  5    the machine or the driver let the run down, or a planted fault was missed
   130  interrupted by Ctrl-C";
 
 const OVERVIEW: &str = "\

@@ -43,12 +43,17 @@ impl Bump {
         NonNull::new(address as *mut u8)
     }
 
-    /// The address of the allocation that starts at a granule; 0 for [`NO_START`].
+    /// The address of the allocation that starts at a granule.
     #[inline(always)]
     fn address(&self, start: u64, align: u64) -> u64 {
-        // Without a start the sum means nothing, and may wrap.
-        let address = (self.base as u64).wrapping_add(start << self.granule_log2);
-        if start == NO_START { 0 } else { address.next_multiple_of(align) }
+        let address = self.base as u64 + (start << self.granule_log2);
+        (address + align - 1) & !(align - 1)
+    }
+
+    /// The same, and 0 for [`NO_START`].
+    #[inline(always)]
+    fn address_or_null(&self, start: u64, align: u64) -> u64 {
+        if start == NO_START { 0 } else { self.address(start, align) }
     }
 
     #[inline(always)]
@@ -89,7 +94,7 @@ impl Bump {
     #[inline(never)]
     fn alloc_again(&self, group: Group, granules: u32, align: u32, home: u32, seen: Lease) -> u64 {
         let (align, start) = with_parked(align, || self.alloc_slow(group, granules, home, seen));
-        self.address(start, align.into())
+        self.address_or_null(start, align.into())
     }
 
     /// The lease of shard `home` did not hold what the group wanted: the leader saw `seen` there.
@@ -146,7 +151,7 @@ impl Bump {
         let padding = align.saturating_sub(self.granule_bytes());
         let granules = (size.saturating_add(padding)).div_ceil(self.granule_bytes());
         let start = if granules > self.granules { NO_START } else { self.hunt(Group::alone(), granules) };
-        self.address(start, align)
+        self.address_or_null(start, align)
     }
 }
 

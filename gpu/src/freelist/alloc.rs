@@ -5,6 +5,7 @@ use super::claim::{SCATTERED, Taken};
 use super::geometry::WORD_BLOCKS;
 use super::reserve::Reservation;
 use crate::lanes::{Group, Lanes};
+use crate::park::with_parked;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 use crate::units::BlockIndex;
@@ -13,9 +14,9 @@ use core::ptr::NonNull;
 /// The pause between two looks at what another thread is changing.
 pub(super) const POLL_NANOS: u32 = 100;
 
-/// How often all regions are looked at while other threads change them. Each change is another thread's
-/// success.
-const LOOKS: u32 = if NATIVE_LAYOUT { 1 << 12 } else { 6 };
+/// How often a group looks for blocks that others keep taking before it. Then it is refused: each time there
+/// was nothing to take, or another thread took it first.
+const LOOKS: u32 = if NATIVE_LAYOUT { 16 } else { 6 };
 
 impl FreeList {
     /// A block, or `None` when all are taken. Any thread, any time, any subset of a warp.
@@ -67,6 +68,7 @@ impl FreeList {
         home: u32,
         leaders: Taken,
     ) -> Option<BlockIndex> {
+        let leaders = if lanes.leads() { leaders.settled(self, home) } else { leaders };
         let taken = leaders.broadcast(lanes);
         let reserved = taken.reservation().count;
         if reserved == 0 && self.is_known_empty(lanes, home) {
@@ -86,12 +88,15 @@ impl FreeList {
     /// Goes through the other regions until every lane of the group has a block or the pool has none.
     #[inline(never)]
     fn hunt(&self, group: Group, home: u32) -> Option<BlockIndex> {
-        let mut group = group;
+        let (mut group, mut home) = (group, home);
         for _ in 0..LOOKS {
             match self.look_twice(group, home) {
                 Look::Candidate(r) => {
                     let leaders =
                         if group.leads() { self.reserve(r, group.count()) } else { Reservation::NONE };
+                    let kept = (group, home);
+                    let (kept, leaders) = with_parked(kept, || self.settle(r, leaders));
+                    (group, home) = kept;
                     let reservation = leaders.broadcast(group);
                     let rank = group.rank();
                     group = group.filter(rank >= reservation.count);

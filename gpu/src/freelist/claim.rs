@@ -22,6 +22,12 @@ pub(super) struct Taken {
 impl Taken {
     pub const NONE: Taken = Taken { reservation: 0, bits: 0 };
 
+    /// The same, with nothing owed any more to region `r`, where it was taken.
+    #[inline(always)]
+    pub fn settled(self, list: &FreeList, r: u32) -> Self {
+        Taken { reservation: list.settle(r, self.reservation()).pack(), ..self }
+    }
+
     /// The same, known to every lane.
     pub fn broadcast<const WHOLE: bool>(self, group: Lanes<WHOLE>) -> Self {
         Taken { reservation: group.broadcast_64(self.reservation), bits: group.broadcast_64(self.bits) }
@@ -51,8 +57,8 @@ impl FreeList {
     #[inline(always)]
     pub(super) fn take(&self, r: u32, wanted: u32) -> (u32, Taken) {
         let reservation = self.reserve(r, wanted);
-        if reservation.count == 0 {
-            return (SCATTERED, Taken::NONE);
+        if reservation.count == 0 || reservation.owed > 0 {
+            return (SCATTERED, Taken { reservation: reservation.pack(), bits: 0 });
         }
         let (first, words) = (self.geometry.first_word(r), self.geometry.words_in(r));
         let place = self.geometry.word_under(reservation.cursor, words);

@@ -48,30 +48,41 @@ impl Word {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reservation {
     pub count: u32,
+    /// Blocks that the region did not have, to be settled.
+    pub owed: u32,
     pub cursor: u32,
 }
 
+/// Bits for a number of lanes.
+const LANE_BITS: u32 = 8;
+
 impl Reservation {
-    pub const NONE: Reservation = Reservation { count: 0, cursor: 0 };
+    pub const NONE: Reservation = Reservation { count: 0, owed: 0, cursor: 0 };
 
     #[inline(always)]
     pub fn pack(self) -> u64 {
-        u64::from(self.cursor) << 32 | u64::from(self.count)
+        u64::from(self.cursor) << 32 | u64::from(self.owed << LANE_BITS | self.count)
     }
 
     #[inline(always)]
     pub fn unpack(packed: u64) -> Self {
-        Reservation { count: packed as u32, cursor: (packed >> 32) as u32 }
+        let low = packed as u32;
+        Reservation {
+            count: low & ((1 << LANE_BITS) - 1),
+            owed: low >> LANE_BITS,
+            cursor: (packed >> 32) as u32,
+        }
     }
 
     /// What the leader of the group reserved.
     pub fn broadcast<const WHOLE: bool>(self, group: Lanes<WHOLE>) -> Self {
-        Reservation { count: group.broadcast_32(self.count), cursor: group.broadcast_32(self.cursor) }
+        Reservation::unpack(group.broadcast_64(self.pack()))
     }
 }
 
 impl FreeList {
-    /// Reserves up to `wanted` blocks of region `r`: fewer when it has fewer.
+    /// Reserves up to `wanted` blocks of region `r`, one a lane at most: fewer when it has fewer. What is
+    /// owed in the end must be settled.
     ///
     /// It looks before it takes, so that a count goes below zero only in a race for the last blocks.
     /// Relaxed: a reservation is a right to some bits (I1); the memory behind a bit is ordered by its
@@ -86,22 +97,29 @@ impl FreeList {
         let wanted = wanted.min(there as u32);
         let old = Word(word.add_relaxed(Word::step(wanted)));
         if old.free() >= wanted as i32 {
-            return Reservation { count: wanted, cursor: old.cursor() };
+            return Reservation { count: wanted, owed: 0, cursor: old.cursor() };
         }
         // Others were faster: keep what was there, and owe the rest.
-        let debt = wanted - old.free().max(0) as u32;
-        Reservation { count: wanted - self.shared().cancel(r, debt), cursor: old.cursor() }
+        let count = old.free().max(0) as u32;
+        Reservation { count, owed: wanted - count, cursor: old.cursor() }
     }
 
-    /// Takes back what was reserved beyond what region `r` had, unless blocks freed since have filled it.
-    /// Returns how many were taken back; the rest are reserved (I5).
-    #[cold]
+    /// Takes back what was reserved beyond what region `r` had, unless blocks freed since have filled it:
+    /// those are reserved now (I5).
+    #[inline(always)]
+    pub(super) fn settle(&self, r: u32, reservation: Reservation) -> Reservation {
+        let Reservation { count, owed, cursor } = reservation;
+        let filled = if owed == 0 { 0 } else { owed - self.cancel(r, owed) };
+        Reservation { count: count + filled, owed: 0, cursor }
+    }
+
+    /// Takes back what is still unfilled of `owed` blocks. Returns how many those were.
     #[inline(never)]
-    fn cancel(&self, r: u32, debt: u32) -> u32 {
+    fn cancel(&self, r: u32, owed: u32) -> u32 {
         let word = &self.region(r).word;
         let mut seen = Word(word.load_relaxed());
         for _ in 0..CANCELS {
-            let unfilled = seen.free().min(0).unsigned_abs().min(debt);
+            let unfilled = seen.free().min(0).unsigned_abs().min(owed);
             if unfilled == 0 {
                 return 0;
             }
@@ -110,8 +128,8 @@ impl FreeList {
                 Err(now) => seen = Word(now),
             }
         }
-        word.add_relaxed(debt.into());
-        debt
+        word.add_relaxed(owed.into());
+        owed
     }
 
     /// Adds `n` blocks to the count of region `r`, after their bits were released (I1).

@@ -2,13 +2,16 @@
 //!
 //! In the model a lane is a thread and has its warp for itself.
 
+#[path = "../support/lane.rs"]
+mod lane;
+
+use lane::Apart;
 use loom::model::Builder;
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use warpheap_device::machine::{self, Collective, Coords, Deposits, Machine};
+use warpheap_device::machine;
 use warpheap_device::sync::weaken;
-use warpheap_device::units::{LaneMask, WARP_SIZE};
 
 loom::thread_local! {
     static PLACE: Cell<u32> = Cell::new(0);
@@ -25,43 +28,6 @@ pub fn at<R>(place: u32, body: impl FnOnce() -> R) -> R {
 /// A thread of the model as a lane of warp `place` on multiprocessor `place`.
 pub fn spawn<R: 'static>(place: u32, body: impl FnOnce() -> R + 'static) -> loom::thread::JoinHandle<R> {
     loom::thread::spawn(move || at(place, body))
-}
-
-/// Lanes with warps for themselves. The model runs all its threads on one OS thread, so one machine serves
-/// them all.
-struct Places;
-
-impl Machine for Places {
-    fn coords(&self) -> Coords {
-        let place = PLACE.with(Cell::get);
-        Coords { block_idx: [place, 0, 0], grid_dim: [8, 1, 1], sm: place, sm_count: 8, ..Coords::SOLE }
-    }
-    fn lane(&self) -> u32 {
-        0
-    }
-    fn converged(&self, _: &'static Location<'static>) -> LaneMask {
-        LaneMask::only(0)
-    }
-    fn exchange(&self, mask: LaneMask, _: Collective, value: u64, _: &'static Location<'static>) -> Deposits {
-        assert_eq!(mask, LaneMask::only(0), "a lane is alone in its warp");
-        let mut all = [0; WARP_SIZE as usize];
-        all[0] = value;
-        all
-    }
-    fn sync_block(&self, _: &'static Location<'static>) {}
-    fn step(&self) {}
-    fn pause(&self, _: u32) {
-        loom::thread::yield_now();
-    }
-    fn clock(&self) -> u64 {
-        0
-    }
-    fn exit(&self) -> ! {
-        panic!("no lane exits")
-    }
-    fn trap(&self) -> ! {
-        panic!("no lane traps")
-    }
 }
 
 /// One model at a time: a weakened site is weak for the whole process.
@@ -82,8 +48,10 @@ impl Model {
         let mut builder = Builder::new();
         builder.preemption_bound = Some(self.preemptions);
         builder.max_branches = 20_000;
+        // The model runs all its threads on one OS thread, so one machine serves them all.
+        let lanes = Apart { place: || PLACE.with(Cell::get), pause: loom::thread::yield_now };
         // SAFETY: the machine outlives the guard, which is the only one here.
-        let _installed = unsafe { machine::install(&Places) };
+        let _installed = unsafe { machine::install(&lanes) };
         builder.check(self.run);
     }
 

@@ -47,8 +47,8 @@ struct StressResults<'a> {
 pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.json.as_ref())?;
     let session = Session::new(&args)?;
-    narrate::opening(&session, console)?;
     let mut watch = Watch::new(*console, args.watchdog, session.seed);
+    narrate::opening(&session, console)?;
     let mut outcomes = Vec::new();
     for config in &session.configs {
         outcomes.push(one_run(&session, config, &mut watch));

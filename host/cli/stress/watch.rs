@@ -143,10 +143,13 @@ fn leave_on_interrupt(console: Console, place: Arc<Mutex<Place>>, seed: u64) {
             bar.finish_and_clear();
         }
         let Place { run, rounds, allocations, .. } = &*place;
-        let allocations = Count(*allocations);
-        console.warn(format_args!(
-            "interrupted: {run} had run {rounds} rounds with {allocations} allocations and no fault; seed {seed}"
-        ));
+        let done = match run.as_str() {
+            "" => "no stress was under way".to_owned(),
+            _ => {
+                format!("{run} had run {rounds} rounds with {} allocations and no fault", Count(*allocations))
+            }
+        };
+        console.warn(format_args!("interrupted: {done}; seed {seed}"));
         // The driver waits for its kernels when a process ends, and one may hang.
         let _leave = Watchdog::start(LEAVE, "the interrupted run", Status::Interrupted as i32);
         std::process::exit(Status::Interrupted as i32);

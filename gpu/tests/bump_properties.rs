@@ -1,0 +1,164 @@
+//! The bump arena, used by one lane, against a naive model.
+#![cfg(not(loom))]
+
+#[path = "support/arena.rs"]
+mod arena;
+#[path = "support/lane.rs"]
+mod lane;
+
+use arena::{Arena, check_disjoint};
+use lane::Apart;
+use proptest::prelude::*;
+use std::cell::Cell;
+use std::collections::HashSet;
+use warpheap_device::machine;
+
+thread_local! {
+    static PLACE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The address at this offset.
+fn address(arena: &Arena, offset: u64) -> u64 {
+    (arena.bump.base().addr() as u64).wrapping_add(offset)
+}
+
+/// Granules that a request takes.
+fn granules(arena: &Arena, size: usize, align: usize) -> u64 {
+    let padding = (align as u64).saturating_sub(arena.granule);
+    (size as u64 + padding).div_ceil(arena.granule)
+}
+
+/// Sizes: small, at the limits of the fast path, and beyond everything.
+fn sizes() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        8 => 0..100usize,
+        4 => 100..20_000usize,
+        1 => (0..63u32, 0..3usize).prop_map(|(log2, off)| (1usize << log2) + off - 1),
+        1 => Just(isize::MAX as usize - (2 << 20)),
+    ]
+}
+
+/// Alignments to 2 MiB, small ones as likely as all others.
+fn aligns() -> impl Strategy<Value = usize> {
+    prop_oneof![3 => 0..5u32, 1 => 5..22u32].prop_map(|log2| 1 << log2)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// One counter for all is a cursor: the model predicts every address.
+    #[test]
+    fn one_counter_is_a_cursor(
+        capacity in 1..100_000u64,
+        granule_log2 in 0..8u32,
+        requests in prop::collection::vec((sizes(), aligns()), 1..200),
+    ) {
+        let arena = Arena::new(capacity, granule_log2, 0);
+        let mut cursor = 0;
+        for (size, align) in requests {
+            let got = arena.alloc(size, align);
+            if size == 0 {
+                prop_assert_eq!(got.map(|offset| address(&arena, offset)), Some(align as u64));
+                continue;
+            }
+            let wanted = granules(&arena, size, align);
+            let expected = (wanted <= capacity - cursor)
+                .then(|| address(&arena, cursor * arena.granule).next_multiple_of(align as u64));
+            prop_assert_eq!(got.map(|offset| address(&arena, offset)), expected, "{} B at {}", size, align);
+            cursor += if expected.is_some() { wanted } else { 0 };
+            prop_assert_eq!(arena.left(), capacity - cursor);
+            prop_assert_eq!(arena.root.wasted(), 0);
+        }
+    }
+
+    /// Over several counters: aligned, inside, disjoint; a refusal takes nothing; and what is left when a
+    /// granule is refused is what was counted as wasted.
+    #[test]
+    fn several_counters_share_the_arena_exactly(
+        capacity in 1..60_000u64,
+        granule_log2 in 0..5u32,
+        shards in 1..6u32,
+        requests in prop::collection::vec((sizes(), aligns(), 0..8u32), 1..200),
+    ) {
+        let lanes = Apart { place: || PLACE.get(), pause: std::thread::yield_now };
+        // SAFETY: the machine outlives the guard, which is the only one here.
+        let _installed = unsafe { machine::install(&lanes) };
+        let arena = Arena::new(capacity, granule_log2, shards);
+        let (mut pieces, mut granted) = (Vec::new(), 0);
+        for (size, align, place) in requests.into_iter().filter(|(size, ..)| *size > 0) {
+            PLACE.set(place);
+            if let Some(offset) = arena.alloc(size, align) {
+                prop_assert_eq!(address(&arena, offset) % align as u64, 0);
+                pieces.push((offset, size as u64));
+                granted += granules(&arena, size, align);
+            }
+            prop_assert_eq!(granted + arena.left(), capacity);
+        }
+        while let Some(offset) = arena.alloc(1, 1) {
+            pieces.push((offset, 1));
+            granted += 1;
+        }
+        prop_assert_eq!(granted + arena.root.wasted(), capacity);
+        check_disjoint(&arena, pieces);
+    }
+}
+
+#[test]
+fn equal_requests_fill_the_arena_and_the_rest_are_refused() {
+    for (capacity, size, granule_log2) in
+        [(4096, 4, 0), (4096, 4, 2), (4000, 4, 1), (1000, 1, 0), (64_000, 64, 4)]
+    {
+        for shards in [0, 1, 3] {
+            let arena = Arena::new(capacity >> granule_log2, granule_log2, shards);
+            let fits = capacity as usize / size;
+            let offsets: Vec<_> = (0..2 * fits).filter_map(|_| arena.alloc(size, 1)).collect();
+            let distinct: HashSet<_> = offsets.iter().collect();
+            assert_eq!((offsets.len(), distinct.len()), (fits, fits), "{size} of {capacity}");
+            assert!(offsets.iter().all(|offset| offset % size as u64 == 0 && *offset < capacity));
+            assert_eq!((arena.left(), arena.root.wasted()), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn a_refused_request_leaves_room_for_a_smaller_one() {
+    for granule_log2 in [0, 2] {
+        let arena = Arena::new(4096 >> granule_log2, granule_log2, 0);
+        assert_eq!(arena.alloc(4000, 1), Some(0));
+        assert_eq!(arena.alloc(200, 1), None);
+        assert_eq!(arena.alloc(96, 1), Some(4000));
+        assert_eq!((arena.alloc(1, 1), arena.left()), (None, 0));
+    }
+}
+
+#[test]
+fn no_number_of_refused_requests_brings_memory_back() {
+    /// The most that is subtracted at once, and often enough to use up the bits that count it.
+    const GRANULES: usize = 1 << 9;
+    const REQUESTS: usize = (1 << 29) / GRANULES + 1000;
+    let arena = Arena::new(1, 0, 0);
+    assert_eq!(arena.alloc(1, 1), Some(0));
+    let granted = (0..REQUESTS).find_map(|_| arena.alloc(GRANULES, 1));
+    assert_eq!(granted, None);
+}
+
+#[test]
+fn an_alignment_of_4_gib_is_an_alignment() {
+    let arena = Arena::new(1 << 30, 4, 0);
+    let offset = arena.alloc(16, 1 << 32).expect("16 GiB hold two multiples of 4 GiB at least");
+    assert_eq!(address(&arena, offset) % (1 << 32), 0);
+}
+
+#[test]
+fn a_reset_arena_is_a_new_one() {
+    let mut arena = Arena::new(5000, 4, 3);
+    let run = |arena: &Arena| (1..100).map(|size| arena.alloc(7 * size, 16)).collect::<Vec<_>>();
+    let first = run(&arena);
+    assert_ne!(run(&arena), first);
+    let fresh = Arena::new(5000, 4, 3);
+    *arena.root = warpheap_device::bump::Root::from_words(fresh.root.to_words());
+    for (shard, fresh) in arena.shards.iter_mut().zip(&fresh.shards) {
+        *shard = warpheap_device::bump::Shard::from_words(fresh.to_words());
+    }
+    assert_eq!(run(&arena), first);
+}

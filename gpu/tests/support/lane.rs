@@ -1,0 +1,43 @@
+//! Lanes that have their warps for themselves.
+
+use std::panic::Location;
+use warpheap_device::machine::{Collective, Coords, Deposits, Machine};
+use warpheap_device::units::{LaneMask, WARP_SIZE};
+
+/// A machine whose lanes never meet. It may serve many threads: it asks each where it is.
+pub struct Apart {
+    /// The warp, and the multiprocessor, of the running thread.
+    pub place: fn() -> u32,
+    /// Lets other threads run.
+    pub pause: fn(),
+}
+
+impl Machine for Apart {
+    fn coords(&self) -> Coords {
+        let place = (self.place)();
+        Coords { block_idx: [place, 0, 0], grid_dim: [8, 1, 1], sm: place, sm_count: 8, ..Coords::SOLE }
+    }
+    fn converged(&self, _: &'static Location<'static>) -> LaneMask {
+        LaneMask::only(0)
+    }
+    fn exchange(&self, mask: LaneMask, _: Collective, value: u64, _: &'static Location<'static>) -> Deposits {
+        assert_eq!(mask, LaneMask::only(0), "a lane is alone in its warp");
+        let mut all = [0; WARP_SIZE as usize];
+        all[0] = value;
+        all
+    }
+    fn sync_block(&self, _: &'static Location<'static>) {}
+    fn step(&self) {}
+    fn pause(&self, _: u32) {
+        (self.pause)();
+    }
+    fn clock(&self) -> u64 {
+        0
+    }
+    fn exit(&self) -> ! {
+        panic!("no lane exits")
+    }
+    fn trap(&self) -> ! {
+        panic!("no lane traps")
+    }
+}

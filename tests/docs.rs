@@ -1,0 +1,71 @@
+//! The documentation names what there is: every ordering, every option, every status.
+
+use std::fs;
+use std::path::Path;
+use warpheap_device::{bump, freelist};
+
+fn page(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The words of a page that begin with `start` and go on in small letters and dashes.
+fn words<'a>(page: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
+    page.match_indices(start).map(move |(at, _)| {
+        let rest = &page[at + start.len()..];
+        let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(rest.len());
+        page[at..at + start.len() + end].trim_end_matches('-')
+    })
+}
+
+#[test]
+fn the_memory_model_has_every_site_and_no_other() {
+    let page = page("memory-model.md");
+    for (structure, sites) in [("bump/", &bump::SITES[..]), ("freelist/", &freelist::SITES[..])] {
+        for site in sites {
+            assert!(page.contains(&format!("`{site}`")), "{site} is not explained");
+        }
+        let quoted = format!("`{structure}");
+        for name in words(&page, &quoted) {
+            let name = &name[1..];
+            assert!(sites.contains(&name), "there is no site {name}");
+        }
+    }
+}
+
+#[test]
+fn links_lead_to_pages() {
+    for name in ["design.md", "memory-model.md", "guide/stress.md", "guide/results.md", "guide/replay.md"] {
+        let page = page(name);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
+        for (at, _) in page.match_indices("](") {
+            let target = page[at + 2..].split(')').next().unwrap();
+            let there = folder.parent().unwrap().join(target).is_file();
+            assert!(target.starts_with("http") || there, "{name} links to {target}");
+        }
+    }
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn the_guide_names_options_that_there_are() {
+    let help = |command: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpheap"))
+            .args([command, "--help"])
+            .output()
+            .expect("the program starts");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let options = help("stress") + &help("bench") + &help("doctor");
+    for name in ["guide/stress.md", "guide/results.md", "guide/replay.md"] {
+        let page = page(name);
+        for option in words(&page, "--") {
+            assert!(options.contains(option), "{name} names {option}");
+        }
+    }
+    let guide = page("guide/stress.md");
+    for line in help("stress").lines().skip_while(|line| *line != "Exit status:").skip(1) {
+        let status = line.split_whitespace().next().unwrap_or_default();
+        assert!(guide.contains(&format!("| {status} |")), "status {status} is not in the guide");
+    }
+}

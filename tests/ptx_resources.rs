@@ -1,4 +1,5 @@
-//! Assembles the kernels for real architectures with NVIDIA's ptxas: no kernel spills registers.
+//! Assembles the kernels for real architectures with NVIDIA's ptxas: without a limit no kernel spills
+//! registers, and under the program's limit each leaves them for every warp.
 //!
 //! ptxas is looked for in `WARPHEAP_PTXAS` and on the PATH. Without it the test passes, unless
 //! `WARPHEAP_REQUIRE_PTXAS=1`. `--nocapture` shows the registers of each kernel.
@@ -56,7 +57,7 @@ fn ptxas() -> Option<PathBuf> {
 }
 
 fn assemble(ptxas: &Path, ptx: &str, arch: &str) -> Vec<Usage> {
-    let input = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("resources-{arch}.ptx"));
+    let input = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("resources-{arch}-{}.ptx", ptx.len()));
     std::fs::write(&input, ptx).expect("the target folder is writable");
     let gpu = format!("--gpu-name={arch}");
     let output =
@@ -83,6 +84,23 @@ fn no_kernel_spills_on_any_architecture() {
         }
         let spilling: Vec<_> = usages.iter().filter(|usage| usage.spill_bytes > 0).collect();
         assert!(spilling.is_empty(), "these kernels spill registers on {arch}: {spilling:#?}");
+    }
+}
+
+/// What the program carries is built with a limit, under which slow paths may spill.
+#[test]
+fn the_kernels_of_the_program_leave_registers_for_every_warp() {
+    let Some(ptxas) = ptxas() else { return };
+    let ptx = match warpheap::build_info::ptx() {
+        Ok(ptx) => ptx,
+        Err(why) => return assert!(!required("WARPHEAP_REQUIRE_COMPILER"), "{why}"),
+    };
+    for arch in ["sm_80", "sm_90"] {
+        for usage in assemble(&ptxas, ptx, arch) {
+            assert!(usage.registers <= 32, "{arch}: {usage:?}");
+            // What is timed may keep a few words of a call on the stack, and no more.
+            assert!(!usage.kernel.starts_with("bench_") || usage.spill_bytes <= 160, "{arch}: {usage:?}");
+        }
     }
 }
 

@@ -86,8 +86,8 @@ fn store(out: DeviceSlice<u64>, i: u32, block: Option<NonNull<u8>>) {
 /// `block` is 8 bytes of the calling thread's, aligned to 8.
 #[inline(always)]
 unsafe fn touch(block: *mut u8, value: u64) {
-    // SAFETY: the caller's promise.
-    unsafe { block.cast::<u64>().write_volatile(value) }
+    // SAFETY: the caller's promise. A store through the facade is one that no compiler leaves out.
+    unsafe { &*block.cast::<AtomicU64>() }.store_relaxed(value);
 }
 
 #[inline(always)]

@@ -1,18 +1,15 @@
 //! Allocation.
 
-use super::FreeList;
 use super::claim::{SCATTERED, Taken};
 use super::geometry::WORD_BLOCKS;
 use super::reserve::Reservation;
+use super::{FreeList, POLL_NANOS};
 use crate::lanes::{Group, Lanes};
 use crate::park::with_parked;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 use crate::units::BlockIndex;
 use core::ptr::NonNull;
-
-/// The pause between two looks at what another thread is changing.
-pub(super) const POLL_NANOS: u32 = 100;
 
 /// How often a group looks for blocks that others keep taking before it. Then it is refused: each time there
 /// was nothing to take, or another thread took it first.

@@ -1,8 +1,8 @@
 //! The proof that a pool is empty, and how warps share it.
 
-use super::alloc::{Look, POLL_NANOS};
+use super::alloc::Look;
 use super::reserve::Word;
-use super::{ARRIVE, FreeList, PROVE};
+use super::{ARRIVE, FreeList, POLL_NANOS, PROVE};
 use crate::lanes::Lanes;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;

@@ -62,6 +62,9 @@ use crate::kernel::KernelArg;
 use crate::sync::{AtomicU32, AtomicU64, NATIVE_LAYOUT, Site};
 use crate::units::BlockIndex;
 
+/// The pause between two looks at what another thread is changing.
+const POLL_NANOS: u32 = 100;
+
 /// The claim of a block's bit.
 const CLAIM: Site = Site::new("freelist/claim");
 /// The release of a block's bit.

@@ -9,8 +9,10 @@ if [ $# -ne 1 ]; then
     exit 2
 fi
 mkdir -p "$1" || exit 2
-out=$(realpath "$1")
-cd "$(dirname "$0")" || exit 2
+program=$(realpath "$(dirname "$0")")/warpheap
+# Reports hold the command line: with names alone, it says nothing of this machine.
+cd "$1" || exit 2
+out=$PWD
 
 failures=0
 runs=0
@@ -38,10 +40,10 @@ expect() {
 stress() {
     local name=stress-$1
     shift
-    expect 0 "$name" 120 ./warpheap stress --backend cuda --json "$out/$name.json" "$@"
+    expect 0 "$name" 120 "$program" stress --backend cuda --json "$name.json" "$@"
 }
 
-expect 0 doctor 30 ./warpheap doctor
+expect 0 doctor 30 "$program" doctor
 
 stress default
 for size in 16 64 4096; do
@@ -56,21 +58,21 @@ stress minute --allocator all --threads 2^20 --streams 4 --seconds 30
 for backend in cuda cpu; do
     for fault in overlap double-free lost-block torn-write; do
         expect 1 "plant-$fault-$backend" 120 \
-            ./warpheap stress --backend "$backend" --plant "$fault" --json "$out/plant-$fault-$backend.json"
+            "$program" stress --backend "$backend" --plant "$fault" --json "plant-$fault-$backend.json"
     done
 done
 
-expect 2 bad-argument 30 ./warpheap stress --no-such-option
+expect 2 bad-argument 30 "$program" stress --no-such-option
 
 if command -v compute-sanitizer >/dev/null; then
     # It replaces the exit status only on an error of its own.
     expect 0 memcheck 300 compute-sanitizer --tool memcheck --error-exitcode 99 \
-        ./warpheap stress --backend cuda --allocator all --threads 16384 --streams 2 --rounds 2
+        "$program" stress --backend cuda --allocator all --threads 16384 --streams 2 --rounds 2
 else
     echo "memcheck: left out, there is no compute-sanitizer on the PATH"
 fi
 
-expect 0 bench 600 ./warpheap bench --json "$out/bench.json"
+expect 0 bench 600 "$program" bench --json bench.json
 
 if [ "$failures" -ne 0 ]; then
     echo "FAILED: $failures of $runs runs did not do what they should; logs in $out"

@@ -22,6 +22,17 @@ fn run(mode: Mode, config: &StressConfig) -> StressReport {
     stress(&device, &device.native_module().unwrap(), config, &mut |_| ()).unwrap()
 }
 
+/// On the GPU, if there is one and the kernels were built. With `WARPHEAP_REQUIRE_CUDA=1` both must be.
+fn run_on_gpu(config: &StressConfig) -> Option<StressReport> {
+    let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
+    let (Ok(device), Ok(ptx)) = (Device::cuda(0), warpheap::build_info::ptx()) else {
+        assert!(!required, "WARPHEAP_REQUIRE_CUDA=1, but there is no GPU, or no kernels for it");
+        return None;
+    };
+    let module = device.load_module(ptx).unwrap();
+    Some(stress(&device, &module, config, &mut |_| ()).unwrap())
+}
+
 /// What must be among the findings.
 fn expected(plant: Plant) -> FindingKind {
     match plant {
@@ -53,6 +64,19 @@ fn every_planted_fault_is_caught() {
                 assert_eq!(report.rounds, 3, "the run ends with the round of the fault");
                 assert!(report.findings_total >= report.findings.len() as u64);
             }
+        }
+    }
+}
+
+#[test]
+fn every_planted_fault_is_caught_on_a_gpu() {
+    for allocator in AllocatorKind::ALL {
+        for plant in Plant::ALL.into_iter().filter(|plant| plant.suits(allocator)) {
+            let config = StressConfig { threads: 1 << 16, ..config(allocator, Some(plant), 5) };
+            let Some(report) = run_on_gpu(&config) else { return eprintln!("no GPU: nothing was tried") };
+            let kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
+            assert!(kinds.contains(&expected(plant)), "{allocator} {plant}: {:#?}", report.findings);
+            assert!(!kinds.contains(&FindingKind::ChecksDisagree), "{:#?}", report.findings);
         }
     }
 }

@@ -53,7 +53,7 @@ done
 stress bump-mixed --allocator bump --threads 2^18 --size 16-8192 --rounds 8
 stress streams --allocator all --threads 2^18 --streams 8 --rounds 12
 stress exhausted --allocator all --threads 2^20 --size 64 --pool 32MiB --rounds 12
-stress minute --allocator all --threads 2^20 --streams 4 --seconds 30
+stress long --allocator all --threads 2^20 --streams 4 --seconds 30
 
 for backend in cuda cpu; do
     for fault in overlap double-free lost-block torn-write; do
@@ -64,12 +64,13 @@ done
 
 expect 2 bad-argument 30 "$program" stress --no-such-option
 
+memcheck=
 if command -v compute-sanitizer >/dev/null; then
     # It replaces the exit status only on an error of its own.
     expect 0 memcheck 300 compute-sanitizer --tool memcheck --error-exitcode 99 \
         "$program" stress --backend cuda --allocator all --threads 16384 --streams 2 --rounds 2
 else
-    echo "memcheck: left out, there is no compute-sanitizer on the PATH"
+    memcheck="; WITHOUT memcheck: there is no compute-sanitizer on the PATH"
 fi
 
 expect 0 bench 600 "$program" bench --json bench.json
@@ -78,4 +79,4 @@ if [ "$failures" -ne 0 ]; then
     echo "FAILED: $failures of $runs runs did not do what they should; logs in $out"
     exit 1
 fi
-echo "PASSED: all $runs runs; logs and reports in $out"
+echo "PASSED: all $runs runs$memcheck; logs and reports in $out"

@@ -69,3 +69,23 @@ fn the_guide_names_options_that_there_are() {
         assert!(guide.contains(&format!("| {status} |")), "status {status} is not in the guide");
     }
 }
+
+#[test]
+fn the_readme_has_no_blanks_and_shows_the_example_as_it_is() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let (readme, example) = (read("README.md"), read("examples/hello.rs"));
+    assert!(!readme.contains("{{"), "a figure is missing");
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let blocks: Vec<&str> = readme.split("```rust\n").skip(1).filter_map(|b| b.split("```").next()).collect();
+    assert!(blocks.len() >= 2);
+    for block in blocks {
+        assert!(squeezed(&example).contains(&squeezed(block)), "not in examples/hello.rs:\n{block}");
+    }
+    for link in readme.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+        assert!(
+            link.is_empty() || link.starts_with("http") || root.join(link).exists(),
+            "{link} leads nowhere"
+        );
+    }
+}

@@ -158,7 +158,7 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     #[inline(always)]
     pub fn sync(self) {
         // SAFETY: every lane of the group is here.
-        unsafe { warp::sync_warp(self.mask) }
+        unsafe { warp::sync_warp(self.mask()) }
     }
 
     /// Runs `f` on the leader and gives every lane its answer.

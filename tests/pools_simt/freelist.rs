@@ -1,6 +1,6 @@
 //! The block pool.
 
-use crate::kernels::{NONE, Who, churn, free_shared, give_all, take_all};
+use crate::kernels::{NONE, Who, churn, free_every, free_outside, free_shared, give_all, take_all};
 use crate::{devices, run};
 use std::collections::HashSet;
 use warpheap::pool::FreeList;
@@ -129,5 +129,36 @@ fn of_those_who_free_one_block_all_but_one_are_recorded() {
             pool.list.reset().unwrap();
             assert_eq!(pool.list.stats().unwrap().free, blocks);
         }
+    }
+}
+
+#[test]
+fn a_warp_gathers_blocks_from_regions_that_have_one_each() {
+    let device = Device::cpu();
+    let blocks = 8192;
+    let mut pool = Pool::new(&device, blocks);
+    let out = device.zeroed::<u32>(blocks as usize).unwrap();
+    run(&device, take_all, blocks, (pool.list.handle(), pool.owners.slice(), out.slice(), 0));
+    run(&device, free_every, blocks / 32, (pool.list.handle(), pool.owners.slice(), 32));
+    assert_eq!(pool.list.stats().unwrap().free, blocks / 32);
+    // Three blocks of threads, eight warps that all start at regions with a single block.
+    let asking = 240;
+    run(&device, take_all, asking, (pool.list.handle(), pool.owners.slice(), out.slice(), 0));
+    let refused = out.copy_to_vec().unwrap()[..asking as usize].iter().filter(|b| **b == NONE).count();
+    assert_eq!(refused, 0, "of {asking} requests for {} blocks", blocks / 32);
+    assert_eq!(pool.list.stats().unwrap().free, blocks / 32 - asking);
+    assert_eq!(pool.list.check().unwrap(), []);
+    pool.list.reset().unwrap();
+}
+
+#[test]
+fn a_whole_warp_that_frees_what_is_not_the_pools_is_recorded() {
+    for (mode, device) in devices(5) {
+        let pool = Pool::new(&device, 64);
+        run(&device, free_outside, 32, (pool.list.handle(),));
+        let faults = pool.list.faults().unwrap();
+        assert_eq!(faults.count, 32, "{mode}");
+        assert!(faults.first.iter().all(|fault| fault.kind == FaultKind::ForeignFree), "{mode}");
+        assert_eq!(pool.list.check().unwrap(), [], "{mode}");
     }
 }

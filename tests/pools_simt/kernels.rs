@@ -63,6 +63,29 @@ pub enum Who {
 }
 
 kernel! {
+    /// Thread `i` gives block `i * stride` back.
+    ///
+    /// # Safety
+    /// As for `take`; the blocks are taken, and there are as many.
+    pub unsafe fn free_every(list: FreeList, owners: DeviceSlice<u32>, stride: u32) {
+        let block = BlockIndex(thread::index_1d() * stride);
+        if block.0 < list.geometry().capacity() {
+            // SAFETY: the caller's promise.
+            unsafe { give(list, owners, block) };
+        }
+    }
+
+    /// Every thread frees an address behind the pool.
+    ///
+    /// # Safety
+    /// The pool lives.
+    pub unsafe fn free_outside(list: FreeList) {
+        let behind = list.base() as u64 + list.geometry().bytes() + u64::from(thread::index_1d());
+        let Some(address) = NonNull::new(behind as *mut u8) else { return };
+        // SAFETY: no block is there, so nothing is freed.
+        unsafe { list.free(address) };
+    }
+
     /// Every thread of `who` takes a block and writes down which.
     ///
     /// # Safety

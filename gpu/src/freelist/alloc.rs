@@ -11,9 +11,10 @@ use crate::thread;
 use crate::units::BlockIndex;
 use core::ptr::NonNull;
 
-/// How often a group looks for blocks that others keep taking before it. Then it is refused: each time there
-/// was nothing to take, or another thread took it first.
-const LOOKS: u32 = if NATIVE_LAYOUT { 16 } else { 6 };
+/// What a group spends on looks in vain before it is refused without a proof. A block lost to a faster
+/// thread costs one, two looks at everything in which only others got something cost `UNSETTLED`.
+const PATIENCE: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
+const UNSETTLED: u32 = if NATIVE_LAYOUT { 16 } else { 1 };
 
 impl FreeList {
     /// A block, or `None` when all are taken. Any thread, any time, any subset of a warp.
@@ -86,7 +87,9 @@ impl FreeList {
     #[inline(never)]
     fn hunt(&self, group: Group, home: u32) -> Option<BlockIndex> {
         let (mut group, mut home) = (group, home);
-        for _ in 0..LOOKS {
+        let mut patience = PATIENCE;
+        // Every round serves a lane or costs some of it.
+        while patience > 0 {
             match self.look_twice(group, home) {
                 Look::Candidate(r) => {
                     let leaders =
@@ -95,6 +98,7 @@ impl FreeList {
                     let (kept, leaders) = with_parked(kept, || self.settle(r, leaders));
                     (group, home) = kept;
                     let reservation = leaders.broadcast(group);
+                    patience -= u32::from(reservation.count == 0);
                     let rank = group.rank();
                     group = group.filter(rank >= reservation.count);
                     if rank < reservation.count {
@@ -102,7 +106,10 @@ impl FreeList {
                     }
                 }
                 Look::Empty { .. } => return None,
-                Look::Unsettled => thread::nanosleep(POLL_NANOS),
+                Look::Unsettled => {
+                    patience = patience.saturating_sub(UNSETTLED);
+                    thread::nanosleep(POLL_NANOS);
+                }
             }
         }
         None

@@ -60,7 +60,7 @@ impl FreeList {
         warp.sync();
         let first = warp.broadcast_32(index);
         // A whole word of the bitmap: the common case, when a warp frees what it allocated.
-        if warp.all(index == first + warp.rank()) && first % WORD_BLOCKS == 0 {
+        if warp.all(index == first.wrapping_add(warp.rank())) && first % WORD_BLOCKS == 0 {
             self.release_together(warp, first / WORD_BLOCKS, u32::MAX, index);
         } else {
             self.release_gathered(warp, index);

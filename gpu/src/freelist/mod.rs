@@ -32,9 +32,8 @@
 //! A null answer is exact: it is given only after two looks at every region, one after the other, that
 //! found no count above zero and all cursors unmoved. Each region was then empty all the time between its
 //! two looks (I4, I5), so when the second began, all were. One exception keeps the answer's time bounded: a
-//! group that has looked `LOOKS` times, and each time found nothing or lost it to another thread, is
-//! refused too. Warps of one region share a proof: it counts for every
-//! warp that arrived before it began (I6).
+//! group that has spent its `PATIENCE` on looks in vain, because others were faster each time, is refused
+//! too. Warps of one region share a proof: it counts for every warp that arrived before it began (I6).
 //!
 //! - I6. `verdict / 2 <= proofs_begun`, and proof `k` (the one that raised `proofs_begun` from `k`) began
 //!   after every arrival that read a number up to `k`.

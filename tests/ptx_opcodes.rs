@@ -31,7 +31,7 @@ const EXCHANGES: [(&str, &str); 9] = [
 const ORDERS: [&str; 4] = ["relaxed", "acquire", "release", "acq_rel"];
 
 /// Primitives with one instruction each, whatever their arguments.
-const SINGLES: [(&str, &str); 39] = [
+const SINGLES: [(&str, &str); 40] = [
     ("sync__fence_acquire", "fence.acq_rel.gpu"),
     ("sync__fence_release", "fence.acq_rel.gpu"),
     ("sync__fence_acq_rel", "fence.acq_rel.gpu"),
@@ -39,6 +39,7 @@ const SINGLES: [(&str, &str); 39] = [
     ("sync__block_fence_acq_rel", "fence.acq_rel.cta"),
     ("sync__system_fence_acq_rel", "fence.acq_rel.sys"),
     ("warp__sync_warp", "bar.warp.sync"),
+    ("warp__order_warp", "bar.warp.sync"),
     ("warp__warp_vote_all", "vote.sync.all.pred"),
     ("warp__warp_vote_any", "vote.sync.any.pred"),
     ("warp__warp_vote_ballot", "vote.sync.ballot.b32"),

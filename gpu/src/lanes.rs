@@ -154,6 +154,13 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
         self.read_64(value, self.mask().leader())
     }
 
+    /// Orders memory among the lanes, which have just met in another collective.
+    #[inline(always)]
+    pub fn order(self) {
+        // SAFETY: every lane of the group is here.
+        unsafe { warp::order_warp(self.mask()) }
+    }
+
     /// Waits for the group and orders memory among its lanes.
     #[inline(always)]
     pub fn sync(self) {

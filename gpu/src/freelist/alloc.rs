@@ -50,7 +50,7 @@ impl FreeList {
             if lanes.leads() { self.take(home, lanes.count()) } else { (SCATTERED, Taken::NONE) };
         let start = lanes.broadcast_32(start);
         // The leader claimed for all: what the last owners wrote is now before every lane (I3).
-        lanes.sync();
+        lanes.order();
         if start != SCATTERED {
             return Some(BlockIndex(start + lanes.rank()));
         }

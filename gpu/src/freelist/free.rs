@@ -56,11 +56,12 @@ impl FreeList {
     fn release(&self, index: u32) {
         let group = Group::converged();
         let Some(warp) = group.whole() else { return self.shared().release_partial(group, index) };
-        // What all lanes wrote, before the release by any of them (I3).
-        warp.sync();
         let first = warp.broadcast_32(index);
         // A whole word of the bitmap: the common case, when a warp frees what it allocated.
-        if warp.all(index == first.wrapping_add(warp.rank())) && first % WORD_BLOCKS == 0 {
+        let in_a_row = warp.all(index == first.wrapping_add(warp.rank()));
+        // What all lanes wrote, before the release by any of them (I3).
+        warp.order();
+        if in_a_row && first % WORD_BLOCKS == 0 {
             self.release_together(warp, first / WORD_BLOCKS, u32::MAX, index);
         } else {
             self.release_gathered(warp, index);

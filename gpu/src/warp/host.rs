@@ -35,6 +35,9 @@ pub unsafe fn sync_warp(mask: LaneMask) {
     exchange(mask, Collective::Sync, 0);
 }
 
+#[inline(always)]
+pub unsafe fn order_warp(_: LaneMask) {}
+
 #[inline]
 #[track_caller]
 pub unsafe fn warp_vote_ballot(mask: LaneMask, predicate: bool) -> LaneMask {

@@ -37,6 +37,17 @@ pub unsafe fn sync_warp(mask: LaneMask) {
     unsafe { backend::sync_warp(mask) }
 }
 
+/// Orders memory among the lanes of `mask`, which have just met in another collective. On the GPU it is
+/// `bar.warp.sync`; on the host, where one OS thread runs the lanes of a warp, they are ordered already.
+///
+/// # Safety
+/// As for [`sync_warp`], and no lane of `mask` has done anything since they met that others rely on.
+#[inline(always)]
+pub unsafe fn order_warp(mask: LaneMask) {
+    // SAFETY: the caller's promise.
+    unsafe { backend::order_warp(mask) }
+}
+
 macro_rules! collectives {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty: $doc:literal;)+) => {$(
         #[doc = $doc]

@@ -61,6 +61,7 @@ macro_rules! collectives {
 
 collectives! {
     sync_warp() -> () = |mask| intrinsics::sync(mask);
+    order_warp() -> () = |mask| intrinsics::sync(mask);
     warp_vote_all(predicate: bool) -> bool = |mask| intrinsics::all(mask, predicate);
     warp_vote_any(predicate: bool) -> bool = |mask| intrinsics::any(mask, predicate);
     warp_match_any_32_raw(value: u32) -> u32 = |mask| intrinsics::match_any_32(mask, value);

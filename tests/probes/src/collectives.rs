@@ -17,6 +17,7 @@ macro_rules! collectives {
 
 collectives! {
     sync_warp() -> ();
+    order_warp() -> ();
     warp_vote_all(predicate: bool) -> bool;
     warp_vote_any(predicate: bool) -> bool;
     warp_vote_ballot(predicate: bool) -> LaneMask;

@@ -7,6 +7,9 @@ use warpheap_build::{Builder, Error};
 
 const KERNELS: &str = "gpu/kernels";
 
+/// As `host/build_info.rs` lists them.
+const ARCHS: [&str; 2] = ["sm_70", "sm_80"];
+
 /// All warps of a multiprocessor at once: the slow paths of the allocators would cost half of them.
 const REGISTERS: u32 = 32;
 
@@ -30,7 +33,7 @@ fn main() -> ExitCode {
 
 /// The PTX, or why there is none.
 enum Kernels {
-    Built { ptx: PathBuf, compiler: String },
+    Built { ptx: Vec<PathBuf>, compiler: String },
     Missing(String),
 }
 
@@ -43,8 +46,11 @@ fn kernels() -> Result<Kernels, Error> {
     if !Path::new(KERNELS).is_dir() {
         return Ok(Kernels::Missing(format!("the sources have no {KERNELS}")));
     }
-    match Builder::new(KERNELS).max_registers(REGISTERS).build_args(["--locked"]).build() {
-        Ok(ptx) => Ok(Kernels::Built { ptx: ptx.path, compiler: ptx.compiler.version }),
+    match Builder::new(KERNELS).max_registers(REGISTERS).build_args(["--locked"]).build_archs(ARCHS) {
+        Ok(ptx) => {
+            let compiler = ptx[0].compiler.version.clone();
+            Ok(Kernels::Built { ptx: ptx.into_iter().map(|ptx| ptx.path).collect(), compiler })
+        }
         Err(error @ Error::NoCompiler(_)) => {
             println!("cargo::warning=no kernels for the GPU in this build: no compiler for them was found");
             println!("cargo::warning=the CPU side is complete; `warpheap doctor` says what to install");
@@ -58,9 +64,11 @@ impl Kernels {
     fn note(&self) {
         let (ptx, compiler, missing) = match self {
             Kernels::Built { ptx, compiler } => (ptx.clone(), compiler.as_str(), ""),
-            Kernels::Missing(why) => (write("no-kernels.ptx", ""), "none", why.as_str()),
+            Kernels::Missing(why) => (vec![write("no-kernels.ptx", ""); ARCHS.len()], "none", why.as_str()),
         };
-        note("WARPHEAP_PTX", &ptx.to_string_lossy());
+        for (arch, ptx) in ARCHS.iter().zip(&ptx) {
+            note(&format!("WARPHEAP_PTX_{}", arch.to_uppercase()), &ptx.to_string_lossy());
+        }
         note("WARPHEAP_PTX_MISSING", &write("why-no-kernels.txt", missing).to_string_lossy());
         note("WARPHEAP_DEVICE_RUSTC", compiler);
     }

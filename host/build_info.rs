@@ -12,12 +12,35 @@ pub const HOST_COMPILER: &str = env!("WARPHEAP_HOST_RUSTC");
 /// What this program runs on: `x86_64-unknown-linux-gnu`.
 pub const TARGET: &str = env!("WARPHEAP_TARGET");
 
-const PTX: &str = include_str!(env!("WARPHEAP_PTX"));
+/// The kernels of this program, compiled for one architecture; what is newer runs them too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelImage {
+    /// `sm_80`.
+    pub arch: &'static str,
+    /// The least compute capability.
+    pub capability: (u32, u32),
+    /// The PTX.
+    pub ptx: &'static str,
+}
+
+/// Oldest first. From sm_80 on a warp sums in one instruction.
+const IMAGES: [KernelImage; 2] = [
+    KernelImage { arch: "sm_70", capability: (7, 0), ptx: include_str!(env!("WARPHEAP_PTX_SM_70")) },
+    KernelImage { arch: "sm_80", capability: (8, 0), ptx: include_str!(env!("WARPHEAP_PTX_SM_80")) },
+];
 const PTX_MISSING: &str = include_str!(env!("WARPHEAP_PTX_MISSING"));
 
-/// The kernels' PTX; or why this build has none, and what to install.
-pub fn ptx() -> Result<&'static str, &'static str> {
-    if PTX.is_empty() { Err(PTX_MISSING) } else { Ok(PTX) }
+/// The kernels, oldest architecture first; or why this build has none, and what to install.
+pub fn images() -> Result<&'static [KernelImage], &'static str> {
+    if PTX_MISSING.is_empty() { Ok(&IMAGES) } else { Err(PTX_MISSING) }
+}
+
+/// The PTX of the newest kernels that a GPU of this compute capability runs; or why this build has none, and
+/// what to install. For a GPU that is too old for all of them it is the oldest, which the driver refuses.
+pub fn ptx_for(capability: Option<(u32, u32)>) -> Result<&'static str, &'static str> {
+    let images = images()?;
+    let fits = |image: &&KernelImage| capability.is_some_and(|capability| capability >= image.capability);
+    Ok(images.iter().rev().find(fits).unwrap_or(&images[0]).ptx)
 }
 
 #[cfg(test)]
@@ -26,10 +49,27 @@ mod tests {
 
     #[test]
     fn either_there_are_kernels_or_a_reason() {
-        match ptx() {
-            Ok(ptx) => assert!(ptx.contains(".visible .entry ") && DEVICE_COMPILER.starts_with("rustc ")),
+        match images() {
+            Ok(images) => {
+                assert!(DEVICE_COMPILER.starts_with("rustc "));
+                for image in images {
+                    assert!(image.ptx.contains(".visible .entry "));
+                    assert!(image.ptx.contains(&format!(".target {}", image.arch)));
+                }
+            }
             Err(why) => assert!(!why.is_empty() && DEVICE_COMPILER == "none"),
         }
+    }
+
+    #[test]
+    fn a_gpu_gets_the_newest_that_it_runs() {
+        let Ok([old, new]) = images() else { return };
+        for (capability, image) in
+            [((6, 1), old), ((7, 0), old), ((7, 5), old), ((8, 0), new), ((12, 1), new)]
+        {
+            assert_eq!(ptx_for(Some(capability)), Ok(image.ptx), "{capability:?}");
+        }
+        assert_eq!(ptx_for(None), Ok(old.ptx));
     }
 
     #[test]

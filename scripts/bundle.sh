@@ -8,7 +8,7 @@ scripts/setup.sh
 rm -rf bundle
 mkdir bundle
 # This one fails without a device compiler: a bundle without kernels is of no use.
-cargo run --quiet --locked -p warpheap-build --example ptx -- gpu/kernels bundle/kernels.ptx sm_70 sm_90
+cargo run --quiet --locked -p warpheap-build --example ptx -- gpu/kernels bundle/kernels.ptx sm_70 sm_80
 cargo build --release --locked
 cp "${CARGO_TARGET_DIR:-target}/release/warpheap" scripts/gpu-suite.sh bundle/
 ls -l bundle

@@ -266,9 +266,9 @@ fn the_doctor_finds_a_backend_that_works() {
     assert_eq!(results["kind"], "doctor");
     assert_eq!(results["data"]["cpu"]["self_test"]["passed"], true);
     let kernels = &results["data"]["kernels"];
-    assert_eq!(kernels["present"], warpheap::build_info::ptx().is_ok());
+    assert_eq!(kernels["present"], warpheap::build_info::images().is_ok());
     if kernels["present"] == true {
-        assert_eq!(kernels["target"], "sm_70");
+        assert_eq!(kernels["targets"], serde_json::json!(["sm_70", "sm_80"]));
     } else {
         assert!(err(&output).contains("[--] kernels"), "{}", err(&output));
     }

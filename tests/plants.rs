@@ -25,11 +25,11 @@ fn run(mode: Mode, config: &StressConfig) -> StressReport {
 /// On the GPU, if there is one and the kernels were built. With `WARPHEAP_REQUIRE_CUDA=1` both must be.
 fn run_on_gpu(config: &StressConfig) -> Option<StressReport> {
     let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
-    let (Ok(device), Ok(ptx)) = (Device::cuda(0), warpheap::build_info::ptx()) else {
+    let (Ok(device), Ok(images)) = (Device::cuda(0), warpheap::build_info::images()) else {
         assert!(!required, "WARPHEAP_REQUIRE_CUDA=1, but there is no GPU, or no kernels for it");
         return None;
     };
-    let module = device.load_module(ptx).unwrap();
+    let module = device.load_module(images.last()?.ptx).unwrap();
     Some(stress(&device, &module, config, &mut |_| ()).unwrap())
 }
 

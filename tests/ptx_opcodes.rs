@@ -75,6 +75,10 @@ const SINGLES: [(&str, &str); 40] = [
     ("warp__warp_shuffle_idx_64", "shfl.sync.idx.b32"),
 ];
 
+/// What reduces over a warp: one instruction from sm_80 on, before that a loop of shuffles.
+const REDUCTIONS: [(&str, &str); 2] =
+    [("warp__warp_reduce_add_32", "redux.sync.add.s32"), ("warp__warp_reduce_or_32", "redux.sync.or.b32")];
+
 /// Every probe and the instructions it must hold, in order and nothing else.
 fn expected() -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> =
@@ -122,14 +126,26 @@ fn differences(expected: &BTreeMap<String, Vec<String>>, kernels: &[Kernel]) -> 
 
 #[test]
 fn each_primitive_is_the_instruction_it_names() {
-    let Some(text) = built("tests/probes", "sm_70") else { return };
-    assert_eq!(differences(&expected(), &kernels(&text)), [""; 0]);
+    for arch in ["sm_70", "sm_80"] {
+        let Some(text) = built("tests/probes", arch) else { return };
+        let mut expected = expected();
+        for (name, opcode) in REDUCTIONS {
+            let opcode = if arch == "sm_70" { "shfl.sync.idx.b32" } else { opcode };
+            expected.insert(name.into(), vec![opcode.into()]);
+        }
+        assert_eq!(differences(&expected, &kernels(&text)), [""; 0], "{arch}");
+    }
 }
 
 #[test]
 fn every_primitive_has_a_probe() {
-    let probed: BTreeSet<String> =
-        expected().keys().filter_map(|name| name.split_once("__")).map(|(_, name)| name.to_owned()).collect();
+    let probed: BTreeSet<String> = expected()
+        .keys()
+        .map(String::as_str)
+        .chain(REDUCTIONS.map(|(name, _)| name))
+        .filter_map(|name| name.split_once("__"))
+        .map(|(_, name)| name.to_owned())
+        .collect();
     let sources = [
         include_str!("../gpu/src/sync/nvptx.rs"),
         include_str!("../gpu/src/warp/mod.rs"),
@@ -154,9 +170,9 @@ fn every_primitive_has_a_probe() {
 
 #[test]
 fn no_kernel_holds_an_unordered_unscoped_or_volatile_access() {
-    for folder in ["tests/probes", "gpu/kernels"] {
-        let Some(text) = built(folder, "sm_70") else { return };
-        assert_eq!(unsound(&text), [""; 0], "in {folder}");
+    for (folder, arch) in [("tests/probes", "sm_70"), ("gpu/kernels", "sm_70"), ("gpu/kernels", "sm_80")] {
+        let Some(text) = built(folder, arch) else { return };
+        assert_eq!(unsound(&text), [""; 0], "in {folder} for {arch}");
     }
 }
 

@@ -1,8 +1,8 @@
 //! Stress runs on the CPU: both allocators, both ways to run, several streams.
 
-use warpheap::Device;
 use warpheap::harness::{AllocatorKind, Limit, StressConfig, StressReport, stress};
 use warpheap::simt::{Executor, Mode};
+use warpheap::{Device, Module};
 
 fn config(allocator: AllocatorKind) -> StressConfig {
     StressConfig {
@@ -126,25 +126,29 @@ fn what_cannot_be_run_is_refused_with_advice() {
 #[test]
 fn a_gpu_if_there_is_one() {
     let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
-    let (Ok(device), Ok(ptx)) = (Device::cuda(0), warpheap::build_info::ptx()) else {
+    let (Ok(device), Ok(images)) = (Device::cuda(0), warpheap::build_info::images()) else {
         assert!(!required, "WARPHEAP_REQUIRE_CUDA=1, but there is no GPU, or no kernels for it");
         return eprintln!("no GPU: nothing was tried");
     };
-    let module = device.load_module(ptx).unwrap();
-    for allocator in AllocatorKind::ALL {
-        for (threads, sizes) in [(1 << 18, 64..=64), (1 << 16, 16..=8192), (256, 1..=100)] {
-            let config = StressConfig { threads, sizes, streams: 4, ..config(allocator) };
-            let report = stress(&device, &module, &config, &mut |_| ()).unwrap();
-            assert!(report.is_clean(), "{:#?}", report.findings);
-            assert!(report.exhaustions > 0 && report.allocations == report.frees);
-            println!(
-                "{allocator}, {threads} threads in 4 streams, {:?} B: {} pairs, {:.1} M/s; {:.2} G blocks/s compared",
-                config.sizes,
-                report.frees,
-                report.pairs_per_second / 1e6,
-                report.checked_per_second / 1e9
-            );
-        }
+    for image in images {
+        let module = device.load_module(image.ptx).unwrap();
+        AllocatorKind::ALL.iter().for_each(|allocator| stress_on_gpu(&device, &module, *allocator));
+    }
+}
+
+fn stress_on_gpu(device: &Device, module: &Module, allocator: AllocatorKind) {
+    for (threads, sizes) in [(1 << 18, 64..=64), (1 << 16, 16..=8192), (256, 1..=100)] {
+        let config = StressConfig { threads, sizes, streams: 4, ..config(allocator) };
+        let report = stress(device, module, &config, &mut |_| ()).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.findings);
+        assert!(report.exhaustions > 0 && report.allocations == report.frees);
+        println!(
+            "{allocator}, {threads} threads in 4 streams, {:?} B: {} pairs, {:.1} M/s; {:.2} G blocks/s compared",
+            config.sizes,
+            report.frees,
+            report.pairs_per_second / 1e6,
+            report.checked_per_second / 1e9
+        );
     }
 }
 

@@ -159,7 +159,7 @@ impl Job {
         let kind = if options.release { "" } else { "-checked" };
         let limit = options.max_registers.map(|count| format!("-r{count}")).unwrap_or_default();
         let ptx = self.target_dir.join(format!("{}{kind}{limit}.{arch}.ptx", self.package.library));
-        let arguments = options.arguments(&self.package, arch, &self.target_dir, &ptx);
+        let arguments = options.arguments(&self.package, &self.target_dir, &ptx);
         let heading = stamp::heading(&self.compiler, &arguments);
         let stamp_file = ptx.with_extension("stamp");
         // Two builds of the same PTX at once, as by two profiles of the host crate, take turns.
@@ -190,7 +190,8 @@ impl Job {
         if ptx.exists() {
             fs::remove_file(ptx).map_err(io("remove", ptx))?;
         }
-        let output = cargo::run(cargo::cargo(&self.compiler, &self.package.manifest).args(arguments))?;
+        let output =
+            cargo::run(cargo::cargo_for(&self.compiler, &self.package.manifest, arch).args(arguments))?;
         if !output.succeeded {
             let (name, compiler) = (self.package.name.clone(), self.compiler.version.clone());
             return Err(Error::Compile { name, arch, compiler, output: output.stderr });

@@ -54,7 +54,10 @@ const STRIPPED_PREFIXES: [&str; 12] = [
 ];
 
 /// Set to nothing, which also overrides what cargo's configuration files say.
-const EMPTIED: [&str; 3] = ["CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"];
+const EMPTIED: [&str; 3] = [FLAGS, "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"];
+
+/// Flags for every crate that is compiled for the device, parted by the byte 0x1f.
+const FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
 
 /// Whether an inherited variable must not reach the nested cargo.
 pub(crate) fn is_stripped(name: &OsStr) -> bool {
@@ -74,6 +77,14 @@ pub(crate) fn cargo(compiler: &Compiler, manifest: &Path) -> Command {
     // The kernels' language features, and -Zbuild-std, are unstable: a stable compiler has to be told.
     command.env("RUSTC", &compiler.rustc).env("RUSTC_BOOTSTRAP", "1");
     command.current_dir(manifest.parent().unwrap_or(Path::new(".")));
+    command
+}
+
+/// The same, compiling for `arch`. Every crate is told, so that each can ask for `cfg(target_feature = "sm_80")`.
+pub(crate) fn cargo_for(compiler: &Compiler, manifest: &Path, arch: Arch) -> Command {
+    let mut command = cargo(compiler, manifest);
+    let ptx_version = arch.ptx_version();
+    command.env(FLAGS, format!("-Ctarget-cpu={arch}\x1f-Ctarget-feature=+ptx{ptx_version}"));
     command
 }
 
@@ -149,8 +160,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The arguments that compile `package` for `arch` to the file `ptx`.
-    pub fn arguments(&self, package: &Package, arch: Arch, target_dir: &Path, ptx: &Path) -> Vec<OsString> {
+    /// The arguments that compile `package` to the file `ptx`.
+    pub fn arguments(&self, package: &Package, target_dir: &Path, ptx: &Path) -> Vec<OsString> {
         let mut args: Vec<OsString> =
             ["rustc", "--lib", "--crate-type=cdylib", "--release", "--target", TARGET]
                 .into_iter()
@@ -164,8 +175,6 @@ impl Options {
         }
         args.extend(self.build_args.iter().cloned());
         args.extend(["--".into(), joined("--emit=asm=", ptx)]);
-        args.push(format!("-Ctarget-cpu={arch}").into());
-        args.push(format!("-Ctarget-feature=+ptx{}", arch.ptx_version()).into());
         // There is nothing to link. `extern "ptx-kernel"` without the crate asking for it, or with.
         let rest =
             ["-Zno-link", "-Zcrate-attr=feature(abi_ptx)", "-Aduplicate_features", "-Aunused_features"];

@@ -54,6 +54,8 @@ pub enum Collective {
     Match,
     /// `shfl.sync`
     Shuffle,
+    /// `redux.sync`
+    Reduce,
 }
 
 /// What each lane of a warp brought to a collective; undefined for lanes outside its mask.

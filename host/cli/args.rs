@@ -103,11 +103,8 @@ pub struct StressArgs {
     /// why.
     #[arg(long, value_enum, default_value_t = BackendChoice::Auto, hide_default_value = true)]
     pub backend: BackendChoice,
-    /// Which GPU, from 0. `warpheap doctor` lists them.
-    ///
-    /// Default: 0, the driver's first. Naming one rules the CPU out.
-    #[arg(long, value_name = "N")]
-    pub device: Option<u32>,
+    #[command(flatten)]
+    pub gpu: GpuArgs,
     /// What to stress.
     ///
     /// Default: all, one after the other.
@@ -190,9 +187,8 @@ pub struct BenchArgs {
     /// Timed rounds of each figure, of which the median counts. Default: 20, whose median repeats well.
     #[arg(long, value_parser = parse::count, default_value = "20", hide_default_value = true)]
     pub rounds: u32,
-    /// Which GPU, from 0. Default: 0, the driver's first.
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    pub device: u32,
+    #[command(flatten)]
+    pub gpu: GpuArgs,
     /// Write results, with all that is needed to repeat them, to this file; `-` is standard output.
     /// Default: none are written.
     #[arg(long, value_name = "FILE", value_parser = json_target)]
@@ -201,6 +197,42 @@ pub struct BenchArgs {
     /// Default: 300.
     #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
     pub watchdog: Duration,
+}
+
+/// Which GPU, and what it runs.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct GpuArgs {
+    /// Which GPU, from 0. `warpheap doctor` lists them.
+    ///
+    /// Default: 0, the driver's first. Naming one rules the CPU out.
+    #[arg(long, value_name = "N")]
+    pub device: Option<u32>,
+    /// Which of the program's kernels the GPU runs.
+    ///
+    /// Default: the newest that it can run. This is for trying the others.
+    #[arg(long, value_enum, value_name = "ARCH")]
+    pub kernels: Option<KernelsChoice>,
+}
+
+/// The architectures that this program has kernels for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KernelsChoice {
+    /// Any GPU since Volta
+    #[value(name = "sm_70")]
+    Sm70,
+    /// Any GPU since Ampere
+    #[value(name = "sm_80")]
+    Sm80,
+}
+
+impl KernelsChoice {
+    /// A compute capability that runs these and none newer.
+    pub fn capability(self) -> (u32, u32) {
+        match self {
+            KernelsChoice::Sm70 => (7, 0),
+            KernelsChoice::Sm80 => (8, 0),
+        }
+    }
 }
 
 /// Where to run.

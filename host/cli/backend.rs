@@ -1,6 +1,6 @@
 //! Which device a run is on, and why that one.
 
-use super::args::BackendChoice;
+use super::args::{BackendChoice, GpuArgs};
 use super::status::Failure;
 use warpheap::build_info;
 use warpheap::simt::Mode;
@@ -26,9 +26,9 @@ impl Chosen {
         Ok(Chosen { device, module, ordinal: 0, why_not_cuda: None })
     }
 
-    /// GPU number `ordinal`.
-    pub fn cuda(ordinal: u32) -> Result<Chosen, Failure> {
-        Chosen::try_cuda(ordinal).map_err(|error| {
+    /// The GPU that was named, or the first.
+    pub fn cuda(gpu: GpuArgs) -> Result<Chosen, Failure> {
+        Chosen::try_cuda(gpu).map_err(|error| {
             Failure::from(error).with(|message| {
                 format!(
                     "{message}\n`warpheap doctor` lists what this machine has; `--backend cpu` needs no GPU"
@@ -37,16 +37,21 @@ impl Chosen {
         })
     }
 
-    fn try_cuda(ordinal: u32) -> Result<Chosen, Error> {
+    fn try_cuda(gpu: GpuArgs) -> Result<Chosen, Error> {
+        let ordinal = gpu.device.unwrap_or(0);
         let device = Device::cuda(ordinal)?;
-        let module = device.load_module(ptx()?)?;
+        let capability = match gpu.kernels {
+            Some(kernels) => Some(kernels.capability()),
+            None => device.info()?.compute_capability,
+        };
+        let module = device.load_module(ptx(capability)?)?;
         Ok(Chosen { device, module, ordinal, why_not_cuda: None })
     }
 }
 
-/// The embedded kernels. A program without them has no use for a GPU.
-pub fn ptx() -> Result<&'static str, Error> {
-    build_info::ptx().map_err(|why| Error::NoDevice {
+/// The embedded kernels for a GPU. A program without them has no use for one.
+fn ptx(capability: Option<(u32, u32)>) -> Result<&'static str, Error> {
+    build_info::ptx_for(capability).map_err(|why| Error::NoDevice {
         asked: "a GPU".into(),
         found: "this program was built without kernels for one".into(),
         advice: why.into(),
@@ -54,14 +59,14 @@ pub fn ptx() -> Result<&'static str, Error> {
 }
 
 /// The device that was asked for. With `auto` it is the GPU if there is a usable one and the CPU otherwise.
-pub fn choose(backend: BackendChoice, ordinal: Option<u32>, mode: Option<Mode>) -> Result<Chosen, Failure> {
+pub fn choose(backend: BackendChoice, gpu: GpuArgs, mode: Option<Mode>) -> Result<Chosen, Failure> {
     match backend {
         BackendChoice::Cpu => Chosen::cpu(mode),
         BackendChoice::Auto if mode.is_some() => Chosen::cpu(mode),
-        BackendChoice::Cuda => Chosen::cuda(ordinal.unwrap_or(0)),
-        // Who names a GPU wants that one.
-        BackendChoice::Auto if ordinal.is_some() => Chosen::cuda(ordinal.unwrap_or(0)),
-        BackendChoice::Auto => match Chosen::try_cuda(0) {
+        BackendChoice::Cuda => Chosen::cuda(gpu),
+        // Who names a GPU or its kernels wants that.
+        BackendChoice::Auto if gpu.device.is_some() || gpu.kernels.is_some() => Chosen::cuda(gpu),
+        BackendChoice::Auto => match Chosen::try_cuda(gpu) {
             Ok(chosen) => Ok(chosen),
             Err(Error::NoDevice { found, .. }) => {
                 Ok(Chosen { why_not_cuda: Some(found), ..Chosen::cpu(mode)? })

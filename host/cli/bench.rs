@@ -15,7 +15,7 @@ use warpheap::bench::{self, Bar, BenchConfig, BenchReport, Figure};
 /// Measures what was asked for. A figure that misses its bar is a fault.
 pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.json.as_ref())?;
-    let chosen = Chosen::cuda(args.device)?;
+    let chosen = Chosen::cuda(args.gpu)?;
     let only = (args.figure != "all").then(|| args.figure.clone());
     let config = BenchConfig { rounds: args.rounds, only };
     console.say(format_args!("warpheap bench, the median of {} rounds of each figure", args.rounds));

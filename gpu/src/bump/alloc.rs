@@ -2,7 +2,7 @@
 
 use super::lease::{Lease, MAX_GROUP, Outcome, Piece, SUNK};
 use super::{Bump, POLL_NANOS, SETTLE_POLLS};
-use crate::lanes::{Group, Lanes};
+use crate::lanes::{Group, Lanes, Sum};
 use crate::park::with_parked;
 use crate::thread;
 use crate::units::WARP_SIZE;
@@ -73,12 +73,12 @@ impl Bump {
 
     #[inline(always)]
     fn alloc_together<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, granules: u32, align: u32) -> u64 {
-        let (before, total) = lanes.prefix_sum(granules);
         // Asked once: a thread can move, and a crosser must store into the shard that it crossed (I2).
         let home = self.home();
-        let seen = self.take_for(lanes, home, total);
-        match seen.got(total) {
-            Some(start) => self.address(start + u64::from(before), align.into()),
+        let (sum, seen) = lanes.prefix_sum_with(granules, |total| self.take_if_leader(lanes, home, total));
+        let seen = Lease(lanes.broadcast_64(seen));
+        match seen.got(sum.total) {
+            Some(start) => self.address(start + u64::from(sum.before), align.into()),
             None => self.shared().alloc_again(lanes.group(), granules, align, home, seen),
         }
     }
@@ -86,8 +86,13 @@ impl Bump {
     /// The leader takes for all.
     #[inline(always)]
     fn take_for<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, home: u32, total: u32) -> Lease {
+        Lease(lanes.broadcast_64(self.take_if_leader(lanes, home, total)))
+    }
+
+    #[inline(always)]
+    fn take_if_leader<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, home: u32, total: u32) -> u64 {
         // Relaxed: the word publishes nothing but itself, as the root's counter.
-        Lease(lanes.lead_64(|| self.shard(home).lease.sub_relaxed(total.into())))
+        if lanes.leads() { self.shard(home).lease.sub_relaxed(total.into()) } else { 0 }
     }
 
     #[cold]
@@ -104,7 +109,7 @@ impl Bump {
         let mut seen = seen;
         for tries in 0..RETRIES {
             let kept = (ask, seen, tries);
-            let (kept, (before, total)) = with_parked(kept, || ask.group.prefix_sum(ask.granules));
+            let (kept, Sum { before, total }) = with_parked(kept, || ask.group.prefix_sum(ask.granules));
             (ask, seen) = (kept.0, kept.1);
             if kept.2 > 0 {
                 seen = ask.bump.take_for(ask.group, ask.home, total);

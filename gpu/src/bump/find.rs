@@ -3,7 +3,7 @@
 use super::alloc::NO_START;
 use super::lease::{Lease, Piece};
 use super::{Bump, POLL_NANOS, SEE_LENT, SEE_TAIL, Shard};
-use crate::lanes::Group;
+use crate::lanes::{Group, Sum};
 use crate::sync::{AtomicU64, NATIVE_LAYOUT, fence_acquire};
 use crate::thread;
 
@@ -21,7 +21,7 @@ impl Bump {
     pub(super) fn hunt(&self, group: Group, granules: u64) -> u64 {
         let mut group = group;
         for _ in 0..SEARCHES {
-            let (before, total) = group.prefix_sum_64(granules);
+            let Sum { before, total } = group.prefix_sum_64(granules);
             // The leader speaks for all that need as much; the others come after.
             let least = group.broadcast_64(granules);
             // For all of them or for the leader alone: what does not end with a lane would be lost.

@@ -118,8 +118,20 @@ pub unsafe fn warp_shuffle_xor_32(mask: LaneMask, value: u32, lanes: u32) -> u32
 }
 
 #[track_caller]
-pub unsafe fn try_union_32(mask: LaneMask, bits: u32) -> Option<u32> {
-    let all = exchange(mask, Collective::Shuffle, bits.into());
-    let held = |(lane, deposit): (u32, &u64)| if mask.contains(lane) { *deposit as u32 } else { 0 };
-    Some((0..WARP_SIZE).zip(&all).map(held).fold(0, |union, bits| union | bits))
+pub unsafe fn warp_reduce_add_32(mask: LaneMask, value: u32) -> u32 {
+    fold(mask, value, u32::wrapping_add)
+}
+
+#[track_caller]
+pub unsafe fn warp_reduce_or_32(mask: LaneMask, value: u32) -> u32 {
+    fold(mask, value, |a, b| a | b)
+}
+
+#[track_caller]
+fn fold(mask: LaneMask, value: u32, op: impl Fn(u32, u32) -> u32) -> u32 {
+    let all = exchange(mask, Collective::Reduce, value.into());
+    (0..WARP_SIZE)
+        .zip(&all)
+        .filter(|(lane, _)| mask.contains(*lane))
+        .fold(0, |sum, (_, v)| op(sum, *v as u32))
 }

@@ -13,6 +13,10 @@ mod backend;
 #[path = "nvptx.rs"]
 mod backend;
 
+/// Whether the machine reduces over a mask in one instruction (`redux.sync`, sm_80 on). Without it a
+/// reduction costs a shuffle a lane.
+pub const HAS_REDUCE: bool = cfg!(any(not(target_arch = "nvptx64"), target_feature = "sm_80"));
+
 /// This thread in its warp, `0..32`.
 #[inline(always)]
 pub fn lane_id() -> u32 {
@@ -77,16 +81,7 @@ collectives! {
         "The `value` of the lane `delta` above; the caller's own where there is none. That lane must be in `mask`.";
     warp_shuffle_xor_32(value: u32, lanes: u32) -> u32:
         "The `value` of the lane whose number differs by `lanes`, which must be in `mask`.";
-}
-
-/// The bits that any lane of `mask` holds, if the machine finds them in one operation. The host does; PTX has
-/// `redux.sync` for it only from sm_80 on.
-///
-/// # Safety
-/// The caller is in `mask`, and every lane of it comes here with the same mask.
-#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-#[inline(always)]
-pub(crate) unsafe fn try_union_32(mask: LaneMask, bits: u32) -> Option<u32> {
-    // SAFETY: the caller's promise.
-    unsafe { backend::try_union_32(mask, bits) }
+    warp_reduce_add_32(value: u32) -> u32:
+        "The sum of `value` over the lanes of `mask`, wrapping. See [`HAS_REDUCE`].";
+    warp_reduce_or_32(value: u32) -> u32: "The bits of `value` that any lane of `mask` holds. See [`HAS_REDUCE`].";
 }

@@ -28,6 +28,12 @@ mod intrinsics {
         pub fn shuffle_down(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
         #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
         pub fn shuffle_xor(mask: u32, value: u32, lanes: u32, clamp: u32) -> u32;
+        #[cfg(target_feature = "sm_80")]
+        #[link_name = "llvm.nvvm.redux.sync.add"]
+        pub fn reduce_add(value: u32, mask: u32) -> u32;
+        #[cfg(target_feature = "sm_80")]
+        #[link_name = "llvm.nvvm.redux.sync.or"]
+        pub fn reduce_or(value: u32, mask: u32) -> u32;
     }
 }
 
@@ -100,7 +106,35 @@ pub unsafe fn warp_shuffle_idx_64(mask: LaneMask, value: u64, lane: u32) -> u64 
     u64::from(high) << 32 | u64::from(low)
 }
 
+#[cfg(target_feature = "sm_80")]
+collectives! {
+    warp_reduce_add_32(value: u32) -> u32 = |mask| intrinsics::reduce_add(value, mask);
+    warp_reduce_or_32(value: u32) -> u32 = |mask| intrinsics::reduce_or(value, mask);
+}
+
+#[cfg(not(target_feature = "sm_80"))]
+pub unsafe fn warp_reduce_add_32(mask: LaneMask, value: u32) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { fold(mask, value, u32::wrapping_add) }
+}
+
+#[cfg(not(target_feature = "sm_80"))]
+pub unsafe fn warp_reduce_or_32(mask: LaneMask, value: u32) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { fold(mask, value, |a, b| a | b) }
+}
+
+/// # Safety
+/// As for any collective.
+#[cfg(not(target_feature = "sm_80"))]
 #[inline(always)]
-pub unsafe fn try_union_32(_: LaneMask, _: u32) -> Option<u32> {
-    None
+unsafe fn fold(mask: LaneMask, value: u32, op: impl Fn(u32, u32) -> u32) -> u32 {
+    let mut rest = mask.0;
+    let mut result = 0;
+    while rest != 0 {
+        // SAFETY: every lane of the mask walks it alike.
+        result = op(result, unsafe { warp_shuffle_idx_32(mask, value, rest.trailing_zeros()) });
+        rest &= rest - 1;
+    }
+    result
 }

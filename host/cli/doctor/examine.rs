@@ -29,11 +29,9 @@ pub struct Kernels {
     pub present: bool,
     /// What compiled it.
     pub compiler: &'static str,
-    /// The lowest architecture it is for: `sm_70`.
-    pub target: Option<String>,
-    /// The language version: `7.0`.
-    pub ptx_version: Option<String>,
-    /// How many kernels.
+    /// The architectures it is for: `sm_70` means this and later.
+    pub targets: Vec<&'static str>,
+    /// How many kernels, for each.
     pub count: usize,
     /// Why there is none, and what to install.
     pub advice: Option<&'static str>,
@@ -122,19 +120,13 @@ pub fn examine() -> Findings {
 
 fn kernels() -> Kernels {
     let compiler = build_info::DEVICE_COMPILER;
-    match build_info::ptx() {
-        Ok(ptx) => {
-            let directive = |name: &str| {
-                let value = ptx.lines().find_map(|line| line.trim_start().strip_prefix(name))?;
-                Some(value.trim().trim_end_matches(',').to_owned())
-            };
-            let count = ptx.matches(".visible .entry ").count();
-            let (target, ptx_version) = (directive(".target "), directive(".version "));
-            Kernels { present: true, compiler, target, ptx_version, count, advice: None }
+    match build_info::images() {
+        Ok(images) => {
+            let targets = images.iter().map(|image| image.arch).collect();
+            let count = images[0].ptx.matches(".visible .entry ").count();
+            Kernels { present: true, compiler, targets, count, advice: None }
         }
-        Err(why) => {
-            Kernels { present: false, compiler, target: None, ptx_version: None, count: 0, advice: Some(why) }
-        }
+        Err(why) => Kernels { present: false, compiler, targets: Vec::new(), count: 0, advice: Some(why) },
     }
 }
 
@@ -149,9 +141,10 @@ fn gpu(ordinal: u32) -> Gpu {
 /// As far as it works.
 fn fill(gpu: &mut Gpu) -> Result<(), Error> {
     let device = Device::cuda(gpu.ordinal)?;
-    gpu.device = Some(DeviceRecord::from(&device.info()?));
+    let info = device.info()?;
+    gpu.device = Some(DeviceRecord::from(&info));
     // Without kernels there is nothing to try; that is said once, for all devices.
-    let Ok(ptx) = build_info::ptx() else { return Ok(()) };
+    let Ok(ptx) = build_info::ptx_for(info.compute_capability) else { return Ok(()) };
     let module = device.load_module(ptx)?;
     gpu.kernels = attributes(&module)?;
     gpu.self_test = Some(selftest::run(&device, &module));

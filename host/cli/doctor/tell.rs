@@ -27,13 +27,11 @@ fn advice(console: &Console, text: &str) {
 }
 
 fn kernels(kernels: &Kernels, console: &Console) {
-    let unknown = String::new();
     let text = match kernels.present {
         true => format!(
-            "{} in PTX {} for {} and later, compiled by {}",
+            "{} for {} and later, compiled by {}",
             kernels.count,
-            kernels.ptx_version.as_ref().unwrap_or(&unknown),
-            kernels.target.as_ref().unwrap_or(&unknown),
+            kernels.targets.join(", "),
             kernels.compiler
         ),
         false => "none for a GPU in this program".into(),

@@ -1,9 +1,10 @@
 //! From arguments to runs: every default, and the command that does a run again.
 
-use super::super::args::{BackendChoice, StressArgs};
+use super::super::args::{BackendChoice, KernelsChoice, StressArgs};
 use super::super::backend::{Chosen, choose};
 use super::super::parse::Sizes;
 use super::super::status::Failure;
+use clap::ValueEnum;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use warpheap::Backend;
 use warpheap::harness::{AllocatorKind, Limit, Plant, StressConfig, StressReport};
@@ -25,6 +26,8 @@ const CPU_ROUNDS: u64 = 8;
 pub struct Session {
     /// The device and its kernels.
     pub chosen: Chosen,
+    /// Which of the program's kernels, if that was said.
+    kernels: Option<KernelsChoice>,
     /// Whether the seed decides the interleaving, too.
     pub replay: bool,
     /// Decides what every thread does.
@@ -41,7 +44,7 @@ impl Session {
         check_combination(args)?;
         let seed = args.seed.unwrap_or_else(random_seed);
         let mode = args.replay.then_some(Mode::Replay { seed });
-        let chosen = choose(args.backend, args.device, mode)?;
+        let chosen = choose(args.backend, args.gpu, mode)?;
         let plant = args.plant.map(Plant::from);
         let (kinds, left_out) = suitable(args.allocator.kinds(), plant);
         let (threads, rounds) = match chosen.device.backend() {
@@ -65,14 +68,18 @@ impl Session {
         };
         let configs: Vec<_> = kinds.into_iter().map(config).collect();
         configs.iter().try_for_each(|config| config.validate(&chosen.device))?;
-        Ok(Session { chosen, replay: args.replay, seed, configs, left_out })
+        Ok(Session { chosen, kernels: args.gpu.kernels, replay: args.replay, seed, configs, left_out })
     }
 
     /// The command that does a run again, up to the round of the first fault that `report` tells of.
     pub fn reproduce(&self, config: &StressConfig, report: Option<&StressReport>) -> String {
         let mut words = vec!["warpheap stress".to_owned()];
         match self.chosen.device.backend() {
-            Backend::Cuda => words.push(format!("--backend cuda --device {}", self.chosen.ordinal)),
+            Backend::Cuda => {
+                words.push(format!("--backend cuda --device {}", self.chosen.ordinal));
+                let kernels = self.kernels.and_then(|kernels| kernels.to_possible_value());
+                words.extend(kernels.map(|kernels| format!("--kernels {}", kernels.get_name())));
+            }
             _ if self.replay => words.push("--replay".into()),
             _ => words.push("--backend cpu".into()),
         }
@@ -100,13 +107,16 @@ fn check_combination(args: &StressArgs) -> Result<(), Failure> {
              --backend cpu",
         ));
     }
-    if args.device.is_some() && (args.replay || args.backend == BackendChoice::Cpu) {
-        return Err(Failure::usage(
-            "--device names a GPU, but the run is to be on the CPU; leave out --device, or use --backend cuda \
-             without --replay",
-        ));
+    let named = [("--device", args.gpu.device.is_some()), ("--kernels", args.gpu.kernels.is_some())];
+    match named.iter().find(|(_, given)| *given) {
+        Some((option, _)) if args.replay || args.backend == BackendChoice::Cpu => {
+            Err(Failure::usage(format!(
+                "{option} is for a GPU, but the run is to be on the CPU; leave out {option}, or use --backend cuda \
+             without --replay"
+            )))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The allocators that the fault exists with, and those it does not. Of a single one the harness itself

@@ -28,6 +28,8 @@ collectives! {
     warp_shuffle_up_32(value: u32, delta: u32) -> u32;
     warp_shuffle_down_32(value: u32, delta: u32) -> u32;
     warp_shuffle_xor_32(value: u32, lanes: u32) -> u32;
+    warp_reduce_add_32(value: u32) -> u32;
+    warp_reduce_or_32(value: u32) -> u32;
 }
 
 macro_rules! readings {

@@ -10,12 +10,15 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 
 /// A lane whose size or alignment is more granules than this takes from the root by itself.
-const MAX_LANE: u32 = 1 << 9;
+pub(super) const MAX_LANE: u32 = 1 << 9;
 /// An alignment may need as many granules again as the size.
 const _: () = assert!(2 * MAX_LANE * WARP_SIZE <= MAX_GROUP);
 
 /// How often a group takes from a lease that others use up before it.
 const RETRIES: u32 = 64;
+
+/// In place of an alignment: that of a granule, which every allocation has.
+const NATURAL: u32 = 0;
 
 /// In place of the granule where an allocation starts: there is none.
 pub(super) const NO_START: u64 = u64::MAX;
@@ -31,28 +34,44 @@ impl Bump {
     #[inline(always)]
     pub fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         let (size, align) = (layout.size(), layout.align());
-        if size == 0 {
-            return NonNull::new(align as *mut u8);
-        }
-        let address = if size.max(align) > (MAX_LANE << self.granule_log2) as usize {
-            self.shared().alloc_large(size as u64, align as u64)
+        // Sizes from one byte to the limit, compared once: zero wraps around.
+        let small = size >> 32 == 0 && (size as u32).wrapping_sub(1) < self.small_bytes;
+        let address = if small && align <= self.granule_bytes as usize {
+            let granules = granules_in(size as u32, self.granule_bytes, self.granule_log2);
+            self.alloc_small(granules, NATURAL)
         } else {
-            let padding = (align as u32).saturating_sub(1 << self.granule_log2);
-            self.alloc_small(granules_in(size as u32 + padding, self.granule_log2), align as u32)
+            self.shared().alloc_unusual(size, align)
         };
         NonNull::new(address as *mut u8)
     }
 
+    /// For sizes and alignments that [`alloc`](Self::alloc) does not deal with at once.
+    #[inline(never)]
+    fn alloc_unusual(&self, size: usize, align: usize) -> u64 {
+        if size == 0 {
+            return align as u64;
+        }
+        if size.max(align) > self.small_bytes as usize {
+            return self.alloc_large(size as u64, align as u64);
+        }
+        let padding = (align as u32).saturating_sub(self.granule_bytes);
+        self.alloc_small(granules_in(size as u32 + padding, self.granule_bytes, self.granule_log2), align as u32)
+    }
+
     /// The address of the allocation that starts at a granule.
     #[inline(always)]
-    fn address(&self, start: u64, align: u64) -> u64 {
+    fn address(&self, start: u64, align: u32) -> u64 {
         let address = self.base as u64 + (start << self.granule_log2);
+        if align == NATURAL {
+            return address;
+        }
+        let align = u64::from(align);
         (address + align - 1) & !(align - 1)
     }
 
     /// The same, and 0 for [`NO_START`].
     #[inline(always)]
-    fn address_or_null(&self, start: u64, align: u64) -> u64 {
+    fn address_or_null(&self, start: u64, align: u32) -> u64 {
         if start == NO_START { 0 } else { self.address(start, align) }
     }
 
@@ -78,7 +97,7 @@ impl Bump {
         let (sum, seen) = lanes.prefix_sum_with(granules, |total| self.take_if_leader(lanes, home, total));
         let seen = Lease(lanes.broadcast_64(seen));
         match seen.got(sum.total) {
-            Some(start) => self.address(start + u64::from(sum.before), align.into()),
+            Some(start) => self.address(start + u64::from(sum.before), align),
             None => self.shared().alloc_again(lanes.group(), granules, align, home, seen),
         }
     }
@@ -99,7 +118,7 @@ impl Bump {
     #[inline(never)]
     fn alloc_again(&self, group: Group, granules: u32, align: u32, home: u32, seen: Lease) -> u64 {
         let (align, start) = with_parked(align, || self.alloc_slow(group, granules, home, seen));
-        self.address_or_null(start, align.into())
+        self.address_or_null(start, align)
     }
 
     /// The lease of shard `home` did not hold what the group wanted: the leader saw `seen` there.
@@ -150,13 +169,15 @@ impl Bump {
     }
 
     /// For a size or an alignment that is too large to share a subtraction.
-    #[cold]
-    #[inline(never)]
     fn alloc_large(&self, size: u64, align: u64) -> u64 {
         let padding = align.saturating_sub(self.granule_bytes());
         let granules = (size.saturating_add(padding)).div_ceil(self.granule_bytes());
         let start = if granules > self.granules { NO_START } else { self.hunt(Group::alone(), granules) };
-        self.address_or_null(start, align)
+        if start == NO_START {
+            return 0;
+        }
+        let address = self.address(start, NATURAL);
+        (address + align - 1) & !(align - 1)
     }
 }
 
@@ -206,6 +227,6 @@ impl Ask<'_> {
 
 /// Granules that hold so many bytes.
 #[inline(always)]
-const fn granules_in(bytes: u32, granule_log2: u32) -> u32 {
-    (bytes + (1 << granule_log2) - 1) >> granule_log2
+const fn granules_in(bytes: u32, granule_bytes: u32, granule_log2: u32) -> u32 {
+    (bytes + (granule_bytes - 1)) >> granule_log2
 }

@@ -185,12 +185,14 @@ pub struct Bump {
     granules: u64,
     root: *const Root,
     shards: *const Shard,
-    shard_count: u32,
+    last_shard: u32,
     granule_log2: u32,
+    granule_bytes: u32,
+    small_bytes: u32,
     shared: *const Bump,
 }
 
-const _: () = assert!(!NATIVE_LAYOUT || size_of::<Bump>() == 48 && align_of::<Bump>() == 8);
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<Bump>() == 56 && align_of::<Bump>() == 8);
 
 // SAFETY: every thread may use the arena at once: its state is atomic, and granted memory is disjoint (I1).
 unsafe impl Send for Bump {}
@@ -228,7 +230,17 @@ impl Bump {
         shard_count: u32,
         shared: *const Bump,
     ) -> Self {
-        Bump { base, granules, root, shards, shard_count, granule_log2, shared }
+        Bump {
+            base,
+            granules,
+            root,
+            shards,
+            last_shard: shard_count - 1,
+            granule_log2,
+            granule_bytes: 1 << granule_log2,
+            small_bytes: alloc::MAX_LANE << granule_log2,
+            shared,
+        }
     }
 
     /// The copy of this handle in memory, for code off the fast path: a call there passes its address, while
@@ -248,7 +260,7 @@ impl Bump {
     /// The least alignment, and the unit in which memory is handed out, in bytes.
     #[inline(always)]
     pub const fn granule_bytes(&self) -> u64 {
-        1 << self.granule_log2
+        self.granule_bytes as u64
     }
 
     /// Where its memory starts.
@@ -265,16 +277,21 @@ impl Bump {
 
     #[inline(always)]
     fn shard(&self, i: u32) -> &Shard {
-        debug_assert!(i < self.shard_count);
-        // SAFETY: `i` is below `shard_count`, by the callers.
+        debug_assert!(i <= self.last_shard);
+        // SAFETY: `i` is at most `last_shard`, by the callers.
         let shard = unsafe { self.shards.add(i as usize) };
         // SAFETY: `from_raw_parts`' promise.
         unsafe { &*shard }
     }
 
+    #[inline(always)]
+    fn shard_count(&self) -> u32 {
+        self.last_shard + 1
+    }
+
     /// The shard of the multiprocessor that the caller runs on, as far as it knows; any would be right.
     #[inline(always)]
     fn home(&self) -> u32 {
-        thread::sm_id().min(self.shard_count - 1)
+        thread::sm_id().min(self.last_shard)
     }
 }

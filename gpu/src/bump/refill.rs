@@ -51,7 +51,7 @@ impl Bump {
     /// requests of one size leave no tail. `granules` is at most `MAX_GROUP`.
     fn lease_length(&self, granules: u32) -> u32 {
         let remaining = decode(self.root().remaining.load_relaxed()).unwrap_or(0);
-        let shards_log2 = self.shard_count.next_power_of_two().trailing_zeros();
+        let shards_log2 = self.shard_count().next_power_of_two().trailing_zeros();
         let share = (remaining >> shards_log2).clamp(MIN_LEASE, MAX_LEASE) as u32;
         (share - share % granules.max(1)).max(granules)
     }

@@ -107,6 +107,14 @@ pub unsafe fn warp_shuffle_up_32(mask: LaneMask, value: u32, delta: u32) -> u32 
 
 #[inline]
 #[track_caller]
+pub unsafe fn warp_shuffle_up_found_32(mask: LaneMask, value: u32, delta: u32) -> Option<u32> {
+    let source = lane_id().checked_sub(delta);
+    let below = shuffle(mask, value.into(), source) as u32;
+    source.map(|_| below)
+}
+
+#[inline]
+#[track_caller]
 pub unsafe fn warp_shuffle_down_32(mask: LaneMask, value: u32, delta: u32) -> u32 {
     shuffle(mask, value.into(), lane_id().checked_add(delta)) as u32
 }

@@ -77,6 +77,8 @@ collectives! {
     warp_shuffle_idx_64(value: u64, lane: u32) -> u64: "The `value` of lane `lane`, which must be in `mask`.";
     warp_shuffle_up_32(value: u32, delta: u32) -> u32:
         "The `value` of the lane `delta` below; the caller's own where there is none. That lane must be in `mask`.";
+    warp_shuffle_up_found_32(value: u32, delta: u32) -> Option<u32>:
+        "The `value` of the lane `delta` below, which must be in `mask`; `None` where there is none.";
     warp_shuffle_down_32(value: u32, delta: u32) -> u32:
         "The `value` of the lane `delta` above; the caller's own where there is none. That lane must be in `mask`.";
     warp_shuffle_xor_32(value: u32, lanes: u32) -> u32:

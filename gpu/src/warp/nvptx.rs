@@ -3,6 +3,10 @@
 use crate::units::LaneMask;
 
 mod intrinsics {
+    unsafe extern "unadjusted" {
+        #[link_name = "llvm.nvvm.shfl.sync.up.i32p"]
+        pub fn shuffle_up_found(mask: u32, value: u32, delta: u32, clamp: u32) -> (u32, bool);
+    }
     unsafe extern "C" {
         #[link_name = "llvm.nvvm.read.ptx.sreg.laneid"]
         pub fn lane_id() -> u32;
@@ -95,6 +99,13 @@ pub unsafe fn warp_match_any_32(mask: LaneMask, value: u32) -> LaneMask {
 pub unsafe fn warp_match_any_64(mask: LaneMask, value: u64) -> LaneMask {
     // SAFETY: the caller's promise.
     LaneMask(unsafe { warp_match_any_64_raw(mask, value) })
+}
+
+#[inline(always)]
+pub unsafe fn warp_shuffle_up_found_32(mask: LaneMask, value: u32, delta: u32) -> Option<u32> {
+    // SAFETY: the caller's promise.
+    let (below, found) = unsafe { intrinsics::shuffle_up_found(mask.0, value, delta, FROM_LANE_0) };
+    found.then_some(below)
 }
 
 #[inline(always)]

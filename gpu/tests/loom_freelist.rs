@@ -235,14 +235,15 @@ fn of_two_frees_of_one_block_one_is_recorded() {
 
 #[test]
 fn every_weakened_ordering_is_noticed() {
+    // Two owners of a block write unordered; a block that was freed before is refused.
     let noticed_by = [
-        ("freelist/claim", HANDED_ON),
-        ("freelist/release", HANDED_ON),
-        ("freelist/arrive", FREED_ELSEWHERE),
-        ("freelist/prove", FREED_ELSEWHERE),
+        ("freelist/claim", HANDED_ON, "Concurrent write accesses"),
+        ("freelist/release", HANDED_ON, "Concurrent write accesses"),
+        ("freelist/arrive", FREED_ELSEWHERE, "one block for one of two"),
+        ("freelist/prove", FREED_ELSEWHERE, "one block for one of two"),
     ];
-    assert_eq!(noticed_by.map(|(site, _)| site), SITES);
-    for (site, model) in noticed_by {
-        model.notices(site);
+    assert_eq!(noticed_by.map(|(site, ..)| site), SITES);
+    for (site, model, why) in noticed_by {
+        model.notices(site, why);
     }
 }

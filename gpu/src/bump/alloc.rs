@@ -55,7 +55,10 @@ impl Bump {
             return self.alloc_large(size as u64, align as u64);
         }
         let padding = (align as u32).saturating_sub(self.granule_bytes);
-        self.alloc_small(granules_in(size as u32 + padding, self.granule_bytes, self.granule_log2), align as u32)
+        self.alloc_small(
+            granules_in(size as u32 + padding, self.granule_bytes, self.granule_log2),
+            align as u32,
+        )
     }
 
     /// The address of the allocation that starts at a granule.

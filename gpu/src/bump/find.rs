@@ -85,8 +85,11 @@ impl Bump {
         while base < self.shard_count() {
             // Every lane takes part in every ballot, also one that has no shard left to look at.
             let place = base + group.rank();
-            let r =
-                if home + place < self.shard_count() { home + place } else { home + place - self.shard_count() };
+            let r = if home + place < self.shard_count() {
+                home + place
+            } else {
+                home + place - self.shard_count()
+            };
             let longest = if place < self.shard_count() { longest_piece(self.shard(r)) } else { Some(0) };
             settled &= longest.is_some();
             let found = group.ballot(longest.is_some_and(|l| u64::from(l) >= least));

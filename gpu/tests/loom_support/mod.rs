@@ -61,10 +61,16 @@ impl Model {
         self.explore();
     }
 
-    /// Explores the model with the ordering called `site` dropped, which must break it.
-    pub fn notices(self, site: &str) {
+    /// Explores the model with the ordering called `site` dropped, which must break it, and with a message
+    /// that holds `why`: a model that fails of something else shows nothing about the ordering.
+    pub fn notices(self, site: &str, why: &str) {
         let _alone = alone();
-        let broken = weaken(site, || catch_unwind(AssertUnwindSafe(|| self.explore()))).is_err();
-        assert!(broken, "no run of the model is wrong without the ordering of {site}");
+        let broken = weaken(site, || catch_unwind(AssertUnwindSafe(|| self.explore())));
+        let Err(payload) = broken else {
+            panic!("no run of the model is wrong without the ordering of {site}")
+        };
+        let said = payload.downcast_ref::<String>().map(String::as_str);
+        let said = said.or(payload.downcast_ref::<&str>().copied()).unwrap_or("no text");
+        assert!(said.contains(why), "without the ordering of {site} the model fails, but with {said:?}");
     }
 }

@@ -1,0 +1,194 @@
+//! The lanes of a warp that ask for the same thing at the same time, and how they share one answer.
+
+use crate::units::{LaneMask, WARP_SIZE};
+use crate::warp;
+
+mod sums;
+pub(crate) use sums::Sum;
+
+/// Lanes that came to an allocator together. Every lane of `mask` holds an equal `Lanes` and makes the
+/// same calls on it; that is what the `unsafe` collectives below rely on.
+///
+/// `WHOLE`: the mask is known to the compiler to be a whole warp. That matters: for a mask that it does
+/// not know, the assembler puts a check of some 200 cycles in front of every collective.
+#[derive(Clone, Copy)]
+pub(crate) struct Lanes<const WHOLE: bool> {
+    mask: LaneMask,
+    lane: u32,
+}
+
+/// Any lanes of a warp.
+pub(crate) type Group = Lanes<false>;
+
+/// All lanes of a warp.
+pub(crate) type Warp = Lanes<true>;
+
+impl Group {
+    /// The lanes that happen to be here together. Any subset of a warp will do.
+    #[track_caller]
+    #[inline(always)]
+    pub fn converged() -> Self {
+        Lanes { mask: warp::activemask(), lane: warp::lane_id() }
+    }
+
+    /// The calling lane alone.
+    pub fn alone() -> Self {
+        let lane = warp::lane_id();
+        Lanes { mask: LaneMask::only(lane), lane }
+    }
+
+    /// The same, if it is a whole warp.
+    #[inline(always)]
+    pub fn whole(self) -> Option<Warp> {
+        (self.mask == LaneMask::ALL).then_some(Lanes { mask: LaneMask::ALL, lane: self.lane })
+    }
+
+    /// Whether this lane is one of the group.
+    #[inline(always)]
+    pub fn contains_self(self) -> bool {
+        self.mask.contains(self.lane)
+    }
+
+    /// The lanes of this group that are not in `other`. Every lane of the group calls it with equal groups.
+    #[inline(always)]
+    pub fn without(self, other: Group) -> Group {
+        Lanes { mask: self.mask.without(other.mask), ..self }
+    }
+}
+
+impl<const WHOLE: bool> Lanes<WHOLE> {
+    #[inline(always)]
+    fn mask(self) -> LaneMask {
+        if WHOLE { LaneMask::ALL } else { self.mask }
+    }
+
+    /// The same lanes, their number forgotten.
+    #[inline(always)]
+    pub fn group(self) -> Group {
+        Lanes { mask: self.mask(), lane: self.lane }
+    }
+
+    /// The lanes of this group on which `predicate` holds. Every lane of the group calls it, and only
+    /// those on which it holds may use the result for collectives.
+    #[inline(always)]
+    pub fn filter(self, predicate: bool) -> Group {
+        Lanes { mask: self.ballot(predicate), lane: self.lane }
+    }
+
+    #[inline(always)]
+    pub fn count(self) -> u32 {
+        self.mask().count()
+    }
+
+    /// The lowest lane of the group.
+    #[inline(always)]
+    pub fn leader(self) -> u32 {
+        self.mask().leader()
+    }
+
+    /// How many lanes of the group come before this one.
+    #[inline(always)]
+    pub fn rank(self) -> u32 {
+        if WHOLE { self.lane } else { self.mask.rank(self.lane) }
+    }
+
+    #[inline(always)]
+    pub fn leads(self) -> bool {
+        self.mask().leader() == self.lane
+    }
+
+    /// The lanes of the group on which `predicate` holds.
+    #[inline(always)]
+    pub fn ballot(self, predicate: bool) -> LaneMask {
+        // SAFETY: every lane of the group is here.
+        unsafe { warp::warp_vote_ballot(self.mask(), predicate) }
+    }
+
+    #[inline(always)]
+    pub fn all(self, predicate: bool) -> bool {
+        // SAFETY: every lane of the group is here.
+        unsafe { warp::warp_vote_all(self.mask(), predicate) }
+    }
+
+    /// What `lane`, one of the group, holds.
+    #[inline(always)]
+    pub fn read_32(self, value: u32, lane: u32) -> u32 {
+        // SAFETY: every lane of the group is here, and `lane` is one of them.
+        unsafe { warp::warp_shuffle_idx_32(self.mask(), value, lane) }
+    }
+
+    /// What `lane`, one of the group, holds.
+    #[inline(always)]
+    pub fn read_64(self, value: u64, lane: u32) -> u64 {
+        // SAFETY: every lane of the group is here, and `lane` is one of them.
+        unsafe { warp::warp_shuffle_idx_64(self.mask(), value, lane) }
+    }
+
+    /// What the leader holds.
+    #[inline(always)]
+    pub fn broadcast_32(self, value: u32) -> u32 {
+        self.read_32(value, self.mask().leader())
+    }
+
+    /// What the leader holds.
+    #[inline(always)]
+    pub fn broadcast_64(self, value: u64) -> u64 {
+        self.read_64(value, self.mask().leader())
+    }
+
+    /// Orders memory among the lanes, which have just met in another collective.
+    #[inline(always)]
+    pub fn order(self) {
+        // SAFETY: every lane of the group is here.
+        unsafe { warp::order_warp(self.mask()) }
+    }
+
+    /// Waits for the group and orders memory among its lanes.
+    #[inline(always)]
+    pub fn sync(self) {
+        // SAFETY: every lane of the group is here.
+        unsafe { warp::sync_warp(self.mask()) }
+    }
+
+    /// Runs `f` on the leader and gives every lane its answer.
+    #[inline(always)]
+    pub fn lead_64(self, f: impl FnOnce() -> u64) -> u64 {
+        let answer = if self.leads() { f() } else { 0 };
+        self.broadcast_64(answer)
+    }
+}
+
+/// The place of the set bit of `bits` that has `rank` set bits below it.
+#[inline(always)]
+pub(crate) fn select_bit(bits: u32, rank: u32) -> u32 {
+    let mut rank = rank;
+    let mut place = 0;
+    let mut width = WARP_SIZE / 2;
+    while width > 0 {
+        let below = (bits >> place & ((1 << width) - 1)).count_ones();
+        if rank >= below {
+            rank -= below;
+            place += width;
+        }
+        width /= 2;
+    }
+    place
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::select_bit;
+
+    #[test]
+    fn select_bit_agrees_with_counting() {
+        for bits in (0..u32::MAX).step_by(65_521).chain([u32::MAX, 1, 1 << 31]) {
+            let mut rank = 0;
+            for place in 0..32 {
+                if bits >> place & 1 == 1 {
+                    assert_eq!(select_bit(bits, rank), place, "bits {bits:#x} rank {rank}");
+                    rank += 1;
+                }
+            }
+        }
+    }
+}

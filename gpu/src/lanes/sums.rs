@@ -1,0 +1,128 @@
+//! Sums over lanes: totals, and what the lanes before each hold.
+
+use super::{Group, Lanes};
+use crate::units::WARP_SIZE;
+use crate::warp::{self, HAS_REDUCE};
+
+/// A sum over lanes, as the caller's lane sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct Sum<T> {
+    /// Over the lanes before this one.
+    pub before: T,
+    /// Over all.
+    pub total: T,
+}
+
+impl Group {
+    /// As [`prefix_sum`](Self::prefix_sum), for values of which only a lone lane's may exceed 32 bits.
+    pub fn prefix_sum_64(self, value: u64) -> Sum<u64> {
+        if self.count() == 1 {
+            return Sum { before: 0, total: value };
+        }
+        let sum = self.prefix_sum(value as u32);
+        Sum { before: sum.before.into(), total: sum.total.into() }
+    }
+
+    /// The sum over the lanes before this one, and over the group. No total may exceed 32 bits. Off the fast
+    /// path, where a call costs less than its registers.
+    #[inline(never)]
+    pub fn prefix_sum(self, value: u32) -> Sum<u32> {
+        self.prefix_sum_with(value, |_| ()).0
+    }
+}
+
+impl<const WHOLE: bool> Lanes<WHOLE> {
+    /// The same, and what `f` makes of the total: it runs as soon as that is known, before the sums of
+    /// the single lanes, which are worked out while its memory operations are under way.
+    #[inline(always)]
+    pub fn prefix_sum_with<R>(self, value: u32, f: impl FnOnce(u32) -> R) -> (Sum<u32>, R) {
+        if HAS_REDUCE {
+            // SAFETY: every lane of the group is here.
+            let total = unsafe { warp::warp_reduce_add_32(self.mask(), value) };
+            let result = f(total);
+            let before = if self.all(value * self.count() == total) {
+                self.rank() * value
+            } else {
+                self.scan(value, |a, b| a + b) - value
+            };
+            return (Sum { before, total }, result);
+        }
+        let first = self.broadcast_32(value);
+        let (before, total) = if self.all(value == first) {
+            (self.rank() * value, self.count() * value)
+        } else {
+            let inclusive = self.scan(value, |a, b| a + b);
+            (inclusive - value, self.read_32(inclusive, self.last()))
+        };
+        (Sum { before, total }, f(total))
+    }
+
+    /// The sum over the group, wrapping.
+    #[inline(always)]
+    pub fn wrapping_sum(self, value: u32) -> u32 {
+        if HAS_REDUCE {
+            // SAFETY: every lane of the group is here.
+            return unsafe { warp::warp_reduce_add_32(self.mask(), value) };
+        }
+        self.read_32(self.scan(value, u32::wrapping_add), self.last())
+    }
+
+    /// The bits that any lane of the group holds.
+    #[inline(always)]
+    pub fn union(self, bits: u32) -> u32 {
+        if HAS_REDUCE {
+            // SAFETY: every lane of the group is here.
+            return unsafe { warp::warp_reduce_or_32(self.mask(), bits) };
+        }
+        self.read_32(self.scan(bits, |a, b| a | b), self.last())
+    }
+
+    /// Inclusive scan.
+    #[inline(always)]
+    fn scan(self, value: u32, op: impl Fn(u32, u32) -> u32) -> u32 {
+        if WHOLE { self.scan_warp(value, op) } else { self.group().scan_lanes(value, op) }
+    }
+
+    #[inline(always)]
+    fn last(self) -> u32 {
+        WARP_SIZE - 1 - self.mask().0.leading_zeros()
+    }
+
+    /// Inclusive scan over a full warp: five shuffles.
+    #[inline(always)]
+    fn scan_warp(self, value: u32, op: impl Fn(u32, u32) -> u32) -> u32 {
+        let mut sum = value;
+        let mut distance = 1;
+        while distance < WARP_SIZE {
+            // SAFETY: the group is the whole warp and all of it is here.
+            if let Some(below) = unsafe { warp::warp_shuffle_up_found_32(self.mask(), sum, distance) } {
+                sum = op(sum, below);
+            }
+            distance *= 2;
+        }
+        sum
+    }
+
+    /// Inclusive scan over any set of lanes: each lane follows the lane before it, and the distance
+    /// doubles with every step. Ten shuffles.
+    #[inline(never)]
+    fn scan_lanes(self, value: u32, op: impl Fn(u32, u32) -> u32) -> u32 {
+        let before = self.mask().0 & ((1 << self.lane) - 1);
+        let mut sum = value;
+        // The lane whose partial sum comes next, or this lane itself when there is none.
+        let mut next = if before == 0 { self.lane } else { WARP_SIZE - 1 - before.leading_zeros() };
+        let mut done = before == 0;
+        let mut distance = 1;
+        while distance < WARP_SIZE {
+            let below = self.read_32(sum, next);
+            let packed = self.read_32(next | u32::from(done) << 8, next);
+            if !done {
+                sum = op(sum, below);
+                next = packed & 0xff;
+                done = packed >> 8 != 0;
+            }
+            distance *= 2;
+        }
+        sum
+    }
+}

@@ -27,6 +27,7 @@ pub mod bump;
 pub mod check;
 pub mod fault;
 pub mod freelist;
+pub mod heap;
 pub mod kernel;
 mod lanes;
 #[cfg(not(target_arch = "nvptx64"))]

@@ -68,6 +68,13 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
         Lanes { mask: self.mask(), lane: self.lane }
     }
 
+    /// The lanes of the group that hold the caller's value.
+    #[inline(always)]
+    pub fn matching(self, value: u32) -> Group {
+        // SAFETY: every lane of the group is here.
+        Lanes { mask: unsafe { warp::warp_match_any_32(self.mask(), value) }, lane: self.lane }
+    }
+
     /// The lanes of this group on which `predicate` holds. Every lane of the group calls it, and only
     /// those on which it holds may use the result for collectives.
     #[inline(always)]

@@ -103,6 +103,12 @@ macro_rules! atomic {
             pub fn load_acquire(&self, at: Site) -> $int {
                 if at.is_weakened() { self.0.load_relaxed() } else { self.0.load_acquire() }
             }
+            /// Reads a word that no one is writing: the last write is ordered before this by what the caller
+            /// acquired. On a GPU the multiprocessor's cache may answer.
+            #[inline(always)]
+            pub fn load_unraced(&self) -> $int {
+                self.0.load_unraced()
+            }
             /// Writes. Relaxed.
             #[inline(always)]
             pub fn store_relaxed(&self, v: $int) {

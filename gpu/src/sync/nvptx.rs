@@ -86,6 +86,16 @@ macro_rules! cell {
                 Self(UnsafeCell::new(v))
             }
             load! { $scope $int, $bits, $reg, load_relaxed "relaxed"; load_acquire "acquire"; }
+            #[inline(always)]
+            pub fn load_unraced(&self) -> $int {
+                let v: $int;
+                // SAFETY: the word is live global memory for as long as `self` is borrowed.
+                unsafe {
+                    asm!(concat!("ld.weak.global.u", $bits, " {}, [{}];"),
+                        out($reg) v, in(reg64) self.0.get(), options(nostack));
+                }
+                v
+            }
             store! { $scope $int, $bits, $reg, store_relaxed "relaxed"; store_release "release"; }
             rmw! { $scope $int, $bits, $reg,
                 add_relaxed "relaxed" "add.u"; add_acquire "acquire" "add.u";

@@ -25,6 +25,10 @@ macro_rules! cell {
                 self.0.load(Ordering::Relaxed)
             }
             #[inline(always)]
+            pub fn load_unraced(&self) -> $int {
+                self.0.load(Ordering::Relaxed)
+            }
+            #[inline(always)]
             pub fn load_acquire(&self) -> $int {
                 machine::step();
                 self.0.load(Ordering::Acquire)

@@ -1,0 +1,155 @@
+//! A cursor: the blocks that one class hands out next to the warps of one multiprocessor.
+//!
+//! ```text
+//! 63      32 31              0
+//! | first    | left + BIAS    |       the blocks 0..left of the span of slabs from `first` on
+//! ```
+//!
+//! A warp subtracts what it wants. From a count that had as much it gets the last of those blocks.
+
+use crate::sync::AtomicU64;
+
+const BIAS: u64 = 1 << 31;
+/// In place of a slab: the class has no span here, and none is coming.
+const DRY: u32 = u32::MAX;
+
+/// A dry cursor is put back to its start when failed subtractions have sunk it this far; all warps of a
+/// GPU together cannot sink it as far again before that is done.
+const SUNK: i32 = -(1 << 28);
+
+/// What a cursor's old value means to the group that has subtracted from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// There was enough.
+    Got,
+    /// Too little was left; that is now the group's, which must store the next span.
+    Crossed,
+    /// Another group is storing the next span.
+    Behind,
+    /// There is no span.
+    Dry,
+}
+
+/// Blocks of a run of slabs and of those after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub(super) u64);
+
+impl Span {
+    /// No blocks, and no one is looking for some.
+    pub const DRY: Span = Span((DRY as u64) << 32 | (BIAS - 1));
+    /// No blocks, but someone is about to store some.
+    pub(super) const COMING: Span = Span(BIAS - 1);
+
+    /// The blocks `0..left` of the span from slab `first` on.
+    #[inline(always)]
+    pub const fn new(first: u32, left: u32) -> Self {
+        Span((first as u64) << 32 | (left as u64 + BIAS))
+    }
+
+    /// The slab where it starts.
+    #[inline(always)]
+    pub const fn first(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Blocks left; below zero what failed subtractions have taken.
+    #[inline(always)]
+    pub(super) const fn signed_left(self) -> i32 {
+        (self.0 as u32 ^ BIAS as u32) as i32
+    }
+
+    /// Whether there is no span and none is coming.
+    #[inline(always)]
+    pub const fn is_dry(self) -> bool {
+        self.first() == DRY
+    }
+
+    /// Blocks left; `None` while a group is storing the next span. None are left in a dry one.
+    #[inline(always)]
+    pub const fn left(self) -> Option<u32> {
+        match self.signed_left() {
+            _ if self.is_dry() => Some(0),
+            left if left >= 0 => Some(left as u32),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) const fn outcome(self, wanted: u32) -> Outcome {
+        let left = self.signed_left();
+        if left >= wanted as i32 {
+            Outcome::Got
+        } else if self.is_dry() {
+            Outcome::Dry
+        } else if left >= 0 {
+            Outcome::Crossed
+        } else {
+            Outcome::Behind
+        }
+    }
+
+    pub(super) const fn has_sunk(self) -> bool {
+        self.signed_left() < SUNK
+    }
+}
+
+/// A cursor's words, alone in their sector of the cache; in large heaps alone in their line.
+#[repr(C, align(32))]
+#[derive(Debug)]
+pub struct Cursor {
+    pub(super) span: AtomicU64,
+    /// Searches for memory begun by groups that found none here.
+    pub(super) searches_begun: AtomicU64,
+    /// Twice the number of those that have ended, and 1 if the last found none.
+    pub(super) verdict: AtomicU64,
+}
+
+impl Cursor {
+    /// With these blocks left.
+    pub fn new(span: Span) -> Self {
+        Cursor { span: AtomicU64::new(span.0), searches_begun: AtomicU64::new(0), verdict: AtomicU64::new(0) }
+    }
+
+    /// What it hands out next.
+    pub fn span(&self) -> Span {
+        Span(self.span.load_relaxed())
+    }
+
+    /// As it lies in device memory, for the host to write.
+    pub fn to_words(&self) -> [u64; 4] {
+        [self.span.load_relaxed(), self.searches_begun.load_relaxed(), self.verdict.load_relaxed(), 0]
+    }
+
+    /// As it lay in device memory, for the host to read.
+    pub fn from_words([span, searches_begun, verdict, _]: [u64; 4]) -> Self {
+        let [span, searches_begun, verdict] = [span, searches_begun, verdict].map(AtomicU64::new);
+        Cursor { span, searches_begun, verdict }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_handed_out_from_its_end_and_crossed_once() {
+        let mut word = Span::new(7, 100).0;
+        let mut take = |n: u32| {
+            let old = Span(word);
+            word -= u64::from(n);
+            (old.outcome(n), old.signed_left())
+        };
+        assert_eq!(take(60), (Outcome::Got, 100));
+        assert_eq!(take(32), (Outcome::Got, 40));
+        assert_eq!(take(32), (Outcome::Crossed, 8));
+        assert_eq!(take(1), (Outcome::Behind, -24));
+    }
+
+    #[test]
+    fn a_dry_cursor_stays_dry_however_many_ask() {
+        let sunk = Span(Span::DRY.0 - (1 << 30));
+        assert_eq!((sunk.outcome(1), sunk.has_sunk(), sunk.left()), (Outcome::Dry, true, Some(0)));
+        assert_eq!(Span::COMING.outcome(1), Outcome::Behind);
+        assert_eq!(Span::new(3, 0).outcome(1), Outcome::Crossed);
+    }
+}

@@ -1,0 +1,46 @@
+//! What a slab is, in one word.
+//!
+//! ```text
+//! 31         8 7      0
+//! | place     | kind   |      kind: a class, or one of the numbers below
+//! ```
+//!
+//! `place` is the slab's number in its run. Written by who has taken the slab as free, before it hands out any
+//! of it, and by who has taken back all of it.
+
+use super::class::SizeClass;
+
+const FREE: u32 = 0xff;
+const LARGE: u32 = 0xfe;
+const PLACE_SHIFT: u32 = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry(pub(super) u32);
+
+impl Entry {
+    /// In the free set, or on its way to or from there.
+    pub const FREE: Entry = Entry(FREE);
+    /// The first slab of an allocation of whole slabs; its word in `holes` is their number.
+    pub const LARGE: Entry = Entry(LARGE);
+    /// A later slab of such an allocation.
+    pub const LARGE_REST: Entry = Entry(1 << PLACE_SHIFT | LARGE);
+
+    /// Slab number `place` of a run of the class.
+    #[inline(always)]
+    pub const fn of_class(class: SizeClass, place: u32) -> Self {
+        Entry(place << PLACE_SHIFT | class.0)
+    }
+
+    /// The class; `None` for a slab without one.
+    #[inline(always)]
+    pub const fn class(self) -> Option<SizeClass> {
+        let kind = self.0 & ((1 << PLACE_SHIFT) - 1);
+        if kind < LARGE { Some(SizeClass(kind)) } else { None }
+    }
+
+    /// The slab's number in its run.
+    #[inline(always)]
+    pub const fn place(self) -> u32 {
+        self.0 >> PLACE_SHIFT
+    }
+}

@@ -1,0 +1,92 @@
+//! Allocations of whole slabs, for what no class serves.
+
+use super::Heap;
+use super::entry::Entry;
+use super::layout::WORD_BITS;
+use super::sets::Run;
+use super::{LARGE, POLL_NANOS};
+use crate::fault::FaultKind;
+use crate::sync::NATIVE_LAYOUT;
+use crate::thread;
+
+/// How often all slabs are looked through for a large allocation, while others take some of those found.
+const PASSES: u32 = if NATIVE_LAYOUT { 16 } else { 2 };
+
+impl Heap {
+    /// The address of `size` bytes in slabs of their own; 0 if there are not as many in a row.
+    pub(super) fn alloc_large(&self, size: u64, align: u64) -> u64 {
+        let slab_bytes = u64::from(self.layout.slab_bytes());
+        if size > self.layout.bytes() || align > super::MAX_ALIGN {
+            return 0;
+        }
+        let len = size.div_ceil(slab_bytes) as u32;
+        let step = (align.div_ceil(slab_bytes) as u32).max(1);
+        for pass in 0..PASSES {
+            let run = self.claim_aligned(len, step);
+            if run.len > 0 {
+                return self.make_large(run);
+            }
+            // All that cursors hold, once everything else is taken.
+            if !self.close_all() && pass > 0 {
+                return 0;
+            }
+            thread::nanosleep(POLL_NANOS);
+        }
+        0
+    }
+
+    /// Takes the first `len` free slabs in a row that start at a multiple of `step`.
+    fn claim_aligned(&self, len: u32, step: u32) -> Run {
+        let free = self.free_slabs();
+        let mut first = 0;
+        // Every turn moves on by a slab at least.
+        while first + len <= self.layout.slabs {
+            let there = free.len_at(first, len);
+            if there == len {
+                let run = free.claim_at(first, len);
+                if run.len == len {
+                    return run;
+                }
+                free.insert_run(run);
+                first += run.len + 1;
+            } else if there > 0 {
+                first += there + 1;
+            } else {
+                // A word without slabs is passed over whole.
+                let skipped = if free.is_clear_from(first) { WORD_BITS - first % WORD_BITS } else { 1 };
+                first += skipped;
+            }
+            first = first.next_multiple_of(step);
+        }
+        Run::NONE
+    }
+
+    fn make_large(&self, run: Run) -> u64 {
+        for slab in run.first + 1..run.first + run.len {
+            // Relaxed: who frees the allocation has got it from the caller.
+            self.entry(slab).store_relaxed(Entry::LARGE_REST.0);
+        }
+        self.holes(run.first).store_relaxed(run.len);
+        self.entry(run.first).store_relaxed(Entry::LARGE.0);
+        self.slab_address(run.first)
+    }
+
+    /// For an address in a slab that has no class: gives the allocation's slabs back.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn free_large(&self, slab: u32, address: u64) {
+        let entry = self.entry(slab).load_relaxed();
+        if entry == Entry::FREE.0 {
+            return self.misuse(FaultKind::DoubleFree, address);
+        }
+        if entry != Entry::LARGE.0 || address != self.slab_address(slab) {
+            return self.misuse(FaultKind::InteriorFree, address);
+        }
+        // ordering: acquire and release: of two that free it one goes on, and it hands on what the owner wrote.
+        if self.entry(slab).cas_acq_rel(Entry::LARGE.0, Entry::FREE.0, LARGE).is_err() {
+            return self.misuse(FaultKind::DoubleFree, address);
+        }
+        let len = self.holes(slab).swap_relaxed(0);
+        self.give_slabs(Run { first: slab, len });
+    }
+}

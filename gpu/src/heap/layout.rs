@@ -1,0 +1,282 @@
+//! How a heap is cut into slabs, and a slab into blocks; the same arithmetic on host and device.
+
+use super::class::SizeClass;
+
+/// Bytes for which the bitmap has a bit: the smallest block.
+const BIT_BYTES_LOG2: u32 = 4;
+/// Bits in a word of any bitmap here.
+pub(super) const WORD_BITS: u32 = 32;
+pub(super) const WORD_LOG2: u32 = WORD_BITS.trailing_zeros();
+
+/// Slabs are from 16 KiB to 1 MiB.
+const SLAB_LOG2: (u32, u32) = (14, 20);
+
+/// The most classes: up to three slabs of the largest size.
+pub const MAX_CLASSES: u32 = 72;
+
+/// The least and the most bytes that a heap has.
+pub const HEAP_BYTES: (u64, u64) = (1 << 20, 1 << 40);
+
+/// The most slabs that a run of one class has.
+const MAX_RUN: u32 = 8;
+
+/// Warps that a multiprocessor runs at once.
+const RESIDENT_WARPS: u32 = 64;
+/// The most blocks in a span of more than one run.
+const SPAN_BLOCKS: u32 = 2 * RESIDENT_WARPS * 32;
+
+/// How the blocks of one class lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(32))]
+pub struct ClassInfo {
+    /// Bytes of a block.
+    pub bytes: u32,
+    /// Blocks in a run.
+    pub blocks: u32,
+    /// `ceil(2^32 / blocks)`.
+    pub(super) blocks_reciprocal: u32,
+    /// Slabs in a run.
+    pub slabs: u32,
+    /// `ceil(2^32 / quarters)`: a block is `quarters << shift` bytes.
+    pub(super) quarters_reciprocal: u32,
+    pub(super) shift: u32,
+    spare: [u32; 2],
+}
+
+const _: () = assert!(size_of::<ClassInfo>() == 32);
+
+impl ClassInfo {
+    /// The fewest slabs that hold two blocks or more and waste at most an eighth behind the last.
+    const fn new(class: SizeClass, slab_bytes: u32) -> Self {
+        let bytes = class.bytes();
+        let mut slabs = 1;
+        while slabs < MAX_RUN {
+            let run = slabs * slab_bytes;
+            if run >= 2 * bytes && (run % bytes) * 8 <= run {
+                break;
+            }
+            slabs += 1;
+        }
+        let blocks = slabs * slab_bytes / bytes;
+        ClassInfo {
+            bytes,
+            blocks,
+            blocks_reciprocal: reciprocal(blocks),
+            slabs,
+            quarters_reciprocal: reciprocal(class.quarters()),
+            shift: class.shift(),
+            spare: [0; 2],
+        }
+    }
+
+    /// Words of the bitmap that its blocks have bits in.
+    #[inline(always)]
+    pub(super) const fn words(&self) -> u32 {
+        self.blocks.div_ceil(WORD_BITS)
+    }
+
+    /// The bits of its blocks in word `w` of their bitmap.
+    #[inline(always)]
+    pub(super) const fn full_word(&self, w: u32) -> u32 {
+        let left = self.blocks - w * WORD_BITS;
+        if left >= WORD_BITS { u32::MAX } else { (1 << left) - 1 }
+    }
+}
+
+/// `ceil(2^32 / n)` for `n` from 2 on: what [`divided`] multiplies by.
+const fn reciprocal(n: u32) -> u32 {
+    ((1u64 << 32).div_ceil(n as u64)) as u32
+}
+
+/// `x / n` for the [`reciprocal`] of `n`, exact while `x * n` is at most 2^32.
+#[inline(always)]
+pub(super) const fn divided(x: u32, reciprocal: u32) -> u32 {
+    ((x as u64 * reciprocal as u64) >> 32) as u32
+}
+
+/// Sizes and counts of a heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Layout {
+    /// Base-2 logarithm of a slab's bytes.
+    pub slab_log2: u32,
+    /// Slabs in the heap.
+    pub slabs: u32,
+    /// Size classes; what is larger than the last one's blocks is a run of slabs.
+    pub classes: u32,
+    /// Cursors of each class.
+    pub homes: u32,
+    /// `home = multiprocessor * home_scale >> 16`.
+    home_scale: u32,
+    /// Bytes of the largest block of a class.
+    pub small_bytes: u32,
+    /// The most slabs in a span: half of the heap between all cursors of a class.
+    span_slabs: u32,
+    spare: u32,
+}
+
+const _: () = assert!(size_of::<Layout>() == 32);
+
+impl Layout {
+    /// A heap of the whole slabs in `bytes`, for a device of so many multiprocessors; `None` outside of
+    /// [`HEAP_BYTES`] or without a multiprocessor. A class has a cursor for every multiprocessor, or fewer where
+    /// a slab for each would be more than a quarter of the heap.
+    pub const fn new(bytes: u64, multiprocessors: u32) -> Option<Self> {
+        if bytes < HEAP_BYTES.0 || bytes > HEAP_BYTES.1 || multiprocessors == 0 || multiprocessors > 1 << 15 {
+            return None;
+        }
+        let log2 = bytes.ilog2().div_ceil(2) + 1;
+        let slab_log2 = if log2 < SLAB_LOG2.0 { SLAB_LOG2.0 } else if log2 > SLAB_LOG2.1 { SLAB_LOG2.1 } else { log2 };
+        let slabs = (bytes >> slab_log2) as u32;
+        let small_bytes = 3 << slab_log2;
+        let classes = SizeClass::of(small_bytes).0 + 1;
+        let most = slabs / 4 / classes;
+        let homes = if most == 0 { 1 } else if most < multiprocessors { most } else { multiprocessors };
+        Some(Layout {
+            slab_log2,
+            slabs,
+            classes,
+            homes,
+            home_scale: (homes << 16).div_ceil(multiprocessors),
+            small_bytes,
+            span_slabs: slabs / 2 / homes,
+            spare: 0,
+        })
+    }
+
+    /// Bytes of a slab.
+    pub const fn slab_bytes(&self) -> u32 {
+        1 << self.slab_log2
+    }
+
+    /// Bytes that can be handed out.
+    pub const fn bytes(&self) -> u64 {
+        (self.slabs as u64) << self.slab_log2
+    }
+
+    /// How the blocks of a class lie.
+    pub const fn class(&self, class: SizeClass) -> ClassInfo {
+        ClassInfo::new(class, self.slab_bytes())
+    }
+
+    /// Words of the bitmap of blocks that belong to one slab.
+    #[inline(always)]
+    pub(super) const fn words_per_slab(&self) -> u32 {
+        1 << (self.slab_log2 - BIT_BYTES_LOG2 - WORD_LOG2)
+    }
+
+    /// Words of the bitmap of blocks.
+    pub const fn block_words(&self) -> u64 {
+        self.slabs as u64 * self.words_per_slab() as u64
+    }
+
+    /// Words with a bit for every slab.
+    pub(super) const fn slab_words(&self) -> u32 {
+        self.slabs.div_ceil(WORD_BITS)
+    }
+
+    /// Words of a set of slabs: a bit a slab, and a bit for each word of those.
+    pub const fn set_words(&self) -> u32 {
+        self.slab_words() + self.slab_words().div_ceil(WORD_BITS)
+    }
+
+    /// Word `i` of the set of free slabs when all are free, for the host to write.
+    pub const fn initial_free_word(&self, i: u32) -> u32 {
+        let words = self.slab_words();
+        let (i, bits) = if i < words { (i, self.slabs) } else { (i - words, words) };
+        let left = bits - i * WORD_BITS;
+        if left >= WORD_BITS { u32::MAX } else { (1 << left) - 1 }
+    }
+
+    /// Words of the set of cursors.
+    pub const fn live_words(&self) -> u32 {
+        let words = (self.classes * self.homes).div_ceil(WORD_BITS);
+        words + words.div_ceil(WORD_BITS)
+    }
+
+    /// Runs in a span for a group of `lanes` lanes that ask at once: as many blocks as a multiprocessor's warps
+    /// take of it, or twice as many for whole warps, within the limits of [`divided`] and of the heap.
+    #[inline(always)]
+    pub(super) const fn span_runs(&self, info: &ClassInfo, lanes: u32) -> u32 {
+        let blocks = if lanes == WORD_BITS { SPAN_BLOCKS } else { lanes * RESIDENT_WARPS };
+        let (runs, most) = (blocks / info.blocks, self.span_slabs / info.slabs);
+        let runs = if runs < most { runs } else { most };
+        if runs == 0 { 1 } else { runs }
+    }
+
+    /// The cursors for a multiprocessor.
+    #[inline(always)]
+    pub(super) const fn home(&self, multiprocessor: u32) -> u32 {
+        let home = (multiprocessor * self.home_scale) >> 16;
+        if home < self.homes { home } else { self.homes - 1 }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn layouts() -> impl Iterator<Item = Layout> {
+        [20, 23, 24, 26, 30, 33, 36, 37, 40].into_iter().flat_map(|log2| {
+            [1, 4, 132].into_iter().filter_map(move |sms| Layout::new((1u64 << log2) + 12345 * u64::from(log2 < 40), sms))
+        })
+    }
+
+    #[test]
+    fn every_offset_belongs_to_its_block() {
+        for layout in layouts() {
+            for class in (0..layout.classes).map(SizeClass) {
+                let info = layout.class(class);
+                for block in (0..info.blocks).step_by(1 + info.blocks as usize / 64).chain([info.blocks - 1]) {
+                    for inside in [0, 1, info.bytes / 2, info.bytes - 1] {
+                        let offset = block * info.bytes + inside;
+                        assert_eq!(divided(offset >> info.shift, info.quarters_reciprocal), block, "{info:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_block_of_a_span_belongs_to_its_run() {
+        for layout in layouts() {
+            for class in (0..layout.classes).map(SizeClass) {
+                let info = layout.class(class);
+                let most = layout.span_runs(&info, 32) * info.blocks;
+                for block in (0..most).step_by(1 + most as usize / 999).chain([most - 1]) {
+                    assert_eq!(divided(block, info.blocks_reciprocal), block / info.blocks, "{info:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn runs_fit_their_bits_and_waste_little() {
+        for layout in layouts() {
+            assert!(layout.classes <= MAX_CLASSES);
+            for class in (0..layout.classes).map(SizeClass) {
+                let info = layout.class(class);
+                assert!(info.blocks >= 1 && info.words() <= info.slabs * layout.words_per_slab(), "{info:?}");
+                let run = u64::from(info.slabs) << layout.slab_log2;
+                let used = u64::from(info.blocks) * u64::from(info.bytes);
+                assert!(used <= run && (run - used) * 8 <= run, "{info:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_home_for_every_multiprocessor() {
+        for layout in layouts() {
+            let homes: std::collections::BTreeSet<u32> = (0..132).map(|sm| layout.home(sm)).collect();
+            assert_eq!(homes.into_iter().next_back(), Some(layout.homes - 1), "{layout:?}");
+        }
+    }
+
+    #[test]
+    fn a_heap_of_eight_gibibytes_has_slabs_of_256_kibibytes() {
+        let layout = Layout::new(8 << 30, 132).unwrap();
+        assert_eq!((layout.slab_bytes(), layout.slabs), (256 << 10, 32_768));
+        assert_eq!(layout.class(SizeClass::of(8192)).blocks, 32);
+        assert!(layout.homes > 120);
+    }
+}

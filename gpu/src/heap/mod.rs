@@ -1,0 +1,316 @@
+//! The heap: memory of any size for any thread, given back by any other.
+//!
+//! ```text
+//!  cursor[class][home]   | slab, blocks left |      what the class hands out next on a multiprocessor
+//!  entry[slab]           what the slab is: free, of a class, large
+//!  holes[slab]           blocks of it that were given back
+//!  bitmap                a bit for every block: set while the block is a hole
+//!  free                  the set of free slabs
+//!  partial[class]        the set of the class' slabs that may have holes
+//!
+//!  heap   | slab | slab | slab | ...       slab of class c:  | block | block | ... |
+//! ```
+//!
+//! A warp takes the blocks for all its lanes from a *cursor* with one atomic subtraction. A cursor's blocks are a
+//! *span*: the slabs of one or more *runs*, one after the other, that the cursor took from the free slabs. To
+//! free, a warp sets its blocks' bits and adds to the count of holes. The thread that fills the count takes all
+//! bits of the run back and returns its slabs to the free set, where any class, or a large allocation, finds
+//! them. When there are no free slabs, a class hands out its holes, one by one; then what the cursors of other
+//! multiprocessors hold; then every cursor gives up its blocks as holes.
+//!
+//! Each block of a slab that has a class is in exactly one of these states:
+//!
+//! - I1. *In a cursor*: it is among the blocks left of a span. One subtraction takes it from there.
+//! - I2. *A hole*: its bit is set. Who clears the bit has taken it, alone.
+//! - I3. *Live*, or on its way: one thread has it, and has subtracted or cleared for it.
+//!
+//! And:
+//!
+//! - I4. What a thread wrote to a block happens before the bit that it sets; a bit before the claim that clears
+//!   it; the claim of all bits of a run before its slabs are free; that before they are taken; and that before
+//!   the subtraction that hands out their blocks.
+//! - I5. A slab with a live block keeps its class: it becomes free only when one thread has taken all its blocks
+//!   as holes. So who holds a block, and only who does, may rely on the slab's entry.
+//! - I6. The bits and the count of a free slab, and of a large allocation's, are zero.
+//! - I7. When no thread is between two steps, a run's count is the number of its set bits, a run with holes is in
+//!   its class' partial set, and a run of which all blocks are holes is free.
+//! - I8. A cursor below zero that is not dry belongs to the one group that took it there, or that made it so from
+//!   dry. Only that group stores the next span; until then no one else does but subtract.
+//! - I9. A search for memory counts for every group that arrived before it began.
+//!
+//! A stale look at a set or a cursor of another class is harmless: what is taken is taken by I1 or I2, and a hole's
+//! slab is checked by its entry after the hole was taken (I5).
+//!
+//! Progress: lock-free but for a group that finds a cursor between two spans, which waits for the group that
+//! stores the next one, `SETTLE_POLLS` times at most. A refusal takes bounded time.
+
+mod alloc;
+pub mod class;
+mod cursor;
+mod entry;
+mod free;
+mod holes;
+mod large;
+pub mod layout;
+mod refill;
+mod retire;
+mod sets;
+
+pub use cursor::{Cursor, Span};
+pub use layout::{ClassInfo, Layout};
+
+use crate::fault::FaultLog;
+use crate::kernel::KernelArg;
+use crate::sync::{AtomicU32, NATIVE_LAYOUT, Site};
+use crate::thread;
+use class::SizeClass;
+use entry::Entry;
+use sets::IndexSet;
+
+/// The largest alignment, in bytes.
+pub const MAX_ALIGN: u64 = 1 << 21;
+
+/// The pause between two looks at what another thread is changing.
+const POLL_NANOS: u32 = 100;
+
+/// The subtraction that takes blocks from a span.
+const TAKE: Site = Site::new("heap/take");
+/// The store of a span in a cursor.
+const INSTALL: Site = Site::new("heap/install");
+/// The bit that says that a block is a hole.
+const FREE: Site = Site::new("heap/free");
+/// The claim of a hole.
+const CLAIM: Site = Site::new("heap/claim");
+/// The claim of all bits of a run.
+const RETIRE: Site = Site::new("heap/retire");
+/// The free of a large allocation.
+const LARGE: Site = Site::new("heap/large");
+/// The insertion of a slab into a set.
+const GIVE_SLAB: Site = Site::new("heap/give-slab");
+/// The removal of a slab from a set.
+const TAKE_SLAB: Site = Site::new("heap/take-slab");
+/// The summary of a set.
+const SUMMARISE: Site = Site::new("heap/summarise");
+/// The arrival of a group that found no memory.
+const ARRIVE: Site = Site::new("heap/arrive");
+/// The beginning of a search for memory.
+const SEARCH: Site = Site::new("heap/search");
+/// Every named ordering of this structure, for checkers.
+pub const SITES: [&str; 11] = [
+    "heap/take",
+    "heap/install",
+    "heap/free",
+    "heap/claim",
+    "heap/retire",
+    "heap/large",
+    "heap/give-slab",
+    "heap/take-slab",
+    "heap/summarise",
+    "heap/arrive",
+    "heap/search",
+];
+
+/// Where the parts of a heap's metadata lie.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Parts {
+    /// The memory to hand out, aligned to 2 MiB, or to a slab in a smaller heap.
+    pub base: *mut u8,
+    /// `layout.classes` of them.
+    pub classes: *const ClassInfo,
+    /// `layout.classes * layout.homes`, each `1 << cursor_stride_log2` bytes after the one before.
+    pub cursors: *const Cursor,
+    /// A word a slab: what it is.
+    pub entries: *const AtomicU32,
+    /// A word a slab: holes in the run that starts there.
+    pub holes: *const AtomicU32,
+    /// `layout.block_words()` words: the holes.
+    pub bitmap: *const AtomicU32,
+    /// `layout.classes + 1` sets of `layout.set_words()` words: the free slabs, then those of each class with holes.
+    pub slab_sets: *const AtomicU32,
+    /// A set of cursors: those that have had a span since they were last dry.
+    pub live: *const AtomicU32,
+    /// A word a home: where in the free set it looks first.
+    pub hints: *const AtomicU32,
+    /// What threads did wrong.
+    pub faults: *const FaultLog,
+    /// Where a copy of the handle lies, or will lie before its first use.
+    pub shared: *const Heap,
+}
+
+/// A heap, as kernels hold it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Heap {
+    parts: Parts,
+    layout: Layout,
+    cursor_stride_log2: u32,
+    spare: u32,
+}
+
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<Heap>() == 128 && align_of::<Heap>() == 8);
+
+// SAFETY: every thread may use the heap at once: its state is atomic, and a block has one owner (I1, I2, I3).
+unsafe impl Send for Heap {}
+// SAFETY: the same.
+unsafe impl Sync for Heap {}
+// SAFETY: `repr(C)` of addresses and integers; the layout is asserted above.
+unsafe impl KernelArg for Heap {
+    fn names(&self) -> Option<(u64, u64)> {
+        Some((self.parts.base as u64, self.layout.bytes()))
+    }
+}
+#[cfg(feature = "rustacuda")]
+// SAFETY: a bitwise copy is another handle of the same heap, valid on the device.
+unsafe impl rustacuda_core::DeviceCopy for Heap {}
+#[cfg(feature = "cust")]
+// SAFETY: the same.
+unsafe impl cust_core::DeviceCopy for Heap {}
+
+impl Heap {
+    /// A handle of the heap made of these parts.
+    ///
+    /// # Safety
+    /// Each part is as [`Parts`] says and stays there while the handle or a copy of it is used. At first the
+    /// cursors are [`Span::DRY`], the free set holds every slab and its summary says so, and every other word is
+    /// zero but the entries, which are [`free_entry`](Self::free_entry).
+    pub unsafe fn from_raw_parts(parts: Parts, layout: Layout, cursor_stride_log2: u32) -> Self {
+        Heap { parts, layout, cursor_stride_log2, spare: 0 }
+    }
+
+    /// The entry of a free slab.
+    pub const fn free_entry() -> u32 {
+        Entry::FREE.0
+    }
+
+    /// The copy of this handle in memory, for code off the fast path: a call there passes its address, while
+    /// a handle passed by value would be written to every thread's stack.
+    #[inline(always)]
+    fn shared(&self) -> &Heap {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*self.parts.shared }
+    }
+
+    /// Sizes and counts.
+    #[inline(always)]
+    pub const fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Where its memory starts.
+    #[inline(always)]
+    pub const fn base(&self) -> *mut u8 {
+        self.parts.base
+    }
+
+    /// Bytes that can be handed out.
+    #[inline(always)]
+    pub const fn capacity(&self) -> u64 {
+        self.layout.bytes()
+    }
+
+    /// The cursors next to the multiprocessor that the caller runs on, as far as it knows; any would be right.
+    #[inline(always)]
+    fn home(&self) -> u32 {
+        self.layout.home(thread::sm_id())
+    }
+
+    #[inline(always)]
+    fn class(&self, class: SizeClass) -> &ClassInfo {
+        debug_assert!(class.0 < self.layout.classes);
+        // SAFETY: the class is one of the heap's, by the callers.
+        let info = unsafe { self.parts.classes.add(class.0 as usize) };
+        // SAFETY: `from_raw_parts`' promise; no one writes it.
+        unsafe { &*info }
+    }
+
+    /// The number of a cursor among all.
+    #[inline(always)]
+    fn cursor_index(&self, class: SizeClass, home: u32) -> u32 {
+        class.0 * self.layout.homes + home
+    }
+
+    #[inline(always)]
+    fn cursor_at(&self, index: u32) -> &Cursor {
+        debug_assert!(index < self.layout.classes * self.layout.homes);
+        let offset = (index as usize) << self.cursor_stride_log2;
+        // SAFETY: class and home are the heap's, by the callers.
+        let cursor = unsafe { self.parts.cursors.byte_add(offset) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*cursor }
+    }
+
+    #[inline(always)]
+    fn entry(&self, slab: u32) -> &AtomicU32 {
+        debug_assert!(slab < self.layout.slabs);
+        // SAFETY: a slab of the heap, by the callers.
+        let word = unsafe { self.parts.entries.add(slab as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+
+    #[inline(always)]
+    fn holes(&self, run: u32) -> &AtomicU32 {
+        debug_assert!(run < self.layout.slabs);
+        // SAFETY: a slab of the heap, by the callers.
+        let word = unsafe { self.parts.holes.add(run as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+
+    /// Word `w` of the bitmap.
+    #[inline(always)]
+    fn bits(&self, w: u32) -> &AtomicU32 {
+        debug_assert!(u64::from(w) < self.layout.block_words());
+        // SAFETY: a word of a slab of the heap, by the callers.
+        let word = unsafe { self.parts.bitmap.add(w as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+
+    /// The word of the bitmap with the bit of block `block` of a run.
+    #[inline(always)]
+    fn word_of(&self, run: u32, block: u32) -> u32 {
+        run * self.layout.words_per_slab() + block / layout::WORD_BITS
+    }
+
+    #[inline(always)]
+    fn slab_set(&self, i: u32) -> IndexSet {
+        // SAFETY: one of the `classes + 1` sets, by the callers.
+        let words = unsafe { self.parts.slab_sets.add((i * self.layout.set_words()) as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { IndexSet::new(words, self.layout.slab_words()) }
+    }
+
+    #[inline(always)]
+    fn free_slabs(&self) -> IndexSet {
+        self.slab_set(0)
+    }
+
+    #[inline(always)]
+    fn partial(&self, class: SizeClass) -> IndexSet {
+        self.slab_set(1 + class.0)
+    }
+
+    #[inline(always)]
+    fn live(&self) -> IndexSet {
+        let cursors = self.layout.classes * self.layout.homes;
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { IndexSet::new(self.parts.live, cursors.div_ceil(layout::WORD_BITS)) }
+    }
+
+    #[inline(always)]
+    fn hint(&self, home: u32) -> &AtomicU32 {
+        debug_assert!(home < self.layout.homes);
+        // SAFETY: one of the homes, by the callers.
+        let word = unsafe { self.parts.hints.add(home as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+
+    #[inline(always)]
+    fn faults(&self) -> &FaultLog {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*self.parts.faults }
+    }
+}

@@ -1,0 +1,324 @@
+//! A set of numbers, mostly of slabs, that any thread puts some into and takes some from.
+//!
+//! ```text
+//! summary  | 1 0 1 ... |          bit w: word w may have slabs
+//! words    | 0100 | 0000 | 1101 | ...   bit i: slab i is in the set
+//! ```
+//!
+//! - I1. A slab belongs to the set while its bit is set. Who clears it has taken the slab, alone.
+//! - I2. A word with slabs, and no insertion or clearing of it under way, has its bit in the summary: who
+//!   puts the first slab in sets the bit after, and who clears the bit looks at the word once more.
+//!
+//! Lock-free: a claim that gets nothing lost to another claim.
+
+use super::layout::{WORD_BITS, WORD_LOG2};
+use super::{GIVE_SLAB, SUMMARISE, TAKE_SLAB};
+use crate::sync::AtomicU32;
+
+/// Slabs one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub first: u32,
+    /// None for 0.
+    pub len: u32,
+}
+
+impl Run {
+    pub const NONE: Run = Run { first: 0, len: 0 };
+}
+
+/// The set. Its words and their summary lie in device memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IndexSet {
+    words: *const AtomicU32,
+    len: u32,
+}
+
+impl IndexSet {
+    /// The set at this place.
+    ///
+    /// # Safety
+    /// `words` starts `len` words and a summary word for every 32 of them, as [`Layout::set_words`] counts them,
+    /// which stay there while the set or a copy of it is used.
+    ///
+    /// [`Layout::set_words`]: super::layout::Layout::set_words
+    #[inline(always)]
+    pub unsafe fn new(words: *const AtomicU32, len: u32) -> Self {
+        IndexSet { words, len }
+    }
+
+    #[inline(always)]
+    fn at(&self, i: u32) -> &AtomicU32 {
+        // SAFETY: inside the words and their summary, by the callers.
+        let word = unsafe { self.words.add(i as usize) };
+        // SAFETY: `new`'s promise.
+        unsafe { &*word }
+    }
+
+    #[inline(always)]
+    fn word(&self, w: u32) -> &AtomicU32 {
+        debug_assert!(w < self.len);
+        self.at(w)
+    }
+
+    #[inline(always)]
+    fn summary(&self, w: u32) -> &AtomicU32 {
+        debug_assert!(w < self.len);
+        self.at(self.len + (w >> WORD_LOG2))
+    }
+
+    /// Puts a slab in. Whether it was not there before.
+    pub fn insert(&self, slab: u32) -> bool {
+        let bit = 1 << (slab % WORD_BITS);
+        self.insert_bits(slab >> WORD_LOG2, bit) & bit == 0
+    }
+
+    /// Puts slabs in.
+    pub fn insert_run(&self, run: Run) {
+        let (mut slab, end) = (run.first, run.first + run.len);
+        while slab < end {
+            let bits = low_bits(end - slab) << (slab % WORD_BITS);
+            self.insert_bits(slab >> WORD_LOG2, bits);
+            slab = (slab | (WORD_BITS - 1)) + 1;
+        }
+    }
+
+    /// Sets bits of a word and returns it as it was.
+    fn insert_bits(&self, w: u32, bits: u32) -> u32 {
+        // ordering: release; pairs with TAKE_SLAB: what the last users wrote before the next ones.
+        let old = self.word(w).or_release(bits, GIVE_SLAB);
+        if old == 0 {
+            // ordering: release; pairs with `settle_summary`: the word before its bit (I2).
+            self.summary(w).or_release(1 << (w % WORD_BITS), SUMMARISE);
+        }
+        old
+    }
+
+    /// Clears bits of a word and returns those that were set: the caller's slabs.
+    fn claim_bits(&self, w: u32, bits: u32) -> u32 {
+        // ordering: acquire; pairs with GIVE_SLAB.
+        let old = self.word(w).and_acquire(!bits, TAKE_SLAB);
+        if old & !bits == 0 {
+            self.settle_summary(w);
+        }
+        old & bits
+    }
+
+    /// Word `w` was seen empty: clears its bit of the summary, unless it has slabs again.
+    #[inline(never)]
+    fn settle_summary(&self, w: u32) {
+        let bit = 1 << (w % WORD_BITS);
+        // ordering: acquire; pairs with SUMMARISE: who set this bit before had set the word's (I2).
+        self.summary(w).and_acq_rel(!bit, SUMMARISE);
+        if self.word(w).load_relaxed() != 0 {
+            self.summary(w).or_release(bit, SUMMARISE);
+        }
+    }
+
+    /// Takes a slab out. Whether it was there.
+    pub fn remove(&self, slab: u32) -> bool {
+        self.claim_bits(slab >> WORD_LOG2, 1 << (slab % WORD_BITS)) != 0
+    }
+
+    /// A word with slabs, the first from word `from` on, around the end; by the summary alone, so it may have
+    /// none by now.
+    pub fn next_word(&self, from: u32) -> Option<u32> {
+        let groups = self.len.div_ceil(WORD_BITS);
+        let (first, within) = (from >> WORD_LOG2, from % WORD_BITS);
+        // The first group once for the words from `from` on, and at the end for those before.
+        for i in 0..=groups {
+            let group = if first + i < groups { first + i } else { first + i - groups };
+            let seen = self.at(self.len + group).load_relaxed();
+            let seen = match i {
+                0 => seen & !low_bits(within),
+                _ if i == groups => seen & low_bits(within),
+                _ => seen,
+            };
+            if seen != 0 {
+                return Some(group * WORD_BITS + seen.trailing_zeros());
+            }
+        }
+        None
+    }
+
+    /// The first number in the set of those from `from` to before `to`, without a look at the summary.
+    pub fn next_within(&self, from: u32, to: u32) -> Option<u32> {
+        let mut at = from;
+        while at < to {
+            let seen = self.word(at >> WORD_LOG2).load_relaxed() >> (at % WORD_BITS);
+            if seen != 0 {
+                let found = at + seen.trailing_zeros();
+                return if found < to { Some(found) } else { None };
+            }
+            at = (at | (WORD_BITS - 1)) + 1;
+        }
+        None
+    }
+
+    /// A slab in the set, the first from word `from` on, around the end. It may be taken by now.
+    pub fn next(&self, from: u32) -> Option<u32> {
+        let mut from = from;
+        // Each word at most: those with a bit in the summary and no slab are rare.
+        for _ in 0..self.len {
+            let w = self.next_word(from)?;
+            let seen = self.word(w).load_relaxed();
+            if seen != 0 {
+                return Some(w * WORD_BITS + seen.trailing_zeros());
+            }
+            self.settle_summary(w);
+            from = if w + 1 < self.len { w + 1 } else { 0 };
+        }
+        None
+    }
+
+    /// Takes from `least` to `most` slabs one after the other, the first found from word `from` on.
+    pub fn claim_run(&self, from: u32, least: u32, most: u32) -> Run {
+        let mut from = from;
+        // A word may be looked at again when others were faster.
+        for _ in 0..2 * self.len {
+            let Some(w) = self.next_word(from) else { return Run::NONE };
+            let seen = self.word(w).load_relaxed();
+            let start = longest_start(seen, least);
+            let len = run_at(seen, start);
+            if seen == 0 {
+                self.settle_summary(w);
+            } else if len >= least || start + len == WORD_BITS {
+                let run = self.claim_at(w * WORD_BITS + start, most);
+                if run.len >= least {
+                    return run;
+                }
+                self.insert_run(run);
+            }
+            from = if w + 1 < self.len { w + 1 } else { 0 };
+        }
+        Run::NONE
+    }
+
+    /// Takes as many slabs from `first` on as are there, `most` at most.
+    pub fn claim_at(&self, first: u32, most: u32) -> Run {
+        let (mut slab, mut left) = (first, most);
+        while left > 0 && slab >> WORD_LOG2 < self.len {
+            let (w, bit) = (slab >> WORD_LOG2, slab % WORD_BITS);
+            let wanted = low_bits(left) << bit;
+            let got = self.claim_bits(w, wanted);
+            // What is not joined to the run goes back.
+            let joined = run_at(got, bit);
+            let surplus = got & !(low_bits(joined) << bit);
+            if surplus != 0 {
+                self.insert_bits(w, surplus);
+            }
+            slab += joined;
+            left -= joined;
+            if bit + joined < WORD_BITS {
+                break;
+            }
+        }
+        Run { first, len: slab - first }
+    }
+
+    /// Whether none of the set is in the word of `first` from there on.
+    pub fn is_clear_from(&self, first: u32) -> bool {
+        self.word(first >> WORD_LOG2).load_relaxed() >> (first % WORD_BITS) == 0
+    }
+
+    /// How many slabs from `first` on are in the set, `most` at most.
+    pub fn len_at(&self, first: u32, most: u32) -> u32 {
+        let mut len = 0;
+        while len < most && (first + len) >> WORD_LOG2 < self.len {
+            let slab = first + len;
+            let run = run_at(self.word(slab >> WORD_LOG2).load_relaxed(), slab % WORD_BITS);
+            len += run;
+            if slab % WORD_BITS + run < WORD_BITS {
+                break;
+            }
+        }
+        if len < most { len } else { most }
+    }
+}
+
+/// The lowest `n` bits, all for 32 and more.
+#[inline(always)]
+pub(super) const fn low_bits(n: u32) -> u32 {
+    if n >= WORD_BITS { u32::MAX } else { (1 << n) - 1 }
+}
+
+/// Set bits of `word` from `bit` on until the first clear one.
+#[inline(always)]
+const fn run_at(word: u32, bit: u32) -> u32 {
+    if bit >= WORD_BITS {
+        return 0;
+    }
+    let run = (!(word >> bit)).trailing_zeros();
+    if run < WORD_BITS - bit { run } else { WORD_BITS - bit }
+}
+
+/// Where the first `least` set bits in a row start; where the last set bits do when there is no such place.
+fn longest_start(word: u32, least: u32) -> u32 {
+    let mut start = word.trailing_zeros();
+    while start < WORD_BITS {
+        let end = start + run_at(word, start);
+        let rest = if end < WORD_BITS { word >> end << end } else { 0 };
+        if end - start >= least || rest == 0 {
+            break;
+        }
+        start = rest.trailing_zeros();
+    }
+    start
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    fn with_set(slabs: u32, run: impl FnOnce(IndexSet)) {
+        let len = slabs.div_ceil(WORD_BITS);
+        let words: Vec<AtomicU32> = (0..len + len.div_ceil(WORD_BITS)).map(|_| AtomicU32::new(0)).collect();
+        // SAFETY: the words live until the end.
+        run(unsafe { IndexSet::new(words.as_ptr(), len) });
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_once() {
+        with_set(5000, |set| {
+            let mut inside = BTreeSet::new();
+            for slab in (0..5000).step_by(7) {
+                assert!(set.insert(slab) && !set.insert(slab));
+                inside.insert(slab);
+            }
+            let mut from = 77;
+            while let Some(slab) = set.next(from) {
+                assert!(set.remove(slab) && inside.remove(&slab));
+                from = slab / 32;
+            }
+            assert!(inside.is_empty() && set.next_word(0).is_none());
+        });
+    }
+
+    #[test]
+    fn runs_join_over_words_and_give_back_the_rest() {
+        with_set(400, |set| {
+            set.insert_run(Run { first: 20, len: 100 });
+            assert_eq!(set.len_at(20, 400), 100);
+            assert_eq!(set.claim_run(0, 90, 90), Run { first: 20, len: 90 });
+            assert_eq!(set.claim_run(0, 11, 90), Run::NONE);
+            assert_eq!(set.claim_run(5, 1, 90), Run { first: 110, len: 10 });
+            assert_eq!(set.claim_run(0, 1, 1), Run::NONE);
+            set.insert_run(Run { first: 0, len: 400 });
+            assert_eq!(set.claim_run(3, 301, 400), Run { first: 96, len: 304 });
+            assert_eq!(set.claim_run(3, 97, 400), Run::NONE);
+            assert_eq!(set.claim_run(3, 96, 400), Run { first: 0, len: 96 });
+        });
+    }
+
+    #[test]
+    fn a_hole_in_a_word_is_passed_over() {
+        with_set(64, |set| {
+            set.insert_run(Run { first: 0, len: 3 });
+            set.insert_run(Run { first: 5, len: 6 });
+            assert_eq!(set.claim_run(0, 4, 5), Run { first: 5, len: 5 });
+            assert_eq!(set.len_at(10, 9), 1);
+        });
+    }
+}

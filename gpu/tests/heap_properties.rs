@@ -1,0 +1,226 @@
+//! The heap, used by one lane, against a naive model.
+#![cfg(not(loom))]
+
+#[path = "support/heap.rs"]
+mod heap;
+#[path = "support/lane.rs"]
+mod lane;
+
+use heap::OwnedHeap;
+use lane::Apart;
+use proptest::prelude::*;
+use std::alloc::Layout;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use warpheap_device::fault::FaultKind;
+use warpheap_device::heap::class::SizeClass;
+use warpheap_device::machine;
+
+thread_local! {
+    static PLACE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// What a lane does. Numbers are taken modulo what there is.
+#[derive(Clone, Debug)]
+enum Step {
+    Alloc(usize, u32),
+    Free(usize),
+    FreeTwice(usize),
+    FreeInside(usize, u64),
+    FreeBeyond(u64),
+    /// Goes on from another multiprocessor.
+    Move(u32),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let size = prop_oneof![
+        20 => 0..600usize,
+        10 => 0..20_000usize,
+        3 => 0..200_000usize,
+        1 => (0..24u32, 0..3usize).prop_map(|(log2, off)| (1usize << log2) + off - 1),
+    ];
+    let align = prop_oneof![20 => 0..5u32, 1 => 5..22u32];
+    let step = prop_oneof![
+        50 => (size, align).prop_map(|(size, align)| Step::Alloc(size, align)),
+        45 => any::<usize>().prop_map(Step::Free),
+        1 => any::<usize>().prop_map(Step::FreeTwice),
+        1 => any::<(usize, u64)>().prop_map(|(which, byte)| Step::FreeInside(which, byte)),
+        1 => any::<u64>().prop_map(Step::FreeBeyond),
+        4 => (0..8u32).prop_map(Step::Move),
+    ];
+    prop::collection::vec(step, 1..1500)
+}
+
+/// The heap, and what the model knows of it.
+struct Checked {
+    owned: OwnedHeap,
+    /// Start, and layout asked for.
+    live: BTreeMap<u64, Layout>,
+    order: Vec<u64>,
+    faults: Vec<(FaultKind, u64)>,
+}
+
+impl Checked {
+    fn new(bytes: u64) -> Checked {
+        Checked { owned: OwnedHeap::new(bytes, 4), live: BTreeMap::new(), order: Vec::new(), faults: Vec::new() }
+    }
+
+    fn base(&self) -> u64 {
+        self.owned.heap.base().addr() as u64
+    }
+
+    fn free_address(&self, address: u64) {
+        let Some(block) = NonNull::new(std::ptr::without_provenance_mut(address as usize)) else { return };
+        // SAFETY: no one uses the block, if it is one.
+        unsafe { self.owned.heap.free(block) };
+    }
+
+    fn class(&self, layout: &Layout) -> Option<SizeClass> {
+        let small = layout.size() <= self.owned.layout.small_bytes as usize && layout.align() <= 1 << 14;
+        let bytes = layout.size().next_multiple_of(layout.align());
+        (small && bytes <= self.owned.layout.small_bytes as usize).then(|| SizeClass::of(bytes as u32))
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Alloc(size, align) => {
+                let layout = Layout::from_size_align(size, 1 << align).unwrap();
+                let Some(block) = self.owned.heap.alloc(layout) else { return };
+                let start = block.addr().get() as u64;
+                assert!(start.is_multiple_of(1 << align), "{layout:?} at {start:#x}");
+                if size == 0 {
+                    return;
+                }
+                let end = start + size as u64;
+                assert!(start >= self.base() && end <= self.base() + self.owned.layout.bytes(), "outside");
+                let before = self.live.range(..end).next_back();
+                assert!(before.is_none_or(|(at, of)| at + of.size() as u64 <= start), "{start:#x} overlaps");
+                self.live.insert(start, layout);
+                self.order.push(start);
+            }
+            Step::Free(n) if !self.order.is_empty() => {
+                let start = self.order.swap_remove(n % self.order.len());
+                self.live.remove(&start);
+                self.free_address(start);
+            }
+            Step::FreeTwice(n) if !self.order.is_empty() => {
+                // Alone in its slab or not: the block, or its slab, is free the second time.
+                let start = self.order.swap_remove(n % self.order.len());
+                self.live.remove(&start);
+                self.free_address(start);
+                self.free_address(start);
+                self.faults.push((FaultKind::DoubleFree, start));
+            }
+            Step::FreeInside(n, byte) if !self.order.is_empty() => {
+                let start = self.order[n % self.order.len()];
+                let size = self.live[&start].size() as u64;
+                if size > 1 {
+                    self.free_address(start + 1 + byte % (size - 1));
+                    self.faults.push((FaultKind::InteriorFree, start + 1 + byte % (size - 1)));
+                }
+            }
+            Step::FreeBeyond(byte) => {
+                let beyond = self.base().wrapping_add(self.owned.layout.bytes()).wrapping_add(byte >> 1);
+                self.free_address(beyond);
+                self.faults.push((FaultKind::ForeignFree, beyond));
+            }
+            Step::Move(place) => PLACE.set(place),
+            Step::Free(_) | Step::FreeTwice(_) | Step::FreeInside(..) => {}
+        }
+    }
+
+    fn check(&self) {
+        let mut by_class = BTreeMap::<u32, u32>::new();
+        for class in self.live.values().filter_map(|layout| self.class(layout)) {
+            *by_class.entry(class.0).or_default() += 1;
+        }
+        self.owned.check(&by_class);
+        let said: Vec<_> = self.owned.faults.faults().map(|fault| (fault.kind, fault.address)).collect();
+        assert_eq!(said, self.faults[..said.len()]);
+        assert_eq!(self.owned.faults.count(), self.faults.len() as u64);
+    }
+
+    fn free_everything(&mut self) {
+        for start in std::mem::take(&mut self.order) {
+            self.live.remove(&start);
+            self.free_address(start);
+        }
+    }
+}
+
+fn with_machine(run: impl FnOnce()) {
+    let lanes = Apart { place: || PLACE.with(Cell::get), pause: || () };
+    // SAFETY: the machine outlives the guard.
+    let _installed = unsafe { machine::install(&lanes) };
+    PLACE.set(0);
+    run();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_lane_gets_what_a_model_allows(steps in steps(), mib in 1..6u64) {
+        with_machine(|| {
+            let mut checked = Checked::new(mib << 20);
+            for step in steps {
+                checked.step(step);
+            }
+            checked.check();
+            checked.free_everything();
+            checked.check();
+            let whole = Layout::from_size_align(checked.owned.layout.bytes() as usize, 1).unwrap();
+            assert!(checked.owned.heap.alloc(whole).is_some(), "all is free, and all in one piece");
+        });
+    }
+}
+
+/// Blocks of one size until there are no more.
+fn fill(checked: &mut Checked, size: usize) -> usize {
+    let before = checked.order.len();
+    loop {
+        let count = checked.order.len();
+        checked.step(Step::Alloc(size, 0));
+        if checked.order.len() == count {
+            return count - before;
+        }
+    }
+}
+
+#[test]
+fn a_heap_is_filled_to_its_end_with_blocks_of_any_class() {
+    with_machine(|| {
+        for size in [16, 20, 100, 1024, 4096, 16 << 10, 40 << 10] {
+            let mut checked = Checked::new(4 << 20);
+            let most = fill(&mut checked, size);
+            let payload = most * size;
+            assert!(payload as f64 >= 0.87 * (4 << 20) as f64, "{size} bytes: {payload}");
+            if size.is_power_of_two() {
+                assert_eq!(payload, 4 << 20, "{size} bytes fill it");
+            }
+            checked.check();
+            // Half of them, then as many again.
+            let freed = checked.order.len() / 2;
+            for n in 0..freed {
+                checked.step(Step::Free(n * 7919));
+            }
+            checked.check();
+            assert_eq!(fill(&mut checked, size), freed, "{size} bytes: every hole is found");
+            checked.check();
+        }
+    });
+}
+
+#[test]
+fn what_one_class_holds_in_cursors_another_gets() {
+    with_machine(|| {
+        let mut checked = Checked::new(1 << 20);
+        for size in [16, 32, 64, 128, 256, 512] {
+            checked.step(Step::Alloc(size, 0));
+        }
+        checked.free_everything();
+        assert_eq!(fill(&mut checked, 1024), 1024);
+        checked.check();
+    });
+}

@@ -5,9 +5,11 @@
 
 mod bump;
 mod freelist;
+mod heap;
 
 pub use bump::{Bump, BumpBuilder, BumpStats};
 pub use freelist::{FreeList, FreeListBuilder, FreeListStats};
+pub use heap::{Heap, HeapBuilder};
 
 use crate::driver::DeviceData;
 use crate::error::{Error, Result};
@@ -23,6 +25,8 @@ const LINE: u64 = 8 * LINE_WORDS as u64;
 unsafe impl DeviceData for warpheap_device::bump::Bump {}
 // SAFETY: the same.
 unsafe impl DeviceData for warpheap_device::freelist::FreeList {}
+// SAFETY: the same.
+unsafe impl DeviceData for warpheap_device::heap::Heap {}
 
 /// What threads did wrong since the pool was made or reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -44,7 +44,11 @@ impl Coords {
 }
 
 /// The collective a lane has come to. Lanes that meet in one must have called the same.
+///
+/// As wide as the mask that it is passed along with: a CPU reads what it has just written at once only in
+/// parts as wide as those it was written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Collective {
     /// `bar.warp.sync`
     Sync,
@@ -65,6 +69,8 @@ pub struct Deposits {
     pub words: [u64; WARP_SIZE as usize],
     /// The lanes of its mask whose word is not 0.
     pub nonzero: LaneMask,
+    /// The bits that are set in any word of its mask.
+    pub union: u64,
 }
 
 /// An executor, as the lane that it is running sees it. `at` is the line of the caller, for messages.
@@ -147,11 +153,12 @@ impl Drop for Installed {
 /// Calls `f` on the installed machine, or on the sole lane's.
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
-    match INSTALLED.get() {
+    let machine: &dyn Machine = match INSTALLED.get() {
         // SAFETY: `install` keeps the machine alive while it is installed.
-        Some(machine) => f(unsafe { &*machine }),
-        None => f(&SoleLane),
-    }
+        Some(machine) => unsafe { &*machine },
+        None => &SoleLane,
+    };
+    f(machine)
 }
 
 /// Calls `f` on where the running lane stands.

@@ -83,6 +83,7 @@ impl Rendezvous {
         slot.arrived |= 1 << lane;
         slot.deposits.words[lane as usize % slot.deposits.words.len()] = value;
         slot.deposits.nonzero.0 |= u32::from(value != 0) << lane;
+        slot.deposits.union |= value;
         let complete = slot.arrived == mask;
         if complete {
             slot.unread = mask;
@@ -109,12 +110,12 @@ impl Rendezvous {
     fn open_slot(&mut self, mask: u32, what: Collective) -> usize {
         let index = self.used.trailing_ones() as usize;
         if index == self.slots.len() {
-            let deposits = Deposits { words: [0; WARP_SIZE as usize], nonzero: LaneMask(0) };
+            let deposits = Deposits { words: [0; WARP_SIZE as usize], nonzero: LaneMask(0), union: 0 };
             self.slots.push(Slot { mask, arrived: 0, unread: 0, what, deposits });
         }
         let slot = &mut self.slots[index];
         (slot.mask, slot.what, slot.arrived) = (mask, what, 0);
-        slot.deposits.nonzero = LaneMask(0);
+        (slot.deposits.nonzero, slot.deposits.union) = (LaneMask(0), 0);
         self.open |= 1 << index;
         self.used |= 1 << index;
         index

@@ -140,26 +140,17 @@ pub unsafe fn warp_shuffle_xor_32(mask: LaneMask, value: u32, lanes: u32) -> u32
     shuffle(mask, value.into(), Some((lane_id() ^ lanes) % WARP_SIZE)) as u32
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn warp_reduce_add_32(mask: LaneMask, value: u32) -> u32 {
-    fold(mask, value, u32::wrapping_add)
+    exchange(mask, Collective::Reduce, value.into(), || value, |all| {
+        let lanes = (0..WARP_SIZE).zip(&all.words).filter(|(lane, _)| mask.contains(*lane));
+        lanes.fold(0, |sum: u32, (_, word)| sum.wrapping_add(*word as u32))
+    })
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn warp_reduce_or_32(mask: LaneMask, value: u32) -> u32 {
-    fold(mask, value, |a, b| a | b)
-}
-
-#[track_caller]
-fn fold(mask: LaneMask, value: u32, op: impl Fn(u32, u32) -> u32) -> u32 {
-    exchange(
-        mask,
-        Collective::Reduce,
-        value.into(),
-        || value,
-        |all| {
-            let lanes = (0..WARP_SIZE).zip(&all.words).filter(|(lane, _)| mask.contains(*lane));
-            lanes.fold(0, |sum, (_, word)| op(sum, *word as u32))
-        },
-    )
+    exchange(mask, Collective::Reduce, value.into(), || value, |all| all.union as u32)
 }

@@ -143,7 +143,7 @@ impl BumpBuilder {
         self
     }
 
-    /// Makes the arena.
+    /// Makes the arena. A device that runs more than 10,240 warps at once is refused.
     pub fn build(&self, device: &Device) -> Result<Bump> {
         if !self.min_align.is_power_of_two() || self.min_align > MAX_MIN_ALIGN {
             return refuse("min_align", self.min_align, "it must be a power of two from 1 to 65536 bytes");

@@ -13,7 +13,10 @@
 //! Layers, each using only those before it: `sync, warp, thread` → [`units`] → `lanes` → [`fault`] →
 //! [`bump`], [`freelist`] → [`mod@alloc`] → [`check`].
 #![no_std]
-#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, abi_unadjusted, asm_experimental_arch, link_llvm_intrinsics))]
+#![cfg_attr(
+    target_arch = "nvptx64",
+    feature(abi_ptx, abi_unadjusted, asm_experimental_arch, link_llvm_intrinsics)
+)]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
 
 #[cfg(not(target_arch = "nvptx64"))]

@@ -143,10 +143,16 @@ pub unsafe fn warp_shuffle_xor_32(mask: LaneMask, value: u32, lanes: u32) -> u32
 #[inline]
 #[track_caller]
 pub unsafe fn warp_reduce_add_32(mask: LaneMask, value: u32) -> u32 {
-    exchange(mask, Collective::Reduce, value.into(), || value, |all| {
-        let lanes = (0..WARP_SIZE).zip(&all.words).filter(|(lane, _)| mask.contains(*lane));
-        lanes.fold(0, |sum: u32, (_, word)| sum.wrapping_add(*word as u32))
-    })
+    exchange(
+        mask,
+        Collective::Reduce,
+        value.into(),
+        || value,
+        |all| {
+            let lanes = (0..WARP_SIZE).zip(&all.words).filter(|(lane, _)| mask.contains(*lane));
+            lanes.fold(0, |sum: u32, (_, word)| sum.wrapping_add(*word as u32))
+        },
+    )
 }
 
 #[inline]

@@ -36,6 +36,13 @@ if [ -z "$quick" ]; then
     cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 fi
 
+step the libraries without the program, and with each feature alone
+for package in warpheap warpheap-device; do
+    for feature in '' rustacuda cust; do
+        cargo check --package "$package" --no-default-features --features "$feature" --locked
+    done
+done
+
 step tests, with the rustacuda and cust features
 cargo test --workspace --all-features --locked
 

@@ -155,7 +155,8 @@ fn bad_arguments_are_refused_with_what_is_accepted() {
         ("stress --allocator heap", "bump, freelist, all"),
         ("stress --plant fire", "overlap, double-free, lost-block, torn-write"),
         ("stress --replay --backend cuda", "cannot be replayed"),
-        ("stress --backend cpu --device 1", "--device names a GPU"),
+        ("stress --backend cpu --device 1", "--device is for a GPU"),
+        ("stress --replay --kernels sm_70", "--kernels is for a GPU"),
         ("stress --backend cpu --pool 900T", "a pool of"),
         ("stress --backend cpu --allocator bump --plant double-free", "use it with freelist"),
         ("stress --backend cpu --threads 2^31 --streams 64", "fewer threads"),
@@ -253,9 +254,13 @@ fn a_replayed_seed_is_the_same_run_and_another_is_not() {
 
 #[test]
 fn a_run_that_makes_no_progress_is_ended() {
-    let output = warpheap("stress --replay --threads 8192 --rounds 2 --watchdog 0.05");
-    assert_eq!(status(&output), 4, "{}", both(&output));
-    assert!(err(&output).contains("hangs") && err(&output).contains("warpheap stress"), "{}", err(&output));
+    for (backend, advice) in [("--replay", "A replay"), ("--backend cpu", "with --replay")] {
+        let output = warpheap(&format!("stress {backend} --threads 65536 --size 64 --watchdog 0.01"));
+        assert_eq!(status(&output), 4, "{}", both(&output));
+        let said = err(&output);
+        let parts = ["hangs", "warpheap stress", advice];
+        assert!(parts.iter().all(|part| said.contains(part)) && !said.contains("GPU"), "{said}");
+    }
 }
 
 #[test]

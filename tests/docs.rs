@@ -35,11 +35,17 @@ fn the_memory_model_has_every_site_and_no_other() {
 
 #[test]
 fn links_lead_to_pages() {
-    for name in ["design.md", "memory-model.md", "guide/stress.md", "guide/results.md", "guide/replay.md"] {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/decisions");
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name());
+    let mut names: Vec<_> = files.map(|name| format!("decisions/{}", name.to_string_lossy())).collect();
+    assert!(names.len() >= 5);
+    let others = ["design.md", "memory-model.md", "guide/stress.md", "guide/results.md", "guide/replay.md"];
+    names.extend(others.map(String::from));
+    for name in &names {
         let page = page(name);
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
         for (at, _) in page.match_indices("](") {
-            let target = page[at + 2..].split(')').next().unwrap();
+            let target = page[at + 2..].split([')', '#']).next().unwrap();
             let there = folder.parent().unwrap().join(target).is_file();
             assert!(target.starts_with("http") || there, "{name} links to {target}");
         }

@@ -1,13 +1,16 @@
-//! Every dependency's licence is one that deny.toml allows, and none comes from anywhere but crates.io.
+//! What deny.toml asks for: every dependency's licence is one that it allows, none is asked for in any version,
+//! and none comes from anywhere but crates.io.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use spdx::{Expression, LicenseReq, ParseMode};
 use std::process::Command;
 
+const DENY: &str = include_str!("../deny.toml");
+const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
 /// The licences that deny.toml allows.
 fn allowed() -> Vec<String> {
-    let text = include_str!("../deny.toml");
-    let (_, list) = text.split_once("allow = [").expect("deny.toml has a list of licences");
+    let (_, list) = DENY.split_once("allow = [").expect("deny.toml has a list of licences");
     let (list, _) = list.split_once(']').expect("the list ends");
     list.split('"').skip(1).step_by(2).map(String::from).collect()
 }
@@ -25,33 +28,86 @@ fn refusal(expression: &str, allowed: &[String]) -> Option<String> {
     (!parsed.evaluate(is_allowed)).then(|| format!("`{expression}` is not among those that deny.toml allows"))
 }
 
-/// What is wrong with one package of `cargo metadata`.
+/// What is wrong with the licence of one package of `cargo metadata`.
 fn complaint(package: &Value, allowed: &[String]) -> Option<String> {
     let text = |field: &str| package[field].as_str();
-    let foreign = text("source").filter(|source| !source.ends_with("crates.io-index"));
-    let why = match (foreign, text("license")) {
-        (Some(source), _) => format!("comes from {source}"),
-        (None, None) => "names no licence".into(),
-        (None, Some(licence)) => refusal(licence, allowed)?,
+    let why = match text("license") {
+        None => "names no licence".into(),
+        Some(licence) => refusal(licence, allowed)?,
     };
     Some(format!("{} {}: {why}", text("name")?, text("version")?))
 }
 
-#[test]
-fn every_dependency_has_an_allowed_licence() {
+/// The dependencies of one package of `cargo metadata` that any version would do for. Cargo itself refuses to
+/// publish a path without a version, except to tests.
+fn wildcards(package: &Value) -> Vec<String> {
+    let is_private = package["publish"].as_array().is_some_and(|registries| registries.is_empty());
+    let may_be_bare = |one: &Value| one["path"].is_string() && (is_private || one["kind"] == "dev");
+    let dependencies = package["dependencies"].as_array().into_iter().flatten();
+    dependencies
+        .filter(|one| one["req"] == "*" && !may_be_bare(one))
+        .map(|one| format!("{} asks for any version of {}", package["name"], one["name"]))
+        .collect()
+}
+
+/// The sources in a lock file that are not crates.io.
+fn foreign_sources(lock: &str) -> Vec<&str> {
+    let sources = lock.lines().filter_map(|line| line.strip_prefix("source = \"")?.strip_suffix('"'));
+    sources.filter(|source| *source != CRATES_IO).collect()
+}
+
+/// What cargo says about the workspace and all its dependencies.
+fn packages() -> Vec<Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let args = ["metadata", "--locked", "--all-features", "--format-version=1"];
     let output = Command::new(cargo).args(args).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
-    let packages = metadata["packages"].as_array().expect("a list of packages");
+    metadata["packages"].as_array().expect("a list of packages").clone()
+}
+
+/// A setting that is added to deny.toml has to be checked here, too.
+#[test]
+fn the_settings_of_deny_toml_are_those_that_are_checked() {
+    let (_, settings) = DENY.split_once("[bans]\n").expect("deny.toml bans things");
+    let settings: Vec<_> = settings.lines().filter(|line| !line.is_empty()).collect();
+    let checked = [
+        "multiple-versions = \"allow\"",
+        "wildcards = \"deny\"",
+        "allow-wildcard-paths = true",
+        "[sources]",
+        "unknown-registry = \"deny\"",
+        "unknown-git = \"deny\"",
+    ];
+    assert_eq!(settings, checked);
+}
+
+#[test]
+fn every_dependency_has_an_allowed_licence() {
+    let packages = packages();
     assert!(packages.len() > 30, "only {} packages", packages.len());
     let complaints: Vec<_> = packages.iter().filter_map(|package| complaint(package, &allowed())).collect();
     assert!(complaints.is_empty(), "{complaints:#?}");
 }
 
 #[test]
-fn other_licences_and_sources_are_refused() {
+fn no_dependency_is_asked_for_in_any_version() {
+    let packages = packages();
+    let of_workspace: Vec<_> = packages.iter().filter(|package| package["source"].is_null()).collect();
+    assert!(of_workspace.len() >= 5, "only {} packages in the workspace", of_workspace.len());
+    let found: Vec<_> = of_workspace.into_iter().flat_map(wildcards).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn every_dependency_comes_from_crates_io() {
+    let lock = include_str!("../Cargo.lock");
+    assert!(lock.matches(CRATES_IO).count() > 30);
+    assert_eq!(foreign_sources(lock), [""; 0]);
+}
+
+#[test]
+fn other_licences_are_refused() {
     let allowed = ["MIT".to_owned(), "Apache-2.0".to_owned()];
     for fine in ["MIT", "MIT/Apache-2.0", "GPL-3.0-only OR MIT", "MIT AND Apache-2.0"] {
         assert_eq!(refusal(fine, &allowed), None);
@@ -59,13 +115,37 @@ fn other_licences_and_sources_are_refused() {
     for bad in ["GPL-3.0-only", "MIT AND GPL-3.0-only", "LicenseRef-own", "all mine"] {
         assert!(refusal(bad, &allowed).is_some(), "{bad}");
     }
-    let package = |source: &str, licence: Option<&str>| serde_json::json!({"name": "x", "version": "1.0.0", "source": source, "license": licence});
-    let crates_io = "registry+https://github.com/rust-lang/crates.io-index";
-    assert_eq!(complaint(&package(crates_io, Some("MIT")), &allowed), None);
-    assert!(complaint(&package(crates_io, None), &allowed).unwrap().contains("no licence"));
-    assert!(
-        complaint(&package("git+https://example.org/x", Some("MIT")), &allowed)
-            .unwrap()
-            .contains("comes from")
-    );
+    let package = |licence: Option<&str>| json!({"name": "x", "version": "1.0.0", "license": licence});
+    assert_eq!(complaint(&package(Some("MIT")), &allowed), None);
+    assert!(complaint(&package(None), &allowed).unwrap().contains("no licence"));
+}
+
+#[test]
+fn planted_wildcards_are_seen() {
+    let with = |publish: Value, dependency: Value| {
+        wildcards(&json!({"name": "x", "publish": publish, "dependencies": [dependency]})).len()
+    };
+    let on = |req: &str, path: Option<&str>, kind: Option<&str>| json!({"name": "y", "req": req, "path": path, "kind": kind});
+    assert_eq!(with(json!(null), on("*", None, None)), 1);
+    assert_eq!(with(json!([]), on("*", None, Some("dev"))), 1, "private, and for tests, but from a registry");
+    assert_eq!(with(json!(null), on("*", Some("/y"), None)), 1, "a published package needs a version");
+    assert_eq!(with(json!(null), on("*", Some("/y"), Some("dev"))), 0);
+    assert_eq!(with(json!([]), on("*", Some("/y"), None)), 0);
+    for req in ["^1.0.0", "=0.10.2", ">=1", "1.*"] {
+        assert_eq!(with(json!(null), on(req, None, None)), 0, "{req}");
+    }
+}
+
+#[test]
+fn planted_sources_are_seen() {
+    let lock =
+        |source: &str| format!("[[package]]\nname = \"x\"\nversion = \"1.0.0\"\nsource = \"{source}\"\n");
+    assert_eq!(foreign_sources(&lock(CRATES_IO)), [""; 0]);
+    for foreign in [
+        "git+https://example.org/x?rev=1#0123456789",
+        "registry+https://example.org/crates.io-index",
+        "sparse+https://example.org/index/",
+    ] {
+        assert_eq!(foreign_sources(&(lock(CRATES_IO) + &lock(foreign))), [foreign]);
+    }
 }

@@ -31,7 +31,7 @@ const EXCHANGES: [(&str, &str); 9] = [
 const ORDERS: [&str; 4] = ["relaxed", "acquire", "release", "acq_rel"];
 
 /// Primitives with one instruction each, whatever their arguments.
-const SINGLES: [(&str, &str); 40] = [
+const SINGLES: [(&str, &str); 41] = [
     ("sync__fence_acquire", "fence.acq_rel.gpu"),
     ("sync__fence_release", "fence.acq_rel.gpu"),
     ("sync__fence_acq_rel", "fence.acq_rel.gpu"),
@@ -47,6 +47,7 @@ const SINGLES: [(&str, &str); 40] = [
     ("warp__warp_match_any_64", "match.any.sync.b64"),
     ("warp__warp_shuffle_idx_32", "shfl.sync.idx.b32"),
     ("warp__warp_shuffle_up_32", "shfl.sync.up.b32"),
+    ("warp__warp_shuffle_up_found_32", "shfl.sync.up.b32"),
     ("warp__warp_shuffle_down_32", "shfl.sync.down.b32"),
     ("warp__warp_shuffle_xor_32", "shfl.sync.bfly.b32"),
     ("warp__lane_id", "%laneid"),

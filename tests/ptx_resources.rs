@@ -12,9 +12,34 @@ use std::process::Command;
 
 const ARCHS: [&str; 5] = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"];
 
-/// The most bytes that the slow paths of these kernels spill under the program's limit of registers; others
-/// must not spill at all.
-const MOST_SPILLS: [(&str, u32); 3] = [("bench_bump", 300), ("bench_freelist", 150), ("stress", 450)];
+/// Where the program's kernels are assembled: the image, and a GPU that is given it.
+const SHIPPED: [(&str, &str); 3] = [("sm_70", "sm_75"), ("sm_80", "sm_80"), ("sm_80", "sm_90")];
+
+/// What the slow paths of a kernel spill under the program's limit of registers, in bytes, in the order of
+/// [`SHIPPED`], by ptxas 13.0; a kernel that is not listed spills nothing.
+type Spills = (&'static str, [u32; SHIPPED.len()]);
+
+/// What is measured: a growth here costs time.
+const BENCH_SPILLS: [Spills; 3] = [
+    ("bench_bump_alloc", [296, 296, 260]),
+    ("bench_freelist_alloc", [48, 20, 0]),
+    ("bench_freelist_churn", [184, 156, 108]),
+];
+
+/// What checks: it does far more than allocate.
+const STRESS_SPILLS: [Spills; 5] = [
+    ("grab_bump", [476, 372, 300]),
+    ("grab_freelist", [184, 120, 76]),
+    ("overlap_claim", [56, 80, 80]),
+    ("stress_bump", [1376, 1376, 1364]),
+    ("stress_freelist", [1140, 1080, 1000]),
+];
+
+/// The most bytes that a kernel may spill at a place of [`SHIPPED`]: a tenth more than listed.
+fn most_spills(kernel: &str, place: usize) -> u32 {
+    let listed = BENCH_SPILLS.iter().chain(&STRESS_SPILLS).find(|(name, _)| *name == kernel);
+    listed.map_or(0, |(_, spills)| spills[place] + spills[place] / 10)
+}
 
 /// What ptxas says about one kernel.
 #[derive(Debug, PartialEq, Eq)]
@@ -99,13 +124,13 @@ fn the_kernels_of_the_program_leave_registers_for_every_warp() {
         Ok(images) => images,
         Err(why) => return assert!(!required("WARPHEAP_REQUIRE_COMPILER"), "{why}"),
     };
-    for (image, arch) in images.iter().zip(["sm_75", "sm_90"]) {
+    for (place, (image, arch)) in SHIPPED.into_iter().enumerate() {
+        let image = images.iter().find(|one| one.arch == image).expect("the program has this image");
         for usage in assemble(&ptxas, image.ptx, arch) {
             println!("{} on {arch}: {usage:?}", image.arch);
             assert!(usage.registers <= 32, "{arch}: {usage:?}");
-            let spills =
-                MOST_SPILLS.iter().find(|(kernel, _)| usage.kernel.starts_with(kernel)).map_or(0, |s| s.1);
-            assert!(usage.spill_bytes <= spills, "more spills than {spills} bytes on {arch}: {usage:?}");
+            let most = most_spills(&usage.kernel, place);
+            assert!(usage.spill_bytes <= most, "more spills than {most} bytes on {arch}: {usage:?}");
         }
     }
 }
@@ -126,4 +151,11 @@ fn a_spill_is_read_off_the_report() {
         spill_bytes,
     };
     assert_eq!(usages(report), [usage("lean", 12, 0, 0), usage("fat", 255, 64, 100)]);
+}
+
+#[test]
+fn a_growth_of_more_than_a_tenth_is_too_much() {
+    assert_eq!(most_spills("bench_bump_alloc", 1), 325);
+    assert_eq!(most_spills("bench_freelist_alloc", 2), 0);
+    assert_eq!(most_spills("bench_freelist_free", 0), 0);
 }

@@ -30,6 +30,7 @@
 //! again when a source changes. PTX that is still that of its sources is not built again.
 
 mod arch;
+mod build_script;
 mod builder;
 mod cargo;
 mod check;

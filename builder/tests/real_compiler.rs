@@ -102,6 +102,22 @@ fn builds_each_architecture_to_its_own_file() {
 }
 
 #[test]
+fn a_dependency_learns_of_the_architecture() {
+    if !has_compiler() {
+        return;
+    }
+    let kernels = Crate::new("arch-kernels", KERNEL);
+    let by_arch = "#![no_std]
+pub const VALUE: u32 = if cfg!(target_feature = \"sm_80\") { 80808080 } else { 70707070 };
+";
+    kernels.write("helper/src/lib.rs", by_arch);
+    for (arch, value) in [("sm_70", "70707070"), ("sm_80", "80808080"), ("sm_90", "80808080")] {
+        let text = read(kernels.builder().arch(arch).build().unwrap().path);
+        assert!(text.contains(value), "{arch}:\n{text}");
+    }
+}
+
+#[test]
 fn a_kernel_that_does_not_compile_is_reported_in_the_compilers_words() {
     if !has_compiler() {
         return;

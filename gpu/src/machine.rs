@@ -44,7 +44,11 @@ impl Coords {
 }
 
 /// The collective a lane has come to. Lanes that meet in one must have called the same.
+///
+/// As wide as the mask that it is passed along with: a CPU reads what it has just written at once only in
+/// parts as wide as those it was written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Collective {
     /// `bar.warp.sync`
     Sync,
@@ -58,30 +62,34 @@ pub enum Collective {
     Reduce,
 }
 
-/// What each lane of a warp brought to a collective; undefined for lanes outside its mask.
-pub type Deposits = [u64; WARP_SIZE as usize];
+/// What the lanes of a collective brought to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Deposits {
+    /// The word of each lane; undefined for lanes outside its mask.
+    pub words: [u64; WARP_SIZE as usize],
+    /// The lanes of its mask whose word is not 0.
+    pub nonzero: LaneMask,
+    /// The bits that are set in any word of its mask.
+    pub union: u64,
+}
 
 /// An executor, as the lane that it is running sees it. `at` is the line of the caller, for messages.
 pub trait Machine {
-    /// Where the running lane stands.
+    /// Where the running lane stands. Not asked while [`stand_at`] says it.
     fn coords(&self) -> Coords;
-
-    /// The lane number alone: [`Coords::lane`], asked far more often than the rest.
-    fn lane(&self) -> u32 {
-        self.coords().lane
-    }
 
     /// The lanes of this warp that have come to the same place `at`, the running one among them.
     fn converged(&self, at: &'static Location<'static>) -> LaneMask;
 
-    /// Waits for the lanes of `mask`, then gives each what all of them brought.
+    /// Waits for the lanes of `mask`, then gives each what all of them brought, until it calls the machine
+    /// again. `None` for a lane that is alone: it knows what it brought.
     fn exchange(
         &self,
         mask: LaneMask,
         what: Collective,
         value: u64,
         at: &'static Location<'static>,
-    ) -> Deposits;
+    ) -> Option<&Deposits>;
 
     /// Waits for every thread of the block that has not ended.
     fn sync_block(&self, at: &'static Location<'static>);
@@ -104,12 +112,15 @@ pub trait Machine {
 
 std::thread_local! {
     static INSTALLED: Cell<Option<*const dyn Machine>> = const { Cell::new(None) };
+    /// Where the running lane stands, if the installed machine keeps it here.
+    static STANDS_AT: Cell<*const Coords> = const { Cell::new(core::ptr::null()) };
 }
 
 /// Puts back the machine that was installed before.
 #[must_use = "the machine is removed when this is dropped"]
 pub struct Installed {
     before: Option<*const dyn Machine>,
+    stood_at: *const Coords,
 }
 
 /// Installs `machine` on this OS thread until the returned guard is dropped.
@@ -120,23 +131,45 @@ pub unsafe fn install(machine: &dyn Machine) -> Installed {
     // SAFETY: the lifetime is erased here; the caller keeps the machine alive longer than the guard,
     // whose drop removes the pointer.
     let erased: *const (dyn Machine + 'static) = unsafe { core::mem::transmute(machine) };
-    Installed { before: INSTALLED.replace(Some(erased)) }
+    Installed { before: INSTALLED.replace(Some(erased)), stood_at: STANDS_AT.replace(core::ptr::null()) }
+}
+
+/// Where the running lane of this OS thread stands, so that the installed machine need not be asked.
+///
+/// # Safety
+/// `coords` is live, and does not change, until the next call or until the machine's guard is dropped.
+#[inline]
+pub unsafe fn stand_at(coords: *const Coords) {
+    STANDS_AT.set(coords);
 }
 
 impl Drop for Installed {
     fn drop(&mut self) {
         INSTALLED.set(self.before);
+        STANDS_AT.set(self.stood_at);
     }
 }
 
 /// Calls `f` on the installed machine, or on the sole lane's.
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
-    match INSTALLED.get() {
+    let machine: &dyn Machine = match INSTALLED.get() {
         // SAFETY: `install` keeps the machine alive while it is installed.
-        Some(machine) => f(unsafe { &*machine }),
-        None => f(&SoleLane),
+        Some(machine) => unsafe { &*machine },
+        None => &SoleLane,
+    };
+    f(machine)
+}
+
+/// Calls `f` on where the running lane stands.
+#[inline]
+pub(crate) fn at<R>(f: impl FnOnce(&Coords) -> R) -> R {
+    let coords = STANDS_AT.get();
+    if coords.is_null() {
+        return f(&with(|m| m.coords()));
     }
+    // SAFETY: `stand_at` has its caller keep them.
+    f(unsafe { &*coords })
 }
 
 /// Called before every atomic operation on the host.
@@ -163,13 +196,11 @@ impl Machine for SoleLane {
         &self,
         mask: LaneMask,
         _: Collective,
-        value: u64,
+        _: u64,
         at: &'static Location<'static>,
-    ) -> Deposits {
+    ) -> Option<&Deposits> {
         assert_eq!(mask, LaneMask::only(0), "{at}: a collective names lanes that do not exist on the host");
-        let mut all = [0; WARP_SIZE as usize];
-        all[0] = value;
-        all
+        None
     }
     fn sync_block(&self, _: &'static Location<'static>) {}
     fn step(&self) {}

@@ -6,25 +6,23 @@ use crate::driver::{Device, DeviceBuffer, LaunchConfig, Module};
 use crate::error::{Error, Result};
 use crate::pool::{Bump, FreeList};
 use warpheap_kernels::bench::{
-    Counter, Order, Sizes, bench_alloc_floor, bench_bump_alloc, bench_churn_floor, bench_free_floor,
-    bench_freelist_alloc, bench_freelist_churn, bench_freelist_free,
+    Counter, Order, Sizes, bench_alloc_floor, bench_bump_alloc, bench_free_floor, bench_freelist_alloc,
+    bench_freelist_free,
 };
 
 const THREADS_LOG2: u32 = 20;
-const THREADS: u32 = 1 << THREADS_LOG2;
+pub(super) const THREADS: u32 = 1 << THREADS_LOG2;
 const BLOCK: u32 = 256;
-/// Allocations and frees by each thread of the churn.
-const TURNS: u32 = 64;
 const IN_ORDER: Order = Order { log2: THREADS_LOG2, permuted: 0 };
 const PERMUTED: Order = Order { log2: THREADS_LOG2, permuted: 1 };
 
 pub(super) struct Bench<'a> {
-    timer: Timer,
+    pub timer: Timer,
     config: &'a BenchConfig,
     /// Where the threads store their addresses.
-    out: DeviceBuffer<u64>,
+    pub out: DeviceBuffer<u64>,
     /// Failed allocations.
-    failures: DeviceBuffer<u64>,
+    pub failures: DeviceBuffer<u64>,
     report: BenchReport,
 }
 
@@ -64,6 +62,8 @@ impl<'a> Bench<'a> {
         }
         let name = "free list churn, 64 B";
         self.figure(name, progress, |b| b.freelist_churn(name))?;
+        let name = "free list tight churn, 64 B";
+        self.figure(name, progress, |b| b.freelist_tight_churn(name))?;
         Ok(self.report)
     }
 
@@ -86,11 +86,11 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    fn grid() -> LaunchConfig {
+    pub fn grid() -> LaunchConfig {
         LaunchConfig::linear(THREADS, BLOCK)
     }
 
-    fn counter(&self) -> Counter {
+    pub fn counter(&self) -> Counter {
         Counter(self.failures.address() as *const _)
     }
 
@@ -116,7 +116,7 @@ impl<'a> Bench<'a> {
         Ok(ratio(name, time, "the same without allocating", base, 1.5, checked))
     }
 
-    fn freelist(&self, blocks: u32, size: u64) -> Result<FreeList> {
+    pub fn freelist(&self, blocks: u32, size: u64) -> Result<FreeList> {
         FreeList::builder(blocks.into(), size).build(&self.timer.device)
     }
 
@@ -177,31 +177,6 @@ impl<'a> Bench<'a> {
         Ok(ratio(name, time, "the same with room for all", base, 5.0, checked))
     }
 
-    fn freelist_churn(&mut self, name: &str) -> Result<Figure> {
-        let Timer { module, stream, .. } = &self.timer;
-        let floor_args = (self.out.slice(), TURNS);
-        // SAFETY: `out` lives, and this stream alone uses it.
-        let base = self.timer.time(
-            || Ok(()),
-            || unsafe { stream.launch(module, bench_churn_floor, &Self::grid(), floor_args) },
-        )?;
-        let pool = self.freelist(2 * THREADS, 64)?;
-        self.failures.fill(0)?;
-        let args = (pool.handle(), TURNS, self.counter());
-        // SAFETY: the pool and the counter live, and this stream alone uses them.
-        let time = self.timer.time(
-            || Ok(()),
-            || unsafe { stream.launch(module, bench_freelist_churn, &Self::grid(), args) },
-        )?;
-        let checked = self.check_all_free(name, &pool)?;
-        let pairs = f64::from(THREADS) * f64::from(TURNS);
-        let value = pairs / time.median_us / 1e3;
-        let mut figure = ratio(name, time, "stores alone", base, 40.0, checked);
-        (figure.value, figure.unit, figure.holds) = (value, "G pairs/s", Bar::AtLeast);
-        figure.passed = value >= figure.bar;
-        Ok(figure)
-    }
-
     /// Exactly `granted` different addresses were stored, and nulls else.
     fn check_addresses(&self, name: &str, granted: u32) -> Result<String> {
         let mut addresses = self.out.copy_to_vec()?;
@@ -216,23 +191,39 @@ impl<'a> Bench<'a> {
         Ok(format!("exactly {granted} granted, all different"))
     }
 
+    /// Every block is free again, and no allocation or free failed.
+    pub fn check_all_free(&self, name: &str, pool: &FreeList) -> Result<String> {
+        let checked = self.check_blocks_free(name, pool)?;
+        match self.failed()? {
+            0 => Ok(format!("{checked}, no failure")),
+            count => Err(Error::WrongResult { what: name.into(), found: format!("{count} failures") }),
+        }
+    }
+
     /// Every block is free again and nothing went wrong.
-    fn check_all_free(&self, name: &str, pool: &FreeList) -> Result<String> {
-        let (stats, faults, failures) = (pool.stats()?, pool.faults()?, self.failures.copy_to_vec()?[0]);
-        let broken = pool.check()?;
-        if stats.taken != 0
-            || stats.free != stats.capacity
-            || faults.count + failures != 0
-            || !broken.is_empty()
-        {
-            let found = format!("{stats:?}, {} faults, {failures} failures, {broken:?}", faults.count);
+    pub fn check_blocks_free(&self, name: &str, pool: &FreeList) -> Result<String> {
+        let (stats, faults, broken) = (pool.stats()?, pool.faults()?, pool.check()?);
+        if stats.taken != 0 || stats.free != stats.capacity || faults.count != 0 || !broken.is_empty() {
+            let found = format!("{stats:?}, {} faults, {broken:?}", faults.count);
             return Err(Error::WrongResult { what: name.into(), found });
         }
-        Ok(format!("all {} blocks free afterwards, no fault, no failure", stats.capacity))
+        Ok(format!("all {} blocks free afterwards, no fault", stats.capacity))
+    }
+
+    /// Allocations that failed since the counter was cleared.
+    pub fn failed(&self) -> Result<u64> {
+        Ok(self.failures.copy_to_vec()?[0])
     }
 }
 
-fn ratio(name: &str, time: Timing, against: &str, base: Timing, bar: f64, checked: String) -> Figure {
+pub(super) fn ratio(
+    name: &str,
+    time: Timing,
+    against: &str,
+    base: Timing,
+    bar: f64,
+    checked: String,
+) -> Figure {
     let value = time.median_us / base.median_us;
     Figure {
         name: name.into(),

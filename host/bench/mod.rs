@@ -3,6 +3,7 @@
 //! A kernel that spins for 40 µs goes before every timed one, so that the host's launch delay is over when the
 //! timed one begins. A figure is the median of its rounds, after warm-up, and its results are checked.
 
+mod churn;
 mod figures;
 mod timing;
 
@@ -45,7 +46,8 @@ pub struct Figure {
     pub base: Timing,
     /// The figure itself.
     pub value: f64,
-    /// Its unit: `x` for a ratio of medians.
+    /// Its unit: `x` for a ratio of medians, `G pairs/s` for allocations with their frees, `ppm` for refusals
+    /// in a million allocations.
     pub unit: &'static str,
     /// How it is held to `bar`.
     pub holds: Bar,
@@ -55,6 +57,17 @@ pub struct Figure {
     pub passed: bool,
     /// What the results were checked for.
     pub checked: String,
+}
+
+impl Figure {
+    /// The same with another value than the ratio of its times.
+    fn measured_by(self, value: f64, unit: &'static str, holds: Bar, bar: f64) -> Figure {
+        let passed = match holds {
+            Bar::AtMost => value <= bar,
+            Bar::AtLeast => value >= bar,
+        };
+        Figure { value, unit, holds, bar, passed, ..self }
+    }
 }
 
 /// All figures of a run.

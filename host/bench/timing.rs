@@ -38,6 +38,11 @@ pub(super) struct Timer {
 }
 
 impl Timer {
+    /// How often a timed kernel is launched, warm-up included.
+    pub fn launches(&self) -> u32 {
+        WARM_UP + self.rounds.max(1)
+    }
+
     /// Times what `timed` launches, after `prepare`, which is not timed, in every round.
     pub fn time(
         &self,
@@ -45,7 +50,7 @@ impl Timer {
         mut timed: impl FnMut() -> Result<()>,
     ) -> Result<Timing> {
         let mut rounds = Vec::new();
-        for round in 0..WARM_UP + self.rounds.max(1) {
+        for round in 0..self.launches() {
             prepare()?;
             self.device.synchronize()?;
             // SAFETY: it touches no memory.

@@ -91,3 +91,37 @@ pub fn describe(device: &Device, mode: Option<Mode>) -> Result<String, Error> {
     let (major, minor) = info.compute_capability.unwrap_or_default();
     Ok(format!("{}, sm_{major}{minor}, {} multiprocessors", info.name, info.multiprocessors))
 }
+
+/// What to do about a stress that the watchdog ended.
+pub fn after_a_hang(backend: Backend, replay: bool) -> &'static str {
+    match backend {
+        Backend::Cuda => {
+            "If it was only slow, allow more time with --watchdog. Otherwise try `warpheap stress --replay` with \
+             the same seed: it runs on the CPU and names the lanes that wait."
+        }
+        _ if replay => {
+            "A replay in which lanes wait for each other ends by itself and names them, so this one was slow: \
+             allow more time with --watchdog, or ask for fewer --threads."
+        }
+        _ => {
+            "If it was only slow, allow more time with --watchdog, or ask for fewer --threads. Otherwise run it \
+             with --replay and the same seed, which names the lanes that wait."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpu_is_not_told_of_another_backend() {
+        for replay in [false, true] {
+            let advice = after_a_hang(Backend::Cpu, replay);
+            assert!(!advice.contains("GPU") && !advice.contains("CPU"), "{advice}");
+            assert!(advice.contains("--watchdog") && advice.contains("--threads"), "{advice}");
+        }
+        assert!(!after_a_hang(Backend::Cpu, true).contains("--replay"));
+        assert!(after_a_hang(Backend::Cuda, false).contains("CPU"));
+    }
+}

@@ -43,7 +43,8 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
 /// None without a limit.
 fn arm(limit: Duration, figure: &str) -> Option<Watchdog> {
     let what = format!("measuring ({figure})");
-    (!limit.is_zero()).then(|| Watchdog::start(limit, what, Status::Hung as i32))
+    let advice = "If it was only slow, allow more time with --watchdog, or ask for fewer --rounds.";
+    (!limit.is_zero()).then(|| Watchdog::start(limit, what, advice, Status::Hung as i32))
 }
 
 fn conclude(report: &BenchReport, console: &Console) -> Status {

@@ -15,14 +15,20 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// After `limit`, prints that `what` hangs and ends the process with `exit_code`.
-    pub fn start(limit: Duration, what: impl Into<String>, exit_code: i32) -> Watchdog {
+    /// After `limit`, prints that `what` hangs and what to do about it, if `advice` is not empty, and ends the
+    /// process with `exit_code`.
+    pub fn start(
+        limit: Duration,
+        what: impl Into<String>,
+        advice: impl Into<String>,
+        exit_code: i32,
+    ) -> Watchdog {
         let (armed, disarmed) = channel();
-        let what = what.into();
+        let (what, advice) = (what.into(), advice.into());
         // Without a thread there is no watchdog; the work itself is not in danger.
         if let Err(error) = thread::Builder::new()
             .name("watchdog".into())
-            .spawn(move || watch(&disarmed, limit, &what, exit_code))
+            .spawn(move || watch(&disarmed, limit, &what, &advice, exit_code))
         {
             tracing::warn!(%error, "no thread for the watchdog: a hang will not be noticed");
         }
@@ -34,17 +40,16 @@ impl Watchdog {
 }
 
 /// Waits for the sender to be dropped.
-fn watch(disarmed: &Receiver<()>, limit: Duration, what: &str, exit_code: i32) {
+fn watch(disarmed: &Receiver<()>, limit: Duration, what: &str, advice: &str, exit_code: i32) {
     if disarmed.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) {
         return;
     }
-    // If nobody can read it, there is still the exit status.
-    let _ = writeln!(
-        std::io::stderr(),
+    let message = format!(
         "error: {what} did not end within {limit:?}. A kernel that hangs cannot be cancelled, so this process \
-         ends now, with status {exit_code}.\nIf it was only slow, allow more time; otherwise run it with the \
-         same seed on the CPU in replay mode, which names the lanes that wait."
+         ends now, with status {exit_code}.\n{advice}"
     );
+    // If nobody can read it, there is still the exit status.
+    let _ = writeln!(std::io::stderr(), "{}", message.trim_end());
     exit_now(exit_code)
 }
 

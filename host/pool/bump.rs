@@ -4,10 +4,14 @@ use super::{LINE, LINE_WORDS, Violation, refuse};
 use crate::driver::{Device, DeviceMemory};
 use crate::error::{Bytes, Result};
 use warpheap_device::bump::{self, MAX_GRANULES, Root, Shard};
+use warpheap_device::units::WARP_SIZE;
 
 /// Arenas smaller than this get no shards: one counter serves the few warps that they have memory for.
 const SHARDED_FROM: u64 = 16 << 20;
 const MAX_MIN_ALIGN: u64 = 1 << 16;
+/// The most warps that may ask one lease at once: `RESIDENT_WARPS` of `gpu/src/bump/lease.rs`, whose
+/// arithmetic overflows from `remaining` into `end` with more.
+const MAX_RESIDENT_WARPS: u64 = 160 * 64;
 
 /// A bump arena in device memory; see [`warpheap_device::bump`].
 #[derive(Debug)]
@@ -139,7 +143,7 @@ impl BumpBuilder {
         self
     }
 
-    /// Makes the arena.
+    /// Makes the arena. A device that runs more than 10,240 warps at once is refused.
     pub fn build(&self, device: &Device) -> Result<Bump> {
         if !self.min_align.is_power_of_two() || self.min_align > MAX_MIN_ALIGN {
             return refuse("min_align", self.min_align, "it must be a power of two from 1 to 65536 bytes");
@@ -150,13 +154,15 @@ impl BumpBuilder {
             let why = format!("with this min_align it must be from {} to {most}", Bytes(self.min_align));
             return refuse("capacity", Bytes(self.capacity), why);
         }
+        let info = device.info()?;
+        check_resident_warps(info.multiprocessors, info.max_threads_per_multiprocessor)?;
         let shards = match self.shards {
             Some(count) if u64::from(count) > granules => {
                 return refuse("shards", count, format!("the arena has only {granules} granules to share"));
             }
             Some(count) => count,
             None if self.capacity < SHARDED_FROM => 0,
-            None => device.info()?.multiprocessors,
+            None => info.multiprocessors,
         };
         let memory = device.alloc_memory(granules * self.min_align, self.min_align as usize)?;
         let lines = 1 + u64::from(shards.max(1));
@@ -178,5 +184,48 @@ impl BumpBuilder {
         let mut pool = Bump { memory, state, shards, handle };
         pool.write_state()?;
         Ok(pool)
+    }
+}
+
+/// Refuses a device that runs more warps at once than a lease can count with. On the CPU, which runs a block
+/// a worker, `threads_each` is 0.
+fn check_resident_warps(multiprocessors: u32, threads_each: u32) -> Result<()> {
+    let warps = u64::from(multiprocessors) * u64::from(threads_each.div_ceil(WARP_SIZE));
+    if warps <= MAX_RESIDENT_WARPS {
+        return Ok(());
+    }
+    let why = format!(
+        "with {threads_each} threads each they run {warps} warps at once, and an arena can serve          {MAX_RESIDENT_WARPS}; use a device or a partition of it with fewer, or a FreeList"
+    );
+    refuse("the device's multiprocessors", multiprocessors, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_device_with_more_warps_than_a_lease_counts_with_is_refused() {
+        // The CPU, V100, H200, the largest Blackwell, and the limit itself.
+        for (multiprocessors, threads) in [(512, 0), (80, 2048), (132, 2048), (188, 1536), (160, 2048)] {
+            assert!(check_resident_warps(multiprocessors, threads).is_ok(), "{multiprocessors} x {threads}");
+        }
+        let said = check_resident_warps(161, 2048).unwrap_err().to_string();
+        for part in ["multiprocessors = 161", "2048 threads", "10304 warps", "10240"] {
+            assert!(said.contains(part), "{part} is not in: {said}");
+        }
+        assert!(check_resident_warps(u32::MAX, u32::MAX).is_err());
+    }
+
+    /// The device's side counts with the same number of warps.
+    #[test]
+    fn the_limit_is_that_of_the_lease() {
+        let lease = Path::new(env!("CARGO_MANIFEST_DIR")).join("gpu/src/bump/lease.rs");
+        let Ok(source) = std::fs::read_to_string(lease) else { return };
+        let (_, value) = source.split_once("const RESIDENT_WARPS: u64 = ").expect("the lease has a limit");
+        let (value, _) = value.split_once(';').expect("the constant ends");
+        let warps: u64 = value.split(" * ").map(|factor| factor.parse::<u64>().unwrap()).product();
+        assert_eq!(warps, MAX_RESIDENT_WARPS);
     }
 }

@@ -1,4 +1,4 @@
-//! A lane: a coroutine that runs one GPU thread, and what the running lane sees of its executor.
+//! A lane: a fiber that runs one GPU thread, and what the running lane sees of its executor.
 //!
 //! A lane never touches the executor's state. It suspends with a [`Request`] and is resumed with an
 //! [`Answer`]; whoever resumes it owns everything else. So nothing here is shared between OS threads, and
@@ -11,15 +11,15 @@
 //! - I3: a lane that a panic unwinds does not suspend: it would leave the OS thread's count of panics to
 //!   the next lane.
 
+use super::fiber::{Fiber, Yielder};
 use super::stack::LaneStack;
-use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::time::Instant;
 use warpheap_device::kernel::Kernel;
-use warpheap_device::machine::{Collective, Coords, Deposits, Machine};
-use warpheap_device::units::{LaneMask, WARP_SIZE};
+use warpheap_device::machine::{self, Collective, Coords, Deposits, Machine};
+use warpheap_device::units::LaneMask;
 
 /// A call of a collective.
 #[derive(Clone, Copy)]
@@ -60,11 +60,9 @@ pub(super) enum Event {
     Panics(String),
 }
 
-type Fiber = Coroutine<Answer, Request, Result<(), String>, LaneStack>;
-
 /// Lives on the lane's stack.
 struct LaneContext {
-    yielder: *const Yielder<Answer, Request>,
+    yielder: *const Yielder<Answer, Event>,
     coords: Coords,
 }
 
@@ -99,6 +97,16 @@ impl LaneMachine {
         self.steps.set(self.steps.get() + 1);
     }
 
+    /// The running lane, from now on, is that of `context` (I2).
+    #[inline]
+    fn take_up(&self, context: *const LaneContext) {
+        self.current.set(context);
+        // SAFETY: the context lives on the stack of the lane, until that ends.
+        let coords = unsafe { &raw const (*context).coords };
+        // SAFETY: another lane takes up its own before it asks anything.
+        unsafe { machine::stand_at(coords) };
+    }
+
     fn context(&self) -> &LaneContext {
         // SAFETY: I2; the context lives on the stack of the lane that asks.
         unsafe { &*self.current.get() }
@@ -111,9 +119,9 @@ impl LaneMachine {
         }
         let me = self.current.get();
         let yielder = self.context().yielder;
-        // SAFETY: the yielder lives as long as the coroutine that calls this (I2).
-        let answer = unsafe { &*yielder }.suspend(request);
-        self.current.set(me);
+        // SAFETY: the yielder lives as long as the fiber that calls this (I2).
+        let answer = unsafe { &*yielder }.suspend(Event::Asks(request));
+        self.take_up(me);
         Some(answer)
     }
 }
@@ -123,15 +131,11 @@ impl Machine for LaneMachine {
         self.context().coords
     }
 
-    fn lane(&self) -> u32 {
-        self.context().coords.lane
-    }
-
     fn converged(&self, at: &'static Location<'static>) -> LaneMask {
         self.count();
         match self.ask(Request::Converged(at)) {
             Some(Answer::Lanes(lanes)) => lanes,
-            _ => LaneMask::only(self.lane()),
+            _ => LaneMask::only(self.context().coords.lane),
         }
     }
 
@@ -141,16 +145,16 @@ impl Machine for LaneMachine {
         what: Collective,
         value: u64,
         at: &'static Location<'static>,
-    ) -> Deposits {
-        if mask == LaneMask::only(self.lane()) {
+    ) -> Option<&Deposits> {
+        if mask == LaneMask::only(self.context().coords.lane) {
             self.step();
-            return [value; WARP_SIZE as usize];
+            return None;
         }
         self.count();
         match self.ask(Request::Exchange(Exchange { mask, what, value, at })) {
             // SAFETY: valid until this lane suspends again.
-            Some(Answer::Deposits(all)) => unsafe { *all },
-            _ => [value; WARP_SIZE as usize],
+            Some(Answer::Deposits(all)) => Some(unsafe { &*all }),
+            _ => None,
         }
     }
 
@@ -193,10 +197,10 @@ impl Machine for LaneMachine {
     }
 }
 
-/// A stack, and the coroutine on it while the lane has not ended.
+/// A stack, and the fiber on it while the lane has not ended.
 pub(super) enum Lane {
     Idle(LaneStack),
-    Running(Fiber),
+    Running(Fiber<Answer, Event>),
     /// Between two of the others.
     Moving,
 }
@@ -208,30 +212,27 @@ impl Lane {
     /// What `K` asks of its caller; `machine` outlives the lane.
     pub(super) unsafe fn start<K: Kernel>(&mut self, machine: &LaneMachine, coords: Coords, args: K::Args) {
         let machine: *const LaneMachine = machine;
-        let body = move |yielder: &Yielder<Answer, Request>, _: Answer| {
+        let body = move |yielder: &Yielder<Answer, Event>| {
             let context = LaneContext { yielder, coords };
             // SAFETY: the machine outlives the lane.
-            unsafe { &*machine }.current.set(&context);
+            unsafe { &*machine }.take_up(&context);
             // SAFETY: the caller's promise.
             let run = || unsafe { K::run_thread(args) };
-            catch_unwind(AssertUnwindSafe(run)).map_err(message)
+            catch_unwind(AssertUnwindSafe(run))
+                .map_or_else(|payload| Event::Panics(message(payload)), |()| Event::Ends)
         };
-        *self = Lane::Running(Fiber::with_stack(self.abandon(), body));
+        *self = Lane::Running(Fiber::new(self.abandon(), body));
     }
 
     /// Runs the lane for `quantum` steps, or until it waits or ends.
     ///
-    /// Inlined, as its callers are: a switch of stacks leaves the CPU's predictor of returns with the
-    /// other side's addresses, so every return near one is a misprediction.
+    /// Inlined, as its callers are, so that no event goes through memory in parts and is read as a whole:
+    /// the CPU waits for such a read until the parts are out of its queue.
     #[inline(always)]
     pub(super) fn resume(&mut self, machine: &LaneMachine, answer: Answer, quantum: u64) -> Event {
         let Lane::Running(fiber) = self else { unreachable!("a lane that has ended was resumed") };
         machine.last_step.set(machine.steps.get() + quantum - 1);
-        match fiber.resume(answer) {
-            CoroutineResult::Yield(request) => Event::Asks(request),
-            CoroutineResult::Return(Ok(())) => Event::Ends,
-            CoroutineResult::Return(Err(message)) => Event::Panics(message),
-        }
+        fiber.resume(answer)
     }
 
     /// Ends the lane where it stands and gives its stack. Nothing that the lane owned is dropped, as
@@ -239,12 +240,9 @@ impl Lane {
     fn abandon(&mut self) -> LaneStack {
         match std::mem::replace(self, Lane::Moving) {
             Lane::Idle(stack) => stack,
-            Lane::Running(mut fiber) => {
-                // SAFETY: `Executor::run` has its caller promise that frames of a kernel may be forgotten;
-                // the frames of this module below them hold nothing that needs to be dropped.
-                unsafe { fiber.force_reset() };
-                fiber.into_stack()
-            }
+            // SAFETY: `Executor::run` has its caller promise that frames of a kernel may be forgotten; the
+            // frames of this module below them hold nothing that needs to be dropped.
+            Lane::Running(fiber) => unsafe { fiber.abandon() },
             Lane::Moving => unreachable!("a lane is moved in one place at a time"),
         }
     }

@@ -1,6 +1,6 @@
 //! Kernels on the CPU: the same kernel functions, run by 32-lane warps without a GPU.
 //!
-//! A GPU thread is a coroutine with a stack of its own; the 32 of a warp run by turns on one OS thread, and
+//! A GPU thread is a fiber with a stack of its own; the 32 of a warp run by turns on one OS thread, and
 //! a collective waits for the lanes of its mask. Lanes are independent, as on every GPU since Volta: they
 //! may diverge, spin on each other, and end one by one.
 //!
@@ -69,7 +69,7 @@
 //!   grid in replays. `nanosleep` never sleeps: it lets others run.
 //!
 //! # Modules
-//! `stack → lane → rendezvous → warp → block → launch → parallel, replay (with choice) → executor`: each
+//! `stack → fiber → lane → rendezvous → warp → block → launch → parallel, replay (with choice) → executor`: each
 //! uses those before it. What a mode decides is only which ready lane runs next; who is ready is decided
 //! by `warp` and `block` for both.
 
@@ -77,6 +77,7 @@ mod block;
 mod choice;
 mod error;
 mod executor;
+mod fiber;
 mod lane;
 mod launch;
 mod parallel;

@@ -15,9 +15,8 @@
 //!
 //! The one who runs the warp writes everything here; lanes only read deposits.
 
-use super::lane::Exchange;
 use warpheap_device::machine::{Collective, Deposits};
-use warpheap_device::units::WARP_SIZE;
+use warpheap_device::units::{LaneMask, WARP_SIZE};
 
 /// One collective. The sets are bit `i` for lane `i`.
 struct Slot {
@@ -67,47 +66,56 @@ impl Rendezvous {
         self.used = 0;
     }
 
-    /// Lane `lane` comes to `call`.
-    pub(super) fn arrive(&mut self, lane: u32, call: &Exchange) -> Result<Arrival, Clash> {
-        let index = match self.find(lane, call)? {
+    /// Lane `lane` comes to a collective with `value`.
+    #[inline(always)]
+    pub(super) fn arrive(
+        &mut self,
+        lane: u32,
+        mask: u32,
+        what: Collective,
+        value: u64,
+    ) -> Result<Arrival, Clash> {
+        let index = match self.find(lane, mask, what)? {
             Some(index) => index,
-            None => self.open_slot(call),
+            None => self.open_slot(mask, what),
         };
         let slot = &mut self.slots[index];
         slot.arrived |= 1 << lane;
-        slot.deposits[lane as usize] = call.value;
-        let complete = slot.arrived == slot.mask;
+        slot.deposits.words[lane as usize % slot.deposits.words.len()] = value;
+        slot.deposits.nonzero.0 |= u32::from(value != 0) << lane;
+        slot.deposits.union |= value;
+        let complete = slot.arrived == mask;
         if complete {
-            slot.unread = slot.mask;
+            slot.unread = mask;
             self.open &= !(1 << index);
         }
         Ok(Arrival { slot: index as u8, complete })
     }
 
-    /// The open slot that `call` belongs to.
-    fn find(&self, lane: u32, call: &Exchange) -> Result<Option<usize>, Clash> {
+    /// The open slot for a collective.
+    #[inline(always)]
+    fn find(&self, lane: u32, mask: u32, what: Collective) -> Result<Option<usize>, Clash> {
         let mut found = None;
         for index in bits(self.open) {
             let slot = &self.slots[index as usize];
-            let waiting = slot.arrived & call.mask.0;
-            if slot.mask == call.mask.0 && slot.what == call.what {
+            if slot.mask == mask && slot.what == what {
                 found = Some(index as usize);
-            } else if slot.mask >> lane & 1 == 1 && waiting != 0 {
-                return Err(Clash { with: waiting.trailing_zeros() });
+            } else if slot.mask >> lane & 1 == 1 && slot.arrived & mask != 0 {
+                return Err(Clash { with: (slot.arrived & mask).trailing_zeros() });
             }
         }
         Ok(found)
     }
 
-    fn open_slot(&mut self, call: &Exchange) -> usize {
+    fn open_slot(&mut self, mask: u32, what: Collective) -> usize {
         let index = self.used.trailing_ones() as usize;
-        let (mask, what) = (call.mask.0, call.what);
         if index == self.slots.len() {
-            let deposits = [0; WARP_SIZE as usize];
+            let deposits = Deposits { words: [0; WARP_SIZE as usize], nonzero: LaneMask(0), union: 0 };
             self.slots.push(Slot { mask, arrived: 0, unread: 0, what, deposits });
         }
         let slot = &mut self.slots[index];
         (slot.mask, slot.what, slot.arrived) = (mask, what, 0);
+        (slot.deposits.nonzero, slot.deposits.union) = (LaneMask(0), 0);
         self.open |= 1 << index;
         self.used |= 1 << index;
         index
@@ -121,11 +129,6 @@ impl Rendezvous {
             self.used &= !(1 << index);
         }
         &raw const slot.deposits
-    }
-
-    /// The lanes of the complete slot `index`.
-    pub(super) fn lanes(&self, index: u8) -> u32 {
-        self.slots[index as usize].mask
     }
 
     /// A lane that waits in vain if `lane` ends now.

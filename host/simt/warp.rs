@@ -130,17 +130,22 @@ impl Warp {
         seat.lane.resume(machine, answer, quantum)
     }
 
-    /// A running lane calls a collective.
+    /// A running lane calls a collective. Inlined, so that the call's parts stay in registers.
+    #[inline(always)]
     pub(super) fn exchange(&mut self, lane: u32, call: Exchange) -> Result<(), SimtError> {
-        let Exchange { mask, what, at, .. } = call;
+        let Exchange { mask, what, value, at } = call;
         if !mask.contains(lane) || mask.0 & !self.alive != 0 {
-            return Err(self.bad_mask(lane, &call));
+            return Err(self.bad_mask(lane, Exchange { mask, what, value, at }));
         }
-        self.seats[lane as usize].wait = Wait::Collective(what, mask, at);
-        let arrival = self.rendezvous.arrive(lane, &call).map_err(|clash| self.mismatch(lane, clash))?;
-        self.seats[lane as usize].pending = Pending::Slot(arrival.slot);
+        let seat = &mut self.seats[lane as usize];
+        seat.wait = Wait::Collective(what, mask, at);
+        let arrival = match self.rendezvous.arrive(lane, mask.0, what, value) {
+            Ok(arrival) => arrival,
+            Err(clash) => return Err(self.mismatch(lane, clash)),
+        };
+        seat.pending = Pending::Slot(arrival.slot);
         if arrival.complete {
-            self.ready |= self.rendezvous.lanes(arrival.slot);
+            self.ready |= mask.0;
         } else {
             self.ready &= !(1 << lane);
         }
@@ -269,7 +274,8 @@ impl Warp {
     }
 
     #[cold]
-    fn bad_mask(&self, lane: u32, call: &Exchange) -> SimtError {
+    #[inline(never)]
+    fn bad_mask(&self, lane: u32, call: Exchange) -> SimtError {
         let absent = LaneMask(call.mask.0 & !self.alive);
         let exist = u32::MAX >> (u32::BITS - self.seats.len() as u32);
         let (lanes, why) = if !call.mask.contains(lane) {
@@ -291,6 +297,7 @@ impl Warp {
     }
 
     #[cold]
+    #[inline(never)]
     fn mismatch(&self, lane: u32, clash: Clash) -> SimtError {
         let call = |lane| Box::new(self.call(lane).expect("I2: both lanes wait for a collective"));
         SimtError::Mismatch { first: call(clash.with), second: call(lane) }

@@ -5,6 +5,7 @@ mod arguments;
 mod copies;
 mod devices;
 mod events;
+#[allow(dead_code, reason = "`wait` is launched by driver_alone.rs only")]
 mod kernels;
 mod lifetimes;
 mod memory;

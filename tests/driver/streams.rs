@@ -1,6 +1,7 @@
-//! Streams: in order within one, at the same time across several.
+//! Streams: in order within one, independent across several. What depends on the moment of a query is in
+//! `driver_alone.rs`.
 
-use crate::kernels::{append, double, linger, raise, wait};
+use crate::kernels::{append, double, linger, raise};
 use crate::support::{devices, module};
 use warpheap::simt::Mode;
 use warpheap::{Device, LaunchConfig};
@@ -22,21 +23,6 @@ fn kernels_of_one_stream_run_in_order() {
 }
 
 #[test]
-fn kernels_of_two_streams_run_at_the_same_time() {
-    for device in devices() {
-        let module = module(&device);
-        let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
-        let flag = device.from_slice(&[0_u32]).unwrap();
-        // SAFETY: both kernels touch the flag by the same atomics.
-        unsafe { first.launch(&module, wait, &ONE_THREAD, (flag.slice(),)) }.unwrap();
-        // SAFETY: the same.
-        unsafe { second.launch(&module, raise, &ONE_THREAD, (flag.slice(),)) }.unwrap();
-        first.synchronize().unwrap();
-        assert_eq!(flag.copy_to_vec().unwrap(), [2], "the first stream kept the second from running");
-    }
-}
-
-#[test]
 fn a_stream_waits_for_the_event_of_another() {
     for device in devices() {
         let module = module(&device);
@@ -51,19 +37,6 @@ fn a_stream_waits_for_the_event_of_another() {
             second.synchronize().unwrap();
             assert_eq!(values.copy_to_vec().unwrap(), [17]);
         }
-    }
-}
-
-#[test]
-fn a_launch_does_not_wait_and_synchronize_does() {
-    for device in devices() {
-        let (module, stream) = (module(&device), device.stream().unwrap());
-        let values = device.from_slice(&[0_u32]).unwrap();
-        // SAFETY: one thread, and the buffer lives until the end.
-        unsafe { stream.launch(&module, linger, &ONE_THREAD, (values.slice(), 200_000)) }.unwrap();
-        assert!(!stream.is_done().unwrap(), "the launch waited");
-        stream.synchronize().unwrap();
-        assert!(stream.is_done().unwrap());
     }
 }
 

@@ -19,11 +19,11 @@ fn child() {
     let limit = Duration::from_millis(100);
     match std::env::var(PART).as_deref() {
         Ok("hang") => {
-            let _watchdog = Watchdog::start(limit, "the planted kernel", 42);
+            let _watchdog = Watchdog::start(limit, "the planted kernel", "Plant another.", 42);
             std::thread::sleep(Duration::from_secs(600));
         }
         Ok("disarm") => {
-            Watchdog::start(limit, "the planted kernel", 42).disarm();
+            Watchdog::start(limit, "the planted kernel", "", 42).disarm();
             std::thread::sleep(3 * limit);
         }
         _ => {}
@@ -38,7 +38,7 @@ fn a_hang_ends_the_process_with_a_message() {
     assert!(start.elapsed() < Duration::from_secs(60));
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(message.contains("the planted kernel did not end within 100ms"), "{message}");
-    assert!(message.contains("status 42"), "{message}");
+    assert!(message.contains("status 42.\nPlant another.\n"), "{message}");
 }
 
 #[test]

@@ -85,6 +85,14 @@ macro_rules! cell {
     };
 }
 
+// A scope is no more than a name here.
+cell! { GpuU32, atomic::AtomicU32, u32 }
+cell! { GpuU64, atomic::AtomicU64, u64 }
+cell! { BlockU32, atomic::AtomicU32, u32 }
+cell! { BlockU64, atomic::AtomicU64, u64 }
+cell! { SystemU32, atomic::AtomicU32, u32 }
+cell! { SystemU64, atomic::AtomicU64, u64 }
+
 macro_rules! fences {
     ($($name:ident $order:ident;)+) => {$(
         #[inline(always)]

@@ -5,8 +5,9 @@ use core::panic::Location;
 
 macro_rules! coords {
     ($($name:ident $field:ident $axis:literal;)+) => {$(
+        #[inline]
         pub fn $name() -> u32 {
-            machine::with(|m| m.coords().$field[$axis])
+            machine::at(|c| c.$field[$axis])
         }
     )+};
 }
@@ -27,11 +28,11 @@ coords! {
 }
 
 pub fn sm_id() -> u32 {
-    machine::with(|m| m.coords().sm)
+    machine::at(|c| c.sm)
 }
 
 pub fn sm_count() -> u32 {
-    machine::with(|m| m.coords().sm_count)
+    machine::at(|c| c.sm_count)
 }
 
 #[track_caller]

@@ -6,7 +6,7 @@ use core::panic::Location;
 
 #[inline]
 pub fn lane_id() -> u32 {
-    machine::with(|m| m.lane())
+    machine::at(|c| c.lane)
 }
 
 #[inline]
@@ -16,23 +16,27 @@ pub fn activemask() -> LaneMask {
     machine::with(|m| m.converged(at))
 }
 
+/// What `together` reads off the words of all lanes of `mask`, or what `alone` says if there are no others.
 #[inline]
 #[track_caller]
-fn exchange(mask: LaneMask, what: Collective, value: u64) -> Deposits {
+fn exchange<R>(
+    mask: LaneMask,
+    what: Collective,
+    value: u64,
+    alone: impl FnOnce() -> R,
+    together: impl FnOnce(&Deposits) -> R,
+) -> R {
     let at = Location::caller();
-    machine::with(|m| m.exchange(mask, what, value, at))
-}
-
-/// The lanes of `mask` whose deposit is `value`. Without a branch, so that it becomes vector code.
-fn lanes_with(mask: LaneMask, all: &Deposits, value: u64) -> LaneMask {
-    let holds = |bits, (lane, deposit): (u32, &u64)| bits | u32::from(*deposit == value) << lane;
-    LaneMask((0..WARP_SIZE).zip(all).fold(0, holds) & mask.0)
+    machine::with(|m| match m.exchange(mask, what, value, at) {
+        Some(all) => together(all),
+        None => alone(),
+    })
 }
 
 #[inline]
 #[track_caller]
 pub unsafe fn sync_warp(mask: LaneMask) {
-    exchange(mask, Collective::Sync, 0);
+    exchange(mask, Collective::Sync, 0, || (), |_| ());
 }
 
 #[inline(always)]
@@ -41,50 +45,61 @@ pub unsafe fn order_warp(_: LaneMask) {}
 #[inline]
 #[track_caller]
 pub unsafe fn warp_vote_ballot(mask: LaneMask, predicate: bool) -> LaneMask {
-    lanes_with(mask, &exchange(mask, Collective::Vote, predicate.into()), 1)
+    let alone = || if predicate { mask } else { LaneMask(0) };
+    exchange(mask, Collective::Vote, predicate.into(), alone, |all| all.nonzero)
 }
 
 #[inline]
 #[track_caller]
 pub unsafe fn warp_vote_all(mask: LaneMask, predicate: bool) -> bool {
-    lanes_with(mask, &exchange(mask, Collective::Vote, predicate.into()), 1) == mask
+    exchange(mask, Collective::Vote, predicate.into(), || predicate, |all| all.nonzero == mask)
 }
 
 #[inline]
 #[track_caller]
 pub unsafe fn warp_vote_any(mask: LaneMask, predicate: bool) -> bool {
-    !lanes_with(mask, &exchange(mask, Collective::Vote, predicate.into()), 1).is_empty()
+    exchange(mask, Collective::Vote, predicate.into(), || predicate, |all| !all.nonzero.is_empty())
 }
 
 #[inline]
 #[track_caller]
 pub unsafe fn warp_match_any_64(mask: LaneMask, value: u64) -> LaneMask {
-    lanes_with(mask, &exchange(mask, Collective::Match, value), value)
+    exchange(mask, Collective::Match, value, || mask, |all| lanes_with(mask, all, value))
 }
 
 #[inline]
 #[track_caller]
 pub unsafe fn warp_match_any_32(mask: LaneMask, value: u32) -> LaneMask {
-    lanes_with(mask, &exchange(mask, Collective::Match, value.into()), value.into())
+    let value = value.into();
+    exchange(mask, Collective::Match, value, || mask, |all| lanes_with(mask, all, value))
 }
 
-/// The deposit of `source`; the caller's own where the warp has no such lane.
+/// The lanes of `mask` whose word is `value`. Without a branch, so that it becomes vector code.
+fn lanes_with(mask: LaneMask, all: &Deposits, value: u64) -> LaneMask {
+    let holds = |bits, (lane, word): (u32, &u64)| bits | u32::from(*word == value) << lane;
+    LaneMask((0..WARP_SIZE).zip(&all.words).fold(0, holds) & mask.0)
+}
+
+/// The word of `source`; the caller's own where the warp has no such lane.
 #[inline]
 #[track_caller]
 fn shuffle(mask: LaneMask, value: u64, source: Option<u32>) -> u64 {
-    let all = exchange(mask, Collective::Shuffle, value);
-    match source {
-        Some(lane) if lane < WARP_SIZE => {
-            assert!(
-                mask.contains(lane),
-                "{}: a shuffle reads lane {lane}, which is not in its mask {:#010x}",
-                Location::caller(),
-                mask.0
-            );
-            all[lane as usize]
-        }
-        _ => value,
-    }
+    let at = Location::caller();
+    let source = source.filter(|lane| *lane < WARP_SIZE);
+    let check = |lane| {
+        let absent = "which is not in its mask";
+        assert!(mask.contains(lane), "{at}: a shuffle reads lane {lane}, {absent} {:#010x}", mask.0);
+    };
+    let alone = || {
+        source.into_iter().for_each(check);
+        value
+    };
+    exchange(mask, Collective::Shuffle, value, alone, |all| {
+        source.map_or(value, |lane| {
+            check(lane);
+            all.words[lane as usize]
+        })
+    })
 }
 
 #[inline]
@@ -125,21 +140,23 @@ pub unsafe fn warp_shuffle_xor_32(mask: LaneMask, value: u32, lanes: u32) -> u32
     shuffle(mask, value.into(), Some((lane_id() ^ lanes) % WARP_SIZE)) as u32
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn warp_reduce_add_32(mask: LaneMask, value: u32) -> u32 {
-    fold(mask, value, u32::wrapping_add)
+    exchange(
+        mask,
+        Collective::Reduce,
+        value.into(),
+        || value,
+        |all| {
+            let lanes = (0..WARP_SIZE).zip(&all.words).filter(|(lane, _)| mask.contains(*lane));
+            lanes.fold(0, |sum: u32, (_, word)| sum.wrapping_add(*word as u32))
+        },
+    )
 }
 
+#[inline]
 #[track_caller]
 pub unsafe fn warp_reduce_or_32(mask: LaneMask, value: u32) -> u32 {
-    fold(mask, value, |a, b| a | b)
-}
-
-#[track_caller]
-fn fold(mask: LaneMask, value: u32, op: impl Fn(u32, u32) -> u32) -> u32 {
-    let all = exchange(mask, Collective::Reduce, value.into());
-    (0..WARP_SIZE)
-        .zip(&all)
-        .filter(|(lane, _)| mask.contains(*lane))
-        .fold(0, |sum, (_, v)| op(sum, *v as u32))
+    exchange(mask, Collective::Reduce, value.into(), || value, |all| all.union as u32)
 }

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 use warpheap_device::machine::{Collective, Coords, Deposits, Machine};
-use warpheap_device::units::{LaneMask, WARP_SIZE};
+use warpheap_device::units::LaneMask;
 
 /// A machine whose lanes never meet. It may serve many threads: it asks each where it is.
 pub struct Apart {
@@ -20,11 +20,15 @@ impl Machine for Apart {
     fn converged(&self, _: &'static Location<'static>) -> LaneMask {
         LaneMask::only(0)
     }
-    fn exchange(&self, mask: LaneMask, _: Collective, value: u64, _: &'static Location<'static>) -> Deposits {
+    fn exchange(
+        &self,
+        mask: LaneMask,
+        _: Collective,
+        _: u64,
+        _: &'static Location<'static>,
+    ) -> Option<&Deposits> {
         assert_eq!(mask, LaneMask::only(0), "a lane is alone in its warp");
-        let mut all = [0; WARP_SIZE as usize];
-        all[0] = value;
-        all
+        None
     }
     fn sync_block(&self, _: &'static Location<'static>) {}
     fn step(&self) {}

@@ -3,7 +3,7 @@
 use super::super::status::Status;
 use serde::Serialize;
 use std::time::Duration;
-use warpheap::{Device, Error, LaunchConfig, Module, Watchdog};
+use warpheap::{Backend, Device, Error, LaunchConfig, Module, Watchdog};
 use warpheap_device::units::WARP_SIZE;
 use warpheap_kernels::selftest::{self_test, votes};
 
@@ -26,7 +26,12 @@ pub struct SelfTest {
 
 /// Runs the kernel: coordinates, a ballot and an atomic sum.
 pub fn run(device: &Device, module: &Module) -> SelfTest {
-    let watchdog = Watchdog::start(LIMIT, format!("the self-test on {device}"), Status::Hung as i32);
+    let advice = match device.backend() {
+        Backend::Cuda => "`nvidia-smi` shows whether another process keeps that GPU busy.",
+        _ => "If other processes keep this machine busy, try again without them.",
+    };
+    let what = format!("the self-test on {device}");
+    let watchdog = Watchdog::start(LIMIT, what, advice, Status::Hung as i32);
     let error = match results(device, module) {
         Ok(results) => results.wrong(),
         Err(error) => Some(error.to_string()),

@@ -7,6 +7,7 @@ mod session;
 mod watch;
 
 use super::args::StressArgs;
+use super::backend::after_a_hang;
 use super::console::Console;
 use super::parse::JsonTarget;
 use super::status::{Failure, Status};
@@ -47,7 +48,8 @@ struct StressResults<'a> {
 pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.json.as_ref())?;
     let session = Session::new(&args)?;
-    let mut watch = Watch::new(*console, args.watchdog, session.seed);
+    let advice = after_a_hang(session.chosen.device.backend(), session.replay);
+    let mut watch = Watch::new(*console, args.watchdog, advice, session.seed);
     narrate::opening(&session, console)?;
     let mut outcomes = Vec::new();
     for config in &session.configs {

@@ -36,11 +36,12 @@ pub struct Watch {
     said: Instant,
     name: String,
     hang: String,
+    advice: &'static str,
 }
 
 impl Watch {
-    /// `limit` is the longest that a round may take; none if it is 0.
-    pub fn new(console: Console, limit: Duration, seed: u64) -> Watch {
+    /// `limit` is the longest that a round may take; none if it is 0. `advice` is for one that took longer.
+    pub fn new(console: Console, limit: Duration, advice: &'static str, seed: u64) -> Watch {
         let place = Arc::new(Mutex::new(Place::default()));
         leave_on_interrupt(console, place.clone(), seed);
         let now = Instant::now();
@@ -53,6 +54,7 @@ impl Watch {
             said: now,
             name: String::new(),
             hang: String::new(),
+            advice,
         }
     }
 
@@ -110,7 +112,7 @@ impl Watch {
     fn arm(&mut self) {
         self.armed = Instant::now();
         self.watchdog = (!self.limit.is_zero())
-            .then(|| Watchdog::start(self.limit, self.hang.clone(), Status::Hung as i32));
+            .then(|| Watchdog::start(self.limit, self.hang.clone(), self.advice, Status::Hung as i32));
     }
 }
 
@@ -151,7 +153,7 @@ fn leave_on_interrupt(console: Console, place: Arc<Mutex<Place>>, seed: u64) {
         };
         console.warn(format_args!("interrupted: {done}; seed {seed}"));
         // The driver waits for its kernels when a process ends, and one may hang.
-        let _leave = Watchdog::start(LEAVE, "the interrupted run", Status::Interrupted as i32);
+        let _leave = Watchdog::start(LEAVE, "the interrupted run", "", Status::Interrupted as i32);
         std::process::exit(Status::Interrupted as i32);
     };
     if let Err(error) = ctrlc::set_handler(handler) {

@@ -26,6 +26,7 @@ collectives! {
     warp_shuffle_idx_32(value: u32, lane: u32) -> u32;
     warp_shuffle_idx_64(value: u64, lane: u32) -> u64;
     warp_shuffle_up_32(value: u32, delta: u32) -> u32;
+    warp_shuffle_up_found_32(value: u32, delta: u32) -> Option<u32>;
     warp_shuffle_down_32(value: u32, delta: u32) -> u32;
     warp_shuffle_xor_32(value: u32, lanes: u32) -> u32;
     warp_reduce_add_32(value: u32) -> u32;

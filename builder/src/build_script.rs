@@ -1,0 +1,82 @@
+//! What is different when cargo runs the builder in a `build.rs`: where the nested cargo builds, and when
+//! the outer one shall ask again.
+
+use crate::cargo::Package;
+use crate::compiler::Rejected;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+/// Whether cargo runs this process as a `build.rs`.
+pub(crate) fn in_build_script() -> bool {
+    ["OUT_DIR", "TARGET", "HOST", "NUM_JOBS"].iter().all(|name| std::env::var_os(name).is_some())
+}
+
+/// A folder in the outer cargo's target folder, so that debug, release and test builds share one compiled
+/// core; else in that of the kernel crate. Each workspace has its own: cargo tells packages apart by their
+/// place in the workspace, so two workspaces in one folder would take each other's crates for their own.
+pub(crate) fn shared_target_dir(package: &Package) -> PathBuf {
+    let out = std::env::var_os("OUT_DIR").filter(|_| in_build_script()).map(PathBuf::from);
+    let base = out.as_deref().and_then(|out| outer_target_dir(out, package)).or(out.as_deref());
+    base.unwrap_or(&package.target_dir).join("warpheap-build").join(workspace_tag(&package.workspace_root))
+}
+
+/// `kernels-8f14e45fceea167a` for a workspace in a folder `kernels`.
+fn workspace_tag(root: &Path) -> String {
+    let mut hasher = DefaultHasher::new();
+    root.hash(&mut hasher);
+    let name = root.file_name().unwrap_or_default().to_string_lossy();
+    format!("{name}-{:016x}", hasher.finish())
+}
+
+/// The target folder that `out` lies in: cargo marks it if cargo made it, else it may be the kernel crate's too.
+fn outer_target_dir<'a>(out: &'a Path, package: &'a Package) -> Option<&'a Path> {
+    // target/[triple/]profile/build/package/out
+    let marked = out.ancestors().take(6).find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    marked.or_else(|| Some(package.target_dir.as_path()).filter(|folder| out.starts_with(folder)))
+}
+
+/// Has cargo run this `build.rs` again when a compiler may have been installed.
+pub(crate) fn watch_for_compiler(rejected: &[Rejected]) {
+    if !in_build_script() {
+        return;
+    }
+    println!("cargo::rerun-if-env-changed=PATH");
+    let components =
+        rejected.iter().filter_map(|one| Some(one.sysroot.as_ref()?.join("lib/rustlib/components")));
+    let rustup = std::env::var_os("RUSTUP_HOME").map(|home| PathBuf::from(home).join("settings.toml"));
+    let watched = components.chain(rustup).chain(["/var/lib/dpkg/status".into()]);
+    for file in watched.filter(|file| file.is_file()) {
+        println!("cargo::rerun-if-changed={}", file.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn workspaces_of_one_name_keep_apart() {
+        assert_eq!(workspace_tag(Path::new("/a/kernels")), workspace_tag(Path::new("/a/kernels")));
+        assert_ne!(workspace_tag(Path::new("/a/kernels")), workspace_tag(Path::new("/b/kernels")));
+    }
+
+    #[test]
+    fn profiles_share_the_folder_that_cargo_marks_or_that_is_the_kernels_own() {
+        let root = tempfile::tempdir().unwrap();
+        let target = root.path().join("target");
+        let out = target.join("debug/build/host-0123/out");
+        fs::create_dir_all(&out).unwrap();
+        let package = |target_dir: PathBuf| Package {
+            name: "kernels".into(),
+            library: "kernels".into(),
+            manifest: root.path().join("kernels/Cargo.toml"),
+            workspace_root: root.path().into(),
+            target_dir,
+        };
+        assert_eq!(outer_target_dir(&out, &package(target.clone())), Some(target.as_path()));
+        assert_eq!(outer_target_dir(&out, &package("/elsewhere/target".into())), None);
+        fs::write(target.join("CACHEDIR.TAG"), "").unwrap();
+        assert_eq!(outer_target_dir(&out, &package("/elsewhere/target".into())), Some(target.as_path()));
+    }
+}

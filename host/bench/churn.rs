@@ -1,0 +1,115 @@
+//! The churn: every thread allocates, stores 8 bytes and frees, again and again.
+//!
+//! With room for all it is timed. In a *tight* pool, of one block for each thread that the device runs at
+//! once, refusals are counted: a thread holds no block while it asks, so that one is always free, and each
+//! refusal is one of a group that ran out of patience.
+
+use super::figures::{Bench, THREADS, ratio};
+use super::timing::Timing;
+use super::{Bar, Figure};
+use crate::driver::DeviceInfo;
+use crate::error::Result;
+use crate::pool::FreeList;
+use warpheap_kernels::bench::{bench_churn_floor, bench_freelist_churn};
+
+/// Allocations and frees by each thread.
+const TURNS: u32 = 64;
+/// The same in a tight pool.
+const TIGHT_TURNS: u32 = 16;
+const BLOCK_BYTES: u64 = 64;
+
+impl Bench<'_> {
+    pub fn freelist_churn(&mut self, name: &str) -> Result<Figure> {
+        let base = self.churn_floor(TURNS)?;
+        let pool = self.freelist(2 * THREADS, BLOCK_BYTES)?;
+        let time = self.time_churn(&pool, TURNS)?;
+        let checked = self.check_all_free(name, &pool)?;
+        let pairs = f64::from(THREADS) * f64::from(TURNS);
+        let value = pairs / time.median_us / 1e3;
+        let figure = ratio(name, time, "stores alone", base, 0.0, checked);
+        Ok(figure.measured_by(value, "G pairs/s", Bar::AtLeast, 40.0))
+    }
+
+    pub fn freelist_tight_churn(&mut self, name: &str) -> Result<Figure> {
+        let base = self.churn_floor(TIGHT_TURNS)?;
+        let pool = self.freelist(resident_threads(&self.timer.device.info()?), BLOCK_BYTES)?;
+        let time = self.time_churn(&pool, TIGHT_TURNS)?;
+        let checked = self.check_blocks_free(name, &pool)?;
+        let asked = u64::from(self.timer.launches()) * u64::from(THREADS) * u64::from(TIGHT_TURNS);
+        let refused = self.failed()?;
+        let checked = format!("{checked}, {refused} of {asked} allocations refused");
+        let figure = ratio(name, time, "stores alone", base, 0.0, checked);
+        Ok(figure.measured_by(per_million(refused, asked), "ppm", Bar::AtMost, 1000.0))
+    }
+
+    fn churn_floor(&self, turns: u32) -> Result<Timing> {
+        let args = (self.out.slice(), turns);
+        // SAFETY: `out` lives, and this stream alone uses it.
+        let launch = || unsafe {
+            self.timer.stream.launch(&self.timer.module, bench_churn_floor, &Self::grid(), args)
+        };
+        self.timer.time(|| Ok(()), launch)
+    }
+
+    /// Counts failures from 0.
+    fn time_churn(&mut self, pool: &FreeList, turns: u32) -> Result<Timing> {
+        self.failures.fill(0)?;
+        let args = (pool.handle(), turns, self.counter());
+        // SAFETY: the pool and the counter live, and this stream alone uses them.
+        let launch = || unsafe {
+            self.timer.stream.launch(&self.timer.module, bench_freelist_churn, &Self::grid(), args)
+        };
+        self.timer.time(|| Ok(()), launch)
+    }
+}
+
+/// Threads that the device runs at once, at most.
+fn resident_threads(device: &DeviceInfo) -> u32 {
+    device.multiprocessors * device.max_threads_per_multiprocessor
+}
+
+fn per_million(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64 * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Device;
+
+    #[test]
+    fn a_tight_pool_has_a_block_for_each_resident_thread() {
+        let mut h200 = Device::cpu().info().unwrap();
+        (h200.multiprocessors, h200.max_threads_per_multiprocessor) = (132, 2048);
+        assert_eq!(resident_threads(&h200), 270_336);
+        assert!(resident_threads(&h200) < THREADS, "nothing would be tight");
+    }
+
+    #[test]
+    fn refusals_are_held_to_their_bar() {
+        let time = Timing { median_us: 8.0, min_us: 7.0, max_us: 9.0 };
+        let base = Timing { median_us: 2.0, ..time };
+        let figure = ratio("x", time, "stores alone", base, 0.0, String::new());
+        assert_eq!((figure.value, figure.unit, figure.passed), (4.0, "x", false));
+        let refused =
+            |count| figure.clone().measured_by(per_million(count, 16 << 20), "ppm", Bar::AtMost, 1000.0);
+        assert_eq!((refused(0).value, refused(0).passed), (0.0, true));
+        assert_eq!((refused(1 << 14).value.round(), refused(1 << 14).passed), (977.0, true));
+        assert!(!refused(1 << 15).passed);
+        assert!(figure.clone().measured_by(41.0, "G pairs/s", Bar::AtLeast, 40.0).passed);
+        assert!(!figure.measured_by(39.0, "G pairs/s", Bar::AtLeast, 40.0).passed);
+    }
+
+    #[test]
+    fn a_figure_is_written_whole() {
+        let time = Timing { median_us: 8.0, min_us: 7.0, max_us: 9.0 };
+        let figure = ratio("tight", time, "stores alone", time, 0.0, "all free".into());
+        let figure = figure.measured_by(12.5, "ppm", Bar::AtMost, 1000.0);
+        let json = serde_json::to_value(&figure).unwrap();
+        for (field, value) in [("unit", "ppm"), ("holds", "at_most"), ("checked", "all free")] {
+            assert_eq!(json[field], value);
+        }
+        assert_eq!((json["value"].as_f64(), json["bar"].as_f64()), (Some(12.5), Some(1000.0)));
+        assert_eq!(json["passed"], true);
+    }
+}

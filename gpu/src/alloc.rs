@@ -15,6 +15,7 @@
 
 use crate::bump::Bump;
 use crate::freelist::FreeList;
+use crate::heap::Heap;
 use crate::kernel::KernelArg;
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -80,5 +81,25 @@ impl DeviceAlloc for FreeList {
     #[inline(always)]
     fn region(&self) -> (*mut u8, u64) {
         (self.base(), self.geometry().bytes())
+    }
+}
+
+impl DeviceAlloc for Heap {
+    const RECLAIMS: bool = true;
+
+    #[inline(always)]
+    fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
+        self.alloc(layout)
+    }
+
+    #[inline(always)]
+    unsafe fn deallocate(&self, block: NonNull<u8>, _: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { self.free(block) }
+    }
+
+    #[inline(always)]
+    fn region(&self) -> (*mut u8, u64) {
+        (self.base(), self.capacity())
     }
 }

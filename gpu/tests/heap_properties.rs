@@ -63,7 +63,12 @@ struct Checked {
 
 impl Checked {
     fn new(bytes: u64) -> Checked {
-        Checked { owned: OwnedHeap::new(bytes, 4), live: BTreeMap::new(), order: Vec::new(), faults: Vec::new() }
+        Checked {
+            owned: OwnedHeap::new(bytes, 4),
+            live: BTreeMap::new(),
+            order: Vec::new(),
+            faults: Vec::new(),
+        }
     }
 
     fn base(&self) -> u64 {

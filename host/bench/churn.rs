@@ -42,7 +42,7 @@ impl Bench<'_> {
         Ok(figure.measured_by(per_million(refused, asked), "ppm", Bar::AtMost, 1000.0))
     }
 
-    fn churn_floor(&self, turns: u32) -> Result<Timing> {
+    pub fn churn_floor(&self, turns: u32) -> Result<Timing> {
         let args = (self.out.slice(), turns);
         // SAFETY: `out` lives, and this stream alone uses it.
         let launch = || unsafe {

@@ -64,11 +64,12 @@ impl<'a> Bench<'a> {
         self.figure(name, progress, |b| b.freelist_churn(name))?;
         let name = "free list tight churn, 64 B";
         self.figure(name, progress, |b| b.freelist_tight_churn(name))?;
+        self.heap_figures(progress)?;
         Ok(self.report)
     }
 
     /// Measures one figure, if it is asked for and the device has the memory.
-    fn figure(
+    pub fn figure(
         &mut self,
         name: &str,
         progress: &mut dyn FnMut(&str),
@@ -94,7 +95,7 @@ impl<'a> Bench<'a> {
         Counter(self.failures.address() as *const _)
     }
 
-    fn alloc_floor(&self, sizes: Sizes) -> Result<Timing> {
+    pub fn alloc_floor(&self, sizes: Sizes) -> Result<Timing> {
         let Timer { module, stream, .. } = &self.timer;
         let args = (self.out.address(), self.out.slice(), sizes);
         // SAFETY: `out` lives, and this stream alone uses it.
@@ -178,7 +179,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Exactly `granted` different addresses were stored, and nulls else.
-    fn check_addresses(&self, name: &str, granted: u32) -> Result<String> {
+    pub fn check_addresses(&self, name: &str, granted: u32) -> Result<String> {
         let mut addresses = self.out.copy_to_vec()?;
         addresses.retain(|&address| address != 0);
         addresses.sort_unstable();

@@ -5,6 +5,7 @@
 
 mod churn;
 mod figures;
+mod heap;
 mod timing;
 
 use crate::driver::{Backend, Device, Module};

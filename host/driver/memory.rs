@@ -109,12 +109,22 @@ impl DeviceMemory {
     /// # Errors
     /// What failed since.
     pub fn fill(&mut self, byte: u8) -> Result<()> {
-        if self.range.bytes == 0 {
+        self.fill_part(0, self.bytes(), byte)
+    }
+
+    /// Sets `bytes` bytes from byte `offset` on, after all work that the device was given before.
+    ///
+    /// # Errors
+    /// [`Error::CopyRange`], or what failed since.
+    pub fn fill_part(&mut self, offset: u64, bytes: u64, byte: u8) -> Result<()> {
+        check_range("the memory", offset, bytes, self.bytes())?;
+        if bytes == 0 {
             return Ok(());
         }
         self.device.synchronize()?;
-        // SAFETY: the whole range, idle, and `&mut self` keeps other host threads away.
-        unsafe { self.device.driver().fill(self.range, byte) }
+        let part = Range { address: self.address() + offset, bytes };
+        // SAFETY: in bounds, idle, and `&mut self` keeps other host threads away.
+        unsafe { self.device.driver().fill(part, byte) }
     }
 
     /// Copies `from` to byte `offset`, after all work that the device was given before.

@@ -98,8 +98,8 @@ impl Heap {
     /// must not be used any more.
     pub fn reset(&mut self) -> Result<()> {
         let (layout, places) = (self.handle.layout(), self.places);
-        self.metadata.fill_bytes(places.slab_sets, places.end - places.slab_sets, 0)?;
-        self.metadata.fill_bytes(places.entries, places.slab_sets - places.entries, 0xff)?;
+        self.metadata.fill_part(places.slab_sets, places.end - places.slab_sets, 0)?;
+        self.metadata.fill_part(places.entries, places.slab_sets - places.entries, 0xff)?;
         let classes: Vec<ClassInfo> = (0..layout.classes).map(|c| layout.class(SizeClass(c))).collect();
         self.metadata.write(places.classes, &classes)?;
         self.metadata.write(places.handle, &[self.handle])?;
@@ -112,8 +112,9 @@ impl Heap {
         let free: Vec<u32> = (0..layout.set_words()).map(|i| layout.initial_free_word(i)).collect();
         self.metadata.write(places.slab_sets, &free)?;
         let words = layout.slabs.div_ceil(32);
-        let hints: Vec<u32> =
-            (0..layout.homes).map(|home| (u64::from(home) * u64::from(words) / u64::from(layout.homes)) as u32).collect();
+        let hints: Vec<u32> = (0..layout.homes)
+            .map(|home| (u64::from(home) * u64::from(words) / u64::from(layout.homes)) as u32)
+            .collect();
         self.metadata.write(places.hints, &hints)
     }
 

@@ -10,7 +10,6 @@
 
 use super::class::SizeClass;
 
-const FREE: u32 = 0xff;
 const LARGE: u32 = 0xfe;
 const PLACE_SHIFT: u32 = 8;
 
@@ -19,7 +18,7 @@ pub struct Entry(pub(super) u32);
 
 impl Entry {
     /// In the free set, or on its way to or from there.
-    pub const FREE: Entry = Entry(FREE);
+    pub const FREE: Entry = Entry(u32::MAX);
     /// The first slab of an allocation of whole slabs; its word in `holes` is their number.
     pub const LARGE: Entry = Entry(LARGE);
     /// A later slab of such an allocation.

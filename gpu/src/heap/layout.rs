@@ -126,12 +126,24 @@ impl Layout {
             return None;
         }
         let log2 = bytes.ilog2().div_ceil(2) + 1;
-        let slab_log2 = if log2 < SLAB_LOG2.0 { SLAB_LOG2.0 } else if log2 > SLAB_LOG2.1 { SLAB_LOG2.1 } else { log2 };
+        let slab_log2 = if log2 < SLAB_LOG2.0 {
+            SLAB_LOG2.0
+        } else if log2 > SLAB_LOG2.1 {
+            SLAB_LOG2.1
+        } else {
+            log2
+        };
         let slabs = (bytes >> slab_log2) as u32;
         let small_bytes = 3 << slab_log2;
         let classes = SizeClass::of(small_bytes).0 + 1;
         let most = slabs / 4 / classes;
-        let homes = if most == 0 { 1 } else if most < multiprocessors { most } else { multiprocessors };
+        let homes = if most == 0 {
+            1
+        } else if most < multiprocessors {
+            most
+        } else {
+            multiprocessors
+        };
         Some(Layout {
             slab_log2,
             slabs,
@@ -218,7 +230,9 @@ mod tests {
 
     fn layouts() -> impl Iterator<Item = Layout> {
         [20, 23, 24, 26, 30, 33, 36, 37, 40].into_iter().flat_map(|log2| {
-            [1, 4, 132].into_iter().filter_map(move |sms| Layout::new((1u64 << log2) + 12345 * u64::from(log2 < 40), sms))
+            [1, 4, 132]
+                .into_iter()
+                .filter_map(move |sms| Layout::new((1u64 << log2) + 12345 * u64::from(log2 < 40), sms))
         })
     }
 
@@ -227,10 +241,15 @@ mod tests {
         for layout in layouts() {
             for class in (0..layout.classes).map(SizeClass) {
                 let info = layout.class(class);
-                for block in (0..info.blocks).step_by(1 + info.blocks as usize / 64).chain([info.blocks - 1]) {
+                for block in (0..info.blocks).step_by(1 + info.blocks as usize / 64).chain([info.blocks - 1])
+                {
                     for inside in [0, 1, info.bytes / 2, info.bytes - 1] {
                         let offset = block * info.bytes + inside;
-                        assert_eq!(divided(offset >> info.shift, info.quarters_reciprocal), block, "{info:?}");
+                        assert_eq!(
+                            divided(offset >> info.shift, info.quarters_reciprocal),
+                            block,
+                            "{info:?}"
+                        );
                     }
                 }
             }

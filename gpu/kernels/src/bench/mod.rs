@@ -1,5 +1,9 @@
 //! What the benchmarks time. Beside each kernel stands its floor: the same kernel without the allocator.
 
+mod heap;
+
+pub use heap::*;
+
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::bump::Bump;
@@ -88,6 +92,16 @@ fn store(out: DeviceSlice<u64>, i: u32, block: Option<NonNull<u8>>) {
 unsafe fn touch(block: *mut u8, value: u64) {
     // SAFETY: the caller's promise. A store through the facade is one that no compiler leaves out.
     unsafe { &*block.cast::<AtomicU64>() }.store_relaxed(value);
+}
+
+/// Reads what [`touch`] wrote, from memory.
+///
+/// # Safety
+/// `block` is 8 bytes of the calling thread's, aligned to 8.
+#[inline(always)]
+unsafe fn reread(block: *mut u8) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { &*block.cast::<AtomicU64>() }.load_relaxed()
 }
 
 #[inline(always)]

@@ -1,0 +1,114 @@
+//! What the benchmarks of the heap time.
+
+use super::{Counter, Order, Sizes, count, mix, reread, store, touch};
+use core::alloc::Layout;
+use core::ptr::NonNull;
+use warpheap_device::heap::Heap;
+use warpheap_device::kernel;
+use warpheap_device::kernel::DeviceSlice;
+use warpheap_device::thread;
+
+/// `size` bytes, aligned to 4 at least and to 16 at most.
+#[inline(always)]
+fn layout(size: u32) -> Layout {
+    // SAFETY: 16 is a power of two, and sizes are far below the limit.
+    unsafe { Layout::from_size_align_unchecked(size as usize, 16) }
+}
+
+kernel! {
+    /// Every thread allocates from a heap and stores the address.
+    ///
+    /// # Safety
+    /// `out` is live and no one else touches it; the heap is live.
+    pub unsafe fn bench_heap_alloc(heap: Heap, out: DeviceSlice<u64>, sizes: Sizes) {
+        let i = thread::index_1d();
+        store(out, i, heap.alloc(layout(sizes.of(i))));
+    }
+
+    /// Every thread frees one block.
+    ///
+    /// # Safety
+    /// `blocks` are allocated from the heap, each named once.
+    pub unsafe fn bench_heap_free(heap: Heap, blocks: DeviceSlice<u64>, order: Order, failures: Counter) {
+        // SAFETY: only read.
+        let address = unsafe { blocks.get(order.place(thread::index_1d())) };
+        match NonNull::new(address.unwrap_or(0) as *mut u8) {
+            // SAFETY: the caller's promise.
+            Some(block) => unsafe { heap.free(block) },
+            None => count(failures.0),
+        }
+    }
+
+    /// One lane in 32 allocates; every thread stores an address or null.
+    ///
+    /// # Safety
+    /// `out` is live and no one else touches it; the heap is live.
+    pub unsafe fn bench_heap_alloc_sparse(heap: Heap, out: DeviceSlice<u64>, sizes: Sizes) {
+        let i = thread::index_1d();
+        let block = if i % 32 == 0 { heap.alloc(layout(sizes.of(i))) } else { None };
+        store(out, i, block);
+    }
+
+    /// Every thread allocates a block, stores 8 bytes in it and frees it, again and again.
+    ///
+    /// # Safety
+    /// The heap is live, and sizes are 8 bytes at least.
+    pub unsafe fn bench_heap_churn(heap: Heap, sizes: Sizes, turns: u32, failures: Counter) {
+        let i = thread::index_1d();
+        let size = sizes.of(i);
+        for turn in 0..turns {
+            let Some(block) = heap.alloc(layout(size)) else {
+                count(failures.0);
+                continue;
+            };
+            // SAFETY: the block is this thread's and holds 8 bytes.
+            unsafe { touch(block.as_ptr(), u64::from(i) << 32 | u64::from(turn)) };
+            // SAFETY: allocated above and not used after.
+            unsafe { heap.free(block) };
+        }
+    }
+
+    /// Every thread allocates a block of another size each time, writes its number, reads it back and frees it.
+    ///
+    /// # Safety
+    /// The heap is live, and sizes are 8 bytes at least.
+    pub unsafe fn bench_heap_churn_mixed(heap: Heap, sizes: Sizes, turns: u32, failures: Counter) {
+        let i = thread::index_1d();
+        for turn in 0..turns {
+            let size = sizes.of(mix(i) ^ turn);
+            let Some(block) = heap.alloc(layout(size)) else {
+                count(failures.0);
+                continue;
+            };
+            let value = u64::from(i) << 32 | u64::from(turn);
+            // SAFETY: the block is this thread's and holds 8 bytes.
+            unsafe { touch(block.as_ptr(), value) };
+            // SAFETY: written above.
+            if unsafe { reread(block.as_ptr()) } != value {
+                count(failures.0);
+            }
+            // SAFETY: allocated above and not used after.
+            unsafe { heap.free(block) };
+        }
+    }
+
+    /// The same without a heap: every thread uses its own place.
+    ///
+    /// # Safety
+    /// `out` is live and no one else touches it.
+    pub unsafe fn bench_churn_mixed_floor(out: DeviceSlice<u64>, sizes: Sizes, turns: u32, failures: Counter) {
+        let i = thread::index_1d();
+        for turn in 0..turns {
+            let size = sizes.of(mix(i) ^ turn);
+            // SAFETY: the launch has as many threads as entries.
+            let mine = unsafe { out.as_ptr().add(i as usize) };
+            let value = (u64::from(i) << 32 | u64::from(turn)) + u64::from(size);
+            // SAFETY: each thread writes its own entry.
+            unsafe { touch(mine.cast(), value) };
+            // SAFETY: written above.
+            if unsafe { reread(mine.cast()) } != value {
+                count(failures.0);
+            }
+        }
+    }
+}

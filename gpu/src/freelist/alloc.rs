@@ -13,8 +13,8 @@ use core::ptr::NonNull;
 
 /// What a group spends on looks in vain before it is refused without a proof. A block lost to a faster
 /// thread costs one, two looks at everything in which only others got something cost `UNSETTLED`.
-const PATIENCE: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
-const UNSETTLED: u32 = if NATIVE_LAYOUT { 16 } else { 1 };
+const PATIENCE: u32 = if NATIVE_LAYOUT { 64 } else { 6 };
+const UNSETTLED: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 
 impl FreeList {
     /// A block, or `None` when all are taken. Any thread, any time, any subset of a warp.
@@ -90,7 +90,10 @@ impl FreeList {
         let mut patience = PATIENCE;
         // Every round serves a lane or costs some of it.
         while patience > 0 {
-            match self.look_twice(group, home) {
+            let kept = (group, home, patience);
+            let (kept, look) = with_parked(kept, || self.look_twice_in_part(group, home));
+            (group, home, patience) = kept;
+            match look {
                 Look::Candidate(r) => {
                     let leaders =
                         if group.leads() { self.reserve(r, group.count()) } else { Reservation::NONE };

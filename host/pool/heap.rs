@@ -106,7 +106,7 @@ impl Heap {
         let stride = 1_usize << (places.cursor_stride_log2 - 3);
         let mut cursors = vec![0_u64; ((places.entries - places.cursors) / 8) as usize];
         for cursor in cursors.chunks_mut(stride) {
-            cursor[..4].copy_from_slice(&Cursor::new(Span::DRY).to_words());
+            cursor[..4].copy_from_slice(&Cursor::new(Span::EMPTY).to_words());
         }
         self.metadata.write(places.cursors, &cursors)?;
         let free: Vec<u32> = (0..layout.set_words()).map(|i| layout.initial_free_word(i)).collect();

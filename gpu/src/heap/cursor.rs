@@ -37,8 +37,8 @@ pub struct Span(pub(super) u64);
 impl Span {
     /// No blocks, and no one is looking for some.
     pub const DRY: Span = Span((DRY as u64) << 32 | (BIAS - 1));
-    /// No blocks, but someone is about to store some.
-    pub(super) const COMING: Span = Span(BIAS - 1);
+    /// No blocks, but the first who asks goes for some.
+    pub const EMPTY: Span = Span(BIAS);
 
     /// The blocks `0..left` of the span from slab `first` on.
     #[inline(always)]
@@ -149,7 +149,6 @@ mod tests {
     fn a_dry_cursor_stays_dry_however_many_ask() {
         let sunk = Span(Span::DRY.0 - (1 << 30));
         assert_eq!((sunk.outcome(1), sunk.has_sunk(), sunk.left()), (Outcome::Dry, true, Some(0)));
-        assert_eq!(Span::COMING.outcome(1), Outcome::Behind);
-        assert_eq!(Span::new(3, 0).outcome(1), Outcome::Crossed);
+        assert_eq!(Span::EMPTY.outcome(1), Outcome::Crossed);
     }
 }

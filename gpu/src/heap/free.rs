@@ -6,6 +6,7 @@ use super::layout::{WORD_BITS, divided};
 use super::{FREE, Heap};
 use crate::fault::FaultKind;
 use crate::lanes::Group;
+use crate::units::LaneMask;
 use core::ptr::NonNull;
 
 /// A block, as its bit finds it.
@@ -16,6 +17,19 @@ struct Place {
     class: SizeClass,
     /// Its number in the run.
     block: u32,
+}
+
+/// What a release brings about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum Follows {
+    Nothing,
+    /// The run has its first holes, and is to be put in its class' set.
+    Note,
+    /// All blocks of the run are holes.
+    Retire,
+    /// The same, and it is not in its class' set.
+    RetireUnnoted,
 }
 
 impl Heap {
@@ -65,8 +79,9 @@ impl Heap {
         // What all lanes wrote, before the release by any of them (I4).
         warp.order();
         if in_a_row {
-            if warp.leads() {
-                self.release_bits(place, word, u32::MAX);
+            let follows = if warp.leads() { self.release_bits(place, word, u32::MAX) } else { Follows::Nothing };
+            if warp.broadcast_32(follows as u32) != Follows::Nothing as u32 {
+                self.shared().follow(warp.group(), place, follows);
             }
         } else {
             self.shared().release_gathered(warp.group(), place, word);
@@ -88,25 +103,28 @@ impl Heap {
     fn release_gathered(&self, group: Group, place: Place, word: u32) {
         let bit = 1 << (place.block % WORD_BITS);
         let with_first = group.ballot(word == group.broadcast_32(word));
-        if with_first.count() == 1 && group.count() > 1 {
-            // Even the first has its word to itself: take it that the blocks are spread over the heap.
-            self.release_bits(place, word, bit);
-            return;
-        }
-        let peers = group.matching(word);
-        let bits = peers.union(bit);
+        // Even the first has its word to itself: take it that the blocks are spread over the heap.
+        let spread = with_first.count() == 1 && group.count() > 1;
+        let peers = if spread { Group::alone() } else { group.matching(word) };
+        let bits = if spread { bit } else { peers.union(bit) };
         // Two lanes with one block go alone, so that the second one's mistake is seen.
-        if bits.count_ones() != peers.count() {
-            self.release_bits(place, word, bit);
+        let alone = bits.count_ones() != peers.count();
+        let follows = if alone {
+            self.release_bits(place, word, bit)
         } else if peers.leads() {
-            self.release_bits(place, word, bits);
+            self.release_bits(place, word, bits)
+        } else {
+            Follows::Nothing
+        };
+        if !group.all(follows == Follows::Nothing) {
+            self.follow(group, place, follows);
         }
     }
 
-    /// Sets bits of a word, counts those that were clear, and deals with what that brings about.
+    /// Sets bits of a word, counts those that were clear, and says what has to follow.
     #[inline(always)]
-    fn release_bits(&self, place: Place, word: u32, bits: u32) {
-        // ordering: release; pairs with CLAIM and with `retire`: the owners' writes before their bits (I4).
+    fn release_bits(&self, place: Place, word: u32, bits: u32) -> Follows {
+        // ordering: release; pairs with CLAIM and with RETIRE: the owners' writes before their bits (I4).
         let old = self.bits(word).or_release(bits, FREE);
         if old & bits != 0 {
             self.shared().record_double_frees(place, old & bits);
@@ -114,17 +132,42 @@ impl Heap {
         let new = (bits & !old).count_ones();
         // Relaxed: the count only says when to look at the bits.
         let before = self.holes(place.run).add_relaxed(new);
-        if before == 0 || before + new == self.class(place.class).blocks {
-            self.shared().note_holes(place.run, place.class);
+        if before + new == self.class(place.class).blocks {
+            if before == 0 { Follows::RetireUnnoted } else { Follows::Retire }
+        } else if before == 0 && new > 0 {
+            Follows::Note
+        } else {
+            Follows::Nothing
         }
     }
 
-    /// A run has its first hole, or nothing but holes.
+    /// Does what has to follow on some lanes, all lanes together.
+    #[inline(never)]
+    fn follow(&self, group: Group, place: Place, follows: Follows) {
+        if follows == Follows::Note {
+            self.partial(place.class).insert(place.run);
+        }
+        let mut waiting = group.ballot(matches!(follows, Follows::Retire | Follows::RetireUnnoted));
+        while !waiting.is_empty() {
+            let lane = waiting.leader();
+            let (run, class) = (group.read_32(place.run, lane), group.read_32(place.class.0, lane));
+            let unnoted = group.read_32(follows as u32, lane) == Follows::RetireUnnoted as u32;
+            let class = SizeClass(class);
+            let retired = self.retire(group, run, class);
+            // A run whose bits are not all there yet is not forgotten (I7).
+            if !retired && unnoted && group.leads() {
+                self.partial(class).insert(run);
+            }
+            waiting = waiting.without(LaneMask::only(lane));
+        }
+    }
+
+    /// A run has its first holes, or more: puts it in its class' set, or retires it. For a thread by itself.
     #[inline(never)]
     pub(super) fn note_holes(&self, run: u32, class: SizeClass) {
         // First, so that a run whose bits are not all there yet is not forgotten (I7).
         self.partial(class).insert(run);
-        self.retire_if_all_holes(run, class);
+        self.retire(Group::alone(), run, class);
     }
 
     #[cold]

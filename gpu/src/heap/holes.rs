@@ -4,7 +4,7 @@ use super::class::SizeClass;
 use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::{CLAIM, FREE, Heap};
-use crate::lanes::select_bit;
+use crate::lanes::{Group, select_bit};
 use crate::sync::NATIVE_LAYOUT;
 
 /// How many slabs of a class a lane looks at for a hole. More than a few only lose to other lanes.
@@ -77,7 +77,7 @@ impl Heap {
         self.bits(word).or_release(bits, FREE);
         let entry = Entry(self.entry(run).load_relaxed());
         if let Some(class) = entry.class() {
-            self.retire_if_all_holes(run - entry.place(), class);
+            self.retire(Group::alone(), run - entry.place(), class);
         }
     }
 }

@@ -34,8 +34,8 @@
 //! - I6. The bits and the count of a free slab, and of a large allocation's, are zero.
 //! - I7. When no thread is between two steps, a run's count is the number of its set bits, a run with holes is in
 //!   its class' partial set, and a run of which all blocks are holes is free.
-//! - I8. A cursor below zero that is not dry belongs to the one group that took it there, or that made it so from
-//!   dry. Only that group stores the next span; until then no one else does but subtract.
+//! - I8. A cursor below zero that is not dry belongs to the one group that took it there, and a dry one to the one
+//!   search of it that is under way (I9). Only the owner stores the next span; no one else does but subtract.
 //! - I9. A search for memory counts for every group that arrived before it began.
 //!
 //! A stale look at a set or a cursor of another class is harmless: what is taken is taken by I1 or I2, and a hole's
@@ -172,7 +172,7 @@ impl Heap {
     ///
     /// # Safety
     /// Each part is as [`Parts`] says and stays there while the handle or a copy of it is used. At first the
-    /// cursors are [`Span::DRY`], the free set holds every slab and its summary says so, and every other word is
+    /// cursors are [`Span::EMPTY`], the free set holds every slab and its summary says so, and every other word is
     /// zero but the entries, which are [`free_entry`](Self::free_entry).
     pub unsafe fn from_raw_parts(parts: Parts, layout: Layout, cursor_stride_log2: u32) -> Self {
         Heap { parts, layout, cursor_stride_log2, spare: 0 }

@@ -18,7 +18,7 @@ const WAITS: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 3 };
 const STEALS: u32 = 64;
 
 impl Heap {
-    /// Stores the next span in a cursor that is below zero and the caller's (I8). Whether there is one.
+    /// Stores the next span in a cursor that the caller crossed, or searches for (I8). Whether there is one.
     #[inline(never)]
     pub(super) fn refill(&self, class: SizeClass, home: u32, lanes: u32) -> bool {
         let mut span = self.span_of_free_slabs(class, home, lanes);
@@ -182,10 +182,8 @@ impl Heap {
 
     /// Looks for memory for a class whose cursor was dry: whether there is a span or a hole now, or may be.
     fn search(&self, class: SizeClass, home: u32, lanes: u32) -> bool {
-        let span = &self.cursor_at(self.cursor_index(class, home)).span;
-        let seen = Span(span.load_relaxed());
-        // Relaxed: whoever makes a dry cursor its own hands nothing out before it stores the next span (I8).
-        if !seen.is_dry() || span.cas_relaxed(seen.0, Span::COMING.0).is_err() {
+        // Relaxed: only the one search of a cursor stores the next span of a dry one (I8).
+        if !Span(self.cursor_at(self.cursor_index(class, home)).span.load_relaxed()).is_dry() {
             return true;
         }
         self.refill(class, home, lanes) || self.partial(class).next(0).is_some()

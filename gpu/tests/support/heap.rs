@@ -41,7 +41,7 @@ impl OwnedHeap {
     pub fn with(layout: Layout) -> OwnedHeap {
         let classes: Vec<ClassInfo> = (0..layout.classes).map(|c| layout.class(SizeClass(c))).collect();
         let cursors: Vec<Cursor> =
-            (0..layout.classes * layout.homes).map(|_| Cursor::new(Span::DRY)).collect();
+            (0..layout.classes * layout.homes).map(|_| Cursor::new(Span::EMPTY)).collect();
         let entries = words(layout.slabs.into(), |_| Heap::free_entry());
         let holes = words(layout.slabs.into(), |_| 0);
         let bitmap = words(layout.block_words(), |_| 0);

@@ -111,10 +111,9 @@ impl Heap {
         self.metadata.write(places.cursors, &cursors)?;
         let free: Vec<u32> = (0..layout.set_words()).map(|i| layout.initial_free_word(i)).collect();
         self.metadata.write(places.slab_sets, &free)?;
-        let words = layout.slabs.div_ceil(32);
-        let hints: Vec<u32> = (0..layout.homes)
-            .map(|home| (u64::from(home) * u64::from(words) / u64::from(layout.homes)) as u32)
-            .collect();
+        // Each home starts at a word of its own.
+        let share = |home: u32| u64::from(home) * u64::from(layout.slabs) / u64::from(layout.homes);
+        let hints: Vec<u32> = (0..layout.homes).map(|home| share(home) as u32 & !31).collect();
         self.metadata.write(places.hints, &hints)
     }
 

@@ -2,22 +2,12 @@
 
 use super::class::SizeClass;
 use super::entry::Entry;
-use super::layout::{WORD_BITS, divided};
+use super::layout::{ClassInfo, WORD_BITS, divided};
 use super::{FREE, Heap};
 use crate::fault::FaultKind;
-use crate::lanes::Group;
+use crate::lanes::{Group, Lanes, Warp};
 use crate::units::LaneMask;
 use core::ptr::NonNull;
-
-/// A block, as its bit finds it.
-#[derive(Clone, Copy)]
-struct Place {
-    /// The slab where its run starts.
-    run: u32,
-    class: SizeClass,
-    /// Its number in the run.
-    block: u32,
-}
 
 /// What a release brings about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +44,13 @@ impl Heap {
         let entry = Entry(self.entry(slab).load_unraced());
         let Some(class) = entry.class() else { return self.shared().free_large(slab, address) };
         let run = slab - entry.place();
-        let info = self.class(class);
+        let ClassInfo { bytes, blocks, quarters_reciprocal, shift, .. } = *self.class(class);
         let inside = (offset - (u64::from(run) << self.layout.slab_log2)) as u32;
-        let block = divided(inside >> info.shift, info.quarters_reciprocal);
-        if block * info.bytes != inside || block >= info.blocks {
+        let block = divided(inside >> shift, quarters_reciprocal);
+        if block * bytes != inside || block >= blocks {
             return self.shared().misuse(FaultKind::InteriorFree, address);
         }
-        self.release(Place { run, class, block });
+        self.release(run, self.word_of(run, block), block % WORD_BITS, blocks);
     }
 
     #[cold]
@@ -69,22 +59,26 @@ impl Heap {
         self.faults().record(kind, address, 0);
     }
 
+    /// Releases a block per lane: bit `bit` of word `word`, of a run of `blocks` blocks.
     #[inline(always)]
-    fn release(&self, place: Place) {
+    fn release(&self, run: u32, word: u32, bit: u32, blocks: u32) {
         let group = Group::converged();
-        let Some(warp) = group.whole() else { return self.shared().release_partial(group, place) };
-        let word = self.word_of(place.run, place.block);
+        let Some(warp) = group.whole() else {
+            return self.shared().release_partial(group, run, word, bit, blocks);
+        };
         let first = warp.broadcast_32(word);
-        let in_a_row = warp.all(word == first && place.block % WORD_BITS == warp.rank());
+        let in_a_row = warp.all(word == first && bit == warp.rank());
         // What all lanes wrote, before the release by any of them (I4).
         warp.order();
         if in_a_row {
-            let follows = if warp.leads() { self.release_bits(place, word, u32::MAX) } else { Follows::Nothing };
-            if warp.broadcast_32(follows as u32) != Follows::Nothing as u32 {
-                self.shared().follow(warp.group(), place, follows);
+            let follows =
+                if warp.leads() { self.release_bits(run, word, u32::MAX, blocks) } else { Follows::Nothing };
+            let follows = warp.broadcast_32(follows as u32);
+            if follows != Follows::Nothing as u32 {
+                self.shared().follow_of_leader(warp, run, follows);
             }
         } else {
-            self.shared().release_gathered(warp.group(), place, word);
+            self.shared().release_gathered(warp, run, word, bit, blocks);
         }
         // A lane that comes back from here finds its block free, whoever released it.
         warp.sync();
@@ -92,47 +86,51 @@ impl Heap {
 
     /// For a part of a warp.
     #[inline(never)]
-    fn release_partial(&self, group: Group, place: Place) {
+    fn release_partial(&self, group: Group, run: u32, word: u32, bit: u32, blocks: u32) {
         group.sync();
-        self.release_gathered(group, place, self.word_of(place.run, place.block));
+        self.release_gathered(group, run, word, bit, blocks);
         group.sync();
     }
 
     /// Releases blocks in any order, gathered by word where lanes share one.
     #[inline(never)]
-    fn release_gathered(&self, group: Group, place: Place, word: u32) {
-        let bit = 1 << (place.block % WORD_BITS);
-        let with_first = group.ballot(word == group.broadcast_32(word));
-        // Even the first has its word to itself: take it that the blocks are spread over the heap.
-        let spread = with_first.count() == 1 && group.count() > 1;
-        let peers = if spread { Group::alone() } else { group.matching(word) };
-        let bits = if spread { bit } else { peers.union(bit) };
-        // Two lanes with one block go alone, so that the second one's mistake is seen.
-        let alone = bits.count_ones() != peers.count();
-        let follows = if alone {
-            self.release_bits(place, word, bit)
-        } else if peers.leads() {
-            self.release_bits(place, word, bits)
-        } else {
-            Follows::Nothing
-        };
-        if !group.all(follows == Follows::Nothing) {
-            self.follow(group, place, follows);
+    fn release_gathered<const WHOLE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        run: u32,
+        word: u32,
+        bit: u32,
+        blocks: u32,
+    ) {
+        let mut bits = 1 << bit;
+        let with_first = lanes.ballot(word == lanes.broadcast_32(word));
+        // Where even the first has its word to itself, take it that the blocks are spread over the heap.
+        if with_first.count() > 1 {
+            let peers = lanes.matching(word);
+            let gathered = peers.union(bits);
+            // Two lanes with one block go alone, so that the second one's mistake is seen.
+            if gathered.count_ones() == peers.count() {
+                bits = if peers.leads() { gathered } else { 0 };
+            }
+        }
+        let follows = if bits != 0 { self.release_bits(run, word, bits, blocks) } else { Follows::Nothing };
+        if !lanes.all(follows == Follows::Nothing) {
+            self.follow(lanes.group(), run, follows as u32);
         }
     }
 
     /// Sets bits of a word, counts those that were clear, and says what has to follow.
     #[inline(always)]
-    fn release_bits(&self, place: Place, word: u32, bits: u32) -> Follows {
+    fn release_bits(&self, run: u32, word: u32, bits: u32, blocks: u32) -> Follows {
         // ordering: release; pairs with CLAIM and with RETIRE: the owners' writes before their bits (I4).
         let old = self.bits(word).or_release(bits, FREE);
         if old & bits != 0 {
-            self.shared().record_double_frees(place, old & bits);
+            self.shared().record_double_frees(run, word, old & bits);
         }
         let new = (bits & !old).count_ones();
         // Relaxed: the count only says when to look at the bits.
-        let before = self.holes(place.run).add_relaxed(new);
-        if before + new == self.class(place.class).blocks {
+        let before = self.holes(run).add_relaxed(new);
+        if before + new == blocks {
             if before == 0 { Follows::RetireUnnoted } else { Follows::Retire }
         } else if before == 0 && new > 0 {
             Follows::Note
@@ -141,21 +139,29 @@ impl Heap {
         }
     }
 
+    /// The same as [`follow`](Self::follow), for what the leader of a warp released for all.
+    #[inline(never)]
+    fn follow_of_leader(&self, warp: Warp, run: u32, follows: u32) {
+        self.follow(warp.group(), run, if warp.leads() { follows } else { Follows::Nothing as u32 });
+    }
+
     /// Does what has to follow on some lanes, all lanes together.
     #[inline(never)]
-    fn follow(&self, group: Group, place: Place, follows: Follows) {
-        if follows == Follows::Note {
-            self.partial(place.class).insert(place.run);
+    fn follow(&self, group: Group, run: u32, follows: u32) {
+        // The blocks are holes by now, so others may have retired the run, and it may have another class: then
+        // there is nothing to do for the old one, and what is done for the new one is harmless.
+        let class = Entry(self.entry(run).load_relaxed()).class();
+        if let (Some(class), true) = (class, follows == Follows::Note as u32) {
+            self.partial(class).insert(run);
         }
-        let mut waiting = group.ballot(matches!(follows, Follows::Retire | Follows::RetireUnnoted));
+        let mut waiting = group.ballot(follows >= Follows::Retire as u32 && class.is_some());
+        let class = class.unwrap_or(SizeClass(0));
         while !waiting.is_empty() {
             let lane = waiting.leader();
-            let (run, class) = (group.read_32(place.run, lane), group.read_32(place.class.0, lane));
-            let unnoted = group.read_32(follows as u32, lane) == Follows::RetireUnnoted as u32;
-            let class = SizeClass(class);
-            let retired = self.retire(group, run, class);
+            let unnoted = group.read_32(follows, lane) == Follows::RetireUnnoted as u32;
+            let (run, class) = (group.read_32(run, lane), SizeClass(group.read_32(class.0, lane)));
             // A run whose bits are not all there yet is not forgotten (I7).
-            if !retired && unnoted && group.leads() {
+            if !self.retire(group, run, class) && unnoted && group.leads() {
                 self.partial(class).insert(run);
             }
             waiting = waiting.without(LaneMask::only(lane));
@@ -172,12 +178,14 @@ impl Heap {
 
     #[cold]
     #[inline(never)]
-    fn record_double_frees(&self, place: Place, twice: u32) {
+    fn record_double_frees(&self, run: u32, word: u32, twice: u32) {
+        let Some(class) = Entry(self.entry(run).load_relaxed()).class() else { return };
+        let info = self.class(class);
+        let first = (word - self.word_of(run, 0)) * WORD_BITS;
         let mut rest = twice;
         while rest != 0 {
-            let block = place.block / WORD_BITS * WORD_BITS + rest.trailing_zeros();
-            let address = self.block_address(self.class(place.class), place.run, block);
-            self.faults().record(FaultKind::DoubleFree, address, block.into());
+            let block = first + rest.trailing_zeros();
+            self.faults().record(FaultKind::DoubleFree, self.block_address(info, run, block), block.into());
             rest &= rest - 1;
         }
     }

@@ -17,7 +17,7 @@ impl Heap {
     pub(super) fn claim_hole(&self, class: SizeClass, home: u32, rank: u32) -> u64 {
         let set = self.partial(class);
         let words = self.layout.slab_words();
-        let mut from = (self.hint(home).load_relaxed() + rank) % words;
+        let mut from = (self.hint(home).load_relaxed() / WORD_BITS + rank) % words;
         for _ in 0..LOOKS {
             let Some(run) = set.next(from) else { return 0 };
             let address = self.claim_hole_of(class, run, rank);

@@ -130,7 +130,7 @@ pub struct Parts {
     pub slab_sets: *const AtomicU32,
     /// A set of cursors: those that have had a span since they were last dry.
     pub live: *const AtomicU32,
-    /// A word a home: where in the free set it looks first.
+    /// A word a home: the slab from which on it looks for free ones.
     pub hints: *const AtomicU32,
     /// What threads did wrong.
     pub faults: *const FaultLog,

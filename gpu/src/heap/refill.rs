@@ -34,11 +34,11 @@ impl Heap {
 
     fn install(&self, class: SizeClass, home: u32, span: Span) {
         let index = self.cursor_index(class, home);
+        // ordering: release; pairs with TAKE: the slabs' entries, and what their last owners wrote (I4).
+        self.cursor_at(index).span.swap_release(span.0, INSTALL);
         if span != Span::DRY {
             self.live().insert(index);
         }
-        // ordering: release; pairs with TAKE: the slabs' entries, and what their last owners wrote (I4).
-        self.cursor_at(index).span.swap_release(span.0, INSTALL);
     }
 
     /// A span of free slabs.
@@ -46,7 +46,13 @@ impl Heap {
         let info = self.class(class);
         let most = self.layout.span_runs(info, lanes) * info.slabs;
         let free = self.free_slabs();
-        let run = free.claim_run(self.hint(home).load_relaxed(), info.slabs, most);
+        let hint = self.hint(home).load_relaxed();
+        // Without a look first: in a heap with room the slabs at the hint are free.
+        let mut run = free.claim_at(hint, most);
+        if run.len < info.slabs {
+            free.insert_run(run);
+            run = free.claim_run(hint / WORD_BITS, info.slabs, most);
+        }
         if run.len == 0 {
             return Span::DRY;
         }
@@ -57,8 +63,8 @@ impl Heap {
             // Relaxed: the cursor's release is behind it.
             self.entry(run.first + i).store_relaxed(Entry::of_class(class, i % info.slabs).0);
         }
-        let next = (run.first + len) / WORD_BITS;
-        self.hint(home).store_relaxed(if next < self.layout.slab_words() { next } else { 0 });
+        let next = run.first + len;
+        self.hint(home).store_relaxed(if next < self.layout.slabs { next } else { 0 });
         Span::new(run.first, len / info.slabs * info.blocks)
     }
 

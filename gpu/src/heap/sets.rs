@@ -13,7 +13,10 @@
 
 use super::layout::{WORD_BITS, WORD_LOG2};
 use super::{GIVE_SLAB, SUMMARISE, TAKE_SLAB};
-use crate::sync::AtomicU32;
+use crate::sync::{AtomicU32, NATIVE_LAYOUT};
+
+/// Words that are taken at once.
+const AT_ONCE: usize = if NATIVE_LAYOUT { 4 } else { 1 };
 
 /// Slabs one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,25 +198,49 @@ impl IndexSet {
     }
 
     /// Takes as many slabs from `first` on as are there, `most` at most.
+    #[inline(never)]
     pub fn claim_at(&self, first: u32, most: u32) -> Run {
-        let (mut slab, mut left) = (first, most);
-        while left > 0 && slab >> WORD_LOG2 < self.len {
-            let (w, bit) = (slab >> WORD_LOG2, slab % WORD_BITS);
-            let wanted = low_bits(left) << bit;
-            let got = self.claim_bits(w, wanted);
-            // What is not joined to the run goes back.
-            let joined = run_at(got, bit);
-            let surplus = got & !(low_bits(joined) << bit);
-            if surplus != 0 {
-                self.insert_bits(w, surplus);
+        let mut len = 0;
+        while len < most && (first + len) >> WORD_LOG2 < self.len {
+            // A few words at once: their round trips are as long as one.
+            let mut got = [0; AT_ONCE];
+            let mut slab = first + len;
+            for got in &mut got {
+                let (w, bit) = (slab >> WORD_LOG2, slab % WORD_BITS);
+                if slab < first + most && w < self.len {
+                    let wanted = low_bits(first + most - slab) << bit;
+                    // ordering: acquire; pairs with GIVE_SLAB.
+                    *got = self.word(w).and_acquire(!wanted, TAKE_SLAB);
+                }
+                slab = (slab | (WORD_BITS - 1)) + 1;
             }
-            slab += joined;
-            left -= joined;
-            if bit + joined < WORD_BITS {
+            let mut joined = true;
+            let mut slab = first + len;
+            for old in got {
+                if slab >= first + most || slab >> WORD_LOG2 >= self.len {
+                    return Run { first, len };
+                }
+                let (w, bit) = (slab >> WORD_LOG2, slab % WORD_BITS);
+                let wanted = low_bits(first + most - slab) << bit;
+                if old & !wanted == 0 {
+                    self.settle_summary(w);
+                }
+                let got = old & wanted;
+                let run = if joined { run_at(got, bit) } else { 0 };
+                // What is not joined to the run goes back.
+                let surplus = got & !(low_bits(run) << bit);
+                if surplus != 0 {
+                    self.insert_bits(w, surplus);
+                }
+                len += run;
+                joined &= bit + run == WORD_BITS;
+                slab = (slab | (WORD_BITS - 1)) + 1;
+            }
+            if !joined {
                 break;
             }
         }
-        Run { first, len: slab - first }
+        Run { first, len }
     }
 
     /// Whether none of the set is in the word of `first` from there on.

@@ -29,6 +29,8 @@ pub mod fault;
 pub mod freelist;
 pub mod kernel;
 mod lanes;
+#[doc(hidden)]
+pub use lanes::selftest as lane_sums;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod machine;
 mod park;

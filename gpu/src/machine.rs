@@ -58,8 +58,10 @@ pub enum Collective {
     Match,
     /// `shfl.sync`
     Shuffle,
-    /// `redux.sync`
-    Reduce,
+    /// `redux.sync.add`
+    ReduceAdd,
+    /// `redux.sync.or`
+    ReduceOr,
 }
 
 /// What the lanes of a collective brought to it.

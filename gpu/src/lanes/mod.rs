@@ -3,6 +3,7 @@
 use crate::units::{LaneMask, WARP_SIZE};
 use crate::warp;
 
+pub mod selftest;
 mod sums;
 pub(crate) use sums::Sum;
 

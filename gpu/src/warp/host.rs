@@ -145,7 +145,7 @@ pub unsafe fn warp_shuffle_xor_32(mask: LaneMask, value: u32, lanes: u32) -> u32
 pub unsafe fn warp_reduce_add_32(mask: LaneMask, value: u32) -> u32 {
     exchange(
         mask,
-        Collective::Reduce,
+        Collective::ReduceAdd,
         value.into(),
         || value,
         |all| {
@@ -158,5 +158,5 @@ pub unsafe fn warp_reduce_add_32(mask: LaneMask, value: u32) -> u32 {
 #[inline]
 #[track_caller]
 pub unsafe fn warp_reduce_or_32(mask: LaneMask, value: u32) -> u32 {
-    exchange(mask, Collective::Reduce, value.into(), || value, |all| all.union as u32)
+    exchange(mask, Collective::ReduceOr, value.into(), || value, |all| all.union as u32)
 }

@@ -43,18 +43,6 @@ impl Group {
     pub fn whole(self) -> Option<Warp> {
         (self.mask == LaneMask::ALL).then_some(Lanes { mask: LaneMask::ALL, lane: self.lane })
     }
-
-    /// Whether this lane is one of the group.
-    #[inline(always)]
-    pub fn contains_self(self) -> bool {
-        self.mask.contains(self.lane)
-    }
-
-    /// The lanes of this group that are not in `other`. Every lane of the group calls it with equal groups.
-    #[inline(always)]
-    pub fn without(self, other: Group) -> Group {
-        Lanes { mask: self.mask.without(other.mask), ..self }
-    }
 }
 
 impl<const WHOLE: bool> Lanes<WHOLE> {
@@ -67,6 +55,13 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     #[inline(always)]
     pub fn group(self) -> Group {
         Lanes { mask: self.mask(), lane: self.lane }
+    }
+
+    /// The lanes of the group that hold the caller's value.
+    #[inline(always)]
+    pub fn matching(self, value: u32) -> Group {
+        // SAFETY: every lane of the group is here.
+        Lanes { mask: unsafe { warp::warp_match_any_32(self.mask(), value) }, lane: self.lane }
     }
 
     /// The lanes of this group on which `predicate` holds. Every lane of the group calls it, and only

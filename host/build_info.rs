@@ -35,12 +35,12 @@ pub fn images() -> Result<&'static [KernelImage], &'static str> {
     if PTX_MISSING.is_empty() { Ok(&IMAGES) } else { Err(PTX_MISSING) }
 }
 
-/// The PTX of the newest kernels that a GPU of this compute capability runs; or why this build has none, and
-/// what to install. For a GPU that is too old for all of them it is the oldest, which the driver refuses.
-pub fn ptx_for(capability: Option<(u32, u32)>) -> Result<&'static str, &'static str> {
+/// The newest kernels that a GPU of this compute capability runs; or why this build has none, and what to
+/// install. For a GPU that is too old for all of them it is the oldest, which the driver refuses.
+pub fn image_for(capability: Option<(u32, u32)>) -> Result<&'static KernelImage, &'static str> {
     let images = images()?;
     let fits = |image: &&KernelImage| capability.is_some_and(|capability| capability >= image.capability);
-    Ok(images.iter().rev().find(fits).unwrap_or(&images[0]).ptx)
+    Ok(images.iter().rev().find(fits).unwrap_or(&images[0]))
 }
 
 #[cfg(test)]
@@ -67,9 +67,9 @@ mod tests {
         for (capability, image) in
             [((6, 1), old), ((7, 0), old), ((7, 5), old), ((8, 0), new), ((12, 1), new)]
         {
-            assert_eq!(ptx_for(Some(capability)), Ok(image.ptx), "{capability:?}");
+            assert_eq!(image_for(Some(capability)), Ok(image), "{capability:?}");
         }
-        assert_eq!(ptx_for(None), Ok(old.ptx));
+        assert_eq!(image_for(None), Ok(old));
     }
 
     #[test]

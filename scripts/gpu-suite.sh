@@ -43,9 +43,20 @@ stress() {
     expect 0 "$name" 120 "$program" stress --backend cuda --json "$name.json" "$@"
 }
 
+# sanitize TOOL ARGUMENTS...: a clean stress under one tool, which replaces the exit status only on an error
+# of its own.
+sanitize() {
+    local tool=$1
+    shift
+    expect 0 "$tool" 300 compute-sanitizer --tool "$tool" --error-exitcode 99 \
+        "$program" stress --backend cuda --allocator all --streams 2 "$@"
+}
+
 expect 0 doctor 30 "$program" doctor
 
 stress default
+# What a GPU from before sm_80 runs: without the instruction that reduces over a warp.
+stress sm_70 --kernels sm_70 --rounds 8
 for size in 16 64 4096; do
     stress "bump-$size" --allocator bump --threads 2^20 --size "$size" --rounds 8
     stress "freelist-$size" --allocator freelist --threads 2^20 --size "$size" --rounds 8
@@ -64,19 +75,19 @@ done
 
 expect 2 bad-argument 30 "$program" stress --no-such-option
 
-memcheck=
+unchecked=
 if command -v compute-sanitizer >/dev/null; then
-    # It replaces the exit status only on an error of its own.
-    expect 0 memcheck 300 compute-sanitizer --tool memcheck --error-exitcode 99 \
-        "$program" stress --backend cuda --allocator all --threads 16384 --streams 2 --rounds 2
+    sanitize memcheck --threads 16384 --rounds 2
+    sanitize synccheck --threads 4096 --rounds 1
 else
-    memcheck="; WITHOUT memcheck: there is no compute-sanitizer on the PATH"
+    unchecked="; WITHOUT memcheck and synccheck: there is no compute-sanitizer on the PATH"
 fi
 
 expect 0 bench 600 "$program" bench --json bench.json
+expect 0 bench-sm_70 600 "$program" bench --kernels sm_70 --json bench-sm_70.json
 
 if [ "$failures" -ne 0 ]; then
     echo "FAILED: $failures of $runs runs did not do what they should; logs in $out"
     exit 1
 fi
-echo "PASSED: all $runs runs$memcheck; logs and reports in $out"
+echo "PASSED: all $runs runs$unchecked; logs and reports in $out"

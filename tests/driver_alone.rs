@@ -11,7 +11,7 @@ mod kernels;
 #[allow(dead_code, reason = "no test here differs by backend")]
 mod support;
 
-use kernels::{linger, raise, wait};
+use kernels::{raise, wait};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use support::{devices, module};
 use warpheap::LaunchConfig;
@@ -45,13 +45,17 @@ fn kernels_of_two_streams_run_at_the_same_time() {
 fn a_launch_does_not_wait_and_synchronize_does() {
     let _turn = turn();
     for device in devices() {
-        let (module, stream) = (module(&device), device.stream().unwrap());
-        let values = device.from_slice(&[0_u32]).unwrap();
-        // SAFETY: one thread, and the buffer lives until the end.
-        unsafe { stream.launch(&module, linger, &ONE_THREAD, (values.slice(), 200_000)) }.unwrap();
-        assert!(!stream.is_done().unwrap(), "the launch waited");
+        let module = module(&device);
+        let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+        let flag = device.from_slice(&[0_u32]).unwrap();
+        // SAFETY: both kernels touch the flag by the same atomics, and the buffer lives until the end.
+        unsafe { stream.launch(&module, wait, &ONE_THREAD, (flag.slice(),)) }.unwrap();
+        assert!(!stream.is_done().unwrap(), "the kernel ended before its flag was raised");
+        // SAFETY: the same.
+        unsafe { other.launch(&module, raise, &ONE_THREAD, (flag.slice(),)) }.unwrap();
         stream.synchronize().unwrap();
         assert!(stream.is_done().unwrap());
+        assert_eq!(flag.copy_to_vec().unwrap(), [2]);
     }
 }
 
@@ -59,15 +63,19 @@ fn a_launch_does_not_wait_and_synchronize_does() {
 fn an_event_comes_true_when_its_stream_gets_there() {
     let _turn = turn();
     for device in devices() {
-        let (module, stream) = (module(&device), device.stream().unwrap());
-        let values = device.from_slice(&[0_u32]).unwrap();
-        // SAFETY: one thread, and the buffer lives until the end.
-        unsafe { stream.launch(&module, linger, &ONE_THREAD, (values.slice(), 200_000)) }.unwrap();
+        let module = module(&device);
+        let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+        let flag = device.from_slice(&[0_u32]).unwrap();
+        // SAFETY: both kernels touch the flag by the same atomics, and the buffer lives until the end.
+        unsafe { stream.launch(&module, wait, &ONE_THREAD, (flag.slice(),)) }.unwrap();
         let event = stream.record().unwrap();
-        assert!(!event.is_done().unwrap(), "the kernel before it is still running");
+        // It does not wait for the kernel, which still needs the other stream.
         drop(stream);
+        assert!(!event.is_done().unwrap(), "the kernel before it waits for its flag");
+        // SAFETY: the same.
+        unsafe { other.launch(&module, raise, &ONE_THREAD, (flag.slice(),)) }.unwrap();
         event.synchronize().unwrap();
         assert!(event.is_done().unwrap());
-        assert_eq!(values.copy_to_vec().unwrap(), [1]);
+        assert_eq!(flag.copy_to_vec().unwrap(), [2]);
     }
 }

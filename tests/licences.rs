@@ -10,9 +10,18 @@ const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// The licences that deny.toml allows.
 fn allowed() -> Vec<String> {
-    let (_, list) = DENY.split_once("allow = [").expect("deny.toml has a list of licences");
+    let (_, list) = DENY.split_once("\nallow = [").expect("deny.toml has a list of licences");
     let (list, _) = list.split_once(']').expect("the list ends");
     list.split('"').skip(1).step_by(2).map(String::from).collect()
+}
+
+/// The lines of deny.toml that are no comment, with the list of licences cut out.
+fn settings(deny: &str) -> Vec<String> {
+    const LIST: &str = "allow = [";
+    let (before, list) = deny.split_once(&format!("\n{LIST}")).expect("deny.toml has a list of licences");
+    let (_, after) = list.split_once(']').expect("the list ends");
+    let without = format!("{before}\n{LIST}]{after}");
+    without.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(String::from).collect()
 }
 
 /// Why `expression` may not be used, if so.
@@ -69,9 +78,10 @@ fn packages() -> Vec<Value> {
 /// A setting that is added to deny.toml has to be checked here, too.
 #[test]
 fn the_settings_of_deny_toml_are_those_that_are_checked() {
-    let (_, settings) = DENY.split_once("[bans]\n").expect("deny.toml bans things");
-    let settings: Vec<_> = settings.lines().filter(|line| !line.is_empty()).collect();
     let checked = [
+        "[licenses]",
+        "allow = []",
+        "[bans]",
         "multiple-versions = \"allow\"",
         "wildcards = \"deny\"",
         "allow-wildcard-paths = true",
@@ -79,7 +89,23 @@ fn the_settings_of_deny_toml_are_those_that_are_checked() {
         "unknown-registry = \"deny\"",
         "unknown-git = \"deny\"",
     ];
-    assert_eq!(settings, checked);
+    assert_eq!(settings(DENY), checked);
+}
+
+#[test]
+fn planted_settings_are_seen() {
+    let exceptions = "exceptions = [{ allow = [\"GPL-3.0-only\"], crate = \"x\" }]";
+    let clarify = "[[licenses.clarify]]\ncrate = \"x\"\nexpression = \"MIT\"\nlicense-files = []\n";
+    for planted in [
+        DENY.replace("[licenses]\n", &format!("[licenses]\n{exceptions}\n")),
+        DENY.replace("[bans]\n", &format!("{exceptions}\n[bans]\n")),
+        DENY.replace("[bans]\n", &format!("{clarify}[bans]\n")),
+        DENY.replace("[bans]\n", "confidence-threshold = 0.1\n[bans]\n"),
+        format!("{clarify}{DENY}"),
+        format!("{DENY}[advisories]\n"),
+    ] {
+        assert_ne!(settings(&planted), settings(DENY), "{planted}");
+    }
 }
 
 #[test]

@@ -138,6 +138,33 @@ fn each_primitive_is_the_instruction_it_names() {
     }
 }
 
+/// The functions that a module declares public, whether safe or not.
+fn functions(source: &str) -> impl Iterator<Item = &str> {
+    let declared = source.lines().filter_map(|line| {
+        let line = line.trim_start().strip_prefix("pub ")?;
+        line.strip_prefix("unsafe ").unwrap_or(line).strip_prefix("fn ")
+    });
+    declared.filter_map(|line| line.split(['(', '<']).next()).filter(|name| !name.starts_with('$'))
+}
+
+/// The functions that the macro `collectives` is given, one a line or with more lines below it.
+fn collectives(source: &str) -> impl Iterator<Item = &str> {
+    let (_, list) = source.split_once("\ncollectives! {\n").expect("a list of collectives");
+    let (list, _) = list.split_once("\n}\n").expect("the list ends");
+    let heads = list.lines().filter_map(|line| line.strip_prefix("    ")?.split_once('('));
+    heads.map(|(name, _)| name).filter(|name| !name.starts_with(' '))
+}
+
+#[test]
+fn every_function_of_a_module_is_found() {
+    let source = "\n#[inline]\npub fn one() {}\npub unsafe fn two<T>(_: T) {}\nfn private() {}\n    pub unsafe fn $name() {}\n\
+                  collectives! {\n    three() -> u32: \"(a)\";\n    four(a: u32) -> u32:\n        \"five(a)\";\n}\n";
+    assert_eq!(functions(source).collect::<Vec<_>>(), ["one", "two"]);
+    assert_eq!(collectives(source).collect::<Vec<_>>(), ["three", "four"]);
+    let warp: Vec<_> = functions(include_str!("../gpu/src/warp/mod.rs")).collect();
+    assert_eq!(warp, ["lane_id", "activemask", "sync_warp", "order_warp"]);
+}
+
 #[test]
 fn every_primitive_has_a_probe() {
     let probed: BTreeSet<String> = expected()
@@ -147,20 +174,22 @@ fn every_primitive_has_a_probe() {
         .filter_map(|name| name.split_once("__"))
         .map(|(_, name)| name.to_owned())
         .collect();
-    let sources = [
+    let [sync, warp, thread] = [
         include_str!("../gpu/src/sync/nvptx.rs"),
         include_str!("../gpu/src/warp/mod.rs"),
         include_str!("../gpu/src/thread/nvptx.rs"),
     ];
-    let words = sources.iter().flat_map(|text| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
+    let words = |text: &'static str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let ends = ["_relaxed", "_acquire", "_release", "_acq_rel", "_seq_cst"];
-    let is_primitive = |word: &&str| {
-        let read = sources[2].contains(&format!("    {word} \"llvm.nvvm."));
-        let called = sources[2].contains(&format!("pub fn {word}("))
-            || sources[2].contains(&format!("pub unsafe fn {word}("));
-        word.starts_with("warp_") || ends.iter().any(|end| word.ends_with(end)) || read || called
-    };
-    let primitives: BTreeSet<String> = words.filter(is_primitive).map(str::to_owned).collect();
+    let ordered = words(sync).filter(|word| ends.iter().any(|end| word.ends_with(end)));
+    let read = words(thread).filter(|word| thread.contains(&format!("    {word} \"llvm.nvvm.")));
+    let primitives: BTreeSet<String> = ordered
+        .chain(read)
+        .chain(functions(thread))
+        .chain(functions(warp))
+        .chain(collectives(warp))
+        .map(str::to_owned)
+        .collect();
     let unprobed: Vec<_> = primitives.difference(&probed).collect();
     assert!(
         primitives.len() > 60 && unprobed.is_empty(),

@@ -160,7 +160,8 @@ impl Job {
         let limit = options.max_registers.map(|count| format!("-r{count}")).unwrap_or_default();
         let ptx = self.target_dir.join(format!("{}{kind}{limit}.{arch}.ptx", self.package.library));
         let arguments = options.arguments(&self.package, &self.target_dir, &ptx);
-        let heading = stamp::heading(&self.compiler, &arguments);
+        let flags = cargo::flags(arch);
+        let heading = stamp::heading(&self.compiler, &flags, &arguments);
         let stamp_file = ptx.with_extension("stamp");
         // Two builds of the same PTX at once, as by two profiles of the host crate, take turns.
         let _turn = lock(&self.target_dir.join("build.lock"))?;
@@ -169,7 +170,7 @@ impl Job {
         let inputs = match fresh {
             Some(inputs) => inputs,
             None => {
-                self.compile(arch, &arguments, &ptx)?;
+                self.compile(arch, &flags, &arguments, &ptx)?;
                 if let Some(count) = options.max_registers {
                     registers::limit_file(&ptx, count)?;
                 }
@@ -186,12 +187,12 @@ impl Job {
     }
 
     /// Compiles and checks. A PTX that fails a check is not left behind.
-    fn compile(&self, arch: Arch, arguments: &[OsString], ptx: &Path) -> Result<(), Error> {
+    fn compile(&self, arch: Arch, flags: &str, arguments: &[OsString], ptx: &Path) -> Result<(), Error> {
         if ptx.exists() {
             fs::remove_file(ptx).map_err(io("remove", ptx))?;
         }
         let output =
-            cargo::run(cargo::cargo_for(&self.compiler, &self.package.manifest, arch).args(arguments))?;
+            cargo::run(cargo::cargo_with(&self.compiler, &self.package.manifest, flags).args(arguments))?;
         if !output.succeeded {
             let (name, compiler) = (self.package.name.clone(), self.compiler.version.clone());
             return Err(Error::Compile { name, arch, compiler, output: output.stderr });

@@ -80,12 +80,18 @@ pub(crate) fn cargo(compiler: &Compiler, manifest: &Path) -> Command {
     command
 }
 
-/// The same, compiling for `arch`. Every crate is told, so that each can ask for `cfg(target_feature = "sm_80")`.
-pub(crate) fn cargo_for(compiler: &Compiler, manifest: &Path, arch: Arch) -> Command {
+/// The same, with `flags` for every crate.
+pub(crate) fn cargo_with(compiler: &Compiler, manifest: &Path, flags: &str) -> Command {
     let mut command = cargo(compiler, manifest);
-    let ptx_version = arch.ptx_version();
-    command.env(FLAGS, format!("-Ctarget-cpu={arch}\x1f-Ctarget-feature=+ptx{ptx_version}"));
+    command.env(FLAGS, flags);
     command
+}
+
+/// The flags that compile for `arch`. Every crate is told, so that each can ask for
+/// `cfg(target_feature = "sm_80")`.
+pub(crate) fn flags(arch: Arch) -> String {
+    let ptx_version = arch.ptx_version();
+    format!("-Ctarget-cpu={arch}\x1f-Ctarget-feature=+ptx{ptx_version}")
 }
 
 /// The kernel crate, as far as a build needs to know it.
@@ -251,6 +257,13 @@ mod tests {
         {
             assert!(!is_stripped(OsStr::new(name)), "{name}");
         }
+    }
+
+    #[test]
+    fn the_flags_name_the_architecture_and_its_ptx() {
+        let flags = |arch: &str| flags(arch.parse().unwrap());
+        assert!(flags("sm_80").starts_with("-Ctarget-cpu=sm_80\x1f-Ctarget-feature=+ptx"));
+        assert_ne!(flags("sm_70"), flags("sm_80"));
     }
 
     #[test]

@@ -11,9 +11,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// The stamp's first lines: what was called.
-pub(crate) fn heading(compiler: &Compiler, arguments: &[OsString]) -> String {
-    let mut text = format!("{}\n{}\n", compiler.rustc.display(), compiler.identity.trim_end());
+/// The stamp's first lines: what was called, and with which flags for every crate.
+pub(crate) fn heading(compiler: &Compiler, flags: &str, arguments: &[OsString]) -> String {
+    let mut text = format!("{}\n{}\n{flags}\n", compiler.rustc.display(), compiler.identity.trim_end());
     for argument in arguments {
         let _ = writeln!(text, "{}", argument.to_string_lossy());
     }
@@ -99,6 +99,24 @@ mod tests {
             ["Cargo.toml", "Cargo.lock", "kernels/Cargo.toml", "kernels/src/lib.rs"].map(place);
         expected.sort();
         assert_eq!(inputs(&place("k.d"), root.path()).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_heading_differs_by_compiler_flags_and_arguments() {
+        let compiler = |identity: &str| Compiler {
+            rustc: "rustc".into(),
+            version: "rustc 1.96.0".into(),
+            identity: identity.into(),
+        };
+        let one = heading(&compiler("one"), "-Ca\x1f-Cb", &["rustc".into()]);
+        assert!(one.contains("\n-Ca\x1f-Cb\n"), "{one:?}");
+        for other in [
+            heading(&compiler("two"), "-Ca\x1f-Cb", &["rustc".into()]),
+            heading(&compiler("one"), "-Ca\x1f-Cc", &["rustc".into()]),
+            heading(&compiler("one"), "-Ca\x1f-Cb", &["rustc".into(), "--locked".into()]),
+        ] {
+            assert_ne!(one, other);
+        }
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub mod freelist;
 pub mod heap;
 pub mod kernel;
 mod lanes;
+#[doc(hidden)]
+pub use lanes::selftest as lane_sums;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod machine;
 mod park;

@@ -7,6 +7,7 @@
 
 use crate::units::{LaneMask, WARP_SIZE};
 use core::panic::Location;
+use core::ptr::NonNull;
 use std::cell::Cell;
 #[cfg(not(loom))]
 use std::time::Duration;
@@ -58,8 +59,10 @@ pub enum Collective {
     Match,
     /// `shfl.sync`
     Shuffle,
-    /// `redux.sync`
-    Reduce,
+    /// `redux.sync.add`
+    ReduceAdd,
+    /// `redux.sync.or`
+    ReduceOr,
 }
 
 /// What the lanes of a collective brought to it.
@@ -74,22 +77,26 @@ pub struct Deposits {
 }
 
 /// An executor, as the lane that it is running sees it. `at` is the line of the caller, for messages.
-pub trait Machine {
-    /// Where the running lane stands. Not asked while [`stand_at`] says it.
+///
+/// # Safety
+/// What `exchange` gives is live and does not change until the lane calls the machine again.
+pub unsafe trait Machine {
+    /// Where the running lane stands. Not asked while [`stand_at`] says it; a machine that keeps it there
+    /// and is asked runs no lane.
     fn coords(&self) -> Coords;
 
     /// The lanes of this warp that have come to the same place `at`, the running one among them.
     fn converged(&self, at: &'static Location<'static>) -> LaneMask;
 
-    /// Waits for the lanes of `mask`, then gives each what all of them brought, until it calls the machine
-    /// again. `None` for a lane that is alone: it knows what it brought.
+    /// Waits for the lanes of `mask`, then gives each what all of them brought, to be read before it calls
+    /// the machine again. `None` for a lane that is alone: it knows what it brought.
     fn exchange(
         &self,
         mask: LaneMask,
         what: Collective,
         value: u64,
         at: &'static Location<'static>,
-    ) -> Option<&Deposits>;
+    ) -> Option<NonNull<Deposits>>;
 
     /// Waits for every thread of the block that has not ended.
     fn sync_block(&self, at: &'static Location<'static>);
@@ -112,7 +119,7 @@ pub trait Machine {
 
 std::thread_local! {
     static INSTALLED: Cell<Option<*const dyn Machine>> = const { Cell::new(None) };
-    /// Where the running lane stands, if the installed machine keeps it here.
+    /// Where the running lane stands, if the installed machine keeps it here; null when no lane runs.
     static STANDS_AT: Cell<*const Coords> = const { Cell::new(core::ptr::null()) };
 }
 
@@ -134,10 +141,11 @@ pub unsafe fn install(machine: &dyn Machine) -> Installed {
     Installed { before: INSTALLED.replace(Some(erased)), stood_at: STANDS_AT.replace(core::ptr::null()) }
 }
 
-/// Where the running lane of this OS thread stands, so that the installed machine need not be asked.
+/// Where the running lane of this OS thread stands, so that the installed machine need not be asked; null,
+/// after which it is asked, when that lane ends.
 ///
 /// # Safety
-/// `coords` is live, and does not change, until the next call or until the machine's guard is dropped.
+/// `coords` is null, or live and unchanged until the next call or until the machine's guard is dropped.
 #[inline]
 pub unsafe fn stand_at(coords: *const Coords) {
     STANDS_AT.set(coords);
@@ -185,7 +193,8 @@ pub(crate) fn step() {
 /// An OS thread that no executor drives.
 struct SoleLane;
 
-impl Machine for SoleLane {
+// SAFETY: `exchange` gives nothing.
+unsafe impl Machine for SoleLane {
     fn coords(&self) -> Coords {
         Coords::SOLE
     }
@@ -198,7 +207,7 @@ impl Machine for SoleLane {
         _: Collective,
         _: u64,
         at: &'static Location<'static>,
-    ) -> Option<&Deposits> {
+    ) -> Option<NonNull<Deposits>> {
         assert_eq!(mask, LaneMask::only(0), "{at}: a collective names lanes that do not exist on the host");
         None
     }

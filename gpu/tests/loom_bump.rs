@@ -60,12 +60,16 @@ fn count(granted: &[Vec<bool>]) -> usize {
     granted.iter().flatten().filter(|granted| **granted).count()
 }
 
+const FITTING_REFUSED: &str = "one of two that fit is refused";
+const TAIL_LOST: &str = "the tail that fits is not found";
+
 /// One counter for all: of three requests that two fit, two are granted.
 const ONE_COUNTER: Model = Model {
     preemptions: 3,
     run: || {
         let arena = Shared::new(2, 0);
-        assert_eq!(count(&ask(&arena, [(0, &[1]), (1, &[1]), (2, &[1])])), 2);
+        let granted = count(&ask(&arena, [(0, &[1]), (1, &[1]), (2, &[1])]));
+        assert_eq!(granted, 2, "of three, the two that fit are not what is granted");
     },
 };
 
@@ -74,8 +78,9 @@ const REFUSAL_TAKES_NOTHING: Model = Model {
     preemptions: 3,
     run: || {
         let arena = Shared::new(4096, 0);
-        assert!(arena.alloc(4000));
-        assert_eq!(ask(&arena, [(0, &[96]), (1, &[200])]), [[true], [false]]);
+        assert!(arena.alloc(4000), "what fits is refused before there are others");
+        let granted = ask(&arena, [(0, &[96]), (1, &[200])]);
+        assert_eq!(granted, [[true], [false]], "the refusal of 200 takes some of the 96");
     },
 };
 
@@ -84,7 +89,8 @@ const CEILING: Model = Model {
     preemptions: 3,
     run: || {
         let arena = Shared::new(3, 0);
-        assert_eq!(ask(&arena, [(0, &[4, 1]), (1, &[2, 5])]), [[false, true], [true, false]]);
+        let granted = ask(&arena, [(0, &[4, 1]), (1, &[2, 5])]);
+        assert_eq!(granted, [[false, true], [true, false]], "the ceiling is not what fits");
     },
 };
 
@@ -93,7 +99,8 @@ const SHARED_LEASE: Model = Model {
     preemptions: 3,
     run: || {
         let arena = Shared::new(3, 1);
-        assert_eq!(count(&ask(&arena, [(0, &[1, 1]), (0, &[1, 1])])), 3);
+        let granted = count(&ask(&arena, [(0, &[1, 1]), (0, &[1, 1])]));
+        assert_eq!(granted, 3, "of four, the three that fit are not what is granted");
     },
 };
 
@@ -102,7 +109,7 @@ const LENT_TO_ANOTHER: Model = Model {
     preemptions: 3,
     run: || {
         let arena = Shared::new(2, 2);
-        assert_eq!(count(&ask(&arena, [(0, &[1]), (1, &[1])])), 2);
+        assert_eq!(count(&ask(&arena, [(0, &[1]), (1, &[1])])), 2, "{FITTING_REFUSED}");
     },
 };
 
@@ -111,8 +118,10 @@ const KEPT_TAIL: Model = Model {
     preemptions: 3,
     run: || {
         let arena = Shared::new(5, 2);
-        assert!(arena.alloc(2));
-        assert_eq!(ask(&arena, [(0, &[4]), (1, &[3])]), [[false], [true]]);
+        assert!(arena.alloc(2), "what fits is refused before there are others");
+        let [too_large, fits] = ask(&arena, [(0, &[4]), (1, &[3])]);
+        assert_eq!(too_large, [false], "more than there is, is granted");
+        assert_eq!(fits, [true], "{TAIL_LOST}");
     },
 };
 
@@ -123,9 +132,11 @@ const ROOT_EMPTIED_BY_ANOTHER: Model = Model {
     run: || {
         let arena = Shared::new(8200, 3);
         for place in 0..3 {
-            assert!(at(place, || arena.alloc(512) && arena.alloc(512)));
+            let both = at(place, || arena.alloc(512) && arena.alloc(512));
+            assert!(both, "what fits is refused before there are others");
         }
-        assert_eq!(count(&ask(&arena, [(0, &[2000]), (1, &[1]), (2, &[1])])), 3);
+        let granted = count(&ask(&arena, [(0, &[2000]), (1, &[1]), (2, &[1])]));
+        assert_eq!(granted, 3, "one of three that fit is refused");
     },
 };
 
@@ -166,11 +177,10 @@ fn what_was_lent_before_another_emptied_the_root_is_found() {
 
 #[test]
 fn every_weakened_ordering_is_noticed() {
-    // One of two that fit is refused; the tail that fits is not found.
     let noticed_by = [
-        ("bump/lend", LENT_TO_ANOTHER, "left: 1\n right: 2"),
-        ("bump/see-tail", KEPT_TAIL, "left: [[false], [false]]\n"),
-        ("bump/see-lent", LENT_TO_ANOTHER, "left: 1\n right: 2"),
+        ("bump/lend", LENT_TO_ANOTHER, FITTING_REFUSED),
+        ("bump/see-tail", KEPT_TAIL, TAIL_LOST),
+        ("bump/see-lent", LENT_TO_ANOTHER, FITTING_REFUSED),
     ];
     assert_eq!(noticed_by.map(|(site, ..)| site), SITES);
     for (site, model, why) in noticed_by {

@@ -1,7 +1,10 @@
 //! What can be asked on the command line. The comments here are what `--help` prints.
 
+mod device;
+
 use super::parse::{self, JsonTarget, Sizes};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+pub use device::{BackendChoice, GpuArgs};
 use std::path::PathBuf;
 use std::time::Duration;
 use warpheap::harness::{AllocatorKind, Plant};
@@ -197,53 +200,6 @@ pub struct BenchArgs {
     /// Default: 300.
     #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
     pub watchdog: Duration,
-}
-
-/// Which GPU, and what it runs.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub struct GpuArgs {
-    /// Which GPU, from 0. `warpheap doctor` lists them.
-    ///
-    /// Default: 0, the driver's first. Naming one rules the CPU out.
-    #[arg(long, value_name = "N")]
-    pub device: Option<u32>,
-    /// Which of the program's kernels the GPU runs.
-    ///
-    /// Default: the newest that it can run. This is for trying the others.
-    #[arg(long, value_enum, value_name = "ARCH")]
-    pub kernels: Option<KernelsChoice>,
-}
-
-/// The architectures that this program has kernels for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum KernelsChoice {
-    /// Any GPU since Volta
-    #[value(name = "sm_70")]
-    Sm70,
-    /// Any GPU since Ampere
-    #[value(name = "sm_80")]
-    Sm80,
-}
-
-impl KernelsChoice {
-    /// A compute capability that runs these and none newer.
-    pub fn capability(self) -> (u32, u32) {
-        match self {
-            KernelsChoice::Sm70 => (7, 0),
-            KernelsChoice::Sm80 => (8, 0),
-        }
-    }
-}
-
-/// Where to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BackendChoice {
-    /// A GPU if there is a usable one, otherwise the CPU
-    Auto,
-    /// An NVIDIA GPU, through its driver
-    Cuda,
-    /// This machine's CPU, which runs the same kernel functions
-    Cpu,
 }
 
 /// What to stress.

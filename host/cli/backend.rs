@@ -2,7 +2,7 @@
 
 use super::args::{BackendChoice, GpuArgs};
 use super::status::Failure;
-use warpheap::build_info;
+use warpheap::build_info::{self, KernelImage};
 use warpheap::simt::Mode;
 use warpheap::{Backend, Device, Error, Module};
 
@@ -12,6 +12,8 @@ pub struct Chosen {
     pub device: Device,
     /// The kernels.
     pub module: Module,
+    /// Which of the program's they are; none on the CPU, which runs their functions.
+    pub kernels: Option<&'static KernelImage>,
     /// Which of several GPUs.
     pub ordinal: u32,
     /// Why it is not a GPU, where no one said that it should not be.
@@ -23,7 +25,7 @@ impl Chosen {
     pub fn cpu(mode: Option<Mode>) -> Result<Chosen, Failure> {
         let device = mode.map_or_else(Device::cpu, Device::cpu_with);
         let module = device.native_module()?;
-        Ok(Chosen { device, module, ordinal: 0, why_not_cuda: None })
+        Ok(Chosen { device, module, kernels: None, ordinal: 0, why_not_cuda: None })
     }
 
     /// The GPU that was named, or the first.
@@ -44,18 +46,39 @@ impl Chosen {
             Some(kernels) => Some(kernels.capability()),
             None => device.info()?.compute_capability,
         };
-        let module = device.load_module(ptx(capability)?)?;
-        Ok(Chosen { device, module, ordinal, why_not_cuda: None })
+        let image = image(capability)?;
+        let module = device.load_module(image.ptx)?;
+        Ok(Chosen { device, module, kernels: Some(image), ordinal, why_not_cuda: None })
+    }
+
+    /// The device and the kernels in one line.
+    pub fn describe(&self, mode: Option<Mode>) -> Result<String, Error> {
+        let kernels = self.kernels.map(|image| format!(", kernels for {}", image.arch)).unwrap_or_default();
+        Ok(describe(&self.device, mode)? + &kernels)
+    }
+
+    /// The options that ask for the same device and kernels.
+    pub fn options(&self, replay: bool) -> String {
+        options(self.ordinal, self.kernels, replay)
     }
 }
 
 /// The embedded kernels for a GPU. A program without them has no use for one.
-fn ptx(capability: Option<(u32, u32)>) -> Result<&'static str, Error> {
-    build_info::ptx_for(capability).map_err(|why| Error::NoDevice {
+fn image(capability: Option<(u32, u32)>) -> Result<&'static KernelImage, Error> {
+    build_info::image_for(capability).map_err(|why| Error::NoDevice {
         asked: "a GPU".into(),
         found: "this program was built without kernels for one".into(),
         advice: why.into(),
     })
+}
+
+/// The options that ask for GPU `ordinal` with these kernels; for the CPU where there are none.
+fn options(ordinal: u32, kernels: Option<&KernelImage>, replay: bool) -> String {
+    match kernels {
+        Some(image) => format!("--backend cuda --device {ordinal} --kernels {}", image.arch),
+        None if replay => "--replay".into(),
+        None => "--backend cpu".into(),
+    }
 }
 
 /// The device that was asked for. With `auto` it is the GPU if there is a usable one and the CPU otherwise.
@@ -113,6 +136,34 @@ pub fn after_a_hang(backend: Backend, replay: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::args::{Cli, Command};
+    use clap::Parser;
+
+    #[test]
+    fn a_gpu_is_asked_for_with_the_kernels_that_ran() {
+        let Ok(images) = build_info::images() else { return };
+        for image in images {
+            let words = options(1, Some(image), false);
+            let line = format!("warpheap stress {words}");
+            let Command::Stress(args) = Cli::try_parse_from(line.split(' ')).unwrap().command else {
+                unreachable!()
+            };
+            assert_eq!((args.backend, args.gpu.device), (BackendChoice::Cuda, Some(1)));
+            let kernels = args.gpu.kernels.unwrap_or_else(|| panic!("no kernels in {words}"));
+            assert_eq!(build_info::image_for(Some(kernels.capability())), Ok(image));
+        }
+        assert_eq!(
+            (options(0, None, true), options(0, None, false)),
+            ("--replay".into(), "--backend cpu".into())
+        );
+    }
+
+    #[test]
+    fn the_cpu_names_no_kernels() {
+        let chosen = Chosen::cpu(None).unwrap_or_else(|failure| panic!("{}", failure.message));
+        assert!(chosen.kernels.is_none());
+        assert_eq!(chosen.describe(None).unwrap(), describe(&chosen.device, None).unwrap());
+    }
 
     #[test]
     fn the_cpu_is_not_told_of_another_backend() {

@@ -1,7 +1,7 @@
 //! `warpheap bench`: measures, and shows each figure beside its floor and its bar.
 
 use super::args::BenchArgs;
-use super::backend::{Chosen, describe};
+use super::backend::Chosen;
 use super::console::Console;
 use super::status::{Failure, Status};
 use super::stress::{check_target, write_results};
@@ -19,7 +19,7 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     let only = (args.figure != "all").then(|| args.figure.clone());
     let config = BenchConfig { rounds: args.rounds, only };
     console.say(format_args!("warpheap bench, the median of {} rounds of each figure", args.rounds));
-    console.say(format_args!("  device   {}\n", describe(&chosen.device, None)?));
+    console.say(format_args!("  device   {}\n", chosen.describe(None)?));
     let mut watchdog = arm(args.watchdog, "setting up");
     let report = bench::run(&chosen.device, &chosen.module, &config, &mut |figure| {
         tracing::info!(figure, "measuring");
@@ -35,7 +35,7 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     let status = conclude(&report, console);
     if let Some(target) = &args.json {
         let info = chosen.device.info()?;
-        write_results(target, &ResultFile::new("bench", Some(&info), &report), console)?;
+        write_results(target, &ResultFile::new("bench", Some(&info), chosen.kernels, &report), console)?;
     }
     Ok(status)
 }

@@ -3,15 +3,12 @@
 use super::{LINE, LINE_WORDS, Violation, refuse};
 use crate::driver::{Device, DeviceMemory};
 use crate::error::{Bytes, Result};
-use warpheap_device::bump::{self, MAX_GRANULES, Root, Shard};
+use warpheap_device::bump::{self, MAX_GRANULES, RESIDENT_WARPS, Root, Shard};
 use warpheap_device::units::WARP_SIZE;
 
 /// Arenas smaller than this get no shards: one counter serves the few warps that they have memory for.
 const SHARDED_FROM: u64 = 16 << 20;
 const MAX_MIN_ALIGN: u64 = 1 << 16;
-/// The most warps that may ask one lease at once: `RESIDENT_WARPS` of `gpu/src/bump/lease.rs`, whose
-/// arithmetic overflows from `remaining` into `end` with more.
-const MAX_RESIDENT_WARPS: u64 = 160 * 64;
 
 /// A bump arena in device memory; see [`warpheap_device::bump`].
 #[derive(Debug)]
@@ -191,11 +188,12 @@ impl BumpBuilder {
 /// a worker, `threads_each` is 0.
 fn check_resident_warps(multiprocessors: u32, threads_each: u32) -> Result<()> {
     let warps = u64::from(multiprocessors) * u64::from(threads_each.div_ceil(WARP_SIZE));
-    if warps <= MAX_RESIDENT_WARPS {
+    if warps <= RESIDENT_WARPS {
         return Ok(());
     }
     let why = format!(
-        "with {threads_each} threads each they run {warps} warps at once, and an arena can serve          {MAX_RESIDENT_WARPS}; use a device or a partition of it with fewer, or a FreeList"
+        "with {threads_each} threads each they run {warps} warps at once, and an arena can serve \
+         {RESIDENT_WARPS}; use a device or a partition of it with fewer, or a FreeList"
     );
     refuse("the device's multiprocessors", multiprocessors, why)
 }
@@ -203,7 +201,6 @@ fn check_resident_warps(multiprocessors: u32, threads_each: u32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn a_device_with_more_warps_than_a_lease_counts_with_is_refused() {
@@ -215,17 +212,7 @@ mod tests {
         for part in ["multiprocessors = 161", "2048 threads", "10304 warps", "10240"] {
             assert!(said.contains(part), "{part} is not in: {said}");
         }
+        assert!(!said.contains("  "), "blanks in a row: {said}");
         assert!(check_resident_warps(u32::MAX, u32::MAX).is_err());
-    }
-
-    /// The device's side counts with the same number of warps.
-    #[test]
-    fn the_limit_is_that_of_the_lease() {
-        let lease = Path::new(env!("CARGO_MANIFEST_DIR")).join("gpu/src/bump/lease.rs");
-        let Ok(source) = std::fs::read_to_string(lease) else { return };
-        let (_, value) = source.split_once("const RESIDENT_WARPS: u64 = ").expect("the lease has a limit");
-        let (value, _) = value.split_once(';').expect("the constant ends");
-        let warps: u64 = value.split(" * ").map(|factor| factor.parse::<u64>().unwrap()).product();
-        assert_eq!(warps, MAX_RESIDENT_WARPS);
     }
 }

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 use std::env;
-use warpheap::{DeviceInfo, build_info};
+use warpheap::DeviceInfo;
+use warpheap::build_info::{self, KernelImage};
 
 /// The version of the layout of a results file.
 pub const SCHEMA: &str = "warpheap-result/1";
@@ -30,6 +31,8 @@ pub struct ResultFile<T> {
     pub device: Option<DeviceRecord>,
     /// The CUDA version of the driver; null on the CPU.
     pub driver: Option<String>,
+    /// Which of the program's kernels ran, as `sm_80`; null on the CPU.
+    pub kernels: Option<&'static str>,
     /// The results.
     pub data: T,
 }
@@ -94,7 +97,12 @@ pub fn dotted((major, minor): (u32, u32)) -> String {
 
 impl<T> ResultFile<T> {
     /// `data`, with where and when it was made.
-    pub fn new(kind: &'static str, device: Option<&DeviceInfo>, data: T) -> ResultFile<T> {
+    pub fn new(
+        kind: &'static str,
+        device: Option<&DeviceInfo>,
+        kernels: Option<&KernelImage>,
+        data: T,
+    ) -> ResultFile<T> {
         ResultFile {
             schema: SCHEMA,
             kind,
@@ -106,6 +114,7 @@ impl<T> ResultFile<T> {
             host: Host::this(),
             device: device.map(DeviceRecord::from),
             driver: device.and_then(|info| info.driver_version).map(dotted),
+            kernels: kernels.map(|image| image.arch),
             data,
         }
     }

@@ -7,7 +7,8 @@
 //! Invariants:
 //! - I1: a lane runs, from its start to its end, on the OS thread that its [`LaneMachine`] is installed on.
 //! - I2: while a lane runs, `LaneMachine::current` is its [`LaneContext`]: set at its start and again by
-//!   the lane itself after every suspension. Only a running lane asks the machine anything.
+//!   the lane itself after every suspension. Only a running lane asks the machine anything. Before the
+//!   context dies, as the lane ends or suspends for good, it is null.
 //! - I3: a lane that a panic unwinds does not suspend: it would leave the OS thread's count of panics to
 //!   the next lane.
 
@@ -16,6 +17,7 @@ use super::stack::LaneStack;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::ptr::NonNull;
 use std::time::Instant;
 use warpheap_device::kernel::Kernel;
 use warpheap_device::machine::{self, Collective, Coords, Deposits, Machine};
@@ -50,7 +52,7 @@ pub(super) enum Answer {
     /// The lanes that have converged.
     Lanes(LaneMask),
     /// What the lanes of its collective brought. Valid until the lane suspends again.
-    Deposits(*const Deposits),
+    Deposits(NonNull<Deposits>),
 }
 
 /// What a lane does next, as the one that resumed it learns.
@@ -107,9 +109,16 @@ impl LaneMachine {
         unsafe { machine::stand_at(coords) };
     }
 
+    /// The running lane ends, or suspends for good: no lane runs until another is taken up.
+    fn put_down(&self) {
+        self.current.set(std::ptr::null());
+        // SAFETY: null.
+        unsafe { machine::stand_at(std::ptr::null()) };
+    }
+
     fn context(&self) -> &LaneContext {
         // SAFETY: I2; the context lives on the stack of the lane that asks.
-        unsafe { &*self.current.get() }
+        unsafe { self.current.get().as_ref() }.expect("no lane is running")
     }
 
     /// Suspends the running lane. `None` where it must not be suspended (I3).
@@ -124,9 +133,22 @@ impl LaneMachine {
         self.take_up(me);
         Some(answer)
     }
+
+    /// Suspends the running lane for good. Returns where it must not be suspended (I3).
+    fn leave(&self, request: Request) {
+        if std::thread::panicking() {
+            return;
+        }
+        let yielder = self.context().yielder;
+        self.put_down();
+        // SAFETY: the yielder lives as long as the fiber that calls this (I2).
+        unsafe { &*yielder }.suspend(Event::Asks(request));
+    }
 }
 
-impl Machine for LaneMachine {
+// SAFETY: the deposits that a lane is given change only when another lane arrives, and none does before this
+// one has suspended again: they run on one OS thread (I1), and only between two of them is a slot filled.
+unsafe impl Machine for LaneMachine {
     fn coords(&self) -> Coords {
         self.context().coords
     }
@@ -145,15 +167,14 @@ impl Machine for LaneMachine {
         what: Collective,
         value: u64,
         at: &'static Location<'static>,
-    ) -> Option<&Deposits> {
+    ) -> Option<NonNull<Deposits>> {
         if mask == LaneMask::only(self.context().coords.lane) {
             self.step();
             return None;
         }
         self.count();
         match self.ask(Request::Exchange(Exchange { mask, what, value, at })) {
-            // SAFETY: valid until this lane suspends again.
-            Some(Answer::Deposits(all)) => Some(unsafe { &*all }),
+            Some(Answer::Deposits(all)) => Some(all),
             _ => None,
         }
     }
@@ -187,12 +208,12 @@ impl Machine for LaneMachine {
     }
 
     fn exit(&self) -> ! {
-        self.ask(Request::Exit);
+        self.leave(Request::Exit);
         unreachable!("a lane that has exited was resumed, or exits while a panic unwinds it")
     }
 
     fn trap(&self) -> ! {
-        self.ask(Request::Trap);
+        self.leave(Request::Trap);
         unreachable!("a lane that has trapped was resumed, or traps while a panic unwinds it")
     }
 }
@@ -218,8 +239,11 @@ impl Lane {
             unsafe { &*machine }.take_up(&context);
             // SAFETY: the caller's promise.
             let run = || unsafe { K::run_thread(args) };
-            catch_unwind(AssertUnwindSafe(run))
-                .map_or_else(|payload| Event::Panics(message(payload)), |()| Event::Ends)
+            let event = catch_unwind(AssertUnwindSafe(run))
+                .map_or_else(|payload| Event::Panics(message(payload)), |()| Event::Ends);
+            // SAFETY: the machine outlives the lane.
+            unsafe { &*machine }.put_down();
+            event
         };
         *self = Lane::Running(Fiber::new(self.abandon(), body));
     }
@@ -263,3 +287,6 @@ fn message(payload: Box<dyn Any + Send>) -> String {
     let text = payload.downcast_ref::<&str>().map(|s| s.to_string());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,7 @@
 //!
 //! The one who runs the warp writes everything here; lanes only read deposits.
 
+use std::ptr::NonNull;
 use warpheap_device::machine::{Collective, Deposits};
 use warpheap_device::units::{LaneMask, WARP_SIZE};
 
@@ -122,13 +123,13 @@ impl Rendezvous {
     }
 
     /// Lane `lane` is about to read the complete slot `index`. The deposits stay until the next arrival.
-    pub(super) fn read(&mut self, lane: u32, index: u8) -> *const Deposits {
+    pub(super) fn read(&mut self, lane: u32, index: u8) -> NonNull<Deposits> {
         let slot = &mut self.slots[index as usize];
         slot.unread &= !(1 << lane);
         if slot.unread == 0 {
             self.used &= !(1 << index);
         }
-        &raw const slot.deposits
+        NonNull::from_ref(&slot.deposits)
     }
 
     /// A lane that waits in vain if `lane` ends now.

@@ -7,7 +7,9 @@ use warpheap_device::units::LaneMask;
 use warpheap_device::{thread, warp};
 
 /// Results that a lane writes.
-const RESULTS: u32 = 11;
+const RESULTS: u32 = 16;
+/// What `warp_shuffle_up_found_32` is written as where it found no lane; no lane's number.
+const NONE: u32 = u32::MAX;
 
 fn input32(lane: u32) -> u32 {
     lane * 7 % 5
@@ -15,6 +17,16 @@ fn input32(lane: u32) -> u32 {
 
 fn input64(lane: u32) -> u64 {
     u64::from(lane % 3) << 40 | 1
+}
+
+/// Two of these are more than 32 bits hold.
+fn large(lane: u32) -> u32 {
+    0xc000_0000 | (lane * 0x0001_0003)
+}
+
+/// No lane's bits are all of another's.
+fn bits(lane: u32) -> u32 {
+    1 << lane | 1 << ((lane * 7 + 3) % 32)
 }
 
 fn predicate(lane: u32) -> bool {
@@ -59,6 +71,11 @@ kernel! {
             if whole { collective!(warp_shuffle_up_32(mask, lane, 3)) } else { 0 },
             if mask == LaneMask::ALL { collective!(warp_shuffle_down_32(mask, lane, 3)) } else { 0 },
             if mask == LaneMask::ALL { collective!(warp_shuffle_xor_32(mask, lane, 9)) } else { 0 },
+            collective!(warp_reduce_add_32(mask, x)),
+            collective!(warp_reduce_add_32(mask, large(lane))),
+            collective!(warp_reduce_or_32(mask, bits(lane))),
+            if whole { collective!(warp_shuffle_up_found_32(mask, lane, 3)).unwrap_or(NONE) } else { 0 },
+            { collective!(order_warp(mask)); 1 },
             { collective!(sync_warp(mask)); 1 },
         ];
         for (i, value) in (0u32..).zip(results) {
@@ -89,6 +106,11 @@ fn expected(mask: LaneMask, lane: u32) -> [u32; RESULTS as usize] {
         if whole { neighbour(mask, lane, lane.checked_sub(3)) } else { 0 },
         if full { neighbour(mask, lane, Some(lane + 3)) } else { 0 },
         if full { lane ^ 9 } else { 0 },
+        members().map(input32).sum(),
+        members().map(large).fold(0, u32::wrapping_add),
+        members().map(bits).fold(0, |all, bits| all | bits),
+        if whole { lane.checked_sub(3).unwrap_or(NONE) } else { 0 },
+        1,
         1,
     ]
 }

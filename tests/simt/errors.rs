@@ -46,6 +46,17 @@ kernel! {
         }
     }
 
+    /// Lane 0 adds up while lane 1 unites bits.
+    unsafe fn different_reductions() {
+        if warp::lane_id() == 0 {
+            // SAFETY: the test is about this mistake.
+            unsafe { warp::warp_reduce_add_32(LaneMask(3), 1) };
+        } else {
+            // SAFETY: the same.
+            unsafe { warp::warp_reduce_or_32(LaneMask(3), 1) };
+        }
+    }
+
     /// Lane 0 names lanes 0 and 1, lane 1 names 0, 1 and 2.
     unsafe fn different_masks() {
         let mask = if warp::lane_id() == 0 { 3 } else { 7 };
@@ -119,14 +130,18 @@ fn a_deadlock_lists_who_waits_for_what() {
 #[test]
 fn a_mismatch_names_both_lanes() {
     for mode in modes() {
-        let Err(SimtError::Mismatch { first, second }) = run(different_operations, mode, grid(1, 2), ())
-        else {
-            panic!("{mode:?}: the operations differ")
-        };
-        let mut calls = [(first.thread.lane, first.what), (second.thread.lane, second.what)];
-        calls.sort_by_key(|(lane, _)| *lane);
-        assert_eq!(calls, [(0, Collective::Vote), (1, Collective::Shuffle)]);
-        assert_ne!(first.at.line(), second.at.line());
+        for (kinds, error) in [
+            ([Collective::Vote, Collective::Shuffle], run(different_operations, mode, grid(1, 2), ())),
+            ([Collective::ReduceAdd, Collective::ReduceOr], run(different_reductions, mode, grid(1, 2), ())),
+        ] {
+            let Err(SimtError::Mismatch { first, second }) = error else {
+                panic!("{mode:?}: {kinds:?} differ")
+            };
+            let mut calls = [(first.thread.lane, first.what), (second.thread.lane, second.what)];
+            calls.sort_by_key(|(lane, _)| *lane);
+            assert_eq!(calls, [(0, kinds[0]), (1, kinds[1])]);
+            assert_ne!(first.at.line(), second.at.line());
+        }
 
         let error = run(different_masks, mode, grid(1, 3), ()).unwrap_err();
         let SimtError::Mismatch { first, second } = error else {

@@ -9,4 +9,5 @@ mod grids;
 mod race;
 mod replay;
 mod speed;
+mod sums;
 mod support;

@@ -13,7 +13,11 @@ unsafe impl Sync for Words {}
 
 impl Words {
     pub fn zeroed(count: usize) -> Self {
-        Words((0..count).map(|_| UnsafeCell::new(0)).collect())
+        Self::of((0..count).map(|_| 0))
+    }
+
+    pub fn of(words: impl IntoIterator<Item = u32>) -> Self {
+        Words(words.into_iter().map(UnsafeCell::new).collect())
     }
 
     /// The words as a kernel's argument. To be used only while `self` lives.

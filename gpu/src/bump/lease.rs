@@ -25,8 +25,9 @@ const DRY_END: u64 = MAX_END + 1;
 /// The most granules a warp takes from a lease with one subtraction.
 pub(super) const MAX_GROUP: u32 = 1 << 15;
 
-/// More warps than any GPU runs at once: 160 multiprocessors of 64.
-const RESIDENT_WARPS: u64 = 160 * 64;
+/// The most warps that may ask one lease at once: 160 multiprocessors of 64. With more, `remaining` would borrow
+/// out of `end`.
+pub const RESIDENT_WARPS: u64 = 160 * 64;
 /// A dry lease that has sunk this far is put back to its start by whoever subtracts from it next.
 pub(super) const SUNK: i32 = -(1 << 26);
 const _: () = assert!(RESIDENT_WARPS * MAX_GROUP as u64 + (1 << 26) < BIAS);

@@ -46,6 +46,7 @@ mod root;
 use crate::kernel::KernelArg;
 use crate::sync::{AtomicU64, NATIVE_LAYOUT, Site};
 use crate::thread;
+pub use lease::RESIDENT_WARPS;
 use lease::{Lease, Piece};
 
 /// How often a thread looks whether a crosser has settled a counter. A crosser needs two round trips to

@@ -10,11 +10,6 @@ use crate::thread;
 /// Polls for the end of a proof that another warp has begun: far more than the few microseconds it takes.
 const WAITS: u32 = if NATIVE_LAYOUT { 1 << 8 } else { 3 };
 
-/// Regions that a lane of a part of a warp loads at once: a lone lane has to look at all of them by itself.
-const AT_ONCE: usize = 2;
-/// In place of a region.
-const NOWHERE: u32 = u32::MAX;
-
 impl FreeList {
     /// Whether a proof that began after this call says that the pool is empty: another warp's, or this
     /// one's own. When all warps are refused at once, one in thirty looks at the regions for the rest;
@@ -36,7 +31,7 @@ impl FreeList {
             let mine =
                 lanes.lead_64(|| region.proofs_begun.cas_acquire(begun, begun + 1, PROVE).is_ok().into());
             if mine == 1 {
-                let empty = matches!(self.look_twice::<1, WHOLE>(lanes, home), Look::Empty { .. });
+                let empty = matches!(self.look_twice(lanes, home), Look::Empty { .. });
                 if lanes.leads() {
                     // Relaxed: a refusal publishes nothing, and without one every warp looks for itself.
                     region.verdict.store_relaxed(2 * (begun + 1) + u64::from(empty));
@@ -51,15 +46,15 @@ impl FreeList {
     /// Two looks at every region, for a part of a warp.
     #[inline(never)]
     pub(super) fn look_twice_in_part(&self, group: Group, home: u32) -> Look {
-        self.look_twice::<AT_ONCE, false>(group, home)
+        self.look_twice(group, home)
     }
 
     /// Two looks at every region. Empty only if both found that, and nothing was reserved in between (I4).
     #[inline(always)]
-    fn look_twice<const N: usize, const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, home: u32) -> Look {
+    fn look_twice<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, home: u32) -> Look {
         let mut before = None;
         for _ in 0..2 {
-            match self.look::<N, WHOLE>(lanes, home) {
+            match self.look(lanes, home) {
                 Look::Empty { cursors } if before == Some(cursors) => return Look::Empty { cursors },
                 Look::Empty { cursors } => before = Some(cursors),
                 other => return other,
@@ -68,36 +63,24 @@ impl FreeList {
         Look::Unsettled
     }
 
-    /// Looks at every region, a lane at `N` regions at a time, until one has blocks.
+    /// Looks at every region, a lane a region at a time, until one has blocks.
     #[inline(always)]
-    fn look<const N: usize, const WHOLE: bool>(&self, group: Lanes<WHOLE>, home: u32) -> Look {
+    fn look<const WHOLE: bool>(&self, group: Lanes<WHOLE>, home: u32) -> Look {
         let regions = self.geometry.regions();
         let mut cursors = 0u32;
         let mut base = 0;
         while base < regions {
             // Every lane takes part in every ballot, also one that has no region left to look at.
-            let mut words = [Word::new(0); N];
-            let place = |i: u32| base + group.rank() + i * group.count();
-            let region =
-                |place: u32| if home + place < regions { home + place } else { home + place - regions };
-            for (i, word) in (0..).zip(&mut words) {
-                if place(i) < regions {
-                    // Relaxed: a count is a hint here, and two equal looks are the proof (I4).
-                    *word = Word(self.region(region(place(i))).word.load_relaxed());
-                }
-            }
-            let mut found = NOWHERE;
-            for (i, word) in (0..).zip(&words) {
-                cursors = cursors.wrapping_add(word.cursor());
-                if word.free() > 0 {
-                    found = region(place(i));
-                }
-            }
-            let candidates = group.ballot(found != NOWHERE);
+            let place = base + group.rank();
+            let r = if home + place < regions { home + place } else { home + place - regions };
+            // Relaxed: a count is a hint here, and two equal looks are the proof (I4).
+            let word = if place < regions { Word(self.region(r).word.load_relaxed()) } else { Word::new(0) };
+            let candidates = group.ballot(word.free() > 0);
             if !candidates.is_empty() {
-                return Look::Candidate(group.read_32(found, candidates.leader()));
+                return Look::Candidate(group.read_32(r, candidates.leader()));
             }
-            base += N as u32 * group.count();
+            cursors = cursors.wrapping_add(word.cursor());
+            base += group.count();
         }
         Look::Empty { cursors: group.wrapping_sum(cursors) }
     }

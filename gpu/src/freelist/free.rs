@@ -1,17 +1,15 @@
 //! Freeing.
 
-use super::geometry::{Location, WORD_BLOCKS};
+use super::geometry::{Location, MAX_CAPACITY, WORD_BLOCKS};
 use super::{FreeList, RELEASE};
 use crate::fault::FaultKind;
 use crate::lanes::{Group, Lanes};
 use crate::units::BlockIndex;
 use core::ptr::NonNull;
 
-/// Words that a warp's blocks are gathered by before each lane goes alone.
-const GATHERED_WORDS: u32 = 4;
-
 /// In place of a block: the address is none of this pool's.
 const MISUSE: u32 = u32::MAX;
+const _: () = assert!(MISUSE / WORD_BLOCKS > (MAX_CAPACITY - 1) / WORD_BLOCKS);
 
 impl FreeList {
     /// Gives a block back. Any thread may, also one that did not allocate it. A block that is free
@@ -61,89 +59,82 @@ impl FreeList {
         let in_a_row = warp.all(index == first.wrapping_add(warp.rank()));
         // What all lanes wrote, before the release by any of them (I3).
         warp.order();
-        if in_a_row && first % WORD_BLOCKS == 0 {
-            self.release_together(warp, first / WORD_BLOCKS, u32::MAX, index);
+        let twice = if in_a_row && first % WORD_BLOCKS == 0 {
+            if warp.leads() { self.release_bits(first / WORD_BLOCKS, u32::MAX) } else { 0 }
         } else {
-            self.release_gathered(warp, index);
-        }
-        // A lane that comes back from here finds its block free, whoever released it.
-        warp.sync();
+            self.release_gathered(warp, index, first)
+        };
+        self.end_release(warp, index, twice);
     }
 
     /// For a part of a warp.
     #[inline(never)]
     fn release_partial(&self, group: Group, index: u32) {
         group.sync();
-        self.release_gathered(group, index);
-        group.sync();
+        let twice = self.release_gathered(group, index, group.broadcast_32(index));
+        self.end_release(group, index, twice);
     }
 
-    /// Releases blocks in any order, gathered by word where lanes share one.
+    /// The lanes meet: one that comes back from here finds its block free, whoever released it. `twice` are the
+    /// bits that the lane released and that were clear already.
     #[inline(always)]
-    fn release_gathered<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, index: u32) {
-        let (word, bit) = (index / WORD_BLOCKS, index % WORD_BLOCKS);
-        let target = lanes.broadcast_32(word);
-        let together = lanes.ballot(word == target && index != MISUSE);
-        if together.count() == 1 && lanes.count() > 1 {
-            // Even the first has its word to itself: take it that the blocks are spread over the pool.
-            if index != MISUSE {
-                self.check_was_taken(self.release_bits(word, 1 << bit), index);
-            }
-        } else {
-            self.shared().release_by_word(lanes.group(), index);
+    fn end_release<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, index: u32, twice: u32) {
+        if !lanes.all(twice == 0) {
+            self.shared().record_double_frees(lanes.group(), index, twice);
         }
+        lanes.order();
     }
 
-    /// Releases blocks that share words, a word at a time.
+    /// Releases blocks in any order, gathered by word where lanes share one. `first` is the leader's. Returns
+    /// the bits that the lane released and that were clear already.
+    #[inline(always)]
+    fn release_gathered<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, index: u32, first: u32) -> u32 {
+        let word = index / WORD_BLOCKS;
+        let together = lanes.ballot(word == first / WORD_BLOCKS);
+        if together.count() > 1 || lanes.count() == 1 {
+            return self.shared().release_by_word(lanes.group(), index);
+        }
+        // Even the first has its word to itself: take it that the blocks are spread over the pool.
+        if index == MISUSE { 0 } else { self.release_bits(word, 1 << (index % WORD_BLOCKS)) }
+    }
+
+    /// Releases blocks of which some share words, all of a word at once.
     #[inline(never)]
-    fn release_by_word(&self, group: Group, index: u32) {
+    fn release_by_word(&self, group: Group, index: u32) -> u32 {
         let (word, bit) = (index / WORD_BLOCKS, index % WORD_BLOCKS);
-        let mut waiting = group.filter(index != MISUSE);
-        if index == MISUSE {
-            return;
+        // No block is in the word of `MISUSE`.
+        let together = group.matching(word);
+        let bits = together.union(1 << bit);
+        // Two lanes with one block go alone, so that the second one's mistake is seen.
+        let alone = bits.count_ones() != together.count();
+        if index == MISUSE || !(alone || together.leads()) {
+            return 0;
         }
-        for _ in 0..GATHERED_WORDS {
-            let together = waiting.filter(word == waiting.broadcast_32(word));
-            if together.contains_self() {
-                let bits = together.union(1 << bit);
-                // Two lanes with one block go alone, so that the second one's mistake is seen.
-                if bits.count_ones() == together.count() {
-                    return self.release_together(together, word, bits, index);
-                }
-                break;
-            }
-            waiting = waiting.without(together);
-        }
-        self.check_was_taken(self.release_bits(word, 1 << bit), index);
+        self.release_bits(word, if alone { 1 << bit } else { bits })
     }
 
-    /// The leader releases the blocks of all lanes, which share a word.
-    #[inline(always)]
-    fn release_together<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, word: u32, bits: u32, index: u32) {
-        let were_taken = if lanes.leads() { self.release_bits(word, bits) } else { 0 };
-        self.check_was_taken(lanes.broadcast_32(were_taken), index);
-    }
-
-    /// Clears bits of a word and credits those that were set. Returns the word as it was.
+    /// Clears bits of a word and credits those that were set. Returns those that were not.
     #[inline(always)]
     fn release_bits(&self, word: u32, bits: u32) -> u32 {
         // ordering: release; pairs with CLAIM: the owners' writes before their bits (I3).
         let old = self.word(word).and_release(!bits, RELEASE);
         self.credit(self.geometry.region_of_word(word), (old & bits).count_ones());
-        old
+        bits & !old
     }
 
-    #[inline(always)]
-    fn check_was_taken(&self, word: u32, index: u32) {
-        if word >> (index % WORD_BLOCKS) & 1 == 0 {
-            self.shared().record_double_free(index);
-        }
-    }
-
+    /// Some lane released bits that were clear: every lane whose block is among them writes it down.
     #[cold]
     #[inline(never)]
-    fn record_double_free(&self, index: u32) {
-        let address = self.base as u64 + u64::from(index) * self.geometry.stride();
-        self.faults().record(FaultKind::DoubleFree, address, index.into());
+    fn record_double_frees(&self, group: Group, index: u32, twice: u32) {
+        let bit = 1 << (index % WORD_BLOCKS);
+        let together = group.matching(index / WORD_BLOCKS);
+        let of_leader = together.read_32(twice, together.leader());
+        // Of two lanes with one block, which go alone, the later one made the mistake.
+        let gathered = together.union(bit).count_ones() == together.count();
+        let found = if gathered { twice | of_leader } else { twice };
+        if index != MISUSE && found & bit != 0 {
+            let address = self.base as u64 + u64::from(index) * self.geometry.stride();
+            self.faults().record(FaultKind::DoubleFree, address, index.into());
+        }
     }
 }

@@ -3,6 +3,7 @@
 use crate::units::{LaneMask, WARP_SIZE};
 use crate::warp;
 
+pub mod selftest;
 mod sums;
 pub(crate) use sums::Sum;
 
@@ -41,18 +42,6 @@ impl Group {
     #[inline(always)]
     pub fn whole(self) -> Option<Warp> {
         (self.mask == LaneMask::ALL).then_some(Lanes { mask: LaneMask::ALL, lane: self.lane })
-    }
-
-    /// Whether this lane is one of the group.
-    #[inline(always)]
-    pub fn contains_self(self) -> bool {
-        self.mask.contains(self.lane)
-    }
-
-    /// The lanes of this group that are not in `other`. Every lane of the group calls it with equal groups.
-    #[inline(always)]
-    pub fn without(self, other: Group) -> Group {
-        Lanes { mask: self.mask.without(other.mask), ..self }
     }
 }
 

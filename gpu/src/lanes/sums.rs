@@ -32,15 +32,28 @@ impl Group {
 }
 
 impl<const WHOLE: bool> Lanes<WHOLE> {
-    /// The same, and what `f` makes of the total: it runs as soon as that is known, before the sums of
-    /// the single lanes, which are worked out while its memory operations are under way.
+    /// The sum over the lanes before this one, and over all, and what `f` makes of the total: it runs as soon
+    /// as that is known, before the sums of the single lanes, which are worked out while its memory operations
+    /// are under way. No total may exceed 32 bits.
     #[inline(always)]
     pub fn prefix_sum_with<R>(self, value: u32, f: impl FnOnce(u32) -> R) -> (Sum<u32>, R) {
-        if HAS_REDUCE {
+        self.prefix_sum_by::<HAS_REDUCE, R>(value, f)
+    }
+
+    /// [`prefix_sum_with`](Self::prefix_sum_with); `REDUCE`: by the instruction that reduces over a mask.
+    #[inline(always)]
+    pub(super) fn prefix_sum_by<const REDUCE: bool, R>(
+        self,
+        value: u32,
+        f: impl FnOnce(u32) -> R,
+    ) -> (Sum<u32>, R) {
+        if REDUCE {
             // SAFETY: every lane of the group is here.
             let total = unsafe { warp::warp_reduce_add_32(self.mask(), value) };
             let result = f(total);
-            let before = if self.all(value * self.count() == total) {
+            // Wrapping: one lane's share may be more than all lanes' mean. Equality on all lanes still means
+            // equal values, because the total itself does not wrap.
+            let before = if self.all(value.wrapping_mul(self.count()) == total) {
                 self.rank() * value
             } else {
                 self.scan(value, |a, b| a + b) - value
@@ -60,7 +73,12 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     /// The sum over the group, wrapping.
     #[inline(always)]
     pub fn wrapping_sum(self, value: u32) -> u32 {
-        if HAS_REDUCE {
+        self.wrapping_sum_by::<HAS_REDUCE>(value)
+    }
+
+    #[inline(always)]
+    pub(super) fn wrapping_sum_by<const REDUCE: bool>(self, value: u32) -> u32 {
+        if REDUCE {
             // SAFETY: every lane of the group is here.
             return unsafe { warp::warp_reduce_add_32(self.mask(), value) };
         }
@@ -70,7 +88,12 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     /// The bits that any lane of the group holds.
     #[inline(always)]
     pub fn union(self, bits: u32) -> u32 {
-        if HAS_REDUCE {
+        self.union_by::<HAS_REDUCE>(bits)
+    }
+
+    #[inline(always)]
+    pub(super) fn union_by<const REDUCE: bool>(self, bits: u32) -> u32 {
+        if REDUCE {
             // SAFETY: every lane of the group is here.
             return unsafe { warp::warp_reduce_or_32(self.mask(), bits) };
         }

@@ -17,6 +17,7 @@ pub fn activemask() -> LaneMask {
 }
 
 /// What `together` reads off the words of all lanes of `mask`, or what `alone` says if there are no others.
+/// `together` calls no collective and no atomic, and does not ask where it stands.
 #[inline]
 #[track_caller]
 fn exchange<R>(
@@ -28,7 +29,8 @@ fn exchange<R>(
 ) -> R {
     let at = Location::caller();
     machine::with(|m| match m.exchange(mask, what, value, at) {
-        Some(all) => together(all),
+        // SAFETY: live until this lane calls the machine again (`Machine`), which `together` does not.
+        Some(all) => together(unsafe { all.as_ref() }),
         None => alone(),
     })
 }
@@ -145,7 +147,7 @@ pub unsafe fn warp_shuffle_xor_32(mask: LaneMask, value: u32, lanes: u32) -> u32
 pub unsafe fn warp_reduce_add_32(mask: LaneMask, value: u32) -> u32 {
     exchange(
         mask,
-        Collective::Reduce,
+        Collective::ReduceAdd,
         value.into(),
         || value,
         |all| {
@@ -158,5 +160,5 @@ pub unsafe fn warp_reduce_add_32(mask: LaneMask, value: u32) -> u32 {
 #[inline]
 #[track_caller]
 pub unsafe fn warp_reduce_or_32(mask: LaneMask, value: u32) -> u32 {
-    exchange(mask, Collective::Reduce, value.into(), || value, |all| all.union as u32)
+    exchange(mask, Collective::ReduceOr, value.into(), || value, |all| all.union as u32)
 }

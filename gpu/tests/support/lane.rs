@@ -1,6 +1,7 @@
 //! Lanes that have their warps for themselves.
 
 use std::panic::Location;
+use std::ptr::NonNull;
 use warpheap_device::machine::{Collective, Coords, Deposits, Machine};
 use warpheap_device::units::LaneMask;
 
@@ -12,7 +13,8 @@ pub struct Apart {
     pub pause: fn(),
 }
 
-impl Machine for Apart {
+// SAFETY: `exchange` gives nothing.
+unsafe impl Machine for Apart {
     fn coords(&self) -> Coords {
         let place = (self.place)();
         Coords { block_idx: [place, 0, 0], grid_dim: [8, 1, 1], sm: place, sm_count: 8, ..Coords::SOLE }
@@ -26,7 +28,7 @@ impl Machine for Apart {
         _: Collective,
         _: u64,
         _: &'static Location<'static>,
-    ) -> Option<&Deposits> {
+    ) -> Option<NonNull<Deposits>> {
         assert_eq!(mask, LaneMask::only(0), "a lane is alone in its warp");
         None
     }

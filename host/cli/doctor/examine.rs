@@ -144,8 +144,8 @@ fn fill(gpu: &mut Gpu) -> Result<(), Error> {
     let info = device.info()?;
     gpu.device = Some(DeviceRecord::from(&info));
     // Without kernels there is nothing to try; that is said once, for all devices.
-    let Ok(ptx) = build_info::ptx_for(info.compute_capability) else { return Ok(()) };
-    let module = device.load_module(ptx)?;
+    let Ok(image) = build_info::image_for(info.compute_capability) else { return Ok(()) };
+    let module = device.load_module(image.ptx)?;
     gpu.kernels = attributes(&module)?;
     gpu.self_test = Some(selftest::run(&device, &module));
     Ok(())

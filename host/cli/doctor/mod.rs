@@ -18,7 +18,7 @@ pub fn run(args: DoctorArgs, console: &Console) -> Result<Status, Failure> {
     let findings = examine::examine();
     tell::tell(&findings, console);
     if let Some(target) = &args.json {
-        write_results(target, &ResultFile::new("doctor", None, &findings), console)?;
+        write_results(target, &ResultFile::new("doctor", None, None, &findings), console)?;
     }
     Ok(if findings.works() { Status::Clean } else { Status::NoDevice })
 }

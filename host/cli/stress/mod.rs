@@ -69,7 +69,8 @@ pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
             runs: &outcomes,
         };
         let info = session.chosen.device.info();
-        write_results(target, &ResultFile::new("stress", info.as_ref().ok(), results), console)?;
+        let file = ResultFile::new("stress", info.as_ref().ok(), session.chosen.kernels, results);
+        write_results(target, &file, console)?;
     }
     Ok(exit)
 }

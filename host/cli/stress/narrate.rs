@@ -1,6 +1,5 @@
 //! The words around a run: what is about to happen, the figures, and what was proved.
 
-use super::super::backend;
 use super::super::console::Console;
 use super::super::parse::Sizes;
 use super::super::status::{Failure, Status};
@@ -20,7 +19,7 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
     let names: Vec<_> = session.configs.iter().map(|config| config.allocator.name()).collect();
     let mode = session.replay.then_some(Mode::Replay { seed: session.seed });
     console.say(format_args!("warpheap stress of {}, seed {}", names.join(" and "), session.seed));
-    console.say(format_args!("  device   {}", backend::describe(&session.chosen.device, mode)?));
+    console.say(format_args!("  device   {}", session.chosen.describe(mode)?));
     if let Some(why) = &session.chosen.why_not_cuda {
         console.say(format_args!("           not on a GPU: {why}; `warpheap doctor` says more"));
     }

@@ -1,10 +1,9 @@
 //! From arguments to runs: every default, and the command that does a run again.
 
-use super::super::args::{BackendChoice, KernelsChoice, StressArgs};
+use super::super::args::{BackendChoice, StressArgs};
 use super::super::backend::{Chosen, choose};
 use super::super::parse::Sizes;
 use super::super::status::Failure;
-use clap::ValueEnum;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use warpheap::Backend;
 use warpheap::harness::{AllocatorKind, Limit, Plant, StressConfig, StressReport};
@@ -26,8 +25,6 @@ const CPU_ROUNDS: u64 = 8;
 pub struct Session {
     /// The device and its kernels.
     pub chosen: Chosen,
-    /// Which of the program's kernels, if that was said.
-    kernels: Option<KernelsChoice>,
     /// Whether the seed decides the interleaving, too.
     pub replay: bool,
     /// Decides what every thread does.
@@ -68,21 +65,12 @@ impl Session {
         };
         let configs: Vec<_> = kinds.into_iter().map(config).collect();
         configs.iter().try_for_each(|config| config.validate(&chosen.device))?;
-        Ok(Session { chosen, kernels: args.gpu.kernels, replay: args.replay, seed, configs, left_out })
+        Ok(Session { chosen, replay: args.replay, seed, configs, left_out })
     }
 
     /// The command that does a run again, up to the round of the first fault that `report` tells of.
     pub fn reproduce(&self, config: &StressConfig, report: Option<&StressReport>) -> String {
-        let mut words = vec!["warpheap stress".to_owned()];
-        match self.chosen.device.backend() {
-            Backend::Cuda => {
-                words.push(format!("--backend cuda --device {}", self.chosen.ordinal));
-                let kernels = self.kernels.and_then(|kernels| kernels.to_possible_value());
-                words.extend(kernels.map(|kernels| format!("--kernels {}", kernels.get_name())));
-            }
-            _ if self.replay => words.push("--replay".into()),
-            _ => words.push("--backend cpu".into()),
-        }
+        let mut words = vec!["warpheap stress".to_owned(), self.chosen.options(self.replay)];
         let StressConfig { allocator, threads, streams, seed, .. } = config;
         let sizes = Sizes(config.sizes.clone());
         words.push(format!("--allocator {allocator} --threads {threads} --size {sizes} --streams {streams}"));

@@ -1,0 +1,117 @@
+//! How runs end.
+
+use crate::support::{both, err, json, out, status, stress, warpheap};
+use serde_json::Value;
+use std::process::Command;
+
+/// The command that a fault report says to run.
+fn reproduction(text: &str) -> &str {
+    let line = text.lines().find(|line| line.trim_start().starts_with("warpheap stress --"));
+    line.unwrap_or_else(|| panic!("no command in {text}")).trim().strip_prefix("warpheap ").unwrap()
+}
+
+/// Everything in a report that does not depend on time.
+fn figures(results: &Value) -> Vec<Value> {
+    let runs = results["data"]["runs"].as_array().expect("runs");
+    let timeless = |run: &Value| {
+        let mut report = run["report"].as_object().expect("a report").clone();
+        report.retain(|key, _| {
+            !key.ends_with("_seconds") && !key.ends_with("_per_second") && key != "blocks_sorted"
+        });
+        Value::Object(report)
+    };
+    runs.iter().map(timeless).collect()
+}
+
+#[test]
+fn a_clean_run_says_what_it_proved() {
+    let output = stress("--seed 7");
+    let text = out(&output);
+    assert_eq!(status(&output), 0, "{}", both(&output));
+    for part in
+        ["seed 7", "512 GPU threads in each of 2 streams", "clean: no two live blocks overlapped", "freelist"]
+    {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+}
+
+#[test]
+fn every_planted_fault_is_caught_and_can_be_repeated() {
+    for (plant, word) in [
+        ("overlap", "overlap"),
+        ("double-free", "double-free"),
+        ("lost-block", "lost"),
+        ("torn-write", "torn"),
+    ] {
+        let output = stress(&format!("--seed 3 --plant {plant}"));
+        let text = out(&output);
+        assert_eq!(status(&output), 1, "{plant}: {}", both(&output));
+        assert!(text.contains(&format!("FAULT: freelist: {word}, round")), "{plant}: {text}");
+        assert!(text.contains("caught: the planted"), "{plant}: {text}");
+        let again = warpheap(reproduction(&text));
+        assert_eq!(status(&again), 1, "{plant}: {}", both(&again));
+    }
+}
+
+#[test]
+fn a_replayed_seed_is_the_same_run_and_another_is_not() {
+    let replay = |seed: u32| {
+        let line = "stress --replay --threads 256 --size 16-64 --rounds 3 --streams 2 --json -";
+        let output = warpheap(&format!("{line} --seed {seed}"));
+        assert_eq!(status(&output), 0, "{}", both(&output));
+        figures(&json(&output))
+    };
+    let first = replay(11);
+    assert_eq!(first, replay(11));
+    assert_ne!(first, replay(12));
+}
+
+#[test]
+fn without_a_gpu_cuda_is_refused_with_advice() {
+    if warpheap::Device::cuda_count().is_ok_and(|count| count > 0) {
+        eprintln!("skipped: this machine has a GPU");
+        return;
+    }
+    for line in ["stress --backend cuda", "stress --device 0", "bench"] {
+        let output = warpheap(line);
+        assert_eq!(status(&output), 3, "{line}: {}", both(&output));
+        assert!(err(&output).contains("no usable device"), "{}", err(&output));
+        assert!(err(&output).contains("warpheap doctor"), "{}", err(&output));
+    }
+    let auto = warpheap("stress --threads 256 --rounds 1 --allocator bump");
+    assert_eq!(status(&auto), 0, "{}", both(&auto));
+    assert!(out(&auto).contains("not on a GPU:"), "{}", out(&auto));
+}
+
+#[test]
+fn a_run_that_makes_no_progress_is_ended() {
+    for (backend, advice) in [("--replay", "A replay"), ("--backend cpu", "with --replay")] {
+        let output = warpheap(&format!("stress {backend} --threads 65536 --size 64 --watchdog 0.01"));
+        assert_eq!(status(&output), 4, "{}", both(&output));
+        let said = err(&output);
+        let parts = ["hangs", "warpheap stress", advice];
+        assert!(parts.iter().all(|part| said.contains(part)) && !said.contains("GPU"), "{said}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupt_ends_it_with_a_word() {
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::Stdio;
+    let mut run = Command::new(env!("CARGO_BIN_EXE_warpheap"))
+        .args(["stress", "--backend", "cpu", "--threads", "512", "--seconds", "60", "--seed", "9"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // It is ready to be interrupted before it says what it will do.
+    let mut lines = BufReader::new(run.stdout.take().expect("a pipe")).lines();
+    assert!(lines.next().expect("a line").expect("text").contains("seed 9"));
+    let killed = Command::new("kill").args(["-INT", &run.id().to_string()]).status().expect("kill");
+    assert!(killed.success());
+    let mut text = String::new();
+    run.stderr.take().expect("a pipe").read_to_string(&mut text).expect("text");
+    assert_eq!(run.wait().expect("it ends").code(), Some(130), "{text}");
+    assert!(text.contains("interrupted") && text.contains("seed 9"), "{text}");
+}

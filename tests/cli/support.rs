@@ -1,0 +1,40 @@
+//! The program, called.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+/// A run that takes well under a second.
+const SMALL: &str = "--backend cpu --threads 512 --size 16-64 --rounds 4 --streams 2";
+
+pub fn warpheap(line: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_warpheap"))
+        .args(line.split_whitespace())
+        .env_remove("RUST_LOG")
+        .output()
+        .expect("the program starts")
+}
+
+pub fn stress(line: &str) -> Output {
+    warpheap(&format!("stress {SMALL} {line}"))
+}
+
+pub fn status(output: &Output) -> i32 {
+    output.status.code().expect("it ended by itself")
+}
+
+pub fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+pub fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
+
+pub fn both(output: &Output) -> String {
+    out(output) + &err(output)
+}
+
+/// What `--json -` leaves on standard output.
+pub fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", both(output)))
+}

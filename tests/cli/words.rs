@@ -1,0 +1,85 @@
+//! What it prints, and what it accepts.
+
+use crate::support::{both, err, out, status, stress, warpheap};
+
+#[test]
+fn without_arguments_it_prints_help() {
+    let output = warpheap("");
+    assert_eq!(status(&output), 2);
+    assert!(err(&output).contains("Usage: warpheap [OPTIONS] <COMMAND>"), "{}", err(&output));
+}
+
+#[test]
+fn help_teaches() {
+    let general = warpheap("--help");
+    assert_eq!(status(&general), 0);
+    for part in ["warpheap stress --plant overlap", "Exit status:", "4    a kernel hung", "doctor", "bench"] {
+        assert!(out(&general).contains(part), "no {part:?} in {}", out(&general));
+    }
+    let stress = out(&warpheap("stress --help"));
+    let options = [
+        "--backend",
+        "--device",
+        "--kernels",
+        "--allocator",
+        "--threads",
+        "--size",
+        "--rounds",
+        "--seconds",
+        "--streams",
+        "--pool",
+        "--seed",
+        "--replay",
+        "--json",
+        "--plant",
+        "--watchdog",
+    ];
+    for option in options {
+        let (_, text) =
+            stress.split_once(&format!("      {option}")).unwrap_or_else(|| panic!("no {option}"));
+        let text = text.split("\n      --").next().unwrap();
+        assert!(text.contains("Default:") || option == "--seconds", "{option} has no default: {text}");
+    }
+    assert!(stress.contains("Examples:") && stress.contains("Exit status:"), "{stress}");
+}
+
+#[test]
+fn off_a_terminal_nothing_but_text_is_printed() {
+    for output in [stress(""), stress("--plant overlap"), warpheap("doctor"), warpheap("--help")] {
+        let printed = both(&output);
+        let control = printed.chars().find(|c| c.is_control() && *c != '\n');
+        assert_eq!(control, None, "{printed:?}");
+    }
+}
+
+#[test]
+fn bad_arguments_are_refused_with_what_is_accepted() {
+    for (line, part) in [
+        ("stress --threads many", "2^20"),
+        ("stress --threads 0", "whole number of 1 or more"),
+        ("stress --size 16..64", "16-8192"),
+        ("stress --size 64-16", "starts above its end"),
+        ("stress --pool 1KB", "1GiB"),
+        ("stress --seed -1", "unexpected argument"),
+        ("stress --seed one", "decimal or hexadecimal"),
+        ("stress --seconds 0", "0 is none at all"),
+        ("stress --rounds 0", "whole number of 1 or more"),
+        ("stress --rounds 3 --seconds 3", "cannot be used with"),
+        ("stress --backend rocm", "auto, cuda, cpu"),
+        ("stress --allocator heap", "bump, freelist, all"),
+        ("stress --plant fire", "overlap, double-free, lost-block, torn-write"),
+        ("stress --replay --backend cuda", "cannot be replayed"),
+        ("stress --backend cpu --device 1", "--device is for a GPU"),
+        ("stress --replay --kernels sm_70", "--kernels is for a GPU"),
+        ("stress --backend cpu --pool 900T", "a pool of"),
+        ("stress --backend cpu --allocator bump --plant double-free", "use it with freelist"),
+        ("stress --backend cpu --threads 2^31 --streams 64", "fewer threads"),
+        ("bench --rounds none", "whole number of 1 or more"),
+        ("fly", "unrecognized subcommand"),
+    ] {
+        let output = warpheap(line);
+        assert_eq!(status(&output), 2, "{line}: {}", both(&output));
+        assert!(err(&output).contains(part), "{line}: no {part:?} in {}", err(&output));
+        assert_eq!(out(&output), "", "{line} began");
+    }
+}

@@ -6,7 +6,7 @@ use crate::error::{Bytes, Result};
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::layout::HEAP_BYTES;
-use warpheap_device::heap::{self, ClassInfo, Cursor, Layout, MAX_ALIGN, Parts, Span};
+use warpheap_device::heap::{self, ClassInfo, Cursor, HOLES_STRIDE, Layout, MAX_ALIGN, Parts, Span};
 use warpheap_device::sync::AtomicU32;
 
 /// Heaps from here on have each cursor alone in its cache line.
@@ -66,7 +66,7 @@ impl Places {
             faults: part(FAULT_LOG_WORDS as u64 * 8),
             live: part(u64::from(layout.live_words()) * 4),
             hints: part(u64::from(layout.homes) * 4),
-            holes: part(u64::from(layout.slabs) * 4),
+            holes: part(u64::from(layout.slabs) * 4 * HOLES_STRIDE as u64),
             bitmap: part(layout.block_words() * 4),
             end,
         }

@@ -139,9 +139,7 @@ impl Heap {
                 }
                 Outcome::Crossed => {
                     let left = seen.signed_left() as u32;
-                    if group.leads() {
-                        self.refill(class, home, group.count());
-                    }
+                    self.refill(group, class, home, group.count());
                     if rank < left {
                         return self.block_of_span(self.class(class), seen.first(), rank);
                     }

@@ -67,6 +67,9 @@ use class::SizeClass;
 use entry::Entry;
 use sets::IndexSet;
 
+/// Words from one slab's count of holes to the next: those of one sector of the cache would be slow together.
+pub const HOLES_STRIDE: usize = 8;
+
 /// The largest alignment, in bytes.
 pub const MAX_ALIGN: u64 = 1 << 21;
 
@@ -122,7 +125,7 @@ pub struct Parts {
     pub cursors: *const Cursor,
     /// A word a slab: what it is.
     pub entries: *const AtomicU32,
-    /// A word a slab: holes in the run that starts there.
+    /// Every [`HOLES_STRIDE`] words, a slab: holes in the run that starts there.
     pub holes: *const AtomicU32,
     /// `layout.block_words()` words: the holes.
     pub bitmap: *const AtomicU32,
@@ -253,7 +256,7 @@ impl Heap {
     fn holes(&self, run: u32) -> &AtomicU32 {
         debug_assert!(run < self.layout.slabs);
         // SAFETY: a slab of the heap, by the callers.
-        let word = unsafe { self.parts.holes.add(run as usize) };
+        let word = unsafe { self.parts.holes.add(run as usize * HOLES_STRIDE) };
         // SAFETY: `from_raw_parts`' promise.
         unsafe { &*word }
     }

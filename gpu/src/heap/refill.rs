@@ -18,18 +18,35 @@ const WAITS: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 3 };
 const STEALS: u32 = 64;
 
 impl Heap {
-    /// Stores the next span in a cursor that the caller crossed, or searches for (I8). Whether there is one.
+    /// Stores the next span in a cursor that the group crossed, or searches for (I8). Whether there is one.
     #[inline(never)]
-    pub(super) fn refill(&self, class: SizeClass, home: u32, lanes: u32) -> bool {
-        let mut span = self.span_of_free_slabs(class, home, lanes);
-        if span == Span::DRY {
+    pub(super) fn refill(&self, group: Group, class: SizeClass, home: u32, lanes: u32) -> bool {
+        let leads = group.leads();
+        let mut run = if leads { self.claim_span(class, home, lanes) } else { Run::NONE };
+        let mut span = Span::DRY;
+        if leads && run.len == 0 {
             span = self.steal(class, home);
+            if span == Span::DRY && self.close_all() {
+                run = self.claim_span(class, home, lanes);
+            }
         }
-        if span == Span::DRY && self.close_all() {
-            span = self.span_of_free_slabs(class, home, lanes);
+        let run = Run { first: group.broadcast_32(run.first), len: group.broadcast_32(run.len) };
+        let info = self.class(class);
+        let mut slab = group.rank();
+        while slab < run.len {
+            let place = if info.slabs == 1 { 0 } else { slab % info.slabs };
+            // Relaxed: the cursor's release is behind it.
+            self.entry(run.first + slab).store_relaxed(Entry::of_class(class, place).0);
+            slab += group.count();
         }
-        self.install(class, home, span);
-        span != Span::DRY
+        group.sync();
+        if leads {
+            if run.len > 0 {
+                span = Span::new(run.first, run.len / info.slabs * info.blocks);
+            }
+            self.install(class, home, span);
+        }
+        group.broadcast_32((span != Span::DRY).into()) == 1
     }
 
     fn install(&self, class: SizeClass, home: u32, span: Span) {
@@ -41,8 +58,8 @@ impl Heap {
         }
     }
 
-    /// A span of free slabs.
-    fn span_of_free_slabs(&self, class: SizeClass, home: u32, lanes: u32) -> Span {
+    /// Takes free slabs for a span, whole runs of them.
+    fn claim_span(&self, class: SizeClass, home: u32, lanes: u32) -> Run {
         let info = self.class(class);
         let most = self.layout.span_runs(info, lanes) * info.slabs;
         let free = self.free_slabs();
@@ -53,19 +70,14 @@ impl Heap {
             free.insert_run(run);
             run = free.claim_run(hint / WORD_BITS, info.slabs, most);
         }
-        if run.len == 0 {
-            return Span::DRY;
+        if info.slabs > 1 {
+            let rest = run.len % info.slabs;
+            run.len -= rest;
+            free.insert_run(Run { first: run.first + run.len, len: rest });
         }
-        let rest = run.len % info.slabs;
-        free.insert_run(Run { first: run.first + run.len - rest, len: rest });
-        let len = run.len - rest;
-        for i in 0..len {
-            // Relaxed: the cursor's release is behind it.
-            self.entry(run.first + i).store_relaxed(Entry::of_class(class, i % info.slabs).0);
-        }
-        let next = run.first + len;
+        let next = run.first + run.len;
         self.hint(home).store_relaxed(if next < self.layout.slabs { next } else { 0 });
-        Span::new(run.first, len / info.slabs * info.blocks)
+        run
     }
 
     /// The later half of what another cursor of the class has, by whole runs; all of it when that is one.
@@ -174,7 +186,7 @@ impl Heap {
             let mine =
                 group.lead_64(|| cursor.searches_begun.cas_acquire(begun, begun + 1, SEARCH).is_ok().into());
             if mine == 1 {
-                let full = group.lead_64(|| (!self.search(class, home, group.count())).into()) == 1;
+                let full = !self.search(group, class, home);
                 if group.leads() {
                     // Relaxed: a refusal publishes nothing, and without one every group looks for itself.
                     cursor.verdict.store_relaxed(2 * (begun + 1) + u64::from(full));
@@ -187,11 +199,12 @@ impl Heap {
     }
 
     /// Looks for memory for a class whose cursor was dry: whether there is a span or a hole now, or may be.
-    fn search(&self, class: SizeClass, home: u32, lanes: u32) -> bool {
+    fn search(&self, group: Group, class: SizeClass, home: u32) -> bool {
         // Relaxed: only the one search of a cursor stores the next span of a dry one (I8).
-        if !Span(self.cursor_at(self.cursor_index(class, home)).span.load_relaxed()).is_dry() {
+        let seen = group.lead_64(|| self.cursor_at(self.cursor_index(class, home)).span.load_relaxed());
+        if !Span(seen).is_dry() || self.refill(group, class, home, group.count()) {
             return true;
         }
-        self.refill(class, home, lanes) || self.partial(class).next(0).is_some()
+        group.lead_64(|| self.partial(class).next(0).is_some().into()) == 1
     }
 }

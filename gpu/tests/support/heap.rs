@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use warpheap_device::fault::FaultLog;
 use warpheap_device::heap::class::SizeClass;
-use warpheap_device::heap::{ClassInfo, Cursor, Heap, Layout, Parts, Span};
+use warpheap_device::heap::{ClassInfo, Cursor, HOLES_STRIDE, Heap, Layout, Parts, Span};
 use warpheap_device::sync::AtomicU32;
 
 pub struct OwnedHeap {
@@ -43,7 +43,7 @@ impl OwnedHeap {
         let cursors: Vec<Cursor> =
             (0..layout.classes * layout.homes).map(|_| Cursor::new(Span::EMPTY)).collect();
         let entries = words(layout.slabs.into(), |_| Heap::free_entry());
-        let holes = words(layout.slabs.into(), |_| 0);
+        let holes = words(u64::from(layout.slabs) * HOLES_STRIDE as u64, |_| 0);
         let bitmap = words(layout.block_words(), |_| 0);
         let set = layout.set_words();
         let free = |i| if i < set { layout.initial_free_word(i) } else { 0 };
@@ -103,7 +103,7 @@ impl OwnedHeap {
         let mut slab = 0;
         while slab < layout.slabs {
             let entry = self.entries[slab as usize].load_relaxed();
-            let (kind, holes) = (entry & 0xff, self.holes[slab as usize].load_relaxed());
+            let (kind, holes) = (entry & 0xff, self.holes[slab as usize * HOLES_STRIDE].load_relaxed());
             let first = (u64::from(slab) * words_per_slab) as usize;
             if kind >= 0xfe {
                 assert_eq!(in_set(0, slab), kind == 0xff, "slab {slab} is {kind:#x}");

@@ -97,6 +97,7 @@ fn expected() -> BTreeMap<String, Vec<String>> {
         for order in ["relaxed", "acquire"] {
             add(format!("load_{order}"), format!("ld.{order}.{scope}.global.u{bits}"));
         }
+        add("load_unraced".into(), format!("ld.weak.global.u{bits}"));
         for order in ["relaxed", "release"] {
             add(format!("store_{order}"), format!("st.{order}.{scope}.global.u{bits}"));
         }
@@ -180,7 +181,7 @@ fn every_primitive_has_a_probe() {
         include_str!("../gpu/src/thread/nvptx.rs"),
     ];
     let words = |text: &'static str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let ends = ["_relaxed", "_acquire", "_release", "_acq_rel", "_seq_cst"];
+    let ends = ["_unraced", "_relaxed", "_acquire", "_release", "_acq_rel", "_seq_cst"];
     let ordered = words(sync).filter(|word| ends.iter().any(|end| word.ends_with(end)));
     let read = words(thread).filter(|word| thread.contains(&format!("    {word} \"llvm.nvvm.")));
     let primitives: BTreeSet<String> = ordered

@@ -30,8 +30,8 @@ const TELLING: [&str; 14] = [
     "exit",
 ];
 
-/// What makes a load or a store more than plain.
-const STRONG: [&str; 5] = ["relaxed", "acquire", "release", "volatile", "mmio"];
+/// What makes a load or a store more than plain, and `weak`, which the compiler does not write by itself.
+const STRONG: [&str; 6] = ["weak", "relaxed", "acquire", "release", "volatile", "mmio"];
 
 impl Kernel {
     /// The telling opcodes in order; for a special register, its name.

@@ -56,6 +56,12 @@ macro_rules! accesses {
 
 macro_rules! words {
     ($($word:ident $int:ty;)+) => {$(
+        probe! { $word load_unraced(word: *const $word, out: *mut $int) {
+            // SAFETY: the launch passes a live word.
+            let word = unsafe { &*word };
+            // SAFETY: and room for the result.
+            unsafe { out.write(word.load_unraced()) };
+        } }
         accesses! { $word $int; load_relaxed store_relaxed(); load_acquire store_release(SITE); }
         exchanges! { $word $int;
             add_relaxed add_acquire add_release add_acq_rel;

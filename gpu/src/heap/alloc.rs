@@ -168,6 +168,7 @@ impl Heap {
     }
 
     /// Puts a dry cursor back to its start, before failed subtractions borrow from its upper half.
+    #[inline(never)]
     fn lift(&self, class: SizeClass, home: u32) {
         let span = &self.cursor_at(self.cursor_index(class, home)).span;
         let seen = Span(span.load_relaxed());
@@ -178,6 +179,7 @@ impl Heap {
     }
 
     /// Waits until no group is looking for the next span, or for long enough.
+    #[inline(never)]
     fn await_span(&self, class: SizeClass, home: u32) {
         let span = &self.cursor_at(self.cursor_index(class, home)).span;
         for _ in 0..SETTLE_POLLS {

@@ -35,6 +35,7 @@ impl Heap {
     }
 
     /// The same in one run.
+    #[inline(never)]
     fn claim_hole_of(&self, class: SizeClass, run: u32, rank: u32) -> u64 {
         let info = self.class(class);
         let words = info.words();

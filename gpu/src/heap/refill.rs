@@ -81,6 +81,8 @@ impl Heap {
     }
 
     /// The later half of what another cursor of the class has, by whole runs; all of it when that is one.
+    #[cold]
+    #[inline(never)]
     fn steal(&self, class: SizeClass, home: u32) -> Span {
         let info = self.class(class);
         let (start, end) = (self.cursor_index(class, 0), self.cursor_index(class, 0) + self.layout.homes);
@@ -109,6 +111,8 @@ impl Heap {
     }
 
     /// Makes holes of what all cursors have. Whether there was anything.
+    #[cold]
+    #[inline(never)]
     pub(super) fn close_all(&self) -> bool {
         let live = self.live();
         let mut any = false;
@@ -124,6 +128,8 @@ impl Heap {
     }
 
     /// The same for one cursor, unless a group is about to store its next span.
+    #[cold]
+    #[inline(never)]
     fn close(&self, class: SizeClass, index: u32) -> bool {
         let span = &self.cursor_at(index).span;
         let mut seen = Span(span.load_relaxed());
@@ -147,6 +153,8 @@ impl Heap {
     }
 
     /// Makes holes of the blocks `0..left` of a span, which are the caller's.
+    #[cold]
+    #[inline(never)]
     fn make_holes(&self, class: SizeClass, first: u32, left: u32) {
         let info = self.class(class);
         let (mut run, mut left) = (first, left);
@@ -171,6 +179,8 @@ impl Heap {
 
     /// Whether a search that began after this call found no memory for the class: another group's, or this
     /// one's own. The cursor was seen dry.
+    #[cold]
+    #[inline(never)]
     pub(super) fn is_known_full(&self, group: Group, class: SizeClass, home: u32) -> bool {
         let cursor = self.cursor_at(self.cursor_index(class, home));
         // ordering: release; pairs with SEARCH below: what this group has freed, or knows to be freed, before
@@ -199,6 +209,8 @@ impl Heap {
     }
 
     /// Looks for memory for a class whose cursor was dry: whether there is a span or a hole now, or may be.
+    #[cold]
+    #[inline(never)]
     fn search(&self, group: Group, class: SizeClass, home: u32) -> bool {
         // Relaxed: only the one search of a cursor stores the next span of a dry one (I8).
         let seen = group.lead_64(|| self.cursor_at(self.cursor_index(class, home)).span.load_relaxed());

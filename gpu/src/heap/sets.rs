@@ -71,12 +71,14 @@ impl IndexSet {
     }
 
     /// Puts a slab in. Whether it was not there before.
+    #[inline(never)]
     pub fn insert(&self, slab: u32) -> bool {
         let bit = 1 << (slab % WORD_BITS);
         self.insert_bits(slab >> WORD_LOG2, bit) & bit == 0
     }
 
     /// Puts slabs in.
+    #[inline(never)]
     pub fn insert_run(&self, run: Run) {
         let (mut slab, end) = (run.first, run.first + run.len);
         while slab < end {
@@ -87,6 +89,7 @@ impl IndexSet {
     }
 
     /// Sets bits of a word and returns it as it was.
+    #[inline(never)]
     fn insert_bits(&self, w: u32, bits: u32) -> u32 {
         // ordering: release; pairs with TAKE_SLAB: what the last users wrote before the next ones.
         let old = self.word(w).or_release(bits, GIVE_SLAB);
@@ -119,12 +122,14 @@ impl IndexSet {
     }
 
     /// Takes a slab out. Whether it was there.
+    #[inline(never)]
     pub fn remove(&self, slab: u32) -> bool {
         self.claim_bits(slab >> WORD_LOG2, 1 << (slab % WORD_BITS)) != 0
     }
 
     /// A word with slabs, the first from word `from` on, around the end; by the summary alone, so it may have
     /// none by now.
+    #[inline(never)]
     pub fn next_word(&self, from: u32) -> Option<u32> {
         let groups = self.len.div_ceil(WORD_BITS);
         let (first, within) = (from >> WORD_LOG2, from % WORD_BITS);
@@ -145,6 +150,7 @@ impl IndexSet {
     }
 
     /// The first number in the set of those from `from` to before `to`, without a look at the summary.
+    #[inline(never)]
     pub fn next_within(&self, from: u32, to: u32) -> Option<u32> {
         let mut at = from;
         while at < to {
@@ -159,6 +165,7 @@ impl IndexSet {
     }
 
     /// A slab in the set, the first from word `from` on, around the end. It may be taken by now.
+    #[inline(never)]
     pub fn next(&self, from: u32) -> Option<u32> {
         let mut from = from;
         // Each word at most: those with a bit in the summary and no slab are rare.
@@ -175,6 +182,7 @@ impl IndexSet {
     }
 
     /// Takes from `least` to `most` slabs one after the other, the first found from word `from` on.
+    #[inline(never)]
     pub fn claim_run(&self, from: u32, least: u32, most: u32) -> Run {
         let mut from = from;
         // A word may be looked at again when others were faster.
@@ -249,6 +257,7 @@ impl IndexSet {
     }
 
     /// How many slabs from `first` on are in the set, `most` at most.
+    #[inline(never)]
     pub fn len_at(&self, first: u32, most: u32) -> u32 {
         let mut len = 0;
         while len < most && (first + len) >> WORD_LOG2 < self.len {

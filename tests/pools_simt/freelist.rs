@@ -1,6 +1,8 @@
 //! The block pool.
 
-use crate::kernels::{NONE, Who, churn, free_every, free_outside, free_shared, give_all, take_all};
+use crate::kernels::{
+    NONE, Who, churn, free_every, free_listed, free_outside, free_shared, give_all, take_all,
+};
 use crate::{devices, run};
 use std::collections::HashSet;
 use warpheap::pool::FreeList;
@@ -129,6 +131,74 @@ fn of_those_who_free_one_block_all_but_one_are_recorded() {
             pool.list.reset().unwrap();
             assert_eq!(pool.list.stats().unwrap().free, blocks);
         }
+    }
+}
+
+/// A foreign block's number.
+const FOREIGN: u32 = 5000;
+
+/// What the lanes of a warp free at once, when the blocks of `before` are free already; what is to be recorded is
+/// known to the block, and for a block that one lane names to the lane.
+fn check_listed(device: &Device, mode: &str, before: &[u32], lanes: &[u32; 32]) {
+    let blocks = 160;
+    let pool = Pool::new(device, blocks);
+    let out = device.zeroed::<u32>(blocks as usize).unwrap();
+    run(device, take_all, blocks, (pool.list.handle(), pool.owners.slice(), out.slice(), 0));
+    for named in [before, lanes] {
+        let mut which = [NONE; 80];
+        which[..named.len()].copy_from_slice(named);
+        let which = device.from_slice(&which).unwrap();
+        run(device, free_listed, 80, (pool.list.handle(), which.slice()));
+    }
+    let mut expected = Vec::new();
+    let mut free: HashSet<u32> = before.iter().copied().collect();
+    for &block in lanes.iter().filter(|block| **block != NONE) {
+        if block == FOREIGN {
+            expected.push((FaultKind::ForeignFree as u32, block.into()));
+        } else if !free.insert(block) {
+            expected.push((FaultKind::DoubleFree as u32, u64::from(block)));
+        }
+    }
+    let faults = pool.list.faults().unwrap();
+    let mut found: Vec<_> = faults.first.iter().map(|fault| (fault.kind as u32, fault.detail)).collect();
+    expected.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, expected, "{mode}: {before:?}, then {lanes:?}");
+    for fault in &faults.first {
+        let named = |lane: &usize| u64::from(lanes[*lane]) == fault.detail;
+        let by: Vec<usize> = (0..32).filter(named).collect();
+        assert!(by.contains(&(fault.thread as usize)), "{mode}: {fault:?} by one of {by:?}");
+    }
+    assert_eq!(pool.list.stats().unwrap().taken, blocks - free.len() as u32, "{mode}");
+    assert_eq!(pool.list.check().unwrap(), [], "{mode}");
+}
+
+#[test]
+fn each_lane_that_frees_what_is_free_is_recorded_for_its_own_block() {
+    let row: [u32; 32] = std::array::from_fn(|i| 32 + i as u32);
+    let spread: [u32; 32] = std::array::from_fn(|i| 5 * i as u32);
+    let odd = |mut lanes: [u32; 32]| {
+        lanes.iter_mut().step_by(2).for_each(|lane| *lane = NONE);
+        lanes
+    };
+    let with = |mut lanes: [u32; 32], changes: &[(usize, u32)]| {
+        changes.iter().for_each(|&(lane, block)| lanes[lane] = block);
+        lanes
+    };
+    let thirds: Vec<u32> = row.iter().copied().step_by(3).collect();
+    // Lane 0 alone in its word; lanes 5 and 9 name one block, 6 and 7 two of one word, one of them free.
+    let alone = with(row, &[(0, 150), (9, row[5])]);
+    for (mode, device) in devices(20) {
+        for lanes in [row, odd(row)] {
+            check_listed(&device, &mode, &row, &lanes);
+            check_listed(&device, &mode, &thirds, &lanes);
+            check_listed(&device, &mode, &[], &with(lanes, &[(0, FOREIGN), (3, FOREIGN)]));
+        }
+        for lanes in [alone, odd(alone), spread, odd(spread), with(spread, &[(31, spread[2])])] {
+            check_listed(&device, &mode, &[row[6], 10, 150], &lanes);
+        }
+        check_listed(&device, &mode, &[40], &[40; 32]);
+        check_listed(&device, &mode, &[], &[40; 32]);
     }
 }
 

@@ -63,6 +63,21 @@ pub enum Who {
 }
 
 kernel! {
+    /// Each thread gives back the block that `which` names for it, whoever took it; none for [`NONE`].
+    ///
+    /// # Safety
+    /// The pool lives, and no one uses the blocks.
+    pub unsafe fn free_listed(list: FreeList, which: DeviceSlice<u32>) {
+        // SAFETY: only read.
+        let block = unsafe { which.get(thread::index_1d().into()) }.unwrap_or(NONE);
+        if block != NONE {
+            // SAFETY: the caller's promise.
+            unsafe { list.free_index(BlockIndex(block)) };
+        }
+    }
+}
+
+kernel! {
     /// Thread `i` gives block `i * stride` back.
     ///
     /// # Safety

@@ -17,7 +17,7 @@ impl FreeList {
     ///
     /// Cost per warp that frees what it allocated: one release atomic on a word of the bitmap and one
     /// relaxed atomic on a region's word that nobody waits for. Blocks spread over the pool cost both for
-    /// each word they are in.
+    /// each word they are in, or for each lane where the first lane has its word to itself.
     ///
     /// # Safety
     /// No thread uses the block any more.
@@ -79,10 +79,11 @@ impl FreeList {
     /// bits that the lane released and that were clear already.
     #[inline(always)]
     fn end_release<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, index: u32, twice: u32) {
-        if !lanes.all(twice == 0) {
+        let sound = lanes.all(twice == 0);
+        lanes.order();
+        if !sound {
             self.shared().record_double_frees(lanes.group(), index, twice);
         }
-        lanes.order();
     }
 
     /// Releases blocks in any order, gathered by word where lanes share one. `first` is the leader's. Returns

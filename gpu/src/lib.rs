@@ -11,7 +11,7 @@
 //! Only [`sync`], [`warp`], [`thread`] and [`mod@kernel`] know which; everything above them is the same code.
 //!
 //! Layers, each using only those before it: `sync, warp, thread` → [`units`] → `lanes` → [`fault`] →
-//! [`bump`], [`freelist`] → [`mod@alloc`] → [`check`].
+//! [`bump`], [`freelist`], [`heap`] → [`mod@alloc`] → [`check`].
 #![no_std]
 #![cfg_attr(
     target_arch = "nvptx64",

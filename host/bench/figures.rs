@@ -64,7 +64,7 @@ impl<'a> Bench<'a> {
         self.figure(name, progress, |b| b.freelist_churn(name))?;
         let name = "free list tight churn, 64 B";
         self.figure(name, progress, |b| b.freelist_tight_churn(name))?;
-        // The heap is not where it shall be: its figures are there for who asks for them.
+        // The heap is being built: it is measured for who asks for it.
         if self.config.only.as_ref().is_some_and(|only| only.starts_with("heap")) {
             self.heap_figures(progress)?;
         }

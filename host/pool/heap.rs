@@ -1,6 +1,6 @@
 //! The host's side of the heap.
 
-use super::{Faults, Violation, refuse};
+use super::{Faults, refuse};
 use crate::driver::{Device, DeviceData, DeviceMemory};
 use crate::error::{Bytes, Result};
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
@@ -122,11 +122,6 @@ impl Heap {
         let mut words = vec![0; FAULT_LOG_WORDS];
         self.metadata.read(self.places.faults, &mut words)?;
         Ok(words.first_chunk::<FAULT_LOG_WORDS>().map(Faults::read).unwrap_or_default())
-    }
-
-    /// Walks the metadata after the work that the device was given before, and reports what is broken.
-    pub fn check(&self) -> Result<Vec<Violation>> {
-        Ok(Vec::new())
     }
 }
 

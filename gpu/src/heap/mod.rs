@@ -1,5 +1,7 @@
 //! The heap: memory of any size for any thread, given back by any other.
 //!
+//! It is being built, and not for use yet: decision 6 says what there is.
+//!
 //! ```text
 //!  cursor[class][home]   | slab, blocks left |      what the class hands out next on a multiprocessor
 //!  entry[slab]           what the slab is: free, of a class, large

@@ -45,7 +45,7 @@ kernel! {
     /// `out` is live and no one else touches it; the heap is live.
     pub unsafe fn bench_heap_alloc_sparse(heap: Heap, out: DeviceSlice<u64>, sizes: Sizes) {
         let i = thread::index_1d();
-        let block = if i % 32 == 0 { heap.alloc(layout(sizes.of(i))) } else { None };
+        let block = if i.is_multiple_of(32) { heap.alloc(layout(sizes.of(i))) } else { None };
         store(out, i, block);
     }
 

@@ -82,7 +82,8 @@ impl Heap {
         if entry != Entry::LARGE.0 || address != self.slab_address(slab) {
             return self.misuse(FaultKind::InteriorFree, address);
         }
-        // ordering: acquire and release: of two that free it one goes on, and it hands on what the owner wrote.
+        // ordering: acquire and release; of two that free it the CAS lets one go on, which hands on what the owner
+        // wrote with GIVE_SLAB.
         if self.entry(slab).cas_acq_rel(Entry::LARGE.0, Entry::FREE.0, LARGE).is_err() {
             return self.misuse(FaultKind::DoubleFree, address);
         }

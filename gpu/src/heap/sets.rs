@@ -117,6 +117,7 @@ impl IndexSet {
         // ordering: acquire; pairs with SUMMARISE: who set this bit before had set the word's (I2).
         self.summary(w).and_acq_rel(!bit, SUMMARISE);
         if self.word(w).load_relaxed() != 0 {
+            // ordering: release; pairs with itself above, as the first insertion's does.
             self.summary(w).or_release(bit, SUMMARISE);
         }
     }

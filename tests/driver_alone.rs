@@ -14,7 +14,7 @@ mod support;
 use kernels::{raise, wait};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use support::{devices, module};
-use warpheap::LaunchConfig;
+use warpheap::{Device, DeviceBuffer, LaunchConfig, Module, Stream};
 
 const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
 
@@ -25,19 +25,41 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Two streams, and the flag that a kernel of one waits for and a kernel of the other raises.
+struct Pair {
+    module: Module,
+    first: Stream,
+    second: Stream,
+    flag: DeviceBuffer<u32>,
+}
+
+impl Pair {
+    fn new(device: &Device) -> Pair {
+        let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
+        Pair { module: module(device), first, second, flag: device.from_slice(&[0_u32]).unwrap() }
+    }
+
+    fn wait_on_first(&self) {
+        // SAFETY: both kernels touch the flag by the same atomics, and it lives until both have ended.
+        unsafe { self.first.launch(&self.module, wait, &ONE_THREAD, (self.flag.slice(),)) }.unwrap();
+    }
+
+    fn raise_on_second(&self) {
+        // SAFETY: the same.
+        unsafe { self.second.launch(&self.module, raise, &ONE_THREAD, (self.flag.slice(),)) }.unwrap();
+    }
+}
+
 #[test]
 fn kernels_of_two_streams_run_at_the_same_time() {
     let _turn = turn();
     for device in devices() {
-        let module = module(&device);
-        let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
-        let flag = device.from_slice(&[0_u32]).unwrap();
-        // SAFETY: both kernels touch the flag by the same atomics.
-        unsafe { first.launch(&module, wait, &ONE_THREAD, (flag.slice(),)) }.unwrap();
-        // SAFETY: the same.
-        unsafe { second.launch(&module, raise, &ONE_THREAD, (flag.slice(),)) }.unwrap();
-        first.synchronize().unwrap();
-        assert_eq!(flag.copy_to_vec().unwrap(), [2], "the first stream kept the second from running");
+        let pair = Pair::new(&device);
+        pair.wait_on_first();
+        pair.raise_on_second();
+        pair.first.synchronize().unwrap();
+        let flag = pair.flag.copy_to_vec().unwrap();
+        assert_eq!(flag, [2], "the first stream kept the second from running");
     }
 }
 
@@ -45,17 +67,13 @@ fn kernels_of_two_streams_run_at_the_same_time() {
 fn a_launch_does_not_wait_and_synchronize_does() {
     let _turn = turn();
     for device in devices() {
-        let module = module(&device);
-        let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
-        let flag = device.from_slice(&[0_u32]).unwrap();
-        // SAFETY: both kernels touch the flag by the same atomics, and the buffer lives until the end.
-        unsafe { stream.launch(&module, wait, &ONE_THREAD, (flag.slice(),)) }.unwrap();
-        assert!(!stream.is_done().unwrap(), "the kernel ended before its flag was raised");
-        // SAFETY: the same.
-        unsafe { other.launch(&module, raise, &ONE_THREAD, (flag.slice(),)) }.unwrap();
-        stream.synchronize().unwrap();
-        assert!(stream.is_done().unwrap());
-        assert_eq!(flag.copy_to_vec().unwrap(), [2]);
+        let pair = Pair::new(&device);
+        pair.wait_on_first();
+        assert!(!pair.first.is_done().unwrap(), "the kernel ended before its flag was raised");
+        pair.raise_on_second();
+        pair.first.synchronize().unwrap();
+        assert!(pair.first.is_done().unwrap());
+        assert_eq!(pair.flag.copy_to_vec().unwrap(), [2]);
     }
 }
 
@@ -63,19 +81,15 @@ fn a_launch_does_not_wait_and_synchronize_does() {
 fn an_event_comes_true_when_its_stream_gets_there() {
     let _turn = turn();
     for device in devices() {
-        let module = module(&device);
-        let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
-        let flag = device.from_slice(&[0_u32]).unwrap();
-        // SAFETY: both kernels touch the flag by the same atomics, and the buffer lives until the end.
-        unsafe { stream.launch(&module, wait, &ONE_THREAD, (flag.slice(),)) }.unwrap();
-        let event = stream.record().unwrap();
-        // It does not wait for the kernel, which still needs the other stream.
-        drop(stream);
+        let mut pair = Pair::new(&device);
+        pair.wait_on_first();
+        let event = pair.first.record().unwrap();
+        // The stream goes, and that does not wait for its kernel, which still needs the other stream.
+        pair.first = device.stream().unwrap();
         assert!(!event.is_done().unwrap(), "the kernel before it waits for its flag");
-        // SAFETY: the same.
-        unsafe { other.launch(&module, raise, &ONE_THREAD, (flag.slice(),)) }.unwrap();
+        pair.raise_on_second();
         event.synchronize().unwrap();
         assert!(event.is_done().unwrap());
-        assert_eq!(flag.copy_to_vec().unwrap(), [2]);
+        assert_eq!(pair.flag.copy_to_vec().unwrap(), [2]);
     }
 }

@@ -6,7 +6,9 @@ use crate::error::{Bytes, Result};
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::layout::HEAP_BYTES;
-use warpheap_device::heap::{self, ClassInfo, Cursor, HOLES_STRIDE, Layout, MAX_ALIGN, Parts, Span};
+use warpheap_device::heap::{
+    self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Layout, MAX_ALIGN, Parts, Span, USED_WORDS,
+};
 use warpheap_device::sync::AtomicU32;
 
 /// Heaps from here on have each cursor alone in its cache line.
@@ -38,9 +40,9 @@ struct Places {
     entries: u64,
     slab_sets: u64,
     faults: u64,
-    live: u64,
-    hints: u64,
-    holes: u64,
+    used: u64,
+    fresh: u64,
+    counts: u64,
     bitmap: u64,
     end: u64,
 }
@@ -62,11 +64,11 @@ impl Places {
             cursors: part(cursors),
             cursor_stride_log2,
             entries: part(u64::from(layout.slabs) * 4),
-            slab_sets: part(u64::from(layout.classes + 1) * u64::from(layout.set_words()) * 4),
+            slab_sets: part(u64::from(layout.classes + 2) * u64::from(layout.set_words()) * 4),
             faults: part(FAULT_LOG_WORDS as u64 * 8),
-            live: part(u64::from(layout.live_words()) * 4),
-            hints: part(u64::from(layout.homes) * 4),
-            holes: part(u64::from(layout.slabs) * 4 * HOLES_STRIDE as u64),
+            used: part(USED_WORDS as u64 * 4),
+            fresh: part(u64::from(layout.homes) * 4 * FRESH_STRIDE as u64),
+            counts: part(u64::from(layout.slabs) * 4 * COUNT_STRIDE as u64),
             bitmap: part(layout.block_words() * 4),
             end,
         }
@@ -106,15 +108,14 @@ impl Heap {
         let stride = 1_usize << (places.cursor_stride_log2 - 3);
         let mut cursors = vec![0_u64; ((places.entries - places.cursors) / 8) as usize];
         for cursor in cursors.chunks_mut(stride) {
-            cursor[..4].copy_from_slice(&Cursor::new(Span::EMPTY).to_words());
+            cursor[..4].copy_from_slice(&Cursor::new(Span::UNUSED).to_words());
         }
         self.metadata.write(places.cursors, &cursors)?;
-        let free: Vec<u32> = (0..layout.set_words()).map(|i| layout.initial_free_word(i)).collect();
-        self.metadata.write(places.slab_sets, &free)?;
-        // Each home starts at a word of its own.
-        let share = |home: u32| u64::from(home) * u64::from(layout.slabs) / u64::from(layout.homes);
-        let hints: Vec<u32> = (0..layout.homes).map(|home| share(home) as u32 & !31).collect();
-        self.metadata.write(places.hints, &hints)
+        let mut fresh = vec![0_u32; layout.homes as usize * FRESH_STRIDE];
+        for (home, first) in (0..).zip(fresh.chunks_mut(FRESH_STRIDE)) {
+            first[0] = layout.share_start(home);
+        }
+        self.metadata.write(places.fresh, &fresh)
     }
 
     /// What threads did wrong, after the work that the device was given before.
@@ -151,11 +152,11 @@ impl HeapBuilder {
             classes: at(places.classes) as *const ClassInfo,
             cursors: at(places.cursors) as *const Cursor,
             entries: at(places.entries) as *const AtomicU32,
-            holes: at(places.holes) as *const AtomicU32,
+            counts: at(places.counts) as *const AtomicU32,
             bitmap: at(places.bitmap) as *const AtomicU32,
             slab_sets: at(places.slab_sets) as *const AtomicU32,
-            live: at(places.live) as *const AtomicU32,
-            hints: at(places.hints) as *const AtomicU32,
+            used: at(places.used) as *const AtomicU32,
+            fresh: at(places.fresh) as *const AtomicU32,
             faults: at(places.faults) as *const FaultLog,
             shared: at(places.handle) as *const heap::Heap,
         };

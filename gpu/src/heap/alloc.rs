@@ -2,9 +2,10 @@
 
 use super::class::{SizeClass, rounded_up};
 use super::cursor::{Outcome, Span};
-use super::layout::{ClassInfo, divided};
+use super::full::Found;
+use super::layout::ClassInfo;
 use super::{Heap, POLL_NANOS, TAKE};
-use crate::lanes::{Group, Lanes, Warp};
+use crate::lanes::{Group, Lanes};
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 use core::ptr::NonNull;
@@ -17,6 +18,9 @@ const PATIENCE: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
 
 /// The largest alignment that a block of a class may be asked for: that of the smallest slab.
 const SMALL_ALIGN: usize = 1 << 14;
+
+/// In place of a class, for lanes that ask for nothing any more.
+const DONE: u32 = u32::MAX;
 
 impl Heap {
     /// Memory for `layout`, or `None` when the heap has none for it. Any thread, any time, any subset of a
@@ -49,69 +53,70 @@ impl Heap {
     fn alloc_small(&self, class: SizeClass) -> u64 {
         let group = Group::converged();
         let Some(warp) = group.whole() else { return self.shared().alloc_partial(group, class) };
-        if warp.all(class.0 == warp.broadcast_32(class.0)) {
-            self.alloc_together(warp, class)
+        if !warp.all(class.0 == warp.broadcast_32(class.0)) {
+            return self.shared().alloc_mixed(warp, class);
+        }
+        let home = self.home();
+        let seen = Span(warp.lead_64(|| self.take(warp.count(), class, home).0));
+        // The leader took for all: what the last owners wrote is now before every lane (I4).
+        warp.order();
+        let rest = seen.signed_left() - warp.count() as i32;
+        if rest >= 0 {
+            self.block_of_span(self.class(class), seen, rest as u32 + warp.rank())
         } else {
-            self.shared().alloc_mixed(warp, class)
+            self.shared().alloc_again(warp, group, class, home, seen)
         }
     }
 
     /// For a part of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group, class: SizeClass) -> u64 {
-        let peers = group.matching(class.0);
-        self.alloc_together(peers, class)
+        self.alloc_mixed(group, class)
     }
 
-    /// For a warp whose lanes ask for several classes: the leaders of all take at once.
+    /// For lanes that may ask for several classes: the leaders of all take at once.
     #[inline(never)]
-    fn alloc_mixed(&self, warp: Warp, class: SizeClass) -> u64 {
-        let peers = warp.matching(class.0);
+    fn alloc_mixed<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, class: SizeClass) -> u64 {
         let home = self.home();
-        let seen = if peers.leads() { self.take(peers.count(), class, home).0 } else { 0 };
-        let seen = Span(warp.read_64(seen, peers.leader()));
-        // The leaders took for all: what the last owners wrote is now before every lane (I4).
-        warp.order();
-        self.place_or_again(peers, class, home, seen)
+        let peers = lanes.matching(class.0);
+        let seen = self.take_together(lanes, peers, true, class, home);
+        let rest = seen.signed_left() - peers.count() as i32;
+        if lanes.all(rest >= 0) {
+            self.block_of_span(self.class(class), seen, rest as u32 + peers.rank())
+        } else {
+            self.alloc_again(lanes, peers, class, home, seen)
+        }
     }
 
+    /// The leaders of all `peers` that ask take for them. Returns the cursor of the caller's class as it was.
     #[inline(always)]
-    fn alloc_together<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, class: SizeClass) -> u64 {
-        let home = self.home();
-        let seen = Span(lanes.lead_64(|| self.take(lanes.count(), class, home).0));
-        lanes.order();
-        self.place_or_again(lanes, class, home, seen)
-    }
-
-    #[inline(always)]
-    fn place_or_again<const WHOLE: bool>(
+    fn take_together<const WHOLE: bool>(
         &self,
         lanes: Lanes<WHOLE>,
+        peers: Group,
+        asks: bool,
         class: SizeClass,
         home: u32,
-        seen: Span,
-    ) -> u64 {
-        let (left, wanted) = (seen.signed_left(), lanes.count() as i32);
-        if left >= wanted {
-            self.block_of_span(self.class(class), seen.first(), (left - wanted) as u32 + lanes.rank())
-        } else {
-            self.shared().alloc_again(lanes.group(), class, home, seen)
-        }
+    ) -> Span {
+        let seen = if asks && peers.leads() { self.take(peers.count(), class, home).0 } else { 0 };
+        let seen = lanes.read_64(seen, peers.leader());
+        // What the last owners wrote is now before every lane (I4).
+        lanes.order();
+        Span(seen)
     }
 
     /// Takes blocks from a cursor, if it has as many. Returns the cursor as it was.
     #[inline(always)]
     fn take(&self, wanted: u32, class: SizeClass, home: u32) -> Span {
-        let cursor = self.cursor_at(self.cursor_index(class, home));
+        let cursor = self.cursor(class, home);
         // ordering: acquire; pairs with INSTALL: the slabs' entries, and what their last owners wrote (I4).
         Span(cursor.span.sub_acquire(wanted.into(), TAKE))
     }
 
-    /// The address of a block of the span from slab `first` on.
     #[inline(always)]
-    fn block_of_span(&self, info: &ClassInfo, first: u32, block: u32) -> u64 {
-        let runs = divided(block, info.blocks_reciprocal);
-        self.block_address(info, first + runs * info.slabs, block - runs * info.blocks)
+    fn block_of_span(&self, info: &ClassInfo, span: Span, block: u32) -> u64 {
+        let (run, block) = span.place(info, block);
+        self.block_address(info, run, block)
     }
 
     /// The address of a block of a run.
@@ -125,63 +130,72 @@ impl Heap {
         self.base() as u64 + (u64::from(slab) << self.layout.slab_log2)
     }
 
-    /// The cursor of the class did not have what the group wanted: the leader saw `seen` there.
+    /// A cursor did not have what some lanes wanted. Every lane of `lanes` comes here, with the lanes that ask for
+    /// its class, and with what their leader saw in the class' cursor.
     #[cold]
     #[inline(never)]
-    fn alloc_again(&self, group: Group, class: SizeClass, home: u32, seen: Span) -> u64 {
-        let (mut group, mut seen) = (group, seen);
+    fn alloc_again<const WHOLE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        peers: Group,
+        class: SizeClass,
+        home: u32,
+        seen: Span,
+    ) -> u64 {
+        let (mut peers, mut seen) = (peers, seen);
+        let (mut address, mut asks) = (0, true);
         for _ in 0..PATIENCE {
-            let rank = group.rank();
-            match seen.outcome(group.count()) {
-                Outcome::Got => {
-                    let block = seen.signed_left() as u32 - group.count() + rank;
-                    return self.block_of_span(self.class(class), seen.first(), block);
-                }
-                Outcome::Crossed => {
-                    let left = seen.signed_left() as u32;
-                    self.refill(group, class, home, group.count());
-                    if rank < left {
-                        return self.block_of_span(self.class(class), seen.first(), rank);
-                    }
-                    group = group.filter(rank >= left);
-                }
-                Outcome::Behind => self.await_span(class, home),
-                Outcome::Dry => {
-                    if seen.has_sunk() && group.leads() {
-                        self.lift(class, home);
-                    }
-                    let hole = self.claim_hole(class, home, rank);
-                    let rest = group.filter(hole == 0);
-                    if hole != 0 {
-                        return hole;
-                    }
-                    group = rest;
-                    if self.is_known_full(group, class, home) {
-                        return 0;
-                    }
+            let (count, rank) = (peers.count(), peers.rank());
+            let outcome = if asks { seen.outcome(count) } else { Outcome::Got };
+            let crossed = outcome == Outcome::Crossed;
+            let mut next = Span::DRY;
+            if !lanes.all(!crossed) {
+                next = self.refill(lanes, peers, crossed, class, home, seen);
+            }
+            if asks {
+                address = self.block_after(class, seen, next, count, rank);
+                asks = address == 0;
+            }
+            if lanes.all(!asks) {
+                break;
+            }
+            if asks && outcome == Outcome::Behind && peers.leads() {
+                self.await_span(class, home);
+            }
+            if asks && outcome == Outcome::Dry {
+                match self.alloc_dry(peers, class, home, seen) {
+                    Found::Block(hole) => (address, asks) = (hole, false),
+                    Found::Nothing => asks = false,
+                    Found::Perhaps => {}
                 }
             }
-            seen = Span(group.lead_64(|| self.take(group.count(), class, home).0));
-            group.order();
+            lanes.sync();
+            peers = lanes.matching(if asks { class.0 } else { DONE });
+            seen = self.take_together(lanes, peers, asks, class, home);
+        }
+        address
+    }
+
+    /// The block of the lane of this rank: of the span as it was seen, or of the next one; 0 for none.
+    #[inline(always)]
+    fn block_after(&self, class: SizeClass, seen: Span, next: Span, count: u32, rank: u32) -> u64 {
+        let info = self.class(class);
+        let left = seen.left().unwrap_or(0);
+        if rank < left {
+            return self.block_of_span(info, seen, left.saturating_sub(count) + rank);
+        }
+        let granted = next.granted(count - left);
+        if rank - left < granted {
+            let rest = next.left().unwrap_or(0) - granted;
+            return self.block_of_span(info, next, rest + rank - left);
         }
         0
     }
 
-    /// Puts a dry cursor back to its start, before failed subtractions borrow from its upper half.
-    #[inline(never)]
-    fn lift(&self, class: SizeClass, home: u32) {
-        let span = &self.cursor_at(self.cursor_index(class, home)).span;
-        let seen = Span(span.load_relaxed());
-        if seen.is_dry() {
-            // Relaxed: a dry cursor hands nothing out. A failure is another's success, or another span.
-            let _ = span.cas_relaxed(seen.0, Span::DRY.0);
-        }
-    }
-
     /// Waits until no group is looking for the next span, or for long enough.
-    #[inline(never)]
+    #[inline(always)]
     fn await_span(&self, class: SizeClass, home: u32) {
-        let span = &self.cursor_at(self.cursor_index(class, home)).span;
+        let span = &self.cursor(class, home).span;
         for _ in 0..SETTLE_POLLS {
             if Span(span.load_relaxed()).left().is_some() {
                 return;

@@ -2,16 +2,20 @@
 //!
 //! ```text
 //! 63      32 31              0
-//! | first    | left + BIAS    |       the blocks 0..left of the span of slabs from `first` on
+//! | end      | left + BIAS    |       the last `left` blocks of the runs that end before slab `end`
 //! ```
 //!
-//! A warp subtracts what it wants. From a count that had as much it gets the last of those blocks.
+//! A warp subtracts what it wants. From a count that had as much it gets the first of those blocks. Blocks are
+//! numbered from the last run backwards, so that the word needs no total.
 
+use super::layout::{ClassInfo, divided};
 use crate::sync::AtomicU64;
 
 const BIAS: u64 = 1 << 31;
-/// In place of a slab: the class has no span here, and none is coming.
+/// In place of a slab: there was no memory for the class when it was last looked for.
 const DRY: u32 = u32::MAX;
+/// In place of a slab: the class has had no span here yet.
+const UNUSED: u32 = u32::MAX - 1;
 
 /// A dry cursor is put back to its start when failed subtractions have sunk it this far; all warps of a
 /// GPU together cannot sink it as far again before that is done.
@@ -30,7 +34,7 @@ pub(super) enum Outcome {
     Dry,
 }
 
-/// Blocks of a run of slabs and of those after it.
+/// Blocks of a run of slabs and of those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub(super) u64);
 
@@ -38,17 +42,17 @@ impl Span {
     /// No blocks, and no one is looking for some.
     pub const DRY: Span = Span((DRY as u64) << 32 | (BIAS - 1));
     /// No blocks, but the first who asks goes for some.
-    pub const EMPTY: Span = Span(BIAS);
+    pub const UNUSED: Span = Span::new(UNUSED, 0);
 
-    /// The blocks `0..left` of the span from slab `first` on.
+    /// The last `left` blocks of the runs that end before slab `end`.
     #[inline(always)]
-    pub const fn new(first: u32, left: u32) -> Self {
-        Span((first as u64) << 32 | (left as u64 + BIAS))
+    pub const fn new(end: u32, left: u32) -> Self {
+        Span((end as u64) << 32 | (left as u64 + BIAS))
     }
 
-    /// The slab where it starts.
+    /// The slab behind it.
     #[inline(always)]
-    pub const fn first(self) -> u32 {
+    pub const fn end(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
@@ -61,7 +65,13 @@ impl Span {
     /// Whether there is no span and none is coming.
     #[inline(always)]
     pub const fn is_dry(self) -> bool {
-        self.first() == DRY
+        self.end() == DRY
+    }
+
+    /// Whether there has been none yet.
+    #[inline(always)]
+    pub(super) const fn is_unused(self) -> bool {
+        self.end() == UNUSED
     }
 
     /// Blocks left; `None` while a group is storing the next span. None are left in a dry one.
@@ -72,6 +82,22 @@ impl Span {
             left if left >= 0 => Some(left as u32),
             _ => None,
         }
+    }
+
+    /// How many of `wanted` blocks it has.
+    #[inline(always)]
+    pub(super) const fn granted(self, wanted: u32) -> u32 {
+        match self.left() {
+            Some(left) if left < wanted => left,
+            Some(_) => wanted,
+            None => 0,
+        }
+    }
+
+    /// Without `blocks` that it has.
+    #[inline(always)]
+    pub(super) const fn without(self, blocks: u32) -> Self {
+        Span(self.0 - blocks as u64)
     }
 
     #[inline(always)]
@@ -90,6 +116,13 @@ impl Span {
 
     pub(super) const fn has_sunk(self) -> bool {
         self.signed_left() < SUNK
+    }
+
+    /// The run of block `block` of the span, and which of the run's blocks it is.
+    #[inline(always)]
+    pub const fn place(self, info: &ClassInfo, block: u32) -> (u32, u32) {
+        let runs = divided(block, info.blocks_reciprocal);
+        (self.end() - (runs + 1) * info.slabs, block - runs * info.blocks)
     }
 }
 
@@ -129,10 +162,12 @@ impl Cursor {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::class::SizeClass;
+    use super::super::layout::Layout;
     use super::*;
 
     #[test]
-    fn a_span_is_handed_out_from_its_end_and_crossed_once() {
+    fn a_span_is_handed_out_from_its_start_and_crossed_once() {
         let mut word = Span::new(7, 100).0;
         let mut take = |n: u32| {
             let old = Span(word);
@@ -146,9 +181,17 @@ mod tests {
     }
 
     #[test]
+    fn the_first_blocks_are_in_the_first_run() {
+        let info = Layout::new(8 << 30, 132).unwrap().class(SizeClass::of(8192));
+        let span = Span::new(10, 4 * info.blocks);
+        assert_eq!(span.place(&info, 4 * info.blocks - 1), (6, info.blocks - 1));
+        assert_eq!(span.place(&info, 0), (9, 0));
+    }
+
+    #[test]
     fn a_dry_cursor_stays_dry_however_many_ask() {
         let sunk = Span(Span::DRY.0 - (1 << 30));
         assert_eq!((sunk.outcome(1), sunk.has_sunk(), sunk.left()), (Outcome::Dry, true, Some(0)));
-        assert_eq!(Span::EMPTY.outcome(1), Outcome::Crossed);
+        assert_eq!(Span::UNUSED.outcome(1), Outcome::Crossed);
     }
 }

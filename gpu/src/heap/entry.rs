@@ -19,7 +19,7 @@ pub struct Entry(pub(super) u32);
 impl Entry {
     /// In the free set, or on its way to or from there.
     pub const FREE: Entry = Entry(u32::MAX);
-    /// The first slab of an allocation of whole slabs; its word in `holes` is their number.
+    /// The first slab of an allocation of whole slabs; its count is their number.
     pub const LARGE: Entry = Entry(LARGE);
     /// A later slab of such an allocation.
     pub const LARGE_REST: Entry = Entry(1 << PLACE_SHIFT | LARGE);

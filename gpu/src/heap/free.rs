@@ -1,25 +1,21 @@
 //! Giving blocks back.
 
-use super::class::SizeClass;
+use super::count::Count;
 use super::entry::Entry;
-use super::layout::{ClassInfo, WORD_BITS, divided};
+use super::layout::{ClassInfo, WORD_BITS, divided, full_word, words};
 use super::{FREE, Heap};
 use crate::fault::FaultKind;
-use crate::lanes::{Group, Lanes, Warp};
-use crate::units::LaneMask;
+use crate::lanes::{Group, Warp};
 use core::ptr::NonNull;
 
-/// What a release brings about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-enum Follows {
-    Nothing,
-    /// The run has its first holes, and is to be put in its class' set.
-    Note,
-    /// All blocks of the run are holes.
-    Retire,
-    /// The same, and it is not in its class' set.
-    RetireUnnoted,
+/// A block in the bitmap, and what is to be known of its run.
+#[derive(Clone, Copy)]
+struct Place {
+    run: u32,
+    /// Blocks of the run.
+    blocks: u32,
+    /// The number of the block in the run.
+    block: u32,
 }
 
 impl Heap {
@@ -27,8 +23,8 @@ impl Heap {
     /// starts at changes nothing and is recorded as a fault.
     ///
     /// Cost per warp that frees what it allocated: a load of the slab's entry, mostly from the cache, a
-    /// release atomic on the bits and a relaxed atomic on the count of holes. Blocks that are not in one word
-    /// of the bitmap cost both for each word.
+    /// release atomic on the bits and a relaxed atomic on the count of holes. Blocks that are not in two words
+    /// of the bitmap next to each other cost a release atomic each.
     ///
     /// # Safety
     /// No thread uses the memory any more.
@@ -50,7 +46,7 @@ impl Heap {
         if block * bytes != inside || block >= blocks {
             return self.shared().misuse(FaultKind::InteriorFree, address);
         }
-        self.release(run, self.word_of(run, block), block % WORD_BITS, blocks);
+        self.release(Place { run, blocks, block });
     }
 
     #[cold]
@@ -59,129 +55,104 @@ impl Heap {
         self.faults().record(kind, address, 0);
     }
 
-    /// Releases a block per lane: bit `bit` of word `word`, of a run of `blocks` blocks.
+    /// Releases a block per lane.
     #[inline(always)]
-    fn release(&self, run: u32, word: u32, bit: u32, blocks: u32) {
+    fn release(&self, place: Place) {
         let group = Group::converged();
-        let Some(warp) = group.whole() else {
-            return self.shared().release_partial(group, run, word, bit, blocks);
+        let bits = match group.whole() {
+            Some(warp) => self.gather(warp, place),
+            None => 1 << (place.block % WORD_BITS),
         };
-        let first = warp.broadcast_32(word);
-        let in_a_row = warp.all(word == first && bit == warp.rank());
         // What all lanes wrote, before the release by any of them (I4).
-        warp.order();
-        if in_a_row {
-            let follows =
-                if warp.leads() { self.release_bits(run, word, u32::MAX, blocks) } else { Follows::Nothing };
-            let follows = warp.broadcast_32(follows as u32);
-            if follows != Follows::Nothing as u32 {
-                self.shared().follow_of_leader(warp, run, follows);
-            }
-        } else {
-            self.shared().release_gathered(warp, run, word, bit, blocks);
+        group.sync();
+        if bits != 0 {
+            self.release_bits(place, bits);
         }
         // A lane that comes back from here finds its block free, whoever released it.
-        warp.sync();
-    }
-
-    /// For a part of a warp.
-    #[inline(never)]
-    fn release_partial(&self, group: Group, run: u32, word: u32, bit: u32, blocks: u32) {
-        group.sync();
-        self.release_gathered(group, run, word, bit, blocks);
         group.sync();
     }
 
-    /// Releases blocks in any order, gathered by word where lanes share one.
-    #[inline(never)]
-    fn release_gathered<const WHOLE: bool>(
-        &self,
-        lanes: Lanes<WHOLE>,
-        run: u32,
-        word: u32,
-        bit: u32,
-        blocks: u32,
-    ) {
-        let mut bits = 1 << bit;
-        let with_first = lanes.ballot(word == lanes.broadcast_32(word));
-        // Where even the first has its word to itself, take it that the blocks are spread over the heap.
-        if with_first.count() > 1 {
-            let peers = lanes.matching(word);
-            let gathered = peers.union(bits);
-            // Two lanes with one block go alone, so that the second one's mistake is seen.
-            if gathered.count_ones() == peers.count() {
-                bits = if peers.leads() { gathered } else { 0 };
+    /// The bits that the caller's lane is to release: for all lanes of a word where the blocks lie in a word of the
+    /// bitmap and the one after, as those do that a warp gets at once; elsewhere its own.
+    #[inline(always)]
+    fn gather(&self, warp: Warp, place: Place) -> u32 {
+        let own = 1 << (place.block % WORD_BITS);
+        let word = self.word_of(place.run, place.block);
+        let after = word.wrapping_sub(warp.broadcast_32(word));
+        if !warp.all(after <= 1) {
+            return own;
+        }
+        let high_lanes = warp.ballot(after == 1);
+        let (low, high) = if after == 0 { (own, 0) } else { (0, own) };
+        let (low, high) = (warp.union(low), warp.union(high));
+        // Two lanes with one block go alone, so that the second one's mistake is seen.
+        if low.count_ones() + high.count_ones() != warp.count() {
+            own
+        } else if warp.leads() {
+            low
+        } else if warp.rank() == high_lanes.leader() {
+            high
+        } else {
+            0
+        }
+    }
+
+    /// Sets bits of the word of a block, and counts what that makes of it.
+    #[inline(always)]
+    fn release_bits(&self, place: Place, bits: u32) {
+        let Place { run, blocks, block } = place;
+        let full = full_word(blocks, block / WORD_BITS);
+        // ordering: release; pairs with CLAIM and with RETIRE: the owners' writes before their bits (I4).
+        let old = self.bits(self.word_of(run, block)).or_release(bits, FREE);
+        if old & bits != 0 {
+            self.shared().record_double_frees(run, block, old & bits);
+        }
+        let change = Count::change(old, old | bits, full);
+        if change != Count(0) {
+            // Relaxed: the count only says when to look at the bits.
+            let before = Count(self.count(run).add_relaxed(change.0));
+            let whole = before.plus(change).whole() == words(blocks);
+            if whole || before.some() == 0 {
+                self.shared().note(run, whole);
             }
         }
-        let follows = if bits != 0 { self.release_bits(run, word, bits, blocks) } else { Follows::Nothing };
-        if !lanes.all(follows == Follows::Nothing) {
-            self.follow(lanes.group(), run, follows as u32);
+    }
+
+    /// Sets bits of a word that a thread by itself has, of a slab that has a class while it has them.
+    pub(super) fn put_back(&self, word: u32, bits: u32) {
+        if let Some((run, blocks)) = self.owner_of(word) {
+            self.release_bits(Place { run, blocks, block: (word - self.word_of(run, 0)) * WORD_BITS }, bits);
         }
     }
 
-    /// Sets bits of a word, counts those that were clear, and says what has to follow.
-    #[inline(always)]
-    fn release_bits(&self, run: u32, word: u32, bits: u32, blocks: u32) -> Follows {
-        // ordering: release; pairs with CLAIM and with RETIRE: the owners' writes before their bits (I4).
-        let old = self.bits(word).or_release(bits, FREE);
-        if old & bits != 0 {
-            self.shared().record_double_frees(run, word, old & bits);
-        }
-        let new = (bits & !old).count_ones();
-        // Relaxed: the count only says when to look at the bits.
-        let before = self.holes(run).add_relaxed(new);
-        if before + new == blocks {
-            if before == 0 { Follows::RetireUnnoted } else { Follows::Retire }
-        } else if before == 0 && new > 0 {
-            Follows::Note
-        } else {
-            Follows::Nothing
-        }
+    /// The run that a word of the bitmap belongs to, and its blocks.
+    pub(super) fn owner_of(&self, word: u32) -> Option<(u32, u32)> {
+        let slab = word / self.layout.words_per_slab();
+        let entry = Entry(self.entry(slab).load_relaxed());
+        Some((slab - entry.place(), self.class(entry.class()?).blocks))
     }
 
-    /// The same as [`follow`](Self::follow), for what the leader of a warp released for all.
+    /// A run has its first hole, or nothing else. By now others may have taken that, and the run may be another
+    /// class': then this is a hint without reason.
+    #[cold]
     #[inline(never)]
-    fn follow_of_leader(&self, warp: Warp, run: u32, follows: u32) {
-        self.follow(warp.group(), run, if warp.leads() { follows } else { Follows::Nothing as u32 });
-    }
-
-    /// Does what has to follow on some lanes, all lanes together.
-    #[inline(never)]
-    fn follow(&self, group: Group, run: u32, follows: u32) {
-        // The blocks are holes by now, so others may have retired the run, and it may have another class: then
-        // there is nothing to do for the old one, and what is done for the new one is harmless.
+    pub(super) fn note(&self, run: u32, whole: bool) {
         let class = Entry(self.entry(run).load_relaxed()).class();
-        if let (Some(class), true) = (class, follows == Follows::Note as u32) {
-            self.partial(class).insert(run);
-        }
-        let mut waiting = group.ballot(follows >= Follows::Retire as u32 && class.is_some());
-        let class = class.unwrap_or(SizeClass(0));
-        while !waiting.is_empty() {
-            let lane = waiting.leader();
-            let unnoted = group.read_32(follows, lane) == Follows::RetireUnnoted as u32;
-            let (run, class) = (group.read_32(run, lane), SizeClass(group.read_32(class.0, lane)));
-            // A run whose bits are not all there yet is not forgotten (I7).
-            if !self.retire(group, run, class) && unnoted && group.leads() {
+        match class {
+            _ if whole => self.idle().insert_hint(run),
+            Some(class) => {
                 self.partial(class).insert(run);
             }
-            waiting = waiting.without(LaneMask::only(lane));
+            None => {}
         }
-    }
-
-    /// A run has its first holes, or more: puts it in its class' set, or retires it. For a thread by itself.
-    #[inline(never)]
-    pub(super) fn note_holes(&self, run: u32, class: SizeClass) {
-        // First, so that a run whose bits are not all there yet is not forgotten (I7).
-        self.partial(class).insert(run);
-        self.retire(Group::alone(), run, class);
     }
 
     #[cold]
     #[inline(never)]
-    fn record_double_frees(&self, run: u32, word: u32, twice: u32) {
+    fn record_double_frees(&self, run: u32, block: u32, twice: u32) {
         let Some(class) = Entry(self.entry(run).load_relaxed()).class() else { return };
         let info = self.class(class);
-        let first = (word - self.word_of(run, 0)) * WORD_BITS;
+        let first = block / WORD_BITS * WORD_BITS;
         let mut rest = twice;
         while rest != 0 {
             let block = first + rest.trailing_zeros();

@@ -1,13 +1,14 @@
 //! Holes: blocks that were given back, and are handed out one by one.
 
 use super::class::SizeClass;
+use super::count::Count;
 use super::entry::Entry;
-use super::layout::WORD_BITS;
-use super::{CLAIM, FREE, Heap};
-use crate::lanes::{Group, select_bit};
+use super::layout::{WORD_BITS, full_word};
+use super::{CLAIM, Heap};
+use crate::lanes::select_bit;
 use crate::sync::NATIVE_LAYOUT;
 
-/// How many slabs of a class a lane looks at for a hole. More than a few only lose to other lanes.
+/// How many runs of a class a lane looks at for a hole. More than a few only lose to other lanes.
 const LOOKS: u32 = if NATIVE_LAYOUT { 64 } else { 3 };
 
 impl Heap {
@@ -17,7 +18,7 @@ impl Heap {
     pub(super) fn claim_hole(&self, class: SizeClass, home: u32, rank: u32) -> u64 {
         let set = self.partial(class);
         let words = self.layout.slab_words();
-        let mut from = (self.hint(home).load_relaxed() / WORD_BITS + rank) % words;
+        let mut from = (self.layout.share_start(home) / WORD_BITS + rank) % words;
         for _ in 0..LOOKS {
             let Some(run) = set.next(from) else { return 0 };
             let address = self.claim_hole_of(class, run, rank);
@@ -26,7 +27,7 @@ impl Heap {
             }
             // Nothing was seen: takes the run out, and looks once more, or a hole in between is lost (I7).
             set.remove(run);
-            if self.holes(run).load_relaxed() != 0 && self.is_of(class, run) {
+            if Count(self.count(run).load_relaxed()).some() != 0 && self.is_of(class, run) {
                 set.insert(run);
             }
             from = (run / WORD_BITS + 1) % words;
@@ -48,16 +49,18 @@ impl Heap {
                 w = if w + 1 < words { w + 1 } else { 0 };
                 continue;
             }
-            let bit = select_bit(seen, rank % seen.count_ones());
+            let bit = 1 << select_bit(seen, rank % seen.count_ones());
             // ordering: acquire; pairs with FREE: what the last owner wrote, before the next (I4).
-            if self.bits(first + w).and_acquire(!(1 << bit), CLAIM) >> bit & 1 == 0 {
+            let old = self.bits(first + w).and_acquire(!bit, CLAIM);
+            if old & bit == 0 {
                 continue;
             }
+            let full = full_word(info.blocks, w);
             if self.is_of(class, run) {
-                self.holes(run).sub_relaxed(1);
-                return self.block_address(info, run, w * WORD_BITS + bit);
+                self.add_to_count(run, info.blocks, Count::change(old, old & !bit, full));
+                return self.block_address(info, run, w * WORD_BITS + bit.trailing_zeros());
             }
-            self.put_back(run, first + w, 1 << bit);
+            self.put_back_taken(first + w, old, bit);
             return 0;
         }
         0
@@ -65,20 +68,17 @@ impl Heap {
 
     /// Whether a run of the class starts at this slab. Certain for who holds a block of it (I5).
     #[inline(always)]
-    fn is_of(&self, class: SizeClass, run: u32) -> bool {
+    pub(super) fn is_of(&self, class: SizeClass, run: u32) -> bool {
         self.entry(run).load_relaxed() == Entry::of_class(class, 0).0
     }
 
-    /// Sets bits that were cleared on a wrong guess: the slab `run` has another class by now. Who tried to take
-    /// all its bits in the meantime has failed, so this thread tries again for them (I7).
+    /// Sets a bit that was cleared on a wrong guess, of a word that was `old` before: the slab has another class.
     #[cold]
     #[inline(never)]
-    fn put_back(&self, run: u32, word: u32, bits: u32) {
-        // ordering: release; pairs with CLAIM and with `retire`.
-        self.bits(word).or_release(bits, FREE);
-        let entry = Entry(self.entry(run).load_relaxed());
-        if let Some(class) = entry.class() {
-            self.retire(Group::alone(), run - entry.place(), class);
-        }
+    fn put_back_taken(&self, word: u32, old: u32, bit: u32) {
+        let Some((run, blocks)) = self.owner_of(word) else { return };
+        let full = full_word(blocks, word - self.word_of(run, 0));
+        self.add_to_count(run, blocks, Count::change(old, old & !bit, full));
+        self.put_back(word, bit);
     }
 }

@@ -6,6 +6,7 @@ use super::layout::WORD_BITS;
 use super::sets::Run;
 use super::{LARGE, POLL_NANOS};
 use crate::fault::FaultKind;
+use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 
@@ -21,13 +22,23 @@ impl Heap {
         }
         let len = size.div_ceil(slab_bytes) as u32;
         let step = (align.div_ceil(slab_bytes) as u32).max(1);
+        if step == 1 {
+            let run = self.claim_fresh_row(self.home(), len);
+            if run.len > 0 {
+                return self.make_large(run);
+            }
+        }
         for pass in 0..PASSES {
             let run = self.claim_aligned(len, step);
             if run.len > 0 {
                 return self.make_large(run);
             }
-            // All that cursors hold, once everything else is taken.
-            if !self.close_all() && pass > 0 {
+            // What no one has had, then what can be made free, then all that cursors hold.
+            let alone = Group::alone();
+            let any = self.release_fresh()
+                || self.sweep(alone, 0, self.layout.slab_words(), self.layout.slabs) > 0
+                || self.close_all(alone);
+            if !any && pass > 0 {
                 return 0;
             }
             thread::nanosleep(POLL_NANOS);
@@ -66,7 +77,7 @@ impl Heap {
             // Relaxed: who frees the allocation has got it from the caller.
             self.entry(slab).store_relaxed(Entry::LARGE_REST.0);
         }
-        self.holes(run.first).store_relaxed(run.len);
+        self.count(run.first).store_relaxed(run.len);
         self.entry(run.first).store_relaxed(Entry::LARGE.0);
         self.slab_address(run.first)
     }
@@ -87,7 +98,7 @@ impl Heap {
         if self.entry(slab).cas_acq_rel(Entry::LARGE.0, Entry::FREE.0, LARGE).is_err() {
             return self.misuse(FaultKind::DoubleFree, address);
         }
-        let len = self.holes(slab).swap_relaxed(0);
+        let len = self.count(slab).swap_relaxed(0);
         self.give_slabs(Run { first: slab, len });
     }
 }

@@ -20,10 +20,12 @@ pub const HEAP_BYTES: (u64, u64) = (1 << 20, 1 << 40);
 /// The most slabs that a run of one class has.
 const MAX_RUN: u32 = 8;
 
-/// Warps that a multiprocessor runs at once.
-const RESIDENT_WARPS: u32 = 64;
-/// The most blocks in a span of more than one run.
-const SPAN_BLOCKS: u32 = 2 * RESIDENT_WARPS * 32;
+/// Blocks in a span for a whole warp: eight for each thread that a multiprocessor runs at once.
+const SPAN_BLOCKS: u32 = 8 * 2048;
+/// Bytes of such a span, at least: few blocks of small classes are used up too soon.
+const SPAN_BYTES: u32 = 1 << 20;
+/// Blocks in a span for each lane of a part of a warp, for the first span of a cursor and for the others.
+const LANE_BLOCKS: (u32, u32) = (128, 1024);
 
 /// How the blocks of one class lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +42,17 @@ pub struct ClassInfo {
     /// `ceil(2^32 / quarters)`: a block is `quarters << shift` bytes.
     pub(super) quarters_reciprocal: u32,
     pub(super) shift: u32,
-    spare: [u32; 2],
+    /// Runs in a span for a whole warp.
+    whole_runs: u32,
+    /// The most runs in a span for a part of a warp.
+    part_runs: u32,
 }
 
 const _: () = assert!(size_of::<ClassInfo>() == 32);
 
 impl ClassInfo {
     /// The fewest slabs that hold two blocks or more and waste at most an eighth behind the last.
-    const fn new(class: SizeClass, slab_bytes: u32) -> Self {
+    const fn new(class: SizeClass, slab_bytes: u32, share: u32) -> Self {
         let bytes = class.bytes();
         let mut slabs = 1;
         while slabs < MAX_RUN {
@@ -58,6 +63,7 @@ impl ClassInfo {
             slabs += 1;
         }
         let blocks = slabs * slab_bytes / bytes;
+        let wanted = if SPAN_BLOCKS < SPAN_BYTES / bytes { SPAN_BYTES / bytes } else { SPAN_BLOCKS };
         ClassInfo {
             bytes,
             blocks,
@@ -65,22 +71,46 @@ impl ClassInfo {
             slabs,
             quarters_reciprocal: reciprocal(class.quarters()),
             shift: class.shift(),
-            spare: [0; 2],
+            whole_runs: clamped(wanted / blocks, share * 5 / 8 / slabs),
+            part_runs: clamped(u32::MAX, share / 16 / slabs),
         }
+    }
+
+    /// Runs in the next span of a cursor, for a group of `lanes` lanes; `first`: it has had none.
+    #[inline(always)]
+    pub(super) const fn span_runs(&self, lanes: u32, first: bool) -> u32 {
+        if lanes == WORD_BITS {
+            return self.whole_runs;
+        }
+        let blocks = lanes * if first { LANE_BLOCKS.0 } else { LANE_BLOCKS.1 };
+        clamped(divided(blocks, self.blocks_reciprocal), self.part_runs)
     }
 
     /// Words of the bitmap that its blocks have bits in.
     #[inline(always)]
     pub(super) const fn words(&self) -> u32 {
-        self.blocks.div_ceil(WORD_BITS)
+        words(self.blocks)
     }
+}
 
-    /// The bits of its blocks in word `w` of their bitmap.
-    #[inline(always)]
-    pub(super) const fn full_word(&self, w: u32) -> u32 {
-        let left = self.blocks - w * WORD_BITS;
-        if left >= WORD_BITS { u32::MAX } else { (1 << left) - 1 }
-    }
+/// Words of the bitmap that the blocks of a run have bits in.
+#[inline(always)]
+pub(super) const fn words(blocks: u32) -> u32 {
+    blocks.div_ceil(WORD_BITS)
+}
+
+/// The bits of the blocks of a run in word `w` of their bitmap.
+#[inline(always)]
+pub(super) const fn full_word(blocks: u32, w: u32) -> u32 {
+    let left = blocks - w * WORD_BITS;
+    if left >= WORD_BITS { u32::MAX } else { (1 << left) - 1 }
+}
+
+/// `n`, at most `most`, and 1 at least.
+#[inline(always)]
+const fn clamped(n: u32, most: u32) -> u32 {
+    let n = if n < most { n } else { most };
+    if n == 0 { 1 } else { n }
 }
 
 /// `ceil(2^32 / n)` for `n` from 2 on: what [`divided`] multiplies by.
@@ -110,8 +140,8 @@ pub struct Layout {
     home_scale: u32,
     /// Bytes of the largest block of a class.
     pub small_bytes: u32,
-    /// The most slabs in a span: half of the heap between all cursors of a class.
-    span_slabs: u32,
+    /// Slabs in each home's share of the heap; the last one's has the rest, too.
+    share: u32,
     spare: u32,
 }
 
@@ -134,8 +164,7 @@ impl Layout {
             log2
         };
         let slabs = (bytes >> slab_log2) as u32;
-        let small_bytes = 3 << slab_log2;
-        let classes = SizeClass::of(small_bytes).0 + 1;
+        let classes = SizeClass::of(3 << slab_log2).0 + 1;
         let most = slabs / 4 / classes;
         let homes = if most == 0 {
             1
@@ -144,16 +173,27 @@ impl Layout {
         } else {
             multiprocessors
         };
-        Some(Layout {
+        Some(Layout::of_slabs(slab_log2, slabs, homes, multiprocessors))
+    }
+
+    /// `slabs` slabs, with so many cursors of each class.
+    const fn of_slabs(slab_log2: u32, slabs: u32, homes: u32, multiprocessors: u32) -> Self {
+        let small_bytes = 3 << slab_log2;
+        Layout {
             slab_log2,
             slabs,
-            classes,
+            classes: SizeClass::of(small_bytes).0 + 1,
             homes,
             home_scale: (homes << 16).div_ceil(multiprocessors),
             small_bytes,
-            span_slabs: slabs / 2 / homes,
+            share: slabs / homes,
             spare: 0,
-        })
+        }
+    }
+
+    /// A heap that a model checker can hold: slabs of 512 bytes.
+    pub const fn tiny(slabs: u32, homes: u32) -> Self {
+        Layout::of_slabs(9, slabs, homes, homes)
     }
 
     /// Bytes of a slab.
@@ -168,7 +208,7 @@ impl Layout {
 
     /// How the blocks of a class lie.
     pub const fn class(&self, class: SizeClass) -> ClassInfo {
-        ClassInfo::new(class, self.slab_bytes())
+        ClassInfo::new(class, self.slab_bytes(), self.share)
     }
 
     /// Words of the bitmap of blocks that belong to one slab.
@@ -192,28 +232,10 @@ impl Layout {
         self.slab_words() + self.slab_words().div_ceil(WORD_BITS)
     }
 
-    /// Word `i` of the set of free slabs when all are free, for the host to write.
-    pub const fn initial_free_word(&self, i: u32) -> u32 {
-        let words = self.slab_words();
-        let (i, bits) = if i < words { (i, self.slabs) } else { (i - words, words) };
-        let left = bits - i * WORD_BITS;
-        if left >= WORD_BITS { u32::MAX } else { (1 << left) - 1 }
-    }
-
-    /// Words of the set of cursors.
-    pub const fn live_words(&self) -> u32 {
-        let words = (self.classes * self.homes).div_ceil(WORD_BITS);
-        words + words.div_ceil(WORD_BITS)
-    }
-
-    /// Runs in a span for a group of `lanes` lanes that ask at once: as many blocks as a multiprocessor's warps
-    /// take of it, or twice as many for whole warps, within the limits of [`divided`] and of the heap.
+    /// The first slab of a home's share of the heap, for `homes` the one behind the last.
     #[inline(always)]
-    pub(super) const fn span_runs(&self, info: &ClassInfo, lanes: u32) -> u32 {
-        let blocks = if lanes == WORD_BITS { SPAN_BLOCKS } else { lanes * RESIDENT_WARPS };
-        let (runs, most) = (blocks / info.blocks, self.span_slabs / info.slabs);
-        let runs = if runs < most { runs } else { most };
-        if runs == 0 { 1 } else { runs }
+    pub const fn share_start(&self, home: u32) -> u32 {
+        if home < self.homes { home * self.share } else { self.slabs }
     }
 
     /// The cursors for a multiprocessor.
@@ -261,7 +283,7 @@ mod tests {
         for layout in layouts() {
             for class in (0..layout.classes).map(SizeClass) {
                 let info = layout.class(class);
-                let most = layout.span_runs(&info, 32) * info.blocks;
+                let most = (1..=32).map(|lanes| info.span_runs(lanes, false)).max().unwrap() * info.blocks;
                 for block in (0..most).step_by(1 + most as usize / 999).chain([most - 1]) {
                     assert_eq!(divided(block, info.blocks_reciprocal), block / info.blocks, "{info:?}");
                 }

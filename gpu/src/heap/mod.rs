@@ -48,17 +48,23 @@
 
 mod alloc;
 pub mod class;
+mod close;
+mod count;
 mod cursor;
 mod entry;
 mod free;
+mod fresh;
+mod full;
 mod holes;
 mod large;
 pub mod layout;
 mod refill;
-mod retire;
 mod sets;
+mod sweep;
 
+pub use count::Count;
 pub use cursor::{Cursor, Span};
+pub use fresh::FRESH_STRIDE;
 pub use layout::{ClassInfo, Layout};
 
 use crate::fault::FaultLog;
@@ -69,8 +75,11 @@ use class::SizeClass;
 use entry::Entry;
 use sets::IndexSet;
 
-/// Words from one slab's count of holes to the next: those of one sector of the cache would be slow together.
-pub const HOLES_STRIDE: usize = 8;
+/// Words from one slab's count to the next: those of one sector of the cache would be slow together.
+pub const COUNT_STRIDE: usize = 8;
+
+/// Words with a bit for each class.
+pub const USED_WORDS: usize = layout::MAX_CLASSES.div_ceil(32) as usize;
 
 /// The largest alignment, in bytes.
 pub const MAX_ALIGN: u64 = 1 << 21;
@@ -123,20 +132,22 @@ pub struct Parts {
     pub base: *mut u8,
     /// `layout.classes` of them.
     pub classes: *const ClassInfo,
-    /// `layout.classes * layout.homes`, each `1 << cursor_stride_log2` bytes after the one before.
+    /// `layout.classes * layout.homes`, each `1 << cursor_stride_log2` bytes after the one before, all
+    /// [`Span::UNUSED`].
     pub cursors: *const Cursor,
     /// A word a slab: what it is.
     pub entries: *const AtomicU32,
-    /// Every [`HOLES_STRIDE`] words, a slab: holes in the run that starts there.
-    pub holes: *const AtomicU32,
+    /// Every [`COUNT_STRIDE`] words, a slab: the [`Count`] of the run that starts there.
+    pub counts: *const AtomicU32,
     /// `layout.block_words()` words: the holes.
     pub bitmap: *const AtomicU32,
-    /// `layout.classes + 1` sets of `layout.set_words()` words: the free slabs, then those of each class with holes.
+    /// `layout.classes + 2` sets of `layout.set_words()` words: the free slabs, the idle runs, and those of each
+    /// class with holes.
     pub slab_sets: *const AtomicU32,
-    /// A set of cursors: those that have had a span since they were last dry.
-    pub live: *const AtomicU32,
-    /// A word a home: the slab from which on it looks for free ones.
-    pub hints: *const AtomicU32,
+    /// A bit for each class: it has had a span. [`USED_WORDS`] words.
+    pub used: *const AtomicU32,
+    /// Every [`FRESH_STRIDE`] words, a home: the first slab of its share that no one has had.
+    pub fresh: *const AtomicU32,
     /// What threads did wrong.
     pub faults: *const FaultLog,
     /// Where a copy of the handle lies, or will lie before its first use.
@@ -177,8 +188,8 @@ impl Heap {
     ///
     /// # Safety
     /// Each part is as [`Parts`] says and stays there while the handle or a copy of it is used. At first the
-    /// cursors are [`Span::EMPTY`], the free set holds every slab and its summary says so, and every other word is
-    /// zero but the entries, which are [`free_entry`](Self::free_entry).
+    /// cursors are [`Span::UNUSED`], `fresh` is each home's [`Layout::share_start`], the entries are
+    /// [`free_entry`](Self::free_entry), and every other word is zero.
     pub unsafe fn from_raw_parts(parts: Parts, layout: Layout, cursor_stride_log2: u32) -> Self {
         Heap { parts, layout, cursor_stride_log2, spare: 0 }
     }
@@ -229,16 +240,10 @@ impl Heap {
         unsafe { &*info }
     }
 
-    /// The number of a cursor among all.
     #[inline(always)]
-    fn cursor_index(&self, class: SizeClass, home: u32) -> u32 {
-        class.0 * self.layout.homes + home
-    }
-
-    #[inline(always)]
-    fn cursor_at(&self, index: u32) -> &Cursor {
-        debug_assert!(index < self.layout.classes * self.layout.homes);
-        let offset = (index as usize) << self.cursor_stride_log2;
+    fn cursor(&self, class: SizeClass, home: u32) -> &Cursor {
+        debug_assert!(class.0 < self.layout.classes && home < self.layout.homes);
+        let offset = ((class.0 * self.layout.homes + home) as usize) << self.cursor_stride_log2;
         // SAFETY: class and home are the heap's, by the callers.
         let cursor = unsafe { self.parts.cursors.byte_add(offset) };
         // SAFETY: `from_raw_parts`' promise.
@@ -255,10 +260,10 @@ impl Heap {
     }
 
     #[inline(always)]
-    fn holes(&self, run: u32) -> &AtomicU32 {
+    fn count(&self, run: u32) -> &AtomicU32 {
         debug_assert!(run < self.layout.slabs);
         // SAFETY: a slab of the heap, by the callers.
-        let word = unsafe { self.parts.holes.add(run as usize * HOLES_STRIDE) };
+        let word = unsafe { self.parts.counts.add(run as usize * COUNT_STRIDE) };
         // SAFETY: `from_raw_parts`' promise.
         unsafe { &*word }
     }
@@ -281,7 +286,7 @@ impl Heap {
 
     #[inline(always)]
     fn slab_set(&self, i: u32) -> IndexSet {
-        // SAFETY: one of the `classes + 1` sets, by the callers.
+        // SAFETY: one of the `classes + 2` sets, by the callers.
         let words = unsafe { self.parts.slab_sets.add((i * self.layout.set_words()) as usize) };
         // SAFETY: `from_raw_parts`' promise.
         unsafe { IndexSet::new(words, self.layout.slab_words()) }
@@ -293,24 +298,31 @@ impl Heap {
     }
 
     #[inline(always)]
+    fn idle(&self) -> IndexSet {
+        self.slab_set(1)
+    }
+
+    #[inline(always)]
     fn partial(&self, class: SizeClass) -> IndexSet {
-        self.slab_set(1 + class.0)
+        self.slab_set(2 + class.0)
     }
 
     #[inline(always)]
-    fn live(&self) -> IndexSet {
-        let cursors = self.layout.classes * self.layout.homes;
-        // SAFETY: `from_raw_parts`' promise.
-        unsafe { IndexSet::new(self.parts.live, cursors.div_ceil(layout::WORD_BITS)) }
-    }
-
-    #[inline(always)]
-    fn hint(&self, home: u32) -> &AtomicU32 {
-        debug_assert!(home < self.layout.homes);
-        // SAFETY: one of the homes, by the callers.
-        let word = unsafe { self.parts.hints.add(home as usize) };
+    fn used(&self, class: SizeClass) -> &AtomicU32 {
+        // SAFETY: a word of a class of the heap, by the callers.
+        let word = unsafe { self.parts.used.add((class.0 / layout::WORD_BITS) as usize) };
         // SAFETY: `from_raw_parts`' promise.
         unsafe { &*word }
+    }
+
+    /// Remembers that the class has cursors with spans. Relaxed: the store of the span is behind it.
+    #[inline(always)]
+    fn note_use(&self, class: SizeClass) {
+        self.used(class).or_relaxed(1 << (class.0 % layout::WORD_BITS));
+    }
+
+    fn is_used(&self, class: SizeClass) -> bool {
+        self.used(class).load_relaxed() >> (class.0 % layout::WORD_BITS) & 1 == 1
     }
 
     #[inline(always)]

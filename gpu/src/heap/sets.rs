@@ -13,6 +13,7 @@
 
 use super::layout::{WORD_BITS, WORD_LOG2};
 use super::{GIVE_SLAB, SUMMARISE, TAKE_SLAB};
+use crate::lanes::Group;
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// Words that are taken at once.
@@ -28,6 +29,20 @@ pub(super) struct Run {
 
 impl Run {
     pub const NONE: Run = Run { first: 0, len: 0 };
+}
+
+impl Group {
+    /// Runs `f` on the leader and gives every lane its answer.
+    #[inline(always)]
+    pub(super) fn lead_run(self, f: impl FnOnce() -> Run) -> Run {
+        let packed = self.lead_64(|| {
+            let run = f();
+            u64::from(run.first) << 32 | u64::from(run.len)
+        });
+        // What the leader took is before what the others do with it.
+        self.order();
+        Run { first: (packed >> 32) as u32, len: packed as u32 }
+    }
 }
 
 /// The set. Its words and their summary lie in device memory.
@@ -88,9 +103,19 @@ impl IndexSet {
         }
     }
 
+    /// Puts a slab in, as a hint: what it hints at is not handed on, so who takes it looks for itself.
+    #[inline(never)]
+    pub fn insert_hint(&self, slab: u32) {
+        let w = slab >> WORD_LOG2;
+        if self.word(w).or_relaxed(1 << (slab % WORD_BITS)) == 0 {
+            // ordering: release; pairs with `settle_summary`: the word before its bit (I2).
+            self.summary(w).or_release(1 << (w % WORD_BITS), SUMMARISE);
+        }
+    }
+
     /// Sets bits of a word and returns it as it was.
     #[inline(never)]
-    fn insert_bits(&self, w: u32, bits: u32) -> u32 {
+    pub fn insert_bits(&self, w: u32, bits: u32) -> u32 {
         // ordering: release; pairs with TAKE_SLAB: what the last users wrote before the next ones.
         let old = self.word(w).or_release(bits, GIVE_SLAB);
         if old == 0 {
@@ -101,7 +126,7 @@ impl IndexSet {
     }
 
     /// Clears bits of a word and returns those that were set: the caller's slabs.
-    fn claim_bits(&self, w: u32, bits: u32) -> u32 {
+    pub fn claim_bits(&self, w: u32, bits: u32) -> u32 {
         // ordering: acquire; pairs with GIVE_SLAB.
         let old = self.word(w).and_acquire(!bits, TAKE_SLAB);
         if old & !bits == 0 {
@@ -128,6 +153,21 @@ impl IndexSet {
         self.claim_bits(slab >> WORD_LOG2, 1 << (slab % WORD_BITS)) != 0
     }
 
+    /// A word with slabs, the first of those from `from` to before `to`; by the summary alone.
+    #[inline(never)]
+    pub fn next_word_before(&self, from: u32, to: u32) -> Option<u32> {
+        let mut w = from;
+        while w < to {
+            let seen = self.at(self.len + (w >> WORD_LOG2)).load_relaxed() >> (w % WORD_BITS);
+            if seen != 0 {
+                w += seen.trailing_zeros();
+                return (w < to).then_some(w);
+            }
+            w = (w | (WORD_BITS - 1)) + 1;
+        }
+        None
+    }
+
     /// A word with slabs, the first from word `from` on, around the end; by the summary alone, so it may have
     /// none by now.
     #[inline(never)]
@@ -146,21 +186,6 @@ impl IndexSet {
             if seen != 0 {
                 return Some(group * WORD_BITS + seen.trailing_zeros());
             }
-        }
-        None
-    }
-
-    /// The first number in the set of those from `from` to before `to`, without a look at the summary.
-    #[inline(never)]
-    pub fn next_within(&self, from: u32, to: u32) -> Option<u32> {
-        let mut at = from;
-        while at < to {
-            let seen = self.word(at >> WORD_LOG2).load_relaxed() >> (at % WORD_BITS);
-            if seen != 0 {
-                let found = at + seen.trailing_zeros();
-                return if found < to { Some(found) } else { None };
-            }
-            at = (at | (WORD_BITS - 1)) + 1;
         }
         None
     }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use warpheap_device::fault::FaultLog;
 use warpheap_device::heap::class::SizeClass;
-use warpheap_device::heap::{ClassInfo, Cursor, HOLES_STRIDE, Heap, Layout, Parts, Span};
+use warpheap_device::heap::{
+    COUNT_STRIDE, ClassInfo, Count, Cursor, FRESH_STRIDE, Heap, Layout, Parts, Span, USED_WORDS,
+};
 use warpheap_device::sync::AtomicU32;
 
 pub struct OwnedHeap {
@@ -15,11 +17,11 @@ pub struct OwnedHeap {
     classes: Vec<ClassInfo>,
     cursors: Vec<Cursor>,
     entries: Vec<AtomicU32>,
-    holes: Vec<AtomicU32>,
+    counts: Vec<AtomicU32>,
     bitmap: Vec<AtomicU32>,
     slab_sets: Vec<AtomicU32>,
-    _live: Vec<AtomicU32>,
-    _hints: Vec<AtomicU32>,
+    fresh: Vec<AtomicU32>,
+    _used: Vec<AtomicU32>,
     memory: (*mut u8, HostLayout),
 }
 
@@ -41,15 +43,14 @@ impl OwnedHeap {
     pub fn with(layout: Layout) -> OwnedHeap {
         let classes: Vec<ClassInfo> = (0..layout.classes).map(|c| layout.class(SizeClass(c))).collect();
         let cursors: Vec<Cursor> =
-            (0..layout.classes * layout.homes).map(|_| Cursor::new(Span::EMPTY)).collect();
+            (0..layout.classes * layout.homes).map(|_| Cursor::new(Span::UNUSED)).collect();
         let entries = words(layout.slabs.into(), |_| Heap::free_entry());
-        let holes = words(u64::from(layout.slabs) * HOLES_STRIDE as u64, |_| 0);
+        let counts = words(u64::from(layout.slabs) * COUNT_STRIDE as u64, |_| 0);
         let bitmap = words(layout.block_words(), |_| 0);
-        let set = layout.set_words();
-        let free = |i| if i < set { layout.initial_free_word(i) } else { 0 };
-        let slab_sets = words(u64::from(set) * u64::from(layout.classes + 1), free);
-        let live = words(layout.live_words().into(), |_| 0);
-        let hints = words(layout.homes.into(), |_| 0);
+        let slab_sets = words(u64::from(layout.set_words()) * u64::from(layout.classes + 2), |_| 0);
+        let used = words(USED_WORDS as u64, |_| 0);
+        let stride = FRESH_STRIDE as u32;
+        let fresh = words(u64::from(layout.homes * stride), |i| layout.share_start(i / stride));
         let faults = Box::new(FaultLog::default());
         let host = HostLayout::from_size_align(layout.bytes() as usize, 1 << 21).unwrap();
         // SAFETY: not of no bytes.
@@ -60,11 +61,11 @@ impl OwnedHeap {
             classes: classes.as_ptr(),
             cursors: cursors.as_ptr(),
             entries: entries.as_ptr(),
-            holes: holes.as_ptr(),
+            counts: counts.as_ptr(),
             bitmap: bitmap.as_ptr(),
             slab_sets: slab_sets.as_ptr(),
-            live: live.as_ptr(),
-            hints: hints.as_ptr(),
+            used: used.as_ptr(),
+            fresh: fresh.as_ptr(),
             faults: &raw const *faults,
             shared: shared.as_ptr(),
         };
@@ -81,11 +82,11 @@ impl OwnedHeap {
             classes,
             cursors,
             entries,
-            holes,
+            counts,
             bitmap,
             slab_sets,
-            _live: live,
-            _hints: hints,
+            fresh,
+            _used: used,
             memory: (base, host),
         }
     }
@@ -103,13 +104,17 @@ impl OwnedHeap {
         let mut slab = 0;
         while slab < layout.slabs {
             let entry = self.entries[slab as usize].load_relaxed();
-            let (kind, holes) = (entry & 0xff, self.holes[slab as usize * HOLES_STRIDE].load_relaxed());
+            let (kind, count) = (entry & 0xff, self.counts[slab as usize * COUNT_STRIDE].load_relaxed());
             let first = (u64::from(slab) * words_per_slab) as usize;
             if kind >= 0xfe {
-                assert_eq!(in_set(0, slab), kind == 0xff, "slab {slab} is {kind:#x}");
+                let fresh = (0..layout.homes).any(|home| {
+                    let next = self.fresh[home as usize * FRESH_STRIDE].load_relaxed();
+                    (next..layout.share_start(home + 1)).contains(&slab)
+                });
+                assert_eq!(in_set(0, slab) ^ fresh, kind == 0xff, "slab {slab} is {kind:#x}");
                 let bits = &self.bitmap[first..first + words_per_slab as usize];
                 assert!(bits.iter().all(|word| word.load_relaxed() == 0), "I6: slab {slab} is {kind:#x}");
-                assert!(kind == 0xfe || holes == 0, "I6: slab {slab} is free and counts {holes} holes");
+                assert!(kind == 0xfe || count == 0, "I6: slab {slab} is free and counts {count:#x}");
                 slab += 1;
                 continue;
             }
@@ -117,10 +122,16 @@ impl OwnedHeap {
             assert_eq!(entry >> 8, 0, "slab {slab} is inside of a run");
             let info = &self.classes[kind as usize];
             let words = &self.bitmap[first..first + (u64::from(info.slabs) * words_per_slab) as usize];
-            let set: u32 = words.iter().map(|word| word.load_relaxed().count_ones()).sum();
-            assert_eq!(set, holes, "I7: bits and count of slab {slab}");
-            assert!(holes < info.blocks, "I7: slab {slab} is all holes");
-            assert!(holes == 0 || in_set(1 + kind, slab), "I7: slab {slab} has holes and is not in its set");
+            let words: Vec<u32> = words.iter().map(AtomicU32::load_relaxed).collect();
+            let full = |w: usize| !0u32 >> (32 - (info.blocks - w as u32 * 32).min(32));
+            let (used, unused) = words.split_at(info.blocks.div_ceil(32) as usize);
+            let sum = used.iter().enumerate().fold(Count(0), |sum, (w, word)| sum.plus(Count::of(*word, full(w))));
+            assert!(unused.iter().all(|word| *word == 0), "bits behind the last block of slab {slab}");
+            assert_eq!(sum, Count(count), "I7: bits and count of slab {slab}");
+            let whole = sum.whole() as usize == used.len();
+            assert!(!whole || in_set(1, slab), "I7: slab {slab} is all holes and not idle");
+            assert!(sum.some() == 0 || whole || in_set(2 + kind, slab), "I7: slab {slab} is not in its set");
+            let holes: u32 = words.iter().map(|word| word.count_ones()).sum();
             *found.entry(kind).or_default() += info.blocks - holes;
             slab += info.slabs;
         }

@@ -1,0 +1,114 @@
+//! Taking back what cursors hold, when there is nothing else.
+
+use super::class::SizeClass;
+use super::cursor::Span;
+use super::layout::{ClassInfo, WORD_BITS, full_word};
+use super::{Heap, TAKE};
+use crate::lanes::Group;
+
+/// How often a cursor's span is tried to be taken before that is given up: each failure is another thread's
+/// success.
+const TRIES: u32 = 64;
+
+impl Heap {
+    /// Takes the later half of what another cursor of the class has, by whole runs; all of it when that is one. The
+    /// lanes look at a cursor each. A dry span if none has any.
+    #[inline(never)]
+    pub(super) fn steal(&self, lanes: Group, class: SizeClass, home: u32) -> Span {
+        let homes = self.layout.homes;
+        let mut distance = 1;
+        while distance < homes {
+            let mine = distance + lanes.rank();
+            let other = if home + mine < homes { home + mine } else { home + mine - homes };
+            let has_some = mine < homes && self.cursor(class, other).span().left().unwrap_or(0) > 0;
+            let mut candidates = lanes.ballot(has_some);
+            while !candidates.is_empty() {
+                let from = lanes.read_32(other, candidates.leader());
+                let span = Span(lanes.lead_64(|| self.steal_from(class, from).0));
+                if !span.is_dry() {
+                    // What the leader acquired is before what the others do with it.
+                    lanes.order();
+                    return span;
+                }
+                candidates = candidates.without_leader();
+            }
+            distance += lanes.count();
+        }
+        Span::DRY
+    }
+
+    fn steal_from(&self, class: SizeClass, home: u32) -> Span {
+        let info = self.class(class);
+        let span = &self.cursor(class, home).span;
+        let mut seen = Span(span.load_relaxed());
+        for _ in 0..TRIES {
+            let left = seen.left().unwrap_or(0);
+            if left == 0 {
+                break;
+            }
+            let kept = left.div_ceil(info.blocks) / 2;
+            let rest = Span::new(seen.end(), kept * info.blocks);
+            // ordering: acquire; pairs with INSTALL, as a subtraction does.
+            match span.cas_acquire(seen.0, rest.0, TAKE) {
+                Ok(_) => return Span::new(seen.end() - kept * info.slabs, left - kept * info.blocks),
+                Err(now) => seen = Span(now),
+            }
+        }
+        Span::DRY
+    }
+
+    /// Makes holes of what all cursors have, the lanes taking a cursor each. Whether there was anything.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn close_all(&self, lanes: Group) -> bool {
+        let mut any = false;
+        for class in (0..self.layout.classes).map(SizeClass) {
+            if !self.is_used(class) {
+                continue;
+            }
+            let mut home = lanes.rank();
+            while home < self.layout.homes {
+                any |= self.close(class, home);
+                home += lanes.count();
+            }
+        }
+        !lanes.all(!any)
+    }
+
+    /// The same for one cursor, unless a group is about to store its next span.
+    fn close(&self, class: SizeClass, home: u32) -> bool {
+        let span = &self.cursor(class, home).span;
+        let mut seen = Span(span.load_relaxed());
+        for _ in 0..TRIES {
+            let left = seen.left().unwrap_or(0);
+            if left == 0 {
+                return false;
+            }
+            // ordering: acquire; pairs with INSTALL, as a subtraction does.
+            match span.cas_acquire(seen.0, Span::new(seen.end(), 0).0, TAKE) {
+                Ok(_) => {
+                    self.make_holes(self.class(class), seen.end(), left);
+                    return true;
+                }
+                Err(now) => seen = Span(now),
+            }
+        }
+        false
+    }
+
+    /// Makes holes of the last `left` blocks of the runs before slab `end`, which are the caller's.
+    #[cold]
+    #[inline(never)]
+    fn make_holes(&self, info: &ClassInfo, end: u32, left: u32) {
+        let (mut run, mut left) = (end, left);
+        while left > 0 {
+            run -= info.slabs;
+            let blocks = left.min(info.blocks);
+            for w in 0..blocks.div_ceil(WORD_BITS) {
+                // Of a part of a run they are the first.
+                self.put_back(self.word_of(run, 0) + w, full_word(blocks, w));
+            }
+            left -= blocks;
+        }
+    }
+}

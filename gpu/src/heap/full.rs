@@ -1,0 +1,109 @@
+//! The proof that there is no memory for a class, and how groups share it.
+
+use super::class::SizeClass;
+use super::cursor::Span;
+use super::{ARRIVE, Heap, INSTALL, POLL_NANOS, SEARCH};
+use crate::lanes::Group;
+use crate::sync::NATIVE_LAYOUT;
+use crate::thread;
+
+/// Polls for the end of a search that another group has begun: more than the longest takes.
+const WAITS: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 3 };
+
+/// What a lane gets from a dry cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Memory at this address.
+    Block(u64),
+    /// There may be some: look again.
+    Perhaps,
+    /// There is none.
+    Nothing,
+}
+
+impl Heap {
+    /// For lanes that ask for one class and saw `seen` in its dry cursor.
+    #[inline(never)]
+    pub(super) fn alloc_dry(&self, group: Group, class: SizeClass, home: u32, seen: Span) -> Found {
+        if seen.has_sunk() && group.leads() {
+            self.lift(class, home);
+        }
+        let slabs = group.broadcast_32((group.leads() && self.may_have_slabs(home)).into()) == 1;
+        if slabs && !self.is_known_full(group, class, home) && self.cursor(class, home).span().left() != Some(0) {
+            return Found::Perhaps;
+        }
+        let hole = self.claim_hole(class, home, group.rank());
+        let rest = group.filter(hole == 0);
+        if hole != 0 {
+            return Found::Block(hole);
+        }
+        if self.is_known_full(rest, class, home) { Found::Nothing } else { Found::Perhaps }
+    }
+
+    /// Whether there seem to be slabs that no one uses, by a quick look.
+    fn may_have_slabs(&self, home: u32) -> bool {
+        self.free_slabs().next_word(0).is_some() || self.idle().next_word(0).is_some() || self.has_fresh(home)
+    }
+
+    /// Puts a dry cursor back to its start, before failed subtractions borrow from its upper half.
+    #[inline(never)]
+    fn lift(&self, class: SizeClass, home: u32) {
+        let span = &self.cursor(class, home).span;
+        let seen = Span(span.load_relaxed());
+        if seen.is_dry() {
+            // Relaxed: a dry cursor hands nothing out. A failure is another's success, or another span.
+            let _ = span.cas_relaxed(seen.0, Span::DRY.0);
+        }
+    }
+
+    /// Whether a search that began after this call found nothing for the class: another group's, or this one's
+    /// own.
+    #[inline(never)]
+    fn is_known_full(&self, group: Group, class: SizeClass, home: u32) -> bool {
+        let cursor = self.cursor(class, home);
+        // ordering: release; pairs with SEARCH below: what this group has freed, or knows to be freed, before the
+        // looks of a search that begins later (I9).
+        let arrived = group.lead_64(|| cursor.searches_begun.add_release(0, ARRIVE));
+        for _ in 0..WAITS {
+            let verdict = group.lead_64(|| cursor.verdict.load_relaxed());
+            if verdict / 2 > arrived {
+                return verdict % 2 == 1;
+            }
+            let begun = verdict / 2;
+            // ordering: acquire; pairs with ARRIVE above.
+            let mine =
+                group.lead_64(|| cursor.searches_begun.cas_acquire(begun, begun + 1, SEARCH).is_ok().into());
+            if mine == 1 {
+                let full = !self.search(group, class, home);
+                if group.leads() {
+                    // Relaxed: a refusal publishes nothing, and without one every group looks for itself.
+                    cursor.verdict.store_relaxed(2 * (begun + 1) + u64::from(full));
+                }
+                return full;
+            }
+            thread::nanosleep(POLL_NANOS);
+        }
+        false
+    }
+
+    /// Looks for memory for a class whose cursor was dry: whether there is a span or a hole now, or may be.
+    #[cold]
+    #[inline(never)]
+    fn search(&self, group: Group, class: SizeClass, home: u32) -> bool {
+        let span = &self.cursor(class, home).span;
+        // Relaxed: only the one search of a cursor stores the next span of a dry one (I8).
+        if !Span(group.lead_64(|| span.load_relaxed())).is_dry() {
+            return true;
+        }
+        let found = self.find(group, class, home, group.count());
+        group.sync();
+        if !found.is_dry() {
+            if group.leads() {
+                // ordering: release; pairs with TAKE: the slabs' entries, and what their last owners wrote (I4).
+                span.store_release(found.0, INSTALL);
+            }
+            return true;
+        }
+        group.lead_64(|| self.partial(class).next(0).is_some().into()) == 1
+    }
+}

@@ -4,7 +4,7 @@ use super::class::{SizeClass, rounded_up};
 use super::cursor::{Outcome, Span};
 use super::full::Found;
 use super::layout::ClassInfo;
-use super::{Heap, POLL_NANOS, TAKE};
+use super::{Heap, INSTALL, POLL_NANOS, TAKE};
 use crate::lanes::{Group, Lanes};
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -18,6 +18,9 @@ const PATIENCE: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
 
 /// The largest alignment that a block of a class may be asked for: that of the smallest slab.
 const SMALL_ALIGN: usize = 1 << 14;
+
+/// How often a group waits for a span and loses it to others, before it goes on with more care.
+const TURNS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
 
 /// In place of a class, for lanes that ask for nothing any more.
 const DONE: u32 = u32::MAX;
@@ -64,14 +67,26 @@ impl Heap {
         if rest >= 0 {
             self.block_of_span(self.class(class), seen, rest as u32 + warp.rank())
         } else {
-            self.shared().alloc_again(warp, group, class, home, seen)
+            self.shared().alloc_short(warp, group, class, home, seen)
         }
     }
 
     /// For a part of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group, class: SizeClass) -> u64 {
-        self.alloc_mixed(group, class)
+        if group.count() > 1 {
+            return self.alloc_mixed(group, class);
+        }
+        let home = self.home();
+        let mut seen = self.take(1, class, home);
+        if seen.is_unused() && seen.left() == Some(0) {
+            seen = self.first_span(class, home, 1);
+        }
+        if seen.signed_left() > 0 {
+            self.block_of_span(self.class(class), seen, seen.signed_left() as u32 - 1)
+        } else {
+            self.alloc_short(group, group, class, home, seen)
+        }
     }
 
     /// For lanes that may ask for several classes: the leaders of all take at once.
@@ -84,8 +99,67 @@ impl Heap {
         if lanes.all(rest >= 0) {
             self.block_of_span(self.class(class), seen, rest as u32 + peers.rank())
         } else {
-            self.alloc_again(lanes, peers, class, home, seen)
+            self.alloc_short(lanes, peers, class, home, seen)
         }
+    }
+
+    /// For lanes of which some saw too little in their class' cursor: begins the first span of a cursor, or waits
+    /// for who stores the next one. Whatever takes more is left to `alloc_again`.
+    #[inline(never)]
+    fn alloc_short<const WHOLE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        peers: Group,
+        class: SizeClass,
+        home: u32,
+        seen: Span,
+    ) -> u64 {
+        let (count, leads) = (peers.count(), peers.leads());
+        let mut seen = seen;
+        for _ in 0..TURNS {
+            if leads && seen.is_unused() && seen.left() == Some(0) {
+                seen = self.first_span(class, home, count);
+            }
+            seen = Span(lanes.read_64(seen.0, peers.leader()));
+            // What the last owners wrote is now before every lane (I4).
+            lanes.order();
+            let rest = seen.signed_left() - count as i32;
+            if lanes.all(rest >= 0) {
+                return self.block_of_span(self.class(class), seen, rest as u32 + peers.rank());
+            }
+            // Who owes a span must not wait for another.
+            if !lanes.all(rest >= 0 || seen.left().is_none()) {
+                break;
+            }
+            if leads && rest < 0 {
+                self.await_span(class, home);
+                seen = self.take(count, class, home);
+            }
+        }
+        let seen = Span(lanes.read_64(seen.0, peers.leader()));
+        lanes.order();
+        self.alloc_again(lanes, peers, class, home, seen)
+    }
+
+    /// Stores the first span in a cursor that its caller crossed, for `count` lanes. Returns it as it was for them;
+    /// the unused one where that takes more.
+    #[inline(never)]
+    fn first_span(&self, class: SizeClass, home: u32, count: u32) -> Span {
+        let info = self.class(class);
+        let runs = info.span_runs(count, true);
+        if runs * info.blocks < count {
+            return Span::UNUSED;
+        }
+        let run = self.claim_fresh(home, runs * info.slabs);
+        if run.len == 0 {
+            return Span::UNUSED;
+        }
+        self.note_use(class);
+        self.dedicate(0, 1, info, class, run);
+        let span = Span::new(run.first + run.len, runs * info.blocks);
+        // ordering: release; pairs with TAKE: the slabs' entries (I4).
+        self.cursor(class, home).span.store_release(span.without(count).0, INSTALL);
+        span
     }
 
     /// The leaders of all `peers` that ask take for them. Returns the cursor of the caller's class as it was.

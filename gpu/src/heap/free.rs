@@ -102,19 +102,23 @@ impl Heap {
     fn release_bits(&self, place: Place, bits: u32) {
         let Place { run, blocks, block } = place;
         let full = full_word(blocks, block / WORD_BITS);
+        let (word, count) = (self.bits(self.word_of(run, block)), self.count(run));
         // ordering: release; pairs with CLAIM and with RETIRE: the owners' writes before their bits (I4).
-        let old = self.bits(self.word_of(run, block)).or_release(bits, FREE);
+        let old = word.or_release(bits, FREE);
+        let (before, change) = if bits == full {
+            // What this makes of the word is known without a look at it. Relaxed: the count only says when to
+            // look at the bits.
+            (Count(count.add_relaxed(Count::of(full, full).0)), Count::of(full, full))
+        } else {
+            let change = Count::change(old, old | bits, full);
+            (if change == Count(0) { change } else { Count(count.add_relaxed(change.0)) }, change)
+        };
         if old & bits != 0 {
-            self.shared().record_double_frees(run, block, old & bits);
+            self.shared().record_double_frees(place, old, bits, change);
         }
-        let change = Count::change(old, old | bits, full);
-        if change != Count(0) {
-            // Relaxed: the count only says when to look at the bits.
-            let before = Count(self.count(run).add_relaxed(change.0));
-            let whole = before.plus(change).whole() == words(blocks);
-            if whole || before.some() == 0 {
-                self.shared().note(run, whole);
-            }
+        let whole = before.plus(change).whole() == words(blocks);
+        if change != Count(0) && (whole || before.some() == 0) {
+            self.shared().note(run, whole);
         }
     }
 
@@ -137,23 +141,25 @@ impl Heap {
     #[cold]
     #[inline(never)]
     pub(super) fn note(&self, run: u32, whole: bool) {
-        let class = Entry(self.entry(run).load_relaxed()).class();
-        match class {
-            _ if whole => self.idle().insert_hint(run),
-            Some(class) => {
-                self.partial(class).insert(run);
-            }
-            None => {}
+        if whole {
+            // Relaxed: who sweeps the run looks at its bits.
+            self.idle(run / WORD_BITS).or_relaxed(1 << (run % WORD_BITS));
+        } else if let Some(class) = Entry(self.entry(run).load_relaxed()).class() {
+            self.partial(class).insert(run);
         }
     }
 
+    /// `bits` were released in a word that was `old`, and some were set there; `change` was counted for it.
     #[cold]
     #[inline(never)]
-    fn record_double_frees(&self, run: u32, block: u32, twice: u32) {
+    fn record_double_frees(&self, place: Place, old: u32, bits: u32, change: Count) {
+        let Place { run, blocks, block } = place;
+        let counted = Count::change(old, old | bits, full_word(blocks, block / WORD_BITS));
+        self.count(run).add_relaxed(counted.0.wrapping_sub(change.0));
         let Some(class) = Entry(self.entry(run).load_relaxed()).class() else { return };
         let info = self.class(class);
         let first = block / WORD_BITS * WORD_BITS;
-        let mut rest = twice;
+        let mut rest = old & bits;
         while rest != 0 {
             let block = first + rest.trailing_zeros();
             self.faults().record(FaultKind::DoubleFree, self.block_address(info, run, block), block.into());

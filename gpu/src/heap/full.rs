@@ -42,7 +42,10 @@ impl Heap {
 
     /// Whether there seem to be slabs that no one uses, by a quick look.
     fn may_have_slabs(&self, home: u32) -> bool {
-        self.free_slabs().next_word(0).is_some() || self.idle().next_word(0).is_some() || self.has_fresh(home)
+        let mut words = self.share_words(home);
+        self.free_slabs().next_word(0).is_some()
+            || self.has_fresh(home)
+            || words.any(|w| self.idle(w).load_relaxed() != 0)
     }
 
     /// Puts a dry cursor back to its start, before failed subtractions borrow from its upper half.

@@ -297,9 +297,15 @@ impl Heap {
         self.slab_set(0)
     }
 
+    /// Word `w` of the bits of idle runs.
     #[inline(always)]
-    fn idle(&self) -> IndexSet {
-        self.slab_set(1)
+    fn idle(&self, w: u32) -> &AtomicU32 {
+        debug_assert!(w < self.layout.slab_words());
+        // SAFETY: a word with bits of slabs of the heap, by the callers. The set behind that of the free slabs is
+        // of as many words and more.
+        let word = unsafe { self.parts.slab_sets.add((self.layout.set_words() + w) as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
     }
 
     #[inline(always)]

@@ -7,6 +7,7 @@ use super::layout::{ClassInfo, WORD_BITS};
 use super::sets::Run;
 use super::{Heap, INSTALL};
 use crate::lanes::{Group, Lanes};
+use core::ops::Range;
 
 /// Slabs that are taken of another home's share at once, so that it does not run dry for it.
 const FOREIGN_SLABS: u32 = 8;
@@ -14,7 +15,7 @@ const FOREIGN_SLABS: u32 = 8;
 impl Heap {
     /// The leaders of `peers` that crossed their cursors store the next spans there (I8), less what `peers` get of
     /// them. Returns the next span of the caller's class, with that; a dry one if there is none.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn refill<const WHOLE: bool>(
         &self,
         lanes: Lanes<WHOLE>,
@@ -24,27 +25,11 @@ impl Heap {
         home: u32,
         seen: Span,
     ) -> Span {
-        let info = self.class(class);
         let owes = crossed && peers.leads();
-        let runs = info.span_runs(peers.count(), true);
-        let mut run = Run::NONE;
-        if owes && seen.is_unused() {
-            self.note_use(class);
-            run = self.claim_fresh(home, runs * info.slabs);
-        }
-        let run = Run { first: lanes.read_32(run.first, peers.leader()), len: lanes.read_32(run.len, peers.leader()) };
-        if crossed {
-            self.dedicate(peers.rank(), peers.count(), info, class, run);
-        }
-        let mut span = Span::DRY;
-        if run.len > 0 {
-            span = Span::new(run.first + run.len, runs * info.blocks);
-        }
-        if !lanes.all(!crossed || run.len > 0) {
-            span = self.find_each(lanes, peers, owes && run.len == 0, class, home, span);
-        }
+        let span = self.find_each(lanes, peers, owes, class, home);
         lanes.sync();
         if owes {
+            self.note_use(class);
             let wanted = peers.count() - seen.left().unwrap_or(0);
             // ordering: release; pairs with TAKE: the slabs' entries, and what their last owners wrote (I4).
             self.cursor(class, home).span.store_release(span.without(span.granted(wanted)).0, INSTALL);
@@ -54,7 +39,7 @@ impl Heap {
 
     /// Writes down what the slabs of a span are, each lane a part of them.
     #[inline(always)]
-    fn dedicate(&self, rank: u32, step: u32, info: &ClassInfo, class: SizeClass, run: Run) {
+    pub(super) fn dedicate(&self, rank: u32, step: u32, info: &ClassInfo, class: SizeClass, run: Run) {
         let mut slab = rank;
         while slab < run.len {
             let place = if info.slabs == 1 { 0 } else { slab % info.slabs };
@@ -65,7 +50,7 @@ impl Heap {
     }
 
     /// Finds the next spans for those lanes that owe one, one after the other and all lanes together. Returns that
-    /// of the caller's class, or `span` if none was looked for.
+    /// of the caller's class; a dry one where there is none, or none was looked for.
     #[cold]
     #[inline(never)]
     fn find_each<const WHOLE: bool>(
@@ -75,9 +60,8 @@ impl Heap {
         owes: bool,
         class: SizeClass,
         home: u32,
-        span: Span,
     ) -> Span {
-        let (lanes, mut span) = (lanes.group(), span);
+        let (lanes, mut span) = (lanes.group(), Span::DRY);
         let mut waiting = lanes.ballot(owes);
         while !waiting.is_empty() {
             let lane = waiting.leader();
@@ -116,8 +100,7 @@ impl Heap {
     /// Takes up to `most` slabs, whole runs of the class: of the home's share first, so that what was used is used
     /// again; then of all.
     fn claim_slabs(&self, lanes: Group, info: &ClassInfo, home: u32, most: u32) -> Run {
-        let from = self.layout.share_start(home) / WORD_BITS;
-        let to = self.layout.share_start(home + 1).div_ceil(WORD_BITS);
+        let Range { start: from, end: to } = self.share_words(home);
         self.sweep(lanes, from, to, most);
         let run = lanes.lead_run(|| {
             let run = self.claim_free(info, from, most);
@@ -134,6 +117,12 @@ impl Heap {
             return Run::NONE;
         }
         lanes.lead_run(|| self.claim_free(info, from, most))
+    }
+
+    /// The words of a set of slabs that have bits of a home's share.
+    pub(super) fn share_words(&self, home: u32) -> Range<u32> {
+        let (start, end) = (self.layout.share_start(home), self.layout.share_start(home + 1));
+        start / WORD_BITS..end.div_ceil(WORD_BITS)
     }
 
     /// Takes free slabs, whole runs of the class, the first from word `from` on.

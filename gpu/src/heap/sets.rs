@@ -103,19 +103,9 @@ impl IndexSet {
         }
     }
 
-    /// Puts a slab in, as a hint: what it hints at is not handed on, so who takes it looks for itself.
-    #[inline(never)]
-    pub fn insert_hint(&self, slab: u32) {
-        let w = slab >> WORD_LOG2;
-        if self.word(w).or_relaxed(1 << (slab % WORD_BITS)) == 0 {
-            // ordering: release; pairs with `settle_summary`: the word before its bit (I2).
-            self.summary(w).or_release(1 << (w % WORD_BITS), SUMMARISE);
-        }
-    }
-
     /// Sets bits of a word and returns it as it was.
     #[inline(never)]
-    pub fn insert_bits(&self, w: u32, bits: u32) -> u32 {
+    fn insert_bits(&self, w: u32, bits: u32) -> u32 {
         // ordering: release; pairs with TAKE_SLAB: what the last users wrote before the next ones.
         let old = self.word(w).or_release(bits, GIVE_SLAB);
         if old == 0 {
@@ -126,7 +116,7 @@ impl IndexSet {
     }
 
     /// Clears bits of a word and returns those that were set: the caller's slabs.
-    pub fn claim_bits(&self, w: u32, bits: u32) -> u32 {
+    fn claim_bits(&self, w: u32, bits: u32) -> u32 {
         // ordering: acquire; pairs with GIVE_SLAB.
         let old = self.word(w).and_acquire(!bits, TAKE_SLAB);
         if old & !bits == 0 {
@@ -151,21 +141,6 @@ impl IndexSet {
     #[inline(never)]
     pub fn remove(&self, slab: u32) -> bool {
         self.claim_bits(slab >> WORD_LOG2, 1 << (slab % WORD_BITS)) != 0
-    }
-
-    /// A word with slabs, the first of those from `from` to before `to`; by the summary alone.
-    #[inline(never)]
-    pub fn next_word_before(&self, from: u32, to: u32) -> Option<u32> {
-        let mut w = from;
-        while w < to {
-            let seen = self.at(self.len + (w >> WORD_LOG2)).load_relaxed() >> (w % WORD_BITS);
-            if seen != 0 {
-                w += seen.trailing_zeros();
-                return (w < to).then_some(w);
-            }
-            w = (w | (WORD_BITS - 1)) + 1;
-        }
-        None
     }
 
     /// A word with slabs, the first from word `from` on, around the end; by the summary alone, so it may have

@@ -24,20 +24,18 @@ impl Heap {
     /// Returns how many it was.
     #[inline(never)]
     pub(super) fn sweep(&self, lanes: Group, from: u32, to: u32, enough: u32) -> u32 {
-        let (mut w, mut slabs) = (from, 0);
-        while w < to && slabs < enough {
-            let next = lanes.broadcast_32(if lanes.leads() {
-                self.idle().next_word_before(w, to).unwrap_or(to)
-            } else {
-                0
-            });
-            if next >= to {
-                break;
+        let (mut base, mut slabs) = (from, 0);
+        while base < to && slabs < enough {
+            let w = base + lanes.rank();
+            // Relaxed: a hint.
+            let mut marked = lanes.ballot(w < to && self.idle(w).load_relaxed() != 0);
+            while !marked.is_empty() && slabs < enough {
+                let w = lanes.read_32(w, marked.leader());
+                let bits = lanes.broadcast_32(if lanes.leads() { self.idle(w).swap_relaxed(0) } else { 0 });
+                slabs += self.retire_word(lanes, w, bits);
+                marked = marked.without_leader();
             }
-            w = next;
-            let bits = lanes.broadcast_32(if lanes.leads() { self.idle().claim_bits(w, u32::MAX) } else { 0 });
-            slabs += self.retire_word(lanes, w, bits);
-            w += 1;
+            base += lanes.count();
         }
         slabs
     }

@@ -15,6 +15,9 @@ fn layout(size: u32) -> Layout {
     unsafe { Layout::from_size_align_unchecked(size as usize, 16) }
 }
 
+/// Bytes from one place to the next in the churn without a heap: about what the sizes of the churn are on average.
+pub const FLOOR_STRIDE: u64 = 256;
+
 kernel! {
     /// Every thread allocates from a heap and stores the address.
     ///
@@ -92,18 +95,24 @@ kernel! {
         }
     }
 
-    /// The same without a heap: every thread uses its own place.
+    /// The same without a heap: every thread uses a new place each time, [`FLOOR_STRIDE`] bytes from the next.
     ///
     /// # Safety
-    /// `out` is live and no one else touches it.
-    pub unsafe fn bench_churn_mixed_floor(out: DeviceSlice<u64>, sizes: Sizes, turns: u32, failures: Counter) {
+    /// `memory` is live, no one else touches it, and it has a place for each turn of each thread.
+    pub unsafe fn bench_churn_mixed_floor(
+        memory: DeviceSlice<u64>,
+        sizes: Sizes,
+        turns: u32,
+        failures: Counter,
+    ) {
         let i = thread::index_1d();
         for turn in 0..turns {
             let size = sizes.of(mix(i) ^ turn);
-            // SAFETY: the launch has as many threads as entries.
-            let mine = unsafe { out.as_ptr().add(i as usize) };
+            let place = u64::from(turn * thread::threads_1d() + i) * (FLOOR_STRIDE / 8);
+            // SAFETY: the caller's promise.
+            let mine = unsafe { memory.as_ptr().add(place as usize) };
             let value = (u64::from(i) << 32 | u64::from(turn)) + u64::from(size);
-            // SAFETY: each thread writes its own entry.
+            // SAFETY: no other thread and no other turn has this place.
             unsafe { touch(mine.cast(), value) };
             // SAFETY: written above.
             if unsafe { reread(mine.cast()) } != value {

@@ -69,18 +69,27 @@ impl Bench<'_> {
         unsafe { self.timer.stream.launch(&self.timer.module, bench_heap_alloc, &Self::grid(), args) }
     }
 
-    fn time_heap_alloc(&self, heap: &mut Heap, sizes: Sizes) -> Result<Timing> {
+    /// Rounds of allocating all and giving all back; the first of each is timed.
+    fn time_heap_alloc(&self, heap: &Heap, sizes: Sizes) -> Result<Timing> {
+        let (stream, module) = (self.timer.stream.clone(), self.timer.module.clone());
         let args = (heap.handle(), self.out.slice(), sizes);
         // SAFETY: heap and `out` live, and this stream alone uses them.
-        let launch =
-            || unsafe { self.timer.stream.launch(&self.timer.module, bench_heap_alloc, &Self::grid(), args) };
-        self.timer.time(|| heap.reset(), launch)
+        let launch = || unsafe { stream.launch(&module, bench_heap_alloc, &Self::grid(), args) };
+        let order = Order { log2: THREADS.ilog2(), permuted: 0 };
+        let free = (heap.handle(), self.out.slice(), order, self.counter());
+        let mut first = true;
+        let give_back = || match std::mem::take(&mut first) {
+            true => Ok(()),
+            // SAFETY: every block in `out` was allocated and is freed once.
+            false => unsafe { stream.launch(&module, bench_heap_free, &Self::grid(), free) },
+        };
+        self.timer.time(give_back, launch)
     }
 
     fn heap_alloc(&mut self, name: &str, sizes: Sizes, bar: f64) -> Result<Figure> {
         let base = self.alloc_floor(sizes)?;
-        let mut heap = self.heap(BYTES)?;
-        let time = self.time_heap_alloc(&mut heap, sizes)?;
+        let heap = self.heap(BYTES)?;
+        let time = self.time_heap_alloc(&heap, sizes)?;
         let checked = self.check_addresses(name, THREADS)?;
         Ok(ratio(name, time, "the same without allocating", base, bar, checked))
     }
@@ -170,9 +179,9 @@ impl Bench<'_> {
 
     fn heap_exact(&mut self, name: &str) -> Result<Figure> {
         let sizes = Sizes { min: 8192, max: 8192 };
-        let base = self.time_heap_alloc(&mut self.heap(2 * BYTES)?, sizes)?;
-        let mut heap = self.heap(u64::from(THREADS) * 8192)?;
-        let time = self.time_heap_alloc(&mut heap, sizes)?;
+        let base = self.time_heap_alloc(&self.heap(2 * BYTES)?, sizes)?;
+        let heap = self.heap(u64::from(THREADS) * 8192)?;
+        let time = self.time_heap_alloc(&heap, sizes)?;
         let granted = self.out.copy_to_vec()?.iter().filter(|address| **address != 0).count();
         let checked =
             format!("{granted} of {THREADS} granted, {}", self.check_addresses(name, granted as u32)?);

@@ -4,6 +4,7 @@ use super::class::{SizeClass, rounded_up};
 use super::cursor::{Outcome, Span};
 use super::full::Found;
 use super::layout::ClassInfo;
+use super::sets::Run;
 use super::{Heap, INSTALL, POLL_NANOS, TAKE};
 use crate::lanes::{Group, Lanes};
 use crate::sync::NATIVE_LAYOUT;
@@ -18,6 +19,9 @@ const PATIENCE: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
 
 /// The largest alignment that a block of a class may be asked for: that of the smallest slab.
 const SMALL_ALIGN: usize = 1 << 14;
+
+/// Those of the looks that come one after the other: a span that no one has had is there soon.
+const EAGER_POLLS: u32 = 32;
 
 /// How often a group waits for a span and loses it to others, before it goes on with more care.
 const TURNS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
@@ -60,7 +64,7 @@ impl Heap {
             return self.shared().alloc_mixed(warp, class);
         }
         let home = self.home();
-        let seen = Span(warp.lead_64(|| self.take(warp.count(), class, home).0));
+        let seen = Span(warp.lead_64(|| self.take_in_turn(warp.count(), class, home).0));
         // The leader took for all: what the last owners wrote is now before every lane (I4).
         warp.order();
         let rest = seen.signed_left() - warp.count() as i32;
@@ -78,9 +82,9 @@ impl Heap {
             return self.alloc_mixed(group, class);
         }
         let home = self.home();
-        let mut seen = self.take(1, class, home);
+        let mut seen = self.take_in_turn(1, class, home);
         if seen.is_unused() && seen.left() == Some(0) {
-            seen = self.first_span(class, home, 1);
+            seen = self.first_span(group, group, true, class, home, seen);
         }
         if seen.signed_left() > 0 {
             self.block_of_span(self.class(class), seen, seen.signed_left() as u32 - 1)
@@ -115,10 +119,11 @@ impl Heap {
         seen: Span,
     ) -> u64 {
         let (count, leads) = (peers.count(), peers.leads());
-        let mut seen = seen;
+        let (mut seen, mut polls) = (seen, 0);
         for _ in 0..TURNS {
-            if leads && seen.is_unused() && seen.left() == Some(0) {
-                seen = self.first_span(class, home, count);
+            let first = leads && seen.is_unused() && seen.left() == Some(0);
+            if !lanes.all(!first) {
+                seen = self.first_span(lanes, peers, first, class, home, seen);
             }
             seen = Span(lanes.read_64(seen.0, peers.leader()));
             // What the last owners wrote is now before every lane (I4).
@@ -132,7 +137,7 @@ impl Heap {
                 break;
             }
             if leads && rest < 0 {
-                self.await_span(class, home);
+                self.await_span(class, home, &mut polls);
                 seen = self.take(count, class, home);
             }
         }
@@ -141,24 +146,35 @@ impl Heap {
         self.alloc_again(lanes, peers, class, home, seen)
     }
 
-    /// Stores the first span in a cursor that its caller crossed, for `count` lanes. Returns it as it was for them;
-    /// the unused one where that takes more.
-    #[inline(never)]
-    fn first_span(&self, class: SizeClass, home: u32, count: u32) -> Span {
+    /// Leaders that are `first` in an unused cursor store its first span there. Returns that as it was for their
+    /// lanes; elsewhere, and where it takes more to find one, `seen`.
+    #[inline(always)]
+    fn first_span<const WHOLE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        peers: Group,
+        first: bool,
+        class: SizeClass,
+        home: u32,
+        seen: Span,
+    ) -> Span {
         let info = self.class(class);
-        let runs = info.span_runs(count, true);
-        if runs * info.blocks < count {
-            return Span::UNUSED;
+        let runs = info.span_runs(peers.count(), true);
+        let mut run = Run::NONE;
+        if first && runs * info.blocks >= peers.count() {
+            run = self.claim_fresh(home, runs * info.slabs);
         }
-        let run = self.claim_fresh(home, runs * info.slabs);
-        if run.len == 0 {
-            return Span::UNUSED;
+        let leader = peers.leader();
+        let run = Run { first: lanes.read_32(run.first, leader), len: lanes.read_32(run.len, leader) };
+        self.dedicate(peers.rank(), peers.count(), info, class, run);
+        lanes.sync();
+        if !first || run.len == 0 {
+            return seen;
         }
         self.note_use(class);
-        self.dedicate(0, 1, info, class, run);
         let span = Span::new(run.first + run.len, runs * info.blocks);
         // ordering: release; pairs with TAKE: the slabs' entries (I4).
-        self.cursor(class, home).span.store_release(span.without(count).0, INSTALL);
+        self.cursor(class, home).span.store_release(span.without(peers.count()).0, INSTALL);
         span
     }
 
@@ -185,6 +201,19 @@ impl Heap {
         let cursor = self.cursor(class, home);
         // ordering: acquire; pairs with INSTALL: the slabs' entries, and what their last owners wrote (I4).
         Span(cursor.span.sub_acquire(wanted.into(), TAKE))
+    }
+
+    /// The same, after a wait for the next span where another group is storing it. For who owes no span itself.
+    /// Few registers and no call: while a cursor gets its first span, all warps of a multiprocessor are here.
+    #[inline(always)]
+    fn take_in_turn(&self, wanted: u32, class: SizeClass, home: u32) -> Span {
+        let mut seen = self.take(wanted, class, home);
+        let mut polls = 0;
+        while seen.signed_left() < 0 && !seen.is_dry() && polls < SETTLE_POLLS {
+            self.await_span(class, home, &mut polls);
+            seen = self.take(wanted, class, home);
+        }
+        seen
     }
 
     #[inline(always)]
@@ -217,7 +246,7 @@ impl Heap {
         seen: Span,
     ) -> u64 {
         let (mut peers, mut seen) = (peers, seen);
-        let (mut address, mut asks) = (0, true);
+        let (mut address, mut asks, mut polls) = (0, true, 0);
         for _ in 0..PATIENCE {
             let (count, rank) = (peers.count(), peers.rank());
             let outcome = if asks { seen.outcome(count) } else { Outcome::Got };
@@ -233,8 +262,8 @@ impl Heap {
             if lanes.all(!asks) {
                 break;
             }
-            if asks && outcome == Outcome::Behind && peers.leads() {
-                self.await_span(class, home);
+            if outcome == Outcome::Behind && asks && peers.leads() {
+                self.await_span(class, home, &mut polls);
             }
             if asks && outcome == Outcome::Dry {
                 match self.alloc_dry(peers, class, home, seen) {
@@ -268,13 +297,17 @@ impl Heap {
 
     /// Waits until no group is looking for the next span, or for long enough.
     #[inline(always)]
-    fn await_span(&self, class: SizeClass, home: u32) {
+    fn await_span(&self, class: SizeClass, home: u32, polls: &mut u32) {
         let span = &self.cursor(class, home).span;
-        for _ in 0..SETTLE_POLLS {
-            if Span(span.load_relaxed()).left().is_some() {
+        while *polls < SETTLE_POLLS {
+            let seen = Span(span.load_relaxed());
+            if seen.signed_left() >= 0 || seen.is_dry() {
                 return;
             }
-            thread::nanosleep(POLL_NANOS);
+            if *polls >= EAGER_POLLS {
+                thread::nanosleep(POLL_NANOS);
+            }
+            *polls += 1;
         }
     }
 }

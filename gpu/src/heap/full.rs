@@ -29,7 +29,7 @@ impl Heap {
             self.lift(class, home);
         }
         let slabs = group.broadcast_32((group.leads() && self.may_have_slabs(home)).into()) == 1;
-        if slabs && !self.is_known_full(group, class, home) && self.cursor(class, home).span().left() != Some(0) {
+        if slabs && !self.is_known_full(group, class, home) && !self.is_dry(group, class, home) {
             return Found::Perhaps;
         }
         let hole = self.claim_hole(class, home, group.rank());
@@ -38,6 +38,11 @@ impl Heap {
             return Found::Block(hole);
         }
         if self.is_known_full(rest, class, home) { Found::Nothing } else { Found::Perhaps }
+    }
+
+    /// Whether the cursor is dry, by the leader's look. Relaxed: a hint.
+    fn is_dry(&self, group: Group, class: SizeClass, home: u32) -> bool {
+        Span(group.lead_64(|| self.cursor(class, home).span.load_relaxed())).is_dry()
     }
 
     /// Whether there seem to be slabs that no one uses, by a quick look.
@@ -93,9 +98,8 @@ impl Heap {
     #[cold]
     #[inline(never)]
     fn search(&self, group: Group, class: SizeClass, home: u32) -> bool {
-        let span = &self.cursor(class, home).span;
-        // Relaxed: only the one search of a cursor stores the next span of a dry one (I8).
-        if !Span(group.lead_64(|| span.load_relaxed())).is_dry() {
+        // Only the one search of a cursor stores the next span of a dry one (I8).
+        if !self.is_dry(group, class, home) {
             return true;
         }
         let found = self.find(group, class, home, group.count());
@@ -103,7 +107,7 @@ impl Heap {
         if !found.is_dry() {
             if group.leads() {
                 // ordering: release; pairs with TAKE: the slabs' entries, and what their last owners wrote (I4).
-                span.store_release(found.0, INSTALL);
+                self.cursor(class, home).span.store_release(found.0, INSTALL);
             }
             return true;
         }

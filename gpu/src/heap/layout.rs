@@ -22,8 +22,6 @@ const MAX_RUN: u32 = 8;
 
 /// Blocks in a span for a whole warp: eight for each thread that a multiprocessor runs at once.
 const SPAN_BLOCKS: u32 = 8 * 2048;
-/// Bytes of such a span, at least: few blocks of small classes are used up too soon.
-const SPAN_BYTES: u32 = 1 << 20;
 /// Blocks in a span for each lane of a part of a warp, for the first span of a cursor and for the others.
 const LANE_BLOCKS: (u32, u32) = (128, 1024);
 
@@ -63,7 +61,9 @@ impl ClassInfo {
             slabs += 1;
         }
         let blocks = slabs * slab_bytes / bytes;
-        let wanted = if SPAN_BLOCKS < SPAN_BYTES / bytes { SPAN_BYTES / bytes } else { SPAN_BLOCKS };
+        // More blocks of a small class: they cost little, and are used up soon.
+        let small = clamped(share / 16 / slabs * blocks, exact_divided(blocks));
+        let wanted = if SPAN_BLOCKS < small { small } else { SPAN_BLOCKS };
         ClassInfo {
             bytes,
             blocks,
@@ -116,6 +116,11 @@ const fn clamped(n: u32, most: u32) -> u32 {
 /// `ceil(2^32 / n)` for `n` from 2 on: what [`divided`] multiplies by.
 const fn reciprocal(n: u32) -> u32 {
     ((1u64 << 32).div_ceil(n as u64)) as u32
+}
+
+/// The largest number that [`divided`] by `n` is exact for, or nearly.
+const fn exact_divided(n: u32) -> u32 {
+    ((1u64 << 32) / n as u64) as u32
 }
 
 /// `x / n` for the [`reciprocal`] of `n`, exact while `x * n` is at most 2^32.

@@ -243,7 +243,7 @@ impl Heap {
     #[inline(always)]
     fn cursor(&self, class: SizeClass, home: u32) -> &Cursor {
         debug_assert!(class.0 < self.layout.classes && home < self.layout.homes);
-        let offset = ((class.0 * self.layout.homes + home) as usize) << self.cursor_stride_log2;
+        let offset = ((home * self.layout.classes + class.0) as usize) << self.cursor_stride_log2;
         // SAFETY: class and home are the heap's, by the callers.
         let cursor = unsafe { self.parts.cursors.byte_add(offset) };
         // SAFETY: `from_raw_parts`' promise.

@@ -40,11 +40,18 @@ impl Heap {
     /// Writes down what the slabs of a span are, each lane a part of them.
     #[inline(always)]
     pub(super) fn dedicate(&self, rank: u32, step: u32, info: &ClassInfo, class: SizeClass, run: Run) {
-        let mut slab = rank;
+        let (mut slab, slabs) = (rank, info.slabs);
+        if slabs == 1 {
+            while slab < run.len {
+                // Relaxed: the cursor's release is behind it.
+                self.entry(run.first + slab).store_relaxed(Entry::of_class(class, 0).0);
+                slab += step;
+            }
+            return;
+        }
         while slab < run.len {
-            let place = if info.slabs == 1 { 0 } else { slab % info.slabs };
             // Relaxed: the cursor's release is behind it.
-            self.entry(run.first + slab).store_relaxed(Entry::of_class(class, place).0);
+            self.entry(run.first + slab).store_relaxed(Entry::of_class(class, slab % slabs).0);
             slab += step;
         }
     }

@@ -1,10 +1,11 @@
 //! A graph built from its edges.
 
 use super::{Told, Workshop, scrambled};
+use crate::driver::DeviceBuffer;
 use crate::error::Result;
 use warpheap_kernels::examples::graph::{
     Edge, UNREACHED, VertexWords, example_graph_allocate, example_graph_clear, example_graph_count,
-    example_graph_fill, example_graph_spread,
+    example_graph_fill, example_graph_spread, example_graph_sums,
 };
 
 pub const DOES: &str = "Kernels build the adjacency lists of a graph from its edges, each vertex' list an allocation of its \
@@ -17,13 +18,22 @@ pub fn run(shop: &Workshop<'_>) -> Result<Told> {
     let vertices = (shop.threads / 4).max(2);
     let built = build(shop, &edges, vertices)?;
     let (distances, levels) = search(shop, &built, vertices)?;
+    let sums = shop.device.zeroed::<u64>(built.len())?;
+    // SAFETY: vertices and sums live until the kernel has ended, and no one else touches them.
+    unsafe { shop.run(example_graph_sums, built.len(), (built.slice(), sums.slice())) }?;
     // SAFETY: heap and vertices live until the kernel has ended, and no one else touches them.
     unsafe { shop.run(example_graph_clear, built.len(), (shop.heap.handle(), built.slice())) }?;
 
-    let (expected, degrees) = expected(&edges, vertices);
+    let mut lists = vec![Vec::new(); vertices as usize];
+    edges.iter().for_each(|[from, to]| lists[*from as usize].push(*to));
+    let squares = |list: &Vec<u32>| list.iter().map(|to| (u64::from(*to) + 1).pow(2)).sum();
+    let expected_sums: Vec<u64> = lists.iter().map(squares).collect();
     let reached = distances.iter().filter(|distance| **distance != UNREACHED).count();
-    let checked = vec![shop.compare(NAME, "distances", &distances, &expected)?];
-    let longest = degrees.iter().max().unwrap_or(&0);
+    let checked = vec![
+        shop.compare(NAME, "adjacency lists (by a sum over each)", &sums.copy_to_vec()?, &expected_sums)?,
+        shop.compare(NAME, "distances", &distances, &expected_distances(&lists))?,
+    ];
+    let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
     let sample = format!(
         "{} edges, lists of up to {longest} vertices; {reached} of {vertices} vertices reached in {levels} steps",
         edges.len()
@@ -41,7 +51,7 @@ fn edges(count: u32) -> Vec<Edge> {
     (0..u64::from(count)).map(|i| [end(2 * i), (scrambled(2 * i + 1) % vertices) as u32]).collect()
 }
 
-type Vertices = crate::driver::DeviceBuffer<VertexWords>;
+type Vertices = DeviceBuffer<VertexWords>;
 
 fn build(shop: &Workshop<'_>, edges: &[Edge], vertices: u32) -> Result<Vertices> {
     let on_device = shop.device.from_slice(edges)?;
@@ -77,20 +87,18 @@ fn search(shop: &Workshop<'_>, graph: &Vertices, vertices: u32) -> Result<(Vec<u
     Ok((distances.copy_to_vec()?, vertices))
 }
 
-/// The same distances by a queue, and the number of edges of each vertex.
-fn expected(edges: &[Edge], vertices: u32) -> (Vec<u32>, Vec<usize>) {
-    let mut lists = vec![Vec::new(); vertices as usize];
-    edges.iter().for_each(|[from, to]| lists[*from as usize].push(*to as usize));
-    let mut distances = vec![UNREACHED; vertices as usize];
+/// The same distances by a queue.
+fn expected_distances(lists: &[Vec<u32>]) -> Vec<u32> {
+    let mut distances = vec![UNREACHED; lists.len()];
     distances[0] = 0;
     let mut queue = std::collections::VecDeque::from([0]);
     while let Some(vertex) = queue.pop_front() {
-        for &to in &lists[vertex] {
+        for to in lists[vertex].iter().map(|to| *to as usize) {
             if distances[to] == UNREACHED {
                 distances[to] = distances[vertex] + 1;
                 queue.push_back(to);
             }
         }
     }
-    (distances, lists.iter().map(Vec::len).collect())
+    distances
 }

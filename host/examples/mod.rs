@@ -33,7 +33,7 @@ impl ExamplesConfig {
     pub fn for_backend(backend: Backend) -> ExamplesConfig {
         match backend {
             Backend::Cpu => ExamplesConfig { threads: 1 << 12, heap_bytes: 64 << 20 },
-            _ => ExamplesConfig { threads: 1 << 18, heap_bytes: 1 << 30 },
+            _ => ExamplesConfig { threads: 1 << 18, heap_bytes: 2 << 30 },
         }
     }
 }

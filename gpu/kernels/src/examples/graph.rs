@@ -135,6 +135,18 @@ kernel! {
         }
     }
 
+    /// Thread `i` writes the sum of the squares of the neighbours of vertex `i`, counted from 1.
+    ///
+    /// # Safety
+    /// `vertices` are live; no one else touches `sums`.
+    pub unsafe fn example_graph_sums(vertices: DeviceSlice<VertexWords>, sums: DeviceSlice<u64>) {
+        let i = thread::index_1d();
+        let Some(vertex) = element::<_, Vertex>(&vertices, i) else { return };
+        let sum = vertex.neighbours().iter().map(|to| u64::from(*to) + 1).fold(0, |sum, n| sum + n * n);
+        // SAFETY: each thread writes its own sum.
+        unsafe { sums.set(i.into(), sum) };
+    }
+
     /// One step of a search by breadth: thread `i` tells the neighbours of vertex `i`, if that is `level` edges
     /// away, that they are one more, and counts in `changed` those that did not know.
     ///

@@ -104,8 +104,7 @@ where
     let device = stream.device();
     let address = std::ptr::from_ref(global) as u64;
     // SAFETY: the value outlives the kernel, and is no other allocation of the device.
-    let _named =
-        unsafe { warpheap::DeviceMemory::from_raw(device, address, size_of::<GlobalHeap>() as u64) };
+    let _named = unsafe { warpheap::DeviceMemory::from_raw(device, address, size_of::<GlobalHeap>() as u64) };
     let grid = LaunchConfig::linear(THREADS, 64);
     let args = (DevicePtr(address as *mut u64), words);
     // SAFETY: everything lives until the stream is done.
@@ -144,7 +143,8 @@ fn without_a_heap_every_thread_is_recorded_and_ends() {
         run(&stream, hoard, &global, words.slice());
         assert!(words.copy_to_vec().unwrap().iter().all(|word| *word == 0), "no thread went on");
         assert_eq!(global.faults().count(), u64::from(THREADS));
-        let right = global.faults().faults().all(|f| f.kind == FaultKind::NoGlobalHeap && f.detail == PIECE as u64);
+        let right =
+            global.faults().faults().all(|f| f.kind == FaultKind::NoGlobalHeap && f.detail == PIECE as u64);
         assert!(right, "{:?}", global.faults().faults().next());
     }
 }

@@ -41,6 +41,10 @@ const STRESS_SPILLS: [Spills; 5] = [
     ("stress_freelist", [1140, 1080, 1000]),
 ];
 
+/// How the kernels of `warpheap examples` begin: they are there to be read and checked, not measured, and may
+/// spill.
+const SHOWN: &str = "example_";
+
 /// The most bytes that a kernel may spill at a place of [`SHIPPED`]: a tenth more than listed.
 fn most_spills(kernel: &str, place: usize) -> u32 {
     let listed = BENCH_SPILLS.iter().chain(&STRESS_SPILLS).find(|(name, _)| *name == kernel);
@@ -136,7 +140,8 @@ fn the_kernels_of_the_program_leave_registers_for_every_warp() {
             println!("{} on {arch}: {usage:?}", image.arch);
             assert!(usage.registers <= 32, "{arch}: {usage:?}");
             let most = most_spills(&usage.kernel, place);
-            assert!(usage.spill_bytes <= most, "more spills than {most} bytes on {arch}: {usage:?}");
+            let shown = usage.kernel.starts_with(SHOWN);
+            assert!(shown || usage.spill_bytes <= most, "more spills than {most} bytes on {arch}: {usage:?}");
         }
     }
 }

@@ -46,7 +46,7 @@ fn edges(count: u32) -> Vec<Edge> {
     let vertices = u64::from((count / 4).max(2));
     let end = |i: u64| {
         let range = 1 + scrambled(i) % vertices;
-        (scrambled(i ^ 0xe0d9_e5) % range) as u32
+        (scrambled(i ^ 0x00e0_d9e5) % range) as u32
     };
     (0..u64::from(count)).map(|i| [end(2 * i), (scrambled(2 * i + 1) % vertices) as u32]).collect()
 }

@@ -93,7 +93,8 @@ pub fn run(
         threads: config.threads,
     };
     let mut reports = Vec::new();
-    for (name, does, run) in EXAMPLES.iter().filter(|(name, ..)| only.is_none_or(|only| name.contains(only))) {
+    for (name, does, run) in EXAMPLES.iter().filter(|(name, ..)| only.is_none_or(|only| name.contains(only)))
+    {
         let start = Instant::now();
         let (mut checked, sample) = run(&workshop)?;
         checked.push(workshop.check_empty(name)?);
@@ -139,16 +140,23 @@ impl Workshop<'_> {
         faults.first.extend(unset.first);
         let refused: u64 = self.refused.copy_to_vec()?.iter().sum();
         if faults.count + refused != 0 {
-            let found = format!("{} faults ({:?} first), {refused} refusals", faults.count, faults.first.first());
+            let found =
+                format!("{} faults ({:?} first), {refused} refusals", faults.count, faults.first.first());
             return Err(wrong(name, found));
         }
         let taken = self.device.zeroed::<u64>(1)?;
         // SAFETY: heap and word live until the kernel has ended.
         unsafe { self.run(example_take_all, 1, (self.heap.handle(), taken.ptr())) }?;
         if taken.copy_to_vec()? != [1] || self.heap.faults()?.count != 0 {
-            return Err(wrong(name, "something is left in the heap: its whole memory cannot be allocated".into()));
+            return Err(wrong(
+                name,
+                "something is left in the heap: its whole memory cannot be allocated".into(),
+            ));
         }
-        Ok(format!("the heap is empty: one allocation of all {} succeeds", crate::Bytes(self.heap.handle().capacity())))
+        Ok(format!(
+            "the heap is empty: one allocation of all {} succeeds",
+            crate::Bytes(self.heap.handle().capacity())
+        ))
     }
 
     /// Fails on the first thing that is not as expected; says otherwise that all are.

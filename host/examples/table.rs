@@ -3,9 +3,7 @@
 use super::{Told, Workshop, scrambled};
 use crate::error::Result;
 use std::collections::HashMap;
-use warpheap_kernels::examples::table::{
-    Table, example_table_clear, example_table_count, example_table_get,
-};
+use warpheap_kernels::examples::table::{Table, example_table_clear, example_table_count, example_table_get};
 
 pub const DOES: &str = "All threads count keys in one hash table at once, whose chains grow by nodes from the heap; a \
                         second kernel looks every key up, a third frees the nodes.";
@@ -37,6 +35,14 @@ pub fn run(shop: &Workshop<'_>) -> Result<Told> {
     let expected_counts: Vec<u64> =
         queries.iter().map(|key| expected.get(key).copied().unwrap_or(0)).collect();
     let found = counts.copy_to_vec()?;
-    let checked = vec![shop.compare(NAME, "counts, half of them of keys that are not there,", &found, &expected_counts)?];
-    Ok((checked, format!("{count} insertions of {} keys; key {} came {} times", expected.len(), keys[0], found[0])))
+    let checked = vec![shop.compare(
+        NAME,
+        "counts, half of them of keys that are not there,",
+        &found,
+        &expected_counts,
+    )?];
+    Ok((
+        checked,
+        format!("{count} insertions of {} keys; key {} came {} times", expected.len(), keys[0], found[0]),
+    ))
 }

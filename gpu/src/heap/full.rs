@@ -29,7 +29,10 @@ impl Heap {
             self.lift(class, home);
         }
         let slabs = group.broadcast_32((group.leads() && self.may_have_slabs(home)).into()) == 1;
-        if slabs && !self.is_known_full(group, class, home) && self.cursor(class, home).span().left() != Some(0) {
+        if slabs
+            && !self.is_known_full(group, class, home)
+            && self.cursor(class, home).span().left() != Some(0)
+        {
             return Found::Perhaps;
         }
         let hole = self.claim_hole(class, home, group.rank());

@@ -32,7 +32,10 @@ impl Heap {
             self.note_use(class);
             run = self.claim_fresh(home, runs * info.slabs);
         }
-        let run = Run { first: lanes.read_32(run.first, peers.leader()), len: lanes.read_32(run.len, peers.leader()) };
+        let run = Run {
+            first: lanes.read_32(run.first, peers.leader()),
+            len: lanes.read_32(run.len, peers.leader()),
+        };
         if crossed {
             self.dedicate(peers.rank(), peers.count(), info, class, run);
         }

@@ -35,7 +35,8 @@ impl Heap {
                 break;
             }
             w = next;
-            let bits = lanes.broadcast_32(if lanes.leads() { self.idle().claim_bits(w, u32::MAX) } else { 0 });
+            let bits =
+                lanes.broadcast_32(if lanes.leads() { self.idle().claim_bits(w, u32::MAX) } else { 0 });
             slabs += self.retire_word(lanes, w, bits);
             w += 1;
         }

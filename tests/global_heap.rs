@@ -32,8 +32,10 @@ kernel! {
     /// # Safety
     /// `heap` is the address of a `GlobalHeap`; `pieces` is live and no one else touches it.
     unsafe fn hoard(heap: DevicePtr<u64>, pieces: DeviceSlice<u64>) {
-        // SAFETY: the caller's promise, and a piece has bytes.
-        let block = unsafe { global(heap).alloc(piece()) };
+        // SAFETY: the caller's promise.
+        let heap = unsafe { global(heap) };
+        // SAFETY: a piece has bytes.
+        let block = unsafe { heap.alloc(piece()) };
         // SAFETY: each thread writes its own word.
         unsafe { pieces.set(thread::index_1d().into(), block as u64) };
     }
@@ -43,11 +45,13 @@ kernel! {
     /// # Safety
     /// As for [`hoard`], which wrote `pieces`.
     unsafe fn give_back(heap: DevicePtr<u64>, pieces: DeviceSlice<u64>) {
+        // SAFETY: the caller's promise.
+        let heap = unsafe { global(heap) };
         // SAFETY: only read.
         let block = unsafe { pieces.get(thread::index_1d().into()) }.unwrap_or(0);
         if block != 0 {
             // SAFETY: allocated by `hoard`, of this size.
-            unsafe { global(heap).dealloc(block as *mut u8, piece()) };
+            unsafe { heap.dealloc(block as *mut u8, piece()) };
         }
     }
 
@@ -74,8 +78,10 @@ kernel! {
             }
             // SAFETY: this thread's block, of this layout.
             block = unsafe { heap.realloc(block, layout(bytes), 2 * bytes) };
-            // SAFETY: the later half, of which no byte was written.
-            unsafe { block.add(bytes).write_bytes(i as u8, bytes) };
+            // SAFETY: the block holds twice as many.
+            let later = unsafe { block.add(bytes) };
+            // SAFETY: its later half.
+            unsafe { later.write_bytes(i as u8, bytes) };
             bytes *= 2;
         }
         // SAFETY: this thread's block, of this layout.

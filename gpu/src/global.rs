@@ -24,6 +24,7 @@
 
 use crate::fault::{FaultKind, FaultLog};
 use crate::heap::Heap;
+use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -45,7 +46,7 @@ pub struct GlobalHeap {
     parts: UnsafeCell<MaybeUninit<Parts>>,
 }
 
-const _: () = assert!(align_of::<GlobalHeap>() == 8);
+const _: () = assert!(!NATIVE_LAYOUT || align_of::<GlobalHeap>() == 8);
 
 // SAFETY: the handle is only read (I1), and may be by every thread; the log is atomic.
 unsafe impl Sync for GlobalHeap {}

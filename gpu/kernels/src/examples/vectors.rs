@@ -11,7 +11,7 @@ use warpheap_device::{kernel, thread};
 /// Bytes of a text that a thread writes; shorter ones end with zeroes. No number below 2^32 needs more.
 pub const TEXT_BYTES: usize = 64;
 
-/// Numbers in a part of a [`Version`].
+/// Numbers in a part of a version of a list.
 pub const PART: u32 = 8;
 
 /// The prime factors of `n`, smallest first, each as often as it divides.

@@ -165,6 +165,46 @@ pub enum Error {
         nearest: String,
     },
 
+    /// The module has no global allocator to set a heap for.
+    #[error(
+        "the PTX has no `{symbol}`, so there is no global allocator to set a heap for; write \
+         `warpheap_device::global_heap!();` in the kernel crate and rebuild it"
+    )]
+    NoGlobalHeap {
+        /// The variable that is missing.
+        symbol: &'static str,
+    },
+
+    /// Program and PTX disagree about the global allocator.
+    #[error(
+        "`{symbol}` has {ptx} in the PTX but {program} in the program; the PTX was built with another version \
+         of warpheap-device: rebuild it"
+    )]
+    GlobalHeapLayout {
+        /// The variable.
+        symbol: &'static str,
+        /// Its length in the PTX.
+        ptx: Bytes,
+        /// Its length in the program.
+        program: Bytes,
+    },
+
+    /// The heap that a module allocates from is gone.
+    #[error(
+        "`{kernel}` would allocate from the heap of {bytes} at {address:#x} of {device}, which was dropped after \
+         Module::set_global_heap; keep the heap alive until the launch, or set another"
+    )]
+    GlobalHeapGone {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// Where the heap started.
+        address: u64,
+        /// How long it was.
+        bytes: Bytes,
+        /// The device of the launch.
+        device: String,
+    },
+
     /// Things of two devices were used together.
     #[error("{what} belongs to {got}, but the call is for {expected}; use things of one device together")]
     WrongDevice {

@@ -40,6 +40,7 @@ fn links_lead_to_pages() {
     let mut names: Vec<_> = files.map(|name| format!("decisions/{}", name.to_string_lossy())).collect();
     assert!(names.len() >= 5);
     let others = ["design.md", "memory-model.md", "guide/stress.md", "guide/results.md", "guide/replay.md"];
+    names.push("guide/global-allocator.md".into());
     names.extend(others.map(String::from));
     for name in &names {
         let page = page(name);
@@ -62,8 +63,8 @@ fn the_guide_names_options_that_there_are() {
             .expect("the program starts");
         String::from_utf8(output.stdout).expect("text")
     };
-    let options = help("stress") + &help("bench") + &help("doctor");
-    for name in ["guide/stress.md", "guide/results.md", "guide/replay.md"] {
+    let options = help("stress") + &help("bench") + &help("doctor") + &help("examples");
+    for name in ["guide/stress.md", "guide/results.md", "guide/replay.md", "guide/global-allocator.md"] {
         let page = page(name);
         for option in words(&page, "--") {
             assert!(options.contains(option), "{name} names {option}");

@@ -41,6 +41,12 @@ const STRESS_SPILLS: [Spills; 5] = [
     ("stress_freelist", [1140, 1080, 1000]),
 ];
 
+/// Whether it is a kernel of `warpheap examples`: they are there to be read and checked, not measured, and may
+/// spill.
+fn is_shown(usage: &Usage) -> bool {
+    usage.kernel.starts_with("example_")
+}
+
 /// The most bytes that a kernel may spill at a place of [`SHIPPED`]: a tenth more than listed.
 fn most_spills(kernel: &str, place: usize) -> u32 {
     let listed = BENCH_SPILLS.iter().chain(&STRESS_SPILLS).find(|(name, _)| *name == kernel);
@@ -117,7 +123,8 @@ fn no_kernel_spills_on_any_architecture() {
                 usage.kernel, usage.registers, usage.stack_bytes
             );
         }
-        let spilling: Vec<_> = usages.iter().filter(|usage| usage.spill_bytes > 0).collect();
+        let spilling: Vec<_> =
+            usages.iter().filter(|usage| usage.spill_bytes > 0 && !is_shown(usage)).collect();
         assert!(spilling.is_empty(), "these kernels spill registers on {arch}: {spilling:#?}");
     }
 }
@@ -136,7 +143,10 @@ fn the_kernels_of_the_program_leave_registers_for_every_warp() {
             println!("{} on {arch}: {usage:?}", image.arch);
             assert!(usage.registers <= 32, "{arch}: {usage:?}");
             let most = most_spills(&usage.kernel, place);
-            assert!(usage.spill_bytes <= most, "more spills than {most} bytes on {arch}: {usage:?}");
+            assert!(
+                is_shown(&usage) || usage.spill_bytes <= most,
+                "more spills than {most} bytes on {arch}: {usage:?}"
+            );
         }
     }
 }

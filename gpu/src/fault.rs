@@ -29,6 +29,10 @@ pub enum FaultKind {
     InteriorFree = 3,
     /// The free count of a region promised a block that its bitmap does not have.
     CountMismatch = 4,
+    /// The global allocator had no memory for a thread, which ended there.
+    OutOfMemory = 5,
+    /// A thread used the global allocator of a module that no heap was set for, and ended there.
+    NoGlobalHeap = 6,
 }
 
 impl FaultKind {
@@ -39,6 +43,8 @@ impl FaultKind {
             2 => Some(FaultKind::ForeignFree),
             3 => Some(FaultKind::InteriorFree),
             4 => Some(FaultKind::CountMismatch),
+            5 => Some(FaultKind::OutOfMemory),
+            6 => Some(FaultKind::NoGlobalHeap),
             _ => None,
         }
     }
@@ -55,7 +61,8 @@ pub struct Fault {
     pub block: u32,
     /// The address in question; 0 where there is none.
     pub address: u64,
-    /// The block of the pool in question; the region for [`FaultKind::CountMismatch`].
+    /// The block of the pool in question; the region for [`FaultKind::CountMismatch`]; the bytes asked for,
+    /// for [`FaultKind::OutOfMemory`] and [`FaultKind::NoGlobalHeap`].
     pub detail: u64,
 }
 

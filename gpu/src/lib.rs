@@ -11,7 +11,7 @@
 //! Only [`sync`], [`warp`], [`thread`] and [`mod@kernel`] know which; everything above them is the same code.
 //!
 //! Layers, each using only those before it: `sync, warp, thread` → [`units`] → `lanes` → [`fault`] →
-//! [`bump`], [`freelist`], [`heap`] → [`mod@alloc`] → [`check`].
+//! [`bump`], [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`].
 #![no_std]
 #![cfg_attr(
     target_arch = "nvptx64",
@@ -27,6 +27,7 @@ pub mod bump;
 pub mod check;
 pub mod fault;
 pub mod freelist;
+pub mod global;
 pub mod heap;
 pub mod kernel;
 mod lanes;

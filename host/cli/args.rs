@@ -47,6 +47,15 @@ Examples:
 
 Exit status: 0 if kernels run on at least one backend, 3 if on none, 4 if one hangs.";
 
+const EXAMPLES_EXAMPLES: &str = "\
+Examples:
+  warpheap examples
+  warpheap examples --backend cuda --json examples.json
+  warpheap examples --backend cpu --only octree
+
+Exit status: 0 if every result is right, 1 if one is not, 2 if no example has that name, 3 without the GPU that
+was asked for, 4 if a kernel hangs, 5 if the machine or the driver lets the run down.";
+
 const BENCH_EXAMPLES: &str = "\
 Examples:
   warpheap bench
@@ -84,6 +93,12 @@ pub enum Command {
     /// Measure the allocators on a GPU, each beside the same kernel without one.
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
+    /// Build data structures in kernels: growing vectors, a hash table, a graph, an octree.
+    ///
+    /// Every result is compared with a plain computation on the host, and after each example the heap has to be
+    /// empty again.
+    #[command(after_long_help = EXAMPLES_EXAMPLES)]
+    Examples(ExamplesArgs),
 }
 
 impl Command {
@@ -93,6 +108,7 @@ impl Command {
             Command::Stress(args) => args.json.as_ref(),
             Command::Doctor(args) => args.json.as_ref(),
             Command::Bench(args) => args.json.as_ref(),
+            Command::Examples(args) => args.json.as_ref(),
         }
     }
 }
@@ -198,6 +214,32 @@ pub struct BenchArgs {
     pub json: Option<JsonTarget>,
     /// End the process with status 4 when one figure takes more seconds than this; 0 waits forever.
     /// Default: 300.
+    #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
+    pub watchdog: Duration,
+}
+
+/// `warpheap examples`
+#[derive(Debug, Args)]
+pub struct ExamplesArgs {
+    /// Where to run.
+    ///
+    /// Default: auto, a GPU if there is a usable one and the CPU otherwise; the first lines say which.
+    #[arg(long, value_enum, default_value_t = BackendChoice::Auto, hide_default_value = true)]
+    pub backend: BackendChoice,
+    #[command(flatten)]
+    pub gpu: GpuArgs,
+    /// Only examples whose name contains this: vectors, table, graph, octree. Default: all.
+    #[arg(long, value_name = "NAME", default_value = "all", hide_default_value = true)]
+    pub only: String,
+    /// GPU threads, each with a number, a key, an edge or a point: 65536, 64K, 2^20.
+    ///
+    /// Default: 2^18 on a GPU and 4096 on the CPU.
+    #[arg(long, value_parser = parse::count)]
+    pub threads: Option<u32>,
+    /// Write what was checked to this file; `-` is standard output. Default: text alone.
+    #[arg(long, value_name = "FILE", value_parser = json_target)]
+    pub json: Option<JsonTarget>,
+    /// End the process with status 4 when all takes more seconds than this; 0 waits forever. Default: 300.
     #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
     pub watchdog: Duration,
 }

@@ -1,6 +1,6 @@
 //! The command line: what is asked, on which device, and with which status it ends.
 //!
-//! `args` (with `parse`) says what can be asked; `stress`, `bench` and `doctor` do it; `status` says how it
+//! `args` (with `parse`) says what can be asked; `stress`, `bench`, `examples` and `doctor` do it; `status` says how it
 //! can end. What is printed for people goes through `console`, what is kept goes through `report`.
 
 mod args;
@@ -8,6 +8,7 @@ mod backend;
 mod bench;
 mod console;
 mod doctor;
+mod examples;
 mod parse;
 mod status;
 mod stress;
@@ -28,6 +29,7 @@ pub fn main() -> ExitCode {
         Command::Stress(args) => stress::run(args, &console),
         Command::Doctor(args) => doctor::run(args, &console),
         Command::Bench(args) => bench::run(args, &console),
+        Command::Examples(args) => examples::run(args, &console),
     };
     let status = result.unwrap_or_else(|Failure { status, message }| {
         console.warn(format_args!("error: {message}"));

@@ -134,6 +134,10 @@ pub(crate) fn own_event<E: EventBackend>(event: &dyn EventBackend) -> &E {
 
 pub(crate) trait ModuleBackend: Send + Sync {
     fn function(&self, name: &'static str) -> Result<Function>;
+    /// Where a variable of the module lies; `None` where the kernels are the program's own functions.
+    fn variable(&self, _name: &'static str) -> Result<Option<Range>> {
+        Ok(None)
+    }
     /// What the compiler said about a module that it accepted.
     fn log(&self) -> &str {
         ""

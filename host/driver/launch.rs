@@ -105,6 +105,7 @@ pub(super) unsafe fn launch<K: Kernel>(
     let most_threads = function.attributes.max_threads_per_block;
     config.validate(K::NAME, &device.driver().limits(), most_threads)?;
     check_arguments::<K>(device, &args)?;
+    module.check_named(K::NAME)?;
 
     let grid = Grid { blocks: config.grid, threads: config.block };
     let cpu_job = || -> CpuJob {

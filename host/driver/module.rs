@@ -1,9 +1,9 @@
 //! Modules: compiled kernels, and the check that they are the ones the program was written against.
 
-use super::backend::{Function, KernelAttributes, ModuleBackend};
+use super::backend::{Function, KernelAttributes, ModuleBackend, Range};
 use super::device::Device;
 use super::ptx::{Ptx, describe, signature};
-use crate::error::{Error, Result};
+use crate::error::{Bytes, Error, Result};
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::fmt;
@@ -23,14 +23,28 @@ struct Inner {
     ptx: Option<Ptx>,
     /// The kernels that were looked up and checked.
     functions: RwLock<HashMap<TypeId, Arc<Function>>>,
+    /// What the module's variables name: not a kernel's argument, and to be as live as one at each launch.
+    named: RwLock<Option<Named>>,
     device: Device,
+}
+
+/// A range of device memory, and the number of the allocation that it lies in.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    range: Range,
+    number: u64,
 }
 
 impl Module {
     pub(crate) fn load(device: &Device, ptx: Option<&str>) -> Result<Module> {
         let backend = device.driver().module(ptx)?;
-        let inner =
-            Inner { backend, ptx: ptx.map(Ptx::parse), functions: RwLock::default(), device: device.clone() };
+        let inner = Inner {
+            backend,
+            ptx: ptx.map(Ptx::parse),
+            functions: RwLock::default(),
+            named: RwLock::default(),
+            device: device.clone(),
+        };
         Ok(Module { inner: Arc::new(inner) })
     }
 
@@ -73,6 +87,40 @@ impl Module {
     /// As for [`check`](Self::check), on a GPU.
     pub fn attributes<K: Kernel>(&self, kernel: K) -> Result<KernelAttributes> {
         Ok(self.function(kernel)?.attributes)
+    }
+
+    /// Where the variable `name` lies, which the program takes for `bytes` long; `None` on the CPU.
+    pub(crate) fn variable(&self, name: &'static str, bytes: u64) -> Result<Option<Range>> {
+        if let Some(ptx) = &self.inner.ptx {
+            let Some(found) = ptx.globals.get(name) else { return Err(Error::NoGlobalHeap { symbol: name }) };
+            if found.size as u64 != bytes {
+                let (ptx, program) = (Bytes(found.size as u64), Bytes(bytes));
+                return Err(Error::GlobalHeapLayout { symbol: name, ptx, program });
+            }
+        }
+        self.inner.backend.variable(name)
+    }
+
+    /// Has every launch from now on check that the memory which the module's variables name is still there.
+    pub(crate) fn name_memory(&self, names: Option<(u64, u64)>) {
+        let registry = self.inner.device.registry();
+        let named = names.and_then(|(address, bytes)| {
+            let range = Range { address, bytes };
+            Some(Named { range, number: registry.number(range)? })
+        });
+        *self.inner.named.write().unwrap_or_else(PoisonError::into_inner) = named;
+    }
+
+    /// Fails if the memory that the module's variables name is gone.
+    pub(super) fn check_named(&self, kernel: &'static str) -> Result<()> {
+        let named = *self.inner.named.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(Named { range, number }) = named else { return Ok(()) };
+        let device = &self.inner.device;
+        if device.registry().number(range) == Some(number) {
+            return Ok(());
+        }
+        let (bytes, address) = (Bytes(range.bytes), range.address);
+        Err(Error::GlobalHeapGone { kernel, bytes, address, device: device.to_string() })
     }
 
     /// The kernel, checked at the first call.

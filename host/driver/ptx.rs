@@ -1,4 +1,4 @@
-//! The entry points of a PTX text and the layout of their parameters.
+//! The entry points of a PTX text, the layout of their parameters, and the variables in global memory.
 //!
 //! Grammar: PTX ISA, "Kernel and Function Directives: .entry" and "Kernel Function Parameter Attributes".
 //! Parameters with no size do not exist in PTX, so [`signature`] leaves them out of the program's side too.
@@ -15,6 +15,8 @@ pub(crate) struct Ptx {
     pub target: String,
     /// Each kernel's parameters, in order.
     pub entries: BTreeMap<String, Vec<Param>>,
+    /// Each variable in global memory that the host can find.
+    pub globals: BTreeMap<String, Param>,
 }
 
 impl Ptx {
@@ -31,6 +33,7 @@ impl Ptx {
                     let name = tokens.next().unwrap_or_default().into();
                     ptx.entries.insert(name, parameters(&mut tokens));
                 }
+                ".visible" if tokens.peek() == Some(".global") => ptx.globals.extend(variable(&mut tokens)),
                 _ => {}
             }
         }
@@ -61,7 +64,23 @@ fn parameters(tokens: &mut Tokens<'_>) -> Vec<Param> {
     all
 }
 
-/// One parameter while it is read: `.param .align 8 .b8 name[16]`.
+/// A variable up to its value or its end, after `.visible`: `.global .align 8 .b8 name[16];`.
+fn variable(tokens: &mut Tokens<'_>) -> Option<(String, Param)> {
+    let (mut one, mut name) = (Declaration::default(), None);
+    while let Some(token) = tokens.next() {
+        match token {
+            ";" | "=" => break,
+            ".align" => one.align(tokens.next()),
+            "[" => one.count = tokens.next().and_then(|n| n.parse().ok()),
+            _ if token.starts_with('.') => one.element = one.element.or(size_of_type(token)),
+            "]" => {}
+            _ => name = name.or(Some(token.to_owned())),
+        }
+    }
+    Some((name?, one.param()?))
+}
+
+/// One parameter or variable while it is read: `.param .align 8 .b8 name[16]`.
 #[derive(Default)]
 struct Declaration {
     align: Option<usize>,

@@ -5,6 +5,7 @@
 
 mod bump;
 mod freelist;
+mod global;
 mod heap;
 
 pub use bump::{Bump, BumpBuilder, BumpStats};

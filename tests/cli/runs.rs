@@ -1,6 +1,6 @@
 //! How runs end.
 
-use crate::support::{both, err, json, out, status, stress, warpheap};
+use crate::support::{both, err, examples, json, out, status, stress, warpheap};
 use serde_json::Value;
 use std::process::Command;
 
@@ -33,6 +33,17 @@ fn a_clean_run_says_what_it_proved() {
     {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
+}
+
+#[test]
+fn examples_say_what_was_checked() {
+    let output = examples("");
+    assert_eq!(status(&output), 0, "{}", both(&output));
+    for part in ["256 GPU threads", "720720 = 2^4*3^2*5*7*11*13", "the heap is empty", "all 4 examples"] {
+        assert!(out(&output).contains(part), "no {part:?} in {}", out(&output));
+    }
+    let results = json(&examples("--only table --json -"));
+    assert_eq!((&results["kind"], &results["data"][0]["name"]), (&"examples".into(), &"table".into()));
 }
 
 #[test]
@@ -72,7 +83,7 @@ fn without_a_gpu_cuda_is_refused_with_advice() {
         eprintln!("skipped: this machine has a GPU");
         return;
     }
-    for line in ["stress --backend cuda", "stress --device 0", "bench"] {
+    for line in ["stress --backend cuda", "stress --device 0", "bench", "examples --backend cuda"] {
         let output = warpheap(line);
         assert_eq!(status(&output), 3, "{line}: {}", both(&output));
         assert!(err(&output).contains("no usable device"), "{}", err(&output));

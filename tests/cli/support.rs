@@ -18,6 +18,10 @@ pub fn stress(line: &str) -> Output {
     warpheap(&format!("stress {SMALL} {line}"))
 }
 
+pub fn examples(line: &str) -> Output {
+    warpheap(&format!("examples --backend cpu --threads 256 {line}"))
+}
+
 pub fn status(output: &Output) -> i32 {
     output.status.code().expect("it ended by itself")
 }

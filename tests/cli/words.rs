@@ -1,6 +1,6 @@
 //! What it prints, and what it accepts.
 
-use crate::support::{both, err, out, status, stress, warpheap};
+use crate::support::{both, err, examples, out, status, stress, warpheap};
 
 #[test]
 fn without_arguments_it_prints_help() {
@@ -13,7 +13,14 @@ fn without_arguments_it_prints_help() {
 fn help_teaches() {
     let general = warpheap("--help");
     assert_eq!(status(&general), 0);
-    for part in ["warpheap stress --plant overlap", "Exit status:", "4    a kernel hung", "doctor", "bench"] {
+    for part in [
+        "warpheap stress --plant overlap",
+        "Exit status:",
+        "4    a kernel hung",
+        "doctor",
+        "bench",
+        "examples",
+    ] {
         assert!(out(&general).contains(part), "no {part:?} in {}", out(&general));
     }
     let stress = out(&warpheap("stress --help"));
@@ -45,7 +52,9 @@ fn help_teaches() {
 
 #[test]
 fn off_a_terminal_nothing_but_text_is_printed() {
-    for output in [stress(""), stress("--plant overlap"), warpheap("doctor"), warpheap("--help")] {
+    for output in
+        [stress(""), stress("--plant overlap"), warpheap("doctor"), warpheap("--help"), examples("")]
+    {
         let printed = both(&output);
         let control = printed.chars().find(|c| c.is_control() && *c != '\n');
         assert_eq!(control, None, "{printed:?}");
@@ -75,6 +84,9 @@ fn bad_arguments_are_refused_with_what_is_accepted() {
         ("stress --backend cpu --allocator bump --plant double-free", "use it with freelist"),
         ("stress --backend cpu --threads 2^31 --streams 64", "fewer threads"),
         ("bench --rounds none", "whole number of 1 or more"),
+        ("examples --only ship", "vectors, table, graph, octree"),
+        ("examples --backend cpu --device 1", "--device is for a GPU"),
+        ("examples --threads 0", "whole number of 1 or more"),
         ("fly", "unrecognized subcommand"),
     ] {
         let output = warpheap(line);

@@ -1,7 +1,12 @@
-//! The kernels of the stress harness, the benchmarks and the self-tests: entry points, no logic.
+//! The kernels of the stress harness, the benchmarks, the self-tests and the examples.
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
+extern crate alloc;
+
 pub mod bench;
+pub mod examples;
 pub mod selftest;
 pub mod stress;
+
+warpheap_device::global_heap!();

@@ -6,9 +6,9 @@
 //!
 //! One relaxed addition takes slabs. It hands nothing on: what lies there has had no owner.
 
+use super::Heap;
 use super::layout::ClassInfo;
 use super::sets::Run;
-use super::Heap;
 use crate::sync::AtomicU32;
 
 /// Words from one home's to the next: those of one sector of the cache would be slow together.

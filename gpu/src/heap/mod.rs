@@ -59,6 +59,7 @@ mod holes;
 mod large;
 pub mod layout;
 mod refill;
+mod resize;
 mod sets;
 mod sweep;
 

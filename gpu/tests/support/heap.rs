@@ -125,7 +125,8 @@ impl OwnedHeap {
             let words: Vec<u32> = words.iter().map(AtomicU32::load_relaxed).collect();
             let full = |w: usize| !0u32 >> (32 - (info.blocks - w as u32 * 32).min(32));
             let (used, unused) = words.split_at(info.blocks.div_ceil(32) as usize);
-            let sum = used.iter().enumerate().fold(Count(0), |sum, (w, word)| sum.plus(Count::of(*word, full(w))));
+            let sum =
+                used.iter().enumerate().fold(Count(0), |sum, (w, word)| sum.plus(Count::of(*word, full(w))));
             assert!(unused.iter().all(|word| *word == 0), "bits behind the last block of slab {slab}");
             assert_eq!(sum, Count(count), "I7: bits and count of slab {slab}");
             let whole = sum.whole() as usize == used.len();

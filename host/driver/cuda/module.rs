@@ -4,7 +4,7 @@ use super::context::Context;
 use super::sys::{
     Api, JIT_COMPILER_NOT_FOUND, NO_BINARY_FOR_GPU, OUT_OF_MEMORY, SUCCESS, Status, UNSUPPORTED_PTX_VERSION,
 };
-use crate::driver::backend::{Function, KernelAttributes, ModuleBackend};
+use crate::driver::backend::{Function, KernelAttributes, ModuleBackend, Range};
 use crate::driver::ptx::Ptx;
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute, CUjit_option, CUmodule};
@@ -93,6 +93,16 @@ impl ModuleBackend for CudaModule {
             binary_version: ask(Attribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION)?,
         };
         Ok(Function { raw: function.cast(), attributes })
+    }
+
+    fn variable(&self, name: &'static str) -> Result<Option<Range>> {
+        let symbol = CString::new(name).expect("an identifier has no zero byte");
+        let (mut address, mut bytes) = (0, 0);
+        self.context.call("cuModuleGetGlobal", |api| {
+            // SAFETY: a live module and a string with its end; the driver writes address and length there.
+            unsafe { (api.module_get_global)(&mut address, &mut bytes, self.raw, symbol.as_ptr()) }
+        })?;
+        Ok(Some(Range { address, bytes: bytes as u64 }))
     }
 
     fn log(&self) -> &str {

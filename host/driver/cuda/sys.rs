@@ -85,6 +85,7 @@ api! {
         (*mut CUmodule, *const c_void, c_uint, *mut CUjit_option, *mut *mut c_void);
     module_unload "cuModuleUnload" (CUmodule);
     module_get_function "cuModuleGetFunction" (*mut CUfunction, CUmodule, *const c_char);
+    module_get_global "cuModuleGetGlobal_v2" (*mut CUdeviceptr, *mut usize, CUmodule, *const c_char);
     func_get_attribute "cuFuncGetAttribute" (*mut c_int, CUfunction_attribute, CUfunction);
     func_set_attribute "cuFuncSetAttribute" (CUfunction, CUfunction_attribute, c_int);
     stream_create "cuStreamCreate" (*mut CUstream, c_uint);

@@ -93,3 +93,17 @@ fn describes_parameters_in_words() {
     assert_eq!(describe(&[param(4, 4)]), "1 parameter (4 B aligned to 4)");
     assert_eq!(describe(&[param(4, 4), param(16, 8)]), "2 parameters (4 B aligned to 4, 16 B aligned to 8)");
 }
+
+#[test]
+fn reads_variables_that_the_host_can_find() {
+    let ptx = Ptx::parse(
+        ".version 7.0\n.target sm_70\n.global .align 1 .b8 hidden[3];\n.visible .global .align 8 .b8 state[2184];\n\
+         .visible .global .u64 word = 7;\n.visible .global .align 4 .b8 text[4] = {97, 98, 99, 0};\n\
+         .visible .entry k(.param .u64 .ptr .global .align 8 k_0) { ld.global.b64 %rd1, [state]; ret; }\n",
+    );
+    let names: Vec<_> = ptx.globals.keys().map(String::as_str).collect();
+    assert_eq!(names, ["state", "text", "word"]);
+    assert_eq!([ptx.globals["state"], ptx.globals["text"]], [param(2184, 8), param(4, 4)]);
+    assert_eq!(ptx.globals["word"], param(8, 8));
+    assert_eq!(ptx.entries["k"], [param(8, 8)]);
+}

@@ -1,0 +1,188 @@
+//! A graph built from a list of edges: each vertex gets an array of exactly its neighbours, from the heap.
+//!
+//! ```text
+//! vertex | degree | filled | neighbours → | to | to | ... |      degree of them
+//! ```
+//!
+//! I1. Between two kernels: `degree` is the number of edges that start at the vertex; `neighbours` is null, or an
+//! array of as many, of which the first `filled` are written.
+//!
+//! A kernel a step: `count`, `allocate`, `fill`; then any number of searches, and `clear`. Progress: wait-free
+//! but for the allocations.
+
+use super::count;
+use core::alloc::Layout;
+use core::ptr::NonNull;
+use warpheap_device::alloc::DeviceAlloc;
+use warpheap_device::heap::Heap;
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+use warpheap_device::sync::{AtomicU32, AtomicU64};
+use warpheap_device::{kernel, thread};
+
+/// The distance of a vertex that no path leads to.
+pub const UNREACHED: u32 = u32::MAX;
+
+/// One vertex, 16 bytes, all zeroes at first.
+pub type VertexWords = [u64; 2];
+
+#[repr(C)]
+struct Vertex {
+    degree: AtomicU32,
+    filled: AtomicU32,
+    neighbours: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Vertex>() == size_of::<VertexWords>());
+
+/// Where an edge starts and where it ends.
+pub type Edge = [u32; 2];
+
+/// A value, and a way to have it changed by several threads.
+fn element<T, U>(slice: &DeviceSlice<T>, i: u32) -> Option<&U>
+where
+    T: Copy,
+{
+    const { assert!(size_of::<T>() == size_of::<U>()) };
+    if u64::from(i) >= slice.len() {
+        return None;
+    }
+    // SAFETY: in bounds.
+    let place = unsafe { slice.as_ptr().add(i as usize) };
+    // SAFETY: live, by the kernels' callers; atomics have the layout of their integers.
+    Some(unsafe { &*place.cast() })
+}
+
+impl Vertex {
+    fn layout(&self) -> Option<Layout> {
+        let degree = self.degree.load_relaxed() as usize;
+        if degree == 0 { None } else { Layout::array::<u32>(degree).ok() }
+    }
+
+    /// Makes room for the neighbours. `false` when there is no memory for them.
+    fn allocate<A: DeviceAlloc>(&self, memory: &A) -> bool {
+        let Some(layout) = self.layout() else { return true };
+        let Some(block) = memory.allocate(layout) else { return false };
+        // Relaxed: who reads it runs in a later kernel.
+        self.neighbours.store_relaxed(block.as_ptr() as u64);
+        true
+    }
+
+    fn push(&self, to: u32) {
+        let Some(array) = NonNull::new(self.neighbours.load_relaxed() as *mut u32) else { return };
+        // Relaxed: it only hands out places.
+        let place = self.filled.add_relaxed(1);
+        // SAFETY: as many places as edges (I1).
+        let place = unsafe { array.add(place as usize) };
+        // SAFETY: this edge's own.
+        unsafe { place.write(to) };
+    }
+
+    fn neighbours(&self) -> &[u32] {
+        let array = NonNull::new(self.neighbours.load_relaxed() as *mut u32);
+        array.map_or(&[], |array| {
+            // SAFETY: so many are written, by kernels that have ended (I1).
+            unsafe { core::slice::from_raw_parts(array.as_ptr(), self.filled.load_relaxed() as usize) }
+        })
+    }
+
+    fn clear<A: DeviceAlloc>(&self, memory: &A) {
+        let block = NonNull::new(self.neighbours.swap_relaxed(0) as *mut u8);
+        if let (Some(block), Some(layout)) = (block, self.layout()) {
+            // SAFETY: allocated by `allocate` for this layout; taken from the vertex.
+            unsafe { memory.deallocate(block, layout) };
+        }
+    }
+}
+
+kernel! {
+    /// Thread `i` counts edge `i` at its start.
+    ///
+    /// # Safety
+    /// `vertices` are live; no one writes `edges`.
+    pub unsafe fn example_graph_count(vertices: DeviceSlice<VertexWords>, edges: DeviceSlice<Edge>) {
+        // SAFETY: only read.
+        let Some([from, _]) = (unsafe { edges.get(thread::index_1d().into()) }) else { return };
+        if let Some(vertex) = element::<_, Vertex>(&vertices, from) {
+            vertex.degree.add_relaxed(1);
+        }
+    }
+
+    /// Thread `i` makes room for the neighbours of vertex `i`. Those without are counted in `refused`.
+    ///
+    /// # Safety
+    /// Heap, vertices and `refused` are live.
+    pub unsafe fn example_graph_allocate(
+        heap: Heap,
+        vertices: DeviceSlice<VertexWords>,
+        refused: DevicePtr<u64>,
+    ) {
+        if let Some(vertex) = element::<_, Vertex>(&vertices, thread::index_1d())
+            && !vertex.allocate(&heap)
+        {
+            count(refused);
+        }
+    }
+
+    /// Thread `i` puts the end of edge `i` among the neighbours of its start.
+    ///
+    /// # Safety
+    /// `vertices` are live, and hold what [`example_graph_count`] made of the same edges; no one writes `edges`.
+    pub unsafe fn example_graph_fill(vertices: DeviceSlice<VertexWords>, edges: DeviceSlice<Edge>) {
+        // SAFETY: only read.
+        let Some([from, to]) = (unsafe { edges.get(thread::index_1d().into()) }) else { return };
+        if let Some(vertex) = element::<_, Vertex>(&vertices, from) {
+            vertex.push(to);
+        }
+    }
+
+    /// Thread `i` writes the sum of the squares of the neighbours of vertex `i`, counted from 1.
+    ///
+    /// # Safety
+    /// `vertices` are live; no one else touches `sums`.
+    pub unsafe fn example_graph_sums(vertices: DeviceSlice<VertexWords>, sums: DeviceSlice<u64>) {
+        let i = thread::index_1d();
+        let Some(vertex) = element::<_, Vertex>(&vertices, i) else { return };
+        let sum = vertex.neighbours().iter().map(|to| u64::from(*to) + 1).fold(0, |sum, n| sum + n * n);
+        // SAFETY: each thread writes its own sum.
+        unsafe { sums.set(i.into(), sum) };
+    }
+
+    /// One step of a search by breadth: thread `i` tells the neighbours of vertex `i`, if that is `level` edges
+    /// away, that they are one more, and counts in `changed` those that did not know.
+    ///
+    /// # Safety
+    /// `vertices`, `distances` and `changed` are live.
+    pub unsafe fn example_graph_spread(
+        vertices: DeviceSlice<VertexWords>,
+        distances: DeviceSlice<u32>,
+        level: u32,
+        changed: DevicePtr<u64>,
+    ) {
+        let i = thread::index_1d();
+        let (Some(vertex), Some(distance)) = (element::<_, Vertex>(&vertices, i), element::<_, AtomicU32>(&distances, i))
+        else {
+            return;
+        };
+        if distance.load_relaxed() != level {
+            return;
+        }
+        for to in vertex.neighbours() {
+            // Relaxed: it is the only word of this level's that others read, in a later kernel.
+            if let Some(other) = element::<_, AtomicU32>(&distances, *to)
+                && other.min_relaxed(level + 1) == UNREACHED
+            {
+                count(changed);
+            }
+        }
+    }
+
+    /// Thread `i` frees the neighbours of vertex `i`.
+    ///
+    /// # Safety
+    /// Heap and vertices are live, and no one else uses the graph.
+    pub unsafe fn example_graph_clear(heap: Heap, vertices: DeviceSlice<VertexWords>) {
+        if let Some(vertex) = element::<_, Vertex>(&vertices, thread::index_1d()) {
+            vertex.clear(&heap);
+        }
+    }
+}

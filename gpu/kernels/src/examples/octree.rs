@@ -1,0 +1,273 @@
+//! An octree that all threads insert points into at once; a cube gets a node when the first point comes.
+//!
+//! ```text
+//! node | points in its cube | child | child | ... 8        child: a node of half the edge; 0 for none
+//! ```
+//!
+//! I1. A child, once there, stays until the tree is freed.
+//! I2. Between two kernels: a node's points are the sum of its children's, and at the lowest level the number of
+//! points inserted there.
+//!
+//! Progress: lock-free. Of those that bring a child for the same place one succeeds; the others give theirs back
+//! and go on with that one.
+
+use super::count;
+use core::alloc::Layout;
+use core::ptr::NonNull;
+use warpheap_device::alloc::DeviceAlloc;
+use warpheap_device::heap::Heap;
+use warpheap_device::kernel::{DevicePtr, DeviceSlice, KernelArg};
+use warpheap_device::sync::{AtomicU64, Site};
+use warpheap_device::{kernel, thread};
+
+/// A node that was put in its place.
+const PLACE: Site = Site::new("example-octree/place");
+
+/// Levels below the root; coordinates have as many bits.
+pub const LEVELS: u32 = 6;
+
+/// Nodes that a walk has still to visit, at most: on each level the seven that it left aside, and one.
+const STACK: usize = 7 * LEVELS as usize + 1;
+
+/// A point, as three coordinates below `1 << LEVELS`.
+pub type Point = [u32; 3];
+
+/// The points from `min` to before `max` on every axis.
+pub type Region = [Point; 2];
+
+/// A word that holds the root; 0 at first.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Octree {
+    /// Where the word is.
+    pub root: DevicePtr<u64>,
+}
+
+// SAFETY: an address, the same on both sides.
+unsafe impl KernelArg for Octree {
+    fn names(&self) -> Option<(u64, u64)> {
+        self.root.names()
+    }
+}
+
+#[repr(C)]
+struct Node {
+    points: AtomicU64,
+    children: [AtomicU64; 8],
+}
+
+/// What `address` says.
+///
+/// # Safety
+/// 0, or a node that is not freed while the reference is used.
+unsafe fn node_at<'a>(address: u64) -> Option<&'a Node> {
+    // SAFETY: the caller's promise.
+    unsafe { (address as *const Node).as_ref() }
+}
+
+/// Which child of a cube at `level` the point is in.
+fn octant([x, y, z]: Point, level: u32) -> usize {
+    let bit = |v: u32| (v >> (LEVELS - 1 - level) & 1) as usize;
+    bit(x) | bit(y) << 1 | bit(z) << 2
+}
+
+/// The node in `place`, brought by this thread if there is none; `None` without memory for it.
+fn node_in<'a, A: DeviceAlloc>(place: &AtomicU64, memory: &A) -> Option<&'a Node> {
+    // ordering: acquire; pairs with PLACE: the node's zeroes before its address.
+    let mut address = place.load_acquire(PLACE);
+    if address == 0 {
+        let new = memory.allocate(Layout::new::<Node>())?;
+        // SAFETY: allocated for a node, whose words are 0 at first.
+        unsafe { new.cast::<Node>().write_bytes(0, 1) };
+        // ordering: acquire and release; pairs with itself and the load: the winner's zeroes before its address.
+        match place.cas_acq_rel(0, new.as_ptr() as u64, PLACE) {
+            Ok(_) => address = new.as_ptr() as u64,
+            Err(other) => {
+                discard(memory, new.cast());
+                address = other;
+            }
+        }
+    }
+    // SAFETY: a node of the tree, which stays (I1).
+    unsafe { node_at(address) }
+}
+
+fn discard<A: DeviceAlloc>(memory: &A, node: NonNull<Node>) {
+    // SAFETY: allocated by `node_in` for a node; in no place that anyone sees.
+    unsafe { memory.deallocate(node.cast(), Layout::new::<Node>()) };
+}
+
+/// How a cube lies to a region.
+enum Meets {
+    Apart,
+    Partly,
+    Inside,
+}
+
+/// A cube: its lowest corner, and its node's level.
+#[derive(Clone, Copy)]
+struct Cube {
+    corner: Point,
+    level: u32,
+}
+
+impl Cube {
+    const ALL: Cube = Cube { corner: [0; 3], level: 0 };
+
+    fn child(self, octant: usize) -> Cube {
+        let half = 1 << (LEVELS - 1 - self.level);
+        let [x, y, z] = self.corner;
+        let side = |axis: usize| (octant >> axis & 1) as u32 * half;
+        Cube { corner: [x + side(0), y + side(1), z + side(2)], level: self.level + 1 }
+    }
+
+    fn meets(self, [min, max]: Region) -> Meets {
+        let edge = 1 << (LEVELS - self.level);
+        let mut inside = true;
+        for ((low, min), max) in self.corner.into_iter().zip(min).zip(max) {
+            if low >= max || low + edge <= min {
+                return Meets::Apart;
+            }
+            inside &= low >= min && low + edge <= max;
+        }
+        if inside { Meets::Inside } else { Meets::Partly }
+    }
+}
+
+/// Nodes to visit. A full stack drops what is pushed; [`STACK`] is enough for any tree.
+struct Stack<T> {
+    waiting: [T; STACK],
+    len: usize,
+}
+
+impl<T: Copy> Stack<T> {
+    fn with(first: T) -> Self {
+        Stack { waiting: [first; STACK], len: 1 }
+    }
+
+    fn push(&mut self, one: T) {
+        if let Some(place) = self.waiting.get_mut(self.len) {
+            *place = one;
+            self.len += 1;
+        }
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        self.len = self.len.checked_sub(1)?;
+        self.waiting.get(self.len).copied()
+    }
+}
+
+impl Octree {
+    fn place(&self) -> &AtomicU64 {
+        // SAFETY: live, by the kernels' callers; an atomic has the layout of its integer.
+        unsafe { &*self.root.0.cast() }
+    }
+
+    /// Puts a point in every cube that it lies in. `false` when there was no memory for a node.
+    fn insert<A: DeviceAlloc>(&self, memory: &A, point: Point) -> bool {
+        let mut place = self.place();
+        for level in 0..LEVELS {
+            let Some(node) = node_in(place, memory) else { return false };
+            // Relaxed: a sum, read after the kernel has ended.
+            node.points.add_relaxed(1);
+            place = &node.children[octant(point, level)];
+        }
+        let Some(leaf) = node_in(place, memory) else { return false };
+        leaf.points.add_relaxed(1);
+        true
+    }
+
+    /// How many points lie in the region. No one inserts meanwhile.
+    fn points_in(&self, region: Region) -> u64 {
+        let mut found = 0;
+        let mut stack = Stack::with((self.place().load_relaxed(), Cube::ALL));
+        // Each node once.
+        while let Some((address, cube)) = stack.pop() {
+            // SAFETY: a node of the tree (I1).
+            let Some(node) = (unsafe { node_at(address) }) else { continue };
+            match cube.meets(region) {
+                Meets::Apart => {}
+                Meets::Inside => found += node.points.load_relaxed(),
+                // A leaf is inside or apart, for it is one point.
+                Meets::Partly => node.children.iter().enumerate().for_each(|(octant, child)| {
+                    let address = child.load_relaxed();
+                    if address != 0 {
+                        stack.push((address, cube.child(octant)));
+                    }
+                }),
+            }
+        }
+        found
+    }
+}
+
+/// Frees the nodes from `root` down. No one else uses them.
+fn clear<A: DeviceAlloc>(memory: &A, root: u64) {
+    let mut stack = Stack::with(root);
+    // Each node once.
+    while let Some(address) = stack.pop() {
+        // SAFETY: a node of the tree that was taken.
+        let Some(node) = (unsafe { node_at(address) }) else { continue };
+        for child in &node.children {
+            let address = child.load_relaxed();
+            if address != 0 {
+                stack.push(address);
+            }
+        }
+        discard(memory, NonNull::from(node));
+    }
+}
+
+kernel! {
+    /// Thread `i` inserts point `i`. Those without memory for a node are counted in `refused`.
+    ///
+    /// # Safety
+    /// Heap, tree and `refused` are live; no one writes `points`.
+    pub unsafe fn example_octree_insert(
+        heap: Heap,
+        tree: Octree,
+        points: DeviceSlice<Point>,
+        refused: DevicePtr<u64>,
+    ) {
+        // SAFETY: only read.
+        let Some(point) = (unsafe { points.get(thread::index_1d().into()) }) else { return };
+        if !tree.insert(&heap, point) {
+            count(refused);
+        }
+    }
+
+    /// Thread `i` writes how many points lie in region `i`.
+    ///
+    /// # Safety
+    /// The tree is live and no one inserts; no one writes `regions` or touches `counts`.
+    pub unsafe fn example_octree_points(tree: Octree, regions: DeviceSlice<Region>, counts: DeviceSlice<u64>) {
+        let i = thread::index_1d().into();
+        // SAFETY: only read.
+        let Some(region) = (unsafe { regions.get(i) }) else { return };
+        // SAFETY: each thread writes its own count.
+        unsafe { counts.set(i, tree.points_in(region)) };
+    }
+
+    /// Threads 0 to 7 free what hangs on a child of the root each.
+    ///
+    /// # Safety
+    /// Heap and tree are live, and no one else uses the tree.
+    pub unsafe fn example_octree_prune(heap: Heap, tree: Octree) {
+        // SAFETY: a node of the tree.
+        let Some(root) = (unsafe { node_at(tree.place().load_relaxed()) }) else { return };
+        if let Some(child) = root.children.get(thread::index_1d() as usize) {
+            clear(&heap, child.swap_relaxed(0));
+        }
+    }
+
+    /// Thread 0 frees the root, of which nothing hangs any more.
+    ///
+    /// # Safety
+    /// As for [`example_octree_prune`], which has ended.
+    pub unsafe fn example_octree_fell(heap: Heap, tree: Octree) {
+        if thread::index_1d() == 0 {
+            clear(&heap, tree.place().swap_relaxed(0));
+        }
+    }
+}

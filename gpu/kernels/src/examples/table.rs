@@ -1,0 +1,174 @@
+//! A hash table that all threads insert into at once: how often each key occurs.
+//!
+//! ```text
+//! buckets | head | head | ...          head → node → node → null
+//! node    | key | count | next |
+//! ```
+//!
+//! I1. A node's key and next do not change once it is on a chain, and it stays there until the table is freed.
+//! I2. A chain grows at its head alone, so what lies behind a head that was seen is known.
+//!
+//! Progress: lock-free. Who loses a push has met a node of another's, and looks through the new ones.
+
+use super::count;
+use core::alloc::Layout;
+use core::ptr::NonNull;
+use warpheap_device::alloc::DeviceAlloc;
+use warpheap_device::heap::Heap;
+use warpheap_device::kernel::{DevicePtr, DeviceSlice, KernelArg};
+use warpheap_device::sync::{AtomicU64, Site};
+use warpheap_device::{kernel, thread};
+
+/// The push of a node on a chain.
+const PUSH: Site = Site::new("example-table/push");
+
+/// The chains: a word a bucket, all zeroes at first.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Table {
+    /// The first node of each chain; 0 for none.
+    pub buckets: DeviceSlice<u64>,
+}
+
+// SAFETY: an address and a length, the same on both sides.
+unsafe impl KernelArg for Table {
+    fn names(&self) -> Option<(u64, u64)> {
+        self.buckets.names()
+    }
+}
+
+#[repr(C)]
+struct Node {
+    key: u64,
+    count: AtomicU64,
+    next: u64,
+}
+
+/// What `address` says.
+///
+/// # Safety
+/// 0, or a node that is not freed while the reference is used.
+unsafe fn node_at<'a>(address: u64) -> Option<&'a Node> {
+    // SAFETY: the caller's promise.
+    unsafe { (address as *const Node).as_ref() }
+}
+
+impl Table {
+    fn head(&self, bucket: u64) -> &AtomicU64 {
+        debug_assert!(bucket < self.buckets.len());
+        // SAFETY: one of the buckets, by the callers.
+        let word = unsafe { self.buckets.as_ptr().add(bucket as usize) };
+        // SAFETY: live, by the kernels' callers; an atomic has the layout of its integer.
+        unsafe { &*word.cast() }
+    }
+
+    fn head_of(&self, key: u64) -> &AtomicU64 {
+        // The upper half of a product with the golden ratio's fraction spreads keys that lie close together.
+        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        self.head(hash % self.buckets.len())
+    }
+
+    /// The node of `key` among those from `first` to before `end`.
+    fn find(&self, key: u64, first: u64, end: u64) -> Option<&Node> {
+        let mut at = first;
+        // Chains have no circles (I1).
+        while at != end {
+            // SAFETY: on a chain (I1).
+            let node = unsafe { node_at(at) }?;
+            if node.key == key {
+                return Some(node);
+            }
+            at = node.next;
+        }
+        None
+    }
+
+    /// Counts one more of `key`. `false` when there was no memory for its node.
+    fn add<A: DeviceAlloc>(&self, memory: &A, key: u64) -> bool {
+        let head = self.head_of(key);
+        let mut looked_to = 0;
+        let mut new: Option<NonNull<Node>> = None;
+        // A turn for each node that others push to this chain meanwhile.
+        loop {
+            // ordering: acquire; pairs with PUSH: the nodes before their address.
+            let first = head.load_acquire(PUSH);
+            if let Some(node) = self.find(key, first, looked_to) {
+                // Relaxed: a sum, read after the kernel has ended.
+                node.count.add_relaxed(1);
+                new.into_iter().for_each(|mine| discard(memory, mine));
+                return true;
+            }
+            looked_to = first;
+            let Some(mine) = new.or_else(|| memory.allocate(Layout::new::<Node>()).map(NonNull::cast)) else {
+                return false;
+            };
+            new = Some(mine);
+            // SAFETY: allocated above for a node, and on no chain yet.
+            unsafe { mine.write(Node { key, count: AtomicU64::new(1), next: first }) };
+            // ordering: release; pairs with the load above and `get`: the node before its address.
+            if head.cas_release(first, mine.as_ptr() as u64, PUSH).is_ok() {
+                return true;
+            }
+        }
+    }
+
+    /// How often `key` was counted.
+    fn get(&self, key: u64) -> u64 {
+        // ordering: acquire; pairs with PUSH: the nodes before their address.
+        let first = self.head_of(key).load_acquire(PUSH);
+        self.find(key, first, 0).map_or(0, |node| node.count.load_relaxed())
+    }
+
+    /// Frees the nodes of a chain that no one else uses.
+    fn clear<A: DeviceAlloc>(&self, memory: &A, bucket: u64) {
+        // Relaxed: the kernels that pushed have ended.
+        let mut at = self.head(bucket).swap_relaxed(0);
+        // SAFETY: on the chain that was taken whole.
+        while let Some(node) = unsafe { node_at(at) } {
+            at = node.next;
+            discard(memory, NonNull::from(node));
+        }
+    }
+}
+
+fn discard<A: DeviceAlloc>(memory: &A, node: NonNull<Node>) {
+    // SAFETY: allocated by `add` for a node; on no chain that anyone sees.
+    unsafe { memory.deallocate(node.cast(), Layout::new::<Node>()) };
+}
+
+kernel! {
+    /// Thread `i` counts key `i`. Those without memory for a node are counted in `refused`.
+    ///
+    /// # Safety
+    /// Heap, table and `refused` are live; no one writes `keys`.
+    pub unsafe fn example_table_count(heap: Heap, table: Table, keys: DeviceSlice<u64>, refused: DevicePtr<u64>) {
+        // SAFETY: only read.
+        let Some(key) = (unsafe { keys.get(thread::index_1d().into()) }) else { return };
+        if !table.add(&heap, key) {
+            count(refused);
+        }
+    }
+
+    /// Thread `i` writes how often key `i` was counted.
+    ///
+    /// # Safety
+    /// The table is live; no one writes `keys` or touches `counts`.
+    pub unsafe fn example_table_get(table: Table, keys: DeviceSlice<u64>, counts: DeviceSlice<u64>) {
+        let i = thread::index_1d().into();
+        // SAFETY: only read.
+        let Some(key) = (unsafe { keys.get(i) }) else { return };
+        // SAFETY: each thread writes its own count.
+        unsafe { counts.set(i, table.get(key)) };
+    }
+
+    /// Thread `i` frees the nodes of bucket `i`.
+    ///
+    /// # Safety
+    /// Heap and table are live, and no one else uses the table.
+    pub unsafe fn example_table_clear(heap: Heap, table: Table) {
+        let bucket = thread::index_1d().into();
+        if bucket < table.buckets.len() {
+            table.clear(&heap, bucket);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Blocks that change their size, and blocks of zeroes.
+//!
+//! A block keeps its place while it holds the new size and the new size's own block would be at least half
+//! of it. A half: then no block is more than half unused beyond what its class rounds up, and a block that
+//! shrinks again and again is copied at sizes that halve, so all its copies together are no larger than it
+//! was at first. (A limit nearer to 1 would copy for little, one nearer to 0 keep more memory in vain.)
+
+use super::Heap;
+use super::class::{SizeClass, rounded_up};
+use super::entry::Entry;
+use crate::fault::FaultKind;
+use core::alloc::Layout;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+/// The largest alignment that a block of a class has; for a larger one there are slabs.
+const CLASS_ALIGN: u64 = 1 << 14;
+
+/// What blocks are copied and cleared in: the bytes of every class are a multiple of it.
+type Word = MaybeUninit<u32>;
+
+/// Words that hold `bytes`.
+const fn words(bytes: usize) -> usize {
+    bytes.div_ceil(size_of::<Word>())
+}
+
+impl Heap {
+    /// `block`, resized to `new_size` bytes: at the same address where that serves, otherwise at another, to
+    /// which the first `min(layout.size(), new_size)` bytes are copied, and the old block is freed. `None`
+    /// when the heap has no memory for it; then the old block is as it was.
+    ///
+    /// Cost in place: a load of the slab's entry and one of its class. Elsewhere: an
+    /// [`alloc`](Self::alloc), a copy by the calling thread, 4 bytes at a time, and a [`free`](Self::free).
+    ///
+    /// # Safety
+    /// `block` is what this heap gave for `layout`, it was not freed since, and no other thread uses it during
+    /// the call, or after it at its old address.
+    #[inline(always)]
+    pub unsafe fn realloc(&self, block: NonNull<u8>, layout: Layout, new_size: usize) -> Option<NonNull<u8>> {
+        if self.keeps_place(block, layout.align(), new_size) {
+            return Some(block);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.shared().moved(block, layout, new_size) }
+    }
+
+    /// As [`alloc`](Self::alloc), and all bytes of `layout` are 0. The calling thread clears them, 4 at a time.
+    #[inline(always)]
+    pub fn alloc_zeroed(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let block = self.alloc(layout)?;
+        // SAFETY: the block is this thread's, and at least so many words long; of no bytes it is none.
+        unsafe { block.cast::<Word>().write_bytes(0, words(layout.size())) };
+        Some(block)
+    }
+
+    /// How many bytes from `block` on may be used: at least what was asked for. 0 for an address that the heap
+    /// does not hand out, as that of an allocation of no bytes.
+    ///
+    /// Cost: a load of the slab's entry and one of its class.
+    #[inline(always)]
+    pub fn usable_size(&self, block: NonNull<u8>) -> usize {
+        let offset = (block.as_ptr() as u64).wrapping_sub(self.base() as u64);
+        if offset >= self.layout.bytes() {
+            return 0;
+        }
+        let slab = (offset >> self.layout.slab_log2) as u32;
+        // Who asks has the block, or got it from who has: its slab's entry was written before (I5).
+        let entry = Entry(self.entry(slab).load_unraced());
+        match entry.class() {
+            Some(class) => self.class(class).bytes as usize,
+            None if entry == Entry::LARGE => (self.slabs_of_large(slab) as usize) << self.layout.slab_log2,
+            None => 0,
+        }
+    }
+
+    /// Slabs of the large allocation that starts at `slab`.
+    #[inline(always)]
+    fn slabs_of_large(&self, slab: u32) -> u32 {
+        // Relaxed: written before its owner had the address.
+        self.count(slab).load_relaxed()
+    }
+
+    /// Whether a block is the right one for `new_size`.
+    #[inline(always)]
+    fn keeps_place(&self, block: NonNull<u8>, align: usize, new_size: usize) -> bool {
+        let usable = self.usable_size(block);
+        let needed = self.block_bytes(rounded_up(new_size as u64, align as u64), align as u64);
+        new_size <= usable && needed.saturating_mul(2) >= usable as u64
+    }
+
+    /// Bytes of the block for a size that was rounded up to its alignment: a class', or whole slabs.
+    #[inline(always)]
+    fn block_bytes(&self, size: u64, align: u64) -> u64 {
+        let slab_bytes = u64::from(self.layout.slab_bytes());
+        match size {
+            0 => 0,
+            _ if size <= u64::from(self.layout.small_bytes) && align <= CLASS_ALIGN => {
+                SizeClass::of(size as u32).bytes().into()
+            }
+            _ => size.saturating_add(slab_bytes - 1) & !(slab_bytes - 1),
+        }
+    }
+
+    /// # Safety
+    /// As for [`realloc`](Self::realloc).
+    #[inline(never)]
+    unsafe fn moved(&self, block: NonNull<u8>, layout: Layout, new_size: usize) -> Option<NonNull<u8>> {
+        let new_layout = Layout::from_size_align(new_size, layout.align()).ok()?;
+        let new = self.alloc(new_layout)?;
+        if layout.size() == 0 {
+            return Some(new);
+        }
+        let kept = words(layout.size().min(new_size));
+        // SAFETY: both hold so many words, the old one by the caller's promise; they are two blocks.
+        unsafe { block.cast::<Word>().copy_to_nonoverlapping(new.cast(), kept) };
+        // SAFETY: the caller's promise.
+        unsafe { self.free(block) };
+        Some(new)
+    }
+
+    /// Writes down that the calling thread was refused memory and has no way to go on without.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn record_refusal(&self, size: usize) {
+        self.faults().record(FaultKind::OutOfMemory, 0, size as u64);
+    }
+}

@@ -1,0 +1,246 @@
+//! Blocks that change their size, against a model that knows every byte.
+#![cfg(not(loom))]
+
+#[path = "support/heap.rs"]
+mod heap;
+#[path = "support/lane.rs"]
+mod lane;
+
+use heap::OwnedHeap;
+use lane::Apart;
+use proptest::prelude::*;
+use std::alloc::Layout;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use warpheap_device::heap::class::SizeClass;
+use warpheap_device::machine;
+
+/// What a lane does. Numbers are taken modulo what there is.
+#[derive(Clone, Debug)]
+enum Step {
+    Alloc { size: usize, align: u32, zeroed: bool },
+    Resize(usize, usize),
+    Free(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let size = || {
+        prop_oneof![
+            20 => 1..600usize,
+            10 => 1..20_000usize,
+            4 => 1..200_000usize,
+            1 => 1..1_200_000usize,
+        ]
+    };
+    let align = prop_oneof![20 => 0..5u32, 2 => 5..17u32];
+    let alloc =
+        (size(), align, any::<bool>()).prop_map(|(size, align, zeroed)| Step::Alloc { size, align, zeroed });
+    let step = prop_oneof![
+        30 => alloc,
+        50 => (any::<usize>(), size()).prop_map(|(which, size)| Step::Resize(which, size)),
+        20 => any::<usize>().prop_map(Step::Free),
+    ];
+    prop::collection::vec(step, 1..300)
+}
+
+/// A live block.
+struct Block {
+    place: NonNull<u8>,
+    layout: Layout,
+    /// What it was allocated for at this address.
+    born: Layout,
+    first: u8,
+}
+
+impl Block {
+    fn byte(&self, i: usize) -> u8 {
+        self.first.wrapping_add((i % 251) as u8)
+    }
+
+    fn fill(&self) {
+        for i in 0..self.layout.size() {
+            // SAFETY: inside of the block, which is the test's.
+            let place = unsafe { self.place.add(i) };
+            // SAFETY: the same.
+            unsafe { place.write(self.byte(i)) };
+        }
+    }
+
+    /// The first `len` bytes are what they were.
+    fn check(&self, len: usize) {
+        // SAFETY: filled before.
+        let bytes = unsafe { std::slice::from_raw_parts(self.place.as_ptr(), len) };
+        let wrong = (0..len).find(|i| bytes[*i] != self.byte(*i));
+        assert_eq!(wrong, None, "a byte of {:?} at {:?}", self.layout, self.place);
+    }
+}
+
+struct Checked {
+    owned: OwnedHeap,
+    blocks: Vec<Block>,
+    next: u8,
+}
+
+impl Checked {
+    fn new(bytes: u64) -> Checked {
+        Checked { owned: OwnedHeap::new(bytes, 2), blocks: Vec::new(), next: 1 }
+    }
+
+    fn add(&mut self, place: NonNull<u8>, layout: Layout) -> &Block {
+        self.next = self.next.wrapping_mul(5).wrapping_add(3);
+        assert!(place.addr().get().is_multiple_of(layout.align()), "{layout:?} at {place:?}");
+        assert!(self.owned.heap.usable_size(place) >= layout.size());
+        self.blocks.push(Block { place, layout, born: layout, first: self.next });
+        let block = self.blocks.last().unwrap();
+        block.fill();
+        block
+    }
+
+    fn alloc(&mut self, layout: Layout, zeroed: bool) {
+        let heap = &self.owned.heap;
+        let place = if zeroed { heap.alloc_zeroed(layout) } else { heap.alloc(layout) };
+        let Some(place) = place else { return };
+        if zeroed {
+            // SAFETY: all of it was just cleared.
+            let bytes = unsafe { std::slice::from_raw_parts(place.as_ptr(), layout.size()) };
+            assert!(bytes.iter().all(|byte| *byte == 0), "{layout:?} is not clear");
+        }
+        self.add(place, layout);
+    }
+
+    fn resize(&mut self, n: usize, new_size: usize) {
+        let Block { place, layout, born, first } = self.blocks.swap_remove(n);
+        // SAFETY: the test's, of this layout.
+        let resized = unsafe { self.owned.heap.realloc(place, layout, new_size) };
+        let kept = layout.size().min(new_size);
+        let Some(new) = resized else {
+            let block = Block { place, layout, born, first };
+            block.check(layout.size());
+            return self.blocks.push(block);
+        };
+        let new_layout = Layout::from_size_align(new_size, layout.align()).unwrap();
+        Block { place: new, layout: new_layout, born, first }.check(kept);
+        self.add(new, new_layout);
+        if new == place {
+            self.blocks.last_mut().unwrap().born = born;
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Alloc { size, align, zeroed } => {
+                self.alloc(Layout::from_size_align(size, 1 << align).unwrap(), zeroed);
+            }
+            Step::Resize(n, size) if !self.blocks.is_empty() => self.resize(n % self.blocks.len(), size),
+            Step::Free(n) if !self.blocks.is_empty() => self.free(n % self.blocks.len()),
+            Step::Resize(..) | Step::Free(_) => {}
+        }
+    }
+
+    fn free(&mut self, n: usize) {
+        let block = self.blocks.swap_remove(n);
+        block.check(block.layout.size());
+        // SAFETY: the test's, and not used after.
+        unsafe { self.owned.heap.free(block.place) };
+    }
+
+    fn class(&self, layout: &Layout) -> Option<SizeClass> {
+        let bytes = layout.size().next_multiple_of(layout.align());
+        let small = bytes <= self.owned.layout.small_bytes as usize && layout.align() <= 1 << 14;
+        small.then(|| SizeClass::of(bytes as u32))
+    }
+
+    fn check(&self) {
+        let mut by_class = BTreeMap::<u32, u32>::new();
+        for class in self.blocks.iter().filter_map(|block| self.class(&block.born)) {
+            *by_class.entry(class.0).or_default() += 1;
+        }
+        self.owned.check(&by_class);
+        assert_eq!(self.owned.faults.count(), 0, "{:?}", self.owned.faults.faults().next());
+    }
+
+    fn end(mut self) {
+        self.check();
+        while !self.blocks.is_empty() {
+            self.free(0);
+        }
+        self.check();
+    }
+}
+
+fn with_machine(run: impl FnOnce()) {
+    let lanes = Apart { place: || 0, pause: || () };
+    // SAFETY: the machine outlives the guard.
+    let _installed = unsafe { machine::install(&lanes) };
+    run();
+}
+
+proptest! {
+    #[test]
+    fn a_block_keeps_its_bytes_wherever_it_goes(mib in 1..4u64, steps in steps()) {
+        with_machine(|| {
+            let mut checked = Checked::new(mib << 20);
+            steps.into_iter().for_each(|step| checked.step(step));
+            checked.end();
+        });
+    }
+}
+
+/// Where a block of `size` bytes is after it was resized through `sizes`; `true` for each that moved it.
+fn moves(checked: &mut Checked, size: usize, align: usize, sizes: &[usize]) -> Vec<bool> {
+    checked.alloc(Layout::from_size_align(size, align).unwrap(), false);
+    let moved = sizes.iter().map(|size| {
+        let before = checked.blocks.last().unwrap().place;
+        checked.resize(checked.blocks.len() - 1, *size);
+        checked.blocks.last().unwrap().place != before
+    });
+    moved.collect()
+}
+
+#[test]
+fn a_block_stays_while_it_serves_and_is_at_least_half_used() {
+    with_machine(|| {
+        let mut checked = Checked::new(4 << 20);
+        // A block of 112 bytes serves up to 112; the block for 45 bytes is one of 48, less than half of it.
+        assert_eq!(moves(&mut checked, 100, 4, &[112, 97, 56, 49, 113]), [false, false, false, false, true]);
+        assert_eq!(moves(&mut checked, 100, 4, &[48, 40, 24]), [true, false, false]);
+        // No block is smaller than 16 bytes.
+        assert_eq!(moves(&mut checked, 16, 1, &[1, 15, 16, 17]), [false, false, false, true]);
+        let slab = checked.owned.layout.slab_bytes() as usize;
+        assert_eq!(
+            moves(&mut checked, 8 * slab - 5, 16, &[8 * slab, 7 * slab, 4 * slab, 3 * slab]),
+            [false, false, false, true]
+        );
+        // A slab for its alignment's sake: no smaller one would do.
+        assert_eq!(moves(&mut checked, 100, 2 * slab, &[200, slab, 1]), [false, false, false]);
+        checked.end();
+    });
+}
+
+#[test]
+fn the_old_block_is_as_it_was_when_there_is_no_other() {
+    with_machine(|| {
+        let mut checked = Checked::new(1 << 20);
+        let whole = checked.owned.layout.bytes() as usize;
+        checked.alloc(Layout::from_size_align(1000, 8).unwrap(), false);
+        for too_large in [whole, whole + 1, isize::MAX as usize - 7, usize::MAX] {
+            checked.resize(0, too_large);
+            assert_eq!(checked.blocks[0].layout.size(), 1000);
+        }
+        checked.end();
+    });
+}
+
+#[test]
+fn what_the_heap_does_not_hand_out_has_no_size() {
+    with_machine(|| {
+        let owned = OwnedHeap::new(1 << 20, 1);
+        let nothing = owned.heap.alloc(Layout::new::<()>()).unwrap();
+        assert_eq!(owned.heap.usable_size(nothing), 0);
+        assert_eq!(owned.heap.usable_size(NonNull::dangling()), 0);
+        // What grows from no bytes is a new block.
+        // SAFETY: an allocation of no bytes.
+        let some = unsafe { owned.heap.realloc(nothing, Layout::new::<()>(), 100) }.unwrap();
+        assert_eq!(owned.heap.usable_size(some), 112);
+    });
+}

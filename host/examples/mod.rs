@@ -1,0 +1,193 @@
+//! Data structures that kernels build, use and take down, each checked against a plain computation on the host.
+//!
+//! The kernels are in `gpu/kernels/src/examples`. After each example the heap has to be empty again: no thread was
+//! recorded for misuse or for want of memory, and one allocation of all its memory succeeds.
+
+mod graph;
+mod octree;
+mod table;
+mod vectors;
+
+use crate::driver::{Backend, Device, DeviceBuffer, LaunchConfig, Module, Stream};
+use crate::error::{Error, Result};
+use crate::pool::Heap;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+use warpheap_device::kernel::Kernel;
+use warpheap_kernels::examples::example_take_all;
+
+/// Threads in a block.
+const BLOCK: u32 = 256;
+
+/// How large the examples shall be.
+#[derive(Clone, Copy, Debug)]
+pub struct ExamplesConfig {
+    /// GPU threads of each kernel that builds something, 1 or more.
+    pub threads: u32,
+    /// Bytes of the heap.
+    pub heap_bytes: u64,
+}
+
+impl ExamplesConfig {
+    /// A size that takes seconds at most.
+    pub fn for_backend(backend: Backend) -> ExamplesConfig {
+        match backend {
+            Backend::Cpu => ExamplesConfig { threads: 1 << 12, heap_bytes: 64 << 20 },
+            _ => ExamplesConfig { threads: 1 << 18, heap_bytes: 2 << 30 },
+        }
+    }
+}
+
+/// What one example did.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExampleReport {
+    /// Its name.
+    pub name: &'static str,
+    /// What its kernels do.
+    pub does: &'static str,
+    /// What was compared with what, with numbers.
+    pub checked: Vec<String>,
+    /// A result to look at.
+    pub sample: String,
+    /// Host time for everything, checks included.
+    pub seconds: f64,
+}
+
+/// What an example says at its end: what was checked, and a sample.
+type Told = (Vec<String>, String);
+
+/// An example: its name, what it does, and how to run it.
+type Example = (&'static str, &'static str, fn(&Workshop<'_>) -> Result<Told>);
+
+const EXAMPLES: [Example; 4] = [
+    ("vectors", vectors::DOES, vectors::run),
+    ("table", table::DOES, table::run),
+    ("graph", graph::DOES, graph::run),
+    ("octree", octree::DOES, octree::run),
+];
+
+/// The names of the examples, in the order in which they run.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    EXAMPLES.iter().map(|(name, ..)| *name)
+}
+
+/// Runs the examples whose name contains `only`, all without it. `told` gets each report at its end.
+///
+/// # Errors
+/// [`Error::WrongResult`] for the first example that computed something else than the host, or left something in
+/// the heap; or what the device answers.
+pub fn run(
+    device: &Device,
+    module: &Module,
+    config: ExamplesConfig,
+    only: Option<&str>,
+    told: &mut dyn FnMut(&ExampleReport),
+) -> Result<Vec<ExampleReport>> {
+    let heap = Heap::builder(config.heap_bytes).build(device)?;
+    let workshop = Workshop {
+        device,
+        module,
+        stream: device.stream()?,
+        refused: device.zeroed(1)?,
+        heap,
+        threads: config.threads,
+    };
+    let mut reports = Vec::new();
+    for (name, does, run) in EXAMPLES.iter().filter(|(name, ..)| only.is_none_or(|only| name.contains(only)))
+    {
+        let start = Instant::now();
+        let (mut checked, sample) = run(&workshop)?;
+        checked.push(workshop.check_empty(name)?);
+        let report = ExampleReport { name, does, checked, sample, seconds: seconds(start.elapsed()) };
+        told(&report);
+        reports.push(report);
+    }
+    Ok(reports)
+}
+
+fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64()
+}
+
+/// What the examples work with.
+struct Workshop<'a> {
+    device: &'a Device,
+    module: &'a Module,
+    stream: Stream,
+    /// Threads that had to do without memory.
+    refused: DeviceBuffer<u64>,
+    heap: Heap,
+    threads: u32,
+}
+
+impl Workshop<'_> {
+    /// Runs a kernel with a thread for each of `count` things, and waits for it.
+    ///
+    /// # Safety
+    /// What the kernel asks of its caller, for as long as it runs.
+    unsafe fn run<K: Kernel>(&self, kernel: K, count: usize, args: K::Args) -> Result<()> {
+        let grid = LaunchConfig::linear(count.max(1) as u32, BLOCK);
+        // SAFETY: the caller's promise.
+        unsafe { self.stream.launch(self.module, kernel, &grid, args) }?;
+        self.stream.synchronize()
+    }
+
+    /// Nothing went wrong, no one was refused, and the heap has all its memory in one piece.
+    fn check_empty(&self, name: &str) -> Result<String> {
+        let mut faults = self.heap.faults()?;
+        let unset = self.module.global_heap_faults()?;
+        faults.count += unset.count;
+        faults.first.extend(unset.first);
+        let refused: u64 = self.refused.copy_to_vec()?.iter().sum();
+        if faults.count + refused != 0 {
+            let found =
+                format!("{} faults ({:?} first), {refused} refusals", faults.count, faults.first.first());
+            return Err(wrong(name, found));
+        }
+        let taken = self.device.zeroed::<u64>(1)?;
+        // SAFETY: heap and word live until the kernel has ended.
+        unsafe { self.run(example_take_all, 1, (self.heap.handle(), taken.ptr())) }?;
+        if taken.copy_to_vec()? != [1] || self.heap.faults()?.count != 0 {
+            return Err(wrong(
+                name,
+                "something is left in the heap: its whole memory cannot be allocated".into(),
+            ));
+        }
+        Ok(format!(
+            "the heap is empty: one allocation of all {} succeeds",
+            crate::Bytes(self.heap.handle().capacity())
+        ))
+    }
+
+    /// Fails on the first thing that is not as expected; says otherwise that all are.
+    fn compare<T: PartialEq + std::fmt::Debug>(
+        &self,
+        name: &str,
+        what: &str,
+        found: &[T],
+        expected: &[T],
+    ) -> Result<String> {
+        if found.len() != expected.len() {
+            return Err(wrong(name, format!("{} {what} instead of {}", found.len(), expected.len())));
+        }
+        let pairs = found.iter().zip(expected).enumerate();
+        match pairs.into_iter().find(|(_, (found, expected))| found != expected) {
+            Some((i, (found, expected))) => {
+                Err(wrong(name, format!("{what}: number {i} is {found:?} instead of {expected:?}")))
+            }
+            None => Ok(format!("{} {what} are as the host computes them", found.len())),
+        }
+    }
+}
+
+fn wrong(name: &str, found: String) -> Error {
+    Error::WrongResult { what: format!("the example `{name}`"), found }
+}
+
+/// A number that looks random, the same on every machine (SplitMix64's finalizer).
+fn scrambled(i: u64) -> u64 {
+    let a = i.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let b = (a ^ a >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let c = (b ^ b >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    c ^ c >> 31
+}

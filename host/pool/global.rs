@@ -1,0 +1,69 @@
+//! The heap that a module's `alloc` allocates from.
+
+use super::{Faults, Heap};
+use crate::driver::Module;
+use crate::error::Result;
+use std::mem::MaybeUninit;
+use warpheap_device::fault::FAULT_LOG_WORDS;
+use warpheap_device::global::{GlobalHeap, SYMBOL};
+use warpheap_device::kernel::KernelArg;
+
+/// Bytes of the handle in a module's global allocator, and of the whole.
+const HANDLE_BYTES: usize = GlobalHeap::FAULTS_OFFSET;
+const BYTES: u64 = size_of::<GlobalHeap>() as u64;
+
+type HandleBytes = [MaybeUninit<u8>; HANDLE_BYTES];
+
+const _: () = assert!(HANDLE_BYTES == size_of::<warpheap_device::heap::Heap>());
+
+impl Module {
+    /// Has `alloc` in the module's kernels allocate from `heap`: `Vec`, `Box` and whatever else a kernel crate
+    /// with [`global_heap!`](warpheap_device::global_heap!) uses. Waits for the device first. The heap has to outlive the
+    /// launches, each of which checks that it is still there.
+    ///
+    /// On the CPU, where kernels allocate as the program does, the heap is only checked, and watched.
+    ///
+    /// # Errors
+    /// [`NoGlobalHeap`](crate::Error::NoGlobalHeap), [`GlobalHeapLayout`](crate::Error::GlobalHeapLayout),
+    /// [`WrongDevice`](crate::Error::WrongDevice), or what failed since.
+    pub fn set_global_heap(&self, heap: &Heap) -> Result<()> {
+        self.device().same_as(heap.memory().device(), "the heap")?;
+        let handle = heap.handle();
+        // SAFETY: as long as a handle.
+        self.write_handle(unsafe { &*(&raw const handle).cast::<HandleBytes>() })?;
+        self.name_memory(handle.names());
+        Ok(())
+    }
+
+    /// The opposite of [`set_global_heap`](Self::set_global_heap): a thread that uses `alloc` now ends there.
+    ///
+    /// # Errors
+    /// As for [`set_global_heap`](Self::set_global_heap).
+    pub fn clear_global_heap(&self) -> Result<()> {
+        self.write_handle(&[MaybeUninit::new(0); HANDLE_BYTES])?;
+        self.name_memory(None);
+        Ok(())
+    }
+
+    /// The threads that used `alloc` while no heap was set, after the work that the device was given before.
+    /// Those that a heap refused are among [`Heap::faults`]. On the CPU there are none.
+    ///
+    /// # Errors
+    /// As for [`set_global_heap`](Self::set_global_heap).
+    pub fn global_heap_faults(&self) -> Result<Faults> {
+        let Some(place) = self.variable(SYMBOL, BYTES)? else { return Ok(Faults::default()) };
+        let mut words = [0_u64; FAULT_LOG_WORDS];
+        self.device().synchronize()?;
+        let from = place.address + GlobalHeap::FAULTS_OFFSET as u64;
+        // SAFETY: the log's part of the variable, whose length was checked, and as many words.
+        unsafe { self.device().driver().read(words.as_mut_ptr().cast(), from, size_of_val(&words)) }?;
+        Ok(Faults::read(&words))
+    }
+
+    fn write_handle(&self, bytes: &HandleBytes) -> Result<()> {
+        let Some(place) = self.variable(SYMBOL, BYTES)? else { return Ok(()) };
+        self.device().synchronize()?;
+        // SAFETY: the handle's part of the variable, whose length was checked; no kernel runs.
+        unsafe { self.device().driver().write(place.address, bytes.as_ptr().cast(), bytes.len()) }
+    }
+}

@@ -1,0 +1,230 @@
+//! The global allocator: what a refused thread leaves behind, and what the host refuses to set.
+#![cfg(not(loom))]
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::collections::BTreeSet;
+use warpheap::pool::Heap;
+use warpheap::simt::Mode;
+use warpheap::{Device, Error, LaunchConfig, Stream};
+use warpheap_device::fault::FaultKind;
+use warpheap_device::global::{GlobalHeap, SYMBOL};
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+use warpheap_device::{kernel, thread};
+
+/// Bytes that every thread of [`hoard`] asks for.
+const PIECE: usize = 64 << 10;
+const THREADS: u32 = 128;
+
+/// # Safety
+/// It is the address of a global heap that outlives the kernel.
+unsafe fn global<'a>(at: DevicePtr<u64>) -> &'a GlobalHeap {
+    // SAFETY: the caller's promise.
+    unsafe { &*at.0.cast() }
+}
+
+fn piece() -> Layout {
+    Layout::from_size_align(PIECE, 16).unwrap()
+}
+
+kernel! {
+    /// Every thread allocates a piece and keeps it. Who is refused does not come to its word.
+    ///
+    /// # Safety
+    /// `heap` is the address of a `GlobalHeap`; `pieces` is live and no one else touches it.
+    unsafe fn hoard(heap: DevicePtr<u64>, pieces: DeviceSlice<u64>) {
+        // SAFETY: the caller's promise.
+        let heap = unsafe { global(heap) };
+        // SAFETY: a piece has bytes.
+        let block = unsafe { heap.alloc(piece()) };
+        // SAFETY: each thread writes its own word.
+        unsafe { pieces.set(thread::index_1d().into(), block as u64) };
+    }
+
+    /// Thread `i` gives piece `i` back, if there is one.
+    ///
+    /// # Safety
+    /// As for [`hoard`], which wrote `pieces`.
+    unsafe fn give_back(heap: DevicePtr<u64>, pieces: DeviceSlice<u64>) {
+        // SAFETY: the caller's promise.
+        let heap = unsafe { global(heap) };
+        // SAFETY: only read.
+        let block = unsafe { pieces.get(thread::index_1d().into()) }.unwrap_or(0);
+        if block != 0 {
+            // SAFETY: allocated by `hoard`, of this size.
+            unsafe { heap.dealloc(block as *mut u8, piece()) };
+        }
+    }
+
+    /// Every thread doubles a block from 16 bytes to 4 KiB, and counts the bytes that are what they were.
+    ///
+    /// # Safety
+    /// As for [`hoard`].
+    unsafe fn grow(heap: DevicePtr<u64>, kept: DeviceSlice<u64>) {
+        let i = thread::index_1d();
+        // SAFETY: the caller's promise.
+        let heap = unsafe { global(heap) };
+        let layout = |bytes| Layout::from_size_align(bytes, 8).unwrap();
+        // SAFETY: it has bytes.
+        let mut block = unsafe { heap.alloc_zeroed(layout(16)) };
+        let (mut bytes, mut zeroes) = (16, 0);
+        while bytes < 4096 {
+            for at in 0..bytes {
+                // SAFETY: inside of the block, and written.
+                let place = unsafe { block.add(at) };
+                // SAFETY: the same.
+                zeroes += u64::from(unsafe { place.read() } == (if bytes == 16 { 0 } else { i as u8 }));
+                // SAFETY: the same.
+                unsafe { place.write(i as u8) };
+            }
+            // SAFETY: this thread's block, of this layout.
+            block = unsafe { heap.realloc(block, layout(bytes), 2 * bytes) };
+            // SAFETY: the block holds twice as many.
+            let later = unsafe { block.add(bytes) };
+            // SAFETY: its later half.
+            unsafe { later.write_bytes(i as u8, bytes) };
+            bytes *= 2;
+        }
+        // SAFETY: this thread's block, of this layout.
+        unsafe { heap.dealloc(block, layout(bytes)) };
+        // SAFETY: each thread writes its own word.
+        unsafe { kept.set(i.into(), zeroes) };
+    }
+
+    /// Does nothing.
+    ///
+    /// # Safety
+    /// None is needed.
+    unsafe fn idle() {}
+}
+
+fn devices() -> impl Iterator<Item = Device> {
+    let replays = (0..6).map(|seed| Device::cpu_with(Mode::Replay { seed }));
+    replays.chain([Device::cpu()])
+}
+
+/// Runs one of the kernels above over all threads.
+fn run<K>(stream: &Stream, kernel: K, global: &GlobalHeap, words: DeviceSlice<u64>)
+where
+    K: kernel::Kernel<Args = (DevicePtr<u64>, DeviceSlice<u64>)>,
+{
+    let device = stream.device();
+    let address = std::ptr::from_ref(global) as u64;
+    // SAFETY: the value outlives the kernel, and is no other allocation of the device.
+    let _named = unsafe { warpheap::DeviceMemory::from_raw(device, address, size_of::<GlobalHeap>() as u64) };
+    let grid = LaunchConfig::linear(THREADS, 64);
+    let args = (DevicePtr(address as *mut u64), words);
+    // SAFETY: everything lives until the stream is done.
+    unsafe { stream.launch(&device.native_module().unwrap(), kernel, &grid, args) }.unwrap();
+    stream.synchronize().unwrap();
+}
+
+#[test]
+fn a_refused_thread_is_recorded_and_ends_alone() {
+    for device in devices() {
+        let (stream, heap) = (device.stream().unwrap(), Heap::builder(2 << 20).build(&device).unwrap());
+        let global = GlobalHeap::over(heap.handle());
+        let pieces = device.zeroed::<u64>(THREADS as usize).unwrap();
+        run(&stream, hoard, &global, pieces.slice());
+        let got = pieces.copy_to_vec().unwrap().iter().filter(|piece| **piece != 0).count();
+        assert_eq!(got, (2 << 20) / PIECE, "the heap is filled");
+        let faults = heap.faults().unwrap();
+        assert_eq!(faults.count, u64::from(THREADS) - got as u64);
+        let kinds: BTreeSet<_> = faults.first.iter().map(|f| (f.kind as u32, f.detail)).collect();
+        assert_eq!(kinds, BTreeSet::from([(FaultKind::OutOfMemory as u32, PIECE as u64)]));
+        let threads: BTreeSet<_> = faults.first.iter().map(|f| (f.block, f.thread)).collect();
+        assert_eq!(threads.len(), faults.first.len(), "each thread once");
+        assert_eq!(global.faults().count(), 0);
+        run(&stream, give_back, &global, pieces.slice());
+        pieces.copy_to_vec().unwrap();
+        run(&stream, hoard, &global, pieces.slice());
+        assert_eq!(heap.faults().unwrap().count, 2 * faults.count, "what was given back is there again");
+    }
+}
+
+#[test]
+fn without_a_heap_every_thread_is_recorded_and_ends() {
+    for device in devices() {
+        let (stream, global) = (device.stream().unwrap(), GlobalHeap::unset());
+        let words = device.zeroed::<u64>(THREADS as usize).unwrap();
+        run(&stream, hoard, &global, words.slice());
+        assert!(words.copy_to_vec().unwrap().iter().all(|word| *word == 0), "no thread went on");
+        assert_eq!(global.faults().count(), u64::from(THREADS));
+        let right =
+            global.faults().faults().all(|f| f.kind == FaultKind::NoGlobalHeap && f.detail == PIECE as u64);
+        assert!(right, "{:?}", global.faults().faults().next());
+    }
+}
+
+#[test]
+fn blocks_grow_and_keep_their_bytes() {
+    for device in devices() {
+        let (stream, heap) = (device.stream().unwrap(), Heap::builder(4 << 20).build(&device).unwrap());
+        let global = GlobalHeap::over(heap.handle());
+        let kept = device.zeroed::<u64>(THREADS as usize).unwrap();
+        run(&stream, grow, &global, kept.slice());
+        assert_eq!(kept.copy_to_vec().unwrap(), vec![4096 - 16; THREADS as usize]);
+        assert_eq!(heap.faults().unwrap().count, 0);
+    }
+}
+
+/// PTX with a kernel and this line.
+fn ptx(line: &str) -> String {
+    format!(".version 7.0\n.target sm_70\n.address_size 64\n{line}\n.visible .entry idle() {{ ret; }}\n")
+}
+
+fn symbol(bytes: usize) -> String {
+    ptx(&format!(".visible .global .align 8 .b8 {SYMBOL}[{bytes}];"))
+}
+
+#[test]
+fn a_module_without_a_global_heap_is_refused() {
+    let device = Device::cpu();
+    let heap = Heap::builder(1 << 20).build(&device).unwrap();
+    let error = device.load_module(&ptx("")).unwrap().set_global_heap(&heap).unwrap_err();
+    assert!(matches!(error, Error::NoGlobalHeap { .. }), "{error}");
+    assert!(error.to_string().contains("global_heap!()"), "{error}");
+    let other = device.load_module(&symbol(8)).unwrap().set_global_heap(&heap).unwrap_err();
+    assert!(matches!(other, Error::GlobalHeapLayout { .. }), "{other}");
+    let right = device.load_module(&symbol(size_of::<GlobalHeap>())).unwrap();
+    right.set_global_heap(&heap).unwrap();
+    assert_eq!(right.global_heap_faults().unwrap().count, 0);
+}
+
+#[test]
+fn a_heap_of_another_device_is_refused() {
+    let (device, other) = (Device::cpu(), Device::cpu());
+    let heap = Heap::builder(1 << 20).build(&other).unwrap();
+    let error = device.native_module().unwrap().set_global_heap(&heap).unwrap_err();
+    assert!(matches!(error, Error::WrongDevice { what: "the heap", .. }), "{error}");
+}
+
+#[test]
+fn a_launch_after_the_end_of_the_heap_is_refused() {
+    let device = Device::cpu();
+    let (module, stream) = (device.native_module().unwrap(), device.stream().unwrap());
+    // SAFETY: the kernel does nothing.
+    let launch = || unsafe { stream.launch(&module, idle, &LaunchConfig::linear(1, 1), ()) };
+    let heap = Heap::builder(1 << 20).build(&device).unwrap();
+    module.set_global_heap(&heap).unwrap();
+    launch().unwrap();
+    drop(heap);
+    // Another one, likely at the same address.
+    let next = Heap::builder(1 << 20).build(&device).unwrap();
+    let error = launch().unwrap_err();
+    assert!(matches!(error, Error::GlobalHeapGone { kernel: "idle", .. }), "{error}");
+    module.set_global_heap(&next).unwrap();
+    launch().unwrap();
+    drop(next);
+    module.clear_global_heap().unwrap();
+    launch().unwrap();
+}
+
+/// What the program carries: a variable that the host finds, and that is as long as it thinks.
+#[test]
+fn the_kernels_of_the_program_have_a_global_heap() {
+    let Ok(images) = warpheap::build_info::images() else { return };
+    let declared = format!(".visible .global .align 8 .b8 {SYMBOL}[{}]", size_of::<GlobalHeap>());
+    for image in images {
+        assert!(image.ptx.contains(&declared), "{} has no {declared}", image.arch);
+    }
+}

@@ -30,7 +30,7 @@ Start here:
 const STRESS_EXAMPLES: &str = "\
 Examples:
   warpheap stress
-      Both allocators on the GPU, or on the CPU if there is none.
+      All allocators on the GPU, or on the CPU if there is none.
   warpheap stress --backend cuda --seconds 60 --streams 4 --json stress.json
       A minute for each allocator, four streams at once, the results in a file.
   warpheap stress --allocator freelist --size 4KiB --threads 2^20 --pool 2GiB
@@ -127,7 +127,7 @@ pub struct StressArgs {
     pub size: Sizes,
     /// Rounds for each allocator; in each, every thread allocates and frees several times.
     ///
-    /// Default: 24 on a GPU and 8 on the CPU; every eighth empties a free list.
+    /// Default: 24 on a GPU and 8 on the CPU; every eighth empties a free list or a heap.
     #[arg(long, value_parser = parse::rounds, conflicts_with = "seconds")]
     pub rounds: Option<u64>,
     /// Seconds for each allocator, instead of --rounds. The last round is finished.
@@ -138,7 +138,7 @@ pub struct StressArgs {
     /// Default: 2, the fewest that do so.
     #[arg(long, value_parser = parse::count, default_value = "2", hide_default_value = true)]
     pub streams: u32,
-    /// Bytes of the pool: 64MiB, 1GiB.
+    /// Bytes of the pool: 64MiB, 1GiB. A heap has whole MiB.
     ///
     /// Default: three quarters of what all threads would hold, so that it runs out now and then; less if the
     /// device has not that much.
@@ -209,7 +209,9 @@ pub enum AllocatorChoice {
     Bump,
     /// The lock-free pool of blocks of one size
     Freelist,
-    /// Both
+    /// The heap: any size, given back by anyone
+    Heap,
+    /// Each of them
     All,
 }
 
@@ -219,6 +221,7 @@ impl AllocatorChoice {
         match self {
             AllocatorChoice::Bump => vec![AllocatorKind::Bump],
             AllocatorChoice::Freelist => vec![AllocatorKind::FreeList],
+            AllocatorChoice::Heap => vec![AllocatorKind::Heap],
             AllocatorChoice::All => AllocatorKind::ALL.to_vec(),
         }
     }

@@ -19,6 +19,8 @@ pub enum AllocatorKind {
     Bump,
     /// The pool of blocks of one size.
     FreeList,
+    /// The heap: any size, given back by anyone.
+    Heap,
 }
 
 /// A fault to be injected, to see it found.
@@ -38,13 +40,14 @@ pub enum Plant {
 
 impl AllocatorKind {
     /// Every allocator.
-    pub const ALL: [AllocatorKind; 2] = [AllocatorKind::Bump, AllocatorKind::FreeList];
+    pub const ALL: [AllocatorKind; 3] = [AllocatorKind::Bump, AllocatorKind::FreeList, AllocatorKind::Heap];
 
     /// As the command line spells it.
     pub const fn name(self) -> &'static str {
         match self {
             AllocatorKind::Bump => "bump",
             AllocatorKind::FreeList => "freelist",
+            AllocatorKind::Heap => "heap",
         }
     }
 }
@@ -121,7 +124,7 @@ pub struct StressConfig {
     pub limit: Limit,
     /// Streams whose kernels share the pool at the same time.
     pub streams: u32,
-    /// Memory of the pool. `None`: three quarters of what all threads together would hold, so that it runs
+    /// Memory of the pool; of a heap, rounded up to whole MiB. `None`: three quarters of what all threads together would hold, so that it runs
     /// out now and then, or what the device has room for.
     pub pool_bytes: Option<u64>,
     /// Decides everything that the threads do. On one OS thread (replay) the same seed is the same run.
@@ -152,7 +155,7 @@ mod tests {
         for plant in Plant::ALL {
             assert_eq!(plant.to_string().parse(), Ok(plant));
         }
-        let error = "heap".parse::<AllocatorKind>().unwrap_err();
-        assert_eq!(error.to_string(), "`heap` is none of bump, freelist");
+        let error = "slab".parse::<AllocatorKind>().unwrap_err();
+        assert_eq!(error.to_string(), "`slab` is none of bump, freelist, heap");
     }
 }

@@ -11,6 +11,7 @@
 //! | all live blocks are sorted and compared | host, between rounds | overlaps, by another way |
 //! | the allocator's numbers against the live blocks | host, between rounds | lost blocks |
 //! | threads allocate until they are refused | both | blocks too many or too few |
+//! | a heap of which all was given back is taken in one piece | device, at the end | lost blocks |
 //!
 //! ```
 //! use std::time::Duration;
@@ -53,7 +54,7 @@ use crate::driver::{Device, Module};
 use crate::error::Error;
 use plan::Plan;
 use run::Run;
-use subject::{BumpSubject, FreeListSubject};
+use subject::{BumpSubject, FreeListSubject, HeapSubject};
 
 /// Runs the stress that `config` describes and tells what was found. `progress` is called after each round.
 ///
@@ -72,5 +73,6 @@ pub fn stress(
     match config.allocator {
         AllocatorKind::Bump => Run::<BumpSubject>::new(device, module, config, plan)?.run(progress),
         AllocatorKind::FreeList => Run::<FreeListSubject>::new(device, module, config, plan)?.run(progress),
+        AllocatorKind::Heap => Run::<HeapSubject>::new(device, module, config, plan)?.run(progress),
     }
 }

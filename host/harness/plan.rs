@@ -6,6 +6,8 @@ use crate::error::{Bytes, Error};
 use warpheap_device::check::record::Record;
 use warpheap_device::check::workload::SLOTS;
 use warpheap_device::freelist::Geometry;
+use warpheap_device::heap::class::SizeClass;
+use warpheap_device::heap::layout::HEAP_BYTES;
 
 /// Threads in a block.
 pub(super) const BLOCK_THREADS: u32 = 256;
@@ -15,6 +17,11 @@ const MIN_GRANULE_LOG2: u32 = 4;
 
 /// The largest alignment that threads ask for, as a multiple of the least.
 const MAX_EXTRA_ALIGN_LOG2: u32 = 2;
+
+/// A heap is cut to whole MiB, of which its slabs are parts.
+const HEAP_UNIT: u64 = 1 << 20;
+/// The largest alignment that threads ask a heap for: 4 KiB.
+const HEAP_ALIGN_LOG2: u32 = 12;
 
 /// The largest size of one allocation: sizes are 32 bits in a record.
 const MAX_BYTES: u64 = 1 << 31;
@@ -51,6 +58,7 @@ impl Plan {
         let granule_log2 = match config.allocator {
             AllocatorKind::Bump => MIN_GRANULE_LOG2,
             AllocatorKind::FreeList => stride.trailing_zeros(),
+            AllocatorKind::Heap => heap_granule_log2(min_bytes, max_bytes),
         };
         let mut plan = Plan {
             allocator: config.allocator,
@@ -66,9 +74,13 @@ impl Plan {
             granule_log2,
             plant: config.plant,
         };
-        if config.allocator == AllocatorKind::Bump {
-            plan.max_align_log2 = MIN_GRANULE_LOG2 + MAX_EXTRA_ALIGN_LOG2;
-            plan.steps = ARENA_STEPS;
+        match config.allocator {
+            AllocatorKind::Bump => {
+                plan.max_align_log2 = MIN_GRANULE_LOG2 + MAX_EXTRA_ALIGN_LOG2;
+                plan.steps = ARENA_STEPS;
+            }
+            AllocatorKind::FreeList => {}
+            AllocatorKind::Heap => plan.max_align_log2 = HEAP_ALIGN_LOG2,
         }
         plan.size_pool(config, device)?;
         Ok(plan)
@@ -116,6 +128,8 @@ impl Plan {
                 aligns.map(|log2| self.footprint(mean, 1 << log2)).sum::<u64>() * (1 << self.granule_log2)
                     / count
             }
+            // A block is a quarter larger than its class' smallest request, an eighth in the mean.
+            AllocatorKind::Heap => u64::from((self.min_bytes / 2 + self.max_bytes / 2) | 1) * 9 / 8,
         };
         each.saturating_mul(self.records())
     }
@@ -124,6 +138,7 @@ impl Plan {
         let unit = match self.allocator {
             AllocatorKind::Bump => 1 << self.granule_log2,
             AllocatorKind::FreeList => self.stride,
+            AllocatorKind::Heap => HEAP_UNIT,
         };
         let free = device.info()?.memory_free;
         let tables = self.records() * (size_of::<Record>() + size_of::<u32>()) as u64;
@@ -132,7 +147,7 @@ impl Plan {
         let listed = (MARKED_BYTES * unit).div_ceil(self.stride);
         let per_unit = unit + 2 * (unit >> self.granule_log2) * size_of::<u32>() as u64 + listed;
         let most = (room / per_unit).saturating_mul(unit).min(self.most_bytes());
-        let least = self.stride.max(unit) * 64;
+        let least = (self.stride * 64).next_multiple_of(unit);
         let wanted = config.pool_bytes.unwrap_or(self.demand_bytes() / 4 * 3).next_multiple_of(unit);
         let wanted = wanted.max(if config.pool_bytes.is_none() { least } else { 0 });
         let fits = wanted <= most || (config.pool_bytes.is_none() && most >= least);
@@ -155,6 +170,7 @@ impl Plan {
         match self.allocator {
             AllocatorKind::Bump => warpheap_device::bump::MAX_GRANULES << self.granule_log2,
             AllocatorKind::FreeList => self.stride << 31,
+            AllocatorKind::Heap => HEAP_BYTES.1,
         }
     }
 
@@ -192,6 +208,13 @@ impl Plan {
 
 /// For each block of the pool: its record at the end, and its mark.
 const MARKED_BYTES: u64 = (size_of::<Record>() + size_of::<u32>()) as u64;
+
+/// The largest power of two that divides all blocks that a heap has for these sizes.
+fn heap_granule_log2(min_bytes: u32, max_bytes: u32) -> u32 {
+    let (first, last) = (SizeClass::of(min_bytes), SizeClass::of(max_bytes));
+    let all = (first.0..=last.0).fold(0, |all, class| all | SizeClass(class).bytes());
+    all.trailing_zeros().min(HEAP_ALIGN_LOG2)
+}
 
 fn check_numbers(config: &StressConfig) -> Result<(), Error> {
     let (least, most) = (*config.sizes.start(), *config.sizes.end());

@@ -6,6 +6,8 @@
 //! | every eighth | fill until it is empty, count | the same |
 //! | the last | also: give everything back, empty the pool to its last block, give that back | the same |
 //!
+//! A heap goes the way of a free list; before its first round it is emptied once, to be held to that at the end.
+//!
 //! In each round stream `s` works on set `(s + round) mod streams` of the records, so that blocks pass from
 //! stream to stream at the end of every round, when all streams have been waited for.
 
@@ -71,6 +73,9 @@ impl<'a, S: Subject> Run<'a, S> {
     }
 
     pub fn run(mut self, progress: &mut dyn FnMut(&Progress)) -> Result<StressReport> {
+        if S::MEASURED {
+            self.measure()?;
+        }
         while self.report.is_clean() && !self.is_over() {
             self.one_round()?;
             self.round += 1;
@@ -94,11 +99,14 @@ impl<'a, S: Subject> Run<'a, S> {
         Progress { round: self.round, rounds, elapsed, allocations }
     }
 
+    /// A fault that was injected shows in its round, or when everything is given back after it.
     fn is_over(&self) -> bool {
-        let planted = self.plan.plant.is_none() || self.round > self.plant_round();
+        if self.plan.plant.is_some() {
+            return self.round > self.plant_round();
+        }
         match self.limit {
             Limit::Rounds(rounds) => self.round >= rounds,
-            Limit::Time(time) => planted && self.round > 0 && self.started.elapsed() >= time,
+            Limit::Time(time) => self.round > 0 && self.started.elapsed() >= time,
         }
     }
 

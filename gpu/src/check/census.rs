@@ -131,3 +131,20 @@ pub unsafe fn give_back<A: DeviceAlloc>(pool: &A, records: DeviceSlice<Record>, 
         unsafe { records.set(place, record.emptied()) };
     }
 }
+
+/// Takes all of the pool's memory in one allocation and gives it back. One thread writes to `answer` whether that
+/// went: 1 or 0.
+///
+/// # Safety
+/// `answer` is live; no one else touches it or the pool.
+pub unsafe fn take_whole<A: DeviceAlloc>(pool: &A, answer: &AtomicU64) {
+    let bytes = pool.region().1 as usize;
+    let Ok(layout) = Layout::from_size_align(bytes, 1) else { return };
+    let whole = pool.allocate(layout);
+    // Relaxed: the host reads after the kernel has ended.
+    answer.store_relaxed(whole.is_some().into());
+    if let Some(whole) = whole {
+        // SAFETY: allocated above, and not used.
+        unsafe { pool.deallocate(whole, layout) };
+    }
+}

@@ -2,9 +2,11 @@
 
 mod bump;
 mod freelist;
+mod heap;
 
 pub(super) use bump::BumpSubject;
 pub(super) use freelist::FreeListSubject;
+pub(super) use heap::HeapSubject;
 
 use super::finding::{Finding, Narrator};
 use super::plan::Plan;
@@ -37,6 +39,8 @@ pub(super) trait Subject: Sized {
     type Grab: Kernel<Args = GrabArgs<Self::Handle>>;
     const STRESS: Self::Stress;
     const GRAB: Self::Grab;
+    /// Whether what the new pool gives is measured, to be compared with what it gives later.
+    const MEASURED: bool = false;
 
     /// A pool with nothing allocated.
     fn new(device: &Device, plan: &Plan) -> Result<Self>;
@@ -65,7 +69,19 @@ pub(super) trait Subject: Sized {
     /// nothing: `live` is what they hold.
     fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool>;
 
-    /// How many allocations of the largest size the empty pool can give.
+    /// Whether threads that took blocks of the largest size until they were refused have left nothing: `granted`
+    /// is what they hold.
+    fn is_emptied(&mut self, plan: &Plan, granted: u64) -> Result<bool> {
+        self.is_exhausted(plan, granted, u64::MAX)
+    }
+
+    /// Whether all memory is free, now that everything was given back. A pool whose numbers say so is not asked
+    /// again. No kernel runs.
+    fn is_all_free(&self, _: &Module, _: &Stream) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// How many allocations of the largest size the empty pool can give, at most.
     fn most_blocks(&self, plan: &Plan) -> u64;
 
     /// Gives the first `count` of the records' blocks back, and empties the records. No kernel runs.

@@ -1,14 +1,18 @@
 //! Every injected fault is caught, by the check that it is for; without one, nothing is found.
 
 use warpheap::Device;
-use warpheap::harness::{AllocatorKind, FindingKind, Limit, Plant, StressConfig, StressReport, stress};
+use warpheap::harness::{
+    AllocatorKind, FindingKind, Limit, Plant, SizeMix, StressConfig, StressReport, Workload, stress,
+};
 use warpheap::simt::Mode;
 
 fn config(allocator: AllocatorKind, plant: Option<Plant>, seed: u64) -> StressConfig {
     StressConfig {
         allocator,
         threads: 256,
+        workload: Workload::Churn,
         sizes: 24..=64,
+        mix: SizeMix::Uniform,
         limit: Limit::Rounds(5),
         streams: 2,
         pool_bytes: None,

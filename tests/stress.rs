@@ -1,6 +1,6 @@
 //! Stress runs on the CPU: both allocators, both ways to run, several streams.
 
-use warpheap::harness::{AllocatorKind, Limit, StressConfig, StressReport, stress};
+use warpheap::harness::{AllocatorKind, Limit, SizeMix, StressConfig, StressReport, Workload, stress};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Device, Module};
 
@@ -8,7 +8,9 @@ fn config(allocator: AllocatorKind) -> StressConfig {
     StressConfig {
         allocator,
         threads: 512,
+        workload: Workload::Churn,
         sizes: 16..=256,
+        mix: SizeMix::Uniform,
         limit: Limit::Rounds(9),
         streams: 1,
         pool_bytes: None,

@@ -1,6 +1,7 @@
 //! What can be asked on the command line. The comments here are what `--help` prints.
 
 mod device;
+mod workload;
 
 use super::parse::{self, JsonTarget, Sizes};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
@@ -8,6 +9,7 @@ pub use device::{BackendChoice, GpuArgs};
 use std::path::PathBuf;
 use std::time::Duration;
 use warpheap::harness::{AllocatorKind, Plant};
+pub use workload::WorkloadArgs;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("WARPHEAP_COMMIT"), ")");
 
@@ -35,6 +37,8 @@ Examples:
       A minute for each allocator, four streams at once, the results in a file.
   warpheap stress --allocator freelist --size 4KiB --threads 2^20 --pool 2GiB
       A million threads in each stream on a pool that is too small for all of them.
+  warpheap stress --allocator heap --workload pipeline --mix mostly-small --size 16-8192
+      Kernels of one stream allocate blocks of all sizes, and those of another free them at the same time.
   warpheap stress --plant double-free
       Injects a fault. The run must end with status 1 and name it.
   warpheap stress --replay --seed 42
@@ -113,6 +117,8 @@ pub struct StressArgs {
     /// Default: all, one after the other.
     #[arg(long, value_enum, default_value_t = AllocatorChoice::All, hide_default_value = true)]
     pub allocator: AllocatorChoice,
+    #[command(flatten)]
+    pub work: WorkloadArgs,
     /// GPU threads in each stream: 65536, 64K, 2^20. Rounded up to whole blocks of 256.
     ///
     /// Default: 2^20 on a GPU, more than any holds at once; 8192 on the CPU and 1024 in a replay, which a CPU
@@ -140,8 +146,8 @@ pub struct StressArgs {
     pub streams: u32,
     /// Bytes of the pool: 64MiB, 1GiB. A heap has whole MiB.
     ///
-    /// Default: three quarters of what all threads would hold, so that it runs out now and then; less if the
-    /// device has not that much.
+    /// Default: three quarters of what all threads would hold, so that it runs out now and then, or a sixteenth
+    /// in a storm; less if the device has not that much.
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]
     pub pool: Option<u64>,
     /// Decides what every thread does: 42, 0x2a.

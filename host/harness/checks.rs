@@ -1,6 +1,6 @@
 //! What is checked between rounds, and at the end of a run.
 
-use super::census::{self, Census, Verdict};
+use super::census::{self, Verdict};
 use super::finding::{FindingKind, Narrator, Table};
 use super::plan::BLOCK_THREADS;
 use super::run::Run;
@@ -120,6 +120,13 @@ impl<S: Subject> Run<'_, S> {
         if self.report.is_clean() { self.empty_the_pool() } else { Ok(()) }
     }
 
+    /// Everything was given back: the pool must be as it was when it was new.
+    pub(super) fn check_recovery(&mut self) -> Result<()> {
+        self.check_all(false)?;
+        self.check_all_free()?;
+        if self.report.is_clean() { self.empty_the_pool() } else { Ok(()) }
+    }
+
     /// Takes all that the new pool has, so that it can be held to it later.
     pub(super) fn measure(&mut self) -> Result<()> {
         self.empty_the_pool()?;
@@ -140,12 +147,11 @@ impl<S: Subject> Run<'_, S> {
         let granted = count.copy_to_vec()?[0];
         let emptied = self.subject.is_emptied(&self.plan, granted)?;
         self.note_exhaustion(emptied, granted, true);
-        let census = Census::new(self.device, &self.plan, self.subject.start(), out.len())?;
-        let verdict = census.on_device(self.module, &stream, &out, &mut self.report)?;
+        let verdict = self.census.on_device(self.module, &stream, &out, &mut self.report)?;
         self.compare_all(verdict, &out.copy_to_vec()?, Table::Grabbed)?;
         if S::Handle::RECLAIMS && self.report.is_clean() {
             self.subject.give_back(self.module, &stream, out.slice(), granted)?;
-            let verdict = census.on_device(self.module, &stream, &out, &mut self.report)?;
+            let verdict = self.census.on_device(self.module, &stream, &out, &mut self.report)?;
             self.compare_all(verdict, &out.copy_to_vec()?, Table::Grabbed)?;
             self.check_all_free()?;
         }

@@ -16,13 +16,15 @@
 //! ```
 //! use std::time::Duration;
 //! use warpheap::Device;
-//! use warpheap::harness::{AllocatorKind, Limit, StressConfig, stress};
+//! use warpheap::harness::{AllocatorKind, Limit, SizeMix, StressConfig, Workload, stress};
 //!
 //! let device = Device::cpu();
 //! let config = StressConfig {
 //!     allocator: AllocatorKind::FreeList,
 //!     threads: 256,
+//!     workload: Workload::Churn,
 //!     sizes: 16..=64,
+//!     mix: SizeMix::Uniform,
 //!     limit: Limit::Rounds(2),
 //!     streams: 2,
 //!     pool_bytes: None,
@@ -38,6 +40,7 @@ mod census;
 mod checks;
 mod config;
 mod finding;
+mod launches;
 pub mod overlap;
 mod plan;
 mod plant;
@@ -45,10 +48,12 @@ mod report;
 mod run;
 mod subject;
 mod tables;
+mod workload;
 
 pub use config::{AllocatorKind, Limit, Plant, StressConfig, UnknownName};
 pub use finding::{Finding, FindingKind};
 pub use report::{Progress, StressReport};
+pub use workload::{SizeMix, Workload};
 
 use crate::driver::{Device, Module};
 use crate::error::Error;

@@ -6,7 +6,7 @@ use warpheap_device::bump::Bump;
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
 use warpheap_device::check::workload::{self, Round};
-use warpheap_device::check::{census, misuse};
+use warpheap_device::check::{census, exchange, misuse};
 use warpheap_device::freelist::FreeList;
 use warpheap_device::heap::Heap;
 use warpheap_device::kernel;
@@ -71,6 +71,38 @@ kernel! {
     ) {
         // SAFETY: the caller's promise.
         unsafe { workload::run(&pool, records, &map, stripes, &round) }
+    }
+
+    /// Blocks of a block pool change hands: see [`exchange::run`].
+    ///
+    /// # Safety
+    /// As for [`exchange::run`].
+    pub unsafe fn exchange_freelist(
+        pool: FreeList,
+        records: DeviceSlice<Record>,
+        map: OwnershipMap,
+        stripes: DeviceSlice<u64>,
+        cells: DeviceSlice<u64>,
+        round: Round,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { exchange::run(&pool, records, &map, stripes, cells, &round) }
+    }
+
+    /// Blocks of a heap change hands: see [`exchange::run`].
+    ///
+    /// # Safety
+    /// As for [`exchange::run`].
+    pub unsafe fn exchange_heap(
+        pool: Heap,
+        records: DeviceSlice<Record>,
+        map: OwnershipMap,
+        stripes: DeviceSlice<u64>,
+        cells: DeviceSlice<u64>,
+        round: Round,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { exchange::run(&pool, records, &map, stripes, cells, &round) }
     }
 
     /// Looks for blocks that share memory: see [`census::overlap_claim`].

@@ -25,7 +25,7 @@ const ALONE: u64 = 32;
 /// Cost for a live block: 16 bytes read and one relaxed atomic a granule.
 ///
 /// # Safety
-/// No one writes `records`. `marks` are as many words, all 0, and no one else touches them.
+/// No one writes `records`. `marks` are as many words at least, all 0, and no one else touches them.
 pub unsafe fn overlap_claim(records: DeviceSlice<Record>, map: &OwnershipMap, marks: DeviceSlice<u32>) {
     let place = thread::index_1d();
     // SAFETY: no one writes it, and all of it was written.

@@ -3,7 +3,7 @@
 //! Which blocks are live is known to their owners alone, so the heap is held to what it can give: when everything
 //! was given back, all of its memory in one piece; and emptied, as many blocks as when it was new.
 
-use super::{Account, Subject};
+use super::{Account, ExchangeArgs, Subject};
 use crate::driver::{Device, DeviceBuffer, LaunchConfig, Module, Stream};
 use crate::error::Result;
 use crate::harness::finding::{Finding, Narrator};
@@ -15,7 +15,8 @@ use warpheap_device::heap::Heap;
 use warpheap_device::heap::class::MIN_BLOCK;
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_kernels::stress::{
-    give_back_heap, grab_heap, plant_double_free_heap, plant_overlap_heap, stress_heap, take_whole_heap,
+    exchange_heap, give_back_heap, grab_heap, plant_double_free_heap, plant_overlap_heap, stress_heap,
+    take_whole_heap,
 };
 
 /// A new heap grants this part of its memory at least, as blocks of one size: a block is at most a quarter larger
@@ -90,6 +91,17 @@ impl Subject for HeapSubject {
 
     fn most_blocks(&self, plan: &Plan) -> u64 {
         plan.pool_bytes / u64::from(plan.max_bytes.max(MIN_BLOCK))
+    }
+
+    unsafe fn exchange(
+        &self,
+        module: &Module,
+        stream: &Stream,
+        grid: &LaunchConfig,
+        args: ExchangeArgs<Heap>,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { stream.launch(module, exchange_heap, grid, args) }
     }
 
     fn give_back(

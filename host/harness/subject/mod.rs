@@ -10,7 +10,7 @@ pub(super) use heap::HeapSubject;
 
 use super::finding::{Finding, Narrator};
 use super::plan::Plan;
-use crate::driver::{Device, Module, Stream};
+use crate::driver::{Device, LaunchConfig, Module, Stream};
 use crate::error::Result;
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::check::ownership::OwnershipMap;
@@ -22,6 +22,10 @@ use warpheap_device::kernel::{DevicePtr, DeviceSlice, Kernel};
 pub(super) type StressArgs<H> = (H, DeviceSlice<Record>, OwnershipMap, DeviceSlice<u64>, Round);
 /// The arguments of the kernel that empties a pool.
 pub(super) type GrabArgs<H> = (H, u32, u32, DeviceSlice<Record>, DevicePtr<u64>);
+
+/// The arguments of a kernel in which blocks change hands: all records, and the cells.
+pub(super) type ExchangeArgs<H> =
+    (H, DeviceSlice<Record>, OwnershipMap, DeviceSlice<u64>, DeviceSlice<u64>, Round);
 
 /// What the allocator's own numbers say, beside the blocks that are live.
 #[derive(Debug, Default)]
@@ -83,6 +87,18 @@ pub(super) trait Subject: Sized {
 
     /// How many allocations of the largest size the empty pool can give, at most.
     fn most_blocks(&self, plan: &Plan) -> u64;
+
+    /// Launches a kernel in which blocks change hands.
+    ///
+    /// # Safety
+    /// As for the kernel.
+    unsafe fn exchange(
+        &self,
+        module: &Module,
+        stream: &Stream,
+        grid: &LaunchConfig,
+        args: ExchangeArgs<Self::Handle>,
+    ) -> Result<()>;
 
     /// Gives the first `count` of the records' blocks back, and empties the records. No kernel runs.
     fn give_back(

@@ -159,8 +159,10 @@ impl Plan {
         let per_unit = unit + 2 * (unit >> self.granule_log2) * size_of::<u32>() as u64 + listed;
         let most = (room / per_unit).saturating_mul(unit).min(self.most_bytes());
         let least = (self.stride * 64).next_multiple_of(unit);
-        let wanted = config.pool_bytes.unwrap_or(self.demand_bytes() / of * parts).next_multiple_of(unit);
-        let wanted = wanted.max(if config.pool_bytes.is_none() { least } else { 0 });
+        let wanted = match config.pool_bytes {
+            Some(bytes) => bytes.next_multiple_of(unit),
+            None => (self.demand_bytes() / of * parts / unit * unit).max(least),
+        };
         let fits = wanted <= most || (config.pool_bytes.is_none() && most >= least);
         if !fits {
             return Err(refuse(

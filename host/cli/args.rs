@@ -79,7 +79,7 @@ pub enum Command {
     ///
     /// Every allocation claims its memory in an ownership map on the device, every owner fills its block with
     /// a pattern and reads it again before it frees it, and between rounds all live blocks are compared on
-    /// the device and, by sorting, on the host. At the end the pool is emptied to its last block.
+    /// the device and, by sorting, on the host. At the end the pool is emptied, and must give exactly what it holds.
     #[command(after_long_help = format!("{STRESS_EXAMPLES}\n\n{STATUSES}"))]
     Stress(StressArgs),
     /// Say what was found of driver, devices, compiler and kernels, and what to do about what was not.

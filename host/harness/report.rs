@@ -65,7 +65,8 @@ pub struct StressReport {
     pub blocks_checked: u64,
     /// Blocks of those that were also compared on the host.
     pub blocks_sorted: u64,
-    /// Times that the pool was emptied to its last block.
+    /// Times that the pool was emptied: a free list and an arena to the last block, a heap until the sizes that were
+    /// asked for were refused.
     pub exhaustions: u64,
     /// Time in kernels that allocate and free, with all the checks that they do.
     pub kernel_seconds: f64,

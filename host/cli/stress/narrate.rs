@@ -117,7 +117,7 @@ fn summary(reports: &[&StressReport], for_terminal: bool) -> String {
         row("of those, by another stream's kernel", &|r| Count(r.crossed_kernels).to_string());
     }
     row("refused by a full pool", &|r| Count(r.refused).to_string());
-    row("pool emptied to its last block", &|r| Count(r.exhaustions).to_string());
+    row("pool emptied", &|r| Count(r.exhaustions).to_string());
     row("live blocks at the end of a round, at most", &|r| Count(r.peak_live_blocks).to_string());
     row("live blocks compared on the device", &|r| Count(r.blocks_checked).to_string());
     row("the same, on the host by sorting", &|r| Count(r.blocks_sorted).to_string());
@@ -169,7 +169,8 @@ fn complain(session: &Session, outcome: &Outcome, console: &Console) {
 fn proof(reports: &[&StressReport]) -> String {
     let sum = |part: fn(&StressReport) -> u64| Count(reports.iter().map(|report| part(report)).sum());
     let all_emptied = reports.iter().all(|report| report.exhaustions > 0);
-    let emptied = if all_emptied { ", and every pool was emptied\nto exactly its last block" } else { "" };
+    let emptied =
+        if all_emptied { ", and every pool\nthat was emptied gave exactly what it holds" } else { "" };
     format!(
         "clean: no two live blocks overlapped.\n\
          Each of {} allocations was checked on the device as it was made. {} times a live\n\

@@ -23,19 +23,29 @@ const COMMON_ALIGN_LOG2: u32 = 6;
 #[inline(always)]
 pub(super) fn draw(round: &Round, hash: u64) -> Layout {
     let Round { min_bytes, max_bytes, max_align_log2, mix, .. } = *round;
-    let span = max_bytes - min_bytes;
-    let bytes = if mix == Mix::Powers as u32 {
-        power(min_bytes, max_bytes, hash)
-    } else if mix == Mix::Small as u32 && hash >> 3 & 15 != 0 {
-        min_bytes + below(hash, (span / 16).saturating_add(1))
+    let bytes = if mix == Mix::Uniform as u32 {
+        min_bytes + below(hash, (max_bytes - min_bytes).saturating_add(1))
     } else {
-        min_bytes + below(hash, span.saturating_add(1))
+        skewed(min_bytes, max_bytes, mix, hash)
     };
     let drawn = below(hash << 32, max_align_log2.saturating_add(1));
     let rare = drawn > COMMON_ALIGN_LOG2 && hash & 7 != 0;
-    let align_log2 = if rare { drawn % (COMMON_ALIGN_LOG2 + 1) } else { drawn };
+    let align_log2 = if rare { drawn - (COMMON_ALIGN_LOG2 + 1) } else { drawn };
     // SAFETY: a power of two; the sizes are 32 bits, far from where rounding up would overflow.
     unsafe { Layout::from_size_align_unchecked(bytes as usize, 1 << (align_log2 & 31)) }
+}
+
+/// A size that is not as likely as any other. By itself, so that a draw of a uniform size needs few registers.
+#[inline(never)]
+fn skewed(least: u32, most: u32, mix: u32, hash: u64) -> u32 {
+    let span = most - least;
+    if mix == Mix::Powers as u32 {
+        power(least, most, hash)
+    } else if hash >> 3 & 15 != 0 {
+        least + below(hash, (span / 16).saturating_add(1))
+    } else {
+        least + below(hash, span.saturating_add(1))
+    }
 }
 
 /// A power of two from `least` to `most`; `most` if there is none.

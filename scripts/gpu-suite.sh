@@ -62,6 +62,11 @@ for size in 16 64 4096; do
     stress "freelist-$size" --allocator freelist --threads 2^20 --size "$size" --rounds 8
 done
 stress bump-mixed --allocator bump --threads 2^18 --size 16-8192 --rounds 8
+for workload in exchange pipeline storm; do
+    stress "$workload" --workload "$workload" --threads 2^16 --streams 4 --rounds 12
+    stress "$workload-mixed" --allocator heap --workload "$workload" --mix mostly-small --size 16-64KiB \
+        --threads 2^14 --streams 4 --rounds 12
+done
 stress streams --allocator all --threads 2^18 --streams 8 --rounds 12
 stress exhausted --allocator all --threads 2^20 --size 64 --pool 32MiB --rounds 12
 stress long --allocator all --threads 2^20 --streams 4 --seconds 30

@@ -1,14 +1,20 @@
 //! Every injected fault is caught, by the check that it is for; without one, nothing is found.
 
 use warpheap::Device;
-use warpheap::harness::{AllocatorKind, FindingKind, Limit, Plant, StressConfig, StressReport, stress};
+use warpheap::harness::{
+    AllocatorKind, FindingKind, Limit, Plant, SizeMix, StressConfig, StressReport, Workload, stress,
+};
 use warpheap::simt::Mode;
 
 fn config(allocator: AllocatorKind, plant: Option<Plant>, seed: u64) -> StressConfig {
+    // The smallest heap has 1 MiB, and a planted overlap shows when it runs out.
+    let largest = if allocator == AllocatorKind::Heap { 2048 } else { 64 };
     StressConfig {
         allocator,
         threads: 256,
-        sizes: 24..=64,
+        workload: Workload::Churn,
+        sizes: 24..=largest,
+        mix: SizeMix::Uniform,
         limit: Limit::Rounds(5),
         streams: 2,
         pool_bytes: None,
@@ -82,9 +88,9 @@ fn every_planted_fault_is_caught_on_a_gpu() {
 }
 
 #[test]
-fn four_faults_are_caught_in_a_free_list_and_three_in_an_arena() {
+fn four_faults_are_caught_where_blocks_are_freed_and_three_in_an_arena() {
     let count = |allocator| Plant::ALL.into_iter().filter(|plant| plant.suits(allocator)).count();
-    assert_eq!((count(AllocatorKind::FreeList), count(AllocatorKind::Bump)), (4, 3));
+    assert_eq!(AllocatorKind::ALL.map(count), [3, 4, 4]);
     let refused = config(AllocatorKind::Bump, Some(Plant::DoubleFree), 0);
     let error = refused.validate(&Device::cpu()).unwrap_err().to_string();
     assert!(error.contains("use it with freelist"), "{error}");
@@ -109,6 +115,31 @@ fn misuse_is_told_exactly() {
         let [finding] = &report.findings[..] else { panic!("{plant}: {:#?}", report.findings) };
         assert_eq!((finding.kind, report.findings_total), (expected(plant), 1));
         assert!(finding.address.is_some_and(|address| finding.message.contains(&format!("{address:#x}"))));
+    }
+}
+
+/// A heap knows that memory is lost when it cannot give all of it, and not where.
+#[test]
+fn misuse_of_a_heap_is_told_exactly() {
+    for plant in [Plant::DoubleFree, Plant::LostBlock, Plant::TornWrite] {
+        let report = run(Mode::Parallel { workers: 2 }, &config(AllocatorKind::Heap, Some(plant), 3));
+        let [finding] = &report.findings[..] else { panic!("{plant}: {:#?}", report.findings) };
+        assert_eq!((finding.kind, report.findings_total), (expected(plant), 1));
+        assert_eq!(finding.address.is_none(), plant == Plant::LostBlock);
+        assert_eq!(report.lost_blocks, u64::from(plant == Plant::LostBlock));
+    }
+}
+
+/// A fault shows in every workload.
+#[test]
+fn an_overlap_is_caught_in_every_workload() {
+    for allocator in AllocatorKind::ALL {
+        for workload in Workload::ALL.into_iter().filter(|workload| workload.suits(allocator)) {
+            let config = StressConfig { workload, ..config(allocator, Some(Plant::Overlap), 7) };
+            let report = run(Mode::Parallel { workers: 2 }, &config);
+            let caught = report.findings.iter().any(|finding| finding.kind == FindingKind::Overlap);
+            assert!(caught, "{allocator} {workload}: {:#?}", report.findings);
+        }
     }
 }
 

@@ -33,12 +33,20 @@ const BENCH_SPILLS: [Spills; 8] = [
 ];
 
 /// What checks: it does far more than allocate.
-const STRESS_SPILLS: [Spills; 5] = [
+const STRESS_SPILLS: [Spills; 13] = [
+    ("exchange_freelist", [1724, 1700, 1604]),
+    ("exchange_heap", [3968, 3964, 4060]),
+    ("give_back_heap", [416, 416, 452]),
     ("grab_bump", [476, 372, 300]),
     ("grab_freelist", [184, 120, 88]),
+    ("grab_heap", [2192, 2184, 2272]),
     ("overlap_claim", [56, 80, 80]),
-    ("stress_bump", [1376, 1376, 1364]),
-    ("stress_freelist", [1140, 1080, 1000]),
+    ("plant_double_free_heap", [600, 600, 656]),
+    ("plant_overlap_heap", [384, 372, 420]),
+    ("stress_bump", [1608, 1600, 1568]),
+    ("stress_freelist", [1404, 1388, 1248]),
+    ("stress_heap", [4004, 4016, 4060]),
+    ("take_whole_heap", [2080, 2072, 2184]),
 ];
 
 /// Whether it is a kernel of `warpheap examples`: they are there to be read and checked, not measured, and may

@@ -1,6 +1,6 @@
-//! Stress runs on the CPU: both allocators, both ways to run, several streams.
+//! Stress runs on the CPU: all allocators, both ways to run, several streams.
 
-use warpheap::harness::{AllocatorKind, Limit, StressConfig, StressReport, stress};
+use warpheap::harness::{AllocatorKind, Limit, SizeMix, StressConfig, StressReport, Workload, stress};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Device, Module};
 
@@ -8,7 +8,9 @@ fn config(allocator: AllocatorKind) -> StressConfig {
     StressConfig {
         allocator,
         threads: 512,
+        workload: Workload::Churn,
         sizes: 16..=256,
+        mix: SizeMix::Uniform,
         limit: Limit::Rounds(9),
         streams: 1,
         pool_bytes: None,
@@ -46,6 +48,80 @@ fn an_arena_in_parallel() {
     assert!(report.refused > 0 && report.exhaustions >= 9, "{} {}", report.refused, report.exhaustions);
     assert!(report.blocks_checked > 9 * 1000);
     assert!(report.bytes_read >= report.bytes_written);
+}
+
+/// The smallest heap has 1 MiB: with these sizes the threads ask for more.
+fn heap_config() -> StressConfig {
+    StressConfig { sizes: 16..=1024, ..config(AllocatorKind::Heap) }
+}
+
+#[test]
+fn a_heap_in_parallel() {
+    let report = run(&parallel(), &heap_config());
+    assert!(report.allocations > 40_000, "{}", report.allocations);
+    // When it is new, when it is filled, and at the end.
+    assert!(report.refused > 0 && report.exhaustions == 3, "{} {}", report.refused, report.exhaustions);
+    assert!(report.blocks_checked > 3000 && report.blocks_sorted > 1000);
+    assert_eq!(report.bytes_read, report.bytes_written, "each pattern is read before the block goes back");
+}
+
+/// Allocators that take blocks back.
+fn reclaiming() -> [StressConfig; 2] {
+    [config(AllocatorKind::FreeList), heap_config()].map(|config| StressConfig { threads: 256, ..config })
+}
+
+#[test]
+fn blocks_change_hands_while_kernels_run() {
+    for base in reclaiming() {
+        for mode in [Mode::Parallel { workers: 2 }, Mode::Replay { seed: 5 }] {
+            let config = StressConfig { streams: 3, workload: Workload::Exchange, ..base.clone() };
+            let report = run(&Device::cpu_with(mode), &config);
+            let (warps, kernels) = (report.crossed_warps, report.crossed_kernels);
+            assert!(2 * warps > report.frees, "{}: {warps} of {}", base.allocator, report.frees);
+            assert!(kernels > 0 && kernels < warps, "{}: {kernels} of {warps}", base.allocator);
+        }
+    }
+}
+
+#[test]
+fn one_kernel_frees_what_another_allocates() {
+    for base in reclaiming() {
+        for mode in [Mode::Parallel { workers: 2 }, Mode::Replay { seed: 5 }] {
+            let config = StressConfig { streams: 2, workload: Workload::Pipeline, ..base.clone() };
+            let report = run(&Device::cpu_with(mode), &config);
+            assert!(report.crossed_kernels > 1000, "{}: {}", base.allocator, report.crossed_kernels);
+            assert_eq!(report.crossed_kernels, report.crossed_warps, "a producer frees nothing of others");
+        }
+    }
+}
+
+#[test]
+fn after_a_storm_the_pool_gives_as_much_as_at_first() {
+    for base in reclaiming() {
+        let config = StressConfig { threads: 1024, streams: 2, workload: Workload::Storm, ..base };
+        let report = run(&parallel(), &config);
+        // Five rounds fill it, after four and at the end it is emptied; a heap also when it is new.
+        let measured = u64::from(config.allocator == AllocatorKind::Heap);
+        assert_eq!(report.exhaustions, 5 + 4 + 1 + measured, "{}", config.allocator);
+        assert!(report.refused > 2 * report.allocations, "{} {}", report.refused, report.allocations);
+    }
+}
+
+#[test]
+fn every_mix_of_sizes() {
+    for allocator in AllocatorKind::ALL {
+        for mix in SizeMix::ALL {
+            let report = run(&parallel(), &StressConfig { mix, sizes: 16..=4096, ..config(allocator) });
+            assert_eq!(report.mix, mix);
+            let mean = report.bytes_written / report.allocations;
+            let expected = match mix {
+                SizeMix::Uniform => 1500..=2500,
+                SizeMix::Powers => 500..=1200,
+                _ => 100..=500,
+            };
+            assert!(expected.contains(&mean), "{allocator} {mix}: {mean} bytes");
+        }
+    }
 }
 
 #[test]
@@ -116,6 +192,8 @@ fn what_cannot_be_run_is_refused_with_advice() {
         (StressConfig { threads: u32::MAX - 300, streams: 9, ..base.clone() }, "fewer threads"),
         (StressConfig { pool_bytes: Some(1 << 40), ..base.clone() }, "smaller pool"),
         (StressConfig { threads: 1 << 24, ..base.clone() }, "fewer threads"),
+        (StressConfig { workload: Workload::Pipeline, ..base.clone() }, "two streams"),
+        (StressConfig { workload: Workload::Storm, ..config(AllocatorKind::Bump) }, "freelist or heap"),
     ];
     for (config, advice) in cases {
         let error = config.validate(&device).unwrap_err().to_string();

@@ -1,6 +1,7 @@
 //! What can be asked on the command line. The comments here are what `--help` prints.
 
 mod device;
+mod workload;
 
 use super::parse::{self, JsonTarget, Sizes};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
@@ -8,6 +9,7 @@ pub use device::{BackendChoice, GpuArgs};
 use std::path::PathBuf;
 use std::time::Duration;
 use warpheap::harness::{AllocatorKind, Plant};
+pub use workload::WorkloadArgs;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("WARPHEAP_COMMIT"), ")");
 
@@ -30,11 +32,13 @@ Start here:
 const STRESS_EXAMPLES: &str = "\
 Examples:
   warpheap stress
-      Both allocators on the GPU, or on the CPU if there is none.
+      All allocators on the GPU, or on the CPU if there is none.
   warpheap stress --backend cuda --seconds 60 --streams 4 --json stress.json
       A minute for each allocator, four streams at once, the results in a file.
   warpheap stress --allocator freelist --size 4KiB --threads 2^20 --pool 2GiB
       A million threads in each stream on a pool that is too small for all of them.
+  warpheap stress --allocator heap --workload pipeline --mix mostly-small --size 16-8192
+      Kernels of one stream allocate blocks of all sizes, and those of another free them at the same time.
   warpheap stress --plant double-free
       Injects a fault. The run must end with status 1 and name it.
   warpheap stress --replay --seed 42
@@ -84,7 +88,7 @@ pub enum Command {
     ///
     /// Every allocation claims its memory in an ownership map on the device, every owner fills its block with
     /// a pattern and reads it again before it frees it, and between rounds all live blocks are compared on
-    /// the device and, by sorting, on the host. At the end the pool is emptied to its last block.
+    /// the device and, by sorting, on the host. At the end the pool is emptied, and must give exactly what it holds.
     #[command(after_long_help = format!("{STRESS_EXAMPLES}\n\n{STATUSES}"))]
     Stress(StressArgs),
     /// Say what was found of driver, devices, compiler and kernels, and what to do about what was not.
@@ -129,6 +133,8 @@ pub struct StressArgs {
     /// Default: all, one after the other.
     #[arg(long, value_enum, default_value_t = AllocatorChoice::All, hide_default_value = true)]
     pub allocator: AllocatorChoice,
+    #[command(flatten)]
+    pub work: WorkloadArgs,
     /// GPU threads in each stream: 65536, 64K, 2^20. Rounded up to whole blocks of 256.
     ///
     /// Default: 2^20 on a GPU, more than any holds at once; 8192 on the CPU and 1024 in a replay, which a CPU
@@ -143,7 +149,7 @@ pub struct StressArgs {
     pub size: Sizes,
     /// Rounds for each allocator; in each, every thread allocates and frees several times.
     ///
-    /// Default: 24 on a GPU and 8 on the CPU; every eighth empties a free list.
+    /// Default: 24 on a GPU and 8 on the CPU; every eighth empties a free list or a heap.
     #[arg(long, value_parser = parse::rounds, conflicts_with = "seconds")]
     pub rounds: Option<u64>,
     /// Seconds for each allocator, instead of --rounds. The last round is finished.
@@ -154,10 +160,10 @@ pub struct StressArgs {
     /// Default: 2, the fewest that do so.
     #[arg(long, value_parser = parse::count, default_value = "2", hide_default_value = true)]
     pub streams: u32,
-    /// Bytes of the pool: 64MiB, 1GiB.
+    /// Bytes of the pool: 64MiB, 1GiB. A heap has whole MiB.
     ///
-    /// Default: three quarters of what all threads would hold, so that it runs out now and then; less if the
-    /// device has not that much.
+    /// Default: three quarters of what all threads would hold, so that it runs out now and then, or a sixteenth
+    /// in a storm; less if the device has not that much.
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]
     pub pool: Option<u64>,
     /// Decides what every thread does: 42, 0x2a.
@@ -251,7 +257,9 @@ pub enum AllocatorChoice {
     Bump,
     /// The lock-free pool of blocks of one size
     Freelist,
-    /// Both
+    /// The heap: any size, given back by anyone
+    Heap,
+    /// Each of them
     All,
 }
 
@@ -261,6 +269,7 @@ impl AllocatorChoice {
         match self {
             AllocatorChoice::Bump => vec![AllocatorKind::Bump],
             AllocatorChoice::Freelist => vec![AllocatorKind::FreeList],
+            AllocatorChoice::Heap => vec![AllocatorKind::Heap],
             AllocatorChoice::All => AllocatorKind::ALL.to_vec(),
         }
     }

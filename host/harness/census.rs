@@ -16,7 +16,7 @@ use warpheap_kernels::stress::overlap_claim;
 /// How many overlaps are named; all are counted.
 const NAMED: usize = 16;
 
-/// The device's side: a map that is cleared before each comparison, and a mark for each record.
+/// The device's side: a map that is cleared before each comparison, and a mark for each of the most records.
 pub(super) struct Census {
     map: Map,
     marks: DeviceBuffer<u32>,
@@ -58,7 +58,7 @@ impl Census {
         let grid = LaunchConfig::linear(records.len() as u32, BLOCK_THREADS);
         let before = stream.record()?;
         let args = (records.slice(), self.map.handle(), self.marks.slice());
-        // SAFETY: no kernel writes the records now; the marks are as many words, and 0.
+        // SAFETY: no kernel writes the records now; the marks are as many words at least, and 0.
         unsafe { stream.launch(module, overlap_claim, &grid, args) }?;
         let after = stream.record()?;
         stream.synchronize()?;

@@ -1,12 +1,12 @@
 //! What is checked between rounds, and at the end of a run.
 
-use super::census::{self, Census, Verdict};
+use super::census::{self, Verdict};
 use super::finding::{FindingKind, Narrator, Table};
 use super::plan::BLOCK_THREADS;
 use super::run::Run;
 use super::subject::Subject;
 use crate::driver::{DeviceBuffer, LaunchConfig};
-use crate::error::Result;
+use crate::error::{Bytes, Result};
 use std::time::Instant;
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::check::log::LogView;
@@ -74,13 +74,16 @@ impl<S: Subject> Run<'_, S> {
     /// After all threads were refused, nothing may be left.
     pub(super) fn check_exhaustion(&mut self) -> Result<()> {
         let (live, most) = (self.report.live_blocks(), self.plan.records());
-        self.expect_exhausted(live, most)
+        let exhausted = self.subject.is_exhausted(&self.plan, live, most)?;
+        self.note_exhaustion(exhausted, live, live < most);
+        Ok(())
     }
 
-    fn expect_exhausted(&mut self, live: u64, most: u64) -> Result<()> {
-        if self.subject.is_exhausted(&self.plan, live, most)? {
-            self.report.exhaustions += u64::from(live < most);
-            return Ok(());
+    /// `refused`: not everyone got what it asked for.
+    fn note_exhaustion(&mut self, exhausted: bool, live: u64, refused: bool) {
+        if exhausted {
+            self.report.exhaustions += u64::from(refused);
+            return;
         }
         let message = format!(
             "after every thread was refused, {live} blocks are live, of a pool of {}",
@@ -88,6 +91,21 @@ impl<S: Subject> Run<'_, S> {
         );
         let finding = self.narrator(&[]).finding(FindingKind::CountMismatch, None, message);
         self.report.add(vec![finding], 1);
+    }
+
+    /// After everything was given back, all memory must be free.
+    fn check_all_free(&mut self) -> Result<()> {
+        if self.subject.is_all_free(self.module, &self.streams[0])? {
+            return Ok(());
+        }
+        let message = format!(
+            "everything was given back, but one allocation of all {} is refused: some of it is neither free nor \
+             anyone's",
+            Bytes(self.plan.pool_bytes)
+        );
+        let finding = self.narrator(&[]).finding(FindingKind::Lost, None, message);
+        self.report.add(vec![finding], 1);
+        self.report.lost_blocks += 1;
         Ok(())
     }
 
@@ -97,8 +115,22 @@ impl<S: Subject> Run<'_, S> {
             self.phase(Phase::Drain)?;
             self.check_online()?;
             self.check_all(true)?;
+            self.check_all_free()?;
         }
         if self.report.is_clean() { self.empty_the_pool() } else { Ok(()) }
+    }
+
+    /// Everything was given back: the pool must be as it was when it was new.
+    pub(super) fn check_recovery(&mut self) -> Result<()> {
+        self.check_all(false)?;
+        self.check_all_free()?;
+        if self.report.is_clean() { self.empty_the_pool() } else { Ok(()) }
+    }
+
+    /// Takes all that the new pool has, so that it can be held to it later.
+    pub(super) fn measure(&mut self) -> Result<()> {
+        self.empty_the_pool()?;
+        self.subject.reset()
     }
 
     /// All threads allocate until they are refused: exactly what there is must be granted.
@@ -113,14 +145,15 @@ impl<S: Subject> Run<'_, S> {
         unsafe { stream.launch(self.module, S::GRAB, &grid, args) }?;
         stream.synchronize()?;
         let granted = count.copy_to_vec()?[0];
-        self.expect_exhausted(granted, u64::MAX)?;
-        let census = Census::new(self.device, &self.plan, self.subject.start(), out.len())?;
-        let verdict = census.on_device(self.module, &stream, &out, &mut self.report)?;
+        let emptied = self.subject.is_emptied(&self.plan, granted)?;
+        self.note_exhaustion(emptied, granted, true);
+        let verdict = self.census.on_device(self.module, &stream, &out, &mut self.report)?;
         self.compare_all(verdict, &out.copy_to_vec()?, Table::Grabbed)?;
         if S::Handle::RECLAIMS && self.report.is_clean() {
             self.subject.give_back(self.module, &stream, out.slice(), granted)?;
-            let verdict = census.on_device(self.module, &stream, &out, &mut self.report)?;
+            let verdict = self.census.on_device(self.module, &stream, &out, &mut self.report)?;
             self.compare_all(verdict, &out.copy_to_vec()?, Table::Grabbed)?;
+            self.check_all_free()?;
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::plan::Plan;
+use super::workload::{SizeMix, Workload};
 
 /// An allocator to be stressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -19,6 +20,8 @@ pub enum AllocatorKind {
     Bump,
     /// The pool of blocks of one size.
     FreeList,
+    /// The heap: any size, given back by anyone.
+    Heap,
 }
 
 /// A fault to be injected, to see it found.
@@ -38,13 +41,14 @@ pub enum Plant {
 
 impl AllocatorKind {
     /// Every allocator.
-    pub const ALL: [AllocatorKind; 2] = [AllocatorKind::Bump, AllocatorKind::FreeList];
+    pub const ALL: [AllocatorKind; 3] = [AllocatorKind::Bump, AllocatorKind::FreeList, AllocatorKind::Heap];
 
     /// As the command line spells it.
     pub const fn name(self) -> &'static str {
         match self {
             AllocatorKind::Bump => "bump",
             AllocatorKind::FreeList => "freelist",
+            AllocatorKind::Heap => "heap",
         }
     }
 }
@@ -96,7 +100,7 @@ macro_rules! named {
         }
     )+};
 }
-named!(AllocatorKind, Plant);
+named!(AllocatorKind, Plant, Workload, SizeMix);
 
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -115,14 +119,19 @@ pub struct StressConfig {
     pub allocator: AllocatorKind,
     /// GPU threads of each stream, rounded up to whole blocks of 256.
     pub threads: u32,
+    /// What the threads do.
+    pub workload: Workload,
     /// The smallest and the largest allocation, in bytes. A free list has blocks of the largest.
     pub sizes: RangeInclusive<u64>,
+    /// How the sizes between the two are spread.
+    pub mix: SizeMix,
     /// When to stop.
     pub limit: Limit,
     /// Streams whose kernels share the pool at the same time.
     pub streams: u32,
-    /// Memory of the pool. `None`: three quarters of what all threads together would hold, so that it runs
-    /// out now and then, or what the device has room for.
+    /// Memory of the pool; of a heap, rounded up to whole MiB. `None`: three quarters of what all threads
+    /// together would hold, so that it runs out now and then, or a sixteenth in a storm, or what the device has room
+    /// for.
     pub pool_bytes: Option<u64>,
     /// Decides everything that the threads do. On one OS thread (replay) the same seed is the same run.
     pub seed: u64,
@@ -152,7 +161,13 @@ mod tests {
         for plant in Plant::ALL {
             assert_eq!(plant.to_string().parse(), Ok(plant));
         }
-        let error = "heap".parse::<AllocatorKind>().unwrap_err();
-        assert_eq!(error.to_string(), "`heap` is none of bump, freelist");
+        for workload in Workload::ALL {
+            assert_eq!(workload.to_string().parse(), Ok(workload));
+        }
+        for mix in SizeMix::ALL {
+            assert_eq!(mix.to_string().parse(), Ok(mix));
+        }
+        let error = "slab".parse::<AllocatorKind>().unwrap_err();
+        assert_eq!(error.to_string(), "`slab` is none of bump, freelist, heap");
     }
 }

@@ -134,7 +134,9 @@ impl Narrator<'_> {
                 let within = if within == 0 { String::new() } else { format!(" + {within}") };
                 format!("{address:#x} (block {block}{within})")
             }
-            super::AllocatorKind::Bump => format!("{address:#x} (offset {offset:#x})"),
+            super::AllocatorKind::Bump | super::AllocatorKind::Heap => {
+                format!("{address:#x} (offset {offset:#x})")
+            }
         }
     }
 

@@ -11,17 +11,20 @@
 //! | all live blocks are sorted and compared | host, between rounds | overlaps, by another way |
 //! | the allocator's numbers against the live blocks | host, between rounds | lost blocks |
 //! | threads allocate until they are refused | both | blocks too many or too few |
+//! | a heap of which all was given back is taken in one piece | device, at the end | lost blocks |
 //!
 //! ```
 //! use std::time::Duration;
 //! use warpheap::Device;
-//! use warpheap::harness::{AllocatorKind, Limit, StressConfig, stress};
+//! use warpheap::harness::{AllocatorKind, Limit, SizeMix, StressConfig, Workload, stress};
 //!
 //! let device = Device::cpu();
 //! let config = StressConfig {
 //!     allocator: AllocatorKind::FreeList,
 //!     threads: 256,
+//!     workload: Workload::Churn,
 //!     sizes: 16..=64,
+//!     mix: SizeMix::Uniform,
 //!     limit: Limit::Rounds(2),
 //!     streams: 2,
 //!     pool_bytes: None,
@@ -37,6 +40,7 @@ mod census;
 mod checks;
 mod config;
 mod finding;
+mod launches;
 pub mod overlap;
 mod plan;
 mod plant;
@@ -44,16 +48,18 @@ mod report;
 mod run;
 mod subject;
 mod tables;
+mod workload;
 
 pub use config::{AllocatorKind, Limit, Plant, StressConfig, UnknownName};
 pub use finding::{Finding, FindingKind};
 pub use report::{Progress, StressReport};
+pub use workload::{SizeMix, Workload};
 
 use crate::driver::{Device, Module};
 use crate::error::Error;
 use plan::Plan;
 use run::Run;
-use subject::{BumpSubject, FreeListSubject};
+use subject::{BumpSubject, FreeListSubject, HeapSubject};
 
 /// Runs the stress that `config` describes and tells what was found. `progress` is called after each round.
 ///
@@ -72,5 +78,6 @@ pub fn stress(
     match config.allocator {
         AllocatorKind::Bump => Run::<BumpSubject>::new(device, module, config, plan)?.run(progress),
         AllocatorKind::FreeList => Run::<FreeListSubject>::new(device, module, config, plan)?.run(progress),
+        AllocatorKind::Heap => Run::<HeapSubject>::new(device, module, config, plan)?.run(progress),
     }
 }

@@ -1,11 +1,14 @@
 //! What follows from a configuration and a device: how large everything is.
 
 use super::config::{AllocatorKind, Plant, StressConfig};
+use super::workload::{SizeMix, Workload};
 use crate::driver::Device;
 use crate::error::{Bytes, Error};
 use warpheap_device::check::record::Record;
 use warpheap_device::check::workload::SLOTS;
 use warpheap_device::freelist::Geometry;
+use warpheap_device::heap::class::SizeClass;
+use warpheap_device::heap::layout::HEAP_BYTES;
 
 /// Threads in a block.
 pub(super) const BLOCK_THREADS: u32 = 256;
@@ -15,6 +18,11 @@ const MIN_GRANULE_LOG2: u32 = 4;
 
 /// The largest alignment that threads ask for, as a multiple of the least.
 const MAX_EXTRA_ALIGN_LOG2: u32 = 2;
+
+/// A heap is cut to whole MiB, of which its slabs are parts.
+const HEAP_UNIT: u64 = 1 << 20;
+/// The largest alignment that threads ask a heap for: 4 KiB.
+const HEAP_ALIGN_LOG2: u32 = 12;
 
 /// The largest size of one allocation: sizes are 32 bits in a record.
 const MAX_BYTES: u64 = 1 << 31;
@@ -30,6 +38,8 @@ pub(super) struct Plan {
     /// Threads of a stream, and columns of a set of records.
     pub threads: u32,
     pub streams: u32,
+    pub workload: Workload,
+    pub mix: SizeMix,
     pub min_bytes: u32,
     pub max_bytes: u32,
     pub max_align_log2: u32,
@@ -51,11 +61,14 @@ impl Plan {
         let granule_log2 = match config.allocator {
             AllocatorKind::Bump => MIN_GRANULE_LOG2,
             AllocatorKind::FreeList => stride.trailing_zeros(),
+            AllocatorKind::Heap => heap_granule_log2(min_bytes, max_bytes),
         };
         let mut plan = Plan {
             allocator: config.allocator,
             threads: config.threads.next_multiple_of(BLOCK_THREADS),
             streams: config.streams,
+            workload: config.workload,
+            mix: config.mix,
             min_bytes,
             max_bytes,
             max_align_log2: granule_log2.min(MIN_GRANULE_LOG2 + MAX_EXTRA_ALIGN_LOG2),
@@ -66,9 +79,13 @@ impl Plan {
             granule_log2,
             plant: config.plant,
         };
-        if config.allocator == AllocatorKind::Bump {
-            plan.max_align_log2 = MIN_GRANULE_LOG2 + MAX_EXTRA_ALIGN_LOG2;
-            plan.steps = ARENA_STEPS;
+        match config.allocator {
+            AllocatorKind::Bump => {
+                plan.max_align_log2 = MIN_GRANULE_LOG2 + MAX_EXTRA_ALIGN_LOG2;
+                plan.steps = ARENA_STEPS;
+            }
+            AllocatorKind::FreeList => {}
+            AllocatorKind::Heap => plan.max_align_log2 = HEAP_ALIGN_LOG2,
         }
         plan.size_pool(config, device)?;
         Ok(plan)
@@ -105,6 +122,10 @@ impl Plan {
         (u64::from(bytes) + padding).div_ceil(1 << self.granule_log2)
     }
 
+    fn mean_bytes(&self) -> u32 {
+        self.mix.mean(self.min_bytes, self.max_bytes)
+    }
+
     /// About what all threads together would hold if the pool had room for it.
     fn demand_bytes(&self) -> u64 {
         let each = match self.allocator {
@@ -112,10 +133,12 @@ impl Plan {
             AllocatorKind::Bump => {
                 let aligns = 0..=self.max_align_log2;
                 let count = u64::from(self.max_align_log2) + 1;
-                let mean = (self.min_bytes / 2 + self.max_bytes / 2) | 1;
+                let mean = self.mean_bytes() | 1;
                 aligns.map(|log2| self.footprint(mean, 1 << log2)).sum::<u64>() * (1 << self.granule_log2)
                     / count
             }
+            // A block is a quarter larger than its class' smallest request, an eighth in the mean.
+            AllocatorKind::Heap => u64::from(self.mean_bytes()).max(16) * 9 / 8,
         };
         each.saturating_mul(self.records())
     }
@@ -124,17 +147,22 @@ impl Plan {
         let unit = match self.allocator {
             AllocatorKind::Bump => 1 << self.granule_log2,
             AllocatorKind::FreeList => self.stride,
+            AllocatorKind::Heap => HEAP_UNIT,
         };
+        let (parts, of) = self.workload.pool_share();
         let free = device.info()?.memory_free;
-        let tables = self.records() * (size_of::<Record>() + size_of::<u32>()) as u64;
+        let tables = self.records() * (size_of::<Record>() + size_of::<u32>()) as u64
+            + u64::from(self.threads) * u64::from(self.streams) * size_of::<u64>() as u64;
         let room = (free / 8 * 7).saturating_sub(tables);
         // Two ownership maps go with the pool, and a list of all blocks at the end.
         let listed = (MARKED_BYTES * unit).div_ceil(self.stride);
         let per_unit = unit + 2 * (unit >> self.granule_log2) * size_of::<u32>() as u64 + listed;
         let most = (room / per_unit).saturating_mul(unit).min(self.most_bytes());
-        let least = self.stride.max(unit) * 64;
-        let wanted = config.pool_bytes.unwrap_or(self.demand_bytes() / 4 * 3).next_multiple_of(unit);
-        let wanted = wanted.max(if config.pool_bytes.is_none() { least } else { 0 });
+        let least = (self.stride * 64).next_multiple_of(unit);
+        let wanted = match config.pool_bytes {
+            Some(bytes) => bytes.next_multiple_of(unit),
+            None => (self.demand_bytes() / of * parts / unit * unit).max(least),
+        };
         let fits = wanted <= most || (config.pool_bytes.is_none() && most >= least);
         if !fits {
             return Err(refuse(
@@ -155,6 +183,7 @@ impl Plan {
         match self.allocator {
             AllocatorKind::Bump => warpheap_device::bump::MAX_GRANULES << self.granule_log2,
             AllocatorKind::FreeList => self.stride << 31,
+            AllocatorKind::Heap => HEAP_BYTES.1,
         }
     }
 
@@ -193,6 +222,13 @@ impl Plan {
 /// For each block of the pool: its record at the end, and its mark.
 const MARKED_BYTES: u64 = (size_of::<Record>() + size_of::<u32>()) as u64;
 
+/// The largest power of two that divides all blocks that a heap has for these sizes.
+fn heap_granule_log2(min_bytes: u32, max_bytes: u32) -> u32 {
+    let (first, last) = (SizeClass::of(min_bytes), SizeClass::of(max_bytes));
+    let all = (first.0..=last.0).fold(0, |all, class| all | SizeClass(class).bytes());
+    all.trailing_zeros().min(HEAP_ALIGN_LOG2)
+}
+
 fn check_numbers(config: &StressConfig) -> Result<(), Error> {
     let (least, most) = (*config.sizes.start(), *config.sizes.end());
     if least == 0 || least > most || most > MAX_BYTES {
@@ -219,8 +255,20 @@ fn check_numbers(config: &StressConfig) -> Result<(), Error> {
         return Err(refuse(
             format!("a planted {plant} in a {}", config.allocator),
             "an arena gives nothing back before its reset, so a second free does nothing there; use it with \
-             freelist"
+             freelist or heap"
                 .into(),
+        ));
+    }
+    if !config.workload.suits(config.allocator) {
+        return Err(refuse(
+            format!("a workload of {} on a {}", config.workload, config.allocator),
+            "an arena gives nothing back before its reset; use it with freelist or heap".into(),
+        ));
+    }
+    if config.workload == Workload::Pipeline && config.streams < 2 {
+        return Err(refuse(
+            "a pipeline in one stream".into(),
+            "ask for two streams at least: one to allocate, one to free".into(),
         ));
     }
     if config.limit == super::Limit::Rounds(0) {

@@ -3,6 +3,7 @@
 use super::config::{AllocatorKind, Plant, StressConfig};
 use super::finding::Finding;
 use super::plan::Plan;
+use super::workload::{SizeMix, Workload};
 use serde::Serialize;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -31,8 +32,12 @@ pub struct StressReport {
     pub threads: u32,
     /// Streams that shared the pool.
     pub streams: u32,
+    /// What the threads did.
+    pub workload: Workload,
     /// Bytes of an allocation.
     pub sizes: RangeInclusive<u64>,
+    /// How they were spread.
+    pub mix: SizeMix,
     /// Memory of the pool.
     pub pool_bytes: u64,
     /// What decided everything.
@@ -45,6 +50,11 @@ pub struct StressReport {
     pub allocations: u64,
     /// Blocks given back.
     pub frees: u64,
+    /// Blocks of those that another warp gave back than the one that allocated them, in kernels that ran at the same
+    /// time. A churn has none: there, blocks change hands between kernels.
+    pub crossed_warps: u64,
+    /// Blocks of those that were given back by another stream's kernel.
+    pub crossed_kernels: u64,
     /// Requests refused because the pool was empty.
     pub refused: u64,
     /// Bytes of patterns that owners wrote.
@@ -55,7 +65,8 @@ pub struct StressReport {
     pub blocks_checked: u64,
     /// Blocks of those that were also compared on the host.
     pub blocks_sorted: u64,
-    /// Times that the pool was emptied to its last block.
+    /// Times that the pool was emptied: a free list and an arena to the last block, a heap until the sizes that were
+    /// asked for were refused.
     pub exhaustions: u64,
     /// Time in kernels that allocate and free, with all the checks that they do.
     pub kernel_seconds: f64,
@@ -87,13 +98,17 @@ impl StressReport {
             allocator: plan.allocator,
             threads: plan.threads,
             streams: plan.streams,
+            workload: plan.workload,
             sizes: config.sizes.clone(),
+            mix: plan.mix,
             pool_bytes: plan.pool_bytes,
             seed: plan.seed,
             plant: plan.plant,
             rounds: 0,
             allocations: 0,
             frees: 0,
+            crossed_warps: 0,
+            crossed_kernels: 0,
             refused: 0,
             bytes_written: 0,
             bytes_read: 0,
@@ -127,6 +142,8 @@ impl StressReport {
     pub(super) fn count(&mut self, counts: Counts) {
         self.allocations = counts.allocations;
         self.frees = counts.frees;
+        self.crossed_warps = counts.crossed_warps;
+        self.crossed_kernels = counts.crossed_kernels;
         self.refused = counts.refused;
         self.bytes_written = counts.bytes_written;
         self.bytes_read = counts.bytes_read;

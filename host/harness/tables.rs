@@ -65,6 +65,8 @@ pub(super) struct Tables {
     pub records: DeviceBuffer<Record>,
     pub map: Map,
     stripes: DeviceBuffer<u64>,
+    /// One a thread: where blocks change hands.
+    cells: DeviceBuffer<u64>,
 }
 
 impl Tables {
@@ -73,6 +75,7 @@ impl Tables {
             records: device.zeroed(plan.records() as usize)?,
             map: Map::new(device, plan, pool_start)?,
             stripes: device.zeroed((STRIPES * COUNTERS) as usize)?,
+            cells: device.zeroed(plan.threads as usize * plan.streams as usize)?,
         })
     }
 
@@ -86,6 +89,17 @@ impl Tables {
 
     pub fn stripes(&self) -> DeviceSlice<u64> {
         self.stripes.slice()
+    }
+
+    pub fn cells(&self) -> DeviceSlice<u64> {
+        self.cells.slice()
+    }
+
+    /// Takes everything out of the cells, and waits for it.
+    pub fn clear_cells(&self, stream: &Stream) -> Result<()> {
+        // SAFETY: nothing else uses the cells: the callers have waited for all kernels.
+        unsafe { stream.fill_bytes(&self.cells, 0) }?;
+        stream.synchronize()
     }
 
     /// What all threads have done since the beginning.

@@ -22,7 +22,7 @@ fn results_hold_what_is_needed_to_repeat_them() {
     let date = results["date"].as_str().expect("a date");
     assert!(date.len() == 20 && date.ends_with('Z') && date.as_bytes()[10] == b'T', "{date}");
     let runs = results["data"]["runs"].as_array().expect("runs");
-    assert_eq!(runs.len(), 2);
+    assert_eq!(runs.len(), 3);
     for run in runs {
         assert_eq!(run["status"], "clean");
         assert_eq!(run["report"]["seed"], 5);

@@ -47,6 +47,30 @@ fn examples_say_what_was_checked() {
 }
 
 #[test]
+fn every_workload_runs_and_the_arena_is_left_out_of_those_that_free() {
+    for workload in ["exchange", "pipeline", "storm"] {
+        let output = stress(&format!("--seed 7 --workload {workload} --mix mostly-small"));
+        let text = out(&output);
+        assert_eq!(status(&output), 0, "{}", both(&output));
+        for part in [workload, "freelist and heap", "bump is left out", "most of them", "clean:"] {
+            assert!(text.contains(part), "no {part:?} in {text}");
+        }
+    }
+}
+
+#[test]
+fn a_planted_fault_is_caught_in_a_heap_and_can_be_repeated() {
+    for (plant, word) in [("overlap", "overlap"), ("double-free", "double-free"), ("lost-block", "lost")] {
+        let output = stress(&format!("--seed 3 --allocator heap --plant {plant}"));
+        let text = out(&output);
+        assert_eq!(status(&output), 1, "{plant}: {}", both(&output));
+        assert!(text.contains(&format!("FAULT: heap: {word}, round")), "{plant}: {text}");
+        let again = warpheap(reproduction(&text));
+        assert_eq!(status(&again), 1, "{plant}: {}", both(&again));
+    }
+}
+
+#[test]
 fn every_planted_fault_is_caught_and_can_be_repeated() {
     for (plant, word) in [
         ("overlap", "overlap"),

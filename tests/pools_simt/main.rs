@@ -2,6 +2,7 @@
 
 mod bump;
 mod freelist;
+mod heap;
 mod kernels;
 
 use warpheap::simt::Mode;

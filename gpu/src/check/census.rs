@@ -25,7 +25,7 @@ const ALONE: u64 = 32;
 /// Cost for a live block: 16 bytes read and one relaxed atomic a granule.
 ///
 /// # Safety
-/// No one writes `records`. `marks` are as many words, all 0, and no one else touches them.
+/// No one writes `records`. `marks` are as many words at least, all 0, and no one else touches them.
 pub unsafe fn overlap_claim(records: DeviceSlice<Record>, map: &OwnershipMap, marks: DeviceSlice<u32>) {
     let place = thread::index_1d();
     // SAFETY: no one writes it, and all of it was written.
@@ -129,5 +129,22 @@ pub unsafe fn give_back<A: DeviceAlloc>(pool: &A, records: DeviceSlice<Record>, 
         unsafe { pool.deallocate(block, record.layout()) };
         // SAFETY: this thread's own record.
         unsafe { records.set(place, record.emptied()) };
+    }
+}
+
+/// Takes all of the pool's memory in one allocation and gives it back. One thread writes to `answer` whether that
+/// went: 1 or 0.
+///
+/// # Safety
+/// `answer` is live; no one else touches it or the pool.
+pub unsafe fn take_whole<A: DeviceAlloc>(pool: &A, answer: &AtomicU64) {
+    let bytes = pool.region().1 as usize;
+    let Ok(layout) = Layout::from_size_align(bytes, 1) else { return };
+    let whole = pool.allocate(layout);
+    // Relaxed: the host reads after the kernel has ended.
+    answer.store_relaxed(whole.is_some().into());
+    if let Some(whole) = whole {
+        // SAFETY: allocated above, and not used.
+        unsafe { pool.deallocate(whole, layout) };
     }
 }

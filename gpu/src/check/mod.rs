@@ -8,6 +8,8 @@
 //! | [`pattern`] | what an owner writes over its whole block and reads again before it gives it back |
 //! | [`tally`] | what all threads have done, counted |
 //! | [`workload`] | threads that allocate and free by a seed, and check every step |
+//! | [`mix`] | which sizes and alignments they ask for |
+//! | [`exchange`] | the same threads, handing blocks to each other while they run |
 //! | [`census`] | all live blocks at once on a fresh map; a pool emptied to its last block |
 //! | [`misuse`] | threads that do wrong on purpose, so that the checks can be checked |
 //!
@@ -15,9 +17,11 @@
 //! nothing here panics: what is wrong is written down.
 
 pub mod census;
+pub mod exchange;
 pub mod hash;
 pub mod log;
 pub mod misuse;
+pub mod mix;
 pub mod ownership;
 pub mod pattern;
 pub mod record;

@@ -23,6 +23,10 @@ pub struct Counts {
     pub bytes_written: u64,
     /// Bytes of patterns read.
     pub bytes_read: u64,
+    /// Blocks given back by another warp than the one that allocated them in the same phase.
+    pub crossed_warps: u64,
+    /// Blocks of those that were given back by another kernel.
+    pub crossed_kernels: u64,
 }
 
 impl Counts {
@@ -34,6 +38,8 @@ impl Counts {
             refused: sum.refused + stripe[2],
             bytes_written: sum.bytes_written + stripe[3],
             bytes_read: sum.bytes_read + stripe[4],
+            crossed_warps: sum.crossed_warps + stripe[5],
+            crossed_kernels: sum.crossed_kernels + stripe[6],
         })
     }
 
@@ -43,7 +49,15 @@ impl Counts {
         if first + COUNTERS > stripes.len() {
             return;
         }
-        let all = [self.allocations, self.frees, self.refused, self.bytes_written, self.bytes_read];
+        let all = [
+            self.allocations,
+            self.frees,
+            self.refused,
+            self.bytes_written,
+            self.bytes_read,
+            self.crossed_warps,
+            self.crossed_kernels,
+        ];
         for (i, count) in all.into_iter().enumerate() {
             // SAFETY: in bounds.
             let word = unsafe { stripes.as_ptr().add(first as usize + i) };

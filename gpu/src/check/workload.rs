@@ -13,8 +13,9 @@
 //! pattern over it, and before it gives the block back reads the pattern again and releases its claim.
 
 use super::Owner;
-use super::hash::{absorb, below};
+use super::hash::absorb;
 use super::log::{Breach, BreachKind};
+use super::mix;
 use super::ownership::OwnershipMap;
 use super::pattern::{Pattern, Tear};
 use super::record::Record;
@@ -23,7 +24,6 @@ use crate::alloc::DeviceAlloc;
 use crate::kernel::{DeviceSlice, KernelArg};
 use crate::thread;
 use crate::units::WARP_SIZE;
-use core::alloc::Layout;
 use core::ptr::NonNull;
 
 /// Records of each thread.
@@ -42,10 +42,16 @@ pub enum Phase {
     Verify = 2,
     /// Give everything back.
     Drain = 3,
+    /// Give back what others allocated, and allocate for others: see [`exchange`](super::exchange).
+    Exchange = 4,
+    /// Allocate for others.
+    Produce = 5,
+    /// Give back what others allocated.
+    Consume = 6,
 }
 
 /// What a launch does: the same for all its threads.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Round {
     /// Decides everything that the threads choose.
@@ -72,8 +78,8 @@ pub struct Round {
     pub max_align_log2: u32,
     /// Whether the threads of a warp act alike in [`Phase::Churn`]: 1, or 0.
     pub together: u32,
-    /// 0.
-    pub reserved: u32,
+    /// A [`Mix`](super::mix::Mix) of sizes.
+    pub mix: u32,
 }
 
 const _: () = assert!(size_of::<Round>() == 56 && align_of::<Round>() == 8);
@@ -94,38 +100,23 @@ pub unsafe fn run<A: DeviceAlloc>(
     stripes: DeviceSlice<u64>,
     round: &Round,
 ) {
-    let index = thread::index_1d();
-    if index >= round.threads {
-        return;
-    }
-    let column =
-        (u64::from(index) * u64::from(round.multiplier) + u64::from(round.offset)) % u64::from(round.threads);
-    let launch = u64::from(round.number) << 32 | u64::from(round.first_record);
-    let mut worker = Worker {
-        pool,
-        records,
-        map,
-        round,
-        column: column as u32,
-        state: absorb(absorb(round.seed, launch), column),
-        warp_state: absorb(absorb(round.seed, launch), u64::from(index / WARP_SIZE)),
-        counts: Counts::default(),
-    };
+    let Some(mut worker) = Worker::new(pool, records, map, round) else { return };
     worker.work();
     worker.counts.publish(stripes);
 }
 
-struct Worker<'a, A> {
+/// A thread, and what it chooses by.
+pub(super) struct Worker<'a, A> {
     pool: &'a A,
-    records: DeviceSlice<Record>,
+    pub(super) records: DeviceSlice<Record>,
     map: &'a OwnershipMap,
-    round: &'a Round,
+    pub(super) round: &'a Round,
     column: u32,
     /// What this thread chooses by: changes with every step.
-    state: u64,
+    pub(super) state: u64,
     /// What its warp chooses by: the same all the time.
     warp_state: u64,
-    counts: Counts,
+    pub(super) counts: Counts,
 }
 
 /// What a step does with its slot.
@@ -152,7 +143,46 @@ fn draw(hash: u64, full: u32) -> (u32, Act) {
     (slot, if gives { Act::Free } else { Act::Allocate })
 }
 
-impl<A: DeviceAlloc> Worker<'_, A> {
+impl<'a, A: DeviceAlloc> Worker<'a, A> {
+    /// The calling thread, if the round has work for it.
+    #[inline(always)]
+    pub(super) fn new(
+        pool: &'a A,
+        records: DeviceSlice<Record>,
+        map: &'a OwnershipMap,
+        round: &'a Round,
+    ) -> Option<Self> {
+        let index = thread::index_1d();
+        if index >= round.threads {
+            return None;
+        }
+        let column = (u64::from(index) * u64::from(round.multiplier) + u64::from(round.offset))
+            % u64::from(round.threads);
+        let launch = u64::from(round.number) << 32 | u64::from(round.first_record);
+        Some(Worker {
+            pool,
+            records,
+            map,
+            round,
+            column: column as u32,
+            state: absorb(absorb(round.seed, launch), column),
+            warp_state: absorb(absorb(round.seed, launch), u64::from(index / WARP_SIZE)),
+            counts: Counts::default(),
+        })
+    }
+
+    /// Chooses anew.
+    #[inline(always)]
+    pub(super) fn begin_step(&mut self, step: u32) {
+        self.state = absorb(self.state, step.into());
+    }
+
+    /// The owner of this thread's record in a slot.
+    #[inline(always)]
+    pub(super) fn owner(&self, slot: u32) -> Owner {
+        Owner::of_record(self.round.first_record.wrapping_add(slot * self.round.threads + self.column))
+    }
+
     #[inline(always)]
     fn work(&mut self) {
         let phase = self.round.phase;
@@ -161,7 +191,7 @@ impl<A: DeviceAlloc> Worker<'_, A> {
         // The slots that a thread takes for full; when a warp acts together, the same on all its lanes.
         let mut full = if A::RECLAIMS { (1 << SLOTS) - 1 } else { 0 };
         for step in 0..steps {
-            self.state = absorb(self.state, step.into());
+            self.begin_step(step);
             let (slot, act) = if churns {
                 let together = self.round.together != 0;
                 let choice = draw(if together { self.warp_hash(step) } else { self.state }, full);
@@ -180,7 +210,7 @@ impl<A: DeviceAlloc> Worker<'_, A> {
 
     /// A number that all lanes of the warp draw alike in this step.
     #[inline(always)]
-    fn warp_hash(&self, step: u32) -> u64 {
+    pub(super) fn warp_hash(&self, step: u32) -> u64 {
         absorb(self.warp_state, step.into())
     }
 
@@ -189,7 +219,7 @@ impl<A: DeviceAlloc> Worker<'_, A> {
         let place = u64::from(slot) * u64::from(self.round.threads) + u64::from(self.column);
         // SAFETY: this thread's column, by `run`'s promise and because `column` is a permutation.
         let Some(record) = (unsafe { self.records.get(place) }) else { return };
-        let owner = Owner::of_record(self.round.first_record.wrapping_add(place as u32));
+        let owner = self.owner(slot);
         let reads = act == Act::Verify || (!A::RECLAIMS && self.round.phase == Phase::Churn as u32);
         let after = match record.is_live() {
             false if act == Act::Allocate => self.allocate(record, owner),
@@ -202,19 +232,9 @@ impl<A: DeviceAlloc> Worker<'_, A> {
         unsafe { self.records.set(place, after) };
     }
 
-    /// A size and an alignment that the seed decides.
     #[inline(always)]
-    fn layout(&self) -> Layout {
-        let Round { min_bytes, max_bytes, max_align_log2, .. } = *self.round;
-        let bytes = min_bytes + below(self.state, (max_bytes - min_bytes).saturating_add(1));
-        let align_log2 = below(self.state << 32, max_align_log2.saturating_add(1));
-        // SAFETY: a power of two; the sizes are 32 bits, far from where rounding up would overflow.
-        unsafe { Layout::from_size_align_unchecked(bytes as usize, 1 << (align_log2 & 31)) }
-    }
-
-    #[inline(always)]
-    fn allocate(&mut self, slot: Record, owner: Owner) -> Record {
-        let layout = self.layout();
+    pub(super) fn allocate(&mut self, slot: Record, owner: Owner) -> Record {
+        let layout = mix::draw(self.round, self.state);
         let Some(block) = self.pool.allocate(layout) else {
             self.counts.refused += 1;
             return slot;
@@ -248,7 +268,7 @@ impl<A: DeviceAlloc> Worker<'_, A> {
     }
 
     #[inline(always)]
-    fn free(&mut self, record: Record, owner: Owner) -> Record {
+    pub(super) fn free(&mut self, record: Record, owner: Owner) -> Record {
         self.verify(record, owner);
         if !record.is_clashed() {
             // A failure is in the log; the block goes back all the same.

@@ -7,7 +7,7 @@ use super::Outcome;
 use super::session::Session;
 use crate::report::human::{BinaryBytes, Count, Seconds, Si};
 use crate::report::table::Summary;
-use warpheap::harness::{Limit, Plant, StressReport};
+use warpheap::harness::{Limit, Plant, SizeMix, StressReport, Workload};
 use warpheap::simt::Mode;
 
 /// How many findings of a run are printed.
@@ -18,7 +18,7 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
     let Some(config) = session.configs.first() else { return Ok(()) };
     let names: Vec<_> = session.configs.iter().map(|config| config.allocator.name()).collect();
     let mode = session.replay.then_some(Mode::Replay { seed: session.seed });
-    console.say(format_args!("warpheap stress of {}, seed {}", names.join(" and "), session.seed));
+    console.say(format_args!("warpheap stress of {}, seed {}", joined(&names), session.seed));
     console.say(format_args!("  device   {}", session.chosen.describe(mode)?));
     if let Some(why) = &session.chosen.why_not_cuda {
         console.say(format_args!("           not on a GPU: {why}; `warpheap doctor` says more"));
@@ -26,22 +26,47 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
     let (threads, streams) = (Count(config.threads.into()), config.streams);
     let shared = if streams == 1 { "" } else { "; all share one pool" };
     console.say(format_args!("  threads  {threads} GPU threads in each of {streams} streams{shared}"));
-    console.say(format_args!("  sizes    {} bytes", Sizes(config.sizes.clone())));
+    console.say(format_args!("  work     {}", what(config.workload)));
+    let mix = match config.mix {
+        SizeMix::Powers => ", powers of two",
+        SizeMix::MostlySmall => ", most of them from the lowest sixteenth",
+        _ => "",
+    };
+    console.say(format_args!("  sizes    {} bytes{mix}", Sizes(config.sizes.clone())));
     console.say(match config.limit {
         Limit::Rounds(rounds) => format!("  length   {rounds} rounds of each allocator"),
         Limit::Time(time) => format!("  length   {} s of each allocator", time.as_secs_f64()),
     });
     if let Some(plant) = config.plant {
         console.say(format_args!("  planted  {}", meaning(plant)));
-        for kind in &session.left_out {
-            console.say(format_args!("           {kind} is left out: it cannot have this fault"));
-        }
+    }
+    for kind in &session.left_out {
+        console.say(format_args!("           {kind} is left out: it gives nothing back before its reset"));
     }
     console.say(
         "Every thread allocates inside a kernel, fills its block with a pattern, reads it again and frees it.\n\
          Each allocation claims its memory on the device; a claim of memory that is taken is an overlap.\n",
     );
     Ok(())
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn joined(names: &[&str]) -> String {
+    match names {
+        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+fn what(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Exchange => "exchange: warps free what others allocated while they run",
+        Workload::Pipeline => {
+            "pipeline: every second stream allocates, and the others free it at the same time"
+        }
+        Workload::Storm => "storm: all are refused, all is freed, and the pool must give as much again",
+        _ => "churn: blocks pass to other threads and streams between kernels",
+    }
 }
 
 fn meaning(plant: Plant) -> &'static str {
@@ -87,8 +112,12 @@ fn summary(reports: &[&StressReport], for_terminal: bool) -> String {
     row("pool", &|r| BinaryBytes(r.pool_bytes).to_string());
     row("allocations, each checked on the device", &|r| Count(r.allocations).to_string());
     row("frees", &|r| Count(r.frees).to_string());
+    if reports.iter().any(|report| report.crossed_warps > 0) {
+        row("of those, by another warp at the same time", &|r| Count(r.crossed_warps).to_string());
+        row("of those, by another stream's kernel", &|r| Count(r.crossed_kernels).to_string());
+    }
     row("refused by a full pool", &|r| Count(r.refused).to_string());
-    row("pool emptied to its last block", &|r| Count(r.exhaustions).to_string());
+    row("pool emptied", &|r| Count(r.exhaustions).to_string());
     row("live blocks at the end of a round, at most", &|r| Count(r.peak_live_blocks).to_string());
     row("live blocks compared on the device", &|r| Count(r.blocks_checked).to_string());
     row("the same, on the host by sorting", &|r| Count(r.blocks_sorted).to_string());
@@ -140,7 +169,8 @@ fn complain(session: &Session, outcome: &Outcome, console: &Console) {
 fn proof(reports: &[&StressReport]) -> String {
     let sum = |part: fn(&StressReport) -> u64| Count(reports.iter().map(|report| part(report)).sum());
     let all_emptied = reports.iter().all(|report| report.exhaustions > 0);
-    let emptied = if all_emptied { ", and every pool was emptied\nto exactly its last block" } else { "" };
+    let emptied =
+        if all_emptied { ", and every pool\nthat was emptied gave exactly what it holds" } else { "" };
     format!(
         "clean: no two live blocks overlapped.\n\
          Each of {} allocations was checked on the device as it was made. {} times a live\n\

@@ -6,7 +6,7 @@ use super::super::parse::Sizes;
 use super::super::status::Failure;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use warpheap::Backend;
-use warpheap::harness::{AllocatorKind, Limit, Plant, StressConfig, StressReport};
+use warpheap::harness::{AllocatorKind, Limit, Plant, SizeMix, StressConfig, StressReport, Workload};
 use warpheap::simt::Mode;
 
 /// Threads of each stream on a GPU: more than any holds at once.
@@ -31,7 +31,7 @@ pub struct Session {
     pub seed: u64,
     /// One run for each allocator.
     pub configs: Vec<StressConfig>,
-    /// Allocators that the planted fault does not exist with.
+    /// Allocators that cannot have the planted fault, or the workload.
     pub left_out: Vec<AllocatorKind>,
 }
 
@@ -43,7 +43,7 @@ impl Session {
         let mode = args.replay.then_some(Mode::Replay { seed });
         let chosen = choose(args.backend, args.gpu, mode)?;
         let plant = args.plant.map(Plant::from);
-        let (kinds, left_out) = suitable(args.allocator.kinds(), plant);
+        let (kinds, left_out) = suitable(args.allocator.kinds(), plant, args.work.workload.into());
         let (threads, rounds) = match chosen.device.backend() {
             Backend::Cuda => (CUDA_THREADS, CUDA_ROUNDS),
             _ if args.replay => (REPLAY_THREADS, CPU_ROUNDS),
@@ -56,7 +56,9 @@ impl Session {
         let config = |allocator| StressConfig {
             allocator,
             threads: args.threads.unwrap_or(threads),
+            workload: args.work.workload.into(),
             sizes: args.size.0.clone(),
+            mix: args.work.mix.into(),
             limit,
             streams: args.streams,
             pool_bytes: args.pool,
@@ -74,6 +76,12 @@ impl Session {
         let StressConfig { allocator, threads, streams, seed, .. } = config;
         let sizes = Sizes(config.sizes.clone());
         words.push(format!("--allocator {allocator} --threads {threads} --size {sizes} --streams {streams}"));
+        if config.workload != Workload::default() {
+            words.push(format!("--workload {}", config.workload));
+        }
+        if config.mix != SizeMix::default() {
+            words.push(format!("--mix {}", config.mix));
+        }
         let pool = report.map(|report| report.pool_bytes).or(config.pool_bytes);
         words.extend(pool.map(|bytes| format!("--pool {bytes}")));
         let rounds = report.map(|report| Limit::Rounds(report.rounds.max(1)));
@@ -107,13 +115,15 @@ fn check_combination(args: &StressArgs) -> Result<(), Failure> {
     }
 }
 
-/// The allocators that the fault exists with, and those it does not. Of a single one the harness itself
-/// says what is wrong.
-fn suitable(kinds: Vec<AllocatorKind>, plant: Option<Plant>) -> (Vec<AllocatorKind>, Vec<AllocatorKind>) {
-    match plant {
-        Some(plant) if kinds.len() > 1 => kinds.into_iter().partition(|kind| plant.suits(*kind)),
-        _ => (kinds, Vec::new()),
-    }
+/// The allocators that can have the fault and the workload, and those that cannot. Of a single one the harness
+/// itself says what is wrong.
+fn suitable(
+    kinds: Vec<AllocatorKind>,
+    plant: Option<Plant>,
+    workload: Workload,
+) -> (Vec<AllocatorKind>, Vec<AllocatorKind>) {
+    let suits = |kind: &AllocatorKind| plant.is_none_or(|plant| plant.suits(*kind)) && workload.suits(*kind);
+    if kinds.len() > 1 { kinds.into_iter().partition(suits) } else { (kinds, Vec::new()) }
 }
 
 /// Another one each time, short enough to be typed.
@@ -138,6 +148,7 @@ mod tests {
         for line in [
             "--backend cpu --seed 7",
             "--replay --seed 0x2a --plant overlap --threads 512",
+            "--backend cpu --workload storm --mix powers --allocator heap --seed 3",
             "--backend cpu --seconds 0.25 --size 64 --streams 3 --pool 8MiB --allocator freelist",
         ] {
             let first = session(line);
@@ -153,7 +164,14 @@ mod tests {
     #[test]
     fn a_fault_that_an_allocator_cannot_have_leaves_it_out() {
         let session = session("--backend cpu --plant double-free");
-        assert_eq!(session.configs.len(), 1);
+        assert_eq!(session.configs.len(), 2);
+        assert_eq!(session.left_out, [AllocatorKind::Bump]);
+    }
+
+    #[test]
+    fn a_workload_that_frees_leaves_the_arena_out() {
+        let session = session("--backend cpu --workload pipeline");
+        assert_eq!(session.configs.len(), 2);
         assert_eq!(session.left_out, [AllocatorKind::Bump]);
     }
 }

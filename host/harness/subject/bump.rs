@@ -2,7 +2,7 @@
 //!
 //! What was granted, what is left and what was wasted must add up to the arena's size, granule by granule.
 
-use super::{Account, Subject};
+use super::{Account, ExchangeArgs, Subject};
 use crate::driver::{Device, LaunchConfig, Module, Stream};
 use crate::error::{Bytes, Result};
 use crate::harness::finding::{Finding, FindingKind, Narrator};
@@ -79,6 +79,11 @@ impl Subject for BumpSubject {
 
     fn most_blocks(&self, plan: &Plan) -> u64 {
         plan.granules() / plan.footprint(plan.max_bytes, 1)
+    }
+
+    /// There is no such thing: the plan has refused it.
+    unsafe fn exchange(&self, _: &Module, _: &Stream, _: &LaunchConfig, _: ExchangeArgs<Bump>) -> Result<()> {
+        Ok(())
     }
 
     /// An arena takes nothing back.

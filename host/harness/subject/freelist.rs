@@ -3,7 +3,7 @@
 //! Every block has one bit. The bits, the counts of the regions and the records of the owners are three
 //! answers to how many blocks are live, and which.
 
-use super::{Account, Subject};
+use super::{Account, ExchangeArgs, Subject};
 use crate::driver::{Device, LaunchConfig, Module, Stream};
 use crate::error::Result;
 use crate::harness::finding::{Finding, FindingKind, Narrator};
@@ -15,7 +15,8 @@ use warpheap_device::freelist::FreeList;
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::units::BlockIndex;
 use warpheap_kernels::stress::{
-    give_back_freelist, grab_freelist, plant_double_free, plant_overlap_freelist, stress_freelist,
+    exchange_freelist, give_back_freelist, grab_freelist, plant_double_free, plant_overlap_freelist,
+    stress_freelist,
 };
 
 /// How many lost blocks are named; the others are counted.
@@ -75,6 +76,17 @@ impl Subject for FreeListSubject {
 
     fn most_blocks(&self, plan: &Plan) -> u64 {
         plan.blocks()
+    }
+
+    unsafe fn exchange(
+        &self,
+        module: &Module,
+        stream: &Stream,
+        grid: &LaunchConfig,
+        args: ExchangeArgs<FreeList>,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { stream.launch(module, exchange_freelist, grid, args) }
     }
 
     fn give_back(

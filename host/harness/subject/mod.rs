@@ -2,13 +2,15 @@
 
 mod bump;
 mod freelist;
+mod heap;
 
 pub(super) use bump::BumpSubject;
 pub(super) use freelist::FreeListSubject;
+pub(super) use heap::HeapSubject;
 
 use super::finding::{Finding, Narrator};
 use super::plan::Plan;
-use crate::driver::{Device, Module, Stream};
+use crate::driver::{Device, LaunchConfig, Module, Stream};
 use crate::error::Result;
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::check::ownership::OwnershipMap;
@@ -20,6 +22,10 @@ use warpheap_device::kernel::{DevicePtr, DeviceSlice, Kernel};
 pub(super) type StressArgs<H> = (H, DeviceSlice<Record>, OwnershipMap, DeviceSlice<u64>, Round);
 /// The arguments of the kernel that empties a pool.
 pub(super) type GrabArgs<H> = (H, u32, u32, DeviceSlice<Record>, DevicePtr<u64>);
+
+/// The arguments of a kernel in which blocks change hands: all records, and the cells.
+pub(super) type ExchangeArgs<H> =
+    (H, DeviceSlice<Record>, OwnershipMap, DeviceSlice<u64>, DeviceSlice<u64>, Round);
 
 /// What the allocator's own numbers say, beside the blocks that are live.
 #[derive(Debug, Default)]
@@ -37,6 +43,8 @@ pub(super) trait Subject: Sized {
     type Grab: Kernel<Args = GrabArgs<Self::Handle>>;
     const STRESS: Self::Stress;
     const GRAB: Self::Grab;
+    /// Whether what the new pool gives is measured, to be compared with what it gives later.
+    const MEASURED: bool = false;
 
     /// A pool with nothing allocated.
     fn new(device: &Device, plan: &Plan) -> Result<Self>;
@@ -65,8 +73,32 @@ pub(super) trait Subject: Sized {
     /// nothing: `live` is what they hold.
     fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool>;
 
-    /// How many allocations of the largest size the empty pool can give.
+    /// Whether threads that took blocks of the largest size until they were refused have left nothing: `granted`
+    /// is what they hold.
+    fn is_emptied(&mut self, plan: &Plan, granted: u64) -> Result<bool> {
+        self.is_exhausted(plan, granted, u64::MAX)
+    }
+
+    /// Whether all memory is free, now that everything was given back. A pool whose numbers say so is not asked
+    /// again. No kernel runs.
+    fn is_all_free(&self, _: &Module, _: &Stream) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// How many allocations of the largest size the empty pool can give, at most.
     fn most_blocks(&self, plan: &Plan) -> u64;
+
+    /// Launches a kernel in which blocks change hands.
+    ///
+    /// # Safety
+    /// As for the kernel.
+    unsafe fn exchange(
+        &self,
+        module: &Module,
+        stream: &Stream,
+        grid: &LaunchConfig,
+        args: ExchangeArgs<Self::Handle>,
+    ) -> Result<()>;
 
     /// Gives the first `count` of the records' blocks back, and empties the records. No kernel runs.
     fn give_back(

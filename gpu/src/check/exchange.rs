@@ -1,0 +1,136 @@
+//! Blocks that change hands while kernels run: another warp frees them than the one that allocated them, or another
+//! kernel, on another stream, at the same time.
+//!
+//! ```text
+//! token  | warp 24 | kernel 8 | owner 32 |     a record, and who allocated its block; 0 is none
+//! cells  | token | token | ...                 shared by all kernels of a phase, all 0 at first
+//! ```
+//!
+//! A thread holds one token: the right to a record and its block. In each step it does to the block what its
+//! phase says, and swaps its token for that of a cell.
+//!
+//! - I1. A record is touched by who holds its token alone, and in one place at a time: with a thread, or in a cell.
+//!   At first it is with the thread whose column the record is in.
+//! - I2. What a thread did to a record and its block happens before what the next holder does: by the swap.
+//!
+//! When a kernel has ended, what its threads hold stays as it is. When all have, so does what is in the cells, and
+//! every record is its column's again. Wait-free: a cell that has nothing is no reason to wait.
+
+use super::Owner;
+use super::ownership::OwnershipMap;
+use super::record::Record;
+use super::workload::{Phase, Round, SLOTS, Worker};
+use crate::alloc::DeviceAlloc;
+use crate::kernel::DeviceSlice;
+use crate::sync::{AtomicU64, Site};
+use crate::thread;
+use crate::units::WARP_SIZE;
+
+/// The swap of two tokens.
+const SWAP: Site = Site::new("check/swap");
+
+/// The right to a record, or none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Token(u64);
+
+impl Token {
+    const NONE: Token = Token(0);
+
+    fn new(owner: Owner, allocator: u32) -> Token {
+        Token(u64::from(allocator) << 32 | u64::from(owner.0))
+    }
+
+    fn owner(self) -> Owner {
+        Owner(self.0 as u32)
+    }
+
+    /// The warp and the kernel that allocated the block.
+    fn allocator(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+const KERNEL_BITS: u32 = 8;
+
+/// One thread's part of a launch. `round.phase` is [`Phase::Exchange`], [`Phase::Produce`] or [`Phase::Consume`].
+///
+/// # Safety
+/// `records` are all records of all kernels that run, of blocks of `pool`, claimed in `map`; nothing else touches
+/// them. `cells` were 0 before the first of these kernels, and there is a warp's worth of them at least. `stripes`
+/// is live.
+#[inline(always)]
+pub unsafe fn run<A: DeviceAlloc>(
+    pool: &A,
+    records: DeviceSlice<Record>,
+    map: &OwnershipMap,
+    stripes: DeviceSlice<u64>,
+    cells: DeviceSlice<u64>,
+    round: &Round,
+) {
+    let Some(mut worker) = Worker::new(pool, records, map, round) else { return };
+    // Kernels that differ by 256 are taken for one.
+    let kernel = round.first_record / (SLOTS * round.threads) % (1 << KERNEL_BITS);
+    let me = thread::warp_index() << KERNEL_BITS | kernel;
+    let mut token = Token::NONE;
+    let mut slot = 0;
+    for step in 0..round.steps {
+        if token == Token::NONE {
+            if slot == SLOTS {
+                break;
+            }
+            token = Token::new(worker.owner(slot), me);
+            slot += 1;
+        }
+        worker.begin_step(step);
+        token = turn(&mut worker, token, me);
+        token = swap(&worker, cells, step, token);
+    }
+    worker.counts.publish(stripes);
+}
+
+/// Does to the token's block what the phase says.
+#[inline(always)]
+fn turn<A: DeviceAlloc>(worker: &mut Worker<'_, A>, token: Token, me: u32) -> Token {
+    let owner = token.owner();
+    let Some(place) = owner.record().map(u64::from) else { return token };
+    // SAFETY: the token is this thread's (I1).
+    let Some(mut record) = (unsafe { worker.records.get(place) }) else { return token };
+    let phase = worker.round.phase;
+    let was_live = record.is_live();
+    if was_live && phase != Phase::Produce as u32 {
+        let kernels = 1 << KERNEL_BITS;
+        worker.counts.crossed_warps += u64::from(token.allocator() != me);
+        worker.counts.crossed_kernels += u64::from(token.allocator() % kernels != me % kernels);
+        record = worker.free(record, owner);
+    }
+    let allocates = phase != Phase::Consume as u32 && !record.is_live();
+    if allocates {
+        record = worker.allocate(record, owner);
+    }
+    // SAFETY: the same.
+    unsafe { worker.records.set(place, record) };
+    if allocates { Token::new(owner, me) } else { token }
+}
+
+/// Puts the token into a cell and takes what was there. In some rounds the lanes of a warp take neighbouring cells,
+/// so that blocks that were allocated together are freed together; in others each takes any.
+#[inline(always)]
+fn swap<A: DeviceAlloc>(worker: &Worker<'_, A>, cells: DeviceSlice<u64>, step: u32, token: Token) -> Token {
+    let count = cells.len() as u32;
+    let cell = if worker.round.together != 0 {
+        super::hash::below(worker.warp_hash(step), count / WARP_SIZE) * WARP_SIZE
+            + thread::index_1d() % WARP_SIZE
+    } else {
+        super::hash::below(worker.state, count)
+    };
+    if cell >= count {
+        return token;
+    }
+    // SAFETY: in bounds.
+    let cell = unsafe { cells.as_ptr().add(cell as usize) };
+    // SAFETY: live memory that everyone accesses through this type in this launch; an atomic has its integer's
+    // layout.
+    let cell = unsafe { &*cell.cast::<AtomicU64>() };
+    // ordering: acquire and release; pairs with itself: what the last holder did, before what the next one does (I2).
+    Token(cell.swap_acq_rel(token.0, SWAP))
+}

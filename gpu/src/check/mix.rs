@@ -1,0 +1,104 @@
+//! Which sizes and alignments threads ask for.
+
+use super::hash::below;
+use super::workload::Round;
+use core::alloc::Layout;
+
+/// How the sizes between the smallest and the largest are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Mix {
+    /// Each as often as any other.
+    Uniform = 0,
+    /// Powers of two alone, each as often as any other; the largest size where there is none between the two.
+    Powers = 1,
+    /// Fifteen of sixteen from the lowest sixteenth of the range, the others from all of it.
+    Small = 2,
+}
+
+/// Alignments up to this are asked for alike; larger ones, in bytes to the base of 2, one time in eight as often.
+const COMMON_ALIGN_LOG2: u32 = 6;
+
+/// A size and an alignment that `hash` decides.
+#[inline(always)]
+pub(super) fn draw(round: &Round, hash: u64) -> Layout {
+    let Round { min_bytes, max_bytes, max_align_log2, mix, .. } = *round;
+    let bytes = if mix == Mix::Uniform as u32 {
+        min_bytes + below(hash, (max_bytes - min_bytes).saturating_add(1))
+    } else {
+        skewed(min_bytes, max_bytes, mix, hash)
+    };
+    let drawn = below(hash << 32, max_align_log2.saturating_add(1));
+    let rare = drawn > COMMON_ALIGN_LOG2 && hash & 7 != 0;
+    let align_log2 = if rare { drawn - (COMMON_ALIGN_LOG2 + 1) } else { drawn };
+    // SAFETY: a power of two; the sizes are 32 bits, far from where rounding up would overflow.
+    unsafe { Layout::from_size_align_unchecked(bytes as usize, 1 << (align_log2 & 31)) }
+}
+
+/// A size that is not as likely as any other. By itself, so that a draw of a uniform size needs few registers.
+#[inline(never)]
+fn skewed(least: u32, most: u32, mix: u32, hash: u64) -> u32 {
+    let span = most - least;
+    if mix == Mix::Powers as u32 {
+        power(least, most, hash)
+    } else if hash >> 3 & 15 != 0 {
+        least + below(hash, (span / 16).saturating_add(1))
+    } else {
+        least + below(hash, span.saturating_add(1))
+    }
+}
+
+/// A power of two from `least` to `most`; `most` if there is none.
+#[inline(always)]
+fn power(least: u32, most: u32, hash: u64) -> u32 {
+    let first = 32 - (least - 1).leading_zeros();
+    let count = (32 - most.leading_zeros()).saturating_sub(first);
+    if count == 0 { most } else { 1 << (first + below(hash, count)) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::hash::mix as spread;
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    fn sizes(min_bytes: u32, max_bytes: u32, mix: Mix) -> Vec<u32> {
+        let round = Round { min_bytes, max_bytes, max_align_log2: 12, mix: mix as u32, ..Round::default() };
+        (0..4000).map(|i| draw(&round, spread(i)).size() as u32).collect()
+    }
+
+    #[test]
+    fn sizes_stay_between_the_two() {
+        for (least, most) in [(1, 1), (1, 2), (16, 512), (17, 31), (33, 64), (1, 1 << 31), (512, 512)] {
+            for mix in [Mix::Uniform, Mix::Powers, Mix::Small] {
+                let all = sizes(least, most, mix);
+                assert!(all.iter().all(|size| (least..=most).contains(size)), "{least} {most} {mix:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn powers_are_all_there_and_alone() {
+        let all: BTreeSet<u32> = sizes(9, 300, Mix::Powers).into_iter().collect();
+        assert_eq!(all.into_iter().collect::<Vec<_>>(), [16, 32, 64, 128, 256]);
+        assert!(sizes(17, 31, Mix::Powers).iter().all(|size| *size == 31));
+    }
+
+    #[test]
+    fn most_of_mostly_small_is_small() {
+        let all = sizes(16, 1616, Mix::Small);
+        let small = all.iter().filter(|size| **size <= 116).count();
+        assert!((3700..3950).contains(&small), "{small}");
+        assert!(all.iter().any(|size| *size > 1400));
+    }
+
+    #[test]
+    fn large_alignments_are_rare() {
+        let round = Round { min_bytes: 8, max_bytes: 8, max_align_log2: 12, ..Round::default() };
+        let aligns: Vec<u32> = (0..4000).map(|i| draw(&round, spread(i)).align().ilog2()).collect();
+        let large = aligns.iter().filter(|log2| **log2 > COMMON_ALIGN_LOG2).count();
+        assert!((150..350).contains(&large), "{large}");
+        assert_eq!(aligns.into_iter().collect::<BTreeSet<_>>().len(), 13);
+    }
+}

@@ -7,8 +7,8 @@ use crate::driver::LaunchConfig;
 use crate::error::{Error, Result};
 use crate::pool::Heap;
 use warpheap_kernels::bench::{
-    FLOOR_STRIDE, Order, Sizes, bench_alloc_floor, bench_churn_mixed_floor, bench_free_floor, bench_heap_alloc,
-    bench_heap_alloc_sparse, bench_heap_churn, bench_heap_churn_mixed, bench_heap_free,
+    FLOOR_STRIDE, Order, Sizes, bench_alloc_floor, bench_churn_mixed_floor, bench_free_floor,
+    bench_heap_alloc, bench_heap_alloc_sparse, bench_heap_churn, bench_heap_churn_mixed, bench_heap_free,
 };
 
 const BYTES: u64 = 8 << 30;

@@ -11,20 +11,20 @@ use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 use core::ptr::NonNull;
 
-/// How often a group looks whether the next span is there: its search takes tens of microseconds at most.
-const SETTLE_POLLS: u32 = if NATIVE_LAYOUT { 1 << 12 } else { 3 };
+/// How often a group looks whether the next span is there before it tries its luck: that takes microseconds.
+const POLLS: u32 = if NATIVE_LAYOUT { 1 << 6 } else { 2 };
 
 /// How often a group starts again because others took what was found for it.
 const PATIENCE: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
 
 /// The largest alignment that a block of a class may be asked for: that of the smallest slab.
-const SMALL_ALIGN: usize = 1 << 14;
+pub(super) const SMALL_ALIGN: usize = 1 << 14;
 
 /// Those of the looks that come one after the other: a span that no one has had is there soon.
-const EAGER_POLLS: u32 = 32;
+const EAGER_POLLS: u32 = 16;
 
 /// How often a group waits for a span and loses it to others, before it goes on with more care.
-const TURNS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
+const TURNS: u32 = if NATIVE_LAYOUT { 16 } else { 2 };
 
 /// In place of a class, for lanes that ask for nothing any more.
 const DONE: u32 = u32::MAX;
@@ -119,7 +119,7 @@ impl Heap {
         seen: Span,
     ) -> u64 {
         let (count, leads) = (peers.count(), peers.leads());
-        let (mut seen, mut polls) = (seen, 0);
+        let mut seen = seen;
         for _ in 0..TURNS {
             let first = leads && seen.is_unused() && seen.left() == Some(0);
             if !lanes.all(!first) {
@@ -137,7 +137,7 @@ impl Heap {
                 break;
             }
             if leads && rest < 0 {
-                self.await_span(class, home, &mut polls);
+                self.await_span(class, home);
                 seen = self.take(count, class, home);
             }
         }
@@ -208,10 +208,11 @@ impl Heap {
     #[inline(always)]
     fn take_in_turn(&self, wanted: u32, class: SizeClass, home: u32) -> Span {
         let mut seen = self.take(wanted, class, home);
-        let mut polls = 0;
-        while seen.signed_left() < 0 && !seen.is_dry() && polls < SETTLE_POLLS {
-            self.await_span(class, home, &mut polls);
+        let mut turns = 0;
+        while seen.signed_left() < 0 && !seen.is_dry() && turns < TURNS {
+            self.await_span(class, home);
             seen = self.take(wanted, class, home);
+            turns += 1;
         }
         seen
     }
@@ -246,8 +247,8 @@ impl Heap {
         seen: Span,
     ) -> u64 {
         let (mut peers, mut seen) = (peers, seen);
-        let (mut address, mut asks, mut polls) = (0, true, 0);
-        for _ in 0..PATIENCE {
+        let (mut address, mut asks) = (0, true);
+        for turn in 0..=PATIENCE {
             let (count, rank) = (peers.count(), peers.rank());
             let outcome = if asks { seen.outcome(count) } else { Outcome::Got };
             let crossed = outcome == Outcome::Crossed;
@@ -259,11 +260,12 @@ impl Heap {
                 address = self.block_after(class, seen, next, count, rank);
                 asks = address == 0;
             }
-            if lanes.all(!asks) {
+            // What was taken last was placed above, and what was owed stored: nothing is lost by giving up.
+            if lanes.all(!asks) || turn == PATIENCE {
                 break;
             }
             if outcome == Outcome::Behind && asks && peers.leads() {
-                self.await_span(class, home, &mut polls);
+                self.await_span(class, home);
             }
             if asks && outcome == Outcome::Dry {
                 match self.alloc_dry(peers, class, home, seen) {
@@ -297,17 +299,16 @@ impl Heap {
 
     /// Waits until no group is looking for the next span, or for long enough.
     #[inline(always)]
-    fn await_span(&self, class: SizeClass, home: u32, polls: &mut u32) {
+    fn await_span(&self, class: SizeClass, home: u32) {
         let span = &self.cursor(class, home).span;
-        while *polls < SETTLE_POLLS {
+        for poll in 0..POLLS {
             let seen = Span(span.load_relaxed());
             if seen.signed_left() >= 0 || seen.is_dry() {
                 return;
             }
-            if *polls >= EAGER_POLLS {
+            if poll >= EAGER_POLLS {
                 thread::nanosleep(POLL_NANOS);
             }
-            *polls += 1;
         }
     }
 }

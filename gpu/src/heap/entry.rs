@@ -5,11 +5,14 @@
 //! | place     | kind   |      kind: a class, or one of the numbers below
 //! ```
 //!
-//! `place` is the slab's number in its run. Written by who has taken the slab as free, before it hands out any
-//! of it, and by who has taken back all of it.
+//! `place` is the slab's number in its run, or the length of a large allocation. Written by who has taken the slab
+//! as free, before it hands out any of it, and by who has taken back all of it.
 
 use super::class::SizeClass;
 
+/// A later slab of an allocation of whole slabs.
+const REST: u32 = 0xfd;
+/// The first slab of such an allocation: `place` is the number of its slabs.
 const LARGE: u32 = 0xfe;
 const PLACE_SHIFT: u32 = 8;
 
@@ -19,10 +22,19 @@ pub struct Entry(pub(super) u32);
 impl Entry {
     /// In the free set, or on its way to or from there.
     pub const FREE: Entry = Entry(u32::MAX);
-    /// The first slab of an allocation of whole slabs; its count is their number.
-    pub const LARGE: Entry = Entry(LARGE);
-    /// A later slab of such an allocation.
-    pub const LARGE_REST: Entry = Entry(1 << PLACE_SHIFT | LARGE);
+    /// A later slab of an allocation of whole slabs.
+    pub const REST: Entry = Entry(REST);
+
+    /// The first slab of an allocation of `slabs` slabs.
+    pub const fn large(slabs: u32) -> Self {
+        Entry(slabs << PLACE_SHIFT | LARGE)
+    }
+
+    /// How many slabs the allocation has that starts here, if one does.
+    pub const fn large_slabs(self) -> Option<u32> {
+        let is_large = self.0 & ((1 << PLACE_SHIFT) - 1) == LARGE;
+        if is_large { Some(self.0 >> PLACE_SHIFT) } else { None }
+    }
 
     /// Slab number `place` of a run of the class.
     #[inline(always)]
@@ -34,7 +46,7 @@ impl Entry {
     #[inline(always)]
     pub const fn class(self) -> Option<SizeClass> {
         let kind = self.0 & ((1 << PLACE_SHIFT) - 1);
-        if kind < LARGE { Some(SizeClass(kind)) } else { None }
+        if kind < REST { Some(SizeClass(kind)) } else { None }
     }
 
     /// The slab's number in its run.

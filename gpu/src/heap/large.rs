@@ -75,10 +75,9 @@ impl Heap {
     fn make_large(&self, run: Run) -> u64 {
         for slab in run.first + 1..run.first + run.len {
             // Relaxed: who frees the allocation has got it from the caller.
-            self.entry(slab).store_relaxed(Entry::LARGE_REST.0);
+            self.entry(slab).store_relaxed(Entry::REST.0);
         }
-        self.count(run.first).store_relaxed(run.len);
-        self.entry(run.first).store_relaxed(Entry::LARGE.0);
+        self.entry(run.first).store_relaxed(Entry::large(run.len).0);
         self.slab_address(run.first)
     }
 
@@ -86,19 +85,19 @@ impl Heap {
     #[cold]
     #[inline(never)]
     pub(super) fn free_large(&self, slab: u32, address: u64) {
-        let entry = self.entry(slab).load_relaxed();
-        if entry == Entry::FREE.0 {
+        let entry = Entry(self.entry(slab).load_relaxed());
+        if entry == Entry::FREE {
             return self.misuse(FaultKind::DoubleFree, address);
         }
-        if entry != Entry::LARGE.0 || address != self.slab_address(slab) {
-            return self.misuse(FaultKind::InteriorFree, address);
-        }
+        let len = match entry.large_slabs() {
+            Some(len) if address == self.slab_address(slab) => len,
+            _ => return self.misuse(FaultKind::InteriorFree, address),
+        };
         // ordering: acquire and release; of two that free it the CAS lets one go on, which hands on what the owner
         // wrote with GIVE_SLAB.
-        if self.entry(slab).cas_acq_rel(Entry::LARGE.0, Entry::FREE.0, LARGE).is_err() {
+        if self.entry(slab).cas_acq_rel(entry.0, Entry::FREE.0, LARGE).is_err() {
             return self.misuse(FaultKind::DoubleFree, address);
         }
-        let len = self.count(slab).swap_relaxed(0);
         self.give_slabs(Run { first: slab, len });
     }
 }

@@ -6,15 +6,13 @@
 //! was at first. (A limit nearer to 1 would copy for little, one nearer to 0 keep more memory in vain.)
 
 use super::Heap;
+use super::alloc::SMALL_ALIGN;
 use super::class::{SizeClass, rounded_up};
 use super::entry::Entry;
 use crate::fault::FaultKind;
 use core::alloc::Layout;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
-
-/// The largest alignment that a block of a class has; for a larger one there are slabs.
-const CLASS_ALIGN: u64 = 1 << 14;
 
 /// What blocks are copied and cleared in: the bytes of every class are a multiple of it.
 type Word = MaybeUninit<u32>;
@@ -68,16 +66,8 @@ impl Heap {
         let entry = Entry(self.entry(slab).load_unraced());
         match entry.class() {
             Some(class) => self.class(class).bytes as usize,
-            None if entry == Entry::LARGE => (self.slabs_of_large(slab) as usize) << self.layout.slab_log2,
-            None => 0,
+            None => (entry.large_slabs().unwrap_or(0) as usize) << self.layout.slab_log2,
         }
-    }
-
-    /// Slabs of the large allocation that starts at `slab`.
-    #[inline(always)]
-    fn slabs_of_large(&self, slab: u32) -> u32 {
-        // Relaxed: written before its owner had the address.
-        self.count(slab).load_relaxed()
     }
 
     /// Whether a block is the right one for `new_size`.
@@ -94,7 +84,7 @@ impl Heap {
         let slab_bytes = u64::from(self.layout.slab_bytes());
         match size {
             0 => 0,
-            _ if size <= u64::from(self.layout.small_bytes) && align <= CLASS_ALIGN => {
+            _ if size <= u64::from(self.layout.small_bytes) && align <= SMALL_ALIGN as u64 => {
                 SizeClass::of(size as u32).bytes().into()
             }
             _ => size.saturating_add(slab_bytes - 1) & !(slab_bytes - 1),

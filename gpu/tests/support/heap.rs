@@ -106,7 +106,7 @@ impl OwnedHeap {
             let entry = self.entries[slab as usize].load_relaxed();
             let (kind, count) = (entry & 0xff, self.counts[slab as usize * COUNT_STRIDE].load_relaxed());
             let first = (u64::from(slab) * words_per_slab) as usize;
-            if kind >= 0xfe {
+            if kind >= 0xfd {
                 let fresh = (0..layout.homes).any(|home| {
                     let next = self.fresh[home as usize * FRESH_STRIDE].load_relaxed();
                     (next..layout.share_start(home + 1)).contains(&slab)
@@ -114,7 +114,7 @@ impl OwnedHeap {
                 assert_eq!(in_set(0, slab) ^ fresh, kind == 0xff, "slab {slab} is {kind:#x}");
                 let bits = &self.bitmap[first..first + words_per_slab as usize];
                 assert!(bits.iter().all(|word| word.load_relaxed() == 0), "I6: slab {slab} is {kind:#x}");
-                assert!(kind == 0xfe || count == 0, "I6: slab {slab} is free and counts {count:#x}");
+                assert!(count == 0, "I6: slab {slab} is free and counts {count:#x}");
                 slab += 1;
                 continue;
             }

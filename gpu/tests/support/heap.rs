@@ -47,7 +47,7 @@ impl OwnedHeap {
         let entries = words(layout.slabs.into(), |_| Heap::free_entry());
         let counts = words(u64::from(layout.slabs) * COUNT_STRIDE as u64, |_| 0);
         let bitmap = words(layout.block_words(), |_| 0);
-        let slab_sets = words(u64::from(layout.set_words()) * u64::from(layout.classes + 2), |_| 0);
+        let slab_sets = words(u64::from(layout.set_words()) * u64::from(layout.sets()), |_| 0);
         let used = words(USED_WORDS as u64, |_| 0);
         let stride = FRESH_STRIDE as u32;
         let fresh = words(u64::from(layout.homes * stride), |i| layout.share_start(i / stride));
@@ -130,8 +130,11 @@ impl OwnedHeap {
             assert!(unused.iter().all(|word| *word == 0), "bits behind the last block of slab {slab}");
             assert_eq!(sum, Count(count), "I7: bits and count of slab {slab}");
             let whole = sum.whole() as usize == used.len();
-            assert!(!whole || in_set(1, slab), "I7: slab {slab} is all holes and not idle");
-            assert!(sum.some() == 0 || whole || in_set(2 + kind, slab), "I7: slab {slab} is not in its set");
+            assert!(
+                !whole || in_set(1 + layout.classes + kind, slab),
+                "I7: slab {slab} is all holes and not idle"
+            );
+            assert!(sum.some() == 0 || whole || in_set(1 + kind, slab), "I7: slab {slab} is not in its set");
             let holes: u32 = words.iter().map(|word| word.count_ones()).sum();
             *found.entry(kind).or_default() += info.blocks - holes;
             slab += info.slabs;

@@ -9,7 +9,7 @@
 
 use super::class::SizeClass;
 use super::count::Count;
-use super::layout::{ClassInfo, WORD_BITS, full_word};
+use super::layout::{ClassInfo, full_word};
 use super::sets::Run;
 use super::{FREE, Heap, RETIRE};
 use crate::lanes::Lanes;
@@ -24,8 +24,20 @@ const ROWS: u32 = if NATIVE_LAYOUT { 32 } else { 3 };
 impl Heap {
     /// Takes up to `most` idle runs of the class, one after the other: the first that lie in words `from` to before
     /// `to` of their set.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn reuse<const WHOLE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        class: SizeClass,
+        words: (u32, u32),
+        most: u32,
+    ) -> Run {
+        self.reuse_inline(lanes, class, words, most)
+    }
+
+    /// The same, for the way that most spans come.
+    #[inline(always)]
+    pub(super) fn reuse_inline<const WHOLE: bool>(
         &self,
         lanes: Lanes<WHOLE>,
         class: SizeClass,
@@ -75,43 +87,54 @@ impl Heap {
         false
     }
 
-    /// Word `i` of the bits of a row of runs, and what it is when all its blocks are holes.
-    #[inline(always)]
-    fn word_of_row(&self, info: &ClassInfo, first: u32, i: u32) -> (u32, u32) {
-        let words = info.words();
-        let (run, w) = (i / words, i % words);
-        (self.word_of(first + run * info.slabs, 0) + w, full_word(info.blocks, w))
-    }
-
     /// Clears words of the bits of a row, each lane its part, as long as they are full. Returns how many each lane
     /// found full, and whether all were.
     #[inline(always)]
     fn take_words<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, info: &ClassInfo, row: Run) -> (u32, bool) {
-        let (mut i, step, words) = (lanes.rank(), lanes.count(), row.len * info.words());
+        let mut walk = self.walk(lanes.rank(), lanes.count(), info, row);
         let (mut taken, mut all) = (0, true);
-        while i < words && all {
-            let mut old = [0; AT_ONCE];
-            for (k, old) in (0..).zip(&mut old) {
-                if i + k * step < words {
-                    let (word, _) = self.word_of_row(info, row.first, i + k * step);
+        while !walk.is_done() && all {
+            let (mut ahead, mut old) = (walk, [0; AT_ONCE]);
+            for old in &mut old {
+                if !ahead.is_done() {
                     // ordering: acquire; pairs with FREE: what the owners wrote, before the next ones (I4).
-                    *old = self.bits(word).swap_acquire(0, RETIRE);
+                    *old = self.bits(ahead.word()).swap_acquire(0, RETIRE);
+                    ahead.step();
                 }
             }
             for old in old {
-                if i < words {
-                    let (word, full) = self.word_of_row(info, row.first, i);
-                    if all && old == full {
+                if !walk.is_done() {
+                    if all && old == walk.full() {
                         taken += 1;
                     } else {
                         all = false;
-                        self.restore(word, old);
+                        self.restore(walk.word(), old);
                     }
+                    walk.step();
                 }
-                i += step;
             }
         }
         (taken, all)
+    }
+
+    /// The words of the bits of a row of runs that are those of the lane of a rank, of so many lanes.
+    #[inline(always)]
+    fn walk(&self, rank: u32, lanes: u32, info: &ClassInfo, row: Run) -> Walk {
+        let words = info.words();
+        // Of short runs the lanes take several at once.
+        let (run, first, at_once) =
+            if words >= lanes { (0, rank, 1) } else { (rank / words, rank % words, lanes / words) };
+        let stride = info.slabs * self.layout.words_per_slab();
+        Walk {
+            base: self.word_of(row.first, 0) + run * stride,
+            end: if run < at_once { self.word_of(row.first, 0) + row.len * stride } else { 0 },
+            w: first,
+            words: words as u16,
+            first: first as u16,
+            lanes,
+            stride: at_once * stride,
+            last: full_word(info.blocks, words - 1),
+        }
     }
 
     /// Puts back the first `taken` words of the row that this lane took; and looks whether the lane's run of the row
@@ -120,9 +143,10 @@ impl Heap {
     #[inline(never)]
     fn give_up_row(&self, step: u32, rank: u32, class: SizeClass, row: Run, taken: u32) {
         let info = self.class(class);
-        for i in 0..taken {
-            let (word, full) = self.word_of_row(info, row.first, rank + i * step);
-            self.restore(word, full);
+        let mut walk = self.walk(rank, step, info, row);
+        for _ in 0..taken {
+            self.restore(walk.word(), walk.full());
+            walk.step();
         }
         if rank >= row.len {
             return;
@@ -154,15 +178,45 @@ impl Heap {
     }
 }
 
-/// The bits of a word that begins with slab `base`, of slabs from `first` to before `end`, `step` apart.
-#[inline(always)]
-pub(super) const fn row_bits(base: u32, first: u32, end: u32, step: u32) -> u32 {
-    let mut slab = if first >= base { first } else { first + (base - first).div_ceil(step) * step };
-    let end = if end < base + WORD_BITS { end } else { base + WORD_BITS };
-    let mut bits = 0;
-    while slab < end {
-        bits |= 1 << (slab - base);
-        slab += step;
+/// Words of the bitmap, one after the other: some of each run.
+#[derive(Clone, Copy)]
+struct Walk {
+    /// The first word of the run.
+    base: u32,
+    /// The first word behind the last run.
+    end: u32,
+    /// Which word of the run.
+    w: u32,
+    words: u16,
+    first: u16,
+    lanes: u32,
+    stride: u32,
+    last: u32,
+}
+
+impl Walk {
+    #[inline(always)]
+    fn is_done(&self) -> bool {
+        self.base >= self.end
     }
-    bits
+
+    #[inline(always)]
+    fn word(&self) -> u32 {
+        self.base + self.w
+    }
+
+    /// What the word is when all its blocks are holes.
+    #[inline(always)]
+    fn full(&self) -> u32 {
+        if self.w + 1 == self.words.into() { self.last } else { u32::MAX }
+    }
+
+    #[inline(always)]
+    fn step(&mut self) {
+        self.w += self.lanes;
+        if self.w >= self.words.into() {
+            self.w = self.first.into();
+            self.base += self.stride;
+        }
+    }
 }

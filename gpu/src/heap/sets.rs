@@ -12,7 +12,6 @@
 //! Lock-free: a claim that gets nothing lost to another claim.
 
 use super::layout::{WORD_BITS, WORD_LOG2};
-use super::reuse::row_bits;
 use super::{GIVE_SLAB, SUMMARISE, TAKE_SLAB};
 use crate::lanes::{Group, Lanes};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
@@ -218,10 +217,9 @@ impl IndexSet {
         let in_row = inside && lanes.rank() < most && word >> (mine % WORD_BITS) & 1 == 1;
         let beyond = lanes.ballot(!in_row);
         let len = if beyond.is_empty() { lanes.count() } else { lanes.rank_of(beyond.leader()) };
-        let bits = seen & row_bits(w * WORD_BITS, first, first + len * step, step);
-        if bits != 0 {
+        if lanes.rank() < len {
             // Relaxed: a hint that goes.
-            self.word(w).and_relaxed(!bits);
+            self.word(mine >> WORD_LOG2).and_relaxed(!(1 << (mine % WORD_BITS)));
         }
         Run { first, len }
     }

@@ -119,7 +119,7 @@ impl OwnedHeap {
                 continue;
             }
             assert!(!in_set(0, slab), "slab {slab} is free and has class {kind}");
-            assert_eq!(entry >> 8, 0, "slab {slab} is inside of a run");
+            assert_eq!(entry >> 8 & 0xff, 0, "slab {slab} is inside of a run");
             let info = &self.classes[kind as usize];
             let words = &self.bitmap[first..first + (u64::from(info.slabs) * words_per_slab) as usize];
             let words: Vec<u32> = words.iter().map(AtomicU32::load_relaxed).collect();

@@ -36,6 +36,12 @@ impl LaneMask {
         self.0 == 0
     }
 
+    /// The highest lane. Meaningless if there is none.
+    #[inline(always)]
+    pub const fn last(self) -> u32 {
+        31 - self.0.leading_zeros()
+    }
+
     /// The lowest lane; 32 if there is none.
     #[inline(always)]
     pub const fn leader(self) -> u32 {

@@ -90,15 +90,15 @@ impl Heap {
             return self.shared().alloc_short(warp, warp.group(), class, home, seen);
         }
         let most = info.span_runs(count, false);
-        let run = self.reuse_inline(warp, class, info, self.share_words(home), most);
+        let run = self.reuse_inline::<true, false>(warp, class, info, self.share_words(home), most);
         if run.len == 0 {
             return self.shared().alloc_again(warp, warp.group(), class, home, seen);
         }
         let (left, next) = (seen.left().unwrap_or(0), info.span_of(run));
         let rest = next.without(count - left);
         if warp.leads() {
-            // ordering: release; pairs with TAKE: what the blocks' last owners wrote (I4).
-            self.cursor(class, home).span.store_release(rest.0, INSTALL);
+            // Relaxed: the fence is before it, in `reuse`.
+            self.cursor(class, home).span.store_relaxed(rest.0);
         }
         if warp.rank() < left {
             self.block_of_span(info, seen, warp.rank())

@@ -84,6 +84,10 @@ impl Heap {
         let own = 1 << (place.block % WORD_BITS);
         let word = self.word_of(place.run, place.block);
         let after = word.wrapping_sub(warp.broadcast_32(word));
+        // A word's blocks, in order: what most warps get at once.
+        if warp.all(after == 0 && place.block % WORD_BITS == warp.rank()) {
+            return if warp.leads() { u32::MAX } else { 0 };
+        }
         if !warp.all(after <= 1) {
             return self.gather_any(warp, word, own);
         }
@@ -170,10 +174,16 @@ impl Heap {
     #[inline(never)]
     pub(super) fn note(&self, run: u32, class: SizeClass, whole: bool) {
         if whole {
-            self.idle(class).insert(run)
+            self.idle(class).note(run)
         } else {
-            self.partial(class).insert(run)
+            self.partial(class).note(run)
         };
+    }
+
+    /// The count of a run, for who has taken it out of a set: with all that was counted before it was noted there.
+    pub(super) fn count_after_note(&self, run: u32) -> Count {
+        // Relaxed: a read-modify-write reads the last value.
+        Count(self.count(run).add_relaxed(0))
     }
 
     /// Adds to the count of a run, and notes what that makes of it. Relaxed: it only says when to look at the bits.

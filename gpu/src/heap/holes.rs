@@ -27,8 +27,8 @@ impl Heap {
             }
             // Nothing was seen: takes the run out, and looks once more, or a hole in between is lost (I7).
             set.remove(run);
-            if Count(self.count(run).load_relaxed()).some() != 0 && self.is_of(class, run) {
-                set.insert(run);
+            if self.count_after_note(run).some() != 0 && self.is_of(class, run) {
+                set.note(run);
             }
             from = (run / WORD_BITS + 1) % words;
         }

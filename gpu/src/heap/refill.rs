@@ -157,16 +157,18 @@ impl Heap {
     /// Takes idle runs of the class from anywhere, few at once, so that other homes are left theirs.
     fn reuse_foreign(&self, lanes: Group, class: SizeClass, home: u32) -> Run {
         let (set, len) = (self.idle(class), self.layout.slab_words());
-        let mut from = self.share_words(home).1 % len;
-        for _ in 0..LOOKS {
-            let Some(w) = set.next_word_together(lanes, from) else { break };
-            let to = (w + lanes.count()).min(len);
-            let run = self.reuse(lanes, class, (w, to), FOREIGN_RUNS);
-            if run.len > 0 {
-                return run;
+        // From behind the share to the end, and from the start.
+        for start in [self.share_words(home).1, 0] {
+            let mut from = start;
+            for _ in 0..LOOKS {
+                let Some(w) = set.next_word_together(lanes, from) else { break };
+                from = (w + lanes.count()).min(len);
+                let run = self.reuse(lanes, class, (w, from), FOREIGN_RUNS);
+                if run.len > 0 {
+                    return run;
+                }
+                self.settle_words(lanes, class, w, from);
             }
-            self.settle_words(lanes, class, w, to);
-            from = to % len;
         }
         Run::NONE
     }

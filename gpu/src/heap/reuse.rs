@@ -9,21 +9,22 @@
 
 use super::class::SizeClass;
 use super::count::Count;
+use super::entry::Entry;
 use super::layout::{ClassInfo, full_word};
 use super::sets::Run;
-use super::{FREE, Heap, RETIRE};
-use crate::lanes::Lanes;
-use crate::sync::{NATIVE_LAYOUT, fence_acquire};
+use super::{FREE, Heap, INSTALL, RETIRE};
+use crate::lanes::{Group, Lanes};
+use crate::sync::{NATIVE_LAYOUT, fence_acquire, fence_release};
 
 /// Words of a bitmap that a lane takes at once.
-const AT_ONCE: usize = if NATIVE_LAYOUT { 8 } else { 2 };
+const AT_ONCE: usize = if NATIVE_LAYOUT { 4 } else { 2 };
 
 /// Rows of a few words of the set that are tried: each that is not whole has lost its runs their place there.
 const ROWS: u32 = if NATIVE_LAYOUT { 32 } else { 3 };
 
 impl Heap {
     /// Takes up to `most` idle runs of the class, one after the other: the first that lie in words `from` to before
-    /// `to` of their set.
+    /// `to` of their set. A release fence of every lane is behind that, for who stores a span of them.
     #[inline(never)]
     pub(super) fn reuse<const WHOLE: bool>(
         &self,
@@ -32,12 +33,18 @@ impl Heap {
         words: (u32, u32),
         most: u32,
     ) -> Run {
-        self.reuse_inline(lanes, class, self.class(class), words, most)
+        self.reuse_inline::<WHOLE, false>(lanes, class, self.class(class), words, most)
+    }
+
+    /// The same from the other end, which those come to last who look from the start.
+    #[inline(never)]
+    pub(super) fn reuse_last(&self, lanes: Group, class: SizeClass, words: (u32, u32), most: u32) -> Run {
+        self.reuse_inline::<false, true>(lanes, class, self.class(class), words, most)
     }
 
     /// The same, for the way that most spans come.
     #[inline(always)]
-    pub(super) fn reuse_inline<const WHOLE: bool>(
+    pub(super) fn reuse_inline<const WHOLE: bool, const LAST: bool>(
         &self,
         lanes: Lanes<WHOLE>,
         class: SizeClass,
@@ -45,21 +52,24 @@ impl Heap {
         (from, to): (u32, u32),
         most: u32,
     ) -> Run {
-        let (mut base, mut tries) = (from, 0);
+        let mut base = from;
         while base < to {
-            let row = self.idle(class).row(lanes, base, to, info.slabs, most);
-            if row.len == 0 || tries == ROWS {
-                (base, tries) = (base + lanes.count(), 0);
-            } else if self.take_row(lanes, class, info, row) {
-                return Run { first: row.first, len: row.len * info.slabs };
-            } else {
-                tries += 1;
+            for _ in 0..ROWS {
+                let row = self.idle(class).row::<WHOLE, LAST>(lanes, base, to, info.slabs, most);
+                if row.len == 0 {
+                    break;
+                }
+                if self.take_row(lanes, class, info, row) {
+                    return Run { first: row.first, len: row.len * info.slabs };
+                }
             }
+            base += lanes.count();
         }
         Run::NONE
     }
 
-    /// Takes every block of a row of idle runs, which has no more runs than there are lanes; or none.
+    /// Takes every block of a row of idle runs, which has no more runs than there are lanes; or none. A release fence of
+    /// every lane is behind that.
     #[inline(always)]
     fn take_row<const WHOLE: bool>(
         &self,
@@ -75,14 +85,23 @@ impl Heap {
         // What the lanes acquired is before what the others do with it.
         lanes.order();
         let run = row.first + lanes.rank() * info.slabs;
-        let has_run = lanes.rank() < row.len;
-        // With all blocks of a slab in hand, what its entry says stays so (I5).
-        if lanes.all(all && (!has_run || self.is_of(class, run))) {
+        let (has_run, whole) = (lanes.rank() < row.len, info.words() * Count::of(1, 1).0);
+        if all {
             if has_run {
                 // Relaxed: it says when to look at the bits.
-                self.count(run).sub_relaxed(info.words() * Count::of(1, 1).0);
+                self.count(run).sub_relaxed(whole);
             }
-            return true;
+            // With all blocks of a slab in hand, what its entry says stays so (I5).
+            let entry = if has_run { self.entry(run).load_relaxed() } else { 0 };
+            // ordering: release; pairs with TAKE: what was acquired above, and the count. Here, and not at the store of
+            // the span, it takes no longer than the load.
+            fence_release(INSTALL);
+            if lanes.all(!has_run || Entry(entry).starts(class)) {
+                return true;
+            }
+            if has_run {
+                self.count(run).add_relaxed(whole);
+            }
         }
         self.shared().give_up_row(lanes.count(), lanes.rank(), class, row, taken);
         lanes.sync();
@@ -156,8 +175,8 @@ impl Heap {
         let (run, set) = (row.first + rank * info.slabs, self.idle(class));
         // Out of the set before the look: who makes the run whole after it puts the run in again.
         set.remove(run);
-        if Count(self.count(run).load_relaxed()).whole() == info.words() && self.is_of(class, run) {
-            set.insert(run);
+        if self.count_after_note(run).whole() == info.words() && self.is_of(class, run) {
+            set.note(run);
         }
     }
 

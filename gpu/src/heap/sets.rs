@@ -85,11 +85,16 @@ impl IndexSet {
         self.at(self.len + (w >> WORD_LOG2))
     }
 
-    /// Puts a slab in. Whether it was not there before.
-    #[inline(never)]
-    pub fn insert(&self, slab: u32) -> bool {
-        let bit = 1 << (slab % WORD_BITS);
-        self.insert_bits(slab >> WORD_LOG2, bit) & bit == 0
+    /// Puts in a run that is to be looked at; it hands nothing on. Who takes it out looks at the run's count after
+    /// that, by a read-modify-write: it sees what was counted before this.
+    #[inline(always)]
+    pub fn note(&self, run: u32) {
+        let w = run >> WORD_LOG2;
+        // Relaxed: the above.
+        if self.word(w).or_relaxed(1 << (run % WORD_BITS)) == 0 {
+            // ordering: release; pairs with `settle_summary`: the word before its bit (I2).
+            self.summary(w).or_release(1 << (w % WORD_BITS), SUMMARISE);
+        }
     }
 
     /// Puts slabs in.
@@ -172,30 +177,30 @@ impl IndexSet {
         None
     }
 
-    /// A word with slabs, from word `from` on and around the end, by all lanes together; by the summary alone.
+    /// A word with slabs, the first from word `from` on, by all lanes together; by the summary alone.
     #[inline(never)]
     pub fn next_word_together(&self, lanes: Group, from: u32) -> Option<u32> {
-        let groups = self.len.div_ceil(WORD_BITS);
-        let mut i = 0;
-        while i < groups {
-            let mine = i + lanes.rank();
-            let group = ((from >> WORD_LOG2) + mine) % groups;
-            let seen = if mine < groups { self.at(self.len + group).load_relaxed() } else { 0 };
+        let (first, groups) = (from >> WORD_LOG2, self.len.div_ceil(WORD_BITS));
+        let mut base = first;
+        while base < groups {
+            let group = base + lanes.rank();
+            let seen = if group < groups { self.at(self.len + group).load_relaxed() } else { 0 };
+            let seen = if group == first { seen & !low_bits(from % WORD_BITS) } else { seen };
             let found = lanes.ballot(seen != 0);
             if !found.is_empty() {
                 let w = group * WORD_BITS + seen.trailing_zeros();
                 return Some(lanes.read_32(w, found.leader()));
             }
-            i += lanes.count();
+            base += lanes.count();
         }
         None
     }
 
-    /// Takes out slabs `step` apart, up to `most` and as many as there are lanes: the first row that is seen in as
-    /// many words from `from` on, and before `to`. Hints both: others may take them at the same time. Returns the
-    /// first and how many there are.
+    /// Takes out slabs `step` apart, up to `most` and as many as there are lanes: a row that is seen in as many words
+    /// from `from` on, and before `to`, in the first of these, or with `LAST` in the last. Hints both: others may take
+    /// them at the same time. Returns the first and how many there are.
     #[inline(always)]
-    pub fn row<const WHOLE: bool>(
+    pub fn row<const WHOLE: bool, const LAST: bool>(
         &self,
         lanes: Lanes<WHOLE>,
         from: u32,
@@ -209,7 +214,8 @@ impl IndexSet {
         if marked.is_empty() {
             return Run::NONE;
         }
-        let first = lanes.read_32(w * WORD_BITS + seen.trailing_zeros(), marked.leader());
+        let found = if LAST { marked.last() } else { marked.leader() };
+        let first = lanes.read_32(w * WORD_BITS + seen.trailing_zeros(), found);
         let mine = first + lanes.rank() * step;
         let place = (mine >> WORD_LOG2) - from;
         let inside = place < lanes.count();
@@ -380,7 +386,8 @@ mod tests {
         with_set(5000, |set| {
             let mut inside = BTreeSet::new();
             for slab in (0..5000).step_by(7) {
-                assert!(set.insert(slab) && !set.insert(slab));
+                set.note(slab);
+                set.note(slab);
                 inside.insert(slab);
             }
             let mut from = 77;

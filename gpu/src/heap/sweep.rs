@@ -14,9 +14,9 @@ impl Heap {
     /// Returns how many it was.
     #[inline(never)]
     pub(super) fn sweep_class(&self, lanes: Group, class: SizeClass, words: (u32, u32), enough: u32) -> u32 {
-        let mut slabs = 0;
+        let (mut slabs, step) = (0, self.class(class).slabs);
         while slabs < enough {
-            let run = self.reuse(lanes, class, words, WORD_BITS);
+            let run = self.reuse_last(lanes, class, words, (enough - slabs).div_ceil(step).min(WORD_BITS));
             if run.len == 0 {
                 break;
             }
@@ -38,9 +38,6 @@ impl Heap {
             let (mut from, len) = (0, self.layout.slab_words());
             while from < len && slabs < enough {
                 let Some(w) = self.idle(class).next_word_together(lanes, from) else { break };
-                if w < from {
-                    break;
-                }
                 let to = (w + lanes.count()).min(len);
                 slabs += self.sweep_class(lanes, class, (w, to), enough - slabs);
                 self.settle_words(lanes, class, w, to);

@@ -1,15 +1,31 @@
-//! The host's side of the heap.
+//! The host's side of the heap: its set-up, and its end.
+//!
+//! What it holds and whether it is whole is in `snapshot` and `stats`; allocations of the host in `calls`.
+
+mod calls;
+mod snapshot;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use snapshot::{HeapSnapshot, Leak, Leaks};
+pub use stats::{ClassStats, HeapStats};
 
 use super::{Faults, refuse};
-use crate::driver::{Device, DeviceData, DeviceMemory};
+use crate::driver::{Device, DeviceData, DeviceMemory, Module};
 use crate::error::{Bytes, Result};
+use calls::Calls;
+use std::sync::Mutex;
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
-use warpheap_device::heap::class::SizeClass;
+use warpheap_device::heap::class::{MIN_BLOCK, SizeClass};
 use warpheap_device::heap::layout::HEAP_BYTES;
 use warpheap_device::heap::{
     self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Layout, MAX_ALIGN, Parts, Span, USED_WORDS,
 };
 use warpheap_device::sync::AtomicU32;
+
+/// The most cursors of a class.
+const MAX_HOMES: u32 = 1 << 15;
 
 /// Heaps from here on have each cursor alone in its cache line.
 const SPREAD_FROM: u64 = 64 << 20;
@@ -21,13 +37,21 @@ pub struct Heap {
     metadata: DeviceMemory,
     places: Places,
     handle: heap::Heap,
+    /// Slabs that are handed out: the first of those that the layout has.
+    present: u32,
+    /// The kernels that the host allocates with, if the builder was given some.
+    kernels: Option<Module>,
+    calls: Mutex<Option<Calls>>,
 }
 
 /// How a heap shall be. [`Heap::builder`] makes one.
 #[derive(Clone, Debug)]
 pub struct HeapBuilder {
     bytes: u64,
+    initial: Option<u64>,
+    largest_class: Option<u32>,
     homes: Option<u32>,
+    kernels: Option<Module>,
 }
 
 /// Where the parts of the metadata lie, in bytes from its start.
@@ -73,12 +97,30 @@ impl Places {
             end,
         }
     }
+
+    /// The parts of a heap whose memory starts at `base`, and its metadata at address `metadata`.
+    fn parts(&self, base: u64, metadata: u64) -> Parts {
+        let at = |place: u64| metadata + place;
+        Parts {
+            base: base as *mut u8,
+            classes: at(self.classes) as *const ClassInfo,
+            cursors: at(self.cursors) as *const Cursor,
+            entries: at(self.entries) as *const AtomicU32,
+            counts: at(self.counts) as *const AtomicU32,
+            bitmap: at(self.bitmap) as *const AtomicU32,
+            slab_sets: at(self.slab_sets) as *const AtomicU32,
+            used: at(self.used) as *const AtomicU32,
+            fresh: at(self.fresh) as *const AtomicU32,
+            faults: at(self.faults) as *const FaultLog,
+            shared: at(self.handle) as *const heap::Heap,
+        }
+    }
 }
 
 impl Heap {
     /// A heap of `bytes`, to be built.
     pub fn builder(bytes: u64) -> HeapBuilder {
-        HeapBuilder { bytes, homes: None }
+        HeapBuilder { bytes, initial: None, largest_class: None, homes: None, kernels: None }
     }
 
     /// What kernels take.
@@ -115,7 +157,31 @@ impl Heap {
         for (home, first) in (0..).zip(fresh.chunks_mut(FRESH_STRIDE)) {
             first[0] = layout.share_start(home);
         }
-        self.metadata.write(places.fresh, &fresh)
+        self.metadata.write(places.fresh, &fresh)?;
+        self.withhold()
+    }
+
+    /// Takes the slabs behind the present ones from the shares. A share that has some of both goes to the free set,
+    /// as far as it is present.
+    fn withhold(&mut self) -> Result<()> {
+        let (layout, present) = (self.handle.layout(), self.present);
+        if present == layout.slabs {
+            return Ok(());
+        }
+        let slab_words = layout.slabs.div_ceil(u32::BITS) as usize;
+        let mut free = vec![0_u32; layout.set_words() as usize];
+        let mut fresh = vec![0_u32; layout.homes as usize * FRESH_STRIDE];
+        for (home, next) in (0..).zip(fresh.chunks_mut(FRESH_STRIDE)) {
+            let (start, end) = (layout.share_start(home), layout.share_start(home + 1));
+            next[0] = if end <= present { start } else { end };
+            for slab in (next[0] == end).then_some(start..present.min(end)).into_iter().flatten() {
+                let word = (slab / u32::BITS) as usize;
+                free[word] |= 1 << (slab % u32::BITS);
+                free[slab_words + word / 32] |= 1 << (word % 32);
+            }
+        }
+        self.metadata.write(self.places.slab_sets, &free)?;
+        self.metadata.write(self.places.fresh, &fresh)
     }
 
     /// What threads did wrong, after the work that the device was given before.
@@ -127,45 +193,97 @@ impl Heap {
 }
 
 impl HeapBuilder {
-    /// Over how many cursors a class is spread: one a multiprocessor unless set, fewer in small heaps.
+    /// How much of it is handed out at first; all unless set. The rest is reserved: it takes device memory, and no one
+    /// gets any of it. Rounded down to whole slabs, and 1 MiB at least.
+    pub fn initial(mut self, bytes: u64) -> Self {
+        self.initial = Some(bytes);
+        self
+    }
+
+    /// The largest size that is served by a size class, rounded up to that; three slabs unless set, which is also the
+    /// most. What is larger takes slabs of its own. Fewer classes need less metadata.
+    pub fn largest_class(mut self, bytes: u32) -> Self {
+        self.largest_class = Some(bytes);
+        self
+    }
+
+    /// Over how many cursors a class is spread: one a multiprocessor unless set, fewer in small heaps. 32,768 at most.
     pub fn homes(mut self, count: u32) -> Self {
         self.homes = Some(count);
         self
     }
 
+    /// The kernels that [`Heap::alloc`] and [`Heap::free`] launch: this program's, if it has loaded them already.
+    /// Unless set, they are loaded when they are first used, which takes a GPU's driver seconds.
+    pub fn kernels(mut self, module: &Module) -> Self {
+        self.kernels = Some(module.clone());
+        self
+    }
+
     /// Makes the heap.
+    ///
+    /// # Errors
+    /// [`Error::PoolConfig`](crate::Error::PoolConfig) that names the setting, [`Error::WrongDevice`] for kernels of
+    /// another device, [`Error::OutOfMemory`].
+    ///
+    /// [`Error::WrongDevice`]: crate::Error::WrongDevice
+    /// [`Error::OutOfMemory`]: crate::Error::OutOfMemory
     pub fn build(&self, device: &Device) -> Result<Heap> {
-        let multiprocessors = match self.homes {
-            Some(homes) => homes,
-            None => device.info()?.multiprocessors,
-        };
-        let Some(layout) = Layout::new(self.bytes, multiprocessors) else {
-            let why = format!("a heap has from {} to {}", Bytes(HEAP_BYTES.0), Bytes(HEAP_BYTES.1));
-            return refuse("bytes", Bytes(self.bytes), why);
-        };
+        if let Some(module) = &self.kernels {
+            device.same_as(module.device(), "the module of kernels")?;
+        }
+        let layout = self.layout(device)?;
+        let present = self.present(&layout)?;
         let memory = device.alloc_memory(layout.bytes(), MAX_ALIGN as usize)?;
         let places = Places::new(&layout);
         let metadata = device.alloc_memory(places.end, 128)?;
-        let at = |place: u64| metadata.address() + place;
-        let parts = Parts {
-            base: memory.address() as *mut u8,
-            classes: at(places.classes) as *const ClassInfo,
-            cursors: at(places.cursors) as *const Cursor,
-            entries: at(places.entries) as *const AtomicU32,
-            counts: at(places.counts) as *const AtomicU32,
-            bitmap: at(places.bitmap) as *const AtomicU32,
-            slab_sets: at(places.slab_sets) as *const AtomicU32,
-            used: at(places.used) as *const AtomicU32,
-            fresh: at(places.fresh) as *const AtomicU32,
-            faults: at(places.faults) as *const FaultLog,
-            shared: at(places.handle) as *const heap::Heap,
-        };
+        let parts = places.parts(memory.address(), metadata.address());
         // SAFETY: `reset` fills the parts below; the heap keeps both allocations for as long as it lives, and a
         // launch checks that the handle's memory is still there.
         let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, places.cursor_stride_log2) };
-        let mut heap = Heap { memory, metadata, places, handle };
+        let (kernels, calls) = (self.kernels.clone(), Mutex::default());
+        let mut heap = Heap { memory, metadata, places, handle, present, kernels, calls };
         heap.reset()?;
         Ok(heap)
+    }
+
+    fn layout(&self, device: &Device) -> Result<Layout> {
+        let homes = match self.homes {
+            Some(homes) if !(1..=MAX_HOMES).contains(&homes) => {
+                return refuse("homes", homes, format!("a class has from 1 to {MAX_HOMES} cursors"));
+            }
+            Some(homes) => homes,
+            None => device.info()?.multiprocessors,
+        };
+        let Some(mut layout) = Layout::new(self.bytes, homes) else {
+            let why = format!("a heap has from {} to {}", Bytes(HEAP_BYTES.0), Bytes(HEAP_BYTES.1));
+            return refuse("bytes", Bytes(self.bytes), why);
+        };
+        if let Some(largest) = self.largest_class {
+            let (least, most) = (MIN_BLOCK, layout.small_bytes);
+            if !(least..=most).contains(&largest) {
+                let (given, least, most) = (Bytes(largest.into()), Bytes(least.into()), Bytes(most.into()));
+                let why = format!("the classes of a heap of {} end at {least} to {most}", Bytes(self.bytes));
+                return refuse("largest_class", given, why);
+            }
+            let class = SizeClass::of(largest);
+            (layout.classes, layout.small_bytes) = (class.0 + 1, class.bytes());
+        }
+        Ok(layout)
+    }
+
+    /// Slabs that are handed out at first.
+    fn present(&self, layout: &Layout) -> Result<u32> {
+        match self.initial {
+            None => Ok(layout.slabs),
+            Some(bytes) if bytes >= HEAP_BYTES.0 && bytes <= self.bytes => {
+                Ok(((bytes >> layout.slab_log2) as u32).min(layout.slabs))
+            }
+            Some(bytes) => {
+                let (least, most) = (Bytes(HEAP_BYTES.0), Bytes(self.bytes));
+                refuse("initial", Bytes(bytes), format!("of a heap of {most} it is from {least} to all"))
+            }
+        }
     }
 }
 

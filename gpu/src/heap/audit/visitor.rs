@@ -93,7 +93,7 @@ impl RunAudit<'_> {
     }
 
     pub(super) fn live_bits(&self, w: u32) -> u32 {
-        let holes = self.heap.bits(self.heap.word_of(self.slab, 0) + w).load_relaxed();
+        let holes = self.heap.bits(self.heap.word_of(self.slab, 0) + w).load_unraced();
         full_word(self.info.blocks, w) & !holes & !self.held_bits(w)
     }
 }

@@ -107,26 +107,19 @@ fn without_a_plant_nothing_is_found() {
     }
 }
 
-/// One fault is one finding of its kind, and nothing else is blamed.
+/// One fault is one finding of its kind, at its address, and nothing else is blamed.
 #[test]
 fn misuse_is_told_exactly() {
-    for plant in [Plant::DoubleFree, Plant::LostBlock, Plant::TornWrite] {
-        let report = run(Mode::Parallel { workers: 2 }, &config(AllocatorKind::FreeList, Some(plant), 3));
-        let [finding] = &report.findings[..] else { panic!("{plant}: {:#?}", report.findings) };
-        assert_eq!((finding.kind, report.findings_total), (expected(plant), 1));
-        assert!(finding.address.is_some_and(|address| finding.message.contains(&format!("{address:#x}"))));
-    }
-}
-
-/// A heap knows that memory is lost when it cannot give all of it, and not where.
-#[test]
-fn misuse_of_a_heap_is_told_exactly() {
-    for plant in [Plant::DoubleFree, Plant::LostBlock, Plant::TornWrite] {
-        let report = run(Mode::Parallel { workers: 2 }, &config(AllocatorKind::Heap, Some(plant), 3));
-        let [finding] = &report.findings[..] else { panic!("{plant}: {:#?}", report.findings) };
-        assert_eq!((finding.kind, report.findings_total), (expected(plant), 1));
-        assert_eq!(finding.address.is_none(), plant == Plant::LostBlock);
-        assert_eq!(report.lost_blocks, u64::from(plant == Plant::LostBlock));
+    for allocator in [AllocatorKind::FreeList, AllocatorKind::Heap] {
+        for plant in [Plant::DoubleFree, Plant::LostBlock, Plant::TornWrite] {
+            let report = run(Mode::Parallel { workers: 2 }, &config(allocator, Some(plant), 3));
+            let [finding] = &report.findings[..] else { panic!("{plant}: {:#?}", report.findings) };
+            assert_eq!((finding.kind, report.findings_total), (expected(plant), 1));
+            assert!(
+                finding.address.is_some_and(|address| finding.message.contains(&format!("{address:#x}")))
+            );
+            assert_eq!(report.lost_blocks, u64::from(plant == Plant::LostBlock));
+        }
     }
 }
 

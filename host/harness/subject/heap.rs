@@ -1,7 +1,8 @@
 //! A heap under stress.
 //!
-//! Which blocks are live is known to their owners alone, so the heap is held to what it can give: when everything
-//! was given back, all of its memory in one piece; and emptied, as many blocks as when it was new.
+//! The blocks that its metadata takes for live are those of the records, one by one, no invariant is broken, and every
+//! byte is in one place. And it is held to what it can give: when everything was given back, all of its memory in one
+//! piece; and emptied, as many blocks as when it was new.
 
 use super::{Account, ExchangeArgs, Subject};
 use crate::driver::{Device, DeviceBuffer, LaunchConfig, Module, Stream};

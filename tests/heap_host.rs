@@ -133,6 +133,24 @@ fn what_was_given_back_is_free_again() {
 }
 
 #[test]
+fn the_largest_free_piece_can_be_had_and_no_more() {
+    for device in devices() {
+        for (freed, whole) in [(4, false), (8, false), (12, false), (16, true), (64, true)] {
+            let heap = Heap::builder(1 << 20).build(&device).unwrap();
+            let mut blocks = take(&heap, 256, 4096);
+            blocks.sort_unstable_by_key(|block| block.0 as u64);
+            give(&heap, &blocks[..freed]);
+            let stats = stats(&heap);
+            assert_eq!(stats.free_bytes, freed as u64 * 4096);
+            assert_eq!(stats.largest_free_bytes == stats.free_bytes, whole, "{stats:#?}");
+            let largest = stats.largest_free_bytes as usize;
+            assert!(heap.alloc(of(largest + 1)).unwrap().is_none(), "{largest} of {freed}");
+            assert!(heap.alloc(of(largest)).unwrap().is_some(), "{largest} of {freed}");
+        }
+    }
+}
+
+#[test]
 fn a_refusal_is_no_error_and_leaves_a_trace() {
     for device in devices() {
         let heap = Heap::builder(1 << 20).build(&device).unwrap();

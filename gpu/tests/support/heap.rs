@@ -95,7 +95,7 @@ impl OwnedHeap {
 
 /// Live blocks by class, and what is broken.
 #[derive(Default)]
-struct Census {
+pub struct Census {
     live: BTreeMap<u32, u32>,
     broken: Vec<String>,
 }

@@ -38,7 +38,8 @@ pub struct HeapStats {
     /// All that can be allocated, in pieces: free and fresh slabs, holes, what cursors have, and the slack of runs
     /// without a live block.
     pub free_bytes: u64,
-    /// The largest piece of that: slabs without a live block, one after the other; where there are none, a block.
+    /// The largest piece of that, the largest size that one allocation may get: slabs without a live block, one after
+    /// the other, or a block of a size class.
     pub largest_free_bytes: u64,
     /// `1 - largest_free_bytes / free_bytes`; 0 if nothing is free.
     pub fragmentation: f64,
@@ -46,9 +47,10 @@ pub struct HeapStats {
     /// in use at one time: also slabs that were put within reach of a large allocation count, and others stay counted.
     pub high_water_bytes: u64,
     /// How often all of the heap was searched because a cursor had run dry. A warp that is refused memory of a size class
-    /// has made such a search or waited for one, so 0 means that none was. Refusals of large allocations leave no trace.
+    /// has made such a search or waited for one, unless it gave up because others took each span before it came to it.
+    /// Refusals of large allocations leave no trace.
     pub searches: u64,
-    /// Cursors whose last search found nothing. Groups that asked there were refused.
+    /// Cursors whose last search found nothing. Who asked there was refused, unless a hole came back meanwhile.
     pub cursors_found_none: u64,
     /// What threads did wrong, and those that the global allocator refused memory: [`Faults::count`].
     ///
@@ -78,6 +80,7 @@ pub struct ClassStats {
 
 /// The sums, while the walk goes on.
 pub(super) struct Tally {
+    layout: Layout,
     stats: HeapStats,
     /// Slabs without a live block, one after the other: where they end, and how many they are.
     row: (u32, u32),
@@ -98,13 +101,12 @@ impl Tally {
             classes: (0..layout.classes).map(class).collect(),
             ..HeapStats::default()
         };
-        Tally { stats, row: (0, 0), longest_row: 0, largest_block: 0 }
+        Tally { layout: *layout, stats, row: (0, 0), longest_row: 0, largest_block: 0 }
     }
 
-    pub fn finish(self, faults: u64) -> HeapStats {
-        let mut stats = self.stats;
-        let rows = u64::from(self.longest_row) * stats.slab_bytes;
-        stats.largest_free_bytes = rows.max(self.largest_block.into());
+    pub fn finish(mut self, faults: u64) -> HeapStats {
+        let mut stats = std::mem::take(&mut self.stats);
+        stats.largest_free_bytes = self.largest_free(stats.slab_bytes);
         if stats.free_bytes > 0 {
             stats.fragmentation = 1.0 - stats.largest_free_bytes as f64 / stats.free_bytes as f64;
         }
@@ -112,6 +114,17 @@ impl Tally {
         stats.faults = faults;
         stats.classes.retain(|class| class.slabs > 0 || class.searches > 0);
         stats
+    }
+
+    /// The longest row of slabs is one piece where a row of slabs is asked for; a smaller size takes a run of its class.
+    fn largest_free(&self, slab_bytes: u64) -> u64 {
+        let row = u64::from(self.longest_row) * slab_bytes;
+        if row > self.layout.small_bytes.into() {
+            return row;
+        }
+        let classes = (0..self.layout.classes).map(|class| self.layout.class(SizeClass(class)));
+        let in_row = classes.filter(|info| info.slabs <= self.longest_row).map(|info| info.bytes).max();
+        in_row.unwrap_or(0).max(self.largest_block).into()
     }
 
     /// Slabs in which nothing is live.

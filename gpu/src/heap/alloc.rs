@@ -6,7 +6,7 @@ use super::full::Found;
 use super::layout::ClassInfo;
 use super::sets::Run;
 use super::{Heap, INSTALL, POLL_NANOS, TAKE};
-use crate::lanes::{Group, Lanes};
+use crate::lanes::{Group, Lanes, Warp};
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 use core::ptr::NonNull;
@@ -64,15 +64,38 @@ impl Heap {
             return self.shared().alloc_mixed(warp, class);
         }
         let home = self.home();
+        // Read here: what is acquired below empties the multiprocessor's cache.
+        let info = *self.class(class);
         let seen = Span(warp.lead_64(|| self.take_in_turn(warp.count(), class, home).0));
         // The leader took for all: what the last owners wrote is now before every lane (I4).
         warp.order();
         let rest = seen.signed_left() - warp.count() as i32;
         if rest >= 0 {
-            self.block_of_span(self.class(class), seen, rest as u32 + warp.rank())
+            self.block_of_span(&info, seen, rest as u32 + warp.rank())
         } else {
-            self.shared().alloc_short(warp, group, class, home, seen)
+            self.shared().alloc_crossed(warp, class, home, seen)
         }
+    }
+
+    /// For a warp of which all lanes ask for one class, and that mostly has crossed its cursor: it stores the next
+    /// span there, of runs that are idle.
+    #[inline(never)]
+    fn alloc_crossed(&self, warp: Warp, class: SizeClass, home: u32, seen: Span) -> u64 {
+        let (count, info) = (warp.count(), self.class(class));
+        if seen.outcome(count) != Outcome::Crossed || seen.is_unused() || info.blocks < count {
+            return self.alloc_short(warp, warp.group(), class, home, seen);
+        }
+        let run = self.reuse_inline(warp, class, self.share_words(home), info.span_runs(count, false));
+        if run.len == 0 {
+            return self.alloc_again(warp, warp.group(), class, home, seen);
+        }
+        let next = info.span_of(run);
+        if warp.leads() {
+            let wanted = count - seen.left().unwrap_or(0);
+            // ordering: release; pairs with TAKE: what the blocks' last owners wrote (I4).
+            self.cursor(class, home).span.store_release(next.without(wanted).0, INSTALL);
+        }
+        self.block_after(class, seen, next, count, warp.rank())
     }
 
     /// For a part of a warp.

@@ -144,12 +144,13 @@ impl<'a, V: Visitor> Walk<'a, V> {
         }
         self.summary(free, None);
         for class in (0..self.heap.layout.classes).map(SizeClass) {
-            let partial = self.heap.partial(class);
-            let bits = (partial.bits(last) | self.idle(class, last)) & beyond;
-            if bits != 0 {
-                self.tell(None, Some(class), None, Found::NoteOutside { bits });
+            for set in [self.heap.partial(class), self.heap.idle(class)] {
+                let bits = set.bits(last) & beyond;
+                if bits != 0 {
+                    self.tell(None, Some(class), None, Found::NoteOutside { bits });
+                }
+                self.summary(set, Some(class));
             }
-            self.summary(partial, Some(class));
         }
     }
 
@@ -160,10 +161,5 @@ impl<'a, V: Visitor> Walk<'a, V> {
                 self.tell(None, class, None, Found::NotInSummary { word, bits });
             }
         }
-    }
-
-    /// Word `w` of the bits of the class' idle runs.
-    fn idle(&self, _class: SizeClass, w: u32) -> u32 {
-        self.heap.idle(w).load_relaxed()
     }
 }

@@ -183,9 +183,9 @@ mod tests {
     #[test]
     fn the_first_blocks_are_in_the_first_run() {
         let info = Layout::new(8 << 30, 132).unwrap().class(SizeClass::of(8192));
-        let span = Span::new(10, 4 * info.blocks);
-        assert_eq!(span.place(&info, 4 * info.blocks - 1), (6, info.blocks - 1));
-        assert_eq!(span.place(&info, 0), (9, 0));
+        let span = Span::new(10 * info.slabs, 4 * info.blocks);
+        assert_eq!(span.place(&info, 4 * info.blocks - 1), (6 * info.slabs, info.blocks - 1));
+        assert_eq!(span.place(&info, 0), (9 * info.slabs, 0));
     }
 
     #[test]

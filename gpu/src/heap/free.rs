@@ -1,5 +1,6 @@
 //! Giving blocks back.
 
+use super::class::SizeClass;
 use super::count::Count;
 use super::entry::Entry;
 use super::layout::{ClassInfo, WORD_BITS, divided, full_word, words};
@@ -12,6 +13,7 @@ use core::ptr::NonNull;
 #[derive(Clone, Copy)]
 struct Place {
     run: u32,
+    class: SizeClass,
     /// Blocks of the run.
     blocks: u32,
     /// The number of the block in the run.
@@ -46,7 +48,7 @@ impl Heap {
         if block * bytes != inside || block >= blocks {
             return self.shared().misuse(FaultKind::InteriorFree, address);
         }
-        self.release(Place { run, blocks, block });
+        self.release(Place { run, class, blocks, block });
     }
 
     #[cold]
@@ -59,29 +61,30 @@ impl Heap {
     #[inline(always)]
     fn release(&self, place: Place) {
         let group = Group::converged();
-        let bits = match group.whole() {
-            Some(warp) => self.gather(warp, place),
-            None => 1 << (place.block % WORD_BITS),
+        let Some(warp) = group.whole() else {
+            return self.release_bits(place, 1 << (place.block % WORD_BITS));
         };
+        let bits = self.gather(warp, place);
         // What all lanes wrote, before the release by any of them (I4).
-        group.sync();
+        warp.sync();
         if bits != 0 {
             self.release_bits(place, bits);
         }
         // A lane that comes back from here finds its block free, whoever released it.
-        group.sync();
+        warp.sync();
     }
 
-    /// The bits that the caller's lane is to release: for all lanes of a word where the blocks lie in a word of the
-    /// bitmap and the one after, as those do that a warp gets at once; elsewhere its own.
+    /// The bits that the caller's lane is to release: those of all lanes with blocks of the same word of the bitmap
+    /// where it leads these, otherwise none.
     #[inline(always)]
     fn gather(&self, warp: Warp, place: Place) -> u32 {
         let own = 1 << (place.block % WORD_BITS);
         let word = self.word_of(place.run, place.block);
         let after = word.wrapping_sub(warp.broadcast_32(word));
         if !warp.all(after <= 1) {
-            return own;
+            return self.gather_any(warp, word, own);
         }
+        // In a word and the one after lie the blocks that a warp gets at once.
         let high_lanes = warp.ballot(after == 1);
         let (low, high) = if after == 0 { (own, 0) } else { (0, own) };
         let (low, high) = (warp.union(low), warp.union(high));
@@ -97,10 +100,29 @@ impl Heap {
         }
     }
 
+    /// The same for blocks that lie anywhere.
+    #[inline(always)]
+    fn gather_any(&self, warp: Warp, word: u32, own: u32) -> u32 {
+        let peers = warp.matching(word);
+        let (mut rest, mut bits) = (peers.members(), 0);
+        while !warp.all(rest.is_empty()) {
+            let lane = if rest.is_empty() { peers.leader() } else { rest.leader() };
+            bits |= warp.read_32(own, lane);
+            rest = rest.without_leader();
+        }
+        if bits.count_ones() != peers.count() {
+            own
+        } else if peers.leads() {
+            bits
+        } else {
+            0
+        }
+    }
+
     /// Sets bits of the word of a block, and counts what that makes of it.
     #[inline(always)]
     fn release_bits(&self, place: Place, bits: u32) {
-        let Place { run, blocks, block } = place;
+        let Place { run, class, blocks, block } = place;
         let full = full_word(blocks, block / WORD_BITS);
         let (word, count) = (self.bits(self.word_of(run, block)), self.count(run));
         // ordering: release; pairs with CLAIM and with RETIRE: the owners' writes before their bits (I4).
@@ -118,34 +140,43 @@ impl Heap {
         }
         let whole = before.plus(change).whole() == words(blocks);
         if change != Count(0) && (whole || before.some() == 0) {
-            self.shared().note(run, whole);
+            self.shared().note(run, class, whole);
         }
     }
 
     /// Sets bits of a word that a thread by itself has, of a slab that has a class while it has them.
     pub(super) fn put_back(&self, word: u32, bits: u32) {
-        if let Some((run, blocks)) = self.owner_of(word) {
-            self.release_bits(Place { run, blocks, block: (word - self.word_of(run, 0)) * WORD_BITS }, bits);
+        if let Some((run, class)) = self.owner_of(word) {
+            let block = (word - self.word_of(run, 0)) * WORD_BITS;
+            self.release_bits(Place { run, class, blocks: self.class(class).blocks, block }, bits);
         }
     }
 
-    /// The run that a word of the bitmap belongs to, and its blocks.
-    pub(super) fn owner_of(&self, word: u32) -> Option<(u32, u32)> {
+    /// The run that a word of the bitmap belongs to, and its class.
+    pub(super) fn owner_of(&self, word: u32) -> Option<(u32, SizeClass)> {
         let slab = word / self.layout.words_per_slab();
         let entry = Entry(self.entry(slab).load_relaxed());
-        Some((slab - entry.place(), self.class(entry.class()?).blocks))
+        Some((slab - entry.place(), entry.class()?))
     }
 
     /// A run has its first hole, or nothing else. By now others may have taken that, and the run may be another
     /// class': then this is a hint without reason.
     #[cold]
     #[inline(never)]
-    pub(super) fn note(&self, run: u32, whole: bool) {
+    pub(super) fn note(&self, run: u32, class: SizeClass, whole: bool) {
         if whole {
-            // Relaxed: who sweeps the run looks at its bits.
-            self.idle(run / WORD_BITS).or_relaxed(1 << (run % WORD_BITS));
-        } else if let Some(class) = Entry(self.entry(run).load_relaxed()).class() {
-            self.partial(class).insert(run);
+            self.idle(class).insert(run)
+        } else {
+            self.partial(class).insert(run)
+        };
+    }
+
+    /// Adds to the count of a run, and notes what that makes of it. Relaxed: it only says when to look at the bits.
+    pub(super) fn add_to_count(&self, run: u32, class: SizeClass, change: Count) {
+        let before = Count(self.count(run).add_relaxed(change.0));
+        let whole = before.plus(change).whole() == self.class(class).words();
+        if whole || before.some() == 0 {
+            self.note(run, class, whole);
         }
     }
 
@@ -153,10 +184,9 @@ impl Heap {
     #[cold]
     #[inline(never)]
     fn record_double_frees(&self, place: Place, old: u32, bits: u32, change: Count) {
-        let Place { run, blocks, block } = place;
+        let Place { run, class, blocks, block } = place;
         let counted = Count::change(old, old | bits, full_word(blocks, block / WORD_BITS));
         self.count(run).add_relaxed(counted.0.wrapping_sub(change.0));
-        let Some(class) = Entry(self.entry(run).load_relaxed()).class() else { return };
         let info = self.class(class);
         let first = block / WORD_BITS * WORD_BITS;
         let mut rest = old & bits;

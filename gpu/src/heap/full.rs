@@ -28,7 +28,7 @@ impl Heap {
         if seen.has_sunk() && group.leads() {
             self.lift(class, home);
         }
-        let slabs = group.broadcast_32((group.leads() && self.may_have_slabs(home)).into()) == 1;
+        let slabs = group.broadcast_32((group.leads() && self.may_have_slabs(class, home)).into()) == 1;
         if slabs && !self.is_known_full(group, class, home) && !self.is_dry(group, class, home) {
             return Found::Perhaps;
         }
@@ -46,11 +46,10 @@ impl Heap {
     }
 
     /// Whether there seem to be slabs that no one uses, by a quick look.
-    fn may_have_slabs(&self, home: u32) -> bool {
-        let mut words = self.share_words(home);
-        self.free_slabs().next_word(0).is_some()
-            || self.has_fresh(home)
-            || words.any(|w| self.idle(w).load_relaxed() != 0)
+    fn may_have_slabs(&self, class: SizeClass, home: u32) -> bool {
+        self.has_fresh(home)
+            || self.free_slabs().next_word(0).is_some()
+            || self.idle(class).next_word(self.share_words(home).0).is_some()
     }
 
     /// Puts a dry cursor back to its start, before failed subtractions borrow from its upper half.

@@ -57,7 +57,7 @@ impl Heap {
             }
             let full = full_word(info.blocks, w);
             if self.is_of(class, run) {
-                self.add_to_count(run, info.blocks, Count::change(old, old & !bit, full));
+                self.add_to_count(run, class, Count::change(old, old & !bit, full));
                 return self.block_address(info, run, w * WORD_BITS + bit.trailing_zeros());
             }
             self.put_back_taken(first + w, old, bit);
@@ -76,9 +76,9 @@ impl Heap {
     #[cold]
     #[inline(never)]
     fn put_back_taken(&self, word: u32, old: u32, bit: u32) {
-        let Some((run, blocks)) = self.owner_of(word) else { return };
-        let full = full_word(blocks, word - self.word_of(run, 0));
-        self.add_to_count(run, blocks, Count::change(old, old & !bit, full));
+        let Some((run, class)) = self.owner_of(word) else { return };
+        let full = full_word(self.class(class).blocks, word - self.word_of(run, 0));
+        self.add_to_count(run, class, Count::change(old, old & !bit, full));
         self.put_back(word, bit);
     }
 }

@@ -1,6 +1,8 @@
 //! How a heap is cut into slabs, and a slab into blocks; the same arithmetic on host and device.
 
 use super::class::SizeClass;
+use super::cursor::Span;
+use super::sets::Run;
 
 /// Bytes for which the bitmap has a bit: the smallest block.
 const BIT_BYTES_LOG2: u32 = 4;
@@ -17,13 +19,20 @@ pub const MAX_CLASSES: u32 = 72;
 /// The least and the most bytes that a heap has.
 pub const HEAP_BYTES: (u64, u64) = (1 << 20, 1 << 40);
 
-/// The most slabs that a run of one class has.
-const MAX_RUN: u32 = 8;
+/// The most slabs in a run, and the most that a run has for want of two blocks or of little waste.
+const MAX_RUN: (u32, u32) = (16, 8);
+/// Blocks that a run has where its slabs may be so many: the first hole of a run and its last cost more than others.
+const RUN_BLOCKS: u32 = 512;
+/// What part of a home's share a run may be, unless it must be larger.
+const RUN_PART: u32 = 48;
 
-/// Blocks in a span for a whole warp: eight for each thread that a multiprocessor runs at once.
-const SPAN_BLOCKS: u32 = 8 * 2048;
+/// Blocks in a span for a whole warp: twice what a multiprocessor's threads hold in the first span of a cursor, so
+/// that blocks that are given back soon are soon used again, and more in the others.
+const SPAN_BLOCKS: (u32, u32) = (2 * 2048, 8 * 2048);
 /// Blocks in a span for each lane of a part of a warp, for the first span of a cursor and for the others.
 const LANE_BLOCKS: (u32, u32) = (128, 1024);
+/// What part of a home's share a span may be, in 32nds: for a whole warp, and for a part of one.
+const SPAN_PART: ((u32, u32), (u32, u32)) = ((4, 20), (1, 1));
 
 /// How the blocks of one class lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,30 +49,34 @@ pub struct ClassInfo {
     /// `ceil(2^32 / quarters)`: a block is `quarters << shift` bytes.
     pub(super) quarters_reciprocal: u32,
     pub(super) shift: u32,
-    /// Runs in a span for a whole warp.
-    whole_runs: u32,
-    /// The most runs in a span for a part of a warp.
-    part_runs: u32,
+    /// Runs in a span for a whole warp, in the first of a cursor and in the others.
+    whole_runs: (u16, u16),
+    /// The most runs in a span for a part of a warp, likewise.
+    part_runs: (u16, u16),
 }
 
 const _: () = assert!(size_of::<ClassInfo>() == 32);
 
 impl ClassInfo {
-    /// The fewest slabs that hold two blocks or more and waste at most an eighth behind the last.
+    /// Runs of the fewest slabs that hold two blocks or more and waste at most an eighth behind the last; or of some
+    /// times as many, so that they have more blocks.
     const fn new(class: SizeClass, slab_bytes: u32, share: u32) -> Self {
         let bytes = class.bytes();
-        let mut slabs = 1;
-        while slabs < MAX_RUN {
-            let run = slabs * slab_bytes;
+        let mut least = 1;
+        while least < MAX_RUN.1 {
+            let run = least * slab_bytes;
             if run >= 2 * bytes && (run % bytes) * 8 <= run {
                 break;
             }
-            slabs += 1;
+            least += 1;
+        }
+        let (mut slabs, limit) = (least, largest_run(share));
+        while slabs * 2 <= limit && slabs * slab_bytes / bytes < RUN_BLOCKS {
+            slabs *= 2;
         }
         let blocks = slabs * slab_bytes / bytes;
-        // More blocks of a small class: they cost little, and are used up soon.
-        let small = clamped(share / 16 / slabs * blocks, exact_divided(blocks));
-        let wanted = if SPAN_BLOCKS < small { small } else { SPAN_BLOCKS };
+        let runs = share / slabs;
+        let ((whole_first, whole_later), (part_first, part_later)) = SPAN_PART;
         ClassInfo {
             bytes,
             blocks,
@@ -71,8 +84,11 @@ impl ClassInfo {
             slabs,
             quarters_reciprocal: reciprocal(class.quarters()),
             shift: class.shift(),
-            whole_runs: clamped(wanted / blocks, share * 5 / 8 / slabs),
-            part_runs: clamped(u32::MAX, share / 16 / slabs),
+            whole_runs: (
+                clamped(SPAN_BLOCKS.0 / blocks, runs * whole_first / 32),
+                clamped(SPAN_BLOCKS.1 / blocks, runs * whole_later / 32),
+            ),
+            part_runs: (clamped(u32::MAX, runs * part_first / 32), clamped(u32::MAX, runs * part_later / 32)),
         }
     }
 
@@ -80,10 +96,20 @@ impl ClassInfo {
     #[inline(always)]
     pub(super) const fn span_runs(&self, lanes: u32, first: bool) -> u32 {
         if lanes == WORD_BITS {
-            return self.whole_runs;
+            return if first { self.whole_runs.0 } else { self.whole_runs.1 } as u32;
         }
-        let blocks = lanes * if first { LANE_BLOCKS.0 } else { LANE_BLOCKS.1 };
-        clamped(divided(blocks, self.blocks_reciprocal), self.part_runs)
+        let (blocks, most) = if first {
+            (lanes * LANE_BLOCKS.0, self.part_runs.0)
+        } else {
+            (lanes * LANE_BLOCKS.1, self.part_runs.1)
+        };
+        clamped(divided(blocks, self.blocks_reciprocal), most as u32) as u32
+    }
+
+    /// All blocks of a row of runs.
+    #[inline(always)]
+    pub(super) const fn span_of(&self, run: Run) -> Span {
+        Span::new(run.first + run.len, run.len / self.slabs * self.blocks)
     }
 
     /// Words of the bitmap that its blocks have bits in.
@@ -106,21 +132,28 @@ pub(super) const fn full_word(blocks: u32, w: u32) -> u32 {
     if left >= WORD_BITS { u32::MAX } else { (1 << left) - 1 }
 }
 
-/// `n`, at most `most`, and 1 at least.
+/// The most slabs that runs have for the sake of more blocks: a power of two.
+const fn largest_run(share: u32) -> u32 {
+    let part = if share / RUN_PART < MAX_RUN.0 { share / RUN_PART } else { MAX_RUN.0 };
+    if part == 0 { 1 } else { 1 << part.ilog2() }
+}
+
+/// `n`, at most `most` and what 16 bits hold, and 1 at least.
 #[inline(always)]
-const fn clamped(n: u32, most: u32) -> u32 {
+const fn clamped(n: u32, most: u32) -> u16 {
     let n = if n < most { n } else { most };
-    if n == 0 { 1 } else { n }
+    if n == 0 {
+        1
+    } else if n < u16::MAX as u32 {
+        n as u16
+    } else {
+        u16::MAX
+    }
 }
 
 /// `ceil(2^32 / n)` for `n` from 2 on: what [`divided`] multiplies by.
 const fn reciprocal(n: u32) -> u32 {
     ((1u64 << 32).div_ceil(n as u64)) as u32
-}
-
-/// The largest number that [`divided`] by `n` is exact for, or nearly.
-const fn exact_divided(n: u32) -> u32 {
-    ((1u64 << 32) / n as u64) as u32
 }
 
 /// `x / n` for the [`reciprocal`] of `n`, exact while `x * n` is at most 2^32.
@@ -160,7 +193,7 @@ impl Layout {
         if bytes < HEAP_BYTES.0 || bytes > HEAP_BYTES.1 || multiprocessors == 0 || multiprocessors > 1 << 15 {
             return None;
         }
-        let log2 = bytes.ilog2().div_ceil(2) + 1;
+        let log2 = bytes.ilog2().div_ceil(2) - 1;
         let slab_log2 = if log2 < SLAB_LOG2.0 {
             SLAB_LOG2.0
         } else if log2 > SLAB_LOG2.1 {
@@ -184,6 +217,7 @@ impl Layout {
     /// `slabs` slabs, with so many cursors of each class.
     const fn of_slabs(slab_log2: u32, slabs: u32, homes: u32, multiprocessors: u32) -> Self {
         let small_bytes = 3 << slab_log2;
+        let share = slabs / homes;
         Layout {
             slab_log2,
             slabs,
@@ -191,7 +225,8 @@ impl Layout {
             homes,
             home_scale: (homes << 16).div_ceil(multiprocessors),
             small_bytes,
-            share: slabs / homes,
+            // Whole runs, so that none is lost where two shares meet.
+            share: share / largest_run(share) * largest_run(share),
             spare: 0,
         }
     }
@@ -235,6 +270,11 @@ impl Layout {
     /// Words of a set of slabs: a bit a slab, and a bit for each word of those.
     pub const fn set_words(&self) -> u32 {
         self.slab_words() + self.slab_words().div_ceil(WORD_BITS)
+    }
+
+    /// Sets of slabs: the free ones, and two for each class.
+    pub const fn sets(&self) -> u32 {
+        1 + 2 * self.classes
     }
 
     /// The first slab of a home's share of the heap, for `homes` the one behind the last.
@@ -319,10 +359,10 @@ mod tests {
     }
 
     #[test]
-    fn a_heap_of_eight_gibibytes_has_slabs_of_256_kibibytes() {
+    fn a_heap_of_eight_gibibytes_has_slabs_of_64_kibibytes() {
         let layout = Layout::new(8 << 30, 132).unwrap();
-        assert_eq!((layout.slab_bytes(), layout.slabs), (256 << 10, 32_768));
-        assert_eq!(layout.class(SizeClass::of(8192)).blocks, 32);
-        assert!(layout.homes > 120);
+        assert_eq!((layout.slab_bytes(), layout.slabs, layout.homes), (64 << 10, 131_072, 132));
+        let info = layout.class(SizeClass::of(8192));
+        assert_eq!((info.blocks, info.slabs), (128, 16));
     }
 }

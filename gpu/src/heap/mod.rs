@@ -61,6 +61,7 @@ mod large;
 pub mod layout;
 mod refill;
 mod resize;
+mod reuse;
 mod sets;
 mod sweep;
 
@@ -144,8 +145,8 @@ pub struct Parts {
     pub counts: *const AtomicU32,
     /// `layout.block_words()` words: the holes.
     pub bitmap: *const AtomicU32,
-    /// `layout.classes + 2` sets of `layout.set_words()` words: the free slabs, the idle runs, and those of each
-    /// class with holes.
+    /// [`Layout::sets`] of `layout.set_words()` words: the free slabs; for each class the runs that may have holes; and
+    /// for each the idle ones.
     pub slab_sets: *const AtomicU32,
     /// A bit for each class: it has had a span. [`USED_WORDS`] words.
     pub used: *const AtomicU32,
@@ -289,7 +290,8 @@ impl Heap {
 
     #[inline(always)]
     fn slab_set(&self, i: u32) -> IndexSet {
-        // SAFETY: one of the `classes + 2` sets, by the callers.
+        debug_assert!(i < self.layout.sets());
+        // SAFETY: one of the sets, by the callers.
         let words = unsafe { self.parts.slab_sets.add((i * self.layout.set_words()) as usize) };
         // SAFETY: `from_raw_parts`' promise.
         unsafe { IndexSet::new(words, self.layout.slab_words()) }
@@ -300,20 +302,16 @@ impl Heap {
         self.slab_set(0)
     }
 
-    /// Word `w` of the bits of idle runs.
-    #[inline(always)]
-    fn idle(&self, w: u32) -> &AtomicU32 {
-        debug_assert!(w < self.layout.slab_words());
-        // SAFETY: a word with bits of slabs of the heap, by the callers. The set behind that of the free slabs is
-        // of as many words and more.
-        let word = unsafe { self.parts.slab_sets.add((self.layout.set_words() + w) as usize) };
-        // SAFETY: `from_raw_parts`' promise.
-        unsafe { &*word }
-    }
-
+    /// Runs of the class that may have holes, and are not whole.
     #[inline(always)]
     fn partial(&self, class: SizeClass) -> IndexSet {
-        self.slab_set(2 + class.0)
+        self.slab_set(1 + class.0)
+    }
+
+    /// Runs of the class that may be whole.
+    #[inline(always)]
+    fn idle(&self, class: SizeClass) -> IndexSet {
+        self.slab_set(1 + self.layout.classes + class.0)
     }
 
     #[inline(always)]

@@ -7,15 +7,22 @@ use super::layout::{ClassInfo, WORD_BITS};
 use super::sets::Run;
 use super::{Heap, INSTALL};
 use crate::lanes::{Group, Lanes};
-use core::ops::Range;
+use crate::sync::NATIVE_LAYOUT;
 
 /// Slabs that are taken of another home's share at once, so that it does not run dry for it.
-const FOREIGN_SLABS: u32 = 8;
+const FOREIGN_SLABS: u32 = 16;
+
+/// Idle runs that are taken of another home's share at once.
+const FOREIGN_RUNS: u32 = 2;
+
+/// Places where a look for idle runs of the class is taken: more than a few only lose to other groups.
+const LOOKS: u32 = if NATIVE_LAYOUT { 16 } else { 2 };
 
 impl Heap {
     /// The leaders of `peers` that crossed their cursors store the next spans there (I8), less what `peers` get of
-    /// them. Returns the next span of the caller's class, with that; a dry one if there is none.
-    #[inline(never)]
+    /// them. Finds the spans one after the other, all lanes together. Returns the next span of the caller's class,
+    /// with what `peers` get; a dry one where there is none, or none was looked for.
+    #[inline(always)]
     pub(super) fn refill<const WHOLE: bool>(
         &self,
         lanes: Lanes<WHOLE>,
@@ -26,7 +33,17 @@ impl Heap {
         seen: Span,
     ) -> Span {
         let owes = crossed && peers.leads();
-        let span = self.find_each(lanes, peers, owes, class, home);
+        let (mut waiting, mut span) = (lanes.ballot(owes), Span::DRY);
+        while !waiting.is_empty() {
+            let lane = waiting.leader();
+            let of = SizeClass(lanes.read_32(class.0, lane));
+            let (home, count) = (lanes.read_32(home, lane), lanes.read_32(peers.count(), lane));
+            let found = self.find_span(lanes, of, home, count);
+            if peers.leader() == lane {
+                span = found;
+            }
+            waiting = waiting.without_leader();
+        }
         lanes.sync();
         if owes {
             self.note_use(class);
@@ -35,6 +52,20 @@ impl Heap {
             self.cursor(class, home).span.store_release(span.without(span.granted(wanted)).0, INSTALL);
         }
         span
+    }
+
+    /// Blocks of the class for `count` lanes and more: runs of the home's share that are idle, or whatever there is.
+    #[inline(always)]
+    fn find_span<const WHOLE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        class: SizeClass,
+        home: u32,
+        count: u32,
+    ) -> Span {
+        let info = self.class(class);
+        let run = self.reuse(lanes, class, self.share_words(home), info.span_runs(count, false));
+        if run.len == 0 { self.find(lanes.group(), class, home, count) } else { info.span_of(run) }
     }
 
     /// Writes down what the slabs of a span are, each lane a part of them.
@@ -56,80 +87,91 @@ impl Heap {
         }
     }
 
-    /// Finds the next spans for those lanes that owe one, one after the other and all lanes together. Returns that
-    /// of the caller's class; a dry one where there is none, or none was looked for.
-    #[cold]
-    #[inline(never)]
-    fn find_each<const WHOLE: bool>(
-        &self,
-        lanes: Lanes<WHOLE>,
-        peers: Group,
-        owes: bool,
-        class: SizeClass,
-        home: u32,
-    ) -> Span {
-        let (lanes, mut span) = (lanes.group(), Span::DRY);
-        let mut waiting = lanes.ballot(owes);
-        while !waiting.is_empty() {
-            let lane = waiting.leader();
-            let of = SizeClass(lanes.read_32(class.0, lane));
-            let found = self.find(lanes, of, lanes.read_32(home, lane), lanes.read_32(peers.count(), lane));
-            if peers.leader() == lane {
-                span = found;
-            }
-            waiting = waiting.without_leader();
-        }
-        span
-    }
-
     /// Blocks of the class for `count` lanes and more, from wherever there are some. A dry span if there are none.
+    #[cold]
     #[inline(never)]
     pub(super) fn find(&self, lanes: Group, class: SizeClass, home: u32, count: u32) -> Span {
         let info = self.class(class);
-        let most = info.span_runs(count, false) * info.slabs;
-        let mut run = self.claim_slabs(lanes, info, home, most);
-        if run.len == 0 {
-            let span = self.steal(lanes, class, home);
-            if !span.is_dry() {
-                return span;
-            }
-            if self.close_all(lanes) {
-                run = self.claim_slabs(lanes, info, home, most);
+        let most = info.span_runs(count, false);
+        let run = self.reuse(lanes, class, self.share_words(home), most);
+        if run.len > 0 {
+            return info.span_of(run);
+        }
+        let run = self.claim_slabs(lanes, info, home, most * info.slabs);
+        if run.len > 0 {
+            return self.make_span(lanes, info, class, run);
+        }
+        let run = self.reuse_foreign(lanes, class, home);
+        if run.len > 0 {
+            return info.span_of(run);
+        }
+        if self.sweep_all(lanes, most * info.slabs) > 0 {
+            let run = lanes.lead_run(|| self.claim_free(info, self.share_words(home).0, most * info.slabs));
+            if run.len > 0 {
+                return self.make_span(lanes, info, class, run);
             }
         }
-        if run.len == 0 {
-            return Span::DRY;
+        self.find_hidden(lanes, class, home, most)
+    }
+
+    /// Blocks of the class that cursors have.
+    fn find_hidden(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Span {
+        let span = self.steal(lanes, class, home);
+        if !span.is_dry() || !self.close_all(lanes) {
+            return span;
         }
+        let info = self.class(class);
+        self.sweep_all(lanes, self.layout.slabs);
+        let run = lanes.lead_run(|| self.claim_free(info, self.share_words(home).0, most * info.slabs));
+        if run.len > 0 { self.make_span(lanes, info, class, run) } else { Span::DRY }
+    }
+
+    /// A span of slabs that were free.
+    fn make_span(&self, lanes: Group, info: &ClassInfo, class: SizeClass, run: Run) -> Span {
         self.dedicate(lanes.rank(), lanes.count(), info, class, run);
-        Span::new(run.first + run.len, run.len / info.slabs * info.blocks)
+        info.span_of(run)
     }
 
-    /// Takes up to `most` slabs, whole runs of the class: of the home's share first, so that what was used is used
-    /// again; then of all.
+    /// Takes up to `most` slabs that are no class', whole runs: of the home's share first, so that what was used is
+    /// used again; then of all.
     fn claim_slabs(&self, lanes: Group, info: &ClassInfo, home: u32, most: u32) -> Run {
-        let Range { start: from, end: to } = self.share_words(home);
-        self.sweep(lanes, from, to, most);
-        let run = lanes.lead_run(|| {
-            let run = self.claim_free(info, from, most);
-            if run.len > 0 { run } else { self.claim_fresh_part(home, info, most) }
-        });
+        let words = self.share_words(home);
+        let claim = || {
+            lanes.lead_run(|| {
+                let run = self.claim_free(info, words.0, most);
+                if run.len > 0 { run } else { self.claim_fresh_part(home, info, most) }
+            })
+        };
+        let run = claim();
         if run.len > 0 {
             return run;
         }
-        let run = self.claim_foreign(lanes, info, home, most);
-        if run.len > 0 {
-            return run;
-        }
-        if self.sweep(lanes, 0, self.layout.slab_words(), self.layout.slabs) == 0 {
-            return Run::NONE;
-        }
-        lanes.lead_run(|| self.claim_free(info, from, most))
+        let run = if self.sweep(lanes, words, most) > 0 { claim() } else { Run::NONE };
+        if run.len > 0 { run } else { self.claim_foreign(lanes, info, home, most) }
     }
 
-    /// The words of a set of slabs that have bits of a home's share.
-    pub(super) fn share_words(&self, home: u32) -> Range<u32> {
+    /// Takes idle runs of the class from anywhere, few at once, so that other homes are left theirs.
+    fn reuse_foreign(&self, lanes: Group, class: SizeClass, home: u32) -> Run {
+        let (set, len) = (self.idle(class), self.layout.slab_words());
+        let mut from = self.share_words(home).1 % len;
+        for _ in 0..LOOKS {
+            let Some(w) = set.next_word_together(lanes, from) else { break };
+            let to = (w + lanes.count()).min(len);
+            let run = self.reuse(lanes, class, (w, to), FOREIGN_RUNS);
+            if run.len > 0 {
+                return run;
+            }
+            self.settle_words(lanes, class, w, to);
+            from = to % len;
+        }
+        Run::NONE
+    }
+
+    /// The words of a set of slabs that have bits of a home's share, from the first to before the second.
+    #[inline(always)]
+    pub(super) fn share_words(&self, home: u32) -> (u32, u32) {
         let (start, end) = (self.layout.share_start(home), self.layout.share_start(home + 1));
-        start / WORD_BITS..end.div_ceil(WORD_BITS)
+        (start / WORD_BITS, end.div_ceil(WORD_BITS))
     }
 
     /// Takes free slabs, whole runs of the class, the first from word `from` on.

@@ -74,8 +74,11 @@ impl Heap {
     #[inline(always)]
     fn keeps_place(&self, block: NonNull<u8>, align: usize, new_size: usize) -> bool {
         let usable = self.usable_size(block);
+        if new_size > usable {
+            return false;
+        }
         let needed = self.block_bytes(rounded_up(new_size as u64, align as u64), align as u64);
-        new_size <= usable && needed.saturating_mul(2) >= usable as u64
+        needed.saturating_mul(2) >= usable as u64
     }
 
     /// Bytes of the block for a size that was rounded up to its alignment: a class', or whole slabs.

@@ -13,7 +13,7 @@
 
 use super::layout::{WORD_BITS, WORD_LOG2};
 use super::{GIVE_SLAB, SUMMARISE, TAKE_SLAB};
-use crate::lanes::Group;
+use crate::lanes::{Group, Lanes};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// Words that are taken at once.
@@ -125,6 +125,13 @@ impl IndexSet {
         old & bits
     }
 
+    /// Clears the bit of word `w` in the summary if it has no slabs.
+    pub fn settle(&self, w: u32) {
+        if self.word(w).load_relaxed() == 0 {
+            self.settle_summary(w);
+        }
+    }
+
     /// Word `w` was seen empty: clears its bit of the summary, unless it has slabs again.
     #[inline(never)]
     fn settle_summary(&self, w: u32) {
@@ -163,6 +170,58 @@ impl IndexSet {
             }
         }
         None
+    }
+
+    /// A word with slabs, from word `from` on and around the end, by all lanes together; by the summary alone.
+    #[inline(never)]
+    pub fn next_word_together(&self, lanes: Group, from: u32) -> Option<u32> {
+        let groups = self.len.div_ceil(WORD_BITS);
+        let mut i = 0;
+        while i < groups {
+            let mine = i + lanes.rank();
+            let group = ((from >> WORD_LOG2) + mine) % groups;
+            let seen = if mine < groups { self.at(self.len + group).load_relaxed() } else { 0 };
+            let found = lanes.ballot(seen != 0);
+            if !found.is_empty() {
+                let w = group * WORD_BITS + seen.trailing_zeros();
+                return Some(lanes.read_32(w, found.leader()));
+            }
+            i += lanes.count();
+        }
+        None
+    }
+
+    /// Takes out slabs `step` apart, up to `most` and as many as there are lanes: the first row that is seen in as
+    /// many words from `from` on, and before `to`. Hints both: others may take them at the same time. Returns the
+    /// first and how many there are.
+    #[inline(always)]
+    pub fn row<const WHOLE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        from: u32,
+        to: u32,
+        step: u32,
+        most: u32,
+    ) -> Run {
+        let w = from + lanes.rank();
+        let seen = if w < to { self.word(w).load_relaxed() } else { 0 };
+        let marked = lanes.ballot(seen != 0);
+        if marked.is_empty() {
+            return Run::NONE;
+        }
+        let first = lanes.read_32(w * WORD_BITS + seen.trailing_zeros(), marked.leader());
+        let mine = first + lanes.rank() * step;
+        let place = (mine >> WORD_LOG2) - from;
+        let inside = place < lanes.count();
+        let word = lanes.read_32(seen, lanes.lane_of(if inside { place } else { 0 }));
+        let in_row = inside && lanes.rank() < most && word >> (mine % WORD_BITS) & 1 == 1;
+        let beyond = lanes.ballot(!in_row);
+        let len = if beyond.is_empty() { lanes.count() } else { lanes.rank_of(beyond.leader()) };
+        if lanes.rank() < len {
+            // Relaxed: a hint that goes.
+            self.word(mine >> WORD_LOG2).and_relaxed(!(1 << (mine % WORD_BITS)));
+        }
+        Run { first, len }
     }
 
     /// A slab in the set, the first from word `from` on, around the end. It may be taken by now.

@@ -71,6 +71,12 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
         Lanes { mask: self.ballot(predicate), lane: self.lane }
     }
 
+    /// The lanes of the group.
+    #[inline(always)]
+    pub fn members(self) -> LaneMask {
+        self.mask()
+    }
+
     #[inline(always)]
     pub fn count(self) -> u32 {
         self.mask().count()
@@ -86,6 +92,18 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     #[inline(always)]
     pub fn rank(self) -> u32 {
         if WHOLE { self.lane } else { self.mask.rank(self.lane) }
+    }
+
+    /// The lane of a rank, which is less than [`count`](Self::count).
+    #[inline(always)]
+    pub fn lane_of(self, rank: u32) -> u32 {
+        if WHOLE { rank } else { select_bit(self.mask().0, rank) }
+    }
+
+    /// The rank of a lane of the group.
+    #[inline(always)]
+    pub fn rank_of(self, lane: u32) -> u32 {
+        if WHOLE { lane } else { self.mask.rank(lane) }
     }
 
     #[inline(always)]

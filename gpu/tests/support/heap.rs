@@ -43,7 +43,7 @@ impl OwnedHeap {
         let entries = words(layout.slabs.into(), |_| Heap::free_entry());
         let counts = words(u64::from(layout.slabs) * COUNT_STRIDE as u64, |_| 0);
         let bitmap = words(layout.block_words(), |_| 0);
-        let slab_sets = words(u64::from(layout.set_words()) * u64::from(layout.classes + 2), |_| 0);
+        let slab_sets = words(u64::from(layout.set_words()) * u64::from(layout.sets()), |_| 0);
         let used = words(USED_WORDS as u64, |_| 0);
         let stride = FRESH_STRIDE as u32;
         let fresh = words(u64::from(layout.homes * stride), |i| layout.share_start(i / stride));

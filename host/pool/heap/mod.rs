@@ -88,7 +88,7 @@ impl Places {
             cursors: part(cursors),
             cursor_stride_log2,
             entries: part(u64::from(layout.slabs) * 4),
-            slab_sets: part(u64::from(layout.classes + 2) * u64::from(layout.set_words()) * 4),
+            slab_sets: part(u64::from(layout.sets()) * u64::from(layout.set_words()) * 4),
             faults: part(FAULT_LOG_WORDS as u64 * 8),
             used: part(USED_WORDS as u64 * 4),
             fresh: part(u64::from(layout.homes) * 4 * FRESH_STRIDE as u64),

@@ -4,7 +4,7 @@ use super::{Found, FreeSlab, LargeAudit, RunAudit, Visitor, Walk};
 use crate::heap::class::SizeClass;
 use crate::heap::count::Count;
 use crate::heap::entry::Entry;
-use crate::heap::layout::{WORD_BITS, full_word};
+use crate::heap::layout::full_word;
 
 impl<V: Visitor> Walk<'_, V> {
     pub(super) fn slabs(&mut self) {
@@ -166,9 +166,8 @@ impl<V: Visitor> Walk<'_, V> {
         if count != sum.0 {
             self.tell(Some(slab), Some(class), None, Found::Count { bits: sum.0, count });
         }
-        let is_idle = self.idle(class, slab / WORD_BITS) >> (slab % WORD_BITS) & 1 == 1;
         if run.holes == run.info.blocks {
-            if !is_idle {
+            if !self.heap.idle(class).contains(slab) {
                 self.tell(Some(slab), Some(class), None, Found::NotIdle);
             }
         } else if run.holes > 0 && !self.heap.partial(class).contains(slab) {

@@ -78,9 +78,11 @@ pub fn used_heap() -> Heap {
         let blocks: Option<Vec<_>> = heap.alloc_many(layouts).unwrap().into_iter().collect();
         blocks.expect("there is room")
     };
-    let (small, middle, odd) = (got(&of(3000, 64)), got(&of(96, 1024)), got(&of(20, 48)));
-    // More of one size than a slab holds, all of which stay live.
-    got(&of(3000, 32));
+    // Eight runs of one size for four homes, so that one of them at least is used whole.
+    let runs_of = |size| 8 * heap.handle.layout().class(SizeClass::of(size)).blocks as usize;
+    let (small, middle, odd) = (got(&of(3000, 64)), got(&of(runs_of(1024), 1024)), got(&of(20, 48)));
+    got(&of(runs_of(32), 32));
+    got(&of(5, 2048));
     let large = got(&of(3, 200 << 10));
     // SAFETY: no kernel has them.
     let free = |blocks: &[_]| unsafe { heap.free_many(blocks) }.unwrap();
@@ -121,12 +123,12 @@ impl Heap {
         self.set_at(0, slab / 32)
     }
 
-    pub(super) fn idle_at(&self, _class: SizeClass, slab: u32) -> u64 {
-        self.set_at(1, slab / 32)
+    pub(super) fn idle_at(&self, class: SizeClass, slab: u32) -> u64 {
+        self.set_at(1 + self.handle.layout().classes + class.0, slab / 32)
     }
 
     pub(super) fn partial_at(&self, class: SizeClass, slab: u32) -> u64 {
-        self.set_at(2 + class.0, slab / 32)
+        self.set_at(1 + class.0, slab / 32)
     }
 
     pub(super) fn cursor_at(&self, class: SizeClass, home: u32) -> u64 {

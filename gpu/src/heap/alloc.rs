@@ -9,6 +9,7 @@ use super::{Heap, INSTALL, POLL_NANOS, TAKE};
 use crate::lanes::{Group, Lanes, Warp};
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
+use crate::units::WARP_SIZE;
 use core::ptr::NonNull;
 
 /// How often a group looks whether the next span is there before it tries its luck: that takes microseconds.
@@ -25,6 +26,9 @@ const EAGER_POLLS: u32 = 16;
 
 /// How often a group waits for a span and loses it to others, before it goes on with more care.
 const TURNS: u32 = if NATIVE_LAYOUT { 16 } else { 2 };
+
+/// Those of them in which it tries another cursor instead.
+const HOPS: u32 = if NATIVE_LAYOUT { 3 } else { 1 };
 
 /// In place of a class, for lanes that ask for nothing any more.
 const DONE: u32 = u32::MAX;
@@ -63,39 +67,44 @@ impl Heap {
         if !warp.all(class.0 == warp.broadcast_32(class.0)) {
             return self.shared().alloc_mixed(warp, class);
         }
-        let home = self.home();
         // Read here: what is acquired below empties the multiprocessor's cache.
         let info = *self.class(class);
-        let seen = Span(warp.lead_64(|| self.take_in_turn(warp.count(), class, home).0));
+        let mut home = self.home();
+        let seen = Span(warp.lead_64(|| self.take_in_turn(warp.count(), class, &mut home).0));
         // The leader took for all: what the last owners wrote is now before every lane (I4).
         warp.order();
         let rest = seen.signed_left() - warp.count() as i32;
         if rest >= 0 {
             self.block_of_span(&info, seen, rest as u32 + warp.rank())
         } else {
-            self.shared().alloc_crossed(warp, class, home, seen)
+            self.alloc_crossed(warp, class, &info, warp.broadcast_32(home), seen)
         }
     }
 
     /// For a warp of which all lanes ask for one class, and that mostly has crossed its cursor: it stores the next
-    /// span there, of runs that are idle.
-    #[inline(never)]
-    fn alloc_crossed(&self, warp: Warp, class: SizeClass, home: u32, seen: Span) -> u64 {
-        let (count, info) = (warp.count(), self.class(class));
+    /// span there, of runs that are idle. Inlined: elsewhere the handle would be read from memory again.
+    #[inline(always)]
+    fn alloc_crossed(&self, warp: Warp, class: SizeClass, info: &ClassInfo, home: u32, seen: Span) -> u64 {
+        let count = warp.count();
         if seen.outcome(count) != Outcome::Crossed || seen.is_unused() || info.blocks < count {
-            return self.alloc_short(warp, warp.group(), class, home, seen);
+            return self.shared().alloc_short(warp, warp.group(), class, home, seen);
         }
-        let run = self.reuse_inline(warp, class, self.share_words(home), info.span_runs(count, false));
+        let most = info.span_runs(count, false);
+        let run = self.reuse_inline(warp, class, info, self.share_words(home), most);
         if run.len == 0 {
-            return self.alloc_again(warp, warp.group(), class, home, seen);
+            return self.shared().alloc_again(warp, warp.group(), class, home, seen);
         }
-        let next = info.span_of(run);
+        let (left, next) = (seen.left().unwrap_or(0), info.span_of(run));
+        let rest = next.without(count - left);
         if warp.leads() {
-            let wanted = count - seen.left().unwrap_or(0);
             // ordering: release; pairs with TAKE: what the blocks' last owners wrote (I4).
-            self.cursor(class, home).span.store_release(next.without(wanted).0, INSTALL);
+            self.cursor(class, home).span.store_release(rest.0, INSTALL);
         }
-        self.block_after(class, seen, next, count, warp.rank())
+        if warp.rank() < left {
+            self.block_of_span(info, seen, warp.rank())
+        } else {
+            self.block_of_span(info, next, rest.left().unwrap_or(0) + warp.rank() - left)
+        }
     }
 
     /// For a part of a warp.
@@ -104,13 +113,14 @@ impl Heap {
         if group.count() > 1 {
             return self.alloc_mixed(group, class);
         }
-        let home = self.home();
-        let mut seen = self.take_in_turn(1, class, home);
+        let info = *self.class(class);
+        let mut home = self.home();
+        let mut seen = self.take_in_turn(1, class, &mut home);
         if seen.is_unused() && seen.left() == Some(0) {
             seen = self.first_span(group, group, true, class, home, seen);
         }
         if seen.signed_left() > 0 {
-            self.block_of_span(self.class(class), seen, seen.signed_left() as u32 - 1)
+            self.block_of_span(&info, seen, seen.signed_left() as u32 - 1)
         } else {
             self.alloc_short(group, group, class, home, seen)
         }
@@ -121,10 +131,11 @@ impl Heap {
     fn alloc_mixed<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, class: SizeClass) -> u64 {
         let home = self.home();
         let peers = lanes.matching(class.0);
+        let info = *self.class(class);
         let seen = self.take_together(lanes, peers, true, class, home);
         let rest = seen.signed_left() - peers.count() as i32;
         if lanes.all(rest >= 0) {
-            self.block_of_span(self.class(class), seen, rest as u32 + peers.rank())
+            self.block_of_span(&info, seen, rest as u32 + peers.rank())
         } else {
             self.alloc_short(lanes, peers, class, home, seen)
         }
@@ -142,8 +153,8 @@ impl Heap {
         seen: Span,
     ) -> u64 {
         let (count, leads) = (peers.count(), peers.leads());
-        let mut seen = seen;
-        for _ in 0..TURNS {
+        let (mut seen, mut home) = (seen, home);
+        for turn in 0..TURNS {
             let first = leads && seen.is_unused() && seen.left() == Some(0);
             if !lanes.all(!first) {
                 seen = self.first_span(lanes, peers, first, class, home, seen);
@@ -160,11 +171,12 @@ impl Heap {
                 break;
             }
             if leads && rest < 0 {
-                self.await_span(class, home);
+                home = self.next_home(class, home, turn);
                 seen = self.take(count, class, home);
             }
         }
         let seen = Span(lanes.read_64(seen.0, peers.leader()));
+        let home = lanes.read_32(home, peers.leader());
         lanes.order();
         self.alloc_again(lanes, peers, class, home, seen)
     }
@@ -226,18 +238,30 @@ impl Heap {
         Span(cursor.span.sub_acquire(wanted.into(), TAKE))
     }
 
-    /// The same, after a wait for the next span where another group is storing it. For who owes no span itself.
-    /// Few registers and no call: while a cursor gets its first span, all warps of a multiprocessor are here.
+    /// The same, from another cursor where a group is storing the next span of this one, and after a wait if others
+    /// do not help. For who owes no span itself. Few registers and no call: while the cursors get their first spans, all
+    /// warps of a multiprocessor are here.
     #[inline(always)]
-    fn take_in_turn(&self, wanted: u32, class: SizeClass, home: u32) -> Span {
-        let mut seen = self.take(wanted, class, home);
-        let mut turns = 0;
-        while seen.signed_left() < 0 && !seen.is_dry() && turns < TURNS {
-            self.await_span(class, home);
-            seen = self.take(wanted, class, home);
-            turns += 1;
+    fn take_in_turn(&self, wanted: u32, class: SizeClass, home: &mut u32) -> Span {
+        let mut seen = self.take(wanted, class, *home);
+        let mut turn = 0;
+        while seen.signed_left() < 0 && !seen.is_dry() && turn < TURNS {
+            *home = self.next_home(class, *home, turn);
+            seen = self.take(wanted, class, *home);
+            turn += 1;
         }
         seen
+    }
+
+    /// Where to take blocks instead, when `home` has no span and will have one soon: another home at first, those of
+    /// different warps at different places; then the same, after a wait.
+    #[inline(always)]
+    fn next_home(&self, class: SizeClass, home: u32, turn: u32) -> u32 {
+        if turn < HOPS {
+            return (home + 1 + thread::index_1d() / WARP_SIZE) % self.layout.homes;
+        }
+        self.await_span(class, home);
+        home
     }
 
     #[inline(always)]

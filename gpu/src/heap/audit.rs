@@ -111,7 +111,7 @@ impl<'a, V: Visitor> Walk<'a, V> {
             run -= info.slabs;
             let entry = self.entry(run);
             let found = match self.held[run as usize] {
-                _ if entry != Entry::of_class(class, 0) => Found::SpanOfOther { entry: entry.0 },
+                _ if entry != Entry::of_class(class, 0, info.slabs) => Found::SpanOfOther { entry: entry.0 },
                 0 => {
                     let blocks = rest.min(info.blocks);
                     self.held[run as usize] = blocks;

@@ -8,6 +8,8 @@
 //! A request is rounded up to its alignment first. The block of that size's class is then aligned, too: a
 //! class is a multiple of every power of two that its least size is a multiple of.
 
+use super::layout::divided;
+
 /// Bytes of the smallest block.
 pub const MIN_BLOCK: u32 = 16;
 
@@ -30,6 +32,19 @@ impl SizeClass {
     #[inline(always)]
     pub const fn bytes(self) -> u32 {
         self.quarters() << self.shift()
+    }
+
+    /// The number of blocks in `bytes`, which are at most 2^26 for the smallest class.
+    #[inline(always)]
+    pub(super) const fn blocks_in(self, bytes: u32) -> u32 {
+        // `ceil(2^32 / quarters)`: exact for what is at most 2^32 / quarters.
+        let reciprocal = match self.0 % 4 {
+            0 => 1 << 30,
+            1 => 858_993_460,
+            2 => 715_827_883,
+            _ => 613_566_757,
+        };
+        divided(bytes >> self.shift(), reciprocal)
     }
 
     /// A block is this many times two to the [`shift`](Self::shift): 4 to 7.
@@ -77,6 +92,17 @@ mod tests {
             for bytes in (1..=1 << 20).step_by(7).chain([align, 3 * align, 5 * align]) {
                 let class = SizeClass::of(rounded_up(bytes.into(), align.into()) as u32);
                 assert!(class.bytes().is_multiple_of(align), "{bytes} bytes aligned to {align} in {class:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_counted_without_a_division() {
+        for class in (0..64).map(SizeClass) {
+            for bytes in (0..1 << 26).step_by(104_729).chain([1 << 26]) {
+                for bytes in [bytes, bytes / class.bytes() * class.bytes()] {
+                    assert_eq!(class.blocks_in(bytes), bytes / class.bytes(), "{bytes} bytes in {class:?}");
+                }
             }
         }
     }

@@ -1,20 +1,21 @@
 //! What a slab is, in one word.
 //!
 //! ```text
-//! 31         8 7      0
-//! | place     | kind   |      kind: a class, or one of the numbers below
+//! 31     16 15     8 7      0
+//! | slabs   | place   | class  |      a slab of a run: how many it has, and which of them this is
+//! | length            | LARGE  |      the first slab of a large allocation
 //! ```
 //!
-//! `place` is the slab's number in its run, or the length of a large allocation. Written by who has taken the slab
-//! as free, before it hands out any of it, and by who has taken back all of it.
+//! Written by who has taken the slab as free, before it hands out any of it, and by who has taken back all of it.
 
 use super::class::SizeClass;
 
 /// A later slab of an allocation of whole slabs.
 const REST: u32 = 0xfd;
-/// The first slab of such an allocation: `place` is the number of its slabs.
+/// The first slab of such an allocation.
 const LARGE: u32 = 0xfe;
 const PLACE_SHIFT: u32 = 8;
+const SLABS_SHIFT: u32 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry(pub(super) u32);
@@ -36,10 +37,10 @@ impl Entry {
         if is_large { Some(self.0 >> PLACE_SHIFT) } else { None }
     }
 
-    /// Slab number `place` of a run of the class.
+    /// Slab number `place` of a run of the class, which has `slabs`.
     #[inline(always)]
-    pub const fn of_class(class: SizeClass, place: u32) -> Self {
-        Entry(place << PLACE_SHIFT | class.0)
+    pub const fn of_class(class: SizeClass, place: u32, slabs: u32) -> Self {
+        Entry(slabs << SLABS_SHIFT | place << PLACE_SHIFT | class.0)
     }
 
     /// The class; `None` for a slab without one.
@@ -52,6 +53,18 @@ impl Entry {
     /// The slab's number in its run.
     #[inline(always)]
     pub const fn place(self) -> u32 {
-        self.0 >> PLACE_SHIFT
+        self.0 >> PLACE_SHIFT & 0xff
+    }
+
+    /// Slabs of its run.
+    #[inline(always)]
+    pub const fn slabs(self) -> u32 {
+        self.0 >> SLABS_SHIFT
+    }
+
+    /// Whether a run of the class starts here.
+    #[inline(always)]
+    pub const fn starts(self, class: SizeClass) -> bool {
+        self.0 & ((1 << SLABS_SHIFT) - 1) == class.0
     }
 }

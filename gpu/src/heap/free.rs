@@ -3,10 +3,11 @@
 use super::class::SizeClass;
 use super::count::Count;
 use super::entry::Entry;
-use super::layout::{ClassInfo, WORD_BITS, divided, full_word, words};
+use super::layout::{WORD_BITS, full_word, words};
 use super::{FREE, Heap};
 use crate::fault::FaultKind;
 use crate::lanes::{Group, Warp};
+use crate::sync::fence_release;
 use core::ptr::NonNull;
 
 /// A block in the bitmap, and what is to be known of its run.
@@ -24,14 +25,16 @@ impl Heap {
     /// Gives memory back. Any thread may, also one that did not allocate it. An address that no live block
     /// starts at changes nothing and is recorded as a fault.
     ///
-    /// Cost per warp that frees what it allocated: a load of the slab's entry, mostly from the cache, a
-    /// release atomic on the bits and a relaxed atomic on the count of holes. Blocks that are not in two words
-    /// of the bitmap next to each other cost a release atomic each.
+    /// Cost per warp that frees what it allocated: a load of the slab's entry and at the same time a release fence, then
+    /// two relaxed atomics at the same time, on the bits and on the count of holes. Elsewhere a relaxed atomic for each
+    /// word of the bitmap, and one more for each word that had no holes or has nothing else now.
     ///
     /// # Safety
     /// No thread uses the memory any more.
     #[inline(always)]
     pub unsafe fn free(&self, block: NonNull<u8>) {
+        // What all lanes wrote, before the release by any of them (I4).
+        Group::converged().meet();
         let address = block.as_ptr() as u64;
         let offset = address.wrapping_sub(self.base() as u64);
         if offset >= self.layout.bytes() {
@@ -40,12 +43,15 @@ impl Heap {
         let slab = (offset >> self.layout.slab_log2) as u32;
         // Who frees a block has it, or got it from who has: its slab's entry was written before (I5).
         let entry = Entry(self.entry(slab).load_unraced());
+        // ordering: release; pairs with CLAIM and with RETIRE: the owners' writes before their bits (I4). Here, and not
+        // at the bits, it takes no longer than the load.
+        fence_release(FREE);
         let Some(class) = entry.class() else { return self.shared().free_large(slab, address) };
         let run = slab - entry.place();
-        let ClassInfo { bytes, blocks, quarters_reciprocal, shift, .. } = *self.class(class);
         let inside = (offset - (u64::from(run) << self.layout.slab_log2)) as u32;
-        let block = divided(inside >> shift, quarters_reciprocal);
-        if block * bytes != inside || block >= blocks {
+        let (block, blocks) =
+            (class.blocks_in(inside), class.blocks_in(entry.slabs() << self.layout.slab_log2));
+        if block * class.bytes() != inside || block >= blocks {
             return self.shared().misuse(FaultKind::InteriorFree, address);
         }
         self.release(Place { run, class, blocks, block });
@@ -57,16 +63,13 @@ impl Heap {
         self.faults().record(kind, address, 0);
     }
 
-    /// Releases a block per lane.
+    /// Releases a block per lane, behind the fence.
     #[inline(always)]
     fn release(&self, place: Place) {
-        let group = Group::converged();
-        let Some(warp) = group.whole() else {
+        let Some(warp) = Group::converged().whole() else {
             return self.release_bits(place, 1 << (place.block % WORD_BITS));
         };
         let bits = self.gather(warp, place);
-        // What all lanes wrote, before the release by any of them (I4).
-        warp.sync();
         if bits != 0 {
             self.release_bits(place, bits);
         }
@@ -119,14 +122,14 @@ impl Heap {
         }
     }
 
-    /// Sets bits of the word of a block, and counts what that makes of it.
+    /// Sets bits of the word of a block, and counts what that makes of it. A release fence is before it.
     #[inline(always)]
     fn release_bits(&self, place: Place, bits: u32) {
         let Place { run, class, blocks, block } = place;
         let full = full_word(blocks, block / WORD_BITS);
         let (word, count) = (self.bits(self.word_of(run, block)), self.count(run));
-        // ordering: release; pairs with CLAIM and with RETIRE: the owners' writes before their bits (I4).
-        let old = word.or_release(bits, FREE);
+        // Relaxed: the fence is before it.
+        let old = word.or_relaxed(bits);
         let (before, change) = if bits == full {
             // What this makes of the word is known without a look at it. Relaxed: the count only says when to
             // look at the bits.
@@ -148,6 +151,8 @@ impl Heap {
     pub(super) fn put_back(&self, word: u32, bits: u32) {
         if let Some((run, class)) = self.owner_of(word) {
             let block = (word - self.word_of(run, 0)) * WORD_BITS;
+            // ordering: release; pairs with CLAIM and with RETIRE: hands on what was acquired with the blocks (I4).
+            fence_release(FREE);
             self.release_bits(Place { run, class, blocks: self.class(class).blocks, block }, bits);
         }
     }

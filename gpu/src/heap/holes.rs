@@ -69,7 +69,7 @@ impl Heap {
     /// Whether a run of the class starts at this slab. Certain for who holds a block of it (I5).
     #[inline(always)]
     pub(super) fn is_of(&self, class: SizeClass, run: u32) -> bool {
-        self.entry(run).load_relaxed() == Entry::of_class(class, 0).0
+        Entry(self.entry(run).load_relaxed()).starts(class)
     }
 
     /// Sets a bit that was cleared on a wrong guess, of a word that was `old` before: the slab has another class.

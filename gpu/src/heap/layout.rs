@@ -31,8 +31,8 @@ const RUN_PART: u32 = 48;
 const SPAN_BLOCKS: (u32, u32) = (2 * 2048, 8 * 2048);
 /// Blocks in a span for each lane of a part of a warp, for the first span of a cursor and for the others.
 const LANE_BLOCKS: (u32, u32) = (128, 1024);
-/// What part of a home's share a span may be, in 32nds: for a whole warp, and for a part of one.
-const SPAN_PART: ((u32, u32), (u32, u32)) = ((4, 20), (1, 1));
+/// What part of a home's share a span may be, in 64ths: for a whole warp, and for a part of one.
+const SPAN_PART: ((u32, u32), (u32, u32)) = ((8, 40), (2, 3));
 
 /// How the blocks of one class lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +46,11 @@ pub struct ClassInfo {
     pub(super) blocks_reciprocal: u32,
     /// Slabs in a run.
     pub slabs: u32,
-    /// `ceil(2^32 / quarters)`: a block is `quarters << shift` bytes.
-    pub(super) quarters_reciprocal: u32,
-    pub(super) shift: u32,
     /// Runs in a span for a whole warp, in the first of a cursor and in the others.
     whole_runs: (u16, u16),
     /// The most runs in a span for a part of a warp, likewise.
     part_runs: (u16, u16),
+    spare: [u32; 2],
 }
 
 const _: () = assert!(size_of::<ClassInfo>() == 32);
@@ -82,13 +80,12 @@ impl ClassInfo {
             blocks,
             blocks_reciprocal: reciprocal(blocks),
             slabs,
-            quarters_reciprocal: reciprocal(class.quarters()),
-            shift: class.shift(),
             whole_runs: (
-                clamped(SPAN_BLOCKS.0 / blocks, runs * whole_first / 32),
-                clamped(SPAN_BLOCKS.1 / blocks, runs * whole_later / 32),
+                clamped(SPAN_BLOCKS.0 / blocks, runs * whole_first / 64),
+                clamped(SPAN_BLOCKS.1 / blocks, runs * whole_later / 64),
             ),
-            part_runs: (clamped(u32::MAX, runs * part_first / 32), clamped(u32::MAX, runs * part_later / 32)),
+            part_runs: (clamped(u32::MAX, runs * part_first / 64), clamped(u32::MAX, runs * part_later / 64)),
+            spare: [0; 2],
         }
     }
 
@@ -312,11 +309,7 @@ mod tests {
                 {
                     for inside in [0, 1, info.bytes / 2, info.bytes - 1] {
                         let offset = block * info.bytes + inside;
-                        assert_eq!(
-                            divided(offset >> info.shift, info.quarters_reciprocal),
-                            block,
-                            "{info:?}"
-                        );
+                        assert_eq!(class.blocks_in(offset), block, "{info:?}");
                     }
                 }
             }
@@ -342,6 +335,7 @@ mod tests {
             assert!(layout.classes <= MAX_CLASSES);
             for class in (0..layout.classes).map(SizeClass) {
                 let info = layout.class(class);
+                assert_eq!(class.blocks_in(info.slabs << layout.slab_log2), info.blocks, "{info:?}");
                 assert!(info.blocks >= 1 && info.words() <= info.slabs * layout.words_per_slab(), "{info:?}");
                 let run = u64::from(info.slabs) << layout.slab_log2;
                 let used = u64::from(info.blocks) * u64::from(info.bytes);

@@ -72,17 +72,10 @@ impl Heap {
     #[inline(always)]
     pub(super) fn dedicate(&self, rank: u32, step: u32, info: &ClassInfo, class: SizeClass, run: Run) {
         let (mut slab, slabs) = (rank, info.slabs);
-        if slabs == 1 {
-            while slab < run.len {
-                // Relaxed: the cursor's release is behind it.
-                self.entry(run.first + slab).store_relaxed(Entry::of_class(class, 0).0);
-                slab += step;
-            }
-            return;
-        }
         while slab < run.len {
+            let place = if slabs == 1 { 0 } else { slab % slabs };
             // Relaxed: the cursor's release is behind it.
-            self.entry(run.first + slab).store_relaxed(Entry::of_class(class, slab % slabs).0);
+            self.entry(run.first + slab).store_relaxed(Entry::of_class(class, place, slabs).0);
             slab += step;
         }
     }
@@ -97,7 +90,7 @@ impl Heap {
         if run.len > 0 {
             return info.span_of(run);
         }
-        let run = self.claim_slabs(lanes, info, home, most * info.slabs);
+        let run = self.claim_slabs(lanes, class, home, most * info.slabs);
         if run.len > 0 {
             return self.make_span(lanes, info, class, run);
         }
@@ -105,10 +98,14 @@ impl Heap {
         if run.len > 0 {
             return info.span_of(run);
         }
-        if self.sweep_all(lanes, most * info.slabs) > 0 {
-            let run = lanes.lead_run(|| self.claim_free(info, self.share_words(home).0, most * info.slabs));
-            if run.len > 0 {
-                return self.make_span(lanes, info, class, run);
+        // A few slabs first; all where those are not in a row.
+        for enough in [most * info.slabs, self.layout.slabs] {
+            if self.sweep_all(lanes, enough) > 0 {
+                let run =
+                    lanes.lead_run(|| self.claim_free(info, self.share_words(home).0, most * info.slabs));
+                if run.len > 0 {
+                    return self.make_span(lanes, info, class, run);
+                }
             }
         }
         self.find_hidden(lanes, class, home, most)
@@ -134,19 +131,26 @@ impl Heap {
 
     /// Takes up to `most` slabs that are no class', whole runs: of the home's share first, so that what was used is
     /// used again; then of all.
-    fn claim_slabs(&self, lanes: Group, info: &ClassInfo, home: u32, most: u32) -> Run {
-        let words = self.share_words(home);
+    fn claim_slabs(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
+        let (info, words) = (self.class(class), self.share_words(home));
         let claim = || {
             lanes.lead_run(|| {
                 let run = self.claim_free(info, words.0, most);
                 if run.len > 0 { run } else { self.claim_fresh_part(home, info, most) }
             })
         };
-        let run = claim();
-        if run.len > 0 {
-            return run;
+        let mut run = claim();
+        // Other classes' idle runs, those of the next sizes first: they have as many slabs.
+        let (mut distance, classes) = (1, self.layout.classes);
+        while run.len == 0 && distance < classes {
+            for other in [class.0.wrapping_sub(distance), class.0 + distance] {
+                if run.len == 0 && other < classes && self.is_used(SizeClass(other)) {
+                    let made = self.sweep_class(lanes, SizeClass(other), words, most);
+                    run = if made > 0 { claim() } else { run };
+                }
+            }
+            distance += 1;
         }
-        let run = if self.sweep(lanes, words, most) > 0 { claim() } else { Run::NONE };
         if run.len > 0 { run } else { self.claim_foreign(lanes, info, home, most) }
     }
 

@@ -13,7 +13,7 @@ use super::layout::{ClassInfo, full_word};
 use super::sets::Run;
 use super::{FREE, Heap, RETIRE};
 use crate::lanes::Lanes;
-use crate::sync::NATIVE_LAYOUT;
+use crate::sync::{NATIVE_LAYOUT, fence_acquire};
 
 /// Words of a bitmap that a lane takes at once.
 const AT_ONCE: usize = if NATIVE_LAYOUT { 8 } else { 2 };
@@ -32,7 +32,7 @@ impl Heap {
         words: (u32, u32),
         most: u32,
     ) -> Run {
-        self.reuse_inline(lanes, class, words, most)
+        self.reuse_inline(lanes, class, self.class(class), words, most)
     }
 
     /// The same, for the way that most spans come.
@@ -41,10 +41,10 @@ impl Heap {
         &self,
         lanes: Lanes<WHOLE>,
         class: SizeClass,
+        info: &ClassInfo,
         (from, to): (u32, u32),
         most: u32,
     ) -> Run {
-        let info = self.class(class);
         let (mut base, mut tries) = (from, 0);
         while base < to {
             let row = self.idle(class).row(lanes, base, to, info.slabs, most);
@@ -69,6 +69,8 @@ impl Heap {
         row: Run,
     ) -> bool {
         let (taken, full) = self.take_words(lanes, info, row);
+        // ordering: acquire; pairs with FREE: what the owners wrote, before the next ones (I4).
+        fence_acquire(RETIRE);
         let all = lanes.all(full);
         // What the lanes acquired is before what the others do with it.
         lanes.order();
@@ -82,7 +84,7 @@ impl Heap {
             }
             return true;
         }
-        self.give_up_row(lanes.group().count(), lanes.rank(), class, row, taken);
+        self.shared().give_up_row(lanes.count(), lanes.rank(), class, row, taken);
         lanes.sync();
         false
     }
@@ -97,8 +99,8 @@ impl Heap {
             let (mut ahead, mut old) = (walk, [0; AT_ONCE]);
             for old in &mut old {
                 if !ahead.is_done() {
-                    // ordering: acquire; pairs with FREE: what the owners wrote, before the next ones (I4).
-                    *old = self.bits(ahead.word()).swap_acquire(0, RETIRE);
+                    // Relaxed: the fence is behind it. An acquire would wait for each of them.
+                    *old = self.bits(ahead.word()).swap_relaxed(0);
                     ahead.step();
                 }
             }
@@ -108,7 +110,7 @@ impl Heap {
                         taken += 1;
                     } else {
                         all = false;
-                        self.restore(walk.word(), old);
+                        self.shared().restore(walk.word(), old);
                     }
                     walk.step();
                 }

@@ -10,20 +10,10 @@ use super::sets::Run;
 use crate::lanes::Group;
 
 impl Heap {
-    /// Makes free the idle runs, of any class, in words `from` to before `to` of their sets, until that is `enough`
-    /// slabs. Returns how many it was.
+    /// Makes free the idle runs of a class in words `from` to before `to` of their set, until that is `enough` slabs.
+    /// Returns how many it was.
     #[inline(never)]
-    pub(super) fn sweep(&self, lanes: Group, words: (u32, u32), enough: u32) -> u32 {
-        let mut slabs = 0;
-        for class in (0..self.layout.classes).map(SizeClass) {
-            if slabs < enough && self.is_used(class) {
-                slabs += self.sweep_class(lanes, class, words, enough - slabs);
-            }
-        }
-        slabs
-    }
-
-    fn sweep_class(&self, lanes: Group, class: SizeClass, words: (u32, u32), enough: u32) -> u32 {
+    pub(super) fn sweep_class(&self, lanes: Group, class: SizeClass, words: (u32, u32), enough: u32) -> u32 {
         let mut slabs = 0;
         while slabs < enough {
             let run = self.reuse(lanes, class, words, WORD_BITS);

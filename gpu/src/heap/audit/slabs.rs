@@ -21,17 +21,21 @@ impl<V: Visitor> Walk<'_, V> {
             self.free(slab);
             return 1;
         }
-        match (entry.large_slabs(), entry.class()) {
+        let class = entry.class().filter(|class| class.0 < self.heap.layout.classes);
+        match (entry.large_slabs(), class) {
             (Some(slabs), _) if slabs > 0 => self.large(slab, slabs),
-            (None, Some(class)) if entry.place() == 0 && class.0 < self.heap.layout.classes => {
-                self.run(slab, class)
-            }
+            (None, Some(class)) if entry == self.first_of(class) => self.run(slab, class),
             _ => {
                 self.slab_is(slab, Found::Orphan { entry: entry.0 });
                 self.taken(slab);
                 1
             }
         }
+    }
+
+    /// The entry of the first slab of a run.
+    fn first_of(&self, class: SizeClass) -> Entry {
+        Entry::of_class(class, 0, self.heap.layout.class(class).slabs)
     }
 
     /// Whether the slab is among those of its share that no one has had. Slabs are asked for in their order.
@@ -118,7 +122,7 @@ impl<V: Visitor> Walk<'_, V> {
 
     fn run(&mut self, slab: u32, class: SizeClass) -> u32 {
         let info = self.heap.layout.class(class);
-        let whole = self.whole(slab, info.slabs, |place| Entry::of_class(class, place));
+        let whole = self.whole(slab, info.slabs, |place| Entry::of_class(class, place, info.slabs));
         (slab + 1..slab + whole).for_each(|slab| self.no_count(slab));
         if whole < info.slabs {
             return whole;

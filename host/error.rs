@@ -145,6 +145,29 @@ pub enum Error {
         why: String,
     },
 
+    /// The heap serves no such layout.
+    #[error("a heap cannot allocate {asked}: {why}")]
+    HeapRequest {
+        /// Size and alignment.
+        asked: String,
+        /// What is wrong with that, and what to do.
+        why: String,
+    },
+
+    /// Addresses were given back that no live block of the heap starts at.
+    #[error(
+        "{failed} of {asked} addresses were not given back, the others were: {first}; give back what the heap's \
+         `alloc` returned, on the host or in a kernel, and once"
+    )]
+    HeapFree {
+        /// How many.
+        failed: u64,
+        /// Of how many.
+        asked: usize,
+        /// The first of them, and what is wrong with it.
+        first: String,
+    },
+
     /// An argument names memory that is not there.
     #[error(
         "argument {position} of `{kernel}` names {bytes} at {address:#x}, which lies in no live allocation \

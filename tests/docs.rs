@@ -40,7 +40,7 @@ fn links_lead_to_pages() {
     let mut names: Vec<_> = files.map(|name| format!("decisions/{}", name.to_string_lossy())).collect();
     assert!(names.len() >= 5);
     let others = ["design.md", "memory-model.md", "guide/stress.md", "guide/results.md", "guide/replay.md"];
-    names.push("guide/global-allocator.md".into());
+    names.extend(["guide/global-allocator.md", "guide/heap.md"].map(String::from));
     names.extend(others.map(String::from));
     for name in &names {
         let page = page(name);
@@ -64,8 +64,9 @@ fn the_guide_names_options_that_there_are() {
         String::from_utf8(output.stdout).expect("text")
     };
     let options = help("stress") + &help("bench") + &help("doctor") + &help("examples");
-    for name in ["guide/stress.md", "guide/results.md", "guide/replay.md", "guide/global-allocator.md"] {
-        let page = page(name);
+    let names = ["stress", "results", "replay", "global-allocator", "heap"];
+    for name in names.map(|name| format!("guide/{name}.md")) {
+        let page = page(&name);
         for option in words(&page, "--") {
             assert!(options.contains(option), "{name} names {option}");
         }
@@ -94,5 +95,16 @@ fn the_readme_has_no_blanks_and_shows_the_example_as_it_is() {
             link.is_empty() || link.starts_with("http") || root.join(link).exists(),
             "{link} leads nowhere"
         );
+    }
+}
+
+#[test]
+fn the_guide_to_the_heap_has_every_number() {
+    let page = page("guide/heap.md");
+    let device = warpheap::Device::cpu();
+    let heap = warpheap::pool::Heap::builder(1 << 20).build(&device).unwrap();
+    let stats = serde_json::to_value(heap.stats().unwrap()).unwrap();
+    for field in stats.as_object().unwrap().keys().filter(|field| *field != "slab_bytes") {
+        assert!(page.contains(&format!("`{field}`")), "{field} is not explained");
     }
 }

@@ -229,3 +229,12 @@ fn what_one_class_holds_in_cursors_another_gets() {
         checked.check();
     });
 }
+
+#[test]
+fn a_walk_without_a_word_for_each_slab_is_none() {
+    let owned = OwnedHeap::new(1 << 20, 1);
+    let slabs = owned.layout.slabs;
+    let walk =
+        |words: u32| owned.heap.audit(slabs, &mut vec![7; words as usize], &mut heap::Census::default());
+    assert_eq!((walk(slabs - 1), walk(slabs), walk(slabs + 1)), (None, Some(()), Some(())));
+}

@@ -63,7 +63,9 @@ impl<S: Subject> Run<'_, S> {
         let narrator = Narrator { plan, round, pool_start, records, table };
         let sorted = census::on_host(plan, &narrator, &mut self.report);
         census::compare(verdict, &sorted, &narrator, &mut self.report);
+        let started = Instant::now();
         let account = self.subject.account(plan, &narrator)?;
+        self.report.host_check_seconds += started.elapsed().as_secs_f64();
         let lost = account.lost_blocks;
         self.report.lost_blocks += lost;
         self.report.wasted_bytes = self.report.wasted_bytes.max(account.wasted_bytes);

@@ -10,7 +10,7 @@ mod heap;
 
 pub use bump::{Bump, BumpBuilder, BumpStats};
 pub use freelist::{FreeList, FreeListBuilder, FreeListStats};
-pub use heap::{Heap, HeapBuilder};
+pub use heap::{ClassStats, Heap, HeapBuilder, HeapSnapshot, HeapStats, Leak, Leaks};
 
 use crate::driver::DeviceData;
 use crate::error::{Error, Result};

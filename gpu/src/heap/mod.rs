@@ -47,6 +47,7 @@
 //! stores the next one, `SETTLE_POLLS` times at most. A refusal takes bounded time.
 
 mod alloc;
+mod audit;
 pub mod class;
 mod close;
 mod count;
@@ -64,6 +65,7 @@ mod reuse;
 mod sets;
 mod sweep;
 
+pub use audit::{CursorAudit, Found, FreeSlab, Invariant, LargeAudit, RunAudit, Violation, Visitor};
 pub use count::Count;
 pub use cursor::{Cursor, Span};
 pub use fresh::FRESH_STRIDE;

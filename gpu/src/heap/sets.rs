@@ -317,6 +317,21 @@ impl IndexSet {
         Run { first, len }
     }
 
+    /// Word `w`: a bit for each of its slabs in the set.
+    pub fn bits(&self, w: u32) -> u32 {
+        self.word(w).load_relaxed()
+    }
+
+    /// Whether the summary says that word `w` may have slabs.
+    pub fn is_summarised(&self, w: u32) -> bool {
+        self.summary(w).load_relaxed() >> (w % WORD_BITS) & 1 == 1
+    }
+
+    /// Whether a slab is in the set.
+    pub fn contains(&self, slab: u32) -> bool {
+        self.bits(slab >> WORD_LOG2) >> (slab % WORD_BITS) & 1 == 1
+    }
+
     /// Whether none of the set is in the word of `first` from there on.
     pub fn is_clear_from(&self, first: u32) -> bool {
         self.word(first >> WORD_LOG2).load_relaxed() >> (first % WORD_BITS) == 0

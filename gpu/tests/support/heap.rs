@@ -1,4 +1,4 @@
-//! A heap over memory that nobody touches, and the walk through its metadata.
+//! A heap over memory that nobody touches, and the check of its metadata.
 
 use std::alloc::{Layout as HostLayout, alloc, dealloc};
 use std::collections::BTreeMap;
@@ -6,7 +6,8 @@ use std::mem::MaybeUninit;
 use warpheap_device::fault::FaultLog;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::{
-    COUNT_STRIDE, ClassInfo, Count, Cursor, FRESH_STRIDE, Heap, Layout, Parts, Span, USED_WORDS,
+    COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Heap, Layout, Parts, RunAudit, Span, USED_WORDS,
+    Violation, Visitor,
 };
 use warpheap_device::sync::AtomicU32;
 
@@ -14,14 +15,9 @@ pub struct OwnedHeap {
     pub heap: Box<Heap>,
     pub layout: Layout,
     pub faults: Box<FaultLog>,
-    classes: Vec<ClassInfo>,
-    cursors: Vec<Cursor>,
-    entries: Vec<AtomicU32>,
-    counts: Vec<AtomicU32>,
-    bitmap: Vec<AtomicU32>,
-    slab_sets: Vec<AtomicU32>,
-    fresh: Vec<AtomicU32>,
-    _used: Vec<AtomicU32>,
+    _classes: Vec<ClassInfo>,
+    _cursors: Vec<Cursor>,
+    _words: [Vec<AtomicU32>; 6],
     memory: (*mut u8, HostLayout),
 }
 
@@ -79,72 +75,41 @@ impl OwnedHeap {
             heap,
             layout,
             faults,
-            classes,
-            cursors,
-            entries,
-            counts,
-            bitmap,
-            slab_sets,
-            fresh,
-            _used: used,
+            _classes: classes,
+            _cursors: cursors,
+            _words: [entries, counts, bitmap, slab_sets, fresh, used],
             memory: (base, host),
         }
     }
 
-    /// When no thread uses it: every slab is free, large, or of a class; and of each class as many blocks are
-    /// live as `live` says, by the bits, the counts and the cursors alike (I6, I7).
+    /// When no thread uses it: no invariant is broken, and of each class as many blocks are live as `live` says, by
+    /// the bits and the cursors.
     pub fn check(&self, live: &BTreeMap<u32, u32>) {
-        let layout = self.layout;
-        let words_per_slab = layout.block_words() / u64::from(layout.slabs);
-        let in_set = |set: u32, slab: u32| {
-            let word = &self.slab_sets[(set * layout.set_words() + slab / 32) as usize];
-            word.load_relaxed() >> (slab % 32) & 1 == 1
-        };
-        let mut found = BTreeMap::<u32, u32>::new();
-        let mut slab = 0;
-        while slab < layout.slabs {
-            let entry = self.entries[slab as usize].load_relaxed();
-            let (kind, count) = (entry & 0xff, self.counts[slab as usize * COUNT_STRIDE].load_relaxed());
-            let first = (u64::from(slab) * words_per_slab) as usize;
-            if kind >= 0xfd {
-                let fresh = (0..layout.homes).any(|home| {
-                    let next = self.fresh[home as usize * FRESH_STRIDE].load_relaxed();
-                    (next..layout.share_start(home + 1)).contains(&slab)
-                });
-                assert_eq!(in_set(0, slab) ^ fresh, kind == 0xff, "slab {slab} is {kind:#x}");
-                let bits = &self.bitmap[first..first + words_per_slab as usize];
-                assert!(bits.iter().all(|word| word.load_relaxed() == 0), "I6: slab {slab} is {kind:#x}");
-                assert!(count == 0, "I6: slab {slab} is free and counts {count:#x}");
-                slab += 1;
-                continue;
-            }
-            assert!(!in_set(0, slab), "slab {slab} is free and has class {kind}");
-            assert_eq!(entry >> 8 & 0xff, 0, "slab {slab} is inside of a run");
-            let info = &self.classes[kind as usize];
-            let words = &self.bitmap[first..first + (u64::from(info.slabs) * words_per_slab) as usize];
-            let words: Vec<u32> = words.iter().map(AtomicU32::load_relaxed).collect();
-            let full = |w: usize| !0u32 >> (32 - (info.blocks - w as u32 * 32).min(32));
-            let (used, unused) = words.split_at(info.blocks.div_ceil(32) as usize);
-            let sum =
-                used.iter().enumerate().fold(Count(0), |sum, (w, word)| sum.plus(Count::of(*word, full(w))));
-            assert!(unused.iter().all(|word| *word == 0), "bits behind the last block of slab {slab}");
-            assert_eq!(sum, Count(count), "I7: bits and count of slab {slab}");
-            let whole = sum.whole() as usize == used.len();
-            assert!(
-                !whole || in_set(1 + layout.classes + kind, slab),
-                "I7: slab {slab} is all holes and not idle"
-            );
-            assert!(sum.some() == 0 || whole || in_set(1 + kind, slab), "I7: slab {slab} is not in its set");
-            let holes: u32 = words.iter().map(|word| word.count_ones()).sum();
-            *found.entry(kind).or_default() += info.blocks - holes;
-            slab += info.slabs;
+        let mut census = Census::default();
+        let mut held = vec![0; self.layout.slabs as usize];
+        self.heap.audit(self.layout.slabs, &mut held, &mut census).expect("a word for each slab");
+        assert!(census.broken.is_empty(), "{:#?}", census.broken);
+        assert_eq!(&census.live, live, "live blocks by class");
+    }
+}
+
+/// Live blocks by class, and what is broken.
+#[derive(Default)]
+pub struct Census {
+    live: BTreeMap<u32, u32>,
+    broken: Vec<String>,
+}
+
+impl Visitor for Census {
+    fn violation(&mut self, violation: Violation) {
+        self.broken.push(format!("{}: {violation}", violation.invariant().number()));
+    }
+
+    fn run(&mut self, run: &RunAudit<'_>) {
+        assert_eq!(run.live_blocks().count(), run.live as usize, "{run:?}");
+        if run.live > 0 {
+            *self.live.entry(run.class.0).or_default() += run.live;
         }
-        for (i, cursor) in (0..).zip(&self.cursors) {
-            let left = cursor.span().left().expect("no group is storing a span");
-            *found.entry(i / layout.homes).or_default() -= left;
-        }
-        found.retain(|_, live| *live > 0);
-        assert_eq!(&found, live, "live blocks by class");
     }
 }
 

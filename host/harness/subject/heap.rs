@@ -1,14 +1,15 @@
 //! A heap under stress.
 //!
-//! Which blocks are live is known to their owners alone, so the heap is held to what it can give: when everything
-//! was given back, all of its memory in one piece; and emptied, as many blocks as when it was new.
+//! The blocks that its metadata takes for live are those of the records, one by one, no invariant is broken, and every
+//! byte is in one place. And it is held to what it can give: when everything was given back, all of its memory in one
+//! piece; and emptied, as many blocks as when it was new.
 
 use super::{Account, ExchangeArgs, Subject};
 use crate::driver::{Device, DeviceBuffer, LaunchConfig, Module, Stream};
-use crate::error::Result;
-use crate::harness::finding::{Finding, Narrator};
+use crate::error::{Bytes, Result};
+use crate::harness::finding::{Finding, FindingKind, Narrator};
 use crate::harness::plan::{BLOCK_THREADS, Plan};
-use crate::pool;
+use crate::pool::{self, HeapSnapshot, HeapStats};
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
 use warpheap_device::heap::Heap;
@@ -22,6 +23,9 @@ use warpheap_kernels::stress::{
 /// A new heap grants this part of its memory at least, as blocks of one size: a block is at most a quarter larger
 /// than what was asked for, and an eighth of a slab is left over at most.
 const LEAST_GRANTED: f64 = 0.8 * 0.875;
+
+/// How many differences are named.
+const NAMED: usize = 8;
 
 pub(crate) struct HeapSubject {
     pool: pool::Heap,
@@ -57,15 +61,21 @@ impl Subject for HeapSubject {
         Ok((faults.count, faults.first.iter().map(|fault| narrator.fault(fault)).collect()))
     }
 
-    /// The heap has no numbers to compare.
+    /// Whatever says how many blocks are live says which, too, and is compared with the records when the host does.
     fn agrees(&self, _: u64) -> Result<bool> {
         Ok(true)
     }
 
-    /// The place for the heap's own numbers. It has none yet: live blocks are compared with each other, and not
-    /// with what the heap takes for free.
-    fn account(&self, _: &Plan, _: &Narrator<'_>) -> Result<Account> {
-        Ok(Account::default())
+    fn account(&self, _: &Plan, narrator: &Narrator<'_>) -> Result<Account> {
+        let snapshot = self.pool.snapshot()?;
+        let mut account = Account::default();
+        for violation in snapshot.check().into_iter().take(NAMED) {
+            let message = format!("invariant {} is broken: {}", violation.invariant, violation.found);
+            account.findings.push(narrator.finding(FindingKind::CountMismatch, None, message));
+        }
+        compare_blocks(&snapshot, narrator, &mut account);
+        compare_bytes(&snapshot.stats(), narrator, &mut account);
+        Ok(account)
     }
 
     /// What is left may be in blocks of other sizes than those that were refused.
@@ -137,5 +147,44 @@ impl Subject for HeapSubject {
         // SAFETY: nothing else runs, and the records are of this heap and this map.
         unsafe { stream.launch(module, plant_double_free_heap, &LaunchConfig::linear(1, 1), args) }?;
         stream.synchronize()
+    }
+}
+
+/// The blocks that the heap takes for live, against those that the records have; both in the order of addresses.
+fn compare_blocks(snapshot: &HeapSnapshot, narrator: &Narrator<'_>, account: &mut Account) {
+    let live = narrator.records.iter().filter(|record| record.is_live());
+    let mut held: Vec<u64> = live.map(|record| record.address()).collect();
+    held.sort_unstable();
+    let mut held = held.into_iter().peekable();
+    let mut differing = 0;
+    let mut tell = |kind, address, what| {
+        differing += 1;
+        if differing <= NAMED {
+            let message = format!("{what}: {}", narrator.place_in_pool(address));
+            account.findings.push(narrator.finding(kind, Some(address), message));
+        }
+    };
+    snapshot.for_each_live(|block| {
+        while let Some(address) = held.next_if(|address| *address < block.address) {
+            tell(FindingKind::CountMismatch, address, UNKNOWN);
+        }
+        if held.next_if_eq(&block.address).is_none() {
+            account.lost_blocks += 1;
+            tell(FindingKind::Lost, block.address, "a block is neither free nor anyone's");
+        }
+    });
+    held.for_each(|address| tell(FindingKind::CountMismatch, address, UNKNOWN));
+}
+
+/// Of a block that someone has.
+const UNKNOWN: &str = "a live block is not one of the heap's, or counts as free and will be handed out again";
+
+/// Every byte of the heap is in one place.
+fn compare_bytes(stats: &HeapStats, narrator: &Narrator<'_>, account: &mut Account) {
+    let in_blocks = stats.live_bytes + stats.hole_bytes + stats.cursor_bytes + stats.slack_bytes;
+    let sum = in_blocks + stats.large_bytes + stats.free_slab_bytes + stats.fresh_bytes;
+    if sum != stats.capacity_bytes {
+        let message = format!("the parts of the heap add up to {}: {stats:?}", Bytes(sum));
+        account.findings.push(narrator.finding(FindingKind::CountMismatch, None, message));
     }
 }

@@ -1,0 +1,165 @@
+//! One walk over all metadata of a heap that no thread uses: what is broken, and what every slab holds.
+//!
+//! | number | what the metadata is held to |
+//! |---|---|
+//! | I1 | what a cursor has left is blocks of runs of its class, in no other cursor, and the class is noted as used |
+//! | I2 | a hole is a block, and in no cursor |
+//! | I5 | a slab is what its entry says: runs and allocations are whole, a free slab is in the free set or in the rest of a share, not in both, and no other slab is |
+//! | I6 | bits and count of a slab without a class are zero, and so is the count where no run starts |
+//! | I7 | a count is that of the bits, a run of holes is idle, another with holes is in its class' partial set |
+//! | I8 | no cursor is below zero but a dry one |
+//! | I9 | every search that began has ended |
+//! | I2 of sets | a word with slabs has its bit in the summary |
+//!
+//! I3 says what is live: every other block of a run. I4 is about the order of steps, and leaves no trace.
+//!
+//! Time is linear in the metadata: cursors come first, and leave a word in `held` for every run they have blocks of;
+//! then slabs and their shares, both in the order of addresses. It reads, and writes nothing but `held`.
+
+mod slabs;
+mod violation;
+mod visitor;
+
+pub use violation::{Found, Invariant, Violation};
+pub use visitor::{CursorAudit, FreeSlab, LargeAudit, RunAudit, Visitor};
+
+use super::Heap;
+use super::class::SizeClass;
+use super::entry::Entry;
+use super::layout::{ClassInfo, WORD_BITS};
+use super::sets::{IndexSet, low_bits};
+
+impl Heap {
+    /// Tells `visitor` what all metadata says, and what is wrong with it. No thread uses the heap meanwhile. Slabs from
+    /// `present` on are not handed out yet. Time is linear in the metadata. The heap's memory is not touched.
+    ///
+    /// `held` is for the walk alone: a word for every slab. `None`, and no walk, if it has fewer.
+    #[must_use]
+    pub fn audit(&self, present: u32, held: &mut [u32], visitor: &mut impl Visitor) -> Option<()> {
+        let held = held.get_mut(..self.layout.slabs as usize)?;
+        held.fill(0);
+        let mut walk = Walk { heap: self, present, held, home: 0, visitor };
+        walk.cursors();
+        walk.shares();
+        walk.sets();
+        walk.slabs();
+        Some(())
+    }
+}
+
+struct Walk<'a, V> {
+    heap: &'a Heap,
+    present: u32,
+    /// At the first slab of a run, how many of its first blocks are in a cursor.
+    held: &'a mut [u32],
+    /// The home of the slab that was looked at last.
+    home: u32,
+    visitor: &'a mut V,
+}
+
+impl<'a, V: Visitor> Walk<'a, V> {
+    fn tell(&mut self, slab: Option<u32>, class: Option<SizeClass>, home: Option<u32>, found: Found) {
+        self.visitor.violation(Violation { slab, class, home, found });
+    }
+
+    fn slab_is(&mut self, slab: u32, found: Found) {
+        self.tell(Some(slab), None, None, found);
+    }
+
+    fn entry(&self, slab: u32) -> Entry {
+        Entry(self.heap.entry(slab).load_relaxed())
+    }
+
+    fn cursors(&mut self) {
+        for class in (0..self.heap.layout.classes).map(SizeClass) {
+            let info = self.heap.layout.class(class);
+            if *self.heap.class(class) != info {
+                self.tell(None, Some(class), None, Found::ClassTable);
+            }
+            for home in 0..self.heap.layout.homes {
+                self.cursor(class, &info, home);
+            }
+        }
+    }
+
+    fn cursor(&mut self, class: SizeClass, info: &ClassInfo, home: u32) {
+        let cursor = self.heap.cursor(class, home);
+        let (begun, verdict) = (cursor.searches_begun.load_relaxed(), cursor.verdict.load_relaxed());
+        let (searches, found_none, left) = (verdict / 2, verdict % 2 == 1, cursor.span().left());
+        self.visitor.cursor(CursorAudit { class, home, left, searches, found_none });
+        if begun != searches {
+            self.tell(None, Some(class), Some(home), Found::SearchOpen { begun, ended: searches });
+        }
+        let Some(left) = left else {
+            let left = cursor.span().signed_left();
+            return self.tell(None, Some(class), Some(home), Found::SpanOwed { left });
+        };
+        if left > 0 && !self.heap.is_used(class) {
+            self.tell(None, Some(class), Some(home), Found::ClassUnnoted);
+        }
+        self.hold(class, info, home, cursor.span().end(), left);
+    }
+
+    /// Writes down which blocks the cursor has: those of the last runs before `end`, of the first of them the first
+    /// blocks. Each run is written once, so that all cursors together take no longer than there are slabs.
+    fn hold(&mut self, class: SizeClass, info: &ClassInfo, home: u32, end: u32, left: u32) {
+        let (mut run, mut rest) = (end, left);
+        while rest > 0 {
+            if run > self.heap.layout.slabs || run < info.slabs {
+                return self.tell(None, Some(class), Some(home), Found::SpanOutside { end, left });
+            }
+            run -= info.slabs;
+            let entry = self.entry(run);
+            let found = match self.held[run as usize] {
+                _ if entry != Entry::of_class(class, 0, info.slabs) => Found::SpanOfOther { entry: entry.0 },
+                0 => {
+                    let blocks = rest.min(info.blocks);
+                    self.held[run as usize] = blocks;
+                    rest -= blocks;
+                    continue;
+                }
+                _ => Found::SpanShared,
+            };
+            return self.tell(Some(run), Some(class), Some(home), found);
+        }
+    }
+
+    fn shares(&mut self) {
+        for home in 0..self.heap.layout.homes {
+            let next = self.heap.fresh(home).load_relaxed();
+            if next < self.heap.layout.share_start(home) {
+                self.tell(None, None, Some(home), Found::FreshBeforeShare { next });
+            }
+        }
+    }
+
+    fn sets(&mut self) {
+        let last = self.heap.layout.slab_words() - 1;
+        // Bits of the last word that no slab has.
+        let beyond = !low_bits(self.heap.layout.slabs - last * WORD_BITS);
+        let free = self.heap.free_slabs();
+        if free.bits(last) & beyond != 0 {
+            let slab = last * WORD_BITS + (free.bits(last) & beyond).trailing_zeros();
+            self.slab_is(slab, Found::FreeSlabOutside);
+        }
+        self.summary(free, None);
+        for class in (0..self.heap.layout.classes).map(SizeClass) {
+            for set in [self.heap.partial(class), self.heap.idle(class)] {
+                let bits = set.bits(last) & beyond;
+                if bits != 0 {
+                    self.tell(None, Some(class), None, Found::NoteOutside { bits });
+                }
+                self.summary(set, Some(class));
+            }
+        }
+    }
+
+    fn summary(&mut self, set: IndexSet, class: Option<SizeClass>) {
+        for word in 0..self.heap.layout.slab_words() {
+            let bits = set.bits(word);
+            if bits != 0 && !set.is_summarised(word) {
+                self.tell(None, class, None, Found::NotInSummary { word, bits });
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What the walk tells.
+
+use super::Violation;
+use crate::heap::Heap;
+use crate::heap::class::SizeClass;
+use crate::heap::layout::{ClassInfo, WORD_BITS, full_word};
+use crate::heap::sets::low_bits;
+
+/// What the walk tells, in this order: cursors, sets, then slabs by their addresses.
+pub trait Visitor {
+    /// Something is broken.
+    fn violation(&mut self, violation: Violation);
+    /// Each cursor.
+    fn cursor(&mut self, _: CursorAudit) {}
+    /// Each run of a class.
+    fn run(&mut self, _: &RunAudit<'_>) {}
+    /// Each allocation of whole slabs.
+    fn large(&mut self, _: LargeAudit) {}
+    /// Each free slab.
+    fn free(&mut self, _slab: u32, _: FreeSlab) {}
+}
+
+/// A cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CursorAudit {
+    /// Its class.
+    pub class: SizeClass,
+    /// Its home.
+    pub home: u32,
+    /// Blocks that it hands out next; `None` where that is broken.
+    pub left: Option<u32>,
+    /// Searches of all the heap that ended here.
+    pub searches: u64,
+    /// Whether the last of them found no memory.
+    pub found_none: bool,
+}
+
+/// Where a free slab is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreeSlab {
+    /// In the free set.
+    InSet,
+    /// In a home's share of those that no one has had.
+    Fresh,
+    /// Beyond what is handed out yet.
+    Withheld,
+    /// Nowhere, which is a violation.
+    Lost,
+}
+
+/// An allocation of whole slabs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LargeAudit {
+    /// Its first slab.
+    pub slab: u32,
+    /// How many.
+    pub slabs: u32,
+    /// Its address.
+    pub address: u64,
+}
+
+/// A run of a class, and where its blocks are.
+#[derive(Clone, Copy, Debug)]
+pub struct RunAudit<'a> {
+    pub(super) heap: &'a Heap,
+    /// Its first slab.
+    pub slab: u32,
+    /// Its class.
+    pub class: SizeClass,
+    /// How the blocks of the class lie.
+    pub info: ClassInfo,
+    /// Blocks that were given back (I2).
+    pub holes: u32,
+    /// Blocks in a cursor (I1): the first ones of the run.
+    pub in_cursor: u32,
+    /// Blocks that someone has (I3).
+    pub live: u32,
+}
+
+impl RunAudit<'_> {
+    /// The addresses of its live blocks, in their order.
+    pub fn live_blocks(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.info.words()).flat_map(move |w| {
+            let live = self.live_bits(w);
+            let blocks = (0..WORD_BITS).filter(move |bit| live >> bit & 1 == 1);
+            blocks.map(move |bit| self.heap.block_address(&self.info, self.slab, w * WORD_BITS + bit))
+        })
+    }
+
+    /// The bits of the blocks in word `w` that are in the cursor.
+    pub(super) fn held_bits(&self, w: u32) -> u32 {
+        low_bits(self.in_cursor.saturating_sub(w * WORD_BITS))
+    }
+
+    pub(super) fn live_bits(&self, w: u32) -> u32 {
+        let holes = self.heap.bits(self.heap.word_of(self.slab, 0) + w).load_unraced();
+        full_word(self.info.blocks, w) & !holes & !self.held_bits(w)
+    }
+}

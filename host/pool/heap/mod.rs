@@ -1,0 +1,291 @@
+//! The host's side of the heap: its set-up, and its end.
+//!
+//! What it holds and whether it is whole is in `snapshot` and `stats`; allocations of the host in `calls`.
+
+mod calls;
+mod snapshot;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use snapshot::{HeapSnapshot, Leak, Leaks};
+pub use stats::{ClassStats, HeapStats};
+
+use super::{Faults, refuse};
+use crate::driver::{Device, DeviceData, DeviceMemory, Module};
+use crate::error::{Bytes, Result};
+use calls::Calls;
+use std::sync::Mutex;
+use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
+use warpheap_device::heap::class::{MIN_BLOCK, SizeClass};
+use warpheap_device::heap::layout::HEAP_BYTES;
+use warpheap_device::heap::{
+    self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Layout, MAX_ALIGN, Parts, Span, USED_WORDS,
+};
+use warpheap_device::sync::AtomicU32;
+
+/// The most cursors of a class.
+const MAX_HOMES: u32 = 1 << 15;
+
+/// Heaps from here on have each cursor alone in its cache line.
+const SPREAD_FROM: u64 = 64 << 20;
+
+/// A heap in device memory; see [`warpheap_device::heap`].
+#[derive(Debug)]
+pub struct Heap {
+    memory: DeviceMemory,
+    metadata: DeviceMemory,
+    places: Places,
+    handle: heap::Heap,
+    /// Slabs that are handed out: the first of those that the layout has.
+    present: u32,
+    /// The kernels that the host allocates with, if the builder was given some.
+    kernels: Option<Module>,
+    calls: Mutex<Option<Calls>>,
+}
+
+/// How a heap shall be. [`Heap::builder`] makes one.
+#[derive(Clone, Debug)]
+pub struct HeapBuilder {
+    bytes: u64,
+    initial: Option<u64>,
+    largest_class: Option<u32>,
+    homes: Option<u32>,
+    kernels: Option<Module>,
+}
+
+/// Where the parts of the metadata lie, in bytes from its start.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    handle: u64,
+    classes: u64,
+    cursors: u64,
+    cursor_stride_log2: u32,
+    entries: u64,
+    slab_sets: u64,
+    faults: u64,
+    used: u64,
+    fresh: u64,
+    counts: u64,
+    bitmap: u64,
+    end: u64,
+}
+
+impl Places {
+    fn new(layout: &Layout) -> Places {
+        let spread = layout.bytes() >= SPREAD_FROM;
+        let cursor_stride_log2 = if spread { 7 } else { size_of::<Cursor>().trailing_zeros() };
+        let cursors = u64::from(layout.classes * layout.homes) << cursor_stride_log2;
+        let mut end = 0_u64;
+        let mut part = |bytes: u64| {
+            let place = end;
+            end = (end + bytes).next_multiple_of(128);
+            place
+        };
+        Places {
+            handle: part(size_of::<heap::Heap>() as u64),
+            classes: part(u64::from(layout.classes) * size_of::<ClassInfo>() as u64),
+            cursors: part(cursors),
+            cursor_stride_log2,
+            entries: part(u64::from(layout.slabs) * 4),
+            slab_sets: part(u64::from(layout.sets()) * u64::from(layout.set_words()) * 4),
+            faults: part(FAULT_LOG_WORDS as u64 * 8),
+            used: part(USED_WORDS as u64 * 4),
+            fresh: part(u64::from(layout.homes) * 4 * FRESH_STRIDE as u64),
+            counts: part(u64::from(layout.slabs) * 4 * COUNT_STRIDE as u64),
+            bitmap: part(layout.block_words() * 4),
+            end,
+        }
+    }
+
+    /// The parts of a heap whose memory starts at `base`, and its metadata at address `metadata`.
+    fn parts(&self, base: u64, metadata: u64) -> Parts {
+        let at = |place: u64| metadata + place;
+        Parts {
+            base: base as *mut u8,
+            classes: at(self.classes) as *const ClassInfo,
+            cursors: at(self.cursors) as *const Cursor,
+            entries: at(self.entries) as *const AtomicU32,
+            counts: at(self.counts) as *const AtomicU32,
+            bitmap: at(self.bitmap) as *const AtomicU32,
+            slab_sets: at(self.slab_sets) as *const AtomicU32,
+            used: at(self.used) as *const AtomicU32,
+            fresh: at(self.fresh) as *const AtomicU32,
+            faults: at(self.faults) as *const FaultLog,
+            shared: at(self.handle) as *const heap::Heap,
+        }
+    }
+}
+
+impl Heap {
+    /// A heap of `bytes`, to be built.
+    pub fn builder(bytes: u64) -> HeapBuilder {
+        HeapBuilder { bytes, initial: None, largest_class: None, homes: None, kernels: None }
+    }
+
+    /// What kernels take.
+    pub fn handle(&self) -> heap::Heap {
+        self.handle
+    }
+
+    /// The memory that it hands out.
+    pub fn memory(&self) -> &DeviceMemory {
+        &self.memory
+    }
+
+    /// Bytes of its metadata, which lie apart from the memory.
+    pub fn metadata_bytes(&self) -> u64 {
+        self.places.end
+    }
+
+    /// Waits for the device, then makes all memory free and forgets the faults. What was allocated before
+    /// must not be used any more.
+    pub fn reset(&mut self) -> Result<()> {
+        let (layout, places) = (self.handle.layout(), self.places);
+        self.metadata.fill_part(places.slab_sets, places.end - places.slab_sets, 0)?;
+        self.metadata.fill_part(places.entries, places.slab_sets - places.entries, 0xff)?;
+        let classes: Vec<ClassInfo> = (0..layout.classes).map(|c| layout.class(SizeClass(c))).collect();
+        self.metadata.write(places.classes, &classes)?;
+        self.metadata.write(places.handle, &[self.handle])?;
+        let stride = 1_usize << (places.cursor_stride_log2 - 3);
+        let mut cursors = vec![0_u64; ((places.entries - places.cursors) / 8) as usize];
+        for cursor in cursors.chunks_mut(stride) {
+            cursor[..4].copy_from_slice(&Cursor::new(Span::UNUSED).to_words());
+        }
+        self.metadata.write(places.cursors, &cursors)?;
+        let mut fresh = vec![0_u32; layout.homes as usize * FRESH_STRIDE];
+        for (home, first) in (0..).zip(fresh.chunks_mut(FRESH_STRIDE)) {
+            first[0] = layout.share_start(home);
+        }
+        self.metadata.write(places.fresh, &fresh)?;
+        self.withhold()
+    }
+
+    /// Takes the slabs behind the present ones from the shares. A share that has some of both goes to the free set,
+    /// as far as it is present.
+    fn withhold(&mut self) -> Result<()> {
+        let (layout, present) = (self.handle.layout(), self.present);
+        if present == layout.slabs {
+            return Ok(());
+        }
+        let slab_words = layout.slabs.div_ceil(u32::BITS) as usize;
+        let mut free = vec![0_u32; layout.set_words() as usize];
+        let mut fresh = vec![0_u32; layout.homes as usize * FRESH_STRIDE];
+        for (home, next) in (0..).zip(fresh.chunks_mut(FRESH_STRIDE)) {
+            let (start, end) = (layout.share_start(home), layout.share_start(home + 1));
+            next[0] = if end <= present { start } else { end };
+            for slab in (next[0] == end).then_some(start..present.min(end)).into_iter().flatten() {
+                let word = (slab / u32::BITS) as usize;
+                free[word] |= 1 << (slab % u32::BITS);
+                free[slab_words + word / 32] |= 1 << (word % 32);
+            }
+        }
+        self.metadata.write(self.places.slab_sets, &free)?;
+        self.metadata.write(self.places.fresh, &fresh)
+    }
+
+    /// What threads did wrong, after the work that the device was given before.
+    pub fn faults(&self) -> Result<Faults> {
+        let mut words = vec![0; FAULT_LOG_WORDS];
+        self.metadata.read(self.places.faults, &mut words)?;
+        Ok(words.first_chunk::<FAULT_LOG_WORDS>().map(Faults::read).unwrap_or_default())
+    }
+}
+
+impl HeapBuilder {
+    /// How much of it is handed out at first; all unless set. The rest is reserved: it takes device memory, and no one
+    /// gets any of it. Rounded down to whole slabs, and 1 MiB at least.
+    pub fn initial(mut self, bytes: u64) -> Self {
+        self.initial = Some(bytes);
+        self
+    }
+
+    /// The largest size that is served by a size class, rounded up to that; three slabs unless set, which is also the
+    /// most. What is larger takes slabs of its own. Fewer classes need less metadata.
+    pub fn largest_class(mut self, bytes: u32) -> Self {
+        self.largest_class = Some(bytes);
+        self
+    }
+
+    /// Over how many cursors a class is spread: one a multiprocessor unless set, fewer in small heaps. 32,768 at most.
+    pub fn homes(mut self, count: u32) -> Self {
+        self.homes = Some(count);
+        self
+    }
+
+    /// The kernels that [`Heap::alloc`] and [`Heap::free`] launch: this program's, if it has loaded them already.
+    /// Unless set, they are loaded when they are first used, which takes a GPU's driver seconds.
+    pub fn kernels(mut self, module: &Module) -> Self {
+        self.kernels = Some(module.clone());
+        self
+    }
+
+    /// Makes the heap.
+    ///
+    /// # Errors
+    /// [`Error::PoolConfig`](crate::Error::PoolConfig) that names the setting, [`Error::WrongDevice`] for kernels of
+    /// another device, [`Error::OutOfMemory`].
+    ///
+    /// [`Error::WrongDevice`]: crate::Error::WrongDevice
+    /// [`Error::OutOfMemory`]: crate::Error::OutOfMemory
+    pub fn build(&self, device: &Device) -> Result<Heap> {
+        if let Some(module) = &self.kernels {
+            device.same_as(module.device(), "the module of kernels")?;
+        }
+        let layout = self.layout(device)?;
+        let present = self.present(&layout)?;
+        let memory = device.alloc_memory(layout.bytes(), MAX_ALIGN as usize)?;
+        let places = Places::new(&layout);
+        let metadata = device.alloc_memory(places.end, 128)?;
+        let parts = places.parts(memory.address(), metadata.address());
+        // SAFETY: `reset` fills the parts below; the heap keeps both allocations for as long as it lives, and a
+        // launch checks that the handle's memory is still there.
+        let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, places.cursor_stride_log2) };
+        let (kernels, calls) = (self.kernels.clone(), Mutex::default());
+        let mut heap = Heap { memory, metadata, places, handle, present, kernels, calls };
+        heap.reset()?;
+        Ok(heap)
+    }
+
+    fn layout(&self, device: &Device) -> Result<Layout> {
+        let homes = match self.homes {
+            Some(homes) if !(1..=MAX_HOMES).contains(&homes) => {
+                return refuse("homes", homes, format!("a class has from 1 to {MAX_HOMES} cursors"));
+            }
+            Some(homes) => homes,
+            None => device.info()?.multiprocessors,
+        };
+        let Some(mut layout) = Layout::new(self.bytes, homes) else {
+            let why = format!("a heap has from {} to {}", Bytes(HEAP_BYTES.0), Bytes(HEAP_BYTES.1));
+            return refuse("bytes", Bytes(self.bytes), why);
+        };
+        if let Some(largest) = self.largest_class {
+            let (least, most) = (MIN_BLOCK, layout.small_bytes);
+            if !(least..=most).contains(&largest) {
+                let (given, least, most) = (Bytes(largest.into()), Bytes(least.into()), Bytes(most.into()));
+                let why = format!("the classes of a heap of {} end at {least} to {most}", Bytes(self.bytes));
+                return refuse("largest_class", given, why);
+            }
+            let class = SizeClass::of(largest);
+            (layout.classes, layout.small_bytes) = (class.0 + 1, class.bytes());
+        }
+        Ok(layout)
+    }
+
+    /// Slabs that are handed out at first.
+    fn present(&self, layout: &Layout) -> Result<u32> {
+        match self.initial {
+            None => Ok(layout.slabs),
+            Some(bytes) if bytes >= HEAP_BYTES.0 && bytes <= self.bytes => {
+                Ok(((bytes >> layout.slab_log2) as u32).min(layout.slabs))
+            }
+            Some(bytes) => {
+                let (least, most) = (Bytes(HEAP_BYTES.0), Bytes(self.bytes));
+                refuse("initial", Bytes(bytes), format!("of a heap of {most} it is from {least} to all"))
+            }
+        }
+    }
+}
+
+// SAFETY: integers in `repr(C)`.
+unsafe impl DeviceData for ClassInfo {}

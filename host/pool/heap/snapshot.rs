@@ -1,0 +1,189 @@
+//! All metadata of a heap at one moment, and what it says.
+
+use super::super::Violation;
+use super::stats::{HeapStats, Tally};
+use super::{Heap, heap};
+use crate::driver::DeviceData;
+use crate::error::Result;
+use serde::Serialize;
+use warpheap_device::heap::{self as device, LargeAudit, RunAudit, Visitor};
+
+/// How many violations are told one by one. A heap that was written over has as many as it has blocks.
+const TOLD: usize = 256;
+
+/// A piece of the metadata, as aligned as any part of it.
+#[derive(Clone, Copy)]
+#[repr(C, align(128))]
+struct Line([u64; Line::WORDS]);
+
+impl Line {
+    const WORDS: usize = 16;
+    const BYTES: u64 = 8 * Line::WORDS as u64;
+}
+
+// SAFETY: integers, with nothing between or behind them.
+unsafe impl DeviceData for Line {}
+
+/// A copy of a heap's metadata. It answers as the heap would have at that moment, and needs the device no more.
+pub struct HeapSnapshot {
+    /// The copy, which `heap` reads.
+    _lines: Vec<Line>,
+    /// A handle over the copy. What it hands out is not there: its base is an address of the device.
+    heap: device::Heap,
+    present: u32,
+    faults: u64,
+}
+
+/// A block that someone has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Leak {
+    /// Its address on the device.
+    pub address: u64,
+    /// Its length: what was asked for, rounded up to a size class or to whole slabs.
+    pub bytes: u64,
+}
+
+/// Blocks that someone has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Leaks {
+    /// How many there are.
+    pub count: u64,
+    /// How long they are together.
+    pub bytes: u64,
+    /// The first of them, by their addresses: as many as were asked for.
+    pub first: Vec<Leak>,
+}
+
+impl Heap {
+    /// Waits for the device, and copies all metadata to the host: about a 120th of the heap's size, most of it a bit
+    /// for every 16 bytes. No kernel that uses the heap may be launched meanwhile.
+    ///
+    /// # Errors
+    /// What failed since.
+    pub fn snapshot(&self) -> Result<HeapSnapshot> {
+        let places = self.places;
+        let mut lines = vec![Line([0; Line::WORDS]); (places.end / Line::BYTES) as usize];
+        self.metadata.read(0, &mut lines)?;
+        let faults = (places.faults / Line::BYTES) as usize;
+        let faults = lines[faults].0[0];
+        let copy = lines.as_mut_ptr().expose_provenance() as u64;
+        let parts = places.parts(self.memory.address(), copy);
+        // SAFETY: the copy has every part at its place, and lives as long as the handle; a snapshot only reads it.
+        // Of the memory, and of the handle in the copy, which names the device's metadata, it touches nothing.
+        let heap =
+            unsafe { heap::Heap::from_raw_parts(parts, self.handle.layout(), places.cursor_stride_log2) };
+        Ok(HeapSnapshot { _lines: lines, heap, present: self.present, faults })
+    }
+
+    /// Walks all metadata after the work that the device was given before, and reports what is broken. See
+    /// [`snapshot`](Self::snapshot) for what that costs.
+    ///
+    /// # Errors
+    /// What failed since.
+    pub fn check(&self) -> Result<Vec<Violation>> {
+        Ok(self.snapshot()?.check())
+    }
+
+    /// What the heap holds, after the work that the device was given before. See [`snapshot`](Self::snapshot) for what
+    /// that costs.
+    ///
+    /// # Errors
+    /// What failed since.
+    pub fn stats(&self) -> Result<HeapStats> {
+        Ok(self.snapshot()?.stats())
+    }
+
+    /// The blocks that were not given back, after the work that the device was given before: how many, and the first
+    /// `limit`. See [`snapshot`](Self::snapshot) for what that costs.
+    ///
+    /// # Errors
+    /// What failed since.
+    pub fn leaks(&self, limit: usize) -> Result<Leaks> {
+        Ok(self.snapshot()?.leaks(limit))
+    }
+}
+
+impl HeapSnapshot {
+    /// Every broken invariant, with its number at the head of [`warpheap_device::heap`]. None in a heap that was used as
+    /// it should be. Of many the first 256 are told, and how many more there are.
+    pub fn check(&self) -> Vec<Violation> {
+        let mut broken = Broken::default();
+        self.audit(&mut broken);
+        if let Some(invariant) = broken.next {
+            let found = format!("and {} more of this and other kinds", broken.count - TOLD);
+            broken.told.push(Violation { invariant, found });
+        }
+        broken.told
+    }
+
+    /// What the heap held.
+    pub fn stats(&self) -> HeapStats {
+        let mut tally = Tally::new(&self.heap.layout(), self.present);
+        self.audit(&mut tally);
+        tally.finish(self.faults)
+    }
+
+    /// The blocks that someone had: how many, and the first `limit`.
+    pub fn leaks(&self, limit: usize) -> Leaks {
+        let mut leaks = Leaks::default();
+        self.for_each_live(|leak| {
+            leaks.count += 1;
+            leaks.bytes += leak.bytes;
+            if leaks.first.len() < limit {
+                leaks.first.push(leak);
+            }
+        });
+        leaks
+    }
+
+    /// Calls `f` with every block that someone had, in the order of their addresses.
+    pub fn for_each_live(&self, f: impl FnMut(Leak)) {
+        self.audit(&mut Live { f, slab_bytes: self.heap.layout().slab_bytes().into() });
+    }
+
+    pub(super) fn audit(&self, visitor: &mut impl Visitor) {
+        let mut held = vec![0; self.heap.layout().slabs as usize];
+        self.heap.audit(self.present, &mut held, visitor).expect("a word for each slab");
+    }
+}
+
+/// What is broken.
+#[derive(Default)]
+struct Broken {
+    told: Vec<Violation>,
+    count: usize,
+    /// The invariant of the first that is not told.
+    next: Option<&'static str>,
+}
+
+impl Visitor for Broken {
+    fn violation(&mut self, violation: device::Violation) {
+        let invariant = violation.invariant().number();
+        self.count += 1;
+        if self.told.len() < TOLD {
+            self.told.push(Violation { invariant, found: violation.to_string() });
+        } else {
+            self.next.get_or_insert(invariant);
+        }
+    }
+}
+
+/// Live blocks.
+struct Live<F> {
+    f: F,
+    slab_bytes: u64,
+}
+
+impl<F: FnMut(Leak)> Visitor for Live<F> {
+    fn violation(&mut self, _: device::Violation) {}
+
+    fn run(&mut self, run: &RunAudit<'_>) {
+        let bytes = run.info.bytes.into();
+        run.live_blocks().for_each(|address| (self.f)(Leak { address, bytes }));
+    }
+
+    fn large(&mut self, large: LargeAudit) {
+        (self.f)(Leak { address: large.address, bytes: u64::from(large.slabs) * self.slab_bytes });
+    }
+}

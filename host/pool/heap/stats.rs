@@ -1,0 +1,188 @@
+//! What a heap holds, in numbers.
+//!
+//! `capacity = live + large + holes + cursors + slack + free + fresh`, all in bytes.
+
+use serde::Serialize;
+use warpheap_device::heap::class::SizeClass;
+use warpheap_device::heap::{CursorAudit, FreeSlab, LargeAudit, Layout, RunAudit, Violation, Visitor};
+
+/// What a heap holds. Bytes are those of blocks and slabs, not those that were asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct HeapStats {
+    /// Bytes of the heap, whole slabs.
+    pub reserved_bytes: u64,
+    /// Those of them that are handed out: all, or the initial size.
+    pub capacity_bytes: u64,
+    /// Bytes of a slab.
+    pub slab_bytes: u64,
+    /// Blocks that someone has, large allocations among them.
+    pub live_blocks: u64,
+    /// Bytes of the live blocks that have a size class.
+    pub live_bytes: u64,
+    /// Allocations of whole slabs.
+    pub large_blocks: u64,
+    /// Their bytes.
+    pub large_bytes: u64,
+    /// Blocks that were given back one by one, and that their class hands out again, or that become slabs when all of
+    /// a run were given back.
+    pub hole_bytes: u64,
+    /// Blocks that cursors hand out next.
+    pub cursor_bytes: u64,
+    /// What lies behind the last block of a run.
+    pub slack_bytes: u64,
+    /// Slabs that were used and are free.
+    pub free_slab_bytes: u64,
+    /// Slabs that no one has had since the heap was made or reset.
+    pub fresh_bytes: u64,
+    /// All that can be allocated, in pieces: free and fresh slabs, holes, what cursors have, and the slack of runs
+    /// without a live block.
+    pub free_bytes: u64,
+    /// The largest piece of that, the largest size that one allocation may get: slabs without a live block, one after
+    /// the other, or a block of a size class.
+    pub largest_free_bytes: u64,
+    /// `1 - largest_free_bytes / free_bytes`; 0 if nothing is free.
+    pub fragmentation: f64,
+    /// Bytes of slabs that were in use at some time since the heap was made or reset. It is an upper bound of what was
+    /// in use at one time: also slabs that were put within reach of a large allocation count, and others stay counted.
+    pub high_water_bytes: u64,
+    /// How often all of the heap was searched because a cursor had run dry. A warp that is refused memory of a size class
+    /// has made such a search or waited for one, unless it gave up because others took each span before it came to it.
+    /// Refusals of large allocations leave no trace.
+    pub searches: u64,
+    /// Cursors whose last search found nothing. Who asked there was refused, unless a hole came back meanwhile.
+    pub cursors_found_none: u64,
+    /// What threads did wrong, and those that the global allocator refused memory: [`Faults::count`].
+    ///
+    /// [`Faults::count`]: crate::pool::Faults::count
+    pub faults: u64,
+    /// The classes that have slabs or had searches, smallest first.
+    pub classes: Vec<ClassStats>,
+}
+
+/// What a size class holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ClassStats {
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// Slabs that are the class'.
+    pub slabs: u32,
+    /// Blocks that someone has.
+    pub live: u64,
+    /// Blocks that were given back.
+    pub holes: u64,
+    /// Blocks that cursors hand out next.
+    pub in_cursors: u64,
+    /// Searches of all the heap for its blocks.
+    pub searches: u64,
+}
+
+/// The sums, while the walk goes on.
+pub(super) struct Tally {
+    layout: Layout,
+    stats: HeapStats,
+    /// Slabs without a live block, one after the other: where they end, and how many they are.
+    row: (u32, u32),
+    longest_row: u32,
+    /// The largest class that has a block that no one has.
+    largest_block: u32,
+}
+
+impl Tally {
+    pub fn new(layout: &Layout, present: u32) -> Tally {
+        let slab_bytes = layout.slab_bytes().into();
+        let class =
+            |class: u32| ClassStats { block_bytes: SizeClass(class).bytes(), ..ClassStats::default() };
+        let stats = HeapStats {
+            reserved_bytes: layout.bytes(),
+            capacity_bytes: u64::from(present) * slab_bytes,
+            slab_bytes,
+            classes: (0..layout.classes).map(class).collect(),
+            ..HeapStats::default()
+        };
+        Tally { layout: *layout, stats, row: (0, 0), longest_row: 0, largest_block: 0 }
+    }
+
+    pub fn finish(mut self, faults: u64) -> HeapStats {
+        let mut stats = std::mem::take(&mut self.stats);
+        stats.largest_free_bytes = self.largest_free(stats.slab_bytes);
+        if stats.free_bytes > 0 {
+            stats.fragmentation = 1.0 - stats.largest_free_bytes as f64 / stats.free_bytes as f64;
+        }
+        stats.high_water_bytes = stats.capacity_bytes.saturating_sub(stats.fresh_bytes);
+        stats.faults = faults;
+        stats.classes.retain(|class| class.slabs > 0 || class.searches > 0);
+        stats
+    }
+
+    /// The longest row of slabs is one piece where a row of slabs is asked for; a smaller size takes a run of its class.
+    fn largest_free(&self, slab_bytes: u64) -> u64 {
+        let row = u64::from(self.longest_row) * slab_bytes;
+        if row > self.layout.small_bytes.into() {
+            return row;
+        }
+        let classes = (0..self.layout.classes).map(|class| self.layout.class(SizeClass(class)));
+        let in_row = classes.filter(|info| info.slabs <= self.longest_row).map(|info| info.bytes).max();
+        in_row.unwrap_or(0).max(self.largest_block).into()
+    }
+
+    /// Slabs in which nothing is live.
+    fn extend_row(&mut self, slab: u32, slabs: u32) {
+        let before = if self.row.0 == slab { self.row.1 } else { 0 };
+        self.row = (slab + slabs, before + slabs);
+        self.longest_row = self.longest_row.max(self.row.1);
+    }
+}
+
+impl Visitor for Tally {
+    fn violation(&mut self, _: Violation) {}
+
+    fn cursor(&mut self, cursor: CursorAudit) {
+        let class = &mut self.stats.classes[cursor.class.0 as usize];
+        // Of a heap that was written over they may be any numbers.
+        class.searches = class.searches.saturating_add(cursor.searches);
+        self.stats.searches = self.stats.searches.saturating_add(cursor.searches);
+        self.stats.cursors_found_none += u64::from(cursor.found_none);
+    }
+
+    fn run(&mut self, run: &RunAudit<'_>) {
+        let (info, stats) = (&run.info, &mut self.stats);
+        let bytes = |blocks: u32| u64::from(blocks) * u64::from(info.bytes);
+        let slack = u64::from(info.slabs) * stats.slab_bytes - bytes(info.blocks);
+        stats.live_blocks += u64::from(run.live);
+        stats.live_bytes += bytes(run.live);
+        stats.hole_bytes += bytes(run.holes);
+        stats.cursor_bytes += bytes(run.in_cursor);
+        stats.slack_bytes += slack;
+        stats.free_bytes += bytes(run.holes) + bytes(run.in_cursor);
+        let class = &mut stats.classes[run.class.0 as usize];
+        class.slabs += info.slabs;
+        class.live += u64::from(run.live);
+        class.holes += u64::from(run.holes);
+        class.in_cursors += u64::from(run.in_cursor);
+        if run.live == 0 {
+            stats.free_bytes += slack;
+            self.extend_row(run.slab, info.slabs);
+        } else if run.live < info.blocks {
+            self.largest_block = self.largest_block.max(info.bytes);
+        }
+    }
+
+    fn large(&mut self, large: LargeAudit) {
+        self.stats.live_blocks += 1;
+        self.stats.large_blocks += 1;
+        self.stats.large_bytes += u64::from(large.slabs) * self.stats.slab_bytes;
+    }
+
+    fn free(&mut self, slab: u32, place: FreeSlab) {
+        let stats = &mut self.stats;
+        match place {
+            FreeSlab::InSet => stats.free_slab_bytes += stats.slab_bytes,
+            FreeSlab::Fresh => stats.fresh_bytes += stats.slab_bytes,
+            FreeSlab::Withheld | FreeSlab::Lost => return,
+        }
+        stats.free_bytes += stats.slab_bytes;
+        self.extend_row(slab, 1);
+    }
+}

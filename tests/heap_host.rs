@@ -1,0 +1,353 @@
+//! A heap as the host sees it: settings, its own allocations, numbers, leaks, checks.
+//!
+//! On a GPU as well, if there is one and the kernels were built.
+
+use std::alloc::Layout;
+use std::collections::BTreeSet;
+use warpheap::pool::{Heap, HeapStats};
+use warpheap::simt::Mode;
+use warpheap::{Device, Error, LaunchConfig};
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+use warpheap_device::{heap, kernel, thread};
+
+const BYTES: u64 = 8 << 20;
+
+/// With `WARPHEAP_REQUIRE_CUDA=1` there must be a GPU.
+fn devices() -> Vec<Device> {
+    let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
+    let gpu = Device::cuda(0).ok().filter(|_| warpheap::build_info::images().is_ok());
+    assert!(!required || gpu.is_some(), "WARPHEAP_REQUIRE_CUDA=1, but there is no GPU, or no kernels for it");
+    let replays = (0..3).map(|seed| Device::cpu_with(Mode::Replay { seed }));
+    replays.chain([Device::cpu()]).chain(gpu).collect()
+}
+
+fn of(size: usize) -> Layout {
+    Layout::from_size_align(size, 1).unwrap()
+}
+
+/// Blocks that there must be room for.
+fn take(heap: &Heap, count: usize, size: usize) -> Vec<DevicePtr<u8>> {
+    let blocks: Option<Vec<_>> = heap.alloc_many(&vec![of(size); count]).unwrap().into_iter().collect();
+    blocks.expect("there is room")
+}
+
+fn give(heap: &Heap, blocks: &[DevicePtr<u8>]) {
+    // SAFETY: no kernel uses them.
+    unsafe { heap.free_many(blocks) }.unwrap();
+}
+
+/// The numbers, of a heap that is whole.
+fn stats(heap: &Heap) -> HeapStats {
+    assert_eq!(heap.check().unwrap(), []);
+    let stats = heap.stats().unwrap();
+    let in_blocks = stats.live_bytes + stats.hole_bytes + stats.cursor_bytes + stats.slack_bytes;
+    let sum = in_blocks + stats.large_bytes + stats.free_slab_bytes + stats.fresh_bytes;
+    assert_eq!(sum, stats.capacity_bytes, "every byte is in one place: {stats:#?}");
+    assert!((0.0..1.0).contains(&stats.fragmentation), "{stats:#?}");
+    assert!(stats.largest_free_bytes <= stats.free_bytes && stats.free_bytes <= stats.capacity_bytes);
+    let classes: u64 = stats.classes.iter().map(|class| class.live).sum();
+    assert_eq!(classes + stats.large_blocks, stats.live_blocks);
+    let leaks = heap.leaks(0).unwrap();
+    assert_eq!((leaks.count, leaks.bytes), (stats.live_blocks, stats.live_bytes + stats.large_bytes));
+    stats
+}
+
+#[test]
+fn a_new_heap_is_all_fresh() {
+    for device in devices() {
+        let mut heap = Heap::builder(BYTES).build(&device).unwrap();
+        for _ in 0..2 {
+            let stats = stats(&heap);
+            assert_eq!((stats.capacity_bytes, stats.reserved_bytes), (BYTES, BYTES));
+            assert_eq!(
+                (stats.fresh_bytes, stats.free_bytes, stats.largest_free_bytes),
+                (BYTES, BYTES, BYTES)
+            );
+            assert_eq!((stats.high_water_bytes, stats.fragmentation), (0, 0.0));
+            assert_eq!((stats.live_blocks, stats.searches, stats.faults), (0, 0, 0));
+            assert!(stats.classes.is_empty());
+            take(&heap, 100, 100);
+            heap.reset().unwrap();
+        }
+    }
+}
+
+#[test]
+fn blocks_are_counted_by_class_and_listed_by_address() {
+    for device in devices() {
+        let heap = Heap::builder(BYTES).build(&device).unwrap();
+        let (small, odd, large) = (take(&heap, 500, 60), take(&heap, 40, 1000), take(&heap, 2, 300_000));
+        let stats = stats(&heap);
+        let live: Vec<_> = stats.classes.iter().map(|class| (class.block_bytes, class.live)).collect();
+        assert_eq!(live, [(64, 500), (1024, 40)]);
+        assert_eq!((stats.live_blocks, stats.live_bytes), (542, 500 * 64 + 40 * 1024));
+        assert_eq!(
+            (stats.large_blocks, stats.large_bytes),
+            (2, 2 * 300_000_u64.next_multiple_of(stats.slab_bytes))
+        );
+        assert!(stats.high_water_bytes >= stats.live_bytes + stats.large_bytes);
+
+        let leaks = heap.leaks(1000).unwrap();
+        let listed: BTreeSet<u64> = leaks.first.iter().map(|leak| leak.address).collect();
+        let all = small.iter().chain(&odd).chain(&large).map(|block| block.0 as u64);
+        assert_eq!(listed, all.collect());
+        assert!(leaks.first.is_sorted_by_key(|leak| leak.address));
+        let lengths: BTreeSet<u64> = leaks.first.iter().map(|leak| leak.bytes).collect();
+        assert_eq!(lengths.len(), 3);
+        let few = heap.leaks(5).unwrap();
+        assert_eq!((&few.first[..], few.count), (&leaks.first[..5], 542));
+        give(&heap, &small[..499]);
+        give(&heap, &odd);
+        give(&heap, &large);
+        let one = heap.leaks(5).unwrap();
+        assert_eq!((one.first.len(), one.first[0].address, one.first[0].bytes), (1, small[499].0 as u64, 64));
+    }
+}
+
+#[test]
+fn what_was_given_back_is_free_again() {
+    for device in devices() {
+        let heap = Heap::builder(BYTES).build(&device).unwrap();
+        let blocks = take(&heap, 6000, 256);
+        // Every other block: holes, of which none is larger than a block.
+        let (even, odd): (Vec<_>, Vec<_>) = blocks.iter().enumerate().partition(|(i, _)| i % 2 == 0);
+        let only = |half: Vec<(usize, &DevicePtr<u8>)>| {
+            half.into_iter().map(|(_, block)| *block).collect::<Vec<_>>()
+        };
+        give(&heap, &only(even));
+        let half = stats(&heap);
+        assert_eq!((half.live_blocks, half.hole_bytes), (3000, 3000 * 256));
+        assert!(half.fragmentation > 0.0);
+        give(&heap, &only(odd));
+        let none = stats(&heap);
+        assert_eq!((none.live_blocks, none.free_bytes), (0, BYTES));
+        assert_eq!((none.largest_free_bytes, none.fragmentation), (BYTES, 0.0));
+        assert!(none.high_water_bytes >= 6000 * 256, "what was in use stays counted");
+        let whole = heap.alloc(of(BYTES as usize)).unwrap().expect("it is as free as the numbers say");
+        let full = stats(&heap);
+        assert_eq!((full.large_bytes, full.free_bytes, full.fragmentation), (BYTES, 0, 0.0));
+        // SAFETY: no kernel uses it.
+        unsafe { heap.free(whole) }.unwrap();
+        assert_eq!(stats(&heap).free_slab_bytes, BYTES);
+    }
+}
+
+#[test]
+fn the_largest_free_piece_can_be_had_and_no_more() {
+    for device in devices() {
+        for (freed, whole) in [(4, false), (8, false), (12, false), (16, true), (64, true)] {
+            let heap = Heap::builder(1 << 20).build(&device).unwrap();
+            let mut blocks = take(&heap, 256, 4096);
+            blocks.sort_unstable_by_key(|block| block.0 as u64);
+            give(&heap, &blocks[..freed]);
+            let stats = stats(&heap);
+            assert_eq!(stats.free_bytes, freed as u64 * 4096);
+            assert_eq!(stats.largest_free_bytes == stats.free_bytes, whole, "{stats:#?}");
+            let largest = stats.largest_free_bytes as usize;
+            assert!(heap.alloc(of(largest + 1)).unwrap().is_none(), "{largest} of {freed}");
+            assert!(heap.alloc(of(largest)).unwrap().is_some(), "{largest} of {freed}");
+        }
+    }
+}
+
+#[test]
+fn a_refusal_is_no_error_and_leaves_a_trace() {
+    for device in devices() {
+        let heap = Heap::builder(1 << 20).build(&device).unwrap();
+        assert!(heap.alloc(of(2 << 20)).unwrap().is_none(), "more than the heap has");
+        assert_eq!(stats(&heap).searches, 0);
+        let got = heap.alloc_many(&vec![of(4096); 300]).unwrap();
+        assert_eq!(got.iter().flatten().count(), 256);
+        let full = stats(&heap);
+        assert_eq!((full.live_bytes, full.free_bytes), (1 << 20, 0));
+        assert!(full.searches > 0 && full.cursors_found_none > 0, "{full:#?}");
+        let class = full.classes.iter().find(|class| class.block_bytes == 4096).unwrap();
+        assert_eq!((class.live, class.searches), (256, full.searches));
+    }
+}
+
+#[test]
+fn alignments_are_kept() {
+    let device = Device::cpu();
+    let heap = Heap::builder(BYTES).build(&device).unwrap();
+    for log2 in 0..=21 {
+        let block =
+            heap.alloc(Layout::from_size_align(24, 1 << log2).unwrap()).unwrap().expect("there is room");
+        assert!((block.0 as u64).is_multiple_of(1 << log2), "{log2}: {block:?}");
+        give(&heap, &[block]);
+    }
+    assert_eq!(stats(&heap).live_blocks, 0);
+}
+
+#[test]
+fn requests_that_are_none_are_refused() {
+    let device = Device::cpu();
+    let heap = Heap::builder(BYTES).build(&device).unwrap();
+    let error = heap.alloc(Layout::new::<()>()).unwrap_err();
+    assert!(matches!(error, Error::HeapRequest { .. }), "{error}");
+    let error = heap.alloc_many(&[of(16), Layout::from_size_align(1, 4 << 20).unwrap()]).unwrap_err();
+    assert!(error.to_string().contains("2.0 MiB"), "{error}");
+    assert_eq!(stats(&heap).live_blocks, 0, "nothing was allocated before the bad one was seen");
+    assert_eq!(heap.alloc_many(&[]).unwrap().len(), 0);
+}
+
+#[test]
+fn wrong_frees_come_back_as_errors() {
+    for device in devices() {
+        let heap = Heap::builder(BYTES).build(&device).unwrap();
+        let (blocks, large) = (take(&heap, 40, 64), take(&heap, 1, 500_000)[0]);
+        let message = |blocks: &[DevicePtr<u8>]| {
+            // SAFETY: no kernel uses them.
+            let error = unsafe { heap.free_many(blocks) }.unwrap_err();
+            assert!(matches!(error, Error::HeapFree { .. }), "{error}");
+            error.to_string()
+        };
+        let inside = |block: DevicePtr<u8>, by| DevicePtr(block.0.wrapping_add(by));
+        let start = heap.memory().address();
+        let end = DevicePtr((start + BYTES) as *mut u8);
+        assert!(message(&[end]).contains("is not in this heap"));
+        assert!(message(&[DevicePtr::null()]).contains("1 of 1 addresses were not given back"));
+        assert!(message(&[inside(blocks[3], 8)]).contains("inside of a block"));
+        assert!(message(&[inside(large, 32768)]).contains("inside of a block"));
+        assert_eq!(stats(&heap).live_blocks, 41, "nothing was given back so far");
+
+        let twice = message(&[blocks[0], blocks[1], blocks[0], end]);
+        assert!(twice.contains("2 of 4 addresses were not given back, the others were"), "{twice}");
+        give(&heap, &[large]);
+        let again = message(&[large]);
+        assert!(
+            again.contains("is free already") && again.contains(&format!("{:#x}", large.0 as u64)),
+            "{again}"
+        );
+        assert_eq!(stats(&heap).live_blocks, 38);
+        // More than a fault log keeps.
+        let all: Vec<_> = blocks.iter().chain(&blocks).chain(&blocks).chain(&blocks).copied().collect();
+        assert!(message(&all).contains("122 of 160 addresses"));
+        assert_eq!(stats(&heap).live_blocks, 0);
+        assert_eq!(heap.faults().unwrap().count, 0, "they are the host's, and not among those of kernels");
+    }
+}
+
+kernel! {
+    /// Thread `i` gives block `i` of the host back and asks for one of twice its size, whose address it leaves there.
+    ///
+    /// # Safety
+    /// The heap lives, `blocks` are of it, and no one else uses them.
+    unsafe fn swap(pool: heap::Heap, blocks: DeviceSlice<u64>, bytes: u64) {
+        let i = thread::index_1d().into();
+        // SAFETY: each thread has its own word.
+        let Some(block) = (unsafe { blocks.get(i) }) else { return };
+        if let Some(block) = std::ptr::NonNull::new(block as *mut u8) {
+            // SAFETY: the caller's promise.
+            unsafe { pool.free(block) };
+        }
+        let next = pool.alloc(Layout::from_size_align(bytes as usize, 1).unwrap());
+        // SAFETY: each thread has its own word.
+        unsafe { blocks.set(i, next.map_or(0, |block| block.as_ptr() as u64)) };
+    }
+}
+
+/// Blocks go from the host to kernels and back. On the CPU alone: this kernel is the test's own.
+#[test]
+fn kernels_and_the_host_share_a_heap() {
+    for device in devices().into_iter().filter(|device| device.backend() == warpheap::Backend::Cpu) {
+        let module = device.native_module().unwrap();
+        let heap = Heap::builder(BYTES).kernels(&module).build(&device).unwrap();
+        let stream = device.stream().unwrap();
+        let mut blocks = take(&heap, 300, 100);
+        for bytes in [200, 400, 800] {
+            let words: Vec<u64> = blocks.iter().map(|block| block.0 as u64).collect();
+            let words = device.from_slice(&words).unwrap();
+            let grid = LaunchConfig::linear(300, 64);
+            // SAFETY: everything lives until the stream is done, and the blocks are the kernel's.
+            unsafe { stream.launch(&module, swap, &grid, (heap.handle(), words.slice(), bytes)) }.unwrap();
+            blocks = words.copy_to_vec().unwrap().into_iter().map(|at| DevicePtr(at as *mut u8)).collect();
+            let stats = stats(&heap);
+            let live: Vec<_> = stats.classes.iter().filter(|class| class.live > 0).collect();
+            assert_eq!((live.len(), live[0].live), (1, 300), "{stats:#?}");
+            assert!(u64::from(live[0].block_bytes) >= bytes);
+        }
+        give(&heap, &blocks);
+        assert_eq!((heap.leaks(9).unwrap().count, heap.faults().unwrap().count), (0, 0));
+    }
+}
+
+#[test]
+fn a_copy_of_the_metadata_stays_as_it_was() {
+    let device = Device::cpu();
+    let heap = Heap::builder(BYTES).build(&device).unwrap();
+    let blocks = take(&heap, 10, 64);
+    let before = heap.snapshot().unwrap();
+    give(&heap, &blocks);
+    let after = heap.snapshot().unwrap();
+    drop(heap);
+    assert_eq!((before.leaks(3).count, after.leaks(3).count), (10, 0));
+    assert_eq!((before.check(), before.stats().live_bytes), (vec![], 640));
+    let json = serde_json::to_value(before.stats()).unwrap();
+    assert_eq!((json["live_bytes"].as_u64(), json["classes"][0]["live"].as_u64()), (Some(640), Some(10)));
+}
+
+fn refused(builder: &warpheap::pool::HeapBuilder, setting: &str, words: &str) {
+    let error = builder.build(&Device::cpu()).unwrap_err();
+    assert!(matches!(&error, Error::PoolConfig { setting: named, .. } if *named == setting), "{error}");
+    assert!(error.to_string().contains(words), "{error}");
+}
+
+#[test]
+fn wrong_settings_are_refused_by_name() {
+    refused(&Heap::builder(1000), "bytes", "1.0 MiB");
+    refused(&Heap::builder(2 << 40), "bytes", "1.0 TiB");
+    refused(&Heap::builder(BYTES).homes(0), "homes", "from 1 to 32768");
+    refused(&Heap::builder(BYTES).homes(40_000), "homes", "from 1 to 32768");
+    refused(&Heap::builder(BYTES).initial(1000), "initial", "1.0 MiB");
+    refused(&Heap::builder(BYTES).initial(BYTES + 1), "initial", "8.0 MiB");
+    refused(&Heap::builder(BYTES).largest_class(8), "largest_class", "16 B");
+    refused(&Heap::builder(BYTES).largest_class(1 << 30), "largest_class", "KiB");
+    let other = Device::cpu();
+    let builder = Heap::builder(BYTES).kernels(&other.native_module().unwrap());
+    let error = builder.build(&Device::cpu()).unwrap_err();
+    assert!(matches!(error, Error::WrongDevice { .. }), "{error}");
+}
+
+#[test]
+fn what_is_beyond_the_initial_size_is_not_handed_out() {
+    for device in devices() {
+        for initial in [1 << 20, 3 << 20, (5 << 20) + 12_345, BYTES] {
+            let mut heap = Heap::builder(BYTES).initial(initial).build(&device).unwrap();
+            let capacity = initial >> 14 << 14;
+            for _ in 0..2 {
+                let new = stats(&heap);
+                assert_eq!(
+                    (new.reserved_bytes, new.capacity_bytes, new.free_bytes),
+                    (BYTES, capacity, capacity)
+                );
+                let got = heap.alloc_many(&vec![of(4096); (BYTES / 4096) as usize]).unwrap();
+                let end = heap.memory().address() + capacity;
+                let got: Vec<_> = got.into_iter().flatten().collect();
+                assert_eq!(got.len() as u64, capacity / 4096, "all that is there, and no more");
+                assert!(got.iter().all(|block| block.0 as u64 + 4096 <= end));
+                assert_eq!(stats(&heap).free_bytes, 0);
+                give(&heap, &got);
+                assert!(heap.alloc(of(capacity as usize + 1)).unwrap().is_none());
+                assert!(heap.alloc(of(capacity as usize)).unwrap().is_some());
+                heap.reset().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn sizes_beyond_the_largest_class_get_slabs() {
+    for device in devices() {
+        let heap = Heap::builder(BYTES).largest_class(1000).build(&device).unwrap();
+        let all = Heap::builder(BYTES).build(&device).unwrap();
+        assert!(heap.metadata_bytes() < all.metadata_bytes());
+        let (small, large) = (take(&heap, 50, 1024), take(&heap, 5, 1025));
+        let stats = stats(&heap);
+        assert_eq!((stats.live_blocks, stats.large_blocks), (55, 5));
+        assert_eq!((stats.live_bytes, stats.large_bytes), (50 * 1024, 5 * stats.slab_bytes));
+        give(&heap, &small);
+        give(&heap, &large);
+        assert!(heap.alloc(of(BYTES as usize)).unwrap().is_some());
+    }
+}

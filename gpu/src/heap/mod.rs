@@ -47,6 +47,7 @@
 //! stores the next one, `SETTLE_POLLS` times at most. A refusal takes bounded time.
 
 mod alloc;
+mod block_cache;
 pub mod class;
 mod close;
 mod count;
@@ -55,6 +56,7 @@ mod entry;
 mod free;
 mod fresh;
 mod full;
+mod group;
 mod holes;
 mod large;
 pub mod layout;
@@ -63,9 +65,11 @@ mod resize;
 mod sets;
 mod sweep;
 
+pub use block_cache::BlockCache;
 pub use count::Count;
 pub use cursor::{Cursor, Span};
 pub use fresh::FRESH_STRIDE;
+pub use group::BlockShare;
 pub use layout::{ClassInfo, Layout};
 
 use crate::fault::FaultLog;

@@ -32,6 +32,15 @@ impl Group {
         Lanes { mask: warp::activemask(), lane: warp::lane_id() }
     }
 
+    /// The lanes of `mask`.
+    ///
+    /// # Safety
+    /// The calling lane is one of them, and every lane of `mask` makes the same calls on an equal group.
+    #[inline(always)]
+    pub unsafe fn of(mask: LaneMask) -> Self {
+        Lanes { mask, lane: warp::lane_id() }
+    }
+
     /// The calling lane alone.
     pub fn alone() -> Self {
         let lane = warp::lane_id();

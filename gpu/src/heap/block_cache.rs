@@ -41,6 +41,7 @@ use super::entry::Entry;
 use super::layout::{ClassInfo, divided};
 use crate::fault::FaultKind;
 use crate::lanes::Group;
+use crate::park::with_parked;
 use crate::shared::{SharedMemory, SharedWord};
 use crate::thread;
 use crate::units::WARP_SIZE;
@@ -78,14 +79,37 @@ use core::ptr::NonNull;
 /// ```
 pub struct BlockCache<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static = ()> {
     heap: &'h Heap,
+    part: Part,
+    /// A thread's own.
+    owner: PhantomData<*mut Owner>,
+}
+
+/// What a thread knows of its slots and of their class. In registers, and on the stack while a slow path runs.
+#[derive(Clone, Copy)]
+struct Part {
     class: SizeClass,
-    info: ClassInfo,
+    shape: Shape,
     bottom: SharedWord,
     top: SharedWord,
     /// `bottom` for a thread without slots.
     limit: SharedWord,
-    /// A thread's own.
-    owner: PhantomData<*mut Owner>,
+}
+
+/// What of a [`ClassInfo`] tells whether an address is the start of a block.
+#[derive(Clone, Copy)]
+struct Shape {
+    bytes: u32,
+    blocks: u32,
+    quarters_reciprocal: u32,
+    shift: u32,
+}
+
+impl Shape {
+    #[inline(always)]
+    fn of(info: &ClassInfo) -> Self {
+        let ClassInfo { bytes, blocks, quarters_reciprocal, shift, .. } = *info;
+        Shape { bytes, blocks, quarters_reciprocal, shift }
+    }
 }
 
 /// The cache's piece of shared memory.
@@ -216,7 +240,8 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         let class = class.unwrap_or(SizeClass(0));
         let bottom = Slots::<THREADS, SLOTS, Owner>::bottom(if has_slots { thread } else { 0 });
         let limit = if has_slots { bottom.plus(SLOTS * THREADS) } else { bottom };
-        BlockCache { heap, class, info: *heap.class(class), bottom, top: bottom, limit, owner: PhantomData }
+        let shape = Shape::of(heap.class(class));
+        BlockCache { heap, part: Part { class, shape, bottom, top: bottom, limit }, owner: PhantomData }
     }
 
     /// Memory for `layout`, or `None` when the heap has none for it: a block of the thread's slots if it is of
@@ -225,22 +250,19 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
     /// Cost from a slot: a load and a store in shared memory.
     #[inline(always)]
     pub fn alloc(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        let address = if self.top != self.bottom && self.heap.class_of(layout) == Some(self.class) {
-            self.top = self.top.minus(THREADS);
-            // SAFETY: a slot of this thread (I1).
-            let address = unsafe { self.top.load_relaxed() };
-            // SAFETY: the same; empty now (I2).
-            unsafe { self.top.store_relaxed(0) };
-            address
-        } else {
-            self.heap.shared().alloc_missed(layout)
-        };
+        let address =
+            if self.part.top != self.part.bottom && self.heap.class_of(layout) == Some(self.part.class) {
+                self.pop()
+            } else {
+                self.aside(|heap| heap.alloc_missed(layout))
+            };
         NonNull::new(address as *mut u8)
     }
 
     /// Gives memory of the heap back: to the thread's slots if it is a block of their class and there is room,
     /// otherwise to the heap. Any subset of a warp, any time; also a block that another thread allocated, with or
-    /// without a cache. The [module](self) says which misuse is seen.
+    /// without a cache. A second free by a thread that still holds the block changes nothing and is recorded as a
+    /// fault, as is every other misuse that the heap sees; not every double free is seen.
     ///
     /// Cost to a slot: a load of the slab's entry, mostly from the cache, one load for each block that the thread
     /// holds, and a store in shared memory.
@@ -250,15 +272,14 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
     #[inline(always)]
     pub unsafe fn free(&mut self, block: NonNull<u8>) {
         let address = block.as_ptr() as u64;
-        if self.top == self.limit || !self.heap.is_block_of(self.class, &self.info, address) {
-            return self.heap.shared().free_missed(block);
+        let Part { class, shape, top, limit, .. } = self.part;
+        if top == limit || !self.heap.is_block_of(class, shape, address) {
+            self.aside(|heap| heap.free_missed(block));
+        } else if self.holds(address) {
+            self.aside(|heap| heap.misuse(FaultKind::DoubleFree, address));
+        } else {
+            self.push(address);
         }
-        if self.holds(address) {
-            return self.heap.shared().misuse(FaultKind::DoubleFree, address);
-        }
-        // SAFETY: a slot of this thread (I1).
-        unsafe { self.top.store_relaxed(address) };
-        self.top = self.top.plus(THREADS);
     }
 
     /// Takes blocks from the heap ahead of need, `blocks` of them or as many as there is room for. Returns how
@@ -267,18 +288,16 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
     /// Cost: as many heap allocations, each for all lanes that come here together.
     #[inline(always)]
     pub fn fill(&mut self, blocks: u32) -> u32 {
-        let layout = self.layout();
+        // SAFETY: 4 is a power of two, and a block is far smaller than the limit.
+        let layout = unsafe { Layout::from_size_align_unchecked(self.part.shape.bytes as usize, 4) };
         for filled in 0..blocks {
-            if self.top == self.limit {
+            if self.part.top == self.part.limit {
                 return filled;
             }
-            let address = self.heap.shared().alloc_missed(layout);
-            if address == 0 {
-                return filled;
+            match self.aside(|heap| heap.alloc_missed(layout)) {
+                0 => return filled,
+                address => self.push(address),
             }
-            // SAFETY: a slot of this thread (I1).
-            unsafe { self.top.store_relaxed(address) };
-            self.top = self.top.plus(THREADS);
         }
         blocks
     }
@@ -299,19 +318,31 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         unsafe { Slots::<THREADS, SLOTS, Owner>::reclaim(heap) };
     }
 
-    /// The layout of the class' own blocks.
+    /// Takes the block of the highest slot that has one.
     #[inline(always)]
-    fn layout(&self) -> Layout {
-        // SAFETY: 4 is a power of two, and a block is far smaller than the limit.
-        unsafe { Layout::from_size_align_unchecked(self.info.bytes as usize, 4) }
+    fn pop(&mut self) -> u64 {
+        self.part.top = self.part.top.minus(THREADS);
+        // SAFETY: a slot of this thread (I1).
+        let address = unsafe { self.part.top.load_relaxed() };
+        // SAFETY: the same; empty now (I2).
+        unsafe { self.part.top.store_relaxed(0) };
+        address
+    }
+
+    /// Puts a block in the lowest slot that has none; there is one.
+    #[inline(always)]
+    fn push(&mut self, address: u64) {
+        // SAFETY: a slot of this thread (I1).
+        unsafe { self.part.top.store_relaxed(address) };
+        self.part.top = self.part.top.plus(THREADS);
     }
 
     /// Whether the thread's slots hold this block.
     #[inline(always)]
     fn holds(&self, address: u64) -> bool {
-        let mut slot = self.bottom;
+        let mut slot = self.part.bottom;
         // At most `SLOTS` turns (I1).
-        while slot != self.top {
+        while slot != self.part.top {
             // SAFETY: a slot of this thread.
             if unsafe { slot.load_relaxed() } == address {
                 return true;
@@ -320,12 +351,21 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         }
         false
     }
+
+    /// Runs what is off the fast path, with the thread's part in memory meanwhile.
+    #[inline(always)]
+    fn aside<R>(&mut self, f: impl FnOnce(&Heap) -> R) -> R {
+        let heap = self.heap.shared();
+        let (part, result) = with_parked(self.part, || f(heap));
+        self.part = part;
+        result
+    }
 }
 
 impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Drop for BlockCache<'_, THREADS, SLOTS, Owner> {
     #[inline(always)]
     fn drop(&mut self) {
-        Slots::<THREADS, SLOTS, Owner>::flush(self.heap.shared(), self.bottom, self.top);
+        Slots::<THREADS, SLOTS, Owner>::flush(self.heap.shared(), self.part.bottom, self.part.top);
         Slots::<THREADS, SLOTS, Owner>::leave();
     }
 }
@@ -344,7 +384,7 @@ impl Heap {
     /// Whether a block of the class starts at `address`, which is live if anything is. As [`free`](Self::free) has
     /// it.
     #[inline(always)]
-    fn is_block_of(&self, class: SizeClass, info: &ClassInfo, address: u64) -> bool {
+    fn is_block_of(&self, class: SizeClass, shape: Shape, address: u64) -> bool {
         let offset = address.wrapping_sub(self.base() as u64);
         if offset >= self.layout.bytes() {
             return false;
@@ -357,8 +397,8 @@ impl Heap {
         }
         let run = slab - entry.place();
         let inside = (offset - (u64::from(run) << self.layout.slab_log2)) as u32;
-        let block = divided(inside >> info.shift, info.quarters_reciprocal);
-        block * info.bytes == inside && block < info.blocks
+        let block = divided(inside >> shape.shift, shape.quarters_reciprocal);
+        block * shape.bytes == inside && block < shape.blocks
     }
 
     #[cold]

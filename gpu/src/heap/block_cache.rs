@@ -21,16 +21,9 @@
 //!   that `free` took goes back to the heap exactly once: from a slot, by its thread (`drop`) or by who has its
 //!   slots (`end`), or through the thread that `alloc` gave it to.
 //! - I5. What a thread wrote to a block is before the next owner: in the cache that is the same thread; elsewhere
-//!   the heap's release and acquire order it. For a thread that ended without leaving, the barrier in `end` and the
-//!   heap's release behind it do.
-//!
-//! What is checked: `free` of what is no block of the class goes to the heap, which sees whether it is a block at
-//! all. A second free by the thread whose slots still hold the block is recorded at once. **Other double frees** are
-//! not seen while the block is in the cache: it is in two slots then, or in one and a hole in the heap, and may be
-//! given to two owners. The heap records the second time that the block comes back to it, unless it was handed out
-//! in between.
-//!
-//! Memory held back: up to `SLOTS` blocks a thread, which other threads do not get, not even when the heap is full.
+//!   the heap's release and acquire order it. Where another thread gives the block back, `end`'s barrier is between
+//!   the two. PTX promises that for threads that come to the barrier; that it holds for what one wrote that has ended
+//!   before, which the barrier no longer waits for, is taken for granted.
 //!
 //! Progress: wait-free in the cache; otherwise the heap's. `begin` and `end` wait for the block.
 
@@ -54,6 +47,15 @@ use core::ptr::NonNull;
 /// `THREADS`: how many threads have slots, those with the lowest numbers in the block; others always go to the heap.
 /// `SLOTS`: blocks that a thread may keep. A kernel has `8 * THREADS * SLOTS` bytes of shared memory for them and 8
 /// for each warp. `Owner`: any type, to tell apart the caches that a block has at the same time.
+///
+/// # Misuse
+/// What a thread frees that is no block of the class goes to the heap, which sees whether it is a block at all. A second
+/// free by the thread whose slots still hold the block is recorded at once. Other double frees are not seen while
+/// the block is in the cache: it is there twice, or in the heap, too, and **may be given to two owners**. The
+/// heap records the second time that the block comes back to it, unless it was handed out in between.
+///
+/// # Memory held back
+/// Up to `SLOTS` blocks for each thread that has not left. Other threads do not get them, also when the heap is full.
 ///
 /// ```
 /// use core::alloc::Layout;

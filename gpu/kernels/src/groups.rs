@@ -96,8 +96,10 @@ struct Owners {
 impl Owners {
     fn set(self, block: NonNull<u8>, from: u32, to: u32) {
         let i = (block.as_ptr() as u64 - self.base) / 16;
-        // SAFETY: there is a word for every block; the layouts are the same.
-        let mark = unsafe { &*self.marks.as_ptr().add(i as usize).cast::<AtomicU32>() };
+        // SAFETY: there is a word for every block.
+        let mark = unsafe { self.marks.as_ptr().add(i as usize) };
+        // SAFETY: live; the layouts are the same.
+        let mark = unsafe { &*mark.cast::<AtomicU32>() };
         if mark.swap_relaxed(to) != from {
             count(self.failures);
         }
@@ -145,8 +147,10 @@ impl Worker<'_> {
             6 => self.take(3 * self.bytes),
             _ => {
                 let i = numbers.below(places.len() as u32);
-                // SAFETY: a word of the places, which are used by exchanges alone.
-                self.swap(unsafe { &*places.as_ptr().add(i as usize).cast::<AtomicU64>() });
+                // SAFETY: a word of the places.
+                let place = unsafe { places.as_ptr().add(i as usize) };
+                // SAFETY: live, and used by exchanges alone; the layouts are the same.
+                self.swap(unsafe { &*place.cast::<AtomicU64>() });
             }
         }
     }

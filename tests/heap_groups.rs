@@ -293,6 +293,10 @@ fn misuse_is_recorded() {
             let faults = bench.heap.faults().unwrap();
             assert_eq!(faults.count, before + 1, "{what}, {}", bench.name);
             assert_eq!(faults.first.last().unwrap().kind, kind, "{what}, {}", bench.name);
+            let base = bench.heap.handle().base() as u64;
+            let [one, other] = [1, 2].map(|i| bench.out()[i] - base);
+            assert_ne!(one, other, "{what}, {}: a block was allocated twice", bench.name);
+            assert!(one % 64 == 0 && other % 64 == 0, "{what}, {}: {one:#x} {other:#x}", bench.name);
         }
     }
 }

@@ -108,6 +108,7 @@ impl Owners {
 
 /// What a thread of [`groups_cache`] holds.
 struct Worker<'h> {
+    heap: &'h Heap,
     cache: Cache<'h>,
     owners: Owners,
     bytes: u32,
@@ -119,7 +120,14 @@ impl Worker<'_> {
     fn take(&mut self, bytes: u32) {
         if self.held.is_none() {
             self.held = self.cache.alloc(layout(bytes));
-            self.held.inspect(|block| self.owners.set(*block, 0, 1));
+        } else {
+            return;
+        }
+        if let Some(block) = self.held {
+            self.owners.set(block, 0, 1);
+            if self.heap.usable_size(block) < bytes as usize {
+                count(self.owners.failures);
+            }
         }
     }
 
@@ -144,7 +152,7 @@ impl Worker<'_> {
             0..3 => self.take(self.bytes),
             3..6 => self.give(),
             // Of another class: the heap's.
-            6 => self.take(3 * self.bytes),
+            6 => self.take(if numbers.below(2) == 0 { 3 * self.bytes } else { self.bytes / 3 }),
             _ => {
                 let i = numbers.below(places.len() as u32);
                 // SAFETY: a word of the places.
@@ -196,7 +204,8 @@ kernel! {
     }
 
     /// Every block of threads allocates for all; each thread writes its piece and reads its neighbour's. Every
-    /// thread whose number in the block is a multiple of `gone`, if that is not 0, ends before.
+    /// thread whose number in the block is a multiple of `gone`, if that is not 0, ends before. Three times, one right
+    /// after the other, or once if they are to `keep` it.
     ///
     /// # Safety
     /// The heap and the counter are live; `out` and `wholes` have a word for each thread.
@@ -214,28 +223,30 @@ kernel! {
         if ends(number) {
             return;
         }
-        // SAFETY: every thread comes here that has not ended.
-        let Some(share) = (unsafe { heap.alloc_block_each(layout(bytes)) }) else { return };
-        // SAFETY: a piece has a word.
-        unsafe { word(share.piece, 0) }.store_relaxed(i.into());
-        // SAFETY: every thread comes here that has not ended: all got a piece or none.
-        unsafe { thread::sync_threads() };
-        let next = number + 1;
-        if next < thread::block_threads() && !ends(next) {
-            // SAFETY: inside of the whole, and written.
-            let piece = unsafe { share.piece.byte_add(bytes.next_multiple_of(8) as usize) };
-            // SAFETY: the same.
-            if unsafe { word(piece, 0) }.load_relaxed() != u64::from(i + 1) {
-                count(failures);
+        for _ in 0..if keep == 0 { 3 } else { 1 } {
+            // SAFETY: every thread comes here that has not ended.
+            let Some(share) = (unsafe { heap.alloc_block_each(layout(bytes)) }) else { return };
+            // SAFETY: a piece has a word.
+            unsafe { word(share.piece, 0) }.store_relaxed(i.into());
+            // SAFETY: every thread comes here that has not ended: all got a piece or none.
+            unsafe { thread::sync_threads() };
+            let next = number + 1;
+            if next < thread::block_threads() && !ends(next) {
+                // SAFETY: inside of the whole, and written.
+                let piece = unsafe { share.piece.byte_add(bytes.next_multiple_of(8) as usize) };
+                // SAFETY: the same.
+                if unsafe { word(piece, 0) }.load_relaxed() != u64::from(i + 1) {
+                    count(failures);
+                }
             }
-        }
-        // SAFETY: each thread writes its own words.
-        unsafe { out.set(i.into(), share.piece.as_ptr() as u64) };
-        // SAFETY: the same.
-        unsafe { wholes.set(i.into(), share.whole.as_ptr() as u64) };
-        if keep == 0 {
-            // SAFETY: every thread comes here that has not ended, and uses its piece no more.
-            unsafe { heap.free_block(share.whole) };
+            // SAFETY: each thread writes its own words.
+            unsafe { out.set(i.into(), share.piece.as_ptr() as u64) };
+            // SAFETY: the same.
+            unsafe { wholes.set(i.into(), share.whole.as_ptr() as u64) };
+            if keep == 0 {
+                // SAFETY: every thread comes here that has not ended, and uses its piece no more.
+                unsafe { heap.free_block(share.whole) };
+            }
         }
     }
 
@@ -255,7 +266,7 @@ kernel! {
         // SAFETY: all threads come here first, and the block has no other cache.
         let cache = unsafe { Cache::begin(&heap, layout(plan.bytes)) };
         let owners = Owners { marks, base: heap.base() as u64, failures };
-        let mut worker = Worker { cache, owners, bytes: plan.bytes, held: None };
+        let mut worker = Worker { heap: &heap, cache, owners, bytes: plan.bytes, held: None };
         let mut numbers = Numbers(plan.seed ^ i.wrapping_mul(0x9e37_79b9));
         let all_stay = plan.endings == Endings::Together as u32;
         let steps = if all_stay || numbers.below(2) == 0 { plan.steps } else { numbers.below(plan.steps) };
@@ -353,9 +364,10 @@ kernel! {
 
     /// One misuse of the cache: the thread 0 of a block frees
     /// 0: a block twice; 1: a block that thread 1 has freed; 2: an address inside of a block; 3: no block at all.
+    /// Then it allocates two, writes down where they are, and frees them.
     ///
     /// # Safety
-    /// The heap is live, and `place` has a word.
+    /// The heap is live, and `place` has three words.
     pub unsafe fn groups_misuse(heap: Heap, place: DeviceSlice<u64>, what: u32) {
         // SAFETY: all threads come here first, and the block has no other cache.
         let mut cache = unsafe { Cache::begin(&heap, layout(64)) };
@@ -381,6 +393,15 @@ kernel! {
             for _ in 0..if what == 0 { 2 } else { 1 } {
                 // SAFETY: the misuse is the purpose, and nobody allocates.
                 unsafe { cache.free(block) };
+            }
+            let after = [cache.alloc(layout(64)), cache.alloc(layout(64))];
+            for (i, block) in (1..).zip(after) {
+                // SAFETY: thread 0 alone writes these.
+                unsafe { place.set(i, block.map_or(0, |block| block.as_ptr() as u64)) };
+                if let Some(block) = block {
+                    // SAFETY: allocated above.
+                    unsafe { cache.free(block) };
+                }
             }
         }
         // SAFETY: all threads come here.

@@ -53,10 +53,10 @@ const STRESS_SPILLS: [Spills; 13] = [
 
 /// The kernels of `tests/heap_groups.rs`: they are held to the heap's own spills, which they can reach.
 const GROUP_SPILLS: [Spills; 7] = [
-    ("groups_block", [5824, 5820, 5880]),
-    ("groups_cache", [6208, 6064, 5824]),
+    ("groups_block", [5476, 5384, 5516]),
+    ("groups_cache", [6196, 6052, 5812]),
     ("groups_exhaust", [5908, 5868, 5888]),
-    ("groups_misuse", [6328, 6324, 6168]),
+    ("groups_misuse", [6680, 6660, 6096]),
     ("groups_vanish", [6344, 6312, 6216]),
     ("groups_warp", [6052, 6004, 5944]),
     ("groups_whole", [5584, 5676, 5796]),

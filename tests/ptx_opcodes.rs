@@ -80,6 +80,15 @@ const SINGLES: [(&str, &str); 41] = [
 const REDUCTIONS: [(&str, &str); 2] =
     [("warp__warp_reduce_add_32", "redux.sync.add.s32"), ("warp__warp_reduce_or_32", "redux.sync.or.b32")];
 
+/// What works on words in shared memory.
+const SHARED: [(&str, &str); 5] = [
+    ("load_relaxed", "ld.relaxed.cta.shared.u64"),
+    ("store_relaxed", "st.relaxed.cta.shared.u64"),
+    ("or_relaxed", "atom.relaxed.cta.shared.or.b64"),
+    ("and_relaxed", "atom.relaxed.cta.shared.and.b64"),
+    ("swap_relaxed", "atom.relaxed.cta.shared.exch.b64"),
+];
+
 /// Every probe and the instructions it must hold, in order and nothing else.
 fn expected() -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> =
@@ -106,6 +115,9 @@ fn expected() -> BTreeMap<String, Vec<String>> {
                 add(format!("{name}_{order}"), format!("atom.{order}.{scope}.global.{operation}{bits}"));
             }
         }
+    }
+    for (name, opcode) in SHARED {
+        all.insert(format!("SharedWord__{name}"), vec![opcode.to_owned()]);
     }
     all
 }
@@ -175,14 +187,15 @@ fn every_primitive_has_a_probe() {
         .filter_map(|name| name.split_once("__"))
         .map(|(_, name)| name.to_owned())
         .collect();
-    let [sync, warp, thread] = [
+    let [sync, shared, warp, thread] = [
         include_str!("../gpu/src/sync/nvptx.rs"),
+        include_str!("../gpu/src/shared/nvptx.rs"),
         include_str!("../gpu/src/warp/mod.rs"),
         include_str!("../gpu/src/thread/nvptx.rs"),
     ];
     let words = |text: &'static str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let ends = ["_unraced", "_relaxed", "_acquire", "_release", "_acq_rel", "_seq_cst"];
-    let ordered = words(sync).filter(|word| ends.iter().any(|end| word.ends_with(end)));
+    let ordered = words(sync).chain(words(shared)).filter(|word| ends.iter().any(|end| word.ends_with(end)));
     let read = words(thread).filter(|word| thread.contains(&format!("    {word} \"llvm.nvvm.")));
     let primitives: BTreeSet<String> = ordered
         .chain(read)

@@ -8,9 +8,10 @@
 //! | the host | core's atomics | whatever [`machine::Machine`] is installed; one lane if none is |
 //! | the host under `--cfg loom` | loom's | one lane |
 //!
-//! Only [`sync`], [`warp`], [`thread`] and [`mod@kernel`] know which; everything above them is the same code.
+//! Only [`sync`], [`warp`], [`thread`], [`shared`] and [`mod@kernel`] know which; everything above them is the same
+//! code.
 //!
-//! Layers, each using only those before it: `sync, warp, thread` → [`units`] → `lanes` → [`fault`] →
+//! Layers, each using only those before it: `sync, warp, thread, shared` → [`units`] → `lanes` → [`fault`] →
 //! [`bump`], [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`].
 #![no_std]
 #![cfg_attr(
@@ -36,6 +37,7 @@ pub use lanes::selftest as lane_sums;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod machine;
 mod park;
+pub mod shared;
 pub mod sync;
 pub mod thread;
 pub mod units;

@@ -6,9 +6,12 @@
 //! thread is the only lane of the only warp of a grid of one block.
 
 use crate::units::{LaneMask, WARP_SIZE};
+use core::any::TypeId;
 use core::panic::Location;
 use core::ptr::NonNull;
-use std::cell::Cell;
+use std::boxed::Box;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 #[cfg(not(loom))]
 use std::time::Duration;
 
@@ -101,6 +104,13 @@ pub unsafe trait Machine {
     /// Waits for every thread of the block that has not ended.
     fn sync_block(&self, at: &'static Location<'static>);
 
+    /// The piece of the block's shared memory that `owner` names, of `words` words of 64 bits: the same for all
+    /// threads of the block, and live until the last of them has ended. Unless a machine knows better, an OS
+    /// thread is a block.
+    fn shared_memory(&self, owner: TypeId, words: usize) -> NonNull<u64> {
+        OWN_PIECES.with_borrow_mut(|pieces| pieces.piece(owner, words))
+    }
+
     /// Called before every atomic operation: another lane may run here.
     fn step(&self);
 
@@ -117,7 +127,26 @@ pub unsafe trait Machine {
     fn trap(&self) -> !;
 }
 
+/// The shared memory of a block: a piece for each owner, made when it is first asked for.
+#[derive(Debug, Default)]
+pub struct SharedPieces {
+    pieces: HashMap<(TypeId, usize), Box<[Cell<u64>]>>,
+}
+
+impl SharedPieces {
+    /// What a new piece holds: on a GPU that is anything.
+    pub const GARBAGE: u64 = 0xA5A5_5A5A_F00D_BEEF;
+
+    /// The piece of `owner`, of `words` words. Live as long as this is.
+    pub fn piece(&mut self, owner: TypeId, words: usize) -> NonNull<u64> {
+        let new = || std::vec![Cell::new(Self::GARBAGE); words].into_boxed_slice();
+        NonNull::from_ref(&**self.pieces.entry((owner, words)).or_insert_with(new)).cast()
+    }
+}
+
 std::thread_local! {
+    /// The pieces of an OS thread whose machine has none.
+    static OWN_PIECES: RefCell<SharedPieces> = RefCell::default();
     static INSTALLED: Cell<Option<*const dyn Machine>> = const { Cell::new(None) };
     /// Where the running lane stands, if the installed machine keeps it here; null when no lane runs.
     static STANDS_AT: Cell<*const Coords> = const { Cell::new(core::ptr::null()) };

@@ -12,7 +12,7 @@ use warpheap_kernels::bench::{
 
 const THREADS_LOG2: u32 = 20;
 pub(super) const THREADS: u32 = 1 << THREADS_LOG2;
-const BLOCK: u32 = 256;
+pub(super) const BLOCK: u32 = 256;
 const IN_ORDER: Order = Order { log2: THREADS_LOG2, permuted: 0 };
 const PERMUTED: Order = Order { log2: THREADS_LOG2, permuted: 1 };
 
@@ -67,6 +67,7 @@ impl<'a> Bench<'a> {
         // The heap is being built: it is measured for who asks for it.
         if self.config.only.as_ref().is_some_and(|only| only.starts_with("heap")) {
             self.heap_figures(progress)?;
+            self.heap_group_figures(progress)?;
         }
         Ok(self.report)
     }

@@ -59,7 +59,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn heap(&self, bytes: u64) -> Result<Heap> {
+    pub(super) fn heap(&self, bytes: u64) -> Result<Heap> {
         Heap::builder(bytes).build(&self.timer.device)
     }
 
@@ -209,7 +209,7 @@ impl Bench<'_> {
     }
 
     /// Nothing went wrong that the threads saw.
-    fn check_heap(&self, name: &str, heap: &Heap) -> Result<String> {
+    pub(super) fn check_heap(&self, name: &str, heap: &Heap) -> Result<String> {
         let (faults, failures) = (heap.faults()?, self.failed()?);
         if faults.count + failures != 0 {
             let found =

@@ -6,6 +6,7 @@
 mod churn;
 mod figures;
 mod heap;
+mod heap_groups;
 mod timing;
 
 use crate::driver::{Backend, Device, Module};

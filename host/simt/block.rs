@@ -121,7 +121,7 @@ impl Block {
             Event::Asks(Request::Barrier(at)) => self.wait(warp, lane, at).map(|()| Rest::Meets),
             Event::Asks(Request::Yield) => Ok(Rest::Yields),
             Event::Asks(Request::Pause) => Ok(Rest::Pauses),
-            Event::Asks(Request::Exit) | Event::Ends => self.end(warp, lane).map(|()| Rest::Ends),
+            Event::Asks(Request::Exit) | Event::Ends => self.end(warp, lane, machine).map(|()| Rest::Ends),
             Event::Asks(Request::Trap) => Err(SimtError::Trap { thread: home.place.thread(lane) }),
             Event::Panics(message) => Err(SimtError::Panic { thread: home.place.thread(lane), message }),
         }
@@ -134,9 +134,12 @@ impl Block {
         Ok(())
     }
 
-    fn end(&mut self, warp: usize, lane: u32) -> Result<(), SimtError> {
+    fn end(&mut self, warp: usize, lane: u32, machine: &LaneMachine) -> Result<(), SimtError> {
         self.warps[warp].end(lane)?;
         self.alive -= 1;
+        if self.alive == 0 {
+            machine.forget_block(self.index);
+        }
         self.release_barrier_if_complete();
         Ok(())
     }

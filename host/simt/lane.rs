@@ -11,16 +11,19 @@
 //!   context dies, as the lane ends or suspends for good, it is null.
 //! - I3: a lane that a panic unwinds does not suspend: it would leave the OS thread's count of panics to
 //!   the next lane.
+//! - I4: a block's shared memory is there from its first use until all lanes of the block have ended. They run on
+//!   one OS thread (I1), so its machine keeps it.
 
 use super::fiber::{Fiber, Yielder};
 use super::stack::LaneStack;
-use std::any::Any;
-use std::cell::Cell;
+use std::any::{Any, TypeId};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::ptr::NonNull;
 use std::time::Instant;
 use warpheap_device::kernel::Kernel;
-use warpheap_device::machine::{self, Collective, Coords, Deposits, Machine};
+use warpheap_device::machine::{self, Collective, Coords, Deposits, Machine, SharedPieces};
 use warpheap_device::units::LaneMask;
 
 /// A call of a collective.
@@ -76,6 +79,8 @@ pub(super) struct LaneMachine {
     last_step: Cell<u64>,
     /// `None`: the clock counts steps.
     start: Option<Instant>,
+    /// The shared memory of the blocks that run here and have asked for some (I4).
+    shared: RefCell<HashMap<[u32; 3], SharedPieces>>,
 }
 
 impl LaneMachine {
@@ -86,7 +91,13 @@ impl LaneMachine {
             steps: Cell::new(0),
             last_step: Cell::new(0),
             start,
+            shared: RefCell::default(),
         }
+    }
+
+    /// All lanes of this block have ended.
+    pub(super) fn forget_block(&self, block: [u32; 3]) {
+        self.shared.borrow_mut().remove(&block);
     }
 
     /// Steps taken by all lanes so far.
@@ -182,6 +193,11 @@ unsafe impl Machine for LaneMachine {
     fn sync_block(&self, at: &'static Location<'static>) {
         self.count();
         self.ask(Request::Barrier(at));
+    }
+
+    fn shared_memory(&self, owner: TypeId, words: usize) -> NonNull<u64> {
+        let block = self.context().coords.block_idx;
+        self.shared.borrow_mut().entry(block).or_default().piece(owner, words)
     }
 
     #[inline]

@@ -8,6 +8,7 @@ mod errors;
 mod grids;
 mod race;
 mod replay;
+mod shared;
 mod speed;
 mod sums;
 mod support;

@@ -6,6 +6,7 @@ extern crate alloc;
 
 pub mod bench;
 pub mod examples;
+pub mod groups;
 pub mod host_calls;
 pub mod selftest;
 pub mod stress;

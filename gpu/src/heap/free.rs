@@ -12,7 +12,7 @@ use core::ptr::NonNull;
 
 /// A block in the bitmap, and what is to be known of its run.
 #[derive(Clone, Copy)]
-struct Place {
+pub(super) struct Place {
     run: u32,
     class: SizeClass,
     /// Blocks of the run.
@@ -33,8 +33,11 @@ impl Heap {
     /// No thread uses the memory any more.
     #[inline(always)]
     pub unsafe fn free(&self, block: NonNull<u8>) {
-        // What all lanes wrote, before the release by any of them (I4).
-        Group::converged().meet();
+        let group = Group::converged();
+        if let Some(warp) = group.whole() {
+            // What all lanes wrote, before the fence of the one that releases for them (I4).
+            warp.sync();
+        }
         let address = block.as_ptr() as u64;
         let offset = address.wrapping_sub(self.base() as u64);
         if offset >= self.layout.bytes() {
@@ -47,14 +50,20 @@ impl Heap {
         // at the bits, it takes no longer than the load.
         fence_release(FREE);
         let Some(class) = entry.class() else { return self.shared().free_large(slab, address) };
+        match self.place_of(entry, class, slab, offset) {
+            Some(place) => self.release(group, place),
+            None => self.shared().misuse(FaultKind::InteriorFree, address),
+        }
+    }
+
+    /// The block that starts at this offset, which lies in a slab of the class; `None` if none does.
+    #[inline(always)]
+    pub(super) fn place_of(&self, entry: Entry, class: SizeClass, slab: u32, offset: u64) -> Option<Place> {
         let run = slab - entry.place();
         let inside = (offset - (u64::from(run) << self.layout.slab_log2)) as u32;
-        let (block, blocks) =
-            (class.blocks_in(inside), class.blocks_in(entry.slabs() << self.layout.slab_log2));
-        if block * class.bytes() != inside || block >= blocks {
-            return self.shared().misuse(FaultKind::InteriorFree, address);
-        }
-        self.release(Place { run, class, blocks, block });
+        let blocks = class.blocks_in(entry.slabs() << self.layout.slab_log2);
+        let block = class.blocks_in(inside);
+        (block * class.bytes() == inside && block < blocks).then_some(Place { run, class, blocks, block })
     }
 
     #[cold]
@@ -63,10 +72,11 @@ impl Heap {
         self.faults().record(kind, address, 0);
     }
 
-    /// Releases a block per lane, behind the fence.
+    /// Releases a block per lane, behind the fence. `met`: the lanes that met before it; only a warp that did may leave
+    /// all to one lane.
     #[inline(always)]
-    fn release(&self, place: Place) {
-        let Some(warp) = Group::converged().whole() else {
+    fn release(&self, met: Group, place: Place) {
+        let Some(warp) = met.whole().and(Group::converged().whole()) else {
             return self.release_bits(place, 1 << (place.block % WORD_BITS));
         };
         let bits = self.gather(warp, place);

@@ -35,8 +35,7 @@ impl Heap {
             }
             // What no one has had, then what can be made free, then all that cursors hold.
             let alone = Group::alone();
-            let any =
-                self.release_fresh() || self.sweep_all(alone, self.layout.slabs) > 0 || self.close_all(alone);
+            let any = self.release_fresh() || self.sweep_all(alone) || self.close_all(alone);
             if !any && pass > 0 {
                 return 0;
             }

@@ -48,6 +48,7 @@
 
 mod alloc;
 mod audit;
+mod block_cache;
 pub mod class;
 mod close;
 mod count;
@@ -56,6 +57,7 @@ mod entry;
 mod free;
 mod fresh;
 mod full;
+mod group;
 mod holes;
 mod large;
 pub mod layout;
@@ -66,9 +68,11 @@ mod sets;
 mod sweep;
 
 pub use audit::{CursorAudit, Found, FreeSlab, Invariant, LargeAudit, RunAudit, Violation, Visitor};
+pub use block_cache::BlockCache;
 pub use count::Count;
 pub use cursor::{Cursor, Span};
 pub use fresh::FRESH_STRIDE;
+pub use group::BlockShare;
 pub use layout::{ClassInfo, Layout};
 
 use crate::fault::FaultLog;

@@ -94,32 +94,29 @@ impl Heap {
         if run.len > 0 {
             return self.make_span(lanes, info, class, run);
         }
+        // Elsewhere: what another cursor of the class has is nearer than what no one does.
+        let span = self.steal(lanes, class, home);
+        if !span.is_dry() {
+            return span;
+        }
         let run = self.reuse_foreign(lanes, class, home);
         if run.len > 0 {
             return info.span_of(run);
         }
-        // A few slabs first; all where those are not in a row.
-        for enough in [most * info.slabs, self.layout.slabs] {
-            if self.sweep_all(lanes, enough) > 0 {
-                let run =
-                    lanes.lead_run(|| self.claim_free(info, self.share_words(home).0, most * info.slabs));
-                if run.len > 0 {
-                    return self.make_span(lanes, info, class, run);
-                }
-            }
+        let run = self.claim_swept(lanes, class, home, most * info.slabs, true);
+        if run.len > 0 {
+            return self.make_span(lanes, info, class, run);
         }
         self.find_hidden(lanes, class, home, most)
     }
 
-    /// Blocks of the class that cursors have.
+    /// Blocks of slabs that cursors pin: all of them become holes, so that runs may become idle.
     fn find_hidden(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Span {
-        let span = self.steal(lanes, class, home);
-        if !span.is_dry() || !self.close_all(lanes) {
-            return span;
+        if !self.close_all(lanes) {
+            return Span::DRY;
         }
         let info = self.class(class);
-        self.sweep_all(lanes, self.layout.slabs);
-        let run = lanes.lead_run(|| self.claim_free(info, self.share_words(home).0, most * info.slabs));
+        let run = self.claim_swept(lanes, class, home, most * info.slabs, true);
         if run.len > 0 { self.make_span(lanes, info, class, run) } else { Span::DRY }
     }
 
@@ -129,29 +126,51 @@ impl Heap {
         info.span_of(run)
     }
 
-    /// Takes up to `most` slabs that are no class', whole runs: of the home's share first, so that what was used is
-    /// used again; then of all.
+    /// Takes up to `most` slabs that are no class', or other classes' idle ones, whole runs: of the home's share; then
+    /// of what others have not used.
     fn claim_slabs(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
-        let (info, words) = (self.class(class), self.share_words(home));
-        let claim = || {
-            lanes.lead_run(|| {
-                let run = self.claim_free(info, words.0, most);
-                if run.len > 0 { run } else { self.claim_fresh_part(home, info, most) }
-            })
-        };
-        let mut run = claim();
-        // Other classes' idle runs, those of the next sizes first: they have as many slabs.
-        let (mut distance, classes) = (1, self.layout.classes);
-        while run.len == 0 && distance < classes {
+        let mut run = self.claim(lanes, class, home, most);
+        if run.len == 0 {
+            run = self.claim_swept(lanes, class, home, most, false);
+        }
+        if run.len > 0 { run } else { self.claim_foreign(lanes, self.class(class), home, most) }
+    }
+
+    /// Takes up to `most` slabs that are no class', whole runs.
+    fn claim(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
+        let (info, from) = (self.class(class), self.share_words(home).0);
+        let run = lanes.lead_run(|| self.claim_fresh_part(home, info, most));
+        if run.len > 0 {
+            return run;
+        }
+        let free = self.free_slabs();
+        let first = free.next_word_together(lanes, from).or_else(|| free.next_word_together(lanes, 0));
+        match first {
+            Some(first) => lanes.lead_run(|| self.claim_free(info, first, most)),
+            None => Run::NONE,
+        }
+    }
+
+    /// The same, of other classes' idle runs, of the home's share or of all homes: those of the next sizes first, which
+    /// have as many slabs.
+    fn claim_swept(&self, lanes: Group, class: SizeClass, home: u32, most: u32, everywhere: bool) -> Run {
+        for distance in 1..self.layout.classes {
             for other in [class.0.wrapping_sub(distance), class.0 + distance] {
-                if run.len == 0 && other < classes && self.is_used(SizeClass(other)) {
-                    let made = self.sweep_class(lanes, SizeClass(other), words, most);
-                    run = if made > 0 { claim() } else { run };
+                if other >= self.layout.classes || !self.is_used(SizeClass(other)) {
+                    continue;
+                }
+                let made = if everywhere {
+                    self.sweep_everywhere(lanes, SizeClass(other), most)
+                } else {
+                    self.sweep_class(lanes, SizeClass(other), self.share_words(home), most)
+                };
+                let run = if made > 0 { self.claim(lanes, class, home, most) } else { Run::NONE };
+                if run.len > 0 {
+                    return run;
                 }
             }
-            distance += 1;
         }
-        if run.len > 0 { run } else { self.claim_foreign(lanes, info, home, most) }
+        Run::NONE
     }
 
     /// Takes idle runs of the class from anywhere, few at once, so that other homes are left theirs.

@@ -26,23 +26,26 @@ impl Heap {
         slabs
     }
 
-    /// Makes free the idle runs of all classes, until that is `enough` slabs. Returns how many it was.
+    /// Makes free the idle runs of all classes. Whether there were any.
     #[inline(never)]
-    pub(super) fn sweep_all(&self, lanes: Group, enough: u32) -> u32 {
-        let mut slabs = 0;
+    pub(super) fn sweep_all(&self, lanes: Group) -> bool {
+        let mut any = false;
         for class in (0..self.layout.classes).map(SizeClass) {
-            if !self.is_used(class) {
-                continue;
-            }
-            // Each word once: what is put in behind is not waited for.
-            let (mut from, len) = (0, self.layout.slab_words());
-            while from < len && slabs < enough {
-                let Some(w) = self.idle(class).next_word_together(lanes, from) else { break };
-                let to = (w + lanes.count()).min(len);
-                slabs += self.sweep_class(lanes, class, (w, to), enough - slabs);
-                self.settle_words(lanes, class, w, to);
-                from = to;
-            }
+            any |= self.is_used(class) && self.sweep_everywhere(lanes, class, u32::MAX) > 0;
+        }
+        any
+    }
+
+    /// Makes free the idle runs of a class, until that is `enough` slabs. Returns how many it was.
+    #[inline(never)]
+    pub(super) fn sweep_everywhere(&self, lanes: Group, class: SizeClass, enough: u32) -> u32 {
+        // Each word once: what is put in behind is not waited for.
+        let (mut slabs, mut from, len) = (0, 0, self.layout.slab_words());
+        while from < len && slabs < enough {
+            let Some(w) = self.idle(class).next_word_together(lanes, from) else { break };
+            from = (w + lanes.count()).min(len);
+            slabs += self.sweep_class(lanes, class, (w, from), enough - slabs);
+            self.settle_words(lanes, class, w, from);
         }
         slabs
     }

@@ -32,19 +32,19 @@ impl Group {
         Lanes { mask: warp::activemask(), lane: warp::lane_id() }
     }
 
+    /// The lanes of `mask`.
+    ///
+    /// # Safety
+    /// The calling lane is one of them, and every lane of `mask` makes the same calls on an equal group.
+    #[inline(always)]
+    pub unsafe fn of(mask: LaneMask) -> Self {
+        Lanes { mask, lane: warp::lane_id() }
+    }
+
     /// The calling lane alone.
     pub fn alone() -> Self {
         let lane = warp::lane_id();
         Lanes { mask: LaneMask::only(lane), lane }
-    }
-
-    /// Waits for the group and orders memory among its lanes; for a whole warp in a cheaper way.
-    #[inline(always)]
-    pub fn meet(self) {
-        match self.whole() {
-            Some(warp) => warp.sync(),
-            None => self.sync(),
-        }
     }
 
     /// The same, if it is a whole warp.

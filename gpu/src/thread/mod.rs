@@ -58,10 +58,16 @@ pub fn index_in_block() -> u32 {
     thread_idx_x() + block_dim_x() * (thread_idx_y() + block_dim_y() * thread_idx_z())
 }
 
+/// Threads in a block.
+#[inline(always)]
+pub fn block_threads() -> u32 {
+    block_dim_x() * block_dim_y() * block_dim_z()
+}
+
 /// This warp in the grid. Warps with the same number are possible only in grids beyond 2^32 warps.
 #[inline(always)]
 pub fn warp_index() -> u32 {
-    let warps_per_block = (block_dim_x() * block_dim_y() * block_dim_z()).div_ceil(crate::units::WARP_SIZE);
+    let warps_per_block = block_threads().div_ceil(crate::units::WARP_SIZE);
     block_index().wrapping_mul(warps_per_block).wrapping_add(index_in_block() / crate::units::WARP_SIZE)
 }
 

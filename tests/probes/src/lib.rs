@@ -5,6 +5,7 @@
 #![cfg(target_arch = "nvptx64")]
 
 mod collectives;
+mod shared;
 mod words;
 
 /// Declares the kernel `$group__$name`.

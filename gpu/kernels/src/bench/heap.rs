@@ -10,7 +10,7 @@ use warpheap_device::thread;
 
 /// `size` bytes, aligned to 4 at least and to 16 at most.
 #[inline(always)]
-fn layout(size: u32) -> Layout {
+pub(super) fn layout(size: u32) -> Layout {
     // SAFETY: 16 is a power of two, and sizes are far below the limit.
     unsafe { Layout::from_size_align_unchecked(size as usize, 16) }
 }

@@ -1,8 +1,10 @@
 //! What the benchmarks time. Beside each kernel stands its floor: the same kernel without the allocator.
 
 mod heap;
+mod heap_groups;
 
 pub use heap::*;
+pub use heap_groups::*;
 
 use core::alloc::Layout;
 use core::ptr::NonNull;

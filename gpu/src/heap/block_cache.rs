@@ -1,0 +1,392 @@
+//! A block's cache in front of the heap: blocks of one size class, in shared memory, a few for each thread.
+//!
+//! ```text
+//! slot 0       | thread 0 | thread 1 | ... | thread THREADS - 1 |     0, or the address of a block
+//! slot 1       | thread 0 | thread 1 | ... |
+//! ...
+//! members      | warp 0 | warp 1 | ...                                a bit a thread: it has begun and not left
+//!
+//! of a thread, bottom to limit:   | block | block | top: 0 | 0 |
+//! ```
+//!
+//! `alloc` takes a block from the calling thread's own slots, `free` puts it there, whoever allocated it: a load and
+//! a store each, in shared memory, without atomics and fences. A thread that finds its slots empty goes to the heap,
+//! together with the lanes of its warp that do; one that finds them full gives the block to the heap.
+//!
+//! - I1. The thread's slots from `bottom` up to `top` hold addresses, those from there up to `limit` hold 0.
+//! - I2. Between its calls, what the slots hold is what I1 says: also of a thread that ends there, without leaving.
+//! - I3. While a thread's bit in `members` is set, it alone uses its slots. When it has ended, whoever takes the bit
+//!   after a barrier of the block has its slots.
+//! - I4. A block in a slot is live to the heap: its slab keeps its class, and no one else is given it. So each block
+//!   that `free` took goes back to the heap exactly once: from a slot, by its thread (`drop`) or by who has its
+//!   slots (`end`), or through the thread that `alloc` gave it to.
+//! - I5. What a thread wrote to a block is before the next owner: in the cache that is the same thread; elsewhere
+//!   the heap's release and acquire order it. Where another thread gives the block back, `end`'s barrier is between
+//!   the two. PTX promises that for threads that come to the barrier; that it holds for what one wrote that has ended
+//!   before, which the barrier no longer waits for, is taken for granted.
+//!
+//! Progress: wait-free in the cache; otherwise the heap's. `begin` and `end` wait for the block.
+
+use super::Heap;
+use super::alloc::SMALL_ALIGN;
+use super::class::{SizeClass, rounded_up};
+use super::entry::Entry;
+use crate::fault::FaultKind;
+use crate::lanes::Group;
+use crate::park::with_parked;
+use crate::shared::{SharedMemory, SharedWord};
+use crate::thread;
+use crate::units::WARP_SIZE;
+use core::alloc::Layout;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+/// The calling thread's part of its block's cache of one size class.
+///
+/// `THREADS`: how many threads have slots, those with the lowest numbers in the block; others always go to the heap.
+/// `SLOTS`: blocks that a thread may keep. A kernel has `8 * THREADS * SLOTS` bytes of shared memory for them and 8
+/// for each warp. `Owner`: any type, to tell apart the caches that a block has at the same time.
+///
+/// # Misuse
+/// What a thread frees that is no block of the class goes to the heap, which sees whether it is a block at all. A second
+/// free by the thread whose slots still hold the block is recorded at once. Other double frees are not seen while
+/// the block is in the cache: it is there twice, or in the heap, too, and **may be given to two owners**. The
+/// heap records the second time that the block comes back to it, unless it was handed out in between.
+///
+/// # Memory held back
+/// Up to `SLOTS` blocks for each thread that has not left. Other threads do not get them, also when the heap is full.
+///
+/// ```
+/// use core::alloc::Layout;
+/// use warpheap_device::heap::{BlockCache, Heap};
+/// use warpheap_device::kernel;
+///
+/// kernel! {
+///     /// # Safety
+///     /// The heap is live.
+///     pub unsafe fn churn(heap: Heap) {
+///         let layout = Layout::new::<u64>();
+///         // SAFETY: all threads of the block come here first, and it has no other cache.
+///         let mut cache = unsafe { BlockCache::<256, 4>::begin(&heap, layout) };
+///         for i in 0..64_u64 {
+///             let Some(block) = cache.alloc(layout) else { break };
+///             // SAFETY: as large as a u64, and this thread's.
+///             unsafe { block.cast().write(i) };
+///             // SAFETY: not used any more.
+///             unsafe { cache.free(block) };
+///         }
+///     } // Here, or wherever a thread returns, its blocks go back to the heap.
+/// }
+/// ```
+pub struct BlockCache<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static = ()> {
+    heap: &'h Heap,
+    part: Part,
+    /// A thread's own.
+    owner: PhantomData<*mut Owner>,
+}
+
+/// What a thread knows of its slots and of their class. In registers, and on the stack while a slow path runs.
+#[derive(Clone, Copy)]
+struct Part {
+    class: SizeClass,
+    bottom: SharedWord,
+    top: SharedWord,
+    /// `bottom` for a thread without slots.
+    limit: SharedWord,
+}
+
+/// The cache's piece of shared memory.
+struct Slots<const THREADS: u32, const SLOTS: u32, Owner>(PhantomData<Owner>);
+
+impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> SharedMemory for Slots<THREADS, SLOTS, Owner> {
+    const WORDS: u32 = THREADS * SLOTS + Self::WARPS;
+}
+
+impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Slots<THREADS, SLOTS, Owner> {
+    const WARPS: u32 = THREADS.div_ceil(WARP_SIZE);
+
+    /// The members of warp `warp`, one of [`Self::WARPS`].
+    #[inline(always)]
+    fn members(warp: u32) -> SharedWord {
+        SharedWord::first::<Self>().plus(THREADS * SLOTS + warp)
+    }
+
+    /// The lowest slot of thread `thread`, one of `THREADS`; the others follow, each `THREADS` further on.
+    #[inline(always)]
+    fn bottom(thread: u32) -> SharedWord {
+        SharedWord::first::<Self>().plus(thread)
+    }
+
+    /// Makes the calling thread a member, with empty slots.
+    ///
+    /// # Safety
+    /// As for [`BlockCache::begin`].
+    #[inline(never)]
+    unsafe fn join() {
+        // A warp of which all threads have ended has no one to clear its word: everyone clears all.
+        for warp in 0..Self::WARPS {
+            // SAFETY: a word of the piece.
+            unsafe { Self::members(warp).store_relaxed(0) };
+        }
+        let thread = thread::index_in_block();
+        for slot in 0..if thread < THREADS { SLOTS } else { 0 } {
+            // SAFETY: a slot of the calling thread.
+            unsafe { Self::bottom(thread).plus(slot * THREADS).store_relaxed(0) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { thread::sync_threads() };
+        let lanes = Group::converged();
+        let joining = lanes.ballot(thread < THREADS);
+        if lanes.leads() && !joining.is_empty() {
+            // SAFETY: a word of the piece: some thread of the warp has slots.
+            unsafe { Self::members(thread / WARP_SIZE).or_relaxed(joining.0.into()) };
+        }
+        // No lane leaves before its bit is set.
+        lanes.sync();
+    }
+
+    /// Ends the calling thread's membership. Its slots are empty.
+    #[inline(never)]
+    fn leave() {
+        let thread = thread::index_in_block();
+        let lanes = Group::converged();
+        let leaving = lanes.ballot(thread < THREADS);
+        if lanes.leads() && !leaving.is_empty() {
+            // SAFETY: a word of the piece, as in `join`. One lane for all: their slots are empty before they vote.
+            unsafe { Self::members(thread / WARP_SIZE).and_relaxed(!u64::from(leaving.0)) };
+        }
+    }
+
+    /// Empties the slots from `top` down to `bottom`, the calling thread's.
+    #[inline(never)]
+    fn flush(heap: &Heap, bottom: SharedWord, top: SharedWord) {
+        let mut top = top;
+        while top != bottom {
+            top = top.minus(THREADS);
+            // SAFETY: a slot of the calling thread.
+            let block = unsafe { top.load_relaxed() };
+            // SAFETY: the same.
+            unsafe { top.store_relaxed(0) };
+            if let Some(block) = NonNull::new(block as *mut u8) {
+                // SAFETY: it was freed into the cache (I4).
+                unsafe { heap.free(block) };
+            }
+        }
+    }
+
+    /// Empties the slots of all threads that ended without leaving.
+    ///
+    /// # Safety
+    /// All other threads have left, and have passed a barrier of the block with the caller.
+    #[inline(never)]
+    unsafe fn reclaim(heap: &Heap) {
+        for warp in 0..Self::WARPS {
+            let members = Self::members(warp);
+            // SAFETY: a word of the piece.
+            if unsafe { members.load_relaxed() } == 0 {
+                continue;
+            }
+            // Who takes a bit has that thread's slots (I3).
+            // SAFETY: a word of the piece.
+            let mut gone = unsafe { members.swap_relaxed(0) };
+            while gone != 0 {
+                let bottom = Self::bottom(warp * WARP_SIZE + gone.trailing_zeros());
+                Self::flush(heap, bottom, bottom.plus(SLOTS * THREADS));
+                gone &= gone - 1;
+            }
+        }
+    }
+}
+
+impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, THREADS, SLOTS, Owner> {
+    /// Begins to use the block's cache, for blocks of the class that serves `layout`; empty at first.
+    ///
+    /// The thread leaves the cache when this is dropped, and its blocks go back to the heap: that waits for no
+    /// one. A thread that ends without a drop (`thread::exit`, `mem::forget`) keeps up to `SLOTS` blocks from the
+    /// heap until another thread of the block calls [`end`](Self::end).
+    ///
+    /// Cost: a `bar.sync`, an atomic a warp in shared memory, and as many stores as a thread has slots and the cache
+    /// has warps.
+    ///
+    /// # Safety
+    /// - Every thread of the block that has not ended comes here, and with the same parameters, as for
+    ///   [`sync_threads`](thread::sync_threads).
+    /// - A block has one cache of these parameters at a time: of the one before, each thread has dropped or ended its
+    ///   part.
+    #[inline(always)]
+    pub unsafe fn begin(heap: &'h Heap, layout: Layout) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Slots::<THREADS, SLOTS, Owner>::join() };
+        let class = heap.class_of(layout);
+        let thread = thread::index_in_block();
+        let has_slots = class.is_some() && thread < THREADS;
+        let class = class.unwrap_or(SizeClass(0));
+        let bottom = Slots::<THREADS, SLOTS, Owner>::bottom(if has_slots { thread } else { 0 });
+        let limit = if has_slots { bottom.plus(SLOTS * THREADS) } else { bottom };
+        BlockCache { heap, part: Part { class, bottom, top: bottom, limit }, owner: PhantomData }
+    }
+
+    /// Memory for `layout`, or `None` when the heap has none for it: a block of the thread's slots if it is of
+    /// their class, otherwise the heap's [`alloc`](Heap::alloc). Any subset of a warp, any time.
+    ///
+    /// Cost from a slot: a load and a store in shared memory.
+    #[inline(always)]
+    pub fn alloc(&mut self, layout: Layout) -> Option<NonNull<u8>> {
+        let address =
+            if self.part.top != self.part.bottom && self.heap.class_of(layout) == Some(self.part.class) {
+                self.pop()
+            } else {
+                self.aside(|heap| heap.alloc_missed(layout))
+            };
+        NonNull::new(address as *mut u8)
+    }
+
+    /// Gives memory of the heap back: to the thread's slots if it is a block of their class and there is room,
+    /// otherwise to the heap. Any subset of a warp, any time; also a block that another thread allocated, with or
+    /// without a cache. A second free by a thread that still holds the block changes nothing and is recorded as a
+    /// fault, as is every other misuse that the heap sees; not every double free is seen.
+    ///
+    /// Cost to a slot: a load of the slab's entry, mostly from the cache, one load for each block that the thread
+    /// holds, and a store in shared memory.
+    ///
+    /// # Safety
+    /// No thread uses the memory any more.
+    #[inline(always)]
+    pub unsafe fn free(&mut self, block: NonNull<u8>) {
+        let address = block.as_ptr() as u64;
+        let Part { class, top, limit, .. } = self.part;
+        if top == limit || !self.heap.is_block_of(class, address) {
+            self.aside(|heap| heap.free_missed(block));
+        } else if self.holds(address) {
+            self.aside(|heap| heap.misuse(FaultKind::DoubleFree, address));
+        } else {
+            self.push(address);
+        }
+    }
+
+    /// Takes blocks from the heap ahead of need, `blocks` of them or as many as there is room for. Returns how
+    /// many: fewer also when the heap has no more.
+    ///
+    /// Cost: as many heap allocations, each for all lanes that come here together.
+    #[inline(always)]
+    pub fn fill(&mut self, blocks: u32) -> u32 {
+        // SAFETY: 4 is a power of two, and a block is far smaller than the limit.
+        let layout = unsafe { Layout::from_size_align_unchecked(self.part.class.bytes() as usize, 4) };
+        for filled in 0..blocks {
+            if self.part.top == self.part.limit {
+                return filled;
+            }
+            match self.aside(|heap| heap.alloc_missed(layout)) {
+                0 => return filled,
+                address => self.push(address),
+            }
+        }
+        blocks
+    }
+
+    /// Leaves the cache, and gives the heap also what threads hold in it that ended without leaving.
+    ///
+    /// Cost: a `bar.sync`, and a load in shared memory for each warp of the cache.
+    ///
+    /// # Safety
+    /// Every thread of the block that has not ended comes here, as for [`sync_threads`](thread::sync_threads).
+    #[inline(always)]
+    pub unsafe fn end(self) {
+        let heap = self.heap.shared();
+        drop(self);
+        // SAFETY: the caller's promise.
+        unsafe { thread::sync_threads() };
+        // SAFETY: all threads have left, or have ended.
+        unsafe { Slots::<THREADS, SLOTS, Owner>::reclaim(heap) };
+    }
+
+    /// Takes the block of the highest slot that has one.
+    #[inline(always)]
+    fn pop(&mut self) -> u64 {
+        self.part.top = self.part.top.minus(THREADS);
+        // SAFETY: a slot of this thread (I1).
+        let address = unsafe { self.part.top.load_relaxed() };
+        // SAFETY: the same; empty now (I2).
+        unsafe { self.part.top.store_relaxed(0) };
+        address
+    }
+
+    /// Puts a block in the lowest slot that has none; there is one.
+    #[inline(always)]
+    fn push(&mut self, address: u64) {
+        // SAFETY: a slot of this thread (I1).
+        unsafe { self.part.top.store_relaxed(address) };
+        self.part.top = self.part.top.plus(THREADS);
+    }
+
+    /// Whether the thread's slots hold this block.
+    #[inline(always)]
+    fn holds(&self, address: u64) -> bool {
+        let mut slot = self.part.bottom;
+        // At most `SLOTS` turns (I1).
+        while slot != self.part.top {
+            // SAFETY: a slot of this thread.
+            if unsafe { slot.load_relaxed() } == address {
+                return true;
+            }
+            slot = slot.plus(THREADS);
+        }
+        false
+    }
+
+    /// Runs what is off the fast path, with the thread's part in memory meanwhile.
+    #[inline(always)]
+    fn aside<R>(&mut self, f: impl FnOnce(&Heap) -> R) -> R {
+        let heap = self.heap.shared();
+        let (part, result) = with_parked(self.part, || f(heap));
+        self.part = part;
+        result
+    }
+}
+
+impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Drop for BlockCache<'_, THREADS, SLOTS, Owner> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        Slots::<THREADS, SLOTS, Owner>::flush(self.heap.shared(), self.part.bottom, self.part.top);
+        Slots::<THREADS, SLOTS, Owner>::leave();
+    }
+}
+
+impl Heap {
+    /// The class that [`alloc`](Self::alloc) serves a layout from, if it is one.
+    #[inline(always)]
+    fn class_of(&self, layout: Layout) -> Option<SizeClass> {
+        let (size, align) = (layout.size(), layout.align());
+        let bytes = rounded_up(size as u64, align as u64);
+        // Sizes from one byte to the limit, compared once: zero wraps around.
+        let small = bytes.wrapping_sub(1) < u64::from(self.layout.small_bytes) && align <= SMALL_ALIGN;
+        small.then(|| SizeClass::of(bytes as u32))
+    }
+
+    /// Whether a block of the class starts at `address`, which is live if anything is. As [`free`](Self::free) has
+    /// it.
+    #[inline(always)]
+    fn is_block_of(&self, class: SizeClass, address: u64) -> bool {
+        let offset = address.wrapping_sub(self.base() as u64);
+        if offset >= self.layout.bytes() {
+            return false;
+        }
+        let slab = (offset >> self.layout.slab_log2) as u32;
+        // Who frees a block has it, or got it from who has: its slab's entry was written before.
+        let entry = Entry(self.entry(slab).load_unraced());
+        entry.class() == Some(class) && self.place_of(entry, class, slab, offset).is_some()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_missed(&self, layout: Layout) -> u64 {
+        self.alloc(layout).map_or(0, |block| block.as_ptr() as u64)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_missed(&self, block: NonNull<u8>) {
+        // SAFETY: the callers' callers': no thread uses the block any more.
+        unsafe { self.free(block) }
+    }
+}

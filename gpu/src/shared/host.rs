@@ -1,0 +1,53 @@
+//! The installed machine keeps the pieces, one set for each block. The lanes of a block run on one OS thread, so
+//! plain memory does; before each access another lane may run.
+
+use super::{SharedMemory, WORD_BYTES};
+use crate::machine;
+use core::any::TypeId;
+
+pub type Address = *mut u64;
+
+pub fn first<M: SharedMemory>() -> Address {
+    machine::with(|m| m.shared_memory(TypeId::of::<M>(), M::WORDS as usize)).as_ptr()
+}
+
+#[inline]
+pub fn plus(address: Address, words: u32) -> Address {
+    address.wrapping_byte_add((words * WORD_BYTES) as usize)
+}
+
+#[inline]
+pub fn minus(address: Address, words: u32) -> Address {
+    address.wrapping_byte_sub((words * WORD_BYTES) as usize)
+}
+
+#[inline]
+pub unsafe fn load_relaxed(address: Address) -> u64 {
+    machine::step();
+    // SAFETY: the caller's promise.
+    unsafe { address.read() }
+}
+
+#[inline]
+pub unsafe fn store_relaxed(address: Address, v: u64) {
+    machine::step();
+    // SAFETY: the caller's promise.
+    unsafe { address.write(v) }
+}
+
+macro_rules! exchanges {
+    ($($name:ident $op:expr;)+) => {$(
+        #[inline]
+        pub unsafe fn $name(address: Address, v: u64) -> u64 {
+            let change: fn(u64, u64) -> u64 = $op;
+            machine::step();
+            // SAFETY: the caller's promise.
+            let old = unsafe { address.read() };
+            // SAFETY: the same.
+            unsafe { address.write(change(old, v)) };
+            old
+        }
+    )+};
+}
+
+exchanges! { or_relaxed |old, v| old | v; and_relaxed |old, v| old & v; swap_relaxed |_, v| v; }

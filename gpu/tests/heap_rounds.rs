@@ -1,0 +1,68 @@
+//! The heap, filled with blocks of all sizes and emptied again and again, by many multiprocessors.
+#![cfg(not(loom))]
+
+#[path = "support/heap.rs"]
+mod heap;
+#[path = "support/lane.rs"]
+mod lane;
+
+use heap::OwnedHeap;
+use lane::Apart;
+use std::alloc::Layout;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use warpheap_device::machine;
+
+const MULTIPROCESSORS: u32 = 16;
+const BYTES: u64 = 1 << 30;
+
+thread_local! {
+    static PLACE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Numbers that look random.
+struct Xorshift(u64);
+
+impl Xorshift {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// Allocates blocks of 16 to 8192 bytes on one multiprocessor after the other, of which some ask more often, until
+/// they have `part` of the heap, rounded up to classes. Every request is granted.
+fn fill(owned: &OwnedHeap, numbers: &mut Xorshift, busiest: u32, part: f64) -> Vec<NonNull<u8>> {
+    let (mut blocks, mut bytes) = (Vec::new(), 0);
+    while (bytes as f64) < part * BYTES as f64 {
+        let place = (numbers.next() % (2 * u64::from(MULTIPROCESSORS))) as u32;
+        PLACE.set(if place < MULTIPROCESSORS { place } else { busiest });
+        let size = 16 + (numbers.next() % 8177) as usize;
+        let block = owned.heap.alloc(Layout::from_size_align(size, 16).unwrap());
+        let block = block.unwrap_or_else(|| panic!("{size} bytes are refused with {bytes} in use"));
+        bytes += owned.heap.usable_size(block);
+        blocks.push(block);
+    }
+    blocks
+}
+
+#[test]
+fn blocks_of_all_sizes_fit_round_after_round() {
+    let lanes = Apart { place: || PLACE.with(Cell::get), pause: || () };
+    // SAFETY: the machine outlives the guard.
+    let _installed = unsafe { machine::install(&lanes) };
+    let owned = OwnedHeap::new(BYTES, MULTIPROCESSORS);
+    let mut numbers = Xorshift(12345);
+    for round in 0..8 {
+        // Half of the requests come from one multiprocessor, another one each time.
+        for block in fill(&owned, &mut numbers, round % MULTIPROCESSORS, 0.8) {
+            // SAFETY: allocated in `fill`, and not used.
+            unsafe { owned.heap.free(block) };
+        }
+        owned.check(&BTreeMap::new());
+        assert_eq!(owned.faults.count(), 0);
+    }
+}

@@ -110,6 +110,17 @@ impl Heap {
             }
             return true;
         }
-        group.lead_64(|| self.partial(class).next(0).is_some().into()) == 1
+        // What a group has in hand for another cursor of the class will be seen there.
+        self.is_owed(group, class) || group.lead_64(|| self.partial(class).next(0).is_some().into()) == 1
+    }
+
+    /// Whether a group is about to store the next span of a cursor of the class. The lanes look at a cursor each.
+    fn is_owed(&self, group: Group, class: SizeClass) -> bool {
+        let (mut home, mut owed) = (group.rank(), false);
+        while home < self.layout.homes {
+            owed |= self.cursor(class, home).span().left().is_none();
+            home += group.count();
+        }
+        !group.all(!owed)
     }
 }

@@ -65,7 +65,13 @@ impl Heap {
     ) -> Span {
         let info = self.class(class);
         let run = self.reuse(lanes, class, self.share_words(home), info.span_runs(count, false));
-        if run.len == 0 { self.find(lanes.group(), class, home, count) } else { info.span_of(run) }
+        if run.len > 0 {
+            return info.span_of(run);
+        }
+        let spare = Span(lanes.lead_64(|| self.take_spare(class, home).0));
+        // What the leader acquired is before what the others do with it.
+        lanes.order();
+        if spare.is_unused() { self.find(lanes.group(), class, home, count) } else { spare }
     }
 
     /// Writes down what the slabs of a span are, each lane a part of them.

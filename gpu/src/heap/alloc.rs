@@ -82,31 +82,24 @@ impl Heap {
     }
 
     /// For a warp of which all lanes ask for one class, and that mostly has crossed its cursor: it stores the next
-    /// span there. Inlined: elsewhere the handle would be read from memory again.
+    /// span there, of runs that are idle. Inlined: elsewhere the handle would be read from memory again.
     #[inline(always)]
     fn alloc_crossed(&self, warp: Warp, class: SizeClass, info: &ClassInfo, home: u32, seen: Span) -> u64 {
         let count = warp.count();
         if seen.outcome(count) != Outcome::Crossed || seen.is_unused() || info.blocks < count {
             return self.shared().alloc_short(warp, warp.group(), class, home, seen);
         }
-        let mut next = Span(warp.lead_64(|| self.take_spare(class, home).0));
-        // What the leader acquired is before what the others do with it.
-        warp.order();
-        if next.is_unused() {
-            let most = info.span_runs(count, false);
-            let run = self.shared().reuse(warp, class, self.share_words(home), most);
-            if run.len == 0 {
-                return self.shared().alloc_again(warp, warp.group(), class, home, seen);
-            }
-            next = info.span_of(run);
+        let most = info.span_runs(count, false);
+        let run = self.reuse_inline::<true, false>(warp, class, info, self.share_words(home), most);
+        if run.len == 0 {
+            return self.shared().alloc_again(warp, warp.group(), class, home, seen);
         }
-        let left = seen.left().unwrap_or(0);
+        let (left, next) = (seen.left().unwrap_or(0), info.span_of(run));
         let rest = next.without(count - left);
         if warp.leads() {
-            // ordering: release; pairs with TAKE: what the blocks' last owners wrote (I4).
-            self.cursor(class, home).span.store_release(rest.0, INSTALL);
+            // Relaxed: the fence is before it, in `reuse`.
+            self.cursor(class, home).span.store_relaxed(rest.0);
         }
-        self.shared().prepare(warp, class, home);
         if warp.rank() < left {
             self.block_of_span(info, seen, warp.rank())
         } else {

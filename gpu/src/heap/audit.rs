@@ -86,8 +86,6 @@ impl<'a, V: Visitor> Walk<'a, V> {
         let cursor = self.heap.cursor(class, home);
         let (begun, verdict) = (cursor.searches_begun.load_relaxed(), cursor.verdict.load_relaxed());
         let (searches, found_none, left) = (verdict / 2, verdict % 2 == 1, cursor.span().left());
-        let spare = cursor.spare().left().unwrap_or(0);
-        let left = left.map(|left| left + spare);
         self.visitor.cursor(CursorAudit { class, home, left, searches, found_none });
         if begun != searches {
             self.tell(None, Some(class), Some(home), Found::SearchOpen { begun, ended: searches });
@@ -99,8 +97,7 @@ impl<'a, V: Visitor> Walk<'a, V> {
         if left > 0 && !self.heap.is_used(class) {
             self.tell(None, Some(class), Some(home), Found::ClassUnnoted);
         }
-        self.hold(class, info, home, cursor.span().end(), left - spare);
-        self.hold(class, info, home, cursor.spare().end(), spare);
+        self.hold(class, info, home, cursor.span().end(), left);
     }
 
     /// Writes down which blocks the cursor has: those of the last runs before `end`, of the first of them the first

@@ -11,16 +11,16 @@ use crate::lanes::Group;
 const TRIES: u32 = 64;
 
 impl Heap {
-    /// Takes the spare of a cursor of the class, or the later half of what it has, by whole runs; all of it when that is
-    /// one. The lanes look at a cursor each. A dry span if none has any.
+    /// Takes the later half of what another cursor of the class has, by whole runs; all of it when that is one. The
+    /// lanes look at a cursor each. A dry span if none has any.
     #[inline(never)]
     pub(super) fn steal(&self, lanes: Group, class: SizeClass, home: u32) -> Span {
         let homes = self.layout.homes;
-        let mut distance = 0;
+        let mut distance = 1;
         while distance < homes {
             let mine = distance + lanes.rank();
             let other = if home + mine < homes { home + mine } else { home + mine - homes };
-            let has_some = mine < homes && self.has_blocks(class, other);
+            let has_some = mine < homes && self.cursor(class, other).span().left().unwrap_or(0) > 0;
             let mut candidates = lanes.ballot(has_some);
             while !candidates.is_empty() {
                 let from = lanes.read_32(other, candidates.leader());
@@ -37,17 +37,7 @@ impl Heap {
         Span::DRY
     }
 
-    /// Whether a cursor seems to have blocks.
-    fn has_blocks(&self, class: SizeClass, home: u32) -> bool {
-        let cursor = self.cursor(class, home);
-        cursor.span().left().unwrap_or(0) > 0 || !cursor.spare().is_unused()
-    }
-
     fn steal_from(&self, class: SizeClass, home: u32) -> Span {
-        let spare = self.take_spare(class, home);
-        if !spare.is_unused() {
-            return spare;
-        }
         let info = self.class(class);
         let span = &self.cursor(class, home).span;
         let mut seen = Span(span.load_relaxed());
@@ -85,17 +75,8 @@ impl Heap {
         !lanes.all(!any)
     }
 
-    /// The same for one cursor and its spare, unless a group is about to store its next span.
+    /// The same for one cursor, unless a group is about to store its next span.
     fn close(&self, class: SizeClass, home: u32) -> bool {
-        if !self.has_blocks(class, home) {
-            return false;
-        }
-        let spare = self.take_spare(class, home);
-        self.make_holes(self.class(class), spare.end(), spare.left().unwrap_or(0));
-        self.close_span(class, home) || !spare.is_unused()
-    }
-
-    fn close_span(&self, class: SizeClass, home: u32) -> bool {
         let span = &self.cursor(class, home).span;
         let mut seen = Span(span.load_relaxed());
         for _ in 0..TRIES {
@@ -118,7 +99,7 @@ impl Heap {
     /// Makes holes of the last `left` blocks of the runs before slab `end`, which are the caller's.
     #[cold]
     #[inline(never)]
-    pub(super) fn make_holes(&self, info: &ClassInfo, end: u32, left: u32) {
+    fn make_holes(&self, info: &ClassInfo, end: u32, left: u32) {
         let (mut run, mut left) = (end, left);
         while left > 0 {
             run -= info.slabs;

@@ -131,8 +131,6 @@ impl Span {
 #[derive(Debug)]
 pub struct Cursor {
     pub(super) span: AtomicU64,
-    /// The next span, if it was found ahead of its need; [`Span::UNUSED`] otherwise.
-    pub(super) spare: AtomicU64,
     /// Searches for memory begun by groups that found none here.
     pub(super) searches_begun: AtomicU64,
     /// Twice the number of those that have ended, and 1 if the last found none.
@@ -142,7 +140,7 @@ pub struct Cursor {
 impl Cursor {
     /// With these blocks left.
     pub fn new(span: Span) -> Self {
-        Cursor::from_words([span.0, Span::UNUSED.0, 0, 0])
+        Cursor { span: AtomicU64::new(span.0), searches_begun: AtomicU64::new(0), verdict: AtomicU64::new(0) }
     }
 
     /// What it hands out next.
@@ -150,20 +148,15 @@ impl Cursor {
         Span(self.span.load_relaxed())
     }
 
-    /// What it hands out after that; [`Span::UNUSED`] if that is not known yet.
-    pub fn spare(&self) -> Span {
-        Span(self.spare.load_relaxed())
-    }
-
     /// As it lies in device memory, for the host to write.
     pub fn to_words(&self) -> [u64; 4] {
-        [&self.span, &self.spare, &self.searches_begun, &self.verdict].map(AtomicU64::load_relaxed)
+        [self.span.load_relaxed(), self.searches_begun.load_relaxed(), self.verdict.load_relaxed(), 0]
     }
 
     /// As it lay in device memory, for the host to read.
-    pub fn from_words(words: [u64; 4]) -> Self {
-        let [span, spare, searches_begun, verdict] = words.map(AtomicU64::new);
-        Cursor { span, spare, searches_begun, verdict }
+    pub fn from_words([span, searches_begun, verdict, _]: [u64; 4]) -> Self {
+        let [span, searches_begun, verdict] = [span, searches_begun, verdict].map(AtomicU64::new);
+        Cursor { span, searches_begun, verdict }
     }
 }
 

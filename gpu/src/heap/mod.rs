@@ -65,7 +65,6 @@ mod refill;
 mod resize;
 mod reuse;
 mod sets;
-mod spare;
 mod sweep;
 
 pub use audit::{CursorAudit, Found, FreeSlab, Invariant, LargeAudit, RunAudit, Violation, Visitor};

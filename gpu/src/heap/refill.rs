@@ -65,13 +65,7 @@ impl Heap {
     ) -> Span {
         let info = self.class(class);
         let run = self.reuse(lanes, class, self.share_words(home), info.span_runs(count, false));
-        if run.len > 0 {
-            return info.span_of(run);
-        }
-        let spare = Span(lanes.lead_64(|| self.take_spare(class, home).0));
-        // What the leader acquired is before what the others do with it.
-        lanes.order();
-        if spare.is_unused() { self.find(lanes.group(), class, home, count) } else { spare }
+        if run.len == 0 { self.find(lanes.group(), class, home, count) } else { info.span_of(run) }
     }
 
     /// Writes down what the slabs of a span are, each lane a part of them.
@@ -162,7 +156,7 @@ impl Heap {
     fn claim_swept(&self, lanes: Group, class: SizeClass, home: u32, most: u32, everywhere: bool) -> Run {
         for distance in 1..self.layout.classes {
             for other in [class.0.wrapping_sub(distance), class.0 + distance] {
-                if other >= self.layout.classes || !self.is_used(SizeClass(other)) {
+                if other >= self.layout.classes || !self.is_used_by_all(lanes, SizeClass(other)) {
                     continue;
                 }
                 let made = if everywhere {

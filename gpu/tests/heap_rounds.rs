@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use warpheap_device::machine;
 
-const MULTIPROCESSORS: u32 = 16;
-const BYTES: u64 = 1 << 30;
+const MULTIPROCESSORS: u32 = 8;
+const BYTES: u64 = 256 << 20;
 
 thread_local! {
     static PLACE: Cell<u32> = const { Cell::new(0) };
@@ -56,7 +56,7 @@ fn blocks_of_all_sizes_fit_round_after_round() {
     let _installed = unsafe { machine::install(&lanes) };
     let owned = OwnedHeap::new(BYTES, MULTIPROCESSORS);
     let mut numbers = Xorshift(12345);
-    for round in 0..8 {
+    for round in 0..6 {
         // Half of the requests come from one multiprocessor, another one each time.
         for block in fill(&owned, &mut numbers, round % MULTIPROCESSORS, 0.8) {
             // SAFETY: allocated in `fill`, and not used.

@@ -77,22 +77,22 @@ impl Heap {
         if rest >= 0 {
             self.block_of_span(&info, seen, rest as u32 + warp.rank())
         } else {
-            self.alloc_crossed(warp, class, &info, warp.broadcast_32(home), seen)
+            self.shared().alloc_crossed(warp, class, warp.broadcast_32(home), seen)
         }
     }
 
     /// For a warp of which all lanes ask for one class, and that mostly has crossed its cursor: it stores the next
-    /// span there, of runs that are idle. Inlined: elsewhere the handle would be read from memory again.
-    #[inline(always)]
-    fn alloc_crossed(&self, warp: Warp, class: SizeClass, info: &ClassInfo, home: u32, seen: Span) -> u64 {
-        let count = warp.count();
+    /// span there, of runs that are idle.
+    #[inline(never)]
+    fn alloc_crossed(&self, warp: Warp, class: SizeClass, home: u32, seen: Span) -> u64 {
+        let (count, info) = (warp.count(), self.class(class));
         if seen.outcome(count) != Outcome::Crossed || seen.is_unused() || info.blocks < count {
-            return self.shared().alloc_short(warp, warp.group(), class, home, seen);
+            return self.alloc_short(warp, warp.group(), class, home, seen);
         }
         let most = info.span_runs(count, false);
         let run = self.reuse_inline::<true, false>(warp, class, info, self.share_words(home), most);
         if run.len == 0 {
-            return self.shared().alloc_again(warp, warp.group(), class, home, seen);
+            return self.alloc_again(warp, warp.group(), class, home, seen);
         }
         let (left, next) = (seen.left().unwrap_or(0), info.span_of(run));
         let rest = next.without(count - left);

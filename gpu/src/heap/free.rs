@@ -72,13 +72,15 @@ impl Heap {
         self.faults().record(kind, address, 0);
     }
 
-    /// Releases a block per lane, behind the fence. `met`: the lanes that met before it; only a warp that did may leave
-    /// all to one lane.
+    /// Releases a block per lane, behind the fence. `met`: the lanes that met before it. Only lanes that all did may
+    /// leave their blocks to one of them; some of those here may have come by another call.
     #[inline(always)]
     fn release(&self, met: Group, place: Place) {
-        let Some(warp) = met.whole().and(Group::converged().whole()) else {
-            return self.release_bits(place, 1 << (place.block % WORD_BITS));
-        };
+        let own = 1 << (place.block % WORD_BITS);
+        let Some(warp) = Group::converged().whole() else { return self.release_bits(place, own) };
+        if !warp.all(met.whole().is_some()) {
+            return self.release_bits(place, own);
+        }
         let bits = self.gather(warp, place);
         if bits != 0 {
             self.release_bits(place, bits);

@@ -111,6 +111,7 @@ impl Heap {
     }
 
     /// Blocks of slabs that cursors pin: all of them become holes, so that runs may become idle.
+    #[inline(never)]
     fn find_hidden(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Span {
         if !self.close_all(lanes) {
             return Span::DRY;
@@ -128,6 +129,7 @@ impl Heap {
 
     /// Takes up to `most` slabs that are no class', or other classes' idle ones, whole runs: of the home's share; then
     /// of what others have not used.
+    #[inline(never)]
     fn claim_slabs(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
         let mut run = self.claim(lanes, class, home, most);
         if run.len == 0 {
@@ -137,6 +139,7 @@ impl Heap {
     }
 
     /// Takes up to `most` slabs that are no class', whole runs.
+    #[inline(never)]
     fn claim(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
         let (info, from) = (self.class(class), self.share_words(home).0);
         let run = lanes.lead_run(|| self.claim_fresh_part(home, info, most));
@@ -153,6 +156,7 @@ impl Heap {
 
     /// The same, of other classes' idle runs, of the home's share or of all homes: those of the next sizes first, which
     /// have as many slabs.
+    #[inline(never)]
     fn claim_swept(&self, lanes: Group, class: SizeClass, home: u32, most: u32, everywhere: bool) -> Run {
         for distance in 1..self.layout.classes {
             for other in [class.0.wrapping_sub(distance), class.0 + distance] {
@@ -174,6 +178,7 @@ impl Heap {
     }
 
     /// Takes idle runs of the class from anywhere, few at once, so that other homes are left theirs.
+    #[inline(never)]
     fn reuse_foreign(&self, lanes: Group, class: SizeClass, home: u32) -> Run {
         let (set, len) = (self.idle(class), self.layout.slab_words());
         // From behind the share to the end, and from the start.
@@ -210,6 +215,7 @@ impl Heap {
     }
 
     /// Takes some of what another home has not used, the lanes looking at a home each.
+    #[inline(never)]
     fn claim_foreign(&self, lanes: Group, info: &ClassInfo, home: u32, most: u32) -> Run {
         let homes = self.layout.homes;
         let mut distance = 1;

@@ -67,6 +67,7 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     }
 
     /// The lanes of the group that hold the caller's value.
+    #[track_caller]
     #[inline(always)]
     pub fn matching(self, value: u32) -> Group {
         // SAFETY: every lane of the group is here.
@@ -121,12 +122,14 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     }
 
     /// The lanes of the group on which `predicate` holds.
+    #[track_caller]
     #[inline(always)]
     pub fn ballot(self, predicate: bool) -> LaneMask {
         // SAFETY: every lane of the group is here.
         unsafe { warp::warp_vote_ballot(self.mask(), predicate) }
     }
 
+    #[track_caller]
     #[inline(always)]
     pub fn all(self, predicate: bool) -> bool {
         // SAFETY: every lane of the group is here.
@@ -134,6 +137,7 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     }
 
     /// What `lane`, one of the group, holds.
+    #[track_caller]
     #[inline(always)]
     pub fn read_32(self, value: u32, lane: u32) -> u32 {
         // SAFETY: every lane of the group is here, and `lane` is one of them.
@@ -141,6 +145,7 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     }
 
     /// What `lane`, one of the group, holds.
+    #[track_caller]
     #[inline(always)]
     pub fn read_64(self, value: u64, lane: u32) -> u64 {
         // SAFETY: every lane of the group is here, and `lane` is one of them.
@@ -148,12 +153,14 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     }
 
     /// What the leader holds.
+    #[track_caller]
     #[inline(always)]
     pub fn broadcast_32(self, value: u32) -> u32 {
         self.read_32(value, self.mask().leader())
     }
 
     /// What the leader holds.
+    #[track_caller]
     #[inline(always)]
     pub fn broadcast_64(self, value: u64) -> u64 {
         self.read_64(value, self.mask().leader())
@@ -167,6 +174,7 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     }
 
     /// Waits for the group and orders memory among its lanes.
+    #[track_caller]
     #[inline(always)]
     pub fn sync(self) {
         // SAFETY: every lane of the group is here.
@@ -174,6 +182,7 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     }
 
     /// Runs `f` on the leader and gives every lane its answer.
+    #[track_caller]
     #[inline(always)]
     pub fn lead_64(self, f: impl FnOnce() -> u64) -> u64 {
         let answer = if self.leads() { f() } else { 0 };

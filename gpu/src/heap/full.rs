@@ -2,7 +2,7 @@
 
 use super::class::SizeClass;
 use super::cursor::Span;
-use super::{ARRIVE, Heap, INSTALL, POLL_NANOS, SEARCH};
+use super::{ARRIVE, Heap, POLL_NANOS, SEARCH};
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -105,8 +105,7 @@ impl Heap {
         group.sync();
         if !found.is_dry() {
             if group.leads() {
-                // ordering: release; pairs with TAKE: the slabs' entries, and what their last owners wrote (I4).
-                self.cursor(class, home).span.store_release(found.0, INSTALL);
+                self.cursor(class, home).install(found);
             }
             return true;
         }

@@ -109,6 +109,8 @@ impl Heap {
             }
             return true;
         }
-        group.lead_64(|| self.partial(class).next(0).is_some().into()) == 1
+        // Idle: what was made holes of after the look at those.
+        group.lead_64(|| (self.partial(class).next(0).is_some() || self.idle(class).next(0).is_some()).into())
+            == 1
     }
 }

@@ -117,8 +117,10 @@ const SUMMARISE: Site = Site::new("heap/summarise");
 const ARRIVE: Site = Site::new("heap/arrive");
 /// The beginning of a search for memory.
 const SEARCH: Site = Site::new("heap/search");
+/// The end of a search for memory.
+const VERDICT: Site = Site::new("heap/verdict");
 /// Every named ordering of this structure, for checkers.
-pub const SITES: [&str; 11] = [
+pub const SITES: [&str; 12] = [
     "heap/take",
     "heap/install",
     "heap/free",
@@ -130,6 +132,7 @@ pub const SITES: [&str; 11] = [
     "heap/summarise",
     "heap/arrive",
     "heap/search",
+    "heap/verdict",
 ];
 
 /// Where the parts of a heap's metadata lie.

@@ -5,7 +5,7 @@ use super::cursor::{Outcome, Span};
 use super::full::Found;
 use super::layout::ClassInfo;
 use super::sets::Run;
-use super::{Heap, INSTALL, POLL_NANOS, TAKE};
+use super::{Heap, POLL_NANOS, TAKE};
 use crate::lanes::{Group, Lanes, Warp};
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -22,7 +22,7 @@ const PATIENCE: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
 pub(super) const SMALL_ALIGN: usize = 1 << 14;
 
 /// Those of the looks that come one after the other: a span that no one has had is there soon.
-const EAGER_POLLS: u32 = 16;
+const EAGER_POLLS: u32 = if NATIVE_LAYOUT { 16 } else { 0 };
 
 /// How often a group waits for a span and loses it to others, before it goes on with more care.
 const TURNS: u32 = if NATIVE_LAYOUT { 16 } else { 2 };
@@ -208,8 +208,7 @@ impl Heap {
         }
         self.note_use(class);
         let span = Span::new(run.first + run.len, runs * info.blocks);
-        // ordering: release; pairs with TAKE: the slabs' entries (I4).
-        self.cursor(class, home).span.store_release(span.without(peers.count()).0, INSTALL);
+        self.cursor(class, home).install(span.without(peers.count()));
         span
     }
 

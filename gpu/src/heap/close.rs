@@ -5,10 +5,11 @@ use super::cursor::Span;
 use super::layout::{ClassInfo, WORD_BITS, full_word};
 use super::{Heap, TAKE};
 use crate::lanes::Group;
+use crate::sync::NATIVE_LAYOUT;
 
 /// How often a cursor's span is tried to be taken before that is given up: each failure is another thread's
 /// success.
-const TRIES: u32 = 64;
+const TRIES: u32 = if NATIVE_LAYOUT { 64 } else { 3 };
 
 impl Heap {
     /// Takes the later half of what another cursor of the class has, by whole runs; all of it when that is one. The

@@ -8,8 +8,9 @@
 //! A warp subtracts what it wants. From a count that had as much it gets the first of those blocks. Blocks are
 //! numbered from the last run backwards, so that the word needs no total.
 
+use super::INSTALL;
 use super::layout::{ClassInfo, divided};
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 
 const BIAS: u64 = 1 << 31;
 /// In place of a slab: there was no memory for the class when it was last looked for.
@@ -141,6 +142,18 @@ impl Cursor {
     /// With these blocks left.
     pub fn new(span: Span) -> Self {
         Cursor { span: AtomicU64::new(span.0), searches_begun: AtomicU64::new(0), verdict: AtomicU64::new(0) }
+    }
+
+    /// Stores the next span, for who owes it.
+    #[inline(always)]
+    pub(super) fn install(&self, next: Span) {
+        if NATIVE_LAYOUT {
+            // ordering: release; pairs with TAKE: the slabs' entries, and what their last owners wrote (I4).
+            self.span.store_release(next.0, INSTALL);
+        } else {
+            // The same to all who subtract. Of a store, loom would let subtractions go on as if it were not there.
+            self.span.swap_release(next.0, INSTALL);
+        }
     }
 
     /// What it hands out next.

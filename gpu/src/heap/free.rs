@@ -198,11 +198,12 @@ impl Heap {
         Count(self.count(run).add_relaxed(0))
     }
 
-    /// Adds to the count of a run, and notes what that makes of it. Relaxed: it only says when to look at the bits.
+    /// Adds to the count of a run, and notes what that makes of it: also that a run is not whole any more, which may
+    /// have been among the idle ones alone. Relaxed: it only says when to look at the bits.
     pub(super) fn add_to_count(&self, run: u32, class: SizeClass, change: Count) {
-        let before = Count(self.count(run).add_relaxed(change.0));
-        let whole = before.plus(change).whole() == self.class(class).words();
-        if whole || before.some() == 0 {
+        let (before, words) = (Count(self.count(run).add_relaxed(change.0)), self.class(class).words());
+        let whole = before.plus(change).whole() == words;
+        if whole || before.some() == 0 || before.whole() == words {
             self.note(run, class, whole);
         }
     }

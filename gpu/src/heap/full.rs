@@ -2,7 +2,7 @@
 
 use super::class::SizeClass;
 use super::cursor::Span;
-use super::{ARRIVE, Heap, INSTALL, POLL_NANOS, SEARCH};
+use super::{ARRIVE, Heap, POLL_NANOS, SEARCH, VERDICT};
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -72,7 +72,9 @@ impl Heap {
         // looks of a search that begins later (I9).
         let arrived = group.lead_64(|| cursor.searches_begun.add_release(0, ARRIVE));
         for _ in 0..WAITS {
-            let verdict = group.lead_64(|| cursor.verdict.load_relaxed());
+            // ordering: acquire; pairs with VERDICT below: what the search before has stored in the cursor, before the
+            // next one's look whether that is dry (I8).
+            let verdict = group.lead_64(|| cursor.verdict.load_acquire(VERDICT));
             if verdict / 2 > arrived {
                 return verdict % 2 == 1;
             }
@@ -83,8 +85,8 @@ impl Heap {
             if mine == 1 {
                 let full = !self.search(group, class, home);
                 if group.leads() {
-                    // Relaxed: a refusal publishes nothing, and without one every group looks for itself.
-                    cursor.verdict.store_relaxed(2 * (begun + 1) + u64::from(full));
+                    // ordering: release; pairs with the next search's look above: the span that this one stored (I8).
+                    cursor.verdict.store_release(2 * (begun + 1) + u64::from(full), VERDICT);
                 }
                 return full;
             }
@@ -105,13 +107,14 @@ impl Heap {
         group.sync();
         if !found.is_dry() {
             if group.leads() {
-                // ordering: release; pairs with TAKE: the slabs' entries, and what their last owners wrote (I4).
-                self.cursor(class, home).span.store_release(found.0, INSTALL);
+                self.cursor(class, home).install(found);
             }
             return true;
         }
-        // What a group has in hand for another cursor of the class will be seen there.
-        self.is_owed(group, class) || group.lead_64(|| self.partial(class).next(0).is_some().into()) == 1
+        // What a group has in hand for another cursor of the class will be seen there. Idle: what was made holes of after
+        // the look at those.
+        let hint = || (self.partial(class).next(0).is_some() || self.idle(class).next(0).is_some()).into();
+        self.is_owed(group, class) || group.lead_64(hint) == 1
     }
 
     /// Whether a group is about to store the next span of a cursor of the class. The lanes look at a cursor each.

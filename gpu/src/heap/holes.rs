@@ -25,10 +25,13 @@ impl Heap {
             if address != 0 {
                 return address;
             }
-            // Nothing was seen: takes the run out, and looks once more, or a hole in between is lost (I7).
-            set.remove(run);
-            if self.count_after_note(run).some() != 0 && self.is_of(class, run) {
-                set.note(run);
+            // Nothing was seen. If there is nothing: takes the run out, and looks once more, or a hole in between is
+            // lost (I7). While it is out, others do not find what it has.
+            if !self.has_holes(class, run) {
+                set.remove(run);
+                if self.has_holes(class, run) {
+                    set.note(run);
+                }
             }
             from = (run / WORD_BITS + 1) % words;
         }
@@ -64,6 +67,12 @@ impl Heap {
             return 0;
         }
         0
+    }
+
+    /// Whether a run of the class has holes, by its count.
+    #[inline(always)]
+    fn has_holes(&self, class: SizeClass, run: u32) -> bool {
+        self.count_after_note(run).some() != 0 && self.is_of(class, run)
     }
 
     /// Whether a run of the class starts at this slab. Certain for who holds a block of it (I5).

@@ -1,10 +1,10 @@
 //! Allocations of whole slabs, for what no class serves.
 
 use super::Heap;
+use super::POLL_NANOS;
 use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::sets::Run;
-use super::{LARGE, POLL_NANOS};
 use crate::fault::FaultKind;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
@@ -91,9 +91,8 @@ impl Heap {
             Some(len) if address == self.slab_address(slab) => len,
             _ => return self.misuse(FaultKind::InteriorFree, address),
         };
-        // ordering: acquire and release; of two that free it the CAS lets one go on, which hands on what the owner
-        // wrote with GIVE_SLAB.
-        if self.entry(slab).cas_acq_rel(entry.0, Entry::FREE.0, LARGE).is_err() {
+        // Relaxed: of two that free it the CAS lets one go on; what the owner wrote goes with GIVE_SLAB.
+        if self.entry(slab).cas_relaxed(entry.0, Entry::FREE.0).is_err() {
             return self.misuse(FaultKind::DoubleFree, address);
         }
         self.give_slabs(Run { first: slab, len });

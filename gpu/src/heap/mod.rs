@@ -105,8 +105,6 @@ const FREE: Site = Site::new("heap/free");
 const CLAIM: Site = Site::new("heap/claim");
 /// The claim of all bits of a run.
 const RETIRE: Site = Site::new("heap/retire");
-/// The free of a large allocation.
-const LARGE: Site = Site::new("heap/large");
 /// The insertion of a slab into a set.
 const GIVE_SLAB: Site = Site::new("heap/give-slab");
 /// The removal of a slab from a set.
@@ -117,6 +115,8 @@ const SUMMARISE: Site = Site::new("heap/summarise");
 const ARRIVE: Site = Site::new("heap/arrive");
 /// The beginning of a search for memory.
 const SEARCH: Site = Site::new("heap/search");
+/// The end of a search for memory.
+const VERDICT: Site = Site::new("heap/verdict");
 /// Every named ordering of this structure, for checkers.
 pub const SITES: [&str; 11] = [
     "heap/take",
@@ -124,12 +124,12 @@ pub const SITES: [&str; 11] = [
     "heap/free",
     "heap/claim",
     "heap/retire",
-    "heap/large",
     "heap/give-slab",
     "heap/take-slab",
     "heap/summarise",
     "heap/arrive",
     "heap/search",
+    "heap/verdict",
 ];
 
 /// Where the parts of a heap's metadata lie.

@@ -1,11 +1,11 @@
 //! Where a cursor's next span comes from: slabs that no one has had, free ones, and those that can be made free.
 
+use super::Heap;
 use super::class::SizeClass;
 use super::cursor::Span;
 use super::entry::Entry;
 use super::layout::{ClassInfo, WORD_BITS};
 use super::sets::Run;
-use super::{Heap, INSTALL};
 use crate::lanes::{Group, Lanes};
 use crate::sync::NATIVE_LAYOUT;
 
@@ -48,8 +48,7 @@ impl Heap {
         if owes {
             self.note_use(class);
             let wanted = peers.count() - seen.left().unwrap_or(0);
-            // ordering: release; pairs with TAKE: the slabs' entries, and what their last owners wrote (I4).
-            self.cursor(class, home).span.store_release(span.without(span.granted(wanted)).0, INSTALL);
+            self.cursor(class, home).install(span.without(span.granted(wanted)));
         }
         span
     }

@@ -31,6 +31,7 @@ fn words(count: u64, word: impl Fn(u32) -> u32) -> Vec<AtomicU32> {
 }
 
 impl OwnedHeap {
+    #[cfg_attr(loom, expect(dead_code, reason = "its heaps are too large for a model"))]
     /// A heap of `bytes` for a device of so many multiprocessors.
     pub fn new(bytes: u64, multiprocessors: u32) -> OwnedHeap {
         OwnedHeap::with(Layout::new(bytes, multiprocessors).unwrap())

@@ -1,24 +1,27 @@
 //! The heap: memory of any size for any thread, given back by any other.
 //!
-//! It is being built, and not for use yet: decision 6 says what there is.
+//! It is not for use yet: decision 6 says what holds and what does not.
 //!
 //! ```text
-//!  cursor[class][home]   | slab, blocks left |      what the class hands out next on a multiprocessor
+//!  cursor[class][home]   | end slab, blocks left |   what the class hands out next on a multiprocessor
+//!  fresh[home]           the first slab of the home's share of the heap that no one has had
 //!  entry[slab]           what the slab is: free, of a class, large
-//!  holes[slab]           blocks of it that were given back
 //!  bitmap                a bit for every block: set while the block is a hole
-//!  free                  the set of free slabs
-//!  partial[class]        the set of the class' slabs that may have holes
+//!  count[run]            how many words of its bits have holes, and how many are whole
+//!  free                  the set of free slabs that have been used
+//!  partial[class]        the set of the class' runs that may have holes
+//!  idle[class]           the set of the class' runs that may have nothing else
 //!
-//!  heap   | slab | slab | slab | ...       slab of class c:  | block | block | ... |
+//!  heap   | slab | slab | slab | ...       a run of class c, slabs:  | block | block | ... |
 //! ```
 //!
-//! A warp takes the blocks for all its lanes from a *cursor* with one atomic subtraction. A cursor's blocks are a
-//! *span*: the slabs of one or more *runs*, one after the other, that the cursor took from the free slabs. To
-//! free, a warp sets its blocks' bits and adds to the count of holes. The thread that fills the count takes all
-//! bits of the run back and returns its slabs to the free set, where any class, or a large allocation, finds
-//! them. When there are no free slabs, a class hands out its holes, one by one; then what the cursors of other
-//! multiprocessors hold; then every cursor gives up its blocks as holes.
+//! A warp takes the blocks for all its lanes from a *cursor* with one atomic subtraction ([`alloc`](Heap::alloc)). A
+//! cursor's blocks are a *span*: *runs* of slabs, one after the other. To free, a warp sets its blocks' bits and adds
+//! to the run's count; a run that has its first hole is noted as partial, one that is whole as idle. Who crosses the
+//! end of a span stores the next one: idle runs of the class in the home's share of the heap, taken as they are; or
+//! slabs that no one has had, or that are free; or other classes' idle runs, whose slabs become free for that; then the
+//! same of other homes. When there is nothing of all that, a class hands out its holes, one by one, and every cursor
+//! gives up what it has as holes.
 //!
 //! Each block of a slab that has a class is in exactly one of these states:
 //!
@@ -29,13 +32,13 @@
 //! And:
 //!
 //! - I4. What a thread wrote to a block happens before the bit that it sets; a bit before the claim that clears
-//!   it; the claim of all bits of a run before its slabs are free; that before they are taken; and that before
-//!   the subtraction that hands out their blocks.
+//!   it; the claim of all bits of a run before its blocks are in a cursor again, or its slabs free; that before they
+//!   are taken; and that before the subtraction that hands out their blocks.
 //! - I5. A slab with a live block keeps its class: it becomes free only when one thread has taken all its blocks
 //!   as holes. So who holds a block, and only who does, may rely on the slab's entry.
 //! - I6. The bits and the count of a free slab, and of a large allocation's, are zero.
-//! - I7. When no thread is between two steps, a run's count is the number of its set bits, a run with holes is in
-//!   its class' partial set, and a run of which all blocks are holes is free.
+//! - I7. When no thread is between two steps, a run's count is that of its bits, a run with holes is in its class'
+//!   partial set or all of its blocks are holes, and then it is in the idle set.
 //! - I8. A cursor below zero that is not dry belongs to the one group that took it there, and a dry one to the one
 //!   search of it that is under way (I9). Only the owner stores the next span; no one else does but subtract.
 //! - I9. A search for memory counts for every group that arrived before it began.
@@ -43,8 +46,8 @@
 //! A stale look at a set or a cursor of another class is harmless: what is taken is taken by I1 or I2, and a hole's
 //! slab is checked by its entry after the hole was taken (I5).
 //!
-//! Progress: lock-free but for a group that finds a cursor between two spans, which waits for the group that
-//! stores the next one, `SETTLE_POLLS` times at most. A refusal takes bounded time.
+//! Progress: lock-free but for a group that finds a cursor between two spans: it tries other homes' cursors, then waits
+//! for the group that stores the next one, a bounded time. A refusal takes bounded time.
 
 mod alloc;
 mod audit;

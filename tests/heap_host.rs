@@ -155,11 +155,11 @@ fn a_refusal_is_no_error_and_leaves_a_trace() {
     for device in devices() {
         let heap = Heap::builder(1 << 20).build(&device).unwrap();
         assert!(heap.alloc(of(2 << 20)).unwrap().is_none(), "more than the heap has");
-        assert_eq!(stats(&heap).searches, 0);
+        assert_eq!((stats(&heap).searches, stats(&heap).refused), (0, 1));
         let got = heap.alloc_many(&vec![of(4096); 300]).unwrap();
         assert_eq!(got.iter().flatten().count(), 256);
         let full = stats(&heap);
-        assert_eq!((full.live_bytes, full.free_bytes), (1 << 20, 0));
+        assert_eq!((full.live_bytes, full.free_bytes, full.refused), (1 << 20, 0, 1 + 300 - 256));
         assert!(full.searches > 0 && full.cursors_found_none > 0, "{full:#?}");
         let class = full.classes.iter().find(|class| class.block_bytes == 4096).unwrap();
         assert_eq!((class.live, class.searches), (256, full.searches));

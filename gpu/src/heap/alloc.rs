@@ -57,7 +57,15 @@ impl Heap {
     #[cold]
     #[inline(never)]
     fn alloc_unusual(&self, size: usize, align: usize) -> u64 {
-        if size == 0 { align as u64 } else { self.alloc_large(size as u64, align as u64) }
+        if size == 0 {
+            return align as u64;
+        }
+        let address = self.alloc_large(size as u64, align as u64);
+        if address == 0 {
+            // Relaxed: a figure.
+            self.refusal_count().add_relaxed(1);
+        }
+        address
     }
 
     #[inline(always)]
@@ -323,6 +331,11 @@ impl Heap {
             lanes.sync();
             peers = lanes.matching(if asks { class.0 } else { DONE });
             seen = self.take_together(lanes, peers, asks, class, home);
+        }
+        let refused = lanes.ballot(address == 0).count();
+        if refused > 0 && lanes.leads() {
+            // Relaxed: a figure.
+            self.refusal_count().add_relaxed(refused);
         }
         address
     }

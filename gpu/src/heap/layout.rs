@@ -187,7 +187,17 @@ impl Layout {
     /// [`HEAP_BYTES`] or without a multiprocessor. A class has a cursor for every multiprocessor, or fewer where
     /// a slab for each would be more than a quarter of the heap.
     pub const fn new(bytes: u64, multiprocessors: u32) -> Option<Self> {
-        if bytes < HEAP_BYTES.0 || bytes > HEAP_BYTES.1 || multiprocessors == 0 || multiprocessors > 1 << 15 {
+        Layout::spread(bytes, multiprocessors, multiprocessors)
+    }
+
+    /// The same, with at most `most_homes` cursors of each class.
+    pub const fn spread(bytes: u64, multiprocessors: u32, most_homes: u32) -> Option<Self> {
+        if most_homes == 0
+            || bytes < HEAP_BYTES.0
+            || bytes > HEAP_BYTES.1
+            || multiprocessors == 0
+            || multiprocessors > 1 << 15
+        {
             return None;
         }
         let log2 = bytes.ilog2().div_ceil(2) - 1;
@@ -201,13 +211,8 @@ impl Layout {
         let slabs = (bytes >> slab_log2) as u32;
         let classes = SizeClass::of(3 << slab_log2).0 + 1;
         let most = slabs / 4 / classes;
-        let homes = if most == 0 {
-            1
-        } else if most < multiprocessors {
-            most
-        } else {
-            multiprocessors
-        };
+        let most = if most < most_homes { most } else { most_homes };
+        let homes = if most == 0 { 1 } else { most };
         Some(Layout::of_slabs(slab_log2, slabs, homes, multiprocessors))
     }
 
@@ -350,6 +355,14 @@ mod tests {
             let homes: std::collections::BTreeSet<u32> = (0..132).map(|sm| layout.home(sm)).collect();
             assert_eq!(homes.into_iter().next_back(), Some(layout.homes - 1), "{layout:?}");
         }
+    }
+
+    #[test]
+    fn fewer_homes_are_shared_evenly() {
+        let layout = Layout::spread(8 << 30, 132, 33).unwrap();
+        let mut shared = [0; 33];
+        (0..132).for_each(|sm| shared[layout.home(sm) as usize] += 1);
+        assert_eq!((layout.homes, shared), (33, [4; 33]));
     }
 
     #[test]

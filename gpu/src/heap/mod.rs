@@ -90,7 +90,10 @@ use sets::IndexSet;
 pub const COUNT_STRIDE: usize = 8;
 
 /// Words with a bit for each class.
-pub const USED_WORDS: usize = layout::MAX_CLASSES.div_ceil(32) as usize;
+const CLASS_WORDS: usize = layout::MAX_CLASSES.div_ceil(32) as usize;
+
+/// The same, and the word that counts refusals.
+pub const USED_WORDS: usize = CLASS_WORDS + 1;
 
 /// The largest alignment, in bytes.
 pub const MAX_ALIGN: u64 = 1 << 21;
@@ -155,7 +158,7 @@ pub struct Parts {
     /// [`Layout::sets`] of `layout.set_words()` words: the free slabs; for each class the runs that may have holes; and
     /// for each the idle ones.
     pub slab_sets: *const AtomicU32,
-    /// A bit for each class: it has had a span. [`USED_WORDS`] words.
+    /// A bit for each class: it has had a span; then the number of refused requests. [`USED_WORDS`] words.
     pub used: *const AtomicU32,
     /// Every [`FRESH_STRIDE`] words, a home: the first slab of its share that no one has had.
     pub fresh: *const AtomicU32,
@@ -333,6 +336,19 @@ impl Heap {
     #[inline(always)]
     fn note_use(&self, class: SizeClass) {
         self.used(class).or_relaxed(1 << (class.0 % layout::WORD_BITS));
+    }
+
+    /// Requests that were refused since the heap was made, modulo 2^32.
+    pub fn refusals(&self) -> u32 {
+        self.refusal_count().load_relaxed()
+    }
+
+    #[inline(always)]
+    fn refusal_count(&self) -> &AtomicU32 {
+        // SAFETY: the word behind those of the classes.
+        let word = unsafe { self.parts.used.add(CLASS_WORDS) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
     }
 
     fn is_used(&self, class: SizeClass) -> bool {

@@ -207,7 +207,7 @@ impl HeapBuilder {
         self
     }
 
-    /// Over how many cursors a class is spread: one a multiprocessor unless set, fewer in small heaps. 32,768 at most.
+    /// Over how many cursors a class is spread at most: one a multiprocessor unless set, fewer in small heaps.
     pub fn homes(mut self, count: u32) -> Self {
         self.homes = Some(count);
         self
@@ -248,14 +248,15 @@ impl HeapBuilder {
     }
 
     fn layout(&self, device: &Device) -> Result<Layout> {
+        let multiprocessors = device.info()?.multiprocessors;
         let homes = match self.homes {
             Some(homes) if !(1..=MAX_HOMES).contains(&homes) => {
                 return refuse("homes", homes, format!("a class has from 1 to {MAX_HOMES} cursors"));
             }
             Some(homes) => homes,
-            None => device.info()?.multiprocessors,
+            None => multiprocessors,
         };
-        let Some(mut layout) = Layout::new(self.bytes, homes) else {
+        let Some(mut layout) = Layout::spread(self.bytes, multiprocessors, homes) else {
             let why = format!("a heap has from {} to {}", Bytes(HEAP_BYTES.0), Bytes(HEAP_BYTES.1));
             return refuse("bytes", Bytes(self.bytes), why);
         };

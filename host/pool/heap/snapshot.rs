@@ -121,7 +121,7 @@ impl HeapSnapshot {
     pub fn stats(&self) -> HeapStats {
         let mut tally = Tally::new(&self.heap.layout(), self.present);
         self.audit(&mut tally);
-        tally.finish(self.faults)
+        tally.finish(self.faults, self.heap.refusals())
     }
 
     /// The blocks that someone had: how many, and the first `limit`.

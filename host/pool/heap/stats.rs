@@ -48,8 +48,9 @@ pub struct HeapStats {
     pub high_water_bytes: u64,
     /// How often all of the heap was searched because a cursor had run dry. A warp that is refused memory of a size class
     /// has made such a search or waited for one, unless it gave up because others took each span before it came to it.
-    /// Refusals of large allocations leave no trace.
     pub searches: u64,
+    /// Requests that were refused, by kernels and by the host, since the heap was made or reset; modulo 2^32.
+    pub refused: u64,
     /// Cursors whose last search found nothing. Who asked there was refused, unless a hole came back meanwhile.
     pub cursors_found_none: u64,
     /// What threads did wrong, and those that the global allocator refused memory: [`Faults::count`].
@@ -104,7 +105,7 @@ impl Tally {
         Tally { layout: *layout, stats, row: (0, 0), longest_row: 0, largest_block: 0 }
     }
 
-    pub fn finish(mut self, faults: u64) -> HeapStats {
+    pub fn finish(mut self, faults: u64, refused: u32) -> HeapStats {
         let mut stats = std::mem::take(&mut self.stats);
         stats.largest_free_bytes = self.largest_free(stats.slab_bytes);
         if stats.free_bytes > 0 {
@@ -112,6 +113,7 @@ impl Tally {
         }
         stats.high_water_bytes = stats.capacity_bytes.saturating_sub(stats.fresh_bytes);
         stats.faults = faults;
+        stats.refused = refused.into();
         stats.classes.retain(|class| class.slabs > 0 || class.searches > 0);
         stats
     }

@@ -105,8 +105,7 @@ impl Heap {
         let (left, next) = (seen.left().unwrap_or(0), info.span_of(run));
         let rest = next.without(count - left);
         if warp.leads() {
-            // Relaxed: the fence is before it, in `reuse`.
-            self.cursor(class, home).span.store_relaxed(rest.0);
+            self.cursor(class, home).install(rest);
         }
         if warp.rank() < left {
             self.block_of_span(info, seen, warp.rank())

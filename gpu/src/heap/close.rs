@@ -64,7 +64,7 @@ impl Heap {
     pub(super) fn close_all(&self, lanes: Group) -> bool {
         let mut any = false;
         for class in (0..self.layout.classes).map(SizeClass) {
-            if !self.is_used(class) {
+            if !self.is_used_by_all(lanes, class) {
                 continue;
             }
             let mut home = lanes.rank();

@@ -1,4 +1,5 @@
-//! The proof that there is no memory for a class, and how groups share it.
+//! The search after which a class is refused memory, and how groups share it. It is a proof against what was freed
+//! before it; not against what others have in hand meanwhile (decision 6).
 
 use super::class::SizeClass;
 use super::cursor::Span;
@@ -7,7 +8,7 @@ use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 
-/// Polls for the end of a search that another group has begun: more than the longest takes.
+/// Polls for the end of a search that another group has begun, before the caller looks once more.
 const WAITS: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 3 };
 
 /// What a lane gets from a dry cursor.

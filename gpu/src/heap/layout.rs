@@ -10,8 +10,8 @@ const BIT_BYTES_LOG2: u32 = 4;
 pub(super) const WORD_BITS: u32 = 32;
 pub(super) const WORD_LOG2: u32 = WORD_BITS.trailing_zeros();
 
-/// Slabs are from 16 KiB to 1 MiB.
-const SLAB_LOG2: (u32, u32) = (14, 20);
+/// Slabs are from 16 KiB to 512 KiB.
+const SLAB_LOG2: (u32, u32) = (14, 19);
 
 /// The most classes: up to three slabs of the largest size.
 pub const MAX_CLASSES: u32 = 72;

@@ -40,7 +40,7 @@
 //! - I7. When no thread is between two steps, a run's count is that of its bits, a run with holes is in its class'
 //!   partial set or all of its blocks are holes, and then it is in the idle set.
 //! - I8. A cursor below zero that is not dry belongs to the one group that took it there, and a dry one to the one
-//!   search of it that is under way (I9). Only the owner stores the next span; no one else does but subtract.
+//!   search of it that is under way (I9). Only the owner stores the next span; others subtract, or take all or half of what is left.
 //! - I9. A search for memory counts for every group that arrived before it began.
 //!
 //! A stale look at a set or a cursor of another class is harmless: what is taken is taken by I1 or I2, and a hole's
@@ -312,7 +312,7 @@ impl Heap {
         self.slab_set(0)
     }
 
-    /// Runs of the class that may have holes, and are not whole.
+    /// Runs of the class that may have holes.
     #[inline(always)]
     fn partial(&self, class: SizeClass) -> IndexSet {
         self.slab_set(1 + class.0)

@@ -9,12 +9,11 @@
 
 use super::class::SizeClass;
 use super::count::Count;
-use super::entry::Entry;
 use super::layout::{ClassInfo, full_word};
 use super::sets::Run;
-use super::{FREE, Heap, INSTALL, RETIRE};
+use super::{FREE, Heap, RETIRE};
 use crate::lanes::{Group, Lanes};
-use crate::sync::{NATIVE_LAYOUT, fence_acquire, fence_release};
+use crate::sync::{NATIVE_LAYOUT, fence_acquire};
 
 /// Words of a bitmap that a lane takes at once.
 const AT_ONCE: usize = if NATIVE_LAYOUT { 4 } else { 2 };
@@ -24,7 +23,7 @@ const ROWS: u32 = if NATIVE_LAYOUT { 32 } else { 3 };
 
 impl Heap {
     /// Takes up to `most` idle runs of the class, one after the other: the first that lie in words `from` to before
-    /// `to` of their set. A release fence of every lane is behind that, for who stores a span of them.
+    /// `to` of their set.
     #[inline(never)]
     pub(super) fn reuse<const WHOLE: bool>(
         &self,
@@ -36,7 +35,7 @@ impl Heap {
         self.reuse_inline::<WHOLE, false>(lanes, class, self.class(class), words, most)
     }
 
-    /// The same from the other end, which those come to last who look from the start.
+    /// The same from the last of as many words as there are lanes, which those come to last who look from the start.
     #[inline(never)]
     pub(super) fn reuse_last(&self, lanes: Group, class: SizeClass, words: (u32, u32), most: u32) -> Run {
         self.reuse_inline::<false, true>(lanes, class, self.class(class), words, most)
@@ -68,8 +67,7 @@ impl Heap {
         Run::NONE
     }
 
-    /// Takes every block of a row of idle runs, which has no more runs than there are lanes; or none. A release fence of
-    /// every lane is behind that.
+    /// Takes every block of a row of idle runs, which has no more runs than there are lanes; or none.
     #[inline(always)]
     fn take_row<const WHOLE: bool>(
         &self,
@@ -87,25 +85,33 @@ impl Heap {
         let run = row.first + lanes.rank() * info.slabs;
         let (has_run, whole) = (lanes.rank() < row.len, info.words() * Count::of(1, 1).0);
         if all {
-            if has_run {
-                // Relaxed: it says when to look at the bits.
-                self.count(run).sub_relaxed(whole);
-            }
+            // Relaxed: of a run that is whole, with no addition to the count under way, it is all there is. One that came
+            // later would be counted for who has the slabs then (I7).
+            let exact = !has_run || self.count(run).sub_relaxed(whole) == whole;
             // With all blocks of a slab in hand, what its entry says stays so (I5).
-            let entry = if has_run { self.entry(run).load_relaxed() } else { 0 };
-            // ordering: release; pairs with TAKE: what was acquired above, and the count. Here, and not at the store of
-            // the span, it takes no longer than the load.
-            fence_release(INSTALL);
-            if lanes.all(!has_run || Entry(entry).starts(class)) {
+            let taken_all = lanes.all(exact && (!has_run || self.is_of(class, run)));
+            // What each lane acquired is before what the leader hands on.
+            lanes.order();
+            if taken_all {
                 return true;
             }
             if has_run {
-                self.count(run).add_relaxed(whole);
+                self.shared().count_again(run, whole);
             }
         }
         self.shared().give_up_row(lanes.count(), lanes.rank(), class, row, taken);
         lanes.sync();
         false
+    }
+
+    /// Adds to a run's count what was subtracted on a wrong guess. Who saw too little in between may have passed it by.
+    #[cold]
+    #[inline(never)]
+    fn count_again(&self, run: u32, whole: u32) {
+        self.count(run).add_relaxed(whole);
+        if let Some((run, class)) = self.owner_of(self.word_of(run, 0)) {
+            self.partial(class).note(run);
+        }
     }
 
     /// Clears words of the bits of a row, each lane its part, as long as they are full. Returns how many each lane
@@ -188,6 +194,8 @@ impl Heap {
         if bits == 0 {
             return;
         }
+        // ordering: acquire; pairs with FREE: the entry that the blocks' owners saw, before the look at it (I5).
+        fence_acquire(RETIRE);
         let Some((run, class)) = self.owner_of(word) else { return };
         let blocks = self.class(class).blocks;
         let full = full_word(blocks, word - self.word_of(run, 0));

@@ -86,7 +86,8 @@ impl IndexSet {
     }
 
     /// Puts in a run that is to be looked at; it hands nothing on. Who takes it out looks at the run's count after
-    /// that, by a read-modify-write: it sees what was counted before this.
+    /// that, by a read-modify-write: it sees what was counted before this. That rests on the addition to the count
+    /// being done when this begins, for this is only done if the addition's result says so.
     #[inline(always)]
     pub fn note(&self, run: u32) {
         let w = run >> WORD_LOG2;

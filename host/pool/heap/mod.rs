@@ -22,7 +22,7 @@ use warpheap_device::heap::layout::HEAP_BYTES;
 use warpheap_device::heap::{
     self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Layout, MAX_ALIGN, Parts, Span, USED_WORDS,
 };
-use warpheap_device::sync::AtomicU32;
+use warpheap_device::sync::{AtomicU32, AtomicU64};
 
 /// The most cursors of a class.
 const MAX_HOMES: u32 = 1 << 15;
@@ -92,7 +92,7 @@ impl Places {
             faults: part(FAULT_LOG_WORDS as u64 * 8),
             used: part(USED_WORDS as u64 * 4),
             fresh: part(u64::from(layout.homes) * 4 * FRESH_STRIDE as u64),
-            counts: part(u64::from(layout.slabs) * 4 * COUNT_STRIDE as u64),
+            counts: part(u64::from(layout.slabs) * 8 * COUNT_STRIDE as u64),
             bitmap: part(layout.block_words() * 4),
             end,
         }
@@ -106,7 +106,7 @@ impl Places {
             classes: at(self.classes) as *const ClassInfo,
             cursors: at(self.cursors) as *const Cursor,
             entries: at(self.entries) as *const AtomicU32,
-            counts: at(self.counts) as *const AtomicU32,
+            counts: at(self.counts) as *const AtomicU64,
             bitmap: at(self.bitmap) as *const AtomicU32,
             slab_sets: at(self.slab_sets) as *const AtomicU32,
             used: at(self.used) as *const AtomicU32,

@@ -200,7 +200,11 @@ impl<'a> Bench<'a> {
 
 /// Exactly `granted` different addresses were stored, and nulls else.
 pub(super) fn check_addresses(name: &str, out: &DeviceBuffer<u64>, granted: u32) -> Result<String> {
-    let mut addresses = out.copy_to_vec()?;
+    check_different(name, out.copy_to_vec()?, granted)
+}
+
+/// The same of addresses that were copied from there.
+pub(super) fn check_different(name: &str, mut addresses: Vec<u64>, granted: u32) -> Result<String> {
     addresses.retain(|&address| address != 0);
     addresses.sort_unstable();
     let found = addresses.len();

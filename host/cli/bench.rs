@@ -47,9 +47,10 @@ fn arm(limit: Duration, figure: &str) -> Option<Watchdog> {
     (!limit.is_zero()).then(|| Watchdog::start(limit, what, advice, Status::Hung as i32))
 }
 
+const HEADINGS: [&str; 8] = ["figure", "threads", "time", "against", "its time", "value", "bar", ""];
+
 fn conclude(report: &BenchReport, console: &Console) -> Status {
-    let headings = ["figure", "threads", "time", "against", "its time", "value", "bar", ""];
-    let mut table = Summary::new(&headings, console.is_terminal());
+    let mut table = Summary::new(&HEADINGS, console.is_terminal());
     for figure in &report.figures {
         table.row(row(figure));
         figure.also.iter().for_each(|also| table.row(row_beside(also)));
@@ -77,7 +78,7 @@ fn row(figure: &Figure) -> Vec<String> {
     };
     vec![
         figure.name.clone(),
-        Count(figure.threads.into()).to_string(),
+        if figure.threads == 0 { String::new() } else { Count(figure.threads.into()).to_string() },
         figure.time.map_or_else(String::new, seconds),
         figure.against.clone(),
         figure.base.map_or_else(String::new, seconds),
@@ -96,4 +97,32 @@ fn row_beside(also: &Comparison) -> Vec<String> {
 
 fn seconds(time: Timing) -> String {
     Seconds(time.median_us / 1e6).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_a_cell_for_each_heading() {
+        let base = Timing { median_us: 95.0, min_us: 90.0, max_us: 99.0 };
+        let also = Comparison { against: "another".into(), base, value: 2.0 };
+        let figure = Figure {
+            name: "heap init".into(),
+            threads: 0,
+            time: Some(base),
+            against: "the host's clock".into(),
+            base: None,
+            value: 95.0,
+            unit: "us",
+            holds: Bar::AtMost,
+            bar: 1000.0,
+            passed: true,
+            checked: String::new(),
+            also: None,
+        };
+        let cells = row(&figure);
+        assert_eq!((cells.len(), row_beside(&also).len()), (HEADINGS.len(), HEADINGS.len()));
+        assert_eq!([&cells[1], &cells[4], &cells[7]], ["", "", "pass"]);
+    }
 }

@@ -1,6 +1,6 @@
 //! A heap at its limits: exactly full, over full, half freed, and all freed.
 
-use super::super::figures::{Bench, THREADS};
+use super::super::figures::{Bench, THREADS, check_different};
 use super::super::timing::Timing;
 use super::super::{Bar, Figure};
 use super::load::{Load, check_faults};
@@ -8,7 +8,6 @@ use super::{GIB, WITHOUT_ALLOCATING, one_size};
 use crate::driver::LaunchConfig;
 use crate::error::Result;
 use crate::pool::Heap;
-use warpheap_device::kernel::DevicePtr;
 use warpheap_kernels::bench::{Counter, Sizes, bench_heap_free_half};
 use warpheap_kernels::stress::take_whole_heap;
 
@@ -103,7 +102,11 @@ impl Bench<'_> {
                 Ok(())
             },
         )?;
-        let checked = format!("{what}, the least of all rounds; {}", check_faults(name, &heap)?);
+        let mut held = full.out.copy_to_vec()?;
+        held.extend(again.out.copy_to_vec()?);
+        let different = check_different(name, held, full.granted()? + again.granted()?)?;
+        let faults = check_faults(name, &heap)?;
+        let checked = format!("{what}, the least of all rounds; of the last: {different}; {faults}");
         let figure = Figure::plain(name, again.threads(), "the bytes freed").timed(time).checked(checked);
         Ok(figure.measured_by(least, "%", Bar::AtLeast, 95.0))
     }
@@ -112,19 +115,12 @@ impl Bench<'_> {
     fn heap_whole(&self, name: &str, threads: u32) -> Result<Figure> {
         let load = self.load(threads, MIXED)?;
         let heap = self.heap(GIB)?;
-        let (mut granted, mut whole) = (Vec::new(), 0);
-        let time = self.time_whole(
-            &heap,
-            |answer| {
-                whole += answer;
-                Ok(())
-            },
-            || {
-                load.alloc(&heap)?;
-                granted.push(load.granted()?);
-                load.free(&heap, true)
-            },
-        )?;
+        let mut granted = Vec::new();
+        let (time, whole) = self.time_whole(&heap, || {
+            load.alloc(&heap)?;
+            granted.push(load.granted()?);
+            load.free(&heap, true)
+        })?;
         let rounds = granted.len() as u64;
         let fewest = granted.into_iter().min().unwrap_or(0);
         let faults = check_faults(name, &heap)?;
@@ -133,20 +129,19 @@ impl Bench<'_> {
         Ok(figure.measured_by(percent(whole, rounds), "%", Bar::AtLeast, 100.0))
     }
 
-    /// Times an allocation of all of the heap, and its free, by one thread. `look` is told 1 if it was granted, 0 if
-    /// not.
-    fn time_whole(
-        &self,
-        heap: &Heap,
-        mut look: impl FnMut(u64) -> Result<()>,
-        prepare: impl FnMut() -> Result<()>,
-    ) -> Result<Timing> {
+    /// Times an allocation of all of the heap, and its free, by one thread, and counts the rounds that granted it.
+    fn time_whole(&self, heap: &Heap, prepare: impl FnMut() -> Result<()>) -> Result<(Timing, u64)> {
         let answer = self.timer.device.zeroed::<u64>(1)?;
-        let args: (_, DevicePtr<u64>) = (heap.handle(), answer.ptr());
+        let args = (heap.handle(), answer.ptr());
+        let mut granted = 0;
         let (stream, one) = (&self.timer.stream, LaunchConfig::linear(1, 1));
         // SAFETY: nothing else uses the heap and the answer.
         let launch = || unsafe { stream.launch(&self.timer.module, take_whole_heap, &one, args) };
-        self.timer.time_and_look(prepare, launch, || look(answer.copy_to_vec()?[0]))
+        let time = self.timer.time_and_look(prepare, launch, || {
+            granted += answer.copy_to_vec()?[0];
+            Ok(())
+        })?;
+        Ok((time, granted))
     }
 }
 

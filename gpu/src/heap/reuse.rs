@@ -19,7 +19,7 @@ use crate::sync::{NATIVE_LAYOUT, QUAD, fence_acquire, fence_release, quad};
 /// Rows of a few words of the set that are tried: each that is not whole has lost its runs their place there.
 const ROWS: u32 = if NATIVE_LAYOUT { 32 } else { 3 };
 
-/// Looks at bits that were on their way before the count that tells of them: a few round trips are long enough.
+/// Looks at bits that were on their way before the count that tells of them: a few are enough.
 const BIT_POLLS: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 2 };
 
 impl Heap {
@@ -108,7 +108,7 @@ impl Heap {
     fn is_full<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, info: &ClassInfo, row: Run) -> bool {
         let (mut quads, mut full) = (self.quads(lanes, info, row), true);
         while quads.run < quads.end {
-            let seen = quad::load_relaxed(self.quad(quads.word()));
+            let seen = self.read_quad(quads.word());
             let mut i = 0;
             while i < QUAD {
                 full &= seen[i] == full_word(info.blocks, quads.place * QUAD as u32 + i as u32);
@@ -117,6 +117,16 @@ impl Heap {
             quads.step();
         }
         full
+    }
+
+    #[inline(always)]
+    fn read_quad(&self, w: u32) -> [u32; QUAD] {
+        if NATIVE_LAYOUT {
+            quad::load_relaxed(self.quad(w))
+        } else {
+            // Of a load, loom would let what is there be unseen for as long as this waits.
+            self.quad(w).each_ref().map(|word| word.or_relaxed(0))
+        }
     }
 
     /// Clears all bits of a row of runs that the lanes have taken.
@@ -162,12 +172,11 @@ impl Heap {
             // ordering: acquire; pairs with FREE, as above.
             taken = self.count(run).cas_acquire(joined.0, Count::NONE.0, RETIRE).is_ok();
         }
-        if taken && !self.acquire_bits(info, run) {
-            self.let_go(class, run, had);
-            taken = false;
-        }
         let lost = lanes.ballot(asks && !taken);
-        let len = if lost.is_empty() { row.len } else { lanes.rank_of(lost.leader()) };
+        let mut len = if lost.is_empty() { row.len } else { lanes.rank_of(lost.leader()) };
+        if !self.await_bits(lanes, info, Run { len, ..row }) {
+            len = 0;
+        }
         if taken && lanes.rank() >= len {
             self.let_go(class, run, had);
         }
@@ -175,25 +184,25 @@ impl Heap {
         len
     }
 
+    /// Waits until all bits are there that the counts of a row of runs told of, which the lanes have taken. Whether they
+    /// are.
+    fn await_bits(&self, lanes: Group, info: &ClassInfo, row: Run) -> bool {
+        for _ in 0..BIT_POLLS {
+            let full = self.is_full(lanes, info, row);
+            if lanes.all(full) {
+                // ordering: acquire; pairs with FREE: of those, too, who have not changed the count (I4).
+                fence_acquire(RETIRE);
+                return true;
+            }
+        }
+        false
+    }
+
     /// Gives back a run that was taken whole, with the count that it had.
     fn let_go(&self, class: SizeClass, run: u32, had: Count) {
         // Relaxed: a read-modify-write, so who takes the run next acquires what this one did.
         self.count(run).add_relaxed(had.0);
         self.idle(class).note(run);
-    }
-
-    /// Waits until all bits of a run are there that its count, which the caller has taken, told of. Whether they are.
-    fn acquire_bits(&self, info: &ClassInfo, run: u32) -> bool {
-        for w in 0..info.words() {
-            let (word, full) = (self.bits(self.word_of(run, 0) + w), full_word(info.blocks, w));
-            // A read-modify-write reads the last value.
-            if !(0..BIT_POLLS).any(|_| word.or_relaxed(0) == full) {
-                return false;
-            }
-        }
-        // ordering: acquire; pairs with FREE: of those, too, who have not changed the count (I4).
-        fence_acquire(RETIRE);
-        true
     }
 
     /// Runs that the lanes have taken are of the class again, with all blocks in their hands.

@@ -1,23 +1,28 @@
 //! The host's side of the heap: its set-up, and its end.
 //!
-//! What it holds and whether it is whole is in `snapshot` and `stats`; allocations of the host in `calls`.
+//! What it holds and whether it is whole is in `snapshot` and `stats`; allocations of the host in `calls`; what a debug
+//! heap has besides in `debug`.
 
 mod calls;
+mod debug;
 mod snapshot;
 mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use snapshot::{HeapSnapshot, Leak, Leaks};
+pub use debug::{AllocationSite, Origin};
+pub use snapshot::{HeapSnapshot, Leak, Leaks, SiteLeaks};
 pub use stats::{ClassStats, HeapStats};
 
-use super::{Faults, refuse};
+use super::{Faults, Violation, refuse};
 use crate::driver::{Device, DeviceData, DeviceMemory, Module};
 use crate::error::{Bytes, Result};
 use calls::Calls;
+use debug::{DebugPlaces, MAX_QUARANTINE, QUARANTINE};
 use std::sync::Mutex;
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::heap::class::{MIN_BLOCK, SizeClass};
+use warpheap_device::heap::debug::{Debugger, Extra};
 use warpheap_device::heap::layout::HEAP_BYTES;
 use warpheap_device::heap::{
     self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Layout, MAX_ALIGN, Parts, Span, USED_WORDS,
@@ -39,6 +44,8 @@ pub struct Heap {
     handle: heap::Heap,
     /// Slabs that are handed out: the first of those that the layout has.
     present: u32,
+    /// That of a debug heap's records in this life.
+    salt: u64,
     /// The kernels that the host allocates with, if the builder was given some.
     kernels: Option<Module>,
     calls: Mutex<Option<Calls>>,
@@ -52,6 +59,8 @@ pub struct HeapBuilder {
     largest_class: Option<u32>,
     homes: Option<u32>,
     kernels: Option<Module>,
+    debug: bool,
+    quarantine: Option<u32>,
 }
 
 /// Where the parts of the metadata lie, in bytes from its start.
@@ -68,11 +77,14 @@ struct Places {
     fresh: u64,
     counts: u64,
     bitmap: u64,
+    /// Of a debug heap.
+    debug: Option<DebugPlaces>,
     end: u64,
 }
 
 impl Places {
-    fn new(layout: &Layout) -> Places {
+    /// `quarantine`: that of a debug heap.
+    fn new(layout: &Layout, quarantine: Option<u32>) -> Places {
         let spread = layout.bytes() >= SPREAD_FROM;
         let cursor_stride_log2 = if spread { 7 } else { size_of::<Cursor>().trailing_zeros() };
         let cursors = u64::from(layout.classes * layout.homes) << cursor_stride_log2;
@@ -94,6 +106,7 @@ impl Places {
             fresh: part(u64::from(layout.homes) * 4 * FRESH_STRIDE as u64),
             counts: part(u64::from(layout.slabs) * 4 * COUNT_STRIDE as u64),
             bitmap: part(layout.block_words() * 4),
+            debug: quarantine.map(|slots| DebugPlaces::new(slots, &mut part)),
             end,
         }
     }
@@ -101,6 +114,7 @@ impl Places {
     /// The parts of a heap whose memory starts at `base`, and its metadata at address `metadata`.
     fn parts(&self, base: u64, metadata: u64) -> Parts {
         let at = |place: u64| metadata + place;
+        let debugger = self.debug.and_then(|places| Debugger::of(at(places.extra) as *const Extra));
         Parts {
             base: base as *mut u8,
             classes: at(self.classes) as *const ClassInfo,
@@ -113,6 +127,7 @@ impl Places {
             fresh: at(self.fresh) as *const AtomicU32,
             faults: at(self.faults) as *const FaultLog,
             shared: at(self.handle) as *const heap::Heap,
+            debugger: debugger.unwrap_or(Debugger::NONE),
         }
     }
 }
@@ -120,7 +135,15 @@ impl Places {
 impl Heap {
     /// A heap of `bytes`, to be built.
     pub fn builder(bytes: u64) -> HeapBuilder {
-        HeapBuilder { bytes, initial: None, largest_class: None, homes: None, kernels: None }
+        HeapBuilder {
+            bytes,
+            initial: None,
+            largest_class: None,
+            homes: None,
+            kernels: None,
+            debug: false,
+            quarantine: None,
+        }
     }
 
     /// What kernels take.
@@ -158,6 +181,7 @@ impl Heap {
             first[0] = layout.share_start(home);
         }
         self.metadata.write(places.fresh, &fresh)?;
+        self.reset_debug()?;
         self.withhold()
     }
 
@@ -220,6 +244,22 @@ impl HeapBuilder {
         self
     }
 
+    /// Whether the heap finds writes out of bounds and after the free, and remembers who allocated: a debug heap; not
+    /// unless set. It needs the feature `debug` of `warpheap`, and of the `warpheap-device` of every kernel crate that uses
+    /// the heap: a launch of kernels without it is refused ([`Error::KernelSignature`](crate::Error::KernelSignature)).
+    /// The guide of the heap says what it finds and what that costs.
+    pub fn debug(mut self, debug: bool) -> Self {
+        self.debug = debug;
+        self
+    }
+
+    /// How many frees of others a debug heap keeps a freed block from being handed out again; 1024 unless set. 0 for
+    /// none.
+    pub fn quarantine(mut self, blocks: u32) -> Self {
+        self.quarantine = Some(blocks);
+        self
+    }
+
     /// Makes the heap.
     ///
     /// # Errors
@@ -235,14 +275,14 @@ impl HeapBuilder {
         let layout = self.layout(device)?;
         let present = self.present(&layout)?;
         let memory = device.alloc_memory(layout.bytes(), MAX_ALIGN as usize)?;
-        let places = Places::new(&layout);
+        let places = Places::new(&layout, self.debug_quarantine()?);
         let metadata = device.alloc_memory(places.end, 128)?;
         let parts = places.parts(memory.address(), metadata.address());
         // SAFETY: `reset` fills the parts below; the heap keeps both allocations for as long as it lives, and a
         // launch checks that the handle's memory is still there.
         let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, places.cursor_stride_log2) };
         let (kernels, calls) = (self.kernels.clone(), Mutex::default());
-        let mut heap = Heap { memory, metadata, places, handle, present, kernels, calls };
+        let mut heap = Heap { memory, metadata, places, handle, present, salt: 0, kernels, calls };
         heap.reset()?;
         Ok(heap)
     }
@@ -271,6 +311,23 @@ impl HeapBuilder {
             (layout.classes, layout.small_bytes) = (class.0 + 1, class.bytes());
         }
         Ok(layout)
+    }
+
+    /// The slots of a debug heap's quarantine.
+    fn debug_quarantine(&self) -> Result<Option<u32>> {
+        if self.debug && !heap::DEBUG {
+            let why = "this program was built without the feature `debug` of warpheap; build it with that";
+            return refuse("debug", true, why);
+        }
+        match self.quarantine {
+            Some(blocks) if !self.debug => {
+                refuse("quarantine", blocks, "only a debug heap has one: set `debug`, too")
+            }
+            Some(blocks) if blocks > MAX_QUARANTINE => {
+                refuse("quarantine", blocks, format!("it is from 0 to {MAX_QUARANTINE} blocks"))
+            }
+            blocks => Ok(self.debug.then_some(blocks.unwrap_or(QUARANTINE))),
+        }
     }
 
     /// Slabs that are handed out at first.

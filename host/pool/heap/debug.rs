@@ -52,8 +52,9 @@ impl Heap {
         self.salt = *lives;
         let at = |place: u64| self.metadata.address() + place;
         let faults = at(self.places.faults);
-        let extra =
-            [at(places.slots), places.slot_count.into(), at(places.sites), faults, self.salt, 0, 0_u64];
+        let ring = [at(places.slots), places.slot_count.into(), 0, 0];
+        let [slots, slot_count, next, leaving] = ring;
+        let extra = [at(places.sites), faults, self.salt, slots, slot_count, next, leaving];
         const { assert!(size_of::<Extra>() == 7 * 8) };
         self.metadata.write(places.extra, &extra)
     }

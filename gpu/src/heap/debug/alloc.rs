@@ -55,7 +55,7 @@ impl Heap {
     /// A block of the heap, after the quarantine was emptied if need be; 0 if there is none.
     fn alloc_or_empty(&self, bytes: usize, align: usize) -> u64 {
         let Ok(layout) = Layout::from_size_align(bytes, align) else { return self.refuse() };
-        let mut last = self.extra().slot_count == 0;
+        let mut last = self.extra().ring.is_none();
         for _ in 0..TURNS {
             if let Some(block) = self.alloc_plain(layout) {
                 return block.as_ptr() as u64;

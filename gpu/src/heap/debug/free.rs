@@ -2,7 +2,7 @@
 
 use super::record::{Record, Recorded, State};
 use super::{CANARY, FREED, NoBlock};
-use crate::fault::FaultKind;
+use crate::fault::{FaultKind, FaultLog};
 use crate::heap::Heap;
 use core::ptr::NonNull;
 
@@ -99,7 +99,7 @@ impl Heap {
         }
     }
 
-    fn log(&self) -> &crate::fault::FaultLog {
+    fn log(&self) -> &FaultLog {
         // SAFETY: `from_raw_parts`' promise.
         unsafe { &*self.extra().faults }
     }

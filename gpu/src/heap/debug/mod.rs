@@ -36,11 +36,13 @@ mod quarantine;
 mod record;
 mod site;
 
+pub use quarantine::Ring;
 pub use record::{RECORD_WORDS, Record, State};
 pub use site::{CallSite, NAME_BYTES, SITE_WORDS, SITES, SiteTable};
 
 use super::{Entry, Heap};
-use crate::sync::{AtomicU64, NATIVE_LAYOUT, Site};
+use crate::fault::FaultLog;
+use crate::sync::{NATIVE_LAYOUT, Site};
 
 /// Whether this build can debug heaps: the feature `debug`.
 pub const DEBUG: bool = cfg!(feature = "debug");
@@ -66,24 +68,18 @@ const LEFT: Site = Site::new("heap/left");
 /// Every named ordering of a debug heap, for checkers.
 pub const DEBUG_SITES: [&str; 2] = ["heap/quarantine", "heap/left"];
 
-/// What a debug heap has beside the heap's metadata. In device memory all of it is zero at first but `salt` and the
-/// addresses.
+/// What a debug heap has beside the heap's metadata. In device memory all of it is zero at first but the salt, the
+/// addresses and the number of slots.
 #[repr(C)]
 pub struct Extra {
-    /// Blocks in quarantine: 0, or the address of one.
-    pub slots: *const AtomicU64,
-    /// How many slots; 0 for no quarantine.
-    pub slot_count: u64,
     /// The sites of allocations that were seen.
     pub sites: *const SiteTable,
     /// What went wrong with blocks, whoever's handle it was found by.
-    pub faults: *const crate::fault::FaultLog,
+    pub faults: *const FaultLog,
     /// Another one for each life of the heap, so that records of the one before are not taken for its own.
     pub salt: u64,
-    /// The slot of the next free, modulo the count.
-    pub next: AtomicU64,
-    /// Blocks that threads have taken out of the quarantine, and that the heap does not have yet.
-    pub leaving: AtomicU64,
+    /// The quarantine.
+    pub ring: Ring,
 }
 
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Extra>() == 56 && align_of::<Extra>() == 8);

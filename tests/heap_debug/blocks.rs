@@ -1,8 +1,10 @@
 //! What a correct program gets from a debug heap: as from any other, and no complaint.
 
-use crate::kernels::{THREADS, behave, give, take};
-use crate::support::{Bench, benches};
+use crate::kernels::{THREADS, behave, give, layout, take};
+use crate::support::{Bench, all_devices, benches};
+use std::alloc::Layout;
 use warpheap::pool::Heap;
+use warpheap_device::kernel::DevicePtr;
 
 #[test]
 fn a_correct_program_is_told_of_nothing() {
@@ -62,5 +64,28 @@ fn a_heap_that_is_not_debugged_is_as_without_the_feature() {
         bench.run(give, THREADS, (bench.heap.handle(), bench.out.slice(), 0, 1));
         assert_eq!(bench.stats().quarantined_blocks, 0);
         assert_eq!(bench.stats().free_bytes, 1 << 20);
+    }
+}
+
+/// Many threads at once, on a GPU as well: all is freed and looked at, in a heap that is too small to keep it all.
+#[test]
+fn a_correct_host_is_told_of_nothing() {
+    for device in all_devices() {
+        let bench = Bench::new(device, 4 << 20, 3000);
+        let layouts: Vec<_> = (0..2000).map(|i| layout(i * 7 % 1500 + 1, 1 << (i % 7))).collect();
+        for _ in 0..5 {
+            let blocks = bench.heap.alloc_many(&layouts).unwrap();
+            let blocks: Vec<_> = blocks.into_iter().map(|block| block.expect("there is room")).collect();
+            let aligned = |(block, layout): (&DevicePtr<u8>, &Layout)| {
+                (block.0 as u64).is_multiple_of(layout.align() as u64)
+            };
+            assert!(blocks.iter().zip(&layouts).all(aligned));
+            let bytes: usize = layouts.iter().map(Layout::size).sum();
+            let leaks = bench.heap.leaks(0).unwrap();
+            assert_eq!((leaks.count, leaks.bytes, leaks.sites.len()), (2000, bytes as u64, 1));
+            // SAFETY: no kernel uses them.
+            unsafe { bench.heap.free_many(&blocks) }.unwrap();
+            assert_eq!((bench.faults().len(), bench.stats().live_blocks), (0, 0));
+        }
     }
 }

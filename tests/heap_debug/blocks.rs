@@ -67,25 +67,31 @@ fn a_heap_that_is_not_debugged_is_as_without_the_feature() {
     }
 }
 
-/// Many threads at once, on a GPU as well: all is freed and looked at, in a heap that is too small to keep it all.
+/// Many threads at once, on a GPU as well: in a heap with room for all, and in one that has to empty its quarantine.
 #[test]
 fn a_correct_host_is_told_of_nothing() {
+    let mixed: Vec<_> = (0..2000).map(|i| layout(i * 7 % 1500 + 1, 1 << (i % 7))).collect();
+    let alike = vec![layout(700, 8); 2000];
     for device in all_devices() {
-        let bench = Bench::new(device, 4 << 20, 3000);
-        let layouts: Vec<_> = (0..2000).map(|i| layout(i * 7 % 1500 + 1, 1 << (i % 7))).collect();
-        for _ in 0..5 {
-            let blocks = bench.heap.alloc_many(&layouts).unwrap();
-            let blocks: Vec<_> = blocks.into_iter().map(|block| block.expect("there is room")).collect();
-            let aligned = |(block, layout): (&DevicePtr<u8>, &Layout)| {
-                (block.0 as u64).is_multiple_of(layout.align() as u64)
-            };
-            assert!(blocks.iter().zip(&layouts).all(aligned));
-            let bytes: usize = layouts.iter().map(Layout::size).sum();
-            let leaks = bench.heap.leaks(0).unwrap();
-            assert_eq!((leaks.count, leaks.bytes, leaks.sites.len()), (2000, bytes as u64, 1));
-            // SAFETY: no kernel uses them.
-            unsafe { bench.heap.free_many(&blocks) }.unwrap();
-            assert_eq!((bench.faults().len(), bench.stats().live_blocks), (0, 0));
+        for (bytes, layouts) in [(16 << 20, &mixed), (2 << 20, &alike)] {
+            let bench = Bench::new(device.clone(), bytes, 3000);
+            for _ in 0..5 {
+                allocate_and_free(&bench, layouts);
+            }
         }
     }
+}
+
+fn allocate_and_free(bench: &Bench, layouts: &[Layout]) {
+    let blocks = bench.heap.alloc_many(layouts).unwrap();
+    let blocks: Vec<_> = blocks.into_iter().map(|block| block.expect("there is room")).collect();
+    let aligned =
+        |(block, layout): (&DevicePtr<u8>, &Layout)| (block.0 as u64).is_multiple_of(layout.align() as u64);
+    assert!(blocks.iter().zip(layouts).all(aligned));
+    let bytes: usize = layouts.iter().map(Layout::size).sum();
+    let leaks = bench.heap.leaks(0).unwrap();
+    assert_eq!((leaks.count, leaks.bytes, leaks.sites.len()), (layouts.len() as u64, bytes as u64, 1));
+    // SAFETY: no kernel uses them.
+    unsafe { bench.heap.free_many(&blocks) }.unwrap();
+    assert_eq!((bench.faults().len(), bench.stats().live_blocks), (0, 0));
 }

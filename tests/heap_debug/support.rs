@@ -17,7 +17,8 @@ pub struct Bench {
 }
 
 pub fn replays_and_cpu() -> impl Iterator<Item = Device> {
-    (0..4).map(|seed| Device::cpu_with(Mode::Replay { seed })).chain([Device::cpu()])
+    let parallel = [1, 16].map(|workers| Device::cpu_with(Mode::Parallel { workers }));
+    (0..4).map(|seed| Device::cpu_with(Mode::Replay { seed })).chain(parallel).chain([Device::cpu()])
 }
 
 /// The GPU among them. With `WARPHEAP_REQUIRE_CUDA=1` there must be one.

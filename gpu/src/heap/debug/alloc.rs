@@ -12,9 +12,12 @@ use core::ptr::NonNull;
 /// The least alignment of a block: a record's words need 8, and what is asked for without more gets this, too.
 const LEAST_ALIGN: usize = 16;
 
-/// How often a request goes on because blocks came out of the quarantine, others' among them. Each time others may
-/// take them; more than a few times only many threads at the end of the memory do.
-const TURNS: u32 = if NATIVE_LAYOUT { 64 } else { 2 };
+/// How often a request goes on because blocks came out of the quarantine, or are on their way. Each time others may
+/// take them, and one thread may have all that there were in hand, each of which it looks through.
+const TURNS: u32 = if NATIVE_LAYOUT { 1 << 12 } else { 2 };
+
+/// The pause between two turns doubles so often.
+const DOUBLINGS: u32 = 10;
 
 impl Heap {
     /// Memory for `layout`, allocated at `call`.
@@ -56,7 +59,7 @@ impl Heap {
     fn alloc_or_empty(&self, bytes: usize, align: usize) -> u64 {
         let Ok(layout) = Layout::from_size_align(bytes, align) else { return self.refuse() };
         let mut last = self.extra().ring.is_none();
-        for _ in 0..TURNS {
+        for turn in 0..TURNS {
             if let Some(block) = self.alloc_plain(layout) {
                 return block.as_ptr() as u64;
             }
@@ -68,7 +71,7 @@ impl Heap {
             // After a look that found nothing there is one more request: what others gave back before is there.
             last = !self.empty_quarantine();
             if !last {
-                thread::nanosleep(POLL_NANOS);
+                thread::nanosleep(POLL_NANOS << turn.min(DOUBLINGS));
             }
         }
         self.refuse()

@@ -13,7 +13,7 @@
 //! | [`UNSET`] | the user's bytes when they are handed out |
 //! | [`FREED`] | the user's bytes while the block is in quarantine |
 //!
-//! A free checks the canaries, poisons the user's bytes and puts the block in the [quarantine](quarantine), a ring,
+//! A free checks the canaries, poisons the user's bytes and puts the block in quarantine, a [`Ring`],
 //! from where the block goes back to the heap some frees later. There the poison is checked.
 //!
 //! - D1. To the heap a block is live from its allocation until it leaves quarantine: its state is `LIVE`, and then
@@ -100,7 +100,7 @@ impl Debugger {
 
     #[inline(always)]
     fn extra(&self) -> *const Extra {
-        if DEBUG { self.0[0] } else { core::ptr::null() }
+        self.0.first().map_or(core::ptr::null(), |extra| *extra)
     }
 }
 

@@ -103,9 +103,10 @@ pub(super) struct Recorded {
 impl Recorded {
     fn word(&self, i: usize) -> &AtomicU64 {
         debug_assert!(i < RECORD_WORDS);
-        // SAFETY: a block of the heap, by the callers; every one of a debug heap has room for a record, and is aligned
-        // for it.
-        unsafe { &*(self.whole.start as *const AtomicU64).add(i) }
+        // SAFETY: a block of the heap, by the callers; every one of a debug heap has room for a record.
+        let word = unsafe { (self.whole.start as *const AtomicU64).add(i) };
+        // SAFETY: it is aligned for it, and lives as long as the heap.
+        unsafe { &*word }
     }
 
     /// Writes the record down, for the thread that has the block from the heap.

@@ -1,6 +1,6 @@
 //! Writes before and behind a block.
 
-use crate::kernels::{CULPRIT, CULPRIT_AT, STRAY_LINE, THREADS, stray};
+use crate::kernels::{CULPRIT, CULPRIT_AT, STRAY_LINE, THREADS, scribble, stray, take};
 use crate::support::{Bench, all_devices, benches};
 use std::alloc::Layout;
 use warpheap::DeviceMemory;
@@ -82,8 +82,14 @@ fn what_a_block_of_the_host_suffers_is_among_the_heaps_faults() {
         let at = |i: usize| blocks[i].0 as u64;
         write(at(0) + 33);
         write(at(1) - 1);
+        let broken = bench.heap.check().unwrap();
+        let names =
+            |at: u64| broken.iter().any(|found| found.found.starts_with(&format!("{at:#x}, out of bounds")));
+        assert!(names(at(0) + 33) && names(at(1) - 1), "{broken:?}");
+        assert!(broken.len() == 2 && broken.iter().all(|found| found.invariant == "D5"), "{broken:?}");
         // SAFETY: no kernel uses them.
         unsafe { bench.heap.free_many(&blocks) }.unwrap();
+        assert_eq!(bench.heap.check().unwrap(), []);
         write(at(2) + 7);
         let found = |count| {
             let faults: Vec<_> =
@@ -101,5 +107,27 @@ fn what_a_block_of_the_host_suffers_is_among_the_heaps_faults() {
         assert!(found(3).contains(&(FaultKind::WriteAfterFree as u32, at(2) + 7)));
         let site = bench.heap.snapshot().unwrap().site(bench.faults()[0].detail).cloned().unwrap();
         assert!(site.file.ends_with("host_calls.rs"), "{site}");
+    }
+}
+
+/// Without a free: those of large blocks lie far from the record.
+#[test]
+fn the_check_sees_what_was_written_out_of_bounds_of_live_blocks() {
+    for bench in benches(16) {
+        for (size, align) in [(24_u64, 1), (100, 256), (60_000, 8), (200_000, 4), (24, 1 << 20)] {
+            let mut bench = Bench::new(bench.device.clone(), 8 << 20, 16);
+            bench.run(take, 3, (bench.heap.handle(), size, align, bench.out.slice()));
+            assert_eq!(bench.heap.check().unwrap(), []);
+            let users = bench.out.copy_to_vec().unwrap();
+            for at in [users[1] - 1, users[2] + size] {
+                scribble(at, 0x11);
+                let broken = bench.heap.check().unwrap();
+                let found = broken.iter().find(|broken| broken.found.starts_with(&format!("{at:#x}, ")));
+                assert_eq!(found.map(|broken| broken.invariant), Some("D5"), "{size} {at:#x}: {broken:?}");
+            }
+            assert_eq!(bench.heap.check().unwrap().len(), 2);
+            bench.heap.reset().unwrap();
+            assert_eq!(bench.heap.check().unwrap(), []);
+        }
     }
 }

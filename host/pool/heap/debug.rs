@@ -7,7 +7,9 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
-use warpheap_device::heap::debug::{Extra, NAME_BYTES, RECORD_WORDS, Record, SITE_WORDS, SITES, State};
+use warpheap_device::heap::debug::{
+    CANARY, Extra, NAME_BYTES, RECORD_WORDS, Record, SITE_WORDS, SITES, State,
+};
 
 /// Blocks that a debug heap keeps in quarantine, unless set.
 pub(super) const QUARANTINE: u32 = 1024;
@@ -88,19 +90,52 @@ pub struct Origin {
     pub block: u32,
 }
 
+/// A block that the heap takes for live.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    pub start: u64,
+    pub bytes: u64,
+}
+
+/// A copy of a part of the heap's memory.
+struct Copied {
+    from: u64,
+    bytes: Vec<u8>,
+}
+
+impl Copied {
+    /// What there is of it: metadata that was written over may say more.
+    fn of(memory: &DeviceMemory, from: u64, to: u64) -> Result<Copied> {
+        let end = memory.address() + memory.bytes();
+        let mut bytes = vec![0; to.min(end).saturating_sub(from) as usize];
+        if !bytes.is_empty() {
+            memory.read(from - memory.address(), &mut bytes)?;
+        }
+        Ok(Copied { from, bytes })
+    }
+
+    /// What is between two addresses, if all of that was copied.
+    fn part(&self, from: u64, to: u64) -> Option<&[u8]> {
+        let start = from.checked_sub(self.from)? as usize;
+        self.bytes.get(start..start + (to - from) as usize)
+    }
+}
+
 /// The records of all blocks that the heap takes for live, the quarantine, and the sites.
 pub(super) struct Debugged {
     records: BTreeMap<u64, Option<(Record, State)>>,
     quarantined: BTreeSet<u64>,
     /// Blocks that are in the quarantine more than once.
     twice: Vec<u64>,
+    /// The first byte of each canary that was written to, and whose that is.
+    damaged: Vec<(u64, Record)>,
     sites: BTreeMap<u32, AllocationSite>,
 }
 
 impl Debugged {
-    /// Of the blocks at `starts`, in their order, in the memory of a heap; the rest is in a copy of its metadata.
+    /// Of these blocks, in the order of their addresses, in the memory of a heap; the rest is in a copy of its metadata.
     pub fn read(
-        starts: &[u64],
+        blocks: &[Block],
         memory: &DeviceMemory,
         metadata: &[u64],
         at: &Places,
@@ -112,6 +147,7 @@ impl Debugged {
             records: BTreeMap::new(),
             quarantined: BTreeSet::new(),
             twice: Vec::new(),
+            damaged: Vec::new(),
             sites: sites(&metadata[word(places.sites)..][..SITES * SITE_WORDS]),
         };
         for slot in &metadata[word(places.slots)..][..places.slot_count as usize] {
@@ -119,27 +155,47 @@ impl Debugged {
                 debugged.twice.push(*slot);
             }
         }
-        let near = |a: &u64, b: &u64| b - a <= NEAR;
-        for group in starts.chunk_by(near).flat_map(|group| group.chunk_by(|a, b| a / AT_ONCE == b / AT_ONCE))
-        {
+        let near = |a: &Block, b: &Block| b.start - a.start <= NEAR && a.start / AT_ONCE == b.start / AT_ONCE;
+        for group in blocks.chunk_by(near) {
             debugged.read_group(group, memory, salt)?;
         }
         Ok(Some(debugged))
     }
 
-    fn read_group(&mut self, starts: &[u64], memory: &DeviceMemory, salt: u64) -> Result<()> {
-        let [first, .., last] = starts else {
-            return starts.first().map_or(Ok(()), |only| self.read_group(&[*only, *only], memory, salt));
-        };
-        let mut bytes = vec![0_u8; (last - first + RECORD_BYTES) as usize];
-        memory.read(first - memory.address(), &mut bytes)?;
-        for start in starts {
-            let record = &bytes[(start - first) as usize..][..RECORD_BYTES as usize];
+    fn read_group(&mut self, blocks: &[Block], memory: &DeviceMemory, salt: u64) -> Result<()> {
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok(()) };
+        let near = Copied::of(memory, first.start, last.start + last.bytes.min(NEAR))?;
+        for block in blocks {
             let mut words = [0; RECORD_WORDS];
+            let record = near.part(block.start, block.start + RECORD_BYTES).unwrap_or_default();
             for (word, bytes) in words.iter_mut().zip(record.chunks_exact(8)) {
                 *word = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
             }
-            self.records.insert(*start, Record::read(words, *start, salt));
+            let record =
+                Record::read(words, block.start, salt).filter(|(record, _)| record.fits(block.bytes));
+            self.records.insert(block.start, record);
+            if let Some((record, State::Live)) = record {
+                self.look_at_canaries(&record, *block, memory, &near)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_canaries(
+        &mut self,
+        record: &Record,
+        block: Block,
+        memory: &DeviceMemory,
+        near: &Copied,
+    ) -> Result<()> {
+        for (from, to) in record.canaries(block.start, block.bytes) {
+            let other = |bytes: &[u8]| bytes.iter().position(|byte| *byte != CANARY);
+            // Those of a large block are far from its record.
+            let found = match near.part(from, to) {
+                Some(bytes) => other(bytes),
+                None => other(&Copied::of(memory, from, to)?.bytes),
+            };
+            self.damaged.extend(found.map(|at| (from + at as u64, *record)));
         }
         Ok(())
     }
@@ -175,7 +231,12 @@ impl Debugged {
             let site = "something wrote far before the start of an allocation, or far behind the end of the one before";
             violation("D3", format!("the record at {start:#x} is written over: {site}"))
         });
-        wrong_state.chain(lost).chain(twice).chain(overwritten).collect()
+        let damaged = self.damaged.iter().map(|(byte, record)| {
+            let site = self.site(record.site).map_or("an unknown site".into(), AllocationSite::to_string);
+            let whose = format!("an allocation of {} bytes at {site}", record.size);
+            violation("D5", format!("{byte:#x}, out of bounds of {whose}, was written to"))
+        });
+        wrong_state.chain(lost).chain(twice).chain(overwritten).chain(damaged).collect()
     }
 }
 

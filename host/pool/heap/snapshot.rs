@@ -1,7 +1,7 @@
 //! All metadata of a heap at one moment, and what it says.
 
 use super::super::Violation;
-use super::debug::{AllocationSite, Debugged, Origin};
+use super::debug::{AllocationSite, Block, Debugged, Origin};
 use super::stats::{HeapStats, Tally};
 use super::{Heap, heap};
 use crate::driver::DeviceData;
@@ -98,10 +98,10 @@ impl Heap {
         let mut snapshot =
             HeapSnapshot { _lines: lines, heap, present: self.present, faults, debugged: None };
         if places.debug.is_some() {
-            let mut starts = Vec::new();
-            snapshot.for_each_live(|block| starts.push(block.address));
+            let mut blocks = Vec::new();
+            snapshot.for_each_live(|leak| blocks.push(Block { start: leak.address, bytes: leak.bytes }));
             let words: Vec<u64> = snapshot._lines.iter().flat_map(|line| line.0).collect();
-            snapshot.debugged = Debugged::read(&starts, &self.memory, &words, &places, self.salt)?;
+            snapshot.debugged = Debugged::read(&blocks, &self.memory, &words, &places, self.salt)?;
         }
         Ok(snapshot)
     }

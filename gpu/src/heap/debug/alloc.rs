@@ -2,7 +2,7 @@
 
 use super::fill::Stretch;
 use super::record::{Record, Recorded, front_of};
-use super::{CANARY_LEAST, CallSite, UNSET};
+use super::{CANARY, CANARY_LEAST, CallSite, UNSET};
 use crate::heap::{Heap, POLL_NANOS};
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -45,10 +45,10 @@ impl Heap {
         let Ok(whole) = self.whole_around(start) else { return 0 };
         let block = Recorded { whole, salt: self.extra().salt };
         let record = Record::new(size as u64, front, self.extra().number_of(call));
-        // SAFETY: the block is this thread's, from its start to its end.
-        unsafe { block.before(&record).fill(super::CANARY) };
-        // SAFETY: the same.
-        unsafe { block.behind(&record).fill(super::CANARY) };
+        for canary in block.canaries(&record) {
+            // SAFETY: the block is this thread's, from its start to its end.
+            unsafe { canary.fill(CANARY) };
+        }
         // SAFETY: the same.
         unsafe { block.poisoned(&record).fill(UNSET) };
         block.begin(record);

@@ -44,8 +44,8 @@ impl Heap {
 
     /// Writes down the first byte of either canary that is none, and mends both.
     fn check_canaries(&self, block: &Recorded, record: &Record) {
-        let sides = [(block.before(record), FaultKind::Underrun), (block.behind(record), FaultKind::Overrun)];
-        for (canary, kind) in sides {
+        let kinds = [FaultKind::Underrun, FaultKind::Overrun];
+        for (canary, kind) in block.canaries(record).into_iter().zip(kinds) {
             // SAFETY: this thread has the block (D1).
             let Some(byte) = (unsafe { canary.first_other(CANARY) }) else { continue };
             self.damage(kind, byte, record);
@@ -62,11 +62,8 @@ impl Heap {
             // Not handed out again (D3).
             return self.log().record(FaultKind::WriteAfterFree, start, 0);
         };
-        let stretches = [
-            (block.before(&record), CANARY),
-            (block.poisoned(&record), FREED),
-            (block.behind(&record), CANARY),
-        ];
+        let [before, behind] = block.canaries(&record);
+        let stretches = [(before, CANARY), (block.poisoned(&record), FREED), (behind, CANARY)];
         // SAFETY: this thread has the block (D1).
         let written = stretches.into_iter().find_map(|(bytes, byte)| unsafe { bytes.first_other(byte) });
         if let Some(byte) = written {

@@ -22,6 +22,7 @@
 //! - D3. A record that does not have its check sum was written over. Nothing else of it is believed, and its block
 //!   is never handed out again.
 //! - D4. What the thread that freed a block wrote to it is before the checks of the thread that takes it out.
+//! - D5. The canaries of a block that is `LIVE` are whole, if no one wrote out of bounds.
 //!
 //! Without the feature `debug` all of this is unreachable: [`Debugger`] and [`CallSite`] have no bytes then, and
 //! [`DEBUG`] is false.

@@ -66,6 +66,20 @@ impl Record {
         [self.size, pair(self.site, self.front), pair(self.block, self.thread)]
     }
 
+    /// Where the canaries of its block begin and end, before the user's bytes and behind them. The block is at `start`,
+    /// and of so many bytes, in which the record [fits](Self::fits).
+    pub fn canaries(&self, start: u64, bytes: u64) -> [(u64, u64); 2] {
+        let user = start + u64::from(self.front);
+        let behind = user + self.size;
+        let before = (start + RECORD_BYTES).max(user.saturating_sub(CANARY_MOST));
+        [(before, user), (behind, (start + bytes).min(behind + CANARY_MOST))]
+    }
+
+    /// Whether what was asked for fits in a block of so many bytes.
+    pub fn fits(&self, bytes: u64) -> bool {
+        u64::from(self.front).checked_add(self.size).is_some_and(|end| end <= bytes)
+    }
+
     /// As it lay in a block at `start` of a heap with this salt, and the block's state; `None` if it was written over,
     /// or if there never was one.
     pub fn read(
@@ -125,9 +139,7 @@ impl Recorded {
         // Relaxed: as in `begin`.
         let words = core::array::from_fn(|i| self.word(i).load_relaxed());
         let (record, state) = Record::read(words, self.whole.start, self.salt)?;
-        let fits =
-            u64::from(record.front).checked_add(record.size).is_some_and(|end| end <= self.whole.bytes);
-        fits.then_some((record, state))
+        record.fits(self.whole.bytes).then_some((record, state))
     }
 
     /// Changes the state. Of all that try, one does (D1).
@@ -143,16 +155,9 @@ impl Recorded {
         self.whole.start + u64::from(record.front)
     }
 
-    /// The canary before the user's bytes.
-    pub fn before(&self, record: &Record) -> Stretch {
-        let user = self.user(record);
-        Stretch { from: (self.whole.start + RECORD_BYTES).max(user.saturating_sub(CANARY_MOST)), to: user }
-    }
-
-    /// The canary behind the user's bytes.
-    pub fn behind(&self, record: &Record) -> Stretch {
-        let from = self.user(record) + record.size;
-        Stretch { from, to: (self.whole.start + self.whole.bytes).min(from + CANARY_MOST) }
+    /// The canaries, before the user's bytes and behind them.
+    pub fn canaries(&self, record: &Record) -> [Stretch; 2] {
+        record.canaries(self.whole.start, self.whole.bytes).map(|(from, to)| Stretch { from, to })
     }
 
     /// Those of the user's bytes that are poisoned.

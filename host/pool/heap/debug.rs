@@ -1,6 +1,6 @@
 //! A debug heap on the host: its part of the metadata, and what the records of its blocks say.
 
-use super::{Heap, Places, Violation};
+use super::{Heap, HeapBuilder, Places, Violation, heap, refuse};
 use crate::driver::DeviceMemory;
 use crate::error::Result;
 use serde::Serialize;
@@ -12,14 +12,49 @@ use warpheap_device::heap::debug::{
 };
 
 /// Blocks that a debug heap keeps in quarantine, unless set.
-pub(super) const QUARANTINE: u32 = 1024;
+const QUARANTINE: u32 = 1024;
 /// The most that it may be set to.
-pub(super) const MAX_QUARANTINE: u32 = 1 << 20;
+const MAX_QUARANTINE: u32 = 1 << 20;
 
 const RECORD_BYTES: u64 = 8 * RECORD_WORDS as u64;
 /// Records that lie no further apart are read at once, up to so many bytes.
 const NEAR: u64 = 64 << 10;
 const AT_ONCE: u64 = 4 << 20;
+
+impl HeapBuilder {
+    /// Whether the heap finds writes out of bounds and after the free, and remembers who allocated: a debug heap; not
+    /// unless set. It needs the feature `debug` of `warpheap`, and of the `warpheap-device` of every kernel crate that uses
+    /// the heap: a launch of kernels without it is refused ([`Error::KernelSignature`](crate::Error::KernelSignature)).
+    /// The guide of the heap says what it finds and what that costs.
+    pub fn debug(mut self, debug: bool) -> Self {
+        self.debug = debug;
+        self
+    }
+
+    /// How many frees of others a debug heap keeps a freed block from being handed out again; 1024 unless set. 0 for
+    /// none.
+    pub fn quarantine(mut self, blocks: u32) -> Self {
+        self.quarantine = Some(blocks);
+        self
+    }
+
+    /// The slots of a debug heap's quarantine.
+    pub(super) fn debug_quarantine(&self) -> Result<Option<u32>> {
+        if self.debug && !heap::DEBUG {
+            let why = "this program was built without the feature `debug` of warpheap; build it with that";
+            return refuse("debug", true, why);
+        }
+        match self.quarantine {
+            Some(blocks) if !self.debug => {
+                refuse("quarantine", blocks, "only a debug heap has one: set `debug`, too")
+            }
+            Some(blocks) if blocks > MAX_QUARANTINE => {
+                refuse("quarantine", blocks, format!("it is from 0 to {MAX_QUARANTINE} blocks"))
+            }
+            blocks => Ok(self.debug.then_some(blocks.unwrap_or(QUARANTINE))),
+        }
+    }
+}
 
 /// Where the parts of a debug heap lie in the metadata, in bytes from its start.
 #[derive(Clone, Copy, Debug)]

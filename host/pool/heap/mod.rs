@@ -18,7 +18,7 @@ use super::{Faults, Violation, refuse};
 use crate::driver::{Device, DeviceData, DeviceMemory, Module};
 use crate::error::{Bytes, Result};
 use calls::Calls;
-use debug::{DebugPlaces, MAX_QUARANTINE, QUARANTINE};
+use debug::DebugPlaces;
 use std::sync::Mutex;
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::heap::class::{MIN_BLOCK, SizeClass};
@@ -244,22 +244,6 @@ impl HeapBuilder {
         self
     }
 
-    /// Whether the heap finds writes out of bounds and after the free, and remembers who allocated: a debug heap; not
-    /// unless set. It needs the feature `debug` of `warpheap`, and of the `warpheap-device` of every kernel crate that uses
-    /// the heap: a launch of kernels without it is refused ([`Error::KernelSignature`](crate::Error::KernelSignature)).
-    /// The guide of the heap says what it finds and what that costs.
-    pub fn debug(mut self, debug: bool) -> Self {
-        self.debug = debug;
-        self
-    }
-
-    /// How many frees of others a debug heap keeps a freed block from being handed out again; 1024 unless set. 0 for
-    /// none.
-    pub fn quarantine(mut self, blocks: u32) -> Self {
-        self.quarantine = Some(blocks);
-        self
-    }
-
     /// Makes the heap.
     ///
     /// # Errors
@@ -311,23 +295,6 @@ impl HeapBuilder {
             (layout.classes, layout.small_bytes) = (class.0 + 1, class.bytes());
         }
         Ok(layout)
-    }
-
-    /// The slots of a debug heap's quarantine.
-    fn debug_quarantine(&self) -> Result<Option<u32>> {
-        if self.debug && !heap::DEBUG {
-            let why = "this program was built without the feature `debug` of warpheap; build it with that";
-            return refuse("debug", true, why);
-        }
-        match self.quarantine {
-            Some(blocks) if !self.debug => {
-                refuse("quarantine", blocks, "only a debug heap has one: set `debug`, too")
-            }
-            Some(blocks) if blocks > MAX_QUARANTINE => {
-                refuse("quarantine", blocks, format!("it is from 0 to {MAX_QUARANTINE} blocks"))
-            }
-            blocks => Ok(self.debug.then_some(blocks.unwrap_or(QUARANTINE))),
-        }
     }
 
     /// Slabs that are handed out at first.

@@ -1,15 +1,30 @@
 #!/usr/bin/env bash
 # Builds what a machine with a GPU needs, into bundle/: the program (with its kernels inside), the kernels'
-# PTX to look at, and the suite to run there. That machine needs an NVIDIA driver and nothing else.
+# PTX to look at, the tests that need a GPU, and the suite to run there. That machine needs an NVIDIA driver and
+# nothing else.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
 
+tests=(heap_groups heap_host)
+most_mib=60
+
 rm -rf bundle
-mkdir bundle
+mkdir -p bundle/tests
 # This one fails without a device compiler: a bundle without kernels is of no use.
 cargo run --quiet --locked -p warpheap-build --example ptx -- gpu/kernels bundle/kernels.ptx sm_70 sm_80
 cargo build --release --locked
 cp "${CARGO_TARGET_DIR:-target}/release/warpheap" scripts/gpu-suite.sh bundle/
-ls -l bundle
+# Their paths are in what cargo reports.
+reported=$(cargo test --release --no-run --locked "${tests[@]/#/--test=}" --message-format=json)
+for name in "${tests[@]}"; do
+    path=$(sed -n 's|.*"executable":"\([^"]*/'"$name"'-[^"]*\)".*|\1|p' <<<"$reported")
+    strip -o "bundle/tests/$name" "$path"
+done
+ls -l bundle bundle/tests
+size_mib=$(du -sm bundle | cut -f1)
+if [ "$size_mib" -ge "$most_mib" ]; then
+    echo "bundle/ has $size_mib MiB, and should have less than $most_mib" >&2
+    exit 1
+fi
 echo "copy bundle/ to the GPU machine and run there: bundle/gpu-suite.sh RESULTS_FOLDER"

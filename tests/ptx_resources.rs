@@ -6,9 +6,8 @@
 
 mod ptx;
 
+use ptx::assembler::{Usage, assemble, ptxas, usages};
 use ptx::{built, required};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const ARCHS: [&str; 5] = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"];
 
@@ -86,62 +85,6 @@ fn most_spills(kernel: &str, place: usize) -> u32 {
     listed.map_or(0, |(_, spills)| spills[place] + spills[place] / 10)
 }
 
-/// What ptxas says about one kernel.
-#[derive(Debug, PartialEq, Eq)]
-struct Usage {
-    kernel: String,
-    registers: u32,
-    stack_bytes: u32,
-    spill_bytes: u32,
-}
-
-/// Reads the report of `ptxas --verbose`; a kernel's three lines begin with "Compiling entry function".
-fn usages(report: &str) -> Vec<Usage> {
-    let mut usages: Vec<Usage> = Vec::new();
-    for line in report.lines() {
-        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
-            let kernel = rest.split('\'').next().unwrap_or_default().to_owned();
-            usages.push(Usage { kernel, registers: 0, stack_bytes: 0, spill_bytes: 0 });
-        }
-        let Some(usage) = usages.last_mut() else { continue };
-        let number = |unit: &str| number_before(line, unit);
-        usage.stack_bytes += number(" bytes stack frame").unwrap_or(0);
-        usage.spill_bytes +=
-            number(" bytes spill stores").unwrap_or(0) + number(" bytes spill loads").unwrap_or(0);
-        usage.registers += number(" registers").unwrap_or(0);
-    }
-    usages
-}
-
-fn number_before(line: &str, unit: &str) -> Option<u32> {
-    let (before, _) = line.split_once(unit)?;
-    before.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
-}
-
-fn ptxas() -> Option<PathBuf> {
-    let named = std::env::var_os("WARPHEAP_PTXAS").map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = named
-        .or_else(|| std::env::split_paths(&path).map(|folder| folder.join("ptxas")).find(|p| p.is_file()));
-    assert!(
-        found.is_some() || !required("WARPHEAP_REQUIRE_PTXAS"),
-        "no ptxas in WARPHEAP_PTXAS or on the PATH"
-    );
-    found
-}
-
-fn assemble(ptxas: &Path, ptx: &str, arch: &str) -> Vec<Usage> {
-    let input = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("resources-{arch}-{}.ptx", ptx.len()));
-    std::fs::write(&input, ptx).expect("the target folder is writable");
-    let gpu = format!("--gpu-name={arch}");
-    let output =
-        Command::new(ptxas).args(["--verbose", &gpu, "--output-file", "/dev/null"]).arg(&input).output();
-    let output = output.unwrap_or_else(|error| panic!("cannot run {}: {error}", ptxas.display()));
-    let report = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "ptxas refuses the kernels for {arch}:\n{report}");
-    usages(&report)
-}
-
 #[test]
 fn no_kernel_spills_on_any_architecture() {
     let Some(ptxas) = ptxas() else { return };
@@ -198,14 +141,18 @@ fn a_spill_is_read_off_the_report() {
         ptxas info    : Used 12 registers, used 0 barriers, 376 bytes cmem[0]\n\
         ptxas info    : Compiling entry function 'fat' for 'sm_80'\n\
         ptxas info    : Function properties for fat\n    64 bytes stack frame, 48 bytes spill stores, 52 bytes spill loads\n\
-        ptxas info    : Used 255 registers, used 1 barriers\n";
-    let usage = |kernel: &str, registers, stack_bytes, spill_bytes| Usage {
-        kernel: kernel.into(),
-        registers,
-        stack_bytes,
-        spill_bytes,
+        ptxas info    : Used 255 registers, used 1 barriers\n\
+        ptxas info    : Function properties for fatter\n    8 bytes stack frame, 4 bytes spill stores, 2 bytes spill loads\n";
+    let lean = Usage { kernel: "lean".into(), registers: 12, ..Usage::default() };
+    let fat = Usage {
+        kernel: "fat".into(),
+        registers: 255,
+        stack_bytes: 72,
+        spill_bytes: 106,
+        own_stack_bytes: 64,
+        own_spill_bytes: 100,
     };
-    assert_eq!(usages(report), [usage("lean", 12, 0, 0), usage("fat", 255, 64, 100)]);
+    assert_eq!(usages(report), [lean, fat]);
 }
 
 #[test]

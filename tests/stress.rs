@@ -179,6 +179,17 @@ fn a_time_limit_ends_a_run() {
 }
 
 #[test]
+fn a_run_of_so_many_pairs_ends_when_they_are_done() {
+    for allocator in AllocatorKind::ALL {
+        let one = run(&parallel(), &StressConfig { limit: Limit::Rounds(1), ..config(allocator) });
+        let pairs = 3 * one.pairs;
+        let report = run(&parallel(), &StressConfig { limit: Limit::Pairs(pairs), ..config(allocator) });
+        assert!(report.is_clean() && report.pairs >= pairs && report.pairs == report.frees);
+        assert!(report.rounds > 1 && report.rounds < 12, "{allocator}: {} rounds", report.rounds);
+    }
+}
+
+#[test]
 fn what_cannot_be_run_is_refused_with_advice() {
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 64 << 20);
     let base = config(AllocatorKind::FreeList);
@@ -189,6 +200,7 @@ fn what_cannot_be_run_is_refused_with_advice() {
         (StressConfig { threads: 0, ..base.clone() }, "at least one thread"),
         (StressConfig { streams: 0, ..base.clone() }, "at least one thread"),
         (StressConfig { limit: Limit::Rounds(0), ..base.clone() }, "at least one"),
+        (StressConfig { limit: Limit::Pairs(0), ..base.clone() }, "at least one"),
         (StressConfig { threads: u32::MAX - 300, streams: 9, ..base.clone() }, "fewer threads"),
         (StressConfig { pool_bytes: Some(1 << 40), ..base.clone() }, "smaller pool"),
         (StressConfig { threads: 1 << 24, ..base.clone() }, "fewer threads"),

@@ -4,13 +4,13 @@
 //! once, refusals are counted: a thread holds no block while it asks, so that one is always free, and each
 //! refusal is one of a group that ran out of patience.
 
-use super::figures::{Bench, THREADS, ratio};
+use super::figures::{Bench, THREADS};
 use super::timing::Timing;
 use super::{Bar, Figure};
 use crate::driver::DeviceInfo;
 use crate::error::Result;
 use crate::pool::FreeList;
-use warpheap_kernels::bench::{bench_churn_floor, bench_freelist_churn};
+use warpheap_kernels::bench::bench_freelist_churn;
 
 /// Allocations and frees by each thread.
 const TURNS: u32 = 64;
@@ -23,35 +23,26 @@ const MAX_REFUSED_PPM: f64 = 1.0;
 
 impl Bench<'_> {
     pub fn freelist_churn(&mut self, name: &str) -> Result<Figure> {
-        let base = self.churn_floor(TURNS)?;
+        let base = self.timer.churn_floor(&self.out, TURNS)?;
         let pool = self.freelist(2 * THREADS, BLOCK_BYTES)?;
         let time = self.time_churn(&pool, TURNS)?;
         let checked = self.check_all_free(name, &pool)?;
         let pairs = f64::from(THREADS) * f64::from(TURNS);
         let value = pairs / time.median_us / 1e3;
-        let figure = ratio(name, time, "stores alone", base, 0.0, checked);
+        let figure = Figure::ratio(name, THREADS, time, "stores alone", base, 0.0).checked(checked);
         Ok(figure.measured_by(value, "G pairs/s", Bar::AtLeast, 40.0))
     }
 
     pub fn freelist_tight_churn(&mut self, name: &str) -> Result<Figure> {
-        let base = self.churn_floor(TIGHT_TURNS)?;
+        let base = self.timer.churn_floor(&self.out, TIGHT_TURNS)?;
         let pool = self.freelist(resident_threads(&self.timer.device.info()?), BLOCK_BYTES)?;
         let time = self.time_churn(&pool, TIGHT_TURNS)?;
         let checked = self.check_blocks_free(name, &pool)?;
         let asked = u64::from(self.timer.launches()) * u64::from(THREADS) * u64::from(TIGHT_TURNS);
         let refused = self.failed()?;
         let checked = format!("{checked}, {refused} of {asked} allocations refused");
-        let figure = ratio(name, time, "stores alone", base, 0.0, checked);
+        let figure = Figure::ratio(name, THREADS, time, "stores alone", base, 0.0).checked(checked);
         Ok(figure.measured_by(per_million(refused, asked), "ppm", Bar::AtMost, MAX_REFUSED_PPM))
-    }
-
-    pub fn churn_floor(&self, turns: u32) -> Result<Timing> {
-        let args = (self.out.slice(), turns);
-        // SAFETY: `out` lives, and this stream alone uses it.
-        let launch = || unsafe {
-            self.timer.stream.launch(&self.timer.module, bench_churn_floor, &Self::grid(), args)
-        };
-        self.timer.time(|| Ok(()), launch)
     }
 
     /// Counts failures from 0.
@@ -92,7 +83,7 @@ mod tests {
     fn refusals_are_held_to_their_bar() {
         let time = Timing { median_us: 8.0, min_us: 7.0, max_us: 9.0 };
         let base = Timing { median_us: 2.0, ..time };
-        let figure = ratio("x", time, "stores alone", base, 0.0, String::new());
+        let figure = Figure::ratio("x", THREADS, time, "stores alone", base, 0.0);
         assert_eq!((figure.value, figure.unit, figure.passed), (4.0, "x", false));
         let refused = |count| {
             figure.clone().measured_by(per_million(count, 1 << 24), "ppm", Bar::AtMost, MAX_REFUSED_PPM)
@@ -107,7 +98,8 @@ mod tests {
     #[test]
     fn a_figure_is_written_whole() {
         let time = Timing { median_us: 8.0, min_us: 7.0, max_us: 9.0 };
-        let figure = ratio("tight", time, "stores alone", time, 0.0, "all free".into());
+        let figure =
+            Figure::ratio("tight", THREADS, time, "stores alone", time, 0.0).checked("all free".into());
         let figure = figure.measured_by(0.5, "ppm", Bar::AtMost, MAX_REFUSED_PPM);
         let json = serde_json::to_value(&figure).unwrap();
         for (field, value) in [("unit", "ppm"), ("holds", "at_most"), ("checked", "all free")] {

@@ -1,13 +1,12 @@
 //! The figures one by one.
 
 use super::timing::{Timer, Timing};
-use super::{Bar, BenchConfig, BenchReport, Figure};
+use super::{BenchConfig, BenchReport, Figure};
 use crate::driver::{Device, DeviceBuffer, LaunchConfig, Module};
 use crate::error::{Error, Result};
 use crate::pool::{Bump, FreeList};
 use warpheap_kernels::bench::{
-    Counter, Order, Sizes, bench_alloc_floor, bench_bump_alloc, bench_free_floor, bench_freelist_alloc,
-    bench_freelist_free,
+    Counter, Order, Sizes, bench_bump_alloc, bench_freelist_alloc, bench_freelist_free,
 };
 
 const THREADS_LOG2: u32 = 20;
@@ -24,6 +23,8 @@ pub(super) struct Bench<'a> {
     /// Failed allocations.
     pub failures: DeviceBuffer<u64>,
     report: BenchReport,
+    /// The heap's figures are measured with a 2^`shrink`-th of threads and memory: 0 but in tests.
+    pub shrink: u32,
 }
 
 impl<'a> Bench<'a> {
@@ -35,11 +36,13 @@ impl<'a> Bench<'a> {
             failures: device.zeroed(1)?,
             timer: Timer { device, module, stream, rounds: config.rounds },
             config,
+            shrink: 0,
             report: BenchReport {
                 block: BLOCK,
                 rounds: config.rounds,
                 figures: Vec::new(),
                 left_out: Vec::new(),
+                wrong: Vec::new(),
             },
         })
     }
@@ -67,7 +70,6 @@ impl<'a> Bench<'a> {
         // The heap is being built: it is measured for who asks for it.
         if self.config.only.as_ref().is_some_and(|only| only.starts_with("heap")) {
             self.heap_figures(progress)?;
-            self.heap_group_figures(progress)?;
         }
         Ok(self.report)
     }
@@ -86,6 +88,8 @@ impl<'a> Bench<'a> {
         match measure(self) {
             Ok(figure) => self.report.figures.push(figure),
             Err(error @ Error::OutOfMemory { .. }) => self.report.left_out.push(format!("{name}: {error}")),
+            // The device is as good as before: the other figures can be measured.
+            Err(error @ Error::WrongResult { .. }) => self.report.wrong.push(error.to_string()),
             Err(error) => return Err(error),
         }
         Ok(())
@@ -99,17 +103,9 @@ impl<'a> Bench<'a> {
         Counter(self.failures.address() as *const _)
     }
 
-    pub fn alloc_floor(&self, sizes: Sizes) -> Result<Timing> {
-        let Timer { module, stream, .. } = &self.timer;
-        let args = (self.out.address(), self.out.slice(), sizes);
-        // SAFETY: `out` lives, and this stream alone uses it.
-        self.timer
-            .time(|| Ok(()), || unsafe { stream.launch(module, bench_alloc_floor, &Self::grid(), args) })
-    }
-
     fn bump(&mut self, name: &str, sizes: Sizes, pool_bytes: u64) -> Result<Figure> {
         let mut pool = Bump::builder(pool_bytes).build(&self.timer.device)?;
-        let base = self.alloc_floor(sizes)?;
+        let base = self.timer.alloc_floor(&self.out, sizes)?;
         let args = (pool.handle(), self.out.slice(), sizes);
         let Timer { module, stream, .. } = &self.timer;
         let time = self.timer.time(
@@ -117,8 +113,8 @@ impl<'a> Bench<'a> {
             // SAFETY: pool and `out` live, and this stream alone uses them.
             || unsafe { stream.launch(module, bench_bump_alloc, &Self::grid(), args) },
         )?;
-        let checked = self.check_addresses(name, THREADS)?;
-        Ok(ratio(name, time, "the same without allocating", base, 1.5, checked))
+        let checked = check_addresses(name, &self.out, THREADS)?;
+        Ok(Figure::ratio(name, THREADS, time, "the same without allocating", base, 1.5).checked(checked))
     }
 
     pub fn freelist(&self, blocks: u32, size: u64) -> Result<FreeList> {
@@ -146,22 +142,17 @@ impl<'a> Bench<'a> {
 
     fn freelist_alloc(&mut self, name: &str, size: u64) -> Result<Figure> {
         let mut pool = self.freelist(2 * THREADS, size)?;
-        let base = self.alloc_floor(Sizes { min: 16, max: 16 })?;
+        let base = self.timer.alloc_floor(&self.out, Sizes { min: 16, max: 16 })?;
         let time = self.time_alloc(&mut pool)?;
-        let checked = self.check_addresses(name, THREADS)?;
-        Ok(ratio(name, time, "the same without allocating", base, 2.0, checked))
+        let checked = check_addresses(name, &self.out, THREADS)?;
+        Ok(Figure::ratio(name, THREADS, time, "the same without allocating", base, 2.0).checked(checked))
     }
 
     fn freelist_free(&mut self, name: &str, size: u64, order: Order, bar: f64) -> Result<Figure> {
         let pool = self.freelist(2 * THREADS, size)?;
         let Timer { module, stream, .. } = &self.timer;
         self.launch_alloc(&pool)?;
-        let floor_args = (self.out.slice(), order, self.counter());
-        let base = self.timer.time(
-            || Ok(()),
-            // SAFETY: `out` and the counter live, and this stream alone uses them.
-            || unsafe { stream.launch(module, bench_free_floor, &Self::grid(), floor_args) },
-        )?;
+        let base = self.timer.free_floor(&self.out, order, self.counter())?;
         let args = (pool.handle(), self.out.slice(), order, self.counter());
         // The blocks of the round before are free; those of the first round are the launch's above.
         let mut first = true;
@@ -171,29 +162,15 @@ impl<'a> Bench<'a> {
             || unsafe { stream.launch(module, bench_freelist_free, &Self::grid(), args) },
         )?;
         let checked = self.check_all_free(name, &pool)?;
-        Ok(ratio(name, time, "the same without freeing", base, bar, checked))
+        Ok(Figure::ratio(name, THREADS, time, "the same without freeing", base, bar).checked(checked))
     }
 
     fn freelist_exhausted(&mut self, name: &str, size: u64) -> Result<Figure> {
         let base = self.time_alloc(&mut self.freelist(2 * THREADS, size)?)?;
         let mut pool = self.freelist(THREADS / 2, size)?;
         let time = self.time_alloc(&mut pool)?;
-        let checked = self.check_addresses(name, THREADS / 2)?;
-        Ok(ratio(name, time, "the same with room for all", base, 5.0, checked))
-    }
-
-    /// Exactly `granted` different addresses were stored, and nulls else.
-    pub fn check_addresses(&self, name: &str, granted: u32) -> Result<String> {
-        let mut addresses = self.out.copy_to_vec()?;
-        addresses.retain(|&address| address != 0);
-        addresses.sort_unstable();
-        let found = addresses.len();
-        addresses.dedup();
-        if (found, addresses.len()) != (granted as usize, granted as usize) {
-            let found = format!("{found} of {granted} allocations granted, {} different", addresses.len());
-            return Err(Error::WrongResult { what: name.into(), found });
-        }
-        Ok(format!("exactly {granted} granted, all different"))
+        let checked = check_addresses(name, &self.out, THREADS / 2)?;
+        Ok(Figure::ratio(name, THREADS, time, "the same with room for all", base, 5.0).checked(checked))
     }
 
     /// Every block is free again, and no allocation or free failed.
@@ -221,26 +198,20 @@ impl<'a> Bench<'a> {
     }
 }
 
-pub(super) fn ratio(
-    name: &str,
-    time: Timing,
-    against: &str,
-    base: Timing,
-    bar: f64,
-    checked: String,
-) -> Figure {
-    let value = time.median_us / base.median_us;
-    Figure {
-        name: name.into(),
-        threads: THREADS,
-        time,
-        against: against.into(),
-        base,
-        value,
-        unit: "x",
-        holds: Bar::AtMost,
-        bar,
-        passed: value <= bar,
-        checked,
+/// Exactly `granted` different addresses were stored, and nulls else.
+pub(super) fn check_addresses(name: &str, out: &DeviceBuffer<u64>, granted: u32) -> Result<String> {
+    check_different(name, out.copy_to_vec()?, granted)
+}
+
+/// The same of addresses that were copied from there.
+pub(super) fn check_different(name: &str, mut addresses: Vec<u64>, granted: u32) -> Result<String> {
+    addresses.retain(|&address| address != 0);
+    addresses.sort_unstable();
+    let found = addresses.len();
+    addresses.dedup();
+    if (found, addresses.len()) != (granted as usize, granted as usize) {
+        let found = format!("{found} of {granted} allocations granted, {} different", addresses.len());
+        return Err(Error::WrongResult { what: name.into(), found });
     }
+    Ok(format!("exactly {granted} granted, all different"))
 }

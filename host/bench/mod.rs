@@ -4,13 +4,15 @@
 //! timed one begins. A figure is the median of its rounds, after warm-up, and its results are checked.
 
 mod churn;
+mod figure;
 mod figures;
+mod floors;
 mod heap;
-mod heap_groups;
 mod timing;
 
 use crate::driver::{Backend, Device, Module};
 use crate::error::{Error, Result};
+pub use figure::{Bar, Comparison, Figure};
 use serde::Serialize;
 pub use timing::Timing;
 
@@ -21,55 +23,6 @@ pub struct BenchConfig {
     pub rounds: u32,
     /// Only figures whose name contains this.
     pub only: Option<String>,
-}
-
-/// Which way a bar is to be passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Bar {
-    /// The figure must not be above it.
-    AtMost,
-    /// The figure must not be below it.
-    AtLeast,
-}
-
-/// One figure.
-#[derive(Clone, Debug, Serialize)]
-pub struct Figure {
-    /// What was measured.
-    pub name: String,
-    /// GPU threads.
-    pub threads: u32,
-    /// The kernel with the pool.
-    pub time: Timing,
-    /// What it is compared with.
-    pub against: String,
-    /// That kernel's time.
-    pub base: Timing,
-    /// The figure itself.
-    pub value: f64,
-    /// Its unit: `x` for a ratio of medians, `G pairs/s` for allocations with their frees, `ppm` for refusals
-    /// in a million allocations.
-    pub unit: &'static str,
-    /// How it is held to `bar`.
-    pub holds: Bar,
-    /// The bar.
-    pub bar: f64,
-    /// Whether it is passed.
-    pub passed: bool,
-    /// What the results were checked for.
-    pub checked: String,
-}
-
-impl Figure {
-    /// The same with another value than the ratio of its times.
-    fn measured_by(self, value: f64, unit: &'static str, holds: Bar, bar: f64) -> Figure {
-        let passed = match holds {
-            Bar::AtMost => value <= bar,
-            Bar::AtLeast => value >= bar,
-        };
-        Figure { value, unit, holds, bar, passed, ..self }
-    }
 }
 
 /// All figures of a run.
@@ -83,6 +36,8 @@ pub struct BenchReport {
     pub figures: Vec<Figure>,
     /// Figures left out, and why.
     pub left_out: Vec<String>,
+    /// Figures that have no value because what was measured did something wrong, and what.
+    pub wrong: Vec<String>,
 }
 
 /// Measures. `progress` is told the name of each figure before it is measured.

@@ -22,7 +22,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    fn of(mut rounds: Vec<f64>) -> Timing {
+    pub(super) fn of(mut rounds: Vec<f64>) -> Timing {
         rounds.sort_by(f64::total_cmp);
         let (low, high) = (rounds[(rounds.len() - 1) / 2], rounds[rounds.len() / 2]);
         Timing { median_us: (low + high) / 2.0, min_us: rounds[0], max_us: rounds[rounds.len() - 1] }
@@ -43,11 +43,26 @@ impl Timer {
         WARM_UP + self.rounds.max(1)
     }
 
+    /// How many of those are not counted.
+    pub fn uncounted(&self) -> usize {
+        WARM_UP as usize
+    }
+
     /// Times what `timed` launches, after `prepare`, which is not timed, in every round.
     pub fn time(
         &self,
+        prepare: impl FnMut() -> Result<()>,
+        timed: impl FnMut() -> Result<()>,
+    ) -> Result<Timing> {
+        self.time_and_look(prepare, timed, || Ok(()))
+    }
+
+    /// The same, with a `look` at what every round has left, which is not timed either.
+    pub fn time_and_look(
+        &self,
         mut prepare: impl FnMut() -> Result<()>,
         mut timed: impl FnMut() -> Result<()>,
+        mut look: impl FnMut() -> Result<()>,
     ) -> Result<Timing> {
         let mut rounds = Vec::new();
         for round in 0..self.launches() {
@@ -61,6 +76,7 @@ impl Timer {
             timed()?;
             let after = self.stream.record()?;
             self.stream.synchronize()?;
+            look()?;
             if round >= WARM_UP {
                 rounds.push(after.elapsed(&before)?.as_secs_f64() * 1e6);
             }

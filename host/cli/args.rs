@@ -39,6 +39,8 @@ Examples:
       A million threads in each stream on a pool that is too small for all of them.
   warpheap stress --allocator heap --workload pipeline --mix mostly-small --size 16-8192
       Kernels of one stream allocate blocks of all sizes, and those of another free them at the same time.
+  warpheap stress --allocator heap --pairs 10^10 --streams 4
+      Goes on until ten billion blocks were allocated, checked and freed.
   warpheap stress --plant double-free
       Injects a fault. The run must end with status 1 and name it.
   warpheap stress --replay --seed 42
@@ -155,6 +157,10 @@ pub struct StressArgs {
     /// Seconds for each allocator, instead of --rounds. The last round is finished.
     #[arg(long, value_parser = parse::seconds)]
     pub seconds: Option<Duration>,
+    /// Pairs of an allocation and its free for each allocator, instead of --rounds: 1_000_000, 10^10. The last round is
+    /// finished.
+    #[arg(long, value_parser = parse::rounds, conflicts_with_all = ["rounds", "seconds"])]
+    pub pairs: Option<u64>,
     /// Kernels that share the pool at the same time, and blocks that one allocates and another frees.
     ///
     /// Default: 2, the fewest that do so.

@@ -3,6 +3,7 @@
 use super::backend::Range;
 use super::buffer::DeviceData;
 use super::device::Device;
+use super::stream::Stream;
 use crate::error::{Bytes, Error, Result};
 use std::fmt;
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
@@ -164,6 +165,59 @@ impl DeviceMemory {
         self.device.synchronize()?;
         // SAFETY: the device is idle and `&self` lets no host thread write; the rest is the caller's promise.
         unsafe { self.device.driver().read(to, self.address() + offset, bytes) }
+    }
+
+    /// Sets `bytes` bytes from byte `offset` on, as work of a stream of the same device.
+    ///
+    /// # Safety
+    /// Nothing else touches them until the stream has done it.
+    pub(crate) unsafe fn fill_on(&self, stream: &Stream, offset: u64, bytes: u64, byte: u8) -> Result<()> {
+        check_range("the memory", offset, bytes, self.bytes())?;
+        let part = Range { address: self.address() + offset, bytes };
+        // SAFETY: in bounds; the rest is the caller's promise.
+        if bytes > 0 { unsafe { stream.driver().fill(part, byte) } } else { Ok(()) }
+    }
+
+    /// Copies `from` to byte `offset`, as work of a stream of the same device.
+    ///
+    /// # Safety
+    /// Nothing else touches those bytes, and `from` lives and stays as it is, until the stream has done it.
+    pub(crate) unsafe fn write_on<T: DeviceData>(
+        &self,
+        stream: &Stream,
+        offset: u64,
+        from: &[T],
+    ) -> Result<()> {
+        let bytes = size_of_val(from);
+        check_range("the memory", offset, bytes as u64, self.bytes())?;
+        let (to, from) = (self.address() + offset, from.as_ptr().cast());
+        // SAFETY: in bounds; the rest is the caller's promise.
+        if bytes > 0 { unsafe { stream.driver().write(to, from, bytes) } } else { Ok(()) }
+    }
+
+    /// Writes the first `pattern` bytes from byte `offset` on again and again behind themselves, until `bytes` bytes
+    /// are written, as work of a stream of the same device: each copy doubles what is there.
+    ///
+    /// # Safety
+    /// Nothing else touches those bytes until the stream has done it.
+    pub(crate) unsafe fn repeat_on(
+        &self,
+        stream: &Stream,
+        offset: u64,
+        pattern: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        check_range("the memory", offset, bytes, self.bytes())?;
+        let start = self.address() + offset;
+        let mut done = pattern;
+        // Doubles each time: 64 times at most.
+        while 0 < done && done < bytes {
+            let more = done.min(bytes - done);
+            // SAFETY: in bounds, and the two parts do not overlap; the rest is the caller's promise.
+            unsafe { stream.driver().copy(start + done, start, more as usize) }?;
+            done += more;
+        }
+        Ok(())
     }
 
     pub(super) fn range(&self) -> Range {

@@ -110,6 +110,8 @@ pub enum Limit {
     Rounds(u64),
     /// With the round in which that time is over.
     Time(Duration),
+    /// With the round in which so many blocks have been given back.
+    Pairs(u64),
 }
 
 /// A stress run.

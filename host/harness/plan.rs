@@ -1,6 +1,6 @@
 //! What follows from a configuration and a device: how large everything is.
 
-use super::config::{AllocatorKind, Plant, StressConfig};
+use super::config::{AllocatorKind, Limit, Plant, StressConfig};
 use super::workload::{SizeMix, Workload};
 use crate::driver::Device;
 use crate::error::{Bytes, Error};
@@ -271,8 +271,8 @@ fn check_numbers(config: &StressConfig) -> Result<(), Error> {
             "ask for two streams at least: one to allocate, one to free".into(),
         ));
     }
-    if config.limit == super::Limit::Rounds(0) {
-        return Err(refuse("a run of no rounds".into(), "ask for at least one".into()));
+    if matches!(config.limit, Limit::Rounds(0) | Limit::Pairs(0)) {
+        return Err(refuse("a run of no rounds or no pairs".into(), "ask for at least one".into()));
     }
     Ok(())
 }

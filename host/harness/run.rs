@@ -99,12 +99,8 @@ impl<'a, S: Subject> Run<'a, S> {
     }
 
     fn progress(&self) -> Progress {
-        let rounds = match self.limit {
-            Limit::Rounds(rounds) => Some(rounds),
-            Limit::Time(_) => None,
-        };
-        let (elapsed, allocations) = (self.started.elapsed(), self.report.allocations);
-        Progress { round: self.round, rounds, elapsed, allocations }
+        let StressReport { allocations, frees: pairs, .. } = self.report;
+        Progress { round: self.round, elapsed: self.started.elapsed(), allocations, pairs }
     }
 
     /// A fault that was injected shows in its round, or when everything is given back after it.
@@ -115,13 +111,14 @@ impl<'a, S: Subject> Run<'a, S> {
         match self.limit {
             Limit::Rounds(rounds) => self.round >= rounds,
             Limit::Time(time) => self.round > 0 && self.started.elapsed() >= time,
+            Limit::Pairs(pairs) => self.report.frees >= pairs,
         }
     }
 
     fn plant_round(&self) -> u64 {
         match self.limit {
             Limit::Rounds(rounds) => PLANT_ROUND.min(rounds.saturating_sub(1)),
-            Limit::Time(_) => PLANT_ROUND,
+            Limit::Time(_) | Limit::Pairs(_) => PLANT_ROUND,
         }
     }
 

@@ -35,6 +35,7 @@ fn help_teaches() {
         "--size",
         "--rounds",
         "--seconds",
+        "--pairs",
         "--streams",
         "--pool",
         "--seed",
@@ -47,7 +48,8 @@ fn help_teaches() {
         let (_, text) =
             stress.split_once(&format!("      {option}")).unwrap_or_else(|| panic!("no {option}"));
         let text = text.split("\n      --").next().unwrap();
-        assert!(text.contains("Default:") || option == "--seconds", "{option} has no default: {text}");
+        let stands_for_another = ["--seconds", "--pairs"].contains(&option);
+        assert!(text.contains("Default:") || stands_for_another, "{option} has no default: {text}");
     }
     assert!(stress.contains("Examples:") && stress.contains("Exit status:"), "{stress}");
 }
@@ -76,6 +78,8 @@ fn bad_arguments_are_refused_with_what_is_accepted() {
         ("stress --seconds 0", "0 is none at all"),
         ("stress --rounds 0", "whole number of 1 or more"),
         ("stress --rounds 3 --seconds 3", "cannot be used with"),
+        ("stress --rounds 3 --pairs 3", "cannot be used with"),
+        ("stress --pairs 1.5", "whole number of 1 or more"),
         ("stress --backend rocm", "auto, cuda, cpu"),
         ("stress --allocator slab", "bump, freelist, heap, all"),
         ("stress --workload quiet", "churn, exchange, pipeline, storm"),

@@ -1,6 +1,8 @@
 //! Reads PTX: kernels, their instructions, and what no kernel may hold.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod assembler;
+
 use std::path::Path;
 use warpheap_build::{Builder, Error};
 
@@ -111,8 +113,13 @@ fn is_unsound(opcode: &str) -> bool {
 /// The PTX of the kernel crate in `folder`. `None` on a machine without a compiler for kernels, unless
 /// `WARPHEAP_REQUIRE_COMPILER=1`.
 pub fn built(folder: &str, arch: &str) -> Option<String> {
+    built_with(folder, arch, |builder| builder)
+}
+
+/// The same, built with more settings.
+pub fn built_with(folder: &str, arch: &str, set: impl FnOnce(Builder) -> Builder) -> Option<String> {
     let builder = Builder::new(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).build_args(["--locked"]);
-    match builder.arch(arch).build() {
+    match set(builder.arch(arch)).build() {
         Ok(ptx) => Some(std::fs::read_to_string(ptx.path).expect("the PTX was just written")),
         Err(error @ Error::NoCompiler(_)) => {
             assert!(!required("WARPHEAP_REQUIRE_COMPILER"), "{error}");

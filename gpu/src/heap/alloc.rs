@@ -105,15 +105,19 @@ impl Heap {
         if seen.outcome(count) != Outcome::Crossed || seen.is_unused() || info.blocks < count {
             return self.alloc_short(warp, warp.group(), class, home, seen);
         }
-        let most = info.span_runs(count, false);
-        let run = self.reuse_inline::<true, false>(warp, class, info, self.share_words(home), most);
+        let most = info.span_runs(count);
+        let (from, to) = self.share_words(home);
+        let row = self.idle(class).row::<true, false>(warp, from, to, info.slabs, most);
+        let run = self.take_row(warp, class, info, row);
         if run.len == 0 {
             return self.alloc_again(warp, warp.group(), class, home, seen);
         }
+        self.keep(warp, class, info, run);
         let (left, next) = (seen.left().unwrap_or(0), info.span_of(run));
         let rest = next.without(count - left);
         if warp.leads() {
-            self.cursor(class, home).install(rest);
+            // Behind the fence of `keep`.
+            self.cursor(class, home).install_relaxed(rest);
         }
         if warp.rank() < left {
             self.block_of_span(info, seen, warp.rank())
@@ -209,7 +213,7 @@ impl Heap {
         seen: Span,
     ) -> Span {
         let info = self.class(class);
-        let runs = info.span_runs(peers.count(), true);
+        let runs = info.first_runs(peers.count(), home);
         let mut run = Run::NONE;
         if first && runs * info.blocks >= peers.count() {
             run = self.claim_fresh(home, runs * info.slabs);
@@ -267,10 +271,13 @@ impl Heap {
         seen
     }
 
-    /// Where to take blocks instead, when `home` has no span and will have one soon: another home at first, those of
-    /// different warps at different places; then the same, after a wait.
+    /// Where to take blocks instead, when `home` has no span and will have one soon: its neighbour, which is in the
+    /// middle of its own; others, those of different warps at different places; then the same, after a wait.
     #[inline(always)]
     fn next_home(&self, class: SizeClass, home: u32, turn: u32) -> u32 {
+        if turn == 0 && home ^ 1 < self.layout.homes {
+            return home ^ 1;
+        }
         if turn < HOPS {
             return (home + 1 + thread::index_1d() / WARP_SIZE) % self.layout.homes;
         }
@@ -307,7 +314,7 @@ impl Heap {
         home: u32,
         seen: Span,
     ) -> u64 {
-        let (mut peers, mut seen) = (peers, seen);
+        let (mut peers, mut home, mut seen) = (peers, home, seen);
         let (mut address, mut asks) = (0, true);
         for turn in 0..=PATIENCE {
             let (count, rank) = (peers.count(), peers.rank());
@@ -326,7 +333,7 @@ impl Heap {
                 break;
             }
             if outcome == Outcome::Behind && asks && peers.leads() {
-                self.await_span(class, home);
+                home = self.next_home(class, home, turn);
             }
             if asks && outcome == Outcome::Dry {
                 match self.alloc_dry(peers, class, home, seen) {
@@ -337,6 +344,7 @@ impl Heap {
             }
             lanes.sync();
             peers = lanes.matching(if asks { class.0 } else { DONE });
+            home = lanes.read_32(home, peers.leader());
             seen = self.take_together(lanes, peers, asks, class, home);
         }
         let refused = lanes.ballot(address == 0).count();

@@ -1,9 +1,12 @@
 //! Taking back what cursors hold, when there is nothing else.
 
 use super::class::SizeClass;
+use super::count::Count;
 use super::cursor::Span;
+use super::entry::Entry;
 use super::layout::{ClassInfo, WORD_BITS, full_word};
-use super::{Heap, TAKE};
+use super::sets::Run;
+use super::{Heap, RETIRE, TAKE};
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 
@@ -56,6 +59,64 @@ impl Heap {
             }
         }
         Span::DRY
+    }
+
+    /// Takes up to `most` slabs of runs that other classes' cursors have whole: of the same home, then of the others.
+    #[inline(never)]
+    pub(super) fn claim_stolen(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
+        let (classes, homes) = (self.layout.classes, self.layout.homes);
+        for distance in 0..homes {
+            let home_of = if home + distance < homes { home + distance } else { home + distance - homes };
+            let (mut other, mut freed) = (lanes.rank(), 0);
+            while other < classes {
+                if freed < most && other != class.0 && self.is_used(SizeClass(other)) {
+                    freed += self.free_part(SizeClass(other), home_of, most - freed);
+                }
+                other += lanes.count();
+            }
+            if !lanes.all(freed == 0) {
+                let run = self.claim(lanes, class, home, most);
+                if run.len > 0 {
+                    return run;
+                }
+            }
+        }
+        Run::NONE
+    }
+
+    /// Makes free the later half of the runs that a cursor has whole, `most` slabs at most. Returns how many.
+    fn free_part(&self, class: SizeClass, home: u32, most: u32) -> u32 {
+        let info = self.class(class);
+        let span = &self.cursor(class, home).span;
+        let seen = Span(span.load_relaxed());
+        let whole = seen.left().unwrap_or(0) / info.blocks;
+        let runs = whole.div_ceil(2).min((most / info.slabs).max(1));
+        if whole == 0 {
+            return 0;
+        }
+        let rest = Span::new(seen.end() - runs * info.slabs, seen.left().unwrap_or(0) - runs * info.blocks);
+        // ordering: acquire; pairs with INSTALL, as a subtraction does. A failure is another thread's success.
+        if span.cas_acquire(seen.0, rest.0, TAKE).is_err() {
+            return 0;
+        }
+        (0..runs).map(|i| self.free_run(class, info, rest.end() + i * info.slabs)).sum()
+    }
+
+    /// Makes free a run of which the caller has every block, none of them a hole; or makes holes of all if some thread
+    /// is looking for one. Returns how many slabs it made free.
+    fn free_run(&self, class: SizeClass, info: &ClassInfo, run: u32) -> u32 {
+        let empty = Count::of_class(class);
+        // ordering: acquire; pairs with CLAIM: the looks at the bits of who has pinned it.
+        if self.count(run).cas_acquire(empty.0, Count::NONE.0, RETIRE).is_err() {
+            self.make_holes(info, run + info.slabs, info.blocks);
+            return 0;
+        }
+        for slab in run..run + info.slabs {
+            // Relaxed: the set's release is behind it.
+            self.entry(slab).store_relaxed(Entry::FREE.0);
+        }
+        self.free_slabs().insert_run(Run { first: run, len: info.slabs });
+        info.slabs
     }
 
     /// Makes holes of what all cursors have, the lanes taking a cursor each. Whether there was anything.

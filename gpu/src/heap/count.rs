@@ -1,30 +1,59 @@
-//! A run's count: how many words of its bitmap have holes, and how many are whole.
+//! A run's count: of what class it is, how many words of its bitmap have holes, and how many are whole.
 //!
 //! ```text
-//! 31      16 15      0
-//! | whole    | some   |
+//! 63    56    55     54   32 31    16 15      0
+//! | class | JOINED | pins   | some   | whole   |
 //! ```
 //!
 //! Whoever changes a word of the bitmap adds what that makes of the count, after it. So when no thread is between
 //! the two, the count is exact; and a thread whose addition returns a count knows what the ones before it made.
+//!
+//! A *pin* keeps a run from being taken whole while a thread looks for a hole of it. `JOINED`: a word became full by
+//! more than one free, so that not every one of those has changed the count. A count without a class is that of a slab
+//! where no run starts, or of a run that one thread has taken whole.
 
-const WHOLE: u32 = 1 << 16;
+use super::class::SizeClass;
+
+const SOME_SHIFT: u32 = 16;
+const PIN_SHIFT: u32 = 32;
+const JOINED_SHIFT: u32 = 55;
+const CLASS_SHIFT: u32 = 56;
+const FIELD: u64 = 0xffff;
 
 /// What a run's bitmap holds, or a difference of two such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Count(pub u32);
+pub struct Count(pub u64);
 
 impl Count {
+    /// One more thread looks for a hole.
+    pub const PIN: Count = Count(1 << PIN_SHIFT);
+    /// A word became full by more than one free.
+    pub const JOINED: Count = Count(1 << JOINED_SHIFT);
+    /// No change.
+    pub const NONE: Count = Count(0);
+
+    /// A run of the class without holes.
+    #[inline(always)]
+    pub const fn of_class(class: SizeClass) -> Self {
+        Count((class.0 as u64 + 1) << CLASS_SHIFT)
+    }
+
+    /// So many words of which every block is a hole.
+    #[inline(always)]
+    pub const fn of_whole(words: u32) -> Self {
+        Count((words as u64) << SOME_SHIFT | words as u64)
+    }
+
     /// What a word of the bitmap adds to the count. `full` is the word of which all blocks are holes.
     #[inline(always)]
     pub const fn of(word: u32, full: u32) -> Self {
-        Count((word != 0) as u32 + if word == full { WHOLE } else { 0 })
+        Count(((word != 0) as u64) << SOME_SHIFT | (word == full) as u64)
     }
 
     /// What to add when a word changes from `old` to `new`.
     #[inline(always)]
     pub const fn change(old: u32, new: u32, full: u32) -> Self {
-        Count(Count::of(new, full).0.wrapping_sub(Count::of(old, full).0))
+        Count::of(new, full).minus(Count::of(old, full))
     }
 
     /// The two together.
@@ -33,30 +62,56 @@ impl Count {
         Count(self.0.wrapping_add(other.0))
     }
 
+    /// Without the other.
+    #[inline(always)]
+    pub const fn minus(self, other: Count) -> Self {
+        Count(self.0.wrapping_sub(other.0))
+    }
+
+    /// Whether a run of the class starts here.
+    #[inline(always)]
+    pub const fn is_of(self, class: SizeClass) -> bool {
+        (self.0 >> CLASS_SHIFT) as u32 == class.0 + 1
+    }
+
     /// Words with holes.
     #[inline(always)]
     pub const fn some(self) -> u32 {
-        self.0 % WHOLE
+        (self.0 >> SOME_SHIFT & FIELD) as u32
     }
 
     /// Words of which all blocks are holes.
     #[inline(always)]
     pub const fn whole(self) -> u32 {
-        self.0 / WHOLE
+        (self.0 & FIELD) as u32
+    }
+
+    /// The same, said to be of words that became full by one free each.
+    #[inline(always)]
+    pub const fn unjoined(self) -> Self {
+        Count(self.0 & !Count::JOINED.0)
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::Count;
+    use crate::heap::class::SizeClass;
 
     #[test]
     fn changes_add_up() {
         let words = [0, 1, 0b11, 0b111, 0b110, 0b111, 0];
-        let mut count = Count(0);
+        let mut count = Count::of_class(SizeClass(7)).plus(Count::PIN);
         for pair in words.windows(2) {
             count = count.plus(Count::change(pair[0], pair[1], 0b111));
             assert_eq!((count.some(), count.whole()), ((pair[1] != 0).into(), (pair[1] == 0b111).into()));
+            assert!(count.is_of(SizeClass(7)) && !count.is_of(SizeClass(6)));
         }
+        assert_eq!(count.minus(Count::PIN), Count::of_class(SizeClass(7)));
+    }
+
+    #[test]
+    fn a_slab_without_a_run_is_of_no_class() {
+        assert!((0..=255).all(|class| !Count::NONE.plus(Count::PIN).is_of(SizeClass(class))));
     }
 }

@@ -156,6 +156,16 @@ impl Cursor {
         }
     }
 
+    /// The same behind a release fence of the caller's.
+    #[inline(always)]
+    pub(super) fn install_relaxed(&self, next: Span) {
+        if NATIVE_LAYOUT {
+            self.span.store_relaxed(next.0);
+        } else {
+            self.span.swap_relaxed(next.0);
+        }
+    }
+
     /// What it hands out next.
     pub fn span(&self) -> Span {
         Span(self.span.load_relaxed())

@@ -61,10 +61,4 @@ impl Entry {
     pub const fn slabs(self) -> u32 {
         self.0 >> SLABS_SHIFT
     }
-
-    /// Whether a run of the class starts here.
-    #[inline(always)]
-    pub const fn starts(self, class: SizeClass) -> bool {
-        self.0 & ((1 << SLABS_SHIFT) - 1) == class.0
-    }
 }

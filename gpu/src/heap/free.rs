@@ -159,19 +159,23 @@ impl Heap {
         let (word, count) = (self.bits(self.word_of(run, block)), self.count(run));
         // Relaxed: the fence is before it.
         let old = word.or_relaxed(bits);
-        let (before, change) = if bits == full {
-            // What this makes of the word is known without a look at it. Relaxed: the count only says when to
-            // look at the bits.
-            (Count(count.add_relaxed(Count::of(full, full).0)), Count::of(full, full))
+        let change = if bits == full {
+            // What this makes of the word is known without a look at it.
+            Count::of_whole(1)
         } else {
-            let change = Count::change(old, old | bits, full);
-            (if change == Count(0) { change } else { Count(count.add_relaxed(change.0)) }, change)
+            Count::change(old, old | bits, full)
         };
+        if change.whole() > 0 && bits != full {
+            // Relaxed: of one word, so it is there before the addition.
+            count.or_relaxed(Count::JOINED.0);
+        }
+        // Relaxed: the fence is before it, and who takes the run whole acquires every change of its count (I4).
+        let before = if change == Count::NONE { change } else { Count(count.add_relaxed(change.0)) };
         if old & bits != 0 {
             self.shared().record_double_frees(place, old, bits, change);
         }
         let whole = before.plus(change).whole() == words(blocks);
-        if change != Count(0) && (whole || before.some() == 0) {
+        if change != Count::NONE && (whole || before.some() == 0) {
             self.shared().note(run, class, whole);
         }
     }
@@ -209,16 +213,6 @@ impl Heap {
     pub(super) fn count_after_note(&self, run: u32) -> Count {
         // Relaxed: a read-modify-write reads the last value.
         Count(self.count(run).add_relaxed(0))
-    }
-
-    /// Adds to the count of a run, and notes what that makes of it: also that a run is not whole any more, which may
-    /// have been among the idle ones alone. Relaxed: it only says when to look at the bits.
-    pub(super) fn add_to_count(&self, run: u32, class: SizeClass, change: Count) {
-        let (before, words) = (Count(self.count(run).add_relaxed(change.0)), self.class(class).words());
-        let whole = before.plus(change).whole() == words;
-        if whole || before.some() == 0 || before.whole() == words {
-            self.note(run, class, whole);
-        }
     }
 
     /// `bits` were released in a word that was `old`, and some were set there; `change` was counted for it.

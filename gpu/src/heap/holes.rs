@@ -2,8 +2,7 @@
 
 use super::class::SizeClass;
 use super::count::Count;
-use super::entry::Entry;
-use super::layout::{WORD_BITS, full_word};
+use super::layout::{ClassInfo, WORD_BITS, full_word};
 use super::{CLAIM, Heap};
 use crate::lanes::select_bit;
 use crate::sync::NATIVE_LAYOUT;
@@ -38,12 +37,23 @@ impl Heap {
         0
     }
 
-    /// The same in one run.
+    /// The same in one run, which is pinned meanwhile: so it keeps its class, and no one takes it whole.
     #[inline(never)]
     fn claim_hole_of(&self, class: SizeClass, run: u32, rank: u32) -> u64 {
-        let info = self.class(class);
-        let words = info.words();
-        let first = self.word_of(run, 0);
+        // ordering: acquire; pairs with INSTALL: the run's bits were cleared before it had a class again.
+        let pinned = Count(self.count(run).add_acquire(Count::PIN.0, CLAIM));
+        let (address, change) = match pinned.is_of(class) && pinned.some() > 0 {
+            true => self.claim_bit(self.class(class), run, rank),
+            false => (0, Count::NONE),
+        };
+        self.unpin(run, class, change);
+        address
+    }
+
+    /// The address of a hole of a pinned run, and what its claim made of the count; 0 if none was found.
+    #[inline(always)]
+    fn claim_bit(&self, info: &ClassInfo, run: u32, rank: u32) -> (u64, Count) {
+        let (words, first) = (info.words(), self.word_of(run, 0));
         let mut w = rank % words;
         // Once around, and once more for what others take on the way.
         for _ in 0..2 * words {
@@ -55,39 +65,30 @@ impl Heap {
             let bit = 1 << select_bit(seen, rank % seen.count_ones());
             // ordering: acquire; pairs with FREE: what the last owner wrote, before the next (I4).
             let old = self.bits(first + w).and_acquire(!bit, CLAIM);
-            if old & bit == 0 {
-                continue;
+            if old & bit != 0 {
+                let change = Count::change(old, old & !bit, full_word(info.blocks, w));
+                return (self.block_address(info, run, w * WORD_BITS + bit.trailing_zeros()), change);
             }
-            let full = full_word(info.blocks, w);
-            if self.is_of(class, run) {
-                self.add_to_count(run, class, Count::change(old, old & !bit, full));
-                return self.block_address(info, run, w * WORD_BITS + bit.trailing_zeros());
-            }
-            self.put_back_taken(first + w, old, bit);
-            return 0;
         }
-        0
+        (0, Count::NONE)
+    }
+
+    /// Lets go of a pinned run, of which bits were cleared that make this change of the count; and notes what it is then.
+    #[inline(always)]
+    fn unpin(&self, run: u32, class: SizeClass, change: Count) {
+        // ordering: release; pairs with RETIRE: this look at the bits, before who takes the run clears them.
+        let before = Count(self.count(run).add_release(change.minus(Count::PIN).0, CLAIM));
+        let words = self.class(class).words();
+        let after = before.plus(change);
+        if before.is_of(class) && (after.whole() == words || before.whole() == words) {
+            self.note(run, class, after.whole() == words);
+        }
     }
 
     /// Whether a run of the class has holes, by its count.
     #[inline(always)]
     fn has_holes(&self, class: SizeClass, run: u32) -> bool {
-        self.count_after_note(run).some() != 0 && self.is_of(class, run)
-    }
-
-    /// Whether a run of the class starts at this slab. Certain for who holds a block of it (I5).
-    #[inline(always)]
-    pub(super) fn is_of(&self, class: SizeClass, run: u32) -> bool {
-        Entry(self.entry(run).load_relaxed()).starts(class)
-    }
-
-    /// Sets a bit that was cleared on a wrong guess, of a word that was `old` before: the slab has another class.
-    #[cold]
-    #[inline(never)]
-    fn put_back_taken(&self, word: u32, old: u32, bit: u32) {
-        let Some((run, class)) = self.owner_of(word) else { return };
-        let full = full_word(self.class(class).blocks, word - self.word_of(run, 0));
-        self.add_to_count(run, class, Count::change(old, old & !bit, full));
-        self.put_back(word, bit);
+        let count = self.count_after_note(run);
+        count.some() != 0 && count.is_of(class)
     }
 }

@@ -3,6 +3,7 @@
 use super::class::SizeClass;
 use super::cursor::Span;
 use super::sets::Run;
+use crate::sync::QUAD;
 
 /// Bytes for which the bitmap has a bit: the smallest block.
 const BIT_BYTES_LOG2: u32 = 4;
@@ -50,7 +51,10 @@ pub struct ClassInfo {
     whole_runs: (u16, u16),
     /// The most runs in a span for a part of a warp, likewise.
     part_runs: (u16, u16),
-    spare: [u32; 2],
+    /// Times [`QUAD`] words of the bitmap that a run has bits in.
+    pub(super) quads: u32,
+    /// `ceil(2^31 / quads)`.
+    quads_reciprocal: u32,
 }
 
 const _: () = assert!(size_of::<ClassInfo>() == 32);
@@ -73,7 +77,7 @@ impl ClassInfo {
             slabs *= 2;
         }
         let blocks = slabs * slab_bytes / bytes;
-        let runs = share / slabs;
+        let (runs, quads) = (share / slabs, words(blocks).div_ceil(QUAD as u32));
         let ((whole_first, whole_later), (part_first, part_later)) = SPAN_PART;
         ClassInfo {
             bytes,
@@ -85,22 +89,37 @@ impl ClassInfo {
                 clamped(SPAN_BLOCKS.1 / blocks, runs * whole_later / 64),
             ),
             part_runs: (clamped(u32::MAX, runs * part_first / 64), clamped(u32::MAX, runs * part_later / 64)),
-            spare: [0; 2],
+            quads,
+            quads_reciprocal: (1u32 << 31).div_ceil(quads),
         }
     }
 
-    /// Runs in the next span of a cursor, for a group of `lanes` lanes; `first`: it has had none.
+    /// Of the quads of the runs in a row, in which run number `i` lies.
     #[inline(always)]
-    pub(super) const fn span_runs(&self, lanes: u32, first: bool) -> u32 {
+    pub(super) const fn run_of_quad(&self, i: u32) -> u32 {
+        divided(2 * i, self.quads_reciprocal)
+    }
+
+    /// Runs in the next span of a cursor that has had one, for a group of `lanes` lanes.
+    #[inline(always)]
+    pub(super) const fn span_runs(&self, lanes: u32) -> u32 {
+        self.runs_for(lanes, LANE_BLOCKS.1, self.whole_runs.1, self.part_runs.1)
+    }
+
+    /// Runs in the first span of a home's cursor. Those of two neighbours end half a later span apart: then one has
+    /// blocks for both while the other's next span is found.
+    #[inline(always)]
+    pub(super) const fn first_runs(&self, lanes: u32, home: u32) -> u32 {
+        let runs = self.runs_for(lanes, LANE_BLOCKS.0, self.whole_runs.0, self.part_runs.0);
+        if home.is_multiple_of(2) { runs } else { runs + self.span_runs(lanes) / 2 }
+    }
+
+    #[inline(always)]
+    const fn runs_for(&self, lanes: u32, lane_blocks: u32, whole: u16, part: u16) -> u32 {
         if lanes == WORD_BITS {
-            return if first { self.whole_runs.0 } else { self.whole_runs.1 } as u32;
+            return whole as u32;
         }
-        let (blocks, most) = if first {
-            (lanes * LANE_BLOCKS.0, self.part_runs.0)
-        } else {
-            (lanes * LANE_BLOCKS.1, self.part_runs.1)
-        };
-        clamped(divided(blocks, self.blocks_reciprocal), most as u32) as u32
+        clamped(divided(lanes * lane_blocks, self.blocks_reciprocal), part as u32) as u32
     }
 
     /// All blocks of a row of runs.
@@ -122,10 +141,10 @@ pub(super) const fn words(blocks: u32) -> u32 {
     blocks.div_ceil(WORD_BITS)
 }
 
-/// The bits of the blocks of a run in word `w` of their bitmap.
+/// The bits of the blocks of a run in word `w` of their bitmap; none behind the last.
 #[inline(always)]
 pub(super) const fn full_word(blocks: u32, w: u32) -> u32 {
-    let left = blocks - w * WORD_BITS;
+    let left = blocks.saturating_sub(w * WORD_BITS);
     if left >= WORD_BITS { u32::MAX } else { (1 << left) - 1 }
 }
 
@@ -326,9 +345,24 @@ mod tests {
         for layout in layouts() {
             for class in (0..layout.classes).map(SizeClass) {
                 let info = layout.class(class);
-                let most = (1..=32).map(|lanes| info.span_runs(lanes, false)).max().unwrap() * info.blocks;
+                let most =
+                    (1..=32).map(|lanes| info.span_runs(lanes).max(info.first_runs(lanes, 1))).max().unwrap()
+                        * info.blocks;
                 for block in (0..most).step_by(1 + most as usize / 999).chain([most - 1]) {
                     assert_eq!(divided(block, info.blocks_reciprocal), block / info.blocks, "{info:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_quad_belongs_to_its_run() {
+        for layout in layouts() {
+            for class in (0..layout.classes).map(SizeClass) {
+                let info = layout.class(class);
+                assert!(info.quads * QUAD as u32 <= info.slabs * layout.words_per_slab(), "{info:?}");
+                for i in 0..32 * info.quads {
+                    assert_eq!(info.run_of_quad(i), i / info.quads, "{info:?}");
                 }
             }
         }

@@ -82,7 +82,7 @@ pub use layout::{ClassInfo, Layout};
 
 use crate::fault::FaultLog;
 use crate::kernel::KernelArg;
-use crate::sync::{AtomicU32, NATIVE_LAYOUT, Site};
+use crate::sync::{AtomicU32, AtomicU64, NATIVE_LAYOUT, QUAD, Site};
 use crate::thread;
 use class::SizeClass;
 use debug::Debugger;
@@ -90,7 +90,7 @@ use entry::Entry;
 use sets::IndexSet;
 
 /// Words from one slab's count to the next: those of one sector of the cache would be slow together.
-pub const COUNT_STRIDE: usize = 8;
+pub const COUNT_STRIDE: usize = 4;
 
 /// Words with a bit for each class.
 const CLASS_WORDS: usize = layout::MAX_CLASSES.div_ceil(32) as usize;
@@ -155,8 +155,8 @@ pub struct Parts {
     /// A word a slab: what it is.
     pub entries: *const AtomicU32,
     /// Every [`COUNT_STRIDE`] words, a slab: the [`Count`] of the run that starts there.
-    pub counts: *const AtomicU32,
-    /// `layout.block_words()` words: the holes.
+    pub counts: *const AtomicU64,
+    /// `layout.block_words()` words, aligned to 16 bytes: the holes.
     pub bitmap: *const AtomicU32,
     /// [`Layout::sets`] of `layout.set_words()` words: the free slabs; for each class the runs that may have holes; and
     /// for each the idle ones.
@@ -280,7 +280,7 @@ impl Heap {
     }
 
     #[inline(always)]
-    fn count(&self, run: u32) -> &AtomicU32 {
+    fn count(&self, run: u32) -> &AtomicU64 {
         debug_assert!(run < self.layout.slabs);
         // SAFETY: a slab of the heap, by the callers.
         let word = unsafe { self.parts.counts.add(run as usize * COUNT_STRIDE) };
@@ -296,6 +296,18 @@ impl Heap {
         let word = unsafe { self.parts.bitmap.add(w as usize) };
         // SAFETY: `from_raw_parts`' promise.
         unsafe { &*word }
+    }
+
+    /// The words of the bitmap from `w` on, which is a multiple of [`QUAD`].
+    #[inline(always)]
+    fn quad(&self, w: u32) -> &[AtomicU32; QUAD] {
+        debug_assert!(
+            w.is_multiple_of(QUAD as u32) && u64::from(w) + QUAD as u64 <= self.layout.block_words()
+        );
+        // SAFETY: words of a slab of the heap, by the callers.
+        let words = unsafe { self.parts.bitmap.add(w as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*words.cast() }
     }
 
     /// The word of the bitmap with the bit of block `block` of a run.

@@ -2,6 +2,7 @@
 
 use super::Heap;
 use super::class::SizeClass;
+use super::count::Count;
 use super::cursor::Span;
 use super::entry::Entry;
 use super::layout::{ClassInfo, WORD_BITS};
@@ -63,7 +64,7 @@ impl Heap {
         count: u32,
     ) -> Span {
         let info = self.class(class);
-        let run = self.reuse(lanes, class, self.share_words(home), info.span_runs(count, false));
+        let run = self.reuse(lanes, class, self.share_words(home), info.span_runs(count));
         if run.len == 0 { self.find(lanes.group(), class, home, count) } else { info.span_of(run) }
     }
 
@@ -75,6 +76,9 @@ impl Heap {
             let place = if slabs == 1 { 0 } else { slab % slabs };
             // Relaxed: the cursor's release is behind it.
             self.entry(run.first + slab).store_relaxed(Entry::of_class(class, place, slabs).0);
+            if place == 0 {
+                self.count(run.first + slab).add_relaxed(Count::of_class(class).0);
+            }
             slab += step;
         }
     }
@@ -84,7 +88,7 @@ impl Heap {
     #[inline(never)]
     pub(super) fn find(&self, lanes: Group, class: SizeClass, home: u32, count: u32) -> Span {
         let info = self.class(class);
-        let most = info.span_runs(count, false);
+        let most = info.span_runs(count);
         let run = self.reuse(lanes, class, self.share_words(home), most);
         if run.len > 0 {
             return info.span_of(run);
@@ -103,6 +107,10 @@ impl Heap {
             return info.span_of(run);
         }
         let run = self.claim_swept(lanes, class, home, most * info.slabs, true);
+        if run.len > 0 {
+            return self.make_span(lanes, info, class, run);
+        }
+        let run = self.claim_stolen(lanes, class, home, most * info.slabs);
         if run.len > 0 {
             return self.make_span(lanes, info, class, run);
         }
@@ -139,7 +147,7 @@ impl Heap {
 
     /// Takes up to `most` slabs that are no class', whole runs.
     #[inline(never)]
-    fn claim(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
+    pub(super) fn claim(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
         let (info, from) = (self.class(class), self.share_words(home).0);
         let run = lanes.lead_run(|| self.claim_fresh_part(home, info, most));
         if run.len > 0 {

@@ -1,65 +1,50 @@
 //! Taking runs of which every block is a hole, as they are: no slab changes its class, and no set but that of the
 //! idle runs is touched.
 //!
-//! A run is in the set of its class' idle runs when a free made it whole. That is a hint: who has cleared every bit
-//! of the run, and found each set, has all its blocks (I2). Whoever takes a run takes it out of the set; where it was
-//! not whole after all, the bits go back, and the run into the set if its count says that it is whole by now.
+//! A run is in the set of its class' idle runs when a free made it whole. That is a hint: who swaps the run's count
+//! from the one of a whole run of the class to nothing has all its blocks (I2). It waits until it sees their bits, clears
+//! them, which no one else changes then, and hands the run on by giving it a count again. Whoever takes a run takes it
+//! out of the set; who makes it whole afterwards, or lets go of it, puts it in again.
 //!
-//! Round trips of a whole warp for a row of runs with eight words of bits a lane: the set, the bits, the entries.
+//! Round trips of a whole warp for a row of runs: the set, the counts, the bits, a release.
 
 use super::class::SizeClass;
 use super::count::Count;
 use super::layout::{ClassInfo, full_word};
 use super::sets::Run;
-use super::{FREE, Heap, RETIRE};
+use super::{Heap, INSTALL, RETIRE};
 use crate::lanes::{Group, Lanes};
-use crate::sync::{NATIVE_LAYOUT, fence_acquire};
-
-/// Words of a bitmap that a lane takes at once.
-const AT_ONCE: usize = if NATIVE_LAYOUT { 4 } else { 2 };
+use crate::sync::{NATIVE_LAYOUT, QUAD, fence_acquire, fence_release, quad};
 
 /// Rows of a few words of the set that are tried: each that is not whole has lost its runs their place there.
 const ROWS: u32 = if NATIVE_LAYOUT { 32 } else { 3 };
 
+/// Looks at bits that were on their way before the count that tells of them: a few round trips are long enough.
+const BIT_POLLS: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 2 };
+
 impl Heap {
     /// Takes up to `most` idle runs of the class, one after the other: the first that lie in words `from` to before
-    /// `to` of their set.
+    /// `to` of their set. They are the caller's to hand out, all of their blocks.
     #[inline(never)]
     pub(super) fn reuse<const WHOLE: bool>(
         &self,
         lanes: Lanes<WHOLE>,
         class: SizeClass,
-        words: (u32, u32),
-        most: u32,
-    ) -> Run {
-        self.reuse_inline::<WHOLE, false>(lanes, class, self.class(class), words, most)
-    }
-
-    /// The same from the last of as many words as there are lanes, which those come to last who look from the start.
-    #[inline(never)]
-    pub(super) fn reuse_last(&self, lanes: Group, class: SizeClass, words: (u32, u32), most: u32) -> Run {
-        self.reuse_inline::<false, true>(lanes, class, self.class(class), words, most)
-    }
-
-    /// The same, for the way that most spans come.
-    #[inline(always)]
-    pub(super) fn reuse_inline<const WHOLE: bool, const LAST: bool>(
-        &self,
-        lanes: Lanes<WHOLE>,
-        class: SizeClass,
-        info: &ClassInfo,
         (from, to): (u32, u32),
         most: u32,
     ) -> Run {
+        let info = self.class(class);
         let mut base = from;
         while base < to {
             for _ in 0..ROWS {
-                let row = self.idle(class).row::<WHOLE, LAST>(lanes, base, to, info.slabs, most);
+                let row = self.idle(class).row::<WHOLE, false>(lanes, base, to, info.slabs, most);
                 if row.len == 0 {
                     break;
                 }
-                if self.take_row(lanes, class, info, row) {
-                    return Run { first: row.first, len: row.len * info.slabs };
+                let run = self.take_row(lanes, class, info, row);
+                if run.len > 0 {
+                    self.keep(lanes, class, info, run);
+                    return run;
                 }
             }
             base += lanes.count();
@@ -67,185 +52,156 @@ impl Heap {
         Run::NONE
     }
 
-    /// Takes every block of a row of idle runs, which has no more runs than there are lanes; or none.
+    /// The same from the last of as many words as there are lanes, which those come to last who look from the start;
+    /// and the runs are of no class any more: their slabs can be made free.
+    #[inline(never)]
+    pub(super) fn take_last(&self, lanes: Group, class: SizeClass, (from, to): (u32, u32), most: u32) -> Run {
+        let info = self.class(class);
+        let mut base = from;
+        while base < to {
+            for _ in 0..ROWS {
+                let row = self.idle(class).row::<false, true>(lanes, base, to, info.slabs, most);
+                if row.len == 0 {
+                    break;
+                }
+                let run = self.take_row(lanes, class, info, row);
+                if run.len > 0 {
+                    return run;
+                }
+            }
+            base += lanes.count();
+        }
+        Run::NONE
+    }
+
+    /// Takes every block of a row of idle runs, which has no more runs than there are lanes; or of the first ones of
+    /// them, or none. Returns their slabs. No one else can change their bits, until they have a class again.
     #[inline(always)]
-    fn take_row<const WHOLE: bool>(
+    pub(super) fn take_row<const WHOLE: bool>(
         &self,
         lanes: Lanes<WHOLE>,
         class: SizeClass,
         info: &ClassInfo,
         row: Run,
-    ) -> bool {
-        let (taken, full) = self.take_words(lanes, info, row);
-        // ordering: acquire; pairs with FREE: what the owners wrote, before the next ones (I4).
-        fence_acquire(RETIRE);
-        let all = lanes.all(full);
-        // What the lanes acquired is before what the others do with it.
+    ) -> Run {
+        let (asks, run) = (lanes.rank() < row.len, row.first + lanes.rank() * info.slabs);
+        let whole = Count::of_class(class).plus(Count::of_whole(info.words()));
+        let mut seen = whole.0;
+        if asks {
+            // ordering: acquire; pairs with FREE: what the owners wrote, before the next ones (I4).
+            seen = self.count(run).cas_acquire(whole.0, Count::NONE.0, RETIRE).unwrap_or_else(|seen| seen);
+        }
+        // A free's addition to the count may be there before its bits. Once they are seen they are before their clearing.
+        let full = self.is_full(lanes, info, row);
+        let mut len = row.len;
+        if !lanes.all(full && seen == whole.0) {
+            len = self.shared().take_joined(lanes.group(), class, row, seen);
+        }
+        // What each lane acquired is before what the others do with it.
         lanes.order();
-        let run = row.first + lanes.rank() * info.slabs;
-        let (has_run, whole) = (lanes.rank() < row.len, info.words() * Count::of(1, 1).0);
-        if all {
-            // Relaxed: of a run that is whole, with no addition to the count under way, it is all there is. One that came
-            // later would be counted for who has the slabs then (I7).
-            let exact = !has_run || self.count(run).sub_relaxed(whole) == whole;
-            // With all blocks of a slab in hand, what its entry says stays so (I5).
-            let taken_all = lanes.all(exact && (!has_run || self.is_of(class, run)));
-            // What each lane acquired is before what the leader hands on.
-            lanes.order();
-            if taken_all {
-                return true;
-            }
-            if has_run {
-                self.shared().count_again(run, whole);
-            }
-        }
-        self.shared().give_up_row(lanes.count(), lanes.rank(), class, row, taken);
-        lanes.sync();
-        false
+        self.clear_bits(lanes, info, Run { len, ..row });
+        Run { first: row.first, len: len * info.slabs }
     }
 
-    /// Adds to a run's count what was subtracted on a wrong guess. Who saw too little in between may have passed it by.
+    /// Whether all bits of a row of runs are set, as far as this lane looks.
+    #[inline(always)]
+    fn is_full<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, info: &ClassInfo, row: Run) -> bool {
+        let (mut i, quads, mut full) = (lanes.rank(), row.len * info.quads, true);
+        while i < quads {
+            let (run, w) = self.quad_of(info, row.first, i);
+            for (w, bits) in (w..).zip(quad::load_relaxed(self.quad(self.word_of(run, 0) + w))) {
+                full &= bits == full_word(info.blocks, w);
+            }
+            i += lanes.count();
+        }
+        full
+    }
+
+    /// Clears all bits of a row of runs that the lanes have taken.
+    #[inline(always)]
+    fn clear_bits<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, info: &ClassInfo, row: Run) {
+        let (mut i, quads) = (lanes.rank(), row.len * info.quads);
+        while i < quads {
+            let (run, w) = self.quad_of(info, row.first, i);
+            // Relaxed: `keep` or a set hands the run on.
+            quad::clear_relaxed(self.quad(self.word_of(run, 0) + w));
+            i += lanes.count();
+        }
+    }
+
+    /// Of the words of a row of runs, the run of quad number `i`, and which of its words that starts with.
+    #[inline(always)]
+    fn quad_of(&self, info: &ClassInfo, first: u32, i: u32) -> (u32, u32) {
+        let run = info.run_of_quad(i);
+        (first + run * info.slabs, (i - run * info.quads) * QUAD as u32)
+    }
+
+    /// The rest of [`take_row`](Self::take_row), when some runs did not have the simplest count of a whole one, or not
+    /// all bits yet. Returns how many of the first ones are taken; the others are given back.
     #[cold]
     #[inline(never)]
-    fn count_again(&self, run: u32, whole: u32) {
-        self.count(run).add_relaxed(whole);
-        if let Some((run, class)) = self.owner_of(self.word_of(run, 0)) {
-            self.partial(class).note(run);
-        }
-    }
-
-    /// Clears words of the bits of a row, each lane its part, as long as they are full. Returns how many each lane
-    /// found full, and whether all were.
-    #[inline(always)]
-    fn take_words<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, info: &ClassInfo, row: Run) -> (u32, bool) {
-        let mut walk = self.walk(lanes.rank(), lanes.count(), info, row);
-        let (mut taken, mut all) = (0, true);
-        while !walk.is_done() && all {
-            let (mut ahead, mut old) = (walk, [0; AT_ONCE]);
-            for old in &mut old {
-                if !ahead.is_done() {
-                    // Relaxed: the fence is behind it. An acquire would wait for each of them.
-                    *old = self.bits(ahead.word()).swap_relaxed(0);
-                    ahead.step();
-                }
-            }
-            for old in old {
-                if !walk.is_done() {
-                    if all && old == walk.full() {
-                        taken += 1;
-                    } else {
-                        all = false;
-                        self.shared().restore(walk.word(), old);
-                    }
-                    walk.step();
-                }
-            }
-        }
-        (taken, all)
-    }
-
-    /// The words of the bits of a row of runs that are those of the lane of a rank, of so many lanes.
-    #[inline(always)]
-    fn walk(&self, rank: u32, lanes: u32, info: &ClassInfo, row: Run) -> Walk {
-        let words = info.words();
-        // Of short runs the lanes take several at once.
-        let (run, first, at_once) =
-            if words >= lanes { (0, rank, 1) } else { (rank / words, rank % words, lanes / words) };
-        let stride = info.slabs * self.layout.words_per_slab();
-        Walk {
-            base: self.word_of(row.first, 0) + run * stride,
-            end: if run < at_once { self.word_of(row.first, 0) + row.len * stride } else { 0 },
-            w: first,
-            words: words as u16,
-            first: first as u16,
-            lanes,
-            stride: at_once * stride,
-            last: full_word(info.blocks, words - 1),
-        }
-    }
-
-    /// Puts back the first `taken` words of the row that this lane took; and looks whether the lane's run of the row
-    /// belongs in the set, which it was taken out of.
-    #[cold]
-    #[inline(never)]
-    fn give_up_row(&self, step: u32, rank: u32, class: SizeClass, row: Run, taken: u32) {
+    fn take_joined(&self, lanes: Group, class: SizeClass, row: Run, seen: u64) -> u32 {
         let info = self.class(class);
-        let mut walk = self.walk(rank, step, info, row);
-        for _ in 0..taken {
-            self.restore(walk.word(), walk.full());
-            walk.step();
+        let (asks, run) = (lanes.rank() < row.len, row.first + lanes.rank() * info.slabs);
+        let whole = Count::of_class(class).plus(Count::of_whole(info.words()));
+        let joined = whole.plus(Count::JOINED);
+        let (mut had, mut taken) = (whole, asks && seen == whole.0);
+        if asks && seen == joined.0 {
+            had = joined;
+            // ordering: acquire; pairs with FREE, as above.
+            taken = self.count(run).cas_acquire(joined.0, Count::NONE.0, RETIRE).is_ok();
         }
-        if rank >= row.len {
-            return;
+        if taken && !self.acquire_bits(info, run) {
+            self.let_go(class, run, had);
+            taken = false;
         }
-        let (run, set) = (row.first + rank * info.slabs, self.idle(class));
-        // Out of the set before the look: who makes the run whole after it puts the run in again.
-        set.remove(run);
-        if self.count_after_note(run).whole() == info.words() && self.is_of(class, run) {
-            set.note(run);
+        let lost = lanes.ballot(asks && !taken);
+        let len = if lost.is_empty() { row.len } else { lanes.rank_of(lost.leader()) };
+        if taken && lanes.rank() >= len {
+            self.let_go(class, run, had);
         }
+        lanes.sync();
+        len
     }
 
-    /// Sets bits of a word again that were all it had when they were taken. Its slab may be another class' than
-    /// was thought.
-    #[cold]
-    #[inline(never)]
-    fn restore(&self, word: u32, bits: u32) {
-        if bits == 0 {
-            return;
+    /// Gives back a run that was taken whole, with the count that it had.
+    fn let_go(&self, class: SizeClass, run: u32, had: Count) {
+        // Relaxed: a read-modify-write, so who takes the run next acquires what this one did.
+        self.count(run).add_relaxed(had.0);
+        self.idle(class).note(run);
+    }
+
+    /// Waits until all bits of a run are there that its count, which the caller has taken, told of. Whether they are.
+    fn acquire_bits(&self, info: &ClassInfo, run: u32) -> bool {
+        for w in 0..info.words() {
+            let (word, full) = (self.bits(self.word_of(run, 0) + w), full_word(info.blocks, w));
+            // A read-modify-write reads the last value.
+            if !(0..BIT_POLLS).any(|_| word.or_relaxed(0) == full) {
+                return false;
+            }
         }
-        // ordering: acquire; pairs with FREE: the entry that the blocks' owners saw, before the look at it (I5).
+        // ordering: acquire; pairs with FREE: of those, too, who have not changed the count (I4).
         fence_acquire(RETIRE);
-        let Some((run, class)) = self.owner_of(word) else { return };
-        let blocks = self.class(class).blocks;
-        let full = full_word(blocks, word - self.word_of(run, 0));
-        // ordering: release; pairs with CLAIM and RETIRE: it hands on what the claim acquired (I4).
-        let old = self.bits(word).or_release(bits, FREE);
-        // The count has what the word was before it was taken.
-        let change = Count::change(old, old | bits, full).plus(Count::change(bits, 0, full));
-        self.add_to_count(run, class, change);
-    }
-}
-
-/// Words of the bitmap, one after the other: some of each run.
-#[derive(Clone, Copy)]
-struct Walk {
-    /// The first word of the run.
-    base: u32,
-    /// The first word behind the last run.
-    end: u32,
-    /// Which word of the run.
-    w: u32,
-    words: u16,
-    first: u16,
-    lanes: u32,
-    stride: u32,
-    last: u32,
-}
-
-impl Walk {
-    #[inline(always)]
-    fn is_done(&self) -> bool {
-        self.base >= self.end
+        true
     }
 
+    /// Runs that the lanes have taken are of the class again, with all blocks in their hands.
     #[inline(always)]
-    fn word(&self) -> u32 {
-        self.base + self.w
-    }
-
-    /// What the word is when all its blocks are holes.
-    #[inline(always)]
-    fn full(&self) -> u32 {
-        if self.w + 1 == self.words.into() { self.last } else { u32::MAX }
-    }
-
-    #[inline(always)]
-    fn step(&mut self) {
-        self.w += self.lanes;
-        if self.w >= self.words.into() {
-            self.w = self.first.into();
-            self.base += self.stride;
+    pub(super) fn keep<const WHOLE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        class: SizeClass,
+        info: &ClassInfo,
+        run: Run,
+    ) {
+        // All lanes' clearing is before each lane's fence.
+        lanes.sync();
+        // ordering: release; pairs with CLAIM: the bits were cleared, before who pins the run looks at them; and with
+        // TAKE: what was acquired with the runs (I4).
+        fence_release(INSTALL);
+        let own = lanes.rank() * info.slabs;
+        if own < run.len {
+            self.count(run.first + own).add_relaxed(Count::of_class(class).0);
         }
     }
 }

@@ -16,7 +16,7 @@ impl Heap {
     pub(super) fn sweep_class(&self, lanes: Group, class: SizeClass, words: (u32, u32), enough: u32) -> u32 {
         let (mut slabs, step) = (0, self.class(class).slabs);
         while slabs < enough {
-            let run = self.reuse_last(lanes, class, words, (enough - slabs).div_ceil(step).min(WORD_BITS));
+            let run = self.take_last(lanes, class, words, (enough - slabs).div_ceil(step).min(WORD_BITS));
             if run.len == 0 {
                 break;
             }

@@ -154,6 +154,27 @@ SystemAtomicU32(SystemU32), u32, 4 }
 atomic! { /// A 64-bit word shared with the host or another device.
 SystemAtomicU64(SystemU64), u64, 8 }
 
+/// Words that are read or written by one instruction.
+pub const QUAD: usize = if NATIVE_LAYOUT { 4 } else { 1 };
+
+/// [`QUAD`] words, the first of them aligned to all of them together: on a GPU one instruction for each lane, of which
+/// each word is an access of its own. Relaxed.
+pub mod quad {
+    use super::{AtomicU32, QUAD, backend};
+
+    /// Reads them.
+    #[inline(always)]
+    pub fn load_relaxed(words: &[AtomicU32; QUAD]) -> [u32; QUAD] {
+        backend::load_quad(words)
+    }
+
+    /// Makes all of them zero.
+    #[inline(always)]
+    pub fn clear_relaxed(words: &[AtomicU32; QUAD]) {
+        backend::clear_quad(words);
+    }
+}
+
 macro_rules! fences {
     ($($name:ident: $doc:literal;)+) => {$(
         #[doc = $doc]

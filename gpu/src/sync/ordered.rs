@@ -131,3 +131,11 @@ unowned! {
     u64: peek_u64 poke_u64;
     u8: peek_u8 poke_u8;
 }
+
+pub fn load_quad(words: &[super::AtomicU32; super::QUAD]) -> [u32; super::QUAD] {
+    words.each_ref().map(super::AtomicU32::load_relaxed)
+}
+
+pub fn clear_quad(words: &[super::AtomicU32; super::QUAD]) {
+    words.iter().for_each(|word| word.store_relaxed(0));
+}

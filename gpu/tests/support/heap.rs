@@ -10,7 +10,7 @@ use warpheap_device::heap::{
     COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Heap, Layout, Parts, RunAudit, Span, USED_WORDS,
     Violation, Visitor,
 };
-use warpheap_device::sync::AtomicU32;
+use warpheap_device::sync::{AtomicU32, AtomicU64};
 
 pub struct OwnedHeap {
     pub heap: Box<Heap>,
@@ -18,7 +18,8 @@ pub struct OwnedHeap {
     pub faults: Box<FaultLog>,
     _classes: Vec<ClassInfo>,
     _cursors: Vec<Cursor>,
-    _words: [Vec<AtomicU32>; 6],
+    _counts: Vec<AtomicU64>,
+    _words: [Vec<AtomicU32>; 5],
     memory: (*mut u8, HostLayout),
 }
 
@@ -43,7 +44,7 @@ impl OwnedHeap {
         let cursors: Vec<Cursor> =
             (0..layout.classes * layout.homes).map(|_| Cursor::new(Span::UNUSED)).collect();
         let entries = words(layout.slabs.into(), |_| Heap::free_entry());
-        let counts = words(u64::from(layout.slabs) * COUNT_STRIDE as u64, |_| 0);
+        let counts = (0..layout.slabs as usize * COUNT_STRIDE).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
         let bitmap = words(layout.block_words(), |_| 0);
         let slab_sets = words(u64::from(layout.set_words()) * u64::from(layout.sets()), |_| 0);
         let used = words(USED_WORDS as u64, |_| 0);
@@ -80,7 +81,8 @@ impl OwnedHeap {
             faults,
             _classes: classes,
             _cursors: cursors,
-            _words: [entries, counts, bitmap, slab_sets, fresh, used],
+            _counts: counts,
+            _words: [entries, bitmap, slab_sets, fresh, used],
             memory: (base, host),
         }
     }

@@ -36,6 +36,9 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
     console.say(match config.limit {
         Limit::Rounds(rounds) => format!("  length   {rounds} rounds of each allocator"),
         Limit::Time(time) => format!("  length   {} s of each allocator", time.as_secs_f64()),
+        Limit::Pairs(pairs) => {
+            format!("  length   {} pairs of alloc and free of each allocator", Count(pairs))
+        }
     });
     if let Some(plant) = config.plant {
         console.say(format_args!("  planted  {}", meaning(plant)));
@@ -172,10 +175,11 @@ fn proof(reports: &[&StressReport]) -> String {
     let emptied =
         if all_emptied { ", and every pool\nthat was emptied gave exactly what it holds" } else { "" };
     format!(
-        "clean: no two live blocks overlapped.\n\
+        "clean: 0 overlaps, 0 torn writes and 0 lost blocks in {} pairs of alloc and free.\n\
          Each of {} allocations was checked on the device as it was made. {} times a live\n\
          block was compared with all others on the device, and {} times on the host by sorting; both\n\
          agreed. Every block held what its owner had written, none was lost{emptied}.",
+        sum(|report| report.pairs),
         sum(|report| report.allocations),
         sum(|report| report.blocks_checked),
         sum(|report| report.blocks_sorted),

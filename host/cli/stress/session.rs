@@ -49,9 +49,10 @@ impl Session {
             _ if args.replay => (REPLAY_THREADS, CPU_ROUNDS),
             _ => (CPU_THREADS, CPU_ROUNDS),
         };
-        let limit = match args.seconds {
-            Some(time) => Limit::Time(time),
-            None => Limit::Rounds(args.rounds.unwrap_or(rounds)),
+        let limit = match (args.seconds, args.pairs) {
+            (Some(time), _) => Limit::Time(time),
+            (None, Some(pairs)) => Limit::Pairs(pairs),
+            (None, None) => Limit::Rounds(args.rounds.unwrap_or(rounds)),
         };
         let config = |allocator| StressConfig {
             allocator,
@@ -88,6 +89,7 @@ impl Session {
         words.push(match rounds.unwrap_or(config.limit) {
             Limit::Rounds(rounds) => format!("--rounds {rounds}"),
             Limit::Time(time) => format!("--seconds {}", time.as_secs_f64()),
+            Limit::Pairs(pairs) => format!("--pairs {pairs}"),
         });
         words.push(format!("--seed {seed}"));
         words.extend(config.plant.map(|plant| format!("--plant {plant}")));
@@ -149,6 +151,7 @@ mod tests {
             "--backend cpu --seed 7",
             "--replay --seed 0x2a --plant overlap --threads 512",
             "--backend cpu --workload storm --mix powers --allocator heap --seed 3",
+            "--backend cpu --pairs 10^5 --allocator heap --seed 9",
             "--backend cpu --seconds 0.25 --size 64 --streams 3 --pool 8MiB --allocator freelist",
         ] {
             let first = session(line);

@@ -35,6 +35,8 @@ pub struct Watch {
     armed: Instant,
     said: Instant,
     name: String,
+    /// Of the run, which the bar shows.
+    length: Limit,
     hang: String,
     advice: &'static str,
 }
@@ -53,6 +55,7 @@ impl Watch {
             armed: now,
             said: now,
             name: String::new(),
+            length: Limit::Rounds(0),
             hang: String::new(),
             advice,
         }
@@ -61,6 +64,7 @@ impl Watch {
     /// A run begins; `command` does it again.
     pub fn start(&mut self, config: &StressConfig, command: &str) {
         self.name = config.allocator.to_string();
+        self.length = config.limit;
         self.hang = format!("a round of the stress of {} (to repeat it: `{command}`)", config.allocator);
         self.said = Instant::now();
         let mut place = lock(&self.place);
@@ -81,7 +85,11 @@ impl Watch {
         place.rounds = progress.round;
         place.allocations = progress.allocations;
         if let Some(bar) = &place.bar {
-            bar.set_position(progress.rounds.map_or(millis(progress.elapsed), |_| progress.round));
+            bar.set_position(match self.length {
+                Limit::Time(_) => millis(progress.elapsed),
+                Limit::Pairs(_) => progress.pairs,
+                Limit::Rounds(_) => progress.round,
+            });
             bar.set_message(format!("round {}, {} allocations", progress.round, Count(progress.allocations)));
         } else if self.said.elapsed() >= LINE_EVERY {
             self.said = Instant::now();
@@ -129,6 +137,7 @@ fn bar(limit: Limit, name: &str) -> ProgressBar {
     let (length, template) = match limit {
         Limit::Rounds(rounds) => (rounds, "{prefix:9} [{bar:32}] {pos}/{len} rounds, {elapsed}  {msg}"),
         Limit::Time(time) => (millis(time), "{prefix:9} [{bar:32}] {elapsed}  {msg}"),
+        Limit::Pairs(pairs) => (pairs, "{prefix:9} [{bar:32}] {pos}/{len} pairs, {elapsed}  {msg}"),
     };
     let style = ProgressStyle::with_template(template).expect("the template is a constant");
     let bar = ProgressBar::new(length).with_style(style.progress_chars("=> ")).with_prefix(name.to_owned());

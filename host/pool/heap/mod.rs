@@ -1,10 +1,11 @@
 //! The host's side of the heap: its set-up, and its end.
 //!
-//! What it holds and whether it is whole is in `snapshot` and `stats`; allocations of the host in `calls`; what a debug
-//! heap has besides in `debug`.
+//! How all of it becomes free is in `reset`, what it holds and whether it is whole in `snapshot` and `stats`,
+//! allocations of the host in `calls`, and what a debug heap has besides in `debug`.
 
 mod calls;
 mod debug;
+mod reset;
 mod snapshot;
 mod stats;
 #[cfg(test)]
@@ -25,9 +26,9 @@ use warpheap_device::heap::class::{MIN_BLOCK, SizeClass};
 use warpheap_device::heap::debug::{Debugger, Extra};
 use warpheap_device::heap::layout::HEAP_BYTES;
 use warpheap_device::heap::{
-    self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Layout, MAX_ALIGN, Parts, Span, USED_WORDS,
+    self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Layout, MAX_ALIGN, Parts, USED_WORDS,
 };
-use warpheap_device::sync::AtomicU32;
+use warpheap_device::sync::{AtomicU32, AtomicU64};
 
 /// The most cursors of a class.
 const MAX_HOMES: u32 = 1 << 15;
@@ -104,7 +105,7 @@ impl Places {
             faults: part(FAULT_LOG_WORDS as u64 * 8),
             used: part(USED_WORDS as u64 * 4),
             fresh: part(u64::from(layout.homes) * 4 * FRESH_STRIDE as u64),
-            counts: part(u64::from(layout.slabs) * 4 * COUNT_STRIDE as u64),
+            counts: part(u64::from(layout.slabs) * 8 * COUNT_STRIDE as u64),
             bitmap: part(layout.block_words() * 4),
             debug: quarantine.map(|slots| DebugPlaces::new(slots, &mut part)),
             end,
@@ -120,7 +121,7 @@ impl Places {
             classes: at(self.classes) as *const ClassInfo,
             cursors: at(self.cursors) as *const Cursor,
             entries: at(self.entries) as *const AtomicU32,
-            counts: at(self.counts) as *const AtomicU32,
+            counts: at(self.counts) as *const AtomicU64,
             bitmap: at(self.bitmap) as *const AtomicU32,
             slab_sets: at(self.slab_sets) as *const AtomicU32,
             used: at(self.used) as *const AtomicU32,
@@ -159,53 +160,6 @@ impl Heap {
     /// Bytes of its metadata, which lie apart from the memory.
     pub fn metadata_bytes(&self) -> u64 {
         self.places.end
-    }
-
-    /// Waits for the device, then makes all memory free and forgets the faults. What was allocated before
-    /// must not be used any more.
-    pub fn reset(&mut self) -> Result<()> {
-        let (layout, places) = (self.handle.layout(), self.places);
-        self.metadata.fill_part(places.slab_sets, places.end - places.slab_sets, 0)?;
-        self.metadata.fill_part(places.entries, places.slab_sets - places.entries, 0xff)?;
-        let classes: Vec<ClassInfo> = (0..layout.classes).map(|c| layout.class(SizeClass(c))).collect();
-        self.metadata.write(places.classes, &classes)?;
-        self.metadata.write(places.handle, &[self.handle])?;
-        let stride = 1_usize << (places.cursor_stride_log2 - 3);
-        let mut cursors = vec![0_u64; ((places.entries - places.cursors) / 8) as usize];
-        for cursor in cursors.chunks_mut(stride) {
-            cursor[..4].copy_from_slice(&Cursor::new(Span::UNUSED).to_words());
-        }
-        self.metadata.write(places.cursors, &cursors)?;
-        let mut fresh = vec![0_u32; layout.homes as usize * FRESH_STRIDE];
-        for (home, first) in (0..).zip(fresh.chunks_mut(FRESH_STRIDE)) {
-            first[0] = layout.share_start(home);
-        }
-        self.metadata.write(places.fresh, &fresh)?;
-        self.reset_debug()?;
-        self.withhold()
-    }
-
-    /// Takes the slabs behind the present ones from the shares. A share that has some of both goes to the free set,
-    /// as far as it is present.
-    fn withhold(&mut self) -> Result<()> {
-        let (layout, present) = (self.handle.layout(), self.present);
-        if present == layout.slabs {
-            return Ok(());
-        }
-        let slab_words = layout.slabs.div_ceil(u32::BITS) as usize;
-        let mut free = vec![0_u32; layout.set_words() as usize];
-        let mut fresh = vec![0_u32; layout.homes as usize * FRESH_STRIDE];
-        for (home, next) in (0..).zip(fresh.chunks_mut(FRESH_STRIDE)) {
-            let (start, end) = (layout.share_start(home), layout.share_start(home + 1));
-            next[0] = if end <= present { start } else { end };
-            for slab in (next[0] == end).then_some(start..present.min(end)).into_iter().flatten() {
-                let word = (slab / u32::BITS) as usize;
-                free[word] |= 1 << (slab % u32::BITS);
-                free[slab_words + word / 32] |= 1 << (word % 32);
-            }
-        }
-        self.metadata.write(self.places.slab_sets, &free)?;
-        self.metadata.write(self.places.fresh, &fresh)
     }
 
     /// What threads did wrong, after the work that the device was given before.

@@ -5,7 +5,7 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::heap::Heap;
 use warpheap_device::kernel;
-use warpheap_device::kernel::DeviceSlice;
+use warpheap_device::kernel::{DeviceSlice, KernelArg};
 use warpheap_device::thread;
 
 /// `size` bytes, aligned to 4 at least and to 16 at most.
@@ -15,8 +15,19 @@ pub(super) fn layout(size: u32) -> Layout {
     unsafe { Layout::from_size_align_unchecked(size as usize, 16) }
 }
 
-/// Bytes from one place to the next in the churn without a heap: about what the sizes of the churn are on average.
-pub const FLOOR_STRIDE: u64 = 256;
+/// Where the threads of a churn without a heap write: thread `i` in turn `t` at word `i * stride + t * step`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Places {
+    /// From one thread's place to the next one's, in words of 8 bytes.
+    pub stride: u32,
+    /// From a thread's place in one turn to that in the next, likewise; 0 if it has one place for all.
+    pub step: u32,
+}
+
+const _: () = assert!(size_of::<Places>() == 8 && align_of::<Places>() == 4);
+// SAFETY: two integers, the same on both sides.
+unsafe impl KernelArg for Places {}
 
 kernel! {
     /// Every thread allocates from a heap and stores the address.
@@ -95,12 +106,14 @@ kernel! {
         }
     }
 
-    /// The same without a heap: every thread uses a new place each time, [`FLOOR_STRIDE`] bytes from the next.
+    /// The same without a heap: every thread uses the place that `places` has for it.
     ///
     /// # Safety
-    /// `memory` is live, no one else touches it, and it has a place for each turn of each thread.
+    /// `memory` is live, no one else touches it, and it has a word for each turn of each thread, of which no two
+    /// threads share one.
     pub unsafe fn bench_churn_mixed_floor(
         memory: DeviceSlice<u64>,
+        places: Places,
         sizes: Sizes,
         turns: u32,
         failures: Counter,
@@ -108,16 +121,33 @@ kernel! {
         let i = thread::index_1d();
         for turn in 0..turns {
             let size = sizes.of(mix(i) ^ turn);
-            let place = u64::from(turn * thread::threads_1d() + i) * (FLOOR_STRIDE / 8);
+            let place = u64::from(i) * u64::from(places.stride) + u64::from(turn) * u64::from(places.step);
             // SAFETY: the caller's promise.
             let mine = unsafe { memory.as_ptr().add(place as usize) };
             let value = (u64::from(i) << 32 | u64::from(turn)) + u64::from(size);
-            // SAFETY: no other thread and no other turn has this place.
+            // SAFETY: no other thread has this place.
             unsafe { touch(mine.cast(), value) };
             // SAFETY: written above.
             if unsafe { reread(mine.cast()) } != value {
                 count(failures.0);
             }
         }
+    }
+
+    /// Every thread whose number's hash with `seed` is odd frees its block, forgets it and counts it: about a half of
+    /// all, at random.
+    ///
+    /// # Safety
+    /// `blocks` are nulls or allocated from the heap, each named once; no one else touches them, nor the counter.
+    pub unsafe fn bench_heap_free_half(heap: Heap, blocks: DeviceSlice<u64>, seed: u32, freed: Counter) {
+        let i = thread::index_1d();
+        // SAFETY: each thread reads its own entry.
+        let address = unsafe { blocks.get(i.into()) }.unwrap_or(0);
+        let Some(block) = NonNull::new(address as *mut u8).filter(|_| mix(i ^ mix(seed)) & 1 == 1) else { return };
+        // SAFETY: the caller's promise.
+        unsafe { heap.free(block) };
+        // SAFETY: each thread writes its own entry.
+        unsafe { blocks.set(i.into(), 0) };
+        count(freed.0);
     }
 }

@@ -136,7 +136,7 @@ impl<V: Visitor> Walk<'_, V> {
             in_cursor: self.held[slab as usize],
             live: 0,
         };
-        let (mut sum, mut both) = (Count(0), 0);
+        let (mut sum, mut both) = (Count::of_class(class), 0);
         for w in 0..info.words() {
             let (bits, full) =
                 (self.heap.bits(self.heap.word_of(slab, 0) + w).load_unraced(), full_word(info.blocks, w));
@@ -167,7 +167,7 @@ impl<V: Visitor> Walk<'_, V> {
     fn noted(&mut self, run: &RunAudit<'_>, sum: Count) {
         let (slab, class) = (run.slab, run.class);
         let count = self.heap.count(slab).load_relaxed();
-        if count != sum.0 {
+        if Count(count).unjoined() != sum {
             self.tell(Some(slab), Some(class), None, Found::Count { bits: sum.0, count });
         }
         if run.holes == run.info.blocks {

@@ -128,14 +128,14 @@ pub enum Found {
     /// A slab at which no run starts has a count.
     CountWithoutRun {
         /// The count.
-        count: u32,
+        count: u64,
     },
     /// The count is not that of the bits.
     Count {
         /// What the bits say.
-        bits: u32,
+        bits: u64,
         /// The count.
-        count: u32,
+        count: u64,
     },
     /// All blocks of the run are holes, and it is not among the idle ones.
     NotIdle,

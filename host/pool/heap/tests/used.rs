@@ -106,7 +106,7 @@ impl Heap {
     }
 
     pub(super) fn count_at(&self, slab: u32) -> u64 {
-        self.places.counts + 4 * COUNT_STRIDE as u64 * u64::from(slab)
+        self.places.counts + 8 * COUNT_STRIDE as u64 * u64::from(slab)
     }
 
     pub(super) fn bits_at(&self, slab: u32, block: u32) -> u64 {

@@ -1,0 +1,78 @@
+//! The heap's calls for groups, beside its plain ones.
+
+use super::super::figures::{BLOCK, Bench, THREADS};
+use super::super::timing::Timing;
+use super::super::{Bar, Figure};
+use super::load::Load;
+use super::{GIB, WITHOUT_ALLOCATING, one_size};
+use crate::error::Result;
+use crate::pool::Heap;
+use warpheap_device::heap;
+use warpheap_device::kernel::Kernel;
+use warpheap_kernels::bench::{
+    CACHE_THREADS, Counter, Sizes, bench_heap_alloc_each, bench_heap_churn, bench_heap_churn_cached,
+    bench_heap_free_each,
+};
+
+/// Pairs by each thread.
+const TURNS: u32 = 64;
+/// How much faster than the plain calls the cache's have to be.
+const CACHE_GAIN: f64 = 2.0;
+
+const _: () = assert!(CACHE_THREADS == BLOCK);
+
+impl Bench<'_> {
+    pub fn heap_group_figures(&mut self, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        for size in [16, 64] {
+            let name = format!("heap churn through the block cache, {size} B");
+            self.figure(&name, progress, |b| b.heap_churn_cached(&name, one_size(size)))?;
+        }
+        for size in [16, 64] {
+            let name = format!("heap alloc for whole blocks, {size} B");
+            self.figure(&name, progress, |b| b.heap_alloc_each(&name, one_size(size)))?;
+        }
+        Ok(())
+    }
+
+    /// Pairs through the cache, and the same through plain calls.
+    fn heap_churn_cached(&self, name: &str, sizes: Sizes) -> Result<Figure> {
+        let (load, heap) = (self.load(THREADS, sizes)?, self.heap(8 * GIB)?);
+        let base = time_pairs(bench_heap_churn, &load, &heap)?;
+        let time = time_pairs(bench_heap_churn_cached, &load, &heap)?;
+        let checked = load.check(name, &heap)?;
+        let rate = |time: Timing| f64::from(load.threads()) * f64::from(TURNS) / time.median_us / 1e3;
+        let figure = Figure::ratio(name, load.threads(), time, "the heap's plain calls", base, 0.0);
+        let figure = figure.checked(checked);
+        Ok(figure.measured_by(rate(time), "G pairs/s", Bar::AtLeast, CACHE_GAIN * rate(base)))
+    }
+
+    /// Rounds of allocating for all blocks and giving back; the first of each is timed.
+    fn heap_alloc_each(&self, name: &str, sizes: Sizes) -> Result<Figure> {
+        let load = self.load(THREADS, sizes)?;
+        let base = self.timer.alloc_floor(&load.out, sizes)?;
+        let heap = self.heap(8 * GIB)?;
+        let args = (heap.handle(), load.out.slice(), sizes);
+        // SAFETY: heap and `out` live, and this stream alone uses them.
+        let launch = || unsafe { load.launch(bench_heap_alloc_each, args) };
+        let free = (heap.handle(), load.out.slice(), load.counter());
+        let mut first = true;
+        let give_back = || match std::mem::take(&mut first) {
+            true => Ok(()),
+            // SAFETY: `out` holds what the launch before has allocated.
+            false => unsafe { load.launch(bench_heap_free_each, free) },
+        };
+        let time = self.timer.time(give_back, launch)?;
+        let checked = load.check_addresses(name, load.threads())?;
+        let checked = format!("{checked}, {}", load.check(name, &heap)?);
+        Ok(Figure::ratio(name, load.threads(), time, WITHOUT_ALLOCATING, base, 2.0).checked(checked))
+    }
+}
+
+fn time_pairs<K>(kernel: K, load: &Load<'_>, heap: &Heap) -> Result<Timing>
+where
+    K: Kernel<Args = (heap::Heap, Sizes, u32, Counter)>,
+{
+    let args = (heap.handle(), load.sizes, TURNS, load.counter());
+    // SAFETY: the heap and the counter live, and this stream alone uses them.
+    load.timer.time(|| Ok(()), || unsafe { load.launch(kernel, args) })
+}

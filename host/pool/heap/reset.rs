@@ -1,0 +1,125 @@
+//! A heap's metadata when all of its memory is free.
+//!
+//! The device writes nearly all of it, by fills and by copies of what is there. The host sends some KiB and waits once,
+//! so that a set-up takes little longer than the metadata take to be written.
+
+use super::Heap;
+use crate::driver::Stream;
+use crate::error::Result;
+use std::slice::from_ref;
+use warpheap_device::heap::class::SizeClass;
+use warpheap_device::heap::{ClassInfo, Cursor, FRESH_STRIDE, Span};
+
+/// Bytes of cursors that the host sends at most; the others are copies of them.
+const SENT_BYTES: u64 = 16 << 10;
+
+/// What the host sends.
+struct Sent {
+    classes: Vec<ClassInfo>,
+    /// Some cursors, each as long as their stride.
+    cursors: Vec<u64>,
+    /// The first slab of each home's share that no one has had.
+    fresh: Vec<u32>,
+    /// The set of free slabs, which is empty if all are present.
+    free: Vec<u32>,
+}
+
+impl Heap {
+    /// Waits for the device, then makes all memory free and forgets the faults. What was allocated before
+    /// must not be used any more.
+    pub fn reset(&mut self) -> Result<()> {
+        let device = self.metadata.device();
+        device.synchronize()?;
+        let (stream, sent) = (device.default_stream()?, self.sent());
+        let queued = self.send(&stream, &sent);
+        // Before `sent` goes, whatever has come of the queueing.
+        stream.synchronize().and(queued)?;
+        self.reset_debug()
+    }
+
+    fn send(&self, stream: &Stream, sent: &Sent) -> Result<()> {
+        let (metadata, places) = (&self.metadata, self.places);
+        let cursor_bytes = size_of_val(&sent.cursors[..]) as u64;
+        // SAFETY: `reset` has waited for the device, has the heap for itself, and waits for the stream. So it is for all
+        // that follow.
+        unsafe { metadata.fill_on(stream, places.slab_sets, places.end - places.slab_sets, 0) }?;
+        // SAFETY: as above.
+        unsafe { metadata.fill_on(stream, places.entries, places.slab_sets - places.entries, 0xff) }?;
+        // SAFETY: as above; the heap and `sent` live until then.
+        unsafe { metadata.write_on(stream, places.handle, from_ref(&self.handle)) }?;
+        // SAFETY: as above.
+        unsafe { metadata.write_on(stream, places.classes, &sent.classes) }?;
+        // SAFETY: as above.
+        unsafe { metadata.write_on(stream, places.cursors, &sent.cursors) }?;
+        let all_bytes = places.entries - places.cursors;
+        // SAFETY: as above.
+        unsafe { metadata.repeat_on(stream, places.cursors, cursor_bytes, all_bytes) }?;
+        // SAFETY: as above.
+        unsafe { metadata.write_on(stream, places.fresh, &sent.fresh) }?;
+        // SAFETY: as above.
+        unsafe { metadata.write_on(stream, places.slab_sets, &sent.free) }
+    }
+
+    fn sent(&self) -> Sent {
+        let (layout, places) = (self.handle.layout(), self.places);
+        let classes = (0..layout.classes).map(|class| layout.class(SizeClass(class))).collect();
+        let bytes = (places.entries - places.cursors).min(SENT_BYTES);
+        let mut cursors = vec![0_u64; (bytes / 8) as usize];
+        for cursor in cursors.chunks_mut(1 << (places.cursor_stride_log2 - 3)) {
+            cursor[..4].copy_from_slice(&Cursor::new(Span::UNUSED).to_words());
+        }
+        let (fresh, free) = self.shares();
+        Sent { classes, cursors, fresh, free }
+    }
+
+    /// What no one has had of each home's share, and the free slabs beside that. A share that has some of the present
+    /// slabs and some of the others goes to the free set, as far as it is present.
+    fn shares(&self) -> (Vec<u32>, Vec<u32>) {
+        let (layout, present) = (self.handle.layout(), self.present);
+        let slab_words = layout.slabs.div_ceil(u32::BITS) as usize;
+        let mut free = vec![0_u32; if present < layout.slabs { layout.set_words() as usize } else { 0 }];
+        let mut fresh = vec![0_u32; layout.homes as usize * FRESH_STRIDE];
+        for (home, next) in (0..).zip(fresh.chunks_mut(FRESH_STRIDE)) {
+            let (start, end) = (layout.share_start(home), layout.share_start(home + 1));
+            next[0] = if end <= present { start } else { end };
+            for slab in (next[0] == end).then_some(start..present.min(end)).into_iter().flatten() {
+                let word = (slab / u32::BITS) as usize;
+                free[word] |= 1 << (slab % u32::BITS);
+                free[slab_words + word / 32] |= 1 << (word % 32);
+            }
+        }
+        (fresh, free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn what_was_written_over_is_as_new_after_a_reset() {
+        let mut heap = Heap::builder(80 << 20).homes(64).build(&Device::cpu()).unwrap();
+        let all = |heap: &Heap| {
+            let mut words = vec![0_u64; (heap.places.end / 8) as usize];
+            heap.metadata.read(0, &mut words).map(|()| words).unwrap()
+        };
+        // What lies between the parts keeps what it held.
+        heap.metadata.fill(0xa5).unwrap();
+        heap.reset().unwrap();
+        let new = all(&heap);
+        let place = |bytes: u64| (bytes / 8) as usize;
+        let cursors = &new[place(heap.places.cursors)..place(heap.places.entries)];
+        assert!(size_of_val(cursors) as u64 > 3 * SENT_BYTES, "some are copies of copies");
+        for cursor in cursors.chunks(1 << (heap.places.cursor_stride_log2 - 3)) {
+            assert_eq!(cursor[..4], Cursor::new(Span::UNUSED).to_words());
+        }
+        heap.metadata.fill(0x5a).unwrap();
+        heap.reset().unwrap();
+        let again = all(&heap);
+        let kept = new.iter().zip(&again).filter(|(new, again)| new != again);
+        assert!(kept.clone().all(|(_, again)| *again == 0x5a5a_5a5a_5a5a_5a5a));
+        assert!(kept.count() < 11 * 128 / 8, "a gap behind each part at most");
+        assert!(heap.check().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,95 @@
+//! What one call of the heap takes of a kernel that does nothing else, by NVIDIA's ptxas for sm_90: with the program's
+//! limit of registers and without one. Without ptxas the test passes, unless `WARPHEAP_REQUIRE_PTXAS=1`; `--nocapture`
+//! shows the figures.
+//!
+//! The bar is 40 registers for an allocation and 32 for a free, and no spills. A free meets it under the limit. An
+//! allocation does not: it spills, at the call a little and in the functions off the fast path much. Without the limit
+//! neither does, for a kernel has the registers of all that it can reach.
+
+mod ptx;
+
+use ptx::assembler::{Usage, assemble, ptxas};
+use ptx::built_with;
+
+/// The limit that the program's kernels are built with.
+const LIMIT: u32 = 32;
+
+/// The most that a kernel may take: the bar where it is met, else what it takes by ptxas 13.0.
+struct Most {
+    kernel: &'static str,
+    registers: u32,
+    /// Bytes of its own spills, at the call.
+    own_spills: u32,
+    /// Bytes of those of all that it can reach.
+    spills: u32,
+}
+
+const fn most(kernel: &'static str, registers: u32, own_spills: u32, spills: u32) -> Most {
+    Most { kernel, registers, own_spills, spills }
+}
+
+const LIMITED: [Most; 5] = [
+    most("site_store", 10, 0, 0),
+    most("site_load", 10, 0, 0),
+    most("site_free", 32, 0, 0),
+    most("site_alloc", 32, 24, 7480),
+    most("site_alloc_any", 32, 24, 7572),
+];
+
+const UNLIMITED: [Most; 5] = [
+    most("site_store", 10, 0, 0),
+    most("site_load", 10, 0, 0),
+    most("site_free", 34, 0, 0),
+    most("site_alloc", 226, 0, 0),
+    most("site_alloc_any", 226, 0, 0),
+];
+
+/// Kernels that take more: of registers more than listed, of spills more than a tenth more.
+fn over<'a>(usages: &'a [Usage], most: &[Most]) -> Vec<&'a Usage> {
+    let listed = |usage: &Usage| most.iter().find(|most| most.kernel == usage.kernel);
+    let is_over = |usage: &&Usage| {
+        listed(usage).is_none_or(|most| {
+            usage.registers > most.registers
+                || usage.own_spill_bytes > most.own_spills + most.own_spills / 10
+                || usage.spill_bytes > most.spills + most.spills / 10
+        })
+    };
+    usages.iter().filter(is_over).collect()
+}
+
+fn check(what: &str, limit: Option<u32>, most: &[Most]) {
+    let Some(ptxas) = ptxas() else { return };
+    let ptx = built_with("tests/call_sites", "sm_80", |builder| match limit {
+        Some(registers) => builder.max_registers(registers),
+        None => builder,
+    });
+    let Some(ptx) = ptx else { return };
+    let usages = assemble(&ptxas, &ptx, "sm_90");
+    usages.iter().for_each(|usage| println!("{what}: {usage:?}"));
+    assert_eq!(usages.len(), most.len(), "{usages:#?}");
+    let over = over(&usages, most);
+    assert!(over.is_empty(), "{what}, these take more than listed: {over:#?}");
+}
+
+// One test for both: each builds the crate for itself, in the same folder.
+#[test]
+fn a_call_takes_no_more_than_is_listed() {
+    check("at most 32 registers", Some(LIMIT), &LIMITED);
+    check("without a limit", None, &UNLIMITED);
+}
+
+#[test]
+fn what_takes_more_is_seen() {
+    let usage = |registers, own_spill_bytes, spill_bytes| Usage {
+        kernel: "site_free".into(),
+        registers,
+        own_spill_bytes,
+        spill_bytes,
+        ..Usage::default()
+    };
+    assert!(over(&[usage(32, 0, 0)], &LIMITED).is_empty());
+    for worse in [usage(33, 0, 0), usage(32, 8, 8), usage(32, 0, 8)] {
+        assert_eq!(over(std::slice::from_ref(&worse), &LIMITED), [&worse]);
+    }
+    assert_eq!(over(&[Usage { kernel: "site_other".into(), ..usage(1, 0, 0) }], &LIMITED).len(), 1);
+}

@@ -106,13 +106,15 @@ impl Heap {
     /// Whether all bits of a row of runs are set, as far as this lane looks.
     #[inline(always)]
     fn is_full<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, info: &ClassInfo, row: Run) -> bool {
-        let (mut i, quads, mut full) = (lanes.rank(), row.len * info.quads, true);
-        while i < quads {
-            let (run, w) = self.quad_of(info, row.first, i);
-            for (w, bits) in (w..).zip(quad::load_relaxed(self.quad(self.word_of(run, 0) + w))) {
-                full &= bits == full_word(info.blocks, w);
+        let (mut quads, mut full) = (self.quads(lanes, info, row), true);
+        while quads.run < quads.end {
+            let seen = quad::load_relaxed(self.quad(quads.word()));
+            let mut i = 0;
+            while i < QUAD {
+                full &= seen[i] == full_word(info.blocks, quads.place * QUAD as u32 + i as u32);
+                i += 1;
             }
-            i += lanes.count();
+            quads.step();
         }
         full
     }
@@ -120,20 +122,29 @@ impl Heap {
     /// Clears all bits of a row of runs that the lanes have taken.
     #[inline(always)]
     fn clear_bits<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, info: &ClassInfo, row: Run) {
-        let (mut i, quads) = (lanes.rank(), row.len * info.quads);
-        while i < quads {
-            let (run, w) = self.quad_of(info, row.first, i);
+        let mut quads = self.quads(lanes, info, row);
+        while quads.run < quads.end {
             // Relaxed: `keep` or a set hands the run on.
-            quad::clear_relaxed(self.quad(self.word_of(run, 0) + w));
-            i += lanes.count();
+            quad::clear_relaxed(self.quad(quads.word()));
+            quads.step();
         }
     }
 
-    /// Of the words of a row of runs, the run of quad number `i`, and which of its words that starts with.
+    /// The words with the bits of a row of runs, as far as they are this lane's.
     #[inline(always)]
-    fn quad_of(&self, info: &ClassInfo, first: u32, i: u32) -> (u32, u32) {
-        let run = info.run_of_quad(i);
-        (first + run * info.slabs, (i - run * info.quads) * QUAD as u32)
+    fn quads<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, info: &ClassInfo, row: Run) -> Quads {
+        let (rank, count, base) = (lanes.rank(), lanes.count(), self.word_of(row.first, 0));
+        let (own, step) = (info.run_of_quad(rank), info.run_of_quad(count));
+        let stride = info.slabs * self.layout.words_per_slab();
+        Quads {
+            run: base + own * stride,
+            place: rank - own * info.quads,
+            end: base + row.len * stride,
+            quads: info.quads,
+            stride,
+            run_step: step * stride,
+            place_step: count - step * info.quads,
+        }
     }
 
     /// The rest of [`take_row`](Self::take_row), when some runs did not have the simplest count of a whole one, or not
@@ -202,6 +213,39 @@ impl Heap {
         let own = lanes.rank() * info.slabs;
         if own < run.len {
             self.count(run.first + own).add_relaxed(Count::of_class(class).0);
+        }
+    }
+}
+
+/// Words of the bitmap, [`QUAD`] at once: some of each run of a row. Its steps are additions: `ptxas` 13.0 has been seen
+/// to take products out of such a loop that must stay there.
+#[derive(Clone, Copy)]
+struct Quads {
+    /// The first word of the run.
+    run: u32,
+    /// Which quad of the run.
+    place: u32,
+    /// The first word behind the last run.
+    end: u32,
+    quads: u32,
+    stride: u32,
+    run_step: u32,
+    place_step: u32,
+}
+
+impl Quads {
+    #[inline(always)]
+    fn word(&self) -> u32 {
+        self.run + self.place * QUAD as u32
+    }
+
+    #[inline(always)]
+    fn step(&mut self) {
+        self.run += self.run_step;
+        self.place += self.place_step;
+        if self.place >= self.quads {
+            self.place -= self.quads;
+            self.run += self.stride;
         }
     }
 }

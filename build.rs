@@ -46,7 +46,10 @@ fn kernels() -> Result<Kernels, Error> {
     if !Path::new(KERNELS).is_dir() {
         return Ok(Kernels::Missing(format!("the sources have no {KERNELS}")));
     }
-    match Builder::new(KERNELS).max_registers(REGISTERS).build_args(["--locked"]).build_archs(ARCHS) {
+    let features = env::var_os("CARGO_FEATURE_DEBUG").map(|_| "--features=debug");
+    let builder =
+        Builder::new(KERNELS).max_registers(REGISTERS).build_args(["--locked"]).build_args(features);
+    match builder.build_archs(ARCHS) {
         Ok(ptx) => {
             let compiler = ptx[0].compiler.version.clone();
             Ok(Kernels::Built { ptx: ptx.into_iter().map(|ptx| ptx.path).collect(), compiler })

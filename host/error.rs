@@ -101,7 +101,7 @@ pub enum Error {
     /// Program and PTX disagree about a kernel's parameters.
     #[error(
         "kernel `{kernel}` takes {program} in the program but {ptx} in the PTX; the PTX is older than the \
-         program: rebuild it"
+         program, or one of the two was built with the feature `debug` and the other without: rebuild it"
     )]
     KernelSignature {
         /// The kernel's name.
@@ -201,7 +201,7 @@ pub enum Error {
     /// Program and PTX disagree about the global allocator.
     #[error(
         "`{symbol}` has {ptx} in the PTX but {program} in the program; the PTX was built with another version \
-         of warpheap-device: rebuild it"
+         of warpheap-device, or one of the two with its feature `debug`: rebuild it"
     )]
     GlobalHeapLayout {
         /// The variable.

@@ -38,13 +38,17 @@ fi
 
 step the libraries without the program, and with each feature alone
 for package in warpheap warpheap-device; do
-    for feature in '' rustacuda cust; do
+    for feature in '' rustacuda cust debug; do
         cargo check --package "$package" --no-default-features --features "$feature" --locked
     done
 done
 
 step tests, with the rustacuda and cust features
-cargo test --workspace --all-features --locked
+# Without `debug`, which changes the program's kernels: their registers are looked at as they are without it.
+cargo test --workspace --features rustacuda,cust --locked
+
+step debug heaps, and others in a build that has them
+cargo test --locked --features debug --test heap_debug --test heap_host --test heap_groups --test global_heap
 
 step the example of the README
 cargo run --quiet --locked --example hello

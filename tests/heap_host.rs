@@ -303,6 +303,9 @@ fn wrong_settings_are_refused_by_name() {
     refused(&Heap::builder(BYTES).initial(BYTES + 1), "initial", "8.0 MiB");
     refused(&Heap::builder(BYTES).largest_class(8), "largest_class", "16 B");
     refused(&Heap::builder(BYTES).largest_class(1 << 30), "largest_class", "KiB");
+    if !heap::DEBUG {
+        refused(&Heap::builder(BYTES).debug(true), "debug", "without the feature `debug`");
+    }
     let other = Device::cpu();
     let builder = Heap::builder(BYTES).kernels(&other.native_module().unwrap());
     let error = builder.build(&Device::cpu()).unwrap_err();

@@ -87,6 +87,7 @@ impl DeviceAlloc for FreeList {
 impl DeviceAlloc for Heap {
     const RECLAIMS: bool = true;
 
+    #[track_caller]
     #[inline(always)]
     fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
         self.alloc(layout)

@@ -33,6 +33,13 @@ pub enum FaultKind {
     OutOfMemory = 5,
     /// A thread used the global allocator of a module that no heap was set for, and ended there.
     NoGlobalHeap = 6,
+    /// In a debug heap: bytes behind an allocation were written to, seen at its free.
+    Overrun = 7,
+    /// In a debug heap: bytes before an allocation were written to, seen at its free. Without a
+    /// [`detail`](Fault::detail): so many that nothing is known of it, or there was none at the address.
+    Underrun = 8,
+    /// In a debug heap: a block was written to after its free, seen when it left quarantine.
+    WriteAfterFree = 9,
 }
 
 impl FaultKind {
@@ -45,6 +52,9 @@ impl FaultKind {
             4 => Some(FaultKind::CountMismatch),
             5 => Some(FaultKind::OutOfMemory),
             6 => Some(FaultKind::NoGlobalHeap),
+            7 => Some(FaultKind::Overrun),
+            8 => Some(FaultKind::Underrun),
+            9 => Some(FaultKind::WriteAfterFree),
             _ => None,
         }
     }
@@ -59,10 +69,12 @@ pub struct Fault {
     pub thread: u32,
     /// The block in its grid.
     pub block: u32,
-    /// The address in question; 0 where there is none.
+    /// The address in question; 0 where there is none. The first byte that was written to, for [`FaultKind::Overrun`],
+    /// [`FaultKind::Underrun`] and [`FaultKind::WriteAfterFree`].
     pub address: u64,
     /// The block of the pool in question; the region for [`FaultKind::CountMismatch`]; the bytes asked for,
-    /// for [`FaultKind::OutOfMemory`] and [`FaultKind::NoGlobalHeap`].
+    /// for [`FaultKind::OutOfMemory`] and [`FaultKind::NoGlobalHeap`]; the number of the allocation's site, or 0, for what
+    /// a debug heap finds.
     pub detail: u64,
 }
 

@@ -10,7 +10,9 @@ mod heap;
 
 pub use bump::{Bump, BumpBuilder, BumpStats};
 pub use freelist::{FreeList, FreeListBuilder, FreeListStats};
-pub use heap::{ClassStats, Heap, HeapBuilder, HeapSnapshot, HeapStats, Leak, Leaks};
+pub use heap::{
+    AllocationSite, ClassStats, Heap, HeapBuilder, HeapSnapshot, HeapStats, Leak, Leaks, Origin, SiteLeaks,
+};
 
 use crate::driver::DeviceData;
 use crate::error::{Error, Result};

@@ -2,6 +2,7 @@
 
 use super::class::{SizeClass, rounded_up};
 use super::cursor::{Outcome, Span};
+use super::debug::CallSite;
 use super::full::Found;
 use super::layout::ClassInfo;
 use super::sets::Run;
@@ -39,8 +40,15 @@ impl Heap {
     ///
     /// Cost per warp whose lanes ask for the same class: 1 acquire atomic on a word of the warp's
     /// multiprocessor. Lanes that ask for other classes do the same at the same time.
+    #[track_caller]
     #[inline(always)]
     pub fn alloc(&self, layout: core::alloc::Layout) -> Option<NonNull<u8>> {
+        self.alloc_at(layout, CallSite::here())
+    }
+
+    /// The same, without what a debug heap adds.
+    #[inline(always)]
+    pub(super) fn alloc_plain(&self, layout: core::alloc::Layout) -> Option<NonNull<u8>> {
         let (size, align) = (layout.size(), layout.align());
         let bytes = rounded_up(size as u64, align as u64);
         // Sizes from one byte to the limit, compared once: zero wraps around.

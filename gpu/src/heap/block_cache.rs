@@ -30,6 +30,7 @@
 use super::Heap;
 use super::alloc::SMALL_ALIGN;
 use super::class::{SizeClass, rounded_up};
+use super::debug::CallSite;
 use super::entry::Entry;
 use crate::fault::FaultKind;
 use crate::lanes::Group;
@@ -52,6 +53,8 @@ use core::ptr::NonNull;
 /// free by the thread whose slots still hold the block is recorded at once. Other double frees are not seen while
 /// the block is in the cache: it is there twice, or in the heap, too, and **may be given to two owners**. The
 /// heap records the second time that the block comes back to it, unless it was handed out in between.
+///
+/// In a [debug heap](super::debug) the cache keeps nothing: each call goes to the heap, which sees more.
 ///
 /// # Memory held back
 /// Up to `SLOTS` blocks for each thread that has not left. Other threads do not get them, also when the heap is full.
@@ -219,7 +222,7 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         unsafe { Slots::<THREADS, SLOTS, Owner>::join() };
         let class = heap.class_of(layout);
         let thread = thread::index_in_block();
-        let has_slots = class.is_some() && thread < THREADS;
+        let has_slots = class.is_some() && thread < THREADS && !heap.is_debugged();
         let class = class.unwrap_or(SizeClass(0));
         let bottom = Slots::<THREADS, SLOTS, Owner>::bottom(if has_slots { thread } else { 0 });
         let limit = if has_slots { bottom.plus(SLOTS * THREADS) } else { bottom };
@@ -230,13 +233,15 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
     /// their class, otherwise the heap's [`alloc`](Heap::alloc). Any subset of a warp, any time.
     ///
     /// Cost from a slot: a load and a store in shared memory.
+    #[track_caller]
     #[inline(always)]
     pub fn alloc(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         let address =
             if self.part.top != self.part.bottom && self.heap.class_of(layout) == Some(self.part.class) {
                 self.pop()
             } else {
-                self.aside(|heap| heap.alloc_missed(layout))
+                let call = CallSite::here();
+                self.aside(|heap| heap.alloc_missed(layout, call))
             };
         NonNull::new(address as *mut u8)
     }
@@ -276,7 +281,7 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
             if self.part.top == self.part.limit {
                 return filled;
             }
-            match self.aside(|heap| heap.alloc_missed(layout)) {
+            match self.aside(|heap| heap.alloc_missed(layout, CallSite::here())) {
                 0 => return filled,
                 address => self.push(address),
             }
@@ -379,8 +384,8 @@ impl Heap {
 
     #[cold]
     #[inline(never)]
-    fn alloc_missed(&self, layout: Layout) -> u64 {
-        self.alloc(layout).map_or(0, |block| block.as_ptr() as u64)
+    fn alloc_missed(&self, layout: Layout, call: CallSite) -> u64 {
+        self.alloc_at(layout, call).map_or(0, |block| block.as_ptr() as u64)
     }
 
     #[cold]

@@ -33,6 +33,19 @@ impl Heap {
     /// No thread uses the memory any more.
     #[inline(always)]
     pub unsafe fn free(&self, block: NonNull<u8>) {
+        if self.is_debugged() {
+            return self.shared().free_debugged(block);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.free_plain(block) }
+    }
+
+    /// The same, without what a debug heap adds.
+    ///
+    /// # Safety
+    /// As for [`free`](Self::free).
+    #[inline(always)]
+    pub(super) unsafe fn free_plain(&self, block: NonNull<u8>) {
         let group = Group::converged();
         if let Some(warp) = group.whole() {
             // What all lanes wrote, before the fence of the one that releases for them (I4).

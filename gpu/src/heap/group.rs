@@ -16,6 +16,7 @@
 
 use super::Heap;
 use super::class::rounded_up;
+use super::debug::CallSite;
 use crate::lanes::{Group, Lanes};
 use crate::shared::{SharedMemory, SharedWord};
 use crate::thread;
@@ -50,20 +51,22 @@ impl Heap {
     ///
     /// # Safety
     /// The calling lane is in `mask`, and every lane of it comes here, with the same mask and layout.
+    #[track_caller]
     #[inline(always)]
     pub unsafe fn alloc_warp(&self, mask: LaneMask, layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: the caller's promise; the lanes do the same below.
         let lanes = unsafe { Group::of(mask) };
+        let call = CallSite::here();
         let address = match lanes.whole() {
-            Some(warp) => self.alloc_led(warp, layout),
-            None => self.alloc_led(lanes, layout),
+            Some(warp) => self.alloc_led(warp, layout, call),
+            None => self.alloc_led(lanes, layout, call),
         };
         NonNull::new(address as *mut u8)
     }
 
     #[inline(always)]
-    fn alloc_led<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, layout: Layout) -> u64 {
-        let address = lanes.lead_64(|| self.shared().alloc_alone(layout));
+    fn alloc_led<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, layout: Layout, call: CallSite) -> u64 {
+        let address = lanes.lead_64(|| self.shared().alloc_alone(layout, call));
         // The leader acquired for all: what the last owner wrote is now before every lane.
         lanes.order();
         address
@@ -106,10 +109,11 @@ impl Heap {
     /// # Safety
     /// Every thread of the block that has not ended comes here, with the same layout, as for
     /// [`sync_threads`](thread::sync_threads): also those that want no memory, and no thread from another place.
+    #[track_caller]
     #[inline(always)]
     pub unsafe fn alloc_block(&self, layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: the caller's promise.
-        NonNull::new(unsafe { self.shared().alloc_chosen(layout) } as *mut u8)
+        NonNull::new(unsafe { self.shared().alloc_chosen(layout, CallSite::here()) } as *mut u8)
     }
 
     /// Memory for `layout` for every thread of the block, out of one allocation: each thread gets its own piece, at
@@ -120,6 +124,7 @@ impl Heap {
     ///
     /// # Safety
     /// As for [`alloc_block`](Self::alloc_block).
+    #[track_caller]
     #[inline(always)]
     pub unsafe fn alloc_block_each(&self, layout: Layout) -> Option<BlockShare> {
         let stride = rounded_up(layout.size() as u64, layout.align() as u64);
@@ -146,8 +151,8 @@ impl Heap {
 
     /// Out of line, as are those below: one thread of many runs it.
     #[inline(never)]
-    fn alloc_alone(&self, layout: Layout) -> u64 {
-        self.alloc(layout).map_or(0, |block| block.as_ptr() as u64)
+    fn alloc_alone(&self, layout: Layout, call: CallSite) -> u64 {
+        self.alloc_at(layout, call).map_or(0, |block| block.as_ptr() as u64)
     }
 
     #[inline(never)]
@@ -159,12 +164,12 @@ impl Heap {
     /// # Safety
     /// As for [`alloc_block`](Self::alloc_block).
     #[inline(never)]
-    unsafe fn alloc_chosen(&self, layout: Layout) -> u64 {
+    unsafe fn alloc_chosen(&self, layout: Layout, call: CallSite) -> u64 {
         let answer = SharedWord::first::<Talk>().plus(ANSWER);
         // SAFETY: the caller's promise.
         if unsafe { is_chosen() } {
             // SAFETY: a word of the piece.
-            unsafe { answer.store_relaxed(self.alloc_alone(layout)) };
+            unsafe { answer.store_relaxed(self.alloc_alone(layout, call)) };
         }
         // What the last owner wrote is now before every thread of the block: the chosen one has acquired it.
         // SAFETY: the caller's promise.

@@ -56,6 +56,7 @@ pub mod class;
 mod close;
 mod count;
 mod cursor;
+pub mod debug;
 mod entry;
 mod free;
 mod fresh;
@@ -74,6 +75,7 @@ pub use audit::{CursorAudit, Found, FreeSlab, Invariant, LargeAudit, RunAudit, V
 pub use block_cache::BlockCache;
 pub use count::Count;
 pub use cursor::{Cursor, Span};
+pub use debug::DEBUG;
 pub use fresh::FRESH_STRIDE;
 pub use group::BlockShare;
 pub use layout::{ClassInfo, Layout};
@@ -83,6 +85,7 @@ use crate::kernel::KernelArg;
 use crate::sync::{AtomicU32, AtomicU64, NATIVE_LAYOUT, QUAD, Site};
 use crate::thread;
 use class::SizeClass;
+use debug::Debugger;
 use entry::Entry;
 use sets::IndexSet;
 
@@ -166,6 +169,8 @@ pub struct Parts {
     pub faults: *const FaultLog,
     /// Where a copy of the handle lies, or will lie before its first use.
     pub shared: *const Heap,
+    /// What a debug heap has besides.
+    pub debugger: Debugger,
 }
 
 /// A heap, as kernels hold it.
@@ -178,7 +183,8 @@ pub struct Heap {
     spare: u32,
 }
 
-const _: () = assert!(!NATIVE_LAYOUT || size_of::<Heap>() == 128 && align_of::<Heap>() == 8);
+const _: () =
+    assert!(!NATIVE_LAYOUT || size_of::<Heap>() == 128 + 8 * DEBUG as usize && align_of::<Heap>() == 8);
 
 // SAFETY: every thread may use the heap at once: its state is atomic, and a block has one owner (I1, I2, I3).
 unsafe impl Send for Heap {}

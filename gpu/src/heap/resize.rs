@@ -8,6 +8,7 @@
 use super::Heap;
 use super::alloc::SMALL_ALIGN;
 use super::class::{SizeClass, rounded_up};
+use super::debug::CallSite;
 use super::entry::Entry;
 use crate::fault::FaultKind;
 use core::alloc::Layout;
@@ -33,8 +34,13 @@ impl Heap {
     /// # Safety
     /// `block` is what this heap gave for `layout`, it was not freed since, and no other thread uses it during
     /// the call, or after it at its old address.
+    #[track_caller]
     #[inline(always)]
     pub unsafe fn realloc(&self, block: NonNull<u8>, layout: Layout, new_size: usize) -> Option<NonNull<u8>> {
+        if self.is_debugged() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.shared().realloc_debugged(block, layout, new_size, CallSite::here()) };
+        }
         if self.keeps_place(block, layout.align(), new_size) {
             return Some(block);
         }
@@ -43,9 +49,13 @@ impl Heap {
     }
 
     /// As [`alloc`](Self::alloc), and all bytes of `layout` are 0. The calling thread clears them, 4 at a time.
+    #[track_caller]
     #[inline(always)]
     pub fn alloc_zeroed(&self, layout: Layout) -> Option<NonNull<u8>> {
-        let block = self.alloc(layout)?;
+        if self.is_debugged() {
+            return self.shared().alloc_zeroed_debugged(layout, CallSite::here());
+        }
+        let block = self.alloc_plain(layout)?;
         // SAFETY: the block is this thread's, and at least so many words long; of no bytes it is none.
         unsafe { block.cast::<Word>().write_bytes(0, words(layout.size())) };
         Some(block)
@@ -57,6 +67,9 @@ impl Heap {
     /// Cost: a load of the slab's entry and one of its class.
     #[inline(always)]
     pub fn usable_size(&self, block: NonNull<u8>) -> usize {
+        if self.is_debugged() {
+            return self.shared().usable_size_debugged(block);
+        }
         let offset = (block.as_ptr() as u64).wrapping_sub(self.base() as u64);
         if offset >= self.layout.bytes() {
             return 0;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use warpheap_device::fault::FaultLog;
 use warpheap_device::heap::class::SizeClass;
+use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{
     COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Heap, Layout, Parts, RunAudit, Span, USED_WORDS,
     Violation, Visitor,
@@ -66,6 +67,7 @@ impl OwnedHeap {
             fresh: fresh.as_ptr(),
             faults: &raw const *faults,
             shared: shared.as_ptr(),
+            debugger: Debugger::NONE,
         };
         let stride = size_of::<Cursor>().trailing_zeros();
         assert!(size_of::<Cursor>().is_power_of_two());

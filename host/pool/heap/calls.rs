@@ -21,7 +21,7 @@ const BATCH: usize = 1 << 20;
 const BLOCK_THREADS: u32 = 128;
 
 /// Where the fault log lies, behind the handle.
-const FAULTS_AT: u64 = 128;
+const FAULTS_AT: u64 = 256;
 const STATE_BYTES: u64 = FAULTS_AT + 8 * FAULT_LOG_WORDS as u64;
 
 const _: () = assert!(size_of::<heap::Heap>() as u64 <= FAULTS_AT);
@@ -182,6 +182,9 @@ fn describe(fault: &Fault) -> String {
         FaultKind::DoubleFree => format!("{address:#x} is free already"),
         FaultKind::ForeignFree => format!("{address:#x} is not in this heap"),
         FaultKind::InteriorFree => format!("{address:#x} is inside of a block, not its start"),
+        FaultKind::Underrun => {
+            format!("{address:#x} has no record of an allocation before it, or that was written over")
+        }
         other => format!("{address:#x}: {other:?}"),
     }
 }

@@ -1,25 +1,29 @@
 //! The host's side of the heap: its set-up, and its end.
 //!
-//! How all of it becomes free is in `reset`, what it holds and whether it is whole in `snapshot` and `stats`, and
-//! allocations of the host in `calls`.
+//! How all of it becomes free is in `reset`, what it holds and whether it is whole in `snapshot` and `stats`,
+//! allocations of the host in `calls`, and what a debug heap has besides in `debug`.
 
 mod calls;
+mod debug;
 mod reset;
 mod snapshot;
 mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use snapshot::{HeapSnapshot, Leak, Leaks};
+pub use debug::{AllocationSite, Origin};
+pub use snapshot::{HeapSnapshot, Leak, Leaks, SiteLeaks};
 pub use stats::{ClassStats, HeapStats};
 
-use super::{Faults, refuse};
+use super::{Faults, Violation, refuse};
 use crate::driver::{Device, DeviceData, DeviceMemory, Module};
 use crate::error::{Bytes, Result};
 use calls::Calls;
+use debug::DebugPlaces;
 use std::sync::Mutex;
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::heap::class::{MIN_BLOCK, SizeClass};
+use warpheap_device::heap::debug::{Debugger, Extra};
 use warpheap_device::heap::layout::HEAP_BYTES;
 use warpheap_device::heap::{
     self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Layout, MAX_ALIGN, Parts, USED_WORDS,
@@ -41,6 +45,8 @@ pub struct Heap {
     handle: heap::Heap,
     /// Slabs that are handed out: the first of those that the layout has.
     present: u32,
+    /// That of a debug heap's records in this life.
+    salt: u64,
     /// The kernels that the host allocates with, if the builder was given some.
     kernels: Option<Module>,
     calls: Mutex<Option<Calls>>,
@@ -54,6 +60,8 @@ pub struct HeapBuilder {
     largest_class: Option<u32>,
     homes: Option<u32>,
     kernels: Option<Module>,
+    debug: bool,
+    quarantine: Option<u32>,
 }
 
 /// Where the parts of the metadata lie, in bytes from its start.
@@ -70,11 +78,14 @@ struct Places {
     fresh: u64,
     counts: u64,
     bitmap: u64,
+    /// Of a debug heap.
+    debug: Option<DebugPlaces>,
     end: u64,
 }
 
 impl Places {
-    fn new(layout: &Layout) -> Places {
+    /// `quarantine`: that of a debug heap.
+    fn new(layout: &Layout, quarantine: Option<u32>) -> Places {
         let spread = layout.bytes() >= SPREAD_FROM;
         let cursor_stride_log2 = if spread { 7 } else { size_of::<Cursor>().trailing_zeros() };
         let cursors = u64::from(layout.classes * layout.homes) << cursor_stride_log2;
@@ -96,6 +107,7 @@ impl Places {
             fresh: part(u64::from(layout.homes) * 4 * FRESH_STRIDE as u64),
             counts: part(u64::from(layout.slabs) * 8 * COUNT_STRIDE as u64),
             bitmap: part(layout.block_words() * 4),
+            debug: quarantine.map(|slots| DebugPlaces::new(slots, &mut part)),
             end,
         }
     }
@@ -103,6 +115,7 @@ impl Places {
     /// The parts of a heap whose memory starts at `base`, and its metadata at address `metadata`.
     fn parts(&self, base: u64, metadata: u64) -> Parts {
         let at = |place: u64| metadata + place;
+        let debugger = self.debug.and_then(|places| Debugger::of(at(places.extra) as *const Extra));
         Parts {
             base: base as *mut u8,
             classes: at(self.classes) as *const ClassInfo,
@@ -115,6 +128,7 @@ impl Places {
             fresh: at(self.fresh) as *const AtomicU32,
             faults: at(self.faults) as *const FaultLog,
             shared: at(self.handle) as *const heap::Heap,
+            debugger: debugger.unwrap_or(Debugger::NONE),
         }
     }
 }
@@ -122,7 +136,15 @@ impl Places {
 impl Heap {
     /// A heap of `bytes`, to be built.
     pub fn builder(bytes: u64) -> HeapBuilder {
-        HeapBuilder { bytes, initial: None, largest_class: None, homes: None, kernels: None }
+        HeapBuilder {
+            bytes,
+            initial: None,
+            largest_class: None,
+            homes: None,
+            kernels: None,
+            debug: false,
+            quarantine: None,
+        }
     }
 
     /// What kernels take.
@@ -191,14 +213,14 @@ impl HeapBuilder {
         let layout = self.layout(device)?;
         let present = self.present(&layout)?;
         let memory = device.alloc_memory(layout.bytes(), MAX_ALIGN as usize)?;
-        let places = Places::new(&layout);
+        let places = Places::new(&layout, self.debug_quarantine()?);
         let metadata = device.alloc_memory(places.end, 128)?;
         let parts = places.parts(memory.address(), metadata.address());
         // SAFETY: `reset` fills the parts below; the heap keeps both allocations for as long as it lives, and a
         // launch checks that the handle's memory is still there.
         let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, places.cursor_stride_log2) };
         let (kernels, calls) = (self.kernels.clone(), Mutex::default());
-        let mut heap = Heap { memory, metadata, places, handle, present, kernels, calls };
+        let mut heap = Heap { memory, metadata, places, handle, present, salt: 0, kernels, calls };
         heap.reset()?;
         Ok(heap)
     }

@@ -33,7 +33,8 @@ impl Heap {
         let (stream, sent) = (device.default_stream()?, self.sent());
         let queued = self.send(&stream, &sent);
         // Before `sent` goes, whatever has come of the queueing.
-        stream.synchronize().and(queued)
+        stream.synchronize().and(queued)?;
+        self.reset_debug()
     }
 
     fn send(&self, stream: &Stream, sent: &Sent) -> Result<()> {

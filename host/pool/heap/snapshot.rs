@@ -1,11 +1,14 @@
 //! All metadata of a heap at one moment, and what it says.
 
 use super::super::Violation;
+use super::debug::{AllocationSite, Block, Debugged, Origin};
 use super::stats::{HeapStats, Tally};
 use super::{Heap, heap};
 use crate::driver::DeviceData;
 use crate::error::Result;
 use serde::Serialize;
+use std::collections::BTreeMap;
+use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{self as device, LargeAudit, RunAudit, Visitor};
 
 /// How many violations are told one by one. A heap that was written over has as many as it has blocks.
@@ -32,6 +35,7 @@ pub struct HeapSnapshot {
     heap: device::Heap,
     present: u32,
     faults: u64,
+    debugged: Option<Debugged>,
 }
 
 /// A block that someone has.
@@ -39,7 +43,21 @@ pub struct HeapSnapshot {
 pub struct Leak {
     /// Its address on the device.
     pub address: u64,
-    /// Its length: what was asked for, rounded up to a size class or to whole slabs.
+    /// Its length: what was asked for, rounded up to a size class or to whole slabs; in a debug heap as it was asked for.
+    pub bytes: u64,
+    /// Who allocated it, in a debug heap; `None` if that was written over.
+    pub origin: Option<Origin>,
+}
+
+/// Blocks of one allocation site that someone has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SiteLeaks {
+    /// Where they were allocated; `None` for what is not known.
+    pub site: Option<AllocationSite>,
+    /// How many there are.
+    pub count: u64,
+    /// How many bytes were asked for.
     pub bytes: u64,
 }
 
@@ -53,11 +71,14 @@ pub struct Leaks {
     pub bytes: u64,
     /// The first of them, by their addresses: as many as were asked for.
     pub first: Vec<Leak>,
+    /// Of a debug heap: all of them by the calls that allocated them, those with the most bytes first.
+    pub sites: Vec<SiteLeaks>,
 }
 
 impl Heap {
     /// Waits for the device, and copies all metadata to the host: about a 120th of the heap's size, most of it a bit
-    /// for every 16 bytes. No kernel that uses the heap may be launched meanwhile.
+    /// for every 16 bytes. No kernel that uses the heap may be launched meanwhile. Of a debug heap it also copies those parts
+    /// of the memory that live blocks are in.
     ///
     /// # Errors
     /// What failed since.
@@ -68,12 +89,21 @@ impl Heap {
         let faults = (places.faults / Line::BYTES) as usize;
         let faults = lines[faults].0[0];
         let copy = lines.as_mut_ptr().expose_provenance() as u64;
-        let parts = places.parts(self.memory.address(), copy);
+        let mut parts = places.parts(self.memory.address(), copy);
+        parts.debugger = Debugger::NONE;
         // SAFETY: the copy has every part at its place, and lives as long as the handle; a snapshot only reads it.
         // Of the memory, and of the handle in the copy, which names the device's metadata, it touches nothing.
         let heap =
             unsafe { heap::Heap::from_raw_parts(parts, self.handle.layout(), places.cursor_stride_log2) };
-        Ok(HeapSnapshot { _lines: lines, heap, present: self.present, faults })
+        let mut snapshot =
+            HeapSnapshot { _lines: lines, heap, present: self.present, faults, debugged: None };
+        if places.debug.is_some() {
+            let mut blocks = Vec::new();
+            snapshot.for_each_live(|leak| blocks.push(Block { start: leak.address, bytes: leak.bytes }));
+            let words: Vec<u64> = snapshot._lines.iter().flat_map(|line| line.0).collect();
+            snapshot.debugged = Debugged::read(&blocks, &self.memory, &words, &places, self.salt)?;
+        }
+        Ok(snapshot)
     }
 
     /// Walks all metadata after the work that the device was given before, and reports what is broken. See
@@ -110,6 +140,7 @@ impl HeapSnapshot {
     pub fn check(&self) -> Vec<Violation> {
         let mut broken = Broken::default();
         self.audit(&mut broken);
+        broken.told.extend(self.debugged.iter().flat_map(Debugged::violations).take(TOLD));
         if let Some(invariant) = broken.next {
             let found = format!("and {} more of this and other kinds", broken.count - TOLD);
             broken.told.push(Violation { invariant, found });
@@ -119,7 +150,7 @@ impl HeapSnapshot {
 
     /// What the heap held.
     pub fn stats(&self) -> HeapStats {
-        let mut tally = Tally::new(&self.heap.layout(), self.present);
+        let mut tally = Tally::new(&self.heap.layout(), self.present, self.debugged.as_ref());
         self.audit(&mut tally);
         tally.finish(self.faults, self.heap.refusals())
     }
@@ -127,19 +158,42 @@ impl HeapSnapshot {
     /// The blocks that someone had: how many, and the first `limit`.
     pub fn leaks(&self, limit: usize) -> Leaks {
         let mut leaks = Leaks::default();
+        let mut sites = BTreeMap::<Option<&AllocationSite>, (u64, u64)>::new();
         self.for_each_live(|leak| {
             leaks.count += 1;
             leaks.bytes += leak.bytes;
+            let sum = sites.entry(leak.origin.and_then(|origin| self.site(origin.site.into()))).or_default();
+            *sum = (sum.0 + 1, sum.1 + leak.bytes);
             if leaks.first.len() < limit {
                 leaks.first.push(leak);
             }
         });
+        if self.debugged.is_some() {
+            let sites = sites.into_iter();
+            leaks.sites.extend(sites.map(|(site, (count, bytes))| SiteLeaks {
+                site: site.cloned(),
+                count,
+                bytes,
+            }));
+            leaks.sites.sort_by_key(|site| std::cmp::Reverse(site.bytes));
+        }
         leaks
     }
 
-    /// Calls `f` with every block that someone had, in the order of their addresses.
+    /// The allocation site of this number: that of an [`Origin`], or the [`detail`] of a fault that a debug heap found.
+    ///
+    /// [`detail`]: warpheap_device::fault::Fault::detail
+    pub fn site(&self, number: u64) -> Option<&AllocationSite> {
+        self.debugged.as_ref()?.site(u32::try_from(number).ok()?)
+    }
+
+    /// Calls `f` with every block that someone had, in the order of their addresses. Blocks in quarantine are no one's.
     pub fn for_each_live(&self, f: impl FnMut(Leak)) {
-        self.audit(&mut Live { f, slab_bytes: self.heap.layout().slab_bytes().into() });
+        self.audit(&mut Live {
+            f,
+            slab_bytes: self.heap.layout().slab_bytes().into(),
+            debugged: self.debugged.as_ref(),
+        });
     }
 
     pub(super) fn audit(&self, visitor: &mut impl Visitor) {
@@ -170,20 +224,39 @@ impl Visitor for Broken {
 }
 
 /// Live blocks.
-struct Live<F> {
+struct Live<'a, F> {
     f: F,
     slab_bytes: u64,
+    debugged: Option<&'a Debugged>,
 }
 
-impl<F: FnMut(Leak)> Visitor for Live<F> {
+impl<F: FnMut(Leak)> Live<'_, F> {
+    /// A block that is live to the heap.
+    fn block(&mut self, start: u64, bytes: u64) {
+        let mut leak = Leak { address: start, bytes, origin: None };
+        if let Some(debugged) = self.debugged {
+            if debugged.is_quarantined(start) {
+                return;
+            }
+            if let Some(record) = debugged.record(start) {
+                leak.address += u64::from(record.front);
+                leak.bytes = record.size;
+                leak.origin = Some(Origin { site: record.site, thread: record.thread, block: record.block });
+            }
+        }
+        (self.f)(leak);
+    }
+}
+
+impl<F: FnMut(Leak)> Visitor for Live<'_, F> {
     fn violation(&mut self, _: device::Violation) {}
 
     fn run(&mut self, run: &RunAudit<'_>) {
         let bytes = run.info.bytes.into();
-        run.live_blocks().for_each(|address| (self.f)(Leak { address, bytes }));
+        run.live_blocks().for_each(|start| self.block(start, bytes));
     }
 
     fn large(&mut self, large: LargeAudit) {
-        (self.f)(Leak { address: large.address, bytes: u64::from(large.slabs) * self.slab_bytes });
+        self.block(large.address, u64::from(large.slabs) * self.slab_bytes);
     }
 }

@@ -1,7 +1,8 @@
 //! What a heap holds, in numbers.
 //!
-//! `capacity = live + large + holes + cursors + slack + free + fresh`, all in bytes.
+//! `capacity = live + large + quarantined + holes + cursors + slack + free + fresh`, all in bytes.
 
+use super::debug::Debugged;
 use serde::Serialize;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::{CursorAudit, FreeSlab, LargeAudit, Layout, RunAudit, Violation, Visitor};
@@ -24,6 +25,10 @@ pub struct HeapStats {
     pub large_blocks: u64,
     /// Their bytes.
     pub large_bytes: u64,
+    /// Blocks that were freed, and that a debug heap keeps in quarantine; they are not live.
+    pub quarantined_blocks: u64,
+    /// Their bytes.
+    pub quarantined_bytes: u64,
     /// Blocks that were given back one by one, and that their class hands out again, or that become slabs when all of
     /// a run were given back.
     pub hole_bytes: u64,
@@ -71,6 +76,8 @@ pub struct ClassStats {
     pub slabs: u32,
     /// Blocks that someone has.
     pub live: u64,
+    /// Blocks that were freed, and that a debug heap keeps in quarantine.
+    pub quarantined: u64,
     /// Blocks that were given back.
     pub holes: u64,
     /// Blocks that cursors hand out next.
@@ -80,9 +87,10 @@ pub struct ClassStats {
 }
 
 /// The sums, while the walk goes on.
-pub(super) struct Tally {
+pub(super) struct Tally<'a> {
     layout: Layout,
     stats: HeapStats,
+    debugged: Option<&'a Debugged>,
     /// Slabs without a live block, one after the other: where they end, and how many they are.
     row: (u32, u32),
     longest_row: u32,
@@ -90,8 +98,8 @@ pub(super) struct Tally {
     largest_block: u32,
 }
 
-impl Tally {
-    pub fn new(layout: &Layout, present: u32) -> Tally {
+impl<'a> Tally<'a> {
+    pub fn new(layout: &Layout, present: u32, debugged: Option<&'a Debugged>) -> Tally<'a> {
         let slab_bytes = layout.slab_bytes().into();
         let class =
             |class: u32| ClassStats { block_bytes: SizeClass(class).bytes(), ..ClassStats::default() };
@@ -102,7 +110,7 @@ impl Tally {
             classes: (0..layout.classes).map(class).collect(),
             ..HeapStats::default()
         };
-        Tally { layout: *layout, stats, row: (0, 0), longest_row: 0, largest_block: 0 }
+        Tally { layout: *layout, stats, debugged, row: (0, 0), longest_row: 0, largest_block: 0 }
     }
 
     pub fn finish(mut self, faults: u64, refused: u32) -> HeapStats {
@@ -129,6 +137,10 @@ impl Tally {
         in_row.unwrap_or(0).max(self.largest_block).into()
     }
 
+    fn is_quarantined(&self, start: u64) -> bool {
+        self.debugged.is_some_and(|debugged| debugged.is_quarantined(start))
+    }
+
     /// Slabs in which nothing is live.
     fn extend_row(&mut self, slab: u32, slabs: u32) {
         let before = if self.row.0 == slab { self.row.1 } else { 0 };
@@ -137,7 +149,7 @@ impl Tally {
     }
 }
 
-impl Visitor for Tally {
+impl Visitor for Tally<'_> {
     fn violation(&mut self, _: Violation) {}
 
     fn cursor(&mut self, cursor: CursorAudit) {
@@ -149,18 +161,23 @@ impl Visitor for Tally {
     }
 
     fn run(&mut self, run: &RunAudit<'_>) {
+        let quarantined = run.live_blocks().filter(|start| self.is_quarantined(*start)).count() as u32;
+        let live = run.live - quarantined;
         let (info, stats) = (&run.info, &mut self.stats);
         let bytes = |blocks: u32| u64::from(blocks) * u64::from(info.bytes);
         let slack = u64::from(info.slabs) * stats.slab_bytes - bytes(info.blocks);
-        stats.live_blocks += u64::from(run.live);
-        stats.live_bytes += bytes(run.live);
+        stats.live_blocks += u64::from(live);
+        stats.live_bytes += bytes(live);
+        stats.quarantined_blocks += u64::from(quarantined);
+        stats.quarantined_bytes += bytes(quarantined);
         stats.hole_bytes += bytes(run.holes);
         stats.cursor_bytes += bytes(run.in_cursor);
         stats.slack_bytes += slack;
         stats.free_bytes += bytes(run.holes) + bytes(run.in_cursor);
         let class = &mut stats.classes[run.class.0 as usize];
         class.slabs += info.slabs;
-        class.live += u64::from(run.live);
+        class.live += u64::from(live);
+        class.quarantined += u64::from(quarantined);
         class.holes += u64::from(run.holes);
         class.in_cursors += u64::from(run.in_cursor);
         if run.live == 0 {
@@ -172,9 +189,15 @@ impl Visitor for Tally {
     }
 
     fn large(&mut self, large: LargeAudit) {
+        let bytes = u64::from(large.slabs) * self.stats.slab_bytes;
+        if self.is_quarantined(large.address) {
+            self.stats.quarantined_blocks += 1;
+            self.stats.quarantined_bytes += bytes;
+            return;
+        }
         self.stats.live_blocks += 1;
         self.stats.large_blocks += 1;
-        self.stats.large_bytes += u64::from(large.slabs) * self.stats.slab_bytes;
+        self.stats.large_bytes += bytes;
     }
 
     fn free(&mut self, slab: u32, place: FreeSlab) {

@@ -1,0 +1,103 @@
+//! Frees in a debug heap: the canaries are looked at, the bytes poisoned, the block put in quarantine.
+
+use super::record::{Record, Recorded, State};
+use super::{CANARY, FREED, NoBlock};
+use crate::fault::{FaultKind, FaultLog};
+use crate::heap::Heap;
+use core::ptr::NonNull;
+
+impl Heap {
+    /// Gives memory back, later. What is wrong with the call is written to the handle's log, and what is wrong with the
+    /// block to the heap's.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::heap) fn free_debugged(&self, user: NonNull<u8>) {
+        let address = user.as_ptr() as u64;
+        let (block, record) = match self.freed_block(address) {
+            Ok(found) => found,
+            Err(kind) => return self.misuse(kind, address),
+        };
+        self.check_canaries(&block, &record);
+        // SAFETY: this thread has the block now (D1).
+        unsafe { block.poisoned(&record).fill(FREED) };
+        self.quarantine(block.whole.start);
+    }
+
+    /// The live block whose user's bytes start there: it is `QUARANTINED` now, and the caller's. Or what is wrong.
+    fn freed_block(&self, address: u64) -> Result<(Recorded, Record), FaultKind> {
+        let whole = self.whole_around(address).map_err(|why| match why {
+            NoBlock::Foreign => FaultKind::ForeignFree,
+            NoBlock::Free => FaultKind::DoubleFree,
+            NoBlock::Inside => FaultKind::InteriorFree,
+        })?;
+        let block = Recorded { whole, salt: self.extra().salt };
+        // Of a record that was written over nothing is believed (D3).
+        let (record, state) = block.read().ok_or(FaultKind::Underrun)?;
+        if block.user(&record) != address {
+            return Err(FaultKind::InteriorFree);
+        }
+        if state != State::Live || !block.turn(State::Live, State::Quarantined) {
+            return Err(FaultKind::DoubleFree);
+        }
+        Ok((block, record))
+    }
+
+    /// Writes down the first byte of either canary that is none, and mends both.
+    fn check_canaries(&self, block: &Recorded, record: &Record) {
+        let kinds = [FaultKind::Underrun, FaultKind::Overrun];
+        for (canary, kind) in block.canaries(record).into_iter().zip(kinds) {
+            // SAFETY: this thread has the block (D1).
+            let Some(byte) = (unsafe { canary.first_other(CANARY) }) else { continue };
+            self.damage(kind, byte, record);
+            // SAFETY: the same.
+            unsafe { canary.fill(CANARY) };
+        }
+    }
+
+    /// Gives the heap a block that is out of quarantine, and the caller's, if nothing wrote to its record.
+    pub(super) fn leave(&self, start: u64) {
+        let Ok(whole) = self.whole_around(start) else { return };
+        let block = Recorded { whole, salt: self.extra().salt };
+        let Some((record, _)) = block.read() else {
+            // Not handed out again (D3).
+            return self.log().record(FaultKind::WriteAfterFree, start, 0);
+        };
+        let [before, behind] = block.canaries(&record);
+        let stretches = [(before, CANARY), (block.poisoned(&record), FREED), (behind, CANARY)];
+        // SAFETY: this thread has the block (D1).
+        let written = stretches.into_iter().find_map(|(bytes, byte)| unsafe { bytes.first_other(byte) });
+        if let Some(byte) = written {
+            self.damage(FaultKind::WriteAfterFree, byte, &record);
+        }
+        if block.turn(State::Quarantined, State::Free)
+            && let Some(block) = NonNull::new(start as *mut u8)
+        {
+            // SAFETY: out of quarantine; no one uses it but by mistake.
+            unsafe { self.free_plain(block) };
+        }
+    }
+
+    /// Writes down a byte that someone wrote to without having it.
+    #[cold]
+    fn damage(&self, kind: FaultKind, byte: u64, record: &Record) {
+        self.log().record(kind, byte, record.site.into());
+    }
+
+    /// The bytes that were asked for; 0 if no live block's start there.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::heap) fn usable_size_debugged(&self, user: NonNull<u8>) -> usize {
+        let address = user.as_ptr() as u64;
+        let Ok(whole) = self.whole_around(address) else { return 0 };
+        let block = Recorded { whole, salt: self.extra().salt };
+        match block.read() {
+            Some((record, State::Live)) if block.user(&record) == address => record.size as usize,
+            _ => 0,
+        }
+    }
+
+    fn log(&self) -> &FaultLog {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*self.extra().faults }
+    }
+}

@@ -1,0 +1,100 @@
+//! Where blocks were allocated: calls in the source, each with a number.
+//!
+//! ```text
+//! SiteTable  | site 1 | site 2 | ... |
+//! site       | key | column << 32 | line | length of the name | name, its last 232 bytes ... |
+//! ```
+//!
+//! A thread finds its call by the key, a hash of the compiler's own description of it; the first one that comes writes
+//! the call down. The name is copied, so that it is there also when the kernels that allocated are not loaded any more.
+//!
+//! S1. A key is written once, by the thread whose CAS wrote it, which then writes the rest of the site.
+//!
+//! The host reads after the kernel has ended, which orders every write before the read. Wait-free.
+
+use super::record::mixed;
+use super::{DEBUG, Extra};
+use crate::sync::AtomicU64;
+use core::panic::Location;
+
+/// Sites that are told apart. Allocations at further ones have none.
+pub const SITES: usize = 512;
+/// Words of a site.
+pub const SITE_WORDS: usize = 32;
+const NAME_WORDS: usize = SITE_WORDS - 3;
+/// The most bytes of a file's name, its last.
+pub const NAME_BYTES: usize = 8 * NAME_WORDS;
+
+/// How many places are looked at for a call: in a table that is not nearly full it has one of the first.
+const PROBES: usize = 32;
+
+/// The sites of a heap. All zeroes is none.
+#[repr(transparent)]
+pub struct SiteTable([[AtomicU64; SITE_WORDS]; SITES]);
+
+/// The call of an allocation in the source. Nothing in a build without the feature `debug`.
+#[derive(Clone, Copy, Debug)]
+pub struct CallSite([&'static Location<'static>; DEBUG as usize]);
+
+impl CallSite {
+    /// That of the caller, or of its caller if that is tracked, too.
+    #[track_caller]
+    #[inline(always)]
+    pub fn here() -> Self {
+        CallSite([Location::caller(); DEBUG as usize])
+    }
+
+    fn location(&self) -> Option<&'static Location<'static>> {
+        self.0.first().copied()
+    }
+}
+
+impl Extra {
+    /// The number of a call; 0 if there is no room for it.
+    pub(super) fn number_of(&self, call: CallSite) -> u32 {
+        let Some(location) = call.location() else { return 0 };
+        // SAFETY: `from_raw_parts`' promise.
+        let table = unsafe { &*self.sites };
+        let key = key_of(location);
+        for probe in 0..PROBES {
+            let i = (key as usize).wrapping_add(probe) % SITES;
+            let site = &table.0[i];
+            let mut found = site[0].load_relaxed();
+            if found == 0 {
+                // Relaxed: the host alone reads the rest (S1).
+                found = match site[0].cas_relaxed(0, key) {
+                    Ok(_) => {
+                        describe(site, location);
+                        key
+                    }
+                    Err(other) => other,
+                };
+            }
+            if found == key {
+                return i as u32 + 1;
+            }
+        }
+        0
+    }
+}
+
+/// Never 0. By the description's place: two modules may each have one of the same call.
+fn key_of(location: &'static Location<'static>) -> u64 {
+    let place = u64::from(location.column()) << 32 | u64::from(location.line());
+    let name = location.file();
+    mixed(name.as_ptr() as u64 ^ mixed(place ^ mixed(name.len() as u64))) | 1
+}
+
+/// Writes a new site down.
+#[inline(never)]
+fn describe(site: &[AtomicU64; SITE_WORDS], location: &Location<'_>) {
+    let name = location.file().as_bytes();
+    let name = &name[name.len().saturating_sub(NAME_BYTES)..];
+    // Relaxed: the end of the kernel orders them for the host.
+    site[1].store_relaxed(u64::from(location.column()) << 32 | u64::from(location.line()));
+    site[2].store_relaxed(name.len() as u64);
+    for (word, bytes) in site[3..].iter().zip(name.chunks(8)) {
+        let value = bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+        word.store_relaxed(value);
+    }
+}

@@ -1,0 +1,130 @@
+//! The quarantine of a debug heap in the model checker: every order of its atomics that the memory model allows.
+#![cfg(loom)]
+
+mod loom_support;
+
+use loom::cell::UnsafeCell;
+use loom_support::{Model, spawn};
+use std::sync::Arc;
+use warpheap_device::heap::debug::{DEBUG_SITES, Ring};
+use warpheap_device::sync::AtomicU64;
+
+/// A ring, a plain value in every block that only who has it may touch, and which blocks the heap has back.
+struct Quarantine {
+    ring: Ring,
+    values: Vec<UnsafeCell<u32>>,
+    back: Vec<AtomicU64>,
+    _slots: Vec<AtomicU64>,
+}
+
+// SAFETY: a value is touched by who has its block alone, which is what the model checks.
+unsafe impl Sync for Quarantine {}
+// SAFETY: the same.
+unsafe impl Send for Quarantine {}
+
+impl Quarantine {
+    /// For blocks 1 to `blocks`.
+    fn new(slots: u64, blocks: u32) -> Arc<Quarantine> {
+        let slots: Vec<_> = (0..slots).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Quarantine {
+            // SAFETY: they are kept beside it, and do not move.
+            ring: unsafe { Ring::over(slots.as_ptr(), slots.len() as u64) },
+            values: (0..=blocks).map(UnsafeCell::new).collect(),
+            back: (0..=blocks).map(|_| AtomicU64::new(0)).collect(),
+            _slots: slots,
+        })
+    }
+
+    fn touch(&self, block: u64) {
+        // SAFETY: the model reports whoever else touches it.
+        self.values[block as usize].with_mut(|value| unsafe { *value += 1 });
+    }
+
+    /// Writes to a block for the last time, and frees it.
+    fn free(&self, block: u64) {
+        self.touch(block);
+        self.ring.put(block, |out| self.leave(out));
+    }
+
+    fn leave(&self, block: u64) {
+        self.touch(block);
+        assert_eq!(self.back[block as usize].add_relaxed(1), 0, "one block left twice");
+    }
+
+    /// As who was refused memory, once: whether a look that found nothing was right.
+    fn refused(&self, block: u64) {
+        if !self.ring.empty(|out| self.leave(out)) {
+            let back = self.back[block as usize].load_relaxed();
+            assert_eq!(back, 1, "neither in quarantine nor on its way, and not the heap's");
+        }
+    }
+
+    fn is_back(&self, block: u64) -> bool {
+        self.back[block as usize].load_relaxed() == 1
+    }
+}
+
+/// Of two frees the later one takes out what the earlier one put in, and sees what that wrote.
+const DISPLACED: Model = Model {
+    preemptions: 9,
+    run: || {
+        let quarantine = Quarantine::new(1, 2);
+        let theirs = quarantine.clone();
+        let other = spawn(1, move || theirs.free(1));
+        quarantine.free(2);
+        other.join().unwrap();
+        assert!(quarantine.is_back(1) != quarantine.is_back(2), "one is out, one is in");
+    },
+};
+
+/// Two that were refused memory empty the ring: neither gives up while the other has the block in hand.
+const EMPTIED_BY_TWO: Model = Model {
+    preemptions: 9,
+    run: || {
+        let quarantine = Quarantine::new(2, 1);
+        quarantine.free(1);
+        let theirs = quarantine.clone();
+        let other = spawn(1, move || theirs.refused(1));
+        quarantine.refused(1);
+        other.join().unwrap();
+        assert!(quarantine.is_back(1));
+    },
+};
+
+/// The same beside a free that takes a block out.
+const EMPTIED_BESIDE_A_FREE: Model = Model {
+    preemptions: 9,
+    run: || {
+        let quarantine = Quarantine::new(1, 2);
+        quarantine.free(1);
+        let theirs = quarantine.clone();
+        let other = spawn(1, move || theirs.free(2));
+        quarantine.refused(1);
+        other.join().unwrap();
+        assert!(quarantine.is_back(1));
+    },
+};
+
+#[test]
+fn a_block_leaves_once_and_with_what_was_written_to_it() {
+    DISPLACED.holds();
+}
+
+#[test]
+fn no_block_is_overlooked_on_its_way_out() {
+    EMPTIED_BY_TWO.holds();
+    EMPTIED_BESIDE_A_FREE.holds();
+}
+
+#[test]
+fn every_weakened_ordering_is_noticed() {
+    let noticed_by = [
+        ("heap/quarantine", DISPLACED, "Concurrent write accesses"),
+        ("heap/left", EMPTIED_BY_TWO, "not the heap's"),
+    ];
+    assert_eq!(noticed_by.map(|(site, ..)| site), DEBUG_SITES);
+    for (site, model, why) in noticed_by {
+        model.notices(site, why);
+    }
+    EMPTIED_BY_TWO.notices("heap/quarantine", "");
+}

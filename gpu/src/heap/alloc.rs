@@ -133,7 +133,7 @@ impl Heap {
             return self.alloc_mixed(group, class);
         }
         let info = *self.class(class);
-        let mut home = self.home();
+        let mut home = self.part_home();
         let mut seen = self.take_in_turn(1, class, &mut home);
         if seen.is_unused() && seen.left() == Some(0) {
             seen = self.first_span(group, group, true, class, home, seen);
@@ -148,7 +148,7 @@ impl Heap {
     /// For lanes that may ask for several classes: the leaders of all take at once.
     #[inline(never)]
     fn alloc_mixed<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, class: SizeClass) -> u64 {
-        let home = self.home();
+        let home = self.part_home();
         let peers = lanes.matching(class.0);
         let info = *self.class(class);
         let seen = self.take_together(lanes, peers, true, class, home);
@@ -216,7 +216,7 @@ impl Heap {
         let runs = info.first_runs(peers.count(), home);
         let mut run = Run::NONE;
         if first && runs * info.blocks >= peers.count() {
-            run = self.claim_fresh(home, runs * info.slabs);
+            run = self.claim_fresh(self.home(), runs * info.slabs);
         }
         let leader = peers.leader();
         let run = Run { first: lanes.read_32(run.first, leader), len: lanes.read_32(run.len, leader) };

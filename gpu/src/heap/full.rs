@@ -29,8 +29,7 @@ impl Heap {
         if seen.has_sunk() && group.leads() {
             self.lift(class, home);
         }
-        let slabs = group.broadcast_32((group.leads() && self.may_have_slabs(class, home)).into()) == 1;
-        if slabs && !self.is_known_full(group, class, home) && !self.is_dry(group, class, home) {
+        if self.try_span(group, class, home) {
             return Found::Perhaps;
         }
         let hole = self.claim_hole(class, home, group.rank());
@@ -39,6 +38,56 @@ impl Heap {
             return Found::Block(hole);
         }
         if self.is_known_full(rest, class, home) { Found::Nothing } else { Found::Perhaps }
+    }
+
+    /// Looks for a span if there seem to be slabs and no other group is looking for one: there may be runs, and a span is
+    /// soon used by many. Whether there is one now. It proves nothing.
+    #[inline(never)]
+    fn try_span(&self, group: Group, class: SizeClass, home: u32) -> bool {
+        let cursor = self.cursor(class, home);
+        let begun = group.lead_64(|| {
+            // ordering: acquire; pairs with VERDICT, as in `is_known_full`.
+            let verdict = cursor.verdict.load_acquire(VERDICT);
+            // Who was refused knows better than a quick look.
+            if verdict % 2 == 1 || !self.may_have_slabs(class, home) {
+                return u64::MAX;
+            }
+            // ordering: acquire; pairs with ARRIVE, as in `is_known_full`.
+            let mine = cursor.searches_begun.cas_acquire(verdict / 2, verdict / 2 + 1, SEARCH).is_ok();
+            if mine { verdict / 2 } else { u64::MAX }
+        });
+        if begun == u64::MAX {
+            return false;
+        }
+        group.order();
+        let found = !self.is_dry(group, class, home) || self.find_and_install(group, class, home);
+        self.end_search(group, class, home, begun, false);
+        found
+    }
+
+    /// Stores what one more search has come to.
+    #[inline(always)]
+    fn end_search(&self, group: Group, class: SizeClass, home: u32, begun: u64, full: bool) {
+        group.sync();
+        if group.leads() {
+            // ordering: release; pairs with the next search's look at it: the span that this one stored (I8).
+            self.cursor(class, home).verdict.store_release(2 * (begun + 1) + u64::from(full), VERDICT);
+        }
+    }
+
+    /// Stores a span of whole runs in a dry cursor, for who owes it. Whether there is one.
+    #[inline(never)]
+    fn find_and_install(&self, group: Group, class: SizeClass, home: u32) -> bool {
+        let found = self.find(group, class, home, group.count());
+        self.install_found(group, class, home, found)
+    }
+
+    fn install_found(&self, group: Group, class: SizeClass, home: u32, found: Span) -> bool {
+        group.sync();
+        if !found.is_dry() && group.leads() {
+            self.cursor(class, home).install(found);
+        }
+        !found.is_dry()
     }
 
     /// Whether the cursor is dry, by the leader's look. Relaxed: a hint.
@@ -85,10 +134,7 @@ impl Heap {
                 group.lead_64(|| cursor.searches_begun.cas_acquire(begun, begun + 1, SEARCH).is_ok().into());
             if mine == 1 {
                 let full = !self.search(group, class, home);
-                if group.leads() {
-                    // ordering: release; pairs with the next search's look above: the span that this one stored (I8).
-                    cursor.verdict.store_release(2 * (begun + 1) + u64::from(full), VERDICT);
-                }
+                self.end_search(group, class, home, begun, full);
                 return full;
             }
             thread::nanosleep(POLL_NANOS);
@@ -104,12 +150,11 @@ impl Heap {
         if !self.is_dry(group, class, home) {
             return true;
         }
-        let found = self.find(group, class, home, group.count());
-        group.sync();
-        if !found.is_dry() {
-            if group.leads() {
-                self.cursor(class, home).install(found);
-            }
+        if self.find_and_install(group, class, home) {
+            return true;
+        }
+        let found = self.find_hidden(group, class, home);
+        if self.install_found(group, class, home, found) {
             return true;
         }
         // What a group has in hand for another cursor of the class will be seen there. Idle: what was made holes of after

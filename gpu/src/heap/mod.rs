@@ -101,6 +101,9 @@ pub const USED_WORDS: usize = CLASS_WORDS + 1;
 /// The largest alignment, in bytes.
 pub const MAX_ALIGN: u64 = 1 << 21;
 
+/// Homes next to each other that have one cursor of a class for lanes that ask for less than a warp does.
+const PART_HOMES: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
+
 /// The pause between two looks at what another thread is changing.
 const POLL_NANOS: u32 = 100;
 
@@ -249,6 +252,13 @@ impl Heap {
     #[inline(always)]
     fn home(&self) -> u32 {
         self.layout.home(thread::sm_id())
+    }
+
+    /// The cursors that lanes use who ask for other classes than the rest of their warp: those of a few
+    /// multiprocessors together, so that many classes at once pin less.
+    #[inline(always)]
+    fn part_home(&self) -> u32 {
+        self.home() / PART_HOMES * PART_HOMES
     }
 
     #[inline(always)]

@@ -1,12 +1,12 @@
 //! Where a cursor's next span comes from: slabs that no one has had, free ones, and those that can be made free.
 
-use super::Heap;
 use super::class::SizeClass;
 use super::count::Count;
 use super::cursor::Span;
 use super::entry::Entry;
 use super::layout::{ClassInfo, WORD_BITS};
 use super::sets::Run;
+use super::{Heap, PART_HOMES};
 use crate::lanes::{Group, Lanes};
 use crate::sync::NATIVE_LAYOUT;
 
@@ -64,7 +64,7 @@ impl Heap {
         count: u32,
     ) -> Span {
         let info = self.class(class);
-        let run = self.reuse(lanes, class, self.share_words(home), info.span_runs(count));
+        let run = self.reuse(lanes, class, self.near_words(home), info.span_runs(count));
         if run.len == 0 { self.find(lanes.group(), class, home, count) } else { info.span_of(run) }
     }
 
@@ -83,13 +83,14 @@ impl Heap {
         }
     }
 
-    /// Blocks of the class for `count` lanes and more, from wherever there are some. A dry span if there are none.
+    /// Blocks of the class for `count` lanes and more, of runs that are whole, from wherever there are some. A dry span if
+    /// there are none.
     #[cold]
     #[inline(never)]
     pub(super) fn find(&self, lanes: Group, class: SizeClass, home: u32, count: u32) -> Span {
         let info = self.class(class);
         let most = info.span_runs(count);
-        let run = self.reuse(lanes, class, self.share_words(home), most);
+        let run = self.reuse(lanes, class, self.near_words(home), most);
         if run.len > 0 {
             return info.span_of(run);
         }
@@ -111,19 +112,17 @@ impl Heap {
             return self.make_span(lanes, info, class, run);
         }
         let run = self.claim_stolen(lanes, class, home, most * info.slabs);
-        if run.len > 0 {
-            return self.make_span(lanes, info, class, run);
-        }
-        self.find_hidden(lanes, class, home, most)
+        if run.len > 0 { self.make_span(lanes, info, class, run) } else { Span::DRY }
     }
 
-    /// Blocks of slabs that cursors pin: all of them become holes, so that runs may become idle.
+    /// The same of slabs that cursors pin: all that these have become holes, so that runs may become idle.
     #[inline(never)]
-    fn find_hidden(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Span {
+    pub(super) fn find_hidden(&self, lanes: Group, class: SizeClass, home: u32) -> Span {
         if !self.close_all(lanes) {
             return Span::DRY;
         }
         let info = self.class(class);
+        let most = info.span_runs(lanes.count());
         let run = self.claim_swept(lanes, class, home, most * info.slabs, true);
         if run.len > 0 { self.make_span(lanes, info, class, run) } else { Span::DRY }
     }
@@ -149,7 +148,7 @@ impl Heap {
     #[inline(never)]
     pub(super) fn claim(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
         let (info, from) = (self.class(class), self.share_words(home).0);
-        let run = lanes.lead_run(|| self.claim_fresh_part(home, info, most));
+        let run = lanes.lead_run(|| self.claim_fresh_part(self.home(), info, most));
         if run.len > 0 {
             return run;
         }
@@ -173,7 +172,7 @@ impl Heap {
                 let made = if everywhere {
                     self.sweep_everywhere(lanes, SizeClass(other), most)
                 } else {
-                    self.sweep_class(lanes, SizeClass(other), self.share_words(home), most)
+                    self.sweep_class(lanes, SizeClass(other), self.near_words(home), most)
                 };
                 let run = if made > 0 { self.claim(lanes, class, home, most) } else { Run::NONE };
                 if run.len > 0 {
@@ -189,7 +188,7 @@ impl Heap {
     fn reuse_foreign(&self, lanes: Group, class: SizeClass, home: u32) -> Run {
         let (set, len) = (self.idle(class), self.layout.slab_words());
         // From behind the share to the end, and from the start.
-        for start in [self.share_words(home).1, 0] {
+        for start in [self.near_words(home).1, 0] {
             let mut from = start;
             for _ in 0..LOOKS {
                 let Some(w) = set.next_word_together(lanes, from) else { break };
@@ -207,7 +206,20 @@ impl Heap {
     /// The words of a set of slabs that have bits of a home's share, from the first to before the second.
     #[inline(always)]
     pub(super) fn share_words(&self, home: u32) -> (u32, u32) {
-        let (start, end) = (self.layout.share_start(home), self.layout.share_start(home + 1));
+        self.words_of_shares(home, home + 1)
+    }
+
+    /// The same of the shares of the homes that have a cursor together for parts of warps.
+    #[inline(always)]
+    pub(super) fn near_words(&self, home: u32) -> (u32, u32) {
+        let first = home / PART_HOMES * PART_HOMES;
+        let end = first + PART_HOMES;
+        self.words_of_shares(first, if end < self.layout.homes { end } else { self.layout.homes })
+    }
+
+    #[inline(always)]
+    fn words_of_shares(&self, first: u32, end: u32) -> (u32, u32) {
+        let (start, end) = (self.layout.share_start(first), self.layout.share_start(end));
         (start / WORD_BITS, end.div_ceil(WORD_BITS))
     }
 

@@ -33,11 +33,14 @@ impl Heap {
         (from, to): (u32, u32),
         most: u32,
     ) -> Run {
-        let info = self.class(class);
-        let mut base = from;
-        while base < to {
+        let (info, idle) = (self.class(class), self.idle(class));
+        let mut from = from;
+        while let Some(w) = idle.next_word_together(lanes.group(), from) {
+            if w >= to {
+                break;
+            }
             for _ in 0..ROWS {
-                let row = self.idle(class).row::<WHOLE, false>(lanes, base, to, info.slabs, most);
+                let row = idle.row::<WHOLE, false>(lanes, w, to, info.slabs, most);
                 if row.len == 0 {
                     break;
                 }
@@ -47,7 +50,8 @@ impl Heap {
                     return run;
                 }
             }
-            base += lanes.count();
+            from = (w + lanes.count()).min(to);
+            self.settle_words(lanes.group(), class, w, from);
         }
         Run::NONE
     }

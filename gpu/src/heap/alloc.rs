@@ -216,7 +216,7 @@ impl Heap {
         let runs = info.first_runs(peers.count(), home);
         let mut run = Run::NONE;
         if first && runs * info.blocks >= peers.count() {
-            run = self.claim_fresh(self.home(), runs * info.slabs);
+            run = self.claim_fresh(home, runs * info.slabs);
         }
         let leader = peers.leader();
         let run = Run { first: lanes.read_32(run.first, leader), len: lanes.read_32(run.len, leader) };

@@ -15,16 +15,16 @@ use crate::sync::NATIVE_LAYOUT;
 const TRIES: u32 = if NATIVE_LAYOUT { 64 } else { 3 };
 
 impl Heap {
-    /// Takes the later half of what another cursor of the class has, by whole runs; all of it when that is one. The
-    /// lanes look at a cursor each. A dry span if none has any.
+    /// Takes the first half of what another cursor of the class has, by whole runs; all of it when that is one. The
+    /// lanes look at a cursor each. A dry span if none has `least` blocks.
     #[inline(never)]
-    pub(super) fn steal(&self, lanes: Group, class: SizeClass, home: u32) -> Span {
+    pub(super) fn steal(&self, lanes: Group, class: SizeClass, home: u32, least: u32) -> Span {
         let homes = self.layout.homes;
         let mut distance = 1;
         while distance < homes {
             let mine = distance + lanes.rank();
             let other = if home + mine < homes { home + mine } else { home + mine - homes };
-            let has_some = mine < homes && self.cursor(class, other).span().left().unwrap_or(0) > 0;
+            let has_some = mine < homes && self.cursor(class, other).span().left().unwrap_or(0) >= least;
             let mut candidates = lanes.ballot(has_some);
             while !candidates.is_empty() {
                 let from = lanes.read_32(other, candidates.leader());
@@ -64,18 +64,18 @@ impl Heap {
     /// Takes up to `most` slabs of runs that other classes' cursors have whole: of the same home, then of the others.
     #[inline(never)]
     pub(super) fn claim_stolen(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
-        let (classes, homes) = (self.layout.classes, self.layout.homes);
-        for distance in 0..homes {
+        let (classes, homes, used) = (self.layout.classes, self.layout.homes, self.used_classes(lanes));
+        for distance in 0..if used.has_others(class) { homes } else { 0 } {
             let home_of = if home + distance < homes { home + distance } else { home + distance - homes };
             let (mut other, mut freed) = (lanes.rank(), 0);
             while other < classes {
-                if freed < most && other != class.0 && self.is_used(SizeClass(other)) {
+                if freed < most && other != class.0 && used.has(other) {
                     freed += self.free_part(SizeClass(other), home_of, most - freed);
                 }
                 other += lanes.count();
             }
             if !lanes.all(freed == 0) {
-                let run = self.claim(lanes, class, home, most);
+                let run = self.claim_near(lanes, class, home, most);
                 if run.len > 0 {
                     return run;
                 }
@@ -124,8 +124,9 @@ impl Heap {
     #[inline(never)]
     pub(super) fn close_all(&self, lanes: Group) -> bool {
         let mut any = false;
+        let used = self.used_classes(lanes);
         for class in (0..self.layout.classes).map(SizeClass) {
-            if !self.is_used_by_all(lanes, class) {
+            if !used.has(class.0) {
                 continue;
             }
             let mut home = lanes.rank();

@@ -70,6 +70,7 @@ mod resize;
 mod reuse;
 mod sets;
 mod sweep;
+mod used;
 
 pub use audit::{CursorAudit, Found, FreeSlab, Invariant, LargeAudit, RunAudit, Violation, Visitor};
 pub use block_cache::BlockCache;
@@ -350,37 +351,6 @@ impl Heap {
     #[inline(always)]
     fn idle(&self, class: SizeClass) -> IndexSet {
         self.slab_set(1 + self.layout.classes + class.0)
-    }
-
-    #[inline(always)]
-    fn used(&self, class: SizeClass) -> &AtomicU32 {
-        // SAFETY: a word of a class of the heap, by the callers.
-        let word = unsafe { self.parts.used.add((class.0 / layout::WORD_BITS) as usize) };
-        // SAFETY: `from_raw_parts`' promise.
-        unsafe { &*word }
-    }
-
-    /// Remembers that the class has cursors with spans. Relaxed: the store of the span is behind it.
-    #[inline(always)]
-    fn note_use(&self, class: SizeClass) {
-        self.used(class).or_relaxed(1 << (class.0 % layout::WORD_BITS));
-    }
-
-    /// Requests that were refused since the heap was made, modulo 2^32.
-    pub fn refusals(&self) -> u32 {
-        self.refusal_count().load_relaxed()
-    }
-
-    #[inline(always)]
-    fn refusal_count(&self) -> &AtomicU32 {
-        // SAFETY: the word behind those of the classes.
-        let word = unsafe { self.parts.used.add(CLASS_WORDS) };
-        // SAFETY: `from_raw_parts`' promise.
-        unsafe { &*word }
-    }
-
-    fn is_used(&self, class: SizeClass) -> bool {
-        self.used(class).load_relaxed() >> (class.0 % layout::WORD_BITS) & 1 == 1
     }
 
     #[inline(always)]

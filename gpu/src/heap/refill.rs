@@ -14,7 +14,7 @@ use crate::sync::NATIVE_LAYOUT;
 const FOREIGN_SLABS: u32 = 16;
 
 /// Idle runs that are taken of another home's share at once.
-const FOREIGN_RUNS: u32 = 2;
+const FOREIGN_RUNS: u32 = 4;
 
 /// Places where a look for idle runs of the class is taken: more than a few only lose to other groups.
 const LOOKS: u32 = if NATIVE_LAYOUT { 16 } else { 2 };
@@ -94,12 +94,12 @@ impl Heap {
         if run.len > 0 {
             return info.span_of(run);
         }
-        let run = self.claim_slabs(lanes, class, home, most * info.slabs);
+        let run = self.claim_near(lanes, class, home, most * info.slabs);
         if run.len > 0 {
             return self.make_span(lanes, info, class, run);
         }
         // Elsewhere: what another cursor of the class has is nearer than what no one does.
-        let span = self.steal(lanes, class, home);
+        let span = self.steal(lanes, class, home, 2 * info.blocks);
         if !span.is_dry() {
             return span;
         }
@@ -107,12 +107,12 @@ impl Heap {
         if run.len > 0 {
             return info.span_of(run);
         }
-        let run = self.claim_swept(lanes, class, home, most * info.slabs, true);
+        let run = self.claim_any(lanes, class, home, most * info.slabs);
         if run.len > 0 {
             return self.make_span(lanes, info, class, run);
         }
-        let run = self.claim_stolen(lanes, class, home, most * info.slabs);
-        if run.len > 0 { self.make_span(lanes, info, class, run) } else { Span::DRY }
+        // What is left of a run, last: to and fro with that would take longer than all of the above.
+        self.steal(lanes, class, home, 1)
     }
 
     /// The same of slabs that cursors pin: all that these have become holes, so that runs may become idle.
@@ -133,22 +133,24 @@ impl Heap {
         info.span_of(run)
     }
 
-    /// Takes up to `most` slabs that are no class', or other classes' idle ones, whole runs: of the home's share; then
-    /// of what others have not used.
+    /// Takes up to `most` slabs, whole runs, from those that are used by no one here but others elsewhere, or by other
+    /// classes: what other homes have not had; idle runs of the shares near by, then of all; what cursors have.
     #[inline(never)]
-    fn claim_slabs(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
-        let mut run = self.claim(lanes, class, home, most);
-        if run.len == 0 {
-            run = self.claim_swept(lanes, class, home, most, false);
+    fn claim_any(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
+        let mut run = self.claim_foreign(lanes, self.class(class), home, most);
+        for everywhere in [false, true] {
+            if run.len == 0 {
+                run = self.claim_swept(lanes, class, home, most, everywhere);
+            }
         }
-        if run.len > 0 { run } else { self.claim_foreign(lanes, self.class(class), home, most) }
+        if run.len > 0 { run } else { self.claim_stolen(lanes, class, home, most) }
     }
 
-    /// Takes up to `most` slabs that are no class', whole runs.
+    /// Takes up to `most` slabs that are no class', whole runs: of the shares near by that no one has had, then free ones.
     #[inline(never)]
-    pub(super) fn claim(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
-        let (info, from) = (self.class(class), self.share_words(home).0);
-        let run = lanes.lead_run(|| self.claim_fresh_part(self.home(), info, most));
+    pub(super) fn claim_near(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
+        let (info, from) = (self.class(class), self.near_words(home).0);
+        let run = lanes.lead_run(|| self.claim_fresh_near(home, info, most));
         if run.len > 0 {
             return run;
         }
@@ -160,13 +162,32 @@ impl Heap {
         }
     }
 
+    /// Takes up to `most` slabs that no one has had, of the share of the home or of those near by.
+    fn claim_fresh_near(&self, home: u32, info: &ClassInfo, most: u32) -> Run {
+        let first = home / PART_HOMES * PART_HOMES;
+        for i in 0..PART_HOMES {
+            let near = first + (home + i) % PART_HOMES;
+            if near < self.layout.homes {
+                let run = self.claim_fresh_part(near, info, most);
+                if run.len > 0 {
+                    return run;
+                }
+            }
+        }
+        Run::NONE
+    }
+
     /// The same, of other classes' idle runs, of the home's share or of all homes: those of the next sizes first, which
     /// have as many slabs.
     #[inline(never)]
     fn claim_swept(&self, lanes: Group, class: SizeClass, home: u32, most: u32, everywhere: bool) -> Run {
+        let used = self.used_classes(lanes);
+        if !used.has_others(class) {
+            return Run::NONE;
+        }
         for distance in 1..self.layout.classes {
             for other in [class.0.wrapping_sub(distance), class.0 + distance] {
-                if other >= self.layout.classes || !self.is_used_by_all(lanes, SizeClass(other)) {
+                if !used.has(other) {
                     continue;
                 }
                 let made = if everywhere {
@@ -174,7 +195,7 @@ impl Heap {
                 } else {
                     self.sweep_class(lanes, SizeClass(other), self.near_words(home), most)
                 };
-                let run = if made > 0 { self.claim(lanes, class, home, most) } else { Run::NONE };
+                let run = if made > 0 { self.claim_near(lanes, class, home, most) } else { Run::NONE };
                 if run.len > 0 {
                     return run;
                 }

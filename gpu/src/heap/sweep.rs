@@ -30,8 +30,9 @@ impl Heap {
     #[inline(never)]
     pub(super) fn sweep_all(&self, lanes: Group) -> bool {
         let mut any = false;
+        let used = self.used_classes(lanes);
         for class in (0..self.layout.classes).map(SizeClass) {
-            any |= self.is_used_by_all(lanes, class) && self.sweep_everywhere(lanes, class, u32::MAX) > 0;
+            any |= used.has(class.0) && self.sweep_everywhere(lanes, class, u32::MAX) > 0;
         }
         any
     }
@@ -48,11 +49,6 @@ impl Heap {
             self.settle_words(lanes, class, w, from);
         }
         slabs
-    }
-
-    /// Whether the class has had a span; the same answer for all lanes, also while another warp gives it its first.
-    pub(super) fn is_used_by_all(&self, lanes: Group, class: SizeClass) -> bool {
-        lanes.lead_64(|| self.is_used(class).into()) == 1
     }
 
     /// Lets the summary of a class' idle runs know which words are empty.

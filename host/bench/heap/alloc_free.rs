@@ -5,7 +5,7 @@ use super::super::figures::{Bench, THREADS};
 use super::load::Load;
 use super::{GIB, WITHOUT_ALLOCATING, one_size, room_for, wrong};
 use crate::error::Result;
-use warpheap_kernels::bench::{Sizes, bench_heap_alloc_sparse};
+use warpheap_kernels::bench::{Sizes, bench_heap_alloc_sparse, bench_heap_free_sparse};
 
 /// Sizes that are allocated, in bytes: all powers of two, and some of the classes between them.
 const SIZES: [u32; 14] = [16, 32, 48, 64, 96, 128, 256, 512, 768, 1024, 2048, 3072, 4096, 8192];
@@ -83,11 +83,18 @@ impl Bench<'_> {
     fn heap_sparse(&self, name: &str) -> Result<Figure> {
         let load = self.load(1 << 17, one_size(4096))?;
         let base = self.timer.alloc_floor(&load.out, load.sizes)?;
-        let mut heap = self.heap(8 * GIB)?;
+        let heap = self.heap(8 * GIB)?;
         let args = (heap.handle(), load.out.slice(), load.sizes);
         // SAFETY: heap and `out` live, and this stream alone uses them.
         let launch = || unsafe { load.launch(bench_heap_alloc_sparse, args) };
-        let time = self.timer.time(|| heap.reset(), launch)?;
+        let free_args = (heap.handle(), load.out.slice());
+        let mut first = true;
+        let give_back = || match std::mem::take(&mut first) {
+            true => Ok(()),
+            // SAFETY: what `out` names was allocated, and is freed once before the next allocations.
+            false => unsafe { load.launch(bench_heap_free_sparse, free_args) },
+        };
+        let time = self.timer.time(give_back, launch)?;
         let checked = load.check_addresses(name, load.threads() / 32)?;
         Ok(Figure::ratio(name, load.threads(), time, WITHOUT_ALLOCATING, base, BARS[0]).checked(checked))
     }

@@ -53,6 +53,19 @@ kernel! {
         }
     }
 
+    /// One lane in 32 frees what it has.
+    ///
+    /// # Safety
+    /// What `blocks` names was allocated, and is freed once.
+    pub unsafe fn bench_heap_free_sparse(heap: Heap, blocks: DeviceSlice<u64>) {
+        // SAFETY: only read.
+        let address = unsafe { blocks.get(thread::index_1d().into()) };
+        if let Some(block) = NonNull::new(address.unwrap_or(0) as *mut u8) {
+            // SAFETY: the caller's promise.
+            unsafe { heap.free(block) };
+        }
+    }
+
     /// One lane in 32 allocates; every thread stores an address or null.
     ///
     /// # Safety

@@ -14,7 +14,7 @@ use crate::units::WARP_SIZE;
 use core::ptr::NonNull;
 
 /// How often a group looks whether the next span is there before it tries its luck: that takes microseconds.
-const POLLS: u32 = if NATIVE_LAYOUT { 1 << 6 } else { 2 };
+const POLLS: u32 = if NATIVE_LAYOUT { 1 << 7 } else { 2 };
 
 /// How often a group starts again because others took what was found for it.
 const PATIENCE: u32 = if NATIVE_LAYOUT { 256 } else { 6 };

@@ -64,7 +64,7 @@ impl Heap {
         count: u32,
     ) -> Span {
         let info = self.class(class);
-        let run = self.reuse(lanes, class, self.near_words(home), info.span_runs(count));
+        let run = self.reuse(lanes, class, self.own_words(home, count), info.span_runs(count));
         if run.len == 0 { self.find(lanes.group(), class, home, count) } else { info.span_of(run) }
     }
 
@@ -90,6 +90,14 @@ impl Heap {
     pub(super) fn find(&self, lanes: Group, class: SizeClass, home: u32, count: u32) -> Span {
         let info = self.class(class);
         let most = info.span_runs(count);
+        let run = self.reuse(lanes, class, self.own_words(home, count), most);
+        if run.len > 0 {
+            return info.span_of(run);
+        }
+        let run = lanes.lead_run(|| self.claim_fresh_part(home, info, most * info.slabs));
+        if run.len > 0 {
+            return self.make_span(lanes, info, class, run);
+        }
         let run = self.reuse(lanes, class, self.near_words(home), most);
         if run.len > 0 {
             return info.span_of(run);
@@ -154,12 +162,8 @@ impl Heap {
         if run.len > 0 {
             return run;
         }
-        let free = self.free_slabs();
-        let first = free.next_word_together(lanes, from).or_else(|| free.next_word_together(lanes, 0));
-        match first {
-            Some(first) => lanes.lead_run(|| self.claim_free(info, first, most)),
-            None => Run::NONE,
-        }
+        let run = self.claim_free(lanes, info, from, most);
+        if run.len > 0 || from == 0 { run } else { self.claim_free(lanes, info, 0, most) }
     }
 
     /// Takes up to `most` slabs that no one has had, of the share of the home or of those near by.
@@ -230,6 +234,13 @@ impl Heap {
         self.words_of_shares(home, home + 1)
     }
 
+    /// The words where a group of so many lanes looks first: a warp in its home's share, so that homes leave each other
+    /// theirs; others in the shares of those that have their cursor together.
+    #[inline(always)]
+    fn own_words(&self, home: u32, lanes: u32) -> (u32, u32) {
+        if lanes == WORD_BITS { self.share_words(home) } else { self.near_words(home) }
+    }
+
     /// The same of the shares of the homes that have a cursor together for parts of warps.
     #[inline(always)]
     pub(super) fn near_words(&self, home: u32) -> (u32, u32) {
@@ -245,12 +256,16 @@ impl Heap {
     }
 
     /// Takes free slabs, whole runs of the class, the first from word `from` on.
-    fn claim_free(&self, info: &ClassInfo, from: u32, most: u32) -> Run {
+    #[inline(never)]
+    fn claim_free(&self, lanes: Group, info: &ClassInfo, from: u32, most: u32) -> Run {
         let free = self.free_slabs();
-        let mut run = free.claim_run(from, info.slabs, most);
+        let mut run = free.claim_run_together(lanes, from, info.slabs, most);
         let rest = if info.slabs == 1 { 0 } else { run.len % info.slabs };
         run.len -= rest;
-        free.insert_run(Run { first: run.first + run.len, len: rest });
+        if rest > 0 && lanes.leads() {
+            free.insert_run(Run { first: run.first + run.len, len: rest });
+        }
+        lanes.sync();
         run
     }
 

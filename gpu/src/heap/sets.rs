@@ -248,26 +248,35 @@ impl IndexSet {
         None
     }
 
-    /// Takes from `least` to `most` slabs one after the other, the first found from word `from` on.
+    /// Takes from `least` to `most` slabs one after the other, the first found from word `from` on, by all lanes
+    /// together: each looks at a word, and at how the next one goes on. `least` is a word's bits at most.
     #[inline(never)]
-    pub fn claim_run(&self, from: u32, least: u32, most: u32) -> Run {
+    pub fn claim_run_together(&self, lanes: Group, from: u32, least: u32, most: u32) -> Run {
         let mut from = from;
-        // A word may be looked at again when others were faster.
-        for _ in 0..2 * self.len {
-            let Some(w) = self.next_word(from) else { return Run::NONE };
-            let seen = self.word(w).load_relaxed();
+        while let Some(base) = self.next_word_together(lanes, from) {
+            let w = base + lanes.rank();
+            let seen = if w < self.len { self.word(w).load_relaxed() } else { 0 };
+            let next = if w + 1 < self.len { self.word(w + 1).load_relaxed() } else { 0 };
             let start = longest_start(seen, least);
             let len = run_at(seen, start);
-            if seen == 0 {
-                self.settle_summary(w);
-            } else if len >= least || start + len == WORD_BITS {
-                let run = self.claim_at(w * WORD_BITS + start, most);
+            let beyond = if start + len == WORD_BITS { run_at(next, 0) } else { 0 };
+            let found = lanes.ballot(seen != 0 && len + beyond >= least);
+            from = base + lanes.count();
+            if !found.is_empty() {
+                let first = lanes.read_32(w * WORD_BITS + start, found.leader());
+                let run = lanes.lead_run(|| self.claim_at(first, most));
                 if run.len >= least {
                     return run;
                 }
-                self.insert_run(run);
+                // Others were faster. The rest of these words, once more.
+                if lanes.leads() {
+                    self.insert_run(run);
+                }
+                from = first / WORD_BITS + 1;
+            } else if lanes.leads() && seen == 0 {
+                self.settle_summary(base);
             }
-            from = if w + 1 < self.len { w + 1 } else { 0 };
+            lanes.sync();
         }
         Run::NONE
     }
@@ -415,29 +424,37 @@ mod tests {
         });
     }
 
+    fn claim(set: IndexSet, from: u32, least: u32, most: u32) -> Run {
+        set.claim_run_together(Group::alone(), from, least, most)
+    }
+
     #[test]
-    fn runs_join_over_words_and_give_back_the_rest() {
+    fn runs_join_over_words() {
         with_set(400, |set| {
             set.insert_run(Run { first: 20, len: 100 });
             assert_eq!(set.len_at(20, 400), 100);
-            assert_eq!(set.claim_run(0, 90, 90), Run { first: 20, len: 90 });
-            assert_eq!(set.claim_run(0, 11, 90), Run::NONE);
-            assert_eq!(set.claim_run(5, 1, 90), Run { first: 110, len: 10 });
-            assert_eq!(set.claim_run(0, 1, 1), Run::NONE);
+            assert_eq!(claim(set, 0, 30, 90), Run { first: 20, len: 90 });
+            assert_eq!(claim(set, 0, 11, 90), Run::NONE);
+            assert_eq!(claim(set, 0, 1, 90), Run { first: 110, len: 10 });
+            assert_eq!(claim(set, 0, 1, 1), Run::NONE);
             set.insert_run(Run { first: 0, len: 400 });
-            assert_eq!(set.claim_run(3, 301, 400), Run { first: 96, len: 304 });
-            assert_eq!(set.claim_run(3, 97, 400), Run::NONE);
-            assert_eq!(set.claim_run(3, 96, 400), Run { first: 0, len: 96 });
+            assert_eq!(claim(set, 3, 32, 400), Run { first: 96, len: 304 });
+            assert_eq!(claim(set, 3, 1, 400), Run::NONE);
+            assert_eq!(claim(set, 0, 32, 400), Run { first: 0, len: 96 });
         });
     }
 
     #[test]
-    fn a_hole_in_a_word_is_passed_over() {
-        with_set(64, |set| {
+    fn what_is_too_short_is_passed_over_and_stays() {
+        with_set(192, |set| {
             set.insert_run(Run { first: 0, len: 3 });
             set.insert_run(Run { first: 5, len: 6 });
-            assert_eq!(set.claim_run(0, 4, 5), Run { first: 5, len: 5 });
-            assert_eq!(set.len_at(10, 9), 1);
+            set.insert_run(Run { first: 28, len: 8 });
+            set.insert_run(Run { first: 100, len: 16 });
+            assert_eq!(claim(set, 0, 4, 5), Run { first: 5, len: 5 });
+            assert_eq!(claim(set, 0, 8, 64), Run { first: 28, len: 8 });
+            assert_eq!(claim(set, 0, 16, 64), Run { first: 100, len: 16 });
+            assert_eq!((set.len_at(0, 9), set.len_at(10, 9)), (3, 1));
         });
     }
 }

@@ -3,6 +3,7 @@
 
 use super::class::SizeClass;
 use super::cursor::Span;
+use super::sets::IndexSet;
 use super::{ARRIVE, Heap, POLL_NANOS, SEARCH, VERDICT};
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
@@ -32,7 +33,8 @@ impl Heap {
         if self.try_span(group, class, home) {
             return Found::Perhaps;
         }
-        let hole = self.claim_hole(class, home, group.rank());
+        let may_have_holes = self.partial(class).next_word_together(group, 0).is_some();
+        let hole = if may_have_holes { self.claim_hole(class, home, group.rank()) } else { 0 };
         let rest = group.filter(hole == 0);
         if hole != 0 {
             return Found::Block(hole);
@@ -45,13 +47,13 @@ impl Heap {
     #[inline(never)]
     fn try_span(&self, group: Group, class: SizeClass, home: u32) -> bool {
         let cursor = self.cursor(class, home);
+        // ordering: acquire; pairs with VERDICT, as in `is_known_full`.
+        let verdict = group.lead_64(|| cursor.verdict.load_acquire(VERDICT));
+        // Who was refused knows better than a quick look.
+        if verdict % 2 == 1 || !self.may_have_slabs(group, class, home) {
+            return false;
+        }
         let begun = group.lead_64(|| {
-            // ordering: acquire; pairs with VERDICT, as in `is_known_full`.
-            let verdict = cursor.verdict.load_acquire(VERDICT);
-            // Who was refused knows better than a quick look.
-            if verdict % 2 == 1 || !self.may_have_slabs(class, home) {
-                return u64::MAX;
-            }
             // ordering: acquire; pairs with ARRIVE, as in `is_known_full`.
             let mine = cursor.searches_begun.cas_acquire(verdict / 2, verdict / 2 + 1, SEARCH).is_ok();
             if mine { verdict / 2 } else { u64::MAX }
@@ -96,10 +98,10 @@ impl Heap {
     }
 
     /// Whether there seem to be slabs that no one uses, by a quick look.
-    fn may_have_slabs(&self, class: SizeClass, home: u32) -> bool {
-        self.has_fresh(home)
-            || self.free_slabs().next_word(0).is_some()
-            || self.idle(class).next_word(self.share_words(home).0).is_some()
+    fn may_have_slabs(&self, group: Group, class: SizeClass, home: u32) -> bool {
+        group.lead_64(|| self.has_fresh(home).into()) == 1
+            || self.free_slabs().next_word_together(group, 0).is_some()
+            || self.idle(class).next_word_together(group, 0).is_some()
     }
 
     /// Puts a dry cursor back to its start, before failed subtractions borrow from its upper half.
@@ -159,8 +161,17 @@ impl Heap {
         }
         // What a group has in hand for another cursor of the class will be seen there. Idle: what was made holes of after
         // the look at those.
-        let hint = || (self.partial(class).next(0).is_some() || self.idle(class).next(0).is_some()).into();
-        self.is_owed(group, class) || group.lead_64(hint) == 1
+        self.is_owed(group, class)
+            || self.holds_any(group, self.partial(class))
+            || self.holds_any(group, self.idle(class))
+    }
+
+    /// Whether there is anything in a set.
+    fn holds_any(&self, group: Group, set: IndexSet) -> bool {
+        match set.next_word_together(group, 0) {
+            Some(w) => group.lead_64(|| set.next(w).is_some().into()) == 1,
+            None => false,
+        }
     }
 
     /// Whether a group is about to store the next span of a cursor of the class. The lanes look at a cursor each.

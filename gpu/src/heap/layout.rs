@@ -33,7 +33,7 @@ const SPAN_BLOCKS: (u32, u32) = (2 * 2048, 8 * 2048);
 /// Blocks in a span for each lane of a part of a warp, for the first span of a cursor and for the others.
 const LANE_BLOCKS: (u32, u32) = (128, 1024);
 /// What part of a home's share a span may be, in 64ths: for a whole warp, and for a part of one.
-const SPAN_PART: ((u32, u32), (u32, u32)) = ((8, 40), (2, 8));
+const SPAN_PART: ((u32, u32), (u32, u32)) = ((8, 40), (1, 4));
 
 /// How the blocks of one class lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

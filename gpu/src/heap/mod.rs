@@ -7,7 +7,7 @@
 //!  fresh[home]           the first slab of the home's share of the heap that no one has had
 //!  entry[slab]           what the slab is: free, of a class, large
 //!  bitmap                a bit for every block: set while the block is a hole
-//!  count[run]            how many words of its bits have holes, and how many are whole
+//!  count[run]            its class, how many words of its bits have holes and how many are whole, and who looks at them
 //!  free                  the set of free slabs that have been used
 //!  partial[class]        the set of the class' runs that may have holes
 //!  idle[class]           the set of the class' runs that may have nothing else
@@ -19,14 +19,18 @@
 //! cursor's blocks are a *span*: *runs* of slabs, one after the other. To free, a warp sets its blocks' bits and adds
 //! to the run's count; a run that has its first hole is noted as partial, one that is whole as idle. Who crosses the
 //! end of a span stores the next one: idle runs of the class in the home's share of the heap, taken as they are; or
-//! slabs that no one has had, or that are free; or other classes' idle runs, whose slabs become free for that; then the
-//! same of other homes. When there is nothing of all that, a class hands out its holes, one by one, and every cursor
-//! gives up what it has as holes.
+//! slabs that no one has had, or that are free; then what the class has elsewhere, idle or in cursors; then other classes'
+//! idle runs and the runs that their cursors have whole, whose slabs become free for that. When there is nothing of all
+//! that, a class hands out its holes, one by one; and before a refusal every cursor gives up what it has as holes.
+//!
+//! Neighbouring homes cross half a span apart, so that one's warps take from the other meanwhile. Lanes that ask for less
+//! than a warp does share the cursors of a few homes.
 //!
 //! Each block of a slab that has a class is in exactly one of these states:
 //!
 //! - I1. *In a cursor*: it is among the blocks left of a span. One subtraction takes it from there.
-//! - I2. *A hole*: its bit is set. Who clears the bit has taken it, alone.
+//! - I2. *A hole*: its bit is set. Who has pinned the run and clears the bit has taken it, alone; who swaps the count of
+//!   a whole run for none has taken all its blocks, alone: a pin keeps the count from being that of a whole run.
 //! - I3. *Live*, or on its way: one thread has it, and has subtracted or cleared for it.
 //!
 //! And:
@@ -36,15 +40,15 @@
 //!   are taken; and that before the subtraction that hands out their blocks.
 //! - I5. A slab with a live block keeps its class: it becomes free only when one thread has taken all its blocks
 //!   as holes. So who holds a block, and only who does, may rely on the slab's entry.
-//! - I6. The bits and the count of a free slab, and of a large allocation's, are zero.
+//! - I6. The bits and the count of a free slab, and of a large allocation's, are zero, but for pins.
 //! - I7. When no thread is between two steps, a run's count is that of its bits, a run with holes is in its class'
 //!   partial set or all of its blocks are holes, and then it is in the idle set.
 //! - I8. A cursor below zero that is not dry belongs to the one group that took it there, and a dry one to the one
 //!   search of it that is under way (I9). Only the owner stores the next span; others subtract, or take all or half of what is left.
 //! - I9. A search for memory counts for every group that arrived before it began.
 //!
-//! A stale look at a set or a cursor of another class is harmless: what is taken is taken by I1 or I2, and a hole's
-//! slab is checked by its entry after the hole was taken (I5).
+//! A stale look at a set or a cursor of another class is harmless: what is taken is taken by I1 or I2, and both say of
+//! which class the run is.
 //!
 //! Progress: lock-free but for a group that finds a cursor between two spans: it tries other homes' cursors, then waits
 //! for the group that stores the next one, a bounded time. A refusal takes bounded time.

@@ -312,7 +312,8 @@ fn a_replay_of_the_cache_is_the_same_run() {
         let args = (bench.heap.handle(), bench.marks.slice(), places.slice(), plan, bench.counter());
         bench.run(groups_cache, THREADS, args);
         let base = bench.heap.handle().base() as u64;
-        places.copy_to_vec().unwrap().iter().map(|a| a.wrapping_sub(base)).collect::<Vec<_>>()
+        // Null for who left nothing; the heap's memory lies elsewhere in each run.
+        places.copy_to_vec().unwrap().iter().map(|&a| (a != 0).then(|| a - base)).collect::<Vec<_>>()
     };
     assert_eq!(run(7), run(7));
     assert!((8..12).any(|seed| run(seed) != run(7)), "the seed decides who leaves what");

@@ -6,7 +6,7 @@ use super::debug::CallSite;
 use super::full::Found;
 use super::layout::ClassInfo;
 use super::sets::Run;
-use super::{Heap, POLL_NANOS, TAKE};
+use super::{Heap, PART_HOMES, POLL_NANOS, TAKE};
 use crate::lanes::{Group, Lanes, Warp};
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -33,6 +33,12 @@ const HOPS: u32 = if NATIVE_LAYOUT { 3 } else { 1 };
 
 /// In place of a class, for lanes that ask for nothing any more.
 const DONE: u32 = u32::MAX;
+
+/// From one of the homes whose cursors so many lanes use to the next.
+#[inline(always)]
+const fn home_step(lanes: u32) -> u32 {
+    if lanes == WARP_SIZE { 1 } else { PART_HOMES }
+}
 
 impl Heap {
     /// Memory for `layout`, or `None` when the heap has none for it. Any thread, any time, any subset of a
@@ -112,13 +118,14 @@ impl Heap {
         if run.len == 0 {
             return self.alloc_again(warp, warp.group(), class, home, seen);
         }
-        self.keep(warp, class, info, run);
+        let count_kept = self.keep(warp, class, info, run);
         let (left, next) = (seen.left().unwrap_or(0), info.span_of(run));
         let rest = next.without(count - left);
         if warp.leads() {
             // Behind the fence of `keep`.
             self.cursor(class, home).install_relaxed(rest);
         }
+        self.kept(warp, class, info, run, count_kept);
         if warp.rank() < left {
             self.block_of_span(info, seen, warp.rank())
         } else {
@@ -190,7 +197,7 @@ impl Heap {
                 break;
             }
             if leads && rest < 0 {
-                home = self.next_home(class, home, turn);
+                home = self.next_home(class, home, turn, count);
                 seen = self.take(count, class, home);
             }
         }
@@ -213,7 +220,7 @@ impl Heap {
         seen: Span,
     ) -> Span {
         let info = self.class(class);
-        let runs = info.first_runs(peers.count(), home);
+        let runs = info.first_runs(peers.count(), home / home_step(peers.count()));
         let mut run = Run::NONE;
         if first && runs * info.blocks >= peers.count() {
             run = self.claim_fresh(home, runs * info.slabs);
@@ -264,22 +271,23 @@ impl Heap {
         let mut seen = self.take(wanted, class, *home);
         let mut turn = 0;
         while seen.signed_left() < 0 && !seen.is_dry() && turn < TURNS {
-            *home = self.next_home(class, *home, turn);
+            *home = self.next_home(class, *home, turn, wanted);
             seen = self.take(wanted, class, *home);
             turn += 1;
         }
         seen
     }
 
-    /// Where to take blocks instead, when `home` has no span and will have one soon: its neighbour, which is in the
-    /// middle of its own; others, those of different warps at different places; then the same, after a wait.
+    /// Where `wanted` lanes take blocks instead, when `home` has no span and will have one soon: its neighbour, which is
+    /// in the middle of its own; others, those of different warps at different places; then the same, after a wait.
     #[inline(always)]
-    fn next_home(&self, class: SizeClass, home: u32, turn: u32) -> u32 {
-        if turn == 0 && home ^ 1 < self.layout.homes {
-            return home ^ 1;
+    fn next_home(&self, class: SizeClass, home: u32, turn: u32, wanted: u32) -> u32 {
+        let (step, homes) = (home_step(wanted), self.layout.homes);
+        if turn == 0 && home ^ step < homes {
+            return home ^ step;
         }
         if turn < HOPS {
-            return (home + 1 + thread::index_1d() / WARP_SIZE) % self.layout.homes;
+            return (home / step + 1 + thread::index_1d() / WARP_SIZE) % homes.div_ceil(step) * step;
         }
         self.await_span(class, home);
         home
@@ -333,7 +341,7 @@ impl Heap {
                 break;
             }
             if outcome == Outcome::Behind && asks && peers.leads() {
-                home = self.next_home(class, home, turn);
+                home = self.next_home(class, home, turn, count);
             }
             if asks && outcome == Outcome::Dry {
                 match self.alloc_dry(peers, class, home, seen) {

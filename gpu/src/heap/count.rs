@@ -1,12 +1,14 @@
 //! A run's count: of what class it is, how many words of its bitmap have holes, and how many are whole.
 //!
 //! ```text
-//! 63    56    55     54   32 31    16 15      0
-//! | class | JOINED | pins   | some   | whole   |
+//! 63   48 47   32   31     30    8 7     0
+//! | whole | some | JOINED | pins  | class |
 //! ```
 //!
 //! Whoever changes a word of the bitmap adds what that makes of the count, after it. So when no thread is between
-//! the two, the count is exact; and a thread whose addition returns a count knows what the ones before it made.
+//! the two, the count is exact. Before that, what was taken of a word may be subtracted sooner than the free of it is
+//! added: `some` and `whole` are then below zero, by as much as is to come, and whoever adds last sees the truth. Of that
+//! class and pins know nothing, which lie below.
 //!
 //! A *pin* keeps a run from being taken whole while a thread looks for a hole of it. `JOINED`: a word became full by
 //! more than one free, so that not every one of those has changed the count. A count without a class is that of a slab
@@ -14,11 +16,12 @@
 
 use super::class::SizeClass;
 
-const SOME_SHIFT: u32 = 16;
-const PIN_SHIFT: u32 = 32;
-const JOINED_SHIFT: u32 = 55;
-const CLASS_SHIFT: u32 = 56;
+const PIN_SHIFT: u32 = 8;
+const JOINED_SHIFT: u32 = 31;
+const SOME_SHIFT: u32 = 32;
+const WHOLE_SHIFT: u32 = 48;
 const FIELD: u64 = 0xffff;
+const CLASS: u64 = 0xff;
 
 /// What a run's bitmap holds, or a difference of two such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,19 +38,19 @@ impl Count {
     /// A run of the class without holes.
     #[inline(always)]
     pub const fn of_class(class: SizeClass) -> Self {
-        Count((class.0 as u64 + 1) << CLASS_SHIFT)
+        Count(class.0 as u64 + 1)
     }
 
     /// So many words of which every block is a hole.
     #[inline(always)]
     pub const fn of_whole(words: u32) -> Self {
-        Count((words as u64) << SOME_SHIFT | words as u64)
+        Count((words as u64) << WHOLE_SHIFT | (words as u64) << SOME_SHIFT)
     }
 
     /// What a word of the bitmap adds to the count. `full` is the word of which all blocks are holes.
     #[inline(always)]
     pub const fn of(word: u32, full: u32) -> Self {
-        Count(((word != 0) as u64) << SOME_SHIFT | (word == full) as u64)
+        Count(((word == full) as u64) << WHOLE_SHIFT | ((word != 0) as u64) << SOME_SHIFT)
     }
 
     /// What to add when a word changes from `old` to `new`.
@@ -71,7 +74,14 @@ impl Count {
     /// Whether a run of the class starts here.
     #[inline(always)]
     pub const fn is_of(self, class: SizeClass) -> bool {
-        (self.0 >> CLASS_SHIFT) as u32 == class.0 + 1
+        self.0 & CLASS == class.0 as u64 + 1
+    }
+
+    /// The class of the run that starts here, if one does.
+    #[inline(always)]
+    pub const fn class(self) -> Option<SizeClass> {
+        let class = (self.0 & CLASS) as u32;
+        if class == 0 { None } else { Some(SizeClass(class - 1)) }
     }
 
     /// Words with holes.
@@ -83,7 +93,7 @@ impl Count {
     /// Words of which all blocks are holes.
     #[inline(always)]
     pub const fn whole(self) -> u32 {
-        (self.0 & FIELD) as u32
+        (self.0 >> WHOLE_SHIFT) as u32
     }
 
     /// The same, said to be of words that became full by one free each.
@@ -108,6 +118,19 @@ mod tests {
             assert!(count.is_of(SizeClass(7)) && !count.is_of(SizeClass(6)));
         }
         assert_eq!(count.minus(Count::PIN), Count::of_class(SizeClass(7)));
+    }
+
+    #[test]
+    fn what_is_taken_before_its_free_is_added_leaves_class_and_pins_alone() {
+        let run = Count::of_class(SizeClass(3)).plus(Count::PIN);
+        for (old, new) in [(1, 0), (0b111, 0), (0b111, 0b110)] {
+            let taken = run.plus(Count::change(old, new, 0b111));
+            assert!(taken.is_of(SizeClass(3)) && taken != run);
+            assert_eq!(taken.plus(Count::change(new, old, 0b111)), run);
+            assert_eq!(taken.minus(Count::PIN).class(), Some(SizeClass(3)));
+        }
+        let none = Count::NONE.minus(Count::of(1, 2));
+        assert_eq!((none.some(), none.plus(Count::of(1, 2)).some()), (0xffff, 0));
     }
 
     #[test]

@@ -135,6 +135,8 @@ impl Heap {
             let mine =
                 group.lead_64(|| cursor.searches_begun.cas_acquire(begun, begun + 1, SEARCH).is_ok().into());
             if mine == 1 {
+                // What the leader acquired is before the looks of all.
+                group.order();
                 let full = !self.search(group, class, home);
                 self.end_search(group, class, home, begun, full);
                 return full;

@@ -46,7 +46,7 @@ impl Heap {
             true => self.claim_bit(self.class(class), run, rank),
             false => (0, Count::NONE),
         };
-        self.unpin(run, class, change);
+        self.unpin(run, change);
         address
     }
 
@@ -75,12 +75,13 @@ impl Heap {
 
     /// Lets go of a pinned run, of which bits were cleared that make this change of the count; and notes what it is then.
     #[inline(always)]
-    fn unpin(&self, run: u32, class: SizeClass, change: Count) {
+    fn unpin(&self, run: u32, change: Count) {
         // ordering: release; pairs with RETIRE: this look at the bits, before who takes the run clears them.
         let before = Count(self.count(run).add_release(change.minus(Count::PIN).0, CLAIM));
-        let words = self.class(class).words();
-        let after = before.plus(change);
-        if before.is_of(class) && (after.whole() == words || before.whole() == words) {
+        // Of whatever class it is: who has found it pinned does not look again.
+        let Some(class) = before.class() else { return };
+        let (words, after) = (self.class(class).words(), before.plus(change));
+        if after.whole() == words || before.whole() == words {
             self.note(run, class, after.whole() == words);
         }
     }

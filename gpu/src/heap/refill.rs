@@ -126,12 +126,11 @@ impl Heap {
     /// The same of slabs that cursors pin: all that these have become holes, so that runs may become idle.
     #[inline(never)]
     pub(super) fn find_hidden(&self, lanes: Group, class: SizeClass, home: u32) -> Span {
-        if !self.close_all(lanes) {
-            return Span::DRY;
-        }
+        self.close_all(lanes);
+        self.sweep_all(lanes);
         let info = self.class(class);
         let most = info.span_runs(lanes.count());
-        let run = self.claim_swept(lanes, class, home, most * info.slabs, true);
+        let run = self.claim_near(lanes, class, home, most * info.slabs);
         if run.len > 0 { self.make_span(lanes, info, class, run) } else { Span::DRY }
     }
 
@@ -181,8 +180,8 @@ impl Heap {
         Run::NONE
     }
 
-    /// The same, of other classes' idle runs, of the home's share or of all homes: those of the next sizes first, which
-    /// have as many slabs.
+    /// Takes up to `most` slabs of other classes' idle runs, whole runs, of the shares near by or of all homes: those of
+    /// the next sizes first, which have as many slabs.
     #[inline(never)]
     fn claim_swept(&self, lanes: Group, class: SizeClass, home: u32, most: u32, everywhere: bool) -> Run {
         let used = self.used_classes(lanes);

@@ -14,7 +14,7 @@ use super::layout::{ClassInfo, full_word};
 use super::sets::Run;
 use super::{Heap, INSTALL, RETIRE};
 use crate::lanes::{Group, Lanes};
-use crate::sync::{NATIVE_LAYOUT, QUAD, fence_acquire, fence_release, quad};
+use crate::sync::{NATIVE_LAYOUT, QUAD, fence_acq_rel, fence_acquire, fence_release, quad};
 
 /// Rows of a few words of the set that are tried: each that is not whole has lost its runs their place there.
 const ROWS: u32 = if NATIVE_LAYOUT { 32 } else { 3 };
@@ -46,7 +46,8 @@ impl Heap {
                 }
                 let run = self.take_row(lanes, class, info, row);
                 if run.len > 0 {
-                    self.keep(lanes, class, info, run);
+                    let count = self.keep(lanes, class, info, run);
+                    self.kept(lanes, class, info, run, count);
                     return run;
                 }
             }
@@ -95,7 +96,9 @@ impl Heap {
             // ordering: acquire; pairs with FREE: what the owners wrote, before the next ones (I4).
             seen = self.count(run).cas_acquire(whole.0, Count::NONE.0, RETIRE).unwrap_or_else(|seen| seen);
         }
-        // A free's addition to the count may be there before its bits. Once they are seen they are before their clearing.
+        // A free's addition to the count may be there before its bits. Once they are seen, by who looks after the swap of
+        // their run's count, they are before their clearing.
+        lanes.sync();
         let full = self.is_full(lanes, info, row);
         let mut len = row.len;
         if !lanes.all(full && seen == whole.0) {
@@ -178,11 +181,16 @@ impl Heap {
         }
         let lost = lanes.ballot(asks && !taken);
         let mut len = if lost.is_empty() { row.len } else { lanes.rank_of(lost.leader()) };
+        // The looks at bits are after the swaps of all lanes.
+        lanes.order();
         if !self.await_bits(lanes, info, Run { len, ..row }) {
             len = 0;
         }
         if taken && lanes.rank() >= len {
             self.let_go(class, run, had);
+        }
+        if asks && !taken {
+            self.look_again(class, run);
         }
         lanes.sync();
         len
@@ -205,11 +213,29 @@ impl Heap {
     /// Gives back a run that was taken whole, with the count that it had.
     fn let_go(&self, class: SizeClass, run: u32, had: Count) {
         // Relaxed: a read-modify-write, so who takes the run next acquires what this one did.
-        self.count(run).add_relaxed(had.0);
-        self.idle(class).note(run);
+        let before = Count(self.count(run).add_relaxed(had.0));
+        self.note_if_whole(class, run, before.plus(had));
     }
 
-    /// Runs that the lanes have taken are of the class again, with all blocks in their hands.
+    /// A run that was taken out of the set could not be taken: whole again by now, or only pinned, it belongs there.
+    fn look_again(&self, class: SizeClass, run: u32) {
+        // ordering: acquire and release: the run out of the set, before this look; who makes it whole after puts it in.
+        fence_acq_rel(RETIRE);
+        let count = self.count_after_note(run);
+        if count.is_of(class) {
+            self.note_if_whole(class, run, count);
+        }
+    }
+
+    #[inline(always)]
+    fn note_if_whole(&self, class: SizeClass, run: u32, count: Count) {
+        if count.whole() == self.class(class).words() {
+            self.idle(class).note(run);
+        }
+    }
+
+    /// Runs that the lanes have taken are of the class again, with all blocks in their hands. Returns the count of the
+    /// lane's run, for [`kept`](Self::kept).
     #[inline(always)]
     pub(super) fn keep<const WHOLE: bool>(
         &self,
@@ -217,15 +243,33 @@ impl Heap {
         class: SizeClass,
         info: &ClassInfo,
         run: Run,
-    ) {
+    ) -> Count {
         // All lanes' clearing is before each lane's fence.
         lanes.sync();
         // ordering: release; pairs with CLAIM: the bits were cleared, before who pins the run looks at them; and with
         // TAKE: what was acquired with the runs (I4).
         fence_release(INSTALL);
         let own = lanes.rank() * info.slabs;
-        if own < run.len {
-            self.count(run.first + own).add_relaxed(Count::of_class(class).0);
+        if own >= run.len {
+            return Count::NONE;
+        }
+        let class = Count::of_class(class);
+        Count(self.count(run.first + own).add_relaxed(class.0)).plus(class)
+    }
+
+    /// Once the blocks are handed out. Another lane's run may have come back whole before it had a class again: then who
+    /// looked for an idle one has passed it by.
+    #[inline(always)]
+    pub(super) fn kept<const WHOLE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        class: SizeClass,
+        info: &ClassInfo,
+        run: Run,
+        count: Count,
+    ) {
+        if count.whole() == info.words() {
+            self.shared().idle(class).note(run.first + lanes.rank() * info.slabs);
         }
     }
 }

@@ -16,6 +16,9 @@ use super::{GIVE_SLAB, SUMMARISE, TAKE_SLAB};
 use crate::lanes::{Group, Lanes};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
+/// Races for a run of slabs that are lost before the word with it is passed over: each is another group's success.
+const LOST_RACES: u32 = if NATIVE_LAYOUT { 64 } else { 2 };
+
 /// Words that are taken at once.
 const AT_ONCE: usize = if NATIVE_LAYOUT { 4 } else { 1 };
 
@@ -225,7 +228,7 @@ impl IndexSet {
         let beyond = lanes.ballot(!in_row);
         let len = if beyond.is_empty() { lanes.count() } else { lanes.rank_of(beyond.leader()) };
         if lanes.rank() < len {
-            // Relaxed: a hint that goes.
+            // Relaxed: who cannot take the run then looks at its count once more, behind a fence.
             self.word(mine >> WORD_LOG2).and_relaxed(!(1 << (mine % WORD_BITS)));
         }
         Run { first, len }
@@ -252,7 +255,7 @@ impl IndexSet {
     /// together: each looks at a word, and at how the next one goes on. `least` is a word's bits at most.
     #[inline(never)]
     pub fn claim_run_together(&self, lanes: Group, from: u32, least: u32, most: u32) -> Run {
-        let mut from = from;
+        let (mut from, mut lost) = (from, 0);
         while let Some(base) = self.next_word_together(lanes, from) {
             let w = base + lanes.rank();
             let seen = if w < self.len { self.word(w).load_relaxed() } else { 0 };
@@ -272,7 +275,8 @@ impl IndexSet {
                 if lanes.leads() {
                     self.insert_run(run);
                 }
-                from = first / WORD_BITS + 1;
+                lost += 1;
+                from = first / WORD_BITS + u32::from(lost > LOST_RACES);
             } else if lanes.leads() && seen == 0 {
                 self.settle_summary(base);
             }

@@ -8,6 +8,10 @@ use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::sets::Run;
 use crate::lanes::Group;
+use crate::sync::NATIVE_LAYOUT;
+
+/// Rows that are taken of as many words of a set as there are lanes: more than they have, but for what is put in meanwhile.
+const SWEEPS: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 4 };
 
 impl Heap {
     /// Makes free the idle runs of a class in words `from` to before `to` of their set, until that is `enough` slabs.
@@ -15,7 +19,10 @@ impl Heap {
     #[inline(never)]
     pub(super) fn sweep_class(&self, lanes: Group, class: SizeClass, words: (u32, u32), enough: u32) -> u32 {
         let (mut slabs, step) = (0, self.class(class).slabs);
-        while slabs < enough {
+        for _ in 0..SWEEPS {
+            if slabs >= enough {
+                break;
+            }
             let run = self.take_last(lanes, class, words, (enough - slabs).div_ceil(step).min(WORD_BITS));
             if run.len == 0 {
                 break;

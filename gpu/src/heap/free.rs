@@ -27,7 +27,8 @@ impl Heap {
     ///
     /// Cost per warp that frees what it allocated: a load of the slab's entry and at the same time a release fence, then
     /// two relaxed atomics at the same time, on the bits and on the count of holes. Elsewhere a relaxed atomic for each
-    /// word of the bitmap, and one more for each word that had no holes or has nothing else now.
+    /// word of the bitmap, one more for each word that had no holes, and two for each that other frees had begun and that
+    /// has nothing else now.
     ///
     /// # Safety
     /// No thread uses the memory any more.

@@ -1,6 +1,6 @@
 //! The heap: memory of any size for any thread, given back by any other.
 //!
-//! It is not for use yet: decision 6 says what holds and what does not.
+//! Decision 6 says what holds and what does not.
 //!
 //! ```text
 //!  cursor[class][home]   | end slab, blocks left |   what the class hands out next on a multiprocessor
@@ -39,7 +39,7 @@
 //!   it; the claim of all bits of a run before its blocks are in a cursor again, or its slabs free; that before they
 //!   are taken; and that before the subtraction that hands out their blocks.
 //! - I5. A slab with a live block keeps its class: it becomes free only when one thread has taken all its blocks
-//!   as holes. So who holds a block, and only who does, may rely on the slab's entry.
+//!   as holes, or has all of them from a cursor. So who holds a block, and only who does, may rely on the slab's entry.
 //! - I6. The bits and the count of a free slab, and of a large allocation's, are zero, but for pins.
 //! - I7. When no thread is between two steps, a run's count is that of its bits, a run with holes is in its class'
 //!   partial set or all of its blocks are holes, and then it is in the idle set.

@@ -6,7 +6,7 @@ use super::debug::CallSite;
 use super::full::Found;
 use super::layout::ClassInfo;
 use super::sets::Run;
-use super::{Heap, PART_HOMES, POLL_NANOS, TAKE};
+use super::{Heap, POLL_NANOS, TAKE};
 use crate::lanes::{Group, Lanes, Warp};
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -33,12 +33,6 @@ const HOPS: u32 = if NATIVE_LAYOUT { 3 } else { 1 };
 
 /// In place of a class, for lanes that ask for nothing any more.
 const DONE: u32 = u32::MAX;
-
-/// From one of the homes whose cursors so many lanes use to the next.
-#[inline(always)]
-const fn home_step(lanes: u32) -> u32 {
-    if lanes == WARP_SIZE { 1 } else { PART_HOMES }
-}
 
 impl Heap {
     /// Memory for `layout`, or `None` when the heap has none for it. Any thread, any time, any subset of a
@@ -197,7 +191,7 @@ impl Heap {
                 break;
             }
             if leads && rest < 0 {
-                home = self.next_home(class, home, turn, count);
+                home = self.next_home(class, home, turn);
                 seen = self.take(count, class, home);
             }
         }
@@ -220,7 +214,7 @@ impl Heap {
         seen: Span,
     ) -> Span {
         let info = self.class(class);
-        let runs = info.first_runs(peers.count(), home / home_step(peers.count()));
+        let runs = info.first_runs(peers.count(), home);
         let mut run = Run::NONE;
         if first && runs * info.blocks >= peers.count() {
             run = self.claim_fresh(home, runs * info.slabs);
@@ -271,23 +265,23 @@ impl Heap {
         let mut seen = self.take(wanted, class, *home);
         let mut turn = 0;
         while seen.signed_left() < 0 && !seen.is_dry() && turn < TURNS {
-            *home = self.next_home(class, *home, turn, wanted);
+            *home = self.next_home(class, *home, turn);
             seen = self.take(wanted, class, *home);
             turn += 1;
         }
         seen
     }
 
-    /// Where `wanted` lanes take blocks instead, when `home` has no span and will have one soon: its neighbour, which is
-    /// in the middle of its own; others, those of different warps at different places; then the same, after a wait.
+    /// Where to take blocks instead, when `home` has no span and will have one soon: its neighbour, which is in the
+    /// middle of its own; others, those of different warps at different places; then the same, after a wait.
     #[inline(always)]
-    fn next_home(&self, class: SizeClass, home: u32, turn: u32, wanted: u32) -> u32 {
-        let (step, homes) = (home_step(wanted), self.layout.homes);
-        if turn == 0 && home ^ step < homes {
-            return home ^ step;
+    fn next_home(&self, class: SizeClass, home: u32, turn: u32) -> u32 {
+        let homes = self.layout.homes;
+        if turn == 0 && home ^ 1 < homes {
+            return home ^ 1;
         }
         if turn < HOPS {
-            return (home / step + 1 + thread::index_1d() / WARP_SIZE) % homes.div_ceil(step) * step;
+            return (home + 1 + thread::index_1d() / WARP_SIZE) % homes;
         }
         self.await_span(class, home);
         home
@@ -341,7 +335,7 @@ impl Heap {
                 break;
             }
             if outcome == Outcome::Behind && asks && peers.leads() {
-                home = self.next_home(class, home, turn, count);
+                home = self.next_home(class, home, turn);
             }
             if asks && outcome == Outcome::Dry {
                 match self.alloc_dry(peers, class, home, seen) {

@@ -14,7 +14,27 @@ use crate::sync::NATIVE_LAYOUT;
 /// success.
 const TRIES: u32 = if NATIVE_LAYOUT { 64 } else { 3 };
 
+/// Homes whose cursors a class takes whole runs from; the last proof closes those of all.
+const STOLEN_FROM: u32 = 8;
+
+/// Cursors that a lane looks at at once.
+const LOOKS: usize = if NATIVE_LAYOUT { 8 } else { 1 };
+
 impl Heap {
+    /// What cursors of a class hand out, from `home` on, `step` homes apart; nothing behind the last.
+    #[inline(always)]
+    pub(super) fn spans(&self, class: SizeClass, home: u32, step: u32) -> [Span; LOOKS] {
+        let mut spans = [Span::DRY; LOOKS];
+        let mut at = home;
+        for span in &mut spans {
+            if at < self.layout.homes {
+                *span = self.cursor(class, at).span();
+            }
+            at += step;
+        }
+        spans
+    }
+
     /// Takes the first half of what another cursor of the class has, by whole runs; all of it when that is one. The
     /// lanes look at a cursor each. A dry span if none has `least` blocks.
     #[inline(never)]
@@ -61,11 +81,12 @@ impl Heap {
         Span::DRY
     }
 
-    /// Takes up to `most` slabs of runs that other classes' cursors have whole: of the same home, then of the others.
+    /// Takes up to `most` slabs of runs that other classes' cursors have whole: of the same home, then of the next ones.
     #[inline(never)]
     pub(super) fn claim_stolen(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
         let (classes, homes, used) = (self.layout.classes, self.layout.homes, self.used_classes(lanes));
-        for distance in 0..if used.has_others(class) { homes } else { 0 } {
+        let near = if homes < STOLEN_FROM { homes } else { STOLEN_FROM };
+        for distance in 0..if used.has_others(class) { near } else { 0 } {
             let home_of = if home + distance < homes { home + distance } else { home + distance - homes };
             let (mut other, mut freed) = (lanes.rank(), 0);
             while other < classes {
@@ -131,8 +152,12 @@ impl Heap {
             }
             let mut home = lanes.rank();
             while home < self.layout.homes {
-                any |= self.close(class, home);
-                home += lanes.count();
+                for span in self.spans(class, home, lanes.count()) {
+                    if span.left().unwrap_or(0) > 0 {
+                        any |= self.close(class, home);
+                    }
+                    home += lanes.count();
+                }
             }
         }
         !lanes.all(!any)

@@ -180,8 +180,10 @@ impl Heap {
     fn is_owed(&self, group: Group, class: SizeClass) -> bool {
         let (mut home, mut owed) = (group.rank(), false);
         while home < self.layout.homes {
-            owed |= self.cursor(class, home).span().left().is_none();
-            home += group.count();
+            for span in self.spans(class, home, group.count()) {
+                owed |= span.left().is_none();
+                home += group.count();
+            }
         }
         !group.all(!owed)
     }

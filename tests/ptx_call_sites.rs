@@ -32,8 +32,8 @@ const LIMITED: [Most; 5] = [
     most("site_store", 10, 0, 0),
     most("site_load", 10, 0, 0),
     most("site_free", 32, 0, 0),
-    most("site_alloc", 32, 24, 7480),
-    most("site_alloc_any", 32, 24, 7572),
+    most("site_alloc", 32, 24, 9288),
+    most("site_alloc_any", 32, 24, 9380),
 ];
 
 const UNLIMITED: [Most; 5] = [

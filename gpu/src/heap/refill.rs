@@ -77,6 +77,7 @@ impl Heap {
             // Relaxed: the cursor's release is behind it.
             self.entry(run.first + slab).store_relaxed(Entry::of_class(class, place, slabs).0);
             if place == 0 {
+                // Relaxed: the same. An addition: others may have pinned what they take for a run.
                 self.count(run.first + slab).add_relaxed(Count::of_class(class).0);
             }
             slab += step;

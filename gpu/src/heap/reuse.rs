@@ -219,7 +219,8 @@ impl Heap {
 
     /// A run that was taken out of the set could not be taken: whole again by now, or only pinned, it belongs there.
     fn look_again(&self, class: SizeClass, run: u32) {
-        // ordering: acquire and release: the run out of the set, before this look; who makes it whole after puts it in.
+        // ordering: acquire and release; pairs with itself and with the addition to the count that makes a run whole: the
+        // run is out of the set before this look, and who makes it whole after the look puts it in.
         fence_acq_rel(RETIRE);
         let count = self.count_after_note(run);
         if count.is_of(class) {

@@ -337,12 +337,10 @@ impl Heap {
             if outcome == Outcome::Behind && asks && peers.leads() {
                 home = self.next_home(class, home, turn);
             }
-            if asks && outcome == Outcome::Dry {
-                match self.alloc_dry(peers, class, home, seen) {
-                    Found::Block(hole) => (address, asks) = (hole, false),
-                    Found::Nothing => asks = false,
-                    Found::Perhaps => {}
-                }
+            match self.alloc_dry(lanes.group(), peers, asks && outcome == Outcome::Dry, class, home, seen) {
+                Found::Block(hole) => (address, asks) = (hole, false),
+                Found::Nothing => asks = false,
+                Found::Perhaps => {}
             }
             lanes.sync();
             peers = lanes.matching(if asks { class.0 } else { DONE });

@@ -24,28 +24,66 @@ pub(super) enum Found {
 }
 
 impl Heap {
-    /// For lanes that ask for one class and saw `seen` in its dry cursor.
+    /// For lanes of which some, `dry`, saw `seen` in the dry cursor of their class. All lanes look for memory together,
+    /// for one class after the other: a search by one lane takes ten times as long.
     #[inline(never)]
-    pub(super) fn alloc_dry(&self, group: Group, class: SizeClass, home: u32, seen: Span) -> Found {
-        if seen.has_sunk() && group.leads() {
+    pub(super) fn alloc_dry(
+        &self,
+        lanes: Group,
+        peers: Group,
+        dry: bool,
+        class: SizeClass,
+        home: u32,
+        seen: Span,
+    ) -> Found {
+        if dry && peers.leads() && seen.has_sunk() {
             self.lift(class, home);
         }
-        if self.try_span(group, class, home) {
+        let (mut waiting, mut found) = (lanes.ballot(dry && peers.leads()), Found::Perhaps);
+        // What each lane has freed is before the arrival of the one that arrives for it (I9).
+        lanes.order();
+        while !waiting.is_empty() {
+            let lane = waiting.leader();
+            let of = SizeClass(lanes.read_32(class.0, lane));
+            let (home, count) = (lanes.read_32(home, lane), lanes.read_32(peers.count(), lane));
+            let asks = dry && peers.leader() == lane;
+            let answer = self.alloc_dry_of(lanes, asks, peers.rank(), of, home, count);
+            if asks {
+                found = answer;
+            }
+            waiting = waiting.without_leader();
+        }
+        found
+    }
+
+    /// The same for one class, of which `count` lanes ask.
+    fn alloc_dry_of(
+        &self,
+        lanes: Group,
+        asks: bool,
+        rank: u32,
+        class: SizeClass,
+        home: u32,
+        count: u32,
+    ) -> Found {
+        if self.try_span(lanes, class, home, count) {
             return Found::Perhaps;
         }
-        let may_have_holes = self.partial(class).next_word_together(group, 0).is_some();
-        let hole = if may_have_holes { self.claim_hole(class, home, group.rank()) } else { 0 };
-        let rest = group.filter(hole == 0);
-        if hole != 0 {
-            return Found::Block(hole);
+        let may_have_holes = self.partial(class).next_word_together(lanes, 0).is_some();
+        let hole = if may_have_holes && asks { self.claim_hole(class, home, rank) } else { 0 };
+        // Those who have a hole look along with those who have none.
+        let known_full = !lanes.all(!asks || hole != 0) && self.is_known_full(lanes, class, home, count);
+        match hole {
+            0 if known_full => Found::Nothing,
+            0 => Found::Perhaps,
+            _ => Found::Block(hole),
         }
-        if self.is_known_full(rest, class, home) { Found::Nothing } else { Found::Perhaps }
     }
 
     /// Looks for a span if there seem to be slabs and no other group is looking for one: there may be runs, and a span is
     /// soon used by many. Whether there is one now. It proves nothing.
     #[inline(never)]
-    fn try_span(&self, group: Group, class: SizeClass, home: u32) -> bool {
+    fn try_span(&self, group: Group, class: SizeClass, home: u32, count: u32) -> bool {
         let cursor = self.cursor(class, home);
         // ordering: acquire; pairs with VERDICT, as in `is_known_full`.
         let verdict = group.lead_64(|| cursor.verdict.load_acquire(VERDICT));
@@ -62,7 +100,7 @@ impl Heap {
             return false;
         }
         group.order();
-        let found = !self.is_dry(group, class, home) || self.find_and_install(group, class, home);
+        let found = !self.is_dry(group, class, home) || self.find_and_install(group, class, home, count);
         self.end_search(group, class, home, begun, false);
         found
     }
@@ -79,8 +117,8 @@ impl Heap {
 
     /// Stores a span of whole runs in a dry cursor, for who owes it. Whether there is one.
     #[inline(never)]
-    fn find_and_install(&self, group: Group, class: SizeClass, home: u32) -> bool {
-        let found = self.find(group, class, home, group.count());
+    fn find_and_install(&self, group: Group, class: SizeClass, home: u32, count: u32) -> bool {
+        let found = self.find(group, class, home, count);
         self.install_found(group, class, home, found)
     }
 
@@ -118,7 +156,7 @@ impl Heap {
     /// Whether a search that began after this call found nothing for the class: another group's, or this one's
     /// own.
     #[inline(never)]
-    fn is_known_full(&self, group: Group, class: SizeClass, home: u32) -> bool {
+    fn is_known_full(&self, group: Group, class: SizeClass, home: u32, count: u32) -> bool {
         let cursor = self.cursor(class, home);
         // ordering: release; pairs with SEARCH below: what this group has freed, or knows to be freed, before the
         // looks of a search that begins later (I9).
@@ -137,7 +175,7 @@ impl Heap {
             if mine == 1 {
                 // What the leader acquired is before the looks of all.
                 group.order();
-                let full = !self.search(group, class, home);
+                let full = !self.search(group, class, home, count);
                 self.end_search(group, class, home, begun, full);
                 return full;
             }
@@ -149,15 +187,15 @@ impl Heap {
     /// Looks for memory for a class whose cursor was dry: whether there is a span or a hole now, or may be.
     #[cold]
     #[inline(never)]
-    fn search(&self, group: Group, class: SizeClass, home: u32) -> bool {
+    fn search(&self, group: Group, class: SizeClass, home: u32, count: u32) -> bool {
         // Only the one search of a cursor stores the next span of a dry one (I8).
         if !self.is_dry(group, class, home) {
             return true;
         }
-        if self.find_and_install(group, class, home) {
+        if self.find_and_install(group, class, home, count) {
             return true;
         }
-        let found = self.find_hidden(group, class, home);
+        let found = self.find_hidden(group, class, home, count);
         if self.install_found(group, class, home, found) {
             return true;
         }

@@ -126,11 +126,11 @@ impl Heap {
 
     /// The same of slabs that cursors pin: all that these have become holes, so that runs may become idle.
     #[inline(never)]
-    pub(super) fn find_hidden(&self, lanes: Group, class: SizeClass, home: u32) -> Span {
+    pub(super) fn find_hidden(&self, lanes: Group, class: SizeClass, home: u32, count: u32) -> Span {
         self.close_all(lanes);
         self.sweep_all(lanes);
         let info = self.class(class);
-        let most = info.span_runs(lanes.count());
+        let most = info.span_runs(count);
         let run = self.claim_near(lanes, class, home, most * info.slabs);
         if run.len > 0 { self.make_span(lanes, info, class, run) } else { Span::DRY }
     }

@@ -254,6 +254,34 @@ pub enum Error {
         advice: String,
     },
 
+    /// There are not as many addresses, or the system does not let them be used.
+    #[error("cannot {what} {bytes} of addresses on {device}: {why}; {advice}")]
+    AddressSpace {
+        /// What was to be done.
+        what: &'static str,
+        /// With how many of them.
+        bytes: Bytes,
+        /// The device's name.
+        device: String,
+        /// What the system says.
+        why: String,
+        /// What to do about it.
+        advice: &'static str,
+    },
+
+    /// Something cannot grow as far.
+    #[error("cannot grow {what} to {asked}: {reserved} are reserved for it, once and for all; {advice}")]
+    GrowBeyond {
+        /// What was to grow.
+        what: &'static str,
+        /// How far.
+        asked: Bytes,
+        /// How far it can.
+        reserved: Bytes,
+        /// What to do about it.
+        advice: &'static str,
+    },
+
     /// A buffer would be larger than the address space.
     #[error("{len} values of {element} are more bytes than an address can count; ask for fewer")]
     SizeOverflow {

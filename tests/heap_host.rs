@@ -313,33 +313,6 @@ fn wrong_settings_are_refused_by_name() {
 }
 
 #[test]
-fn what_is_beyond_the_initial_size_is_not_handed_out() {
-    for device in devices() {
-        for initial in [1 << 20, 3 << 20, (5 << 20) + 12_345, BYTES] {
-            let mut heap = Heap::builder(BYTES).initial(initial).build(&device).unwrap();
-            let capacity = initial >> 14 << 14;
-            for _ in 0..2 {
-                let new = stats(&heap);
-                assert_eq!(
-                    (new.reserved_bytes, new.capacity_bytes, new.free_bytes),
-                    (BYTES, capacity, capacity)
-                );
-                let got = heap.alloc_many(&vec![of(4096); (BYTES / 4096) as usize]).unwrap();
-                let end = heap.memory().address() + capacity;
-                let got: Vec<_> = got.into_iter().flatten().collect();
-                assert_eq!(got.len() as u64, capacity / 4096, "all that is there, and no more");
-                assert!(got.iter().all(|block| block.0 as u64 + 4096 <= end));
-                assert_eq!(stats(&heap).free_bytes, 0);
-                give(&heap, &got);
-                assert!(heap.alloc(of(capacity as usize + 1)).unwrap().is_none());
-                assert!(heap.alloc(of(capacity as usize)).unwrap().is_some());
-                heap.reset().unwrap();
-            }
-        }
-    }
-}
-
-#[test]
 fn sizes_beyond_the_largest_class_get_slabs() {
     for device in devices() {
         let heap = Heap::builder(BYTES).largest_class(1000).build(&device).unwrap();

@@ -49,10 +49,35 @@ pub(crate) struct Limits {
 }
 
 /// A range of device memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     pub address: u64,
     pub bytes: u64,
+}
+
+/// Memory that may have no addresses yet: what [`VirtualMemory::create`] makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Pages(pub u64);
+
+/// Addresses that are reserved first and get memory later, step by step. Every length, and every place in a reservation,
+/// is a multiple of the granularity.
+pub(crate) trait VirtualMemory: Send + Sync {
+    /// In bytes: a power of two.
+    fn granularity(&self) -> u64;
+    /// Addresses that no one may touch yet, the first a multiple of `align`, a power of two. `bytes` is not 0.
+    fn reserve(&self, bytes: u64, align: u64) -> Result<Range>;
+    /// Gives back what [`reserve`](Self::reserve) gave out, where nothing is mapped.
+    unsafe fn unreserve(&self, range: Range) -> Result<()>;
+    /// Memory, of any content. `bytes` is not 0.
+    fn create(&self, bytes: u64) -> Result<Pages>;
+    /// Gives back what [`create`](Self::create) made, which is mapped nowhere.
+    unsafe fn release(&self, pages: Pages) -> Result<()>;
+    /// Puts all of `pages` to reserved addresses. No one may touch them there yet.
+    unsafe fn map(&self, range: Range, pages: Pages) -> Result<()>;
+    /// Undoes one [`map`](Self::map), all of it. No work in flight uses it.
+    unsafe fn unmap(&self, range: Range) -> Result<()>;
+    /// Lets kernels and copies read and write what one [`map`](Self::map) put there.
+    unsafe fn allow(&self, range: Range) -> Result<()>;
 }
 
 pub(crate) trait DeviceBackend: Send + Sync {
@@ -68,9 +93,13 @@ pub(crate) trait DeviceBackend: Send + Sync {
     fn alloc(&self, bytes: u64, align: u64, zeroed: bool) -> Result<Range>;
     /// Waits for the work in flight and gives back what [`alloc`](Self::alloc) gave out.
     fn free(&self, range: Range) -> Result<()>;
+    /// What it takes to reserve addresses, if the device can.
+    fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>>;
 
     /// Waits for the work of every stream.
     fn synchronize(&self) -> Result<()>;
+    /// The same for what is given back: whoever owns a stream is told of its failure, not the caller.
+    fn drain(&self);
     /// Copies into device memory and waits.
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()>;
     /// Copies out of device memory and waits.

@@ -27,7 +27,7 @@ pub struct DeviceMemory {
 enum Kept {
     /// Nothing: there are no bytes, or someone else looks after them.
     Nothing,
-    /// The memory is the caller's; only the entry in the registry is ours.
+    /// The memory is the caller's or a reservation's; only the entry in the registry is ours.
     Entry,
     /// The memory and its entry.
     Memory,
@@ -60,6 +60,18 @@ impl DeviceMemory {
         }
         device.registry().insert(range);
         DeviceMemory { device, range, kept: Kept::Entry }
+    }
+
+    /// That part of a reservation of `bytes` at `address` which has memory: nothing yet. The reservation outlives it.
+    pub(crate) fn of_reservation(device: &Device, address: u64, bytes: u64) -> DeviceMemory {
+        device.registry().reserve(Range { address, bytes });
+        DeviceMemory { device: device.clone(), range: Range { address, bytes: 0 }, kept: Kept::Entry }
+    }
+
+    /// The first `bytes` of the reservation have memory now.
+    pub(crate) fn resize(&mut self, bytes: u64) {
+        self.device.registry().resize(self.range.address, bytes);
+        self.range.bytes = bytes;
     }
 
     /// The device it is memory of.

@@ -21,15 +21,20 @@ mod memory;
 mod module;
 mod ptx;
 mod registry;
+mod reservation;
 mod stream;
 mod watchdog;
 
+pub(crate) use backend::VirtualMemory;
 pub use backend::{Backend, KernelAttributes};
+#[cfg(test)]
+pub(crate) use backend::{Pages, Range};
 pub use buffer::{DeviceBuffer, DeviceData};
 pub use device::{Device, DeviceInfo};
 pub use event::Event;
 pub use launch::LaunchConfig;
 pub use memory::DeviceMemory;
 pub use module::Module;
+pub(crate) use reservation::Reservation;
 pub use stream::Stream;
 pub use watchdog::Watchdog;

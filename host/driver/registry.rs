@@ -2,6 +2,8 @@
 //!
 //! A map from the first address of each live allocation to its length in bytes and its number.
 //! I1: allocations do not overlap. I2: none is empty. I3: no two allocations ever have the same number.
+//! I4: of a reservation, the first `bytes` are live, none at first. Besides, it is held as a whole: so the handle of a
+//! pool names it, which knows by itself where there is memory.
 
 use super::backend::Range;
 use crate::error::Bytes;
@@ -22,6 +24,8 @@ struct Live {
 
 struct Allocation {
     bytes: u64,
+    /// As many, or more of a reservation (I4).
+    reserved: u64,
     number: u64,
 }
 
@@ -32,27 +36,44 @@ impl Registry {
     }
 
     pub fn insert(&self, range: Range) {
+        self.insert_part(range, range.bytes);
+    }
+
+    /// A reservation, of which nothing is live yet.
+    pub fn reserve(&self, range: Range) {
+        self.insert_part(range, 0);
+    }
+
+    fn insert_part(&self, range: Range, bytes: u64) {
         let mut live = self.live();
         let number = live.next;
         live.next += 1;
-        live.allocations.insert(range.address, Allocation { bytes: range.bytes, number });
+        live.allocations.insert(range.address, Allocation { bytes, reserved: range.bytes, number });
+    }
+
+    /// The reservation that starts there has so many live bytes now. Its number stays.
+    pub fn resize(&self, address: u64, bytes: u64) {
+        if let Some(of) = self.live().allocations.get_mut(&address) {
+            of.bytes = bytes;
+        }
     }
 
     pub fn remove(&self, address: u64) {
         self.live().allocations.remove(&address);
     }
 
-    /// Whether the range lies inside one live allocation.
+    /// Whether the range lies inside one live allocation, or is one reservation.
     pub fn holds(&self, range: Range) -> bool {
         self.number(range).is_some()
     }
 
-    /// The number of the live allocation that the range lies inside.
+    /// The number of the live allocation that the range lies inside, or of the reservation that it is.
     pub fn number(&self, range: Range) -> Option<u64> {
         let end = range.address.checked_add(range.bytes)?;
         let live = self.live();
         let (start, below) = live.allocations.range(..=range.address).next_back()?;
-        (end <= start + below.bytes).then_some(below.number)
+        let is_whole = range.address == *start && range.bytes == below.reserved;
+        (end <= start + below.bytes || is_whole).then_some(below.number)
     }
 
     /// The live allocation nearest to the address, in words.
@@ -67,7 +88,11 @@ impl Registry {
         let Some((start, nearest)) = below.into_iter().chain(above).min_by_key(distance) else {
             return "no allocation is live there".into();
         };
-        format!("the nearest live one is {} at {start:#x}", Bytes(nearest.bytes))
+        let of_more = match nearest.bytes < nearest.reserved {
+            true => format!(", of {} that are reserved there", Bytes(nearest.reserved)),
+            false => String::new(),
+        };
+        format!("the nearest live one is {} at {start:#x}{of_more}", Bytes(nearest.bytes))
     }
 
     /// Bytes and number of the live allocations.
@@ -111,6 +136,25 @@ mod tests {
         assert_eq!(registry.number(range(0x1010, 1)), None);
         registry.insert(range(0x1000, 0x100));
         assert_ne!(registry.number(range(0x1010, 1)), Some(first));
+    }
+
+    #[test]
+    fn of_a_reservation_the_live_part_is_held_and_the_whole() {
+        let registry = Registry::default();
+        registry.reserve(range(0x1000, 0x1000));
+        let number = registry.number(range(0x1000, 0x1000)).expect("as the handle of a pool names it");
+        assert!(!registry.holds(range(0x1000, 1)) && !registry.holds(range(0x1000, 0xfff)));
+        assert_eq!(registry.usage(), (0, 1));
+        registry.resize(0x1000, 0x200);
+        assert!(registry.holds(range(0x1000, 0x200)) && !registry.holds(range(0x1000, 0x201)));
+        assert!(!registry.holds(range(0x1100, 0x1000)), "the handle of no pool");
+        assert_eq!(registry.number(range(0x11ff, 1)), Some(number));
+        let nearest = registry.nearest(0x1300);
+        assert!(nearest.contains("512 B") && nearest.contains("of 4096 B"), "{nearest}");
+        registry.resize(0x1000, 0);
+        assert!(!registry.holds(range(0x1000, 1)));
+        registry.remove(0x1000);
+        assert!(!registry.holds(range(0x1000, 0x1000)));
     }
 
     #[test]

@@ -1,15 +1,19 @@
 //! Pools that kernels allocate from: their set-up, their state as the host sees it, and their end.
 //!
+//! [`GrowableBuffer`] is what pools that grow stand on, and serves by itself, too.
+//!
 //! A pool owns its memory and its metadata, apart from each other, and gives out a handle that is passed to
 //! kernels by value. The handle names the pool's memory, so a launch after the pool's end is refused.
 
 mod bump;
 mod freelist;
 mod global;
+mod growable;
 mod heap;
 
 pub use bump::{Bump, BumpBuilder, BumpStats};
 pub use freelist::{FreeList, FreeListBuilder, FreeListStats};
+pub use growable::GrowableBuffer;
 pub use heap::{
     AllocationSite, ClassStats, Heap, HeapBuilder, HeapSnapshot, HeapStats, Leak, Leaks, Origin, SiteLeaks,
 };

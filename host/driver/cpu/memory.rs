@@ -1,7 +1,8 @@
 //! Device memory on the CPU: the program's own heap, up to a cap.
 //!
 //! I1: the cap is never exceeded: `used <= total`, both in bytes as asked for, without the padding of
-//! alignment. I2: `blocks` holds exactly the blocks that were given out and not given back.
+//! alignment. I2: `blocks` holds exactly the blocks that were given out and not given back; what else is used was
+//! [claimed](Heap::claim).
 //!
 //! All of it starts as zeros: large blocks come from the system as untouched zero pages, which cost nothing
 //! until they are used, and so the host may read whatever a kernel did not write.
@@ -47,29 +48,51 @@ impl Heap {
         self.total - self.state().used
     }
 
+    /// A short name for messages.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    fn refuse(&self, state: &State, bytes: u64, advice: &str) -> Error {
+        Error::OutOfMemory {
+            device: self.device.clone(),
+            requested: Bytes(bytes),
+            free: Bytes(self.total - state.used),
+            total: Bytes(self.total),
+            advice: advice.into(),
+        }
+    }
+
+    /// Fails if the cap has not as many bytes (I1).
+    fn check_cap(&self, state: &State, bytes: u64) -> Result<()> {
+        const ADVICE: &str = "ask for less, drop other buffers, or raise the cap (Device::cpu_with_executor)";
+        if bytes > self.total - state.used { Err(self.refuse(state, bytes, ADVICE)) } else { Ok(()) }
+    }
+
+    /// Counts `bytes` that others map as used.
+    pub fn claim(&self, bytes: u64) -> Result<()> {
+        let mut state = self.state();
+        self.check_cap(&state, bytes)?;
+        state.used += bytes;
+        Ok(())
+    }
+
+    /// The opposite of [`claim`](Self::claim).
+    pub fn unclaim(&self, bytes: u64) {
+        self.state().used -= bytes;
+    }
+
     /// `bytes`, not 0, at a multiple of `align`.
     pub fn alloc(&self, bytes: u64, align: u64) -> Result<Range> {
         let mut state = self.state();
-        let free = self.total - state.used;
-        let refuse = |advice: &str| Error::OutOfMemory {
-            device: self.device.clone(),
-            requested: Bytes(bytes),
-            free: Bytes(free),
-            total: Bytes(self.total),
-            advice: advice.into(),
-        };
-        if bytes > free {
-            return Err(refuse(
-                "ask for less, drop other buffers, or raise the cap (Device::cpu_with_executor)",
-            ));
-        }
+        self.check_cap(&state, bytes)?;
         let padded = bytes.checked_add(align).and_then(|n| usize::try_from(n).ok());
         let layout = padded.and_then(|n| Layout::from_size_align(n, SYSTEM_ALIGN).ok());
-        let layout = layout.ok_or_else(|| refuse("ask for less"))?;
+        let layout = layout.ok_or_else(|| self.refuse(&state, bytes, "ask for less"))?;
         // SAFETY: the size is not 0, since `align` is not.
         let base = unsafe { alloc_zeroed(layout) };
         if base.is_null() {
-            return Err(refuse("the system itself has no more; ask for less"));
+            return Err(self.refuse(&state, bytes, "the system itself has no more; ask for less"));
         }
         let base = base.expose_provenance();
         let address = (base as u64).next_multiple_of(align);

@@ -1,12 +1,15 @@
 //! The CPU as a device: kernels are the program's own functions, run lane by lane by [`crate::simt`].
 
 mod memory;
+#[cfg(unix)]
+mod pages;
 mod stream;
 
 use self::memory::Heap;
 use self::stream::{CpuStream, Queue};
 use super::backend::{
     Backend, DeviceBackend, Function, KernelAttributes, Limits, ModuleBackend, Range, StreamBackend,
+    VirtualMemory,
 };
 use super::device::DeviceInfo;
 use crate::error::{Error, Result};
@@ -29,7 +32,7 @@ const LIMITS: Limits = Limits {
 pub(crate) struct CpuDevice {
     label: String,
     executor: Arc<Executor>,
-    heap: Heap,
+    heap: Arc<Heap>,
     /// The queues that may still hold work or a failure that nobody has been told of.
     queues: Mutex<Vec<Arc<Queue>>>,
 }
@@ -40,7 +43,7 @@ impl CpuDevice {
             Mode::Parallel { workers } => format!("CPU ({workers} workers)"),
             Mode::Replay { seed } => format!("CPU (replay, seed {seed})"),
         };
-        let heap = Heap::new(&label, memory_bytes);
+        let heap = Arc::new(Heap::new(&label, memory_bytes));
         CpuDevice { label, executor: Arc::new(executor), heap, queues: Mutex::default() }
     }
 
@@ -75,7 +78,7 @@ impl DeviceBackend for CpuDevice {
             memory_total: self.heap.total(),
             memory_free: self.heap.free_bytes(),
             l2_bytes: 0,
-            virtual_memory: false,
+            virtual_memory: cfg!(unix),
             replays: matches!(self.executor.mode(), Mode::Replay { .. }),
         })
     }
@@ -93,11 +96,23 @@ impl DeviceBackend for CpuDevice {
     }
 
     fn free(&self, range: Range) -> Result<()> {
-        // Not under the lock: the work waited for may be long.
-        let queues = self.queues().clone();
-        queues.iter().for_each(|queue| queue.drain());
+        self.drain();
         self.heap.free(range);
         Ok(())
+    }
+
+    #[cfg(unix)]
+    fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>> {
+        Ok(Arc::new(pages::CpuVirtualMemory::new(self.heap.clone())))
+    }
+
+    #[cfg(not(unix))]
+    fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>> {
+        Err(Error::NotSupported {
+            what: "virtual memory management",
+            backend: "the CPU of this system",
+            advice: "allocate all memory at once: a heap without `initial`, or Device::alloc_memory",
+        })
     }
 
     fn synchronize(&self) -> Result<()> {
@@ -105,6 +120,12 @@ impl DeviceBackend for CpuDevice {
         // that failed.
         let queues = self.queues().clone();
         queues.iter().map(|queue| queue.settle()).fold(Ok(()), Result::and)
+    }
+
+    fn drain(&self) {
+        // Not under the lock: the work waited for may be long.
+        let queues = self.queues().clone();
+        queues.iter().for_each(|queue| queue.drain());
     }
 
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {

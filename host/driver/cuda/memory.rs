@@ -72,7 +72,8 @@ impl Heap {
         }
     }
 
-    fn out_of_memory(&self, bytes: u64) -> Error {
+    /// The error for so many bytes that the driver has not.
+    pub fn out_of_memory(&self, bytes: u64) -> Error {
         // Unknown figures must not hide the error itself.
         let (free, total) = self.free_and_total().unwrap_or((0, 0));
         Error::OutOfMemory {

@@ -5,13 +5,15 @@ mod memory;
 mod module;
 mod stream;
 mod sys;
+mod virtual_memory;
 
 use self::context::Context;
 use self::memory::Heap;
 use self::module::CudaModule;
 use self::stream::CudaStream;
 use self::sys::Api;
-use super::backend::{Backend, DeviceBackend, Limits, ModuleBackend, Range, StreamBackend};
+use self::virtual_memory::CudaVirtualMemory;
+use super::backend::{Backend, DeviceBackend, Limits, ModuleBackend, Range, StreamBackend, VirtualMemory};
 use super::device::DeviceInfo;
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute};
@@ -34,7 +36,7 @@ fn count_of(api: &Api) -> Result<u32> {
 pub(super) struct CudaDevice {
     // Before the context: streams and memory go before it does.
     own: CudaStream,
-    heap: Heap,
+    heap: Arc<Heap>,
     context: Arc<Context>,
     name: String,
     label: String,
@@ -80,7 +82,7 @@ impl CudaDevice {
         let label = format!("CUDA device {} ({name})", context.device);
         Ok(CudaDevice {
             own: CudaStream::create(context.clone())?,
-            heap: Heap::new(context.clone(), &label),
+            heap: Arc::new(Heap::new(context.clone(), &label)),
             limits: limits_of(&context)?,
             context,
             name,
@@ -126,6 +128,10 @@ fn limits_of(context: &Context) -> Result<Limits> {
     })
 }
 
+fn has_virtual_memory(context: &Context) -> Result<bool> {
+    Ok(attribute(context, Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? != 0)
+}
+
 /// Major and minor of a version that the driver writes as 1000 times the one and 10 times the other.
 fn driver_version(api: &Api) -> Result<(u32, u32)> {
     let mut version = 0;
@@ -166,7 +172,7 @@ impl DeviceBackend for CudaDevice {
             memory_total: total,
             memory_free: free,
             l2_bytes: ask(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
-            virtual_memory: ask(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? != 0,
+            virtual_memory: has_virtual_memory(&self.context)?,
             replays: false,
         })
     }
@@ -193,8 +199,24 @@ impl DeviceBackend for CudaDevice {
         self.heap.free(range)
     }
 
+    fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>> {
+        if !has_virtual_memory(&self.context)? {
+            return Err(Error::NotSupported {
+                what: "virtual memory management",
+                backend: "this GPU",
+                advice: "allocate all memory at once: a heap without `initial`, or Device::alloc_memory",
+            });
+        }
+        Ok(Arc::new(CudaVirtualMemory::new(self.context.clone(), self.heap.clone(), &self.label)?))
+    }
+
     fn synchronize(&self) -> Result<()> {
         self.context.synchronize()
+    }
+
+    fn drain(&self) {
+        // After a fault there is nothing to wait for.
+        let _ = self.context.synchronize();
     }
 
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {

@@ -7,9 +7,10 @@
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
-    CUjit_option, CUmodule, CUresult, CUstream, culib, is_culib_present,
+    CUjit_option, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationProp,
+    CUmemGenericAllocationHandle, CUmodule, CUresult, CUstream, culib, is_culib_present,
 };
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::panic::catch_unwind;
 use std::ptr::null;
 use std::sync::OnceLock;
@@ -41,15 +42,15 @@ const KERNEL_FAULTS: [Status; 9] = [
 ];
 
 macro_rules! api {
-    ($($name:ident $symbol:literal ($($ty:ty),*);)+) => {
-        /// The driver's functions, each under its name without `cu` and version.
-        pub struct Api {
+    ($(#[$doc:meta])* $api:ident: $($name:ident $symbol:literal ($($ty:ty),*);)+) => {
+        $(#[$doc])*
+        pub struct $api {
             $(pub $name: unsafe extern "C" fn($($ty),*) -> Status,)+
         }
 
-        impl Api {
-            fn load() -> Result<Api> {
-                Ok(Api {
+        impl $api {
+            fn load() -> Result<$api> {
+                Ok($api {
                     // SAFETY: the signatures are those of the driver API, version 11.0 and later.
                     $($name: unsafe { find($symbol) }?,)+
                 })
@@ -59,6 +60,8 @@ macro_rules! api {
 }
 
 api! {
+    /// The driver's functions, each under its name without `cu` and version.
+    Api:
     init "cuInit" (c_uint);
     driver_get_version "cuDriverGetVersion" (*mut c_int);
     get_error_name "cuGetErrorName" (Status, *mut *const c_char);
@@ -101,6 +104,29 @@ api! {
     event_elapsed_time "cuEventElapsedTime" (*mut f32, CUevent, CUevent);
     launch_kernel "cuLaunchKernel" (CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint,
         CUstream, *mut *mut c_void, *mut *mut c_void);
+}
+
+api! {
+    /// Those of virtual memory management, which only pools that grow need.
+    VirtualApi:
+    mem_get_allocation_granularity "cuMemGetAllocationGranularity"
+        (*mut usize, *const CUmemAllocationProp, CUmemAllocationGranularity_flags);
+    mem_address_reserve "cuMemAddressReserve" (*mut CUdeviceptr, usize, usize, CUdeviceptr, c_ulonglong);
+    mem_address_free "cuMemAddressFree" (CUdeviceptr, usize);
+    mem_create "cuMemCreate"
+        (*mut CUmemGenericAllocationHandle, usize, *const CUmemAllocationProp, c_ulonglong);
+    mem_release "cuMemRelease" (CUmemGenericAllocationHandle);
+    mem_map "cuMemMap" (CUdeviceptr, usize, usize, CUmemGenericAllocationHandle, c_ulonglong);
+    mem_unmap "cuMemUnmap" (CUdeviceptr, usize);
+    mem_set_access "cuMemSetAccess" (CUdeviceptr, usize, *const CUmemAccessDesc, usize);
+}
+
+impl VirtualApi {
+    /// The functions, of a driver that was found before.
+    pub fn get() -> Result<&'static VirtualApi> {
+        static API: OnceLock<Result<VirtualApi>> = OnceLock::new();
+        API.get_or_init(VirtualApi::load).as_ref().map_err(Error::clone)
+    }
 }
 
 /// # Safety

@@ -38,9 +38,9 @@ pub(super) struct Calls {
 
 impl Calls {
     fn new(heap: &Heap) -> Result<Calls> {
-        let device = heap.memory.device();
+        let device = heap.memory().device();
         let mut state = device.zeroed_memory(STATE_BYTES, FAULTS_AT as usize)?;
-        let mut parts = heap.places.parts(heap.memory.address(), heap.metadata.address());
+        let mut parts = heap.places.parts(heap.memory().address(), heap.metadata.address());
         parts.shared = state.address() as *const heap::Heap;
         parts.faults = (state.address() + FAULTS_AT) as *const FaultLog;
         let layout = heap.handle.layout();

@@ -1,10 +1,11 @@
 //! The host's side of the heap: its set-up, and its end.
 //!
-//! How all of it becomes free is in `reset`, what it holds and whether it is whole in `snapshot` and `stats`,
-//! allocations of the host in `calls`, and what a debug heap has besides in `debug`.
+//! How all of it becomes free is in `reset`, where its memory comes from in `grow`, what it holds and whether it is whole
+//! in `snapshot` and `stats`, allocations of the host in `calls`, and what a debug heap has besides in `debug`.
 
 mod calls;
 mod debug;
+mod grow;
 mod reset;
 mod snapshot;
 mod stats;
@@ -20,14 +21,13 @@ use crate::driver::{Device, DeviceData, DeviceMemory, Module};
 use crate::error::{Bytes, Result};
 use calls::Calls;
 use debug::DebugPlaces;
+use grow::Backing;
 use std::sync::Mutex;
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::heap::class::{MIN_BLOCK, SizeClass};
 use warpheap_device::heap::debug::{Debugger, Extra};
 use warpheap_device::heap::layout::HEAP_BYTES;
-use warpheap_device::heap::{
-    self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Layout, MAX_ALIGN, Parts, USED_WORDS,
-};
+use warpheap_device::heap::{self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Layout, Parts, USED_WORDS};
 use warpheap_device::sync::{AtomicU32, AtomicU64};
 
 /// The most cursors of a class.
@@ -39,7 +39,7 @@ const SPREAD_FROM: u64 = 64 << 20;
 /// A heap in device memory; see [`warpheap_device::heap`].
 #[derive(Debug)]
 pub struct Heap {
-    memory: DeviceMemory,
+    backing: Backing,
     metadata: DeviceMemory,
     places: Places,
     handle: heap::Heap,
@@ -152,9 +152,9 @@ impl Heap {
         self.handle
     }
 
-    /// The memory that it hands out.
+    /// The memory that it hands out, as much as there is at the moment.
     pub fn memory(&self) -> &DeviceMemory {
-        &self.memory
+        self.backing.memory()
     }
 
     /// Bytes of its metadata, which lie apart from the memory.
@@ -171,13 +171,6 @@ impl Heap {
 }
 
 impl HeapBuilder {
-    /// How much of it is handed out at first; all unless set. The rest is reserved: it takes device memory, and no one
-    /// gets any of it. Rounded down to whole slabs, and 1 MiB at least.
-    pub fn initial(mut self, bytes: u64) -> Self {
-        self.initial = Some(bytes);
-        self
-    }
-
     /// The largest size that is served by a size class, rounded up to that; three slabs unless set, which is also the
     /// most. What is larger takes slabs of its own. Fewer classes need less metadata.
     pub fn largest_class(mut self, bytes: u32) -> Self {
@@ -202,25 +195,29 @@ impl HeapBuilder {
     ///
     /// # Errors
     /// [`Error::PoolConfig`](crate::Error::PoolConfig) that names the setting, [`Error::WrongDevice`] for kernels of
-    /// another device, [`Error::OutOfMemory`].
+    /// another device, [`Error::OutOfMemory`]; for [`initial`](Self::initial) also [`Error::NotSupported`] and
+    /// [`Error::DriverTooOld`] where there is no virtual memory management, and [`Error::AddressSpace`].
     ///
     /// [`Error::WrongDevice`]: crate::Error::WrongDevice
     /// [`Error::OutOfMemory`]: crate::Error::OutOfMemory
+    /// [`Error::NotSupported`]: crate::Error::NotSupported
+    /// [`Error::DriverTooOld`]: crate::Error::DriverTooOld
+    /// [`Error::AddressSpace`]: crate::Error::AddressSpace
     pub fn build(&self, device: &Device) -> Result<Heap> {
         if let Some(module) = &self.kernels {
             device.same_as(module.device(), "the module of kernels")?;
         }
         let layout = self.layout(device)?;
-        let present = self.present(&layout)?;
-        let memory = device.alloc_memory(layout.bytes(), MAX_ALIGN as usize)?;
+        let backing = Backing::new(device, &layout, self.checked_initial()?)?;
+        let present = backing.slabs(&layout);
         let places = Places::new(&layout, self.debug_quarantine()?);
         let metadata = device.alloc_memory(places.end, 128)?;
-        let parts = places.parts(memory.address(), metadata.address());
+        let parts = places.parts(backing.memory().address(), metadata.address());
         // SAFETY: `reset` fills the parts below; the heap keeps both allocations for as long as it lives, and a
         // launch checks that the handle's memory is still there.
         let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, places.cursor_stride_log2) };
         let (kernels, calls) = (self.kernels.clone(), Mutex::default());
-        let mut heap = Heap { memory, metadata, places, handle, present, salt: 0, kernels, calls };
+        let mut heap = Heap { backing, metadata, places, handle, present, salt: 0, kernels, calls };
         heap.reset()?;
         Ok(heap)
     }
@@ -251,17 +248,13 @@ impl HeapBuilder {
         Ok(layout)
     }
 
-    /// Slabs that are handed out at first.
-    fn present(&self, layout: &Layout) -> Result<u32> {
+    fn checked_initial(&self) -> Result<Option<u64>> {
         match self.initial {
-            None => Ok(layout.slabs),
-            Some(bytes) if bytes >= HEAP_BYTES.0 && bytes <= self.bytes => {
-                Ok(((bytes >> layout.slab_log2) as u32).min(layout.slabs))
-            }
-            Some(bytes) => {
+            Some(bytes) if !(HEAP_BYTES.0..=self.bytes).contains(&bytes) => {
                 let (least, most) = (Bytes(HEAP_BYTES.0), Bytes(self.bytes));
                 refuse("initial", Bytes(bytes), format!("of a heap of {most} it is from {least} to all"))
             }
+            initial => Ok(initial),
         }
     }
 }

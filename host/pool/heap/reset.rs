@@ -4,11 +4,12 @@
 //! so that a set-up takes little longer than the metadata take to be written.
 
 use super::Heap;
+use super::grow::FreeWords;
 use crate::driver::Stream;
 use crate::error::Result;
 use std::slice::from_ref;
 use warpheap_device::heap::class::SizeClass;
-use warpheap_device::heap::{ClassInfo, Cursor, FRESH_STRIDE, Span};
+use warpheap_device::heap::{ClassInfo, Cursor, Span};
 
 /// Bytes of cursors that the host sends at most; the others are copies of them.
 const SENT_BYTES: u64 = 16 << 10;
@@ -18,10 +19,8 @@ struct Sent {
     classes: Vec<ClassInfo>,
     /// Some cursors, each as long as their stride.
     cursors: Vec<u64>,
-    /// The first slab of each home's share that no one has had.
-    fresh: Vec<u32>,
-    /// The set of free slabs, which is empty if all are present.
-    free: Vec<u32>,
+    /// Where the slabs are found that have memory.
+    slabs: FreeWords,
 }
 
 impl Heap {
@@ -55,9 +54,9 @@ impl Heap {
         // SAFETY: as above.
         unsafe { metadata.repeat_on(stream, places.cursors, cursor_bytes, all_bytes) }?;
         // SAFETY: as above.
-        unsafe { metadata.write_on(stream, places.fresh, &sent.fresh) }?;
+        unsafe { metadata.write_on(stream, places.fresh, &sent.slabs.fresh) }?;
         // SAFETY: as above.
-        unsafe { metadata.write_on(stream, places.slab_sets, &sent.free) }
+        unsafe { metadata.write_on(stream, places.slab_sets, &sent.slabs.free) }
     }
 
     fn sent(&self) -> Sent {
@@ -68,27 +67,13 @@ impl Heap {
         for cursor in cursors.chunks_mut(1 << (places.cursor_stride_log2 - 3)) {
             cursor[..4].copy_from_slice(&Cursor::new(Span::UNUSED).to_words());
         }
-        let (fresh, free) = self.shares();
-        Sent { classes, cursors, fresh, free }
-    }
-
-    /// What no one has had of each home's share, and the free slabs beside that. A share that has some of the present
-    /// slabs and some of the others goes to the free set, as far as it is present.
-    fn shares(&self) -> (Vec<u32>, Vec<u32>) {
-        let (layout, present) = (self.handle.layout(), self.present);
-        let slab_words = layout.slabs.div_ceil(u32::BITS) as usize;
-        let mut free = vec![0_u32; if present < layout.slabs { layout.set_words() as usize } else { 0 }];
-        let mut fresh = vec![0_u32; layout.homes as usize * FRESH_STRIDE];
-        for (home, next) in (0..).zip(fresh.chunks_mut(FRESH_STRIDE)) {
-            let (start, end) = (layout.share_start(home), layout.share_start(home + 1));
-            next[0] = if end <= present { start } else { end };
-            for slab in (next[0] == end).then_some(start..present.min(end)).into_iter().flatten() {
-                let word = (slab / u32::BITS) as usize;
-                free[word] |= 1 << (slab % u32::BITS);
-                free[slab_words + word / 32] |= 1 << (word % 32);
-            }
+        let mut slabs = FreeWords::none(&layout);
+        slabs.add(&layout, 0..self.present);
+        if slabs.free.iter().all(|word| *word == 0) {
+            // The device has written that already.
+            slabs.free.clear();
         }
-        (fresh, free)
+        Sent { classes, cursors, slabs }
     }
 }
 

@@ -89,7 +89,7 @@ impl Heap {
         let faults = (places.faults / Line::BYTES) as usize;
         let faults = lines[faults].0[0];
         let copy = lines.as_mut_ptr().expose_provenance() as u64;
-        let mut parts = places.parts(self.memory.address(), copy);
+        let mut parts = places.parts(self.memory().address(), copy);
         parts.debugger = Debugger::NONE;
         // SAFETY: the copy has every part at its place, and lives as long as the handle; a snapshot only reads it.
         // Of the memory, and of the handle in the copy, which names the device's metadata, it touches nothing.
@@ -101,7 +101,7 @@ impl Heap {
             let mut blocks = Vec::new();
             snapshot.for_each_live(|leak| blocks.push(Block { start: leak.address, bytes: leak.bytes }));
             let words: Vec<u64> = snapshot._lines.iter().flat_map(|line| line.0).collect();
-            snapshot.debugged = Debugged::read(&blocks, &self.memory, &words, &places, self.salt)?;
+            snapshot.debugged = Debugged::read(&blocks, self.memory(), &words, &places, self.salt)?;
         }
         Ok(snapshot)
     }

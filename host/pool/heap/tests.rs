@@ -158,14 +158,14 @@ fn classes() {
 }
 
 #[test]
-fn slabs_beyond_the_initial_size() {
+fn slabs_without_memory() {
     let device = Device::cpu();
     let mut heap = Heap::builder(BYTES).homes(4).initial(30 << 20).build(&device).unwrap();
     assert_eq!(heap.check().unwrap(), []);
     let present = heap.present;
-    heap.assert_broken_by(heap.free_at(present), bit(present), "I5", "beyond the heap's initial size");
+    heap.assert_broken_by(heap.free_at(present), bit(present), "I5", "where the heap has no memory");
     let last = heap.handle.layout().slabs - 1;
-    heap.assert_broken(heap.fresh_at(3), last, "I5", "beyond the heap's initial size");
+    heap.assert_broken(heap.fresh_at(3), last, "I5", "where the heap has no memory");
 }
 
 /// A heap that was written over answers too, and not with everything it could say.

@@ -213,7 +213,7 @@ impl fmt::Display for Found {
             Found::TakenAndFree { entry } => {
                 write!(f, "it is free to be taken, and its entry {entry:#x} says that it is in use")
             }
-            Found::Withheld => write!(f, "it is free to be taken, beyond the heap's initial size"),
+            Found::Withheld => write!(f, "it is free to be taken, where the heap has no memory"),
             Found::FreshBeforeShare { next } => {
                 write!(f, "slab {next} would be next, which lies before its share")
             }

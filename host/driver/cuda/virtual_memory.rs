@@ -1,0 +1,134 @@
+//! Reserved addresses of a GPU, and the memory that is mapped there: the driver's virtual memory management.
+
+use super::context::Context;
+use super::memory::Heap;
+use super::sys::{OUT_OF_MEMORY, Status, VirtualApi};
+use crate::driver::backend::{Pages, Range, VirtualMemory};
+use crate::error::{Bytes, Error, Result};
+use cudarc::driver::sys::{
+    CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
+    CUmemAllocationProp, CUmemAllocationProp_st__bindgen_ty_1, CUmemAllocationType, CUmemLocation,
+    CUmemLocationType,
+};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+pub(super) struct CudaVirtualMemory {
+    api: &'static VirtualApi,
+    context: Arc<Context>,
+    heap: Arc<Heap>,
+    device: String,
+    granularity: u64,
+}
+
+impl CudaVirtualMemory {
+    /// For a GPU that has virtual memory management.
+    pub fn new(context: Arc<Context>, heap: Arc<Heap>, device: &str) -> Result<CudaVirtualMemory> {
+        let api = VirtualApi::get()?;
+        let (mut granularity, properties) = (0, properties(&context));
+        let least = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
+        context.call("cuMemGetAllocationGranularity", |_| {
+            // SAFETY: the driver reads the properties and writes the number there.
+            unsafe { (api.mem_get_allocation_granularity)(&mut granularity, &properties, least) }
+        })?;
+        Ok(CudaVirtualMemory { api, context, heap, device: device.into(), granularity: granularity as u64 })
+    }
+
+    /// Calls the driver with the context current.
+    fn call(&self, name: &'static str, call: impl FnOnce(&VirtualApi) -> Status) -> Result<()> {
+        self.context.call(name, |_| call(self.api))
+    }
+}
+
+fn location(context: &Context) -> CUmemLocation {
+    CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: context.device }
+}
+
+/// Memory of the GPU that no other process gets a handle of.
+fn properties(context: &Context) -> CUmemAllocationProp {
+    CUmemAllocationProp {
+        type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+        location: location(context),
+        win32HandleMetaData: null_mut(),
+        allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: 0,
+            reserved: [0; 4],
+        },
+    }
+}
+
+impl VirtualMemory for CudaVirtualMemory {
+    fn granularity(&self) -> u64 {
+        self.granularity
+    }
+
+    fn reserve(&self, bytes: u64, align: u64) -> Result<Range> {
+        let mut address = 0;
+        let done = self.call("cuMemAddressReserve", |api| {
+            // SAFETY: the driver writes the address there.
+            unsafe { (api.mem_address_reserve)(&mut address, bytes as usize, align as usize, 0, 0) }
+        });
+        match done {
+            Err(Error::Driver { code: OUT_OF_MEMORY, detail, .. }) => Err(Error::AddressSpace {
+                what: "reserve",
+                bytes: Bytes(bytes),
+                device: self.device.clone(),
+                why: detail,
+                advice: "reserve fewer",
+            }),
+            other => other.map(|()| Range { address, bytes }),
+        }
+    }
+
+    unsafe fn unreserve(&self, range: Range) -> Result<()> {
+        self.call("cuMemAddressFree", |api| {
+            // SAFETY: the driver gave the addresses out, and they are given back once.
+            unsafe { (api.mem_address_free)(range.address, range.bytes as usize) }
+        })
+    }
+
+    fn create(&self, bytes: u64) -> Result<Pages> {
+        let (mut handle, properties) = (0, properties(&self.context));
+        let done = self.call("cuMemCreate", |api| {
+            // SAFETY: the driver reads the properties and writes the handle there.
+            unsafe { (api.mem_create)(&mut handle, bytes as usize, &properties, 0) }
+        });
+        match done {
+            Err(Error::Driver { code: OUT_OF_MEMORY, .. }) => Err(self.heap.out_of_memory(bytes)),
+            other => other.map(|()| Pages(handle)),
+        }
+    }
+
+    unsafe fn release(&self, Pages(handle): Pages) -> Result<()> {
+        // SAFETY: the driver gave it out, and it is given back once.
+        self.call("cuMemRelease", |api| unsafe { (api.mem_release)(handle) })
+    }
+
+    unsafe fn map(&self, range: Range, Pages(handle): Pages) -> Result<()> {
+        self.call("cuMemMap", |api| {
+            // SAFETY: reserved addresses where nothing is mapped, and memory of that length, by the caller's promise.
+            unsafe { (api.mem_map)(range.address, range.bytes as usize, 0, handle, 0) }
+        })
+    }
+
+    unsafe fn unmap(&self, range: Range) -> Result<()> {
+        self.call("cuMemUnmap", |api| {
+            // SAFETY: all of one mapping that no work uses any more, by the caller's promise.
+            unsafe { (api.mem_unmap)(range.address, range.bytes as usize) }
+        })
+    }
+
+    unsafe fn allow(&self, range: Range) -> Result<()> {
+        let access = CUmemAccessDesc {
+            location: location(&self.context),
+            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
+        self.call("cuMemSetAccess", |api| {
+            // SAFETY: all of one mapping; the driver reads the one description.
+            unsafe { (api.mem_set_access)(range.address, range.bytes as usize, &access, 1) }
+        })
+    }
+}

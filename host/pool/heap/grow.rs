@@ -1,0 +1,206 @@
+//! A heap's memory, which may be less than its addresses, and how it gets more.
+//!
+//! The metadata covers all addresses from the start. Slabs without memory are free by their entries, and in no place where
+//! a thread would find one. When they get memory, the host puts them there between two launches: so kernels need nothing
+//! for that, and a heap that never grows pays nothing.
+
+use super::super::GrowableBuffer;
+use super::{Heap, HeapBuilder, Places};
+use crate::driver::{Device, DeviceMemory};
+use crate::error::{Bytes, Error, Result};
+use std::ops::Range;
+use warpheap_device::heap::{FRESH_STRIDE, Layout, MAX_ALIGN};
+
+/// What a heap hands out.
+#[derive(Debug)]
+pub(super) enum Backing {
+    /// All of it is there.
+    Plain(DeviceMemory),
+    /// The addresses are there.
+    Growable(GrowableBuffer),
+}
+
+impl Backing {
+    /// All memory of a heap; or its addresses, with memory for `initial` bytes.
+    pub fn new(device: &Device, layout: &Layout, initial: Option<u64>) -> Result<Backing> {
+        let Some(initial) = initial else {
+            return device.alloc_memory(layout.bytes(), MAX_ALIGN as usize).map(Backing::Plain);
+        };
+        let mut buffer = GrowableBuffer::aligned(device, layout.bytes(), MAX_ALIGN)?;
+        buffer.grow_to(whole_slabs(layout, initial))?;
+        Ok(Backing::Growable(buffer))
+    }
+
+    pub fn memory(&self) -> &DeviceMemory {
+        match self {
+            Backing::Plain(memory) => memory,
+            Backing::Growable(buffer) => buffer.memory(),
+        }
+    }
+
+    /// Slabs that have memory: the first of those that the layout has.
+    pub fn slabs(&self, layout: &Layout) -> u32 {
+        (self.memory().bytes() >> layout.slab_log2).min(layout.slabs.into()) as u32
+    }
+}
+
+/// `bytes`, rounded up to whole slabs of the heap.
+fn whole_slabs(layout: &Layout, bytes: u64) -> u64 {
+    bytes.next_multiple_of(layout.slab_bytes().into()).min(layout.bytes())
+}
+
+impl HeapBuilder {
+    /// How much memory it has at first; all unless set. With this the heap reserves addresses for all of its bytes, has
+    /// memory for these, rounded up to whole slabs and to what the device maps at once (2 MiB on most), and gets more by
+    /// [`Heap::grow_to`]. The metadata are there for all of it. 1 MiB at least.
+    ///
+    /// It takes a device with virtual memory management ([`DeviceInfo::virtual_memory`](crate::DeviceInfo)).
+    pub fn initial(mut self, bytes: u64) -> Self {
+        self.initial = Some(bytes);
+        self
+    }
+}
+
+impl Heap {
+    /// Waits for the device, then gives the heap memory for `bytes` from its start on, rounded up as those of
+    /// [`initial`](HeapBuilder::initial), and returns how many it has. Kernels of later launches get it, with handles from
+    /// before, too. No block moves, and none changes. A heap that has as much already stays as it is.
+    ///
+    /// No kernel that uses the heap may be launched meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::GrowBeyond`] what the heap was built for, [`Error::OutOfMemory`], what failed since: then all is as before.
+    pub fn grow_to(&mut self, bytes: u64) -> Result<u64> {
+        let layout = self.handle.layout();
+        if bytes >> layout.slab_log2 > layout.slabs.into() {
+            return Err(Error::GrowBeyond {
+                what: "a heap",
+                asked: Bytes(bytes),
+                reserved: Bytes(layout.bytes()),
+                advice: "build it for more, with `initial` for what it has at first",
+            });
+        }
+        let wanted = whole_slabs(&layout, bytes);
+        if wanted > self.present_bytes()
+            && let Backing::Growable(buffer) = &mut self.backing
+        {
+            // First, so that what failed before is told of while nothing has changed.
+            let mut words = FreeWords::read(&self.metadata, &self.places, &layout)?;
+            buffer.grow_to(wanted)?;
+            let old = std::mem::replace(&mut self.present, self.backing.slabs(&layout));
+            words.add(&layout, old..self.present);
+            // Should this fail, some slabs are found by no one; none is ever put there twice.
+            words.write(&mut self.metadata, &self.places)?;
+        }
+        Ok(self.present_bytes())
+    }
+
+    /// Bytes of the slabs that are handed out.
+    fn present_bytes(&self) -> u64 {
+        u64::from(self.present) << self.handle.layout().slab_log2
+    }
+}
+
+/// Where threads find slabs that no one has: words of the metadata, as they lie there.
+pub(super) struct FreeWords {
+    /// The next slab of each home's share that no one has had.
+    pub fresh: Vec<u32>,
+    /// The set of free slabs: a bit for each, then a bit for each word of those.
+    pub free: Vec<u32>,
+}
+
+impl FreeWords {
+    /// No slab is there.
+    pub fn none(layout: &Layout) -> FreeWords {
+        let mut fresh = vec![0; layout.homes as usize * FRESH_STRIDE];
+        for (home, next) in (0..).zip(fresh.chunks_mut(FRESH_STRIDE)) {
+            next[0] = layout.share_start(home + 1);
+        }
+        FreeWords { fresh, free: vec![0; layout.set_words() as usize] }
+    }
+
+    /// Those of a heap, after the work that the device was given before.
+    fn read(metadata: &DeviceMemory, places: &Places, layout: &Layout) -> Result<FreeWords> {
+        let mut words = FreeWords::none(layout);
+        metadata.read(places.fresh, &mut words.fresh)?;
+        metadata.read(places.slab_sets, &mut words.free)?;
+        Ok(words)
+    }
+
+    fn write(&self, metadata: &mut DeviceMemory, places: &Places) -> Result<()> {
+        metadata.write(places.fresh, &self.fresh)?;
+        metadata.write(places.slab_sets, &self.free)
+    }
+
+    /// Puts slabs there that no one has had. A share of which all slabs are among them is handed out in order, the other
+    /// slabs as free ones: who has a share's first slab may take all behind it.
+    pub fn add(&mut self, layout: &Layout, slabs: Range<u32>) {
+        let slab_words = layout.slabs.div_ceil(u32::BITS) as usize;
+        for (home, next) in (0..).zip(self.fresh.chunks_mut(FRESH_STRIDE)) {
+            let share = layout.share_start(home)..layout.share_start(home + 1);
+            let part = share.start.max(slabs.start)..share.end.min(slabs.end);
+            if part == share {
+                next[0] = share.start;
+                continue;
+            }
+            for slab in part {
+                let word = (slab / u32::BITS) as usize;
+                self.free[word] |= 1 << (slab % u32::BITS);
+                self.free[slab_words + word / 32] |= 1 << (word % 32);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The slabs that threads would find, each once.
+    fn found(words: &FreeWords, layout: &Layout) -> BTreeSet<u32> {
+        let mut slabs = BTreeSet::new();
+        let mut find = |slab| assert!(slabs.insert(slab), "slab {slab} is in two places");
+        for (home, next) in (0..).zip(words.fresh.chunks(FRESH_STRIDE)) {
+            (next[0]..layout.share_start(home + 1)).for_each(&mut find);
+        }
+        let slab_words = layout.slabs.div_ceil(32) as usize;
+        for (w, word) in words.free[..slab_words].iter().enumerate() {
+            let summarised = words.free[slab_words + w / 32] >> (w % 32) & 1 == 1;
+            assert_eq!(*word != 0, summarised, "word {w}");
+            let bits = (0..32).filter(|bit| word >> bit & 1 == 1);
+            bits.map(|bit| 32 * w as u32 + bit).for_each(&mut find);
+        }
+        slabs
+    }
+
+    #[test]
+    fn each_slab_is_found_once_whatever_the_steps() {
+        for (bytes, homes) in [(1 << 20, 1), (37 << 20, 3), (1 << 30, 9), ((3 << 30) + 12_345, 132)] {
+            let layout = Layout::spread(bytes, 132, homes).unwrap();
+            for step in [1, 7, 32, layout.slabs / 5, layout.slabs / 2, layout.slabs] {
+                let mut words = FreeWords::none(&layout);
+                let (mut present, mut stride) = (0, step);
+                while present < layout.slabs {
+                    let more = (present + stride).min(layout.slabs);
+                    words.add(&layout, present..more);
+                    (present, stride) = (more, stride + stride / 2 + 1);
+                    assert_eq!(found(&words, &layout), (0..present).collect());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_taken_stays_taken() {
+        let layout = Layout::spread(64 << 20, 4, 4).unwrap();
+        let share = layout.share_start(1);
+        let mut words = FreeWords::none(&layout);
+        words.add(&layout, 0..share + 5);
+        // Three of the first share, all of the free ones.
+        words.fresh[0] += 3;
+        words.free.fill(0);
+        words.add(&layout, share + 5..3 * share);
+        assert_eq!(found(&words, &layout), (3..share).chain(share + 5..3 * share).collect());
+    }
+}

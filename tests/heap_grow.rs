@@ -1,0 +1,319 @@
+//! A heap that starts small and grows: what it grants, what it keeps, what it refuses.
+//!
+//! On a GPU as well, if there is one and the kernels were built. On the CPU an access to what has no memory ends the
+//! program.
+#![cfg(not(loom))]
+
+use std::alloc::Layout;
+use std::collections::BTreeSet;
+use warpheap::pool::{GrowableBuffer, Heap, HeapStats};
+use warpheap::simt::{Executor, Mode};
+use warpheap::{Backend, Device, DeviceMemory, Error, LaunchConfig};
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+use warpheap_device::{heap, kernel, thread};
+
+const MIB: u64 = 1 << 20;
+const BYTES: u64 = 64 * MIB;
+/// Of the blocks that a heap is filled with: a quarter of a slab.
+const BLOCK: u64 = 4096;
+
+/// With `WARPHEAP_REQUIRE_CUDA=1` there must be a GPU.
+fn devices() -> Vec<Device> {
+    let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
+    let gpu = Device::cuda(0).ok().filter(|_| warpheap::build_info::images().is_ok());
+    assert!(!required || gpu.is_some(), "WARPHEAP_REQUIRE_CUDA=1, but there is no GPU, or no kernels for it");
+    let replays = (0..2).map(|seed| Device::cpu_with(Mode::Replay { seed }));
+    replays.chain([Device::cpu()]).chain(gpu).collect()
+}
+
+/// A heap of [`BYTES`] with memory for `initial`. Its four homes have shares of 16 MiB.
+fn heap(device: &Device, initial: u64) -> Heap {
+    Heap::builder(BYTES).homes(4).initial(initial).build(device).unwrap()
+}
+
+/// What memory for `bytes` comes to.
+fn rounded(device: &Device, bytes: u64) -> u64 {
+    bytes.next_multiple_of(GrowableBuffer::reserve(device, 1).unwrap().granularity()).min(BYTES)
+}
+
+fn of(size: u64) -> Layout {
+    Layout::from_size_align(size as usize, 1).unwrap()
+}
+
+/// As many blocks of a size as there are. More are asked for.
+fn take_all(heap: &Heap, size: u64) -> Vec<DevicePtr<u8>> {
+    let count = heap.memory().bytes() / size + 100;
+    heap.alloc_many(&vec![of(size); count as usize]).unwrap().into_iter().flatten().collect()
+}
+
+fn give(heap: &Heap, blocks: &[DevicePtr<u8>]) {
+    // SAFETY: no kernel uses them.
+    unsafe { heap.free_many(blocks) }.unwrap();
+}
+
+/// A block of the heap, for copies.
+fn memory_of(device: &Device, block: DevicePtr<u8>, bytes: u64) -> DeviceMemory {
+    // SAFETY: a live block, which no kernel uses meanwhile, inside of the heap's memory.
+    unsafe { DeviceMemory::from_raw(device, block.0 as u64, bytes) }
+}
+
+/// The numbers, of a heap that is whole.
+fn stats(heap: &Heap) -> HeapStats {
+    assert_eq!(heap.check().unwrap(), []);
+    let stats = heap.stats().unwrap();
+    let in_blocks = stats.live_bytes + stats.hole_bytes + stats.cursor_bytes + stats.slack_bytes;
+    let sum = in_blocks + stats.large_bytes + stats.free_slab_bytes + stats.fresh_bytes;
+    assert_eq!(sum, stats.capacity_bytes, "every byte is in one place: {stats:#?}");
+    let leaks = heap.leaks(0).unwrap();
+    assert_eq!((leaks.count, leaks.bytes), (stats.live_blocks, stats.live_bytes + stats.large_bytes));
+    stats
+}
+
+#[test]
+fn a_heap_has_the_memory_that_it_starts_with() {
+    for device in devices() {
+        for initial in [MIB, 3 * MIB, 5 * MIB + 12_345, 40 * MIB, BYTES] {
+            let heap = heap(&device, initial);
+            let capacity = rounded(&device, initial);
+            let new = stats(&heap);
+            assert_eq!((new.reserved_bytes, new.capacity_bytes, new.free_bytes), (BYTES, capacity, capacity));
+            assert_eq!((heap.memory().bytes(), new.largest_free_bytes), (capacity, capacity));
+            if device.backend() == Backend::Cpu {
+                assert_eq!(device.memory_in_use().0, capacity + heap.metadata_bytes());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_heap_that_grows_grants_again() {
+    for device in devices() {
+        let mut heap = heap(&device, 4 * MIB);
+        let (mut all, base) = (BTreeSet::new(), heap.memory().address());
+        // A part of a share, the rest of it and a whole one, and all.
+        for bytes in [4 * MIB, 12 * MIB, 40 * MIB, 41 * MIB, BYTES] {
+            let capacity = heap.grow_to(bytes).unwrap();
+            assert_eq!((capacity, heap.memory().address()), (rounded(&device, bytes), base));
+            assert_eq!(stats(&heap).free_bytes, capacity - all.len() as u64 * BLOCK, "what is new is free");
+            let blocks = take_all(&heap, BLOCK);
+            assert!(blocks.iter().all(|block| block.0 as u64 + BLOCK <= base + capacity));
+            assert!(blocks.iter().all(|block| all.insert(block.0 as u64)), "no block is handed out twice");
+            assert_eq!(all.len() as u64, capacity / BLOCK, "all that is there, and no more");
+            let full = stats(&heap);
+            assert_eq!((full.capacity_bytes, full.free_bytes), (capacity, 0));
+            assert!(full.refused > 0 && full.cursors_found_none > 0, "the class was refused: {full:#?}");
+        }
+        give(&heap, &all.iter().map(|block| DevicePtr(*block as *mut u8)).collect::<Vec<_>>());
+        assert_eq!(stats(&heap).free_bytes, BYTES);
+        assert!(heap.alloc(of(BYTES)).unwrap().is_some(), "one piece, over all growths");
+    }
+}
+
+#[test]
+fn every_class_that_was_refused_finds_what_is_new() {
+    for device in devices() {
+        let mut heap = heap(&device, 2 * MIB);
+        let mut kept = take_all(&heap, BLOCK);
+        let layout = heap.handle().layout();
+        let sizes: Vec<u64> = [16, 100, 1024, 5000, u64::from(layout.small_bytes), 200_000, 3 * MIB].into();
+        for size in &sizes {
+            assert!(heap.alloc(of(*size)).unwrap().is_none(), "{size} B of a full heap");
+        }
+        heap.grow_to(32 * MIB).unwrap();
+        for size in &sizes {
+            kept.push(heap.alloc(of(*size)).unwrap().unwrap_or_else(|| panic!("{size} B after the growth")));
+        }
+        assert_eq!(stats(&heap).live_blocks, kept.len() as u64);
+        give(&heap, &kept);
+        assert_eq!(stats(&heap).live_blocks, 0);
+    }
+}
+
+#[test]
+fn live_blocks_keep_place_and_contents() {
+    for device in devices() {
+        let mut heap = heap(&device, 6 * MIB);
+        let (base, mut live) = (heap.memory().address(), Vec::new());
+        for (i, bytes) in [6 * MIB, 8 * MIB, 30 * MIB, BYTES].into_iter().enumerate() {
+            heap.grow_to(bytes).unwrap();
+            for size in [64, 3000, 70_000, MIB] {
+                let block = heap.alloc(of(size)).unwrap().expect("there is room");
+                let value = 0x1000 * i as u64 + size;
+                memory_of(&device, block, size).write(0, &vec![value; (size / 8) as usize]).unwrap();
+                live.push((block, size, value));
+            }
+            assert_eq!((heap.memory().address(), stats(&heap).live_blocks), (base, live.len() as u64));
+        }
+        for (block, size, value) in live {
+            let mut words = vec![0_u64; (size / 8) as usize];
+            memory_of(&device, block, size).read(0, &mut words).unwrap();
+            assert!(words.iter().all(|word| *word == value), "{size} B");
+        }
+    }
+}
+
+#[test]
+fn a_large_allocation_may_lie_in_several_growths_and_never_beyond() {
+    for device in devices() {
+        let mut heap = heap(&device, 4 * MIB);
+        let small = rounded(&device, 4 * MIB);
+        assert!(heap.alloc(of(small + 1)).unwrap().is_none(), "more than there is");
+        let first = heap.alloc(of(small)).unwrap().expect("all that there is");
+        give(&heap, &[first]);
+        let large = heap.grow_to(20 * MIB).unwrap();
+        assert!(heap.alloc(of(large + 1)).unwrap().is_none(), "more than there is");
+        let block = heap.alloc(of(large)).unwrap().expect("all that there is now");
+        // Every byte of it is there.
+        let mut memory = memory_of(&device, block, large);
+        memory.fill(0x5a).unwrap();
+        let mut ends = [0_u8; 2];
+        memory.read(large - 2, &mut ends).unwrap();
+        assert_eq!((ends, stats(&heap).large_bytes), ([0x5a; 2], large));
+        for align in [1 << 20, 2 << 20] {
+            assert!(heap.alloc(Layout::from_size_align(1, align).unwrap()).unwrap().is_none());
+        }
+    }
+}
+
+#[test]
+fn a_reset_keeps_the_size() {
+    for device in devices() {
+        let mut heap = heap(&device, 4 * MIB);
+        let before = heap.snapshot().unwrap();
+        take_all(&heap, 1000);
+        let grown = heap.grow_to(20 * MIB).unwrap();
+        take_all(&heap, 1000);
+        heap.reset().unwrap();
+        let new = stats(&heap);
+        assert_eq!((new.capacity_bytes, new.free_bytes, new.largest_free_bytes), (grown, grown, grown));
+        assert_eq!(take_all(&heap, BLOCK).len() as u64, grown / BLOCK);
+        assert_eq!((before.stats().capacity_bytes, before.check()), (rounded(&device, 4 * MIB), vec![]));
+    }
+}
+
+#[test]
+fn a_growth_to_less_changes_nothing() {
+    for device in devices() {
+        let mut heap = heap(&device, 10 * MIB);
+        let capacity = rounded(&device, 10 * MIB);
+        take_all(&heap, BLOCK);
+        for bytes in [0, 1, 3 * MIB, capacity - 1, capacity] {
+            assert_eq!(heap.grow_to(bytes).unwrap(), capacity);
+        }
+        assert_eq!((stats(&heap).free_bytes, stats(&heap).capacity_bytes), (0, capacity));
+    }
+}
+
+#[test]
+fn beyond_what_it_was_built_for_is_an_error() {
+    for device in devices() {
+        for builder in [Heap::builder(BYTES), Heap::builder(BYTES).initial(4 * MIB)] {
+            let mut heap = builder.build(&device).unwrap();
+            take_all(&heap, BLOCK);
+            let before = stats(&heap);
+            for bytes in [BYTES + MIB, 1 << 50, u64::MAX] {
+                let error = heap.grow_to(bytes).unwrap_err();
+                assert!(matches!(error, Error::GrowBeyond { .. }), "{error}");
+                assert!(error.to_string().contains("with `initial`"), "{error}");
+            }
+            assert_eq!(stats(&heap), before);
+            assert_eq!(heap.grow_to(BYTES).unwrap(), BYTES);
+        }
+    }
+}
+
+#[test]
+fn a_heap_without_an_initial_size_has_all_of_it() {
+    for device in devices() {
+        let mut heap = Heap::builder(BYTES + 12_345).build(&device).unwrap();
+        for bytes in [1, BYTES, BYTES + 12_345] {
+            assert_eq!(heap.grow_to(bytes).unwrap(), BYTES);
+        }
+        assert_eq!(stats(&heap).fresh_bytes, BYTES);
+        let mut odd = Heap::builder(BYTES + 12_345).initial(BYTES + 12_345).build(&device).unwrap();
+        assert_eq!((odd.grow_to(BYTES + 12_345).unwrap(), stats(&odd).free_bytes), (BYTES, BYTES));
+    }
+}
+
+#[test]
+fn a_growth_that_finds_no_memory_changes_nothing() {
+    let executor = Executor::new(Mode::Parallel { workers: 2 });
+    let device = Device::cpu_with_executor(executor, 20 * MIB);
+    let mut heap = heap(&device, 8 * MIB);
+    let blocks = take_all(&heap, BLOCK);
+    give(&heap, &blocks[..100]);
+    let (before, in_use) = (stats(&heap), device.memory_in_use());
+    for _ in 0..2 {
+        let error = heap.grow_to(40 * MIB).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+        assert_eq!((stats(&heap), device.memory_in_use()), (before.clone(), in_use));
+    }
+    assert_eq!(take_all(&heap, BLOCK).len(), 100, "what there was, and no more");
+    let grown = heap.grow_to(12 * MIB).unwrap();
+    assert_eq!(take_all(&heap, BLOCK).len() as u64, (grown - 8 * MIB) / BLOCK);
+    let error = Heap::builder(BYTES).initial(40 * MIB).build(&device).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+    drop(heap);
+    assert_eq!(device.memory_in_use(), (0, 0));
+}
+
+kernel! {
+    /// Each thread gives back what it has in its word, if that is something, and takes a block of a size of its own, all
+    /// bytes of which it writes.
+    ///
+    /// # Safety
+    /// The heap lives, and no one else has the words or what they name.
+    unsafe fn churn(pool: heap::Heap, blocks: DeviceSlice<u64>, round: u64) {
+        let i = thread::index_1d().into();
+        // SAFETY: each thread has its own word.
+        let Some(block) = (unsafe { blocks.get(i) }) else { return };
+        if let Some(block) = std::ptr::NonNull::new(block as *mut u8) {
+            // SAFETY: the caller's promise.
+            unsafe { pool.free(block) };
+        }
+        let bytes = 16 << ((i + 5 * round) % 13);
+        let next = pool.alloc(Layout::from_size_align(bytes, 1).unwrap());
+        if let Some(block) = next {
+            // SAFETY: as long as it was asked for.
+            unsafe { block.write_bytes(round as u8, bytes) };
+        }
+        // SAFETY: each thread has its own word.
+        unsafe { blocks.set(i, next.map_or(0, |block| block.as_ptr() as u64)) };
+    }
+}
+
+/// Between kernels that leave blocks live, cursors half full, and others dry. On the CPU alone: this kernel is the test's
+/// own.
+#[test]
+fn it_grows_between_kernels_that_keep_their_blocks() {
+    for device in devices().into_iter().filter(|device| device.backend() == Backend::Cpu) {
+        let module = device.native_module().unwrap();
+        let (stream, threads) = (device.stream().unwrap(), 2048);
+        let mut heap =
+            Heap::builder(BYTES).homes(4).initial(2 * MIB).kernels(&module).build(&device).unwrap();
+        module.set_global_heap(&heap).unwrap();
+        let (words, handle) = (device.zeroed::<u64>(threads as usize).unwrap(), heap.handle());
+        let mut refused = Vec::new();
+        for round in 0..11 {
+            let grid = LaunchConfig::linear(threads, 128);
+            // SAFETY: everything lives until the stream is done, and the words are the kernel's.
+            unsafe { stream.launch(&module, churn, &grid, (handle, words.slice(), round)) }.unwrap();
+            // It waits for the kernel.
+            let capacity = heap.grow_to((2 + 6 * round) * MIB).unwrap();
+            let held = words.copy_to_vec().unwrap();
+            refused.push(held.iter().filter(|block| **block == 0).count());
+            let stats = stats(&heap);
+            assert_eq!((stats.capacity_bytes, stats.faults), (capacity, 0));
+            assert_eq!(stats.live_blocks as usize, threads as usize - refused.last().unwrap());
+        }
+        assert!(refused[0] > 0 && refused[10] == 0, "too little first, and enough at last: {refused:?}");
+        let held = words.copy_to_vec().unwrap();
+        give(&heap, &held.into_iter().map(|block| DevicePtr(block as *mut u8)).collect::<Vec<_>>());
+        assert_eq!((stats(&heap).live_blocks, heap.faults().unwrap().count), (0, 0));
+        drop(heap);
+        let grid = LaunchConfig::linear(1, 1);
+        // SAFETY: it does not start.
+        let gone = unsafe { stream.launch(&module, churn, &grid, (handle, words.slice(), 0)) }.unwrap_err();
+        assert!(matches!(gone, Error::DanglingArgument { .. }), "{gone}");
+    }
+}

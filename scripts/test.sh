@@ -48,7 +48,7 @@ step tests, with the rustacuda and cust features
 cargo test --workspace --features rustacuda,cust --locked
 
 step debug heaps, and others in a build that has them
-cargo test --locked --features debug --test heap_debug --test heap_host --test heap_groups --test global_heap
+cargo test --locked --features debug --test heap_debug --test heap_host --test heap_grow --test heap_groups --test global_heap
 
 step the example of the README
 cargo run --quiet --locked --example hello

@@ -40,10 +40,18 @@ fn of(size: u64) -> Layout {
     Layout::from_size_align(size as usize, 1).unwrap()
 }
 
-/// As many blocks of a size as there are. More are asked for.
+/// As many blocks of a size as there are: more are asked for, until there is none.
 fn take_all(heap: &Heap, size: u64) -> Vec<DevicePtr<u8>> {
-    let count = heap.memory().bytes() / size + 100;
-    heap.alloc_many(&vec![of(size); count as usize]).unwrap().into_iter().flatten().collect()
+    let (mut all, mut count) = (Vec::new(), heap.memory().bytes() / size);
+    loop {
+        let got = heap.alloc_many(&vec![of(size); count as usize]).unwrap();
+        let before = all.len();
+        all.extend(got.into_iter().flatten());
+        if all.len() == before {
+            return all;
+        }
+        count = 100;
+    }
 }
 
 fn give(heap: &Heap, blocks: &[DevicePtr<u8>]) {

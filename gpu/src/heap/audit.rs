@@ -4,7 +4,7 @@
 //! |---|---|
 //! | I1 | what a cursor has left is blocks of runs of its class, in no other cursor, and the class is noted as used |
 //! | I2 | a hole is a block, and in no cursor |
-//! | I5 | a slab is what its entry says: runs and allocations are whole, a free slab is in the free set or in the rest of a share, not in both, and no other slab is |
+//! | I5 | a slab is what its entry says: runs and allocations are whole, a free slab with memory is in the free set or in the rest of a share, not in both, and no other slab is |
 //! | I6 | bits and count of a slab without a class are zero, and so is the count where no run starts |
 //! | I7 | a count is that of the bits, a run of holes is idle, another with holes is in its class' partial set |
 //! | I8 | no cursor is below zero but a dry one |
@@ -31,7 +31,7 @@ use super::sets::{IndexSet, low_bits};
 
 impl Heap {
     /// Tells `visitor` what all metadata says, and what is wrong with it. No thread uses the heap meanwhile. Slabs from
-    /// `present` on are not handed out yet. Time is linear in the metadata. The heap's memory is not touched.
+    /// `present` on have no memory yet. Time is linear in the metadata. The heap's memory is not touched.
     ///
     /// `held` is for the walk alone: a word for every slab. `None`, and no walk, if it has fewer.
     #[must_use]

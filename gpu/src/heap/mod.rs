@@ -40,6 +40,8 @@
 //!   are taken; and that before the subtraction that hands out their blocks.
 //! - I5. A slab with a live block keeps its class: it becomes free only when one thread has taken all its blocks
 //!   as holes, or has all of them from a cursor. So who holds a block, and only who does, may rely on the slab's entry.
+//!   A slab without memory is free by its entry, and in neither the free set nor the rest of a share: no thread finds it.
+//!   The host puts it there when it has some, while no thread uses the heap.
 //! - I6. The bits and the count of a free slab, and of a large allocation's, are zero, but for pins.
 //! - I7. When no thread is between two steps, a run's count is that of its bits, a run with holes is in its class'
 //!   partial set or all of its blocks are holes, and then it is in the idle set.
@@ -153,7 +155,8 @@ pub const SITES: [&str; 11] = [
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Parts {
-    /// The memory to hand out, aligned to 2 MiB, or to a slab in a smaller heap.
+    /// The addresses to hand out, aligned to 2 MiB, or to a slab in a smaller heap. Slabs that have no memory are in neither
+    /// `fresh` nor `slab_sets`.
     pub base: *mut u8,
     /// `layout.classes` of them.
     pub classes: *const ClassInfo,
@@ -217,7 +220,8 @@ impl Heap {
     /// # Safety
     /// Each part is as [`Parts`] says and stays there while the handle or a copy of it is used. At first the
     /// cursors are [`Span::UNUSED`], `fresh` is each home's [`Layout::share_start`], the entries are
-    /// [`free_entry`](Self::free_entry), and every other word is zero.
+    /// [`free_entry`](Self::free_entry), and every other word is zero. Where there are slabs without memory, `fresh` of
+    /// their homes is where the share ends, and the other slabs of these are in the set of free ones.
     pub unsafe fn from_raw_parts(parts: Parts, layout: Layout, cursor_stride_log2: u32) -> Self {
         Heap { parts, layout, cursor_stride_log2, spare: 0 }
     }
@@ -247,7 +251,7 @@ impl Heap {
         self.parts.base
     }
 
-    /// Bytes that can be handed out.
+    /// Bytes that can be handed out, in a heap that grows once it has memory for all of them.
     #[inline(always)]
     pub const fn capacity(&self) -> u64 {
         self.layout.bytes()

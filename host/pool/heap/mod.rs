@@ -43,7 +43,7 @@ pub struct Heap {
     metadata: DeviceMemory,
     places: Places,
     handle: heap::Heap,
-    /// Slabs that are handed out: the first of those that the layout has.
+    /// Slabs that are handed out: the first of those that the layout has, and none without memory.
     present: u32,
     /// That of a debug heap's records in this life.
     salt: u64,

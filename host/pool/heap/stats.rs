@@ -13,7 +13,7 @@ use warpheap_device::heap::{CursorAudit, FreeSlab, LargeAudit, Layout, RunAudit,
 pub struct HeapStats {
     /// Bytes of the heap, whole slabs.
     pub reserved_bytes: u64,
-    /// Those of them that are handed out: all, or the initial size.
+    /// Those of them that have memory.
     pub capacity_bytes: u64,
     /// Bytes of a slab.
     pub slab_bytes: u64,
@@ -49,7 +49,8 @@ pub struct HeapStats {
     /// `1 - largest_free_bytes / free_bytes`; 0 if nothing is free.
     pub fragmentation: f64,
     /// Bytes of slabs that were in use at some time since the heap was made or reset. It is an upper bound of what was
-    /// in use at one time: also slabs that were put within reach of a large allocation count, and others stay counted.
+    /// in use at one time: also slabs that were put within reach of a large allocation count, those at the end of a heap that
+    /// has not all of its memory, as far as they are a part of a home's share, and others stay counted.
     pub high_water_bytes: u64,
     /// How often all of the heap was searched because a cursor had run dry. A warp that is refused memory of a size class
     /// has made such a search or waited for one, unless it gave up because others took each span before it came to it.

@@ -111,7 +111,7 @@ pub enum Found {
         /// The entry.
         entry: u32,
     },
-    /// A slab is free that is not to be handed out yet.
+    /// A slab that has no memory yet is where a thread would take it.
     Withheld,
     /// The next slab of the home's share that no one has had lies before the share.
     FreshBeforeShare {

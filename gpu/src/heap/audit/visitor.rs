@@ -42,7 +42,7 @@ pub enum FreeSlab {
     InSet,
     /// In a home's share of those that no one has had.
     Fresh,
-    /// Beyond what is handed out yet.
+    /// It has no memory yet.
     Withheld,
     /// Nowhere, which is a violation.
     Lost,

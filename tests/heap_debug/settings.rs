@@ -1,5 +1,7 @@
 //! What can be set, and kernels that were built without the feature.
 
+use crate::support::replays_and_cpu;
+use std::alloc::Layout;
 use warpheap::pool::Heap;
 use warpheap::{Device, Error};
 use warpheap_kernels::host_calls::heap_free_many;
@@ -16,6 +18,28 @@ fn wrong_settings_are_refused_by_name() {
     refused(&heap.clone().quarantine(7), "set `debug`, too");
     refused(&heap.clone().debug(true).quarantine((1 << 20) + 1), "from 0 to 1048576");
     assert!(heap.debug(true).quarantine(1 << 20).build(&Device::cpu()).is_ok());
+}
+
+/// Records, canaries and quarantine lie in blocks, so they come with the memory.
+#[test]
+fn a_debug_heap_grows_as_another_does() {
+    for device in replays_and_cpu() {
+        let mut heap =
+            Heap::builder(8 << 20).initial(2 << 20).debug(true).quarantine(16).build(&device).unwrap();
+        let wanted = vec![Layout::from_size_align(3000, 1).unwrap(); 1000];
+        let mut live: Vec<_> = heap.alloc_many(&wanted).unwrap().into_iter().flatten().collect();
+        assert!(live.len() < 700, "{} blocks in 2 MiB", live.len());
+        heap.grow_to(8 << 20).unwrap();
+        assert_eq!(heap.check().unwrap(), []);
+        live.extend(heap.alloc_many(&wanted).unwrap().into_iter().map(|block| block.expect("there is room")));
+        let leaks = heap.leaks(0).unwrap();
+        assert_eq!((leaks.count, leaks.bytes), (live.len() as u64, live.len() as u64 * 3000));
+        assert_eq!(heap.check().unwrap(), []);
+        // SAFETY: no kernel uses them.
+        unsafe { heap.free_many(&live) }.unwrap();
+        assert_eq!((heap.leaks(0).unwrap().count, heap.check().unwrap()), (0, vec![]));
+        assert_eq!(heap.stats().unwrap().quarantined_blocks, 16);
+    }
 }
 
 /// A handle is longer with the feature, and a launch looks at the lengths.

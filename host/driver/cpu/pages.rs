@@ -37,11 +37,6 @@ impl CpuVirtualMemory {
     }
 }
 
-/// No memory and no promise of any.
-fn reserved() -> MapFlags {
-    MapFlags::PRIVATE | MapFlags::NORESERVE
-}
-
 fn place(address: u64) -> *mut c_void {
     ptr::with_exposed_provenance_mut(address as usize)
 }
@@ -66,7 +61,7 @@ impl VirtualMemory for CpuVirtualMemory {
         let padded = bytes.checked_add(align).and_then(|n| usize::try_from(n).ok());
         let padded = padded.ok_or_else(|| refuse(&"that is more than an address can count"))?;
         // SAFETY: a new mapping at addresses that the system chooses.
-        let base = unsafe { mmap_anonymous(ptr::null_mut(), padded, ProtFlags::empty(), reserved()) };
+        let base = unsafe { mmap_anonymous(ptr::null_mut(), padded, ProtFlags::empty(), MapFlags::PRIVATE) };
         let base = base.map_err(|why| refuse(&why))?.expose_provenance() as u64;
         let address = base.next_multiple_of(align);
         // What is left over on either side goes back. If it does not, it is addresses alone that are lost.
@@ -100,7 +95,8 @@ impl VirtualMemory for CpuVirtualMemory {
     unsafe fn unmap(&self, range: Range) -> Result<()> {
         let (start, bytes) = (place(range.address), range.bytes as usize);
         // SAFETY: addresses of a reservation, which stay reserved; the caller keeps everyone away.
-        let done = unsafe { mmap_anonymous(start, bytes, ProtFlags::empty(), reserved() | MapFlags::FIXED) };
+        let done =
+            unsafe { mmap_anonymous(start, bytes, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::FIXED) };
         done.map(drop).map_err(|why| self.refuse("close", range.bytes, why))
     }
 

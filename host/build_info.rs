@@ -1,5 +1,8 @@
 //! What this program was built from: the kernels' PTX, the commit, the compilers.
 
+use crate::driver::ptx::cut;
+use crate::error::Result;
+
 /// The commit, 12 digits, with `-dirty` after it when a tracked file differed; `unknown` outside git.
 pub const COMMIT: &str = env!("WARPHEAP_COMMIT");
 
@@ -23,6 +26,16 @@ pub struct KernelImage {
     pub ptx: &'static str,
 }
 
+impl KernelImage {
+    /// The PTX of some of the kernels alone, as [`Device::load_kernels`](crate::Device::load_kernels) has it compiled.
+    ///
+    /// # Errors
+    /// [`Error::UnknownKernel`](crate::Error::UnknownKernel).
+    pub fn ptx_of(&self, kernels: &[&'static str]) -> Result<String> {
+        cut(self.ptx, kernels)
+    }
+}
+
 /// Oldest first. From sm_80 on a warp sums in one instruction.
 const IMAGES: [KernelImage; 2] = [
     KernelImage { arch: "sm_70", capability: (7, 0), ptx: include_str!(env!("WARPHEAP_PTX_SM_70")) },
@@ -31,13 +44,13 @@ const IMAGES: [KernelImage; 2] = [
 const PTX_MISSING: &str = include_str!(env!("WARPHEAP_PTX_MISSING"));
 
 /// The kernels, oldest architecture first; or why this build has none, and what to install.
-pub fn images() -> Result<&'static [KernelImage], &'static str> {
+pub fn images() -> std::result::Result<&'static [KernelImage], &'static str> {
     if PTX_MISSING.is_empty() { Ok(&IMAGES) } else { Err(PTX_MISSING) }
 }
 
 /// The newest kernels that a GPU of this compute capability runs; or why this build has none, and what to
 /// install. For a GPU that is too old for all of them it is the oldest, which the driver refuses.
-pub fn image_for(capability: Option<(u32, u32)>) -> Result<&'static KernelImage, &'static str> {
+pub fn image_for(capability: Option<(u32, u32)>) -> std::result::Result<&'static KernelImage, &'static str> {
     let images = images()?;
     let fits = |image: &&KernelImage| capability.is_some_and(|capability| capability >= image.capability);
     Ok(images.iter().rev().find(fits).unwrap_or(&images[0]))

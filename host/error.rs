@@ -88,8 +88,8 @@ pub enum Error {
 
     /// The module has no such kernel.
     #[error(
-        "the PTX has no kernel `{kernel}` (it has {known}); the PTX is older than the program, or of other \
-         kernels: rebuild it"
+        "the module has no kernel `{kernel}` (it has {known}); where it is loaded by the names of kernels, name this one, too; \
+         otherwise the PTX is older than the program, or of other kernels: rebuild it"
     )]
     UnknownKernel {
         /// The kernel that was asked for.

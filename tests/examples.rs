@@ -6,7 +6,7 @@ use warpheap::simt::Mode;
 use warpheap::{Backend, Device, Error};
 
 fn run(device: &Device, config: ExamplesConfig, only: Option<&str>) -> warpheap::Result<Vec<String>> {
-    let module = device.native_module()?;
+    let module = device.native_kernels(&examples::kernels(only))?;
     let reports = examples::run(device, &module, config, only, &mut |_| ())?;
     Ok(reports.into_iter().map(|report| format!("{}: {:?}", report.name, report.checked)).collect())
 }
@@ -24,6 +24,14 @@ fn every_example_is_right_in_any_order_of_steps() {
     for seed in 0..12 {
         run(&Device::cpu_with(Mode::Replay { seed }), config, None)
             .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+#[test]
+fn every_example_names_the_kernels_that_it_launches() {
+    let config = ExamplesConfig { threads: 64, heap_bytes: 1 << 20 };
+    for name in examples::names() {
+        run(&Device::cpu(), config, Some(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use warpheap::driver::Module;
 use warpheap::pool::Heap;
 use warpheap::simt::Mode;
-use warpheap::{Device, DeviceBuffer, LaunchConfig};
+use warpheap::{Device, DeviceBuffer, LaunchConfig, kernel_names};
 use warpheap_device::fault::FaultKind;
 use warpheap_device::kernel::Kernel;
 use warpheap_kernels::bench::Counter;
@@ -14,6 +14,18 @@ use warpheap_kernels::groups::{
     CACHE_THREADS, Endings, Plan, groups_block, groups_cache, groups_exhaust, groups_free, groups_misuse,
     groups_vanish, groups_warp, groups_whole,
 };
+
+/// What is launched.
+const KERNELS: [&str; 8] = kernel_names![
+    groups_block,
+    groups_cache,
+    groups_exhaust,
+    groups_free,
+    groups_misuse,
+    groups_vanish,
+    groups_warp,
+    groups_whole
+];
 
 /// The smallest heap, so that it is soon full.
 const BYTES: u64 = 1 << 20;
@@ -103,7 +115,7 @@ fn benches(seeds: u64) -> impl Iterator<Item = Bench> {
     let modes = modes.chain((0..seeds).map(|seed| Mode::Replay { seed }));
     let cpus = modes.map(|mode| {
         let device = Device::cpu_with(mode);
-        let module = device.native_module().unwrap();
+        let module = device.native_kernels(&KERNELS).unwrap();
         Bench::new(format!("{mode:?}"), device, module)
     });
     cpus.chain(gpus())
@@ -120,7 +132,7 @@ fn gpus() -> Vec<Bench> {
         Bench::new(
             format!("{} on the GPU", image.arch),
             device.clone(),
-            device.load_module(image.ptx).unwrap(),
+            device.load_kernels(image.ptx, &KERNELS).unwrap(),
         )
     };
     images.iter().map(load).collect()

@@ -20,7 +20,9 @@ fn config(allocator: AllocatorKind) -> StressConfig {
 }
 
 fn run(device: &Device, config: &StressConfig) -> StressReport {
-    let report = stress(device, &device.native_module().unwrap(), config, &mut |_| ()).unwrap();
+    // A kernel that is launched and not among these fails the run.
+    let module = device.native_kernels(&config.kernels()).unwrap();
+    let report = stress(device, &module, config, &mut |_| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.findings);
     assert_eq!(report.lost_blocks, 0);
     assert_eq!(report.allocations, report.frees, "everything was given back");
@@ -175,7 +177,7 @@ fn a_time_limit_ends_a_run() {
     let mut rounds = 0;
     let device = parallel();
     let config = StressConfig { limit, ..config(AllocatorKind::FreeList) };
-    let module = device.native_module().unwrap();
+    let module = device.native_kernels(&config.kernels()).unwrap();
     let report = stress(&device, &module, &config, &mut |progress| rounds = progress.round).unwrap();
     assert!(report.is_clean() && report.rounds >= 1 && report.rounds == rounds);
 }
@@ -223,7 +225,8 @@ fn a_gpu_if_there_is_one() {
         return eprintln!("no GPU: nothing was tried");
     };
     for image in images {
-        let module = device.load_module(image.ptx).unwrap();
+        let kernels = AllocatorKind::ALL.map(|allocator| config(allocator).kernels()).concat();
+        let module = device.load_kernels(image.ptx, &kernels).unwrap();
         AllocatorKind::ALL.iter().for_each(|allocator| stress_on_gpu(&device, &module, *allocator));
     }
 }

@@ -4,13 +4,15 @@
 //! once, refusals are counted: a thread holds no block while it asks, so that one is always free, and each
 //! refusal is one of a group that ran out of patience.
 
-use super::figures::{Bench, THREADS};
+use super::figures::Bench;
+use super::plan::Plan;
 use super::timing::Timing;
 use super::{Bar, Figure};
 use crate::driver::DeviceInfo;
 use crate::error::Result;
+use crate::kernel_names;
 use crate::pool::FreeList;
-use warpheap_kernels::bench::bench_freelist_churn;
+use warpheap_kernels::bench::{bench_churn_floor, bench_freelist_churn};
 
 /// Allocations and frees by each thread.
 const TURNS: u32 = 64;
@@ -21,27 +23,41 @@ const BLOCK_BYTES: u64 = 64;
 /// group of 32 that is refused once is 0.08.
 const MAX_REFUSED_PPM: f64 = 1.0;
 
-impl Bench<'_> {
-    pub fn freelist_churn(&mut self, name: &str) -> Result<Figure> {
+const LAUNCHED: [&str; 2] = kernel_names![bench_churn_floor, bench_freelist_churn];
+
+pub(super) fn plans() -> [Plan; 2] {
+    [
+        Plan::new("free list churn, 64 B", &LAUNCHED, Bench::freelist_churn),
+        Plan::new("free list tight churn, 64 B", &LAUNCHED, Bench::freelist_tight_churn),
+    ]
+}
+
+impl Bench {
+    fn freelist_churn(&mut self, name: &str) -> Result<Figure> {
         let base = self.timer.churn_floor(&self.out, TURNS)?;
-        let pool = self.freelist(2 * THREADS, BLOCK_BYTES)?;
+        let pool = self.freelist(2 * self.threads(), BLOCK_BYTES)?;
         let time = self.time_churn(&pool, TURNS)?;
         let checked = self.check_all_free(name, &pool)?;
-        let pairs = f64::from(THREADS) * f64::from(TURNS);
+        let pairs = f64::from(self.threads()) * f64::from(TURNS);
         let value = pairs / time.median_us / 1e3;
-        let figure = Figure::ratio(name, THREADS, time, "stores alone", base, 0.0).checked(checked);
+        let figure = Figure::ratio(name, self.threads(), time, "stores alone", base, 0.0).checked(checked);
         Ok(figure.measured_by(value, "G pairs/s", Bar::AtLeast, 40.0))
     }
 
-    pub fn freelist_tight_churn(&mut self, name: &str) -> Result<Figure> {
+    fn freelist_tight_churn(&mut self, name: &str) -> Result<Figure> {
         let base = self.timer.churn_floor(&self.out, TIGHT_TURNS)?;
-        let pool = self.freelist(resident_threads(&self.timer.device.info()?), BLOCK_BYTES)?;
+        // The CPU does not say.
+        let blocks = match resident_threads(&self.timer.device.info()?) {
+            0 => self.threads(),
+            resident => resident,
+        };
+        let pool = self.freelist(blocks, BLOCK_BYTES)?;
         let time = self.time_churn(&pool, TIGHT_TURNS)?;
         let checked = self.check_blocks_free(name, &pool)?;
-        let asked = u64::from(self.timer.launches()) * u64::from(THREADS) * u64::from(TIGHT_TURNS);
+        let asked = u64::from(self.timer.launches()) * u64::from(self.threads()) * u64::from(TIGHT_TURNS);
         let refused = self.failed()?;
         let checked = format!("{checked}, {refused} of {asked} allocations refused");
-        let figure = Figure::ratio(name, THREADS, time, "stores alone", base, 0.0).checked(checked);
+        let figure = Figure::ratio(name, self.threads(), time, "stores alone", base, 0.0).checked(checked);
         Ok(figure.measured_by(per_million(refused, asked), "ppm", Bar::AtMost, MAX_REFUSED_PPM))
     }
 
@@ -51,7 +67,7 @@ impl Bench<'_> {
         let args = (pool.handle(), turns, self.counter());
         // SAFETY: the pool and the counter live, and this stream alone uses them.
         let launch = || unsafe {
-            self.timer.stream.launch(&self.timer.module, bench_freelist_churn, &Self::grid(), args)
+            self.timer.stream.launch(&self.timer.module, bench_freelist_churn, &self.grid(), args)
         };
         self.timer.time(|| Ok(()), launch)
     }
@@ -69,6 +85,7 @@ fn per_million(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::figures::THREADS;
     use crate::driver::Device;
 
     #[test]

@@ -1,102 +1,119 @@
 //! The figures one by one.
 
+use super::floors::grid_of;
+use super::plan::Plan;
 use super::timing::{Timer, Timing};
 use super::{BenchConfig, BenchReport, Figure};
 use crate::driver::{Device, DeviceBuffer, LaunchConfig, Module};
 use crate::error::{Error, Result};
+use crate::kernel_names;
 use crate::pool::{Bump, FreeList};
 use warpheap_kernels::bench::{
-    Counter, Order, Sizes, bench_bump_alloc, bench_freelist_alloc, bench_freelist_free,
+    Counter, Order, Sizes, bench_alloc_floor, bench_bump_alloc, bench_free_floor, bench_freelist_alloc,
+    bench_freelist_free,
 };
 
 const THREADS_LOG2: u32 = 20;
 pub(super) const THREADS: u32 = 1 << THREADS_LOG2;
 pub(super) const BLOCK: u32 = 256;
-const IN_ORDER: Order = Order { log2: THREADS_LOG2, permuted: 0 };
-const PERMUTED: Order = Order { log2: THREADS_LOG2, permuted: 1 };
 
-pub(super) struct Bench<'a> {
+const BUMP: [&str; 2] = kernel_names![bench_alloc_floor, bench_bump_alloc];
+const ALLOC: [&str; 2] = kernel_names![bench_alloc_floor, bench_freelist_alloc];
+const FREE: [&str; 3] = kernel_names![bench_free_floor, bench_freelist_alloc, bench_freelist_free];
+const EXHAUSTED: [&str; 1] = kernel_names![bench_freelist_alloc];
+
+/// The figures that `config` asks for.
+pub(super) fn plans(config: &BenchConfig) -> Vec<Plan> {
+    let only = config.only.as_deref();
+    let mut all = pool_plans();
+    all.extend(super::churn::plans());
+    // The heap is being built: it is measured for who asks for it.
+    if only.is_some_and(|only| only.starts_with("heap")) {
+        all.extend(super::heap::plans());
+    }
+    all.retain(|plan| only.is_none_or(|only| plan.name.contains(only)));
+    all
+}
+
+fn pool_plans() -> Vec<Plan> {
+    let mut all = Vec::new();
+    for (name, sizes, pool_bytes) in [
+        ("bump alloc, 16 B", Sizes { min: 16, max: 16 }, 1 << 30),
+        ("bump alloc, mixed 16-8192 B", Sizes { min: 16, max: 8192 }, 16 << 30),
+    ] {
+        all.push(Plan::new(name, &BUMP, move |b, name| b.bump(name, sizes, pool_bytes)));
+    }
+    for size in [64, 4096] {
+        let named = |what: &str| format!("free list {what}, {size} B");
+        all.push(Plan::new(named("alloc"), &ALLOC, move |b, name| b.freelist_alloc(name, size)));
+        for (what, permuted, bar) in [("free", false, 2.0), ("free, permuted", true, 6.0)] {
+            let measure = move |b: &mut Bench, name: &str| b.freelist_free(name, size, permuted, bar);
+            all.push(Plan::new(named(what), &FREE, measure));
+        }
+        all.push(Plan::new(named("exhausted"), &EXHAUSTED, move |b, name| b.freelist_exhausted(name, size)));
+    }
+    all
+}
+
+pub(super) struct Bench {
     pub timer: Timer,
-    config: &'a BenchConfig,
     /// Where the threads store their addresses.
     pub out: DeviceBuffer<u64>,
     /// Failed allocations.
     pub failures: DeviceBuffer<u64>,
     report: BenchReport,
-    /// The heap's figures are measured with a 2^`shrink`-th of threads and memory: 0 but in tests.
+    /// Figures are measured with a 2^`shrink`-th of threads and memory: 0 but in tests.
     pub shrink: u32,
 }
 
-impl<'a> Bench<'a> {
-    pub fn new(device: &Device, module: &Module, config: &'a BenchConfig) -> Result<Self> {
+impl Bench {
+    pub fn new(device: &Device, module: &Module, rounds: u32) -> Result<Self> {
+        Bench::shrunk(device, module, rounds, 0)
+    }
+
+    pub fn shrunk(device: &Device, module: &Module, rounds: u32, shrink: u32) -> Result<Self> {
         let (device, module) = (device.clone(), module.clone());
         let stream = device.stream()?;
+        let (figures, left_out, wrong) = Default::default();
         Ok(Bench {
-            out: device.zeroed(THREADS as usize)?,
+            out: device.zeroed((THREADS >> shrink) as usize)?,
             failures: device.zeroed(1)?,
-            timer: Timer { device, module, stream, rounds: config.rounds },
-            config,
-            shrink: 0,
-            report: BenchReport {
-                block: BLOCK,
-                rounds: config.rounds,
-                figures: Vec::new(),
-                left_out: Vec::new(),
-                wrong: Vec::new(),
-            },
+            timer: Timer { device, module, stream, rounds },
+            shrink,
+            report: BenchReport { block: BLOCK, rounds, figures, left_out, wrong },
         })
     }
 
-    pub fn run(mut self, progress: &mut dyn FnMut(&str)) -> Result<BenchReport> {
-        for (name, sizes, pool_bytes) in [
-            ("bump alloc, 16 B", Sizes { min: 16, max: 16 }, 1 << 30),
-            ("bump alloc, mixed 16-8192 B", Sizes { min: 16, max: 8192 }, 16 << 30),
-        ] {
-            self.figure(name, progress, |bench| bench.bump(name, sizes, pool_bytes))?;
-        }
-        for size in [64, 4096] {
-            let named = |what: &str| format!("free list {what}, {size} B");
-            self.figure(&named("alloc"), progress, |b| b.freelist_alloc(&named("alloc"), size))?;
-            for (what, order, bar) in [("free", IN_ORDER, 2.0), ("free, permuted", PERMUTED, 6.0)] {
-                self.figure(&named(what), progress, |b| b.freelist_free(&named(what), size, order, bar))?;
+    /// Measures the figures for which the device has the memory.
+    pub fn run(mut self, plans: Vec<Plan>, progress: &mut dyn FnMut(&str)) -> Result<BenchReport> {
+        for plan in plans {
+            progress(&plan.name);
+            let name = &plan.name;
+            match plan.measure(&mut self) {
+                Ok(figure) => self.report.figures.push(figure),
+                Err(error @ Error::OutOfMemory { .. }) => {
+                    self.report.left_out.push(format!("{name}: {error}"));
+                }
+                // The device is as good as before: the other figures can be measured.
+                Err(error @ Error::WrongResult { .. }) => self.report.wrong.push(error.to_string()),
+                Err(error) => return Err(error),
             }
-            let name = named("exhausted");
-            self.figure(&name, progress, |b| b.freelist_exhausted(&name, size))?;
-        }
-        let name = "free list churn, 64 B";
-        self.figure(name, progress, |b| b.freelist_churn(name))?;
-        let name = "free list tight churn, 64 B";
-        self.figure(name, progress, |b| b.freelist_tight_churn(name))?;
-        // The heap is being built: it is measured for who asks for it.
-        if self.config.only.as_ref().is_some_and(|only| only.starts_with("heap")) {
-            self.heap_figures(progress)?;
         }
         Ok(self.report)
     }
 
-    /// Measures one figure, if it is asked for and the device has the memory.
-    pub fn figure(
-        &mut self,
-        name: &str,
-        progress: &mut dyn FnMut(&str),
-        measure: impl FnOnce(&mut Self) -> Result<Figure>,
-    ) -> Result<()> {
-        if self.config.only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
-            return Ok(());
-        }
-        progress(name);
-        match measure(self) {
-            Ok(figure) => self.report.figures.push(figure),
-            Err(error @ Error::OutOfMemory { .. }) => self.report.left_out.push(format!("{name}: {error}")),
-            // The device is as good as before: the other figures can be measured.
-            Err(error @ Error::WrongResult { .. }) => self.report.wrong.push(error.to_string()),
-            Err(error) => return Err(error),
-        }
-        Ok(())
+    /// Threads of the kernels for the pools.
+    pub fn threads(&self) -> u32 {
+        self.out.len() as u32
     }
 
-    pub fn grid() -> LaunchConfig {
-        LaunchConfig::linear(THREADS, BLOCK)
+    pub fn grid(&self) -> LaunchConfig {
+        grid_of(&self.out)
+    }
+
+    /// In which the threads free: each its own, or one far from those of its neighbours.
+    fn order(&self, permuted: bool) -> Order {
+        Order { log2: THREADS_LOG2 - self.shrink, permuted: permuted.into() }
     }
 
     pub fn counter(&self) -> Counter {
@@ -104,17 +121,18 @@ impl<'a> Bench<'a> {
     }
 
     fn bump(&mut self, name: &str, sizes: Sizes, pool_bytes: u64) -> Result<Figure> {
-        let mut pool = Bump::builder(pool_bytes).build(&self.timer.device)?;
+        let mut pool = Bump::builder(pool_bytes >> self.shrink).build(&self.timer.device)?;
         let base = self.timer.alloc_floor(&self.out, sizes)?;
         let args = (pool.handle(), self.out.slice(), sizes);
         let Timer { module, stream, .. } = &self.timer;
         let time = self.timer.time(
             || pool.reset(),
             // SAFETY: pool and `out` live, and this stream alone uses them.
-            || unsafe { stream.launch(module, bench_bump_alloc, &Self::grid(), args) },
+            || unsafe { stream.launch(module, bench_bump_alloc, &self.grid(), args) },
         )?;
-        let checked = check_addresses(name, &self.out, THREADS)?;
-        Ok(Figure::ratio(name, THREADS, time, "the same without allocating", base, 1.5).checked(checked))
+        let checked = check_addresses(name, &self.out, self.threads())?;
+        Ok(Figure::ratio(name, self.threads(), time, "the same without allocating", base, 1.5)
+            .checked(checked))
     }
 
     pub fn freelist(&self, blocks: u32, size: u64) -> Result<FreeList> {
@@ -125,7 +143,7 @@ impl<'a> Bench<'a> {
         let Timer { module, stream, .. } = &self.timer;
         let args = (pool.handle(), self.out.slice());
         // SAFETY: pool and `out` live, and this stream alone uses them.
-        unsafe { stream.launch(module, bench_freelist_alloc, &Self::grid(), args) }
+        unsafe { stream.launch(module, bench_freelist_alloc, &self.grid(), args) }
     }
 
     /// Allocations from a pool that is full of free blocks before each.
@@ -136,21 +154,23 @@ impl<'a> Bench<'a> {
         self.timer.time(
             || pool.reset(),
             // SAFETY: pool and `out` live, and this stream alone uses them.
-            || unsafe { stream.launch(module, bench_freelist_alloc, &Self::grid(), args) },
+            || unsafe { stream.launch(module, bench_freelist_alloc, &self.grid(), args) },
         )
     }
 
     fn freelist_alloc(&mut self, name: &str, size: u64) -> Result<Figure> {
-        let mut pool = self.freelist(2 * THREADS, size)?;
+        let mut pool = self.freelist(2 * self.threads(), size)?;
         let base = self.timer.alloc_floor(&self.out, Sizes { min: 16, max: 16 })?;
         let time = self.time_alloc(&mut pool)?;
-        let checked = check_addresses(name, &self.out, THREADS)?;
-        Ok(Figure::ratio(name, THREADS, time, "the same without allocating", base, 2.0).checked(checked))
+        let checked = check_addresses(name, &self.out, self.threads())?;
+        Ok(Figure::ratio(name, self.threads(), time, "the same without allocating", base, 2.0)
+            .checked(checked))
     }
 
-    fn freelist_free(&mut self, name: &str, size: u64, order: Order, bar: f64) -> Result<Figure> {
-        let pool = self.freelist(2 * THREADS, size)?;
+    fn freelist_free(&mut self, name: &str, size: u64, permuted: bool, bar: f64) -> Result<Figure> {
+        let pool = self.freelist(2 * self.threads(), size)?;
         let Timer { module, stream, .. } = &self.timer;
+        let order = self.order(permuted);
         self.launch_alloc(&pool)?;
         let base = self.timer.free_floor(&self.out, order, self.counter())?;
         let args = (pool.handle(), self.out.slice(), order, self.counter());
@@ -159,18 +179,19 @@ impl<'a> Bench<'a> {
         let time = self.timer.time(
             || if std::mem::take(&mut first) { Ok(()) } else { self.launch_alloc(&pool) },
             // SAFETY: every block in `out` was allocated and is freed once.
-            || unsafe { stream.launch(module, bench_freelist_free, &Self::grid(), args) },
+            || unsafe { stream.launch(module, bench_freelist_free, &self.grid(), args) },
         )?;
         let checked = self.check_all_free(name, &pool)?;
-        Ok(Figure::ratio(name, THREADS, time, "the same without freeing", base, bar).checked(checked))
+        Ok(Figure::ratio(name, self.threads(), time, "the same without freeing", base, bar).checked(checked))
     }
 
     fn freelist_exhausted(&mut self, name: &str, size: u64) -> Result<Figure> {
-        let base = self.time_alloc(&mut self.freelist(2 * THREADS, size)?)?;
-        let mut pool = self.freelist(THREADS / 2, size)?;
+        let base = self.time_alloc(&mut self.freelist(2 * self.threads(), size)?)?;
+        let mut pool = self.freelist(self.threads() / 2, size)?;
         let time = self.time_alloc(&mut pool)?;
-        let checked = check_addresses(name, &self.out, THREADS / 2)?;
-        Ok(Figure::ratio(name, THREADS, time, "the same with room for all", base, 5.0).checked(checked))
+        let checked = check_addresses(name, &self.out, self.threads() / 2)?;
+        Ok(Figure::ratio(name, self.threads(), time, "the same with room for all", base, 5.0)
+            .checked(checked))
     }
 
     /// Every block is free again, and no allocation or free failed.

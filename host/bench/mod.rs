@@ -8,11 +8,15 @@ mod figure;
 mod figures;
 mod floors;
 mod heap;
+mod plan;
+#[cfg(test)]
+mod tests;
 mod timing;
 
 use crate::driver::{Backend, Device, Module};
 use crate::error::{Error, Result};
 pub use figure::{Bar, Comparison, Figure};
+use plan::Plan;
 use serde::Serialize;
 pub use timing::Timing;
 
@@ -40,7 +44,13 @@ pub struct BenchReport {
     pub wrong: Vec<String>,
 }
 
-/// Measures. `progress` is told the name of each figure before it is measured.
+/// The kernels that the figures of `config` launch.
+pub fn kernels(config: &BenchConfig) -> Vec<&'static str> {
+    let plans = figures::plans(config);
+    plans.iter().flat_map(Plan::kernels).collect()
+}
+
+/// Measures, by the [`kernels`] in `module`. `progress` is told the name of each figure before it is measured.
 pub fn run(
     device: &Device,
     module: &Module,
@@ -54,5 +64,5 @@ pub fn run(
             advice: "its threads are simulated; `warpheap stress --backend cpu` reports their rate",
         });
     }
-    figures::Bench::new(device, module, config)?.run(progress)
+    figures::Bench::new(device, module, config.rounds)?.run(figures::plans(config), progress)
 }

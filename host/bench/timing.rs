@@ -2,8 +2,12 @@
 
 use crate::driver::{Device, LaunchConfig, Module, Stream};
 use crate::error::Result;
+use crate::kernel_names;
 use serde::Serialize;
 use warpheap_kernels::bench::bench_spin;
+
+/// What is launched whenever something is timed.
+pub(super) const LAUNCHED: [&str; 1] = kernel_names![bench_spin];
 
 /// Rounds before the timed ones.
 const WARM_UP: u32 = 3;

@@ -21,16 +21,16 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// The CPU, with lanes scheduled as `mode` says.
-    pub fn cpu(mode: Option<Mode>) -> Result<Chosen, Failure> {
+    /// The CPU, with lanes scheduled as `mode` says, and `kernels`.
+    pub fn cpu(mode: Option<Mode>, kernels: &[&'static str]) -> Result<Chosen, Failure> {
         let device = mode.map_or_else(Device::cpu, Device::cpu_with);
-        let module = device.native_module()?;
+        let module = device.native_kernels(kernels)?;
         Ok(Chosen { device, module, kernels: None, ordinal: 0, why_not_cuda: None })
     }
 
-    /// The GPU that was named, or the first.
-    pub fn cuda(gpu: GpuArgs) -> Result<Chosen, Failure> {
-        Chosen::try_cuda(gpu).map_err(|error| {
+    /// The GPU that was named, or the first, and `kernels`.
+    pub fn cuda(gpu: GpuArgs, kernels: &[&'static str]) -> Result<Chosen, Failure> {
+        Chosen::try_cuda(gpu, kernels).map_err(|error| {
             Failure::from(error).with(|message| {
                 format!(
                     "{message}\n`warpheap doctor` lists what this machine has; `--backend cpu` needs no GPU"
@@ -39,7 +39,7 @@ impl Chosen {
         })
     }
 
-    fn try_cuda(gpu: GpuArgs) -> Result<Chosen, Error> {
+    fn try_cuda(gpu: GpuArgs, kernels: &[&'static str]) -> Result<Chosen, Error> {
         let ordinal = gpu.device.unwrap_or(0);
         let device = Device::cuda(ordinal)?;
         let capability = match gpu.kernels {
@@ -47,7 +47,7 @@ impl Chosen {
             None => device.info()?.compute_capability,
         };
         let image = image(capability)?;
-        let module = device.load_module(image.ptx)?;
+        let module = device.load_kernels(image.ptx, kernels)?;
         Ok(Chosen { device, module, kernels: Some(image), ordinal, why_not_cuda: None })
     }
 
@@ -81,20 +81,24 @@ fn options(ordinal: u32, kernels: Option<&KernelImage>, replay: bool) -> String 
     }
 }
 
-/// The device that was asked for. With `auto` it is the GPU if there is a usable one and the CPU otherwise.
-pub fn choose(backend: BackendChoice, gpu: GpuArgs, mode: Option<Mode>) -> Result<Chosen, Failure> {
+/// The device that was asked for, with `kernels`. With `auto` it is the GPU if there is a usable one and the CPU otherwise.
+pub fn choose(
+    backend: BackendChoice,
+    gpu: GpuArgs,
+    mode: Option<Mode>,
+    kernels: &[&'static str],
+) -> Result<Chosen, Failure> {
+    let cpu = || Chosen::cpu(mode, kernels);
     match backend {
-        BackendChoice::Cpu => Chosen::cpu(mode),
-        BackendChoice::Auto if mode.is_some() => Chosen::cpu(mode),
-        BackendChoice::Cuda => Chosen::cuda(gpu),
+        BackendChoice::Cpu => cpu(),
+        BackendChoice::Auto if mode.is_some() => cpu(),
+        BackendChoice::Cuda => Chosen::cuda(gpu, kernels),
         // Who names a GPU or its kernels wants that.
-        BackendChoice::Auto if gpu.device.is_some() || gpu.kernels.is_some() => Chosen::cuda(gpu),
-        BackendChoice::Auto => match Chosen::try_cuda(gpu) {
+        BackendChoice::Auto if gpu.device.is_some() || gpu.kernels.is_some() => Chosen::cuda(gpu, kernels),
+        BackendChoice::Auto => match Chosen::try_cuda(gpu, kernels) {
             Ok(chosen) => Ok(chosen),
-            Err(Error::NoDevice { found, .. }) => {
-                Ok(Chosen { why_not_cuda: Some(found), ..Chosen::cpu(mode)? })
-            }
-            Err(error) => Ok(Chosen { why_not_cuda: Some(error.to_string()), ..Chosen::cpu(mode)? }),
+            Err(Error::NoDevice { found, .. }) => Ok(Chosen { why_not_cuda: Some(found), ..cpu()? }),
+            Err(error) => Ok(Chosen { why_not_cuda: Some(error.to_string()), ..cpu()? }),
         },
     }
 }
@@ -160,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_cpu_names_no_kernels() {
-        let chosen = Chosen::cpu(None).unwrap_or_else(|failure| panic!("{}", failure.message));
+        let chosen = Chosen::cpu(None, &[]).unwrap_or_else(|failure| panic!("{}", failure.message));
         assert!(chosen.kernels.is_none());
         assert_eq!(chosen.describe(None).unwrap(), describe(&chosen.device, None).unwrap());
     }

@@ -15,9 +15,9 @@ use warpheap::bench::{self, Bar, BenchConfig, BenchReport, Comparison, Figure, T
 /// Measures what was asked for. A figure that misses its bar is a fault.
 pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.json.as_ref())?;
-    let chosen = Chosen::cuda(args.gpu)?;
     let only = (args.figure != "all").then(|| args.figure.clone());
     let config = BenchConfig { rounds: args.rounds, only };
+    let chosen = Chosen::cuda(args.gpu, &bench::kernels(&config))?;
     console.say(format_args!("warpheap bench, the median of {} rounds of each figure", args.rounds));
     console.say(format_args!("  device   {}\n", chosen.describe(None)?));
     let mut watchdog = arm(args.watchdog, "setting up");

@@ -17,7 +17,7 @@ type Reports = Vec<ExampleReport>;
 pub fn run(args: ExamplesArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.json.as_ref())?;
     check_combination(&args)?;
-    let chosen = choose(args.backend, args.gpu, None)?;
+    let chosen = choose(args.backend, args.gpu, None, &examples::kernels(only(&args)))?;
     let reports = run_on(&chosen, &args, console)?;
     console.say(format_args!("\nall {} examples computed what the host computes", reports.len()));
     if let Some(target) = &args.json {

@@ -188,7 +188,36 @@ impl Device {
     /// # Errors
     /// [`Error::Jit`] with the compiler's log.
     pub fn load_module(&self, ptx: &str) -> Result<Module> {
-        Module::load(self, Some(ptx))
+        Module::load(self, Some(ptx), None)
+    }
+
+    /// Compiles some of the kernels of `ptx`, all its variables, and nothing that those kernels cannot reach. A driver
+    /// needs seconds for each kernel that can reach much, a heap's slow paths for instance.
+    /// [`kernel_names!`](crate::kernel_names!) makes the list. Any other kernel is refused when it is launched, on the CPU, too.
+    ///
+    /// ```
+    /// use warpheap::{Device, Error, kernel_names};
+    /// # use warpheap_device::kernel;
+    /// # kernel! {
+    /// #     /// # Safety
+    /// #     /// None.
+    /// #     pub unsafe fn double() {}
+    /// #     /// # Safety
+    /// #     /// None.
+    /// #     pub unsafe fn sum() {}
+    /// # }
+    /// # const PTX: &str = ".version 7.0 .target sm_70 .visible .entry double() { ret; } .visible .entry sum() { ret; }";
+    ///
+    /// let module = Device::cpu().load_kernels(PTX, &kernel_names![double])?;
+    /// assert_eq!(module.kernels().collect::<Vec<_>>(), ["double"]);
+    /// assert!(matches!(module.check(sum), Err(Error::UnknownKernel { kernel: "sum", .. })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::UnknownKernel`] for a kernel that is not in `ptx`, [`Error::Jit`].
+    pub fn load_kernels(&self, ptx: &str, kernels: &[&'static str]) -> Result<Module> {
+        Module::load(self, Some(ptx), Some(kernels))
     }
 
     /// The kernels as this program itself contains them, without any PTX. Only the CPU can run those.
@@ -196,7 +225,15 @@ impl Device {
     /// # Errors
     /// [`Error::NotSupported`] on a GPU.
     pub fn native_module(&self) -> Result<Module> {
-        Module::load(self, None)
+        Module::load(self, None, None)
+    }
+
+    /// The same, of some kernels: as [`load_kernels`](Self::load_kernels), it refuses others.
+    ///
+    /// # Errors
+    /// [`Error::NotSupported`] on a GPU.
+    pub fn native_kernels(&self, kernels: &[&'static str]) -> Result<Module> {
+        Module::load(self, None, Some(kernels))
     }
 
     /// `bytes` of memory, of any content, at an address divisible by `align` and by 256.

@@ -2,13 +2,23 @@
 
 use super::backend::{Function, KernelAttributes, ModuleBackend, Range};
 use super::device::Device;
-use super::ptx::{Ptx, describe, signature};
+use super::ptx::{Ptx, cut, describe, names_in_words, signature};
 use crate::error::{Bytes, Error, Result};
 use std::any::TypeId;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use warpheap_device::kernel::{Kernel, KernelArgs};
+
+/// The names of kernels, for [`Device::load_kernels`]: `kernel_names![double, sum]` is `["double", "sum"]`, and compiles
+/// only if there are kernels of those names.
+#[macro_export]
+macro_rules! kernel_names {
+    ($($kernel:path),* $(,)?) => {
+        [$(<$kernel as $crate::driver::Kernel>::NAME),*]
+    };
+}
 
 /// Kernels made ready for a device. Cloning gives another handle of the same module.
 #[derive(Clone)]
@@ -21,6 +31,8 @@ struct Inner {
     backend: Box<dyn ModuleBackend>,
     /// The declarations of the PTX; `None` for the program's own functions.
     ptx: Option<Ptx>,
+    /// The kernels that it was asked for by name; `None` for all.
+    only: Option<Vec<&'static str>>,
     /// The kernels that were looked up and checked.
     functions: RwLock<HashMap<TypeId, Arc<Function>>>,
     /// What the module's variables name: not a kernel's argument, and to be as live as one at each launch.
@@ -36,11 +48,16 @@ struct Named {
 }
 
 impl Module {
-    pub(crate) fn load(device: &Device, ptx: Option<&str>) -> Result<Module> {
-        let backend = device.driver().module(ptx)?;
+    /// A module of `ptx`, or of the program's own functions; of the kernels that `only` names, where it does.
+    pub(crate) fn load(device: &Device, ptx: Option<&str>, only: Option<&[&'static str]>) -> Result<Module> {
+        let ptx = match (ptx, only) {
+            (Some(ptx), Some(only)) => Some(Cow::Owned(cut(ptx, only)?)),
+            (ptx, _) => ptx.map(Cow::Borrowed),
+        };
         let inner = Inner {
-            backend,
-            ptx: ptx.map(Ptx::parse),
+            backend: device.driver().module(ptx.as_deref())?,
+            ptx: ptx.as_deref().map(Ptx::parse),
+            only: only.map(<[_]>::to_vec),
             functions: RwLock::default(),
             named: RwLock::default(),
             device: device.clone(),
@@ -58,7 +75,7 @@ impl Module {
         self.inner.backend.log()
     }
 
-    /// The names of the kernels that the PTX declares; none without PTX.
+    /// The names of the kernels that its PTX declares; none without PTX.
     pub fn kernels(&self) -> impl Iterator<Item = &str> {
         self.inner.ptx.iter().flat_map(|ptx| ptx.entries.keys().map(String::as_str))
     }
@@ -69,9 +86,10 @@ impl Module {
     /// # Errors
     /// [`Error::UnknownKernel`], [`Error::KernelSignature`].
     pub fn check<K: Kernel>(&self, _kernel: K) -> Result<()> {
+        self.check_named_kernel(K::NAME)?;
         let Some(ptx) = &self.inner.ptx else { return Ok(()) };
         let Some(found) = ptx.entries.get(K::NAME) else {
-            return Err(Error::UnknownKernel { kernel: K::NAME, known: known(ptx) });
+            return Err(Error::UnknownKernel { kernel: K::NAME, known: ptx.entries_in_words() });
         };
         let expected = signature(K::Args::PARAMS);
         if *found == expected {
@@ -79,6 +97,16 @@ impl Module {
         }
         let (program, ptx) = (describe(&expected), describe(found));
         Err(Error::KernelSignature { kernel: K::NAME, program, ptx })
+    }
+
+    /// Fails on a kernel that was not named, where some were.
+    fn check_named_kernel(&self, kernel: &'static str) -> Result<()> {
+        match &self.inner.only {
+            Some(only) if !only.contains(&kernel) => {
+                Err(Error::UnknownKernel { kernel, known: names_in_words(only.iter().copied()) })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What the compiler made of `kernel`: registers, spills, the largest block.
@@ -132,23 +160,13 @@ impl Module {
             return Ok(function.clone());
         }
         drop(functions);
-        if self.inner.device.backend() != super::Backend::Cpu {
-            self.check(kernel)?;
+        match self.inner.device.backend() {
+            super::Backend::Cpu => self.check_named_kernel(K::NAME)?,
+            _ => self.check(kernel)?,
         }
         let function = Arc::new(self.inner.backend.function(K::NAME)?);
         let mut functions = self.inner.functions.write().unwrap_or_else(PoisonError::into_inner);
         Ok(functions.entry(id).or_insert(function).clone())
-    }
-}
-
-/// The first few of the kernels, in words.
-fn known(ptx: &Ptx) -> String {
-    const SHOWN: usize = 8;
-    let names: Vec<_> = ptx.entries.keys().take(SHOWN).map(String::as_str).collect();
-    match (names.len(), ptx.entries.len()) {
-        (0, _) => "no kernel at all".into(),
-        (shown, all) if shown < all => format!("{} and {} more", names.join(", "), all - shown),
-        _ => names.join(", "),
     }
 }
 

@@ -3,6 +3,9 @@
 //! Grammar: PTX ISA, "Kernel and Function Directives: .entry" and "Kernel Function Parameter Attributes".
 //! Parameters with no size do not exist in PTX, so [`signature`] leaves them out of the program's side too.
 
+mod cut;
+
+pub(crate) use cut::cut;
 use std::collections::BTreeMap;
 use warpheap_device::kernel::Param;
 
@@ -22,7 +25,7 @@ pub(crate) struct Ptx {
 impl Ptx {
     /// Reads the declarations. Bodies, and whatever is no declaration, are passed over.
     pub fn parse(text: &str) -> Ptx {
-        let code = without_comments(text);
+        let code = code_alone(text);
         let mut tokens = Tokens { rest: &code };
         let mut ptx = Ptx::default();
         while let Some(token) = tokens.next() {
@@ -38,6 +41,23 @@ impl Ptx {
             }
         }
         ptx
+    }
+
+    /// The first few of the entry points.
+    pub fn entries_in_words(&self) -> String {
+        names_in_words(self.entries.keys().map(String::as_str))
+    }
+}
+
+/// The first few of some kernels.
+pub(crate) fn names_in_words<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 8;
+    let all = names.len();
+    let shown = names.take(SHOWN).collect::<Vec<_>>().join(", ");
+    match all {
+        0 => "no kernel at all".into(),
+        _ if all > SHOWN => format!("{shown} and {} more", all - SHOWN),
+        _ => shown,
     }
 }
 
@@ -115,19 +135,22 @@ fn size_of_type(name: &str) -> Option<usize> {
     matches!(bits, 8 | 16 | 32 | 64 | 128).then_some(bits / 8)
 }
 
-/// The text with each comment replaced by a space.
-fn without_comments(text: &str) -> String {
+/// The text with spaces for its comments, and `_` for what is in its strings; everything is where it was.
+fn code_alone(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(start) = rest.find('/') {
-        let (before, comment) = rest.split_at(start);
-        code.push_str(before);
-        rest = match comment.as_bytes().get(1) {
-            Some(b'/') => comment.find('\n').map_or("", |end| &comment[end..]),
-            Some(b'*') => comment.find("*/").map_or("", |end| &comment[end + 2..]),
-            _ => &comment[1..],
+    while let Some(start) = rest.find(['/', '"']) {
+        let (before, from) = rest.split_at(start);
+        let up_to = |end: &str, at: usize| from[at..].find(end).map_or(from.len(), |i| at + i + end.len());
+        let (len, filler) = match &from.as_bytes()[..from.len().min(2)] {
+            b"//" => (from.find('\n').unwrap_or(from.len()), " "),
+            b"/*" => (up_to("*/", 2), " "),
+            [b'"', ..] => (up_to("\"", 1), "_"),
+            _ => (1, "/"),
         };
-        code.push(' ');
+        code.push_str(before);
+        code.push_str(&filler.repeat(len));
+        rest = &from[len..];
     }
     code.push_str(rest);
     code

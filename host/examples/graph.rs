@@ -3,6 +3,7 @@
 use super::{Told, Workshop, scrambled};
 use crate::driver::DeviceBuffer;
 use crate::error::Result;
+use crate::kernel_names;
 use warpheap_kernels::examples::graph::{
     Edge, UNREACHED, VertexWords, example_graph_allocate, example_graph_clear, example_graph_count,
     example_graph_fill, example_graph_spread, example_graph_sums,
@@ -11,7 +12,15 @@ use warpheap_kernels::examples::graph::{
 pub const DOES: &str = "Kernels build the adjacency lists of a graph from its edges, each vertex' list an allocation of its \
                         own size, then search the graph by breadth, then free the lists.";
 
-const NAME: &str = "graph";
+pub const NAME: &str = "graph";
+pub const LAUNCHED: [&str; 6] = kernel_names![
+    example_graph_count,
+    example_graph_allocate,
+    example_graph_fill,
+    example_graph_spread,
+    example_graph_sums,
+    example_graph_clear
+];
 
 pub fn run(shop: &Workshop<'_>) -> Result<Told> {
     let edges = edges(shop.threads);

@@ -10,6 +10,7 @@ mod vectors;
 
 use crate::driver::{Backend, Device, DeviceBuffer, LaunchConfig, Module, Stream};
 use crate::error::{Error, Result};
+use crate::kernel_names;
 use crate::pool::Heap;
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -56,22 +57,39 @@ pub struct ExampleReport {
 /// What an example says at its end: what was checked, and a sample.
 type Told = (Vec<String>, String);
 
-/// An example: its name, what it does, and how to run it.
-type Example = (&'static str, &'static str, fn(&Workshop<'_>) -> Result<Told>);
+struct Example {
+    name: &'static str,
+    does: &'static str,
+    /// The kernels that it launches. Any other is refused.
+    launched: &'static [&'static str],
+    run: fn(&Workshop<'_>) -> Result<Told>,
+}
 
 const EXAMPLES: [Example; 4] = [
-    ("vectors", vectors::DOES, vectors::run),
-    ("table", table::DOES, table::run),
-    ("graph", graph::DOES, graph::run),
-    ("octree", octree::DOES, octree::run),
+    Example { name: vectors::NAME, does: vectors::DOES, launched: &vectors::LAUNCHED, run: vectors::run },
+    Example { name: table::NAME, does: table::DOES, launched: &table::LAUNCHED, run: table::run },
+    Example { name: graph::NAME, does: graph::DOES, launched: &graph::LAUNCHED, run: graph::run },
+    Example { name: octree::NAME, does: octree::DOES, launched: &octree::LAUNCHED, run: octree::run },
 ];
+
+/// What is launched after each example.
+const LAUNCHED: [&str; 1] = kernel_names![example_take_all];
 
 /// The names of the examples, in the order in which they run.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    EXAMPLES.iter().map(|(name, ..)| *name)
+    EXAMPLES.iter().map(|example| example.name)
 }
 
-/// Runs the examples whose name contains `only`, all without it. `told` gets each report at its end.
+/// The kernels that the examples whose name contains `only` launch; those of all without it.
+pub fn kernels(only: Option<&str>) -> Vec<&'static str> {
+    chosen(only).flat_map(|example| example.launched).chain(&LAUNCHED).copied().collect()
+}
+
+fn chosen(only: Option<&str>) -> impl Iterator<Item = &'static Example> {
+    EXAMPLES.iter().filter(move |example| only.is_none_or(|only| example.name.contains(only)))
+}
+
+/// Runs the examples whose name contains `only`, all without it; `module` holds their [`kernels`]. `told` gets each report at its end.
 ///
 /// # Errors
 /// [`Error::WrongResult`] for the first example that computed something else than the host, or left something in
@@ -93,8 +111,7 @@ pub fn run(
         threads: config.threads,
     };
     let mut reports = Vec::new();
-    for (name, does, run) in EXAMPLES.iter().filter(|(name, ..)| only.is_none_or(|only| name.contains(only)))
-    {
+    for Example { name, does, run, .. } in chosen(only) {
         let start = Instant::now();
         let (mut checked, sample) = run(&workshop)?;
         checked.push(workshop.check_empty(name)?);

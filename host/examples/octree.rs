@@ -2,6 +2,7 @@
 
 use super::{Told, Workshop, scrambled};
 use crate::error::Result;
+use crate::kernel_names;
 use warpheap_device::kernel::DevicePtr;
 use warpheap_kernels::examples::octree::{
     LEVELS, Octree, Point, Region, example_octree_fell, example_octree_insert, example_octree_points,
@@ -11,7 +12,9 @@ use warpheap_kernels::examples::octree::{
 pub const DOES: &str = "All threads insert points into one octree at once, whose nodes come from the heap when the first \
                         point of a cube does; then kernels count points in boxes, and free the tree.";
 
-const NAME: &str = "octree";
+pub const NAME: &str = "octree";
+pub const LAUNCHED: [&str; 4] =
+    kernel_names![example_octree_insert, example_octree_points, example_octree_prune, example_octree_fell];
 /// Coordinates are below this.
 const EDGE: u64 = 1 << LEVELS;
 

@@ -2,13 +2,15 @@
 
 use super::{Told, Workshop, scrambled};
 use crate::error::Result;
+use crate::kernel_names;
 use std::collections::HashMap;
 use warpheap_kernels::examples::table::{Table, example_table_clear, example_table_count, example_table_get};
 
 pub const DOES: &str = "All threads count keys in one hash table at once, whose chains grow by nodes from the heap; a \
                         second kernel looks every key up, a third frees the nodes.";
 
-const NAME: &str = "table";
+pub const NAME: &str = "table";
+pub const LAUNCHED: [&str; 3] = kernel_names![example_table_count, example_table_get, example_table_clear];
 
 pub fn run(shop: &Workshop<'_>) -> Result<Told> {
     let count = shop.threads as usize;

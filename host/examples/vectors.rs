@@ -3,12 +3,14 @@
 use super::{Told, Workshop};
 use crate::driver::Backend;
 use crate::error::Result;
+use crate::kernel_names;
 use warpheap_kernels::examples::vectors::{TEXT_BYTES, example_factors, example_versions};
 
 pub const DOES: &str = "Each thread factors a number with a Vec, a Box, a BTreeMap and a String of its own, then keeps \
                         every version of a growing list, whose parts the versions share by Rc.";
 
-const NAME: &str = "vectors";
+pub const NAME: &str = "vectors";
+pub const LAUNCHED: [&str; 2] = kernel_names![example_factors, example_versions];
 /// The first number to be factored: 720720 has many small factors.
 const FIRST: u64 = 720_720;
 /// Versions that a thread keeps, at most.

@@ -8,10 +8,14 @@ use super::report::StressReport;
 use super::tables::Map;
 use crate::driver::{Device, DeviceBuffer, LaunchConfig, Module, Stream};
 use crate::error::Result;
+use crate::kernel_names;
 use std::time::Instant;
 use warpheap_device::check::log::LogView;
 use warpheap_device::check::record::Record;
 use warpheap_kernels::stress::overlap_claim;
+
+/// What a comparison launches.
+pub(super) const LAUNCHED: [&str; 1] = kernel_names![overlap_claim];
 
 /// How many overlaps are named; all are counted.
 const NAMED: usize = 16;

@@ -142,6 +142,11 @@ pub struct StressConfig {
 }
 
 impl StressConfig {
+    /// The kernels that the run launches.
+    pub fn kernels(&self) -> Vec<&'static str> {
+        super::kernels(self.allocator, self.workload, self.plant)
+    }
+
     /// Fails on what cannot be run on the device.
     ///
     /// # Errors

@@ -31,7 +31,8 @@
 //!     seed: 1,
 //!     plant: None,
 //! };
-//! let report = stress(&device, &device.native_module()?, &config, &mut |_| ())?;
+//! let module = device.native_kernels(&config.kernels())?;
+//! let report = stress(&device, &module, &config, &mut |_| ())?;
 //! assert!(report.is_clean() && report.allocations > 1000);
 //! # Ok::<(), warpheap::Error>(())
 //! ```
@@ -59,11 +60,28 @@ use crate::driver::{Device, Module};
 use crate::error::Error;
 use plan::Plan;
 use run::Run;
-use subject::{BumpSubject, FreeListSubject, HeapSubject};
+use subject::{BumpSubject, FreeListSubject, HeapSubject, Subject};
+
+/// The kernels that a stress of `allocator` launches.
+pub fn kernels(allocator: AllocatorKind, workload: Workload, plant: Option<Plant>) -> Vec<&'static str> {
+    let subject = match allocator {
+        AllocatorKind::Bump => BumpSubject::LAUNCHED,
+        AllocatorKind::FreeList => FreeListSubject::LAUNCHED,
+        AllocatorKind::Heap => HeapSubject::LAUNCHED,
+    };
+    let mut all = [subject.always, &census::LAUNCHED].concat();
+    if workload.hands_over() {
+        all.extend(subject.handing_over);
+    }
+    if plant.is_some() {
+        all.extend(subject.planted.iter().chain(&plant::LAUNCHED));
+    }
+    all
+}
 
 /// Runs the stress that `config` describes and tells what was found. `progress` is called after each round.
 ///
-/// `module` holds the kernels of this crate. A run that finds something ends with that round.
+/// `module` holds the [`kernels`](StressConfig::kernels) of this crate that the run launches. A run that finds something ends with that round.
 ///
 /// # Errors
 /// As for [`StressConfig::validate`], and whatever fails on the way: a kernel that crashes is an error, not a

@@ -6,9 +6,13 @@ use super::subject::Subject;
 use super::tables::Tables;
 use crate::driver::{LaunchConfig, Module, Stream};
 use crate::error::Result;
+use crate::kernel_names;
 use warpheap_device::check::hash::{absorb, below};
 use warpheap_device::check::record::Record;
 use warpheap_kernels::stress::{plant_lost_block, plant_torn_write};
+
+/// What this launches beside what the subject does.
+pub(super) const LAUNCHED: [&str; 2] = kernel_names![plant_torn_write, plant_lost_block];
 
 /// Injects the fault. No kernel runs. Without a victim nothing happens: the records say which are live.
 pub(super) fn inject<S: Subject>(

@@ -55,6 +55,11 @@ impl Workload {
         matches!(self, Workload::Churn) || !matches!(allocator, AllocatorKind::Bump)
     }
 
+    /// Whether kernels hand blocks to each other while they run.
+    pub(super) const fn hands_over(self) -> bool {
+        matches!(self, Workload::Exchange | Workload::Pipeline)
+    }
+
     /// The part of what all threads would hold that a pool has, as `(parts, of)`, if nothing else is asked for.
     pub(super) const fn pool_share(self) -> (u64, u64) {
         if matches!(self, Workload::Storm) { (1, 16) } else { (3, 4) }

@@ -2,7 +2,7 @@
 
 use crate::kernels::{append, double, sum};
 use crate::support::{PTX, devices, is_cpu, module};
-use warpheap::{Device, Error, LaunchConfig};
+use warpheap::{Device, Error, LaunchConfig, kernel_names};
 
 /// PTX whose kernel `double` has other parameters.
 const STALE: &str = "
@@ -71,6 +71,40 @@ fn kernels_without_ptx_are_for_the_cpu() {
                 assert!(matches!(error, Error::NotSupported { .. }), "{error}");
             }
         }
+    }
+}
+
+#[test]
+fn a_module_of_some_kernels_has_and_launches_those() {
+    for device in devices() {
+        let module = device.load_kernels(PTX, &kernel_names![double, append]).unwrap();
+        assert_eq!(module.kernels().collect::<Vec<_>>(), ["append", "double"]);
+        assert!(module.attributes(append).is_ok());
+        let (stream, values) = (device.stream().unwrap(), device.from_slice(&[1_u32]).unwrap());
+        let (one, sum_of) = (LaunchConfig::linear(1, 1), device.zeroed::<u64>(1).unwrap());
+        // SAFETY: the buffers live until the stream is done.
+        unsafe { stream.launch(&module, double, &one, (values.slice(),)) }.unwrap();
+        // SAFETY: the same.
+        let error =
+            unsafe { stream.launch(&module, sum, &one, (sum_of.slice(), 1, 2, 3, 4, 5)) }.unwrap_err();
+        assert!(
+            matches!(&error, Error::UnknownKernel { kernel: "sum", known } if known.contains("double")),
+            "{error}"
+        );
+        assert!(module.check(sum).is_err() && module.attributes(sum).is_err());
+        assert_eq!(values.copy_to_vec().unwrap(), [2]);
+        let error = device.load_kernels(PTX, &["double", "dbl"]).unwrap_err();
+        assert!(matches!(error, Error::UnknownKernel { kernel: "dbl", .. }), "{error}");
+    }
+}
+
+#[test]
+fn the_programs_own_functions_can_be_named_too() {
+    let module = Device::cpu().native_kernels(&kernel_names![double]).unwrap();
+    module.check(double).unwrap();
+    assert!(module.attributes(double).is_ok());
+    for error in [module.check(sum).unwrap_err(), module.attributes(sum).unwrap_err()] {
+        assert!(error.to_string().contains("no kernel `sum` (it has double)"), "{error}");
     }
 }
 

@@ -23,19 +23,38 @@ pub struct Usage {
     pub own_spill_bytes: u32,
 }
 
-/// Reads the report of `ptxas --verbose`; what belongs to a kernel begins with "Compiling entry function", and in it what
-/// belongs to it or to one function with "Function properties".
+/// What ptxas says about one kernel or one function by itself.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    pub name: String,
+    /// Of a kernel; a function has those of the rules for calls.
+    pub registers: Option<u32>,
+    /// Bytes of stores and loads of spilled registers, and of those that a function saves for its callers.
+    pub spill_bytes: u32,
+}
+
+const KERNEL: &str = "Compiling entry function '";
+const PROPERTIES: &str = "Function properties for ";
+
+/// Reads the report of `ptxas --verbose` about whole kernels. What belongs to a kernel begins with "Compiling entry
+/// function", and in it what belongs to it or to one function with "Function properties".
+///
+/// # Panics
+/// If two kernels' lines are mixed up.
 pub fn usages(report: &str) -> Vec<Usage> {
     let mut usages: Vec<Usage> = Vec::new();
-    let mut own = false;
+    // Whether the lines are about the kernel itself, which comes first.
+    let (mut own, mut begins) = (false, false);
     for line in report.lines() {
-        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+        if let Some((_, rest)) = line.split_once(KERNEL) {
             let kernel = rest.split('\'').next().unwrap_or_default().to_owned();
             usages.push(Usage { kernel, ..Usage::default() });
+            begins = true;
         }
         let Some(usage) = usages.last_mut() else { continue };
-        if let Some((_, function)) = line.split_once("Function properties for ") {
+        if let Some((_, function)) = line.split_once(PROPERTIES) {
             own = function.trim() == usage.kernel;
+            assert_eq!(own, std::mem::take(&mut begins), "{line:?} is among the lines of {}", usage.kernel);
         }
         let number = |unit: &str| number_before(line, unit).unwrap_or(0);
         let stack = number(" bytes stack frame");
@@ -49,6 +68,22 @@ pub fn usages(report: &str) -> Vec<Usage> {
         }
     }
     usages
+}
+
+/// Reads the report about kernels and functions compiled apart, each of which begins with "Function properties".
+pub fn parts(report: &str) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for line in report.lines() {
+        if let Some((_, name)) = line.split_once(PROPERTIES) {
+            parts.push(Part { name: name.trim().to_owned(), ..Part::default() });
+        }
+        let Some(part) = parts.last_mut() else { continue };
+        let number = |unit: &str| number_before(line, unit);
+        part.registers = part.registers.or(number(" registers"));
+        part.spill_bytes +=
+            number(" bytes spill stores").unwrap_or(0) + number(" bytes spill loads").unwrap_or(0);
+    }
+    parts
 }
 
 fn number_before(line: &str, unit: &str) -> Option<u32> {
@@ -68,16 +103,29 @@ pub fn ptxas() -> Option<PathBuf> {
     found
 }
 
-/// What ptxas says about the kernels of `ptx` for `arch`.
+/// What ptxas says about the kernels of `ptx` for `arch`, each compiled with a copy of every function that it can reach, as
+/// a driver does.
 pub fn assemble(ptxas: &Path, ptx: &str, arch: &str) -> Vec<Usage> {
-    let name = format!("{}-{arch}-{}.ptx", env!("CARGO_CRATE_NAME"), ptx.len());
+    // On all cores; the report is the same.
+    usages(&run(ptxas, ptx, arch, &["--split-compile", "0"]))
+}
+
+/// What ptxas says about the kernels and functions of `ptx` for `arch`, each compiled once and to be linked later
+/// (relocatable mode): a twentieth of the time.
+pub fn assemble_apart(ptxas: &Path, ptx: &str, arch: &str) -> Vec<Part> {
+    parts(&run(ptxas, ptx, arch, &["--compile-only"]))
+}
+
+/// The report.
+fn run(ptxas: &Path, ptx: &str, arch: &str, how: &[&str]) -> String {
+    let name = format!("{}-{arch}{}-{}.ptx", env!("CARGO_CRATE_NAME"), how[0], ptx.len());
     let input = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&input, ptx).expect("the target folder is writable");
     let gpu = format!("--gpu-name={arch}");
-    let output =
-        Command::new(ptxas).args(["--verbose", &gpu, "--output-file", "/dev/null"]).arg(&input).output();
-    let output = output.unwrap_or_else(|error| panic!("cannot run {}: {error}", ptxas.display()));
+    let mut command = Command::new(ptxas);
+    command.args(["--verbose", &gpu, "--output-file", "/dev/null"]).args(how).arg(&input);
+    let output = command.output().unwrap_or_else(|error| panic!("cannot run {}: {error}", ptxas.display()));
     let report = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "ptxas refuses the kernels for {arch}:\n{report}");
-    usages(&report)
+    report.into_owned()
 }

@@ -2,10 +2,15 @@
 
 use super::super::Figure;
 use super::super::figures::{Bench, THREADS};
+use super::super::plan::Plan;
 use super::load::Load;
 use super::{GIB, WITHOUT_ALLOCATING, one_size, room_for, wrong};
 use crate::error::Result;
-use warpheap_kernels::bench::{Sizes, bench_heap_alloc_sparse, bench_heap_free_sparse};
+use crate::kernel_names;
+use warpheap_kernels::bench::{
+    Sizes, bench_alloc_floor, bench_free_floor, bench_heap_alloc, bench_heap_alloc_sparse, bench_heap_free,
+    bench_heap_free_sparse,
+};
 
 /// Sizes that are allocated, in bytes: all powers of two, and some of the classes between them.
 const SIZES: [u32; 14] = [16, 32, 48, 64, 96, 128, 256, 512, 768, 1024, 2048, 3072, 4096, 8192];
@@ -21,42 +26,44 @@ const BARS: [f64; 3] = [2.0, 2.0, 6.0];
 const MIXED_BARS: [f64; 3] = [4.0, 4.0, 6.0];
 const MANY_BAR: f64 = 2.2;
 
-impl Bench<'_> {
-    pub fn heap_alloc_free_figures(&mut self, progress: &mut dyn FnMut(&str)) -> Result<()> {
-        for size in SIZES {
-            let name = format!("heap alloc, {size} B");
-            self.figure(&name, progress, |b| b.heap_alloc(&name, THREADS, one_size(size), BARS[0]))?;
-            if FREED.contains(&size) {
-                self.heap_free_figures(progress, &format!("{size} B"), one_size(size), BARS)?;
-            }
-        }
-        let name = "heap alloc, mixed 16-8192 B";
-        self.figure(name, progress, |b| b.heap_alloc(name, THREADS, MIXED, MIXED_BARS[0]))?;
-        self.heap_free_figures(progress, "mixed 16-8192 B", MIXED, MIXED_BARS)?;
-        for size in BY_MANY {
-            let named = |what: &str| format!("heap {what}, {size} B, 2^24");
-            let (alloc, free, sizes) = (named("alloc"), named("free"), one_size(size));
-            self.figure(&alloc, progress, |b| b.heap_alloc(&alloc, MANY, sizes, MANY_BAR))?;
-            self.figure(&free, progress, |b| b.heap_free(&free, MANY, sizes, false, MANY_BAR))?;
-        }
-        let name = "heap alloc, one lane in 32, 4096 B";
-        self.figure(name, progress, |b| b.heap_sparse(name))
-    }
+const ALLOC: [&str; 3] = kernel_names![bench_alloc_floor, bench_heap_alloc, bench_heap_free];
+const FREE: [&str; 3] = kernel_names![bench_free_floor, bench_heap_alloc, bench_heap_free];
+const SPARSE: [&str; 3] = kernel_names![bench_alloc_floor, bench_heap_alloc_sparse, bench_heap_free_sparse];
 
-    fn heap_free_figures(
-        &mut self,
-        progress: &mut dyn FnMut(&str),
-        what: &str,
-        sizes: Sizes,
-        bars: [f64; 3],
-    ) -> Result<()> {
-        for (how, permuted, bar) in [("free", false, bars[1]), ("free, permuted", true, bars[2])] {
-            let name = format!("heap {how}, {what}");
-            self.figure(&name, progress, |b| b.heap_free(&name, THREADS, sizes, permuted, bar))?;
+pub(super) fn plans() -> Vec<Plan> {
+    let mut all = Vec::new();
+    for size in SIZES {
+        all.push(alloc(format!("heap alloc, {size} B"), THREADS, one_size(size), BARS[0]));
+        if FREED.contains(&size) {
+            all.extend(frees(&format!("{size} B"), one_size(size), BARS));
         }
-        Ok(())
     }
+    all.push(alloc("heap alloc, mixed 16-8192 B".into(), THREADS, MIXED, MIXED_BARS[0]));
+    all.extend(frees("mixed 16-8192 B", MIXED, MIXED_BARS));
+    for size in BY_MANY {
+        let named = |what: &str| format!("heap {what}, {size} B, 2^24");
+        all.push(alloc(named("alloc"), MANY, one_size(size), MANY_BAR));
+        all.push(free(named("free"), MANY, one_size(size), false, MANY_BAR));
+    }
+    all.push(Plan::new("heap alloc, one lane in 32, 4096 B", &SPARSE, |b, name| b.heap_sparse(name)));
+    all
+}
 
+fn alloc(name: String, threads: u32, sizes: Sizes, bar: f64) -> Plan {
+    Plan::new(name, &ALLOC, move |b, name| b.heap_alloc(name, threads, sizes, bar))
+}
+
+fn free(name: String, threads: u32, sizes: Sizes, permuted: bool, bar: f64) -> Plan {
+    Plan::new(name, &FREE, move |b, name| b.heap_free(name, threads, sizes, permuted, bar))
+}
+
+/// In order and permuted.
+fn frees(what: &str, sizes: Sizes, bars: [f64; 3]) -> [Plan; 2] {
+    [("free", false, bars[1]), ("free, permuted", true, bars[2])]
+        .map(|(how, permuted, bar)| free(format!("heap {how}, {what}"), THREADS, sizes, permuted, bar))
+}
+
+impl Bench {
     fn heap_alloc(&self, name: &str, threads: u32, sizes: Sizes, bar: f64) -> Result<Figure> {
         let load = self.load(threads, sizes)?;
         let base = self.timer.alloc_floor(&load.out, sizes)?;

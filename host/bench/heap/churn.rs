@@ -5,13 +5,15 @@
 //! many blocks as a heap might hand out. The bar is for the one that takes less time.
 
 use super::super::figures::{Bench, THREADS};
+use super::super::plan::Plan;
 use super::super::timing::Timing;
 use super::super::{Bar, Figure};
 use super::load::Load;
 use super::{GIB, one_size};
 use crate::error::Result;
+use crate::kernel_names;
 use warpheap_kernels::bench::{
-    Places, Sizes, bench_churn_mixed_floor, bench_heap_churn, bench_heap_churn_mixed,
+    Places, Sizes, bench_churn_floor, bench_churn_mixed_floor, bench_heap_churn, bench_heap_churn_mixed,
 };
 
 /// Pairs by each thread of the churn of one size.
@@ -28,19 +30,23 @@ const NEW_STRIDE: u32 = 256 / 8;
 /// A floor, and what it is called.
 type Floor = (&'static str, Timing);
 
-impl Bench<'_> {
-    pub fn heap_churn_figures(&mut self, progress: &mut dyn FnMut(&str)) -> Result<()> {
-        for (size, bar) in [(16, 65.0), (64, 40.0), (128, 30.0)] {
-            let name = format!("heap churn, {size} B");
-            self.figure(&name, progress, |b| b.heap_churn(&name, one_size(size), bar))?;
-        }
-        for log2 in [17, 20] {
-            let name = format!("heap churn, mixed 16-512 B, 2^{log2}");
-            self.figure(&name, progress, |b| b.heap_churn_mixed(&name, 1 << log2))?;
-        }
-        Ok(())
-    }
+const ONE_SIZE: [&str; 2] = kernel_names![bench_churn_floor, bench_heap_churn];
+const MANY_SIZES: [&str; 2] = kernel_names![bench_churn_mixed_floor, bench_heap_churn_mixed];
 
+pub(super) fn plans() -> Vec<Plan> {
+    let mut all = Vec::new();
+    for (size, bar) in [(16, 65.0), (64, 40.0), (128, 30.0)] {
+        let name = format!("heap churn, {size} B");
+        all.push(Plan::new(name, &ONE_SIZE, move |b, name| b.heap_churn(name, one_size(size), bar)));
+    }
+    for log2 in [17, 20] {
+        let name = format!("heap churn, mixed 16-512 B, 2^{log2}");
+        all.push(Plan::new(name, &MANY_SIZES, move |b, name| b.heap_churn_mixed(name, 1 << log2)));
+    }
+    all
+}
+
+impl Bench {
     fn heap_churn(&self, name: &str, sizes: Sizes, bar: f64) -> Result<Figure> {
         let load = self.load(THREADS, sizes)?;
         let base = self.timer.churn_floor(&load.out, TURNS)?;

@@ -1,17 +1,19 @@
 //! The heap's calls for groups, beside its plain ones.
 
 use super::super::figures::{BLOCK, Bench, THREADS};
+use super::super::plan::Plan;
 use super::super::timing::Timing;
 use super::super::{Bar, Figure};
 use super::load::Load;
 use super::{GIB, WITHOUT_ALLOCATING, one_size};
 use crate::error::Result;
+use crate::kernel_names;
 use crate::pool::Heap;
 use warpheap_device::heap;
 use warpheap_device::kernel::Kernel;
 use warpheap_kernels::bench::{
-    CACHE_THREADS, Counter, Sizes, bench_heap_alloc_each, bench_heap_churn, bench_heap_churn_cached,
-    bench_heap_free_each,
+    CACHE_THREADS, Counter, Sizes, bench_alloc_floor, bench_heap_alloc_each, bench_heap_churn,
+    bench_heap_churn_cached, bench_heap_free_each,
 };
 
 /// Pairs by each thread.
@@ -21,19 +23,22 @@ const CACHE_GAIN: f64 = 2.0;
 
 const _: () = assert!(CACHE_THREADS == BLOCK);
 
-impl Bench<'_> {
-    pub fn heap_group_figures(&mut self, progress: &mut dyn FnMut(&str)) -> Result<()> {
-        for size in [16, 64] {
-            let name = format!("heap churn through the block cache, {size} B");
-            self.figure(&name, progress, |b| b.heap_churn_cached(&name, one_size(size)))?;
-        }
-        for size in [16, 64] {
-            let name = format!("heap alloc for whole blocks, {size} B");
-            self.figure(&name, progress, |b| b.heap_alloc_each(&name, one_size(size)))?;
-        }
-        Ok(())
-    }
+const CACHED: [&str; 2] = kernel_names![bench_heap_churn, bench_heap_churn_cached];
+const EACH: [&str; 3] = kernel_names![bench_alloc_floor, bench_heap_alloc_each, bench_heap_free_each];
 
+pub(super) fn plans() -> Vec<Plan> {
+    let cached = [16, 64].map(|size| {
+        let name = format!("heap churn through the block cache, {size} B");
+        Plan::new(name, &CACHED, move |b, name| b.heap_churn_cached(name, one_size(size)))
+    });
+    let each = [16, 64].map(|size| {
+        let name = format!("heap alloc for whole blocks, {size} B");
+        Plan::new(name, &EACH, move |b, name| b.heap_alloc_each(name, one_size(size)))
+    });
+    cached.into_iter().chain(each).collect()
+}
+
+impl Bench {
     /// Pairs through the cache, and the same through plain calls.
     fn heap_churn_cached(&self, name: &str, sizes: Sizes) -> Result<Figure> {
         let (load, heap) = (self.load(THREADS, sizes)?, self.heap(8 * GIB)?);

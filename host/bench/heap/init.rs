@@ -1,6 +1,7 @@
 //! What a heap costs before anyone uses it: the time to set it up, and its metadata.
 
 use super::super::figures::Bench;
+use super::super::plan::Plan;
 use super::super::timing::Timing;
 use super::super::{Bar, Figure};
 use super::GIB;
@@ -12,19 +13,20 @@ const INIT_BAR: f64 = 1000.0;
 /// Percent of a heap that its metadata may be.
 const METADATA_BAR: f64 = 1.0;
 
-impl Bench<'_> {
-    pub fn heap_init_figures(&mut self, progress: &mut dyn FnMut(&str)) -> Result<()> {
-        for gib in [8, 100] {
-            let name = format!("heap init, {gib} GiB");
-            self.figure(&name, progress, |b| b.heap_init(&name, gib * GIB))?;
-        }
-        for gib in [1, 8, 100] {
-            let name = format!("heap metadata, {gib} GiB");
-            self.figure(&name, progress, |b| b.heap_metadata(&name, gib * GIB))?;
-        }
-        Ok(())
+pub(super) fn plans() -> Vec<Plan> {
+    let mut all = Vec::new();
+    for gib in [8, 100] {
+        let name = format!("heap init, {gib} GiB");
+        all.push(Plan::new(name, &[], move |b, name| b.heap_init(name, gib * GIB)));
     }
+    for gib in [1, 8, 100] {
+        let name = format!("heap metadata, {gib} GiB");
+        all.push(Plan::new(name, &[], move |b, name| b.heap_metadata(name, gib * GIB)));
+    }
+    all
+}
 
+impl Bench {
     /// The host's clock from the call of `reset`, on an idle device, to its return, when the device has written all
     /// metadata. What `build` does beside that is to have the driver allocate memory.
     fn heap_init(&self, name: &str, bytes: u64) -> Result<Figure> {

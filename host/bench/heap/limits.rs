@@ -1,39 +1,49 @@
 //! A heap at its limits: exactly full, over full, half freed, and all freed.
 
 use super::super::figures::{Bench, THREADS, check_different};
+use super::super::plan::Plan;
 use super::super::timing::Timing;
 use super::super::{Bar, Figure};
 use super::load::{Load, check_faults};
 use super::{GIB, WITHOUT_ALLOCATING, one_size};
 use crate::driver::LaunchConfig;
 use crate::error::Result;
+use crate::kernel_names;
 use crate::pool::Heap;
-use warpheap_kernels::bench::{Counter, Sizes, bench_heap_free_half};
+use warpheap_kernels::bench::{
+    Counter, Sizes, bench_alloc_floor, bench_heap_alloc, bench_heap_free, bench_heap_free_half,
+};
 use warpheap_kernels::stress::take_whole_heap;
 
 const LARGE: u32 = 8192;
 const MIXED: Sizes = Sizes { min: 16, max: 8192 };
 
-impl Bench<'_> {
-    pub fn heap_limit_figures(&mut self, progress: &mut dyn FnMut(&str)) -> Result<()> {
-        let name = "heap alloc, 8192 B, exactly the heap";
-        self.figure(name, progress, |b| b.heap_exact(name))?;
-        let name = "heap alloc, 8192 B, exactly the heap, granted";
-        self.figure(name, progress, |b| b.heap_exact_granted(name))?;
-        let name = "heap alloc, 8192 B, full heap";
-        self.figure(name, progress, |b| b.heap_full(name))?;
-        for size in [64, 4096] {
-            let name = format!("heap reuse, half freed, {size} B");
-            self.figure(&name, progress, |b| b.heap_reuse(&name, size))?;
-        }
-        // The first ask for about half of the heap, the others for four times as much as it has.
-        for (what, threads) in [("a mixed fill", 1 << 17), ("exhaustion", THREADS)] {
-            let name = format!("heap whole, after {what}");
-            self.figure(&name, progress, |b| b.heap_whole(&name, threads))?;
-        }
-        Ok(())
-    }
+const EXACT: [&str; 2] = kernel_names![bench_heap_alloc, bench_heap_free];
+const FULL: [&str; 2] = kernel_names![bench_alloc_floor, bench_heap_alloc];
+const REUSE: [&str; 3] = kernel_names![bench_heap_alloc, bench_heap_free, bench_heap_free_half];
+const WHOLE: [&str; 3] = kernel_names![bench_heap_alloc, bench_heap_free, take_whole_heap];
 
+pub(super) fn plans() -> Vec<Plan> {
+    let mut all = vec![
+        Plan::new("heap alloc, 8192 B, exactly the heap", &EXACT, |b, name| b.heap_exact(name)),
+        Plan::new("heap alloc, 8192 B, exactly the heap, granted", &EXACT, |b, name| {
+            b.heap_exact_granted(name)
+        }),
+        Plan::new("heap alloc, 8192 B, full heap", &FULL, |b, name| b.heap_full(name)),
+    ];
+    for size in [64, 4096] {
+        let name = format!("heap reuse, half freed, {size} B");
+        all.push(Plan::new(name, &REUSE, move |b, name| b.heap_reuse(name, size)));
+    }
+    // The first ask for about half of the heap, the others for four times as much as it has.
+    for (what, threads) in [("a mixed fill", 1 << 17), ("exhaustion", THREADS)] {
+        let name = format!("heap whole, after {what}");
+        all.push(Plan::new(name, &WHOLE, move |b, name| b.heap_whole(name, threads)));
+    }
+    all
+}
+
+impl Bench {
     /// A load that has exactly the memory that it asks for.
     fn exact(&self) -> Result<(Load<'_>, Heap)> {
         Ok((self.load(THREADS, one_size(LARGE))?, self.heap(u64::from(THREADS) * u64::from(LARGE))?))

@@ -18,6 +18,7 @@ mod load;
 mod tests;
 
 use super::figures::Bench;
+use super::plan::Plan;
 use crate::error::{Error, Result};
 use crate::pool::Heap;
 use load::Load;
@@ -26,15 +27,13 @@ use warpheap_kernels::bench::Sizes;
 const GIB: u64 = 1 << 30;
 const WITHOUT_ALLOCATING: &str = "the same without allocating";
 
-impl Bench<'_> {
-    pub fn heap_figures(&mut self, progress: &mut dyn FnMut(&str)) -> Result<()> {
-        self.heap_alloc_free_figures(progress)?;
-        self.heap_churn_figures(progress)?;
-        self.heap_limit_figures(progress)?;
-        self.heap_init_figures(progress)?;
-        self.heap_group_figures(progress)
-    }
+/// All figures of the heap.
+pub(super) fn plans() -> impl Iterator<Item = Plan> {
+    let groups = [alloc_free::plans(), churn::plans(), limits::plans(), init::plans(), groups::plans()];
+    groups.into_iter().flatten()
+}
 
+impl Bench {
     /// A heap of `bytes`.
     fn heap(&self, bytes: u64) -> Result<Heap> {
         Heap::builder(bytes >> self.shrink).build(&self.timer.device)

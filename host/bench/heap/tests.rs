@@ -1,24 +1,8 @@
-//! The heap's figures on the CPU, with a 256th of threads and memory: that each is measured and finds nothing wrong.
-//! Their times say nothing.
+//! The heap's figures on the CPU: that each is measured and finds nothing wrong. Their times say nothing.
 
 use super::*;
-use crate::bench::{BenchConfig, BenchReport};
-use crate::driver::Device;
-
-/// A 256th: a thread block of the fewest threads.
-const SHRINK: u32 = 8;
-
-/// The figures whose names contain `only`.
-fn measured(only: &str) -> BenchReport {
-    let device = Device::cpu();
-    let module = device.native_module().unwrap();
-    let config = BenchConfig { rounds: 1, only: Some(only.into()) };
-    let mut bench = Bench::new(&device, &module, &config).unwrap();
-    bench.shrink = SHRINK;
-    let report = bench.run(&mut |_| ()).unwrap();
-    assert_eq!((&report.left_out, &report.wrong), (&Vec::new(), &Vec::new()));
-    report
-}
+use crate::bench::BenchReport;
+use crate::bench::tests::measured;
 
 fn names(report: &BenchReport) -> Vec<&str> {
     report.figures.iter().map(|figure| figure.name.as_str()).collect()

@@ -4,7 +4,7 @@ use super::super::backend::describe;
 use super::selftest::{self, SelfTest};
 use crate::report::provenance::{DeviceRecord, dotted};
 use serde::Serialize;
-use warpheap::{Device, Error, KernelAttributes, Module, build_info};
+use warpheap::{Device, Error, KernelAttributes, Module, build_info, kernel_names};
 use warpheap_kernels::bench::{bench_bump_alloc, bench_freelist_alloc, bench_freelist_free};
 use warpheap_kernels::selftest::self_test;
 use warpheap_kernels::stress::{stress_bump, stress_freelist};
@@ -145,11 +145,21 @@ fn fill(gpu: &mut Gpu) -> Result<(), Error> {
     gpu.device = Some(DeviceRecord::from(&info));
     // Without kernels there is nothing to try; that is said once, for all devices.
     let Ok(image) = build_info::image_for(info.compute_capability) else { return Ok(()) };
-    let module = device.load_module(image.ptx)?;
+    let module = device.load_kernels(image.ptx, &LOOKED_AT)?;
     gpu.kernels = attributes(&module)?;
     gpu.self_test = Some(selftest::run(&device, &module));
     Ok(())
 }
+
+/// Kernels that say how well the driver's compiler does, the self-test's among them.
+const LOOKED_AT: [&str; 6] = kernel_names![
+    self_test,
+    bench_bump_alloc,
+    bench_freelist_alloc,
+    bench_freelist_free,
+    stress_bump,
+    stress_freelist
+];
 
 fn attributes(module: &Module) -> Result<Vec<KernelRecord>, Error> {
     let record = |name, attributes: KernelAttributes| KernelRecord {
@@ -171,9 +181,24 @@ fn cpu() -> Cpu {
     let device = Device::cpu();
     let description = describe(&device, None).unwrap_or_else(|error| error.to_string());
     let record = device.info().ok().as_ref().map(DeviceRecord::from);
-    let test = match device.native_module() {
+    let test = match device.native_kernels(&LOOKED_AT) {
         Ok(module) => selftest::run(&device, &module),
         Err(error) => SelfTest { passed: false, threads: 0, error: Some(error.to_string()) },
     };
     Cpu { description, device: record, self_test: test }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_looked_at_are_those_that_are_loaded() {
+        let module = Device::cpu().native_kernels(&LOOKED_AT).unwrap();
+        assert_eq!(
+            attributes(&module).unwrap().into_iter().map(|one| one.name).collect::<Vec<_>>(),
+            LOOKED_AT
+        );
+        assert!(cpu().self_test.passed);
+    }
 }

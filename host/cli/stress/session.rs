@@ -6,7 +6,7 @@ use super::super::parse::Sizes;
 use super::super::status::Failure;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use warpheap::Backend;
-use warpheap::harness::{AllocatorKind, Limit, Plant, SizeMix, StressConfig, StressReport, Workload};
+use warpheap::harness::{self, AllocatorKind, Limit, Plant, SizeMix, StressConfig, StressReport, Workload};
 use warpheap::simt::Mode;
 
 /// Threads of each stream on a GPU: more than any holds at once.
@@ -41,9 +41,11 @@ impl Session {
         check_combination(args)?;
         let seed = args.seed.unwrap_or_else(random_seed);
         let mode = args.replay.then_some(Mode::Replay { seed });
-        let chosen = choose(args.backend, args.gpu, mode)?;
-        let plant = args.plant.map(Plant::from);
-        let (kinds, left_out) = suitable(args.allocator.kinds(), plant, args.work.workload.into());
+        let (plant, workload) = (args.plant.map(Plant::from), args.work.workload.into());
+        let (kinds, left_out) = suitable(args.allocator.kinds(), plant, workload);
+        let kernels: Vec<_> =
+            kinds.iter().flat_map(|kind| harness::kernels(*kind, workload, plant)).collect();
+        let chosen = choose(args.backend, args.gpu, mode, &kernels)?;
         let (threads, rounds) = match chosen.device.backend() {
             Backend::Cuda => (CUDA_THREADS, CUDA_ROUNDS),
             _ if args.replay => (REPLAY_THREADS, CPU_ROUNDS),
@@ -57,7 +59,7 @@ impl Session {
         let config = |allocator| StressConfig {
             allocator,
             threads: args.threads.unwrap_or(threads),
-            workload: args.work.workload.into(),
+            workload,
             sizes: args.size.0.clone(),
             mix: args.work.mix.into(),
             limit,

@@ -2,11 +2,12 @@
 //!
 //! What was granted, what is left and what was wasted must add up to the arena's size, granule by granule.
 
-use super::{Account, ExchangeArgs, Subject};
+use super::{Account, ExchangeArgs, Launched, Subject};
 use crate::driver::{Device, LaunchConfig, Module, Stream};
 use crate::error::{Bytes, Result};
 use crate::harness::finding::{Finding, FindingKind, Narrator};
 use crate::harness::plan::Plan;
+use crate::kernel_names;
 use crate::pool::{self, BumpStats};
 use warpheap_device::bump::Bump;
 use warpheap_device::check::ownership::OwnershipMap;
@@ -29,6 +30,11 @@ impl Subject for BumpSubject {
     type Grab = grab_bump;
     const STRESS: stress_bump = stress_bump;
     const GRAB: grab_bump = grab_bump;
+    const LAUNCHED: Launched = Launched {
+        always: &kernel_names![stress_bump, grab_bump],
+        handing_over: &[],
+        planted: &kernel_names![plant_overlap_bump],
+    };
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {
         // A shard for each multiprocessor also where the builder would do without: all of it is to be tried.

@@ -3,11 +3,12 @@
 //! Every block has one bit. The bits, the counts of the regions and the records of the owners are three
 //! answers to how many blocks are live, and which.
 
-use super::{Account, ExchangeArgs, Subject};
+use super::{Account, ExchangeArgs, Launched, Subject};
 use crate::driver::{Device, LaunchConfig, Module, Stream};
 use crate::error::Result;
 use crate::harness::finding::{Finding, FindingKind, Narrator};
 use crate::harness::plan::{BLOCK_THREADS, Plan};
+use crate::kernel_names;
 use crate::pool;
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
@@ -30,6 +31,11 @@ impl Subject for FreeListSubject {
     type Grab = grab_freelist;
     const STRESS: stress_freelist = stress_freelist;
     const GRAB: grab_freelist = grab_freelist;
+    const LAUNCHED: Launched = Launched {
+        always: &kernel_names![stress_freelist, grab_freelist, give_back_freelist],
+        handing_over: &kernel_names![exchange_freelist],
+        planted: &kernel_names![plant_overlap_freelist, plant_double_free],
+    };
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {
         let builder = pool::FreeList::builder(plan.blocks(), plan.stride).align(1 << plan.max_align_log2);

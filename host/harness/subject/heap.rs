@@ -4,11 +4,12 @@
 //! byte is in one place. And it is held to what it can give: when everything was given back, all of its memory in one
 //! piece; and emptied, as many blocks as when it was new.
 
-use super::{Account, ExchangeArgs, Subject};
+use super::{Account, ExchangeArgs, Launched, Subject};
 use crate::driver::{Device, DeviceBuffer, LaunchConfig, Module, Stream};
 use crate::error::{Bytes, Result};
 use crate::harness::finding::{Finding, FindingKind, Narrator};
 use crate::harness::plan::{BLOCK_THREADS, Plan};
+use crate::kernel_names;
 use crate::pool::{self, HeapSnapshot, HeapStats};
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
@@ -42,6 +43,11 @@ impl Subject for HeapSubject {
     const STRESS: stress_heap = stress_heap;
     const GRAB: grab_heap = grab_heap;
     const MEASURED: bool = true;
+    const LAUNCHED: Launched = Launched {
+        always: &kernel_names![stress_heap, grab_heap, give_back_heap, take_whole_heap],
+        handing_over: &kernel_names![exchange_heap],
+        planted: &kernel_names![plant_overlap_heap, plant_double_free_heap],
+    };
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {
         let pool = pool::Heap::builder(plan.pool_bytes).build(device)?;

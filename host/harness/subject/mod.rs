@@ -37,6 +37,16 @@ pub(super) struct Account {
     pub wasted_bytes: u64,
 }
 
+/// The kernels that a subject launches, by when.
+pub(super) struct Launched {
+    /// In every run.
+    pub always: &'static [&'static str],
+    /// Where blocks change hands.
+    pub handing_over: &'static [&'static str],
+    /// To inject a fault.
+    pub planted: &'static [&'static str],
+}
+
 pub(super) trait Subject: Sized {
     type Handle: DeviceAlloc;
     type Stress: Kernel<Args = StressArgs<Self::Handle>>;
@@ -45,6 +55,8 @@ pub(super) trait Subject: Sized {
     const GRAB: Self::Grab;
     /// Whether what the new pool gives is measured, to be compared with what it gives later.
     const MEASURED: bool = false;
+    /// What it launches. A kernel that is not here is refused.
+    const LAUNCHED: Launched;
 
     /// A pool with nothing allocated.
     fn new(device: &Device, plan: &Plan) -> Result<Self>;

@@ -8,6 +8,7 @@ use super::{Heap, heap};
 use crate::build_info;
 use crate::driver::{Backend, Device, DeviceMemory, LaunchConfig, Module, Stream};
 use crate::error::{Bytes, Error, Result};
+use crate::kernel_names;
 use std::alloc::Layout;
 use std::sync::PoisonError;
 use warpheap_device::fault::{FAULT_LOG_WORDS, Fault, FaultKind, FaultLog};
@@ -19,6 +20,9 @@ use warpheap_kernels::host_calls::{heap_alloc_many, heap_free_many};
 const BATCH: usize = 1 << 20;
 /// Threads of a block.
 const BLOCK_THREADS: u32 = 128;
+
+/// What the calls launch.
+const LAUNCHED: [&str; 2] = kernel_names![heap_alloc_many, heap_free_many];
 
 /// Where the fault log lies, behind the handle.
 const FAULTS_AT: u64 = 256;
@@ -78,17 +82,17 @@ impl Calls {
     }
 }
 
-/// This program's kernels for the device.
+/// Those of this program's kernels, for the device.
 fn kernels(device: &Device) -> Result<Module> {
     if device.backend() == Backend::Cpu {
-        return device.native_module();
+        return device.native_kernels(&LAUNCHED);
     }
     let image = build_info::image_for(device.info()?.compute_capability).map_err(|why| Error::NoDevice {
         asked: "an allocation by the host on a GPU".into(),
         found: "this program was built without kernels for one".into(),
         advice: why.into(),
     })?;
-    device.load_module(image.ptx)
+    device.load_kernels(image.ptx, &LAUNCHED)
 }
 
 impl Heap {

@@ -1,0 +1,139 @@
+//! Cuts a PTX text down to some of its entry points and what they reach.
+//!
+//! A driver compiles each entry point with a copy of every function that it can reach, so what a program does not launch
+//! costs it seconds. What stays is the exact text: directives, variables, the entry points, and each function whose name
+//! is a word in something that stays, wherever it stands there. So calls through addresses are followed, too.
+//!
+//! Grammar: PTX ISA, "Statements" and "Directives".
+
+use super::{Ptx, Tokens, code_alone};
+use crate::error::{Error, Result};
+use std::collections::HashMap;
+
+/// The text with those `kernels` alone. A text with sections of debugging information, which name places in all
+/// functions, stays whole.
+pub(crate) fn cut(text: &str, kernels: &[&'static str]) -> Result<String> {
+    let code = code_alone(text);
+    let statements: Vec<_> = Statements { code: &code, at: 0 }.collect();
+    let known: Vec<_> = statements.iter().filter(|one| one.kind == Kind::Entry).map(|one| one.name).collect();
+    if let Some(&kernel) = kernels.iter().find(|kernel| !known.contains(kernel)) {
+        return Err(Error::UnknownKernel { kernel, known: Ptx::parse(text).entries_in_words() });
+    }
+    if statements.iter().any(|one| one.is_filled_section(&code)) {
+        return Ok(text.to_owned());
+    }
+    let stays = reached(&code, &statements, kernels);
+    let kept = statements.iter().zip(stays).filter(|(_, stays)| *stays);
+    let end = statements.last().map_or(0, |last| last.end);
+    Ok(kept.map(|(one, _)| &text[one.start..one.end]).chain([&text[end..]]).collect())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Entry,
+    Function,
+    Section,
+    /// A variable or a directive, which stays.
+    Other,
+}
+
+/// A statement of the outermost level, with the spaces and comments before it.
+#[derive(Debug)]
+struct Statement<'a> {
+    kind: Kind,
+    /// Of an entry point or a function.
+    name: &'a str,
+    start: usize,
+    end: usize,
+}
+
+impl Statement<'_> {
+    /// `.section .debug_info { ... }` with something between the braces.
+    fn is_filled_section(&self, code: &str) -> bool {
+        let between = code[self.start..self.end].split_once('{').map_or("", |(_, rest)| rest);
+        self.kind == Kind::Section && between.trim_end_matches('}').trim() != ""
+    }
+}
+
+struct Statements<'a> {
+    /// Without comments and the contents of strings.
+    code: &'a str,
+    at: usize,
+}
+
+impl<'a> Iterator for Statements<'a> {
+    type Item = Statement<'a>;
+
+    fn next(&mut self) -> Option<Statement<'a>> {
+        let (start, mut tokens) = (self.at, Tokens { rest: &self.code[self.at..] });
+        let mut token = tokens.next()?;
+        let (mut kind, mut name) = (Kind::Other, "");
+        // These end where the next directive begins.
+        let is_open = matches!(token, ".version" | ".target" | ".address_size" | ".file" | ".loc");
+        let mut depth = 0;
+        loop {
+            match token {
+                "{" => depth += 1,
+                "}" => depth -= 1,
+                _ if depth > 0 => {}
+                ".entry" => (kind, name) = (Kind::Entry, tokens.peek().unwrap_or_default()),
+                ".func" => (kind, name) = (Kind::Function, function_name(&tokens)),
+                ".section" => kind = Kind::Section,
+                _ => {}
+            }
+            let has_body = kind != Kind::Other;
+            let is_end = match token {
+                ";" => depth == 0,
+                "}" => depth <= 0 && has_body,
+                _ => is_open && tokens.peek().is_none_or(|next| next.starts_with('.')),
+            };
+            if is_end {
+                break;
+            }
+            let Some(next) = tokens.next() else { break };
+            token = next;
+        }
+        self.at = self.code.len() - tokens.rest.len();
+        Some(Statement { kind, name, start, end: self.at })
+    }
+}
+
+/// The name after `.func`, before which what it returns may stand in parentheses.
+fn function_name<'a>(tokens: &Tokens<'a>) -> &'a str {
+    let mut tokens = Tokens { rest: tokens.rest };
+    if tokens.peek() == Some("(") {
+        while tokens.next().is_some_and(|token| token != ")") {}
+    }
+    tokens.next().unwrap_or_default()
+}
+
+/// Which of the statements stay.
+fn reached(code: &str, statements: &[Statement<'_>], kernels: &[&str]) -> Vec<bool> {
+    // A function that is declared before it is defined has two statements.
+    let mut named = HashMap::<&str, Vec<usize>>::new();
+    for (i, one) in statements.iter().enumerate().filter(|(_, one)| one.kind != Kind::Other) {
+        named.entry(one.name).or_default().push(i);
+    }
+    let is_root = |one: &Statement<'_>| match one.kind {
+        Kind::Entry => kernels.contains(&one.name),
+        Kind::Function => false,
+        Kind::Section | Kind::Other => true,
+    };
+    let mut stays: Vec<_> = statements.iter().map(is_root).collect();
+    let mut to_read: Vec<_> = (0..statements.len()).filter(|i| stays[*i]).collect();
+    while let Some(i) = to_read.pop() {
+        let mut words = Tokens { rest: &code[statements[i].start..statements[i].end] };
+        while let Some(word) = words.next() {
+            for &of_that_name in named.get(word).into_iter().flatten() {
+                if !stays[of_that_name] {
+                    stays[of_that_name] = true;
+                    to_read.push(of_that_name);
+                }
+            }
+        }
+    }
+    stays
+}
+
+#[cfg(test)]
+mod tests;

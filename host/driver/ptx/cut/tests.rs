@@ -1,0 +1,112 @@
+use super::*;
+
+/// Two kernels and what each reaches; `helper` is declared, used, and defined, `table` names `listed`.
+const TEXT: &str = r#"
+// Generated
+.version 7.0
+.target sm_70, debug
+.address_size 64
+.file 1 "of { no ; kernel // at all"
+
+.func (.param .b32 func_retval0) helper
+(
+	.param .b64 helper_param_0
+)
+.noreturn;
+.extern .func vprintf(.param .b64 a);
+.func lone();
+.visible .global .align 8 .b8 state[16];
+.global .u64 table[2] = {listed, 0};
+	// .globl	first
+.visible .entry first(.param .u64 first_param_0)
+.maxnreg 32
+{
+	.reg .b64 %rd<2>; /* lone } */
+	{ .shared .b8 piece[8]; mov.u32 %r1, piece; }
+	.pragma "nounroll } lone";
+	call.uni (retval0), helper, (param0);
+	ret;
+}
+	// .globl	second
+.weak .entry second
+{
+	mov.u64 %rd1, by_address;
+	ret;
+}
+.func (.param .b32 func_retval0) helper(.param .b64 helper_param_0) { call.uni inner, (); ret; }
+.func inner() { ret; }
+.func by_address() { ret; }
+.func listed() { ret; }
+.func lone() { call.uni inner, (); ret; }
+.file 2 "the end"
+"#;
+
+fn names(text: &str) -> Vec<String> {
+    let code = code_alone(text);
+    let named = Statements { code: &code, at: 0 }.filter(|one| !one.name.is_empty());
+    named.map(|one| one.name.to_owned()).collect()
+}
+
+#[test]
+fn what_a_kernel_reaches_stays_and_nothing_else() {
+    let cut_to = |kernels: &[&'static str]| names(&cut(TEXT, kernels).unwrap());
+    assert_eq!(cut_to(&["first"]), ["helper", "first", "helper", "inner", "listed"]);
+    assert_eq!(cut_to(&["second"]), ["second", "by_address", "listed"]);
+    assert_eq!(cut_to(&[]), ["listed"]);
+}
+
+#[test]
+fn what_stays_is_the_exact_text() {
+    let first = cut(TEXT, &["first"]).unwrap();
+    for kept in [
+        &TEXT[..TEXT.find("\n.func").unwrap()],
+        ".noreturn;",
+        "state[16];\n.global .u64 table[2] = {listed, 0};",
+    ] {
+        assert!(first.contains(kept), "{kept} in {first}");
+    }
+    let body = &TEXT[TEXT.find(".visible .entry first").unwrap()..TEXT.find("\n\t// .globl	second").unwrap()];
+    assert!(first.contains(body) && first.ends_with(".file 2 \"the end\"\n"), "{first}");
+    assert_eq!(Ptx::parse(&first).globals, Ptx::parse(TEXT).globals);
+}
+
+#[test]
+fn all_kernels_are_the_whole_text() {
+    let without =
+        TEXT.replace(".func lone();\n", "").replace(".func lone() { call.uni inner, (); ret; }\n", "");
+    let without = without.replace(".extern .func vprintf(.param .b64 a);\n", "");
+    assert_eq!(cut(TEXT, &["second", "first"]).unwrap(), without);
+    let Ok(images) = crate::build_info::images() else { return };
+    for image in images {
+        let kernels = Ptx::parse(image.ptx).entries;
+        let all: Vec<&'static str> = kernels.keys().map(|name| &*name.clone().leak()).collect();
+        assert!(cut(image.ptx, &all).unwrap() == image.ptx, "the text for {} differs", image.arch);
+    }
+}
+
+#[test]
+fn an_unknown_name_is_an_error() {
+    let error = cut(TEXT, &["first", "third", "helper"]).unwrap_err();
+    assert!(matches!(error, Error::UnknownKernel { kernel: "third", .. }), "{error}");
+    assert!(error.to_string().contains("it has first, second"), "{error}");
+    assert!(cut(TEXT, &["helper"]).is_err(), "a function is no kernel");
+    assert!(cut("no PTX at all", &["first"]).unwrap_err().to_string().contains("no kernel at all"));
+}
+
+#[test]
+fn a_text_with_sections_stays_whole() {
+    let debug = format!("{TEXT}.section .debug_info {{ .b64 $L__func_begin0 }}\n");
+    assert_eq!(cut(&debug, &["second"]).unwrap(), debug);
+    let empty = format!("{TEXT}.section .debug_macinfo {{ }}\n");
+    assert!(cut(&empty, &["second"]).unwrap().len() < TEXT.len());
+}
+
+#[test]
+fn any_prefix_of_a_text_is_cut_or_refused() {
+    for end in 0..TEXT.len() {
+        let prefix = &TEXT[..end];
+        if let Ok(text) = cut(prefix, &["first"]) {
+            assert!(text.contains("first"), "{end}");
+        }
+    }
+}

@@ -37,6 +37,7 @@ pub use lanes::selftest as lane_sums;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod machine;
 mod park;
+pub mod proofs;
 pub mod shared;
 pub mod sync;
 pub mod thread;

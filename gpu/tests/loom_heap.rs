@@ -37,6 +37,8 @@ const SLAB_ALIGN: usize = 1 << 15;
 const UNORDERED: &str = "Concurrent write accesses";
 const FAULT: &str = "a fault is recorded of threads without one";
 const REFUSED: &str = "refused beside free memory";
+/// A hole was seen that is none any more: what its claim wrote over is lost.
+const LOST: &str = "live blocks by class";
 
 /// A heap, and for every [`QUARTER`] bytes a plain value that only their owner may touch: whether they have one.
 struct Shared {
@@ -272,7 +274,7 @@ const FREED_TWICE: Model = Model {
 /// A thread makes the only slab whole and asks for another class, in the cursor where a thread is refused that has
 /// seen nothing of it: its proof must not count for the one that freed.
 const FREED_BEFORE_A_SEARCH: Model = Model {
-    preemptions: 3,
+    preemptions: 1,
     run: || {
         let heap = Shared::new(1, 1);
         let [first, second] = heap.take(HALF);
@@ -283,6 +285,21 @@ const FREED_BEFORE_A_SEARCH: Model = Model {
         let mine = heap.alloc(QUARTER);
         let theirs = other.join().unwrap();
         assert!(mine.is_some(), "{REFUSED}");
+        heap.check([(QUARTER, count([mine, theirs]))]);
+    },
+};
+
+/// Two threads look for spans for one dry cursor, where there are two: who is second finds the first one's there.
+const SOUGHT_TWICE: Model = Model {
+    preemptions: 2,
+    run: || {
+        let heap = Shared::new(2, 1);
+        let pieces = heap.take::<4>(HALF);
+        assert!(heap.alloc(QUARTER).is_none(), "the heap is full");
+        pieces.into_iter().for_each(|piece| heap.free(piece));
+        let other = with(&heap, 0, |heap| heap.alloc(QUARTER));
+        let mine = heap.alloc(QUARTER);
+        let theirs = other.join().unwrap();
         heap.check([(QUARTER, count([mine, theirs]))]);
     },
 };
@@ -399,6 +416,11 @@ fn a_search_knows_what_was_freed_before_the_calls_it_counts_for() {
 }
 
 #[test]
+fn a_dry_cursor_gets_one_span_at_a_time() {
+    SOUGHT_TWICE.holds();
+}
+
+#[test]
 fn exactly_as_many_as_there_are_blocks_are_served() {
     EXHAUSTED.holds();
 }
@@ -424,7 +446,7 @@ fn every_weakened_ordering_is_noticed() {
         ("heap/take", FIRST_SPAN, FAULT),
         ("heap/take", NEXT_SPAN, UNORDERED),
         ("heap/install", FIRST_SPAN, FAULT),
-        ("heap/install", Model { preemptions: 1, ..NEXT_SPAN_OF_OTHERS }, UNORDERED),
+        ("heap/install", Model { preemptions: 1, ..NEXT_SPAN_OF_OTHERS }, LOST),
         ("heap/free", HOLE, UNORDERED),
         ("heap/free", WHOLE_RUN, UNORDERED),
         ("heap/claim", HOLE, UNORDERED),
@@ -436,8 +458,9 @@ fn every_weakened_ordering_is_noticed() {
         ("heap/summarise", HOLE, "I2 of sets"),
         ("heap/summarise", FREE_SLAB, "I2 of sets"),
         ("heap/arrive", FREED_BEFORE_A_SEARCH, REFUSED),
-        ("heap/search", FREED_BEFORE_A_SEARCH, REFUSED),
         ("heap/verdict", FREED_BEFORE_A_SEARCH, REFUSED),
+        ("heap/search", SOUGHT_TWICE, LOST),
+        ("heap/seek", FREED_BEFORE_A_SEARCH, REFUSED),
     ];
     let named = noticed_by.iter().map(|(site, ..)| *site);
     assert_eq!(named.collect::<BTreeSet<_>>(), BTreeSet::from(SITES));

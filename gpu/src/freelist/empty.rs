@@ -4,11 +4,11 @@ use super::alloc::Look;
 use super::reserve::Word;
 use super::{ARRIVE, FreeList, POLL_NANOS, PROVE};
 use crate::lanes::{Group, Lanes};
+use crate::proofs::{Sites, Wait};
 use crate::sync::NATIVE_LAYOUT;
-use crate::thread;
 
-/// Polls for the end of a proof that another warp has begun: far more than the few microseconds it takes.
-const WAITS: u32 = if NATIVE_LAYOUT { 1 << 8 } else { 3 };
+/// Proofs that others make are waited for far longer than the few microseconds that they take.
+const WAIT: Wait = Wait { polls: if NATIVE_LAYOUT { 1 << 8 } else { 3 }, nanos: POLL_NANOS };
 
 impl FreeList {
     /// Whether a proof that began after this call says that the pool is empty: another warp's, or this
@@ -16,31 +16,10 @@ impl FreeList {
     /// a word that all of them read serves only about one in two nanoseconds.
     #[inline(always)]
     pub(super) fn is_known_empty<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, home: u32) -> bool {
-        let region = self.region(home);
-        // ordering: release; pairs with PROVE below: what this warp has freed, or knows to be freed, before
-        // the looks of a proof that begins later (I6).
-        let arrived = lanes.lead_64(|| region.proofs_begun.add_release(0, ARRIVE));
-        for _ in 0..WAITS {
-            let verdict = lanes.lead_64(|| region.verdict.load_relaxed());
-            if verdict / 2 > arrived {
-                return verdict % 2 == 1;
-            }
-            // No proof is under way: begin one, unless another warp is faster.
-            let begun = verdict / 2;
-            // ordering: acquire; pairs with ARRIVE above.
-            let mine =
-                lanes.lead_64(|| region.proofs_begun.cas_acquire(begun, begun + 1, PROVE).is_ok().into());
-            if mine == 1 {
-                let empty = matches!(self.look_twice(lanes, home), Look::Empty { .. });
-                if lanes.leads() {
-                    // Relaxed: a refusal publishes nothing, and without one every warp looks for itself.
-                    region.verdict.store_relaxed(2 * (begun + 1) + u64::from(empty));
-                }
-                return empty;
-            }
-            thread::nanosleep(POLL_NANOS);
-        }
-        false
+        let look = || matches!(self.look_twice(lanes, home), Look::Empty { .. });
+        let sites = Sites { arrive: ARRIVE, begin: PROVE };
+        // A refusal publishes nothing, and without an answer every warp looks for itself.
+        self.region(home).proofs.ask(lanes, sites, WAIT, look).unwrap_or(false)
     }
 
     /// Two looks at every region, for a part of a warp.

@@ -33,10 +33,9 @@
 //! found no count above zero and all cursors unmoved. Each region was then empty all the time between its
 //! two looks (I4, I5), so when the second began, all were. One exception keeps the answer's time bounded: a
 //! group that has spent its `PATIENCE` on looks in vain, because others were faster each time, is refused
-//! too. Warps of one region share a proof: it counts for every warp that arrived before it began (I6).
+//! too. Warps of one region share a [proof](crate::proofs):
 //!
-//! - I6. `verdict / 2 <= proofs_begun`, and proof `k` (the one that raised `proofs_begun` from `k`) began
-//!   after every arrival that read a number up to `k`.
+//! - I6. It counts for every warp that arrived before it began.
 //!
 //! Misuse is seen by what the release finds: a bit that is already clear is a double free, which counts
 //! nothing and is recorded. A block freed twice with another allocation of it in between cannot be told
@@ -58,6 +57,7 @@ pub use geometry::{Geometry, Location, MAX_CAPACITY, MAX_STRIDE};
 
 use crate::fault::FaultLog;
 use crate::kernel::KernelArg;
+use crate::proofs::Proofs;
 use crate::sync::{AtomicU32, AtomicU64, NATIVE_LAYOUT, Site};
 use crate::units::BlockIndex;
 
@@ -81,10 +81,8 @@ pub const SITES: [&str; 4] = ["freelist/claim", "freelist/release", "freelist/ar
 #[derive(Debug)]
 pub struct Region {
     word: AtomicU64,
-    /// Proofs of emptiness begun by warps of this region.
-    proofs_begun: AtomicU64,
-    /// Twice the number of those that have ended, and 1 if the last found the pool empty.
-    verdict: AtomicU64,
+    /// Those of emptiness by warps of this region.
+    proofs: Proofs,
 }
 
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Region>() == 128);
@@ -92,28 +90,21 @@ const _: () = assert!(!NATIVE_LAYOUT || size_of::<Region>() == 128);
 impl Region {
     /// A region of `blocks` blocks, all free.
     pub fn new(blocks: u32) -> Self {
-        Region {
-            word: AtomicU64::new(reserve::Word::new(blocks).0),
-            proofs_begun: AtomicU64::new(0),
-            verdict: AtomicU64::new(0),
-        }
+        Region { word: AtomicU64::new(reserve::Word::new(blocks).0), proofs: Proofs::new() }
     }
 
     /// As it lies in device memory, for the host to write.
     pub fn to_words(&self) -> [u64; 16] {
         let mut words = [0; 16];
-        words[..3].copy_from_slice(&[
-            self.word.load_relaxed(),
-            self.proofs_begun.load_relaxed(),
-            self.verdict.load_relaxed(),
-        ]);
+        let [begun, verdict] = self.proofs.to_words();
+        words[..3].copy_from_slice(&[self.word.load_relaxed(), begun, verdict]);
         words
     }
 
     /// As it lay in device memory, for the host to read.
     pub fn from_words(words: [u64; 16]) -> Self {
-        let [word, proofs_begun, verdict, ..] = words.map(AtomicU64::new);
-        Region { word, proofs_begun, verdict }
+        let [word, begun, verdict, ..] = words;
+        Region { word: AtomicU64::new(word), proofs: Proofs::from_words([begun, verdict]) }
     }
 
     /// Free blocks, by the count; negative while threads that asked for too much owe blocks.

@@ -39,6 +39,7 @@ impl Heap {
         let held = held.get_mut(..self.layout.slabs as usize)?;
         held.fill(0);
         let mut walk = Walk { heap: self, present, held, home: 0, visitor };
+        walk.proofs();
         walk.cursors();
         walk.shares();
         walk.sets();
@@ -68,6 +69,13 @@ impl<'a, V: Visitor> Walk<'a, V> {
 
     fn entry(&self, slab: u32) -> Entry {
         Entry(self.heap.entry(slab).load_relaxed())
+    }
+
+    fn proofs(&mut self) {
+        let (begun, ended) = self.heap.overview().proofs.0.counts();
+        if begun != ended {
+            self.tell(None, None, None, Found::SearchOpen { begun, ended });
+        }
     }
 
     fn cursors(&mut self) {

@@ -58,13 +58,17 @@ impl Heap {
 
     /// Takes `slabs` slabs in a row of a home's share, all or none.
     pub(super) fn claim_fresh_row(&self, home: u32, slabs: u32) -> Run {
-        let there = self.layout.share_start(home + 1).saturating_sub(self.fresh(home).load_relaxed());
-        if there < slabs { Run::NONE } else { self.claim_fresh(home, slabs) }
+        if self.fresh_left(home) < slabs { Run::NONE } else { self.claim_fresh(home, slabs) }
     }
 
-    /// Whether a home's share has slabs that no one has had.
+    /// Slabs of a home's share that no one has had.
+    pub(super) fn fresh_left(&self, home: u32) -> u32 {
+        self.layout.share_start(home + 1).saturating_sub(self.fresh(home).load_relaxed())
+    }
+
+    /// Whether there are some.
     pub(super) fn has_fresh(&self, home: u32) -> bool {
-        self.fresh(home).load_relaxed() < self.layout.share_start(home + 1)
+        self.fresh_left(home) > 0
     }
 
     /// Puts every slab that no one has had in the free set, for large allocations to find. Whether there were any.

@@ -71,12 +71,13 @@ mod group;
 mod holes;
 mod large;
 pub mod layout;
+mod overview;
+mod proof;
 mod refill;
 mod resize;
 mod reuse;
 mod sets;
 mod sweep;
-mod used;
 
 pub use audit::{CursorAudit, Found, FreeSlab, Invariant, LargeAudit, RunAudit, Violation, Visitor};
 pub use block_cache::BlockCache;
@@ -86,6 +87,7 @@ pub use debug::DEBUG;
 pub use fresh::FRESH_STRIDE;
 pub use group::BlockShare;
 pub use layout::{ClassInfo, Layout};
+pub use overview::Overview;
 
 use crate::fault::FaultLog;
 use crate::kernel::KernelArg;
@@ -101,9 +103,6 @@ pub const COUNT_STRIDE: usize = 4;
 
 /// Words with a bit for each class.
 const CLASS_WORDS: usize = layout::MAX_CLASSES.div_ceil(32) as usize;
-
-/// The same, and the word that counts refusals.
-pub const USED_WORDS: usize = CLASS_WORDS + 1;
 
 /// The largest alignment, in bytes.
 pub const MAX_ALIGN: u64 = 1 << 21;
@@ -132,12 +131,14 @@ const TAKE_SLAB: Site = Site::new("heap/take-slab");
 const SUMMARISE: Site = Site::new("heap/summarise");
 /// The arrival of a group that found no memory.
 const ARRIVE: Site = Site::new("heap/arrive");
-/// The beginning of a search for memory.
-const SEARCH: Site = Site::new("heap/search");
-/// The end of a search for memory.
+/// The beginning and the end of a search of the whole heap.
 const VERDICT: Site = Site::new("heap/verdict");
+/// The beginning and the end of a search for the next span of a dry cursor.
+const SEARCH: Site = Site::new("heap/search");
+/// What a proof sees of a search that is under way.
+const SEEK: Site = Site::new("heap/seek");
 /// Every named ordering of this structure, for checkers.
-pub const SITES: [&str; 11] = [
+pub const SITES: [&str; 12] = [
     "heap/take",
     "heap/install",
     "heap/free",
@@ -147,8 +148,9 @@ pub const SITES: [&str; 11] = [
     "heap/take-slab",
     "heap/summarise",
     "heap/arrive",
-    "heap/search",
     "heap/verdict",
+    "heap/search",
+    "heap/seek",
 ];
 
 /// Where the parts of a heap's metadata lie.
@@ -172,8 +174,8 @@ pub struct Parts {
     /// [`Layout::sets`] of `layout.set_words()` words: the free slabs; for each class the runs that may have holes; and
     /// for each the idle ones.
     pub slab_sets: *const AtomicU32,
-    /// A bit for each class: it has had a span; then the number of refused requests. [`USED_WORDS`] words.
-    pub used: *const AtomicU32,
+    /// What is known of all classes.
+    pub overview: *const Overview,
     /// Every [`FRESH_STRIDE`] words, a home: the first slab of its share that no one has had.
     pub fresh: *const AtomicU32,
     /// What threads did wrong.

@@ -124,17 +124,6 @@ impl Heap {
         self.steal(lanes, class, home, 1)
     }
 
-    /// The same of slabs that cursors pin: all that these have become holes, so that runs may become idle.
-    #[inline(never)]
-    pub(super) fn find_hidden(&self, lanes: Group, class: SizeClass, home: u32, count: u32) -> Span {
-        self.close_all(lanes);
-        self.sweep_all(lanes);
-        let info = self.class(class);
-        let most = info.span_runs(count);
-        let run = self.claim_near(lanes, class, home, most * info.slabs);
-        if run.len > 0 { self.make_span(lanes, info, class, run) } else { Span::DRY }
-    }
-
     /// A span of slabs that were free.
     fn make_span(&self, lanes: Group, info: &ClassInfo, class: SizeClass, run: Run) -> Span {
         self.dedicate(lanes.rank(), lanes.count(), info, class, run);

@@ -280,6 +280,17 @@ const fn run_at(word: u32, bit: u32) -> u32 {
     if run < WORD_BITS - bit { run } else { WORD_BITS - bit }
 }
 
+/// How many set bits there are in a row, at most.
+fn longest_run(bits: u64) -> u32 {
+    let (mut rest, mut len) = (bits, 0);
+    while rest != 0 {
+        // What is left is where runs of one more end.
+        rest &= rest << 1;
+        len += 1;
+    }
+    len
+}
+
 /// Where the first `least` set bits in a row start; where the last set bits do when there is no such place.
 fn longest_start(word: u32, least: u32) -> u32 {
     let mut start = word.trailing_zeros();
@@ -357,6 +368,9 @@ mod tests {
             assert_eq!(claim(set, 0, 8, 64), Run { first: 28, len: 8 });
             assert_eq!(claim(set, 0, 16, 64), Run { first: 100, len: 16 });
             assert_eq!((set.len_at(0, 9), set.len_at(10, 9)), (3, 1));
+            assert_eq!(set.longest_together(Group::alone()), 3);
+            set.insert_run(Run { first: 60, len: 70 });
+            assert_eq!(set.longest_together(Group::alone()), 32);
         });
     }
 }

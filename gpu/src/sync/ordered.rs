@@ -137,5 +137,8 @@ pub fn load_quad(words: &[super::AtomicU32; super::QUAD]) -> [u32; super::QUAD] 
 }
 
 pub fn clear_quad(words: &[super::AtomicU32; super::QUAD]) {
-    words.iter().for_each(|word| word.store_relaxed(0));
+    // Of a store, loom would let others' read-modify-writes go on as if it were not there.
+    words.iter().for_each(|word| {
+        word.swap_relaxed(0);
+    });
 }

@@ -7,8 +7,8 @@ use warpheap_device::fault::FaultLog;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{
-    COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Heap, Layout, Parts, RunAudit, Span, USED_WORDS,
-    Violation, Visitor,
+    COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Heap, Layout, Overview, Parts, RunAudit, Span, Violation,
+    Visitor,
 };
 use warpheap_device::sync::{AtomicU32, AtomicU64};
 
@@ -19,7 +19,8 @@ pub struct OwnedHeap {
     _classes: Vec<ClassInfo>,
     _cursors: Vec<Cursor>,
     _counts: Vec<AtomicU64>,
-    _words: [Vec<AtomicU32>; 5],
+    _overview: Box<Overview>,
+    _words: [Vec<AtomicU32>; 4],
     memory: (*mut u8, HostLayout),
 }
 
@@ -47,7 +48,7 @@ impl OwnedHeap {
         let counts = (0..layout.slabs as usize * COUNT_STRIDE).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
         let bitmap = words(layout.block_words(), |_| 0);
         let slab_sets = words(u64::from(layout.set_words()) * u64::from(layout.sets()), |_| 0);
-        let used = words(USED_WORDS as u64, |_| 0);
+        let overview = Box::new(Overview::default());
         let stride = FRESH_STRIDE as u32;
         let fresh = words(u64::from(layout.homes * stride), |i| layout.share_start(i / stride));
         let faults = Box::new(FaultLog::default());
@@ -63,7 +64,7 @@ impl OwnedHeap {
             counts: counts.as_ptr(),
             bitmap: bitmap.as_ptr(),
             slab_sets: slab_sets.as_ptr(),
-            used: used.as_ptr(),
+            overview: &raw const *overview,
             fresh: fresh.as_ptr(),
             faults: &raw const *faults,
             shared: shared.as_ptr(),
@@ -82,7 +83,8 @@ impl OwnedHeap {
             _classes: classes,
             _cursors: cursors,
             _counts: counts,
-            _words: [entries, bitmap, slab_sets, fresh, used],
+            _overview: overview,
+            _words: [entries, bitmap, slab_sets, fresh],
             memory: (base, host),
         }
     }

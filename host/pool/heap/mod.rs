@@ -27,7 +27,7 @@ use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::heap::class::{MIN_BLOCK, SizeClass};
 use warpheap_device::heap::debug::{Debugger, Extra};
 use warpheap_device::heap::layout::HEAP_BYTES;
-use warpheap_device::heap::{self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Layout, Parts, USED_WORDS};
+use warpheap_device::heap::{self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Layout, Overview, Parts};
 use warpheap_device::sync::{AtomicU32, AtomicU64};
 
 /// The most cursors of a class.
@@ -74,7 +74,7 @@ struct Places {
     entries: u64,
     slab_sets: u64,
     faults: u64,
-    used: u64,
+    overview: u64,
     fresh: u64,
     counts: u64,
     bitmap: u64,
@@ -103,7 +103,7 @@ impl Places {
             entries: part(u64::from(layout.slabs) * 4),
             slab_sets: part(u64::from(layout.sets()) * u64::from(layout.set_words()) * 4),
             faults: part(FAULT_LOG_WORDS as u64 * 8),
-            used: part(USED_WORDS as u64 * 4),
+            overview: part(size_of::<Overview>() as u64),
             fresh: part(u64::from(layout.homes) * 4 * FRESH_STRIDE as u64),
             counts: part(u64::from(layout.slabs) * 8 * COUNT_STRIDE as u64),
             bitmap: part(layout.block_words() * 4),
@@ -124,7 +124,7 @@ impl Places {
             counts: at(self.counts) as *const AtomicU64,
             bitmap: at(self.bitmap) as *const AtomicU32,
             slab_sets: at(self.slab_sets) as *const AtomicU32,
-            used: at(self.used) as *const AtomicU32,
+            overview: at(self.overview) as *const Overview,
             fresh: at(self.fresh) as *const AtomicU32,
             faults: at(self.faults) as *const FaultLog,
             shared: at(self.handle) as *const heap::Heap,

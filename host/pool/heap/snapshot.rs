@@ -152,7 +152,7 @@ impl HeapSnapshot {
     pub fn stats(&self) -> HeapStats {
         let mut tally = Tally::new(&self.heap.layout(), self.present, self.debugged.as_ref());
         self.audit(&mut tally);
-        tally.finish(self.faults, self.heap.refusals())
+        tally.finish(self.faults, &self.heap)
     }
 
     /// The blocks that someone had: how many, and the first `limit`.

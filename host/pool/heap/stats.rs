@@ -5,7 +5,7 @@
 use super::debug::Debugged;
 use serde::Serialize;
 use warpheap_device::heap::class::SizeClass;
-use warpheap_device::heap::{CursorAudit, FreeSlab, LargeAudit, Layout, RunAudit, Violation, Visitor};
+use warpheap_device::heap::{self, CursorAudit, FreeSlab, LargeAudit, Layout, RunAudit, Violation, Visitor};
 
 /// What a heap holds. Bytes are those of blocks and slabs, not those that were asked for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -52,12 +52,15 @@ pub struct HeapStats {
     /// in use at one time: also slabs that were put within reach of a large allocation count, those at the end of a heap that
     /// has not all of its memory, as far as they are a part of a home's share, and others stay counted.
     pub high_water_bytes: u64,
-    /// How often all of the heap was searched because a cursor had run dry. A warp that is refused memory of a size class
-    /// has made such a search or waited for one, unless it gave up because others took each span before it came to it.
+    /// How often slabs were looked for because a cursor had run dry.
     pub searches: u64,
+    /// How often all of the heap was searched, and what cursors had made free for that. A warp that is refused memory of a
+    /// size class has made such a search or waited for one, unless it gave up because others took each span before it came
+    /// to it.
+    pub proofs: u64,
     /// Requests that were refused, by kernels and by the host, since the heap was made or reset; modulo 2^32.
     pub refused: u64,
-    /// Cursors whose last search found nothing. Who asked there was refused, unless a hole came back meanwhile.
+    /// Cursors whose last search found nothing.
     pub cursors_found_none: u64,
     /// What threads did wrong, and those that the global allocator refused memory: [`Faults::count`].
     ///
@@ -83,7 +86,7 @@ pub struct ClassStats {
     pub holes: u64,
     /// Blocks that cursors hand out next.
     pub in_cursors: u64,
-    /// Searches of all the heap for its blocks.
+    /// Searches for slabs for its dry cursors.
     pub searches: u64,
 }
 
@@ -114,7 +117,7 @@ impl<'a> Tally<'a> {
         Tally { layout: *layout, stats, debugged, row: (0, 0), longest_row: 0, largest_block: 0 }
     }
 
-    pub fn finish(mut self, faults: u64, refused: u32) -> HeapStats {
+    pub fn finish(mut self, faults: u64, heap: &heap::Heap) -> HeapStats {
         let mut stats = std::mem::take(&mut self.stats);
         stats.largest_free_bytes = self.largest_free(stats.slab_bytes);
         if stats.free_bytes > 0 {
@@ -122,7 +125,8 @@ impl<'a> Tally<'a> {
         }
         stats.high_water_bytes = stats.capacity_bytes.saturating_sub(stats.fresh_bytes);
         stats.faults = faults;
-        stats.refused = refused.into();
+        stats.refused = heap.refusals().into();
+        stats.proofs = heap.proofs();
         stats.classes.retain(|class| class.slabs > 0 || class.searches > 0);
         stats
     }

@@ -110,7 +110,10 @@ fn cursors() {
     heap.assert_broken(place, span & !(1 << 31), "I8", "no group is left");
     heap.assert_broken(place + 8, heap.long(place + 8) + 1, "I9", "searches for memory began");
     heap.assert_broken(place + 16, heap.long(place + 16) + 2, "I9", "searches for memory began");
-    let used = heap.places.used + 4 * u64::from(class.0 / 32);
+    let proofs = heap.places.overview + 384;
+    heap.assert_broken(proofs, heap.long(proofs) + 1, "I9", "searches for memory began");
+    heap.assert_broken(proofs + 8, heap.long(proofs + 8) + 2, "I9", "searches for memory began");
+    let used = heap.places.overview + 4 * u64::from(class.0 / 32);
     heap.assert_broken_by(used, bit(class.0), "I1", "no bit says that the class has any");
 }
 
@@ -174,7 +177,7 @@ fn metadata_that_is_written_over() {
     let mut heap = used_heap();
     let places = heap.places;
     for (start, end) in
-        [(places.cursors, places.entries), (places.entries, places.faults), (places.used, places.end)]
+        [(places.cursors, places.entries), (places.entries, places.faults), (places.overview, places.end)]
     {
         for byte in [0x00, 0x2a, 0x7f, 0xff] {
             heap.metadata.fill_part(start, end - start, byte).unwrap();

@@ -1,6 +1,6 @@
 //! What lanes do with a set together, each at a word.
 
-use super::{IndexSet, Run, longest_start, low_bits, run_at};
+use super::{IndexSet, Run, longest_run, longest_start, low_bits, run_at};
 use crate::heap::layout::{WORD_BITS, WORD_LOG2};
 use crate::lanes::{Group, Lanes};
 use crate::sync::NATIVE_LAYOUT;
@@ -19,6 +19,11 @@ impl Group {
         // What the leader took is before what the others do with it.
         self.order();
         Run { first: (packed >> 32) as u32, len: packed as u32 }
+    }
+
+    /// The most that a lane has, as far as a word has bits.
+    pub(in crate::heap) fn longest(self, len: u32) -> u32 {
+        self.union(low_bits(len)).count_ones()
     }
 }
 
@@ -108,5 +113,19 @@ impl IndexSet {
             lanes.sync();
         }
         Run::NONE
+    }
+
+    /// How many slabs lie one after the other in the set, at most, as far as a word has bits.
+    #[inline(never)]
+    pub fn longest_together(&self, lanes: Group) -> u32 {
+        let (mut from, mut longest) = (0, 0);
+        while let Some(base) = self.next_word_together(lanes, from) {
+            let w = base + lanes.rank();
+            let seen = if w < self.len { self.word(w).load_relaxed() } else { 0 };
+            let next = if w + 1 < self.len { self.word(w + 1).load_relaxed() } else { 0 };
+            longest = longest.max(longest_run(u64::from(next) << WORD_BITS | u64::from(seen)));
+            from = base + lanes.count();
+        }
+        lanes.longest(longest)
     }
 }

@@ -1,0 +1,168 @@
+//! What is known of all classes: which have had a span, and which the last search of the whole heap found nothing for.
+//!
+//! ```text
+//! used       a bit for each class, set before its first span is stored, and never cleared
+//! refusals   requests that were refused
+//! bare       a bit for each class: the last search found no run or rest of one, and no free slabs for one
+//! full       the same, and no hole, and no one who has something in hand
+//! seekers    a word for each class: groups that look for a dry cursor's next span, and may have it in hand
+//! proofs     the searches of the whole heap
+//! ```
+//!
+//! `full` and `bare` are written by who makes a proof, before its verdict. In between they are hints.
+
+use super::class::SizeClass;
+use super::layout::WORD_BITS;
+use super::{CLASS_WORDS, Heap, layout};
+use crate::lanes::Group;
+use crate::proofs::Proofs;
+use crate::sync::{AtomicU32, NATIVE_LAYOUT};
+
+/// The words. At first all are zero.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Overview {
+    used: [AtomicU32; CLASS_WORDS],
+    refusals: AtomicU32,
+    full: [AtomicU32; CLASS_WORDS],
+    bare: [AtomicU32; CLASS_WORDS],
+    seekers: [AtomicU32; layout::MAX_CLASSES as usize],
+    pub(super) proofs: Line<Proofs>,
+}
+
+/// In a line of the cache of its own: who waits for a proof reads its verdict again and again.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(super) struct Line<T>(pub T);
+
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<Overview>() == 512);
+
+impl Overview {
+    /// That of a heap that no one has used.
+    pub fn new() -> Self {
+        let zeros = || core::array::from_fn(|_| AtomicU32::new(0));
+        Overview {
+            used: zeros(),
+            refusals: AtomicU32::new(0),
+            full: zeros(),
+            bare: zeros(),
+            seekers: core::array::from_fn(|_| AtomicU32::new(0)),
+            proofs: Line(Proofs::new()),
+        }
+    }
+}
+
+impl Default for Overview {
+    fn default() -> Self {
+        Overview::new()
+    }
+}
+
+/// A bit for each class.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct ClassSet([u32; CLASS_WORDS]);
+
+impl ClassSet {
+    pub const NONE: ClassSet = ClassSet([0; CLASS_WORDS]);
+
+    pub fn has(&self, class: u32) -> bool {
+        class < layout::MAX_CLASSES && self.0[(class / WORD_BITS) as usize] >> (class % WORD_BITS) & 1 == 1
+    }
+
+    /// Whether it has another.
+    pub fn has_others(&self, class: SizeClass) -> bool {
+        let own = |w: usize| {
+            if w as u32 == class.0 / WORD_BITS { 1 << (class.0 % WORD_BITS) } else { 0 }
+        };
+        (0..CLASS_WORDS).any(|w| self.0[w] & !own(w) != 0)
+    }
+
+    /// Those that any lane has.
+    pub fn union(self, lanes: Group) -> Self {
+        ClassSet(self.0.map(|word| lanes.union(word)))
+    }
+
+    pub fn insert(&mut self, class: SizeClass) {
+        self.0[(class.0 / WORD_BITS) as usize] |= 1 << (class.0 % WORD_BITS);
+    }
+}
+
+impl Heap {
+    #[inline(always)]
+    pub(super) fn overview(&self) -> &Overview {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*self.parts.overview }
+    }
+
+    #[inline(always)]
+    fn used(&self, class: SizeClass) -> &AtomicU32 {
+        &self.overview().used[(class.0 / WORD_BITS) as usize]
+    }
+
+    /// Remembers that the class has cursors with spans. Relaxed: the store of the span is behind it.
+    #[inline(always)]
+    pub(super) fn note_use(&self, class: SizeClass) {
+        self.used(class).or_relaxed(1 << (class.0 % WORD_BITS));
+    }
+
+    /// Requests that were refused since the heap was made, modulo 2^32.
+    pub fn refusals(&self) -> u32 {
+        self.refusal_count().load_relaxed()
+    }
+
+    /// How often all of the heap was searched since it was made.
+    pub fn proofs(&self) -> u64 {
+        self.overview().proofs.0.counts().1
+    }
+
+    #[inline(always)]
+    pub(super) fn refusal_count(&self) -> &AtomicU32 {
+        &self.overview().refusals
+    }
+
+    pub(super) fn is_used(&self, class: SizeClass) -> bool {
+        self.used(class).load_relaxed() >> (class.0 % WORD_BITS) & 1 == 1
+    }
+
+    /// The classes that have had a span; the same for all lanes, also while another warp gives one its first.
+    pub(super) fn used_classes(&self, lanes: Group) -> ClassSet {
+        self.read_classes(lanes, &self.overview().used)
+    }
+
+    /// The classes for which the last search of the whole heap found nothing at all; the same for all lanes.
+    pub(super) fn full_classes(&self, lanes: Group) -> ClassSet {
+        self.read_classes(lanes, &self.overview().full)
+    }
+
+    /// The classes for which it found nothing but holes; the same for all lanes.
+    pub(super) fn bare_classes(&self, lanes: Group) -> ClassSet {
+        self.read_classes(lanes, &self.overview().bare)
+    }
+
+    /// Writes those down, for who leads a proof.
+    pub(super) fn set_verdict(&self, full: ClassSet, bare: ClassSet) {
+        let Overview { full: full_words, bare: bare_words, .. } = self.overview();
+        for w in 0..CLASS_WORDS {
+            for (word, classes) in [(&full_words[w], full.0[w]), (&bare_words[w], bare.0[w])] {
+                // Relaxed: a release is behind it. What is there was written by an earlier proof, which was acquired.
+                if word.load_relaxed() != classes {
+                    word.store_relaxed(classes);
+                }
+            }
+        }
+    }
+
+    /// Groups that look for the next span of a dry cursor of the class.
+    #[inline(always)]
+    pub(super) fn seekers(&self, class: SizeClass) -> &AtomicU32 {
+        &self.overview().seekers[class.0 as usize]
+    }
+
+    fn read_classes(&self, lanes: Group, words: &[AtomicU32; CLASS_WORDS]) -> ClassSet {
+        if lanes.count() >= CLASS_WORDS as u32 {
+            let seen = words[lanes.rank() as usize % CLASS_WORDS].load_relaxed();
+            return ClassSet(core::array::from_fn(|w| lanes.read_32(seen, lanes.lane_of(w as u32))));
+        }
+        ClassSet(core::array::from_fn(|w| lanes.lead_64(|| words[w].load_relaxed().into()) as u32))
+    }
+}

@@ -25,8 +25,9 @@ pub use visitor::{CursorAudit, FreeSlab, LargeAudit, RunAudit, Visitor};
 
 use super::Heap;
 use super::class::SizeClass;
+use super::class_info::ClassInfo;
 use super::entry::Entry;
-use super::layout::{ClassInfo, WORD_BITS};
+use super::layout::WORD_BITS;
 use super::sets::{IndexSet, low_bits};
 
 impl Heap {

@@ -8,7 +8,7 @@
 //! A request is rounded up to its alignment first. The block of that size's class is then aligned, too: a
 //! class is a multiple of every power of two that its least size is a multiple of.
 
-use super::layout::divided;
+use super::class_info::divided;
 
 /// Bytes of the smallest block.
 pub const MIN_BLOCK: u32 = 16;

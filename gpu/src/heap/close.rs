@@ -1,10 +1,11 @@
 //! Taking back what cursors hold, when there is nothing else.
 
 use super::class::SizeClass;
+use super::class_info::{ClassInfo, full_word};
 use super::count::Count;
 use super::cursor::Span;
 use super::entry::Entry;
-use super::layout::{ClassInfo, WORD_BITS, full_word};
+use super::layout::WORD_BITS;
 use super::sets::Run;
 use super::{Heap, RETIRE, TAKE};
 use crate::lanes::Group;

@@ -9,7 +9,7 @@
 //! numbered from the last run backwards, so that the word needs no total.
 
 use super::INSTALL;
-use super::layout::{ClassInfo, divided};
+use super::class_info::{ClassInfo, divided};
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 
 const BIAS: u64 = 1 << 31;

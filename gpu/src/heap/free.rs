@@ -1,9 +1,10 @@
 //! Giving blocks back.
 
 use super::class::SizeClass;
+use super::class_info::{full_word, words};
 use super::count::Count;
 use super::entry::Entry;
-use super::layout::{WORD_BITS, full_word, words};
+use super::layout::WORD_BITS;
 use super::{FREE, Heap};
 use crate::fault::FaultKind;
 use crate::lanes::{Group, Warp};

@@ -7,7 +7,7 @@
 //! One relaxed addition takes slabs. It hands nothing on: what lies there has had no owner.
 
 use super::Heap;
-use super::layout::ClassInfo;
+use super::class_info::ClassInfo;
 use super::sets::Run;
 use crate::sync::AtomicU32;
 

@@ -1,8 +1,9 @@
 //! Holes: blocks that were given back, and are handed out one by one.
 
 use super::class::SizeClass;
+use super::class_info::{ClassInfo, full_word};
 use super::count::Count;
-use super::layout::{ClassInfo, WORD_BITS, full_word};
+use super::layout::WORD_BITS;
 use super::{CLAIM, Heap};
 use crate::lanes::select_bit;
 use crate::sync::NATIVE_LAYOUT;

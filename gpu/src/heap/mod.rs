@@ -59,6 +59,7 @@ mod alloc;
 mod audit;
 mod block_cache;
 pub mod class;
+mod class_info;
 mod close;
 mod count;
 mod cursor;
@@ -72,31 +73,32 @@ mod holes;
 mod large;
 pub mod layout;
 mod overview;
+mod parts;
 mod proof;
 mod refill;
 mod resize;
 mod reuse;
 mod sets;
+mod short;
 mod sweep;
+mod take;
 
 pub use audit::{CursorAudit, Found, FreeSlab, Invariant, LargeAudit, RunAudit, Violation, Visitor};
 pub use block_cache::BlockCache;
+pub use class_info::ClassInfo;
 pub use count::Count;
 pub use cursor::{Cursor, Span};
 pub use debug::DEBUG;
 pub use fresh::FRESH_STRIDE;
 pub use group::BlockShare;
-pub use layout::{ClassInfo, Layout};
+pub use layout::Layout;
 pub use overview::Overview;
+pub use parts::Parts;
 
-use crate::fault::FaultLog;
 use crate::kernel::KernelArg;
-use crate::sync::{AtomicU32, AtomicU64, NATIVE_LAYOUT, QUAD, Site};
+use crate::sync::{NATIVE_LAYOUT, Site};
 use crate::thread;
-use class::SizeClass;
-use debug::Debugger;
 use entry::Entry;
-use sets::IndexSet;
 
 /// Words from one slab's count to the next: those of one sector of the cache would be slow together.
 pub const COUNT_STRIDE: usize = 4;
@@ -152,39 +154,6 @@ pub const SITES: [&str; 12] = [
     "heap/search",
     "heap/seek",
 ];
-
-/// Where the parts of a heap's metadata lie.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Parts {
-    /// The addresses to hand out, aligned to 2 MiB, or to a slab in a smaller heap. Slabs that have no memory are in neither
-    /// `fresh` nor `slab_sets`.
-    pub base: *mut u8,
-    /// `layout.classes` of them.
-    pub classes: *const ClassInfo,
-    /// `layout.classes * layout.homes`, each `1 << cursor_stride_log2` bytes after the one before, all
-    /// [`Span::UNUSED`].
-    pub cursors: *const Cursor,
-    /// A word a slab: what it is.
-    pub entries: *const AtomicU32,
-    /// Every [`COUNT_STRIDE`] words, a slab: the [`Count`] of the run that starts there.
-    pub counts: *const AtomicU64,
-    /// `layout.block_words()` words, aligned to 16 bytes: the holes.
-    pub bitmap: *const AtomicU32,
-    /// [`Layout::sets`] of `layout.set_words()` words: the free slabs; for each class the runs that may have holes; and
-    /// for each the idle ones.
-    pub slab_sets: *const AtomicU32,
-    /// What is known of all classes.
-    pub overview: *const Overview,
-    /// Every [`FRESH_STRIDE`] words, a home: the first slab of its share that no one has had.
-    pub fresh: *const AtomicU32,
-    /// What threads did wrong.
-    pub faults: *const FaultLog,
-    /// Where a copy of the handle lies, or will lie before its first use.
-    pub shared: *const Heap,
-    /// What a debug heap has besides.
-    pub debugger: Debugger,
-}
 
 /// A heap, as kernels hold it.
 #[derive(Clone, Copy, Debug)]
@@ -270,102 +239,5 @@ impl Heap {
     #[inline(always)]
     fn part_home(&self) -> u32 {
         self.home() / PART_HOMES * PART_HOMES
-    }
-
-    #[inline(always)]
-    fn class(&self, class: SizeClass) -> &ClassInfo {
-        debug_assert!(class.0 < self.layout.classes);
-        // SAFETY: the class is one of the heap's, by the callers.
-        let info = unsafe { self.parts.classes.add(class.0 as usize) };
-        // SAFETY: `from_raw_parts`' promise; no one writes it.
-        unsafe { &*info }
-    }
-
-    #[inline(always)]
-    fn cursor(&self, class: SizeClass, home: u32) -> &Cursor {
-        debug_assert!(class.0 < self.layout.classes && home < self.layout.homes);
-        let offset = ((home * self.layout.classes + class.0) as usize) << self.cursor_stride_log2;
-        // SAFETY: class and home are the heap's, by the callers.
-        let cursor = unsafe { self.parts.cursors.byte_add(offset) };
-        // SAFETY: `from_raw_parts`' promise.
-        unsafe { &*cursor }
-    }
-
-    #[inline(always)]
-    fn entry(&self, slab: u32) -> &AtomicU32 {
-        debug_assert!(slab < self.layout.slabs);
-        // SAFETY: a slab of the heap, by the callers.
-        let word = unsafe { self.parts.entries.add(slab as usize) };
-        // SAFETY: `from_raw_parts`' promise.
-        unsafe { &*word }
-    }
-
-    #[inline(always)]
-    fn count(&self, run: u32) -> &AtomicU64 {
-        debug_assert!(run < self.layout.slabs);
-        // SAFETY: a slab of the heap, by the callers.
-        let word = unsafe { self.parts.counts.add(run as usize * COUNT_STRIDE) };
-        // SAFETY: `from_raw_parts`' promise.
-        unsafe { &*word }
-    }
-
-    /// Word `w` of the bitmap.
-    #[inline(always)]
-    fn bits(&self, w: u32) -> &AtomicU32 {
-        debug_assert!(u64::from(w) < self.layout.block_words());
-        // SAFETY: a word of a slab of the heap, by the callers.
-        let word = unsafe { self.parts.bitmap.add(w as usize) };
-        // SAFETY: `from_raw_parts`' promise.
-        unsafe { &*word }
-    }
-
-    /// The words of the bitmap from `w` on, which is a multiple of [`QUAD`].
-    #[inline(always)]
-    fn quad(&self, w: u32) -> &[AtomicU32; QUAD] {
-        debug_assert!(
-            w.is_multiple_of(QUAD as u32) && u64::from(w) + QUAD as u64 <= self.layout.block_words()
-        );
-        // SAFETY: words of a slab of the heap, by the callers.
-        let words = unsafe { self.parts.bitmap.add(w as usize) };
-        // SAFETY: `from_raw_parts`' promise.
-        unsafe { &*words.cast() }
-    }
-
-    /// The word of the bitmap with the bit of block `block` of a run.
-    #[inline(always)]
-    fn word_of(&self, run: u32, block: u32) -> u32 {
-        run * self.layout.words_per_slab() + block / layout::WORD_BITS
-    }
-
-    #[inline(always)]
-    fn slab_set(&self, i: u32) -> IndexSet {
-        debug_assert!(i < self.layout.sets());
-        // SAFETY: one of the sets, by the callers.
-        let words = unsafe { self.parts.slab_sets.add((i * self.layout.set_words()) as usize) };
-        // SAFETY: `from_raw_parts`' promise.
-        unsafe { IndexSet::new(words, self.layout.slab_words()) }
-    }
-
-    #[inline(always)]
-    fn free_slabs(&self) -> IndexSet {
-        self.slab_set(0)
-    }
-
-    /// Runs of the class that may have holes.
-    #[inline(always)]
-    fn partial(&self, class: SizeClass) -> IndexSet {
-        self.slab_set(1 + class.0)
-    }
-
-    /// Runs of the class that may be whole.
-    #[inline(always)]
-    fn idle(&self, class: SizeClass) -> IndexSet {
-        self.slab_set(1 + self.layout.classes + class.0)
-    }
-
-    #[inline(always)]
-    fn faults(&self) -> &FaultLog {
-        // SAFETY: `from_raw_parts`' promise.
-        unsafe { &*self.parts.faults }
     }
 }

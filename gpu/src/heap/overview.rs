@@ -65,16 +65,24 @@ pub(super) struct ClassSet([u32; CLASS_WORDS]);
 impl ClassSet {
     pub const NONE: ClassSet = ClassSet([0; CLASS_WORDS]);
 
+    /// That of one class; of none, if no class is so large.
+    fn of(class: u32) -> Self {
+        // No place is looked up by a number: so the words are in registers.
+        let bit = 1 << (class % WORD_BITS);
+        ClassSet(core::array::from_fn(|w| if w as u32 == class / WORD_BITS { bit } else { 0 }))
+    }
+
+    fn meets(&self, other: Self) -> bool {
+        self.0.iter().zip(other.0).any(|(own, others)| own & others != 0)
+    }
+
     pub fn has(&self, class: u32) -> bool {
-        class < layout::MAX_CLASSES && self.0[(class / WORD_BITS) as usize] >> (class % WORD_BITS) & 1 == 1
+        self.meets(ClassSet::of(class))
     }
 
     /// Whether it has another.
     pub fn has_others(&self, class: SizeClass) -> bool {
-        let own = |w: usize| {
-            if w as u32 == class.0 / WORD_BITS { 1 << (class.0 % WORD_BITS) } else { 0 }
-        };
-        (0..CLASS_WORDS).any(|w| self.0[w] & !own(w) != 0)
+        self.meets(ClassSet(ClassSet::of(class.0).0.map(|word| !word)))
     }
 
     /// Those that any lane has.
@@ -83,7 +91,8 @@ impl ClassSet {
     }
 
     pub fn insert(&mut self, class: SizeClass) {
-        self.0[(class.0 / WORD_BITS) as usize] |= 1 << (class.0 % WORD_BITS);
+        let class = ClassSet::of(class.0);
+        self.0.iter_mut().zip(class.0).for_each(|(word, bit)| *word |= bit);
     }
 }
 
@@ -96,7 +105,9 @@ impl Heap {
 
     #[inline(always)]
     fn used(&self, class: SizeClass) -> &AtomicU32 {
-        &self.overview().used[(class.0 / WORD_BITS) as usize]
+        let word = (class.0 / WORD_BITS) as usize;
+        // SAFETY: a class of the heap, by the callers.
+        unsafe { self.overview().used.get_unchecked(word) }
     }
 
     /// Remembers that the class has cursors with spans. Relaxed: the store of the span is behind it.
@@ -155,7 +166,8 @@ impl Heap {
     /// Groups that look for the next span of a dry cursor of the class.
     #[inline(always)]
     pub(super) fn seekers(&self, class: SizeClass) -> &AtomicU32 {
-        &self.overview().seekers[class.0 as usize]
+        // SAFETY: the same.
+        unsafe { self.overview().seekers.get_unchecked(class.0 as usize) }
     }
 
     fn read_classes(&self, lanes: Group, words: &[AtomicU32; CLASS_WORDS]) -> ClassSet {

@@ -1,10 +1,11 @@
 //! Where a cursor's next span comes from: slabs that no one has had, free ones, and those that can be made free.
 
 use super::class::SizeClass;
+use super::class_info::ClassInfo;
 use super::count::Count;
 use super::cursor::Span;
 use super::entry::Entry;
-use super::layout::{ClassInfo, WORD_BITS};
+use super::layout::WORD_BITS;
 use super::sets::Run;
 use super::{Heap, PART_HOMES};
 use crate::lanes::{Group, Lanes};

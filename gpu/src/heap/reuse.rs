@@ -9,8 +9,8 @@
 //! Round trips of a whole warp for a row of runs: the set, the counts, the bits, a release.
 
 use super::class::SizeClass;
+use super::class_info::{ClassInfo, full_word};
 use super::count::Count;
-use super::layout::{ClassInfo, full_word};
 use super::sets::Run;
 use super::{Heap, INSTALL, RETIRE};
 use crate::lanes::{Group, Lanes};

@@ -2,9 +2,9 @@
 
 use super::{Found, FreeSlab, LargeAudit, RunAudit, Visitor, Walk};
 use crate::heap::class::SizeClass;
+use crate::heap::class_info::full_word;
 use crate::heap::count::Count;
 use crate::heap::entry::Entry;
-use crate::heap::layout::full_word;
 
 impl<V: Visitor> Walk<'_, V> {
     pub(super) fn slabs(&mut self) {

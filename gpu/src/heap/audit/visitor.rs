@@ -3,7 +3,8 @@
 use super::Violation;
 use crate::heap::Heap;
 use crate::heap::class::SizeClass;
-use crate::heap::layout::{ClassInfo, WORD_BITS, full_word};
+use crate::heap::class_info::{ClassInfo, full_word};
+use crate::heap::layout::WORD_BITS;
 use crate::heap::sets::low_bits;
 
 /// What the walk tells, in this order: cursors, sets, then slabs by their addresses.

@@ -51,6 +51,6 @@ pub mod simt;
 
 pub use driver::{
     Backend, Device, DeviceBuffer, DeviceData, DeviceInfo, DeviceMemory, Event, KernelAttributes,
-    LaunchConfig, Module, Stream, Watchdog,
+    LaunchConfig, Module, Stream, StreamId, Watchdog,
 };
 pub use error::{Bytes, Error, Result};

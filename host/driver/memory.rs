@@ -235,18 +235,29 @@ impl DeviceMemory {
     pub(super) fn range(&self) -> Range {
         self.range
     }
-}
 
-impl Drop for DeviceMemory {
-    fn drop(&mut self) {
+    /// What dropping it does, of which nothing is left to do then. After a failure it is as it was.
+    pub(crate) fn free(&mut self) -> Result<()> {
         if self.kept == Kept::Nothing {
-            return;
+            return Ok(());
         }
         // Before the memory goes: the next allocation may get the same address.
         self.device.registry().remove(self.range.address);
         if self.kept == Kept::Memory
             && let Err(error) = self.device.driver().free(self.range)
         {
+            self.device.registry().insert(self.range);
+            return Err(error);
+        }
+        self.kept = Kept::Nothing;
+        Ok(())
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        if let Err(error) = self.free() {
+            self.device.registry().remove(self.range.address);
             let (bytes, address) = (self.range.bytes, self.range.address);
             tracing::warn!(%error, bytes, address, device = %self.device, "device memory could not be freed");
         }

@@ -36,6 +36,6 @@ pub use launch::LaunchConfig;
 pub use memory::DeviceMemory;
 pub use module::Module;
 pub(crate) use reservation::Reservation;
-pub use stream::Stream;
+pub use stream::{Stream, StreamId};
 pub use warpheap_device::kernel::Kernel;
 pub use watchdog::Watchdog;

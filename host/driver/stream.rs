@@ -12,7 +12,32 @@ use crate::simt::Stats;
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use warpheap_device::kernel::Kernel;
+
+/// Which stream: no two of a process have the same, also after one of them is gone. Handles that were cloned name one stream;
+/// two that were made over one `CUstream` count as two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(usize);
+
+impl StreamId {
+    pub(super) fn next() -> StreamId {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        // Relaxed: all that counts is that no two are alike.
+        StreamId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The number, from 1, as it prints.
+    pub fn number(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// A queue of work that a device does in order. Cloning gives another handle of the same queue.
 ///
@@ -21,12 +46,18 @@ use warpheap_device::kernel::Kernel;
 #[derive(Clone)]
 pub struct Stream {
     device: Device,
+    id: StreamId,
     backend: Arc<dyn StreamBackend>,
 }
 
 impl Stream {
     pub(crate) fn new(device: Device, backend: Arc<dyn StreamBackend>) -> Stream {
-        Stream { device, backend }
+        Stream::with_id(device, StreamId::next(), backend)
+    }
+
+    /// Another handle of the stream with that number.
+    pub(super) fn with_id(device: Device, id: StreamId, backend: Arc<dyn StreamBackend>) -> Stream {
+        Stream { device, id, backend }
     }
 
     /// A stream over a `CUstream` of the caller's, which keeps it: dropping this does not destroy it.
@@ -45,6 +76,11 @@ impl Stream {
     /// The `CUstream`; null on the CPU.
     pub fn raw_stream(&self) -> *mut c_void {
         self.backend.raw()
+    }
+
+    /// Which stream this is a handle of.
+    pub fn id(&self) -> StreamId {
+        self.id
     }
 
     /// The device whose work this is.

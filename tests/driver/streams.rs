@@ -109,6 +109,21 @@ fn the_default_stream_is_one_and_the_same() {
 }
 
 #[test]
+fn handles_of_one_stream_have_its_number_and_no_other_has() {
+    for device in devices() {
+        let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
+        assert_eq!(first.id(), first.clone().id());
+        assert_ne!(first.id(), second.id());
+        let gone = first.id();
+        drop(first);
+        let (third, default) = (device.stream().unwrap(), device.default_stream().unwrap());
+        assert!([second.id(), third.id(), default.id()].iter().all(|id| *id != gone));
+        assert_eq!(default.id(), device.default_stream().unwrap().id());
+        assert!(third.id().to_string().parse::<u64>().is_ok());
+    }
+}
+
+#[test]
 fn the_cpu_tells_how_a_replay_went() {
     let run = |seed| {
         let device = Device::cpu_with(Mode::Replay { seed });

@@ -61,9 +61,15 @@ impl Heap {
         // `cuMemFree` waits too, but nowhere promises it. After a fault there is nothing to wait for, and
         // the stream tells its owner of that.
         let _ = self.context.synchronize();
-        let base = self.bases().remove(&range.address).unwrap_or(range.address);
+        // First: as soon as the memory is given back, another block may get the address.
+        let moved = self.bases().remove(&range.address);
+        let base = moved.unwrap_or(range.address);
         // SAFETY: the driver gave it out, and it is given back once.
-        self.context.call("cuMemFree", |api| unsafe { (api.mem_free)(base) })
+        let done = self.context.call("cuMemFree", |api| unsafe { (api.mem_free)(base) });
+        if let (Err(_), Some(base)) = (&done, moved) {
+            self.bases().insert(range.address, base);
+        }
+        done
     }
 
     pub fn free_or_log(&self, range: Range) {

@@ -145,6 +145,69 @@ pub enum Error {
         why: String,
     },
 
+    /// An allocator of the host's serves no such layout.
+    #[error("{allocator} cannot allocate {asked}: {why}")]
+    AllocRequest {
+        /// Which allocator.
+        allocator: String,
+        /// Size and alignment.
+        asked: String,
+        /// What is wrong with that, and what to do.
+        why: String,
+    },
+
+    /// An allocator of the host's has not as much left, or not in one piece.
+    #[error(
+        "{allocator} cannot allocate {requested}: {used} of {reserved} are in use, and the largest free block has \
+         {largest}; {advice}"
+    )]
+    AllocExhausted {
+        /// Which allocator.
+        allocator: String,
+        /// How much was asked for.
+        requested: Bytes,
+        /// How much is in use.
+        used: Bytes,
+        /// How much there is, in use or not.
+        reserved: Bytes,
+        /// The most that can be allocated at the moment.
+        largest: Bytes,
+        /// What to do about it.
+        advice: &'static str,
+    },
+
+    /// An address was given back that no live block of the allocator starts at, or with another layout.
+    #[error(
+        "{allocator} cannot take back {address:#x}: {why}; give back what its `alloc` returned, with the same layout, \
+         and once"
+    )]
+    AllocFree {
+        /// Which allocator.
+        allocator: String,
+        /// What was given back.
+        address: u64,
+        /// What is wrong with it.
+        why: String,
+    },
+
+    /// A call failed because it was to.
+    #[error("call {call} of an allocator failed: a FailureInjected was told to let it fail")]
+    FailureInjected {
+        /// Which call, from 1.
+        call: u64,
+    },
+
+    /// A log of allocations cannot be written or read.
+    #[error("the log of allocations cannot be {what}: {why}; {advice}")]
+    AllocLog {
+        /// What was to be done with it.
+        what: &'static str,
+        /// What is in the way.
+        why: String,
+        /// What to do about it.
+        advice: &'static str,
+    },
+
     /// The heap serves no such layout.
     #[error("a heap cannot allocate {asked}: {why}")]
     HeapRequest {

@@ -36,10 +36,11 @@
 //! # }
 //! ```
 //!
-//! Layers, each using only those before it: [`simt`] → [`driver`] → [`pool`] → [`harness`]. Failures of all
+//! Layers, each using only those before it: [`simt`] → [`driver`] → [`alloc`], [`pool`] → [`harness`]. Failures of all
 //! of them are [`Error`]s.
 #![cfg(not(loom))]
 
+pub mod alloc;
 pub mod bench;
 pub mod build_info;
 pub mod driver;

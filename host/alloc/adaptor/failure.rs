@@ -1,0 +1,101 @@
+//! Calls that fail on purpose, so that what stands above can be tested.
+
+use crate::alloc::{DeviceAllocator, Usage, lock};
+use crate::driver::{Device, Stream};
+use crate::error::{Error, Result};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use std::alloc::Layout;
+use std::num::NonZeroU64;
+use std::sync::Mutex;
+use warpheap_device::kernel::DevicePtr;
+
+/// Which calls fail. Allocations and frees are counted together, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failures {
+    /// None; they are counted alone.
+    Never,
+    /// The one with this number.
+    Nth(u64),
+    /// Each with a chance of one in so many. The same seed lets calls of the same numbers fail.
+    OneIn(NonZeroU64, u64),
+}
+
+/// Lets some calls fail with [`Error::FailureInjected`], without passing them on.
+#[derive(Debug)]
+pub struct FailureInjected<A> {
+    upstream: A,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    calls: u64,
+    failed: u64,
+    which: Failures,
+    rng: Pcg64Mcg,
+}
+
+impl<A: DeviceAllocator> FailureInjected<A> {
+    /// Lets calls of `upstream` fail as `which` says.
+    pub fn new(upstream: A, which: Failures) -> FailureInjected<A> {
+        let seed = match which {
+            Failures::OneIn(_, seed) => seed,
+            Failures::Never | Failures::Nth(_) => 0,
+        };
+        let state = State { calls: 0, failed: 0, which, rng: Pcg64Mcg::seed_from_u64(seed) };
+        FailureInjected { upstream, state: Mutex::new(state) }
+    }
+
+    /// How many calls there were, those that failed among them.
+    pub fn calls(&self) -> u64 {
+        lock(&self.state).calls
+    }
+
+    /// How many of them failed on purpose.
+    pub fn failed(&self) -> u64 {
+        lock(&self.state).failed
+    }
+
+    /// What it wraps.
+    pub fn upstream(&self) -> &A {
+        &self.upstream
+    }
+
+    /// Counts a call, and lets it fail if it is its turn.
+    fn call(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.calls += 1;
+        let call = state.calls;
+        let fails = match state.which {
+            Failures::Never => false,
+            Failures::Nth(nth) => call == nth,
+            Failures::OneIn(chance, _) => state.rng.next_u64().is_multiple_of(chance.get()),
+        };
+        state.failed += u64::from(fails);
+        if fails { Err(Error::FailureInjected { call }) } else { Ok(()) }
+    }
+}
+
+// SAFETY: the upstream's promise; a free that fails here has not been passed on.
+unsafe impl<A: DeviceAllocator> DeviceAllocator for FailureInjected<A> {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        self.call()?;
+        self.upstream.alloc(layout, stream)
+    }
+
+    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        self.call()?;
+        // SAFETY: the caller's promise.
+        unsafe { self.upstream.dealloc(ptr, layout, stream) }
+    }
+
+    fn usage(&self) -> Usage {
+        self.upstream.usage()
+    }
+}

@@ -1,0 +1,90 @@
+//! No more than so many bytes at a time.
+//!
+//! I1: `used <= most`; `used` is the sum of the sizes, as asked for, of what is live, of what is being allocated, and of what is
+//! being given back.
+
+use crate::alloc::{DeviceAllocator, Usage, lock};
+use crate::driver::{Device, Stream};
+use crate::error::{Bytes, Error, Result};
+use std::alloc::Layout;
+use std::sync::Mutex;
+use warpheap_device::kernel::DevicePtr;
+
+/// Refuses what would exceed a number of live bytes, without asking its upstream.
+///
+/// An allocation counts while it is under way, also one that the upstream then refuses.
+#[derive(Debug)]
+pub struct Limit<A> {
+    upstream: A,
+    most: u64,
+    used: Mutex<u64>,
+}
+
+impl<A: DeviceAllocator> Limit<A> {
+    /// At most `bytes` of `upstream` at a time, by the sizes that are asked for.
+    pub fn new(upstream: A, bytes: u64) -> Limit<A> {
+        Limit { upstream, most: bytes, used: Mutex::default() }
+    }
+
+    /// What it allows, in bytes.
+    pub fn limit(&self) -> u64 {
+        self.most
+    }
+
+    /// What it wraps.
+    pub fn upstream(&self) -> &A {
+        &self.upstream
+    }
+
+    /// Counts them as used, or says how many are.
+    fn claim(&self, bytes: u64) -> Result<(), u64> {
+        let mut used = lock(&self.used);
+        if bytes > self.most - *used {
+            return Err(*used);
+        }
+        *used += bytes;
+        Ok(())
+    }
+
+    fn unclaim(&self, bytes: u64) {
+        *lock(&self.used) -= bytes;
+    }
+
+    fn exceeded(&self, requested: u64, used: u64) -> Error {
+        let left = self.most - used;
+        Error::AllocExhausted {
+            allocator: "a limit".into(),
+            requested: Bytes(requested),
+            used: Bytes(used),
+            reserved: Bytes(self.most),
+            largest: Bytes(self.upstream.usage().largest_free_bytes.map_or(left, |most| most.min(left))),
+            advice: "give blocks back, or raise the limit (Limit::new)",
+        }
+    }
+}
+
+// SAFETY: the upstream's promise.
+unsafe impl<A: DeviceAllocator> DeviceAllocator for Limit<A> {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        let bytes = layout.size() as u64;
+        self.claim(bytes).map_err(|used| self.exceeded(bytes, used))?;
+        self.upstream.alloc(layout, stream).inspect_err(|_| self.unclaim(bytes))
+    }
+
+    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.upstream.dealloc(ptr, layout, stream) }?;
+        self.unclaim(layout.size() as u64);
+        Ok(())
+    }
+
+    fn usage(&self) -> Usage {
+        let left = self.most - *lock(&self.used);
+        let of = self.upstream.usage();
+        Usage { largest_free_bytes: of.largest_free_bytes.map(|most| most.min(left)), ..of }
+    }
+}

@@ -1,0 +1,221 @@
+//! A log of every call, as CSV.
+//!
+//! ```text
+//! thread,time,action,pointer,size,stream,align
+//! 1,10210,allocate,0x7f5bd4000000,4096,2,256
+//! 2,21005,allocate failure,0x0,8192,3,256
+//! 1,40817,free,0x7f5bd4000000,4096,2,256
+//! ```
+//!
+//! | column | what |
+//! |---|---|
+//! | `thread` | a number for each thread of the process, from 1 |
+//! | `time` | nanoseconds since the log began: when an allocation had returned, and when a free was called |
+//! | `action` | `allocate`, `allocate failure`, `free` or `free failure` |
+//! | `pointer` | the address, hexadecimal; `0x0` of an allocation that failed |
+//! | `size` | bytes, as asked for |
+//! | `stream` | the number of the stream, as [`StreamId`](crate::StreamId) prints it |
+//! | `align` | the alignment, as asked for |
+//!
+//! The first six columns are those of RMM's logs, in their order. A row is written when its call has returned, so rows of several
+//! threads may not be in the order of their times. By time, an address is never allocated twice without a free between: that is
+//! what the two moments are chosen for, and the order in which [`read_log`] returns.
+
+use crate::alloc::{DeviceAllocator, Usage, address_of, lock};
+use crate::driver::{Device, Stream};
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::alloc::Layout;
+use std::io::{Read, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use warpheap_device::kernel::DevicePtr;
+
+/// What a call did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LogAction {
+    /// It allocated.
+    #[serde(rename = "allocate")]
+    Allocate,
+    /// It was to allocate, and failed.
+    #[serde(rename = "allocate failure")]
+    AllocateFailure,
+    /// It gave a block back.
+    #[serde(rename = "free")]
+    Free,
+    /// It was to give a block back, and failed.
+    #[serde(rename = "free failure")]
+    FreeFailure,
+}
+
+/// A row of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogRecord {
+    /// Which thread of the process.
+    pub thread: u64,
+    /// Nanoseconds since the log began.
+    pub time: u64,
+    /// What the call did.
+    pub action: LogAction,
+    /// The address; 0 of an allocation that failed.
+    #[serde(with = "hexadecimal")]
+    pub pointer: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Which stream of the process.
+    pub stream: u64,
+    /// The alignment.
+    pub align: u64,
+}
+
+/// Writes a row of CSV for every call.
+///
+/// What cannot be written does not disturb the calls: the first failure is told by [`flush`](Self::flush), and by
+/// [`into_parts`](Self::into_parts). Dropping it writes what is buffered.
+pub struct Logged<A, W: Write> {
+    upstream: A,
+    log: Mutex<Log<W>>,
+    start: Instant,
+}
+
+struct Log<W: Write> {
+    writer: csv::Writer<W>,
+    failure: Option<Error>,
+}
+
+impl<A: DeviceAllocator, W: Write + Send> Logged<A, W> {
+    /// Logs the calls of `upstream` to `to`, which needs no buffer of its own.
+    pub fn new(upstream: A, to: W) -> Logged<A, W> {
+        let log = Log { writer: csv::Writer::from_writer(to), failure: None };
+        Logged { upstream, log: Mutex::new(log), start: Instant::now() }
+    }
+
+    /// What it wraps.
+    pub fn upstream(&self) -> &A {
+        &self.upstream
+    }
+
+    /// Writes what is buffered.
+    ///
+    /// # Errors
+    /// [`Error::AllocLog`] if this or a row before could not be written.
+    pub fn flush(&self) -> Result<()> {
+        let mut log = lock(&self.log);
+        let done = log.writer.flush().map_err(not_written);
+        log.failure.clone().map_or(done, Err)
+    }
+
+    /// Ends the log, and returns what it wrapped and what it was written to.
+    ///
+    /// # Errors
+    /// As for [`flush`](Self::flush).
+    pub fn into_parts(self) -> Result<(A, W)> {
+        let Log { writer, failure } = self.log.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let to = writer.into_inner().map_err(|error| not_written(error.error()))?;
+        failure.map_or(Ok((self.upstream, to)), Err)
+    }
+
+    fn nanos(&self) -> u64 {
+        self.start.elapsed().as_nanos().try_into().unwrap_or(u64::MAX)
+    }
+
+    fn write(&self, time: u64, action: LogAction, pointer: u64, layout: Layout, stream: &Stream) {
+        let record = LogRecord {
+            thread: this_thread(),
+            time,
+            action,
+            pointer,
+            size: layout.size() as u64,
+            stream: stream.id().number(),
+            align: layout.align() as u64,
+        };
+        let mut log = lock(&self.log);
+        let done = log.writer.serialize(record);
+        if let (Err(error), None) = (done, &log.failure) {
+            log.failure = Some(not_written(error));
+        }
+    }
+}
+
+// SAFETY: the upstream's promise.
+unsafe impl<A: DeviceAllocator, W: Write + Send> DeviceAllocator for Logged<A, W> {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        let done = self.upstream.alloc(layout, stream);
+        let (action, pointer) = match &done {
+            Ok(ptr) => (LogAction::Allocate, address_of(*ptr)),
+            Err(_) => (LogAction::AllocateFailure, 0),
+        };
+        // After: by then whoever had the address before has called its free.
+        self.write(self.nanos(), action, pointer, layout, stream);
+        done
+    }
+
+    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        // Before: another thread may get the address as soon as the upstream has it.
+        let time = self.nanos();
+        // SAFETY: the caller's promise.
+        let done = unsafe { self.upstream.dealloc(ptr, layout, stream) };
+        let action = if done.is_ok() { LogAction::Free } else { LogAction::FreeFailure };
+        self.write(time, action, address_of(ptr), layout, stream);
+        done
+    }
+
+    fn usage(&self) -> Usage {
+        self.upstream.usage()
+    }
+}
+
+/// Reads a log, and returns its rows by time.
+///
+/// # Errors
+/// [`Error::AllocLog`] for what is no log, and what cannot be read.
+pub fn read_log(from: impl Read) -> Result<Vec<LogRecord>> {
+    let rows = csv::Reader::from_reader(from).into_deserialize().collect::<Result<Vec<LogRecord>, _>>();
+    let mut rows = rows.map_err(|error| Error::AllocLog {
+        what: "read",
+        why: error.to_string(),
+        advice: "its columns are thread, time, action, pointer, size, stream and align, with these names in its first line",
+    })?;
+    // What happened within one tick of the clock: frees first.
+    rows.sort_by_key(|row| (row.time, row.action == LogAction::Allocate));
+    Ok(rows)
+}
+
+fn not_written(why: impl ToString) -> Error {
+    Error::AllocLog {
+        what: "written",
+        why: why.to_string(),
+        advice: "rows from there on are missing, the calls themselves were made; look for room where it is written to",
+    }
+}
+
+/// A number for the calling thread.
+fn this_thread() -> u64 {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    thread_local! {
+        // Relaxed: all that counts is that no two are alike.
+        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number as u64)
+}
+
+/// `0x7f00` for 32512.
+mod hexadecimal {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+    use std::borrow::Cow;
+
+    pub fn serialize<S: Serializer>(address: &u64, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{address:#x}"))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        let text = Cow::<str>::deserialize(from)?;
+        let digits = text.strip_prefix("0x").unwrap_or(&text);
+        u64::from_str_radix(digits, 16).map_err(|_| de::Error::custom(format!("`{text}` is no address")))
+    }
+}

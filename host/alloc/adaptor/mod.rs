@@ -1,0 +1,13 @@
+//! Allocators that wrap another one, pass every call on, and add one thing.
+
+mod failure;
+mod limit;
+mod logged;
+mod statistics;
+mod traced;
+
+pub use failure::{FailureInjected, Failures};
+pub use limit::Limit;
+pub use logged::{LogAction, LogRecord, Logged, read_log};
+pub use statistics::{AllocStats, Statistics};
+pub use traced::Traced;

@@ -1,0 +1,148 @@
+//! Device memory that the host hands out: what allocators have in common, the allocators, and what wraps them.
+//!
+//! ```text
+//!   BlockPool ─┐                                                          ┌─ Device (a GPU, or the CPU)
+//!   another    ├─ Statistics, Limit, Logged, Traced, FailureInjected ─ … ─┤
+//!   allocator ─┘                                                          └─ any other allocator
+//! ```
+//!
+//! Every allocator is a [`DeviceAllocator`]: memory is taken for a [`Stream`] and given back after the work of one. Each takes
+//! its memory from an *upstream*, which is another one; at the end of the chain is [`DriverMemory`]. An adaptor is an
+//! allocator that passes every call on and adds one thing.
+//!
+//! ```
+//! use std::alloc::Layout;
+//! use warpheap::Device;
+//! use warpheap::alloc::{BlockPool, DeviceAllocator, DriverMemory, Statistics};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = Device::cpu();
+//! let stream = device.stream()?;
+//! let pool = BlockPool::new(DriverMemory::new(&device), Layout::from_size_align(4096, 256)?, 100)?;
+//! let pool = Statistics::new(pool);
+//! let block = pool.alloc(Layout::new::<[f32; 1024]>(), &stream)?;
+//! // ... launches on `stream` that use `block` ...
+//! // SAFETY: allocated above, and nothing but that work uses it.
+//! unsafe { pool.dealloc(block, Layout::new::<[f32; 1024]>(), &stream)? };
+//! assert_eq!((pool.stats().live_blocks, pool.stats().peak_bytes), (0, 4096));
+//! # Ok(())
+//! # }
+//! ```
+
+mod adaptor;
+mod block;
+mod driver;
+
+pub use adaptor::{
+    AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, Traced, read_log,
+};
+pub use block::BlockPool;
+pub use driver::DriverMemory;
+
+use crate::driver::{Device, Stream};
+use crate::error::{Bytes, Error, Result};
+use std::alloc::Layout;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use warpheap_device::kernel::DevicePtr;
+
+/// Memory of a device, handed out by the host.
+///
+/// Memory belongs to the order of a stream, not to a moment: what [`alloc`](Self::alloc) returns may be used by work that the
+/// stream is given from then on, and what [`dealloc`](Self::dealloc) takes back may still be in use by work that its stream was
+/// given before. To use a block elsewhere as well, order the other stream: after the allocation
+/// ([`Stream::record`], [`Stream::wait`]), and the stream of the free after the other stream's work.
+///
+/// Any thread may call it. A block may be given back by another thread, and on another stream, than it was allocated on.
+///
+/// # Safety
+/// Whoever implements it promises that what `alloc` returns is memory of the device, of the size and alignment of the layout, and
+/// that no one else has any of it until it is given back: neither before that call returns nor, on any stream, before the work
+/// that the stream of the free was given by then.
+pub unsafe trait DeviceAllocator: Send + Sync {
+    /// The device it is memory of.
+    fn device(&self) -> &Device;
+
+    /// Memory, of any content, for work that `stream` is given from now on.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] for a stream of another device, [`Error::AllocRequest`] for no bytes and for what the allocator never
+    /// serves, [`Error::AllocExhausted`] or [`Error::OutOfMemory`], or what the driver answers. Nothing is allocated then.
+    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>>;
+
+    /// Takes a block back, after the work that `stream` was given so far.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] for a stream of another device, [`Error::AllocFree`] for an address that no live block starts at
+    /// (foreign, interior, given back before) and for another layout, or what the driver answers. The block stays allocated
+    /// then and can be given back again.
+    ///
+    /// # Safety
+    /// Nothing uses the block any more but work that `stream` was given before, and work that this stream was ordered after. It was
+    /// allocated here: wrong addresses are errors, but a block that was given back twice may have another owner by then.
+    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()>;
+
+    /// What it holds at the moment. While others allocate, the numbers are of one moment, which may be over.
+    fn usage(&self) -> Usage;
+}
+
+/// What an allocator holds, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Usage {
+    /// What live blocks take, with what sizes were rounded up by.
+    pub used_bytes: u64,
+    /// What it has of its upstream: used, or kept for later.
+    pub reserved_bytes: u64,
+    /// The largest block that can be allocated without more of the upstream; `None` if only the driver knows.
+    pub largest_free_bytes: Option<u64>,
+}
+
+macro_rules! pass_on {
+    ($($pointer:ty),+) => {$(
+        // SAFETY: the promise of what it points to.
+        unsafe impl<A: DeviceAllocator + ?Sized> DeviceAllocator for $pointer {
+            fn device(&self) -> &Device {
+                (**self).device()
+            }
+
+            fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+                (**self).alloc(layout, stream)
+            }
+
+            unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+                // SAFETY: the caller's promise.
+                unsafe { (**self).dealloc(ptr, layout, stream) }
+            }
+
+            fn usage(&self) -> Usage {
+                (**self).usage()
+            }
+        }
+    )+};
+}
+pass_on!(&A, Arc<A>, Box<A>);
+
+/// A panic elsewhere leaves what is behind these locks whole: nothing panics between two changes that belong together.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A layout in words.
+fn words(layout: Layout) -> String {
+    format!("{} aligned to {}", Bytes(layout.size() as u64), layout.align())
+}
+
+/// The address as a number.
+fn address_of(ptr: DevicePtr<u8>) -> u64 {
+    ptr.0.addr() as u64
+}
+
+/// Fails on a stream of another device and on no bytes.
+fn check_request(allocator: &str, device: &Device, layout: Layout, stream: &Stream) -> Result<()> {
+    device.same_as(stream.device(), "the stream")?;
+    if layout.size() > 0 {
+        return Ok(());
+    }
+    let why = "a block has at least 1 B; do without one where there is nothing to hold".into();
+    Err(Error::AllocRequest { allocator: allocator.into(), asked: words(layout), why })
+}

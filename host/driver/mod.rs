@@ -28,7 +28,7 @@ mod watchdog;
 pub(crate) use backend::VirtualMemory;
 pub use backend::{Backend, KernelAttributes};
 #[cfg(test)]
-pub(crate) use backend::{Pages, Range};
+pub(crate) use backend::{EventBackend, Launch, Pages, Range, StreamBackend};
 pub use buffer::{DeviceBuffer, DeviceData};
 pub use device::{Device, DeviceInfo};
 pub use event::Event;

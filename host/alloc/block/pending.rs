@@ -55,6 +55,14 @@ impl<T> Pending<T> {
         self.by_stream.insert((entry.stream, entry.number), (entry.event, entry.item));
     }
 
+    #[cfg(test)]
+    pub fn items(&self) -> impl Iterator<Item = T>
+    where
+        T: Copy,
+    {
+        self.by_stream.values().map(|(_, item)| *item)
+    }
+
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.by_stream.values().map(|(event, _)| event)
     }

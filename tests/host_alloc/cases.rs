@@ -1,0 +1,86 @@
+//! The allocators and compositions that the suite runs over. A new one is a line of `cases`.
+
+use std::alloc::Layout;
+use std::fmt;
+use std::sync::Arc;
+use warpheap::alloc::{
+    BlockPool, DeviceAllocator, DriverMemory, FailureInjected, Failures, Limit, Logged, Statistics, Traced,
+};
+use warpheap::{Device, Result};
+
+pub type Any = Box<dyn DeviceAllocator>;
+
+/// An allocator, and what it serves.
+#[derive(Clone, Copy)]
+pub struct Case {
+    name: &'static str,
+    make: fn(Any) -> Result<Any>,
+    /// The largest layout that it serves, or that is asked for here.
+    pub most: Layout,
+    /// How many of those it has; `None` if that is up to the device.
+    pub room: Option<usize>,
+}
+
+impl Case {
+    /// Over the memory of `device`.
+    pub fn on(&self, device: &Device) -> Any {
+        self.over(Box::new(DriverMemory::new(device))).unwrap()
+    }
+
+    pub fn over(&self, upstream: Any) -> Result<Any> {
+        (self.make)(upstream)
+    }
+
+    /// Whether each call is one of the driver's, which on a GPU takes long.
+    pub fn is_the_driver(&self) -> bool {
+        self.name.starts_with("driver")
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+pub const fn layout(size: usize, align: usize) -> Layout {
+    match Layout::from_size_align(size, align) {
+        Ok(layout) => layout,
+        Err(_) => panic!("a layout"),
+    }
+}
+
+const BLOCK: Layout = layout(16 << 10, 1024);
+pub const BLOCKS: usize = 200;
+
+fn blocks(upstream: Any) -> Result<BlockPool<Any>> {
+    BlockPool::new(upstream, BLOCK, BLOCKS)
+}
+
+pub fn cases() -> Vec<Case> {
+    let case = |name, room, make| Case { name, make, most: BLOCK, room };
+    let driver = |name, make| case(name, None, make);
+    let pool = |name, make| case(name, Some(BLOCKS), make);
+    vec![
+        driver("driver", |memory| Ok(memory)),
+        driver("driver, with all adaptors", |memory| {
+            let inner = Traced::new(FailureInjected::new(memory, Failures::Never));
+            Ok(Box::new(Statistics::new(Logged::new(Limit::new(inner, 1 << 40), std::io::sink()))))
+        }),
+        case("driver, limited", Some(40), |memory| {
+            Ok(Box::new(Limit::new(memory, 40 * BLOCK.size() as u64)))
+        }),
+        pool("blocks", |memory| Ok(Box::new(blocks(memory)?))),
+        pool("blocks from a block", |memory| {
+            let outer = BlockPool::new(memory, layout(BLOCKS * BLOCK.size(), BLOCK.align()), 2)?;
+            Ok(Box::new(blocks(Box::new(outer))?))
+        }),
+        pool("blocks, counted, logged, traced and shared", |memory| {
+            let shared: Arc<dyn DeviceAllocator> = Arc::new(Traced::new(blocks(memory)?));
+            Ok(Box::new(Statistics::new(Logged::new(shared, std::io::sink()))))
+        }),
+        case("blocks, limited", Some(77), |memory| {
+            Ok(Box::new(Limit::new(blocks(memory)?, 77 * BLOCK.size() as u64)))
+        }),
+    ]
+}

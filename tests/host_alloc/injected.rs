@@ -1,0 +1,79 @@
+//! Every call upstream fails once, and some fail by a seed: the error says so, nothing is lost, and all goes on.
+
+use crate::cases::{Case, cases};
+use crate::suite::{Block, give};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use warpheap::alloc::{DeviceAllocator, DriverMemory, FailureInjected, Failures};
+use warpheap::{Device, Error};
+
+/// Calls again until it goes well; how often it failed.
+fn insist<T>(failures: &mut u64, mut call: impl FnMut() -> Result<T, Error>) -> T {
+    loop {
+        match call() {
+            Ok(done) => return done,
+            Err(Error::FailureInjected { .. }) => *failures += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Makes it, uses it, and lets it go; all calls upstream, failures among them, and those that were told of.
+fn use_it(case: &Case, device: &Device, which: Failures) -> (u64, u64, u64) {
+    let flawed = Arc::new(FailureInjected::new(DriverMemory::new(device), which));
+    let mut told = 0;
+    let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+    let allocator = insist(&mut told, || case.over(Box::new(flawed.clone())));
+    for _ in 0..2 {
+        let mut blocks: Vec<Block> = Vec::new();
+        for _ in 0..case.room.unwrap_or(5).min(5) {
+            blocks.push((insist(&mut told, || allocator.alloc(case.most, &stream)), case.most));
+        }
+        let mut starts: Vec<_> = blocks.iter().map(|(ptr, _)| ptr.0).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        assert_eq!(starts.len(), blocks.len(), "{case}");
+        for block in blocks {
+            insist(&mut told, || give(&allocator, block, &other));
+        }
+        assert_eq!(allocator.usage().used_bytes, 0, "{case}");
+    }
+    let before_its_end = flawed.failed();
+    drop(allocator);
+    let at_its_end = flawed.failed() - before_its_end;
+    // What a pool could not give back at its end is still its upstream's.
+    let kept = flawed.upstream().usage().used_bytes;
+    assert_eq!(kept > 0, at_its_end > 0, "{case}: {kept} B are not given back, after {at_its_end} failures");
+    (flawed.calls(), flawed.failed(), told + at_its_end)
+}
+
+#[test]
+fn each_call_upstream_fails_once() {
+    for case in cases() {
+        let device = Device::cpu();
+        let (calls, failed, _) = use_it(&case, &device, Failures::Never);
+        assert!(calls >= 2 && failed == 0, "{case}");
+        for nth in 1..=calls {
+            let (_, failed, told) = use_it(&case, &device, Failures::Nth(nth));
+            assert_eq!((failed, told), (1, 1), "{case}: call {nth}");
+            assert_eq!(device.memory_in_use(), (0, 0), "{case}: call {nth} leaks");
+        }
+    }
+}
+
+#[test]
+fn calls_fail_by_a_seed_and_again_in_the_same_way() {
+    for case in cases() {
+        let device = Device::cpu();
+        let run = |seed| {
+            let one_in = NonZeroU64::new(2).unwrap();
+            let (calls, failed, told) = use_it(&case, &device, Failures::OneIn(one_in, seed));
+            assert_eq!(failed, told, "{case}, seed {seed}");
+            assert_eq!(device.memory_in_use(), (0, 0), "{case}, seed {seed}, leaks");
+            (calls, failed)
+        };
+        let all: Vec<_> = (0..20).map(run).collect();
+        assert_eq!(all, (0..20).map(run).collect::<Vec<_>>());
+        assert!(all.iter().any(|(_, failed)| *failed > 0), "{case}");
+    }
+}

@@ -1,0 +1,16 @@
+//! Allocators of the host: what all of them keep (`suite`), and what each has besides.
+//!
+//! On the CPU, and on the first GPU where there is one.
+#![cfg(not(loom))]
+
+mod adaptors;
+mod block_pool;
+mod cases;
+mod injected;
+#[path = "../driver/kernels.rs"]
+#[allow(dead_code, reason = "only some of the kernels are launched here")]
+mod kernels;
+mod suite;
+#[path = "../driver/support.rs"]
+mod support;
+mod threads;

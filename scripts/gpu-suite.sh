@@ -101,7 +101,7 @@ for backend in cuda cpu; do
     done
 done
 
-for name in heap_groups heap_host heap_grow growable; do
+for name in heap_groups heap_host heap_grow growable host_alloc; do
     expect 0 "test-$name" 300 env WARPHEAP_REQUIRE_CUDA=1 "$bundle/tests/$name"
 done
 

@@ -40,7 +40,7 @@ fn links_lead_to_pages() {
     let mut names: Vec<_> = files.map(|name| format!("decisions/{}", name.to_string_lossy())).collect();
     assert!(names.len() >= 5);
     let others = ["design.md", "memory-model.md", "guide/stress.md", "guide/results.md", "guide/replay.md"];
-    names.extend(["guide/global-allocator.md", "guide/heap.md"].map(String::from));
+    names.extend(["guide/global-allocator.md", "guide/heap.md", "guide/host-pools.md"].map(String::from));
     names.extend(others.map(String::from));
     for name in &names {
         let page = page(name);
@@ -64,7 +64,7 @@ fn the_guide_names_options_that_there_are() {
         String::from_utf8(output.stdout).expect("text")
     };
     let options = help("stress") + &help("bench") + &help("doctor") + &help("examples");
-    let names = ["stress", "results", "replay", "global-allocator", "heap"];
+    let names = ["stress", "results", "replay", "global-allocator", "heap", "host-pools"];
     for name in names.map(|name| format!("guide/{name}.md")) {
         let page = page(&name);
         for option in words(&page, "--") {
@@ -106,5 +106,20 @@ fn the_guide_to_the_heap_has_every_number() {
     let stats = serde_json::to_value(heap.stats().unwrap()).unwrap();
     for field in stats.as_object().unwrap().keys().filter(|field| *field != "slab_bytes") {
         assert!(page.contains(&format!("`{field}`")), "{field} is not explained");
+    }
+}
+
+#[test]
+fn the_guide_to_host_pools_has_every_number_and_column() {
+    use warpheap::alloc::{DeviceAllocator, DriverMemory, Logged, Statistics};
+    let (page, device) = (page("guide/host-pools.md"), warpheap::Device::cpu());
+    let logged = Logged::new(Statistics::new(DriverMemory::new(&device)), Vec::new());
+    logged.alloc(std::alloc::Layout::new::<u64>(), &device.stream().unwrap()).unwrap();
+    let (counted, log) = logged.into_parts().unwrap();
+    let stats = serde_json::to_value(counted.stats()).unwrap();
+    let header = String::from_utf8(log).unwrap().lines().next().unwrap().to_owned();
+    assert!(page.contains(&header), "{header}");
+    for name in stats.as_object().unwrap().keys().map(String::as_str).chain(header.split(',')) {
+        assert!(page.contains(&format!("`{name}`")), "{name} is not explained");
     }
 }

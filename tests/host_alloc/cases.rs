@@ -62,7 +62,7 @@ pub fn cases() -> Vec<Case> {
     let driver = |name, make| case(name, None, make);
     let pool = |name, make| case(name, Some(BLOCKS), make);
     vec![
-        driver("driver", |memory| Ok(memory)),
+        driver("driver", Ok),
         driver("driver, with all adaptors", |memory| {
             let inner = Traced::new(FailureInjected::new(memory, Failures::Never));
             Ok(Box::new(Statistics::new(Logged::new(Limit::new(inner, 1 << 40), std::io::sink()))))

@@ -2,14 +2,17 @@
 
 use crate::cases::layout;
 use crate::suite::give;
+use std::alloc::Layout;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::num::NonZeroU64;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use warpheap::alloc::{
     BlockPool, DeviceAllocator, DriverMemory, FailureInjected, Failures, Limit, LogAction, Logged,
-    Statistics, read_log,
+    Statistics, Usage, read_log,
 };
-use warpheap::{Device, Error, Stream};
+use warpheap::{Device, Error, Result, Stream};
 use warpheap_device::kernel::DevicePtr;
 
 fn cpu() -> (Device, Stream) {
@@ -132,6 +135,75 @@ fn a_log_of_many_threads_can_be_replayed_in_the_order_of_its_times() {
         }
     }
     assert!(live.is_empty());
+}
+
+/// One allocation of it meets one free: the first is under way when the second is called, and ends before that returns.
+struct Meeting {
+    upstream: BlockPool<DriverMemory>,
+    points: [Barrier; 3],
+    meets: AtomicBool,
+}
+
+impl Meeting {
+    fn meets(&self) -> bool {
+        self.meets.load(Ordering::Relaxed)
+    }
+}
+
+// SAFETY: the upstream's promise.
+unsafe impl DeviceAllocator for Meeting {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        if self.meets() {
+            self.points[0].wait();
+            self.points[1].wait();
+        }
+        self.upstream.alloc(layout, stream)
+    }
+
+    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller's promise.
+        let done = unsafe { self.upstream.dealloc(ptr, layout, stream) };
+        if self.meets() {
+            self.points[1].wait();
+            self.points[2].wait();
+        }
+        done
+    }
+
+    fn usage(&self) -> Usage {
+        self.upstream.usage()
+    }
+}
+
+/// The block is free for as long as the free is under way, and someone else has it, and a row, before that one has.
+#[test]
+fn an_address_that_goes_from_hand_to_hand_is_logged_in_order() {
+    let (device, stream) = cpu();
+    let upstream = BlockPool::new(DriverMemory::new(&device), layout(64, 64), 1).unwrap();
+    let points = [(); 3].map(|()| Barrier::new(2));
+    let logged = Logged::new(Meeting { upstream, points, meets: AtomicBool::new(false) }, Vec::new());
+    let block = (logged.alloc(layout(64, 64), &stream).unwrap(), layout(64, 64));
+    logged.upstream().meets.store(true, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            logged.alloc(layout(64, 64), &stream).unwrap();
+            logged.upstream().points[2].wait();
+        });
+        logged.upstream().points[0].wait();
+        give(&logged, block, &stream).unwrap();
+    });
+    logged.upstream().meets.store(false, Ordering::Relaxed);
+    give(&logged, block, &stream).unwrap();
+    let (_, bytes) = logged.into_parts().unwrap();
+    let rows = read_log(&bytes[..]).unwrap();
+    let actions: Vec<_> = rows.iter().map(|row| row.action).collect();
+    use LogAction::{Allocate, Free};
+    assert_eq!(actions, [Allocate, Free, Allocate, Free]);
+    assert!(rows.iter().all(|row| row.pointer == block.0.0 as u64));
 }
 
 struct Full;

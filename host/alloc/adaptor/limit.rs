@@ -47,7 +47,9 @@ impl<A: DeviceAllocator> Limit<A> {
     }
 
     fn unclaim(&self, bytes: u64) {
-        *lock(&self.used) -= bytes;
+        let mut used = lock(&self.used);
+        // Not below 0 if the upstream took back with another size than it gave out.
+        *used = used.saturating_sub(bytes);
     }
 
     fn exceeded(&self, requested: u64, used: u64) -> Error {

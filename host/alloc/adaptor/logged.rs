@@ -17,7 +17,7 @@
 //! | `stream` | the number of the stream, as [`StreamId`](crate::StreamId) prints it |
 //! | `align` | the alignment, as asked for |
 //!
-//! The first six columns are those of RMM's logs, in their order. A row is written when its call has returned, so rows of several
+//! The first six columns are those of RMM's logs, which give the time of day instead. A row is written when its call has returned, so rows of several
 //! threads may not be in the order of their times. By time, an address is never allocated twice without a free between: that is
 //! what the two moments are chosen for, and the order in which [`read_log`] returns.
 

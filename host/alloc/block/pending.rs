@@ -14,7 +14,7 @@ pub(super) struct Pending<T> {
 /// An entry that was taken out.
 pub(super) struct Entry<T> {
     number: u64,
-    stream: StreamId,
+    pub stream: StreamId,
     /// Where the stream was when `item` was given back.
     pub event: Event,
     pub item: T,
@@ -65,11 +65,5 @@ impl<T> Pending<T> {
 
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.by_stream.values().map(|(event, _)| event)
-    }
-}
-
-impl<T> Entry<T> {
-    pub fn stream(&self) -> StreamId {
-        self.stream
     }
 }

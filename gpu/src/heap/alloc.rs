@@ -58,7 +58,7 @@ impl Heap {
         let group = Group::converged();
         let Some(warp) = group.whole() else { return self.shared().alloc_partial(group, class) };
         if !warp.all(class.0 == warp.broadcast_32(class.0)) {
-            return self.shared().alloc_mixed(warp, class);
+            return self.alloc_mixed(warp, class);
         }
         // Read here: what is acquired below empties the multiprocessor's cache.
         let info = *self.class(class);
@@ -70,7 +70,7 @@ impl Heap {
         if rest >= 0 {
             self.block_of_span(&info, seen, rest as u32 + warp.rank())
         } else {
-            self.shared().alloc_crossed(warp, class, warp.broadcast_32(home), seen)
+            self.alloc_crossed(warp, class, &info, warp.broadcast_32(home), seen)
         }
     }
 
@@ -78,7 +78,7 @@ impl Heap {
     #[inline(never)]
     fn alloc_partial(&self, group: Group, class: SizeClass) -> u64 {
         if group.count() > 1 {
-            return self.alloc_mixed(group, class);
+            return self.shared().alloc_mixed_part(group, class);
         }
         let info = *self.class(class);
         let mut home = self.part_home();
@@ -93,8 +93,14 @@ impl Heap {
         }
     }
 
-    /// For lanes that may ask for several classes: the leaders of all take at once.
+    /// The same for several lanes of it.
     #[inline(never)]
+    fn alloc_mixed_part(&self, group: Group, class: SizeClass) -> u64 {
+        self.alloc_mixed(group, class)
+    }
+
+    /// For lanes that may ask for several classes: the leaders of all take at once.
+    #[inline(always)]
     fn alloc_mixed<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, class: SizeClass) -> u64 {
         let home = self.part_home();
         let peers = lanes.matching(class.0);
@@ -104,7 +110,7 @@ impl Heap {
         if lanes.all(rest >= 0) {
             self.block_of_span(&info, seen, rest as u32 + peers.rank())
         } else {
-            self.alloc_short(lanes, peers, class, home, seen)
+            self.shared().alloc_short(lanes, peers, class, home, seen)
         }
     }
 

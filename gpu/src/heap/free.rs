@@ -156,23 +156,30 @@ impl Heap {
     /// Sets bits of the word of a block, and counts what that makes of it. A release fence is before it.
     #[inline(always)]
     fn release_bits(&self, place: Place, bits: u32) {
-        let Place { run, class, blocks, block } = place;
+        let Place { run, blocks, block, .. } = place;
         let full = full_word(blocks, block / WORD_BITS);
         let (word, count) = (self.bits(self.word_of(run, block)), self.count(run));
+        if bits == full {
+            // What this makes of the word is known without a look at it: both at once. Relaxed: the fence is before them.
+            let (old, before) = (word.or_relaxed(bits), Count(count.add_relaxed(Count::of_whole(1).0)));
+            return self.released(place, bits, old, Count::of_whole(1), before);
+        }
         // Relaxed: the fence is before it.
         let old = word.or_relaxed(bits);
-        let change = if bits == full {
-            // What this makes of the word is known without a look at it.
-            Count::of_whole(1)
-        } else {
-            Count::change(old, old | bits, full)
-        };
-        if change.whole() > 0 && bits != full {
+        let change = Count::change(old, old | bits, full);
+        if change.whole() > 0 {
             // Relaxed: of one word, so it is there before the addition.
             count.or_relaxed(Count::JOINED.0);
         }
         // Relaxed: the fence is before it, and who takes the run whole acquires every change of its count (I4).
         let before = if change == Count::NONE { change } else { Count(count.add_relaxed(change.0)) };
+        self.released(place, bits, old, change, before);
+    }
+
+    /// Bits were set in a word that was `old`, and `change` was added to a count that was `before`.
+    #[inline(always)]
+    fn released(&self, place: Place, bits: u32, old: u32, change: Count, before: Count) {
+        let Place { run, class, blocks, .. } = place;
         if old & bits != 0 {
             self.shared().record_double_frees(place, old, bits, change);
         }

@@ -157,7 +157,7 @@ impl Heap {
         lanes.sync();
         // ordering: release; pairs with SEEK of a proof: counted, before what any lane takes from here on.
         fence_release(SEEK);
-        let found = self.find(lanes, class, home, count);
+        let found = self.find(lanes, class, home, count, 0);
         lanes.sync();
         if lanes.leads() {
             if !found.is_dry() {

@@ -35,12 +35,14 @@ impl Heap {
         seen: Span,
     ) -> Span {
         let owes = crossed && peers.leads();
+        // Relaxed: a hint, by the last owner.
+        let last = if owes { self.cursor(class, home).runs.load_relaxed() as u32 } else { 0 };
         let (mut waiting, mut span) = (lanes.ballot(owes), Span::DRY);
         while !waiting.is_empty() {
             let lane = waiting.leader();
             let of = SizeClass(lanes.read_32(class.0, lane));
             let (home, count) = (lanes.read_32(home, lane), lanes.read_32(peers.count(), lane));
-            let found = self.find_span(lanes, of, home, count);
+            let found = self.find_span(lanes, of, home, count, lanes.read_32(last, lane));
             if peers.leader() == lane {
                 span = found;
             }
@@ -50,12 +52,15 @@ impl Heap {
         if owes {
             self.note_use(class);
             let wanted = peers.count() - seen.left().unwrap_or(0);
-            self.cursor(class, home).install(span.without(span.granted(wanted)));
+            let cursor = self.cursor(class, home);
+            cursor.install(span.without(span.granted(wanted)));
+            cursor.runs.store_relaxed(self.class(class).runs_of(span).into());
         }
         span
     }
 
-    /// Blocks of the class for `count` lanes and more: runs of the home's share that are idle, or whatever there is.
+    /// Blocks of the class for `count` lanes and more: runs of the home's share that are idle, or whatever there is. The
+    /// last span had `last` runs.
     #[inline(always)]
     fn find_span<const WHOLE: bool>(
         &self,
@@ -63,10 +68,11 @@ impl Heap {
         class: SizeClass,
         home: u32,
         count: u32,
+        last: u32,
     ) -> Span {
         let info = self.class(class);
-        let run = self.reuse(lanes, class, self.own_words(home, count), info.span_runs(count));
-        if run.len == 0 { self.find(lanes.group(), class, home, count) } else { info.span_of(run) }
+        let run = self.reuse(lanes, class, self.own_words(home, count), info.grown_runs(count, last));
+        if run.len == 0 { self.find(lanes.group(), class, home, count, last) } else { info.span_of(run) }
     }
 
     /// Writes down what the slabs of a span are, each lane a part of them.
@@ -89,9 +95,9 @@ impl Heap {
     /// there are none.
     #[cold]
     #[inline(never)]
-    pub(super) fn find(&self, lanes: Group, class: SizeClass, home: u32, count: u32) -> Span {
+    pub(super) fn find(&self, lanes: Group, class: SizeClass, home: u32, count: u32, last: u32) -> Span {
         let info = self.class(class);
-        let most = info.span_runs(count);
+        let most = info.grown_runs(count, last);
         let run = self.reuse(lanes, class, self.own_words(home, count), most);
         if run.len > 0 {
             return info.span_of(run);

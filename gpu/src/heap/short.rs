@@ -3,6 +3,7 @@
 
 use super::Heap;
 use super::class::SizeClass;
+use super::class_info::ClassInfo;
 use super::cursor::{Outcome, Span};
 use super::full::Found;
 use super::sets::Run;
@@ -17,33 +18,45 @@ const PATIENCE: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
 const DONE: u32 = u32::MAX;
 
 impl Heap {
-    /// For a warp of which all lanes ask for one class, and that mostly has crossed its cursor: it stores the next
-    /// span there, of runs that are idle.
-    #[inline(never)]
-    pub(super) fn alloc_crossed(&self, warp: Warp, class: SizeClass, home: u32, seen: Span) -> u64 {
-        let (count, info) = (warp.count(), self.class(class));
+    /// For a warp of which all lanes ask for one class, and that has not all from its cursor. Mostly it has crossed that, and
+    /// stores the next span there, of runs that are idle: few instructions and few round trips, for no one else can use the
+    /// cursor meanwhile. In line, so that it has the handle and the class at hand.
+    #[inline(always)]
+    pub(super) fn alloc_crossed(
+        &self,
+        warp: Warp,
+        class: SizeClass,
+        info: &ClassInfo,
+        home: u32,
+        seen: Span,
+    ) -> u64 {
+        let count = warp.count();
         if seen.outcome(count) != Outcome::Crossed || seen.is_unused() || info.blocks < count {
-            return self.alloc_short(warp, warp.group(), class, home, seen);
+            return self.shared().alloc_short(warp, warp.group(), class, home, seen);
         }
-        let most = info.span_runs(count);
+        let cursor = self.cursor(class, home);
+        // Relaxed: a hint, by the last owner.
+        let most = self.class(class).grown_runs(count, cursor.runs.load_relaxed() as u32);
         let (from, to) = self.share_words(home);
-        let row = self.idle(class).row::<true, false>(warp, from, to, info.slabs, most);
-        let run = self.take_row(warp, class, info, row);
-        if run.len == 0 {
-            return self.alloc_again(warp, warp.group(), class, home, seen);
+        let found = self.idle(class).row::<true, false>(warp, from, to, info.slabs, most);
+        // Of an empty one no lane takes anything.
+        let row = self.take_row::<true, true>(warp, class, info, found);
+        if row.len == 0 {
+            return self.shared().alloc_again(warp, warp.group(), class, home, seen);
         }
-        let count_kept = self.keep(warp, class, info, run);
-        let (left, next) = (seen.left().unwrap_or(0), info.span_of(run));
+        let end = row.first + row.len * info.slabs;
+        let (left, next) = (seen.left().unwrap_or(0), Span::new(end, row.len * info.blocks));
         let rest = next.without(count - left);
+        // All lanes' clearing is before the release.
+        warp.sync();
         if warp.leads() {
-            // Behind the fence of `keep`.
-            self.cursor(class, home).install_relaxed(rest);
+            cursor.install(rest);
+            cursor.runs.store_relaxed(row.len.into());
         }
-        self.kept(warp, class, info, run, count_kept);
         if warp.rank() < left {
             self.block_of_span(info, seen, warp.rank())
         } else {
-            self.block_of_span(info, next, rest.left().unwrap_or(0) + warp.rank() - left)
+            self.block_of_span(info, next, rest.signed_left() as u32 + warp.rank() - left)
         }
     }
 

@@ -5,7 +5,7 @@ use super::class::{SizeClass, rounded_up};
 use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::debug::CallSite;
-use crate::lanes::{Group, Lanes};
+use crate::lanes::Group;
 use core::ptr::NonNull;
 
 /// The largest alignment that a block of a class may be asked for: that of the smallest slab.
@@ -57,28 +57,37 @@ impl Heap {
     fn alloc_small(&self, class: SizeClass) -> u64 {
         let group = Group::converged();
         let Some(warp) = group.whole() else { return self.shared().alloc_partial(group, class) };
-        if !warp.all(class.0 == warp.broadcast_32(class.0)) {
-            return self.alloc_mixed(warp, class);
-        }
+        let is_one = warp.all(class.0 == warp.broadcast_32(class.0));
         // Read here: what is acquired below empties the multiprocessor's cache.
         let info = *self.class(class);
-        let mut home = self.home();
-        let seen = Span(warp.lead_64(|| self.take_in_turn(warp.count(), class, &mut home).0));
-        // The leader took for all: what the last owners wrote is now before every lane (I4).
-        warp.order();
-        let rest = seen.signed_left() - warp.count() as i32;
-        if rest >= 0 {
-            self.block_of_span(&info, seen, rest as u32 + warp.rank())
+        let (peers, home, seen) = if is_one {
+            let mut home = self.home();
+            let seen = Span(warp.lead_64(|| self.take_in_turn(warp.count(), class, &mut home).0));
+            // The leader took for all: what the last owners wrote is now before every lane (I4).
+            warp.order();
+            let rest = seen.signed_left() - warp.count() as i32;
+            if rest >= 0 {
+                return self.block_of_span(&info, seen, rest as u32 + warp.rank());
+            }
+            (warp.group(), warp.broadcast_32(home), seen)
         } else {
-            self.alloc_crossed(warp, class, &info, warp.broadcast_32(home), seen)
-        }
+            // The leaders of all take at once.
+            let (peers, home) = (warp.matching(class.0), self.part_home());
+            let seen = self.take_together(warp, peers, true, class, home);
+            let rest = seen.signed_left() - peers.count() as i32;
+            if warp.all(rest >= 0) {
+                return self.block_of_span(&info, seen, rest as u32 + peers.rank());
+            }
+            (peers, home, seen)
+        };
+        self.alloc_crossed(warp, peers, class, &info, home, seen)
     }
 
     /// For a part of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group, class: SizeClass) -> u64 {
         if group.count() > 1 {
-            return self.shared().alloc_mixed_part(group, class);
+            return self.alloc_parts(group, class);
         }
         let info = *self.class(class);
         let mut home = self.part_home();
@@ -89,28 +98,21 @@ impl Heap {
         if seen.signed_left() > 0 {
             self.block_of_span(&info, seen, seen.signed_left() as u32 - 1)
         } else {
-            self.alloc_short(group, group, class, home, seen)
+            self.alloc_short(group, group, class, home, seen, 0)
         }
     }
 
-    /// The same for several lanes of it.
-    #[inline(never)]
-    fn alloc_mixed_part(&self, group: Group, class: SizeClass) -> u64 {
-        self.alloc_mixed(group, class)
-    }
-
-    /// For lanes that may ask for several classes: the leaders of all take at once.
+    /// For several lanes of a warp, that may ask for several classes.
     #[inline(always)]
-    fn alloc_mixed<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, class: SizeClass) -> u64 {
-        let home = self.part_home();
-        let peers = lanes.matching(class.0);
+    fn alloc_parts(&self, group: Group, class: SizeClass) -> u64 {
+        let (peers, home) = (group.matching(class.0), self.part_home());
         let info = *self.class(class);
-        let seen = self.take_together(lanes, peers, true, class, home);
+        let seen = self.take_together(group, peers, true, class, home);
         let rest = seen.signed_left() - peers.count() as i32;
-        if lanes.all(rest >= 0) {
+        if group.all(rest >= 0) {
             self.block_of_span(&info, seen, rest as u32 + peers.rank())
         } else {
-            self.shared().alloc_short(lanes, peers, class, home, seen)
+            self.alloc_short(group, peers, class, home, seen, 0)
         }
     }
 

@@ -158,7 +158,7 @@ impl ClassInfo {
 /// Words of the bitmap that the blocks of a run have bits in.
 #[inline(always)]
 pub(super) const fn words(blocks: u32) -> u32 {
-    blocks.div_ceil(WORD_BITS)
+    (blocks + (WORD_BITS - 1)) / WORD_BITS
 }
 
 const fn quads(blocks: u32) -> u32 {

@@ -91,17 +91,18 @@ impl Heap {
     /// leave their blocks to one of them; some of those here may have come by another call.
     #[inline(always)]
     fn release(&self, met: Group, place: Place) {
-        let own = 1 << (place.block % WORD_BITS);
-        let Some(warp) = Group::converged().whole() else { return self.release_bits(place, own) };
-        if !warp.all(met.whole().is_some()) {
-            return self.release_bits(place, own);
-        }
-        let bits = self.gather(warp, place);
+        let warp = Group::converged().whole().filter(|warp| warp.all(met.whole().is_some()));
+        let bits = match warp {
+            Some(warp) => self.gather(warp, place),
+            None => 1 << (place.block % WORD_BITS),
+        };
         if bits != 0 {
             self.release_bits(place, bits);
         }
         // A lane that comes back from here finds its block free, whoever released it.
-        warp.sync();
+        if let Some(warp) = warp {
+            warp.sync();
+        }
     }
 
     /// The bits that the caller's lane is to release: those of all lanes with blocks of the same word of the bitmap
@@ -156,36 +157,61 @@ impl Heap {
     /// Sets bits of the word of a block, and counts what that makes of it. A release fence is before it.
     #[inline(always)]
     fn release_bits(&self, place: Place, bits: u32) {
-        let Place { run, blocks, block, .. } = place;
-        let full = full_word(blocks, block / WORD_BITS);
+        let Place { run, class, blocks, block } = place;
         let (word, count) = (self.bits(self.word_of(run, block)), self.count(run));
-        if bits == full {
-            // What this makes of the word is known without a look at it: both at once. Relaxed: the fence is before them.
+        if bits == u32::MAX {
+            // What this makes of the word is known without a look at it: both at once. Relaxed: the fence is before them,
+            // and who takes the run whole acquires every change of its count (I4).
             let (old, before) = (word.or_relaxed(bits), Count(count.add_relaxed(Count::of_whole(1).0)));
-            return self.released(place, bits, old, Count::of_whole(1), before);
+            // Set where its argument is zero. All of it in one comparison: `ptxas` puts one of `old` alone before the
+            // addition, which then begins a round trip later.
+            let is_zero = |n: u32| n.wrapping_sub(1) & 1 << 31;
+            let first_or_last = is_zero(before.some()) | is_zero((before.whole() + 1) ^ words(blocks));
+            if old | first_or_last != 0 {
+                self.shared().look_closer(run, class, blocks, block, [bits, old], Count::of_whole(1), before);
+            }
+            return;
         }
         // Relaxed: the fence is before it.
         let old = word.or_relaxed(bits);
+        let full = full_word(blocks, block / WORD_BITS);
         let change = Count::change(old, old | bits, full);
-        if change.whole() > 0 {
+        if change.whole() > 0 && bits != full {
             // Relaxed: of one word, so it is there before the addition.
             count.or_relaxed(Count::JOINED.0);
         }
-        // Relaxed: the fence is before it, and who takes the run whole acquires every change of its count (I4).
+        // Relaxed: the same as above.
         let before = if change == Count::NONE { change } else { Count(count.add_relaxed(change.0)) };
-        self.released(place, bits, old, change, before);
+        let whole = before.plus(change).whole() == words(blocks);
+        if old & bits != 0 || change != Count::NONE && (whole || before.some() == 0) {
+            self.shared().look_closer(run, class, blocks, block, [bits, old], change, before);
+        }
     }
 
-    /// Bits were set in a word that was `old`, and `change` was added to a count that was `before`.
-    #[inline(always)]
-    fn released(&self, place: Place, bits: u32, old: u32, change: Count, before: Count) {
-        let Place { run, class, blocks, .. } = place;
+    /// Bits were set in a word that was `old`, with the bit of block `block` of a run among them, and `change` was added to a
+    /// count that was `before`. Either some of the bits were set there, or the run has its first hole now, or nothing else.
+    #[cold]
+    #[inline(never)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "in registers: a structure would be on every thread's stack"
+    )]
+    fn look_closer(
+        &self,
+        run: u32,
+        class: SizeClass,
+        blocks: u32,
+        block: u32,
+        [bits, old]: [u32; 2],
+        change: Count,
+        before: Count,
+    ) {
         if old & bits != 0 {
-            self.shared().record_double_frees(place, old, bits, change);
+            self.record_double_frees(Place { run, class, blocks, block }, old, bits, change);
         }
         let whole = before.plus(change).whole() == words(blocks);
         if change != Count::NONE && (whole || before.some() == 0) {
-            self.shared().note(run, class, whole);
+            self.note(run, class, whole);
         }
     }
 
@@ -208,8 +234,6 @@ impl Heap {
 
     /// A run has its first hole, or nothing else. By now others may have taken that, and the run may be another
     /// class': then this is a hint without reason.
-    #[cold]
-    #[inline(never)]
     pub(super) fn note(&self, run: u32, class: SizeClass, whole: bool) {
         if whole {
             self.idle(class).note(run)
@@ -225,8 +249,6 @@ impl Heap {
     }
 
     /// `bits` were released in a word that was `old`, and some were set there; `change` was counted for it.
-    #[cold]
-    #[inline(never)]
     fn record_double_frees(&self, place: Place, old: u32, bits: u32, change: Count) {
         let Place { run, class, blocks, block } = place;
         let counted = Count::change(old, old | bits, full_word(blocks, block / WORD_BITS));

@@ -204,9 +204,9 @@ mod tests {
         for layout in layouts() {
             for class in (0..layout.classes).map(SizeClass) {
                 let info = layout.class(class);
-                assert!(info.quads * QUAD as u32 <= info.slabs * layout.words_per_slab(), "{info:?}");
-                for i in 0..32 * info.quads {
-                    assert_eq!(info.run_of_quad(i), i / info.quads, "{info:?}");
+                assert!(info.quads() * QUAD as u32 <= info.slabs * layout.words_per_slab(), "{info:?}");
+                for i in 0..32 * info.quads() {
+                    assert_eq!(info.run_of_quad(i), i / info.quads(), "{info:?}");
                 }
             }
         }

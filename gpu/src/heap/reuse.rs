@@ -12,7 +12,7 @@ use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::count::Count;
 use super::layout::WORD_BITS;
-use super::sets::Run;
+use super::sets::{Run, WINDOWS};
 use super::{Heap, RETIRE};
 use crate::lanes::{Group, Lanes};
 use crate::sync::{NATIVE_LAYOUT, QUAD, fence_acq_rel, fence_acquire, quad};
@@ -41,11 +41,11 @@ impl Heap {
         let mut from = from;
         while from < to {
             // Few words take no longer to look at than the summary does.
-            let is_near = to - from <= lanes.count();
+            let is_near = to - from <= WINDOWS * lanes.count();
             let next = if is_near { Some(from) } else { idle.next_word_together(lanes.group(), from) };
             let Some(w) = next.filter(|w| *w < to) else { break };
             for _ in 0..ROWS {
-                let row = idle.row::<WHOLE, false>(lanes, w, to, info.slabs, most);
+                let row = idle.row(lanes, w, to, info.slabs, most);
                 if row.len == 0 {
                     break;
                 }
@@ -54,7 +54,7 @@ impl Heap {
                     return row.of_slabs(info.slabs);
                 }
             }
-            from = (w + lanes.count()).min(to);
+            from = (w + WINDOWS * lanes.count()).min(to);
             if !is_near {
                 self.settle_words(lanes.group(), class, w, from);
             }
@@ -70,7 +70,7 @@ impl Heap {
         let mut base = from;
         while base < to {
             for _ in 0..ROWS {
-                let row = self.idle(class).row::<false, true>(lanes, base, to, info.slabs, most);
+                let row = self.idle(class).last_row(lanes, base, to, info.slabs, most);
                 if row.len == 0 {
                     break;
                 }

@@ -15,6 +15,8 @@
 mod tests;
 mod together;
 
+pub(super) use together::WINDOWS;
+
 use super::layout::{WORD_BITS, WORD_LOG2};
 use super::{GIVE_SLAB, SUMMARISE, TAKE_SLAB};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};

@@ -18,46 +18,66 @@ const PATIENCE: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
 const DONE: u32 = u32::MAX;
 
 impl Heap {
-    /// For a warp of which all lanes ask for one class, and that has not all from its cursor. Mostly it has crossed that, and
-    /// stores the next span there, of runs that are idle: few instructions and few round trips, for no one else can use the
-    /// cursor meanwhile. In line, so that it has the handle and the class at hand.
+    /// For a warp whose cursors have not all that its lanes ask for. Mostly a leader has crossed one: the lanes together
+    /// find it the next span, of runs that are idle, in few round trips, for who comes to the cursor meanwhile has to go
+    /// elsewhere. In line, so that the handle is at hand.
     #[inline(always)]
     pub(super) fn alloc_crossed(
         &self,
         warp: Warp,
+        peers: Group,
         class: SizeClass,
         info: &ClassInfo,
         home: u32,
         seen: Span,
     ) -> u64 {
-        let count = warp.count();
-        if seen.outcome(count) != Outcome::Crossed || seen.is_unused() || info.blocks < count {
-            return self.shared().alloc_short(warp, warp.group(), class, home, seen);
+        let (count, rank) = (peers.count(), peers.rank());
+        let (outcome, mut address) = (seen.outcome(count), 0);
+        if outcome == Outcome::Got {
+            address = self.block_of_span(info, seen, seen.signed_left() as u32 - count + rank);
         }
-        let cursor = self.cursor(class, home);
+        let owes = outcome == Outcome::Crossed && !seen.is_unused() && info.blocks >= count;
+        let mut waiting = warp.ballot(owes && peers.leads());
+        while !waiting.is_empty() {
+            let lane = waiting.leader();
+            let of = SizeClass(warp.read_32(class.0, lane));
+            let (home, lanes) = (warp.read_32(home, lane), warp.read_32(count, lane));
+            let (row, cursor) = (self.next_row(warp, of, home, lanes), self.cursor(of, home));
+            // All lanes' clearing is before the release.
+            warp.sync();
+            if peers.leader() == lane && row.len > 0 {
+                let end = row.first + row.len * info.slabs;
+                let (left, next) = (seen.left().unwrap_or(0), Span::new(end, row.len * info.blocks));
+                let rest = next.without(count - left);
+                if warp.rank() == lane {
+                    cursor.install(rest);
+                    cursor.runs.store_relaxed(row.len.into());
+                }
+                address = if rank < left {
+                    self.block_of_span(info, seen, rank)
+                } else {
+                    self.block_of_span(info, next, rest.signed_left() as u32 + rank - left)
+                };
+            }
+            waiting = waiting.without_leader();
+        }
+        if warp.all(address != 0) {
+            return address;
+        }
+        self.shared().alloc_short(warp, peers, class, home, seen, address)
+    }
+
+    /// Takes the runs of a cursor's next span, for `lanes` lanes that have crossed it: those that are idle where it has its
+    /// blocks from, if there are some.
+    #[inline(always)]
+    fn next_row(&self, warp: Warp, class: SizeClass, home: u32, lanes: u32) -> Run {
+        let info = *self.class(class);
         // Relaxed: a hint, by the last owner.
-        let most = self.class(class).grown_runs(count, cursor.runs.load_relaxed() as u32);
-        let (from, to) = self.share_words(home);
-        let found = self.idle(class).row::<true, false>(warp, from, to, info.slabs, most);
+        let last = self.cursor(class, home).runs.load_relaxed() as u32;
+        let (from, to) = self.own_words(home, lanes);
+        let row = self.idle(class).row(warp, from, to, info.slabs, info.grown_runs(lanes, last));
         // Of an empty one no lane takes anything.
-        let row = self.take_row::<true, true>(warp, class, info, found);
-        if row.len == 0 {
-            return self.shared().alloc_again(warp, warp.group(), class, home, seen);
-        }
-        let end = row.first + row.len * info.slabs;
-        let (left, next) = (seen.left().unwrap_or(0), Span::new(end, row.len * info.blocks));
-        let rest = next.without(count - left);
-        // All lanes' clearing is before the release.
-        warp.sync();
-        if warp.leads() {
-            cursor.install(rest);
-            cursor.runs.store_relaxed(row.len.into());
-        }
-        if warp.rank() < left {
-            self.block_of_span(info, seen, warp.rank())
-        } else {
-            self.block_of_span(info, next, rest.signed_left() as u32 + warp.rank() - left)
-        }
+        self.take_row::<true, true>(warp, class, &info, row)
     }
 
     /// Leaders that are `first` in an unused cursor store its first span there. Returns that as it was for their
@@ -91,8 +111,8 @@ impl Heap {
         span
     }
 
-    /// For lanes of which some saw too little in their class' cursor: begins the first span of a cursor, or waits
-    /// for who stores the next one. Whatever takes more is left to `alloc_again`.
+    /// For lanes of which some, those without an `address`, may have seen too little in their class' cursor: begins the
+    /// first span of a cursor, or waits for who stores the next one. Whatever takes more is left to `alloc_again`.
     #[inline(never)]
     pub(super) fn alloc_short<const WHOLE: bool>(
         &self,
@@ -101,11 +121,12 @@ impl Heap {
         class: SizeClass,
         home: u32,
         seen: Span,
+        address: u64,
     ) -> u64 {
         let (count, leads) = (peers.count(), peers.leads());
-        let (mut seen, mut home) = (seen, home);
+        let (mut seen, mut home, mut address) = (seen, home, address);
         for turn in 0..TURNS {
-            let first = leads && seen.is_unused() && seen.left() == Some(0);
+            let first = address == 0 && leads && seen.is_unused() && seen.left() == Some(0);
             if !lanes.all(!first) {
                 seen = self.first_span(lanes, peers, first, class, home, seen);
             }
@@ -113,26 +134,29 @@ impl Heap {
             // What the last owners wrote is now before every lane (I4).
             lanes.order();
             let rest = seen.signed_left() - count as i32;
-            if lanes.all(rest >= 0) {
-                return self.block_of_span(self.class(class), seen, rest as u32 + peers.rank());
+            if address == 0 && rest >= 0 {
+                address = self.block_of_span(self.class(class), seen, rest as u32 + peers.rank());
+            }
+            if lanes.all(address != 0) {
+                return address;
             }
             // Who owes a span must not wait for another.
-            if !lanes.all(rest >= 0 || seen.left().is_none()) {
+            if !lanes.all(address != 0 || seen.left().is_none()) {
                 break;
             }
-            if leads && rest < 0 {
-                home = self.next_home(class, home, turn);
+            if leads && address == 0 {
+                home = self.next_home(class, home, turn, count);
                 seen = self.take(count, class, home);
             }
         }
         let seen = Span(lanes.read_64(seen.0, peers.leader()));
         let home = lanes.read_32(home, peers.leader());
         lanes.order();
-        self.alloc_again(lanes, peers, class, home, seen)
+        self.alloc_again(lanes, peers, class, home, seen, address)
     }
 
-    /// A cursor did not have what some lanes wanted. Every lane of `lanes` comes here, with the lanes that ask for
-    /// its class, and with what their leader saw in the class' cursor.
+    /// A cursor did not have what the lanes without an `address` wanted. Every lane of `lanes` comes here, with the lanes that
+    /// ask for its class, and with what their leader saw in the class' cursor.
     #[cold]
     #[inline(never)]
     fn alloc_again<const WHOLE: bool>(
@@ -142,9 +166,10 @@ impl Heap {
         class: SizeClass,
         home: u32,
         seen: Span,
+        address: u64,
     ) -> u64 {
         let (mut peers, mut home, mut seen) = (peers, home, seen);
-        let (mut address, mut asks) = (0, true);
+        let (mut address, mut asks) = (address, address == 0);
         for turn in 0..=PATIENCE {
             let (count, rank) = (peers.count(), peers.rank());
             let outcome = if asks { seen.outcome(count) } else { Outcome::Got };
@@ -162,7 +187,7 @@ impl Heap {
                 break;
             }
             if outcome == Outcome::Behind && asks && peers.leads() {
-                home = self.next_home(class, home, turn);
+                home = self.next_home(class, home, turn, count);
             }
             match self.alloc_dry(lanes.group(), peers, asks && outcome == Outcome::Dry, class, home, seen) {
                 Found::Block(hole) => (address, asks) = (hole, false),

@@ -55,10 +55,11 @@ impl Heap {
         }
         let address = block.as_ptr() as u64;
         let offset = address.wrapping_sub(self.base() as u64);
-        if offset >= self.layout.bytes() {
+        let slab = offset >> self.layout.slab_log2;
+        if slab >= self.layout.slabs.into() {
             return self.shared().misuse(FaultKind::ForeignFree, address);
         }
-        let slab = (offset >> self.layout.slab_log2) as u32;
+        let slab = slab as u32;
         // Who frees a block has it, or got it from who has: its slab's entry was written before (I5).
         let entry = Entry(self.entry(slab).load_unraced());
         // ordering: release; pairs with CLAIM and with RETIRE: the owners' writes before their bits (I4). Here, and not

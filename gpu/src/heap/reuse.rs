@@ -41,11 +41,11 @@ impl Heap {
         let mut from = from;
         while from < to {
             // Few words take no longer to look at than the summary does.
-            let is_near = to - from <= WINDOWS * lanes.count();
+            let is_near = to - from <= WINDOWS as u32 * lanes.count();
             let next = if is_near { Some(from) } else { idle.next_word_together(lanes.group(), from) };
             let Some(w) = next.filter(|w| *w < to) else { break };
             for _ in 0..ROWS {
-                let row = idle.row(lanes, w, to, info.slabs, most);
+                let row = idle.row::<WHOLE, WINDOWS>(lanes, w, to, info.slabs, most);
                 if row.len == 0 {
                     break;
                 }
@@ -54,7 +54,7 @@ impl Heap {
                     return row.of_slabs(info.slabs);
                 }
             }
-            from = (w + WINDOWS * lanes.count()).min(to);
+            from = (w + WINDOWS as u32 * lanes.count()).min(to);
             if !is_near {
                 self.settle_words(lanes.group(), class, w, from);
             }

@@ -3,10 +3,9 @@
 
 use super::Heap;
 use super::class::SizeClass;
-use super::class_info::ClassInfo;
 use super::cursor::{Outcome, Span};
 use super::full::Found;
-use super::sets::Run;
+use super::sets::{Run, WINDOWS};
 use super::take::TURNS;
 use crate::lanes::{Group, Lanes, Warp};
 use crate::sync::NATIVE_LAYOUT;
@@ -20,17 +19,24 @@ const DONE: u32 = u32::MAX;
 impl Heap {
     /// For a warp whose cursors have not all that its lanes ask for. Mostly a leader has crossed one: the lanes together
     /// find it the next span, of runs that are idle, in few round trips, for who comes to the cursor meanwhile has to go
-    /// elsewhere. In line, so that the handle is at hand.
-    #[inline(always)]
+    /// elsewhere.
+    #[inline(never)]
     pub(super) fn alloc_crossed(
         &self,
         warp: Warp,
         peers: Group,
         class: SizeClass,
-        info: &ClassInfo,
         home: u32,
         seen: Span,
     ) -> u64 {
+        // A copy, read at once: from memory each part of it would be read again behind each acquire.
+        let heap = *self;
+        heap.cross(warp, peers, class, home, seen)
+    }
+
+    #[inline(always)]
+    fn cross(&self, warp: Warp, peers: Group, class: SizeClass, home: u32, seen: Span) -> u64 {
+        let info = &{ *self.class(class) };
         let (count, rank) = (peers.count(), peers.rank());
         let (outcome, mut address) = (seen.outcome(count), 0);
         if outcome == Outcome::Got {
@@ -75,7 +81,8 @@ impl Heap {
         // Relaxed: a hint, by the last owner.
         let last = self.cursor(class, home).runs.load_relaxed() as u32;
         let (from, to) = self.own_words(home, lanes);
-        let row = self.idle(class).row(warp, from, to, info.slabs, info.grown_runs(lanes, last));
+        let row =
+            self.idle(class).row::<true, WINDOWS>(warp, from, to, info.slabs, info.grown_runs(lanes, last));
         // Of an empty one no lane takes anything.
         self.take_row::<true, true>(warp, class, &info, row)
     }

@@ -9,7 +9,7 @@ use crate::sync::NATIVE_LAYOUT;
 const LOST_RACES: u32 = if NATIVE_LAYOUT { 64 } else { 2 };
 
 /// Times as many words as there are lanes are looked at for a row at once: those of homes that have a cursor together.
-pub(in crate::heap) const WINDOWS: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
+pub(in crate::heap) const WINDOWS: usize = if NATIVE_LAYOUT { 4 } else { 1 };
 
 impl Group {
     /// Runs `f` on the leader and gives every lane its answer.
@@ -51,10 +51,10 @@ impl IndexSet {
     }
 
     /// Takes out slabs `step` apart, up to `most` and as many as there are lanes: a row that is seen in as many words
-    /// from `from` on, and before `to`, in the first of these. Looks at [`WINDOWS`] times as many words. Hints both: others
-    /// may take them at the same time. Returns the first and how many there are.
+    /// from `from` on, and before `to`, in the first of these. Looks at `TIMES` times as many words at once. Hints both:
+    /// others may take them at the same time. Returns the first and how many there are.
     #[inline(always)]
-    pub fn row<const WHOLE: bool>(
+    pub fn row<const WHOLE: bool, const TIMES: usize>(
         &self,
         lanes: Lanes<WHOLE>,
         from: u32,
@@ -62,7 +62,7 @@ impl IndexSet {
         step: u32,
         most: u32,
     ) -> Run {
-        let mut words = [0; WINDOWS as usize];
+        let mut words = [0; TIMES];
         let mut w = from + lanes.rank();
         for word in &mut words {
             *word = if w < to { self.word(w).load_relaxed() } else { 0 };

@@ -26,6 +26,9 @@ const BIT_POLLS: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 2 };
 /// Bits in as many words as are read at once.
 const QUAD_BITS: u32 = QUAD as u32 * WORD_BITS;
 
+/// Times as many words that a lane reads one after the other, before it looks at the first of them.
+const AT_ONCE: usize = if NATIVE_LAYOUT { 4 } else { 1 };
+
 impl Heap {
     /// Takes up to `most` idle runs of the class, one after the other: the first that lie in words `from` to before
     /// `to` of their set. They are the caller's to hand out, all of their blocks.
@@ -121,19 +124,23 @@ impl Heap {
     /// Whether all bits of a row of runs are set, as far as this lane looks.
     #[inline(always)]
     fn is_full<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, info: &ClassInfo, row: Run) -> bool {
-        let (mut quads, mut full) = (self.quads(lanes, info, row), true);
+        let (mut quads, mut missing) = (self.quads(lanes, info, row), 0);
         while quads.run < quads.end {
-            let (seen, mut holes) = (self.read_quad(quads.word()), 0);
-            let mut i = 0;
-            while i < QUAD {
-                holes += seen[i].count_ones();
-                i += 1;
+            // Some at once, so that they take one round trip.
+            let mut seen = [[0; QUAD]; AT_ONCE];
+            for seen in &mut seen {
+                if quads.run < quads.end {
+                    *seen = self.read_quad(quads.word());
+                    // Bits behind the last block's are clear.
+                    missing += (info.blocks - quads.place * QUAD_BITS).min(QUAD_BITS);
+                    quads.step();
+                }
             }
-            // Bits behind the last block's are clear.
-            full &= holes == (info.blocks - quads.place * QUAD_BITS).min(QUAD_BITS);
-            quads.step();
+            for word in seen.as_flattened() {
+                missing -= word.count_ones();
+            }
         }
-        full
+        missing == 0
     }
 
     #[inline(always)]

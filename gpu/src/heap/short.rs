@@ -152,7 +152,7 @@ impl Heap {
                 break;
             }
             if leads && address == 0 {
-                home = self.next_home(class, home, turn, count);
+                home = self.next_home(class, home, turn);
                 seen = self.take(count, class, home);
             }
         }
@@ -194,7 +194,7 @@ impl Heap {
                 break;
             }
             if outcome == Outcome::Behind && asks && peers.leads() {
-                home = self.next_home(class, home, turn, count);
+                home = self.next_home(class, home, turn);
             }
             match self.alloc_dry(lanes.group(), peers, asks && outcome == Outcome::Dry, class, home, seen) {
                 Found::Block(hole) => (address, asks) = (hole, false),

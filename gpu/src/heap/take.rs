@@ -2,7 +2,7 @@
 
 use super::class::SizeClass;
 use super::cursor::Span;
-use super::{Heap, PART_HOMES, POLL_NANOS, TAKE};
+use super::{Heap, POLL_NANOS, TAKE};
 use crate::lanes::{Group, Lanes};
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -40,7 +40,7 @@ impl Heap {
         let mut seen = self.take(wanted, class, *home);
         let mut turn = 0;
         while seen.signed_left() < 0 && !seen.is_dry() && turn < TURNS {
-            *home = self.next_home(class, *home, turn, wanted);
+            *home = self.next_home(class, *home, turn);
             seen = self.take(wanted, class, *home);
             turn += 1;
         }
@@ -64,20 +64,18 @@ impl Heap {
         Span(seen)
     }
 
-    /// Where `lanes` lanes take blocks instead, when `home` has no span and will have one soon: from its neighbour, which is
-    /// in the middle of its own; from others, those of different warps at different places; then from the same, after a wait.
+    /// Where to take blocks instead, when `home` has no span and will have one soon: its neighbour, which is in the
+    /// middle of its own; others, those of different warps at different places; then the same, after a wait.
     #[inline(always)]
-    pub(super) fn next_home(&self, class: SizeClass, home: u32, turn: u32, lanes: u32) -> u32 {
+    pub(super) fn next_home(&self, class: SizeClass, home: u32, turn: u32) -> u32 {
         let homes = self.layout.homes;
-        // Parts of warps use the cursor of every few homes.
-        let step = if lanes == WARP_SIZE { 1 } else { PART_HOMES };
-        if turn == 0 && home ^ step < homes {
-            return home ^ step;
+        if turn == 0 && home ^ 1 < homes {
+            return home ^ 1;
         }
         if turn < HOPS {
             // Of a hash, so that no division is at each call.
             let place = (home + thread::index_1d() / WARP_SIZE).wrapping_mul(SCATTER) >> 16;
-            return ((place * homes) >> 16) / step * step;
+            return (place * homes) >> 16;
         }
         self.await_span(class, home);
         home

@@ -75,7 +75,7 @@ impl Heap {
             self.block_of_span(&info, seen, rest as u32 + warp.rank())
         } else {
             let home = warp.broadcast_32(home);
-            self.shared().alloc_crossed(warp, warp.group(), class, home, seen)
+            self.shared().alloc_crossed(warp, class, home, seen)
         }
     }
 
@@ -89,7 +89,7 @@ impl Heap {
         if group.all(rest >= 0) {
             self.block_of_span(&info, seen, rest as u32 + peers.rank())
         } else {
-            self.alloc_short(group, peers, class, home, seen, 0)
+            self.alloc_short(group, peers, class, home, seen)
         }
     }
 
@@ -104,7 +104,7 @@ impl Heap {
         if warp.all(rest >= 0) {
             self.block_of_span(&info, seen, rest as u32 + peers.rank())
         } else {
-            self.shared().alloc_crossed(warp, peers, class, home, seen)
+            self.shared().alloc_short(warp, peers, class, home, seen)
         }
     }
 

@@ -233,7 +233,7 @@ impl Heap {
     /// The words where a group of so many lanes looks first: a warp in its home's share, so that homes leave each other
     /// theirs; others in the shares of those that have their cursor together.
     #[inline(always)]
-    pub(super) fn own_words(&self, home: u32, lanes: u32) -> (u32, u32) {
+    fn own_words(&self, home: u32, lanes: u32) -> (u32, u32) {
         if lanes == WORD_BITS { self.share_words(home) } else { self.near_words(home) }
     }
 

@@ -27,7 +27,7 @@ const BIT_POLLS: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 2 };
 const QUAD_BITS: u32 = QUAD as u32 * WORD_BITS;
 
 /// Times as many words that a lane reads one after the other, before it looks at the first of them.
-const AT_ONCE: usize = if NATIVE_LAYOUT { 4 } else { 1 };
+const AT_ONCE: usize = if NATIVE_LAYOUT { 2 } else { 1 };
 
 impl Heap {
     /// Takes up to `most` idle runs of the class, one after the other: the first that lie in words `from` to before

@@ -3,9 +3,10 @@
 
 use super::Heap;
 use super::class::SizeClass;
+use super::class_info::ClassInfo;
 use super::cursor::{Outcome, Span};
 use super::full::Found;
-use super::sets::{Run, WINDOWS};
+use super::sets::Run;
 use super::take::TURNS;
 use crate::lanes::{Group, Lanes, Warp};
 use crate::sync::NATIVE_LAYOUT;
@@ -17,74 +18,47 @@ const PATIENCE: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
 const DONE: u32 = u32::MAX;
 
 impl Heap {
-    /// For a warp whose cursors have not all that its lanes ask for. Mostly a leader has crossed one: the lanes together
-    /// find it the next span, of runs that are idle, in few round trips, for who comes to the cursor meanwhile has to go
+    /// For a warp of which all lanes ask for one class, and that has not all from its cursor. Mostly it has crossed that: it
+    /// stores the next span there, of runs that are idle, in few round trips, for who comes to the cursor meanwhile has to go
     /// elsewhere.
     #[inline(never)]
-    pub(super) fn alloc_crossed(
-        &self,
-        warp: Warp,
-        peers: Group,
-        class: SizeClass,
-        home: u32,
-        seen: Span,
-    ) -> u64 {
-        // A copy, read at once: from memory each part of it would be read again behind each acquire.
-        let heap = *self;
-        heap.cross(warp, peers, class, home, seen)
-    }
-
-    #[inline(always)]
-    fn cross(&self, warp: Warp, peers: Group, class: SizeClass, home: u32, seen: Span) -> u64 {
-        let info = &{ *self.class(class) };
-        let (count, rank) = (peers.count(), peers.rank());
-        let (outcome, mut address) = (seen.outcome(count), 0);
-        if outcome == Outcome::Got {
-            address = self.block_of_span(info, seen, seen.signed_left() as u32 - count + rank);
-        }
-        let owes = outcome == Outcome::Crossed && !seen.is_unused() && info.blocks >= count;
-        let mut waiting = warp.ballot(owes && peers.leads());
-        while !waiting.is_empty() {
-            let lane = waiting.leader();
-            let of = SizeClass(warp.read_32(class.0, lane));
-            let (home, lanes) = (warp.read_32(home, lane), warp.read_32(count, lane));
-            let (row, cursor) = (self.next_row(warp, of, home, lanes), self.cursor(of, home));
-            // All lanes' clearing is before the release.
-            warp.sync();
-            if peers.leader() == lane && row.len > 0 {
-                let end = row.first + row.len * info.slabs;
-                let (left, next) = (seen.left().unwrap_or(0), Span::new(end, row.len * info.blocks));
-                let rest = next.without(count - left);
-                if warp.rank() == lane {
-                    cursor.install(rest);
-                    cursor.runs.store_relaxed(row.len.into());
-                }
-                address = if rank < left {
-                    self.block_of_span(info, seen, rank)
-                } else {
-                    self.block_of_span(info, next, rest.signed_left() as u32 + rank - left)
-                };
-            }
-            waiting = waiting.without_leader();
-        }
-        if warp.all(address != 0) {
-            return address;
-        }
-        self.shared().alloc_short(warp, peers, class, home, seen, address)
-    }
-
-    /// Takes the runs of a cursor's next span, for `lanes` lanes that have crossed it: those that are idle where it has its
-    /// blocks from, if there are some.
-    #[inline(always)]
-    fn next_row(&self, warp: Warp, class: SizeClass, home: u32, lanes: u32) -> Run {
+    pub(super) fn alloc_crossed(&self, warp: Warp, class: SizeClass, home: u32, seen: Span) -> u64 {
         let info = *self.class(class);
+        if seen.outcome(warp.count()) != Outcome::Crossed || seen.is_unused() || info.blocks < warp.count() {
+            return self.alloc_short(warp, warp.group(), class, home, seen);
+        }
+        // A copy, read at once: behind each acquire its parts would be read from memory again.
+        let heap = *self;
+        heap.cross(warp, class, &info, home, seen)
+    }
+
+    /// The same for a cursor that the warp has crossed.
+    #[inline(always)]
+    fn cross(&self, warp: Warp, class: SizeClass, info: &ClassInfo, home: u32, seen: Span) -> u64 {
+        let (count, cursor) = (warp.count(), self.cursor(class, home));
         // Relaxed: a hint, by the last owner.
-        let last = self.cursor(class, home).runs.load_relaxed() as u32;
-        let (from, to) = self.own_words(home, lanes);
-        let row =
-            self.idle(class).row::<true, WINDOWS>(warp, from, to, info.slabs, info.grown_runs(lanes, last));
+        let most = info.grown_runs(count, cursor.runs.load_relaxed() as u32);
+        let (from, to) = self.share_words(home);
+        let found = self.idle(class).row::<true, 1>(warp, from, to, info.slabs, most);
         // Of an empty one no lane takes anything.
-        self.take_row::<true, true>(warp, class, &info, row)
+        let row = self.take_row::<true, true>(warp, class, info, found);
+        if row.len == 0 {
+            return self.shared().alloc_again(warp, warp.group(), class, home, seen);
+        }
+        let end = row.first + row.len * info.slabs;
+        let (left, next) = (seen.left().unwrap_or(0), Span::new(end, row.len * info.blocks));
+        let rest = next.without(count - left);
+        // All lanes' clearing is before the release.
+        warp.sync();
+        if warp.leads() {
+            cursor.install(rest);
+            cursor.runs.store_relaxed(row.len.into());
+        }
+        if warp.rank() < left {
+            self.block_of_span(info, seen, warp.rank())
+        } else {
+            self.block_of_span(info, next, rest.signed_left() as u32 + warp.rank() - left)
+        }
     }
 
     /// Leaders that are `first` in an unused cursor store its first span there. Returns that as it was for their
@@ -118,8 +92,8 @@ impl Heap {
         span
     }
 
-    /// For lanes of which some, those without an `address`, may have seen too little in their class' cursor: begins the
-    /// first span of a cursor, or waits for who stores the next one. Whatever takes more is left to `alloc_again`.
+    /// For lanes of which some saw too little in their class' cursor: begins the first span of a cursor, or waits
+    /// for who stores the next one. Whatever takes more is left to `alloc_again`.
     #[inline(never)]
     pub(super) fn alloc_short<const WHOLE: bool>(
         &self,
@@ -128,12 +102,11 @@ impl Heap {
         class: SizeClass,
         home: u32,
         seen: Span,
-        address: u64,
     ) -> u64 {
         let (count, leads) = (peers.count(), peers.leads());
-        let (mut seen, mut home, mut address) = (seen, home, address);
+        let (mut seen, mut home) = (seen, home);
         for turn in 0..TURNS {
-            let first = address == 0 && leads && seen.is_unused() && seen.left() == Some(0);
+            let first = leads && seen.is_unused() && seen.left() == Some(0);
             if !lanes.all(!first) {
                 seen = self.first_span(lanes, peers, first, class, home, seen);
             }
@@ -141,17 +114,14 @@ impl Heap {
             // What the last owners wrote is now before every lane (I4).
             lanes.order();
             let rest = seen.signed_left() - count as i32;
-            if address == 0 && rest >= 0 {
-                address = self.block_of_span(self.class(class), seen, rest as u32 + peers.rank());
-            }
-            if lanes.all(address != 0) {
-                return address;
+            if lanes.all(rest >= 0) {
+                return self.block_of_span(self.class(class), seen, rest as u32 + peers.rank());
             }
             // Who owes a span must not wait for another.
-            if !lanes.all(address != 0 || seen.left().is_none()) {
+            if !lanes.all(rest >= 0 || seen.left().is_none()) {
                 break;
             }
-            if leads && address == 0 {
+            if leads && rest < 0 {
                 home = self.next_home(class, home, turn);
                 seen = self.take(count, class, home);
             }
@@ -159,11 +129,11 @@ impl Heap {
         let seen = Span(lanes.read_64(seen.0, peers.leader()));
         let home = lanes.read_32(home, peers.leader());
         lanes.order();
-        self.alloc_again(lanes, peers, class, home, seen, address)
+        self.alloc_again(lanes, peers, class, home, seen)
     }
 
-    /// A cursor did not have what the lanes without an `address` wanted. Every lane of `lanes` comes here, with the lanes that
-    /// ask for its class, and with what their leader saw in the class' cursor.
+    /// A cursor did not have what some lanes wanted. Every lane of `lanes` comes here, with the lanes that ask for
+    /// its class, and with what their leader saw in the class' cursor.
     #[cold]
     #[inline(never)]
     fn alloc_again<const WHOLE: bool>(
@@ -173,10 +143,9 @@ impl Heap {
         class: SizeClass,
         home: u32,
         seen: Span,
-        address: u64,
     ) -> u64 {
         let (mut peers, mut home, mut seen) = (peers, home, seen);
-        let (mut address, mut asks) = (address, address == 0);
+        let (mut address, mut asks) = (0, true);
         for turn in 0..=PATIENCE {
             let (count, rank) = (peers.count(), peers.rank());
             let outcome = if asks { seen.outcome(count) } else { Outcome::Got };

@@ -3,7 +3,7 @@
 
 use super::class::SizeClass;
 use super::cursor::Span;
-use super::layout::WORD_BITS;
+use super::layout::{WORD_BITS, WORD_LOG2};
 use super::sets::Run;
 use crate::sync::QUAD;
 
@@ -158,7 +158,7 @@ impl ClassInfo {
 /// Words of the bitmap that the blocks of a run have bits in.
 #[inline(always)]
 pub(super) const fn words(blocks: u32) -> u32 {
-    (blocks + (WORD_BITS - 1)) / WORD_BITS
+    (blocks + (WORD_BITS - 1)) >> WORD_LOG2
 }
 
 const fn quads(blocks: u32) -> u32 {

@@ -24,7 +24,7 @@ const SPAN_PART: ((u32, u32), (u32, u32)) = ((8, 40), (1, 4));
 /// How many times as many blocks a cursor gets at once that crosses again and again, for whole warps.
 const GROWTH: u32 = 4;
 /// What part of a home's share such a span may be, in 64ths: for a whole warp, and for a part of one.
-const MOST_PART: (u32, u32) = (40, 32);
+const MOST_PART: (u32, u32) = (40, 4);
 
 /// How the blocks of one class lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,6 @@
 //! A warp subtracts what it wants. From a count that had as much it gets the first of those blocks. Blocks are
 //! numbered from the last run backwards, so that the word needs no total.
 
-use super::INSTALL;
 use super::class_info::{ClassInfo, divided};
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 
@@ -147,15 +146,14 @@ impl Cursor {
         Cursor { span: AtomicU64::new(span.0), searches_begun, verdict, runs }
     }
 
-    /// Stores the next span, for who owes it.
+    /// Stores the next span, for who owes it, behind [`hand_on`](super::Heap::hand_on).
     #[inline(always)]
     pub(super) fn install(&self, next: Span) {
         if NATIVE_LAYOUT {
-            // ordering: release; pairs with TAKE: the slabs' entries, and what their last owners wrote (I4).
-            self.span.store_release(next.0, INSTALL);
+            self.span.store_relaxed(next.0);
         } else {
             // The same to all who subtract. Of a store, loom would let subtractions go on as if it were not there.
-            self.span.swap_release(next.0, INSTALL);
+            self.span.swap_relaxed(next.0);
         }
     }
 

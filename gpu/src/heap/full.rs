@@ -158,7 +158,7 @@ impl Heap {
         // ordering: release; pairs with SEEK of a proof: counted, before what any lane takes from here on.
         fence_release(SEEK);
         let found = self.find(lanes, class, home, count, 0);
-        lanes.sync();
+        self.hand_on(lanes);
         if lanes.leads() {
             if !found.is_dry() {
                 self.cursor(class, home).install(found);

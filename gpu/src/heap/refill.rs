@@ -7,9 +7,9 @@ use super::cursor::Span;
 use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::sets::Run;
-use super::{Heap, PART_HOMES};
+use super::{Heap, INSTALL, PART_HOMES};
 use crate::lanes::{Group, Lanes};
-use crate::sync::NATIVE_LAYOUT;
+use crate::sync::{NATIVE_LAYOUT, fence_release};
 
 /// Slabs that are taken of another home's share at once, so that it does not run dry for it.
 const FOREIGN_SLABS: u32 = 16;
@@ -48,7 +48,7 @@ impl Heap {
             }
             waiting = waiting.without_leader();
         }
-        lanes.sync();
+        self.hand_on(lanes);
         if owes {
             self.note_use(class);
             let wanted = peers.count() - seen.left().unwrap_or(0);
@@ -75,13 +75,24 @@ impl Heap {
         if run.len == 0 { self.find(lanes.group(), class, home, count, last) } else { info.span_of(run) }
     }
 
+    /// Before a cursor gets a span: what the lanes have written for it, and acquired with it, is before that.
+    #[inline(always)]
+    pub(super) fn hand_on<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>) {
+        lanes.sync();
+        // ordering: release; pairs with TAKE: the slabs' entries, that their bits are clear, and what their last owners
+        // wrote (I4). Each lane's own: where the leader released for all, blocks were seen once, on an H200, that were live
+        // while their bits were set. The model allows both.
+        fence_release(INSTALL);
+        lanes.sync();
+    }
+
     /// Writes down what the slabs of a span are, each lane a part of them.
     #[inline(always)]
     pub(super) fn dedicate(&self, rank: u32, step: u32, info: &ClassInfo, class: SizeClass, run: Run) {
         let (mut slab, slabs) = (rank, info.slabs);
         while slab < run.len {
             let place = if slabs == 1 { 0 } else { slab % slabs };
-            // Relaxed: the cursor's release is behind it.
+            // Relaxed: a release is behind it.
             self.entry(run.first + slab).store_relaxed(Entry::of_class(class, place, slabs).0);
             if place == 0 {
                 // Relaxed: the same. An addition: others may have pinned what they take for a run.

@@ -48,8 +48,7 @@ impl Heap {
         let end = row.first + row.len * info.slabs;
         let (left, next) = (seen.left().unwrap_or(0), Span::new(end, row.len * info.blocks));
         let rest = next.without(count - left);
-        // All lanes' clearing is before the release.
-        warp.sync();
+        self.hand_on(warp);
         if warp.leads() {
             cursor.install(rest);
             cursor.runs.store_relaxed(row.len.into());
@@ -82,7 +81,7 @@ impl Heap {
         let leader = peers.leader();
         let run = Run { first: lanes.read_32(run.first, leader), len: lanes.read_32(run.len, leader) };
         self.dedicate(peers.rank(), peers.count(), info, class, run);
-        lanes.sync();
+        self.hand_on(lanes);
         if !first || run.len == 0 {
             return seen;
         }

@@ -30,7 +30,8 @@
 //!
 //! - I1. *In a cursor*: it is among the blocks left of a span. One subtraction takes it from there.
 //! - I2. *A hole*: its bit is set. Who has pinned the run and clears the bit has taken it, alone; who swaps the count of
-//!   a whole run for none has taken all its blocks, alone: a pin keeps the count from being that of a whole run.
+//!   a whole run for that of one without holes, or for none, has taken all its blocks, alone: a pin keeps the count from
+//!   being that of a whole run.
 //! - I3. *Live*, or on its way: one thread has it, and has subtracted or cleared for it.
 //!
 //! And:

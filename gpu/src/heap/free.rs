@@ -60,8 +60,9 @@ impl Heap {
             return self.shared().misuse(FaultKind::ForeignFree, address);
         }
         let slab = slab as u32;
-        // Who frees a block has it, or got it from who has: its slab's entry was written before (I5).
-        let entry = Entry(self.entry(slab).load_unraced());
+        // Relaxed: who frees a block has it, or got it from who has: its slab's entry was written before (I5). From where all
+        // multiprocessors see the same: with the fence it takes no longer than from the cache of this one.
+        let entry = Entry(self.entry(slab).load_relaxed());
         // ordering: release; pairs with CLAIM and with RETIRE: the owners' writes before their bits (I4). Here, and not
         // at the bits, it takes no longer than the load.
         fence_release(FREE);

@@ -124,23 +124,24 @@ impl Heap {
     /// Whether all bits of a row of runs are set, as far as this lane looks.
     #[inline(always)]
     fn is_full<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, info: &ClassInfo, row: Run) -> bool {
-        let (mut quads, mut missing) = (self.quads(lanes, info, row), 0);
+        let (mut quads, mut full) = (self.quads(lanes, info, row), true);
         while quads.run < quads.end {
             // Some at once, so that they take one round trip.
-            let mut seen = [[0; QUAD]; AT_ONCE];
-            for seen in &mut seen {
+            let (mut seen, mut holes) = ([[0; QUAD]; AT_ONCE], [0; AT_ONCE]);
+            for (seen, holes) in seen.iter_mut().zip(&mut holes) {
                 if quads.run < quads.end {
                     *seen = self.read_quad(quads.word());
                     // Bits behind the last block's are clear.
-                    missing += (info.blocks - quads.place * QUAD_BITS).min(QUAD_BITS);
+                    *holes = (info.blocks - quads.place * QUAD_BITS).min(QUAD_BITS);
                     quads.step();
                 }
             }
-            for word in seen.as_flattened() {
-                missing -= word.count_ones();
+            for (seen, holes) in seen.iter().zip(holes) {
+                // Each by itself: a run that the lanes have not got may have more bits, of another class.
+                full &= seen.iter().map(|word| word.count_ones()).sum::<u32>() == holes;
             }
         }
-        missing == 0
+        full
     }
 
     #[inline(always)]

@@ -4,8 +4,8 @@
 //!
 //! The bar is 40 registers for an allocation and 32 for a free, and no spills. As a driver links the program's kernels, each
 //! function compiled once, both meet it at the call: 32 and no spills; functions off the fast path spill. Compiled whole,
-//! each kernel with copies of all that it can reach, an allocation spills a little at the call, too. Without a limit both
-//! take more registers then, for a kernel has those of all that it can reach.
+//! each kernel with copies of all that it can reach, an allocation spills a little at the call, too. Without a limit it
+//! takes all registers then and still spills, for a kernel has those of all that it can reach.
 
 mod ptx;
 

@@ -25,11 +25,12 @@ pub struct Proofs {
     verdict: AtomicU64,
 }
 
-/// How often, and how far apart, the end of another group's proof is looked for.
+/// How often, and how far apart, the end of another group's proof is looked for; and how often before this group makes one.
 #[derive(Clone, Copy)]
 pub(crate) struct Wait {
     pub polls: u32,
     pub nanos: u32,
+    pub polls_first: u32,
 }
 
 /// The orderings of an arrival, which releases, and of a beginning, which acquires.
@@ -75,14 +76,14 @@ impl Proofs {
         // the looks of a proof that begins later (I2).
         let arrived = lanes.lead_64(|| self.begun.add_release(0, sites.arrive));
         let mut under_way = u64::MAX;
-        for _ in 0..wait.polls {
+        for poll in 0..wait.polls {
             // Relaxed: a verdict by itself publishes nothing.
             let verdict = lanes.lead_64(|| self.verdict.load_relaxed());
             if verdict / 2 > arrived {
                 return Some(verdict % 2 == 1);
             }
             // Once for each verdict: until the next one, the proof goes on that kept this group from beginning.
-            if verdict != under_way {
+            if verdict != under_way && poll >= wait.polls_first {
                 let begun = verdict / 2;
                 // ordering: acquire; pairs with the arrivals above (I2).
                 let mine = || self.begun.cas_acquire(begun, begun + 1, sites.begin).is_ok().into();

@@ -5,6 +5,8 @@
 //! | that no one is refused beside a block that another thread has freed, which the caller knows nothing of | It does not hold: a search sees what was freed before the calls that it counts for (I9), by those threads or in an order that they know. |
 //! | that with two threads who have one block each at most, of two, none is refused | The same: a thread finds the cursor taken down, and need not see what was freed on the way. |
 //! | warps of more than one lane | A lane has its warp for itself here. |
+//! | more than one preemption where a search of the whole heap is shared | `FREED_BEFORE_A_SEARCH` with 2 did not end in four minutes. |
+//! | the clearing of bits as a store | Loom would let others' read-modify-writes go on as if it were not there: it is a swap here. |
 //! | all orders of the models with 3 preemptions or fewer | They are too many for a test: `NEXT_SPAN` with 2 takes half a minute, with 3 more than one. |
 #![cfg(loom)]
 

@@ -7,7 +7,7 @@
 //!
 //! I1: the pieces lie one after the other from the start on, without gaps. I2: each is mapped once, by itself, and
 //! everyone on the device may use it; its memory was created for it. I3: a step that fails undoes the steps of its own
-//! piece, and the others stay as they are.
+//! piece, and the others stay as they are; should undoing fail, too, no piece can be mapped there any more, and that is logged.
 //!
 //! Every handle of the driver's is given back by a `Drop` of its own, in the opposite order: mapping, memory, addresses.
 

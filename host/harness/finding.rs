@@ -195,7 +195,9 @@ impl Narrator<'_> {
         let (kind, message) = match fault.kind {
             FaultKind::DoubleFree => (
                 FindingKind::DoubleFree,
-                format!("a block was given back that was free already: {place} {by}"),
+                format!(
+                    "a block was given back that was free already: {place}, number {detail} where the allocator looked, {by}"
+                ),
             ),
             FaultKind::ForeignFree => (
                 FindingKind::ForeignFree,

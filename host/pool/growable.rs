@@ -81,8 +81,8 @@ impl GrowableBuffer {
     }
 
     /// Gives it memory for `bytes`, rounded up to the granularity, and returns its size. What it holds stays where and as it
-    /// is; what is new has any content. It does not wait for the device, and kernels may use the buffer meanwhile: launches
-    /// from now on reach all of it. A buffer that has as much already stays as it is.
+    /// is; what is new has any content. It asks for no wait, and kernels may use the buffer meanwhile: launches from
+    /// now on reach all of it. A buffer that has as much already stays as it is.
     ///
     /// # Errors
     /// [`Error::GrowBeyond`] the reservation, [`Error::OutOfMemory`], or what the driver answers; all is as before then.

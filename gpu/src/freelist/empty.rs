@@ -8,7 +8,7 @@ use crate::proofs::{Sites, Wait};
 use crate::sync::NATIVE_LAYOUT;
 
 /// Proofs that others make are waited for far longer than the few microseconds that they take.
-const WAIT: Wait = Wait { polls: if NATIVE_LAYOUT { 1 << 8 } else { 3 }, nanos: POLL_NANOS };
+const WAIT: Wait = Wait { polls: if NATIVE_LAYOUT { 1 << 8 } else { 3 }, nanos: POLL_NANOS, polls_first: 0 };
 
 impl FreeList {
     /// Whether a proof that began after this call says that the pool is empty: another warp's, or this

@@ -1,15 +1,17 @@
 //! Allocation: one subtraction for the lanes of a warp that ask for the same class.
 
 use super::Heap;
-use super::class::{SizeClass, rounded_up};
+use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::debug::CallSite;
-use crate::lanes::{Group, Lanes};
+use crate::lanes::{Group, Warp};
 use core::ptr::NonNull;
 
 /// The largest alignment that a block of a class may be asked for: that of the smallest slab.
 pub(super) const SMALL_ALIGN: usize = 1 << 14;
+/// What is no larger can be rounded up to that in 32 bits.
+const MOST_ROUNDED: usize = 1 << 31;
 
 impl Heap {
     /// Memory for `layout`, or `None` when the heap has none for it. Any thread, any time, any subset of a
@@ -27,11 +29,13 @@ impl Heap {
     #[inline(always)]
     pub(super) fn alloc_plain(&self, layout: core::alloc::Layout) -> Option<NonNull<u8>> {
         let (size, align) = (layout.size(), layout.align());
-        let bytes = rounded_up(size as u64, align as u64);
+        // In 32 bits, so of a size or an alignment that is too large it says nothing.
+        let below = (align as u32).wrapping_sub(1);
+        let bytes = (size as u32).wrapping_add(below) & !below;
         // Sizes from one byte to the limit, compared once: zero wraps around.
-        let small = bytes.wrapping_sub(1) < u64::from(self.layout.small_bytes);
+        let small = size <= MOST_ROUNDED && bytes.wrapping_sub(1) < self.layout.small_bytes;
         let address = if small && align <= SMALL_ALIGN {
-            self.alloc_small(SizeClass::of(bytes as u32))
+            self.alloc_small(SizeClass::of(bytes))
         } else {
             self.shared().alloc_unusual(size, align)
         };
@@ -58,7 +62,7 @@ impl Heap {
         let group = Group::converged();
         let Some(warp) = group.whole() else { return self.shared().alloc_partial(group, class) };
         if !warp.all(class.0 == warp.broadcast_32(class.0)) {
-            return self.shared().alloc_mixed(warp, class);
+            return self.alloc_mixed(warp, class);
         }
         // Read here: what is acquired below empties the multiprocessor's cache.
         let info = *self.class(class);
@@ -70,41 +74,37 @@ impl Heap {
         if rest >= 0 {
             self.block_of_span(&info, seen, rest as u32 + warp.rank())
         } else {
-            self.shared().alloc_crossed(warp, class, warp.broadcast_32(home), seen)
+            let home = warp.broadcast_32(home);
+            self.shared().alloc_crossed(warp, class, home, seen)
         }
     }
 
     /// For a part of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group, class: SizeClass) -> u64 {
-        if group.count() > 1 {
-            return self.alloc_mixed(group, class);
-        }
+        let (peers, home) = (group.matching(class.0), self.part_home());
         let info = *self.class(class);
-        let mut home = self.part_home();
-        let mut seen = self.take_in_turn(1, class, &mut home);
-        if seen.is_unused() && seen.left() == Some(0) {
-            seen = self.first_span(group, group, true, class, home, seen);
-        }
-        if seen.signed_left() > 0 {
-            self.block_of_span(&info, seen, seen.signed_left() as u32 - 1)
+        let seen = self.take_together(group, peers, true, class, home);
+        let rest = seen.signed_left() - peers.count() as i32;
+        if group.all(rest >= 0) {
+            self.block_of_span(&info, seen, rest as u32 + peers.rank())
         } else {
-            self.alloc_short(group, group, class, home, seen)
+            self.alloc_short(group, peers, class, home, seen)
         }
     }
 
-    /// For lanes that may ask for several classes: the leaders of all take at once.
-    #[inline(never)]
-    fn alloc_mixed<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, class: SizeClass) -> u64 {
+    /// For a warp whose lanes ask for several classes: the leaders of all take at once.
+    #[inline(always)]
+    fn alloc_mixed(&self, warp: Warp, class: SizeClass) -> u64 {
         let home = self.part_home();
-        let peers = lanes.matching(class.0);
+        let peers = warp.matching(class.0);
         let info = *self.class(class);
-        let seen = self.take_together(lanes, peers, true, class, home);
+        let seen = self.take_together(warp, peers, true, class, home);
         let rest = seen.signed_left() - peers.count() as i32;
-        if lanes.all(rest >= 0) {
+        if warp.all(rest >= 0) {
             self.block_of_span(&info, seen, rest as u32 + peers.rank())
         } else {
-            self.alloc_short(lanes, peers, class, home, seen)
+            self.shared().alloc_short(warp, peers, class, home, seen)
         }
     }
 

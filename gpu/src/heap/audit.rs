@@ -75,7 +75,13 @@ impl<'a, V: Visitor> Walk<'a, V> {
     fn proofs(&mut self) {
         let (begun, ended) = self.heap.overview().proofs.0.counts();
         if begun != ended {
-            self.tell(None, None, None, Found::SearchOpen { begun, ended });
+            self.tell(None, None, None, Found::ProofOpen { begun, ended });
+        }
+        for class in (0..self.heap.layout.classes).map(SizeClass) {
+            let seekers = self.heap.seekers(class).load_relaxed();
+            if seekers != 0 {
+                self.tell(None, Some(class), None, Found::SeekersLeft { seekers });
+            }
         }
     }
 

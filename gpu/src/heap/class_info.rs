@@ -3,7 +3,7 @@
 
 use super::class::SizeClass;
 use super::cursor::Span;
-use super::layout::WORD_BITS;
+use super::layout::{WORD_BITS, WORD_LOG2};
 use super::sets::Run;
 use crate::sync::QUAD;
 
@@ -21,6 +21,10 @@ const SPAN_BLOCKS: (u32, u32) = (2 * 2048, 8 * 2048);
 const LANE_BLOCKS: (u32, u32) = (128, 1024);
 /// What part of a home's share a span may be, in 64ths: for a whole warp, and for a part of one.
 const SPAN_PART: ((u32, u32), (u32, u32)) = ((8, 40), (1, 4));
+/// How many times as many blocks a cursor gets at once that crosses again and again, for whole warps.
+const GROWTH: u32 = 4;
+/// What part of a home's share such a span may be, in 64ths: for a whole warp, and for a part of one.
+const MOST_PART: (u32, u32) = (40, 4);
 
 /// How the blocks of one class lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +38,10 @@ pub struct ClassInfo {
     pub(super) blocks_reciprocal: u32,
     /// Slabs in a run.
     pub slabs: u32,
-    /// Runs in a span for a whole warp, in the first of a cursor and in the others.
-    whole_runs: (u16, u16),
+    /// Runs in a span for a whole warp: in the first of a cursor, in the next, and at most.
+    whole_runs: [u16; 3],
     /// The most runs in a span for a part of a warp, likewise.
-    part_runs: (u16, u16),
-    /// Times [`QUAD`] words of the bitmap that a run has bits in.
-    pub(super) quads: u32,
+    part_runs: [u16; 3],
     /// `ceil(2^31 / quads)`.
     quads_reciprocal: u32,
 }
@@ -64,21 +66,31 @@ impl ClassInfo {
             slabs *= 2;
         }
         let blocks = slabs * slab_bytes / bytes;
-        let (runs, quads) = (share / slabs, words(blocks).div_ceil(QUAD as u32));
-        let ((whole_first, whole_later), (part_first, part_later)) = SPAN_PART;
+        let runs = share / slabs;
+        let (part, most) = (SPAN_PART, MOST_PART);
         ClassInfo {
             bytes,
             blocks,
             blocks_reciprocal: reciprocal(blocks),
             slabs,
-            whole_runs: (
-                clamped(SPAN_BLOCKS.0 / blocks, runs * whole_first / 64),
-                clamped(SPAN_BLOCKS.1 / blocks, runs * whole_later / 64),
-            ),
-            part_runs: (clamped(u32::MAX, runs * part_first / 64), clamped(u32::MAX, runs * part_later / 64)),
-            quads,
-            quads_reciprocal: (1u32 << 31).div_ceil(quads),
+            whole_runs: [
+                clamped(SPAN_BLOCKS.0 / blocks, runs * part.0.0 / 64),
+                clamped(SPAN_BLOCKS.1 / blocks, runs * part.0.1 / 64),
+                clamped(GROWTH * SPAN_BLOCKS.1 / blocks, runs * most.0 / 64),
+            ],
+            part_runs: [
+                clamped(u32::MAX, runs * part.1.0 / 64),
+                clamped(u32::MAX, runs * part.1.1 / 64),
+                clamped(u32::MAX, runs * most.1 / 64),
+            ],
+            quads_reciprocal: (1u32 << 31).div_ceil(quads(blocks)),
         }
+    }
+
+    /// Times [`QUAD`] words of the bitmap that a run has bits in.
+    #[inline(always)]
+    pub(super) const fn quads(&self) -> u32 {
+        quads(self.blocks)
     }
 
     /// Of the quads of the runs in a row, in which run number `i` lies.
@@ -90,14 +102,29 @@ impl ClassInfo {
     /// Runs in the next span of a cursor that has had one, for a group of `lanes` lanes.
     #[inline(always)]
     pub(super) const fn span_runs(&self, lanes: u32) -> u32 {
-        self.runs_for(lanes, LANE_BLOCKS.1, self.whole_runs.1, self.part_runs.1)
+        self.runs_for(lanes, LANE_BLOCKS.1, self.whole_runs[1], self.part_runs[1])
+    }
+
+    /// The same of one whose last span had `last` runs: twice that, as long as it is no more than a cursor is to have. What
+    /// many ask for is seldom looked for then, and what few ask for does not keep more than it has been asked for.
+    #[inline(always)]
+    pub(super) const fn grown_runs(&self, lanes: u32, last: u32) -> u32 {
+        let most = if lanes == WORD_BITS { self.whole_runs[2] } else { self.part_runs[2] } as u32;
+        let (grown, least) = (2 * last, self.span_runs(lanes));
+        if grown <= least {
+            least
+        } else if grown < most {
+            grown
+        } else {
+            most
+        }
     }
 
     /// Runs in the first span of a home's cursor. Those of two neighbours end half a later span apart: then one has
     /// blocks for both while the other's next span is found.
     #[inline(always)]
     pub(super) const fn first_runs(&self, lanes: u32, home: u32) -> u32 {
-        let runs = self.runs_for(lanes, LANE_BLOCKS.0, self.whole_runs.0, self.part_runs.0);
+        let runs = self.runs_for(lanes, LANE_BLOCKS.0, self.whole_runs[0], self.part_runs[0]);
         if home.is_multiple_of(2) { runs } else { runs + self.span_runs(lanes) / 2 }
     }
 
@@ -115,6 +142,12 @@ impl ClassInfo {
         Span::new(run.first + run.len, run.len / self.slabs * self.blocks)
     }
 
+    /// How many runs a span is of that no one has taken from.
+    #[inline(always)]
+    pub(super) const fn runs_of(&self, span: Span) -> u32 {
+        divided(span.granted(u32::MAX), self.blocks_reciprocal)
+    }
+
     /// Words of the bitmap that its blocks have bits in.
     #[inline(always)]
     pub(super) const fn words(&self) -> u32 {
@@ -125,7 +158,11 @@ impl ClassInfo {
 /// Words of the bitmap that the blocks of a run have bits in.
 #[inline(always)]
 pub(super) const fn words(blocks: u32) -> u32 {
-    blocks.div_ceil(WORD_BITS)
+    (blocks + (WORD_BITS - 1)) >> WORD_LOG2
+}
+
+const fn quads(blocks: u32) -> u32 {
+    words(blocks).div_ceil(QUAD as u32)
 }
 
 /// The bits of the blocks of a run in word `w` of their bitmap; none behind the last.

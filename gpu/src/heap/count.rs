@@ -12,7 +12,7 @@
 //!
 //! A *pin* keeps a run from being taken whole while a thread looks for a hole of it. `JOINED`: a word became full by
 //! more than one free, so that not every one of those has changed the count. A count without a class is that of a slab
-//! where no run starts, or of a run that one thread has taken whole.
+//! where no run starts, or of a run that one thread has taken whole to make its slabs free.
 
 use super::class::SizeClass;
 

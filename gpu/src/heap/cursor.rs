@@ -8,7 +8,6 @@
 //! A warp subtracts what it wants. From a count that had as much it gets the first of those blocks. Blocks are
 //! numbered from the last run backwards, so that the word needs no total.
 
-use super::INSTALL;
 use super::class_info::{ClassInfo, divided};
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 
@@ -136,32 +135,24 @@ pub struct Cursor {
     pub(super) searches_begun: AtomicU64,
     /// Twice the number of those that have ended, and 1 if the last found none.
     pub(super) verdict: AtomicU64,
+    /// Runs of the last span that was stored in place of one that was used up. A hint.
+    pub(super) runs: AtomicU64,
 }
 
 impl Cursor {
     /// With these blocks left.
     pub fn new(span: Span) -> Self {
-        Cursor { span: AtomicU64::new(span.0), searches_begun: AtomicU64::new(0), verdict: AtomicU64::new(0) }
+        let [searches_begun, verdict, runs] = [0; 3].map(AtomicU64::new);
+        Cursor { span: AtomicU64::new(span.0), searches_begun, verdict, runs }
     }
 
-    /// Stores the next span, for who owes it.
+    /// Stores the next span, for who owes it, behind [`hand_on`](super::Heap::hand_on).
     #[inline(always)]
     pub(super) fn install(&self, next: Span) {
         if NATIVE_LAYOUT {
-            // ordering: release; pairs with TAKE: the slabs' entries, and what their last owners wrote (I4).
-            self.span.store_release(next.0, INSTALL);
-        } else {
-            // The same to all who subtract. Of a store, loom would let subtractions go on as if it were not there.
-            self.span.swap_release(next.0, INSTALL);
-        }
-    }
-
-    /// The same behind a release fence of the caller's.
-    #[inline(always)]
-    pub(super) fn install_relaxed(&self, next: Span) {
-        if NATIVE_LAYOUT {
             self.span.store_relaxed(next.0);
         } else {
+            // The same to all who subtract. Of a store, loom would let subtractions go on as if it were not there.
             self.span.swap_relaxed(next.0);
         }
     }
@@ -173,13 +164,13 @@ impl Cursor {
 
     /// As it lies in device memory, for the host to write.
     pub fn to_words(&self) -> [u64; 4] {
-        [self.span.load_relaxed(), self.searches_begun.load_relaxed(), self.verdict.load_relaxed(), 0]
+        [&self.span, &self.searches_begun, &self.verdict, &self.runs].map(AtomicU64::load_relaxed)
     }
 
     /// As it lay in device memory, for the host to read.
-    pub fn from_words([span, searches_begun, verdict, _]: [u64; 4]) -> Self {
-        let [span, searches_begun, verdict] = [span, searches_begun, verdict].map(AtomicU64::new);
-        Cursor { span, searches_begun, verdict }
+    pub fn from_words(words: [u64; 4]) -> Self {
+        let [span, searches_begun, verdict, runs] = words.map(AtomicU64::new);
+        Cursor { span, searches_begun, verdict, runs }
     }
 }
 

@@ -55,12 +55,14 @@ impl Heap {
         }
         let address = block.as_ptr() as u64;
         let offset = address.wrapping_sub(self.base() as u64);
-        if offset >= self.layout.bytes() {
+        let slab = offset >> self.layout.slab_log2;
+        if slab >= self.layout.slabs.into() {
             return self.shared().misuse(FaultKind::ForeignFree, address);
         }
-        let slab = (offset >> self.layout.slab_log2) as u32;
-        // Who frees a block has it, or got it from who has: its slab's entry was written before (I5).
-        let entry = Entry(self.entry(slab).load_unraced());
+        let slab = slab as u32;
+        // Relaxed: who frees a block has it, or got it from who has: its slab's entry was written before (I5). From where all
+        // multiprocessors see the same: with the fence it takes no longer than from the cache of this one.
+        let entry = Entry(self.entry(slab).load_relaxed());
         // ordering: release; pairs with CLAIM and with RETIRE: the owners' writes before their bits (I4). Here, and not
         // at the bits, it takes no longer than the load.
         fence_release(FREE);
@@ -91,17 +93,18 @@ impl Heap {
     /// leave their blocks to one of them; some of those here may have come by another call.
     #[inline(always)]
     fn release(&self, met: Group, place: Place) {
-        let own = 1 << (place.block % WORD_BITS);
-        let Some(warp) = Group::converged().whole() else { return self.release_bits(place, own) };
-        if !warp.all(met.whole().is_some()) {
-            return self.release_bits(place, own);
-        }
-        let bits = self.gather(warp, place);
+        let warp = Group::converged().whole().filter(|warp| warp.all(met.whole().is_some()));
+        let bits = match warp {
+            Some(warp) => self.gather(warp, place),
+            None => 1 << (place.block % WORD_BITS),
+        };
         if bits != 0 {
             self.release_bits(place, bits);
         }
         // A lane that comes back from here finds its block free, whoever released it.
-        warp.sync();
+        if let Some(warp) = warp {
+            warp.sync();
+        }
     }
 
     /// The bits that the caller's lane is to release: those of all lanes with blocks of the same word of the bitmap
@@ -157,28 +160,60 @@ impl Heap {
     #[inline(always)]
     fn release_bits(&self, place: Place, bits: u32) {
         let Place { run, class, blocks, block } = place;
-        let full = full_word(blocks, block / WORD_BITS);
         let (word, count) = (self.bits(self.word_of(run, block)), self.count(run));
+        if bits == u32::MAX {
+            // What this makes of the word is known without a look at it: both at once. Relaxed: the fence is before them,
+            // and who takes the run whole acquires every change of its count (I4).
+            let (old, before) = (word.or_relaxed(bits), Count(count.add_relaxed(Count::of_whole(1).0)));
+            // Set where its argument is zero. All of it in one comparison: `ptxas` puts one of `old` alone before the
+            // addition, which then begins a round trip later.
+            let is_zero = |n: u32| n.wrapping_sub(1) & 1 << 31;
+            let first_or_last = is_zero(before.some()) | is_zero((before.whole() + 1) ^ words(blocks));
+            if old | first_or_last != 0 {
+                self.shared().look_closer(run, class, blocks, block, [bits, old], Count::of_whole(1), before);
+            }
+            return;
+        }
         // Relaxed: the fence is before it.
         let old = word.or_relaxed(bits);
-        let change = if bits == full {
-            // What this makes of the word is known without a look at it.
-            Count::of_whole(1)
-        } else {
-            Count::change(old, old | bits, full)
-        };
+        let full = full_word(blocks, block / WORD_BITS);
+        let change = Count::change(old, old | bits, full);
         if change.whole() > 0 && bits != full {
             // Relaxed: of one word, so it is there before the addition.
             count.or_relaxed(Count::JOINED.0);
         }
-        // Relaxed: the fence is before it, and who takes the run whole acquires every change of its count (I4).
+        // Relaxed: the same as above.
         let before = if change == Count::NONE { change } else { Count(count.add_relaxed(change.0)) };
+        let whole = before.plus(change).whole() == words(blocks);
+        if old & bits != 0 || change != Count::NONE && (whole || before.some() == 0) {
+            self.shared().look_closer(run, class, blocks, block, [bits, old], change, before);
+        }
+    }
+
+    /// Bits were set in a word that was `old`, with the bit of block `block` of a run among them, and `change` was added to a
+    /// count that was `before`. Either some of the bits were set there, or the run has its first hole now, or nothing else.
+    #[cold]
+    #[inline(never)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "in registers: a structure would be on every thread's stack"
+    )]
+    fn look_closer(
+        &self,
+        run: u32,
+        class: SizeClass,
+        blocks: u32,
+        block: u32,
+        [bits, old]: [u32; 2],
+        change: Count,
+        before: Count,
+    ) {
         if old & bits != 0 {
-            self.shared().record_double_frees(place, old, bits, change);
+            self.record_double_frees(Place { run, class, blocks, block }, old, bits, change);
         }
         let whole = before.plus(change).whole() == words(blocks);
         if change != Count::NONE && (whole || before.some() == 0) {
-            self.shared().note(run, class, whole);
+            self.note(run, class, whole);
         }
     }
 
@@ -201,8 +236,6 @@ impl Heap {
 
     /// A run has its first hole, or nothing else. By now others may have taken that, and the run may be another
     /// class': then this is a hint without reason.
-    #[cold]
-    #[inline(never)]
     pub(super) fn note(&self, run: u32, class: SizeClass, whole: bool) {
         if whole {
             self.idle(class).note(run)
@@ -218,8 +251,6 @@ impl Heap {
     }
 
     /// `bits` were released in a word that was `old`, and some were set there; `change` was counted for it.
-    #[cold]
-    #[inline(never)]
     fn record_double_frees(&self, place: Place, old: u32, bits: u32, change: Count) {
         let Place { run, class, blocks, block } = place;
         let counted = Count::change(old, old | bits, full_word(blocks, block / WORD_BITS));

@@ -8,7 +8,8 @@ use crate::lanes::Group;
 use crate::sync::{NATIVE_LAYOUT, fence_release};
 use crate::thread;
 
-/// Looks for the end of another group's search for a span, which takes some tens of microseconds, and the pause between two.
+/// Looks for the end of another group's search for a span, and the pause between two: more than most of them take, for a
+/// proof made meanwhile would refuse no one.
 const WAITS: u32 = if NATIVE_LAYOUT { 1 << 8 } else { 3 };
 const WAIT_NANOS: u32 = 1 << 10;
 
@@ -37,8 +38,8 @@ enum Look {
 
 impl Heap {
     /// For lanes of which some, `dry`, saw `seen` in the dry cursor of their class. All lanes look for memory together,
-    /// for one class after the other: a search by one lane takes ten times as long. The proof that there is none is one for
-    /// all classes.
+    /// for one class after the other, for a lane by itself would look at one word after the other. The proof that there is
+    /// none is one for all classes.
     #[inline(never)]
     pub(super) fn alloc_dry(
         &self,
@@ -49,6 +50,9 @@ impl Heap {
         home: u32,
         seen: Span,
     ) -> Found {
+        if lanes.all(!dry) {
+            return Found::Perhaps;
+        }
         if dry && peers.leads() && seen.has_sunk() {
             self.lift(class, home);
         }
@@ -149,12 +153,12 @@ impl Heap {
     fn seek(&self, lanes: Group, class: SizeClass, home: u32, count: u32) -> Span {
         if lanes.leads() {
             self.seekers(class).add_relaxed(1);
-            // ordering: release; pairs with SEEK of a proof: counted, before what is taken from here on.
-            fence_release(SEEK);
         }
         lanes.sync();
-        let found = self.find(lanes, class, home, count);
-        lanes.sync();
+        // ordering: release; pairs with SEEK of a proof: counted, before what any lane takes from here on.
+        fence_release(SEEK);
+        let found = self.find(lanes, class, home, count, 0);
+        self.hand_on(lanes);
         if lanes.leads() {
             if !found.is_dry() {
                 self.cursor(class, home).install(found);

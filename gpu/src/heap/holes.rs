@@ -41,7 +41,7 @@ impl Heap {
     /// The same in one run, which is pinned meanwhile: so it keeps its class, and no one takes it whole.
     #[inline(never)]
     fn claim_hole_of(&self, class: SizeClass, run: u32, rank: u32) -> u64 {
-        // ordering: acquire; pairs with INSTALL: the run's bits were cleared before it had a class again.
+        // ordering: acquire; pairs with FREE: the run's bits were cleared before the frees that the count tells of.
         let pinned = Count(self.count(run).add_acquire(Count::PIN.0, CLAIM));
         let (address, change) = match pinned.is_of(class) && pinned.some() > 0 {
             true => self.claim_bit(self.class(class), run, rank),

@@ -96,5 +96,6 @@ impl Heap {
             return self.misuse(FaultKind::DoubleFree, address);
         }
         self.give_slabs(Run { first: slab, len });
+        self.forget_bare();
     }
 }

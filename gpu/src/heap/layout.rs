@@ -36,7 +36,8 @@ pub struct Layout {
     pub small_bytes: u32,
     /// Slabs in each home's share of the heap; the last one's has the rest, too.
     share: u32,
-    spare: u32,
+    /// Words of a set of slabs: a bit a slab, and a bit for each word of those.
+    set_words: u32,
 }
 
 const _: () = assert!(size_of::<Layout>() == 32);
@@ -88,7 +89,7 @@ impl Layout {
             small_bytes,
             // Whole runs, so that none is lost where two shares meet.
             share: share / largest_run(share) * largest_run(share),
-            spare: 0,
+            set_words: slabs.div_ceil(WORD_BITS) + slabs.div_ceil(WORD_BITS).div_ceil(WORD_BITS),
         }
     }
 
@@ -129,8 +130,9 @@ impl Layout {
     }
 
     /// Words of a set of slabs: a bit a slab, and a bit for each word of those.
+    #[inline(always)]
     pub const fn set_words(&self) -> u32 {
-        self.slab_words() + self.slab_words().div_ceil(WORD_BITS)
+        self.set_words
     }
 
     /// Sets of slabs: the free ones, and two for each class.
@@ -202,9 +204,9 @@ mod tests {
         for layout in layouts() {
             for class in (0..layout.classes).map(SizeClass) {
                 let info = layout.class(class);
-                assert!(info.quads * QUAD as u32 <= info.slabs * layout.words_per_slab(), "{info:?}");
-                for i in 0..32 * info.quads {
-                    assert_eq!(info.run_of_quad(i), i / info.quads, "{info:?}");
+                assert!(info.quads() * QUAD as u32 <= info.slabs * layout.words_per_slab(), "{info:?}");
+                for i in 0..32 * info.quads() {
+                    assert_eq!(info.run_of_quad(i), i / info.quads(), "{info:?}");
                 }
             }
         }

@@ -30,7 +30,8 @@
 //!
 //! - I1. *In a cursor*: it is among the blocks left of a span. One subtraction takes it from there.
 //! - I2. *A hole*: its bit is set. Who has pinned the run and clears the bit has taken it, alone; who swaps the count of
-//!   a whole run for none has taken all its blocks, alone: a pin keeps the count from being that of a whole run.
+//!   a whole run for that of one without holes, or for none, has taken all its blocks, alone: a pin keeps the count from
+//!   being that of a whole run.
 //! - I3. *Live*, or on its way: one thread has it, and has subtracted or cleared for it.
 //!
 //! And:
@@ -46,8 +47,10 @@
 //! - I7. When no thread is between two steps, a run's count is that of its bits, a run with holes is in its class'
 //!   partial set or all of its blocks are holes, and then it is in the idle set.
 //! - I8. A cursor below zero that is not dry belongs to the one group that took it there, and a dry one to the one
-//!   search of it that is under way (I9). Only the owner stores the next span; others subtract, or take all or half of what is left.
-//! - I9. A search for memory counts for every group that arrived before it began.
+//!   search for its span that is under way: `searches_begun` is one more than `verdict / 2` then. Only the owner stores the
+//!   next span; others subtract, or take all or half of what is left.
+//! - I9. A search of the whole heap counts for every group that arrived before it began, and refuses no class for which a
+//!   group is counted that looks for a dry cursor's span (`seekers`).
 //!
 //! A stale look at a set or a cursor of another class is harmless: what is taken is taken by I1 or I2, and both say of
 //! which class the run is.

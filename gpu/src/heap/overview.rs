@@ -22,13 +22,25 @@ use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 #[repr(C)]
 #[derive(Debug)]
 pub struct Overview {
-    used: [AtomicU32; CLASS_WORDS],
-    refusals: AtomicU32,
-    full: [AtomicU32; CLASS_WORDS],
-    bare: [AtomicU32; CLASS_WORDS],
-    seekers: [AtomicU32; layout::MAX_CLASSES as usize],
+    used: Sector<[AtomicU32; CLASS_WORDS]>,
+    found: Sector<Classes>,
+    refusals: Sector<AtomicU32>,
+    seekers: Sector<[AtomicU32; layout::MAX_CLASSES as usize]>,
     pub(super) proofs: Line<Proofs>,
 }
+
+/// What the last search of the whole heap has found.
+#[repr(C)]
+#[derive(Debug)]
+struct Classes {
+    full: [AtomicU32; CLASS_WORDS],
+    bare: [AtomicU32; CLASS_WORDS],
+}
+
+/// In a sector of the cache of its own: what many change is beside nothing that all read.
+#[repr(C, align(32))]
+#[derive(Debug)]
+struct Sector<T>(T);
 
 /// In a line of the cache of its own: who waits for a proof reads its verdict again and again.
 #[repr(C, align(128))]
@@ -42,14 +54,19 @@ impl Overview {
     pub fn new() -> Self {
         let zeros = || core::array::from_fn(|_| AtomicU32::new(0));
         Overview {
-            used: zeros(),
-            refusals: AtomicU32::new(0),
-            full: zeros(),
-            bare: zeros(),
-            seekers: core::array::from_fn(|_| AtomicU32::new(0)),
+            used: Sector(zeros()),
+            found: Sector(Classes { full: zeros(), bare: zeros() }),
+            refusals: Sector(AtomicU32::new(0)),
+            seekers: Sector(core::array::from_fn(|_| AtomicU32::new(0))),
             proofs: Line(Proofs::new()),
         }
     }
+}
+
+impl Overview {
+    /// Where the bits of the last search are, in bytes: who puts slabs into the heap from outside clears them.
+    pub const FOUND: core::ops::Range<usize> =
+        core::mem::offset_of!(Overview, found)..core::mem::offset_of!(Overview, refusals);
 }
 
 impl Default for Overview {
@@ -107,7 +124,7 @@ impl Heap {
     fn used(&self, class: SizeClass) -> &AtomicU32 {
         let word = (class.0 / WORD_BITS) as usize;
         // SAFETY: a class of the heap, by the callers.
-        unsafe { self.overview().used.get_unchecked(word) }
+        unsafe { self.overview().used.0.get_unchecked(word) }
     }
 
     /// Remembers that the class has cursors with spans. Relaxed: the store of the span is behind it.
@@ -128,7 +145,7 @@ impl Heap {
 
     #[inline(always)]
     pub(super) fn refusal_count(&self) -> &AtomicU32 {
-        &self.overview().refusals
+        &self.overview().refusals.0
     }
 
     pub(super) fn is_used(&self, class: SizeClass) -> bool {
@@ -137,22 +154,22 @@ impl Heap {
 
     /// The classes that have had a span; the same for all lanes, also while another warp gives one its first.
     pub(super) fn used_classes(&self, lanes: Group) -> ClassSet {
-        self.read_classes(lanes, &self.overview().used)
+        self.read_classes(lanes, &self.overview().used.0)
     }
 
     /// The classes for which the last search of the whole heap found nothing at all; the same for all lanes.
     pub(super) fn full_classes(&self, lanes: Group) -> ClassSet {
-        self.read_classes(lanes, &self.overview().full)
+        self.read_classes(lanes, &self.overview().found.0.full)
     }
 
     /// The classes for which it found nothing but holes; the same for all lanes.
     pub(super) fn bare_classes(&self, lanes: Group) -> ClassSet {
-        self.read_classes(lanes, &self.overview().bare)
+        self.read_classes(lanes, &self.overview().found.0.bare)
     }
 
     /// Writes those down, for who leads a proof.
     pub(super) fn set_verdict(&self, full: ClassSet, bare: ClassSet) {
-        let Overview { full: full_words, bare: bare_words, .. } = self.overview();
+        let Classes { full: full_words, bare: bare_words } = &self.overview().found.0;
         for w in 0..CLASS_WORDS {
             for (word, classes) in [(&full_words[w], full.0[w]), (&bare_words[w], bare.0[w])] {
                 // Relaxed: a release is behind it. What is there was written by an earlier proof, which was acquired.
@@ -163,11 +180,16 @@ impl Heap {
         }
     }
 
+    /// Slabs have come back, for any class. Relaxed: a hint.
+    pub(super) fn forget_bare(&self) {
+        self.overview().found.0.bare.iter().for_each(|word| word.store_relaxed(0));
+    }
+
     /// Groups that look for the next span of a dry cursor of the class.
     #[inline(always)]
     pub(super) fn seekers(&self, class: SizeClass) -> &AtomicU32 {
         // SAFETY: the same.
-        unsafe { self.overview().seekers.get_unchecked(class.0 as usize) }
+        unsafe { self.overview().seekers.0.get_unchecked(class.0 as usize) }
     }
 
     fn read_classes(&self, lanes: Group, words: &[AtomicU32; CLASS_WORDS]) -> ClassSet {

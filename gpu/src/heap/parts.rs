@@ -57,7 +57,7 @@ impl Heap {
     #[inline(always)]
     pub(super) fn cursor(&self, class: SizeClass, home: u32) -> &Cursor {
         debug_assert!(class.0 < self.layout.classes && home < self.layout.homes);
-        let offset = ((home * self.layout.classes + class.0) as usize) << self.cursor_stride_log2;
+        let offset = ((home * self.layout.classes + class.0) << self.cursor_stride_log2) as usize;
         // SAFETY: class and home are the heap's, by the callers.
         let cursor = unsafe { self.parts.cursors.byte_add(offset) };
         // SAFETY: `from_raw_parts`' promise.

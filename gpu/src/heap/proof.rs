@@ -10,9 +10,13 @@ use crate::proofs::{Sites, Wait};
 use crate::sync::{NATIVE_LAYOUT, fence_acquire, fence_release};
 use crate::thread;
 
-/// A proof takes tens of microseconds, more while many free; and all warps of a GPU may wait for one, that all read one
-/// word.
-const WAIT: Wait = Wait { polls: if NATIVE_LAYOUT { 1 << 10 } else { 3 }, nanos: 1 << 13 };
+/// All warps of a GPU may wait for a proof, and read one word for that; and the proof of a lone lane in a large heap takes
+/// long.
+const WAIT: Wait = Wait { polls: if NATIVE_LAYOUT { 1 << 12 } else { 3 }, nanos: 1 << 14, polls_first: 0 };
+
+/// Fewer lanes than this leave a proof to others for some time: they look at fewer words at once, and all others wait.
+const FEW_LANES: u32 = 8;
+const LEAVE: u32 = if NATIVE_LAYOUT { 4 } else { 0 };
 
 /// What a search of the whole heap sees of a class besides free slabs.
 #[derive(Clone, Copy)]
@@ -38,7 +42,8 @@ impl Heap {
             self.prove(lanes);
             true
         };
-        if self.overview().proofs.0.ask(lanes, sites, WAIT, prove).is_none() {
+        let wait = Wait { polls_first: if lanes.count() < FEW_LANES { LEAVE } else { 0 }, ..WAIT };
+        if self.overview().proofs.0.ask(lanes, sites, wait, prove).is_none() {
             return ClassSet::NONE;
         }
         // ordering: acquire; pairs with that of `prove`: the bits of the search whose verdict was seen. Those of a later
@@ -64,7 +69,10 @@ impl Heap {
         lanes.sync();
         let used = self.used_classes(lanes);
         self.close_all(lanes);
+        // Runs that one lane has made whole are swept by others, and slabs that one has made free are seen by others.
+        lanes.sync();
         self.sweep_all(lanes);
+        lanes.sync();
         let longest = self.longest_fresh(lanes).max(self.free_slabs().longest_together(lanes));
         let sought = self.sought_classes(lanes);
         let (mut full, mut bare) = (ClassSet::NONE, ClassSet::NONE);
@@ -94,6 +102,8 @@ impl Heap {
     fn sought_classes(&self, lanes: Group) -> ClassSet {
         // ordering: acquire; pairs with the beginning of a search: what it has taken, after it was counted.
         fence_acquire(SEEK);
+        // What any lane has seen taken is before all lanes' looks.
+        lanes.sync();
         let (mut sought, mut class) = (ClassSet::NONE, lanes.rank());
         while class < self.layout.classes {
             // ordering: acquire; pairs with the end of a search: the span that it stored.

@@ -7,9 +7,9 @@ use super::cursor::Span;
 use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::sets::Run;
-use super::{Heap, PART_HOMES};
+use super::{Heap, INSTALL, PART_HOMES};
 use crate::lanes::{Group, Lanes};
-use crate::sync::NATIVE_LAYOUT;
+use crate::sync::{NATIVE_LAYOUT, fence_release};
 
 /// Slabs that are taken of another home's share at once, so that it does not run dry for it.
 const FOREIGN_SLABS: u32 = 16;
@@ -35,27 +35,32 @@ impl Heap {
         seen: Span,
     ) -> Span {
         let owes = crossed && peers.leads();
+        // Relaxed: a hint, by the last owner.
+        let last = if owes { self.cursor(class, home).runs.load_relaxed() as u32 } else { 0 };
         let (mut waiting, mut span) = (lanes.ballot(owes), Span::DRY);
         while !waiting.is_empty() {
             let lane = waiting.leader();
             let of = SizeClass(lanes.read_32(class.0, lane));
             let (home, count) = (lanes.read_32(home, lane), lanes.read_32(peers.count(), lane));
-            let found = self.find_span(lanes, of, home, count);
+            let found = self.find_span(lanes, of, home, count, lanes.read_32(last, lane));
             if peers.leader() == lane {
                 span = found;
             }
             waiting = waiting.without_leader();
         }
-        lanes.sync();
+        self.hand_on(lanes);
         if owes {
             self.note_use(class);
             let wanted = peers.count() - seen.left().unwrap_or(0);
-            self.cursor(class, home).install(span.without(span.granted(wanted)));
+            let cursor = self.cursor(class, home);
+            cursor.install(span.without(span.granted(wanted)));
+            cursor.runs.store_relaxed(self.class(class).runs_of(span).into());
         }
         span
     }
 
-    /// Blocks of the class for `count` lanes and more: runs of the home's share that are idle, or whatever there is.
+    /// Blocks of the class for `count` lanes and more: runs of the home's share that are idle, or whatever there is. The
+    /// last span had `last` runs.
     #[inline(always)]
     fn find_span<const WHOLE: bool>(
         &self,
@@ -63,10 +68,22 @@ impl Heap {
         class: SizeClass,
         home: u32,
         count: u32,
+        last: u32,
     ) -> Span {
         let info = self.class(class);
-        let run = self.reuse(lanes, class, self.own_words(home, count), info.span_runs(count));
-        if run.len == 0 { self.find(lanes.group(), class, home, count) } else { info.span_of(run) }
+        let run = self.reuse(lanes, class, self.own_words(home, count), info.grown_runs(count, last));
+        if run.len == 0 { self.find(lanes.group(), class, home, count, last) } else { info.span_of(run) }
+    }
+
+    /// Before a cursor gets a span: what the lanes have written for it, and acquired with it, is before that.
+    #[inline(always)]
+    pub(super) fn hand_on<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>) {
+        lanes.sync();
+        // ordering: release; pairs with TAKE: the slabs' entries, that their bits are clear, and what their last owners
+        // wrote (I4). Each lane's own: where the leader released for all, blocks were seen once, on an H200, that were live
+        // while their bits were set. The model allows both.
+        fence_release(INSTALL);
+        lanes.sync();
     }
 
     /// Writes down what the slabs of a span are, each lane a part of them.
@@ -75,7 +92,7 @@ impl Heap {
         let (mut slab, slabs) = (rank, info.slabs);
         while slab < run.len {
             let place = if slabs == 1 { 0 } else { slab % slabs };
-            // Relaxed: the cursor's release is behind it.
+            // Relaxed: a release is behind it.
             self.entry(run.first + slab).store_relaxed(Entry::of_class(class, place, slabs).0);
             if place == 0 {
                 // Relaxed: the same. An addition: others may have pinned what they take for a run.
@@ -89,9 +106,9 @@ impl Heap {
     /// there are none.
     #[cold]
     #[inline(never)]
-    pub(super) fn find(&self, lanes: Group, class: SizeClass, home: u32, count: u32) -> Span {
+    pub(super) fn find(&self, lanes: Group, class: SizeClass, home: u32, count: u32, last: u32) -> Span {
         let info = self.class(class);
-        let most = info.span_runs(count);
+        let most = info.grown_runs(count, last);
         let run = self.reuse(lanes, class, self.own_words(home, count), most);
         if run.len > 0 {
             return info.span_of(run);

@@ -2,25 +2,32 @@
 //! idle runs is touched.
 //!
 //! A run is in the set of its class' idle runs when a free made it whole. That is a hint: who swaps the run's count
-//! from the one of a whole run of the class to nothing has all its blocks (I2). It waits until it sees their bits, clears
-//! them, which no one else changes then, and hands the run on by giving it a count again. Whoever takes a run takes it
-//! out of the set; who makes it whole afterwards, or lets go of it, puts it in again.
+//! from the one of a whole run of the class to that of one without holes, or of none, has all its blocks (I2). It waits
+//! until it sees their bits, and clears them, which no one else changes then. Whoever takes a run takes it out of the set;
+//! who makes it whole afterwards, or lets go of it, puts it in again.
 //!
 //! Round trips of a whole warp for a row of runs: the set, the counts, the bits, a release.
 
 use super::class::SizeClass;
-use super::class_info::{ClassInfo, full_word};
+use super::class_info::ClassInfo;
 use super::count::Count;
-use super::sets::Run;
-use super::{Heap, INSTALL, RETIRE};
+use super::layout::WORD_BITS;
+use super::sets::{Run, WINDOWS};
+use super::{Heap, RETIRE};
 use crate::lanes::{Group, Lanes};
-use crate::sync::{NATIVE_LAYOUT, QUAD, fence_acq_rel, fence_acquire, fence_release, quad};
+use crate::sync::{NATIVE_LAYOUT, QUAD, fence_acq_rel, fence_acquire, quad};
 
 /// Rows of a few words of the set that are tried: each that is not whole has lost its runs their place there.
 const ROWS: u32 = if NATIVE_LAYOUT { 32 } else { 3 };
 
 /// Looks at bits that were on their way before the count that tells of them: a few are enough.
 const BIT_POLLS: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 2 };
+
+/// Bits in as many words as are read at once.
+const QUAD_BITS: u32 = QUAD as u32 * WORD_BITS;
+
+/// Times as many words that a lane reads one after the other, before it looks at the first of them.
+const AT_ONCE: usize = if NATIVE_LAYOUT { 2 } else { 1 };
 
 impl Heap {
     /// Takes up to `most` idle runs of the class, one after the other: the first that lie in words `from` to before
@@ -35,24 +42,25 @@ impl Heap {
     ) -> Run {
         let (info, idle) = (self.class(class), self.idle(class));
         let mut from = from;
-        while let Some(w) = idle.next_word_together(lanes.group(), from) {
-            if w >= to {
-                break;
-            }
+        while from < to {
+            // Few words take no longer to look at than the summary does.
+            let is_near = to - from <= WINDOWS as u32 * lanes.count();
+            let next = if is_near { Some(from) } else { idle.next_word_together(lanes.group(), from) };
+            let Some(w) = next.filter(|w| *w < to) else { break };
             for _ in 0..ROWS {
-                let row = idle.row::<WHOLE, false>(lanes, w, to, info.slabs, most);
+                let row = idle.row::<WHOLE, WINDOWS>(lanes, w, to, info.slabs, most);
                 if row.len == 0 {
                     break;
                 }
-                let run = self.take_row(lanes, class, info, row);
-                if run.len > 0 {
-                    let count = self.keep(lanes, class, info, run);
-                    self.kept(lanes, class, info, run, count);
-                    return run;
+                let row = self.take_row::<WHOLE, true>(lanes, class, info, row);
+                if row.len > 0 {
+                    return row.of_slabs(info.slabs);
                 }
             }
-            from = (w + lanes.count()).min(to);
-            self.settle_words(lanes.group(), class, w, from);
+            from = (w + WINDOWS as u32 * lanes.count()).min(to);
+            if !is_near {
+                self.settle_words(lanes.group(), class, w, from);
+            }
         }
         Run::NONE
     }
@@ -65,13 +73,13 @@ impl Heap {
         let mut base = from;
         while base < to {
             for _ in 0..ROWS {
-                let row = self.idle(class).row::<false, true>(lanes, base, to, info.slabs, most);
+                let row = self.idle(class).last_row(lanes, base, to, info.slabs, most);
                 if row.len == 0 {
                     break;
                 }
-                let run = self.take_row(lanes, class, info, row);
-                if run.len > 0 {
-                    return run;
+                let row = self.take_row::<false, false>(lanes, class, info, row);
+                if row.len > 0 {
+                    return row.of_slabs(info.slabs);
                 }
             }
             base += lanes.count();
@@ -80,9 +88,10 @@ impl Heap {
     }
 
     /// Takes every block of a row of idle runs, which has no more runs than there are lanes; or of the first ones of
-    /// them, or none. Returns their slabs. No one else can change their bits, until they have a class again.
+    /// them, or none. Returns the row of those. With `KEEP` the runs stay their class', for who stores a span of them, behind a
+    /// release; otherwise they are of none. No one else changes their bits until their blocks are handed out.
     #[inline(always)]
-    pub(super) fn take_row<const WHOLE: bool>(
+    pub(super) fn take_row<const WHOLE: bool, const KEEP: bool>(
         &self,
         lanes: Lanes<WHOLE>,
         class: SizeClass,
@@ -91,10 +100,11 @@ impl Heap {
     ) -> Run {
         let (asks, run) = (lanes.rank() < row.len, row.first + lanes.rank() * info.slabs);
         let whole = Count::of_class(class).plus(Count::of_whole(info.words()));
+        let taken = taken_count::<KEEP>(class);
         let mut seen = whole.0;
         if asks {
             // ordering: acquire; pairs with FREE: what the owners wrote, before the next ones (I4).
-            seen = self.count(run).cas_acquire(whole.0, Count::NONE.0, RETIRE).unwrap_or_else(|seen| seen);
+            seen = self.count(run).cas_acquire(whole.0, taken.0, RETIRE).unwrap_or_else(|seen| seen);
         }
         // A free's addition to the count may be there before its bits. Once they are seen, by who looks after the swap of
         // their run's count, they are before their clearing.
@@ -102,12 +112,13 @@ impl Heap {
         let full = self.is_full(lanes, info, row);
         let mut len = row.len;
         if !lanes.all(full && seen == whole.0) {
-            len = self.shared().take_joined(lanes.group(), class, row, seen);
+            len = self.shared().take_joined::<KEEP>(lanes.group(), class, row, seen);
         }
         // What each lane acquired is before what the others do with it.
         lanes.order();
-        self.clear_bits(lanes, info, Run { len, ..row });
-        Run { first: row.first, len: len * info.slabs }
+        let row = Run { len, ..row };
+        self.clear_bits(lanes, info, row);
+        row
     }
 
     /// Whether all bits of a row of runs are set, as far as this lane looks.
@@ -115,13 +126,20 @@ impl Heap {
     fn is_full<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, info: &ClassInfo, row: Run) -> bool {
         let (mut quads, mut full) = (self.quads(lanes, info, row), true);
         while quads.run < quads.end {
-            let seen = self.read_quad(quads.word());
-            let mut i = 0;
-            while i < QUAD {
-                full &= seen[i] == full_word(info.blocks, quads.place * QUAD as u32 + i as u32);
-                i += 1;
+            // Some at once, so that they take one round trip.
+            let (mut seen, mut holes) = ([[0; QUAD]; AT_ONCE], [0; AT_ONCE]);
+            for (seen, holes) in seen.iter_mut().zip(&mut holes) {
+                if quads.run < quads.end {
+                    *seen = self.read_quad(quads.word());
+                    // Bits behind the last block's are clear.
+                    *holes = (info.blocks - quads.place * QUAD_BITS).min(QUAD_BITS);
+                    quads.step();
+                }
             }
-            quads.step();
+            for (seen, holes) in seen.iter().zip(holes) {
+                // Each by itself: a run that the lanes have not got may have more bits, of another class.
+                full &= seen.iter().map(|word| word.count_ones()).sum::<u32>() == holes;
+            }
         }
         full
     }
@@ -141,7 +159,7 @@ impl Heap {
     fn clear_bits<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, info: &ClassInfo, row: Run) {
         let mut quads = self.quads(lanes, info, row);
         while quads.run < quads.end {
-            // Relaxed: `keep` or a set hands the run on.
+            // Relaxed: a cursor or a set hands the run on.
             quad::clear_relaxed(self.quad(quads.word()));
             quads.step();
         }
@@ -155,12 +173,12 @@ impl Heap {
         let stride = info.slabs * self.layout.words_per_slab();
         Quads {
             run: base + own * stride,
-            place: rank - own * info.quads,
+            place: rank - own * info.quads(),
             end: base + row.len * stride,
-            quads: info.quads,
+            quads: info.quads(),
             stride,
             run_step: step * stride,
-            place_step: count - step * info.quads,
+            place_step: count - step * info.quads(),
         }
     }
 
@@ -168,16 +186,16 @@ impl Heap {
     /// all bits yet. Returns how many of the first ones are taken; the others are given back.
     #[cold]
     #[inline(never)]
-    fn take_joined(&self, lanes: Group, class: SizeClass, row: Run, seen: u64) -> u32 {
+    fn take_joined<const KEEP: bool>(&self, lanes: Group, class: SizeClass, row: Run, seen: u64) -> u32 {
         let info = self.class(class);
         let (asks, run) = (lanes.rank() < row.len, row.first + lanes.rank() * info.slabs);
         let whole = Count::of_class(class).plus(Count::of_whole(info.words()));
-        let joined = whole.plus(Count::JOINED);
+        let (joined, mine) = (whole.plus(Count::JOINED), taken_count::<KEEP>(class));
         let (mut had, mut taken) = (whole, asks && seen == whole.0);
         if asks && seen == joined.0 {
             had = joined;
             // ordering: acquire; pairs with FREE, as above.
-            taken = self.count(run).cas_acquire(joined.0, Count::NONE.0, RETIRE).is_ok();
+            taken = self.count(run).cas_acquire(joined.0, mine.0, RETIRE).is_ok();
         }
         let lost = lanes.ballot(asks && !taken);
         let mut len = if lost.is_empty() { row.len } else { lanes.rank_of(lost.leader()) };
@@ -187,7 +205,7 @@ impl Heap {
             len = 0;
         }
         if taken && lanes.rank() >= len {
-            self.let_go(class, run, had);
+            self.let_go(class, run, had.minus(mine));
         }
         if asks && !taken {
             self.look_again(class, run);
@@ -210,11 +228,11 @@ impl Heap {
         false
     }
 
-    /// Gives back a run that was taken whole, with the count that it had.
-    fn let_go(&self, class: SizeClass, run: u32, had: Count) {
+    /// Gives back a run that was taken whole, with what that took of its count.
+    fn let_go(&self, class: SizeClass, run: u32, change: Count) {
         // Relaxed: a read-modify-write, so who takes the run next acquires what this one did.
-        let before = Count(self.count(run).add_relaxed(had.0));
-        self.note_if_whole(class, run, before.plus(had));
+        let before = Count(self.count(run).add_relaxed(change.0));
+        self.note_if_whole(class, run, before.plus(change));
     }
 
     /// A run that was taken out of the set could not be taken: whole again by now, or only pinned, it belongs there.
@@ -234,45 +252,12 @@ impl Heap {
             self.idle(class).note(run);
         }
     }
+}
 
-    /// Runs that the lanes have taken are of the class again, with all blocks in their hands. Returns the count of the
-    /// lane's run, for [`kept`](Self::kept).
-    #[inline(always)]
-    pub(super) fn keep<const WHOLE: bool>(
-        &self,
-        lanes: Lanes<WHOLE>,
-        class: SizeClass,
-        info: &ClassInfo,
-        run: Run,
-    ) -> Count {
-        // All lanes' clearing is before each lane's fence.
-        lanes.sync();
-        // ordering: release; pairs with CLAIM: the bits were cleared, before who pins the run looks at them; and with
-        // TAKE: what was acquired with the runs (I4).
-        fence_release(INSTALL);
-        let own = lanes.rank() * info.slabs;
-        if own >= run.len {
-            return Count::NONE;
-        }
-        let class = Count::of_class(class);
-        Count(self.count(run.first + own).add_relaxed(class.0)).plus(class)
-    }
-
-    /// Once the blocks are handed out. Another lane's run may have come back whole before it had a class again: then who
-    /// looked for an idle one has passed it by.
-    #[inline(always)]
-    pub(super) fn kept<const WHOLE: bool>(
-        &self,
-        lanes: Lanes<WHOLE>,
-        class: SizeClass,
-        info: &ClassInfo,
-        run: Run,
-        count: Count,
-    ) {
-        if count.whole() == info.words() {
-            self.shared().idle(class).note(run.first + lanes.rank() * info.slabs);
-        }
-    }
+/// The count of a run that one thread has taken whole: of the class without holes with `KEEP`, otherwise of none.
+#[inline(always)]
+const fn taken_count<const KEEP: bool>(class: SizeClass) -> Count {
+    if KEEP { Count::of_class(class) } else { Count::NONE }
 }
 
 /// Words of the bitmap, [`QUAD`] at once: some of each run of a row. Its steps are additions: `ptxas` 13.0 has been seen

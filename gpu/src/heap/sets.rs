@@ -15,6 +15,8 @@
 mod tests;
 mod together;
 
+pub(super) use together::WINDOWS;
+
 use super::layout::{WORD_BITS, WORD_LOG2};
 use super::{GIVE_SLAB, SUMMARISE, TAKE_SLAB};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
@@ -22,7 +24,7 @@ use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 /// Words that are taken at once.
 const AT_ONCE: usize = if NATIVE_LAYOUT { 4 } else { 1 };
 
-/// Slabs one after the other.
+/// Slabs one after the other, or runs of slabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub first: u32,
@@ -32,6 +34,12 @@ pub(super) struct Run {
 
 impl Run {
     pub const NONE: Run = Run { first: 0, len: 0 };
+
+    /// Runs of `slabs` slabs, as slabs.
+    #[inline(always)]
+    pub const fn of_slabs(self, slabs: u32) -> Self {
+        Run { first: self.first, len: self.len * slabs }
+    }
 }
 
 /// The set. Its words and their summary lie in device memory.

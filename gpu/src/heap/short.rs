@@ -3,6 +3,7 @@
 
 use super::Heap;
 use super::class::SizeClass;
+use super::class_info::ClassInfo;
 use super::cursor::{Outcome, Span};
 use super::full::Found;
 use super::sets::Run;
@@ -17,33 +18,45 @@ const PATIENCE: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
 const DONE: u32 = u32::MAX;
 
 impl Heap {
-    /// For a warp of which all lanes ask for one class, and that mostly has crossed its cursor: it stores the next
-    /// span there, of runs that are idle.
+    /// For a warp of which all lanes ask for one class, and that has not all from its cursor. Mostly it has crossed that: it
+    /// stores the next span there, of runs that are idle, in few round trips, for who comes to the cursor meanwhile has to go
+    /// elsewhere.
     #[inline(never)]
     pub(super) fn alloc_crossed(&self, warp: Warp, class: SizeClass, home: u32, seen: Span) -> u64 {
-        let (count, info) = (warp.count(), self.class(class));
-        if seen.outcome(count) != Outcome::Crossed || seen.is_unused() || info.blocks < count {
+        let info = *self.class(class);
+        if seen.outcome(warp.count()) != Outcome::Crossed || seen.is_unused() || info.blocks < warp.count() {
             return self.alloc_short(warp, warp.group(), class, home, seen);
         }
-        let most = info.span_runs(count);
+        // A copy, read at once: behind each acquire its parts would be read from memory again.
+        let heap = *self;
+        heap.cross(warp, class, &info, home, seen)
+    }
+
+    /// The same for a cursor that the warp has crossed.
+    #[inline(always)]
+    fn cross(&self, warp: Warp, class: SizeClass, info: &ClassInfo, home: u32, seen: Span) -> u64 {
+        let (count, cursor) = (warp.count(), self.cursor(class, home));
+        // Relaxed: a hint, by the last owner.
+        let most = info.grown_runs(count, cursor.runs.load_relaxed() as u32);
         let (from, to) = self.share_words(home);
-        let row = self.idle(class).row::<true, false>(warp, from, to, info.slabs, most);
-        let run = self.take_row(warp, class, info, row);
-        if run.len == 0 {
-            return self.alloc_again(warp, warp.group(), class, home, seen);
+        let found = self.idle(class).row::<true, 1>(warp, from, to, info.slabs, most);
+        // Of an empty one no lane takes anything.
+        let row = self.take_row::<true, true>(warp, class, info, found);
+        if row.len == 0 {
+            return self.shared().alloc_again(warp, warp.group(), class, home, seen);
         }
-        let count_kept = self.keep(warp, class, info, run);
-        let (left, next) = (seen.left().unwrap_or(0), info.span_of(run));
+        let end = row.first + row.len * info.slabs;
+        let (left, next) = (seen.left().unwrap_or(0), Span::new(end, row.len * info.blocks));
         let rest = next.without(count - left);
+        self.hand_on(warp);
         if warp.leads() {
-            // Behind the fence of `keep`.
-            self.cursor(class, home).install_relaxed(rest);
+            cursor.install(rest);
+            cursor.runs.store_relaxed(row.len.into());
         }
-        self.kept(warp, class, info, run, count_kept);
         if warp.rank() < left {
             self.block_of_span(info, seen, warp.rank())
         } else {
-            self.block_of_span(info, next, rest.left().unwrap_or(0) + warp.rank() - left)
+            self.block_of_span(info, next, rest.signed_left() as u32 + warp.rank() - left)
         }
     }
 
@@ -68,7 +81,7 @@ impl Heap {
         let leader = peers.leader();
         let run = Run { first: lanes.read_32(run.first, leader), len: lanes.read_32(run.len, leader) };
         self.dedicate(peers.rank(), peers.count(), info, class, run);
-        lanes.sync();
+        self.hand_on(lanes);
         if !first || run.len == 0 {
             return seen;
         }

@@ -2,13 +2,13 @@
 //!
 //! Nothing does that but the want of slabs: until then an idle run stays its class', which finds it sooner that way.
 
-use super::Heap;
 use super::class::SizeClass;
 use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::sets::Run;
+use super::{GIVE_SLAB, Heap};
 use crate::lanes::Group;
-use crate::sync::NATIVE_LAYOUT;
+use crate::sync::{NATIVE_LAYOUT, fence_release};
 
 /// Rows that are taken of as many words of a set as there are lanes: more than they have, but for what is put in meanwhile.
 const SWEEPS: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 4 };
@@ -75,6 +75,9 @@ impl Heap {
             self.entry(run.first + i).store_relaxed(Entry::FREE.0);
             i += lanes.count();
         }
+        lanes.sync();
+        // ordering: release; pairs with TAKE_SLAB: what each lane wrote and cleared, before the slabs are in the set.
+        fence_release(GIVE_SLAB);
         lanes.sync();
         if lanes.leads() {
             self.free_slabs().insert_run(run);

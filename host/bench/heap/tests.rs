@@ -17,6 +17,7 @@ fn every_size_is_allocated_and_some_are_freed() {
 
 #[test]
 fn a_churn_stands_beside_two_floors() {
+    assert_eq!(names(&measured("heap churn, 1")), ["heap churn, 16 B", "heap churn, 128 B"]);
     let report = measured("heap churn, mixed");
     assert_eq!(names(&report), ["heap churn, mixed 16-512 B, 2^17", "heap churn, mixed 16-512 B, 2^20"]);
     for figure in &report.figures {

@@ -1,6 +1,7 @@
 //! NVIDIA GPUs, through the driver API. No type of cudarc's leaves this folder.
 
 mod context;
+mod link;
 mod memory;
 mod module;
 mod stream;

@@ -1,6 +1,7 @@
 //! Modules of a GPU: PTX, compiled by the driver.
 
 use super::context::Context;
+use super::link::{Linked, register_limit};
 use super::sys::{
     Api, JIT_COMPILER_NOT_FOUND, NO_BINARY_FOR_GPU, OUT_OF_MEMORY, SUCCESS, Status, UNSUPPORTED_PTX_VERSION,
 };
@@ -34,13 +35,16 @@ impl CudaModule {
         let mut logs = Logs::new();
         let (mut options, mut values) = logs.options();
         let count = options.len() as c_uint;
-        let image = text.as_ptr().cast();
         let mut raw = null_mut();
         let current = context.enter()?;
+        let linked = Linked::new(&text, register_limit(ptx));
+        let image = linked.as_ref().map_or(text.as_ptr().cast(), Linked::image);
         let (api, options, values) = (context.api, options.as_mut_ptr(), values.as_mut_ptr());
         // SAFETY: the text ends with a zero; there are as many values as options, and the buffers that two
         // of the values point to live on and are as long as two others say.
         let status = unsafe { (api.module_load_data_ex)(&mut raw, image, count, options, values) };
+        // Of its image the driver has made its own by now.
+        drop(linked);
         drop(current);
         if status != SUCCESS {
             return Err(refusal(api, status, ptx, &logs));

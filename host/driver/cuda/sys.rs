@@ -7,8 +7,8 @@
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
-    CUjit_option, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationProp,
-    CUmemGenericAllocationHandle, CUmodule, CUresult, CUstream, culib, is_culib_present,
+    CUjit_option, CUjitInputType, CUlinkState, CUmemAccessDesc, CUmemAllocationGranularity_flags,
+    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmodule, CUresult, CUstream, culib, is_culib_present,
 };
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::panic::catch_unwind;
@@ -119,6 +119,24 @@ api! {
     mem_map "cuMemMap" (CUdeviceptr, usize, usize, CUmemGenericAllocationHandle, c_ulonglong);
     mem_unmap "cuMemUnmap" (CUdeviceptr, usize);
     mem_set_access "cuMemSetAccess" (CUdeviceptr, usize, *const CUmemAccessDesc, usize);
+}
+
+api! {
+    /// Those of the linker, without which a driver takes PTX as it is.
+    LinkApi:
+    link_create "cuLinkCreate_v2" (c_uint, *mut CUjit_option, *mut *mut c_void, *mut CUlinkState);
+    link_add_data "cuLinkAddData_v2" (CUlinkState, CUjitInputType, *mut c_void, usize, *const c_char, c_uint,
+        *mut CUjit_option, *mut *mut c_void);
+    link_complete "cuLinkComplete" (CUlinkState, *mut *mut c_void, *mut usize);
+    link_destroy "cuLinkDestroy" (CUlinkState);
+}
+
+impl LinkApi {
+    /// The functions, of a driver that was found before.
+    pub fn get() -> Result<&'static LinkApi> {
+        static API: OnceLock<Result<LinkApi>> = OnceLock::new();
+        API.get_or_init(LinkApi::load).as_ref().map_err(Error::clone)
+    }
 }
 
 impl VirtualApi {

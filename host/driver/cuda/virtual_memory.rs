@@ -79,7 +79,10 @@ impl VirtualMemory for CudaVirtualMemory {
                 why: detail,
                 advice: "reserve fewer",
             }),
-            other => other.map(|()| Range { address, bytes }),
+            other => other.map(|()| {
+                debug_assert!(address.is_multiple_of(align), "cuMemAddressReserve aligns as it was asked to");
+                Range { address, bytes }
+            }),
         }
     }
 

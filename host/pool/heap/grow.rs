@@ -9,7 +9,7 @@ use super::{Heap, HeapBuilder, Places};
 use crate::driver::{Device, DeviceMemory};
 use crate::error::{Bytes, Error, Result};
 use std::ops::Range;
-use warpheap_device::heap::{FRESH_STRIDE, Layout, MAX_ALIGN};
+use warpheap_device::heap::{FRESH_STRIDE, Layout, MAX_ALIGN, Overview};
 
 /// What a heap hands out.
 #[derive(Debug)]
@@ -70,6 +70,7 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::GrowBeyond`] what the heap was built for, [`Error::OutOfMemory`], what failed since: then all is as before.
+    /// Should a copy to the metadata fail after the memory was mapped, some of the new slabs are handed out to no one.
     pub fn grow_to(&mut self, bytes: u64) -> Result<u64> {
         let layout = self.handle.layout();
         if bytes >> layout.slab_log2 > layout.slabs.into() {
@@ -91,6 +92,9 @@ impl Heap {
             words.add(&layout, old..self.present);
             // Should this fail, some slabs are found by no one; none is ever put there twice.
             words.write(&mut self.metadata, &self.places)?;
+            // Classes for which the last search found nothing but holes look for slabs again.
+            let found = Overview::FOUND;
+            self.metadata.fill_part(self.places.overview + found.start as u64, found.len() as u64, 0)?;
         }
         Ok(self.present_bytes())
     }
@@ -202,5 +206,23 @@ mod tests {
         words.free.fill(0);
         words.add(&layout, share + 5..3 * share);
         assert_eq!(found(&words, &layout), (3..share).chain(share + 5..3 * share).collect());
+    }
+
+    /// What the last search of the whole heap found of the classes.
+    fn words_found(heap: &Heap) -> Vec<u32> {
+        let mut words = vec![0; Overview::FOUND.len() / 4];
+        heap.metadata.read(heap.places.overview + Overview::FOUND.start as u64, &mut words).unwrap();
+        words
+    }
+
+    #[test]
+    fn a_class_without_slabs_looks_for_new_ones() {
+        let mut heap = Heap::builder(8 << 20).initial(2 << 20).build(&Device::cpu()).unwrap();
+        let layouts = vec![std::alloc::Layout::new::<[u64; 128]>(); 4096];
+        assert!(heap.alloc_many(&layouts).unwrap().iter().any(Option::is_none));
+        assert!(words_found(&heap).iter().any(|word| *word != 0), "it was refused by a search");
+        heap.grow_to(4 << 20).unwrap();
+        assert!(words_found(&heap).iter().all(|word| *word == 0));
+        assert!(heap.alloc_many(&layouts[..1]).unwrap()[0].is_some());
     }
 }

@@ -108,11 +108,13 @@ fn cursors() {
     heap.assert_broken(place, span | 0xffff << 32, "I1", "which the heap does not have");
     heap.assert_broken(heap.cursor_at(class, (home + 1) % 4), span, "I1", "another cursor has, too");
     heap.assert_broken(place, span & !(1 << 31), "I8", "no group is left");
-    heap.assert_broken(place + 8, heap.long(place + 8) + 1, "I9", "searches for memory began");
-    heap.assert_broken(place + 16, heap.long(place + 16) + 2, "I9", "searches for memory began");
+    heap.assert_broken(place + 8, heap.long(place + 8) + 1, "I8", "searches for memory began");
+    heap.assert_broken(place + 16, heap.long(place + 16) + 2, "I8", "searches for memory began");
     let proofs = heap.places.overview + 384;
-    heap.assert_broken(proofs, heap.long(proofs) + 1, "I9", "searches for memory began");
-    heap.assert_broken(proofs + 8, heap.long(proofs + 8) + 2, "I9", "searches for memory began");
+    heap.assert_broken(proofs, heap.long(proofs) + 1, "I9", "searches of the whole heap began");
+    heap.assert_broken(proofs + 8, heap.long(proofs + 8) + 2, "I9", "searches of the whole heap began");
+    let seekers = heap.places.overview + 96;
+    heap.assert_broken_by(seekers, 1 << 3, "I9", "groups look for its spans");
     let used = heap.places.overview + 4 * u64::from(class.0 / 32);
     heap.assert_broken_by(used, bit(class.0), "I1", "no bit says that the class has any");
 }

@@ -17,9 +17,9 @@ pub enum Invariant {
     I6,
     /// Counts, partial sets and idle runs follow from the bits.
     I7,
-    /// No cursor waits for its next span.
+    /// No cursor waits for its next span, and none is searched for.
     I8,
-    /// Every search for memory has ended.
+    /// Every search of the whole heap has ended, and no one is counted who looks for memory.
     I9,
     /// I2 of the sets of slabs: a word with slabs has its bit in the summary.
     SetsI2,
@@ -68,12 +68,24 @@ pub enum Found {
         /// What is left.
         left: i32,
     },
-    /// Searches for memory that began, and those that ended.
+    /// Searches for the cursor's next span that began, and those that ended.
     SearchOpen {
         /// Begun.
         begun: u64,
         /// Ended.
         ended: u64,
+    },
+    /// Searches of the whole heap that began, and those that ended.
+    ProofOpen {
+        /// Begun.
+        begun: u64,
+        /// Ended.
+        ended: u64,
+    },
+    /// Groups that are said to look for the class' next spans.
+    SeekersLeft {
+        /// How many.
+        seekers: u32,
     },
     /// Blocks that are holes are in a cursor, too.
     HolesInCursor {
@@ -172,7 +184,8 @@ impl Found {
             Found::Count { .. } | Found::NotIdle | Found::NotPartial => Invariant::I7,
             Found::NoteOutside { .. } => Invariant::I7,
             Found::SpanOwed { .. } => Invariant::I8,
-            Found::SearchOpen { .. } => Invariant::I9,
+            Found::SearchOpen { .. } => Invariant::I8,
+            Found::ProofOpen { .. } | Found::SeekersLeft { .. } => Invariant::I9,
             Found::NotInSummary { .. } => Invariant::SetsI2,
         }
     }
@@ -198,6 +211,12 @@ impl fmt::Display for Found {
             }
             Found::SearchOpen { begun, ended } => {
                 write!(f, "{begun} searches for memory began and {ended} ended")
+            }
+            Found::ProofOpen { begun, ended } => {
+                write!(f, "{begun} searches of the whole heap began and {ended} ended")
+            }
+            Found::SeekersLeft { seekers } => {
+                write!(f, "{seekers} groups look for its spans, and no thread is left")
             }
             Found::HolesInCursor { blocks } => write!(f, "{blocks} blocks are holes and in a cursor"),
             Found::BitsBeyond { word, bits } => {

@@ -8,6 +8,9 @@ use crate::sync::NATIVE_LAYOUT;
 /// Races for a run of slabs that are lost before the word with it is passed over: each is another group's success.
 const LOST_RACES: u32 = if NATIVE_LAYOUT { 64 } else { 2 };
 
+/// Times as many words as there are lanes are looked at for a row at once: those of homes that have a cursor together.
+pub(in crate::heap) const WINDOWS: usize = if NATIVE_LAYOUT { 4 } else { 1 };
+
 impl Group {
     /// Runs `f` on the leader and gives every lane its answer.
     #[inline(always)]
@@ -48,10 +51,10 @@ impl IndexSet {
     }
 
     /// Takes out slabs `step` apart, up to `most` and as many as there are lanes: a row that is seen in as many words
-    /// from `from` on, and before `to`, in the first of these, or with `LAST` in the last. Hints both: others may take
-    /// them at the same time. Returns the first and how many there are.
+    /// from `from` on, and before `to`, in the first of these. Looks at `TIMES` times as many words at once. Hints both:
+    /// others may take them at the same time. Returns the first and how many there are.
     #[inline(always)]
-    pub fn row<const WHOLE: bool, const LAST: bool>(
+    pub fn row<const WHOLE: bool, const TIMES: usize>(
         &self,
         lanes: Lanes<WHOLE>,
         from: u32,
@@ -59,13 +62,50 @@ impl IndexSet {
         step: u32,
         most: u32,
     ) -> Run {
+        let mut words = [0; TIMES];
+        let mut w = from + lanes.rank();
+        for word in &mut words {
+            *word = if w < to { self.word(w).load_relaxed() } else { 0 };
+            w += lanes.count();
+        }
+        let (mut from, mut marked) = (from, lanes.ballot(words[0] != 0));
+        let mut seen = words[0];
+        for word in words.into_iter().skip(1) {
+            if marked.is_empty() {
+                from += lanes.count();
+                (seen, marked) = (word, lanes.ballot(word != 0));
+            }
+        }
+        if marked.is_empty() {
+            return Run::NONE;
+        }
+        self.take_row_at(lanes, from, seen, marked.leader(), step, most)
+    }
+
+    /// The same in the last of as many words as there are lanes.
+    #[inline(always)]
+    pub fn last_row(&self, lanes: Group, from: u32, to: u32, step: u32, most: u32) -> Run {
         let w = from + lanes.rank();
         let seen = if w < to { self.word(w).load_relaxed() } else { 0 };
         let marked = lanes.ballot(seen != 0);
         if marked.is_empty() {
             return Run::NONE;
         }
-        let found = if LAST { marked.last() } else { marked.leader() };
+        self.take_row_at(lanes, from, seen, marked.last(), step, most)
+    }
+
+    /// Takes out the row that begins in the word that lane `found` has seen. The lanes have seen words from `from` on.
+    #[inline(always)]
+    fn take_row_at<const WHOLE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        from: u32,
+        seen: u32,
+        found: u32,
+        step: u32,
+        most: u32,
+    ) -> Run {
+        let w = from + lanes.rank();
         let first = lanes.read_32(w * WORD_BITS + seen.trailing_zeros(), found);
         let mine = first + lanes.rank() * step;
         let place = (mine >> WORD_LOG2) - from;

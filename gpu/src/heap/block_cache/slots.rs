@@ -1,0 +1,112 @@
+//! The slots of a block's threads, in shared memory, and who uses them.
+
+use crate::heap::Heap;
+use crate::lanes::Group;
+use crate::shared::{SharedMemory, SharedWord};
+use crate::thread;
+use crate::units::WARP_SIZE;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+/// The cache's piece of shared memory.
+pub(super) struct Slots<const THREADS: u32, const SLOTS: u32, Owner>(PhantomData<Owner>);
+
+impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> SharedMemory for Slots<THREADS, SLOTS, Owner> {
+    const WORDS: u32 = THREADS * SLOTS + Self::WARPS;
+}
+
+impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Slots<THREADS, SLOTS, Owner> {
+    const WARPS: u32 = THREADS.div_ceil(WARP_SIZE);
+
+    /// The members of warp `warp`, one of [`Self::WARPS`].
+    #[inline(always)]
+    pub fn members(warp: u32) -> SharedWord {
+        SharedWord::first::<Self>().plus(THREADS * SLOTS + warp)
+    }
+
+    /// The lowest slot of thread `thread`, one of `THREADS`; the others follow, each `THREADS` further on.
+    #[inline(always)]
+    pub fn bottom(thread: u32) -> SharedWord {
+        SharedWord::first::<Self>().plus(thread)
+    }
+
+    /// Makes the calling thread a member, with empty slots.
+    ///
+    /// # Safety
+    /// As for [`BlockCache::begin`](super::BlockCache::begin).
+    #[inline(never)]
+    pub unsafe fn join() {
+        // A warp of which all threads have ended has no one to clear its word: everyone clears all.
+        for warp in 0..Self::WARPS {
+            // SAFETY: a word of the piece.
+            unsafe { Self::members(warp).store_relaxed(0) };
+        }
+        let thread = thread::index_in_block();
+        for slot in 0..if thread < THREADS { SLOTS } else { 0 } {
+            // SAFETY: a slot of the calling thread.
+            unsafe { Self::bottom(thread).plus(slot * THREADS).store_relaxed(0) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { thread::sync_threads() };
+        let lanes = Group::converged();
+        let joining = lanes.ballot(thread < THREADS);
+        if lanes.leads() && !joining.is_empty() {
+            // SAFETY: a word of the piece: some thread of the warp has slots.
+            unsafe { Self::members(thread / WARP_SIZE).or_relaxed(joining.0.into()) };
+        }
+        // No lane leaves before its bit is set.
+        lanes.sync();
+    }
+
+    /// Ends the calling thread's membership. Its slots are empty.
+    #[inline(never)]
+    pub fn leave() {
+        let thread = thread::index_in_block();
+        let lanes = Group::converged();
+        let leaving = lanes.ballot(thread < THREADS);
+        if lanes.leads() && !leaving.is_empty() {
+            // SAFETY: a word of the piece, as in `join`. One lane for all: their slots are empty before they vote.
+            unsafe { Self::members(thread / WARP_SIZE).and_relaxed(!u64::from(leaving.0)) };
+        }
+    }
+
+    /// Empties the slots from `top` down to `bottom`, the calling thread's.
+    #[inline(never)]
+    pub fn flush(heap: &Heap, bottom: SharedWord, top: SharedWord) {
+        let mut top = top;
+        while top != bottom {
+            top = top.minus(THREADS);
+            // SAFETY: a slot of the calling thread.
+            let block = unsafe { top.load_relaxed() };
+            // SAFETY: the same.
+            unsafe { top.store_relaxed(0) };
+            if let Some(block) = NonNull::new(block as *mut u8) {
+                // SAFETY: it was freed into the cache (I4).
+                unsafe { heap.free(block) };
+            }
+        }
+    }
+
+    /// Empties the slots of all threads that ended without leaving.
+    ///
+    /// # Safety
+    /// All other threads have left, and have passed a barrier of the block with the caller.
+    #[inline(never)]
+    pub unsafe fn reclaim(heap: &Heap) {
+        for warp in 0..Self::WARPS {
+            let members = Self::members(warp);
+            // SAFETY: a word of the piece.
+            if unsafe { members.load_relaxed() } == 0 {
+                continue;
+            }
+            // Who takes a bit has that thread's slots (I3).
+            // SAFETY: a word of the piece.
+            let mut gone = unsafe { members.swap_relaxed(0) };
+            while gone != 0 {
+                let bottom = Self::bottom(warp * WARP_SIZE + gone.trailing_zeros());
+                Self::flush(heap, bottom, bottom.plus(SLOTS * THREADS));
+                gone &= gone - 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Linking of PTX by the driver: each function is compiled once, and not once for each kernel that can reach it.
+//!
+//! Functions keep to the calling convention then, so that what a kernel has in registers stays there when it calls one;
+//! compiled whole, a kernel writes such values to its stack before the first call that it may make.
+
+use super::sys::{LinkApi, SUCCESS, Status};
+use crate::error::Result;
+use cudarc::driver::sys::{CUjit_option, CUjitInputType, CUlinkState};
+use std::ffi::{CStr, c_void};
+use std::ptr::{null_mut, without_provenance_mut};
+
+/// What the driver has made of a PTX text. The image lives as long as this.
+pub(super) struct Linked {
+    api: &'static LinkApi,
+    state: CUlinkState,
+    image: *mut c_void,
+}
+
+impl Linked {
+    /// Compiles and links `text`, functions with at most `registers` registers if that says so. The context is current.
+    /// `None` where the driver does not: it may still take the text as it is, or say why not.
+    pub fn new(text: &CStr, registers: Option<u32>) -> Option<Linked> {
+        let api = LinkApi::get().ok()?;
+        let mut state = null_mut();
+        // SAFETY: no options; the driver writes the state there.
+        let status = unsafe { (api.link_create)(0, null_mut(), null_mut(), &mut state) };
+        if status != SUCCESS {
+            return None;
+        }
+        let mut linked = Linked { api, state, image: null_mut() };
+        let done = linked.add(text, registers).and_then(|()| linked.complete());
+        if let Err(status) = done {
+            tracing::debug!(status, "the driver does not link the kernels, and is to take them as they are");
+        }
+        done.ok().map(|()| linked)
+    }
+
+    /// The image, for the driver to load.
+    pub fn image(&self) -> *const c_void {
+        self.image
+    }
+
+    fn add(&mut self, text: &CStr, registers: Option<u32>) -> Result<(), Status> {
+        let mut options = [CUjit_option::CU_JIT_MAX_REGISTERS];
+        let mut values = [without_provenance_mut(registers.unwrap_or(0) as usize)];
+        let count = registers.iter().len() as u32;
+        let bytes = text.to_bytes_with_nul();
+        let (data, len) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
+        // SAFETY: the text ends with a zero, and the driver only reads it; as many values as options.
+        let status = unsafe {
+            (self.api.link_add_data)(
+                self.state,
+                CUjitInputType::CU_JIT_INPUT_PTX,
+                data,
+                len,
+                c"kernels".as_ptr(),
+                count,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        if status == SUCCESS { Ok(()) } else { Err(status) }
+    }
+
+    fn complete(&mut self) -> Result<(), Status> {
+        let mut bytes = 0;
+        // SAFETY: the driver writes address and length of the image there, which it keeps with the state.
+        let status = unsafe { (self.api.link_complete)(self.state, &mut self.image, &mut bytes) };
+        if status == SUCCESS { Ok(()) } else { Err(status) }
+    }
+}
+
+impl Drop for Linked {
+    fn drop(&mut self) {
+        // SAFETY: created by `new`, destroyed once. A failure leaves memory of the driver's behind.
+        let status = unsafe { (self.api.link_destroy)(self.state) };
+        if status != SUCCESS {
+            tracing::warn!(status, "cuLinkDestroy failed");
+        }
+    }
+}
+
+/// The registers that a thread of each kernel of `ptx` may have, if all kernels have such a limit: the most of them.
+pub(super) fn register_limit(ptx: &str) -> Option<u32> {
+    let entries = ptx.matches(".visible .entry ").count();
+    let limits = ptx.lines().filter_map(|line| line.trim().strip_prefix(".maxnreg ")?.trim().parse().ok());
+    let limits: Vec<u32> = limits.collect();
+    (limits.len() == entries).then(|| limits.into_iter().max()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::register_limit;
+
+    #[test]
+    fn functions_get_a_limit_where_all_kernels_have_one() {
+        let kernel = |limit: &str| format!(".visible .entry k(\n)\n{limit}\n{{\n\tret;\n}}\n");
+        assert_eq!(register_limit(&kernel(".maxnreg 32")), Some(32));
+        assert_eq!(register_limit(&(kernel(".maxnreg 32") + &kernel(".maxnreg 40"))), Some(40));
+        assert_eq!(register_limit(&(kernel(".maxnreg 32") + &kernel(""))), None);
+        assert_eq!(register_limit(""), None);
+    }
+}

@@ -2,7 +2,7 @@
 # The GPU suite: runs the program and the tests beside this script, on a machine with a GPU, and checks every
 # exit status.
 # usage: gpu-suite.sh RESULTS_FOLDER [PATTERN]
-# Leaves one log a run and the JSON reports in RESULTS_FOLDER. Only runs whose name matches PATTERN: 'bench*'.
+# Leaves in RESULTS_FOLDER one log a run, the JSON reports, and a line a run in suite.jsonl. Only runs whose name matches PATTERN: 'bench*'.
 # Exits 0 if every run did what it should; the heap may miss bars, which is said at the end.
 set -uo pipefail
 
@@ -21,6 +21,8 @@ out=$PWD
 failures=0
 missed=0
 runs=0
+commit=$("$program" --version | sed 's/.*(commit \(.*\)).*/\1/')
+device=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1)
 
 # expect STATUS NAME SECONDS COMMAND...: the command ends with that status within that time. Status `0|1` is for
 # figures that may miss their bars.
@@ -44,6 +46,10 @@ expect() {
         failures=$((failures + 1))
     fi
     printf '%-32s %5d s  %s\n' "$name" $((SECONDS - began)) "$verdict"
+    # Names alone, without quotes or backslashes: they need no escapes.
+    printf '{"run":"%s","verdict":"%s","status":%d,"expected":"%s","seconds":%d,"commit":"%s","date":"%s","device":"%s","command":"%s"}\n' \
+        "$name" "$verdict" "$status" "$wanted" $((SECONDS - began)) "$commit" "$(date -u +%FT%TZ)" "$device" \
+        "${*//"$bundle/"/}" >>"$out/suite.jsonl"
     [ "$verdict" = ok ] || tail -n 15 "$out/$name.log" | sed 's/^/    | /'
 }
 

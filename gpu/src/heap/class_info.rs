@@ -21,10 +21,8 @@ const SPAN_BLOCKS: (u32, u32) = (2 * 2048, 8 * 2048);
 const LANE_BLOCKS: (u32, u32) = (128, 1024);
 /// What part of a home's share a span may be, in 64ths: for a whole warp, and for a part of one.
 const SPAN_PART: ((u32, u32), (u32, u32)) = ((8, 40), (1, 4));
-/// How many times as many blocks a cursor gets at once that crosses again and again, for whole warps.
+/// How many times as many blocks a cursor of whole warps gets at once that crosses again and again.
 const GROWTH: u32 = 4;
-/// What part of a home's share such a span may be, in 64ths: for a whole warp, and for a part of one.
-const MOST_PART: (u32, u32) = (40, 4);
 
 /// How the blocks of one class lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +38,8 @@ pub struct ClassInfo {
     pub slabs: u32,
     /// Runs in a span for a whole warp: in the first of a cursor, in the next, and at most.
     whole_runs: [u16; 3],
-    /// The most runs in a span for a part of a warp, likewise.
-    part_runs: [u16; 3],
+    /// The most runs in a span for a part of a warp: in the first of a cursor, and in the others.
+    part_runs: [u16; 2],
     /// `ceil(2^31 / quads)`.
     quads_reciprocal: u32,
 }
@@ -67,7 +65,7 @@ impl ClassInfo {
         }
         let blocks = slabs * slab_bytes / bytes;
         let runs = share / slabs;
-        let (part, most) = (SPAN_PART, MOST_PART);
+        let part = SPAN_PART;
         ClassInfo {
             bytes,
             blocks,
@@ -76,13 +74,9 @@ impl ClassInfo {
             whole_runs: [
                 clamped(SPAN_BLOCKS.0 / blocks, runs * part.0.0 / 64),
                 clamped(SPAN_BLOCKS.1 / blocks, runs * part.0.1 / 64),
-                clamped(GROWTH * SPAN_BLOCKS.1 / blocks, runs * most.0 / 64),
+                clamped(GROWTH * SPAN_BLOCKS.1 / blocks, runs * part.0.1 / 64),
             ],
-            part_runs: [
-                clamped(u32::MAX, runs * part.1.0 / 64),
-                clamped(u32::MAX, runs * part.1.1 / 64),
-                clamped(u32::MAX, runs * most.1 / 64),
-            ],
+            part_runs: [clamped(u32::MAX, runs * part.1.0 / 64), clamped(u32::MAX, runs * part.1.1 / 64)],
             quads_reciprocal: (1u32 << 31).div_ceil(quads(blocks)),
         }
     }
@@ -105,13 +99,13 @@ impl ClassInfo {
         self.runs_for(lanes, LANE_BLOCKS.1, self.whole_runs[1], self.part_runs[1])
     }
 
-    /// The same of one whose last span had `last` runs: twice that, as long as it is no more than a cursor is to have. What
-    /// many ask for is seldom looked for then, and what few ask for does not keep more than it has been asked for.
+    /// The same of one whose last span had `last` runs: for whole warps twice that, as long as it is no more than a cursor is
+    /// to have. What many ask for is seldom looked for then, and what few ask for does not keep more than it has been asked
+    /// for.
     #[inline(always)]
     pub(super) const fn grown_runs(&self, lanes: u32, last: u32) -> u32 {
-        let most = if lanes == WORD_BITS { self.whole_runs[2] } else { self.part_runs[2] } as u32;
-        let (grown, least) = (2 * last, self.span_runs(lanes));
-        if grown <= least {
+        let (grown, least, most) = (2 * last, self.span_runs(lanes), self.whole_runs[2] as u32);
+        if lanes < WORD_BITS || grown <= least {
             least
         } else if grown < most {
             grown

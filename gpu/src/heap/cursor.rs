@@ -146,7 +146,7 @@ impl Cursor {
         Cursor { span: AtomicU64::new(span.0), searches_begun, verdict, runs }
     }
 
-    /// Stores the next span, for who owes it, behind [`hand_on`](super::Heap::hand_on).
+    /// Stores the next span, for who owes it, behind a release of what it rests on.
     #[inline(always)]
     pub(super) fn install(&self, next: Span) {
         if NATIVE_LAYOUT {

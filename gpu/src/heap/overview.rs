@@ -61,9 +61,7 @@ impl Overview {
             proofs: Line(Proofs::new()),
         }
     }
-}
 
-impl Overview {
     /// Where the bits of the last search are, in bytes: who puts slabs into the heap from outside clears them.
     pub const FOUND: core::ops::Range<usize> =
         core::mem::offset_of!(Overview, found)..core::mem::offset_of!(Overview, refusals);

@@ -80,8 +80,7 @@ impl Heap {
     pub(super) fn hand_on<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>) {
         lanes.sync();
         // ordering: release; pairs with TAKE: the slabs' entries, that their bits are clear, and what their last owners
-        // wrote (I4). Each lane's own: where the leader released for all, blocks were seen once, on an H200, that were live
-        // while their bits were set. The model allows both.
+        // wrote (I4). Each lane's own, which the model does not ask for: decision 6 says why.
         fence_release(INSTALL);
         lanes.sync();
     }

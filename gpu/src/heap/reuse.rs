@@ -124,11 +124,11 @@ impl Heap {
     /// Whether all bits of a row of runs are set, as far as this lane looks.
     #[inline(always)]
     fn is_full<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, info: &ClassInfo, row: Run) -> bool {
-        let (mut quads, mut full) = (self.quads(lanes, info, row), true);
+        let (mut quads, mut wrong) = (self.quads(lanes, info, row), 0);
         while quads.run < quads.end {
-            // Some at once, so that they take one round trip.
-            let (mut seen, mut holes) = ([[0; QUAD]; AT_ONCE], [0; AT_ONCE]);
-            for (seen, holes) in seen.iter_mut().zip(&mut holes) {
+            // Some at once, so that they take one round trip: what is seen, and how many bits it should have.
+            let mut looks = [([0; QUAD], 0); AT_ONCE];
+            for (seen, holes) in &mut looks {
                 if quads.run < quads.end {
                     *seen = self.read_quad(quads.word());
                     // Bits behind the last block's are clear.
@@ -136,12 +136,12 @@ impl Heap {
                     quads.step();
                 }
             }
-            for (seen, holes) in seen.iter().zip(holes) {
+            for (seen, holes) in &looks {
                 // Each by itself: a run that the lanes have not got may have more bits, of another class.
-                full &= seen.iter().map(|word| word.count_ones()).sum::<u32>() == holes;
+                wrong |= holes ^ seen.iter().map(|word| word.count_ones()).sum::<u32>();
             }
         }
-        full
+        wrong == 0
     }
 
     #[inline(always)]

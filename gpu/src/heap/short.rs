@@ -1,15 +1,15 @@
 //! Allocation where a cursor had less than was asked for: who took it below zero stores the next span there, the others
 //! look elsewhere or wait.
 
-use super::Heap;
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::{Outcome, Span};
 use super::full::Found;
 use super::sets::Run;
 use super::take::TURNS;
+use super::{Heap, INSTALL};
 use crate::lanes::{Group, Lanes, Warp};
-use crate::sync::NATIVE_LAYOUT;
+use crate::sync::{NATIVE_LAYOUT, fence_release};
 
 /// How often a group starts again because others took what was found for it.
 const PATIENCE: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
@@ -48,8 +48,11 @@ impl Heap {
         let end = row.first + row.len * info.slabs;
         let (left, next) = (seen.left().unwrap_or(0), Span::new(end, row.len * info.blocks));
         let rest = next.without(count - left);
-        self.hand_on(warp);
+        // What all lanes cleared and acquired is before the release of one.
+        warp.sync();
         if warp.leads() {
+            // ordering: release; pairs with TAKE: the run's bits are clear, and what its blocks' last owners wrote (I4).
+            fence_release(INSTALL);
             cursor.install(rest);
             cursor.runs.store_relaxed(row.len.into());
         }

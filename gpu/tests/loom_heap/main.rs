@@ -1,0 +1,131 @@
+//! The heap in the model checker: orders of its atomics that the memory model allows, of a heap of one slab or two.
+//!
+//! | not shown | why |
+//! |---|---|
+//! | that no one is refused beside a block that another thread has freed, which the caller knows nothing of | It does not hold: a search sees what was freed before the calls that it counts for (I9), by those threads or in an order that they know. |
+//! | that with two threads who have one block each at most, of two, none is refused | The same: a thread finds the cursor taken down, and need not see what was freed on the way. |
+//! | warps of more than one lane | A lane has its warp for itself here. |
+//! | more than one preemption where a search of the whole heap is shared | `FREED_BEFORE_A_SEARCH` with 2 did not end in four minutes. |
+//! | the clearing of bits as a store | Loom would let others' read-modify-writes go on as if it were not there: it is a swap here. |
+//! | all orders of the models with 3 preemptions or fewer | They are too many for a test: `NEXT_SPAN` with 2 takes half a minute, with 3 more than one. |
+#![cfg(loom)]
+
+#[path = "../loom_support/mod.rs"]
+mod loom_support;
+mod models;
+mod shared;
+
+use loom_support::Model;
+use models::*;
+use shared::FAULT;
+use std::collections::BTreeSet;
+use warpheap_device::heap::SITES;
+
+/// What is said of two owners who meet without an order.
+const UNORDERED: &str = "Concurrent write accesses";
+/// A hole was seen that is none any more: what its claim wrote over is lost.
+const LOST: &str = "live blocks by class";
+
+#[test]
+fn a_first_span_is_handed_on() {
+    FIRST_SPAN.holds();
+}
+
+#[test]
+fn a_next_span_is_handed_on() {
+    NEXT_SPAN.holds();
+}
+
+#[test]
+fn a_next_span_is_handed_on_by_a_third() {
+    NEXT_SPAN_OF_OTHERS.holds();
+}
+
+#[test]
+fn a_hole_goes_from_owner_to_owner() {
+    HOLE.holds();
+}
+
+#[test]
+fn a_whole_run_is_handed_on() {
+    WHOLE_RUN.holds();
+}
+
+#[test]
+fn a_run_goes_from_class_to_class() {
+    SWEPT_RUN.holds();
+}
+
+#[test]
+fn a_slab_goes_from_owner_to_owner() {
+    FREE_SLAB.holds();
+}
+
+#[test]
+fn of_two_frees_of_one_block_one_is_recorded() {
+    FREED_TWICE.holds();
+}
+
+#[test]
+fn of_two_frees_of_one_large_allocation_one_is_recorded() {
+    LARGE_FREED_TWICE.holds();
+}
+
+#[test]
+fn a_search_knows_what_was_freed_before_the_calls_it_counts_for() {
+    FREED_BEFORE_A_SEARCH.holds();
+}
+
+#[test]
+fn a_dry_cursor_gets_one_span_at_a_time() {
+    SOUGHT_TWICE.holds();
+}
+
+#[test]
+fn exactly_as_many_as_there_are_blocks_are_served() {
+    EXHAUSTED.holds();
+}
+
+#[test]
+fn nothing_is_lost_by_a_churn() {
+    CHURN.holds();
+}
+
+#[test]
+fn what_another_cursor_has_is_found_once() {
+    STOLEN.holds();
+}
+
+#[test]
+fn what_a_cursor_of_another_class_has_is_found() {
+    CLOSED.holds();
+}
+
+#[test]
+fn every_weakened_ordering_is_noticed() {
+    let noticed_by = [
+        ("heap/take", FIRST_SPAN, FAULT),
+        ("heap/take", NEXT_SPAN, UNORDERED),
+        ("heap/install", FIRST_SPAN, FAULT),
+        ("heap/install", Model { preemptions: 1, ..NEXT_SPAN_OF_OTHERS }, LOST),
+        ("heap/free", HOLE, UNORDERED),
+        ("heap/free", WHOLE_RUN, UNORDERED),
+        ("heap/claim", HOLE, UNORDERED),
+        ("heap/retire", WHOLE_RUN, UNORDERED),
+        ("heap/retire", SWEPT_RUN, UNORDERED),
+        // The slab's entry is not that of its new class for who looks at it last.
+        ("heap/give-slab", FREE_SLAB, "I1: slab 0"),
+        ("heap/take-slab", FREE_SLAB, UNORDERED),
+        ("heap/summarise", HOLE, "I2 of sets"),
+        ("heap/summarise", FREE_SLAB, "I2 of sets"),
+        ("heap/arrive", FREED_BEFORE_A_SEARCH, REFUSED),
+        ("heap/verdict", FREED_BEFORE_A_SEARCH, REFUSED),
+        ("heap/search", SOUGHT_TWICE, LOST),
+        ("heap/seek", FREED_BEFORE_A_SEARCH, REFUSED),
+    ];
+    let named = noticed_by.iter().map(|(site, ..)| *site);
+    assert_eq!(named.collect::<BTreeSet<_>>(), BTreeSet::from(SITES));
+    for (site, model, why) in noticed_by {
+        model.notices(site, why);
+    }
+}

@@ -1,0 +1,122 @@
+//! A heap whose blocks have a plain value each: the model reports two threads that touch one without an order.
+
+#[path = "../support/heap.rs"]
+mod heap;
+
+use super::loom_support::spawn;
+use heap::OwnedHeap;
+use loom::cell::UnsafeCell;
+use std::alloc::Layout as Request;
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use warpheap_device::heap::Layout;
+use warpheap_device::heap::class::SizeClass;
+
+/// Sizes of classes of which a slab has four blocks and two.
+pub const QUARTER: usize = 128;
+pub const HALF: usize = 256;
+/// A slab by itself: no class has such an alignment. Only the first slab of a heap has it.
+pub const SLAB: usize = 512;
+pub const SLAB_ALIGN: usize = 1 << 15;
+
+/// What is said of an entry that a thread has not seen, when it frees.
+pub const FAULT: &str = "a fault is recorded of threads without one";
+
+/// A heap, and for every [`QUARTER`] bytes a plain value that only their owner may touch: whether they have one.
+pub struct Shared {
+    owned: OwnedHeap,
+    values: Vec<UnsafeCell<bool>>,
+}
+
+impl Deref for Shared {
+    type Target = OwnedHeap;
+
+    fn deref(&self) -> &OwnedHeap {
+        &self.owned
+    }
+}
+
+// SAFETY: a value is touched by the owner of its bytes alone, which is what the model checks.
+unsafe impl Sync for Shared {}
+// SAFETY: the same.
+unsafe impl Send for Shared {}
+
+/// Memory that a thread has.
+#[derive(Clone, Copy)]
+pub struct Piece {
+    pub address: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: it is handed from owner to owner, or used by none.
+unsafe impl Send for Piece {}
+
+pub fn request(size: usize) -> Request {
+    Request::from_size_align(size, if size == SLAB { SLAB_ALIGN } else { 16 }).unwrap()
+}
+
+impl Shared {
+    pub fn new(slabs: u32, homes: u32) -> Arc<Shared> {
+        let owned = OwnedHeap::with(Layout::tiny(slabs, homes));
+        let values = (0..owned.layout.bytes() as usize / QUARTER).map(|_| UnsafeCell::new(false)).collect();
+        Arc::new(Shared { owned, values })
+    }
+
+    /// Allocates, and begins to use the memory as its owner.
+    pub fn alloc(&self, size: usize) -> Option<Piece> {
+        let piece = Piece { address: self.heap.alloc(request(size))?, size };
+        assert!(!self.write(piece, true), "the memory has two owners");
+        Some(piece)
+    }
+
+    /// The same before there are others: is granted.
+    pub fn take<const N: usize>(&self, size: usize) -> [Piece; N] {
+        std::array::from_fn(|_| self.alloc(size).expect("there is memory, and only one thread"))
+    }
+
+    /// Writes whether the memory has an owner. Returns what was written there before.
+    pub fn write(&self, piece: Piece, has_owner: bool) -> bool {
+        let start = piece.address.addr().get() - self.heap.base().addr();
+        let values = &self.values[start / QUARTER..(start + piece.size) / QUARTER];
+        // SAFETY: the model reports whoever else touches it.
+        let had_owner: Vec<_> =
+            values.iter().map(|value| value.with_mut(|value| unsafe { value.replace(has_owner) })).collect();
+        assert!(had_owner.iter().all(|had| *had == had_owner[0]), "the memory has two owners");
+        had_owner[0]
+    }
+
+    /// Uses the memory for the last time and frees it.
+    pub fn free(&self, piece: Piece) {
+        assert!(self.write(piece, false), "the owner's value is lost");
+        // SAFETY: not used any more.
+        unsafe { self.heap.free(piece.address) };
+    }
+
+    /// When all threads are done: no fault, nothing broken, and as many blocks of each size are live.
+    pub fn check<const N: usize>(&self, live: [(usize, usize); N]) {
+        assert_eq!(self.faults.count(), 0, "{FAULT}");
+        self.check_blocks(live);
+    }
+
+    pub fn check_blocks<const N: usize>(&self, live: [(usize, usize); N]) {
+        let live = live.into_iter().filter(|(_, count)| *count > 0);
+        let live = live.map(|(size, count)| (SizeClass::of(size as u32).0, count as u32));
+        self.owned.check(&live.collect::<BTreeMap<_, _>>());
+    }
+}
+
+/// A thread at a place with its own handle of the heap.
+pub fn with<R: 'static>(
+    heap: &Arc<Shared>,
+    place: u32,
+    body: impl FnOnce(&Shared) -> R + 'static,
+) -> loom::thread::JoinHandle<R> {
+    let heap = heap.clone();
+    spawn(place, move || body(&heap))
+}
+
+pub fn count<const N: usize>(pieces: [Option<Piece>; N]) -> usize {
+    pieces.into_iter().flatten().count()
+}

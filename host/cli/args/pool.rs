@@ -153,9 +153,9 @@ pub struct PoolBenchArgs {
     /// Host threads of the pairs that many make. Default: 16, which is what the bar is for.
     #[arg(long, value_parser = parse::count, default_value = "16", hide_default_value = true)]
     pub threads: u32,
-    /// Random allocations: 10_000, 100K. Default: 100,000.
-    #[arg(long, value_parser = parse::count, default_value = "100_000", hide_default_value = true)]
-    pub allocations: u32,
+    /// Random allocations: 10_000, 100K. Default: 100,000 on a GPU and 10,000 on the CPU.
+    #[arg(long, value_parser = parse::count)]
+    pub allocations: Option<u32>,
     /// What may be live of them at a time: 1GiB.
     ///
     /// Default: 16,000 MiB on a GPU and 1,000 MiB on the CPU; less if the device has not one and a half times as much free.

@@ -57,22 +57,26 @@ fn config(
         return Err(Failure::usage(message));
     }
     let defaults = PoolBenchConfig::for_device(info);
-    Ok(PoolBenchConfig {
+    let config = PoolBenchConfig {
         pools,
         only,
         rounds: args.rounds,
         threads: args.threads,
-        allocations: args.allocations,
+        allocations: args.allocations.unwrap_or(defaults.allocations),
         cap_bytes: args.cap.unwrap_or(defaults.cap_bytes),
         seed: args.seed,
-    })
+    };
+    config.check()?;
+    Ok(config)
 }
 
 fn tell_limits(config: &PoolBenchConfig, info: &DeviceInfo, console: &Console) {
-    let cap = BinaryBytes(config.cap_bytes);
-    let smaller = if config.cap_bytes < 16_000 << 20 { "; RMM's benchmark has 15.63 GiB" } else { "" };
-    let allocations = Count(config.allocations.into());
-    console.say(format_args!("  random   {allocations} allocations, at most {cap} live{smaller}"));
+    let told = |allocations: u32, cap| {
+        format!("{} allocations, at most {} live", Count(allocations.into()), BinaryBytes(cap))
+    };
+    let (ours, rmms) = (told(config.allocations, config.cap_bytes), told(bench::ALLOCATIONS, bench::CAP));
+    let differs = if ours == rmms { String::new() } else { format!("; RMM's benchmark has {rmms}") };
+    console.say(format_args!("  random   {ours}{differs}"));
     if info.backend == Backend::Cpu {
         console
             .say("  on the CPU the driver's memory is the program's own heap: nothing is held to the bars");

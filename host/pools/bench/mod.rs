@@ -19,14 +19,16 @@ pub use random::RandomFigure;
 
 use super::{POOLS, PoolKind};
 use crate::driver::{Backend, Device, DeviceInfo};
-use crate::error::{Error, Result};
+use crate::error::{Bytes, Error, Result};
 use serde::Serialize;
 
 const MIB: u64 = 1 << 20;
-/// What may be live at a time on a GPU: that of RMM's benchmark, in bytes.
-const CAP: u64 = 16_000 * MIB;
-/// The same on the CPU.
-const CPU_CAP: u64 = 1_000 * MIB;
+/// Random allocations on a GPU: as in RMM's benchmark.
+pub const ALLOCATIONS: u32 = 100_000;
+/// What may be live of them at a time, in bytes: as in RMM's benchmark.
+pub const CAP: u64 = 16_000 * MIB;
+/// The same two on the CPU, whose driver's memory is the program's own heap, cleared at each allocation.
+const ON_CPU: (u32, u64) = (10_000, 1_000 * MIB);
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -48,10 +50,10 @@ pub struct PoolBenchConfig {
 }
 
 impl PoolBenchConfig {
-    /// As the bars ask for it, with all pools. The cap is less on the CPU, and on a GPU that has less than one and a half times as much
-    /// free.
+    /// As the bars ask for it, with all pools. Random allocations are fewer on the CPU, and their cap is less there and on a GPU that
+    /// has less than one and a half times as much free.
     pub fn for_device(info: &DeviceInfo) -> PoolBenchConfig {
-        let cap = if info.backend == Backend::Cuda { CAP } else { CPU_CAP };
+        let (allocations, cap) = if info.backend == Backend::Cuda { (ALLOCATIONS, CAP) } else { ON_CPU };
         // A pool rounds sizes up.
         let most = info.memory_free / 3 * 2 / MIB * MIB;
         PoolBenchConfig {
@@ -59,10 +61,26 @@ impl PoolBenchConfig {
             only: None,
             rounds: 10,
             threads: 16,
-            allocations: 100_000,
+            allocations,
             cap_bytes: cap.min(most).max(random::MAX_BYTES[1]),
             seed: 1,
         }
+    }
+
+    /// Fails on what cannot be measured.
+    ///
+    /// # Errors
+    /// [`Error::PoolConfig`] for a cap that is less than a single allocation.
+    pub fn check(&self) -> Result<()> {
+        let most = random::MAX_BYTES[1];
+        if self.cap_bytes >= most {
+            return Ok(());
+        }
+        Err(Error::PoolConfig {
+            setting: "cap",
+            given: Bytes(self.cap_bytes).to_string(),
+            why: format!("a single one of the random allocations may have {}", Bytes(most)),
+        })
     }
 
     /// Whether the figure of this name is asked for.
@@ -114,21 +132,13 @@ pub fn names() -> impl Iterator<Item = String> {
 /// Measures. `progress` is told each figure and pool before it is measured.
 ///
 /// # Errors
-/// [`Error::PoolConfig`] for a cap that is less than a single allocation. What makes the device useless; what a pool cannot do is in
-/// the report.
+/// As for [`PoolBenchConfig::check`]. What makes the device useless; what a pool cannot do is in the report.
 pub fn run(
     device: &Device,
     config: &PoolBenchConfig,
     progress: &mut dyn FnMut(&str),
 ) -> Result<PoolBenchReport> {
-    let most = random::MAX_BYTES[1];
-    if config.cap_bytes < most {
-        return Err(Error::PoolConfig {
-            setting: "cap",
-            given: crate::Bytes(config.cap_bytes).to_string(),
-            why: format!("a single one of the random allocations may have {}", crate::Bytes(most)),
-        });
-    }
+    config.check()?;
     let report = PoolBenchReport {
         rounds: config.rounds.max(1),
         cap_bytes: config.cap_bytes,

@@ -141,7 +141,7 @@ fn a_cap_below_one_allocation_is_refused() {
     let error = run(&device, &config, &mut |_| ()).unwrap_err();
     assert!(matches!(error, Error::PoolConfig { setting: "cap", .. }), "{error}");
     let cap = PoolBenchConfig::for_device(&info).cap_bytes;
-    assert!(cap <= CPU_CAP && cap >= 64 * MIB);
+    assert!(cap <= ON_CPU.1 && cap >= 64 * MIB);
     let mut h200 = info;
     (h200.backend, h200.memory_free) = (Backend::Cuda, 140 << 30);
     assert_eq!(PoolBenchConfig::for_device(&h200).cap_bytes, CAP);

@@ -118,18 +118,21 @@ impl<'a> Stage<'a> {
         unsafe { self.launch(stream, demo_fill, threads, (words, value, threads)) }
     }
 
-    /// How many of the words are not `value`, counted by a kernel, after what the stream was given before.
+    /// How many of the words are not `value`, counted by a kernel, after what the stream was given before. Nothing is waited for
+    /// before the launch.
     ///
     /// # Safety
     /// No one writes them until then.
     pub unsafe fn others(&mut self, stream: &Stream, words: DeviceSlice<u32>, value: u32) -> Result<u64> {
-        self.others.fill(0)?;
         let threads = self.threads(words);
         let count: DevicePtr<u64> = self.others.ptr();
         // SAFETY: the caller's promise; the counter lives, and nobody else has it.
         unsafe { self.launch(stream, demo_count_others, threads, (words, value, threads, count)) }?;
         stream.synchronize()?;
-        Ok(self.others.copy_to_vec()?[0])
+        let others = self.others.copy_to_vec()?[0];
+        // Afterwards: it waits for the device, and would bring into order what is not.
+        self.others.fill(0)?;
+        Ok(others)
     }
 
     /// Keeps a stream busy for some hundredths of a second.

@@ -18,7 +18,7 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("WARP
 const STATUSES: &str = "\
 Exit status:
   0    done, and nothing is wrong
-  1    a fault was found, or a kernel crashed (stress, pool); a figure missed its bar (bench, pool bench)
+  1    a fault was found, or a kernel crashed (stress, pool); a bar was missed (bench, pool)
   2    what was asked makes no sense, or cannot be done on this device
   3    there is no usable device
   4    a kernel hung: the run was ended from outside

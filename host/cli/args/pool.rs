@@ -176,7 +176,7 @@ pub struct PoolBenchArgs {
 /// `warpheap pool demo`
 #[derive(Debug, Args)]
 pub struct PoolDemoArgs {
-    /// Which demonstration: S1, S2, S4. Default: all.
+    /// Which demonstration: S1, S2. Default: all.
     #[arg(value_name = "NAME", default_value = "all", hide_default_value = true)]
     pub which: String,
     #[command(flatten)]

@@ -147,6 +147,10 @@ pub fn run(
         ..PoolBenchReport::default()
     };
     let mut bench = Bench { device, config, report, progress };
+    for kind in config.pools.iter().filter(|kind| !kind.reuses) {
+        let why = format!("pool {}: it does not hand out again what was given back", kind.name);
+        bench.report.left_out.push(why);
+    }
     bench.pairs()?;
     bench.random()?;
     let mut report = bench.report;
@@ -162,6 +166,11 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// What can be measured.
+    fn pools(&self) -> impl Iterator<Item = &'static PoolKind> + use<> {
+        self.config.pools.clone().into_iter().filter(|kind| kind.reuses)
+    }
+
     fn begin(&mut self, name: &str, pool: &PoolKind) {
         (self.progress)(&format!("{name}, pool {}", pool.name));
     }

@@ -65,7 +65,7 @@ impl Bench<'_> {
             let mut counts = vec![1, self.config.threads.max(1)];
             counts.dedup();
             for threads in counts.into_iter().filter(|_| self.config.wants(name)) {
-                for kind in &self.config.pools {
+                for kind in self.pools() {
                     let told = format!("{name}, {threads} host threads");
                     self.begin(&told, kind);
                     let figure = self.pair(name, kind, &layouts, threads);

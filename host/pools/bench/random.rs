@@ -75,7 +75,7 @@ impl Bench<'_> {
                 continue;
             }
             let script = draw(self.config.allocations, max_bytes, self.config.cap_bytes, self.config.seed);
-            for kind in &self.config.pools {
+            for kind in self.pools() {
                 self.begin(&name, kind);
                 let figure = self.random_on(&name, kind, &script, max_bytes);
                 let figure = self.keep(&name, kind, figure)?;

@@ -36,7 +36,7 @@
 //! # }
 //! ```
 //!
-//! Layers, each using only those before it: [`simt`] → [`driver`] → [`alloc`], [`pool`] → [`harness`]. Failures of all
+//! Layers, each using only those before it: [`simt`] → [`driver`] → [`alloc`], [`pool`] → [`pools`], [`harness`]. Failures of all
 //! of them are [`Error`]s.
 #![cfg(not(loom))]
 
@@ -48,6 +48,7 @@ mod error;
 pub mod examples;
 pub mod harness;
 pub mod pool;
+pub mod pools;
 pub mod simt;
 
 pub use driver::{

@@ -41,6 +41,7 @@ fn links_lead_to_pages() {
     assert!(names.len() >= 5);
     let others = ["design.md", "memory-model.md", "guide/stress.md", "guide/results.md", "guide/replay.md"];
     names.extend(["guide/global-allocator.md", "guide/heap.md", "guide/host-pools.md"].map(String::from));
+    names.push("guide/pool-command.md".into());
     names.extend(others.map(String::from));
     for name in &names {
         let page = page(name);
@@ -58,13 +59,14 @@ fn links_lead_to_pages() {
 fn the_guide_names_options_that_there_are() {
     let help = |command: &str| {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpheap"))
-            .args([command, "--help"])
+            .args(command.split(' ').chain(["--help"]))
             .output()
             .expect("the program starts");
         String::from_utf8(output.stdout).expect("text")
     };
     let options = help("stress") + &help("bench") + &help("doctor") + &help("examples");
-    let names = ["stress", "results", "replay", "global-allocator", "heap", "host-pools"];
+    let options = options + &help("pool replay") + &help("pool bench") + &help("pool demo");
+    let names = ["stress", "results", "replay", "global-allocator", "heap", "host-pools", "pool-command"];
     for name in names.map(|name| format!("guide/{name}.md")) {
         let page = page(&name);
         for option in words(&page, "--") {
@@ -120,6 +122,15 @@ fn the_guide_to_host_pools_has_every_number_and_column() {
     let header = String::from_utf8(log).unwrap().lines().next().unwrap().to_owned();
     assert!(page.contains(&header), "{header}");
     for name in stats.as_object().unwrap().keys().map(String::as_str).chain(header.split(',')) {
+        assert!(page.contains(&format!("`{name}`")), "{name} is not explained");
+    }
+}
+
+#[test]
+fn the_guide_to_the_pool_command_has_every_pool_and_figure() {
+    use warpheap::pools::{POOLS, bench};
+    let page = page("guide/pool-command.md");
+    for name in POOLS.iter().map(|kind| kind.name.to_owned()).chain(bench::names()) {
         assert!(page.contains(&format!("`{name}`")), "{name} is not explained");
     }
 }

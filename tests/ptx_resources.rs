@@ -128,10 +128,10 @@ const TABLES: [(&str, &str, &[Spills]); 4] = [
     ("STRESS_SPILLS", "", STRESS_SPILLS),
 ];
 
-/// Whether it is a kernel of `warpheap examples`: they are there to be read and checked, not measured, and may
-/// spill.
+/// Whether it is a kernel of `warpheap examples` or `warpheap pool demo`: they are there to be read and checked, not
+/// measured, and may spill.
 fn is_shown(kernel: &str) -> bool {
-    kernel.starts_with("example_")
+    kernel.starts_with("example_") || kernel.starts_with("demo_")
 }
 
 fn table_of(kernel: &str) -> &'static (&'static str, &'static str, &'static [Spills]) {

@@ -36,6 +36,7 @@ mod driver;
 pub use adaptor::{
     AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, Traced, read_log,
 };
+pub(crate) use adaptor::{LogRow, read_rows};
 pub use block::BlockPool;
 pub use driver::DriverMemory;
 

@@ -1,11 +1,13 @@
 //! What can be asked on the command line. The comments here are what `--help` prints.
 
 mod device;
+mod pool;
 mod workload;
 
 use super::parse::{self, JsonTarget, Sizes};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 pub use device::{BackendChoice, GpuArgs};
+pub use pool::{PoolArgs, PoolBenchArgs, PoolCommand, PoolDemoArgs, PoolReplayArgs};
 use std::path::PathBuf;
 use std::time::Duration;
 use warpheap::harness::{AllocatorKind, Plant};
@@ -16,7 +18,7 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("WARP
 const STATUSES: &str = "\
 Exit status:
   0    done, and nothing is wrong
-  1    a fault was found, or a kernel crashed (stress); a figure missed its bar (bench)
+  1    a fault was found, or a kernel crashed (stress, pool); a bar was missed (bench, pool)
   2    what was asked makes no sense, or cannot be done on this device
   3    there is no usable device
   4    a kernel hung: the run was ended from outside
@@ -105,6 +107,8 @@ pub enum Command {
     /// empty again.
     #[command(after_long_help = EXAMPLES_EXAMPLES)]
     Examples(ExamplesArgs),
+    /// Device memory that the host hands out: replay a log of allocations, measure the pools, see what they do.
+    Pool(PoolArgs),
 }
 
 impl Command {
@@ -115,6 +119,7 @@ impl Command {
             Command::Doctor(args) => args.json.as_ref(),
             Command::Bench(args) => args.json.as_ref(),
             Command::Examples(args) => args.json.as_ref(),
+            Command::Pool(args) => args.command.json(),
         }
     }
 }

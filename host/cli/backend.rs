@@ -20,6 +20,14 @@ pub struct Chosen {
     pub why_not_cuda: Option<String>,
 }
 
+/// A device of which only the memory is used: no kernels are loaded.
+pub struct Bare {
+    /// The device.
+    pub device: Device,
+    /// Why it is not a GPU, where no one said that it should not be.
+    pub why_not_cuda: Option<String>,
+}
+
 impl Chosen {
     /// The CPU, with lanes scheduled as `mode` says, and `kernels`.
     pub fn cpu(mode: Option<Mode>, kernels: &[&'static str]) -> Result<Chosen, Failure> {
@@ -30,13 +38,7 @@ impl Chosen {
 
     /// The GPU that was named, or the first, and `kernels`.
     pub fn cuda(gpu: GpuArgs, kernels: &[&'static str]) -> Result<Chosen, Failure> {
-        Chosen::try_cuda(gpu, kernels).map_err(|error| {
-            Failure::from(error).with(|message| {
-                format!(
-                    "{message}\n`warpheap doctor` lists what this machine has; `--backend cpu` needs no GPU"
-                )
-            })
-        })
+        Chosen::try_cuda(gpu, kernels).map_err(no_cuda)
     }
 
     fn try_cuda(gpu: GpuArgs, kernels: &[&'static str]) -> Result<Chosen, Error> {
@@ -101,6 +103,30 @@ pub fn choose(
             Err(error) => Ok(Chosen { why_not_cuda: Some(error.to_string()), ..cpu()? }),
         },
     }
+}
+
+/// The same without kernels: GPU `ordinal`, or the first.
+pub fn choose_bare(backend: BackendChoice, ordinal: Option<u32>) -> Result<Bare, Failure> {
+    let bare = |device, why_not_cuda| Bare { device, why_not_cuda };
+    let cuda = || Device::cuda(ordinal.unwrap_or(0));
+    match backend {
+        BackendChoice::Cpu if ordinal.is_some() => {
+            Err(Failure::usage("--device is for a GPU, but the run is to be on the CPU; leave one out"))
+        }
+        BackendChoice::Cpu => Ok(bare(Device::cpu(), None)),
+        BackendChoice::Auto if ordinal.is_none() => Ok(match cuda() {
+            Ok(device) => bare(device, None),
+            Err(Error::NoDevice { found, .. }) => bare(Device::cpu(), Some(found)),
+            Err(error) => bare(Device::cpu(), Some(error.to_string())),
+        }),
+        BackendChoice::Auto | BackendChoice::Cuda => Ok(bare(cuda().map_err(no_cuda)?, None)),
+    }
+}
+
+fn no_cuda(error: Error) -> Failure {
+    Failure::from(error).with(|message| {
+        format!("{message}\n`warpheap doctor` lists what this machine has; `--backend cpu` needs no GPU")
+    })
 }
 
 /// The device in one line.

@@ -1,6 +1,6 @@
 //! The command line: what is asked, on which device, and with which status it ends.
 //!
-//! `args` (with `parse`) says what can be asked; `stress`, `bench`, `examples` and `doctor` do it; `status` says how it
+//! `args` (with `parse`) says what can be asked; `stress`, `bench`, `examples`, `pool` and `doctor` do it; `status` says how it
 //! can end. What is printed for people goes through `console`, what is kept goes through `report`.
 
 mod args;
@@ -10,6 +10,7 @@ mod console;
 mod doctor;
 mod examples;
 mod parse;
+mod pool;
 mod status;
 mod stress;
 
@@ -30,6 +31,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args, &console),
         Command::Bench(args) => bench::run(args, &console),
         Command::Examples(args) => examples::run(args, &console),
+        Command::Pool(args) => pool::run(args, &console),
     };
     let status = result.unwrap_or_else(|Failure { status, message }| {
         console.warn(format_args!("error: {message}"));

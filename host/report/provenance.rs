@@ -13,7 +13,7 @@ pub const SCHEMA: &str = "warpheap-result/1";
 pub struct ResultFile<T> {
     /// The layout of this file.
     pub schema: &'static str,
-    /// What `data` is: `stress`, `bench`, `examples` or `doctor`.
+    /// What `data` is: `stress`, `bench`, `examples`, `doctor`, `pool-replay`, `pool-bench` or `pool-demo`.
     pub kind: &'static str,
     /// This program's version.
     pub version: &'static str,

@@ -110,7 +110,14 @@ fn without_a_gpu_cuda_is_refused_with_advice() {
         eprintln!("skipped: this machine has a GPU");
         return;
     }
-    for line in ["stress --backend cuda", "stress --device 0", "bench", "examples --backend cuda"] {
+    for line in [
+        "stress --backend cuda",
+        "stress --device 0",
+        "bench",
+        "examples --backend cuda",
+        "pool demo --backend cuda",
+        "pool bench --device 0",
+    ] {
         let output = warpheap(line);
         assert_eq!(status(&output), 3, "{line}: {}", both(&output));
         assert!(err(&output).contains("no usable device"), "{}", err(&output));

@@ -20,6 +20,7 @@ fn help_teaches() {
         "doctor",
         "bench",
         "examples",
+        "pool",
     ] {
         assert!(out(&general).contains(part), "no {part:?} in {}", out(&general));
     }
@@ -97,6 +98,15 @@ fn bad_arguments_are_refused_with_what_is_accepted() {
         ("examples --only ship", "vectors, table, graph, octree"),
         ("examples --backend cpu --device 1", "--device is for a GPU"),
         ("examples --threads 0", "whole number of 1 or more"),
+        ("pool replay", "--trace"),
+        ("pool replay --trace x.csv --pool lake", "there are driver, "),
+        ("pool replay --trace x.csv --threads many", "one, logged"),
+        ("pool bench --pool lake", "there are driver, "),
+        ("pool bench --figure speed", "pair of 1 MiB"),
+        ("pool bench --backend cpu --device 1", "--device is for a GPU"),
+        ("pool bench --backend cpu --cap 1MiB", "a single one of the random allocations"),
+        ("pool demo S99", "there are S1, S2, "),
+        ("pool demo --backend cpu --kernels sm_70", "are for a GPU"),
         ("fly", "unrecognized subcommand"),
     ] {
         let output = warpheap(line);

@@ -17,16 +17,22 @@
 //! | `stream` | the number of the stream, as [`StreamId`](crate::StreamId) prints it |
 //! | `align` | the alignment, as asked for |
 //!
-//! The first six columns are those of RMM's logs, which give the time of day instead. A row is written when its call has returned, so rows of several
-//! threads may not be in the order of their times. By time, an address is never allocated twice without a free between: that is
-//! what the two moments are chosen for, and the order in which [`read_log`] returns.
+//! The first six columns are those of RMM's logs, which give the time of day instead, and which [`read_log`] reads as well. A row is
+//! written when its call has returned, so rows of several threads may not be in the order of their times. By time, an address is
+//! never allocated twice without a free between: that is what the two moments are chosen for, and the order in which
+//! [`read_log`] returns.
+
+mod read;
+
+pub use read::read_log;
+pub(crate) use read::{LogRow, read_rows};
 
 use crate::alloc::{DeviceAllocator, Usage, address_of, lock};
 use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::alloc::Layout;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -170,22 +176,6 @@ unsafe impl<A: DeviceAllocator, W: Write + Send> DeviceAllocator for Logged<A, W
     }
 }
 
-/// Reads a log, and returns its rows by time.
-///
-/// # Errors
-/// [`Error::AllocLog`] for what is no log, and what cannot be read.
-pub fn read_log(from: impl Read) -> Result<Vec<LogRecord>> {
-    let rows = csv::Reader::from_reader(from).into_deserialize().collect::<Result<Vec<LogRecord>, _>>();
-    let mut rows = rows.map_err(|error| Error::AllocLog {
-        what: "read",
-        why: error.to_string(),
-        advice: "its columns are thread, time, action, pointer, size, stream and align, with these names in its first line",
-    })?;
-    // What happened within one tick of the clock: frees first.
-    rows.sort_by_key(|row| (row.time, row.action == LogAction::Allocate));
-    Ok(rows)
-}
-
 fn not_written(why: impl ToString) -> Error {
     Error::AllocLog {
         what: "written",
@@ -215,7 +205,6 @@ mod hexadecimal {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
         let text = Cow::<str>::deserialize(from)?;
-        let digits = text.strip_prefix("0x").unwrap_or(&text);
-        u64::from_str_radix(digits, 16).map_err(|_| de::Error::custom(format!("`{text}` is no address")))
+        super::read::address(&text).map_err(de::Error::custom)
     }
 }

@@ -1,0 +1,63 @@
+//! The kernels of `warpheap pool demo`: what users of the host's memory do with it, in few lines.
+
+use core::alloc::Layout;
+use warpheap_device::bump::Bump;
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+use warpheap_device::sync::AtomicU64;
+use warpheap_device::{kernel, thread};
+
+/// In place of an offset: nothing was allocated.
+pub const NONE: u64 = u64::MAX;
+
+kernel! {
+    /// `threads` threads write `value` to all words; threads beyond that do nothing.
+    ///
+    /// # Safety
+    /// The words are live and no one else touches them; `threads` is not 0.
+    pub unsafe fn demo_fill(words: DeviceSlice<u32>, value: u32, threads: u32) {
+        let mut i = u64::from(thread::index_1d());
+        while i < words.len() && thread::index_1d() < threads {
+            // SAFETY: each thread has its own words: its number, and every `threads`th after it.
+            unsafe { words.set(i, value) };
+            i += u64::from(threads);
+        }
+    }
+
+    /// `threads` threads count in `others` the words that are not `value`; threads beyond that do nothing.
+    ///
+    /// # Safety
+    /// The words are live and no one writes them; `others` is live; `threads` is not 0.
+    pub unsafe fn demo_count_others(words: DeviceSlice<u32>, value: u32, threads: u32, others: DevicePtr<u64>) {
+        let (mut i, mut count) = (u64::from(thread::index_1d()), 0);
+        while i < words.len() && thread::index_1d() < threads {
+            // SAFETY: only read.
+            count += u64::from(unsafe { words.get(i) } != Some(value));
+            i += u64::from(threads);
+        }
+        // SAFETY: the word is live, and an atomic has the layout of its integer.
+        let others = unsafe { &*others.0.cast::<AtomicU64>() };
+        // Relaxed: the host reads after the kernel has ended.
+        others.add_relaxed(count);
+    }
+
+    /// Each of the first `threads` threads takes `bytes` of the arena, aligned to 4, writes `first` and its own number there, added,
+    /// and keeps the offset in `offsets`: [`NONE`] if it was refused.
+    ///
+    /// # Safety
+    /// The arena is live. `offsets` are, and no one else touches them. `bytes` is 4 or more.
+    pub unsafe fn demo_take(arena: Bump, threads: u32, bytes: u32, first: u32, offsets: DeviceSlice<u64>) {
+        let i = thread::index_1d();
+        if i >= threads {
+            return;
+        }
+        let Ok(layout) = Layout::from_size_align(bytes as usize, align_of::<u32>()) else { return };
+        let block = arena.alloc(layout);
+        if let Some(block) = block {
+            // SAFETY: the block is this thread's, and has room for a word.
+            unsafe { block.cast::<u32>().write(first + i) };
+        }
+        let offset = block.map_or(NONE, |block| block.as_ptr() as u64 - arena.base() as u64);
+        // SAFETY: each thread has its own word.
+        unsafe { offsets.set(i.into(), offset) };
+    }
+}

@@ -1,0 +1,137 @@
+//! Pools of the host by their names, and what can be done with any of them: a log replayed, times measured.
+//!
+//! ```text
+//!   a log of allocations ─┐                          ┌─ calls one by one, and what the pool holds   (replay)
+//!   random allocations   ─┴─ Script ── Player ── any ┤
+//!   pairs of an allocation and its free ─────── pool ┴─ the time of all                             (bench)
+//! ```
+//!
+//! [`POOLS`] is the list. A pool that is added to it is replayed, measured and shown by `warpheap pool` without further ado.
+
+pub mod bench;
+mod demand;
+mod play;
+pub mod replay;
+mod script;
+mod spread;
+
+pub use demand::Demand;
+pub use spread::Spread;
+
+use crate::alloc::{BlockPool, DeviceAllocator, DriverMemory, Limit};
+use crate::driver::Device;
+use crate::error::Result;
+
+/// A pool that can be made by its name.
+#[derive(Debug)]
+pub struct PoolKind {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub does: &'static str,
+    /// Whether it hands out again what was given back. What does not is replayed, but not measured.
+    pub reuses: bool,
+    /// Whether the bars of [`bench`] are there to be met by it; those of others are told and count for nothing.
+    pub has_bars: bool,
+    make: fn(&Device, &Demand) -> Result<Box<dyn DeviceAllocator>>,
+}
+
+/// The one that the others are compared with.
+pub const DRIVER: &str = "driver";
+/// The other one, where it is there.
+pub const DRIVER_POOL: &str = "driver-pool";
+
+/// All pools, those first that others are compared with.
+pub static POOLS: &[PoolKind] = &[
+    PoolKind {
+        name: DRIVER,
+        does: "the driver's synchronous memory, one call of it for each allocation and each free",
+        reuses: true,
+        has_bars: false,
+        make: driver,
+    },
+    PoolKind {
+        name: "blocks",
+        does: "equal blocks, as large as the largest allocation",
+        reuses: true,
+        has_bars: false,
+        make: blocks,
+    },
+];
+
+impl PoolKind {
+    /// The pool of that name.
+    pub fn find(name: &str) -> Option<&'static PoolKind> {
+        POOLS.iter().find(|kind| kind.name == name)
+    }
+
+    /// A pool on `device` that meets `demand`, as far as its memory reaches.
+    ///
+    /// # Errors
+    /// [`Error::PoolConfig`](crate::Error::PoolConfig) for what no such pool can be, [`Error::OutOfMemory`](crate::Error::OutOfMemory),
+    /// or what the driver answers.
+    pub fn make(&self, device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
+        (self.make)(device, demand)
+    }
+}
+
+fn driver(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
+    let memory = DriverMemory::new(device);
+    Ok(match demand.bytes {
+        Some(bytes) => Box::new(Limit::new(memory, bytes)),
+        None => Box::new(memory),
+    })
+}
+
+fn blocks(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
+    let block = demand.largest.pad_to_align();
+    let count = match demand.bytes {
+        Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX) / block.size().max(1),
+        None => demand.peak_blocks,
+    };
+    Ok(Box::new(BlockPool::new(DriverMemory::new(device), block, count)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use std::alloc::Layout;
+
+    fn demand(bytes: Option<u64>) -> Demand {
+        let largest = Layout::from_size_align(1000, 64).unwrap();
+        Demand { bytes, largest, peak_blocks: 3, peak_bytes: 3000, total_bytes: 9000 }
+    }
+
+    #[test]
+    fn every_pool_is_found_by_its_name_and_meets_the_demand() {
+        let (device, demand) = (Device::cpu(), demand(None));
+        let stream = device.stream().unwrap();
+        for kind in POOLS {
+            assert!(std::ptr::eq(PoolKind::find(kind.name).unwrap(), kind), "two are called {}", kind.name);
+            let pool = kind.make(&device, &demand).unwrap();
+            let blocks: Vec<_> = (0..3).map(|_| pool.alloc(demand.largest, &stream).unwrap()).collect();
+            assert!(pool.usage().used_bytes >= demand.peak_bytes, "{}", kind.name);
+            for block in blocks {
+                // SAFETY: allocated above, and never used.
+                unsafe { pool.dealloc(block, demand.largest, &stream) }.unwrap();
+            }
+        }
+        assert!(PoolKind::find("no such pool").is_none());
+    }
+
+    #[test]
+    fn no_pool_takes_more_than_it_may() {
+        let (device, demand) = (Device::cpu(), demand(Some(2 * 1024)));
+        let stream = device.stream().unwrap();
+        for kind in POOLS {
+            let Ok(pool) = kind.make(&device, &demand) else { continue };
+            let granted = (0..5).take_while(|_| pool.alloc(demand.largest, &stream).is_ok()).count();
+            let is_exact = ["driver", "blocks"].contains(&kind.name);
+            assert!(granted == 2 || !is_exact && granted < 2, "{}: {granted}", kind.name);
+            assert!(pool.usage().reserved_bytes <= 2 * 1024, "{}", kind.name);
+        }
+        let none = PoolKind::find("blocks").unwrap().make(&device, &Demand { bytes: Some(10), ..demand });
+        assert!(matches!(none.err(), Some(Error::PoolConfig { setting: "blocks", .. })));
+    }
+}

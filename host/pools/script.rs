@@ -1,0 +1,98 @@
+//! What is to be asked of a pool, call by call.
+//!
+//! I1: each slot is allocated by one step, and freed by one later step at most.
+//! I2: `thread` and `stream` of a step are below `threads` and `streams`.
+
+use super::Demand;
+use std::alloc::Layout;
+
+/// Calls in the order in which they are to be made.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Script {
+    pub steps: Vec<Step>,
+    /// The layouts of what is allocated, by slot.
+    pub layouts: Vec<Layout>,
+    pub threads: usize,
+    pub streams: usize,
+}
+
+/// A call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// Which host thread makes it, from 0.
+    pub thread: usize,
+    /// On which stream, from 0.
+    pub stream: usize,
+    pub action: Action,
+    /// What it allocates or frees.
+    pub slot: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Alloc,
+    Free,
+}
+
+impl Script {
+    /// Adds an allocation, and returns its slot.
+    pub fn alloc(&mut self, thread: usize, stream: usize, layout: Layout) -> usize {
+        let slot = self.layouts.len();
+        self.layouts.push(layout);
+        self.add(Step { thread, stream, action: Action::Alloc, slot });
+        slot
+    }
+
+    /// Adds the free of what is in `slot`.
+    pub fn free(&mut self, thread: usize, stream: usize, slot: usize) {
+        self.add(Step { thread, stream, action: Action::Free, slot });
+    }
+
+    fn add(&mut self, step: Step) {
+        self.threads = self.threads.max(step.thread + 1);
+        self.streams = self.streams.max(step.stream + 1);
+        self.steps.push(step);
+    }
+
+    /// What a pool needs for it. `None` where nothing is allocated.
+    pub fn demand(&self, bytes: Option<u64>) -> Option<Demand> {
+        let size = self.layouts.iter().map(Layout::size).max()?;
+        let align = self.layouts.iter().map(Layout::align).max()?;
+        let largest = Layout::from_size_align(size, align).ok()?;
+        let total_bytes = self.layouts.iter().map(|layout| layout.size() as u64).sum();
+        let mut demand = Demand { bytes, largest, peak_blocks: 0, peak_bytes: 0, total_bytes };
+        let (mut blocks, mut live) = (0, 0);
+        for step in &self.steps {
+            let size = self.layouts[step.slot].size() as u64;
+            match step.action {
+                Action::Alloc => (blocks, live) = (blocks + 1, live + size),
+                Action::Free => (blocks, live) = (blocks - 1, live - size),
+            }
+            demand.peak_blocks = demand.peak_blocks.max(blocks);
+            demand.peak_bytes = demand.peak_bytes.max(live);
+        }
+        Some(demand)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_demand_is_what_is_live_at_one_time() {
+        let layout = |size, align| Layout::from_size_align(size, align).unwrap();
+        let mut script = Script::default();
+        assert_eq!(script.demand(None), None);
+        let first = script.alloc(0, 2, layout(100, 8));
+        let second = script.alloc(1, 0, layout(50, 64));
+        script.free(1, 1, first);
+        script.alloc(0, 0, layout(60, 1));
+        script.free(0, 0, second);
+        let demand = script.demand(Some(7)).unwrap();
+        let largest = layout(100, 64);
+        let expected = Demand { bytes: Some(7), largest, peak_blocks: 2, peak_bytes: 150, total_bytes: 210 };
+        assert_eq!(demand, expected);
+        assert_eq!((script.threads, script.streams), (2, 3));
+    }
+}

@@ -1,0 +1,41 @@
+//! Many times in three numbers.
+
+use serde::Serialize;
+
+/// How long calls or rounds took, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// Half of them took no longer.
+    pub median: f64,
+    /// 99 of 100 took no longer.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+    /// The shortest.
+    pub min: f64,
+}
+
+impl Spread {
+    /// Of times in any order; of none, all are 0.
+    pub(super) fn of(mut nanos: Vec<f64>) -> Spread {
+        nanos.sort_by(f64::total_cmp);
+        let (Some(min), Some(max)) = (nanos.first(), nanos.last()) else { return Spread::default() };
+        let middle = (nanos[(nanos.len() - 1) / 2] + nanos[nanos.len() / 2]) / 2.0;
+        // The least of them that 99 of 100 do not exceed.
+        let rank = (nanos.len() * 99).div_ceil(100);
+        Spread { median: middle, p99: nanos[rank - 1], max: *max, min: *min }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spread;
+
+    #[test]
+    fn the_parts_are_counted_off() {
+        let all = Spread::of((1..=200).rev().map(f64::from).collect());
+        assert_eq!(all, Spread { median: 100.5, p99: 198.0, max: 200.0, min: 1.0 });
+        assert_eq!(Spread::of(vec![7.0]), Spread { median: 7.0, p99: 7.0, max: 7.0, min: 7.0 });
+        assert_eq!(Spread::of(Vec::new()), Spread::default());
+    }
+}

@@ -31,12 +31,17 @@
 
 mod adaptor;
 mod block;
+mod bump;
 mod driver;
+#[cfg(test)]
+mod flawed;
+mod live;
 
 pub use adaptor::{
     AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, Traced, read_log,
 };
 pub use block::BlockPool;
+pub use bump::{BumpPool, BumpPoolStats, Overflow};
 pub use driver::DriverMemory;
 
 use crate::driver::{Device, Stream};

@@ -5,6 +5,7 @@
 
 mod adaptors;
 mod block_pool;
+mod bump_pool;
 mod cases;
 mod injected;
 #[path = "../driver/kernels.rs"]

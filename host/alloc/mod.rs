@@ -33,6 +33,7 @@ mod adaptor;
 mod block;
 mod bump;
 mod driver;
+mod driver_pool;
 #[cfg(test)]
 mod flawed;
 mod live;
@@ -43,6 +44,7 @@ pub use adaptor::{
 pub use block::BlockPool;
 pub use bump::{BumpPool, BumpPoolStats, Overflow};
 pub use driver::DriverMemory;
+pub use driver_pool::{DriverPool, DriverPoolBuilder, DriverPoolStats, ReusePolicies};
 
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, Result};

@@ -4,7 +4,7 @@ use std::alloc::Layout;
 use std::fmt;
 use std::sync::Arc;
 use warpheap::alloc::{
-    BlockPool, BumpPool, DeviceAllocator, DriverMemory, FailureInjected, Failures, Limit, Logged,
+    BlockPool, BumpPool, DeviceAllocator, DriverMemory, DriverPool, FailureInjected, Failures, Limit, Logged,
     Overflow, Statistics, Traced, Usage,
 };
 use warpheap::{Device, Error, Result, Stream};
@@ -128,5 +128,9 @@ pub fn cases() -> Vec<Case> {
             bump(Box::new(blocks(memory)?), BLOCK.size(), Overflow::Upstream)
         }),
         driver("driver, behind a bump pool of 4 KiB", |memory| bump(memory, 4096, Overflow::Upstream)),
+        driver("stream-ordered", |memory| Ok(Box::new(DriverPool::new(memory.device())?))),
+        pool("stream-ordered, blocks from it", |memory| {
+            Ok(Box::new(blocks(Box::new(DriverPool::new(memory.device())?))?))
+        }),
     ]
 }

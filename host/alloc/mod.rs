@@ -1,13 +1,13 @@
 //! Device memory that the host hands out: what allocators have in common, the allocators, and what wraps them.
 //!
 //! ```text
-//!   BlockPool ─┐                                                          ┌─ Device (a GPU, or the CPU)
-//!   another    ├─ Statistics, Limit, Logged, Traced, FailureInjected ─ … ─┤
-//!   allocator ─┘                                                          └─ any other allocator
+//!   BlockPool ─┐                                                          ┌─ DriverMemory, DriverPool (a GPU, or the CPU)
+//!   BumpPool   ├─ Statistics, Limit, Logged, Traced, FailureInjected ─ … ─┤
+//!   another   ─┘                                                          └─ any other allocator
 //! ```
 //!
 //! Every allocator is a [`DeviceAllocator`]: memory is taken for a [`Stream`] and given back after the work of one. Each takes
-//! its memory from an *upstream*, which is another one; at the end of the chain is [`DriverMemory`]. An adaptor is an
+//! its memory from an *upstream*, which is another one; at the end of the chain is [`DriverMemory`] or [`DriverPool`]. An adaptor is an
 //! allocator that passes every call on and adds one thing.
 //!
 //! ```

@@ -3,7 +3,7 @@
 use crate::cases::layout;
 use crate::kernels::{fill, linger};
 use crate::suite::{Block, give, memory};
-use crate::support::{devices, is_cpu, module};
+use crate::support::{devices, module};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::alloc::Layout;
@@ -182,7 +182,6 @@ fn a_reset_is_ordered_after_the_work_in_flight_of_every_stream() {
                     give(&pool, *block, stream).unwrap();
                 }
                 pool.reset(&streams[resets]).unwrap();
-                assert!(!is_cpu(&device) || !streams[1].is_done().unwrap(), "nothing waits on the host");
                 let again = [take(&pool, of, &streams[user]), take(&pool, of, &streams[user])];
                 assert_eq!(starts(&again), starts(&blocks));
                 for block in again {

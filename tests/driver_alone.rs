@@ -165,11 +165,12 @@ fn memory_that_is_pending_on_one_stream_is_not_anothers() {
         pair.wait_on_first();
         give(&pool, block, &pair.first);
         let other = pool.alloc(FLOATS, &pair.second).unwrap();
-        assert_ne!(other.0, block.0, "on {device}");
         let again = pool.alloc(FLOATS, &pair.first).unwrap();
-        assert!(!pair.first.is_done().unwrap(), "nothing waited on the host");
+        let is_done = pair.first.is_done().unwrap();
         pair.raise_on_second();
         pair.first.synchronize().unwrap();
+        assert!(!is_done, "something waited on the host");
+        assert_ne!(other.0, block.0, "on {device}");
         give(&pool, again, &pair.first);
         give(&pool, other, &pair.second);
     }
@@ -187,10 +188,12 @@ fn a_full_pool_makes_the_stream_wait_for_another_ones_free() {
     third.wait(&pair.first.record().unwrap()).unwrap();
     give(&pool, block, &third);
     let again = device.stream().unwrap();
-    assert_eq!(pool.alloc(FLOATS, &again).unwrap().0, block.0, "there is no other memory");
-    assert!(!again.is_done().unwrap(), "the stream waits, the host does not");
+    let got = pool.alloc(FLOATS, &again);
+    let is_done = again.is_done().unwrap();
     pair.raise_on_second();
     again.synchronize().unwrap();
+    assert_eq!(got.unwrap().0, block.0, "there is no other memory");
+    assert!(!is_done, "the stream waits, the host does not");
     give(&pool, block, &again);
 }
 
@@ -210,9 +213,9 @@ fn the_reset_of_a_bump_pool_waits_on_the_device_alone() {
         pool.reset(&resets).unwrap();
         let again = pool.alloc(FLOATS, &user).unwrap();
         set(&user, &pair.module, again, 3.0);
-        assert_eq!(again.0, block.0);
-        assert!(!resets.is_done().unwrap() && !user.is_done().unwrap(), "on {device}");
+        let are_done = [resets.is_done().unwrap(), user.is_done().unwrap()];
         pair.raise_on_second();
+        assert_eq!((again.0, are_done), (block.0, [false; 2]), "on {device}");
         assert_eq!(check(&device, again, 3.0), Ok(()), "on {device}");
         give(&pool, again, &user);
     }

@@ -190,6 +190,23 @@ pub enum Error {
         why: String,
     },
 
+    /// A pool was to be reset while some of its blocks were allocated.
+    #[error(
+        "{allocator} cannot be reset: {blocks} blocks of together {bytes} are still allocated of {reserved}; {advice}"
+    )]
+    AllocInUse {
+        /// Which allocator.
+        allocator: String,
+        /// How many blocks.
+        blocks: u64,
+        /// Their bytes.
+        bytes: Bytes,
+        /// How much there is, in use or not.
+        reserved: Bytes,
+        /// What to do about it.
+        advice: &'static str,
+    },
+
     /// A call failed because it was to.
     #[error("call {call} of an allocator failed: a FailureInjected was told to let it fail")]
     FailureInjected {

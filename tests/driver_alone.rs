@@ -11,10 +11,13 @@ mod kernels;
 #[allow(dead_code, reason = "no test here differs by backend")]
 mod support;
 
-use kernels::{raise, wait};
+use kernels::{fill, raise, wait};
+use std::alloc::Layout;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use support::{devices, module};
-use warpheap::{Device, DeviceBuffer, LaunchConfig, Module, Stream};
+use warpheap::alloc::{BumpPool, DeviceAllocator, DriverMemory, DriverPool, ReusePolicies};
+use warpheap::{Device, DeviceBuffer, DeviceMemory, LaunchConfig, Module, Stream};
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 
 const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
 
@@ -91,5 +94,129 @@ fn an_event_comes_true_when_its_stream_gets_there() {
         event.synchronize().unwrap();
         assert!(event.is_done().unwrap());
         assert_eq!(pair.flag.copy_to_vec().unwrap(), [2]);
+    }
+}
+
+const FLOATS: Layout = Layout::new::<[f32; 4096]>();
+
+/// The values of a block of [`FLOATS`].
+fn memory(device: &Device, block: DevicePtr<u8>) -> DeviceMemory {
+    // SAFETY: it lies in an allocation of the device.
+    unsafe { DeviceMemory::from_raw(device, block.0 as u64, FLOATS.size() as u64) }
+}
+
+/// Has a stream make all values of a block `value`.
+fn set(stream: &Stream, module: &Module, block: DevicePtr<u8>, value: f32) {
+    let values: DeviceSlice<u32> = memory(stream.device(), block).slice_at(0, 4096).unwrap();
+    // SAFETY: whoever else uses the block, does so by kernels of one thread for each value.
+    unsafe { stream.launch(module, fill, &LaunchConfig::linear(4096, 256), (values, value.to_bits())) }
+        .unwrap();
+}
+
+/// What is wrong if not all values are `value`.
+fn check(device: &Device, block: DevicePtr<u8>, value: f32) -> Result<(), String> {
+    let mut values = [0.0_f32; 4096];
+    memory(device, block).read(0, &mut values).unwrap();
+    let wrong: Vec<f32> = values.into_iter().filter(|found| *found != value).collect();
+    match wrong.first() {
+        None => Ok(()),
+        Some(first) => Err(format!("{} values are not {value}, the first of them {first}", wrong.len())),
+    }
+}
+
+fn give(allocator: &dyn DeviceAllocator, block: DevicePtr<u8>, stream: &Stream) {
+    // SAFETY: nothing uses it but work of the stream.
+    unsafe { allocator.dealloc(block, FLOATS, stream) }.unwrap();
+}
+
+/// Without an event between two streams, the check of the values finds that the second one did not wait.
+#[test]
+fn a_missing_dependency_between_streams_is_reported() {
+    let _turn = turn();
+    for device in devices() {
+        let pair = Pair::new(&device);
+        let pool = DriverPool::new(&device).unwrap();
+        let block = pool.alloc(FLOATS, &pair.first).unwrap();
+        let fill_both = |is_ordered: bool| {
+            set(&pair.first, &pair.module, block, 1.0);
+            if is_ordered {
+                pair.second.wait(&pair.first.record().unwrap()).unwrap();
+            }
+            set(&pair.second, &pair.module, block, 2.0);
+        };
+        fill_both(true);
+        assert_eq!(check(&device, block, 2.0), Ok(()), "on {device}");
+        pair.wait_on_first();
+        fill_both(false);
+        pair.raise_on_second();
+        let found = check(&device, block, 2.0).unwrap_err();
+        assert_eq!(found, "4096 values are not 2, the first of them 1", "on {device}");
+        give(&pool, block, &pair.first);
+    }
+}
+
+#[test]
+fn memory_that_is_pending_on_one_stream_is_not_anothers() {
+    let _turn = turn();
+    for device in devices() {
+        let pair = Pair::new(&device);
+        let pool = DriverPool::builder(&device).reuse(ReusePolicies::none()).build().unwrap();
+        let block = pool.alloc(FLOATS, &pair.first).unwrap();
+        pair.wait_on_first();
+        give(&pool, block, &pair.first);
+        let other = pool.alloc(FLOATS, &pair.second).unwrap();
+        let again = pool.alloc(FLOATS, &pair.first).unwrap();
+        let is_done = pair.first.is_done().unwrap();
+        pair.raise_on_second();
+        pair.first.synchronize().unwrap();
+        assert!(!is_done, "something waited on the host");
+        assert_ne!(other.0, block.0, "on {device}");
+        give(&pool, again, &pair.first);
+        give(&pool, other, &pair.second);
+    }
+}
+
+/// What the driver does is not documented as far; this is of the CPU's model.
+#[test]
+fn a_full_pool_makes_the_stream_wait_for_another_ones_free() {
+    let _turn = turn();
+    let device = Device::cpu();
+    let (pair, third) = (Pair::new(&device), device.stream().unwrap());
+    let pool = DriverPool::builder(&device).max_size(FLOATS.size() as u64).build().unwrap();
+    let block = pool.alloc(FLOATS, &third).unwrap();
+    pair.wait_on_first();
+    third.wait(&pair.first.record().unwrap()).unwrap();
+    give(&pool, block, &third);
+    let again = device.stream().unwrap();
+    let got = pool.alloc(FLOATS, &again);
+    let is_done = again.is_done().unwrap();
+    pair.raise_on_second();
+    again.synchronize().unwrap();
+    assert_eq!(got.unwrap().0, block.0, "there is no other memory");
+    assert!(!is_done, "the stream waits, the host does not");
+    give(&pool, block, &again);
+}
+
+/// The reset, and whoever allocates after it, wait on the device for the kernel that the region was freed behind.
+#[test]
+fn the_reset_of_a_bump_pool_waits_on_the_device_alone() {
+    let _turn = turn();
+    for device in devices() {
+        let pair = Pair::new(&device);
+        let (resets, user) = (device.stream().unwrap(), device.stream().unwrap());
+        let pool = BumpPool::new(DriverMemory::new(&device), FLOATS).unwrap();
+        let block = pool.alloc(FLOATS, &pair.first).unwrap();
+        set(&pair.first, &pair.module, block, 1.0);
+        pair.wait_on_first();
+        set(&pair.first, &pair.module, block, 2.0);
+        give(&pool, block, &pair.first);
+        pool.reset(&resets).unwrap();
+        let again = pool.alloc(FLOATS, &user).unwrap();
+        set(&user, &pair.module, again, 3.0);
+        let are_done = [resets.is_done().unwrap(), user.is_done().unwrap()];
+        pair.raise_on_second();
+        assert_eq!((again.0, are_done), (block.0, [false; 2]), "on {device}");
+        assert_eq!(check(&device, again, 3.0), Ok(()), "on {device}");
+        give(&pool, again, &user);
     }
 }

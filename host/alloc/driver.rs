@@ -1,13 +1,12 @@
 //! The end of every chain: memory of the driver's, one of its allocations for each block.
 //!
-//! I1: `live` holds exactly the blocks that were given out and not given back, by their first address.
-//! I2: `used` is the sum of their sizes.
+//! I1: `live` holds exactly the blocks that were given out and not given back, each with its memory.
 
-use super::{DeviceAllocator, Usage, address_of, check_request, lock, words};
+use super::live::{Block, Live};
+use super::{DeviceAllocator, Usage, address_of, check_request, lock};
 use crate::driver::{Device, DeviceMemory, Stream};
 use crate::error::{Error, Result};
 use std::alloc::Layout;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
 use warpheap_device::kernel::DevicePtr;
@@ -21,48 +20,13 @@ const NAME: &str = "the driver's memory";
 /// Dropping it gives back what is still live, which waits as well.
 pub struct DriverMemory {
     device: Device,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    live: BTreeMap<u64, Block>,
-    used: u64,
-}
-
-struct Block {
-    memory: DeviceMemory,
-    layout: Layout,
+    live: Mutex<Live<DeviceMemory>>,
 }
 
 impl DriverMemory {
     /// The memory of `device`.
     pub fn new(device: &Device) -> DriverMemory {
-        DriverMemory { device: device.clone(), state: Mutex::default() }
-    }
-}
-
-impl State {
-    fn insert(&mut self, block: Block) {
-        self.used += block.memory.bytes();
-        self.live.insert(block.memory.address(), block);
-    }
-
-    /// The block that starts there, no longer live; or why there is none.
-    fn remove(&mut self, address: u64, layout: Layout) -> Result<Block, String> {
-        let below = self.live.range(..=address).next_back();
-        let Some((start, found)) = below.filter(|(start, of)| address - **start < of.memory.bytes()) else {
-            return Err("no live block is there: it is of another allocator, or was given back before".into());
-        };
-        if *start != address {
-            return Err(format!("it lies inside of the block of {} at {start:#x}", words(found.layout)));
-        }
-        if found.layout != layout {
-            return Err(format!("it was allocated as {}, not as {}", words(found.layout), words(layout)));
-        }
-        let block = self.live.remove(&address).ok_or("it was given back before")?;
-        self.used -= block.memory.bytes();
-        Ok(block)
+        DriverMemory { device: device.clone(), live: Mutex::default() }
     }
 }
 
@@ -76,25 +40,26 @@ unsafe impl DeviceAllocator for DriverMemory {
         check_request(NAME, &self.device, layout, stream)?;
         let memory = self.device.alloc_memory(layout.size() as u64, layout.align())?;
         let ptr = memory.ptr();
-        lock(&self.state).insert(Block { memory, layout });
+        let block = Block { layout, taken: memory.bytes(), of: memory };
+        lock(&self.live).insert(address_of(ptr), block);
         Ok(ptr)
     }
 
     unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         self.device.same_as(stream.device(), "the stream")?;
         let address = address_of(ptr);
-        let removed = lock(&self.state).remove(address, layout);
+        let removed = lock(&self.live).remove(address, layout);
         let mut block = removed.map_err(|why| Error::AllocFree { allocator: NAME.into(), address, why })?;
         // Not under the lock: it waits for the device.
-        let done = block.memory.free();
+        let done = block.of.free();
         if done.is_err() {
-            lock(&self.state).insert(block);
+            lock(&self.live).insert(address, block);
         }
         done
     }
 
     fn usage(&self) -> Usage {
-        let used = lock(&self.state).used;
+        let used = lock(&self.live).taken();
         Usage { used_bytes: used, reserved_bytes: used, largest_free_bytes: None }
     }
 }

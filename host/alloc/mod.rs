@@ -1,13 +1,13 @@
 //! Device memory that the host hands out: what allocators have in common, the allocators, and what wraps them.
 //!
 //! ```text
-//!   BlockPool ─┐                                                          ┌─ Device (a GPU, or the CPU)
-//!   another    ├─ Statistics, Limit, Logged, Traced, FailureInjected ─ … ─┤
-//!   allocator ─┘                                                          └─ any other allocator
+//!   BlockPool ─┐                                                          ┌─ DriverMemory, DriverPool (a GPU, or the CPU)
+//!   BumpPool   ├─ Statistics, Limit, Logged, Traced, FailureInjected ─ … ─┤
+//!   another   ─┘                                                          └─ any other allocator
 //! ```
 //!
 //! Every allocator is a [`DeviceAllocator`]: memory is taken for a [`Stream`] and given back after the work of one. Each takes
-//! its memory from an *upstream*, which is another one; at the end of the chain is [`DriverMemory`]. An adaptor is an
+//! its memory from an *upstream*, which is another one; at the end of the chain is [`DriverMemory`] or [`DriverPool`]. An adaptor is an
 //! allocator that passes every call on and adds one thing.
 //!
 //! ```
@@ -31,14 +31,21 @@
 
 mod adaptor;
 mod block;
+mod bump;
 mod driver;
+mod driver_pool;
+#[cfg(test)]
+mod flawed;
+mod live;
 
 pub use adaptor::{
     AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, Traced, read_log,
 };
 pub(crate) use adaptor::{LogRow, read_rows};
 pub use block::BlockPool;
+pub use bump::{BumpPool, BumpPoolStats, Overflow};
 pub use driver::DriverMemory;
+pub use driver_pool::{DriverPool, DriverPoolBuilder, DriverPoolStats, ReusePolicies};
 
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, Result};

@@ -5,6 +5,7 @@
 //! methods trust them.
 
 use super::device::DeviceInfo;
+use super::stream::Stream;
 use crate::error::Result;
 use crate::simt::{Executor, SimtError, Stats};
 use std::any::Any;
@@ -80,6 +81,40 @@ pub(crate) trait VirtualMemory: Send + Sync {
     unsafe fn allow(&self, range: Range) -> Result<()>;
 }
 
+/// What can be asked of a driver's pool. The first four can be told, and the highest amounts to be 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PoolAttribute {
+    /// 0 or 1: what was freed on one stream serves another that has waited for an event behind that.
+    FollowEvents,
+    /// 0 or 1: it serves another once the work before the free is done.
+    Opportunistic,
+    /// 0 or 1: it serves another, which is made to wait, rather than to fail.
+    InternalDependencies,
+    /// Bytes that stay with the pool when someone waits for the device.
+    ReleaseThreshold,
+    /// Bytes that the pool has of the device.
+    ReservedCurrent,
+    /// The most since that was made 0.
+    ReservedHigh,
+    /// Bytes that are allocated from the pool.
+    UsedCurrent,
+    /// The most since that was made 0.
+    UsedHigh,
+}
+
+/// A pool of the driver's, whose memory is given out and taken back in the order of streams. Dropping it gives back what is free, and what is
+/// not once that is.
+pub(crate) trait PoolBackend: Send + Sync {
+    /// The address of `bytes`, not 0, for work that the stream is given from now on: a multiple of 256.
+    fn alloc(&self, bytes: u64, stream: &Stream) -> Result<u64>;
+    /// Takes back what [`alloc`](Self::alloc) gave out, behind what the stream was given so far.
+    unsafe fn free(&self, address: u64, stream: &Stream) -> Result<()>;
+    /// Gives what nothing uses back to the device, but keeps so many bytes, in use or not.
+    fn trim_to(&self, keep: u64) -> Result<()>;
+    fn get(&self, attribute: PoolAttribute) -> Result<u64>;
+    fn set(&self, attribute: PoolAttribute, value: u64) -> Result<()>;
+}
+
 pub(crate) trait DeviceBackend: Send + Sync {
     fn backend(&self) -> Backend;
     /// A short name for messages.
@@ -95,6 +130,10 @@ pub(crate) trait DeviceBackend: Send + Sync {
     fn free(&self, range: Range) -> Result<()>;
     /// What it takes to reserve addresses, if the device can.
     fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>>;
+    /// A new pool of the driver's, of `most` bytes at most, if the device has such.
+    fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>>;
+    /// The device's own, which all of the program shares.
+    fn default_pool(&self) -> Result<Arc<dyn PoolBackend>>;
 
     /// Waits for the work of every stream.
     fn synchronize(&self) -> Result<()>;

@@ -28,7 +28,8 @@ mod watchdog;
 pub(crate) use backend::VirtualMemory;
 pub use backend::{Backend, KernelAttributes};
 #[cfg(test)]
-pub(crate) use backend::{EventBackend, Launch, Pages, Range, StreamBackend};
+pub(crate) use backend::{EventBackend, Launch, Pages, StreamBackend};
+pub(crate) use backend::{PoolAttribute, PoolBackend, Range};
 pub use buffer::{DeviceBuffer, DeviceData};
 pub use device::{Device, DeviceInfo};
 pub use event::Event;

@@ -31,6 +31,15 @@ kernel! {
         }
     }
 
+    /// Makes every value `value`.
+    ///
+    /// # Safety
+    /// `values` is live and no one else touches it.
+    pub unsafe fn fill(values: DeviceSlice<u32>, value: u32) {
+        // SAFETY: each thread touches its own value.
+        unsafe { values.set(thread::index_1d().into(), value) };
+    }
+
     /// Appends a decimal digit to the first value. For one thread.
     ///
     /// # Safety

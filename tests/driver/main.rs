@@ -5,7 +5,7 @@ mod arguments;
 mod copies;
 mod devices;
 mod events;
-#[allow(dead_code, reason = "`wait` is launched by driver_alone.rs only")]
+#[allow(dead_code, reason = "`wait` and `fill` are launched by other tests only")]
 mod kernels;
 mod lifetimes;
 mod memory;

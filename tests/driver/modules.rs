@@ -21,7 +21,7 @@ fn the_ptx_of_these_kernels_passes() {
         module.check(append).unwrap();
         module.check(sum).unwrap();
         let names: Vec<_> = module.kernels().collect();
-        assert_eq!(names, ["append", "double", "fail", "linger", "raise", "sum", "wait"]);
+        assert_eq!(names, ["append", "double", "fail", "fill", "linger", "raise", "sum", "wait"]);
     }
 }
 

@@ -4,9 +4,11 @@ use std::alloc::Layout;
 use std::fmt;
 use std::sync::Arc;
 use warpheap::alloc::{
-    BlockPool, DeviceAllocator, DriverMemory, FailureInjected, Failures, Limit, Logged, Statistics, Traced,
+    BlockPool, BumpPool, DeviceAllocator, DriverMemory, DriverPool, FailureInjected, Failures, Limit, Logged,
+    Overflow, Statistics, Traced, Usage,
 };
-use warpheap::{Device, Result};
+use warpheap::{Device, Error, Result, Stream};
+use warpheap_device::kernel::DevicePtr;
 
 pub type Any = Box<dyn DeviceAllocator>;
 
@@ -35,6 +37,11 @@ impl Case {
     pub fn is_the_driver(&self) -> bool {
         self.name.starts_with("driver")
     }
+
+    /// Whether it takes memory from its upstream at all.
+    pub fn has_upstream(&self) -> bool {
+        !self.name.starts_with("stream-ordered")
+    }
 }
 
 impl fmt::Display for Case {
@@ -55,6 +62,40 @@ pub const BLOCKS: usize = 200;
 
 fn blocks(upstream: Any) -> Result<BlockPool<Any>> {
     BlockPool::new(upstream, BLOCK, BLOCKS)
+}
+
+/// A pool that is reset as soon as nothing of it is allocated.
+struct Resetting(BumpPool<Any>);
+
+// SAFETY: the pool's promise.
+unsafe impl DeviceAllocator for Resetting {
+    fn device(&self) -> &Device {
+        self.0.device()
+    }
+
+    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        self.0.alloc(layout, stream)
+    }
+
+    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.dealloc(ptr, layout, stream) }?;
+        if self.0.stats().granted == 0 {
+            return Ok(());
+        }
+        match self.0.reset(stream) {
+            Ok(()) | Err(Error::AllocInUse { .. }) => Ok(()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        self.0.usage()
+    }
+}
+
+fn bump(upstream: Any, bytes: usize, policy: Overflow) -> Result<Any> {
+    Ok(Box::new(Resetting(BumpPool::with_overflow(upstream, layout(bytes, BLOCK.align()), policy)?)))
 }
 
 pub fn cases() -> Vec<Case> {
@@ -81,6 +122,15 @@ pub fn cases() -> Vec<Case> {
         }),
         case("blocks, limited", Some(77), |memory| {
             Ok(Box::new(Limit::new(blocks(memory)?, 77 * BLOCK.size() as u64)))
+        }),
+        driver("bump", |memory| bump(memory, 64 << 20, Overflow::Error)),
+        pool("bump, its overflow from blocks", |memory| {
+            bump(Box::new(blocks(memory)?), BLOCK.size(), Overflow::Upstream)
+        }),
+        driver("driver, behind a bump pool of 4 KiB", |memory| bump(memory, 4096, Overflow::Upstream)),
+        driver("stream-ordered", |memory| Ok(Box::new(DriverPool::new(memory.device())?))),
+        pool("stream-ordered, blocks from it", |memory| {
+            Ok(Box::new(blocks(Box::new(DriverPool::new(memory.device())?))?))
         }),
     ]
 }

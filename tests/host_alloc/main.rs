@@ -5,7 +5,9 @@
 
 mod adaptors;
 mod block_pool;
+mod bump_pool;
 mod cases;
+mod driver_pool;
 mod injected;
 #[path = "../driver/kernels.rs"]
 #[allow(dead_code, reason = "only some of the kernels are launched here")]

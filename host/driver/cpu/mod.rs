@@ -3,19 +3,21 @@
 mod memory;
 #[cfg(unix)]
 mod pages;
+mod pool;
 mod stream;
 
 use self::memory::Heap;
+use self::pool::{CpuPool, Pools};
 use self::stream::{CpuStream, Queue};
 use super::backend::{
-    Backend, DeviceBackend, Function, KernelAttributes, Limits, ModuleBackend, Range, StreamBackend,
-    VirtualMemory,
+    Backend, DeviceBackend, Function, KernelAttributes, Limits, ModuleBackend, PoolBackend, Range,
+    StreamBackend, VirtualMemory,
 };
 use super::device::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::simt::{Executor, Mode};
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use warpheap_device::units::WARP_SIZE;
 
 pub(crate) use self::memory::default_memory_bytes;
@@ -35,6 +37,8 @@ pub(crate) struct CpuDevice {
     heap: Arc<Heap>,
     /// The queues that may still hold work or a failure that nobody has been told of.
     queues: Mutex<Vec<Arc<Queue>>>,
+    pools: Arc<Pools>,
+    default_pool: OnceLock<Arc<CpuPool>>,
 }
 
 impl CpuDevice {
@@ -44,7 +48,8 @@ impl CpuDevice {
             Mode::Replay { seed } => format!("CPU (replay, seed {seed})"),
         };
         let heap = Arc::new(Heap::new(&label, memory_bytes));
-        CpuDevice { label, executor: Arc::new(executor), heap, queues: Mutex::default() }
+        let (queues, pools, default_pool) = (Mutex::default(), Arc::default(), OnceLock::new());
+        CpuDevice { label, executor: Arc::new(executor), heap, queues, pools, default_pool }
     }
 
     /// The queues that are not over. A panic elsewhere leaves the list whole.
@@ -115,17 +120,29 @@ impl DeviceBackend for CpuDevice {
         })
     }
 
+    fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
+        Ok(self.pools.enlist(CpuPool::new(self.heap.clone(), most)))
+    }
+
+    fn default_pool(&self) -> Result<Arc<dyn PoolBackend>> {
+        let make = || self.pools.enlist(CpuPool::new(self.heap.clone(), None));
+        Ok(self.default_pool.get_or_init(make).clone())
+    }
+
     fn synchronize(&self) -> Result<()> {
         // Not under the lock: the work waited for may be long. Every queue is waited for, also after one
         // that failed.
         let queues = self.queues().clone();
-        queues.iter().map(|queue| queue.settle()).fold(Ok(()), Result::and)
+        let done = queues.iter().map(|queue| queue.settle()).fold(Ok(()), Result::and);
+        self.pools.settle();
+        done
     }
 
     fn drain(&self) {
         // Not under the lock: the work waited for may be long.
         let queues = self.queues().clone();
         queues.iter().for_each(|queue| queue.drain());
+        self.pools.settle();
     }
 
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
@@ -147,7 +164,7 @@ impl DeviceBackend for CpuDevice {
     }
 
     fn stream(&self) -> Result<Arc<dyn StreamBackend>> {
-        let stream = CpuStream::start(self.executor.clone())?;
+        let stream = CpuStream::start(self.executor.clone(), self.pools.clone())?;
         self.queues().push(stream.queue().clone());
         Ok(Arc::new(stream))
     }

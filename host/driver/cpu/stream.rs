@@ -9,6 +9,7 @@
 //! ever. I4: the worker ends when the stream is gone and the queue is empty.
 
 use super::memory;
+use super::pool::Pools;
 use crate::driver::backend::{CpuJob, EventBackend, Launch, Range, StreamBackend, own_event};
 use crate::error::{Error, Result};
 use crate::simt::{Executor, Stats};
@@ -156,17 +157,18 @@ fn message(payload: &(dyn Any + Send)) -> String {
 /// The stream's end that the host holds.
 pub(super) struct CpuStream {
     queue: Arc<Queue>,
+    pools: Arc<Pools>,
 }
 
 impl CpuStream {
-    pub fn start(executor: Arc<Executor>) -> Result<CpuStream> {
+    pub fn start(executor: Arc<Executor>, pools: Arc<Pools>) -> Result<CpuStream> {
         let queue = Arc::new(Queue::default());
         let theirs = queue.clone();
         let spawned =
             thread::Builder::new().name("warpheap-stream".into()).spawn(move || theirs.work(&executor));
         match spawned {
             // Detached: it ends by itself (I4).
-            Ok(_) => Ok(CpuStream { queue }),
+            Ok(_) => Ok(CpuStream { queue, pools }),
             Err(error) => Err(Error::CpuStream { message: format!("no thread for it: {error}") }),
         }
     }
@@ -227,7 +229,9 @@ impl StreamBackend for CpuStream {
     }
 
     fn synchronize(&self) -> Result<()> {
-        self.queue.synchronize()
+        let done = self.queue.synchronize();
+        self.pools.settle();
+        done
     }
 
     fn is_done(&self) -> Result<bool> {

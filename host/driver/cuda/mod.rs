@@ -4,6 +4,7 @@ mod context;
 mod link;
 mod memory;
 mod module;
+mod pool;
 mod stream;
 mod sys;
 mod virtual_memory;
@@ -11,10 +12,13 @@ mod virtual_memory;
 use self::context::Context;
 use self::memory::Heap;
 use self::module::CudaModule;
+use self::pool::CudaPool;
 use self::stream::CudaStream;
 use self::sys::Api;
 use self::virtual_memory::CudaVirtualMemory;
-use super::backend::{Backend, DeviceBackend, Limits, ModuleBackend, Range, StreamBackend, VirtualMemory};
+use super::backend::{
+    Backend, DeviceBackend, Limits, ModuleBackend, PoolBackend, Range, StreamBackend, VirtualMemory,
+};
 use super::device::DeviceInfo;
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute};
@@ -133,6 +137,28 @@ fn has_virtual_memory(context: &Context) -> Result<bool> {
     Ok(attribute(context, Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? != 0)
 }
 
+/// Fails unless the GPU has pools, and those with a largest size if there is `most`.
+fn check_pools(context: &Context, most: Option<u64>) -> Result<()> {
+    let refuse = |what, backend, advice| Err(Error::NotSupported { what, backend, advice });
+    let version = driver_version(context.api)?;
+    if version < (11, 2) {
+        let advice = "update it to one of CUDA 11.2 or later, or allocate from DriverMemory";
+        return refuse("stream-ordered pools", "this driver", advice);
+    }
+    if attribute(context, Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
+        return refuse(
+            "stream-ordered pools",
+            "this GPU",
+            "allocate from DriverMemory, or from a pool over it",
+        );
+    }
+    if most.is_some() && version < (12, 2) {
+        let advice = "update it to one of CUDA 12.2 or later, or wrap the pool in a Limit";
+        return refuse("largest size of a pool", "this driver", advice);
+    }
+    Ok(())
+}
+
 /// Major and minor of a version that the driver writes as 1000 times the one and 10 times the other.
 fn driver_version(api: &Api) -> Result<(u32, u32)> {
     let mut version = 0;
@@ -209,6 +235,16 @@ impl DeviceBackend for CudaDevice {
             });
         }
         Ok(Arc::new(CudaVirtualMemory::new(self.context.clone(), self.heap.clone(), &self.label)?))
+    }
+
+    fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
+        check_pools(&self.context, most)?;
+        Ok(Arc::new(CudaPool::create(self.context.clone(), self.heap.clone(), most)?))
+    }
+
+    fn default_pool(&self) -> Result<Arc<dyn PoolBackend>> {
+        check_pools(&self.context, None)?;
+        Ok(Arc::new(CudaPool::of_device(self.context.clone(), self.heap.clone())?))
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
     CUjit_option, CUjitInputType, CUlinkState, CUmemAccessDesc, CUmemAllocationGranularity_flags,
-    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmodule, CUresult, CUstream, culib, is_culib_present,
+    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool,
+    CUmodule, CUresult, CUstream, culib, is_culib_present,
 };
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::panic::catch_unwind;
@@ -122,6 +123,19 @@ api! {
 }
 
 api! {
+    /// Those of stream-ordered allocation, which drivers have since CUDA 11.2.
+    PoolApi:
+    device_get_default_mem_pool "cuDeviceGetDefaultMemPool" (*mut CUmemoryPool, CUdevice);
+    mem_pool_create "cuMemPoolCreate" (*mut CUmemoryPool, *const CUmemPoolProps);
+    mem_pool_destroy "cuMemPoolDestroy" (CUmemoryPool);
+    mem_pool_trim_to "cuMemPoolTrimTo" (CUmemoryPool, usize);
+    mem_pool_set_attribute "cuMemPoolSetAttribute" (CUmemoryPool, CUmemPool_attribute, *mut c_void);
+    mem_pool_get_attribute "cuMemPoolGetAttribute" (CUmemoryPool, CUmemPool_attribute, *mut c_void);
+    mem_alloc_from_pool_async "cuMemAllocFromPoolAsync" (*mut CUdeviceptr, usize, CUmemoryPool, CUstream);
+    mem_free_async "cuMemFreeAsync" (CUdeviceptr, CUstream);
+}
+
+api! {
     /// Those of the linker, without which a driver takes PTX as it is.
     LinkApi:
     link_create "cuLinkCreate_v2" (c_uint, *mut CUjit_option, *mut *mut c_void, *mut CUlinkState);
@@ -136,6 +150,14 @@ impl LinkApi {
     pub fn get() -> Result<&'static LinkApi> {
         static API: OnceLock<Result<LinkApi>> = OnceLock::new();
         API.get_or_init(LinkApi::load).as_ref().map_err(Error::clone)
+    }
+}
+
+impl PoolApi {
+    /// The functions, of a driver that was found before.
+    pub fn get() -> Result<&'static PoolApi> {
+        static API: OnceLock<Result<PoolApi>> = OnceLock::new();
+        API.get_or_init(PoolApi::load).as_ref().map_err(Error::clone)
     }
 }
 

@@ -1,0 +1,276 @@
+//! One region, handed out from its start to its end, and reset.
+//!
+//! ```text
+//!   region     | block | block   | block |  free           |      from one allocation upstream
+//!                                        ^ cursor
+//!   overflow   block, block                                       from the upstream, one by one, if that is the policy
+//! ```
+//!
+//! I1: what is in use of the region is in `cursor`, what is in use of the upstream besides in `overflow`.
+//! I2: the cursor goes back at a reset alone, and with blocks in use only at a [`reset_unchecked`](BumpPool::reset_unchecked).
+//! I3: a stream is given blocks only after it was ordered behind the last reset, and that behind all use before (`order`).
+//! I4: an allocation or a reset that fails leaves the cursor where it was.
+//!
+//! A short lock guards all of it: a few comparisons and a push for an allocation. The driver is called under it in a reset, and when a stream
+//! allocates for the first time after one; frees record their event without it, as `Moving`, and the upstream is called without it.
+
+mod cursor;
+mod order;
+mod reset;
+#[cfg(test)]
+mod tests;
+
+use super::live::{Block, Live};
+use super::{DeviceAllocator, Usage, address_of, check_request, lock, words};
+use crate::driver::{Device, Stream};
+use crate::error::{Bytes, Error, Result};
+use cursor::{Cursor, Full};
+use order::Order;
+use std::alloc::Layout;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard};
+use warpheap_device::kernel::DevicePtr;
+
+pub use reset::BumpPoolStats;
+
+/// What a [`BumpPool`] does with a request that does not fit into what is left of its region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Overflow {
+    /// It refuses it.
+    #[default]
+    Error,
+    /// It asks its upstream for a block of its own, which goes back there when it is given back, whatever becomes of the region.
+    /// [`BumpPoolStats`] counts them.
+    Upstream,
+}
+
+/// A pool that hands out one region from its start to its end.
+///
+/// An allocation advances a cursor. Blocks are given back one by one, which is checked and gives no room back, and
+/// [`reset`](Self::reset) starts at the first address again.
+///
+/// It takes 32 bytes on the host for each block since the last reset. Dropping it gives the memory back after all work that
+/// blocks were freed behind; if some are still allocated, it waits for the device, and a warning is logged.
+pub struct BumpPool<A: DeviceAllocator> {
+    upstream: A,
+    /// The stream that the memory is taken and given back on.
+    home: Stream,
+    memory: DevicePtr<u8>,
+    region: Layout,
+    policy: Overflow,
+    state: Mutex<State>,
+}
+
+struct State {
+    cursor: Cursor,
+    order: Order,
+    overflow: Live<()>,
+    /// Blocks of the upstream's so far.
+    overflows: u64,
+    resets: u64,
+}
+
+impl<A: DeviceAllocator> BumpPool<A> {
+    /// A pool of `region.size()` bytes that start at a multiple of `region.align()`; it refuses what does not fit.
+    ///
+    /// # Errors
+    /// [`Error::PoolConfig`] for no bytes; what the upstream answers.
+    pub fn new(upstream: A, region: Layout) -> Result<BumpPool<A>> {
+        BumpPool::with_overflow(upstream, region, Overflow::Error)
+    }
+
+    /// The same, with a policy for what does not fit.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn with_overflow(upstream: A, region: Layout, policy: Overflow) -> Result<BumpPool<A>> {
+        if region.size() == 0 {
+            let why = "a region has at least 1 B".into();
+            return Err(Error::PoolConfig { setting: "region", given: words(region), why });
+        }
+        let home = upstream.device().default_stream()?;
+        let memory = upstream.alloc(region, &home)?;
+        let cursor = Cursor::new(address_of(memory), region.size() as u64);
+        let (order, overflow) = (Order::default(), Live::default());
+        let state = Mutex::new(State { cursor, order, overflow, overflows: 0, resets: 0 });
+        let pool = BumpPool { upstream, home, memory, region, policy, state };
+        // The memory belongs to the order of that stream: afterwards, to any (I3).
+        pool.home.synchronize()?;
+        Ok(pool)
+    }
+
+    /// Bytes of the region.
+    pub fn capacity(&self) -> u64 {
+        self.region.size() as u64
+    }
+
+    /// The first address of the region.
+    pub fn address(&self) -> u64 {
+        address_of(self.memory)
+    }
+
+    /// What it does with what does not fit.
+    pub fn overflow(&self) -> Overflow {
+        self.policy
+    }
+
+    /// What it takes its memory from.
+    pub fn upstream(&self) -> &A {
+        &self.upstream
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// How it calls itself in errors.
+    fn name(&self) -> String {
+        format!("a bump pool of {}", Bytes(self.capacity()))
+    }
+
+    /// A block of the region, if it fits there.
+    fn take(&self, layout: Layout, stream: &Stream) -> Result<Result<DevicePtr<u8>, Full>> {
+        let mut state = self.state();
+        let start = match state.cursor.place(layout) {
+            Ok(start) => start,
+            Err(full) => return Ok(Err(full)),
+        };
+        state.order.join(stream)?;
+        state.cursor.take(start, layout);
+        // No address of it is ever used on the host.
+        Ok(Ok(DevicePtr(self.memory.0.wrapping_add((start - self.address()) as usize))))
+    }
+
+    #[cold]
+    fn take_elsewhere(&self, layout: Layout, stream: &Stream, full: Full) -> Result<DevicePtr<u8>> {
+        if self.policy == Overflow::Error {
+            return Err(self.exhausted(layout, full));
+        }
+        let ptr = self.upstream.alloc(layout, stream)?;
+        let mut state = self.state();
+        state.overflow.insert(address_of(ptr), Block { layout, taken: layout.size() as u64, of: () });
+        state.overflows += 1;
+        Ok(ptr)
+    }
+
+    fn exhausted(&self, layout: Layout, full: Full) -> Error {
+        Error::AllocExhausted {
+            allocator: self.name(),
+            requested: Bytes(layout.size() as u64),
+            used: Bytes(self.state().cursor.at()),
+            reserved: Bytes(self.capacity()),
+            largest: Bytes(full.largest),
+            advice: "give all blocks back and reset it, make it larger, or let it fall back on its upstream (Overflow::Upstream)",
+        }
+    }
+
+    fn wrong_free(&self, address: u64, why: String) -> Error {
+        Error::AllocFree { allocator: self.name(), address, why }
+    }
+
+    /// Takes a block of the region back.
+    fn give_back(&self, address: u64, layout: Layout, stream: &Stream) -> Result<()> {
+        let mut state = self.state();
+        let (began, resets) = (state.order.now(), state.resets);
+        let index = state.cursor.begin_free(address, layout).map_err(|why| self.wrong_free(address, why))?;
+        drop(state);
+        let recorded = stream.record();
+        let mut state = self.state();
+        if state.resets != resets {
+            // An unchecked one took the block back meanwhile.
+            return Ok(());
+        }
+        state.cursor.end_free(index, recorded.is_ok());
+        recorded.map(|event| state.order.freed(stream.id(), event, began))
+    }
+
+    /// Takes a block back that is not of the region.
+    ///
+    /// # Safety
+    /// That of [`DeviceAllocator::dealloc`].
+    #[cold]
+    unsafe fn give_back_upstream(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        let (address, mut state) = (address_of(ptr), self.state());
+        let removed = match self.policy {
+            Overflow::Error => {
+                let (bytes, start) = (Bytes(self.capacity()), self.address());
+                Err(format!("it is not in the {bytes} at {start:#x} that are the pool's"))
+            }
+            Overflow::Upstream => state.overflow.remove(address, layout),
+        };
+        let block = removed.map_err(|why| self.wrong_free(address, why))?;
+        drop(state);
+        // SAFETY: a live block of the upstream's (I1); the rest is the caller's promise.
+        let done = unsafe { self.upstream.dealloc(ptr, layout, stream) };
+        if done.is_err() {
+            self.state().overflow.insert(address, block);
+        }
+        done
+    }
+}
+
+// SAFETY: the cursor gives out what lies behind all other blocks (I2), after all work that used it (I3); the rest is the upstream's
+// promise.
+unsafe impl<A: DeviceAllocator> DeviceAllocator for BumpPool<A> {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        check_request("a bump pool", self.device(), layout, stream)?;
+        let taken = self.take(layout, stream)?;
+        taken.or_else(|full| self.take_elsewhere(layout, stream, full))
+    }
+
+    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        self.device().same_as(stream.device(), "the stream")?;
+        let offset = address_of(ptr).checked_sub(self.address());
+        if offset.is_some_and(|offset| offset < self.capacity()) {
+            return self.give_back(address_of(ptr), layout, stream);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.give_back_upstream(ptr, layout, stream) }
+    }
+
+    fn usage(&self) -> Usage {
+        let state = self.state();
+        let (_, live_bytes) = state.cursor.live();
+        let elsewhere = state.overflow.taken();
+        Usage {
+            used_bytes: live_bytes + elsewhere,
+            reserved_bytes: self.capacity() + elsewhere,
+            largest_free_bytes: Some(state.cursor.left()),
+        }
+    }
+}
+
+impl<A: DeviceAllocator> Drop for BumpPool<A> {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let ((live, _), elsewhere) = (state.cursor.live(), state.overflow.blocks());
+        // In order on the device, as far as the driver does that.
+        let ordered = state.order.gather(&self.home);
+        if live > 0 || elsewhere > 0 || ordered.is_err() {
+            self.upstream.device().driver().drain();
+        }
+        if live > 0 || elsewhere > 0 {
+            tracing::warn!(live, elsewhere, "a bump pool goes while some of its blocks are allocated");
+        }
+        let blocks = state.overflow.take_all().map(|(address, block)| (address, block.layout));
+        for (address, layout) in blocks.chain([(address_of(self.memory), self.region)]) {
+            let ptr = DevicePtr(std::ptr::with_exposed_provenance_mut(address as usize));
+            // SAFETY: the upstream's, given back once, behind all work that may use it (I1, I3).
+            if let Err(error) = unsafe { self.upstream.dealloc(ptr, layout, &self.home) } {
+                let bytes = layout.size();
+                tracing::warn!(%error, bytes, address, "a bump pool could not give memory back");
+            }
+        }
+    }
+}
+
+impl<A: DeviceAllocator> fmt::Debug for BumpPool<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:#x}, {:?}", self.name(), self.address(), self.stats())
+    }
+}

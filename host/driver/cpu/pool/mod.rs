@@ -1,0 +1,233 @@
+//! A stream-ordered pool of the CPU's memory, as a driver's behaves.
+//!
+//! What a stream freed serves the same stream at once, and another one
+//! - when the work before the free is done (opportunistic reuse), or someone has waited for it;
+//! - when the pool cannot grow, after the stream was made to wait (internal dependencies).
+//!
+//! It does not look for events that a stream waited for. What lies above the threshold goes back when someone waits for a stream or the
+//! device, as far as whole segments are free.
+
+mod segments;
+#[cfg(test)]
+mod tests;
+
+use self::segments::Segments;
+use super::memory::Heap;
+use crate::driver::backend::{PoolAttribute, PoolBackend, Range};
+use crate::driver::stream::Stream;
+use crate::error::{Bytes, Error, Result};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Blocks start and end at multiples of this.
+const GRAIN: u64 = 512;
+/// Segments have a multiple of this, if there is room for as much.
+const SEGMENT: u64 = 2 << 20;
+
+pub(super) struct CpuPool {
+    heap: Arc<Heap>,
+    most: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    segments: Segments,
+    reserved_high: u64,
+    used_high: u64,
+    threshold: u64,
+    follow_events: bool,
+    opportunistic: bool,
+    internal_dependencies: bool,
+}
+
+impl CpuPool {
+    /// Of `most` bytes at most.
+    pub fn new(heap: Arc<Heap>, most: Option<u64>) -> CpuPool {
+        let state = State {
+            segments: Segments::default(),
+            reserved_high: 0,
+            used_high: 0,
+            threshold: 0,
+            follow_events: true,
+            opportunistic: true,
+            internal_dependencies: true,
+        };
+        CpuPool { heap, most: most.unwrap_or(u64::MAX), state: Mutex::new(state) }
+    }
+
+    /// A panic elsewhere leaves the state whole: nothing here panics between two changes.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Someone has waited for work: what is above the threshold goes back.
+    fn settle(&self) {
+        let mut state = self.state();
+        state.segments.sweep();
+        let threshold = state.threshold;
+        self.release(&mut state, threshold);
+    }
+
+    /// Gives segments back that nothing uses, the first that are not needed to keep so many bytes.
+    fn release(&self, state: &mut State, keep: u64) {
+        state.segments.release(keep).into_iter().for_each(|range| self.heap.free(range));
+    }
+
+    fn full(&self, state: &State, bytes: u64) -> Error {
+        Error::OutOfMemory {
+            device: self.heap.device().into(),
+            requested: Bytes(bytes),
+            free: Bytes(self.heap.free_bytes().min(self.most - state.segments.reserved())),
+            total: Bytes(self.heap.total().min(self.most)),
+            advice: "ask for less".into(),
+        }
+    }
+
+    /// One more segment, for a block of so many bytes.
+    fn grow(&self, state: &mut State, bytes: u64) -> Result<()> {
+        let room = self.most - state.segments.reserved();
+        if bytes > room {
+            return Err(self.full(state, bytes));
+        }
+        let roomy = bytes.checked_next_multiple_of(SEGMENT).unwrap_or(bytes).min(room);
+        let range = self.heap.alloc(roomy, GRAIN).or_else(|_| self.heap.alloc(bytes, GRAIN))?;
+        state.segments.add(range);
+        state.reserved_high = state.reserved_high.max(state.segments.reserved());
+        Ok(())
+    }
+
+    /// A block of the stream's, from what there is, from more, or from what it has to wait for.
+    fn take(&self, state: &mut State, bytes: u64, stream: &Stream) -> Result<u64> {
+        if let Some(address) = state.segments.take(bytes, stream.id()) {
+            return Ok(address);
+        }
+        if state.opportunistic {
+            state.segments.sweep();
+            if let Some(address) = state.segments.take(bytes, stream.id()) {
+                return Ok(address);
+            }
+        }
+        let grown = self.grow(state, bytes).or_else(|_| {
+            // What is free, but too small, may be what is in the way.
+            state.segments.sweep();
+            self.release(state, 0);
+            self.grow(state, bytes)
+        });
+        if grown.is_ok()
+            && let Some(address) = state.segments.take(bytes, stream.id())
+        {
+            return Ok(address);
+        }
+        let pending = state.segments.pending(bytes).filter(|_| state.internal_dependencies);
+        let Some(behind) = pending else { return Err(self.full(state, bytes)) };
+        stream.driver().wait(behind.event.clone())?;
+        state.segments.take_pending(bytes, &behind).ok_or_else(|| self.full(state, bytes))
+    }
+}
+
+impl PoolBackend for CpuPool {
+    fn alloc(&self, bytes: u64, stream: &Stream) -> Result<u64> {
+        let mut state = self.state();
+        let Some(rounded) = bytes.checked_next_multiple_of(GRAIN) else {
+            return Err(self.full(&state, bytes));
+        };
+        let address = self.take(&mut state, rounded, stream)?;
+        state.used_high = state.used_high.max(state.segments.used());
+        Ok(address)
+    }
+
+    unsafe fn free(&self, address: u64, stream: &Stream) -> Result<()> {
+        // Under the lock: numbers of frees are in the order of the events of a stream.
+        let mut state = self.state();
+        if !state.segments.is_live(address) {
+            return Err(Error::Driver {
+                call: "cuMemFreeAsync",
+                code: 1,
+                name: "CUDA_ERROR_INVALID_VALUE".into(),
+                detail: format!("no block of the pool starts at {address:#x}"),
+            });
+        }
+        let event = stream.driver().record()?;
+        state.segments.give(address, stream.id(), event);
+        Ok(())
+    }
+
+    fn trim_to(&self, keep: u64) -> Result<()> {
+        let mut state = self.state();
+        state.segments.sweep();
+        self.release(&mut state, keep);
+        Ok(())
+    }
+
+    fn get(&self, attribute: PoolAttribute) -> Result<u64> {
+        let state = self.state();
+        Ok(match attribute {
+            PoolAttribute::FollowEvents => state.follow_events.into(),
+            PoolAttribute::Opportunistic => state.opportunistic.into(),
+            PoolAttribute::InternalDependencies => state.internal_dependencies.into(),
+            PoolAttribute::ReleaseThreshold => state.threshold,
+            PoolAttribute::ReservedCurrent => state.segments.reserved(),
+            PoolAttribute::ReservedHigh => state.reserved_high,
+            PoolAttribute::UsedCurrent => state.segments.used(),
+            PoolAttribute::UsedHigh => state.used_high,
+        })
+    }
+
+    fn set(&self, attribute: PoolAttribute, value: u64) -> Result<()> {
+        let mut state = self.state();
+        let (reserved, used) = (state.segments.reserved(), state.segments.used());
+        match (attribute, value) {
+            (PoolAttribute::FollowEvents, _) => state.follow_events = value != 0,
+            (PoolAttribute::Opportunistic, _) => state.opportunistic = value != 0,
+            (PoolAttribute::InternalDependencies, _) => state.internal_dependencies = value != 0,
+            (PoolAttribute::ReleaseThreshold, _) => state.threshold = value,
+            (PoolAttribute::ReservedHigh, 0) => state.reserved_high = reserved,
+            (PoolAttribute::UsedHigh, 0) => state.used_high = used,
+            _ => {
+                return Err(Error::Driver {
+                    call: "cuMemPoolSetAttribute",
+                    code: 1,
+                    name: "CUDA_ERROR_INVALID_VALUE".into(),
+                    detail: format!("{attribute:?} cannot be made {value}"),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for CpuPool {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let (segments, pending) = state.segments.take_all();
+        // Events come true also on streams that failed.
+        pending.iter().for_each(|event| drop(event.synchronize()));
+        segments.into_iter().for_each(|range: Range| self.heap.free(range));
+    }
+}
+
+/// The pools of a device, which are told when someone has waited for its work.
+#[derive(Default)]
+pub(super) struct Pools {
+    all: Mutex<Vec<Weak<CpuPool>>>,
+}
+
+impl Pools {
+    fn all(&self) -> MutexGuard<'_, Vec<Weak<CpuPool>>> {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|pool| pool.strong_count() > 0);
+        all
+    }
+
+    pub fn enlist(&self, pool: CpuPool) -> Arc<CpuPool> {
+        let pool = Arc::new(pool);
+        self.all().push(Arc::downgrade(&pool));
+        pool
+    }
+
+    /// Someone has waited for a stream or the device.
+    pub fn settle(&self) {
+        // Not under the lock: the last handle of a pool may go here, which waits for what is pending.
+        let pools: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
+        pools.iter().for_each(|pool| pool.settle());
+    }
+}

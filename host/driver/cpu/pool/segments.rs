@@ -1,0 +1,219 @@
+//! What a pool has of the device's memory: segments, cut into blocks.
+//!
+//! ```text
+//!   segment   | block | free   | block  | free: stream 7, number 12 |
+//! ```
+//!
+//! I1: of each segment, what is free and what is in `live` covers it, once. I2: of two neighbours that are free, both wait for
+//! something, and not for the same stream. I3: what waits may be in use until its event has happened, by work that its stream was
+//! given before. I4: `reserved` and `used` are the sums of the segments and of what is live.
+
+use crate::driver::StreamId;
+use crate::driver::backend::{EventBackend, Range};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+#[derive(Default)]
+pub(super) struct Segments {
+    segments: BTreeMap<u64, Segment>,
+    /// Bytes by first address.
+    live: BTreeMap<u64, u64>,
+    reserved: u64,
+    used: u64,
+    /// The number of the next free.
+    next: u64,
+}
+
+struct Segment {
+    bytes: u64,
+    free: BTreeMap<u64, Free>,
+}
+
+struct Free {
+    bytes: u64,
+    behind: Option<Behind>,
+}
+
+/// Where a stream was when it gave memory back. Numbers grow with the frees.
+#[derive(Clone)]
+pub(super) struct Behind {
+    pub stream: StreamId,
+    number: u64,
+    pub event: Arc<dyn EventBackend>,
+}
+
+impl Segment {
+    fn is_whole(&self) -> bool {
+        self.free.values().any(|free| free.bytes == self.bytes && free.behind.is_none())
+    }
+
+    /// Makes a range free, as one with its neighbours where they wait for the same (I2).
+    fn insert(&mut self, mut start: u64, mut free: Free) {
+        let below = self.free.range(..start).next_back().map(|(at, of)| (*at, of.bytes));
+        if let Some((at, bytes)) = below.filter(|(at, bytes)| at + bytes == start)
+            && self.free[&at].joins(&free)
+        {
+            free = self.take(at).merged(free, bytes);
+            start = at;
+        }
+        let end = start + free.bytes;
+        if self.free.get(&end).is_some_and(|above| above.joins(&free)) {
+            let above = self.take(end);
+            let bytes = above.bytes;
+            free = above.merged(free, bytes);
+        }
+        self.free.insert(start, free);
+    }
+
+    fn take(&mut self, at: u64) -> Free {
+        self.free.remove(&at).unwrap_or(Free { bytes: 0, behind: None })
+    }
+}
+
+impl Free {
+    fn joins(&self, other: &Free) -> bool {
+        self.behind.as_ref().map(|of| of.stream) == other.behind.as_ref().map(|of| of.stream)
+    }
+
+    /// Both in one, behind the later of two frees on one stream; `more` bytes are those of `self`.
+    fn merged(self, other: Free, more: u64) -> Free {
+        let later = match (self.behind, other.behind) {
+            (Some(one), Some(two)) => Some(if one.number > two.number { one } else { two }),
+            (one, two) => one.or(two),
+        };
+        Free { bytes: other.bytes + more, behind: later }
+    }
+}
+
+impl Segments {
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Segment and start of the first free range with so many bytes whose wait, if it has one, is right.
+    fn find(&self, bytes: u64, is_right: impl Fn(Option<&Behind>) -> bool) -> Option<(u64, u64)> {
+        let all = self
+            .segments
+            .iter()
+            .flat_map(|(base, of)| of.free.iter().map(move |(at, free)| (base, at, free)));
+        let mut found = all.filter(|(_, _, free)| free.bytes >= bytes && is_right(free.behind.as_ref()));
+        found.next().map(|(base, at, _)| (*base, *at))
+    }
+
+    /// Takes the start of a free range.
+    fn cut(&mut self, base: u64, at: u64, bytes: u64) -> Option<u64> {
+        let segment = self.segments.get_mut(&base)?;
+        let free = segment.free.remove(&at)?;
+        if free.bytes > bytes {
+            segment.free.insert(at + bytes, Free { bytes: free.bytes - bytes, behind: free.behind });
+        }
+        self.live.insert(at, bytes);
+        self.used += bytes;
+        Some(at)
+    }
+
+    /// So many bytes that work of `stream` may use from now on.
+    pub fn take(&mut self, bytes: u64, stream: StreamId) -> Option<u64> {
+        let (base, at) = self.find(bytes, |behind| behind.is_none_or(|of| of.stream == stream))?;
+        self.cut(base, at, bytes)
+    }
+
+    /// What the range waits for that [`take_pending`](Self::take_pending) would take: the one that was freed first.
+    pub fn pending(&self, bytes: u64) -> Option<Behind> {
+        let all = self.segments.values().flat_map(|of| of.free.values());
+        let fit = all.filter(|free| free.bytes >= bytes).filter_map(|free| free.behind.as_ref());
+        fit.min_by_key(|behind| behind.number).cloned()
+    }
+
+    /// So many bytes that whoever has waited for that may use.
+    pub fn take_pending(&mut self, bytes: u64, behind: &Behind) -> Option<u64> {
+        let (base, at) = self.find(bytes, |of| of.is_some_and(|of| of.number == behind.number))?;
+        self.cut(base, at, bytes)
+    }
+
+    /// Whether a live block starts there.
+    pub fn is_live(&self, address: u64) -> bool {
+        self.live.contains_key(&address)
+    }
+
+    /// Takes a live block back, behind an event.
+    pub fn give(&mut self, address: u64, stream: StreamId, event: Arc<dyn EventBackend>) {
+        let Some(bytes) = self.live.remove(&address) else { return };
+        self.used -= bytes;
+        let number = self.next;
+        self.next += 1;
+        let free = Free { bytes, behind: Some(Behind { stream, number, event }) };
+        if let Some((_, segment)) = self.segments.range_mut(..=address).next_back() {
+            segment.insert(address, free);
+        }
+    }
+
+    /// A new segment, all of it free.
+    pub fn add(&mut self, range: Range) {
+        let free = BTreeMap::from([(range.address, Free { bytes: range.bytes, behind: None })]);
+        self.reserved += range.bytes;
+        self.segments.insert(range.address, Segment { bytes: range.bytes, free });
+    }
+
+    /// Lets what has happened be waited for no longer.
+    pub fn sweep(&mut self) {
+        let happened = |behind: &Behind| behind.event.is_done().unwrap_or(false);
+        for segment in self.segments.values_mut() {
+            let is_over = |free: &Free| free.behind.as_ref().is_some_and(happened);
+            let over: Vec<u64> =
+                segment.free.iter().filter(|(_, free)| is_over(free)).map(|(at, _)| *at).collect();
+            for at in over {
+                // One that a neighbour took in is swept with it, or later.
+                let Some(free) = segment.free.remove(&at) else { continue };
+                segment.insert(at, Free { bytes: free.bytes, behind: None });
+            }
+        }
+    }
+
+    /// Takes out segments that nothing uses, while at least `keep` bytes are left.
+    pub fn release(&mut self, keep: u64) -> Vec<Range> {
+        let whole = self.segments.iter().filter(|(_, segment)| segment.is_whole());
+        let whole: Vec<Range> = whole.map(|(at, of)| Range { address: *at, bytes: of.bytes }).collect();
+        let mut released = Vec::new();
+        for range in whole {
+            if self.reserved - range.bytes >= keep {
+                self.segments.remove(&range.address);
+                self.reserved -= range.bytes;
+                released.push(range);
+            }
+        }
+        released
+    }
+
+    /// All segments, and the events of what is pending.
+    pub fn take_all(&mut self) -> (Vec<Range>, Vec<Arc<dyn EventBackend>>) {
+        let segments = std::mem::take(&mut self.segments);
+        let ranges = segments.iter().map(|(at, of)| Range { address: *at, bytes: of.bytes }).collect();
+        let free = segments.into_values().flat_map(|of| of.free.into_values());
+        (ranges, free.filter_map(|free| free.behind.map(|of| of.event)).collect())
+    }
+
+    /// I1, I2 and I4.
+    #[cfg(test)]
+    pub fn check(&self) {
+        for (base, segment) in &self.segments {
+            let live = self.live.range(base..&(base + segment.bytes)).map(|(at, bytes)| (*at, *bytes));
+            let mut all: Vec<_> = live.chain(segment.free.iter().map(|(at, of)| (*at, of.bytes))).collect();
+            all.sort_unstable();
+            let end = all.iter().fold(*base, |end, (at, bytes)| {
+                assert_eq!(*at, end, "I1");
+                at + bytes
+            });
+            assert_eq!(end, base + segment.bytes, "I1");
+            for (at, free) in &segment.free {
+                assert!(!segment.free.get(&(at + free.bytes)).is_some_and(|above| above.joins(free)), "I2");
+            }
+        }
+        assert_eq!(self.used, self.live.values().sum::<u64>(), "I4");
+        assert_eq!(self.reserved, self.segments.values().map(|of| of.bytes).sum::<u64>(), "I4");
+    }
+}

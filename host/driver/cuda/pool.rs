@@ -1,0 +1,150 @@
+//! The driver's stream-ordered pools.
+
+use super::context::Context;
+use super::memory::Heap;
+use super::sys::{OUT_OF_MEMORY, PoolApi, Status};
+use crate::driver::backend::{PoolAttribute, PoolBackend};
+use crate::driver::stream::Stream;
+use crate::error::{Error, Result};
+use cudarc::driver::sys::{
+    CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType, CUmemPool_attribute,
+    CUmemPoolProps, CUmemoryPool,
+};
+use std::ffi::{c_int, c_void};
+use std::mem::{offset_of, size_of};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+/// A pool of this program's own, or the device's.
+pub(super) struct CudaPool {
+    api: &'static PoolApi,
+    context: Arc<Context>,
+    heap: Arc<Heap>,
+    raw: CUmemoryPool,
+    /// Whether dropping this destroys it.
+    owned: bool,
+}
+
+// SAFETY: the driver lets any thread use a pool.
+unsafe impl Send for CudaPool {}
+// SAFETY: the driver locks by itself.
+unsafe impl Sync for CudaPool {}
+
+impl CudaPool {
+    /// A new pool of memory of the GPU, of `most` bytes at most, which drivers know since CUDA 12.2.
+    pub fn create(context: Arc<Context>, heap: Arc<Heap>, most: Option<u64>) -> Result<CudaPool> {
+        let (api, properties) = (PoolApi::get()?, properties(&context, most));
+        let mut raw = null_mut();
+        context.call("cuMemPoolCreate", |_| {
+            // SAFETY: the driver reads the properties and writes the handle there.
+            unsafe { (api.mem_pool_create)(&mut raw, &properties) }
+        })?;
+        Ok(CudaPool { api, context, heap, raw, owned: true })
+    }
+
+    /// The pool that the device has from the start.
+    pub fn of_device(context: Arc<Context>, heap: Arc<Heap>) -> Result<CudaPool> {
+        let (api, mut raw) = (PoolApi::get()?, null_mut());
+        context.call("cuDeviceGetDefaultMemPool", |_| {
+            // SAFETY: the driver writes the handle there.
+            unsafe { (api.device_get_default_mem_pool)(&mut raw, context.device) }
+        })?;
+        Ok(CudaPool { api, context, heap, raw, owned: false })
+    }
+
+    /// Calls the driver with the context current.
+    fn call(&self, name: &'static str, call: impl FnOnce(&PoolApi) -> Status) -> Result<()> {
+        self.context.call(name, |_| call(self.api))
+    }
+}
+
+/// Memory of the GPU that no other process gets a handle of.
+fn properties(context: &Context, most: Option<u64>) -> CUmemPoolProps {
+    // Since CUDA 12.2 the first of the reserved bytes are `maxSize`, a `size_t`; before, they are to be 0, which means no such limit.
+    const { assert!(offset_of!(CUmemPoolProps, reserved) == 24 && size_of::<CUmemPoolProps>() == 88) };
+    let mut reserved = [0; 64];
+    reserved[..size_of::<u64>()].copy_from_slice(&most.unwrap_or(0).to_ne_bytes());
+    CUmemPoolProps {
+        allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+        location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: context.device },
+        win32SecurityAttributes: null_mut(),
+        reserved,
+    }
+}
+
+/// The driver's name of it, and whether it is an `int`; the others have 64 bits.
+fn name_of(attribute: PoolAttribute) -> (CUmemPool_attribute, bool) {
+    use CUmemPool_attribute as Name;
+    match attribute {
+        PoolAttribute::FollowEvents => (Name::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, true),
+        PoolAttribute::Opportunistic => (Name::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, true),
+        PoolAttribute::InternalDependencies => {
+            (Name::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, true)
+        }
+        PoolAttribute::ReleaseThreshold => (Name::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, false),
+        PoolAttribute::ReservedCurrent => (Name::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, false),
+        PoolAttribute::ReservedHigh => (Name::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, false),
+        PoolAttribute::UsedCurrent => (Name::CU_MEMPOOL_ATTR_USED_MEM_CURRENT, false),
+        PoolAttribute::UsedHigh => (Name::CU_MEMPOOL_ATTR_USED_MEM_HIGH, false),
+    }
+}
+
+impl PoolBackend for CudaPool {
+    fn alloc(&self, bytes: u64, stream: &Stream) -> Result<u64> {
+        let (mut address, stream) = (0, stream.raw_stream());
+        let Ok(size) = usize::try_from(bytes) else { return Err(self.heap.out_of_memory(bytes)) };
+        let done = self.call("cuMemAllocFromPoolAsync", |api| {
+            // SAFETY: the driver writes the address there; both handles are live.
+            unsafe { (api.mem_alloc_from_pool_async)(&mut address, size, self.raw, stream.cast()) }
+        });
+        match done {
+            Err(Error::Driver { code: OUT_OF_MEMORY, .. }) => Err(self.heap.out_of_memory(bytes)),
+            other => other.map(|()| address),
+        }
+    }
+
+    unsafe fn free(&self, address: u64, stream: &Stream) -> Result<()> {
+        let stream = stream.raw_stream();
+        self.call("cuMemFreeAsync", |api| {
+            // SAFETY: the driver gave the address out, and it is given back once, by the caller's promise.
+            unsafe { (api.mem_free_async)(address, stream.cast()) }
+        })
+    }
+
+    fn trim_to(&self, keep: u64) -> Result<()> {
+        let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+        // SAFETY: a live pool.
+        self.call("cuMemPoolTrimTo", |api| unsafe { (api.mem_pool_trim_to)(self.raw, keep) })
+    }
+
+    fn get(&self, attribute: PoolAttribute) -> Result<u64> {
+        let (name, is_int) = name_of(attribute);
+        let (mut int, mut long): (c_int, u64) = (0, 0);
+        let to: *mut c_void = if is_int { (&raw mut int).cast() } else { (&raw mut long).cast() };
+        self.call("cuMemPoolGetAttribute", |api| {
+            // SAFETY: the driver writes a value of that attribute's type there.
+            unsafe { (api.mem_pool_get_attribute)(self.raw, name, to) }
+        })?;
+        Ok(if is_int { u64::from(int != 0) } else { long })
+    }
+
+    fn set(&self, attribute: PoolAttribute, value: u64) -> Result<()> {
+        let (name, is_int) = name_of(attribute);
+        let (mut int, mut long) = (c_int::from(value != 0), value);
+        let from: *mut c_void = if is_int { (&raw mut int).cast() } else { (&raw mut long).cast() };
+        self.call("cuMemPoolSetAttribute", |api| {
+            // SAFETY: the driver reads a value of that attribute's type there.
+            unsafe { (api.mem_pool_set_attribute)(self.raw, name, from) }
+        })
+    }
+}
+
+impl Drop for CudaPool {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: created by `create`, destroyed once; the driver waits by itself for frees that are pending.
+            self.context.release("cuMemPoolDestroy", |_| unsafe { (self.api.mem_pool_destroy)(self.raw) });
+        }
+    }
+}

@@ -32,12 +32,16 @@
 mod adaptor;
 mod block;
 mod driver;
+#[cfg(test)]
+mod flawed;
+mod handle;
 
 pub use adaptor::{
     AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, Traced, read_log,
 };
 pub use block::BlockPool;
 pub use driver::DriverMemory;
+pub use handle::{FreeError, PoolBox, PoolBuffer, PoolParts};
 
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, Result};

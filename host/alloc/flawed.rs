@@ -13,7 +13,7 @@ pub(super) struct Flawed {
     fails: AtomicBool,
     /// What writes to memory.
     work_fails: AtomicBool,
-    records: AtomicUsize,
+    pub records: AtomicUsize,
     waits: AtomicUsize,
 }
 

@@ -290,10 +290,9 @@ impl Write for Events {
     }
 }
 
+/// What is told while `run` runs, a line for each event.
 #[cfg(feature = "cli")]
-#[test]
-fn every_call_is_an_event() {
-    let (device, stream) = cpu();
+pub fn events_of(run: impl FnOnce()) -> String {
     let events = Events::default();
     let writer = events.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -301,14 +300,21 @@ fn every_call_is_an_event() {
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .finish();
-    tracing::subscriber::with_default(subscriber, || {
+    tracing::subscriber::with_default(subscriber, run);
+    String::from_utf8(events.0.lock().unwrap().clone()).unwrap()
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn every_call_is_an_event() {
+    let (device, stream) = cpu();
+    let text = events_of(|| {
         let traced = warpheap::alloc::Traced::new(Limit::new(DriverMemory::new(&device), 100));
         let block = (traced.alloc(layout(64, 8), &stream).unwrap(), layout(64, 8));
         assert!(traced.alloc(layout(64, 8), &stream).is_err());
         give(&traced, block, &stream).unwrap();
         assert!(give(&traced, block, &stream).is_err());
     });
-    let text = String::from_utf8(events.0.lock().unwrap().clone()).unwrap();
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 4, "{text}");
     let wanted = [

@@ -6,6 +6,7 @@
 mod adaptors;
 mod block_pool;
 mod cases;
+mod handles;
 mod injected;
 #[path = "../driver/kernels.rs"]
 #[allow(dead_code, reason = "only some of the kernels are launched here")]

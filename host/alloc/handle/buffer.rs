@@ -32,11 +32,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     ///
     /// # Errors
     /// [`Error::SizeOverflow`], and what [`DeviceAllocator::alloc`] answers.
-    pub fn new_uninit(
-        allocator: A,
-        len: usize,
-        stream: &Stream,
-    ) -> Result<PoolBuffer<MaybeUninit<T>, A>> {
+    pub fn new_uninit(allocator: A, len: usize, stream: &Stream) -> Result<PoolBuffer<MaybeUninit<T>, A>> {
         let element = Bytes(size_of::<T>() as u64);
         let layout = Layout::array::<T>(len).map_err(|_| Error::SizeOverflow { len, element })?;
         Ok(PoolBuffer::over(Owned::alloc(allocator, layout, stream)?, len))
@@ -157,7 +153,8 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     pub unsafe fn from_raw(parts: PoolParts<T, A>) -> PoolBuffer<T, A> {
         let PoolParts { ptr, len, layout, stream, recorded, allocator } = parts;
         debug_assert!(Layout::array::<T>(len).is_ok_and(|of| {
-            of.size() <= layout.size() && (of.size() == 0 || address_of(DevicePtr(ptr.0.cast())) % of.align() as u64 == 0)
+            of.size() <= layout.size()
+                && (of.size() == 0 || address_of(DevicePtr(ptr.0.cast())) % of.align() as u64 == 0)
         }));
         let (ptr, recorded) = (DevicePtr(ptr.0.cast()), Mutex::new(recorded));
         PoolBuffer::over(Owned::from_parts(Parts { ptr, layout, home: stream, recorded, allocator }), len)

@@ -131,7 +131,9 @@ impl<A: DeviceAllocator> Parts<A> {
             _ => self.dealloc_idle(),
         };
         match again {
-            Ok(()) => tracing::warn!(%error, bytes, address, "a handle waited for the device to free its block"),
+            Ok(()) => {
+                tracing::warn!(%error, bytes, address, "a handle waited for the device to free its block")
+            }
             Err(again) => tracing::warn!(
                 %error, %again, bytes, address,
                 "a handle could not free its block, which stays allocated until its allocator goes"

@@ -6,7 +6,7 @@ use std::thread;
 use warpheap::alloc::{DriverMemory, PoolBox, PoolBuffer};
 use warpheap::{Device, Result};
 
-fn main() -> Result<()> {
+pub fn main() -> Result<()> {
     let device = Device::cpu();
     let (memory, stream) = (Arc::new(DriverMemory::new(&device)), device.stream()?);
     let mut values = PoolBuffer::from_slice(&*memory, &[1_u32], &stream)?;

@@ -152,11 +152,9 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// ordered after it. All these are of the allocator's device.
     pub unsafe fn from_raw(parts: PoolParts<T, A>) -> PoolBuffer<T, A> {
         let PoolParts { ptr, len, layout, stream, recorded, allocator } = parts;
-        debug_assert!(Layout::array::<T>(len).is_ok_and(|of| {
-            of.size() <= layout.size()
-                && (of.size() == 0 || address_of(DevicePtr(ptr.0.cast())) % of.align() as u64 == 0)
-        }));
         let (ptr, recorded) = (DevicePtr(ptr.0.cast()), Mutex::new(recorded));
+        debug_assert!(Layout::array::<T>(len).is_ok_and(|of| of.size() <= layout.size()));
+        debug_assert!(address_of(ptr).is_multiple_of(align_of::<T>() as u64));
         PoolBuffer::over(Owned::from_parts(Parts { ptr, layout, home: stream, recorded, allocator }), len)
     }
 }

@@ -158,8 +158,8 @@ pub enum Error {
 
     /// An allocator of the host's has not as much left, or not in one piece.
     #[error(
-        "{allocator} cannot allocate {requested}: {used} of {reserved} are in use, and the largest free block has \
-         {largest}; {advice}"
+        "{allocator} cannot allocate {requested}: {used} of {reserved} are in use, {cached} are kept for later, and the \
+         largest free block has {largest}; {advice}"
     )]
     AllocExhausted {
         /// Which allocator.
@@ -168,8 +168,10 @@ pub enum Error {
         requested: Bytes,
         /// How much is in use.
         used: Bytes,
-        /// How much there is, in use or not.
+        /// How much there is, in use or not; of a limit, how much it allows.
         reserved: Bytes,
+        /// How much is free and not given back upstream; of a limit, by what it wraps.
+        cached: Bytes,
         /// The most that can be allocated at the moment.
         largest: Bytes,
         /// What to do about it.

@@ -1,4 +1,4 @@
-//! Streams whose events fail as tests tell them, and that count how often they wait.
+//! For tests: streams whose events or copies fail, and that count how often they record and wait.
 
 use crate::driver::{Device, EventBackend, Launch, Range, Stream, StreamBackend};
 use crate::error::{Error, Result};
@@ -6,26 +6,25 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A stream of the device's whose records and waits fail as it is told, and are counted.
-pub struct Flawed {
+/// A stream of the device's that fails as it is told. Its records and waits are counted.
+pub(super) struct Flawed {
     inner: Arc<dyn StreamBackend>,
+    /// Records and waits.
     fails: AtomicBool,
+    /// What writes to memory.
+    work_fails: AtomicBool,
     pub records: AtomicUsize,
     waits: AtomicUsize,
 }
 
 impl Flawed {
-    fn outcome(&self, count: &AtomicUsize) -> Result<()> {
+    fn counted(&self, count: &AtomicUsize) -> Result<()> {
         count.fetch_add(1, Ordering::Relaxed);
-        match self.fails.load(Ordering::Relaxed) {
-            true => Err(Error::Driver {
-                call: "cuEvent",
-                code: 2,
-                name: "FLAWED".into(),
-                detail: "told to".into(),
-            }),
-            false => Ok(()),
-        }
+        outcome("cuEvent", &self.fails)
+    }
+
+    pub fn records(&self) -> usize {
+        self.records.load(Ordering::Relaxed)
     }
 
     pub fn waits(&self) -> usize {
@@ -34,6 +33,17 @@ impl Flawed {
 
     pub fn fail(&self, fails: bool) {
         self.fails.store(fails, Ordering::Relaxed);
+    }
+
+    pub fn fail_work(&self, fails: bool) {
+        self.work_fails.store(fails, Ordering::Relaxed);
+    }
+}
+
+fn outcome(call: &'static str, fails: &AtomicBool) -> Result<()> {
+    match fails.load(Ordering::Relaxed) {
+        true => Err(Error::Driver { call, code: 2, name: "FLAWED".into(), detail: "told to".into() }),
+        false => Ok(()),
     }
 }
 
@@ -44,6 +54,7 @@ impl StreamBackend for Flawed {
     }
 
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
+        outcome("cuMemcpyHtoDAsync", &self.work_fails)?;
         // SAFETY: the caller's promise.
         unsafe { self.inner.write(to, from, bytes) }
     }
@@ -54,22 +65,24 @@ impl StreamBackend for Flawed {
     }
 
     unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
+        outcome("cuMemcpyDtoDAsync", &self.work_fails)?;
         // SAFETY: the caller's promise.
         unsafe { self.inner.copy(to, from, bytes) }
     }
 
     unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
+        outcome("cuMemsetD8Async", &self.work_fails)?;
         // SAFETY: the caller's promise.
         unsafe { self.inner.fill(range, byte) }
     }
 
     fn record(&self) -> Result<Arc<dyn EventBackend>> {
-        self.outcome(&self.records)?;
+        self.counted(&self.records)?;
         self.inner.record()
     }
 
     fn wait(&self, event: Arc<dyn EventBackend>) -> Result<()> {
-        self.outcome(&self.waits)?;
+        self.counted(&self.waits)?;
         self.inner.wait(event)
     }
 
@@ -86,10 +99,11 @@ impl StreamBackend for Flawed {
     }
 }
 
-/// A stream of the device's, and its inside.
-pub fn flawed(device: &Device) -> (Stream, Arc<Flawed>) {
+/// A new one, which does not fail yet.
+pub(super) fn flawed(device: &Device) -> (Stream, Arc<Flawed>) {
     let inner = device.driver().stream().unwrap();
-    let (fails, records, waits) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
-    let flawed = Arc::new(Flawed { inner, fails, records, waits });
+    let [fails, work_fails] = [(); 2].map(|()| AtomicBool::new(false));
+    let [records, waits] = [(); 2].map(|()| AtomicUsize::new(0));
+    let flawed = Arc::new(Flawed { inner, fails, work_fails, records, waits });
     (Stream::new(device.clone(), flawed.clone()), flawed)
 }

@@ -36,6 +36,7 @@ mod driver;
 mod driver_pool;
 #[cfg(test)]
 mod flawed;
+mod handle;
 mod live;
 
 pub use adaptor::{
@@ -46,6 +47,7 @@ pub use block::BlockPool;
 pub use bump::{BumpPool, BumpPoolStats, Overflow};
 pub use driver::DriverMemory;
 pub use driver_pool::{DriverPool, DriverPoolBuilder, DriverPoolStats, ReusePolicies};
+pub use handle::{FreeError, PoolBox, PoolBuffer, PoolParts};
 
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, Result};

@@ -132,7 +132,9 @@ fn check_arguments<K: Kernel>(device: &Device, args: &K::Args) -> Result<()> {
     let mut position = 0;
     let mut dangling = None;
     args.for_each(|_, names| {
+        // Values of no bytes lie nowhere.
         if let Some((address, bytes)) = names
+            && bytes > 0
             && dangling.is_none()
             && !device.registry().holds(Range { address, bytes })
         {

@@ -25,11 +25,10 @@ mod reservation;
 mod stream;
 mod watchdog;
 
-pub(crate) use backend::VirtualMemory;
 pub use backend::{Backend, KernelAttributes};
 #[cfg(test)]
 pub(crate) use backend::{EventBackend, Launch, Pages, StreamBackend};
-pub(crate) use backend::{PoolAttribute, PoolBackend, Range};
+pub(crate) use backend::{PoolAttribute, PoolBackend, Range, VirtualMemory};
 pub use buffer::{DeviceBuffer, DeviceData};
 pub use device::{Device, DeviceInfo};
 pub use event::Event;

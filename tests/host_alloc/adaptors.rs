@@ -57,10 +57,10 @@ fn a_limit_is_exact_and_says_what_is_left() {
     let limited = Limit::new(DriverMemory::new(&device), 1 << 20);
     let most = (limited.alloc(layout(1 << 20, 1), &stream).unwrap(), layout(1 << 20, 1));
     let error = limited.alloc(layout(1, 1), &stream).unwrap_err();
-    let message = error.to_string();
-    assert!(
-        message.starts_with("a limit cannot allocate 1 B: 1048576 B (1.0 MiB) of 1048576 B"),
-        "{message}"
+    assert_eq!(
+        error.to_string(),
+        "a limit cannot allocate 1 B: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are in use, 0 B are kept for later, and the \
+         largest free block has 0 B; give blocks back, or raise the limit (Limit::new)"
     );
     give(&limited, most, &stream).unwrap();
     assert!(limited.alloc(layout((1 << 20) + 1, 1), &stream).is_err());
@@ -68,6 +68,12 @@ fn a_limit_is_exact_and_says_what_is_left() {
     let pool = BlockPool::new(DriverMemory::new(&device), layout(64, 64), 2).unwrap();
     let limited = Limit::new(pool, 100);
     assert!(limited.alloc(layout(65, 1), &stream).is_err());
+    let error = limited.alloc(layout(101, 1), &stream).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a limit cannot allocate 101 B: 0 B of 100 B are in use, 128 B are kept for later, and the largest free block has 64 B; \
+         give blocks back, or raise the limit (Limit::new)"
+    );
     let block = (limited.alloc(layout(64, 1), &stream).unwrap(), layout(64, 1));
     assert_eq!(limited.usage().largest_free_bytes, Some(36));
     give(&limited, block, &stream).unwrap();
@@ -290,10 +296,9 @@ impl Write for Events {
     }
 }
 
+/// What is told while `run` runs, a line for each event.
 #[cfg(feature = "cli")]
-#[test]
-fn every_call_is_an_event() {
-    let (device, stream) = cpu();
+pub fn events_of(run: impl FnOnce()) -> String {
     let events = Events::default();
     let writer = events.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -301,14 +306,21 @@ fn every_call_is_an_event() {
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .finish();
-    tracing::subscriber::with_default(subscriber, || {
+    tracing::subscriber::with_default(subscriber, run);
+    String::from_utf8(events.0.lock().unwrap().clone()).unwrap()
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn every_call_is_an_event() {
+    let (device, stream) = cpu();
+    let text = events_of(|| {
         let traced = warpheap::alloc::Traced::new(Limit::new(DriverMemory::new(&device), 100));
         let block = (traced.alloc(layout(64, 8), &stream).unwrap(), layout(64, 8));
         assert!(traced.alloc(layout(64, 8), &stream).is_err());
         give(&traced, block, &stream).unwrap();
         assert!(give(&traced, block, &stream).is_err());
     });
-    let text = String::from_utf8(events.0.lock().unwrap().clone()).unwrap();
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 4, "{text}");
     let wanted = [

@@ -8,6 +8,7 @@ mod block_pool;
 mod bump_pool;
 mod cases;
 mod driver_pool;
+mod handles;
 mod injected;
 #[path = "../driver/kernels.rs"]
 #[allow(dead_code, reason = "only some of the kernels are launched here")]

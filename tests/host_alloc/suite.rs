@@ -11,7 +11,7 @@ use warpheap_device::kernel::DevicePtr;
 pub type Block = (DevicePtr<u8>, Layout);
 
 /// Runs a test over all cases and devices.
-fn each(test: impl Fn(&Case, &Device, Any)) {
+pub fn each(test: impl Fn(&Case, &Device, Any)) {
     for device in devices() {
         for case in cases() {
             let (before, _) = device.memory_in_use();
@@ -37,7 +37,7 @@ pub fn memory(device: &Device, (ptr, layout): Block) -> DeviceMemory {
 }
 
 /// As many of the largest blocks as there are; 300 where that is up to the device.
-fn take_all(case: &Case, allocator: &dyn DeviceAllocator, stream: &Stream) -> Vec<Block> {
+pub fn take_all(case: &Case, allocator: &dyn DeviceAllocator, stream: &Stream) -> Vec<Block> {
     let room = case.room.unwrap_or(300);
     (0..room).map(|_| (allocator.alloc(case.most, stream).unwrap(), case.most)).collect()
 }

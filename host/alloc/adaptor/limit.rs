@@ -53,13 +53,14 @@ impl<A: DeviceAllocator> Limit<A> {
     }
 
     fn exceeded(&self, requested: u64, used: u64) -> Error {
-        let left = self.most - used;
+        let (left, of) = (self.most - used, self.upstream.usage());
         Error::AllocExhausted {
             allocator: "a limit".into(),
             requested: Bytes(requested),
             used: Bytes(used),
             reserved: Bytes(self.most),
-            largest: Bytes(self.upstream.usage().largest_free_bytes.map_or(left, |most| most.min(left))),
+            cached: Bytes(of.reserved_bytes.saturating_sub(of.used_bytes)),
+            largest: Bytes(of.largest_free_bytes.map_or(left, |most| most.min(left))),
             advice: "give blocks back, or raise the limit (Limit::new)",
         }
     }

@@ -179,6 +179,7 @@ impl<A: DeviceAllocator> BlockPool<A> {
             requested: Bytes(layout.size() as u64),
             used: all,
             reserved: all,
+            cached: Bytes(0),
             largest: Bytes(0),
             advice: "give blocks back, or make it of more",
         }

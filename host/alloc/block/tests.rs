@@ -1,9 +1,8 @@
-//! Streams whose events fail, and how often streams wait.
+//! What fails on the way, and how often streams wait.
 
 use super::*;
 use crate::alloc::flawed::flawed;
 use crate::alloc::{DriverMemory, Statistics};
-use std::sync::atomic::Ordering;
 
 const BLOCK: Layout = Layout::new::<[u64; 8]>();
 
@@ -56,7 +55,7 @@ fn only_another_stream_waits_and_only_if_it_has_to() {
     check(&pool);
     assert_eq!((take(&pool, &second).0, waits()), (two.0, (0, 2)));
     assert_eq!((take(&pool, &first).0, waits()), (three.0, (0, 2)));
-    assert_eq!(of_first.records.load(Ordering::Relaxed), 5, "one for each free");
+    assert_eq!(of_first.records(), 5, "one for each free");
     for ptr in [two, three] {
         give(&pool, ptr, &first).unwrap();
     }

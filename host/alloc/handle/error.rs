@@ -1,0 +1,59 @@
+//! A free that failed: why, and what was to be freed.
+
+use crate::error::Error;
+use std::fmt;
+
+/// A handle could not be given back. It is in here, as it was, and so nothing is lost.
+///
+/// Dropping this drops the handle, which tries once more. `?` makes an [`Error`] of it and drops the handle, too.
+pub struct FreeError<H> {
+    /// Boxed, so that results of a free stay small.
+    of: Box<(Error, H)>,
+}
+
+impl<H> FreeError<H> {
+    pub(super) fn new(error: Error, handle: H) -> FreeError<H> {
+        FreeError { of: Box::new((error, handle)) }
+    }
+
+    /// Why it failed.
+    pub fn error(&self) -> &Error {
+        &self.of.0
+    }
+
+    /// The handle, to be used or given back again.
+    pub fn into_handle(self) -> H {
+        self.of.1
+    }
+
+    /// Both.
+    pub fn into_parts(self) -> (Error, H) {
+        *self.of
+    }
+}
+
+impl<H> fmt::Debug for FreeError<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FreeError").field(self.error()).finish_non_exhaustive()
+    }
+}
+
+impl<H> fmt::Display for FreeError<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a handle could not be given back: {}; FreeError::into_handle has it", self.error())
+    }
+}
+
+impl<H> std::error::Error for FreeError<H> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self.error())
+    }
+}
+
+impl<H> From<FreeError<H>> for Error {
+    fn from(failed: FreeError<H>) -> Error {
+        let (error, handle) = failed.into_parts();
+        drop(handle);
+        error
+    }
+}

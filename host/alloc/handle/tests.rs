@@ -1,0 +1,139 @@
+//! Which streams wait for which, and what becomes of a block whose streams fail.
+
+use super::*;
+use crate::alloc::flawed::flawed;
+use crate::alloc::{BlockPool, DriverMemory, Statistics};
+use crate::driver::Device;
+use crate::error::{Error, Result};
+use std::alloc::Layout;
+
+type Pool = BlockPool<Statistics<DriverMemory>>;
+
+fn pool(device: &Device) -> Pool {
+    BlockPool::new(Statistics::new(DriverMemory::new(device)), Layout::new::<[u64; 8]>(), 4).unwrap()
+}
+
+fn buffer<'a>(pool: &'a Pool, stream: &crate::Stream) -> PoolBuffer<u64, &'a Pool> {
+    PoolBuffer::zeroed(pool, 8, stream).unwrap()
+}
+
+#[test]
+fn a_free_waits_for_recorded_streams_and_for_no_other() {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let ((home, of_home), (other, of_other)) = (flawed(&device), flawed(&device));
+    drop(buffer(&pool, &home));
+    assert_eq!((of_home.waits(), of_home.records()), (0, 1), "the pool's own record alone");
+
+    let values = buffer(&pool, &home);
+    for stream in [&other, &home, &other, &other.clone()] {
+        values.record_stream(stream).unwrap();
+    }
+    assert_eq!((of_home.waits(), of_other.records()), (0, 0), "not before there is need");
+    drop(values);
+    assert_eq!((of_home.waits(), of_other.records(), of_other.waits()), (1, 1, 0), "once for a stream");
+
+    let values = buffer(&pool, &home);
+    values.record_stream(&other).unwrap();
+    values.free_on(&other).unwrap();
+    assert_eq!((of_home.waits(), of_other.waits()), (1, 1), "the stream of the free waits for home");
+    assert_eq!(pool.available(), 4);
+}
+
+#[test]
+fn what_was_moved_is_waited_for_once_and_by_the_next_stream() {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let ((first, of_first), (second, of_second)) = (flawed(&device), flawed(&device));
+    let third = device.stream().unwrap();
+    let mut values = buffer(&pool, &first);
+    values.record_stream(&third).unwrap();
+    values.move_to(&second).unwrap();
+    assert_eq!((of_first.waits(), of_second.waits()), (0, 2));
+    assert_eq!(values.stream().id(), second.id());
+    drop(values);
+    assert_eq!((of_first.waits(), of_second.waits()), (0, 2), "the order is there already");
+    // It went back on the second: which has it at once.
+    buffer(&pool, &second).free().unwrap();
+    assert_eq!((of_first.waits(), of_second.waits()), (0, 2));
+}
+
+#[test]
+fn a_free_whose_stream_fails_returns_the_handle_as_it_was() {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let ((home, of_home), (other, of_other)) = (flawed(&device), flawed(&device));
+    let mut values = PoolBuffer::from_slice(&pool, &[7_u64, 8], &home).unwrap();
+    values.record_stream(&other).unwrap();
+    for flawed in [&of_home, &of_other] {
+        flawed.fail(true);
+        for on in [None, Some(&home)] {
+            let failed = match on {
+                None => values.free(),
+                Some(stream) => values.free_on(stream),
+            };
+            let failed = failed.unwrap_err();
+            assert!(matches!(failed.error(), Error::Driver { .. }), "{failed}");
+            values = failed.into_handle();
+        }
+        assert_eq!(pool.available(), 3);
+        assert!(values.move_to(&device.stream().unwrap()).is_err());
+        assert_eq!(values.stream().id(), home.id(), "as it was");
+        flawed.fail(false);
+    }
+    assert_eq!(values.copy_to_vec().unwrap(), [7, 8]);
+    let parts = values.into_raw();
+    assert_eq!(parts.recorded.len(), 1, "still recorded");
+    // SAFETY: the parts of a handle.
+    unsafe { PoolBuffer::from_raw(parts) }.free().unwrap();
+    assert_eq!(pool.available(), 4);
+}
+
+#[test]
+fn a_block_whose_streams_fail_at_the_drop_is_freed_on_another() {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let ((home, of_home), (other, of_other)) = (flawed(&device), flawed(&device));
+    for flawed in [&of_home, &of_other] {
+        let values = buffer(&pool, &home);
+        values.record_stream(&other).unwrap();
+        flawed.fail(true);
+        drop(values);
+        flawed.fail(false);
+        assert_eq!(pool.available(), 4, "the device was waited for, and its own stream took it");
+    }
+}
+
+#[test]
+fn a_constructor_that_fails_on_the_way_keeps_no_block() {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let (home, of_home) = flawed(&device);
+    of_home.fail_work(true);
+    assert!(PoolBuffer::from_slice(&pool, &[1_u64], &home).is_err());
+    assert!(PoolBuffer::<u64, _>::zeroed(&pool, 1, &home).is_err());
+    assert!(PoolBox::new(&pool, 1_u64, &home).is_err());
+    of_home.fail_work(false);
+    assert_eq!(pool.available(), 4);
+}
+
+#[test]
+fn copies_wait_for_recorded_streams() -> Result<()> {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let ((home, of_home), (other, of_other)) = (flawed(&device), flawed(&device));
+    let mut values = buffer(&pool, &home);
+    values.copy_to_vec()?;
+    assert_eq!(of_home.waits(), 0);
+    values.record_stream(&other)?;
+    values.copy_to_vec()?;
+    values.write(0, &[1])?;
+    values.fill_bytes(1)?;
+    assert_eq!((of_home.waits(), of_other.records()), (3, 3));
+    let mut copy = buffer(&pool, &other);
+    copy.copy_from(&values)?;
+    assert_eq!(of_other.waits(), 1, "home is waited for");
+    values.free()?;
+    assert_eq!(of_home.waits(), 4, "the copy is, too");
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! Misuse that the compiler refuses, and what it says then: `compile_fail/**/*.stderr`. What `correct` has does the same things right.
+//!
+//! What it says changes with the compiler. After a look at what has changed, `TRYBUILD=overwrite cargo test --test compile_fail` writes
+//! it anew.
+#![cfg(not(loom))]
+
+#[path = "compile_fail/correct/handles.rs"]
+mod correct_handles;
+
+use warpheap::build_info::HOST_COMPILER;
+
+/// Whose words the files have.
+const COMPILER: &str = "rustc 1.95.";
+
+/// Whether this compiler's words can be compared; in `.ci/run`, which sets the variable, they always are.
+fn is_comparable() -> bool {
+    let required = std::env::var("WARPHEAP_REQUIRE_COMPILER").is_ok_and(|value| value == "1");
+    let comparable = required || HOST_COMPILER.starts_with(COMPILER);
+    if !comparable {
+        eprintln!("not compared: the messages are those of {COMPILER}x, and this is {HOST_COMPILER}");
+    }
+    comparable
+}
+
+#[test]
+fn misuse_of_handles_does_not_compile() {
+    if is_comparable() {
+        trybuild::TestCases::new().compile_fail("tests/compile_fail/handles/*.rs");
+    }
+}
+
+#[test]
+fn correct_use_of_handles_compiles_and_runs() {
+    correct_handles::main().unwrap();
+}

@@ -1,0 +1,35 @@
+//! What the other files do wrong.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::thread;
+use warpheap::alloc::{DriverMemory, PoolBox, PoolBuffer};
+use warpheap::{Device, Result};
+
+pub fn main() -> Result<()> {
+    let device = Device::cpu();
+    let (memory, stream) = (Arc::new(DriverMemory::new(&device)), device.stream()?);
+    let mut values = PoolBuffer::from_slice(&*memory, &[1_u32], &stream)?;
+    values.copy_from_slice(&[2])?;
+    values.copy_to_vec()?;
+    thread::scope(|scope| {
+        scope.spawn(|| values.address());
+    });
+    thread::scope(|scope| {
+        scope.spawn(move || drop(values));
+    });
+
+    let outlives = {
+        let memory = memory.clone();
+        PoolBuffer::from_slice(memory, &[1_u32], &stream)?
+    };
+    thread::spawn(move || drop(outlives));
+    let values: PoolBuffer<MaybeUninit<u32>, _> = PoolBuffer::<u32, _>::new_uninit(&*memory, 1, &stream)?;
+    // SAFETY: whatever it is, it is a number, and nobody reads it.
+    let values = unsafe { values.assume_init() };
+    // SAFETY: the parts of a handle.
+    let values = unsafe { PoolBuffer::from_raw(values.into_raw()) };
+    values.free_on(&stream)?;
+    PoolBox::new(memory, 1_u32, &stream)?.free()?;
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! A handle over a borrowed pool ends before the pool.
+use warpheap::alloc::{DriverMemory, PoolBuffer};
+use warpheap::{Device, Result};
+
+fn main() -> Result<()> {
+    let device = Device::cpu();
+    let stream = device.stream()?;
+    let values = {
+        let memory = DriverMemory::new(&device);
+        PoolBuffer::from_slice(&memory, &[1_u32], &stream)?
+    };
+    drop(values);
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! A handle over a borrowed pool cannot go to a thread that may outlive the pool.
+use warpheap::alloc::{DriverMemory, PoolBuffer};
+use warpheap::{Device, Result};
+
+fn main() -> Result<()> {
+    let device = Device::cpu();
+    let (memory, stream) = (DriverMemory::new(&device), device.stream()?);
+    let values = PoolBuffer::from_slice(&memory, &[1_u32], &stream)?;
+    std::thread::spawn(move || drop(values));
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! A pool stays where it is as long as a handle borrows it.
+use warpheap::alloc::{DriverMemory, PoolBuffer};
+use warpheap::{Device, Result};
+
+fn main() -> Result<()> {
+    let device = Device::cpu();
+    let (memory, stream) = (DriverMemory::new(&device), device.stream()?);
+    let values = PoolBuffer::from_slice(&memory, &[1_u32], &stream)?;
+    drop(memory);
+    drop(values);
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! A handle made of parts is a promise.
+use warpheap::alloc::{DriverMemory, PoolBuffer};
+use warpheap::{Device, Result};
+
+fn main() -> Result<()> {
+    let device = Device::cpu();
+    let (memory, stream) = (DriverMemory::new(&device), device.stream()?);
+    let parts = PoolBuffer::from_slice(&memory, &[1_u32], &stream)?.into_raw();
+    drop(PoolBuffer::from_raw(parts));
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! A handle is shared between threads only if its values may be.
+
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::thread;
+use warpheap::alloc::PoolBox;
+
+#[derive(Clone, Copy)]
+struct OfThisThread(#[allow(dead_code)] PhantomData<Rc<u32>>);
+
+fn share(value: &PoolBox<OfThisThread>) {
+    thread::scope(|scope| {
+        scope.spawn(|| value.address());
+    });
+}
+
+fn main() {
+    let _: fn(&PoolBox<OfThisThread>) = share;
+}

@@ -1,0 +1,12 @@
+//! A handle that was given back is gone.
+use warpheap::alloc::{DriverMemory, PoolBuffer};
+use warpheap::{Device, Result};
+
+fn main() -> Result<()> {
+    let device = Device::cpu();
+    let (memory, stream) = (DriverMemory::new(&device), device.stream()?);
+    let values = PoolBuffer::from_slice(&memory, &[1_u32], &stream)?;
+    values.free_on(&stream)?;
+    values.copy_to_vec()?;
+    Ok(())
+}

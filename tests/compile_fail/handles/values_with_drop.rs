@@ -1,0 +1,10 @@
+//! Nobody would drop values on a device.
+use warpheap::alloc::{DriverMemory, PoolBuffer};
+use warpheap::{Device, Result};
+
+fn main() -> Result<()> {
+    let device = Device::cpu();
+    let (memory, stream) = (DriverMemory::new(&device), device.stream()?);
+    drop(PoolBuffer::<String, _>::new_uninit(&memory, 1, &stream)?);
+    Ok(())
+}

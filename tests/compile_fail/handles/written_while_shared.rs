@@ -1,0 +1,13 @@
+//! Who writes has the handle alone.
+use warpheap::alloc::{DriverMemory, PoolBuffer};
+use warpheap::{Device, Result};
+
+fn main() -> Result<()> {
+    let device = Device::cpu();
+    let (memory, stream) = (DriverMemory::new(&device), device.stream()?);
+    let mut values = PoolBuffer::from_slice(&memory, &[1_u32], &stream)?;
+    let shared = &values;
+    values.copy_from_slice(&[2])?;
+    shared.copy_to_vec()?;
+    Ok(())
+}

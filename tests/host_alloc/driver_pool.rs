@@ -72,17 +72,19 @@ fn a_threshold_of_nothing_gives_back_at_a_synchronisation() {
     for device in devices() {
         let stream = device.stream().unwrap();
         let pool = DriverPool::builder(&device).release_threshold(0).build().unwrap();
-        let give_some = || {
-            give(&pool, take(&pool, mib(64), &stream), &stream).unwrap();
-            stream.synchronize().unwrap();
-            device.synchronize().unwrap();
-            pool.reserved_bytes().unwrap()
-        };
-        assert_eq!(give_some(), 0, "on {device}");
-        pool.set_release_threshold(u64::MAX).unwrap();
-        assert!(give_some() >= 64 * MIB, "on {device}");
-        pool.set_release_threshold(0).unwrap();
-        assert_eq!(give_some(), 0, "on {device}");
+        let waits: [&dyn Fn() -> Result<(), Error>; 2] = [&|| stream.synchronize(), &|| device.synchronize()];
+        for wait in waits {
+            let left_of_some = || {
+                give(&pool, take(&pool, mib(64), &stream), &stream).unwrap();
+                wait().unwrap();
+                pool.reserved_bytes().unwrap()
+            };
+            assert_eq!(left_of_some(), 0, "on {device}");
+            pool.set_release_threshold(u64::MAX).unwrap();
+            assert!(left_of_some() >= 64 * MIB, "on {device}");
+            pool.set_release_threshold(0).unwrap();
+            assert_eq!(left_of_some(), 0, "on {device}");
+        }
     }
 }
 

@@ -31,12 +31,14 @@
 
 mod adaptor;
 mod block;
+mod caching;
 mod driver;
 
 pub use adaptor::{
     AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, Traced, read_log,
 };
 pub use block::BlockPool;
+pub use caching::{CachingPool, CachingPoolBuilder, CachingStats, ClassStats, RungStats};
 pub use driver::DriverMemory;
 
 use crate::driver::{Device, Stream};

@@ -25,10 +25,10 @@ mod reservation;
 mod stream;
 mod watchdog;
 
-pub(crate) use backend::VirtualMemory;
 pub use backend::{Backend, KernelAttributes};
+pub(crate) use backend::{EventBackend, VirtualMemory};
 #[cfg(test)]
-pub(crate) use backend::{EventBackend, Launch, Pages, Range, StreamBackend};
+pub(crate) use backend::{Launch, Pages, Range, StreamBackend};
 pub use buffer::{DeviceBuffer, DeviceData};
 pub use device::{Device, DeviceInfo};
 pub use event::Event;
@@ -37,5 +37,6 @@ pub use memory::DeviceMemory;
 pub use module::Module;
 pub(crate) use reservation::Reservation;
 pub use stream::{Stream, StreamId};
+pub(crate) use stream::{StreamWatcher, WeakStream};
 pub use warpheap_device::kernel::Kernel;
 pub use watchdog::Watchdog;

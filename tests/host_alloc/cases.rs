@@ -4,7 +4,8 @@ use std::alloc::Layout;
 use std::fmt;
 use std::sync::Arc;
 use warpheap::alloc::{
-    BlockPool, DeviceAllocator, DriverMemory, FailureInjected, Failures, Limit, Logged, Statistics, Traced,
+    BlockPool, CachingPool, CachingPoolBuilder, DeviceAllocator, DriverMemory, FailureInjected, Failures,
+    Limit, Logged, Statistics, Traced,
 };
 use warpheap::{Device, Result};
 
@@ -57,7 +58,28 @@ fn blocks(upstream: Any) -> Result<BlockPool<Any>> {
     BlockPool::new(upstream, BLOCK, BLOCKS)
 }
 
+/// One that has room for exactly so many blocks, and small segments.
+fn caching(blocks: usize) -> CachingPoolBuilder {
+    CachingPool::builder().max_bytes((blocks * BLOCK.size()) as u64).segment_bytes(1 << 20)
+}
+
+/// Those that take their memory from an upstream, and those that know only the device.
 pub fn cases() -> Vec<Case> {
+    let growing = |name, room, make| Case { name, make, most: BLOCK, room };
+    let mut all = over_upstreams();
+    all.extend([
+        growing("caching, in one segment that grows", None, |memory| {
+            Ok(Box::new(CachingPool::builder().on(memory.device())?))
+        }),
+        // 2 MiB are mapped at a time.
+        growing("caching, in one segment of 4 MiB", Some(256), |memory| {
+            Ok(Box::new(CachingPool::builder().max_bytes(4 << 20).on(memory.device())?))
+        }),
+    ]);
+    all
+}
+
+pub fn over_upstreams() -> Vec<Case> {
     let case = |name, room, make| Case { name, make, most: BLOCK, room };
     let driver = |name, make| case(name, None, make);
     let pool = |name, make| case(name, Some(BLOCKS), make);
@@ -81,6 +103,25 @@ pub fn cases() -> Vec<Case> {
         }),
         case("blocks, limited", Some(77), |memory| {
             Ok(Box::new(Limit::new(blocks(memory)?, 77 * BLOCK.size() as u64)))
+        }),
+        pool("caching", |memory| Ok(Box::new(caching(BLOCKS).over(memory)?))),
+        case("caching, without a limit", None, |memory| Ok(Box::new(CachingPool::builder().over(memory)?))),
+        pool("caching, in four classes and of large blocks alone", |memory| {
+            Ok(Box::new(caching(BLOCKS).classes_per_doubling(4).slab_limit(1 << 10).over(memory)?))
+        }),
+        pool("caching, without the order of streams", |memory| {
+            Ok(Box::new(caching(BLOCKS).stream_ordered(false).over(memory)?))
+        }),
+        pool("caching, from blocks", |memory| {
+            let outer = BlockPool::new(memory, layout(BLOCKS / 2 * BLOCK.size(), BLOCK.align()), 2)?;
+            let bytes = (BLOCKS / 2 * BLOCK.size()) as u64;
+            Ok(Box::new(caching(BLOCKS).segment_bytes(bytes).over(outer)?))
+        }),
+        pool("caching, with all adaptors, from a caching pool", |memory| {
+            let outer =
+                Traced::new(caching(BLOCKS).segment_bytes((BLOCKS * BLOCK.size()) as u64).over(memory)?);
+            let inner = FailureInjected::new(caching(BLOCKS).over(outer)?, Failures::Never);
+            Ok(Box::new(Statistics::new(Logged::new(Limit::new(inner, 1 << 40), std::io::sink()))))
         }),
     ]
 }

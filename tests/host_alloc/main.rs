@@ -5,6 +5,8 @@
 
 mod adaptors;
 mod block_pool;
+mod caching;
+mod caching_ladder;
 mod cases;
 mod injected;
 #[path = "../driver/kernels.rs"]

@@ -164,7 +164,8 @@ mod tests {
         }
         assert_eq!(one.round(2 * GIB + 1), 2 * GIB + 1, "exact above 2 GiB");
         let four = classes(4);
-        let rounded = [(1, 512), (513, 1024), (1025, 1536), (2049, 2560), ((1 << 20) + 1, (1 << 20) + (1 << 18))];
+        let rounded =
+            [(1, 512), (513, 1024), (1025, 1536), (2049, 2560), ((1 << 20) + 1, (1 << 20) + (1 << 18))];
         for (size, to) in rounded {
             assert_eq!(four.round(size), to, "{size}");
         }
@@ -204,7 +205,9 @@ mod tests {
                 for align in (0..=16).map(|log| 1_usize << log) {
                     let need = classes.need(Layout::from_size_align(size, align).unwrap()).unwrap();
                     let class = need.class.unwrap();
-                    assert!(need.is_small && classes.align(class) >= align as u64 && need.bytes >= size as u64);
+                    assert!(
+                        need.is_small && classes.align(class) >= align as u64 && need.bytes >= size as u64
+                    );
                 }
             }
             let need = classes.need(Layout::from_size_align((33 << 20) + 1, 1).unwrap()).unwrap();
@@ -219,7 +222,9 @@ mod tests {
 
     #[test]
     fn classes_that_cannot_be_are_refused() {
-        for (least, per, limit) in [(100, 1, 4096), (0, 1, 4096), (512, 3, 4096), (512, 0, 4096), (512, 1, 256)] {
+        for (least, per, limit) in
+            [(100, 1, 4096), (0, 1, 4096), (512, 3, 4096), (512, 0, 4096), (512, 1, 256)]
+        {
             assert!(matches!(Classes::new(least, per, limit), Err(Error::PoolConfig { .. })));
         }
     }

@@ -104,7 +104,11 @@ impl CachingPoolBuilder {
             return refuse("max_bytes", most, "it is at least the least block (min_block)");
         }
         if !self.segment_bytes.is_multiple_of(self.min_block) || self.segment_bytes < self.min_block {
-            return refuse("segment_bytes", self.segment_bytes, "it is a multiple of the least block (min_block)");
+            return refuse(
+                "segment_bytes",
+                self.segment_bytes,
+                "it is a multiple of the least block (min_block)",
+            );
         }
         if self.segment_bytes > 1 << 40 {
             return refuse("segment_bytes", self.segment_bytes, "it is at most 1 TiB");

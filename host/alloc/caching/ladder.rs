@@ -17,12 +17,12 @@
 
 use super::class::Need;
 use super::segment::Order;
-use super::shared::{Fenced, Found, Shared, room_for};
+use super::shared::{Found, Shared, room_for};
 use super::source::{Short, Source};
 use super::stream_cache::{StreamCache, refill_of};
 use super::{CachingPool, NAME};
 use crate::alloc::{DeviceAllocator, lock};
-use crate::driver::Stream;
+use crate::driver::{Event, Stream};
 use crate::error::{Bytes, Error, Result};
 use std::alloc::Layout;
 use std::sync::Arc;
@@ -30,6 +30,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// How often the hook is asked for one allocation: a hook that always says yes does not hold a thread for ever.
 const MOST_HOOKS: usize = 64;
+
+/// Blocks from this size on leave the stream's cache before a new piece is cut.
+const LARGE: u64 = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rung {
@@ -129,9 +132,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         for key in self.streams.ended.take() {
             let Some(cache) = self.streams.remove(key) else { continue };
             self.flush(shared, &cache, |_| true);
-            if shared.fence(key, self.device()) == Fenced::Unknown {
-                self.device().driver().drain();
-            }
+            shared.fence(key, self.device());
             shared.forget(key);
             cache.count(&mut shared.retired);
         }
@@ -144,13 +145,13 @@ impl<A: DeviceAllocator> CachingPool<A> {
         shared.accept(blocks, order, &self.live);
     }
 
-    /// The same of all caches; then all of it is behind events. Streams whose last point is unknown.
-    pub(super) fn flush_all(&self, shared: &mut Shared) -> Vec<u64> {
+    /// The same of all caches; then all of it is behind events.
+    pub(super) fn flush_all(&self, shared: &mut Shared) {
         self.reap(shared);
-        let all = self.streams.all();
-        all.iter().for_each(|cache| self.flush(shared, cache, |_| true));
-        let fences = all.iter().map(|cache| (cache.key, shared.fence(cache.key, self.device())));
-        fences.filter(|(_, fenced)| *fenced == Fenced::Unknown).map(|(key, _)| key).collect()
+        for cache in self.streams.all() {
+            self.flush(shared, &cache, |_| true);
+            shared.fence(cache.key, self.device());
+        }
     }
 
     /// A block of these orders, with a new slab if that is what it takes.
@@ -178,6 +179,11 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.reap(&mut shared);
         shared.poll();
         let own = shared.order_of(climb.cache);
+        if !climb.need.is_small {
+            // What merges with its neighbours serves better than a cut into something larger.
+            let first = self.settings.classes.index(LARGE);
+            self.flush(&mut shared, climb.cache, |class| class >= first);
+        }
         self.find(&mut shared, &[own, Order::IDLE], climb.need, false)
     }
 
@@ -248,24 +254,18 @@ impl<A: DeviceAllocator> CachingPool<A> {
 
     /// Waits on the host until what was freed so far is anyone's.
     pub(super) fn wait_for_pending(&self) {
-        let (unknown, pending) = {
+        let (unmarked, pending) = {
             let mut shared = lock(&self.shared);
-            (self.flush_all(&mut shared), shared.pending())
+            self.flush_all(&mut shared);
+            (shared.unmarked(), shared.pending())
         };
-        if !unknown.is_empty() {
+        if !unmarked.is_empty() {
             self.device().driver().drain();
         }
-        let done = |(order, event): &(Order, _)| {
-            let event: &crate::driver::Event = event;
-            event.synchronize().is_ok().then_some(*order)
-        };
-        let done: Vec<Order> = pending.iter().filter_map(done).collect();
+        let done = |(order, event): (Order, Event)| event.synchronize().is_ok().then_some(order);
+        let done: Vec<Order> = pending.into_iter().filter_map(done).chain(unmarked).collect();
         let mut shared = lock(&self.shared);
-        for order in done {
-            shared.retag(order, Order::IDLE);
-        }
-        // No handle of those streams is left, so that they were given nothing since.
-        unknown.into_iter().for_each(|key| shared.settle(key));
+        done.into_iter().for_each(|order| shared.settle(order));
         shared.dissolve(|order| order == Order::IDLE, None, &self.live);
     }
 

@@ -306,14 +306,15 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
 impl<A: DeviceAllocator> Drop for CachingPool<A> {
     fn drop(&mut self) {
         self.streams.close();
-        let (unknown, pending, counts) = {
+        let (unmarked, pending, counts) = {
             let mut shared = lock(&self.shared);
-            (self.flush_all(&mut shared), shared.pending(), self.counts(&shared))
+            self.flush_all(&mut shared);
+            (shared.unmarked(), shared.pending(), self.counts(&shared))
         };
         // In order on the device, as far as the driver does that.
         let ordered = pending.iter().try_for_each(|(_, event)| self.home.wait(event));
         let blocks = counts.blocks();
-        if blocks > 0 || !unknown.is_empty() || ordered.is_err() {
+        if blocks > 0 || !unmarked.is_empty() || ordered.is_err() {
             self.device().driver().drain();
         }
         if blocks > 0 {

@@ -349,7 +349,10 @@ impl Arena {
             let (mut at, mut before, mut last) = (segment.start, None, NONE);
             for node in self.pieces(segment) {
                 let of = self.nodes[node as usize];
-                assert!(of.start == at && of.bytes > 0 && of.prev == last && of.segment == segment.start, "I1");
+                assert!(
+                    of.start == at && of.bytes > 0 && of.prev == last && of.segment == segment.start,
+                    "I1"
+                );
                 let order = self.order(node);
                 assert!(order.is_none() || order != before, "I2: {of:?}");
                 if let Some(order) = order {

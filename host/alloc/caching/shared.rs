@@ -39,6 +39,8 @@ pub(super) struct Shared {
     small: HashMap<Order, Vec<Vec<BlockId>>>,
     of_stream: HashMap<Key, (Order, Arc<StreamCache>)>,
     behind: BTreeMap<Order, Event>,
+    /// Of streams whose point could not be marked: anyone's once the device has done all that it was given before.
+    unmarked: Vec<Order>,
     next: u32,
     /// Of the caches of streams that have ended.
     pub retired: Counts,
@@ -47,15 +49,6 @@ pub(super) struct Shared {
 struct Slab {
     blocks: usize,
     here: usize,
-}
-
-/// What became of the blocks of a stream's order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fenced {
-    /// There are none, or they are behind an event now.
-    Yes,
-    /// The stream is about to end, or its last point is unknown.
-    Unknown,
 }
 
 /// What a request found.
@@ -75,6 +68,7 @@ impl Shared {
             small: HashMap::new(),
             of_stream: HashMap::new(),
             behind: BTreeMap::new(),
+            unmarked: Vec::new(),
             next: Order::IDLE.0 + 1,
             retired: Counts::new(classes),
         }
@@ -156,7 +150,8 @@ impl Shared {
         let (bytes, align) = (self.classes.bytes(class), self.classes.align(class));
         let mut blocks = slab_blocks(bytes);
         loop {
-            let fit = |order: &Order| self.arena.fit(*order, blocks * bytes, align).map(|node| (node, *order));
+            let fit =
+                |order: &Order| self.arena.fit(*order, blocks * bytes, align).map(|node| (node, *order));
             if let Some((node, order)) = orders.iter().find_map(fit) {
                 self.cut_slab(node, order, class, blocks, live);
                 return true;
@@ -237,37 +232,41 @@ impl Shared {
     }
 
     /// Puts what is of a stream's order behind an event, so that others can tell when it is theirs.
-    pub fn fence(&mut self, key: Key, device: &Device) -> Fenced {
-        let Some((order, cache)) = self.of_stream.get(&key).cloned() else { return Fenced::Yes };
+    pub fn fence(&mut self, key: Key, device: &Device) {
+        let Some((order, cache)) = self.of_stream.get(&key).cloned() else { return };
         if self.is_empty(order) {
-            return Fenced::Yes;
+            return;
         }
         let event = match cache.stream(device) {
             Some(stream) => stream.record().ok(),
             None => match cache.end() {
                 End::At(event) => Some(Event::new(device.clone(), event)),
+                // It is about to end, or its driver has failed.
                 End::NotYet | End::Unknown => None,
             },
         };
-        let Some(event) = event else { return Fenced::Unknown };
         let behind = self.new_order();
         self.retag(order, behind);
-        self.behind.insert(behind, event);
-        Fenced::Yes
+        match event {
+            Some(event) => drop(self.behind.insert(behind, event)),
+            None => self.unmarked.push(behind),
+        }
     }
 
-    /// Forgets a stream; its order has nothing any more, or is anyone's from now on.
+    /// Forgets a stream, whose order has been fenced.
     pub fn forget(&mut self, key: Key) {
-        if let Some((order, _)) = self.of_stream.remove(&key) {
-            self.retag(order, Order::IDLE);
-        }
+        self.of_stream.remove(&key);
     }
 
-    /// What is of a stream's order is anyone's: the device has done all work that it was given.
-    pub fn settle(&mut self, key: Key) {
-        if let Some((order, _)) = self.of_stream.get(&key) {
-            self.retag(*order, Order::IDLE);
-        }
+    /// The orders of which nobody knows where in a stream they are.
+    pub fn unmarked(&self) -> Vec<Order> {
+        self.unmarked.clone()
+    }
+
+    /// What is of that order is anyone's.
+    pub fn settle(&mut self, order: Order) {
+        self.retag(order, Order::IDLE);
+        self.unmarked.retain(|other| *other != order);
     }
 
     /// Looks which events have happened: what is behind them is anyone's.
@@ -338,4 +337,23 @@ fn slab_blocks(bytes: u64) -> u64 {
 /// What a request takes of the segments at once.
 pub(super) fn room_for(need: Need) -> u64 {
     if need.is_small { need.bytes * slab_blocks(need.bytes) } else { need.bytes }
+}
+
+#[cfg(test)]
+impl Shared {
+    /// I1 and I2.
+    pub fn check(&self, live: &Live) {
+        let mut here: HashMap<u32, usize> = HashMap::new();
+        let mut seen = HashSet::new();
+        for id in self.small.values().flatten().flatten() {
+            assert!(!live.slot(*id).is_live() && seen.insert(*id), "I1");
+            *here.entry(live.slot(*id).home()).or_default() += 1;
+        }
+        for (node, slab) in &self.slabs {
+            assert_eq!(here.remove(node).unwrap_or(0), slab.here, "I1");
+            assert!(slab.here <= slab.blocks && self.arena.order(*node).is_none());
+        }
+        assert!(here.is_empty(), "I1: blocks of no slab");
+        assert_eq!(self.slabs.values().filter(|slab| slab.here == slab.blocks).count(), self.whole, "I2");
+    }
 }

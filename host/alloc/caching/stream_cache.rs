@@ -26,12 +26,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// Blocks of a bin above the slabs' limit that are looked at, from the last freed on.
 const LOOKS: usize = 8;
 /// Such a block serves what is smaller by up to one in so many of its bytes.
-const SLACK: u64 = 16;
-/// Blocks that a bin keeps, at most.
+const SLACK: u64 = 64;
+/// Blocks that a bin keeps, and bytes, as long as both allow; but one block of any size. What is kept does not merge with its
+/// neighbours: more large blocks would strand memory between them.
 const MOST_SMALL: u64 = 256;
-const MOST_LARGE: usize = 32;
-/// Bytes that a bin of small blocks keeps, at most.
 const MOST_SMALL_BYTES: u64 = 4 << 20;
+const MOST_LARGE: u64 = 32;
+const MOST_LARGE_BYTES: u64 = 16 << 20;
 /// Caches that a thread finds again without the map.
 const RECENT: usize = 16;
 
@@ -104,7 +105,8 @@ impl Bins {
 impl StreamCache {
     /// Of `stream`; of nobody if there is none.
     fn new(key: Key, stream: WeakStream, ended: Arc<Ended>, classes: Classes) -> StreamCache {
-        let bins = Bins { bins: (0..classes.count()).map(|_| Bin::default()).collect(), huge: Tally::default() };
+        let bins =
+            Bins { bins: (0..classes.count()).map(|_| Bin::default()).collect(), huge: Tally::default() };
         StreamCache { key, stream, bins: Mutex::new(bins), end: Mutex::default(), ended }
     }
 
@@ -132,7 +134,7 @@ impl StreamCache {
         let Some(class) = class else { return vec![id] };
         let bin = &mut bins.bins[class].blocks;
         bin.push(id);
-        let most = if is_small { most_small(bytes) } else { MOST_LARGE };
+        let most = if is_small { most_small(bytes) } else { most_large(bytes) };
         if bin.len() > most { overflow(bin) } else { Vec::new() }
     }
 
@@ -181,6 +183,10 @@ impl StreamCache {
 
 fn most_small(bytes: u64) -> usize {
     MOST_SMALL.min(MOST_SMALL_BYTES / bytes).max(2) as usize
+}
+
+fn most_large(bytes: u64) -> usize {
+    MOST_LARGE.min(MOST_LARGE_BYTES / bytes).max(1) as usize
 }
 
 /// How many small blocks come with one that is asked for, itself among them.
@@ -300,7 +306,8 @@ impl Streams {
 
     /// All caches at the moment, in the order in which their streams were made.
     pub fn all(&self) -> Vec<Arc<StreamCache>> {
-        let mut all: Vec<_> = self.all.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let mut all: Vec<_> =
+            self.all.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         all.sort_unstable_by_key(|cache| cache.key);
         all
     }

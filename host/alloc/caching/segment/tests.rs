@@ -95,7 +95,10 @@ impl Model {
         }
         let (node, _) = self.out.swap_remove(which % self.out.len());
         self.arena.give(node, order);
-        self.units.iter_mut().filter(|unit| **unit == Unit::Out(node)).for_each(|unit| *unit = Unit::Free(order));
+        self.units
+            .iter_mut()
+            .filter(|unit| **unit == Unit::Out(node))
+            .for_each(|unit| *unit = Unit::Free(order));
     }
 
     fn gather(&mut self, may: u32, to: Order, least: u64) {

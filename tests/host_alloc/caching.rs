@@ -7,7 +7,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use warpheap::alloc::{CachingPool, CachingPoolBuilder, DeviceAllocator, DriverMemory, Usage};
+use warpheap::alloc::{BlockPool, CachingPool, CachingPoolBuilder, DeviceAllocator, DriverMemory, Usage};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Device, Error, Result, Stream};
 use warpheap_device::kernel::DevicePtr;
@@ -183,6 +183,21 @@ fn frees_that_are_wrong_are_told_apart() {
     give(&pool, small, &stream).unwrap();
     give(&pool, large, &stream).unwrap();
     assert!(give(&pool, large, &stream).unwrap_err().to_string().contains("is free already"));
+}
+
+/// Blocks of a class are aligned by it, whatever the upstream can do.
+#[test]
+fn an_upstream_that_aligns_to_little_does() {
+    let (device, stream) = cpu();
+    let upstream = BlockPool::new(DriverMemory::new(&device), layout(2 * MIB, 512), 2).unwrap();
+    let pool = CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap();
+    for align in [1 << 14, 1 << 17] {
+        let block = layout(10_000, align);
+        let ptr = pool.alloc(block, &stream).unwrap();
+        assert!((ptr.0 as usize).is_multiple_of(align));
+        give(&pool, (ptr, block), &stream).unwrap();
+    }
+    assert!(pool.alloc(layout(3 * MIB, 512), &stream).is_err());
 }
 
 /// RMM's benchmark: allocations are 73 in 100 as long as there are some to make and room for them, and otherwise a block goes at random.

@@ -106,14 +106,16 @@ pub fn over_upstreams() -> Vec<Case> {
         }),
         pool("caching", |memory| Ok(Box::new(caching(BLOCKS).over(memory)?))),
         case("caching, without a limit", None, |memory| Ok(Box::new(CachingPool::builder().over(memory)?))),
-        pool("caching, in four classes and of large blocks alone", |memory| {
-            Ok(Box::new(caching(BLOCKS).classes_per_doubling(4).slab_limit(1 << 10).over(memory)?))
+        // Of large blocks alone, which merge and leave holes: it has more room than the limit.
+        case("caching, in four classes and without slabs, limited", Some(77), |memory| {
+            let builder = caching(BLOCKS).min_block(1 << 10).slab_limit(1 << 10).classes_per_doubling(4);
+            Ok(Box::new(Limit::new(builder.over(memory)?, 77 * BLOCK.size() as u64)))
         }),
         pool("caching, without the order of streams", |memory| {
             Ok(Box::new(caching(BLOCKS).stream_ordered(false).over(memory)?))
         }),
         pool("caching, from blocks", |memory| {
-            let outer = BlockPool::new(memory, layout(BLOCKS / 2 * BLOCK.size(), BLOCK.align()), 2)?;
+            let outer = BlockPool::new(memory, layout(BLOCKS / 2 * BLOCK.size(), BLOCK.size()), 2)?;
             let bytes = (BLOCKS / 2 * BLOCK.size()) as u64;
             Ok(Box::new(caching(BLOCKS).segment_bytes(bytes).over(outer)?))
         }),

@@ -110,6 +110,21 @@ impl<A: DeviceAllocator> CachingPool<A> {
         align: u64,
         left: u64,
     ) -> Result<Result<MutexGuard<'_, Shared>, Short>> {
+        match self.take_block((bytes, least), align, left)? {
+            // An upstream that aligns to less: with so much more, there is such a place inside.
+            Err(Short::Upstream(Error::AllocRequest { .. })) if align > self.settings.classes.least() => {
+                self.take_block((bytes + align, least + align), self.settings.classes.least(), left)
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn take_block(
+        &self,
+        (bytes, least): (u64, u64),
+        align: u64,
+        left: u64,
+    ) -> Result<Result<MutexGuard<'_, Shared>, Short>> {
         let whole = |bytes: u64| bytes.next_multiple_of(self.settings.granularity).min(left);
         let mut sizes = vec![whole(bytes.max(self.settings.segment_bytes)), whole(bytes), whole(least)];
         sizes.retain(|size| *size >= least && *size > 0);
@@ -118,20 +133,20 @@ impl<A: DeviceAllocator> CachingPool<A> {
         for size in sizes {
             self.upstream_allocs.fetch_add(1, Relaxed);
             let taken = layout(size, align).and_then(|layout| self.upstream.alloc(layout, &self.home));
-            match taken {
-                Ok(ptr) => {
-                    // It belongs to the order of that stream, which has no other work: afterwards, to any (I3).
-                    if let Err(error) = self.home.synchronize() {
-                        let _ = self.give_block(address_of(ptr), size, align);
-                        return Err(error);
-                    }
-                    let start = address_of(ptr);
-                    let add = |shared: &mut Shared| shared.arena.add_segment(start, size, align, Order::IDLE);
-                    return Ok(Ok(self.add(add)));
+            let start = match taken {
+                Ok(ptr) => address_of(ptr),
+                Err(error) if is_shortage(&error) => {
+                    short = Short::Upstream(error);
+                    continue;
                 }
-                Err(error) if is_shortage(&error) => short = Short::Upstream(error),
                 Err(error) => return Err(error),
+            };
+            // It belongs to the order of that stream, which has no other work: afterwards, to any (I3).
+            if let Err(error) = self.home.synchronize() {
+                let _ = self.give_block(start, size, align);
+                return Err(error);
             }
+            return Ok(Ok(self.add(|shared| shared.arena.add_segment(start, size, align, Order::IDLE))));
         }
         Ok(Err(short))
     }

@@ -1,8 +1,8 @@
 //! What a stream's own cache does not have: one rung after the other, until there is memory.
 //!
 //! ```text
-//!   shared    free for this stream, or for anyone                       no driver call
-//!   done      other streams' free blocks that their streams have passed  an event for each stream that has some
+//!   shared    free for this stream, or for anyone: no driver call, but to look at events that are pending
+//!   done      the same merged; other streams' free blocks that those have passed: an event for each stream that has some
 //!   grown     more of the upstream
 //!   stolen    other streams' free blocks, which this stream waits for on the device
 //!   released  cached segments go back, and the upstream is asked again

@@ -36,7 +36,7 @@ fn is_shortage(error: &Error) -> bool {
     const OUT_OF_MEMORY: u32 = 2;
     match error {
         Error::OutOfMemory { .. } | Error::AllocExhausted { .. } | Error::AllocRequest { .. } => true,
-        Error::GrowBeyond { .. } => true,
+        Error::GrowBeyond { .. } | Error::AddressSpace { .. } => true,
         Error::Driver { code, .. } => *code == OUT_OF_MEMORY,
         _ => false,
     }
@@ -110,13 +110,18 @@ impl<A: DeviceAllocator> CachingPool<A> {
         align: u64,
         left: u64,
     ) -> Result<Result<MutexGuard<'_, Shared>, Short>> {
-        match self.take_block((bytes, least), align, left)? {
-            // An upstream that aligns to less: with so much more, there is such a place inside.
-            Err(Short::Upstream(Error::AllocRequest { .. })) if align > self.settings.classes.least() => {
-                self.take_block((bytes + align, least + align), self.settings.classes.least(), left)
+        let classes = self.settings.classes;
+        // So that a slab of any class can start where the segment does.
+        let wanted = [align.max(classes.slab_limit), align];
+        for align in wanted {
+            match self.take_block((bytes, least), align, left)? {
+                // An upstream that aligns to less.
+                Err(Short::Upstream(Error::AllocRequest { .. })) => {}
+                other => return Ok(other),
             }
-            other => Ok(other),
         }
+        // With so much more, there is such a place inside.
+        self.take_block((bytes + align, least + align), classes.least(), left)
     }
 
     fn take_block(

@@ -146,7 +146,7 @@ pub struct CachingStats {
 pub struct RungStats {
     /// Free for this stream, or for any.
     pub shared: u64,
-    /// Freed on another stream that has come past that.
+    /// Merged from what this stream freed itself, or freed on another stream that has come past that.
     pub done: u64,
     /// More of the upstream.
     pub grown: u64,

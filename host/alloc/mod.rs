@@ -32,6 +32,7 @@
 mod adaptor;
 mod block;
 mod bump;
+mod caching;
 mod driver;
 mod driver_pool;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use adaptor::{
 pub(crate) use adaptor::{LogRow, read_rows};
 pub use block::BlockPool;
 pub use bump::{BumpPool, BumpPoolStats, Overflow};
+pub use caching::{CachingPool, CachingPoolBuilder, CachingStats, ClassStats, RungStats};
 pub use driver::DriverMemory;
 pub use driver_pool::{DriverPool, DriverPoolBuilder, DriverPoolStats, ReusePolicies};
 pub use handle::{FreeError, PoolBox, PoolBuffer, PoolParts};

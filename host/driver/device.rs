@@ -1,10 +1,10 @@
 //! Devices: what owns memory, streams and modules.
 
-use super::backend::{Backend, DeviceBackend, Range, StreamBackend};
+use super::backend::{Backend, DeviceBackend, Range};
 use super::memory::DeviceMemory;
 use super::module::Module;
 use super::registry::Registry;
-use super::stream::{Stream, StreamId};
+use super::stream::{Queue, Stream};
 use super::{cpu, cuda};
 use crate::error::{Error, Result};
 use crate::simt::{Executor, Mode};
@@ -23,7 +23,7 @@ struct Inner {
     /// The ordinal of a GPU whose primary context this is.
     primary: Option<u32>,
     registry: Registry,
-    default_stream: Mutex<Option<(StreamId, Arc<dyn StreamBackend>)>>,
+    default_stream: Mutex<Option<Arc<Queue>>>,
 }
 
 /// What a device is. Sizes are in bytes; what a backend does not know is 0 or `None`.
@@ -167,11 +167,11 @@ impl Device {
     /// What the driver answers.
     pub fn default_stream(&self) -> Result<Stream> {
         let mut slot = self.inner.default_stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let (id, stream) = match &*slot {
-            Some(stream) => stream.clone(),
-            None => slot.insert((StreamId::next(), self.driver().stream()?)).clone(),
+        let queue = match &*slot {
+            Some(queue) => queue.clone(),
+            None => slot.insert(Arc::new(Queue::new(self.driver().stream()?))).clone(),
         };
-        Ok(Stream::with_id(self.clone(), id, stream))
+        Ok(Stream::of(self.clone(), queue))
     }
 
     /// Waits for the work of every stream.

@@ -26,9 +26,9 @@ mod stream;
 mod watchdog;
 
 pub use backend::{Backend, KernelAttributes};
+pub(crate) use backend::{EventBackend, PoolAttribute, PoolBackend, Range, VirtualMemory};
 #[cfg(test)]
-pub(crate) use backend::{EventBackend, Launch, Pages, StreamBackend};
-pub(crate) use backend::{PoolAttribute, PoolBackend, Range, VirtualMemory};
+pub(crate) use backend::{Launch, Pages, StreamBackend};
 pub use buffer::{DeviceBuffer, DeviceData};
 pub use device::{Device, DeviceInfo};
 pub use event::Event;
@@ -37,5 +37,6 @@ pub use memory::DeviceMemory;
 pub use module::Module;
 pub(crate) use reservation::Reservation;
 pub use stream::{Stream, StreamId};
+pub(crate) use stream::{StreamWatcher, WeakStream};
 pub use warpheap_device::kernel::Kernel;
 pub use watchdog::Watchdog;

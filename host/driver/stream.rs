@@ -1,6 +1,6 @@
 //! Streams: work in order, beside the host and beside other streams.
 
-use super::backend::StreamBackend;
+use super::backend::{EventBackend, StreamBackend};
 use super::buffer::{DeviceBuffer, DeviceData};
 use super::device::Device;
 use super::event::Event;
@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::simt::Stats;
 use std::ffi::c_void;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use warpheap_device::kernel::Kernel;
 
 /// Which stream: no two of a process have the same, also after one of them is gone. Handles that were cloned name one stream;
@@ -47,17 +47,70 @@ impl fmt::Display for StreamId {
 pub struct Stream {
     device: Device,
     id: StreamId,
+    queue: Arc<Queue>,
+}
+
+/// What the handles of a stream share. It goes with the last of them.
+pub(super) struct Queue {
+    id: StreamId,
     backend: Arc<dyn StreamBackend>,
+    /// Whom to tell of its end.
+    watchers: Mutex<Vec<Weak<dyn StreamWatcher>>>,
+}
+
+/// Someone who is to know when the last handle of a stream goes.
+pub(crate) trait StreamWatcher: Send + Sync {
+    /// No handle is left, and the stream is given nothing more. `last` marks the point behind all it was given; a failure to
+    /// mark it is the driver's. Called once, by the thread that drops the handle, which may hold locks: it takes leaf locks only.
+    fn ended(&self, last: &dyn Fn() -> Result<Arc<dyn EventBackend>>);
+}
+
+/// A stream that may be gone.
+#[derive(Clone, Default)]
+pub(crate) struct WeakStream(Weak<Queue>);
+
+impl WeakStream {
+    /// A handle, if there is still one elsewhere. `device` is the stream's.
+    pub fn upgrade(&self, device: &Device) -> Option<Stream> {
+        self.0.upgrade().map(|queue| Stream::of(device.clone(), queue))
+    }
+}
+
+impl Queue {
+    pub fn new(backend: Arc<dyn StreamBackend>) -> Queue {
+        Queue { id: StreamId::next(), backend, watchers: Mutex::default() }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        let watchers = self.watchers.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for watcher in std::mem::take(watchers).iter().filter_map(Weak::upgrade) {
+            watcher.ended(&|| self.backend.record());
+        }
+    }
 }
 
 impl Stream {
     pub(crate) fn new(device: Device, backend: Arc<dyn StreamBackend>) -> Stream {
-        Stream::with_id(device, StreamId::next(), backend)
+        Stream::of(device, Arc::new(Queue::new(backend)))
     }
 
-    /// Another handle of the stream with that number.
-    pub(super) fn with_id(device: Device, id: StreamId, backend: Arc<dyn StreamBackend>) -> Stream {
-        Stream { device, id, backend }
+    /// Another handle of that stream.
+    pub(super) fn of(device: Device, queue: Arc<Queue>) -> Stream {
+        Stream { device, id: queue.id, queue }
+    }
+
+    /// Does not keep the stream.
+    pub(crate) fn downgrade(&self) -> WeakStream {
+        WeakStream(Arc::downgrade(&self.queue))
+    }
+
+    /// Tells `watcher` of the stream's end, if it is still there then.
+    pub(crate) fn watch(&self, watcher: Weak<dyn StreamWatcher>) {
+        let mut watchers = self.queue.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.retain(|other| other.strong_count() > 0);
+        watchers.push(watcher);
     }
 
     /// A stream over a `CUstream` of the caller's, which keeps it: dropping this does not destroy it.
@@ -75,7 +128,7 @@ impl Stream {
 
     /// The `CUstream`; null on the CPU.
     pub fn raw_stream(&self) -> *mut c_void {
-        self.backend.raw()
+        self.queue.backend.raw()
     }
 
     /// Which stream this is a handle of.
@@ -127,7 +180,7 @@ impl Stream {
             return Ok(());
         }
         // SAFETY: inside the buffer; the caller keeps both sides until it is done.
-        unsafe { self.backend.write(to.address(), from.as_ptr().cast(), bytes) }
+        unsafe { self.queue.backend.write(to.address(), from.as_ptr().cast(), bytes) }
     }
 
     /// Copies the start of `from` to `to`, all of it.
@@ -146,7 +199,7 @@ impl Stream {
             return Ok(());
         }
         // SAFETY: inside the buffer; the caller keeps both sides until it is done.
-        unsafe { self.backend.read(to.as_mut_ptr().cast(), from.address(), bytes) }
+        unsafe { self.queue.backend.read(to.as_mut_ptr().cast(), from.address(), bytes) }
     }
 
     /// Copies all of `from` to the start of `to`.
@@ -165,7 +218,7 @@ impl Stream {
             return Ok(());
         }
         // SAFETY: inside both buffers, which are two; the caller keeps others away until it is done.
-        unsafe { self.backend.copy(to.address(), from.address(), from.bytes() as usize) }
+        unsafe { self.queue.backend.copy(to.address(), from.address(), from.bytes() as usize) }
     }
 
     /// Sets each byte of the buffer.
@@ -182,7 +235,7 @@ impl Stream {
             return Ok(());
         }
         // SAFETY: the whole buffer; the caller keeps others away until it is done.
-        unsafe { self.backend.fill(range, byte) }
+        unsafe { self.queue.backend.fill(range, byte) }
     }
 
     /// Marks the point after everything the stream was given so far.
@@ -190,7 +243,7 @@ impl Stream {
     /// # Errors
     /// What the driver answers.
     pub fn record(&self) -> Result<Event> {
-        Ok(Event::new(self.device.clone(), self.backend.record()?))
+        Ok(Event::new(self.device.clone(), self.queue.backend.record()?))
     }
 
     /// Makes what is given to this stream from now on wait for `event`, which may be of another stream.
@@ -199,7 +252,7 @@ impl Stream {
     /// [`WrongDevice`](crate::Error::WrongDevice), or what the driver answers.
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.device.same_as(event.device(), "the event")?;
-        self.backend.wait(event.backend().clone())
+        self.queue.backend.wait(event.backend().clone())
     }
 
     /// Waits for everything the stream was given so far.
@@ -207,7 +260,7 @@ impl Stream {
     /// # Errors
     /// What failed since, a kernel for instance. A failed stream stays failed.
     pub fn synchronize(&self) -> Result<()> {
-        self.backend.synchronize()
+        self.queue.backend.synchronize()
     }
 
     /// Whether everything the stream was given so far is done.
@@ -215,17 +268,17 @@ impl Stream {
     /// # Errors
     /// What failed since.
     pub fn is_done(&self) -> Result<bool> {
-        self.backend.is_done()
+        self.queue.backend.is_done()
     }
 
     /// What the CPU's executor counted in the last kernel that ended on this stream; `None` on a GPU and
     /// before the first.
     pub fn cpu_stats(&self) -> Option<Stats> {
-        self.backend.cpu_stats()
+        self.queue.backend.cpu_stats()
     }
 
     pub(crate) fn driver(&self) -> &dyn StreamBackend {
-        &*self.backend
+        &*self.queue.backend
     }
 }
 

@@ -4,8 +4,8 @@ use std::alloc::Layout;
 use std::fmt;
 use std::sync::Arc;
 use warpheap::alloc::{
-    BlockPool, BumpPool, DeviceAllocator, DriverMemory, DriverPool, FailureInjected, Failures, Limit, Logged,
-    Overflow, Statistics, Traced, Usage,
+    BlockPool, BumpPool, CachingPool, CachingPoolBuilder, DeviceAllocator, DriverMemory, DriverPool,
+    FailureInjected, Failures, Limit, Logged, Overflow, Statistics, Traced, Usage,
 };
 use warpheap::{Device, Error, Result, Stream};
 use warpheap_device::kernel::DevicePtr;
@@ -98,7 +98,28 @@ fn bump(upstream: Any, bytes: usize, policy: Overflow) -> Result<Any> {
     Ok(Box::new(Resetting(BumpPool::with_overflow(upstream, layout(bytes, BLOCK.align()), policy)?)))
 }
 
+/// One that has room for exactly so many blocks, and small segments.
+fn caching(blocks: usize) -> CachingPoolBuilder {
+    CachingPool::builder().max_bytes((blocks * BLOCK.size()) as u64).segment_bytes(1 << 20)
+}
+
+/// Those that take their memory from an upstream, and those that know only the device.
 pub fn cases() -> Vec<Case> {
+    let growing = |name, room, make| Case { name, make, most: BLOCK, room };
+    let mut all = over_upstreams();
+    all.extend([
+        growing("caching, in one segment that grows", None, |memory| {
+            Ok(Box::new(CachingPool::builder().on(memory.device())?))
+        }),
+        // 2 MiB are mapped at a time.
+        growing("caching, in one segment of 4 MiB", Some(256), |memory| {
+            Ok(Box::new(CachingPool::builder().max_bytes(4 << 20).on(memory.device())?))
+        }),
+    ]);
+    all
+}
+
+pub fn over_upstreams() -> Vec<Case> {
     let case = |name, room, make| Case { name, make, most: BLOCK, room };
     let driver = |name, make| case(name, None, make);
     let pool = |name, make| case(name, Some(BLOCKS), make);
@@ -131,6 +152,28 @@ pub fn cases() -> Vec<Case> {
         driver("stream-ordered", |memory| Ok(Box::new(DriverPool::new(memory.device())?))),
         pool("stream-ordered, blocks from it", |memory| {
             Ok(Box::new(blocks(Box::new(DriverPool::new(memory.device())?))?))
+        }),
+        pool("caching", |memory| Ok(Box::new(caching(BLOCKS).over(memory)?))),
+        case("caching, without a limit", None, |memory| Ok(Box::new(CachingPool::builder().over(memory)?))),
+        // Of large blocks alone, which merge and leave holes: it has more room than the limit.
+        case("caching, in four classes and without slabs, limited", Some(77), |memory| {
+            let builder = caching(BLOCKS).min_block(1 << 10).slab_limit(1 << 10).classes_per_doubling(4);
+            Ok(Box::new(Limit::new(builder.over(memory)?, 77 * BLOCK.size() as u64)))
+        }),
+        pool("caching, without the order of streams", |memory| {
+            Ok(Box::new(caching(BLOCKS).stream_ordered(false).over(memory)?))
+        }),
+        pool("caching, from blocks", |memory| {
+            let outer = BlockPool::new(memory, layout(BLOCKS / 2 * BLOCK.size(), BLOCK.size()), 2)?;
+            let bytes = (BLOCKS / 2 * BLOCK.size()) as u64;
+            Ok(Box::new(caching(BLOCKS).segment_bytes(bytes).over(outer)?))
+        }),
+        pool("caching, with all adaptors, from a caching pool", |memory| {
+            // One segment each: blocks of many sizes would leave holes between small ones.
+            let builder = caching(BLOCKS).segment_bytes((BLOCKS * BLOCK.size()) as u64);
+            let outer = Traced::new(builder.clone().over(memory)?);
+            let inner = FailureInjected::new(builder.over(outer)?, Failures::Never);
+            Ok(Box::new(Statistics::new(Logged::new(Limit::new(inner, 1 << 40), std::io::sink()))))
         }),
     ]
 }

@@ -6,6 +6,8 @@
 mod adaptors;
 mod block_pool;
 mod bump_pool;
+mod caching;
+mod caching_ladder;
 mod cases;
 mod driver_pool;
 mod handles;

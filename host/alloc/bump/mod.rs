@@ -155,11 +155,13 @@ impl<A: DeviceAllocator> BumpPool<A> {
     }
 
     fn exhausted(&self, layout: Layout, full: Full) -> Error {
+        let used = self.state().cursor.at();
         Error::AllocExhausted {
             allocator: self.name(),
             requested: Bytes(layout.size() as u64),
-            used: Bytes(self.state().cursor.at()),
+            used: Bytes(used),
             reserved: Bytes(self.capacity()),
+            cached: Bytes(self.capacity().saturating_sub(used)),
             largest: Bytes(full.largest),
             advice: "give all blocks back and reset it, make it larger, or let it fall back on its upstream (Overflow::Upstream)",
         }

@@ -102,6 +102,7 @@ impl DriverPool {
                 requested: Bytes(layout.size() as u64),
                 used: Bytes(used),
                 reserved: Bytes(most),
+                cached: Bytes(self.reserved_bytes().unwrap_or(used).saturating_sub(used)),
                 largest: Bytes(most.saturating_sub(used)),
                 advice: "give blocks back, or make it with more (DriverPoolBuilder::max_size)",
             }),

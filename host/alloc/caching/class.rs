@@ -1,0 +1,231 @@
+//! Sizes that requests are rounded up to.
+//!
+//! ```text
+//!   units of the least block    1   2   3  4   5 6 7 8   9 … 16       one class per doubling: 1, 2, 4, 8, 16 …
+//!   class, one per doubling     0   1   2  2   3 3 3 3   4 …  4       four: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20 …
+//! ```
+//!
+//! I1: `index` grows with the size, `bytes(index(size)) >= size`, and no class between them would do. I2: classes are multiples of
+//! the least block. I3: above [`LARGEST_CLASS`] there are no classes; a size is its own.
+//!
+//! A block of a class up to the slabs' limit takes all of the class. One above takes its size in whole least blocks, and its class
+//! says only where it is looked for while it is cached.
+
+use crate::error::{Error, Result};
+use std::alloc::Layout;
+
+/// Above, sizes are exact.
+pub(super) const LARGEST_CLASS: u64 = 2 << 30;
+/// The largest alignment that is served.
+pub(super) const MOST_ALIGN: usize = 1 << 30;
+/// What no device has: sums of two sizes never overflow.
+const MOST_BYTES: u64 = 1 << 48;
+
+/// The rounding rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Classes {
+    /// The least block, as a power of two.
+    pub least_log: u32,
+    /// Classes per doubling, as a power of two.
+    pub per_log: u32,
+    /// The largest size that slabs serve.
+    pub slab_limit: u64,
+}
+
+/// What a layout takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Need {
+    /// In which bin it is cached; `None` above all classes.
+    pub class: Option<usize>,
+    pub bytes: u64,
+    /// 1 for a slab's, which lies where it should by itself.
+    pub align: u64,
+    /// Whether it is one of a slab of equal blocks.
+    pub is_small: bool,
+}
+
+impl Classes {
+    pub const fn least(self) -> u64 {
+        1 << self.least_log
+    }
+
+    /// `bytes` in whole least blocks.
+    pub const fn whole(self, bytes: u64) -> u64 {
+        bytes.next_multiple_of(self.least())
+    }
+
+    /// The class of a size from 1 on to [`LARGEST_CLASS`].
+    pub const fn index(self, bytes: u64) -> usize {
+        let units = bytes.div_ceil(self.least());
+        if units <= 1 << self.per_log {
+            return units as usize - 1;
+        }
+        let doubling = (units - 1).ilog2();
+        let step = doubling - self.per_log;
+        let inside = (units - 1 - (1 << doubling)) >> step;
+        (((step as u64 + 1) << self.per_log) + inside) as usize
+    }
+
+    /// The size of a class.
+    pub const fn bytes(self, index: usize) -> u64 {
+        let (index, per) = (index as u64, 1 << self.per_log);
+        if index < per {
+            return (index + 1) << self.least_log;
+        }
+        let step = index / per - 1;
+        let units = (per + index % per + 1) << step;
+        units << self.least_log
+    }
+
+    /// How many there are.
+    pub const fn count(self) -> usize {
+        self.index(LARGEST_CLASS) + 1
+    }
+
+    /// What a request of so many bytes, at least 1, is rounded up to.
+    pub const fn round(self, bytes: u64) -> u64 {
+        if bytes > LARGEST_CLASS { bytes } else { self.bytes(self.index(bytes)) }
+    }
+
+    /// The class of which every block is aligned, in a slab that is aligned to the same.
+    fn aligned(self, bytes: u64, align: u64) -> usize {
+        let mut class = self.index(bytes.max(align));
+        // At most to the next power of two, which is one.
+        while self.align(class) < align {
+            class += 1;
+        }
+        class
+    }
+
+    /// What all blocks of a class in a row are aligned to, if the first is.
+    pub const fn align(self, class: usize) -> u64 {
+        1 << self.bytes(class).trailing_zeros()
+    }
+
+    /// What `layout`, of at least 1 B, takes.
+    #[inline]
+    pub fn need(self, layout: Layout) -> Option<Need> {
+        let (size, align) = (layout.size() as u64, layout.align() as u64);
+        if size <= self.slab_limit && align <= self.slab_limit {
+            let class = self.aligned(size, align);
+            let bytes = self.bytes(class);
+            if bytes <= self.slab_limit {
+                return Some(Need { class: Some(class), bytes, align: 1, is_small: true });
+            }
+        }
+        if size > MOST_BYTES || layout.align() > MOST_ALIGN {
+            return None;
+        }
+        let class = if size <= LARGEST_CLASS { Some(self.index(size)) } else { None };
+        Some(Need { class, bytes: self.whole(size), align: align.max(self.least()), is_small: false })
+    }
+
+    /// The same, or the error of it.
+    #[cold]
+    pub fn refuse(self, layout: Layout) -> Error {
+        let why = format!("it serves up to {} TiB, aligned to at most {MOST_ALIGN}", MOST_BYTES >> 40);
+        Error::AllocRequest { allocator: super::NAME.into(), asked: crate::alloc::words(layout), why }
+    }
+
+    /// Checks what `per` classes per doubling and a least block make.
+    pub fn new(least: u64, per: u32, slab_limit: u64) -> Result<Classes> {
+        let refuse =
+            |setting, given: String, why: &str| Err(Error::PoolConfig { setting, given, why: why.into() });
+        if !least.is_power_of_two() || !(256..=1 << 20).contains(&least) {
+            return refuse("min_block", least.to_string(), "it is a power of two from 256 B to 1 MiB");
+        }
+        if !per.is_power_of_two() || per > 16 {
+            return refuse("classes_per_doubling", per.to_string(), "there are 1, 2, 4, 8 or 16");
+        }
+        if !slab_limit.is_power_of_two() || slab_limit < least || slab_limit > 1 << 20 {
+            let why = "it is a power of two from the least block to 1 MiB";
+            return refuse("slab_limit", slab_limit.to_string(), why);
+        }
+        Ok(Classes { least_log: least.ilog2(), per_log: per.ilog2(), slab_limit })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn classes(per: u32) -> Classes {
+        Classes::new(512, per, 64 << 10).unwrap()
+    }
+
+    #[test]
+    fn sizes_round_as_the_sample_says() {
+        let one = classes(1);
+        let rounded = [(1, 512), (512, 512), (513, 1024), ((1 << 20) + 1, 2 << 20), (GIB + 1, 2 * GIB)];
+        for (size, to) in rounded {
+            assert_eq!(one.round(size), to, "{size}");
+        }
+        assert_eq!(one.round(2 * GIB + 1), 2 * GIB + 1, "exact above 2 GiB");
+        let four = classes(4);
+        let rounded =
+            [(1, 512), (513, 1024), (1025, 1536), (2049, 2560), ((1 << 20) + 1, (1 << 20) + (1 << 18))];
+        for (size, to) in rounded {
+            assert_eq!(four.round(size), to, "{size}");
+        }
+    }
+
+    /// I1 and I2, over every size to 1 MiB and beside every border above.
+    #[test]
+    fn a_size_has_the_least_class_that_holds_it() {
+        for per in [1, 2, 4, 8, 16] {
+            let classes = classes(per);
+            let borders = (20..31).flat_map(|log| (0..16).map(move |n| (1_u64 << log) + (n << (log - 4))));
+            let around = borders.flat_map(|border| [border - 1, border, border + 1]);
+            let mut last = 0;
+            for size in (1..=1 << 20).chain(around) {
+                let class = classes.index(size);
+                assert!(classes.bytes(class) >= size, "{size} of {per}");
+                assert!(class == 0 || classes.bytes(class - 1) < size, "{size} of {per}: {class}");
+                assert!(classes.bytes(class).is_multiple_of(512));
+                assert!(class >= last, "{size} of {per}");
+                last = class;
+            }
+            assert_eq!(classes.bytes(classes.count() - 1), LARGEST_CLASS);
+        }
+    }
+
+    #[test]
+    fn more_classes_waste_less() {
+        let wasted = |per| (1..=1000).map(|n| classes(per).round(n * 4096) - n * 4096).sum::<u64>();
+        assert!(wasted(1) > 3 * wasted(4) && wasted(4) > wasted(16), "{} {}", wasted(1), wasted(4));
+    }
+
+    #[test]
+    fn small_blocks_are_aligned_by_their_class_and_large_ones_take_what_was_asked() {
+        for per in [1, 4] {
+            let classes = classes(per);
+            for size in [1, 512, 600, 2049, 40_000, 65_536] {
+                for align in (0..=16).map(|log| 1_usize << log) {
+                    let need = classes.need(Layout::from_size_align(size, align).unwrap()).unwrap();
+                    let class = need.class.unwrap();
+                    assert!(
+                        need.is_small && classes.align(class) >= align as u64 && need.bytes >= size as u64
+                    );
+                }
+            }
+            let need = classes.need(Layout::from_size_align((33 << 20) + 1, 1).unwrap()).unwrap();
+            assert_eq!((need.bytes, need.is_small), ((33 << 20) + 512, false), "not 64 MiB");
+        }
+        let four = classes(4);
+        let need = four.need(Layout::from_size_align(100, 1 << 21).unwrap()).unwrap();
+        assert_eq!((need.bytes, need.align, need.is_small), (512, 1 << 21, false));
+        assert_eq!(four.need(Layout::from_size_align(1 << 50, 1).unwrap()), None);
+        assert_eq!(four.need(Layout::from_size_align(1, 1 << 31).unwrap()), None);
+    }
+
+    #[test]
+    fn classes_that_cannot_be_are_refused() {
+        for (least, per, limit) in
+            [(100, 1, 4096), (0, 1, 4096), (512, 3, 4096), (512, 0, 4096), (512, 1, 256)]
+        {
+            assert!(matches!(Classes::new(least, per, limit), Err(Error::PoolConfig { .. })));
+        }
+    }
+}

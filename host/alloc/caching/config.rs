@@ -1,0 +1,147 @@
+//! Settings of a caching pool.
+
+use super::class::Classes;
+use super::{CachingPool, Hook};
+use crate::alloc::{DeviceAllocator, DriverMemory};
+use crate::driver::Device;
+use crate::error::{Bytes, Error, Result};
+use crate::pool::GrowableBuffer;
+
+/// What a [`CachingPool`] is made from. `CachingPool::builder()` has the defaults.
+#[derive(Clone, Debug)]
+pub struct CachingPoolBuilder {
+    max_bytes: Option<u64>,
+    min_block: u64,
+    segment_bytes: u64,
+    classes_per_doubling: u32,
+    slab_limit: u64,
+    stream_ordered: bool,
+    hook: Option<Hook>,
+}
+
+/// The checked settings.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub classes: Classes,
+    pub most: u64,
+    pub segment_bytes: u64,
+    /// What sizes of segments are rounded up to.
+    pub granularity: u64,
+    pub is_ordered: bool,
+    pub hook: Option<Hook>,
+}
+
+/// What the driver maps at a time.
+const PAGE: u64 = 2 << 20;
+
+impl Default for CachingPoolBuilder {
+    fn default() -> CachingPoolBuilder {
+        CachingPoolBuilder {
+            max_bytes: None,
+            min_block: 512,
+            segment_bytes: 32 << 20,
+            classes_per_doubling: 1,
+            slab_limit: 64 << 10,
+            stream_ordered: true,
+            hook: None,
+        }
+    }
+}
+
+impl CachingPoolBuilder {
+    /// The most that it ever has of its upstream, in bytes; no limit if this is not called.
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.max_bytes = Some(bytes);
+        self
+    }
+
+    /// The least block, in bytes: a power of two from 256 B to 1 MiB. 512 if this is not called.
+    pub fn min_block(mut self, bytes: u64) -> Self {
+        self.min_block = bytes;
+        self
+    }
+
+    /// How much is asked of the upstream at a time, in bytes, if a request needs no more. 32 MiB if this is not called.
+    pub fn segment_bytes(mut self, bytes: u64) -> Self {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// Size classes from each power of two to the next: 1, 2, 4, 8 or 16. 1 if this is not called.
+    pub fn classes_per_doubling(mut self, classes: u32) -> Self {
+        self.classes_per_doubling = classes;
+        self
+    }
+
+    /// Up to which class blocks are those of slabs and take all of their class, in bytes: a power of two from the least block to
+    /// 1 MiB. 64 KiB if this is not called. Larger blocks take what was asked for, in whole least blocks.
+    pub fn slab_limit(mut self, bytes: u64) -> Self {
+        self.slab_limit = bytes;
+        self
+    }
+
+    /// Whether a free is one in its stream's order, and returns at once; as it is if this is not called. Otherwise it waits for its
+    /// stream on the host, and what was freed is anyone's.
+    pub fn stream_ordered(mut self, yes: bool) -> Self {
+        self.stream_ordered = yes;
+        self
+    }
+
+    /// What is called when nothing else has helped, with the bytes that are asked for. It may give blocks back, to this pool as
+    /// well, and says whether to look again. It is called without any lock, by the thread that allocates.
+    pub fn on_exhausted(mut self, hook: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
+        self.hook = Some(Hook::new(hook));
+        self
+    }
+
+    fn check(self) -> Result<Settings> {
+        let refuse = |setting, given: u64, why: &str| {
+            Err(Error::PoolConfig { setting, given: Bytes(given).to_string(), why: why.into() })
+        };
+        let classes = Classes::new(self.min_block, self.classes_per_doubling, self.slab_limit)?;
+        let most = self.max_bytes.unwrap_or(u64::MAX);
+        if most < self.min_block {
+            return refuse("max_bytes", most, "it is at least the least block (min_block)");
+        }
+        if !self.segment_bytes.is_multiple_of(self.min_block) || self.segment_bytes < self.min_block {
+            return refuse(
+                "segment_bytes",
+                self.segment_bytes,
+                "it is a multiple of the least block (min_block)",
+            );
+        }
+        if self.segment_bytes > 1 << 40 {
+            return refuse("segment_bytes", self.segment_bytes, "it is at most 1 TiB");
+        }
+        let granularity = if self.segment_bytes.is_multiple_of(PAGE) { PAGE } else { self.min_block };
+        let (segment_bytes, hook) = (self.segment_bytes, self.hook);
+        // Whole least blocks, as everything in it is.
+        let most = most & !(self.min_block - 1);
+        Ok(Settings { classes, most, segment_bytes, granularity, is_ordered: self.stream_ordered, hook })
+    }
+
+    /// A pool that takes segments from `upstream`.
+    ///
+    /// # Errors
+    /// [`Error::PoolConfig`] for settings that cannot be, or what the driver answers.
+    pub fn over<A: DeviceAllocator>(self, upstream: A) -> Result<CachingPool<A>> {
+        CachingPool::new(upstream, None, self.check()?)
+    }
+
+    /// A pool that is one segment of `device`, which grows at its end where it lies; memory at its end that is free is given back.
+    /// It reserves addresses for `max_bytes`, or for all the memory of the device; these alone take no memory.
+    /// Where the device has no virtual memory management, segments are the driver's allocations.
+    ///
+    /// # Errors
+    /// [`Error::PoolConfig`] for settings that cannot be, [`Error::AddressSpace`], or what the driver answers.
+    pub fn on(self, device: &Device) -> Result<CachingPool<DriverMemory>> {
+        let (mut settings, info) = (self.check()?, device.info()?);
+        let upstream = DriverMemory::new(device);
+        if !info.virtual_memory {
+            return CachingPool::new(upstream, None, settings);
+        }
+        settings.most = settings.most.min(info.memory_total) & !(settings.classes.least() - 1);
+        let buffer = GrowableBuffer::reserve(device, settings.most)?;
+        CachingPool::new(upstream, Some(buffer), settings)
+    }
+}

@@ -1,0 +1,334 @@
+//! Blocks of any size, kept for the stream that freed them.
+//!
+//! ```text
+//!   stream 7 ── cache: bins of free blocks ─┐ overflow                     ┌─ blocks of the upstream
+//!   stream 9 ── cache: bins of free blocks ─┼──────► shared ◄── segments ──┤ or
+//!   …                                       ┘ refill  large pieces, slabs  └─ one reservation that grows at its end
+//! ```
+//!
+//! - An allocation and a free that a stream's cache serves lock that cache, and no one else's; no driver is called and no event recorded.
+//!   Uncontended, the pair is seven atomic read-modify-writes: two for each lock of the cache, two for the map of blocks, one to claim the block.
+//! - What a cache does not have comes from what all share, where what is side by side merges, or by the ladder of `ladder`.
+//! - Classes and bins are those of `class`. Blocks up to the slabs' limit take their whole class; larger ones take what was asked for, cut out of a
+//!   segment by best fit, so that 33 MiB do not take 64.
+//!
+//! I1: a byte of a segment is in one live block, in one cached block, or free, and never in two. I2: who uses a block comes after all
+//! work that may have used it: of the same stream by its order, of another one by an event. I3: `used + cached == reserved`.
+//!
+//! Locks, in this order, each only while one before it is held or none: `source` (growing and giving back; a driver may be waited for), `shared`, and one of the leaves:
+//! a cache's bins, the map of caches, a shard of the map of blocks, its numbers, a stream's end. The hook and upstream allocators are called without `shared`.
+
+mod class;
+mod config;
+mod ladder;
+mod live;
+mod segment;
+mod shared;
+mod source;
+mod stats;
+mod stream_cache;
+#[cfg(test)]
+mod tests;
+
+pub use config::CachingPoolBuilder;
+pub use stats::{CachingStats, ClassStats, RungStats};
+
+use super::{DeviceAllocator, Usage, address_of, check_request, lock, words};
+use crate::driver::{Device, Stream};
+use crate::error::{Error, Result};
+use crate::pool::GrowableBuffer;
+use config::Settings;
+use live::{BlockId, Live, Wrong};
+use shared::Shared;
+use source::Source;
+use stats::Counts;
+use std::alloc::Layout;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use stream_cache::{StreamCache, Streams};
+use warpheap_device::kernel::DevicePtr;
+
+/// How it calls itself in errors.
+const NAME: &str = "a caching pool";
+
+/// A pool of blocks of any size, for programs that allocate and free all the time on streams.
+///
+/// A block that was freed is kept for the stream of the free, whose next allocation of that size gets it at once. Other streams get it
+/// after that stream has passed the point of the free, or wait for that on the device if there is no other memory. Nothing has to be
+/// called for that. A stream may go while blocks that were freed on it are pending.
+///
+/// Sizes up to 2 GiB are rounded to classes ([`rounded`](Self::rounded)): powers of two from 512 B, or finer ones by a setting. Up to 64 KiB (a
+/// setting) a block takes all of its class. A larger one takes its size in multiples of 512 B, and the class is where it is cached.
+///
+/// When memory runs out, the pool looks through other streams' blocks, gives cached segments back, waits for pending work, and asks a hook, in
+/// that order, before it fails ([`CachingStats::rungs`] counts them).
+///
+/// Dropping it gives all memory back after the work that blocks were freed behind; if some are still allocated, it waits for the device, and a
+/// warning is logged. On the host a block takes some 100 bytes for as long as it is cut.
+///
+/// ```
+/// use std::alloc::Layout;
+/// use warpheap::Device;
+/// use warpheap::alloc::{CachingPool, DeviceAllocator};
+///
+/// # fn main() -> warpheap::Result<()> {
+/// let device = Device::cpu();
+/// let stream = device.stream()?;
+/// let pool = CachingPool::builder().max_bytes(1 << 30).on(&device)?;
+/// let layout = Layout::from_size_align(1 << 20, 256).expect("a layout");
+/// let first = pool.alloc(layout, &stream)?;
+/// // SAFETY: allocated above, and nothing uses it.
+/// unsafe { pool.dealloc(first, layout, &stream)? };
+/// assert_eq!(pool.alloc(layout, &stream)?.0, first.0, "from the stream's cache");
+/// # unsafe { pool.dealloc(first, layout, &stream)? };
+/// # Ok(())
+/// # }
+/// ```
+pub struct CachingPool<A: DeviceAllocator> {
+    upstream: A,
+    /// The stream that segments are taken and given back on; it has no other work.
+    home: Stream,
+    settings: Settings,
+    streams: Streams,
+    live: Live,
+    shared: Mutex<Shared>,
+    source: Mutex<Source>,
+    upstream_allocs: AtomicUsize,
+    upstream_frees: AtomicUsize,
+    /// The most that was ever reserved.
+    peak: AtomicUsize,
+    /// By [`ladder::Rung`].
+    rungs: [AtomicUsize; 8],
+}
+
+/// What is called when there is no memory.
+#[derive(Clone)]
+struct Hook(Arc<dyn Fn(u64) -> bool + Send + Sync>);
+
+impl Hook {
+    fn new(hook: impl Fn(u64) -> bool + Send + Sync + 'static) -> Hook {
+        Hook(Arc::new(hook))
+    }
+
+    fn call(&self, bytes: u64) -> bool {
+        (self.0)(bytes)
+    }
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
+impl CachingPool<super::DriverMemory> {
+    /// Settings to make one from.
+    pub fn builder() -> CachingPoolBuilder {
+        CachingPoolBuilder::default()
+    }
+}
+
+impl<A: DeviceAllocator> CachingPool<A> {
+    fn new(upstream: A, reservation: Option<GrowableBuffer>, settings: Settings) -> Result<CachingPool<A>> {
+        let home = upstream.device().stream()?;
+        Ok(CachingPool {
+            upstream,
+            home,
+            streams: Streams::new(settings.classes, settings.is_ordered),
+            live: Live::new(),
+            shared: Mutex::new(Shared::new(settings.classes)),
+            source: Mutex::new(Source { reservation }),
+            settings,
+            upstream_allocs: AtomicUsize::new(0),
+            upstream_frees: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+            rungs: Default::default(),
+        })
+    }
+
+    /// What a request of so many bytes is rounded up to: its class, or above 2 GiB itself. No bytes count as one.
+    pub fn rounded(&self, bytes: u64) -> u64 {
+        self.settings.classes.round(bytes.max(1))
+    }
+
+    /// The most that it ever has of its upstream, in bytes; `None` if there is no limit.
+    pub fn max_bytes(&self) -> Option<u64> {
+        Some(self.settings.most).filter(|most| *most < self.settings.classes.whole(u64::MAX >> 1))
+    }
+
+    /// What it takes its memory from.
+    pub fn upstream(&self) -> &A {
+        &self.upstream
+    }
+
+    /// Gives cached memory back, after waiting on the host for the work that blocks were freed behind; how many bytes. Streams' caches are
+    /// empty afterwards. Segments go as wholes: one with a live block stays. A reservation shrinks at its end.
+    ///
+    /// # Errors
+    /// What the upstream or the driver answers. What could not be given back stays cached.
+    pub fn trim(&self) -> Result<u64> {
+        self.wait_for_pending();
+        let mut source = lock(&self.source);
+        let (bytes, outcome) = self.give_back(&mut source);
+        outcome.map(|()| bytes)
+    }
+
+    /// The sum over all caches.
+    fn counts(&self, shared: &Shared) -> Counts {
+        let mut counts = shared.retired.clone();
+        self.streams.all().iter().for_each(|cache| cache.count(&mut counts));
+        counts
+    }
+
+    /// What it holds and what it did.
+    pub fn stats(&self) -> CachingStats {
+        let shared = lock(&self.shared);
+        let counts = self.counts(&shared);
+        let (used, reserved) = (counts.used(), shared.arena.reserved());
+        let rung = |rung: ladder::Rung| self.rungs[rung as usize].load(Relaxed) as u64;
+        CachingStats {
+            live_blocks: counts.blocks(),
+            used_bytes: used,
+            asked_bytes: counts.asked(),
+            wasted_bytes: used.saturating_sub(counts.asked()),
+            cached_bytes: reserved.saturating_sub(used),
+            reserved_bytes: reserved,
+            peak_reserved_bytes: self.peak.load(Relaxed) as u64,
+            segments: shared.arena.segments().count() as u64,
+            hits: counts.hits(),
+            misses: counts.misses(),
+            upstream_allocs: self.upstream_allocs.load(Relaxed) as u64,
+            upstream_frees: self.upstream_frees.load(Relaxed) as u64,
+            rungs: RungStats {
+                shared: rung(ladder::Rung::Shared),
+                done: rung(ladder::Rung::Done),
+                grown: rung(ladder::Rung::Grown),
+                stolen: rung(ladder::Rung::Stolen),
+                released: rung(ladder::Rung::Released),
+                waited: rung(ladder::Rung::Waited),
+                hooked: rung(ladder::Rung::Hooked),
+                failed: rung(ladder::Rung::Failed),
+            },
+            classes: counts.by_class(self.settings.classes),
+        }
+    }
+
+    fn ptr(address: u64) -> DevicePtr<u8> {
+        DevicePtr(std::ptr::with_exposed_provenance_mut(address as usize))
+    }
+
+    /// Puts a block that nobody has into the cache of the stream; what is too many there becomes shared.
+    #[inline]
+    fn keep(&self, id: BlockId, layout: Layout, stream: &Stream) {
+        let (bytes, classes) = (self.live.slot(id).bytes(), self.settings.classes);
+        let class = if bytes <= class::LARGEST_CLASS { Some(classes.index(bytes)) } else { None };
+        let asked = layout.size() as u64;
+        let over = self.streams.with(stream, |cache: &StreamCache| cache.keep(id, asked, class, &self.live));
+        if !over.is_empty() {
+            self.share(over, stream);
+        }
+    }
+
+    #[cold]
+    fn share(&self, blocks: Vec<BlockId>, stream: &Stream) {
+        let cache = self.streams.get(stream);
+        let mut shared = lock(&self.shared);
+        let order = shared.order_of(&cache);
+        shared.accept(blocks, order, &self.live);
+    }
+
+    /// What is wrong with an address that is given back.
+    #[cold]
+    fn misuse(&self, address: u64, layout: Layout, wrong: Wrong) -> Error {
+        let why = match wrong {
+            Wrong::Free => "the block there is free already".into(),
+            Wrong::Layout(given) => format!("it was allocated as {}, not as {}", words(given), words(layout)),
+            Wrong::Unknown => self.whereabouts(address),
+        };
+        Error::AllocFree { allocator: NAME.into(), address, why }
+    }
+
+    /// What is at an address that no block starts at.
+    fn whereabouts(&self, address: u64) -> String {
+        let shared = lock(&self.shared);
+        let Some((node, is_free)) = shared.arena.piece_of(address) else {
+            return "it is in no segment of the pool's: it is of another allocator, or its segment was given back before".into();
+        };
+        let start = shared.block_at(node, address);
+        match self.live.asked(start).filter(|_| !is_free) {
+            Some(layout) => format!("it lies inside of the block of {} at {start:#x}", words(layout)),
+            None => "nothing is allocated there: it was given back before, or never allocated".into(),
+        }
+    }
+}
+
+// SAFETY: live blocks do not overlap (I1), and a block is handed out behind all work that may use it (I2).
+unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    #[inline]
+    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        check_request(NAME, self.device(), layout, stream)?;
+        let need = self.settings.classes.need(layout).ok_or_else(|| self.settings.classes.refuse(layout))?;
+        let cached = self.streams.with(stream, |cache: &StreamCache| cache.take(need, layout, &self.live));
+        match cached {
+            Some(address) => Ok(Self::ptr(address)),
+            None => self.alloc_slow(need, layout, stream).map(Self::ptr),
+        }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        self.device().same_as(stream.device(), "the stream")?;
+        let address = address_of(ptr);
+        if !self.settings.is_ordered {
+            stream.synchronize()?;
+        }
+        let claimed = self.live.claim(address, layout);
+        let id = claimed.map_err(|wrong| self.misuse(address, layout, wrong))?;
+        self.keep(id, layout, stream);
+        Ok(())
+    }
+
+    fn usage(&self) -> Usage {
+        let shared = lock(&self.shared);
+        Usage {
+            used_bytes: self.counts(&shared).used(),
+            reserved_bytes: shared.arena.reserved(),
+            largest_free_bytes: Some(shared.largest(&self.live)),
+        }
+    }
+}
+
+impl<A: DeviceAllocator> Drop for CachingPool<A> {
+    fn drop(&mut self) {
+        self.streams.close();
+        let (unmarked, pending, counts) = {
+            let mut shared = lock(&self.shared);
+            self.flush_all(&mut shared);
+            (shared.unmarked(), shared.pending(), self.counts(&shared))
+        };
+        // In order on the device, as far as the driver does that.
+        let ordered = pending.iter().try_for_each(|(_, event)| self.home.wait(event));
+        let blocks = counts.blocks();
+        if blocks > 0 || !unmarked.is_empty() || ordered.is_err() {
+            self.device().driver().drain();
+        }
+        if blocks > 0 {
+            let bytes = counts.used();
+            tracing::warn!(blocks, bytes, "a caching pool goes while some of its blocks are allocated");
+        }
+        self.give_all();
+    }
+}
+
+impl<A: DeviceAllocator> fmt::Debug for CachingPool<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = lock(&self.shared);
+        let (used, reserved) = (self.counts(&shared).used(), shared.arena.reserved());
+        write!(f, "CachingPool({}, {used} B of {reserved} B in use)", self.device())
+    }
+}

@@ -1,0 +1,253 @@
+//! Where segments come from, and where they go: blocks of the upstream, or one reservation that grows.
+//!
+//! I1: a segment of the arena is memory of the source, all of it, and so is a segment that is on its way back. I2: who grows or gives back has the source's lock, so
+//! that the sum of the segments stays below the limit. I3: memory comes in order for any stream, and goes back behind all work that may use it.
+
+use super::segment::{Order, Segment};
+use super::shared::Shared;
+use super::{CachingPool, NAME};
+use crate::alloc::{DeviceAllocator, address_of, lock};
+use crate::error::{Error, Result};
+use crate::pool::GrowableBuffer;
+use std::alloc::Layout;
+use std::collections::BTreeSet;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering::Relaxed;
+use warpheap_device::kernel::DevicePtr;
+
+/// What the source's lock guards.
+pub(super) struct Source {
+    /// In place of blocks of the upstream.
+    pub reservation: Option<GrowableBuffer>,
+}
+
+/// Why there is no more memory.
+#[derive(Debug)]
+pub(super) enum Short {
+    /// The pool's limit.
+    Limit,
+    /// The upstream or the device.
+    Upstream(Error),
+}
+
+/// Whether a failure says that there is no memory, and not that something is broken.
+fn is_shortage(error: &Error) -> bool {
+    /// `CUDA_ERROR_OUT_OF_MEMORY`.
+    const OUT_OF_MEMORY: u32 = 2;
+    match error {
+        Error::OutOfMemory { .. } | Error::AllocExhausted { .. } | Error::AllocRequest { .. } => true,
+        Error::GrowBeyond { .. } | Error::AddressSpace { .. } => true,
+        Error::Driver { code, .. } => *code == OUT_OF_MEMORY,
+        _ => false,
+    }
+}
+
+fn block(start: u64) -> DevicePtr<u8> {
+    DevicePtr(std::ptr::with_exposed_provenance_mut(start as usize))
+}
+
+fn layout(bytes: u64, align: u64) -> Result<Layout> {
+    let made = usize::try_from(bytes).ok().zip(usize::try_from(align).ok());
+    let layout = made.and_then(|(bytes, align)| Layout::from_size_align(bytes, align).ok());
+    let asked = format!("{bytes} B aligned to {align}");
+    let why = "that is more than an address can count".into();
+    layout.ok_or_else(|| Error::AllocRequest { allocator: NAME.into(), asked, why })
+}
+
+impl<A: DeviceAllocator> CachingPool<A> {
+    /// More memory, of which `bytes` at a multiple of `align` are free for `own`: as much more as is asked for at a time, or as
+    /// there is, down to `least` bytes. The lock is held, so that nobody else takes it before.
+    pub(super) fn grow(
+        &self,
+        source: &mut Source,
+        own: Order,
+        (bytes, least): (u64, u64),
+        align: u64,
+    ) -> Result<Result<MutexGuard<'_, Shared>, Short>> {
+        let left = self.settings.most.saturating_sub(lock(&self.shared).arena.reserved());
+        match &mut source.reservation {
+            Some(buffer) => self.grow_in_place(buffer, own, (bytes, least), align, left),
+            None => self.grow_by_block((bytes, least), align, left),
+        }
+    }
+
+    fn grow_in_place(
+        &self,
+        buffer: &mut GrowableBuffer,
+        own: Order,
+        (bytes, least): (u64, u64),
+        align: u64,
+        left: u64,
+    ) -> Result<Result<MutexGuard<'_, Shared>, Short>> {
+        let (start, size) = (buffer.address(), buffer.size());
+        let tail = lock(&self.shared).arena.tail(start, |order| order == own || order == Order::IDLE);
+        // With what is free at the end already.
+        let missing = |bytes: u64| {
+            let from = (start + size - tail).next_multiple_of(align);
+            (from + bytes).saturating_sub(start + size).next_multiple_of(buffer.granularity())
+        };
+        let mut sizes = vec![missing(bytes).max(self.settings.segment_bytes), missing(bytes), missing(least)];
+        sizes[0] = sizes[0].next_multiple_of(buffer.granularity());
+        sizes.dedup();
+        let mut short = Short::Limit;
+        let most = left.next_multiple_of(buffer.granularity()).min(buffer.reserved() - size);
+        for more in sizes.into_iter().filter(|more| (1..=most).contains(more)) {
+            self.upstream_allocs.fetch_add(1, Relaxed);
+            match buffer.grow_to(size + more) {
+                Ok(now) => {
+                    return Ok(Ok(self.add(|shared| shared.arena.extend(start, now - size, align))));
+                }
+                Err(error) if is_shortage(&error) => short = Short::Upstream(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Err(short))
+    }
+
+    fn grow_by_block(
+        &self,
+        (bytes, least): (u64, u64),
+        align: u64,
+        left: u64,
+    ) -> Result<Result<MutexGuard<'_, Shared>, Short>> {
+        let classes = self.settings.classes;
+        // So that a slab of any class can start where the segment does.
+        let wanted = [align.max(classes.slab_limit), align];
+        for align in wanted {
+            match self.take_block((bytes, least), align, left)? {
+                // An upstream that aligns to less.
+                Err(Short::Upstream(Error::AllocRequest { .. })) => {}
+                other => return Ok(other),
+            }
+        }
+        // With so much more, there is such a place inside.
+        self.take_block((bytes + align, least + align), classes.least(), left)
+    }
+
+    fn take_block(
+        &self,
+        (bytes, least): (u64, u64),
+        align: u64,
+        left: u64,
+    ) -> Result<Result<MutexGuard<'_, Shared>, Short>> {
+        let whole = |bytes: u64| bytes.next_multiple_of(self.settings.granularity).min(left);
+        let mut sizes = vec![whole(bytes.max(self.settings.segment_bytes)), whole(bytes), whole(least)];
+        sizes.retain(|size| *size >= least && *size > 0);
+        sizes.dedup();
+        let mut short = Short::Limit;
+        for size in sizes {
+            self.upstream_allocs.fetch_add(1, Relaxed);
+            let taken = layout(size, align).and_then(|layout| self.upstream.alloc(layout, &self.home));
+            let start = match taken {
+                Ok(ptr) => address_of(ptr),
+                Err(error) if is_shortage(&error) => {
+                    short = Short::Upstream(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            // It belongs to the order of that stream, which has no other work: afterwards, to any (I3).
+            if let Err(error) = self.home.synchronize() {
+                let _ = self.give_block(start, size, align);
+                return Err(error);
+            }
+            return Ok(Ok(self.add(|shared| shared.arena.add_segment(start, size, align, Order::IDLE))));
+        }
+        Ok(Err(short))
+    }
+
+    fn add(&self, add: impl FnOnce(&mut Shared)) -> MutexGuard<'_, Shared> {
+        let mut shared = lock(&self.shared);
+        add(&mut shared);
+        self.peak.fetch_max(shared.arena.reserved() as usize, Relaxed);
+        shared
+    }
+
+    /// Gives a block of the upstream's back. A failure is logged as well.
+    fn give_block(&self, start: u64, bytes: u64, align: u64) -> Result<()> {
+        self.upstream_frees.fetch_add(1, Relaxed);
+        let given = layout(bytes, align).and_then(|layout| {
+            // SAFETY: it was allocated with this layout, and the stream comes behind all work that may use it (I3).
+            unsafe { self.upstream.dealloc(block(start), layout, &self.home) }
+        });
+        if let Err(error) = &given {
+            tracing::warn!(%error, bytes, address = start, "a caching pool could not give a segment back");
+        }
+        given
+    }
+
+    /// Gives back what is free as a whole, of any order that is not a stream's alone; how many bytes that was, and the first failure. What could not be
+    /// given back is the pool's again.
+    pub(super) fn give_back(&self, source: &mut Source) -> (u64, Result<()>) {
+        if let Some(buffer) = &mut source.reservation {
+            return self.shrink(buffer);
+        }
+        let (mut bytes, mut outcome) = (0, Ok(()));
+        for segment in self.take_empty() {
+            match self.give_block(segment.start, segment.bytes, segment.align) {
+                Ok(()) => bytes += segment.bytes,
+                Err(error) => {
+                    // Nobody uses it once the device has come to what the home stream waits for.
+                    self.device().driver().drain();
+                    let Segment { start, bytes, align, .. } = segment;
+                    drop(self.add(|shared| shared.arena.add_segment(start, bytes, align, Order::IDLE)));
+                    outcome = outcome.and(Err(error));
+                }
+            }
+        }
+        (bytes, outcome)
+    }
+
+    /// Segments that are free as a whole, no longer the pool's; the home stream comes after all work that may use them.
+    fn take_empty(&self) -> Vec<Segment> {
+        let mut shared = lock(&self.shared);
+        let pending = shared.pending();
+        let empty = shared.arena.empty();
+        let is_ordered = |order: &Order| {
+            let event = pending.iter().find(|(of, _)| of == order).map(|(_, event)| event);
+            // Of a stream's order alone, it is not behind anything yet.
+            *order == Order::IDLE || event.is_some_and(|event| self.home.wait(event).is_ok())
+        };
+        let goes = |(_, orders): &(Segment, BTreeSet<Order>)| orders.iter().all(is_ordered);
+        let going: Vec<Segment> = empty.into_iter().filter(goes).map(|(segment, _)| segment).collect();
+        for segment in &going {
+            shared.arena.truncate(segment.start, segment.bytes);
+        }
+        going
+    }
+
+    /// The same at the end of the reservation.
+    fn shrink(&self, buffer: &mut GrowableBuffer) -> (u64, Result<()>) {
+        let (start, size) = (buffer.address(), buffer.size());
+        let tail = {
+            let mut shared = lock(&self.shared);
+            let tail = shared.arena.tail(start, |_| true) / buffer.granularity() * buffer.granularity();
+            shared.arena.truncate(start, tail);
+            tail
+        };
+        if tail == 0 {
+            return (0, Ok(()));
+        }
+        self.upstream_frees.fetch_add(1, Relaxed);
+        // Waits for the device, so that what is left is anyone's.
+        let outcome = buffer.shrink_to(size - tail).map(drop).inspect_err(|error| {
+            tracing::warn!(%error, bytes = tail, "a caching pool could not shrink its segment");
+            self.device().driver().drain();
+        });
+        let stays = buffer.size() - (size - tail);
+        if stays > 0 {
+            drop(self.add(|shared| shared.arena.extend(start, stays, 1)));
+        }
+        (tail - stays, outcome)
+    }
+
+    /// At the end: gives all segments back, whatever is in them, behind the home stream.
+    pub(super) fn give_all(&mut self) {
+        let all: Vec<Segment> = lock(&self.shared).arena.segments().copied().collect();
+        let has_blocks = lock(&self.source).reservation.is_none();
+        for segment in all.into_iter().filter(|_| has_blocks) {
+            // Logged, and left with the upstream.
+            let _ = self.give_block(segment.start, segment.bytes, segment.align);
+        }
+    }
+}

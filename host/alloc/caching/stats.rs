@@ -1,0 +1,183 @@
+//! What a caching pool counts.
+//!
+//! Each stream's cache counts for itself, under its own lock; a sum over them is of no one moment while others allocate. A block that is allocated on one
+//! stream and freed on another counts up here and down there, so that a cache's own numbers may be below 0.
+
+use super::class::Classes;
+use serde::Serialize;
+
+/// Of one class, in one cache.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub hits: u64,
+    pub misses: u64,
+    blocks: i64,
+    bytes: i64,
+    asked: i64,
+}
+
+impl Tally {
+    #[inline]
+    pub fn alloc(&mut self, bytes: u64, asked: u64) {
+        self.blocks += 1;
+        self.bytes += bytes as i64;
+        self.asked += asked as i64;
+    }
+
+    #[inline]
+    pub fn free(&mut self, bytes: u64, asked: u64) {
+        self.blocks -= 1;
+        self.bytes -= bytes as i64;
+        self.asked -= asked as i64;
+    }
+}
+
+/// The sum over caches.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    classes: Vec<(Tally, u64)>,
+    huge: Tally,
+}
+
+fn number(signed: i64) -> u64 {
+    u64::try_from(signed).unwrap_or(0)
+}
+
+impl Counts {
+    pub fn new(classes: Classes) -> Counts {
+        Counts { classes: vec![Default::default(); classes.count()], huge: Tally::default() }
+    }
+
+    pub fn add(&mut self, class: Option<usize>, tally: &Tally, cached: usize) {
+        let sum = match class {
+            Some(class) => {
+                self.classes[class].1 += cached as u64;
+                &mut self.classes[class].0
+            }
+            None => &mut self.huge,
+        };
+        sum.hits += tally.hits;
+        sum.misses += tally.misses;
+        sum.blocks += tally.blocks;
+        sum.bytes += tally.bytes;
+        sum.asked += tally.asked;
+    }
+
+    fn tallies(&self) -> impl Iterator<Item = &Tally> {
+        self.classes.iter().map(|(tally, _)| tally).chain([&self.huge])
+    }
+
+    /// What live blocks take.
+    pub fn used(&self) -> u64 {
+        number(self.tallies().map(|tally| tally.bytes).sum())
+    }
+
+    pub fn asked(&self) -> u64 {
+        number(self.tallies().map(|tally| tally.asked).sum())
+    }
+
+    pub fn blocks(&self) -> u64 {
+        number(self.tallies().map(|tally| tally.blocks).sum())
+    }
+
+    pub fn hits(&self) -> u64 {
+        self.tallies().map(|tally| tally.hits).sum()
+    }
+
+    pub fn misses(&self) -> u64 {
+        self.tallies().map(|tally| tally.misses).sum()
+    }
+
+    /// Those that were ever asked for.
+    pub fn by_class(&self, classes: Classes) -> Vec<ClassStats> {
+        let all = self.classes.iter().enumerate().map(|(class, of)| (Some(classes.bytes(class)), *of));
+        let all = all.chain([(None, (self.huge, 0))]);
+        let stats = |(bytes, (tally, cached)): (Option<u64>, (Tally, u64))| ClassStats {
+            class_bytes: bytes,
+            live_blocks: number(tally.blocks),
+            live_bytes: number(tally.bytes),
+            wasted_bytes: number(tally.bytes - tally.asked),
+            cached_blocks: cached,
+            hits: tally.hits,
+            misses: tally.misses,
+        };
+        all.map(stats).filter(|class| class.hits + class.misses + class.cached_blocks > 0).collect()
+    }
+}
+
+/// What a [`CachingPool`](super::CachingPool) holds, and what it did since it was made. Sizes are in bytes. While others allocate,
+/// the numbers are not all of one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CachingStats {
+    /// Blocks that are allocated.
+    pub live_blocks: u64,
+    /// What they take.
+    pub used_bytes: u64,
+    /// What was asked for them.
+    pub asked_bytes: u64,
+    /// What sizes were rounded up by: used, less asked.
+    pub wasted_bytes: u64,
+    /// What is kept for later: reserved, less used.
+    pub cached_bytes: u64,
+    /// What it has of its upstream.
+    pub reserved_bytes: u64,
+    /// The most that it ever had.
+    pub peak_reserved_bytes: u64,
+    /// Pieces that it has of its upstream.
+    pub segments: u64,
+    /// Allocations that the stream's own cache served.
+    pub hits: u64,
+    /// Those that it did not.
+    pub misses: u64,
+    /// Allocations upstream that were tried, or growths of the reservation.
+    pub upstream_allocs: u64,
+    /// Frees upstream that were tried, or shrinkings of the reservation.
+    pub upstream_frees: u64,
+    /// How often each rung served what the stream's cache did not.
+    pub rungs: RungStats,
+    /// By class, of those that were ever used.
+    pub classes: Vec<ClassStats>,
+}
+
+/// How often each rung of the ladder served an allocation, from the first on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RungStats {
+    /// Free for this stream, or for any.
+    pub shared: u64,
+    /// Merged from what this stream freed itself, or freed on another stream that has come past that.
+    pub done: u64,
+    /// More of the upstream.
+    pub grown: u64,
+    /// Freed on another stream, which this one waits for on the device.
+    pub stolen: u64,
+    /// More of the upstream, after cached segments were given back.
+    pub released: u64,
+    /// After waiting on the host for all that was pending.
+    pub waited: u64,
+    /// After the hook.
+    pub hooked: u64,
+    /// None: the allocation failed.
+    pub failed: u64,
+}
+
+/// Of one size class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ClassStats {
+    /// The class; `None` for what is above all of them.
+    pub class_bytes: Option<u64>,
+    /// Blocks that are allocated.
+    pub live_blocks: u64,
+    /// What they take: above the slabs' limit less than the class.
+    pub live_bytes: u64,
+    /// What of it was not asked for.
+    pub wasted_bytes: u64,
+    /// Blocks in the caches of streams.
+    pub cached_blocks: u64,
+    /// Allocations that the stream's own cache served.
+    pub hits: u64,
+    /// Those that it did not.
+    pub misses: u64,
+}

@@ -1,0 +1,239 @@
+//! Streams that fail, and streams that are gone.
+
+use super::*;
+use crate::alloc::{DriverMemory, Limit};
+use crate::driver::{EventBackend, Launch, Range, StreamBackend};
+use std::ffi::c_void;
+use std::sync::atomic::AtomicBool;
+
+const MIB: usize = 1 << 20;
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 256).unwrap()
+}
+
+/// A stream of the device's whose records fail as it is told, and which counts its calls and says when it goes.
+struct Flawed {
+    inner: Arc<dyn StreamBackend>,
+    fails: Arc<AtomicBool>,
+    records: Arc<AtomicUsize>,
+    waits: Arc<AtomicUsize>,
+    _alive: Arc<()>,
+}
+
+impl StreamBackend for Flawed {
+    unsafe fn launch(&self, launch: Launch<'_>) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.launch(launch) }
+    }
+
+    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.write(to, from, bytes) }
+    }
+
+    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.read(to, from, bytes) }
+    }
+
+    unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.copy(to, from, bytes) }
+    }
+
+    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.fill(range, byte) }
+    }
+
+    fn record(&self) -> Result<Arc<dyn EventBackend>> {
+        self.records.fetch_add(1, Relaxed);
+        match self.fails.load(Relaxed) {
+            true => Err(Error::Driver {
+                call: "cuEventRecord",
+                code: 9,
+                name: "FLAWED".into(),
+                detail: "told to".into(),
+            }),
+            false => self.inner.record(),
+        }
+    }
+
+    fn wait(&self, event: Arc<dyn EventBackend>) -> Result<()> {
+        self.waits.fetch_add(1, Relaxed);
+        self.inner.wait(event)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.inner.synchronize()
+    }
+
+    fn is_done(&self) -> Result<bool> {
+        self.inner.is_done()
+    }
+
+    fn raw(&self) -> *mut c_void {
+        self.inner.raw()
+    }
+}
+
+struct Watched {
+    stream: Option<Stream>,
+    fails: Arc<AtomicBool>,
+    records: Arc<AtomicUsize>,
+    waits: Arc<AtomicUsize>,
+    alive: std::sync::Weak<()>,
+}
+
+impl Watched {
+    fn new(device: &Device) -> Watched {
+        let alive = Arc::new(());
+        let (fails, records, waits) = <(Arc<AtomicBool>, Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
+        let weak = Arc::downgrade(&alive);
+        let backend = Flawed {
+            inner: device.driver().stream().unwrap(),
+            fails: fails.clone(),
+            records: records.clone(),
+            waits: waits.clone(),
+            _alive: alive,
+        };
+        let stream = Stream::new(device.clone(), Arc::new(backend));
+        Watched { stream: Some(stream), fails, records, waits, alive: weak }
+    }
+
+    fn stream(&self) -> &Stream {
+        self.stream.as_ref().unwrap()
+    }
+
+    fn calls(&self) -> (usize, usize) {
+        (self.records.load(Relaxed), self.waits.load(Relaxed))
+    }
+}
+
+type Pool = CachingPool<Limit<DriverMemory>>;
+
+/// Of one segment of 2 MiB.
+fn pool(device: &Device) -> Pool {
+    let upstream = Limit::new(DriverMemory::new(device), 2 << 20);
+    CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap()
+}
+
+fn take(pool: &Pool, size: usize, stream: &Stream) -> DevicePtr<u8> {
+    pool.alloc(layout(size), stream).unwrap()
+}
+
+fn give(pool: &Pool, ptr: DevicePtr<u8>, size: usize, stream: &Stream) {
+    // SAFETY: no work uses it.
+    unsafe { pool.dealloc(ptr, layout(size), stream) }.unwrap();
+}
+
+#[test]
+fn a_stream_that_is_alone_is_never_asked_for_a_point() {
+    let device = Device::cpu();
+    let (pool, of) = (pool(&device), Watched::new(&device));
+    for size in [512, 100_000, MIB, 2 * MIB, 700, MIB] {
+        for _ in 0..300 {
+            let ptr = take(&pool, size, of.stream());
+            give(&pool, ptr, size, of.stream());
+        }
+    }
+    assert_eq!(of.calls(), (0, 0));
+    assert_eq!((pool.stats().upstream_allocs, lock(&pool.shared).pending().len()), (1, 0));
+}
+
+#[test]
+fn a_stream_is_not_kept_and_its_blocks_are_behind_its_last_point() {
+    let device = Device::cpu();
+    let (pool, mut of, other) = (pool(&device), Watched::new(&device), Watched::new(&device));
+    let ptr = take(&pool, 2 * MIB, of.stream());
+    give(&pool, ptr, 2 * MIB, of.stream());
+    assert_eq!(of.calls().0, 0);
+    of.stream = None;
+    assert_eq!((of.alive.strong_count(), of.calls().0), (0, 1), "the pool holds no handle");
+    assert_eq!(take(&pool, 2 * MIB, other.stream()).0, ptr.0);
+    assert_eq!(pool.streams.all().len(), 1, "the stream that is gone is forgotten");
+    give(&pool, ptr, 2 * MIB, other.stream());
+    let stats = pool.stats();
+    assert_eq!((stats.misses, stats.used_bytes, stats.live_blocks), (2, 0, 0), "its counts are not");
+}
+
+/// The rung `waited`: there is no event that anyone could wait for.
+#[test]
+fn what_no_event_could_be_recorded_for_is_waited_for_on_the_host() {
+    let device = Device::cpu();
+    for goes in [false, true] {
+        let (pool, mut of, other) = (pool(&device), Watched::new(&device), Watched::new(&device));
+        let ptr = take(&pool, 2 * MIB, of.stream());
+        of.fails.store(true, Relaxed);
+        give(&pool, ptr, 2 * MIB, of.stream());
+        if goes {
+            of.stream = None;
+        }
+        assert_eq!(take(&pool, 2 * MIB, other.stream()).0, ptr.0);
+        let rungs = pool.stats().rungs;
+        assert_eq!((rungs.waited, rungs.stolen, other.calls().1), (1, 0, 0), "{rungs:?}");
+        assert!(lock(&pool.shared).unmarked().is_empty());
+        give(&pool, ptr, 2 * MIB, other.stream());
+    }
+}
+
+#[test]
+fn threads_that_outlive_a_pool_keep_nothing_of_it() {
+    let device = Device::cpu();
+    let mut of = Watched::new(&device);
+    let first = pool(&device);
+    let ptr = take(&first, MIB, of.stream());
+    give(&first, ptr, MIB, of.stream());
+    drop(first);
+    assert_eq!(device.memory_in_use(), (0, 0));
+    let before = of.calls().0;
+    of.stream = None;
+    assert_eq!(of.calls().0, before, "a pool that is gone asks for no last point");
+    let second = pool(&device);
+    let other = Watched::new(&device);
+    let ptr = take(&second, MIB, other.stream());
+    give(&second, ptr, MIB, other.stream());
+}
+
+/// I1 and I3 of the pool: what is in use, cached and free adds up to what is reserved, after many operations on several streams.
+#[test]
+fn nothing_is_lost_between_caches_slabs_and_segments() {
+    use rand_pcg::Pcg64Mcg;
+    use rand_pcg::rand_core::{Rng, SeedableRng};
+    let device = Device::cpu();
+    let upstream = DriverMemory::new(&device);
+    let pool = CachingPool::builder().segment_bytes(4 << 20).max_bytes(24 << 20).over(upstream).unwrap();
+    let mut streams: Vec<Stream> = (0..4).map(|_| device.stream().unwrap()).collect();
+    let (mut rng, mut held) = (Pcg64Mcg::seed_from_u64(3), Vec::new());
+    for step in 0..20_000 {
+        let word = rng.next_u64() as usize;
+        let at = word % streams.len();
+        if word % 997 == 0 {
+            streams[at] = device.stream().unwrap();
+        }
+        let size = 1 + (word >> 8) % (1 << (8 + (word >> 40) % 14));
+        if held.len() < 60 && word & 128 == 0 {
+            held.extend(pool.alloc(layout(size), &streams[at]).map(|ptr| (ptr, size)));
+        } else if !held.is_empty() {
+            let (ptr, size) = held.swap_remove(word / 7 % held.len());
+            // SAFETY: no work uses it.
+            unsafe { pool.dealloc(ptr, layout(size), &streams[at]) }.unwrap();
+        }
+        if step % 100 == 0 {
+            let shared = lock(&pool.shared);
+            shared.arena.check();
+            shared.check(&pool.live);
+            let asked: usize = held.iter().map(|(_, size)| size).sum();
+            assert_eq!(pool.counts(&shared).asked(), asked as u64);
+        }
+    }
+    let rungs = pool.stats().rungs;
+    assert!(rungs.shared > 0 && rungs.grown > 0 && rungs.done + rungs.stolen > 0, "{rungs:?}");
+    for (ptr, size) in held {
+        // SAFETY: no work uses it.
+        unsafe { pool.dealloc(ptr, layout(size), &streams[0]) }.unwrap();
+    }
+    assert!(pool.trim().unwrap() > 0);
+    assert_eq!((pool.stats().reserved_bytes, pool.live.all().len()), (0, 0));
+}

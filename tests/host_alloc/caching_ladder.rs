@@ -1,0 +1,211 @@
+//! Each rung of the caching pool's ladder, with an upstream that has no more.
+
+use crate::caching::{Counted, take};
+use crate::cases::layout;
+use crate::kernels::{double, linger};
+use crate::suite::{Block, give, memory};
+use crate::support::module;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use warpheap::alloc::{CachingPool, DeviceAllocator, DriverMemory, Limit, RungStats};
+use warpheap::{Device, Error, LaunchConfig, Module, Stream};
+
+const MIB: usize = 1 << 20;
+
+type Pool<A> = CachingPool<Limit<A>>;
+
+fn over(device: &Device, bytes: usize) -> Pool<Counted> {
+    let upstream = Limit::new(Counted::new(device), bytes as u64);
+    CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap()
+}
+
+fn cpu() -> (Device, Stream, Stream) {
+    let device = Device::cpu();
+    let streams = [device.stream().unwrap(), device.stream().unwrap()];
+    let [first, second] = streams;
+    (device, first, second)
+}
+
+fn served<A: DeviceAllocator>(pool: &CachingPool<A>) -> RungStats {
+    pool.stats().rungs
+}
+
+#[test]
+fn a_stream_finds_what_it_freed_itself_first() {
+    let (device, first, _) = cpu();
+    let pool = over(&device, 2 * MIB);
+    let blocks = [take(&pool, MIB, &first), take(&pool, MIB, &first)];
+    assert_eq!((served(&pool).grown, served(&pool).shared), (1, 1));
+    for block in blocks {
+        give(&pool, block, &first).unwrap();
+    }
+    // Two halves of a cache become one, without an event.
+    let whole = take(&pool, 2 * MIB, &first);
+    assert_eq!(served(&pool).done, 1);
+    give(&pool, whole, &first).unwrap();
+    // Slabs that nobody uses become a piece again.
+    let many: Vec<_> = (0..64).map(|_| take(&pool, 32 << 10, &first)).collect();
+    assert!(pool.alloc(layout(512, 256), &first).is_err());
+    for block in many {
+        give(&pool, block, &first).unwrap();
+    }
+    give(&pool, take(&pool, 2 * MIB, &first), &first).unwrap();
+    assert_eq!(pool.stats().upstream_frees, 0);
+}
+
+#[test]
+fn what_another_stream_has_passed_is_found_without_any_call() {
+    let (device, first, second) = cpu();
+    let pool = over(&device, 4 * MIB);
+    let block = take(&pool, 2 * MIB, &first);
+    give(&pool, block, &first).unwrap();
+    // It marks the point on the first stream; what it gets itself depends on whether that is passed by then.
+    let other = take(&pool, 2 * MIB, &second);
+    if other.0.0 != block.0.0 {
+        first.synchronize().unwrap();
+        assert_eq!(take(&pool, 2 * MIB, &second).0.0, block.0.0);
+        let rungs = served(&pool);
+        assert_eq!((rungs.grown, rungs.shared, rungs.stolen), (2, 1, 0));
+    }
+    assert!(pool.stats().upstream_frees == 0);
+}
+
+/// Holds a stream up for a while, by a kernel that uses the block.
+fn hold_up(module: &Module, device: &Device, stream: &Stream, block: Block) {
+    let values = memory(device, block).slice_at::<u32>(0, 1).unwrap();
+    // SAFETY: one thread, which is done with the block where the free comes in its stream.
+    unsafe { stream.launch(module, linger, &LaunchConfig::linear(1, 1), (values, 200_000)) }.unwrap();
+}
+
+/// Doubles what the kernel before has left in `first`, if that lies in `block`, which is the stream's.
+fn doubled(module: &Module, device: &Device, stream: &Stream, block: Block, first: Block) -> u32 {
+    let offset = (first.0.0 as u64).wrapping_sub(block.0.0 as u64);
+    if offset >= block.1.size() as u64 {
+        return 2;
+    }
+    let values = memory(device, first).slice_at::<u32>(0, 1).unwrap();
+    // SAFETY: one thread, and the block is this stream's.
+    unsafe { stream.launch(module, double, &LaunchConfig::linear(1, 1), (values,)) }.unwrap();
+    let mut value = [0_u32];
+    memory(device, first).read(0, &mut value).unwrap();
+    value[0]
+}
+
+#[test]
+fn what_is_pending_elsewhere_is_waited_for_on_the_device_alone() {
+    let (device, first, second) = cpu();
+    let module = module(&device);
+    for size in [2 * MIB, 32 << 10] {
+        let upstream = Limit::new(DriverMemory::new(&device), 2 << 20);
+        let pool = CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap();
+        let all: Vec<_> = (0..2 * MIB / size).map(|_| take(&pool, size, &first)).collect();
+        hold_up(&module, &device, &first, all[0]);
+        for block in &all {
+            give(&pool, *block, &first).unwrap();
+        }
+        let stolen = take(&pool, size, &second);
+        assert!(!first.is_done().unwrap(), "the host did not wait");
+        assert_eq!((served(&pool).stolen, served(&pool).waited), (1, 0));
+        assert_eq!(doubled(&module, &device, &second, stolen, all[0]), 2, "the stream did");
+        give(&pool, stolen, &second).unwrap();
+    }
+}
+
+#[test]
+fn pieces_of_several_streams_become_one_for_a_third() {
+    let (device, first, second) = cpu();
+    let (third, module) = (device.stream().unwrap(), module(&device));
+    let upstream = Limit::new(DriverMemory::new(&device), 2 << 20);
+    let pool = CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap();
+    let halves = [take(&pool, MIB, &first), take(&pool, MIB, &first)];
+    hold_up(&module, &device, &first, halves[0]);
+    hold_up(&module, &device, &second, halves[1]);
+    give(&pool, halves[0], &first).unwrap();
+    give(&pool, halves[1], &second).unwrap();
+    let whole = take(&pool, 2 * MIB, &third);
+    assert_eq!(served(&pool).stolen, 1);
+    for half in halves {
+        assert_eq!(doubled(&module, &device, &third, whole, half), 2, "it came after both kernels");
+    }
+    give(&pool, whole, &third).unwrap();
+}
+
+#[test]
+fn cached_segments_go_back_before_a_request_fails() {
+    let (device, first, second) = cpu();
+    let pool = over(&device, 4 * MIB);
+    for stream in [&first, &second] {
+        let two = [take(&pool, 2 * MIB, &first), take(&pool, 2 * MIB, &first)];
+        for block in two {
+            give(&pool, block, stream).unwrap();
+        }
+        let whole = take(&pool, 4 * MIB, &first);
+        give(&pool, whole, stream).unwrap();
+    }
+    // The second time, there is a segment of that size, of which the halves become one again.
+    let stats = pool.stats();
+    assert_eq!(
+        (stats.rungs.released, stats.upstream_frees, stats.reserved_bytes),
+        (1, 2, 4 << 20),
+        "{stats:?}"
+    );
+    assert_eq!(pool.upstream().usage().used_bytes, 4 << 20);
+}
+
+#[test]
+fn a_hook_may_give_blocks_back_and_is_asked_again_and_again() {
+    let (device, first, _) = cpu();
+    let (held, asked) = (Arc::new(Mutex::new(Vec::<Block>::new())), Arc::new(AtomicUsize::new(0)));
+    let cell: Arc<OnceLock<Arc<CachingPool<Counted>>>> = Arc::default();
+    let (of_hook, pool_of_hook, count) = (held.clone(), cell.clone(), asked.clone());
+    let stream = first.clone();
+    let builder =
+        CachingPool::builder().max_bytes(4 << 20).segment_bytes(2 << 20).on_exhausted(move |bytes| {
+            assert_eq!(bytes, 4 << 20);
+            count.fetch_add(1, Ordering::Relaxed);
+            let Some(block) = of_hook.lock().unwrap().pop() else { return false };
+            let pool = pool_of_hook.get().unwrap();
+            give(pool, block, &stream).unwrap();
+            // Any of its calls.
+            pool.trim().unwrap();
+            pool.usage().used_bytes < 4 << 20
+        });
+    let pool = Arc::new(builder.over(Counted::new(&device)).unwrap());
+    cell.set(pool.clone()).ok().unwrap();
+    held.lock().unwrap().extend([take(&pool, 2 * MIB, &first), take(&pool, 2 * MIB, &first)]);
+    let whole = take(&pool, 4 * MIB, &first);
+    assert_eq!((asked.load(Ordering::Relaxed), served(&pool).hooked), (2, 1));
+    assert!(pool.alloc(layout(4 * MIB, 256), &first).is_err());
+    assert_eq!((asked.load(Ordering::Relaxed), served(&pool).failed), (3, 1));
+    give(&pool, whole, &first).unwrap();
+    drop(cell);
+}
+
+#[test]
+fn a_hook_that_always_says_yes_does_not_hold_the_thread() {
+    let (device, first, _) = cpu();
+    let pool = CachingPool::builder().max_bytes(1 << 20).segment_bytes(1 << 20).on_exhausted(|_| true);
+    let pool = pool.over(Counted::new(&device)).unwrap();
+    assert!(matches!(pool.alloc(layout(2 * MIB, 1), &first), Err(Error::AllocExhausted { .. })));
+}
+
+#[test]
+fn the_error_has_the_figures_and_what_the_upstream_said() {
+    let (device, first, _) = cpu();
+    let pool = over(&device, 4 * MIB);
+    let [one, two] = [take(&pool, 2 * MIB, &first), take(&pool, MIB, &first)];
+    let error = pool.alloc(layout(2 * MIB, 256), &first).unwrap_err();
+    let Error::AllocExhausted { requested, used, reserved, largest, .. } = &error else { panic!("{error}") };
+    let figures = [requested, used, reserved, largest].map(|bytes| bytes.0 >> 20);
+    assert_eq!(figures, [2, 3, 4, 1]);
+    let message = error.to_string();
+    for words in
+        ["a caching pool", "a limit cannot allocate", "1048576 B (1.0 MiB) of it cached", "on_exhausted"]
+    {
+        assert!(message.contains(words), "{message}");
+    }
+    for block in [one, two] {
+        give(&pool, block, &first).unwrap();
+    }
+    assert_eq!(served(&pool).failed, 1);
+}

@@ -105,7 +105,6 @@ fn what_a_drop_cannot_free_is_logged_and_stays_allocated() {
     let stream = device.stream().unwrap();
     let log = |which| {
         let pool = flawed(&device, which);
-        // Not by the pool that fails: it is its call that is counted.
         let values = PoolBuffer::from_slice(&pool, &[1_u32; 16], &stream);
         let text = crate::adaptors::events_of(|| drop(values));
         (text, pool.upstream().stats().live_blocks)

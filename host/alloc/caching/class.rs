@@ -51,12 +51,13 @@ impl Classes {
 
     /// `bytes` in whole least blocks.
     pub const fn whole(self, bytes: u64) -> u64 {
-        bytes.next_multiple_of(self.least())
+        (bytes + self.least() - 1) & !(self.least() - 1)
     }
 
-    /// The class of a size from 1 on to [`LARGEST_CLASS`].
+    /// The class of a size from 1 on to [`LARGEST_CLASS`]. By shifts alone: a division takes as long as a lock.
+    #[inline]
     pub const fn index(self, bytes: u64) -> usize {
-        let units = bytes.div_ceil(self.least());
+        let units = (bytes + self.least() - 1) >> self.least_log;
         if units <= 1 << self.per_log {
             return units as usize - 1;
         }
@@ -67,13 +68,14 @@ impl Classes {
     }
 
     /// The size of a class.
+    #[inline]
     pub const fn bytes(self, index: usize) -> u64 {
         let (index, per) = (index as u64, 1 << self.per_log);
         if index < per {
             return (index + 1) << self.least_log;
         }
-        let step = index / per - 1;
-        let units = (per + index % per + 1) << step;
+        let step = (index >> self.per_log) - 1;
+        let units = (per + (index & (per - 1)) + 1) << step;
         units << self.least_log
     }
 
@@ -88,6 +90,7 @@ impl Classes {
     }
 
     /// The class of which every block is aligned, in a slab that is aligned to the same.
+    #[inline]
     fn aligned(self, bytes: u64, align: u64) -> usize {
         let mut class = self.index(bytes.max(align));
         // At most to the next power of two, which is one.
@@ -98,6 +101,7 @@ impl Classes {
     }
 
     /// What all blocks of a class in a row are aligned to, if the first is.
+    #[inline]
     pub const fn align(self, class: usize) -> u64 {
         1 << self.bytes(class).trailing_zeros()
     }

@@ -30,12 +30,12 @@ pub(super) struct Slot {
     bytes: AtomicUsize,
     /// The node of the segments that it is, or that it is a part of.
     home: AtomicUsize,
-    /// The class of a small block; [`LARGE`] of others.
+    /// Twice the class, and 1 more of a small block; [`HUGE`] above all classes.
     class: AtomicUsize,
     asked: AtomicUsize,
 }
 
-const LARGE: usize = usize::MAX;
+const HUGE: usize = usize::MAX - 1;
 
 /// Relaxed is enough for all of a slot: whoever reads it got the block's number under a lock, or its address from whoever
 /// allocated it, after it was written (I4); and `asked` stands for nothing but itself.
@@ -52,9 +52,14 @@ impl Slot {
         self.home.load(Relaxed) as u32
     }
 
-    /// Of a block of a slab.
-    pub fn small_class(&self) -> Option<usize> {
-        Some(self.class.load(Relaxed)).filter(|class| *class != LARGE)
+    pub fn class(&self) -> Option<usize> {
+        let class = self.class.load(Relaxed);
+        (class != HUGE).then_some(class >> 1)
+    }
+
+    /// Whether it is one of a slab's.
+    pub fn is_small(&self) -> bool {
+        self.class.load(Relaxed) & 1 == 1
     }
 
     pub fn is_live(&self) -> bool {
@@ -134,13 +139,20 @@ impl Live {
     }
 
     /// A slot for a block of nobody's yet.
-    pub fn insert(&self, address: u64, bytes: u64, home: u32, class: Option<usize>) -> BlockId {
+    pub fn insert(
+        &self,
+        address: u64,
+        bytes: u64,
+        home: u32,
+        (class, is_small): (Option<usize>, bool),
+    ) -> BlockId {
         let id = self.number();
         let slot = self.slot(id);
         slot.address.store(address as usize, Relaxed);
         slot.bytes.store(bytes as usize, Relaxed);
         slot.home.store(home as usize, Relaxed);
-        slot.class.store(class.unwrap_or(LARGE), Relaxed);
+        let class = class.map_or(HUGE, |class| class << 1 | usize::from(is_small));
+        slot.class.store(class, Relaxed);
         debug_assert!(!slot.is_live());
         self.shard(address).write().unwrap_or_else(PoisonError::into_inner).insert(address, id);
         id
@@ -209,7 +221,7 @@ mod tests {
     #[test]
     fn a_block_is_claimed_once_and_as_it_was_allocated() {
         let live = Live::new();
-        let id = live.insert(4096, 512, 7, Some(0));
+        let id = live.insert(4096, 512, 7, (Some(0), true));
         assert_eq!(live.claim(4096, layout(300)), Err(Wrong::Free));
         live.slot(id).set_live(layout(300));
         assert_eq!(live.claim(4097, layout(300)), Err(Wrong::Unknown));
@@ -225,14 +237,16 @@ mod tests {
     #[test]
     fn numbers_are_used_again_and_go_on_over_chunks() {
         let live = Live::new();
-        let all: Vec<_> = (0..5000_u64).map(|n| live.insert(n * 512, 512, n as u32, None)).collect();
+        let all: Vec<_> = (0..5000_u64).map(|n| live.insert(n * 512, 512, n as u32, (None, false))).collect();
         for (n, id) in (0..).zip(&all) {
             let slot = live.slot(*id);
-            assert_eq!((slot.address(), slot.home(), slot.small_class()), (n * 512, n as u32, None));
+            assert_eq!((slot.address(), slot.home(), slot.class()), (n * 512, n as u32, None));
         }
         assert_eq!(live.all().len(), 5000);
         live.remove(all[17]);
-        assert_eq!(live.insert(1 << 40, 1, 1, Some(3)), all[17]);
-        assert_eq!(live.slot(all[17]).small_class(), Some(3));
+        assert_eq!(live.insert(1 << 40, 1, 1, (Some(3), true)), all[17]);
+        let slot = live.slot(all[17]);
+        assert_eq!((slot.class(), slot.is_small()), (Some(3), true));
+        assert!(!live.slot(all[18]).is_small());
     }
 }

@@ -221,10 +221,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// Puts a block that nobody has into the cache of the stream; what is too many there becomes shared.
     #[inline]
     fn keep(&self, id: BlockId, layout: Layout, stream: &Stream) {
-        let (bytes, classes) = (self.live.slot(id).bytes(), self.settings.classes);
-        let class = if bytes <= class::LARGEST_CLASS { Some(classes.index(bytes)) } else { None };
         let asked = layout.size() as u64;
-        let over = self.streams.with(stream, |cache: &StreamCache| cache.keep(id, asked, class, &self.live));
+        let over = self.streams.with(stream, |cache: &StreamCache| cache.keep(id, asked, &self.live));
         if !over.is_empty() {
             self.share(over, stream);
         }

@@ -96,7 +96,7 @@ impl Shared {
     pub fn accept(&mut self, blocks: Vec<BlockId>, order: Order, live: &Live) {
         for id in blocks {
             let slot = live.slot(id);
-            match slot.small_class() {
+            match slot.class().filter(|_| slot.is_small()) {
                 Some(class) => self.accept_small(id, slot.home(), class, order),
                 None => {
                     let node = slot.home();
@@ -128,7 +128,7 @@ impl Shared {
         let fits = orders.iter().filter_map(|order| self.arena.fit(*order, need.bytes, need.align));
         let node = fits.min_by_key(|node| self.arena.bytes(*node))?;
         let node = self.arena.cut(node, need.bytes, need.align);
-        let id = live.insert(self.arena.start(node), need.bytes, node, None);
+        let id = live.insert(self.arena.start(node), need.bytes, node, (need.class, false));
         Some(Found { id, more: Vec::new() })
     }
 
@@ -170,7 +170,7 @@ impl Shared {
         self.slabs.insert(node, Slab { blocks: blocks as usize, here: 0 });
         // The first block on top.
         for index in (0..blocks).rev() {
-            let id = live.insert(start + index * bytes, bytes, node, Some(class));
+            let id = live.insert(start + index * bytes, bytes, node, (Some(class), true));
             self.accept_small(id, node, class, order);
         }
     }

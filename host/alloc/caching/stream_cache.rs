@@ -126,16 +126,16 @@ impl StreamCache {
 
     /// Keeps a block that nobody has, in the bin of its own size. What is too many comes out.
     #[inline]
-    pub fn keep(&self, id: BlockId, asked: u64, class: Option<usize>, live: &Live) -> Vec<BlockId> {
+    pub fn keep(&self, id: BlockId, asked: u64, live: &Live) -> Vec<BlockId> {
         let slot = live.slot(id);
-        let (bytes, is_small) = (slot.bytes(), slot.small_class().is_some());
+        let (bytes, class, is_small) = (slot.bytes(), slot.class(), slot.is_small());
         let mut bins = lock(&self.bins);
         bins.tally(class).free(bytes, asked);
         let Some(class) = class else { return vec![id] };
         let bin = &mut bins.bins[class].blocks;
         bin.push(id);
-        let most = if is_small { most_small(bytes) } else { most_large(bytes) };
-        if bin.len() > most { overflow(bin) } else { Vec::new() }
+        // One is always kept, and what the most is takes a division.
+        if bin.len() > 1 && bin.len() > most(bytes, is_small) { overflow(bin) } else { Vec::new() }
     }
 
     /// Counts a block that came from elsewhere, and keeps those that came with it.
@@ -187,6 +187,11 @@ fn most_small(bytes: u64) -> usize {
 
 fn most_large(bytes: u64) -> usize {
     MOST_LARGE.min(MOST_LARGE_BYTES / bytes).max(1) as usize
+}
+
+/// How many blocks of a size a bin keeps.
+fn most(bytes: u64, is_small: bool) -> usize {
+    if is_small { most_small(bytes) } else { most_large(bytes) }
 }
 
 /// How many small blocks come with one that is asked for, itself among them.

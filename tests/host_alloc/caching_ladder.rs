@@ -199,9 +199,12 @@ fn the_error_has_the_figures_and_what_the_upstream_said() {
     let figures = [requested, used, reserved, largest].map(|bytes| bytes.0 >> 20);
     assert_eq!(figures, [2, 3, 4, 1]);
     let message = error.to_string();
-    for words in
-        ["a caching pool", "a limit cannot allocate", "1048576 B (1.0 MiB) of it cached", "on_exhausted"]
-    {
+    for words in [
+        "a caching pool",
+        "a limit cannot allocate",
+        "1048576 B (1.0 MiB) are kept for later",
+        "on_exhausted",
+    ] {
         assert!(message.contains(words), "{message}");
     }
     for block in [one, two] {

@@ -33,6 +33,11 @@ impl Case {
         (self.make)(upstream)
     }
 
+    /// Whether the driver frees its memory in the order of streams.
+    pub fn is_stream_ordered(&self) -> bool {
+        self.name.starts_with("stream-ordered")
+    }
+
     /// Whether each call is one of the driver's, which on a GPU takes long.
     pub fn is_the_driver(&self) -> bool {
         self.name.starts_with("driver")
@@ -40,7 +45,7 @@ impl Case {
 
     /// Whether it takes memory from its upstream at all.
     pub fn has_upstream(&self) -> bool {
-        !self.name.starts_with("stream-ordered")
+        !self.is_stream_ordered()
     }
 }
 

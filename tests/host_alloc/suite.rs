@@ -228,11 +228,14 @@ fn its_end_waits_for_the_kernels_that_use_its_blocks() {
         let values = memory(device, block).slice_at::<u32>(0, 1).unwrap();
         // SAFETY: one thread, and the end waits for it.
         unsafe { stream.launch(&module, linger, &LaunchConfig::linear(1, 1), (values, 20_000)) }.unwrap();
+        let ended = stream.record().unwrap();
         if case.room.is_some() {
             give(&allocator, block, &stream).unwrap();
         }
         drop(allocator);
-        assert!(stream.is_done().unwrap(), "{case}: the memory went while a kernel was in flight");
+        // A GPU's driver keeps the memory of a stream-ordered pool until the kernel has ended, and nobody waits.
+        let waits = is_cpu(device) || !case.is_stream_ordered();
+        assert!(!waits || ended.is_done().unwrap(), "{case}: the memory went while a kernel was in flight");
         // SAFETY: not launched at all.
         let late = unsafe { stream.launch(&module, linger, &LaunchConfig::linear(1, 1), (values, 1)) };
         assert!(!is_cpu(device) || matches!(late, Err(Error::DanglingArgument { .. })), "{case}: {late:?}");

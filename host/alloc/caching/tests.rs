@@ -209,7 +209,7 @@ fn nothing_is_lost_between_caches_slabs_and_segments() {
     for step in 0..20_000 {
         let word = rng.next_u64() as usize;
         let at = word % streams.len();
-        if word % 997 == 0 {
+        if word.is_multiple_of(997) {
             streams[at] = device.stream().unwrap();
         }
         let size = 1 + (word >> 8) % (1 << (8 + (word >> 40) % 14));

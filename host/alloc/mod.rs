@@ -145,16 +145,20 @@ fn words(layout: Layout) -> String {
 }
 
 /// The address as a number.
+#[inline]
 fn address_of(ptr: DevicePtr<u8>) -> u64 {
     ptr.0.addr() as u64
 }
 
 /// Fails on a stream of another device and on no bytes.
+#[inline]
 fn check_request(allocator: &str, device: &Device, layout: Layout, stream: &Stream) -> Result<()> {
     device.same_as(stream.device(), "the stream")?;
-    if layout.size() > 0 {
-        return Ok(());
-    }
+    if layout.size() > 0 { Ok(()) } else { Err(no_bytes(allocator, layout)) }
+}
+
+#[cold]
+fn no_bytes(allocator: &str, layout: Layout) -> Error {
     let why = "a block has at least 1 B; do without one where there is nothing to hold".into();
-    Err(Error::AllocRequest { allocator: allocator.into(), asked: words(layout), why })
+    Error::AllocRequest { allocator: allocator.into(), asked: words(layout), why }
 }

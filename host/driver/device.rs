@@ -266,11 +266,14 @@ impl Device {
     }
 
     /// Fails unless `other` is this device.
+    #[inline]
     pub(crate) fn same_as(&self, other: &Device, what: &'static str) -> Result<()> {
-        if self == other {
-            return Ok(());
-        }
-        Err(Error::WrongDevice { what, expected: self.to_string(), got: other.to_string() })
+        if self == other { Ok(()) } else { Err(self.is_not(other, what)) }
+    }
+
+    #[cold]
+    fn is_not(&self, other: &Device, what: &'static str) -> Error {
+        Error::WrongDevice { what, expected: self.to_string(), got: other.to_string() }
     }
 
     /// Where the memory that a launch on this device cannot use is, in words.
@@ -285,6 +288,7 @@ impl Device {
 }
 
 impl PartialEq for Device {
+    #[inline]
     fn eq(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }

@@ -28,6 +28,7 @@ impl StreamId {
     }
 
     /// The number, from 1, as it prints.
+    #[inline]
     pub fn number(self) -> u64 {
         self.0 as u64
     }
@@ -132,11 +133,13 @@ impl Stream {
     }
 
     /// Which stream this is a handle of.
+    #[inline]
     pub fn id(&self) -> StreamId {
         self.id
     }
 
     /// The device whose work this is.
+    #[inline]
     pub fn device(&self) -> &Device {
         &self.device
     }

@@ -40,28 +40,34 @@ const HUGE: usize = usize::MAX - 1;
 /// Relaxed is enough for all of a slot: whoever reads it got the block's number under a lock, or its address from whoever
 /// allocated it, after it was written (I4); and `asked` stands for nothing but itself.
 impl Slot {
+    #[inline]
     pub fn address(&self) -> u64 {
         self.address.load(Relaxed) as u64
     }
 
+    #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed) as u64
     }
 
+    #[inline]
     pub fn home(&self) -> u32 {
         self.home.load(Relaxed) as u32
     }
 
+    #[inline]
     pub fn class(&self) -> Option<usize> {
         let class = self.class.load(Relaxed);
         (class != HUGE).then_some(class >> 1)
     }
 
     /// Whether it is one of a slab's.
+    #[inline]
     pub fn is_small(&self) -> bool {
         self.class.load(Relaxed) & 1 == 1
     }
 
+    #[inline]
     pub fn is_live(&self) -> bool {
         self.asked.load(Relaxed) != 0
     }
@@ -73,6 +79,7 @@ impl Slot {
     }
 }
 
+#[inline]
 const fn pack(layout: Layout) -> usize {
     layout.size() << 6 | layout.align().trailing_zeros() as usize
 }
@@ -193,6 +200,22 @@ impl Live {
         }
     }
 
+    /// The same with a number that was the block's not long ago. `false` says nothing: it is for [`claim`](Self::claim) to find out why.
+    #[inline]
+    pub fn claim_known(&self, id: BlockId, address: u64, layout: Layout) -> bool {
+        let slot = self.slot(id);
+        let claimed = || slot.asked.compare_exchange(pack(layout), 0, Relaxed, Relaxed).is_ok();
+        if slot.address() != address || !claimed() {
+            return false;
+        }
+        // While someone else gave the same block back, the slot may have become another block's, which stays as it was.
+        let is_it = slot.address() == address;
+        if !is_it {
+            slot.set_live(layout);
+        }
+        is_it
+    }
+
     /// The layout of the live block that starts there.
     pub fn asked(&self, address: u64) -> Option<Layout> {
         let shard = self.shard(address).read().unwrap_or_else(PoisonError::into_inner);
@@ -228,6 +251,9 @@ mod tests {
         assert_eq!(live.claim(4096, layout(301)), Err(Wrong::Layout(layout(300))));
         let other = Layout::from_size_align(300, 8).unwrap();
         assert_eq!(live.claim(4096, other), Err(Wrong::Layout(layout(300))));
+        assert!(!live.claim_known(id, 4096, layout(301)) && !live.claim_known(id, 8192, layout(300)));
+        assert!(live.claim_known(id, 4096, layout(300)) && !live.claim_known(id, 4096, layout(300)));
+        live.slot(id).set_live(layout(300));
         assert_eq!(live.claim(4096, layout(300)), Ok(id));
         assert_eq!(live.claim(4096, layout(300)), Err(Wrong::Free));
         live.remove(id);

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! - An allocation and a free that a stream's cache serves lock that cache, and no one else's; no driver is called and no event recorded.
-//!   Uncontended, the pair is seven atomic read-modify-writes: two for each lock of the cache, two for the map of blocks, one to claim the block.
+//!   Uncontended, the pair is five atomic read-modify-writes: two for each lock of the cache, one to claim the block. A block that the cache does
+//!   not know again is looked up in the map of all, which takes four more.
 //! - What a cache does not have comes from what all share, where what is side by side merges, or by the ladder of `ladder`.
 //! - Classes and bins are those of `class`. Blocks up to the slabs' limit take their whole class; larger ones take what was asked for, cut out of a
 //!   segment by best fit, so that 33 MiB do not take 64.
@@ -284,6 +285,14 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
         let address = address_of(ptr);
         if !self.settings.is_ordered {
             stream.synchronize()?;
+        }
+        let back =
+            self.streams.with(stream, |cache: &StreamCache| cache.take_back(address, layout, &self.live));
+        if let Some(over) = back {
+            if !over.is_empty() {
+                self.share(over, stream);
+            }
+            return Ok(());
         }
         let claimed = self.live.claim(address, layout);
         let id = claimed.map_err(|wrong| self.misuse(address, layout, wrong))?;

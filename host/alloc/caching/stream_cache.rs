@@ -33,6 +33,8 @@ const MOST_SMALL: u64 = 256;
 const MOST_SMALL_BYTES: u64 = 4 << 20;
 const MOST_LARGE: u64 = 32;
 const MOST_LARGE_BYTES: u64 = 16 << 20;
+/// Blocks that a cache knows again without the map of all: a power of two.
+const OUT: usize = 64;
 /// Caches that a thread finds again without the map.
 const RECENT: usize = 16;
 
@@ -80,8 +82,9 @@ impl Ended {
     }
 }
 
-#[derive(Default)]
 struct Bins {
+    /// Blocks that went out last, by a mix of their address: most come back here, and are not looked up in the map of all.
+    out: [Option<(u64, BlockId)>; OUT],
     bins: Vec<Bin>,
     /// Of what is above all classes.
     huge: Tally,
@@ -93,7 +96,25 @@ struct Bin {
     tally: Tally,
 }
 
+/// Where a block is in `out`.
+#[inline]
+fn place_of(address: u64) -> usize {
+    (address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - OUT.ilog2())) as usize
+}
+
 impl Bins {
+    #[inline]
+    fn keep(&mut self, id: BlockId, asked: u64, live: &Live) -> Vec<BlockId> {
+        let slot = live.slot(id);
+        let (bytes, class, is_small) = (slot.bytes(), slot.class(), slot.is_small());
+        self.tally(class).free(bytes, asked);
+        let Some(class) = class else { return vec![id] };
+        let bin = &mut self.bins[class].blocks;
+        bin.push(id);
+        // One is always kept, and what the most is takes a division.
+        if bin.len() > 1 && bin.len() > most(bytes, is_small) { overflow(bin) } else { Vec::new() }
+    }
+
     fn tally(&mut self, class: Option<usize>) -> &mut Tally {
         match class {
             Some(class) => &mut self.bins[class].tally,
@@ -105,13 +126,15 @@ impl Bins {
 impl StreamCache {
     /// Of `stream`; of nobody if there is none.
     fn new(key: Key, stream: WeakStream, ended: Arc<Ended>, classes: Classes) -> StreamCache {
-        let bins =
-            Bins { bins: (0..classes.count()).map(|_| Bin::default()).collect(), huge: Tally::default() };
+        let bins = Bins {
+            out: [None; OUT],
+            bins: (0..classes.count()).map(|_| Bin::default()).collect(),
+            huge: Tally::default(),
+        };
         StreamCache { key, stream, bins: Mutex::new(bins), end: Mutex::default(), ended }
     }
 
     /// A cached block for a request, live.
-    #[inline]
     pub fn take(&self, need: Need, layout: Layout, live: &Live) -> Option<u64> {
         let class = need.class?;
         let mut bins = lock(&self.bins);
@@ -121,21 +144,24 @@ impl StreamCache {
         slot.set_live(layout);
         bin.tally.alloc(slot.bytes(), layout.size() as u64);
         bin.tally.hits += 1;
-        Some(slot.address())
+        let address = slot.address();
+        bins.out[place_of(address)] = Some((address, id));
+        Some(address)
+    }
+
+    /// Takes a block back that went out from here not long ago; `None` if it is not known here, or not live with that layout.
+    pub fn take_back(&self, address: u64, layout: Layout, live: &Live) -> Option<Vec<BlockId>> {
+        let mut bins = lock(&self.bins);
+        let (known, id) = bins.out[place_of(address)].take()?;
+        if known != address || !live.claim_known(id, address, layout) {
+            return None;
+        }
+        Some(bins.keep(id, layout.size() as u64, live))
     }
 
     /// Keeps a block that nobody has, in the bin of its own size. What is too many comes out.
-    #[inline]
     pub fn keep(&self, id: BlockId, asked: u64, live: &Live) -> Vec<BlockId> {
-        let slot = live.slot(id);
-        let (bytes, class, is_small) = (slot.bytes(), slot.class(), slot.is_small());
-        let mut bins = lock(&self.bins);
-        bins.tally(class).free(bytes, asked);
-        let Some(class) = class else { return vec![id] };
-        let bin = &mut bins.bins[class].blocks;
-        bin.push(id);
-        // One is always kept, and what the most is takes a division.
-        if bin.len() > 1 && bin.len() > most(bytes, is_small) { overflow(bin) } else { Vec::new() }
+        lock(&self.bins).keep(id, asked, live)
     }
 
     /// Counts a block that came from elsewhere, and keeps those that came with it.
@@ -190,6 +216,7 @@ fn most_large(bytes: u64) -> usize {
 }
 
 /// How many blocks of a size a bin keeps.
+#[inline]
 fn most(bytes: u64, is_small: bool) -> usize {
     if is_small { most_small(bytes) } else { most_large(bytes) }
 }
@@ -206,6 +233,7 @@ fn overflow(bin: &mut Vec<BlockId>) -> Vec<BlockId> {
 }
 
 /// Of what was freed last, a block that fits and is not much too large.
+#[inline]
 fn take_large(blocks: &mut Vec<BlockId>, need: Need, live: &Live) -> Option<BlockId> {
     let fits = |id: &BlockId| {
         let (slot, most) = (live.slot(*id), need.bytes + need.bytes / SLACK);

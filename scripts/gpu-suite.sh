@@ -111,6 +111,12 @@ for name in heap_groups heap_host heap_grow growable host_alloc; do
     expect 0 "test-$name" 300 env WARPHEAP_REQUIRE_CUDA=1 "$bundle/tests/$name"
 done
 
+expect 0 pool-demo 120 "$program" pool demo --backend cuda --json pool-demo.json
+for figure in pair 'random to 1 MiB' 'random to 64 MiB'; do
+    name=pool-${figure// /-}
+    expect '0|1' "$name" 400 "$program" pool bench --backend cuda --figure "$figure" --watchdog 0 --json "$name.json"
+done
+
 expect 2 bad-argument 30 "$program" stress --no-such-option
 
 but=

@@ -44,8 +44,8 @@ const AT_THE_BAR: [Most; 5] = [
     most("site_store", 10, 0, 0),
     most("site_load", 8, 0, 0),
     most("site_free", 35, 0, 0),
-    most("site_alloc", 40, 40, 9742),
-    most("site_alloc_any", 40, 44, 9874),
+    most("site_alloc", 40, 52, 9762),
+    most("site_alloc_any", 40, 40, 9730),
 ];
 
 const UNLIMITED: [Most; 5] = [

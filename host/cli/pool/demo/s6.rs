@@ -28,7 +28,6 @@ const GIB: usize = 1 << 30;
 const HOSTS: u64 = 8;
 /// Of each host thread.
 const OPERATIONS: u64 = 100_000;
-const CPU_OPERATIONS: u64 = 20_000;
 
 type Block = DevicePtr<u8>;
 
@@ -213,9 +212,8 @@ impl Owned {
 }
 
 fn threads(stage: &mut Stage<'_>) -> Result<()> {
-    let operations = if stage.is_cpu() { CPU_OPERATIONS } else { OPERATIONS };
     let (pool, owned) = (CachingPool::builder().on(stage.device())?, Owned::default());
-    let work = |seed| operate(&pool, &owned, seed, operations);
+    let work = |seed| operate(&pool, &owned, seed);
     let overlaps = thread::scope(|scope| {
         let hosts: Vec<_> = (0..HOSTS).map(|seed| scope.spawn(move || work(seed))).collect();
         let joined = hosts.into_iter().map(|host| host.join());
@@ -223,17 +221,17 @@ fn threads(stage: &mut Stage<'_>) -> Result<()> {
             .map(|host| host.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .sum::<Result<usize>>()
     })?;
-    stage.check_is(format!("overlaps, 8 host threads with {operations} random operations each"), overlaps, 0);
+    stage.check_is(format!("overlaps, 8 host threads with {OPERATIONS} random operations each"), overlaps, 0);
     let stats = pool.stats();
     stage.check_is("blocks and bytes in use afterwards", (stats.live_blocks, stats.used_bytes), (0, 0));
     Ok(())
 }
 
 /// Allocates and frees at random, up to 64 blocks of up to 256 KiB; how many overlap another.
-fn operate(pool: &CachingPool<DriverMemory>, owned: &Owned, seed: u64, operations: u64) -> Result<usize> {
+fn operate(pool: &CachingPool<DriverMemory>, owned: &Owned, seed: u64) -> Result<usize> {
     let stream = pool.device().stream()?;
     let (mut rng, mut held, mut overlaps) = (Pcg64Mcg::seed_from_u64(seed), Vec::new(), 0);
-    for _ in 0..operations {
+    for _ in 0..OPERATIONS {
         let word = rng.next_u64() as usize;
         if held.is_empty() || held.len() < 64 && word & 1 == 0 {
             let size = 1 + (word >> 8) % (1 << (4 + (word >> 40) % 15));

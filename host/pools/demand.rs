@@ -15,4 +15,6 @@ pub struct Demand {
     pub peak_bytes: u64,
     /// The bytes of all allocations together, for what takes nothing back.
     pub total_bytes: u64,
+    /// How many allocations that are.
+    pub total_blocks: usize,
 }

@@ -18,9 +18,10 @@ mod spread;
 pub use demand::Demand;
 pub use spread::Spread;
 
-use crate::alloc::{BlockPool, DeviceAllocator, DriverMemory, Limit};
+use crate::alloc::{BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverMemory, DriverPool, Limit};
 use crate::driver::Device;
 use crate::error::Result;
+use std::alloc::Layout;
 
 /// A pool that can be made by its name.
 #[derive(Debug)]
@@ -51,11 +52,32 @@ pub static POOLS: &[PoolKind] = &[
         make: driver,
     },
     PoolKind {
+        name: DRIVER_POOL,
+        does: "a pool of the driver's, in the order of streams, which keeps what it has",
+        reuses: true,
+        has_bars: false,
+        make: driver_pool,
+    },
+    PoolKind {
         name: "blocks",
         does: "equal blocks, as large as the largest allocation",
         reuses: true,
         has_bars: false,
         make: blocks,
+    },
+    PoolKind {
+        name: "caching",
+        does: "blocks of any size, kept for the stream that freed them",
+        reuses: true,
+        has_bars: true,
+        make: caching,
+    },
+    PoolKind {
+        name: "bump",
+        does: "one region, from its start to its end",
+        reuses: false,
+        has_bars: false,
+        make: bump,
     },
 ];
 
@@ -92,6 +114,41 @@ fn blocks(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> 
     Ok(Box::new(BlockPool::new(DriverMemory::new(device), block, count)?))
 }
 
+fn driver_pool(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
+    let builder = DriverPool::builder(device);
+    Ok(Box::new(match demand.bytes {
+        // More than there is would be refused.
+        Some(bytes) => {
+            let most = bytes.min(device.info()?.memory_total);
+            builder.max_size(most).release_threshold(most).build()?
+        }
+        None => builder.build()?,
+    }))
+}
+
+fn caching(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
+    let builder = CachingPool::builder();
+    Ok(Box::new(match demand.bytes {
+        Some(bytes) => builder.max_bytes(bytes).on(device)?,
+        None => builder.on(device)?,
+    }))
+}
+
+/// Without a limit: room for all allocations, but no more than nine tenths of what is free.
+fn bump(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
+    let align = demand.largest.align();
+    let padding = (demand.total_blocks as u64).saturating_mul(align as u64 - 1);
+    let all = demand.total_bytes.saturating_add(padding).max(1);
+    let bytes = match demand.bytes {
+        Some(bytes) => bytes,
+        None => all.min(device.info()?.memory_free / 10 * 9),
+    };
+    let size = usize::try_from(bytes).unwrap_or(usize::MAX).min(isize::MAX as usize - (align - 1));
+    let region =
+        Layout::from_size_align(size, align).expect("an alignment, and a size that it leaves room for");
+    Ok(Box::new(BumpPool::new(DriverMemory::new(device), region)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,7 +157,7 @@ mod tests {
 
     fn demand(bytes: Option<u64>) -> Demand {
         let largest = Layout::from_size_align(1000, 64).unwrap();
-        Demand { bytes, largest, peak_blocks: 3, peak_bytes: 3000, total_bytes: 9000 }
+        Demand { bytes, largest, peak_blocks: 3, peak_bytes: 3000, total_bytes: 9000, total_blocks: 9 }
     }
 
     #[test]
@@ -127,9 +184,11 @@ mod tests {
         for kind in POOLS {
             let Ok(pool) = kind.make(&device, &demand) else { continue };
             let granted = (0..5).take_while(|_| pool.alloc(demand.largest, &stream).is_ok()).count();
-            let is_exact = ["driver", "blocks"].contains(&kind.name);
+            let is_exact = ["driver", "driver-pool", "blocks", "bump"].contains(&kind.name);
             assert!(granted == 2 || !is_exact && granted < 2, "{}: {granted}", kind.name);
-            assert!(pool.usage().reserved_bytes <= 2 * 1024, "{}", kind.name);
+            // It has memory in the pages that the device maps, of which the last may reach further.
+            let page = if kind.name == "caching" { 2 << 20 } else { 2 * 1024 };
+            assert!(pool.usage().reserved_bytes <= page, "{}", kind.name);
         }
         let none = PoolKind::find("blocks").unwrap().make(&device, &Demand { bytes: Some(10), ..demand });
         assert!(matches!(none.err(), Some(Error::PoolConfig { setting: "blocks", .. })));

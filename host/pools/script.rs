@@ -60,7 +60,8 @@ impl Script {
         let align = self.layouts.iter().map(Layout::align).max()?;
         let largest = Layout::from_size_align(size, align).ok()?;
         let total_bytes = self.layouts.iter().map(|layout| layout.size() as u64).sum();
-        let mut demand = Demand { bytes, largest, peak_blocks: 0, peak_bytes: 0, total_bytes };
+        let total_blocks = self.layouts.len();
+        let mut demand = Demand { bytes, largest, peak_blocks: 0, peak_bytes: 0, total_bytes, total_blocks };
         let (mut blocks, mut live) = (0, 0);
         for step in &self.steps {
             let size = self.layouts[step.slot].size() as u64;
@@ -91,7 +92,8 @@ mod tests {
         script.free(0, 0, second);
         let demand = script.demand(Some(7)).unwrap();
         let largest = layout(100, 64);
-        let expected = Demand { bytes: Some(7), largest, peak_blocks: 2, peak_bytes: 150, total_bytes: 210 };
+        let (peak_blocks, peak_bytes, total_bytes, total_blocks) = (2, 150, 210, script.layouts.len());
+        let expected = Demand { bytes: Some(7), largest, peak_blocks, peak_bytes, total_bytes, total_blocks };
         assert_eq!(demand, expected);
         assert_eq!((script.threads, script.streams), (2, 3));
     }

@@ -133,7 +133,14 @@ fn demand(layouts: &[Layout], threads: u32) -> Demand {
     let largest = layout(layouts.iter().map(Layout::size).max().unwrap_or(1));
     let peak_bytes = largest.size() as u64 * u64::from(threads);
     let peak_blocks = threads as usize;
-    Demand { bytes: None, largest, peak_blocks, peak_bytes, total_bytes: peak_bytes }
+    Demand {
+        bytes: None,
+        largest,
+        peak_blocks,
+        peak_bytes,
+        total_bytes: peak_bytes,
+        total_blocks: peak_blocks,
+    }
 }
 
 /// What each thread does in each round.

@@ -5,7 +5,10 @@
 
 mod s1;
 mod s2;
+mod s3;
 mod s4;
+mod s5;
+mod s6;
 mod stage;
 
 use super::super::args::{BackendChoice, PoolDemoArgs};
@@ -33,7 +36,7 @@ struct Demo {
 }
 
 /// In the order in which they run.
-static DEMOS: &[Demo] = &[s1::DEMO, s2::DEMO, s4::DEMO];
+static DEMOS: &[Demo] = &[s1::DEMO, s2::DEMO, s3::DEMO, s4::DEMO, s5::DEMO, s6::DEMO];
 
 /// What is kept of one.
 #[derive(Serialize)]

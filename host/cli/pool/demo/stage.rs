@@ -56,6 +56,11 @@ impl<'a> Stage<'a> {
         &self.stream
     }
 
+    /// Whether kernels run on the CPU, where less of them is enough.
+    pub fn is_cpu(&self) -> bool {
+        self.device.backend() == Backend::Cpu
+    }
+
     /// What happens next.
     pub fn say(&self, what: impl std::fmt::Display) {
         self.console.say(format_args!("  {what}"));
@@ -143,7 +148,8 @@ impl<'a> Stage<'a> {
         unsafe { self.launch(stream, bench_spin, 1, (long,)) }
     }
 
-    fn threads(&self, words: DeviceSlice<u32>) -> u32 {
+    /// How many threads fill or count so many words.
+    pub fn threads(&self, words: DeviceSlice<u32>) -> u32 {
         let most = if self.device.backend() == Backend::Cpu { CPU_THREADS } else { THREADS };
         u32::try_from(words.len()).unwrap_or(most).clamp(1, most)
     }

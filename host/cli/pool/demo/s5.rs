@@ -1,0 +1,221 @@
+//! S5: the driver's stream-ordered pools.
+
+use super::{Demo, Stage};
+use std::alloc::Layout;
+use std::time::Instant;
+use warpheap::alloc::{DeviceAllocator, DriverMemory, DriverPool, ReusePolicies};
+use warpheap::{Bytes, Error, Result, Stream, kernel_names};
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+use warpheap_kernels::bench::bench_spin;
+use warpheap_kernels::demo::{demo_count_others, demo_fill};
+
+pub const DEMO: Demo = Demo {
+    name: "S5",
+    shows: "the driver's pools: faster than its synchronous memory, kept and given back as told, ordered by streams",
+    launched: &kernel_names![demo_fill, demo_count_others, bench_spin],
+    run,
+};
+
+const MB: u64 = 1_000_000;
+/// 1,048,576 words.
+const BYTES: usize = 4 << 20;
+
+fn run(stage: &mut Stage<'_>) -> Result<()> {
+    speed(stage)?;
+    threshold(stage)?;
+    no_threshold(stage)?;
+    trim(stage)?;
+    streams(stage)?;
+    alone(stage)
+}
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 256).expect("a layout")
+}
+
+fn large() -> Layout {
+    layout(100 * MB as usize)
+}
+
+fn words(block: DevicePtr<u8>, bytes: usize) -> DeviceSlice<u32> {
+    // SAFETY: a block has as many bytes, and a launch checks that they are live.
+    unsafe { DeviceSlice::from_raw_parts(block.0.cast(), bytes as u64 / 4) }
+}
+
+fn give(pool: &dyn DeviceAllocator, stream: &Stream, block: DevicePtr<u8>, of: Layout) -> Result<()> {
+    // SAFETY: the demonstration uses no block after its free, but in work that the stream was given before.
+    unsafe { pool.dealloc(block, of, stream) }
+}
+
+/// Each turn fills a block with a number of its own, counts the words that are others, and frees it: seconds, and those words.
+fn turns(stage: &Stage<'_>, pool: &dyn DeviceAllocator, count: u32) -> Result<(f64, u64)> {
+    let (stream, others) = (stage.stream(), stage.device().zeroed::<u64>(1)?);
+    stream.synchronize()?;
+    let start = Instant::now();
+    for turn in 1..=count {
+        let block = pool.alloc(layout(BYTES), stream)?;
+        let words = words(block, BYTES);
+        let threads = stage.threads(words);
+        // SAFETY: the block is live, and this stream alone uses it.
+        unsafe { stage.fill(stream, words, turn) }?;
+        // SAFETY: the same; the counter lives until the stream is done, and nobody else has it.
+        unsafe { stage.launch(stream, demo_count_others, threads, (words, turn, threads, others.ptr())) }?;
+        give(pool, stream, block, layout(BYTES))?;
+    }
+    stream.synchronize()?;
+    Ok((start.elapsed().as_secs_f64(), others.copy_to_vec()?[0]))
+}
+
+fn speed(stage: &mut Stage<'_>) -> Result<()> {
+    let count = if stage.is_cpu() { 10 } else { 100 };
+    stage.say(format_args!(
+        "{count} times 4 MiB, filled and read by kernels, after a tenth as many that do not count"
+    ));
+    let memory = DriverMemory::new(stage.device());
+    let pool = DriverPool::builder(stage.device()).release_threshold(256 * MB).build()?;
+    let mut figure = |what: &str, pool: &dyn DeviceAllocator| -> Result<f64> {
+        turns(stage, pool, count / 10)?;
+        let (seconds, others) = turns(stage, pool, count)?;
+        stage.check_is(format!("wrong words of the {what} ones"), others, 0);
+        Ok(seconds)
+    };
+    let (waits, ordered) = (figure("synchronous", &memory)?, figure("stream-ordered", &pool)?);
+    let (slow, fast) = (1e6 * waits / f64::from(count), 1e6 * ordered / f64::from(count));
+    stage.say(format_args!(
+        "synchronous {slow:.1} us, stream-ordered {fast:.1} us a turn: {:.2} times as fast",
+        slow / fast
+    ));
+    Ok(())
+}
+
+/// Used and reserved, in words; which are checked by `holds`.
+fn look(
+    stage: &mut Stage<'_>,
+    what: &str,
+    pool: &DriverPool,
+    holds: impl Fn(u64, u64) -> bool,
+) -> Result<()> {
+    let (used, reserved) = (pool.used_bytes()?, pool.reserved_bytes()?);
+    let found = format!("used {}, reserved {}", Bytes(used), Bytes(reserved));
+    stage.check(what, found, holds(used, reserved));
+    Ok(())
+}
+
+fn settle(stage: &Stage<'_>, stream: &Stream) -> Result<()> {
+    stream.synchronize()?;
+    stage.device().synchronize()
+}
+
+fn threshold(stage: &mut Stage<'_>) -> Result<()> {
+    let stream = stage.stream().clone();
+    let pool = DriverPool::builder(stage.device()).release_threshold(256 * MB).build()?;
+    stage.check_is("the threshold, in bytes", pool.release_threshold()?, 256 * MB);
+    look(stage, "at first", &pool, |used, reserved| used == 0 && reserved == 0)?;
+    let block = pool.alloc(large(), &stream)?;
+    settle(stage, &stream)?;
+    look(stage, "with 100 MB", &pool, |used, reserved| used >= 100 * MB && reserved >= used)?;
+    give(&pool, &stream, block, large())?;
+    settle(stage, &stream)?;
+    look(stage, "after the free", &pool, |used, reserved| used == 0 && reserved >= 100 * MB)?;
+    pool.trim_to(0)?;
+    look(stage, "after the trim", &pool, |used, reserved| used == 0 && reserved == 0)
+}
+
+fn no_threshold(stage: &mut Stage<'_>) -> Result<()> {
+    let stream = stage.stream().clone();
+    let pool = DriverPool::builder(stage.device()).release_threshold(0).build()?;
+    let block = pool.alloc(large(), &stream)?;
+    settle(stage, &stream)?;
+    give(&pool, &stream, block, large())?;
+    settle(stage, &stream)?;
+    look(stage, "with threshold 0, freed and waited for", &pool, |used, reserved| used == 0 && reserved == 0)
+}
+
+fn trim(stage: &mut Stage<'_>) -> Result<()> {
+    let (stream, pool) = (stage.stream().clone(), DriverPool::new(stage.device())?);
+    let (kept, other) = (pool.alloc(large(), &stream)?, pool.alloc(large(), &stream)?);
+    let some = words(kept, BYTES);
+    // SAFETY: the block is live, and this stream alone uses it.
+    unsafe { stage.fill(&stream, some, 5) }?;
+    give(&pool, &stream, other, large())?;
+    settle(stage, &stream)?;
+    pool.trim_to(0)?;
+    look(stage, "trimmed with 100 MB of 200 MB live", &pool, |used, reserved| {
+        (100 * MB..200 * MB).contains(&used) && (used..200 * MB).contains(&reserved)
+    })?;
+    // SAFETY: the same.
+    let others = unsafe { stage.others(&stream, some, 5) }?;
+    stage.check_is("wrong words of what is live", others, 0);
+    give(&pool, &stream, kept, large())
+}
+
+/// From one stream to another and back.
+fn streams(stage: &mut Stage<'_>) -> Result<()> {
+    // Room for one block, as far as the driver does not round that up: so it has to be used again.
+    let pool = DriverPool::builder(stage.device()).max_size(BYTES as u64).build()?;
+    let (first, second) = (stage.device().stream()?, stage.device().stream()?);
+    let (one, two) = (1.0_f32.to_bits(), 2.0_f32.to_bits());
+    let block = pool.alloc(layout(BYTES), &first)?;
+    let values = words(block, BYTES);
+    stage.linger(&first)?;
+    // SAFETY: the block is live, and only this stream uses it until the event.
+    unsafe { stage.fill(&first, values, one) }?;
+    let filled = first.record()?;
+    if !filled.is_done()? {
+        stage.say("stream 2 depends on an event of stream 1 that is not done: without the wait it would read too early");
+    }
+    second.wait(&filled)?;
+    // SAFETY: the second stream comes after the fill, and the first does no more with it.
+    let others = unsafe { stage.others(&second, values, one) }?;
+    stage.check_is("values of 1,048,576 that are not 1.0 on stream 2", others, 0);
+    // SAFETY: the same.
+    unsafe { stage.fill(&second, values, two) }?;
+    // SAFETY: the same.
+    let others = unsafe { stage.others(&second, values, two) }?;
+    stage.check_is("that are not 2.0 before the free there", others, 0);
+    stage.linger(&second)?;
+    // SAFETY: the same.
+    unsafe { stage.fill(&second, values, 3) }?;
+    give(&pool, &second, block, layout(BYTES))?;
+    // SAFETY: it is not launched, for the block is no more.
+    let late = unsafe { stage.fill(&second, values, 4) };
+    stage.check_refused("a launch with its address", late, |error| {
+        matches!(error, Error::DanglingArgument { .. })
+    });
+    reuse(stage, &pool, (&first, &second), block)
+}
+
+/// Stream 1 depends on the free, and gets that memory behind it.
+fn reuse(
+    stage: &mut Stage<'_>,
+    pool: &DriverPool,
+    (first, second): (&Stream, &Stream),
+    block: DevicePtr<u8>,
+) -> Result<()> {
+    first.wait(&second.record()?)?;
+    let next = pool.alloc(layout(BYTES), first)?;
+    let pending = !second.is_done()?;
+    let same = next.0 == block.0;
+    // SAFETY: the block is the first stream's now.
+    let others = unsafe { stage.others(first, words(next, BYTES), 3) }?;
+    let (what, when) =
+        (if same { "the same memory" } else { "other memory" }, if pending { "pending" } else { "done" });
+    let found = format!("{what} with the free {when}, and {others} words of before the free's kernel");
+    // Where the driver has rounded up there may be other memory, with other words; the CPU's pool has none.
+    let holds = if same { others == 0 } else { !stage.is_cpu() };
+    stage.check("reuse on stream 1 waits for stream 2's free", found, holds);
+    stage.check_is("stream 2 is done when stream 1 is", second.is_done()?, true);
+    give(pool, first, next, layout(BYTES))
+}
+
+/// With no reuse between streams allowed.
+fn alone(stage: &mut Stage<'_>) -> Result<()> {
+    let pool = DriverPool::builder(stage.device()).reuse(ReusePolicies::none()).build()?;
+    let (first, second) = (stage.device().stream()?, stage.device().stream()?);
+    let block = pool.alloc(layout(BYTES), &first)?;
+    stage.linger(&first)?;
+    give(&pool, &first, block, layout(BYTES))?;
+    let next = pool.alloc(layout(BYTES), &second)?;
+    stage.check_is("with no reuse between streams, stream 2 gets other memory", next.0 != block.0, true);
+    give(&pool, &second, next, layout(BYTES))
+}

@@ -275,7 +275,8 @@ impl Heap {
             return false;
         }
         let slab = (offset >> self.layout.slab_log2) as u32;
-        // Who frees a block has it, or got it from who has: its slab's entry was written before.
+        // Who frees a block has it, or got it from who has: its slab's entry was written before (I5). Through the cache of this
+        // multiprocessor, which whoever acquires a span empties.
         let entry = Entry(self.entry(slab).load_unraced());
         entry.class() == Some(class) && self.place_of(entry, class, slab, offset).is_some()
     }

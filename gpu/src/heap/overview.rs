@@ -125,7 +125,7 @@ impl Heap {
         unsafe { self.overview().used.0.get_unchecked(word) }
     }
 
-    /// Remembers that the class has cursors with spans. Relaxed: the store of the span is behind it.
+    /// Remembers that the class has cursors with spans. Relaxed: the release of the span is behind it.
     #[inline(always)]
     pub(super) fn note_use(&self, class: SizeClass) {
         self.used(class).or_relaxed(1 << (class.0 % WORD_BITS));

@@ -48,9 +48,11 @@ impl Heap {
             }
             waiting = waiting.without_leader();
         }
-        self.hand_on(lanes);
         if owes {
             self.note_use(class);
+        }
+        self.hand_on(lanes);
+        if owes {
             let wanted = peers.count() - seen.left().unwrap_or(0);
             let cursor = self.cursor(class, home);
             cursor.install(span.without(span.granted(wanted)));

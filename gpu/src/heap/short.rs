@@ -84,11 +84,14 @@ impl Heap {
         let leader = peers.leader();
         let run = Run { first: lanes.read_32(run.first, leader), len: lanes.read_32(run.len, leader) };
         self.dedicate(peers.rank(), peers.count(), info, class, run);
+        let found = first && run.len > 0;
+        if found {
+            self.note_use(class);
+        }
         self.hand_on(lanes);
-        if !first || run.len == 0 {
+        if !found {
             return seen;
         }
-        self.note_use(class);
         let span = Span::new(run.first + run.len, runs * info.blocks);
         self.cursor(class, home).install(span.without(peers.count()));
         span

@@ -120,7 +120,9 @@ impl Classes {
         if size > MOST_BYTES || layout.align() > MOST_ALIGN {
             return None;
         }
-        let class = if size <= LARGEST_CLASS { Some(self.index(size)) } else { None };
+        // Never a class of slabs: its blocks have all of its size, and this one only as much as was asked for.
+        let beyond = size.max(self.slab_limit + 1);
+        let class = if beyond <= LARGEST_CLASS { Some(self.index(beyond)) } else { None };
         Some(Need { class, bytes: self.whole(size), align: align.max(self.least()), is_small: false })
     }
 
@@ -172,6 +174,21 @@ mod tests {
             [(1, 512), (513, 1024), (1025, 1536), (2049, 2560), ((1 << 20) + 1, (1 << 20) + (1 << 18))];
         for (size, to) in rounded {
             assert_eq!(four.round(size), to, "{size}");
+        }
+    }
+
+    #[test]
+    fn a_small_block_that_is_cut_for_its_alignment_is_in_no_bin_of_slabs() {
+        for per in [1, 4] {
+            let classes = classes(per);
+            let need = |size, align| classes.need(Layout::from_size_align(size, align).unwrap()).unwrap();
+            for size in [1, 600, 1100, 33_000, 64 << 10] {
+                let cut = need(size, 128 << 10);
+                assert!(!cut.is_small && cut.bytes < size as u64 + 512, "{size}: {cut:?}");
+                let small =
+                    (1..=64 << 10).step_by(500).map(|size| need(size, 256)).filter(|need| need.is_small);
+                assert!(small.into_iter().all(|small| small.class != cut.class), "{size} of {per}");
+            }
         }
     }
 

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Whose work may use a free piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Order(pub u32);
+pub(super) struct Order(pub u64);
 
 impl Order {
     /// Anyone's: no work in flight uses it.

@@ -41,7 +41,7 @@ pub(super) struct Shared {
     behind: BTreeMap<Order, Event>,
     /// Of streams whose point could not be marked: anyone's once the device has done all that it was given before.
     unmarked: Vec<Order>,
-    next: u32,
+    next: u64,
     /// Of the caches of streams that have ended.
     pub retired: Counts,
 }

@@ -114,15 +114,15 @@ impl Model {
 
     fn step(&mut self, step: &Step) {
         match *step {
-            Step::Take { order, units, align_log } => self.take(Order(order), units, 1 << align_log),
-            Step::Give { which, order } => self.give(which, Order(order)),
+            Step::Take { order, units, align_log } => self.take(Order(order.into()), units, 1 << align_log),
+            Step::Give { which, order } => self.give(which, Order(order.into())),
             Step::Retag { from, to } if from != to => {
-                self.arena.retag(Order(from), Order(to));
-                let of = |unit: &&mut Unit| **unit == Unit::Free(Order(from));
-                self.units.iter_mut().filter(of).for_each(|unit| *unit = Unit::Free(Order(to)));
+                self.arena.retag(Order(from.into()), Order(to.into()));
+                let of = |unit: &&mut Unit| **unit == Unit::Free(Order(from.into()));
+                self.units.iter_mut().filter(of).for_each(|unit| *unit = Unit::Free(Order(to.into())));
             }
             Step::Retag { .. } => {}
-            Step::Gather { may, to, least } => self.gather(may, Order(to), least),
+            Step::Gather { may, to, least } => self.gather(may, Order(to.into()), least),
             Step::Extend(units) => {
                 self.arena.extend(FIRST, units * UNIT, UNIT);
                 self.units.extend((0..units).map(|_| Unit::Free(Order::IDLE)));

@@ -191,7 +191,10 @@ mod tests {
         let none = PoolKind::find("blocks").unwrap().make(&device, &Demand { bytes: Some(10), ..demand });
         assert!(matches!(none.err(), Some(Error::PoolConfig { setting: "blocks", .. })));
         let none = PoolKind::find("caching").unwrap().make(&device, &demand);
-        assert!(matches!(none.err(), Some(Error::PoolConfig { setting: "max_bytes", .. })), "less than a page");
+        assert!(
+            matches!(none.err(), Some(Error::PoolConfig { setting: "max_bytes", .. })),
+            "less than a page"
+        );
     }
 
     #[test]

@@ -114,7 +114,11 @@ impl CachingPoolBuilder {
             return refuse("segment_bytes", self.segment_bytes, why);
         }
         if self.segment_bytes > MOST_SEGMENT {
-            return refuse("segment_bytes", self.segment_bytes, format!("it is at most {}", Bytes(MOST_SEGMENT)));
+            return refuse(
+                "segment_bytes",
+                self.segment_bytes,
+                format!("it is at most {}", Bytes(MOST_SEGMENT)),
+            );
         }
         let granularity = if self.segment_bytes.is_multiple_of(PAGE) { PAGE } else { self.min_block };
         let (segment_bytes, hook) = (self.segment_bytes, self.hook);

@@ -80,20 +80,9 @@ fn a_freed_mebibyte_is_handed_out_again_with_one_call_upstream() {
         give(pool, second, &stream).unwrap();
         assert_eq!(pool.trim().unwrap(), stats.reserved_bytes);
         assert_eq!((pool.stats().reserved_bytes, pool.stats().upstream_frees), (0, 1));
-        assert_eq!(pool.usage(), Usage::default().with_largest(0));
+        assert_eq!(pool.usage(), Usage::default());
     }
     assert_eq!(over.upstream().usage().used_bytes, 0);
-}
-
-trait WithLargest {
-    fn with_largest(self, bytes: u64) -> Usage;
-}
-
-impl WithLargest for Usage {
-    fn with_largest(mut self, bytes: u64) -> Usage {
-        self.largest_free_bytes = Some(bytes);
-        self
-    }
 }
 
 #[test]

@@ -144,12 +144,13 @@ impl CachingPoolBuilder {
     /// [`Error::PoolConfig`] for settings that cannot be, a `max_bytes` below what the device maps at a time among them;
     /// [`Error::AddressSpace`], or what the driver answers.
     pub fn on(self, device: &Device) -> Result<CachingPool<DriverMemory>> {
+        let asked = self.max_bytes.unwrap_or(u64::MAX);
         let (mut settings, info) = (self.check()?, device.info()?);
         let upstream = DriverMemory::new(device);
         if !info.virtual_memory {
             return CachingPool::new(upstream, None, settings);
         }
-        let most = settings.most.min(info.memory_total);
+        let most = asked.min(info.memory_total);
         let buffer = GrowableBuffer::reserve(device, most)?;
         let granularity = buffer.granularity();
         if most < granularity {

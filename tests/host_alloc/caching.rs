@@ -171,9 +171,8 @@ fn one_segment_that_grows_never_has_more_than_the_limit() {
     }
 }
 
-/// What is free at the end of a reservation is counted on, and others take it while it grows.
 #[test]
-fn threads_that_take_each_others_growth_all_get_what_there_is_room_for() {
+fn threads_that_share_a_segment_which_grows_and_shrinks_get_what_there_is_room_for() {
     let (device, _) = cpu();
     let builder = CachingPool::builder().segment_bytes(512).max_bytes(256 << 20);
     let pool = builder.on(&device).unwrap();

@@ -105,7 +105,7 @@ pub struct Usage {
     pub used_bytes: u64,
     /// What it has of its upstream: used, or kept for later.
     pub reserved_bytes: u64,
-    /// The largest block that can be allocated without more of the upstream; `None` if only the driver knows.
+    /// The largest block that can be allocated without more of the upstream; `None` if only the driver knows, or a search through all blocks would tell.
     pub largest_free_bytes: Option<u64>,
 }
 

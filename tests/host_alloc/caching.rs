@@ -80,20 +80,9 @@ fn a_freed_mebibyte_is_handed_out_again_with_one_call_upstream() {
         give(pool, second, &stream).unwrap();
         assert_eq!(pool.trim().unwrap(), stats.reserved_bytes);
         assert_eq!((pool.stats().reserved_bytes, pool.stats().upstream_frees), (0, 1));
-        assert_eq!(pool.usage(), Usage::default().with_largest(0));
+        assert_eq!(pool.usage(), Usage::default());
     }
     assert_eq!(over.upstream().usage().used_bytes, 0);
-}
-
-trait WithLargest {
-    fn with_largest(self, bytes: u64) -> Usage;
-}
-
-impl WithLargest for Usage {
-    fn with_largest(mut self, bytes: u64) -> Usage {
-        self.largest_free_bytes = Some(bytes);
-        self
-    }
 }
 
 #[test]
@@ -160,6 +149,48 @@ fn settings_that_cannot_be_are_refused() {
         let Error::PoolConfig { setting: named, .. } = &error else { panic!("{error}") };
         assert_eq!(*named, setting, "{error}");
     }
+}
+
+#[test]
+fn one_segment_that_grows_never_has_more_than_the_limit() {
+    let (device, stream) = cpu();
+    let on = |bytes| CachingPool::builder().max_bytes(bytes).on(&device);
+    let Error::PoolConfig { setting, given, why } = on((2 << 20) - 1).unwrap_err() else { panic!() };
+    assert_eq!((setting, given.contains("2097151 B"), why.contains("2097152 B")), ("max_bytes", true, true));
+    for (asked, granted) in [(2 << 20, 2 << 20), ((4 << 20) - 1, 2 << 20), ((4 << 20) + 1000, 4 << 20)] {
+        let pool = on(asked).unwrap();
+        assert_eq!(pool.max_bytes(), Some(granted));
+        let all: Vec<Block> = std::iter::from_fn(|| pool.alloc(layout(100_000, 256), &stream).ok())
+            .map(|ptr| (ptr, layout(100_000, 256)))
+            .collect();
+        assert!(all.len() as u64 >= granted / 110_000, "{}", all.len());
+        assert_eq!((pool.stats().peak_reserved_bytes, device.memory_in_use().0), (granted, granted));
+        for block in all {
+            give(&pool, block, &stream).unwrap();
+        }
+    }
+}
+
+#[test]
+fn threads_that_share_a_segment_which_grows_and_shrinks_get_what_there_is_room_for() {
+    let (device, _) = cpu();
+    let builder = CachingPool::builder().segment_bytes(512).max_bytes(256 << 20);
+    let pool = builder.on(&device).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (pool, device) = (&pool, &device);
+            scope.spawn(move || {
+                let stream = device.stream().unwrap();
+                let size = |round: usize| (1 + (round * 7 + thread) % 5) * 900_000;
+                for _ in 0..20 {
+                    let held: Vec<Block> = (0..10).map(|round| take(pool, size(round), &stream)).collect();
+                    held.into_iter().for_each(|block| give(pool, block, &stream).unwrap());
+                    pool.trim().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!((pool.stats().rungs.failed, pool.stats().used_bytes), (0, 0));
 }
 
 #[test]

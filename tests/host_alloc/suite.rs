@@ -236,8 +236,11 @@ fn its_end_waits_for_the_kernels_that_use_its_blocks() {
         // A GPU's driver keeps the memory of a stream-ordered pool until the kernel has ended, and nobody waits.
         let waits = is_cpu(device) || !case.is_stream_ordered();
         assert!(!waits || ended.is_done().unwrap(), "{case}: the memory went while a kernel was in flight");
-        // SAFETY: not launched at all.
-        let late = unsafe { stream.launch(&module, linger, &LaunchConfig::linear(1, 1), (values, 1)) };
-        assert!(!is_cpu(device) || matches!(late, Err(Error::DanglingArgument { .. })), "{case}: {late:?}");
+        // Only the CPU knows that the memory is gone; on a GPU the kernel would be launched.
+        if is_cpu(device) {
+            // SAFETY: not launched at all.
+            let late = unsafe { stream.launch(&module, linger, &LaunchConfig::linear(1, 1), (values, 1)) };
+            assert!(matches!(late, Err(Error::DanglingArgument { .. })), "{case}: {late:?}");
+        }
     });
 }

@@ -33,6 +33,12 @@ pub(super) struct Settings {
 
 /// What the driver maps at a time.
 const PAGE: u64 = 2 << 20;
+/// The largest `segment_bytes`.
+const MOST_SEGMENT: u64 = 1 << 40;
+
+fn refuse<T>(setting: &'static str, given: u64, why: String) -> Result<T> {
+    Err(Error::PoolConfig { setting, given: Bytes(given).to_string(), why })
+}
 
 impl Default for CachingPoolBuilder {
     fn default() -> CachingPoolBuilder {
@@ -49,7 +55,8 @@ impl Default for CachingPoolBuilder {
 }
 
 impl CachingPoolBuilder {
-    /// The most that it ever has of its upstream, in bytes; no limit if this is not called.
+    /// The most that it ever has of its upstream, in bytes; no limit if this is not called. It is rounded down to what the pool takes at
+    /// a time: the least block, or with [`on`](Self::on) what the device maps at a time.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = Some(bytes);
         self
@@ -88,30 +95,30 @@ impl CachingPoolBuilder {
     }
 
     /// What is called when nothing else has helped, with the bytes that are asked for. It may give blocks back, to this pool as
-    /// well, and says whether to look again. It is called without any lock, by the thread that allocates.
+    /// well, and says whether to look again. It is called without any lock of this pool's, by the thread that allocates. It must not
+    /// allocate from a pool that stands on this one, nor give back to it: a caching pool on top has its own lock while it asks this one
+    /// for a segment, and would wait for itself.
     pub fn on_exhausted(mut self, hook: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
         self.hook = Some(Hook::new(hook));
         self
     }
 
     fn check(self) -> Result<Settings> {
-        let refuse = |setting, given: u64, why: &str| {
-            Err(Error::PoolConfig { setting, given: Bytes(given).to_string(), why: why.into() })
-        };
         let classes = Classes::new(self.min_block, self.classes_per_doubling, self.slab_limit)?;
-        let most = self.max_bytes.unwrap_or(u64::MAX);
+        let (most, least) = (self.max_bytes.unwrap_or(u64::MAX), Bytes(self.min_block));
         if most < self.min_block {
-            return refuse("max_bytes", most, "it is at least the least block (min_block)");
+            return refuse("max_bytes", most, format!("it is at least the least block (min_block), {least}"));
         }
         if !self.segment_bytes.is_multiple_of(self.min_block) || self.segment_bytes < self.min_block {
+            let why = format!("it is a multiple of the least block (min_block), {least}");
+            return refuse("segment_bytes", self.segment_bytes, why);
+        }
+        if self.segment_bytes > MOST_SEGMENT {
             return refuse(
                 "segment_bytes",
                 self.segment_bytes,
-                "it is a multiple of the least block (min_block)",
+                format!("it is at most {}", Bytes(MOST_SEGMENT)),
             );
-        }
-        if self.segment_bytes > 1 << 40 {
-            return refuse("segment_bytes", self.segment_bytes, "it is at most 1 TiB");
         }
         let granularity = if self.segment_bytes.is_multiple_of(PAGE) { PAGE } else { self.min_block };
         let (segment_bytes, hook) = (self.segment_bytes, self.hook);
@@ -129,19 +136,32 @@ impl CachingPoolBuilder {
     }
 
     /// A pool that is one segment of `device`, which grows at its end where it lies; memory at its end that is free is given back.
-    /// It reserves addresses for `max_bytes`, or for all the memory of the device; these alone take no memory.
+    /// It reserves addresses for `max_bytes`, or for all the memory of the device; these alone take no memory. Memory comes in what the
+    /// device maps at a time, 2 MiB on most GPUs, and `max_bytes` is rounded down to that.
     /// Where the device has no virtual memory management, segments are the driver's allocations.
     ///
     /// # Errors
-    /// [`Error::PoolConfig`] for settings that cannot be, [`Error::AddressSpace`], or what the driver answers.
+    /// [`Error::PoolConfig`] for settings that cannot be, a `max_bytes` below what the device maps at a time among them;
+    /// [`Error::AddressSpace`], or what the driver answers.
     pub fn on(self, device: &Device) -> Result<CachingPool<DriverMemory>> {
+        let asked = self.max_bytes.unwrap_or(u64::MAX);
         let (mut settings, info) = (self.check()?, device.info()?);
         let upstream = DriverMemory::new(device);
         if !info.virtual_memory {
             return CachingPool::new(upstream, None, settings);
         }
-        settings.most = settings.most.min(info.memory_total) & !(settings.classes.least() - 1);
-        let buffer = GrowableBuffer::reserve(device, settings.most)?;
+        let most = asked.min(info.memory_total);
+        let buffer = GrowableBuffer::reserve(device, most)?;
+        let granularity = buffer.granularity();
+        if most < granularity {
+            let why = format!(
+                "{device} maps {} at a time: allow as much, or take segments from an allocator (over)",
+                Bytes(granularity)
+            );
+            return refuse("max_bytes", most, why);
+        }
+        // Only whole ones are mapped, so that it never has more than it may.
+        settings.most = most / granularity * granularity;
         CachingPool::new(upstream, Some(buffer), settings)
     }
 }

@@ -31,6 +31,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// How often the hook is asked for one allocation: a hook that always says yes does not hold a thread for ever.
 const MOST_HOOKS: usize = 64;
 
+/// How often a reservation grows for one allocation, if others take what was free at its end meanwhile.
+const MOST_GROWTHS: usize = 8;
+
 /// Blocks from this size on leave the stream's cache before a new piece is cut.
 const LARGE: u64 = 4 << 20;
 
@@ -214,11 +217,16 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let align = need.class.filter(|_| need.is_small).map_or(need.align, |class| classes.align(class));
         let own = lock(&self.shared).order_of(climb.cache);
         let room = (room_for(need), need.bytes);
-        let mut shared = match self.grow(source, own, room, align.max(classes.least()))? {
-            Ok(shared) => shared,
-            Err(short) => return Ok(Err(short)),
-        };
-        Ok(self.find_gathered(&mut shared, own, need, true).ok_or(Short::Limit))
+        for _ in 0..MOST_GROWTHS {
+            let mut shared = match self.grow(source, own, room, align.max(classes.least()))? {
+                Ok(shared) => shared,
+                Err(short) => return Ok(Err(short)),
+            };
+            if let Some(found) = self.find_gathered(&mut shared, own, need, true) {
+                return Ok(Ok(found));
+            }
+        }
+        Ok(Err(Short::Raced))
     }
 
     /// What is pending, for this stream, which comes after it on the device.
@@ -270,11 +278,15 @@ impl<A: DeviceAllocator> CachingPool<A> {
     }
 
     fn exhausted(&self, layout: Layout, short: &Short) -> Error {
-        let usage = self.usage();
+        let (usage, largest) = (self.usage(), lock(&self.shared).largest(&self.live));
         let (why, advice) = match short {
             Short::Limit => (
                 format!("at most {}", Bytes(self.settings.most)),
                 "give blocks back, raise its limit (max_bytes), or free something in a hook (on_exhausted)",
+            ),
+            Short::Raced => (
+                format!("other threads took what it grew by, {MOST_GROWTHS} times"),
+                "try again, give blocks back, or allocate from fewer threads at once",
             ),
             Short::Upstream(error) => (
                 format!("its upstream has no more: {error}"),
@@ -287,7 +299,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             used: Bytes(usage.used_bytes),
             reserved: Bytes(usage.reserved_bytes),
             cached: Bytes(usage.reserved_bytes.saturating_sub(usage.used_bytes)),
-            largest: Bytes(usage.largest_free_bytes.unwrap_or(0)),
+            largest: Bytes(largest),
             advice,
         }
     }

@@ -1,7 +1,7 @@
 //! Where segments come from, and where they go: blocks of the upstream, or one reservation that grows.
 //!
 //! I1: a segment of the arena is memory of the source, all of it, and so is a segment that is on its way back. I2: who grows or gives back has the source's lock, so
-//! that the sum of the segments stays below the limit. I3: memory comes in order for any stream, and goes back behind all work that may use it.
+//! that the sum of the segments stays within the limit. I3: memory comes in order for any stream, and goes back behind all work that may use it.
 
 use super::segment::{Order, Segment};
 use super::shared::Shared;
@@ -28,6 +28,8 @@ pub(super) enum Short {
     Limit,
     /// The upstream or the device.
     Upstream(Error),
+    /// Other threads took what was counted on, each time that it grew.
+    Raced,
 }
 
 /// Whether a failure says that there is no memory, and not that something is broken.
@@ -56,7 +58,8 @@ fn layout(bytes: u64, align: u64) -> Result<Layout> {
 
 impl<A: DeviceAllocator> CachingPool<A> {
     /// More memory, of which `bytes` at a multiple of `align` are free for `own`: as much more as is asked for at a time, or as
-    /// there is, down to `least` bytes. The lock is held, so that nobody else takes it before.
+    /// there is, down to `least` bytes. The lock is held, so that nobody else takes what is new. A reservation counts on what is free at its
+    /// end as well, which somebody else may take while it grows: then the caller asks again.
     pub(super) fn grow(
         &self,
         source: &mut Source,
@@ -90,7 +93,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         sizes[0] = sizes[0].next_multiple_of(buffer.granularity());
         sizes.dedup();
         let mut short = Short::Limit;
-        let most = left.next_multiple_of(buffer.granularity()).min(buffer.reserved() - size);
+        let most = left.min(buffer.reserved() - size);
         for more in sizes.into_iter().filter(|more| (1..=most).contains(more)) {
             self.upstream_allocs.fetch_add(1, Relaxed);
             match buffer.grow_to(size + more) {

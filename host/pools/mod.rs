@@ -32,7 +32,7 @@ pub struct PoolKind {
     pub does: &'static str,
     /// Whether it hands out again what was given back. What does not is replayed, but not measured.
     pub reuses: bool,
-    /// Whether the bars of [`bench`] are there to be met by it; those of others are told and count for nothing.
+    /// Whether the bars of [`mod@bench`] are there to be met by it; those of others are told and count for nothing.
     pub has_bars: bool,
     make: fn(&Device, &Demand) -> Result<Box<dyn DeviceAllocator>>,
 }

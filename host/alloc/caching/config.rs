@@ -15,6 +15,7 @@ pub struct CachingPoolBuilder {
     segment_bytes: u64,
     classes_per_doubling: u32,
     slab_limit: u64,
+    spare_bytes: u64,
     stream_ordered: bool,
     hook: Option<Hook>,
 }
@@ -25,10 +26,21 @@ pub(super) struct Settings {
     pub classes: Classes,
     pub most: u64,
     pub segment_bytes: u64,
+    spare_bytes: u64,
     /// What sizes of segments are rounded up to.
     pub granularity: u64,
     pub is_ordered: bool,
     pub hook: Option<Hook>,
+}
+
+/// Of what a pool may have, one in so many parts may lie free before it merges what it keeps.
+const MOST_SPARE: u64 = 32;
+
+impl Settings {
+    /// How much may lie free with so many streams before what they keep is merged.
+    pub fn spare(&self, streams: usize) -> u64 {
+        self.spare_bytes.saturating_mul(streams as u64).min(self.most / MOST_SPARE)
+    }
 }
 
 /// What the driver maps at a time.
@@ -48,6 +60,7 @@ impl Default for CachingPoolBuilder {
             segment_bytes: 32 << 20,
             classes_per_doubling: 1,
             slab_limit: 64 << 10,
+            spare_bytes: 256 << 20,
             stream_ordered: true,
             hook: None,
         }
@@ -87,6 +100,13 @@ impl CachingPoolBuilder {
         self
     }
 
+    /// How much may lie free for each stream that uses the pool, in bytes, before what streams keep is merged rather than more asked of the
+    /// upstream. 256 MiB if this is not called; all streams together never more than a 32nd of `max_bytes` or of the device.
+    pub fn spare_bytes(mut self, bytes: u64) -> Self {
+        self.spare_bytes = bytes;
+        self
+    }
+
     /// Whether a free is one in its stream's order, and returns at once; as it is if this is not called. Otherwise it waits for its
     /// stream on the host, and what was freed is anyone's.
     pub fn stream_ordered(mut self, yes: bool) -> Self {
@@ -121,10 +141,10 @@ impl CachingPoolBuilder {
             );
         }
         let granularity = if self.segment_bytes.is_multiple_of(PAGE) { PAGE } else { self.min_block };
-        let (segment_bytes, hook) = (self.segment_bytes, self.hook);
+        let CachingPoolBuilder { segment_bytes, spare_bytes, hook, stream_ordered: is_ordered, .. } = self;
         // Whole least blocks, as everything in it is.
         let most = most & !(self.min_block - 1);
-        Ok(Settings { classes, most, segment_bytes, granularity, is_ordered: self.stream_ordered, hook })
+        Ok(Settings { classes, most, segment_bytes, spare_bytes, granularity, is_ordered, hook })
     }
 
     /// A pool that takes segments from `upstream`.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   shared    free for this stream, or for anyone: no driver call, but to look at events that are pending
-//!   done      the same merged; other streams' free blocks that those have passed: an event for each stream that has some
+//!   grown     more of the upstream, as long as little lies free
+//!   done      the first merged with what the stream keeps; other streams' free blocks that those have passed: an event for each that has some
 //!   grown     more of the upstream
 //!   stolen    other streams' free blocks, which this stream waits for on the device
 //!   released  cached segments go back, and the upstream is asked again
@@ -11,15 +12,17 @@
 //! ```
 //!
 //! The upstream is asked before this stream is made to wait for another one's unfinished work, and after blocks whose work is done: so what a pool holds beyond
-//! its live blocks is bounded by what is in flight, and streams stay apart while there is memory.
+//! its live blocks is bounded by what is in flight and by what may lie free (`spare`), and streams stay apart while there is memory. Below that bound nothing is
+//! merged that its stream will ask for again.
 //!
 //! No rung is climbed with a lock held but `grown` and `released`, which hold the source's.
 
+use super::bins::refill_of;
 use super::class::Need;
 use super::segment::Order;
 use super::shared::{Found, Shared, room_for};
 use super::source::{Short, Source};
-use super::stream_cache::{StreamCache, refill_of};
+use super::stream_cache::StreamCache;
 use super::{CachingPool, NAME};
 use crate::alloc::{DeviceAllocator, lock};
 use crate::driver::{Event, Stream};
@@ -34,7 +37,7 @@ const MOST_HOOKS: usize = 64;
 /// How often a reservation grows for one allocation, if others take what was free at its end meanwhile.
 const MOST_GROWTHS: usize = 8;
 
-/// Blocks from this size on leave the stream's cache before a new piece is cut.
+/// Blocks from this size on leave the stream's cache before a new piece is cut, once as much lies free as may.
 const LARGE: u64 = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +95,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     fn hand_out(&self, found: &Found, climb: &Climb<'_>, layout: Layout) -> u64 {
         let slot = self.live.slot(found.id);
         slot.set_live(layout);
-        climb.cache.refill(climb.need, slot.bytes(), layout.size() as u64, &found.more);
+        climb.cache.refill(found.id, layout.size() as u64, &found.more, &self.live);
         slot.address()
     }
 
@@ -108,6 +111,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
     fn climb(&self, climb: &Climb<'_>) -> Result<Result<(Found, Rung), Short>> {
         if let Some(found) = self.find_shared(climb) {
             return Ok(Ok((found, Rung::Shared)));
+        }
+        if let Some(found) = self.find_spare(climb)? {
+            return Ok(Ok((found, Rung::Grown)));
         }
         if let Some(found) = self.find_done(climb) {
             return Ok(Ok((found, Rung::Done)));
@@ -168,13 +174,17 @@ impl<A: DeviceAllocator> CachingPool<A> {
         if is_there { shared.find(orders, need, most, &self.live) } else { None }
     }
 
-    /// The same once what is side by side is one: slabs that nobody uses, and pieces of these two orders.
+    /// The same once pieces of these two orders that are side by side are one.
     fn find_gathered(&self, shared: &mut Shared, own: Order, need: Need, any_slab: bool) -> Option<Found> {
-        let may = |order| order == own || order == Order::IDLE;
-        shared.dissolve(may, Some(own), &self.live);
         let least = if any_slab { need.bytes } else { room_for(need) };
-        shared.arena.gather(may, own, least);
+        shared.arena.gather(|order| order == own || order == Order::IDLE, own, least);
         self.find(shared, &[own, Order::IDLE], need, any_slab)
+    }
+
+    /// The same with slabs that nobody uses.
+    fn find_dissolved(&self, shared: &mut Shared, own: Order, need: Need, any_slab: bool) -> Option<Found> {
+        shared.dissolve(|order| order == own || order == Order::IDLE, Some(own), &self.live);
+        self.find_gathered(shared, own, need, any_slab)
     }
 
     fn find_shared(&self, climb: &Climb<'_>) -> Option<Found> {
@@ -182,7 +192,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.reap(&mut shared);
         shared.poll();
         let own = shared.order_of(climb.cache);
-        if !climb.need.is_small {
+        if !climb.need.is_small && self.is_tight.load(Relaxed) {
             // What merges with its neighbours serves better than a cut into something larger.
             let first = self.settings.classes.index(LARGE);
             self.flush(&mut shared, climb.cache, |class| class >= first);
@@ -190,21 +200,44 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.find(&mut shared, &[own, Order::IDLE], climb.need, false)
     }
 
+    /// More memory, if what lies free with it is no more than may.
+    fn find_spare(&self, climb: &Climb<'_>) -> Result<Option<Found>> {
+        let mut source = lock(&self.source);
+        if source.is_short {
+            return Ok(None);
+        }
+        let usage = self.usage();
+        let free = usage.reserved_bytes.saturating_sub(usage.used_bytes);
+        let more = room_for(climb.need).max(self.settings.segment_bytes);
+        let is_tight = free + more > self.settings.spare(self.streams.count());
+        self.is_tight.store(is_tight, Relaxed);
+        if is_tight {
+            return Ok(None);
+        }
+        // What there is no memory for is looked for further.
+        Ok(self.find_grown(&mut source, climb)?.ok())
+    }
+
     fn find_done(&self, climb: &Climb<'_>) -> Option<Found> {
         let mut shared = lock(&self.shared);
         let own = shared.order_of(climb.cache);
-        self.flush(&mut shared, climb.cache, |_| true);
+        let first_large = self.settings.classes.index(self.settings.classes.slab_limit) + 1;
+        // Large pieces first: slabs take longer to make than to keep.
+        self.flush(&mut shared, climb.cache, |class| class >= first_large);
         if let Some(found) = self.find_gathered(&mut shared, own, climb.need, false) {
             return Some(found);
         }
-        let first_large = self.settings.classes.index(self.settings.classes.slab_limit) + 1;
+        self.flush(&mut shared, climb.cache, |_| true);
+        if let Some(found) = self.find_dissolved(&mut shared, own, climb.need, false) {
+            return Some(found);
+        }
         let others = self.streams.all();
         for cache in others.iter().filter(|cache| !climb.is_self(cache)) {
             self.flush(&mut shared, cache, |class| climb.wants(class, first_large));
             shared.fence(cache.key, self.device());
         }
         shared.poll();
-        self.find_gathered(&mut shared, own, climb.need, false)
+        self.find_dissolved(&mut shared, own, climb.need, false)
     }
 
     fn find_grown(&self, source: &mut Source, climb: &Climb<'_>) -> Result<Result<Found, Short>> {
@@ -222,7 +255,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
                 Ok(shared) => shared,
                 Err(short) => return Ok(Err(short)),
             };
-            if let Some(found) = self.find_gathered(&mut shared, own, need, true) {
+            if let Some(found) = self.find_dissolved(&mut shared, own, need, true) {
                 return Ok(Ok(found));
             }
         }
@@ -235,7 +268,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.flush_all(&mut shared);
         shared.poll();
         let own = shared.order_of(climb.cache);
-        if let Some(found) = self.find_gathered(&mut shared, own, climb.need, true) {
+        if let Some(found) = self.find_dissolved(&mut shared, own, climb.need, true) {
             return Ok(Some(found));
         }
         for (order, event) in shared.pending() {
@@ -247,7 +280,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             }
         }
         shared.follow_all(climb.stream, own)?;
-        Ok(self.find_gathered(&mut shared, own, climb.need, true))
+        Ok(self.find_dissolved(&mut shared, own, climb.need, true))
     }
 
     /// Gives segments back and asks the upstream again.

@@ -19,6 +19,7 @@
 //! Locks, in this order, each only while one before it is held or none: `source` (growing and giving back; a driver may be waited for), `shared`, and one of the leaves:
 //! a cache's bins, the map of caches, a shard of the map of blocks, its numbers, a stream's end. The hook and upstream allocators are called without `shared`.
 
+mod bins;
 mod class;
 mod config;
 mod ladder;
@@ -28,6 +29,7 @@ mod shared;
 mod source;
 mod stats;
 mod stream_cache;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -45,9 +47,10 @@ use source::Source;
 use stats::Counts;
 use std::alloc::Layout;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use stream_cache::{StreamCache, Streams};
+use stream_cache::StreamCache;
+use streams::Streams;
 use warpheap_device::kernel::DevicePtr;
 
 /// How it calls itself in errors.
@@ -95,6 +98,8 @@ pub struct CachingPool<A: DeviceAllocator> {
     live: Live,
     shared: Mutex<Shared>,
     source: Mutex<Source>,
+    /// Whether as much lay free as may, when somebody looked last: a hint.
+    is_tight: AtomicBool,
     upstream_allocs: AtomicUsize,
     upstream_frees: AtomicUsize,
     /// The most that was ever reserved.
@@ -139,8 +144,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
             streams: Streams::new(settings.classes, settings.is_ordered),
             live: Live::new(),
             shared: Mutex::new(Shared::new(settings.classes)),
-            source: Mutex::new(Source { reservation }),
+            source: Mutex::new(Source { reservation, is_short: false }),
             settings,
+            is_tight: AtomicBool::new(false),
             upstream_allocs: AtomicUsize::new(0),
             upstream_frees: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),

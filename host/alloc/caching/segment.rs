@@ -15,6 +15,7 @@
 #[cfg(test)]
 mod tests;
 
+use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Whose work may use a free piece.
@@ -66,7 +67,7 @@ pub(super) struct Arena {
     nodes: Vec<Node>,
     vacant: Vec<u32>,
     segments: BTreeMap<u64, Segment>,
-    free: HashMap<Order, Pieces>,
+    free: HashMap<Order, Pieces, FixedState>,
     reserved: u64,
 }
 

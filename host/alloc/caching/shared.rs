@@ -22,6 +22,7 @@ use super::stats::Counts;
 use super::stream_cache::{ANYONE, End, Key, StreamCache};
 use crate::driver::{Device, Event, Stream};
 use crate::error::Result;
+use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -34,10 +35,10 @@ const SLAB_BYTES: u64 = 64 << 10;
 pub(super) struct Shared {
     pub arena: Arena,
     classes: Classes,
-    slabs: HashMap<u32, Slab>,
+    slabs: HashMap<u32, Slab, FixedState>,
     whole: usize,
-    small: HashMap<Order, Vec<Vec<BlockId>>>,
-    of_stream: HashMap<Key, (Order, Arc<StreamCache>)>,
+    small: HashMap<Order, Vec<Vec<BlockId>>, FixedState>,
+    of_stream: HashMap<Key, (Order, Arc<StreamCache>), FixedState>,
     behind: BTreeMap<Order, Event>,
     /// Of streams whose point could not be marked: anyone's once the device has done all that it was given before.
     unmarked: Vec<Order>,
@@ -63,10 +64,10 @@ impl Shared {
         Shared {
             arena: Arena::default(),
             classes,
-            slabs: HashMap::new(),
+            slabs: HashMap::default(),
             whole: 0,
-            small: HashMap::new(),
-            of_stream: HashMap::new(),
+            small: HashMap::default(),
+            of_stream: HashMap::default(),
             behind: BTreeMap::new(),
             unmarked: Vec::new(),
             next: Order::IDLE.0 + 1,

@@ -1,0 +1,173 @@
+//! The free blocks of one stream, by class, and what it counts.
+//!
+//! ```text
+//!   class 2   │ 2048 │ 2048 │ 2048        equal blocks of slabs: the last freed first
+//!   class 13  │ 2.5 MiB │ 3 MiB │ 2.2 MiB    cut to measure: of those that fit, the least too large
+//! ```
+//!
+//! I1: a block is in the bin of its own class, once, and in none while it is live. I2: an entry has the size and the address of its
+//! block's slot, which do not change while the block is here. I3: a bin has at most [`most`] blocks, or one.
+
+use super::class::{Classes, Need};
+use super::live::{BlockId, Live};
+use super::stats::{Counts, Tally};
+use std::alloc::Layout;
+
+/// A block above the slabs' limit serves what is smaller by up to one in so many of what is asked for.
+const SLACK: u64 = 16;
+/// Blocks that a bin keeps, and bytes, as long as both allow; but one block of any size. What is kept does not merge with its
+/// neighbours: more large blocks would strand memory between them.
+const MOST_SMALL: u64 = 256;
+const MOST_SMALL_BYTES: u64 = 4 << 20;
+const MOST_LARGE: u64 = 32;
+const MOST_LARGE_BYTES: u64 = 16 << 20;
+/// Blocks that are known again without the map of all: a power of two.
+const OUT: usize = 64;
+
+pub(super) struct Bins {
+    /// Blocks that went out last, by a mix of their address: most come back here, and are not looked up in the map of all.
+    out: [Option<(u64, BlockId)>; OUT],
+    bins: Vec<Bin>,
+    /// Of what is above all classes.
+    huge: Tally,
+}
+
+#[derive(Default)]
+struct Bin {
+    /// The last freed at the end.
+    blocks: Vec<Entry>,
+    tally: Tally,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    id: BlockId,
+    address: u64,
+    bytes: u64,
+}
+
+/// Where a block is in `out`.
+#[inline]
+fn place_of(address: u64) -> usize {
+    (address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - OUT.ilog2())) as usize
+}
+
+impl Bins {
+    pub fn new(classes: Classes) -> Bins {
+        let bins = (0..classes.count()).map(|_| Bin::default()).collect();
+        Bins { out: [None; OUT], bins, huge: Tally::default() }
+    }
+
+    /// A block for a request, live.
+    #[inline]
+    pub fn take(&mut self, need: Need, layout: Layout, live: &Live) -> Option<u64> {
+        let bin = &mut self.bins[need.class?];
+        let entry = if need.is_small { bin.blocks.pop() } else { bin.take_large(need) }?;
+        live.slot(entry.id).set_live(layout);
+        bin.tally.alloc(entry.bytes, layout.size() as u64);
+        bin.tally.hits += 1;
+        self.out[place_of(entry.address)] = Some((entry.address, entry.id));
+        Some(entry.address)
+    }
+
+    /// The number of a block that went out from here not long ago, once.
+    #[inline]
+    pub fn known(&mut self, address: u64) -> Option<BlockId> {
+        let (known, id) = self.out[place_of(address)].take()?;
+        (known == address).then_some(id)
+    }
+
+    /// Keeps a block that nobody has. What is too many comes out.
+    #[inline]
+    pub fn keep(&mut self, id: BlockId, asked: u64, live: &Live) -> Vec<BlockId> {
+        let slot = live.slot(id);
+        let entry = Entry { id, address: slot.address(), bytes: slot.bytes() };
+        let Some(class) = slot.class() else {
+            self.huge.free(entry.bytes, asked);
+            return vec![id];
+        };
+        let bin = &mut self.bins[class];
+        bin.tally.free(entry.bytes, asked);
+        bin.blocks.push(entry);
+        // One is always kept, and what the most is takes a division.
+        let kept = bin.blocks.len();
+        if kept > 1 && kept > most(entry.bytes, slot.is_small()) { bin.overflow() } else { Vec::new() }
+    }
+
+    /// Counts a block that came from elsewhere, and keeps those that came with it, the next one to be handed out last.
+    pub fn refill(&mut self, id: BlockId, asked: u64, more: &[BlockId], live: &Live) {
+        let entry = |id: &BlockId| {
+            let slot = live.slot(*id);
+            Entry { id: *id, address: slot.address(), bytes: slot.bytes() }
+        };
+        let Entry { address, bytes, .. } = entry(&id);
+        self.out[place_of(address)] = Some((address, id));
+        let tally = match live.slot(id).class() {
+            Some(class) => {
+                let bin = &mut self.bins[class];
+                bin.blocks.extend(more.iter().rev().map(entry));
+                &mut bin.tally
+            }
+            None => &mut self.huge,
+        };
+        tally.alloc(bytes, asked);
+        tally.misses += 1;
+    }
+
+    /// Takes out all blocks of the classes that `which` says.
+    pub fn drain(&mut self, which: impl Fn(usize) -> bool) -> Vec<BlockId> {
+        let all = self.bins.iter_mut().enumerate().filter(|(class, _)| which(*class));
+        all.flat_map(|(_, bin)| bin.blocks.drain(..)).map(|entry| entry.id).collect()
+    }
+
+    /// Adds what was counted.
+    pub fn count(&self, counts: &mut Counts) {
+        for (class, bin) in self.bins.iter().enumerate() {
+            counts.add(Some(class), &bin.tally, bin.blocks.len());
+        }
+        counts.add(None, &self.huge, 0);
+    }
+}
+
+impl Bin {
+    /// Of the blocks that fit and are not much too large, the smallest.
+    #[inline]
+    fn take_large(&mut self, need: Need) -> Option<Entry> {
+        let most = need.bytes + need.bytes / SLACK;
+        let fits = |entry: &Entry| {
+            (need.bytes..=most).contains(&entry.bytes) && entry.address & (need.align - 1) == 0
+        };
+        // Mostly that is the last one, of just that size.
+        if let Some(last) = self.blocks.pop_if(|last| last.bytes == need.bytes && fits(last)) {
+            return Some(last);
+        }
+        let all = self.blocks.iter().enumerate().filter(|(_, entry)| fits(entry));
+        let (found, _) = all.min_by_key(|(_, entry)| entry.bytes)?;
+        Some(self.blocks.remove(found))
+    }
+
+    /// The older half.
+    #[cold]
+    fn overflow(&mut self) -> Vec<BlockId> {
+        self.blocks.drain(..self.blocks.len() / 2).map(|entry| entry.id).collect()
+    }
+}
+
+fn most_small(bytes: u64) -> usize {
+    MOST_SMALL.min(MOST_SMALL_BYTES / bytes).max(2) as usize
+}
+
+fn most_large(bytes: u64) -> usize {
+    MOST_LARGE.min(MOST_LARGE_BYTES / bytes).max(1) as usize
+}
+
+/// How many blocks of a size a bin keeps.
+#[inline]
+fn most(bytes: u64, is_small: bool) -> usize {
+    if is_small { most_small(bytes) } else { most_large(bytes) }
+}
+
+/// How many small blocks come with one that is asked for, itself among them.
+pub(super) fn refill_of(need: Need) -> usize {
+    if need.is_small { most_small(need.bytes) / 4 } else { 1 }
+}

@@ -8,7 +8,7 @@ mod workload;
 use super::parse::{self, JsonTarget};
 use clap::{ArgAction, Args, Parser, Subcommand};
 pub use device::{BackendChoice, GpuArgs};
-pub use pool::{PoolArgs, PoolBenchArgs, PoolCommand, PoolDemoArgs, PoolReplayArgs};
+pub use pool::{PoolArgs, PoolBenchArgs, PoolCommand, PoolDemoArgs, PoolReplayArgs, PoolShowArgs};
 use std::path::PathBuf;
 use std::time::Duration;
 use stress::STRESS_EXAMPLES;
@@ -91,7 +91,8 @@ pub enum Command {
     /// empty again.
     #[command(after_long_help = EXAMPLES_EXAMPLES)]
     Examples(ExamplesArgs),
-    /// Device memory that the host hands out: replay a log of allocations, measure the pools, see what they do.
+    /// Device memory that the host hands out: replay a log of allocations, measure the pools, see what they do and
+    /// what the driver's have.
     Pool(PoolArgs),
 }
 

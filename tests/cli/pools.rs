@@ -122,3 +122,34 @@ fn a_demonstration_shows_and_checks_its_steps() {
     let checks = results["data"][0]["checks"].as_array().expect("checks");
     assert!(checks.len() > 20 && checks.iter().all(|check| check["holds"] == true), "{checks:?}");
 }
+
+#[test]
+fn the_drivers_pools_are_shown_with_their_settings() {
+    let output = warpheap("pool show --backend cpu");
+    assert_eq!(status(&output), 0, "{}", both(&output));
+    let parts = [
+        "default pool, at first",
+        "release threshold",
+        "reserved at most",
+        "reuse: allow opportunistic",
+        "are free",
+    ];
+    for part in parts {
+        assert!(out(&output).contains(part), "no {part:?} in {}", out(&output));
+    }
+    let results = json(&warpheap("pool show --backend cpu --bytes 3MiB --json -"));
+    let (data, device) = (&results["data"], &results["device"]);
+    assert_eq!((&results["kind"], &data["current_is_default"]), (&"pool-show".into(), &true.into()));
+    assert_eq!((&data["memory_total_bytes"], &device["backend"]), (&device["memory_bytes"], &"cpu".into()));
+    let pools = data["pools"].as_array().expect("pools");
+    let when: Vec<_> = pools.iter().map(|pool| pool["when"].as_str().expect("a moment")).collect();
+    assert_eq!(when, ["at first", "allocated", "freed", "waited for"]);
+    let figures =
+        |pool: usize| [&pools[pool]["used_bytes"], &pools[pool]["used_high"], &pools[pool]["reserved_bytes"]];
+    let (mib3, mib4) = (3 << 20, 4 << 20);
+    assert_eq!(figures(0), [0, 0, 0]);
+    assert_eq!(figures(1), [mib3, mib3, mib4]);
+    assert_eq!(figures(3), [0, mib3, 0], "the threshold is 0");
+    assert_eq!((&pools[0]["release_threshold"], &pools[3]["reserved_high"]), (&0.into(), &mib4.into()));
+    assert_eq!(pools[0]["reuse"]["allow_internal_dependencies"], true);
+}

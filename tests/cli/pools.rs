@@ -42,7 +42,11 @@ fn a_log_is_replayed_against_every_pool() {
             assert_eq!((&report["peak_live_bytes"], &report["used_at_end_bytes"]), (&1200.into(), &0.into()));
         }
         let said = err(&output);
-        for part in ["line 5: 0x900 is freed, which is not live", "leaks, given back", "fragmentation"] {
+        for part in [
+            "line 5: 0x900 is freed, which is not live: nothing allocated it before",
+            "leaks, given back",
+            "fragmentation",
+        ] {
             assert!(said.contains(part), "no {part:?} in {said}");
         }
     }
@@ -73,6 +77,23 @@ fn what_is_no_log_is_refused_with_its_line_and_column() {
         "{}",
         err(&output)
     );
+    for (text, words) in [
+        (
+            LOG.replace("pointer,size,", "size,"),
+            "line 1 names no column `pointer`, but thread, time, action, size, stream, align",
+        ),
+        (
+            LOG.replacen("1000", "-1000", 1),
+            "line 2, column 5 (`size`): `-1000` is not a number of bytes; mend that line",
+        ),
+        (LOG.replacen("1000", "", 1), "line 2, column 5 (`size`): there is no value"),
+        (String::new(), "nothing is allocated in its 0 rows"),
+    ] {
+        fs::write(&path, text).expect("it can be written");
+        let output = warpheap(&line);
+        assert_eq!((status(&output), out(&output).as_str()), (2, ""), "{}", both(&output));
+        assert!(err(&output).contains(words), "no {words:?} in {}", err(&output));
+    }
     fs::remove_file(path).expect("it was there");
     let output = warpheap(&line);
     assert_eq!(status(&output), 2, "{}", both(&output));

@@ -200,6 +200,8 @@ impl<'a> Stage<'a> {
 
     /// Holds a stream until another one comes to [`let_go`](Stage::let_go). It waits for the device first.
     pub fn hold(&mut self, stream: &Stream) -> Result<()> {
+        // A driver may load a kernel at its first launch, and wait for the device with that: not while this one holds it.
+        self.let_go(stream)?;
         self.device.synchronize()?;
         self.flag.fill(0)?;
         // Some seconds: more than it takes to launch what lets go.

@@ -1,5 +1,6 @@
 //! The one error type of the host crate.
 
+mod brief;
 mod bytes;
 
 pub use bytes::Bytes;

@@ -65,7 +65,8 @@ fn the_guide_names_options_that_there_are() {
         String::from_utf8(output.stdout).expect("text")
     };
     let options = help("stress") + &help("bench") + &help("doctor") + &help("examples");
-    let options = options + &help("pool replay") + &help("pool bench") + &help("pool demo");
+    let options =
+        options + &help("pool replay") + &help("pool bench") + &help("pool demo") + &help("pool show");
     let names = ["stress", "results", "replay", "global-allocator", "heap", "host-pools", "pool-command"];
     for name in names.map(|name| format!("guide/{name}.md")) {
         let page = page(&name);

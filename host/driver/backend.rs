@@ -113,6 +113,8 @@ pub(crate) trait PoolBackend: Send + Sync {
     fn trim_to(&self, keep: u64) -> Result<()>;
     fn get(&self, attribute: PoolAttribute) -> Result<u64>;
     fn set(&self, attribute: PoolAttribute, value: u64) -> Result<()>;
+    /// The same for all handles of one pool, and for no other pool while there is one.
+    fn key(&self) -> usize;
 }
 
 pub(crate) trait DeviceBackend: Send + Sync {
@@ -134,6 +136,8 @@ pub(crate) trait DeviceBackend: Send + Sync {
     fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>>;
     /// The device's own, which all of the program shares.
     fn default_pool(&self) -> Result<Arc<dyn PoolBackend>>;
+    /// The one that allocations that name no pool come from: the device's own until the program sets another.
+    fn current_pool(&self) -> Result<Arc<dyn PoolBackend>>;
 
     /// Waits for the work of every stream.
     fn synchronize(&self) -> Result<()>;

@@ -1,23 +1,16 @@
 //! Plays a script on a pool: makes its calls, times each of them, and looks after each allocation at what the pool holds.
 //!
-//! ```text
-//!   step      0     1     2     3     4
-//!   thread A  alloc ─────────── free            A, B and C wait for their turns, so that the order is the script's
-//!   thread B        alloc ─────────── alloc
-//!   thread C              free
-//! ```
-//!
 //! I1: `blocks[slot]` is set if and only if the slot was allocated and is not given back.
 //! I2: `live` is the sum of the sizes of those slots.
-//! I3: only the thread of step `next` makes a call.
+
+mod turns;
 
 use super::script::{Action, Script, Step};
 use crate::alloc::DeviceAllocator;
 use crate::driver::Stream;
 use crate::error::{Error, Result};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use turns::in_turns;
 use warpheap_device::kernel::DevicePtr;
 
 /// Who makes the calls.
@@ -86,8 +79,6 @@ pub(super) fn play(script: &Script, pool: &dyn DeviceAllocator, hosts: Hosts) ->
         blocks: vec![None; script.layouts.len()],
         live: 0,
         played: Played::default(),
-        next: 0,
-        stopped: None,
     };
     match hosts {
         Hosts::One => script.steps.iter().try_for_each(|step| session.step(step))?,
@@ -134,10 +125,6 @@ struct Session<'a> {
     blocks: Vec<Option<DevicePtr<u8>>>,
     live: u64,
     played: Played,
-    /// Whose turn it is, by the number of the step.
-    next: usize,
-    /// Nobody goes on, and why if it was an error.
-    stopped: Option<Option<Error>>,
 }
 
 impl Session<'_> {
@@ -229,83 +216,4 @@ fn is_refusal(error: &Error) -> bool {
             | Error::Alignment { .. }
             | Error::FailureInjected { .. }
     )
-}
-
-/// The threads of a script, one of which has its turn.
-struct Turns<'a> {
-    session: Mutex<Session<'a>>,
-    /// One for each thread.
-    called: Vec<Condvar>,
-}
-
-/// Makes all calls, each on a thread of its own number.
-fn in_turns(session: Session<'_>) -> Result<Session<'_>> {
-    let script = session.script;
-    let called = (0..script.threads).map(|_| Condvar::new()).collect();
-    let turns = Turns { session: Mutex::new(session), called };
-    let mut steps = vec![Vec::new(); script.threads];
-    script.steps.iter().enumerate().for_each(|(number, step)| steps[step.thread].push(number));
-    thread::scope(|scope| {
-        for (thread, steps) in steps.iter().enumerate() {
-            let turns = &turns;
-            let worker = move || turns.work(thread, steps);
-            if let Err(error) = thread::Builder::new().spawn_scoped(scope, worker) {
-                let why = format!(
-                    "the system does not start thread {}: {error}; replay it on one thread",
-                    thread + 1
-                );
-                let given = script.threads.to_string();
-                turns.stop(Some(Error::PoolConfig { setting: "threads", given, why }));
-                return;
-            }
-        }
-    });
-    let mut session = turns.session.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match session.stopped.take() {
-        Some(Some(error)) => Err(error),
-        _ => Ok(session),
-    }
-}
-
-impl<'s> Turns<'s> {
-    fn work(&self, thread: usize, steps: &[usize]) {
-        let _stop = StopOnPanic(self);
-        for number in steps {
-            let wait = |session: &mut Session<'_>| session.stopped.is_none() && session.next != *number;
-            let woken = self.called[thread].wait_while(self.session(), wait);
-            let mut session = woken.unwrap_or_else(PoisonError::into_inner);
-            if session.stopped.is_some() {
-                return;
-            }
-            let script = session.script;
-            if let Err(error) = session.step(&script.steps[*number]) {
-                drop(session);
-                return self.stop(Some(error));
-            }
-            session.next += 1;
-            if let Some(next) = script.steps.get(session.next).filter(|next| next.thread != thread) {
-                self.called[next.thread].notify_one();
-            }
-        }
-    }
-
-    fn stop(&self, error: Option<Error>) {
-        self.session().stopped.get_or_insert(error);
-        self.called.iter().for_each(Condvar::notify_all);
-    }
-
-    fn session(&self) -> MutexGuard<'_, Session<'s>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A pool that panics must not leave the other threads waiting.
-struct StopOnPanic<'a, 's>(&'a Turns<'s>);
-
-impl Drop for StopOnPanic<'_, '_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.stop(None);
-        }
-    }
 }

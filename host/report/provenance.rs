@@ -13,7 +13,8 @@ pub const SCHEMA: &str = "warpheap-result/1";
 pub struct ResultFile<T> {
     /// The layout of this file.
     pub schema: &'static str,
-    /// What `data` is: `stress`, `bench`, `examples`, `doctor`, `pool-replay`, `pool-bench` or `pool-demo`.
+    /// What `data` is: `stress`, `bench`, `examples`, `doctor`, `pool-replay`, `pool-bench`, `pool-demo` or
+    /// `pool-show`.
     pub kind: &'static str,
     /// This program's version.
     pub version: &'static str,

@@ -42,7 +42,11 @@ fn a_log_is_replayed_against_every_pool() {
             assert_eq!((&report["peak_live_bytes"], &report["used_at_end_bytes"]), (&1200.into(), &0.into()));
         }
         let said = err(&output);
-        for part in ["line 5: 0x900 is freed, which is not live", "leaks, given back", "fragmentation"] {
+        for part in [
+            "line 5: 0x900 is freed, which is not live: nothing allocated it before",
+            "leaks, given back",
+            "fragmentation",
+        ] {
             assert!(said.contains(part), "no {part:?} in {said}");
         }
     }
@@ -73,6 +77,23 @@ fn what_is_no_log_is_refused_with_its_line_and_column() {
         "{}",
         err(&output)
     );
+    for (text, words) in [
+        (
+            LOG.replace("pointer,size,", "size,"),
+            "line 1 names no column `pointer`, but thread, time, action, size, stream, align",
+        ),
+        (
+            LOG.replacen("1000", "-1000", 1),
+            "line 2, column 5 (`size`): `-1000` is not a number of bytes; mend that line",
+        ),
+        (LOG.replacen("1000", "", 1), "line 2, column 5 (`size`): there is no value"),
+        (String::new(), "nothing is allocated in its 0 rows"),
+    ] {
+        fs::write(&path, text).expect("it can be written");
+        let output = warpheap(&line);
+        assert_eq!((status(&output), out(&output).as_str()), (2, ""), "{}", both(&output));
+        assert!(err(&output).contains(words), "no {words:?} in {}", err(&output));
+    }
     fs::remove_file(path).expect("it was there");
     let output = warpheap(&line);
     assert_eq!(status(&output), 2, "{}", both(&output));
@@ -121,4 +142,35 @@ fn a_demonstration_shows_and_checks_its_steps() {
     assert_eq!((&results["kind"], &results["data"][0]["name"]), (&"pool-demo".into(), &"S4".into()));
     let checks = results["data"][0]["checks"].as_array().expect("checks");
     assert!(checks.len() > 20 && checks.iter().all(|check| check["holds"] == true), "{checks:?}");
+}
+
+#[test]
+fn the_drivers_pools_are_shown_with_their_settings() {
+    let output = warpheap("pool show --backend cpu");
+    assert_eq!(status(&output), 0, "{}", both(&output));
+    let parts = [
+        "default pool, at first",
+        "release threshold",
+        "reserved at most",
+        "reuse: allow opportunistic",
+        "are free",
+    ];
+    for part in parts {
+        assert!(out(&output).contains(part), "no {part:?} in {}", out(&output));
+    }
+    let results = json(&warpheap("pool show --backend cpu --bytes 3MiB --json -"));
+    let (data, device) = (&results["data"], &results["device"]);
+    assert_eq!((&results["kind"], &data["current_is_default"]), (&"pool-show".into(), &true.into()));
+    assert_eq!((&data["memory_total_bytes"], &device["backend"]), (&device["memory_bytes"], &"cpu".into()));
+    let pools = data["pools"].as_array().expect("pools");
+    let when: Vec<_> = pools.iter().map(|pool| pool["when"].as_str().expect("a moment")).collect();
+    assert_eq!(when, ["at first", "allocated", "freed", "waited for"]);
+    let figures =
+        |pool: usize| [&pools[pool]["used_bytes"], &pools[pool]["used_high"], &pools[pool]["reserved_bytes"]];
+    let (mib3, mib4) = (3 << 20, 4 << 20);
+    assert_eq!(figures(0), [0, 0, 0]);
+    assert_eq!(figures(1), [mib3, mib3, mib4]);
+    assert_eq!(figures(3), [0, mib3, 0], "the threshold is 0");
+    assert_eq!((&pools[0]["release_threshold"], &pools[3]["reserved_high"]), (&0.into(), &mib4.into()));
+    assert_eq!(pools[0]["reuse"]["allow_internal_dependencies"], true);
 }

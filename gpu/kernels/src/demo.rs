@@ -3,13 +3,52 @@
 use core::alloc::Layout;
 use warpheap_device::bump::Bump;
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
-use warpheap_device::sync::AtomicU64;
+use warpheap_device::sync::{AtomicU32, AtomicU64, Site};
 use warpheap_device::{kernel, thread};
 
 /// In place of an offset: nothing was allocated.
 pub const NONE: u64 = u64::MAX;
 
+const HOLD: Site = Site::new("demo/hold");
+
+/// The word as a flag for kernels that run at the same time.
+///
+/// # Safety
+/// It is live while the flag is used.
+unsafe fn flag<'a>(word: DevicePtr<u32>) -> &'a AtomicU32 {
+    // SAFETY: the caller's promise; an atomic has the layout of its integer.
+    unsafe { &*word.0.cast() }
+}
+
 kernel! {
+    /// Holds its stream until [`demo_let_go`] comes on another one. It looks `patience` times at most, with a microsecond between on a GPU, so
+    /// that streams that do not run side by side end all the same. For one thread.
+    ///
+    /// # Safety
+    /// The word is live, and only these two kernels touch it.
+    pub unsafe fn demo_hold(word: DevicePtr<u32>, patience: u32) {
+        // SAFETY: the caller's promise.
+        let flag = unsafe { flag(word) };
+        for _ in 0..patience {
+            // ordering: acquire; pairs with HOLD of `demo_let_go`: what its stream did before comes before what this one does next.
+            if flag.load_acquire(HOLD) == 1 {
+                return;
+            }
+            thread::nanosleep(1000);
+        }
+    }
+
+    /// Lets the stream go on that [`demo_hold`] holds. For one thread.
+    ///
+    /// # Safety
+    /// The same.
+    pub unsafe fn demo_let_go(word: DevicePtr<u32>) {
+        // SAFETY: the caller's promise.
+        let flag = unsafe { flag(word) };
+        // ordering: release; pairs with HOLD of `demo_hold`.
+        flag.store_release(1, HOLD);
+    }
+
     /// `threads` threads write `value` to all words; threads beyond that do nothing.
     ///
     /// # Safety

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::pool::GrowableBuffer;
 use std::alloc::Layout;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
 use warpheap_device::kernel::DevicePtr;
@@ -29,9 +30,19 @@ pub(super) enum Short {
     /// The pool's limit.
     Limit,
     /// The upstream or the device.
-    Upstream(Error),
+    Upstream(Shortage),
     /// Other threads took what was counted on, each time that it grew.
     Raced,
+}
+
+/// What an upstream without memory said. It prints in few words: it stands in a message of this pool's.
+#[derive(Debug)]
+pub(super) struct Shortage(Error);
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.brief().fmt(f)
+    }
 }
 
 /// Whether a failure says that there is no memory, and not that something is broken.
@@ -104,7 +115,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
                 Ok(now) => {
                     return Ok(Ok(self.add(|shared| shared.arena.extend(start, now - size, align))));
                 }
-                Err(error) if is_shortage(&error) => short = Short::Upstream(error),
+                Err(error) if is_shortage(&error) => short = Short::Upstream(Shortage(error)),
                 Err(error) => return Err(error),
             }
         }
@@ -123,7 +134,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         for align in wanted {
             match self.take_block((bytes, least), align, left)? {
                 // An upstream that aligns to less.
-                Err(Short::Upstream(Error::AllocRequest { .. })) => {}
+                Err(Short::Upstream(Shortage(Error::AllocRequest { .. }))) => {}
                 other => return Ok(other),
             }
         }
@@ -148,7 +159,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             let start = match taken {
                 Ok(ptr) => address_of(ptr),
                 Err(error) if is_shortage(&error) => {
-                    short = Short::Upstream(error);
+                    short = Short::Upstream(Shortage(error));
                     continue;
                 }
                 Err(error) => return Err(error),

@@ -75,6 +75,20 @@ impl DriverPool {
         DriverPool::over(device, device.driver().default_pool()?, None)
     }
 
+    /// The pool that the device's allocations come from that name none, as `cudaMallocAsync` makes them: its own, until the program sets
+    /// another (`cuDeviceSetMemPool`). It has to live for as long as this does.
+    ///
+    /// # Errors
+    /// As for [`default_of`](Self::default_of).
+    pub fn current_of(device: &Device) -> Result<DriverPool> {
+        DriverPool::over(device, device.driver().current_pool()?, None)
+    }
+
+    /// Whether both are handles of one pool of the driver's.
+    pub fn is_same(&self, other: &DriverPool) -> bool {
+        self.pool.key() == other.pool.key()
+    }
+
     fn over(device: &Device, pool: Arc<dyn PoolBackend>, most: Option<u64>) -> Result<DriverPool> {
         let home = device.default_stream()?;
         Ok(DriverPool { device: device.clone(), home, pool, most, live: Mutex::default() })

@@ -53,6 +53,10 @@ impl PoolBackend for Flawed {
         self.call()?;
         self.inner.set(attribute, value)
     }
+
+    fn key(&self) -> usize {
+        self.inner.key()
+    }
 }
 
 fn refused() -> Error {
@@ -155,6 +159,15 @@ fn when_memory_runs_out_the_figures_are_the_pools() {
     assert!(figures.iter().all(|words| advice.contains(words)), "{error}");
     drop(pool);
     assert_eq!(device.memory_in_use(), (0, 0));
+}
+
+#[test]
+fn handles_of_one_pool_know_each_other_and_others_not() {
+    let device = Device::cpu();
+    let pools = [DriverPool::default_of(&device), DriverPool::current_of(&device), DriverPool::new(&device)];
+    let [default, current, own] = pools.map(Result::unwrap);
+    assert!(default.is_same(&current) && current.is_same(&default));
+    assert!(!default.is_same(&own) && !default.is_same(&DriverPool::default_of(&Device::cpu()).unwrap()));
 }
 
 /// What is still allocated goes back at the end, also if one of the frees fails.

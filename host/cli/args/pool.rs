@@ -35,6 +35,15 @@ Examples:
 Exit status: 0 if every check holds, 1 if one does not, 2 if there is no such demonstration, 3 without the GPU that
 was asked for, 4 if a kernel hangs, 5 if the machine or the driver lets the run down.";
 
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  warpheap pool show
+  warpheap pool show --bytes 100MiB --json pools.json
+      The same after an allocation, its free, and a wait for that.
+
+Exit status: 0 if the pools were shown, 2 if the device has none or no room, 3 without the GPU that was asked for,
+4 if the driver does not answer, 5 if the machine or the driver lets the run down.";
+
 /// `warpheap pool`
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
@@ -59,6 +68,12 @@ pub enum PoolCommand {
     /// Show what the pools do, step by step, and check every step.
     #[command(after_long_help = DEMO_EXAMPLES)]
     Demo(PoolDemoArgs),
+    /// Show the driver's stream-ordered pools of a device: threshold, used, reserved, reuse.
+    ///
+    /// These are the device's default pool, and the current one if that is another. Their figures are those of the process,
+    /// which has allocated nothing from them but what --bytes says. On the CPU it is the model of such a pool.
+    #[command(after_long_help = SHOW_EXAMPLES)]
+    Show(PoolShowArgs),
 }
 
 impl PoolCommand {
@@ -68,6 +83,7 @@ impl PoolCommand {
             PoolCommand::Replay(args) => args.run.json.as_ref(),
             PoolCommand::Bench(args) => args.run.json.as_ref(),
             PoolCommand::Demo(args) => args.run.json.as_ref(),
+            PoolCommand::Show(args) => args.run.json.as_ref(),
         }
     }
 }
@@ -85,7 +101,7 @@ pub struct PoolRunArgs {
     /// Default: none are written.
     #[arg(long, value_name = "FILE", value_parser = json_target)]
     pub json: Option<JsonTarget>,
-    /// End the process with status 4 when one pool, figure or demonstration takes more seconds than this; 0 waits forever.
+    /// End the process with status 4 when one pool, figure or demonstration, or the driver's answer, takes more seconds than this; 0 waits forever.
     ///
     /// Default: 300.
     #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
@@ -181,6 +197,23 @@ pub struct PoolDemoArgs {
     pub which: String,
     #[command(flatten)]
     pub gpu: GpuArgs,
+    #[command(flatten)]
+    pub run: PoolRunArgs,
+}
+
+/// `warpheap pool show`
+#[derive(Debug, Args)]
+pub struct PoolShowArgs {
+    /// Allocate so many bytes of the current pool and give them back, and show it after each step: 100MiB.
+    ///
+    /// Default: nothing is allocated.
+    #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]
+    pub bytes: Option<u64>,
+    /// Which GPU, from 0. `warpheap doctor` lists them.
+    ///
+    /// Default: 0, the driver's first. Naming one rules the CPU out.
+    #[arg(long, value_name = "N")]
+    pub device: Option<u32>,
     #[command(flatten)]
     pub run: PoolRunArgs,
 }

@@ -1,8 +1,9 @@
-//! `warpheap pool`: memory that the host hands out, replayed, measured and shown.
+//! `warpheap pool`: memory that the host hands out, replayed, measured and shown, and the driver's own pools.
 
 mod bench;
 mod demo;
 mod replay;
+mod show;
 
 use super::args::{PoolArgs, PoolCommand};
 use super::backend::{Bare, describe};
@@ -18,6 +19,7 @@ pub fn run(args: PoolArgs, console: &Console) -> Result<Status, Failure> {
         PoolCommand::Replay(args) => replay::run(args, console),
         PoolCommand::Bench(args) => bench::run(args, console),
         PoolCommand::Demo(args) => demo::run(args, console),
+        PoolCommand::Show(args) => show::run(args, console),
     }
 }
 

@@ -129,6 +129,11 @@ impl DeviceBackend for CpuDevice {
         Ok(self.default_pool.get_or_init(make).clone())
     }
 
+    /// Nothing sets another here.
+    fn current_pool(&self) -> Result<Arc<dyn PoolBackend>> {
+        self.default_pool()
+    }
+
     fn synchronize(&self) -> Result<()> {
         // Not under the lock: the work waited for may be long. Every queue is waited for, also after one
         // that failed.

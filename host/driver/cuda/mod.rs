@@ -247,6 +247,11 @@ impl DeviceBackend for CudaDevice {
         Ok(Arc::new(CudaPool::of_device(self.context.clone(), self.heap.clone())?))
     }
 
+    fn current_pool(&self) -> Result<Arc<dyn PoolBackend>> {
+        check_pools(&self.context, None)?;
+        Ok(Arc::new(CudaPool::current(self.context.clone(), self.heap.clone())?))
+    }
+
     fn synchronize(&self) -> Result<()> {
         self.context.synchronize()
     }

@@ -52,6 +52,16 @@ impl CudaPool {
         Ok(CudaPool { api, context, heap, raw, owned: false })
     }
 
+    /// The pool of the device's allocations that name none.
+    pub fn current(context: Arc<Context>, heap: Arc<Heap>) -> Result<CudaPool> {
+        let (api, mut raw) = (PoolApi::get()?, null_mut());
+        context.call("cuDeviceGetMemPool", |_| {
+            // SAFETY: the driver writes the handle there.
+            unsafe { (api.device_get_mem_pool)(&mut raw, context.device) }
+        })?;
+        Ok(CudaPool { api, context, heap, raw, owned: false })
+    }
+
     /// Calls the driver with the context current.
     fn call(&self, name: &'static str, call: impl FnOnce(&PoolApi) -> Status) -> Result<()> {
         self.context.call(name, |_| call(self.api))
@@ -137,6 +147,10 @@ impl PoolBackend for CudaPool {
             // SAFETY: the driver reads a value of that attribute's type there.
             unsafe { (api.mem_pool_set_attribute)(self.raw, name, from) }
         })
+    }
+
+    fn key(&self) -> usize {
+        self.raw.addr()
     }
 }
 

@@ -126,6 +126,7 @@ api! {
     /// Those of stream-ordered allocation, which drivers have since CUDA 11.2.
     PoolApi:
     device_get_default_mem_pool "cuDeviceGetDefaultMemPool" (*mut CUmemoryPool, CUdevice);
+    device_get_mem_pool "cuDeviceGetMemPool" (*mut CUmemoryPool, CUdevice);
     mem_pool_create "cuMemPoolCreate" (*mut CUmemoryPool, *const CUmemPoolProps);
     mem_pool_destroy "cuMemPoolDestroy" (CUmemoryPool);
     mem_pool_trim_to "cuMemPoolTrimTo" (CUmemoryPool, usize);

@@ -141,6 +141,27 @@ fn what_does_not_fit_together_is_told_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_second_free_is_told_from_one_of_what_was_never_allocated() {
+    let log = "\
+        1,1,allocate,0x100,8,1,8\n\
+        1,2,free,0x100,8,1,8\n\
+        1,3,free,0x100,8,1,8\n\
+        1,4,free,0x999,8,1,8\n\
+        1,5,allocate,0x100,8,1,8\n\
+        1,6,free,0x100,8,1,8\n\
+        1,7,free,0x100,8,1,8\n";
+    let summary = trace(log).summary().clone();
+    let said: Vec<_> =
+        summary.unmatched_frees.first.iter().map(|found| (found.line, found.what.as_str())).collect();
+    let expected = [
+        (4, "0x100 is freed, which is not live: line 3 freed it already"),
+        (5, "0x999 is freed, which is not live: nothing allocated it before"),
+        (8, "0x100 is freed, which is not live: line 7 freed it already"),
+    ];
+    assert_eq!((said, summary.frees), (expected.to_vec(), 2));
+}
+
+#[test]
 fn refused_allocations_are_counted_and_their_frees_left_out() {
     for hosts in KINDS {
         let config = ReplayConfig { bytes: Some(400), hosts };

@@ -112,6 +112,8 @@ struct Matcher<'a> {
     /// What is live: the slot, and the row that allocated it.
     live: HashMap<u64, (usize, &'a LogRow)>,
     lost: Vec<&'a LogRow>,
+    /// The lines of the last frees of what is not live any more.
+    freed: HashMap<u64, u64>,
     threads: Numbers,
     streams: Numbers,
 }
@@ -147,9 +149,11 @@ impl<'a> Matcher<'a> {
             what: "read",
             why: format!(
                 "line {}, column `size`: {} aligned to {} are more than there are addresses",
-                row.line, record.size, record.align
+                row.line,
+                Bytes(record.size),
+                record.align
             ),
-            advice: "a size is a number of bytes",
+            advice: "mend that line, or leave it out",
         })?;
         let (thread, stream) = (self.threads.of(record.thread), self.streams.of(record.stream));
         let slot = self.script.alloc(thread, stream, layout);
@@ -167,7 +171,11 @@ impl<'a> Matcher<'a> {
     fn free(&mut self, row: &'a LogRow) {
         let record = &row.record;
         let Some((slot, allocated)) = self.live.remove(&record.pointer) else {
-            let what = || format!("{:#x} is freed, which is not live", record.pointer);
+            let why = self.freed.get(&record.pointer).map_or_else(
+                || "nothing allocated it before".into(),
+                |line| format!("line {line} freed it already"),
+            );
+            let what = || format!("{:#x} is freed, which is not live: {why}", record.pointer);
             return self.summary.unmatched_frees.add(row, what);
         };
         if allocated.record.size != record.size {
@@ -178,6 +186,7 @@ impl<'a> Matcher<'a> {
         }
         let (thread, stream) = (self.threads.of(record.thread), self.streams.of(record.stream));
         self.script.free(thread, stream, slot);
+        self.freed.insert(record.pointer, row.line);
         self.summary.frees += 1;
     }
 

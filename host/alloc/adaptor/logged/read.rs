@@ -3,6 +3,9 @@
 //! Capitals in names, blanks around values and the order of columns do not count. RMM's logs are read as they are: without
 //! `align`, where 256 is what its allocators promise, with times of day, and with streams as addresses.
 
+#[cfg(test)]
+mod tests;
+
 use super::{LogAction, LogRecord};
 use crate::error::{Error, Result};
 use csv::{StringRecord, Trim};
@@ -32,14 +35,14 @@ pub fn read_log(from: impl Read) -> Result<Vec<LogRecord>> {
 /// The same with the lines.
 pub(crate) fn read_rows(from: impl Read) -> Result<Vec<LogRow>> {
     let mut reader = csv::ReaderBuilder::new().trim(Trim::All).flexible(true).from_reader(from);
-    let header = reader.headers().map_err(refuse)?;
+    let header = reader.headers().map_err(|error| unreadable(&error))?;
     if header.is_empty() {
         return Ok(Vec::new());
     }
     let columns = Columns::find(header)?;
     let mut rows = Vec::new();
     for record in reader.records() {
-        rows.push(columns.read(&record.map_err(refuse)?)?);
+        rows.push(columns.read(&record.map_err(|error| unreadable(&error))?)?);
     }
     Ok(in_order(rows))
 }
@@ -56,35 +59,37 @@ struct Columns {
     align: Option<usize>,
 }
 
+/// Those that each log has.
+const NAMES: [&str; 6] = ["thread", "time", "action", "pointer", "size", "stream"];
+const ALIGN: &str = "align";
+
 impl Columns {
     fn find(header: &StringRecord) -> Result<Columns> {
+        let named = |name: &str| header.iter().filter(|column| column.eq_ignore_ascii_case(name)).count();
+        let listed = || header.iter().collect::<Vec<_>>().join(", ");
+        let absent: Vec<_> = NAMES.into_iter().filter(|name| named(name) == 0).map(quoted).collect();
+        if absent.len() == NAMES.len() {
+            return Err(refuse(format!("line 1 names none of its columns, but has {}", listed())));
+        }
+        if !absent.is_empty() {
+            return Err(refuse(format!("line 1 names no column {}, but {}", absent.join(", "), listed())));
+        }
+        if let Some(name) = NAMES.into_iter().chain([ALIGN]).find(|name| named(name) > 1) {
+            return Err(refuse(format!("line 1 names the column `{name}` twice")));
+        }
         let place = |name: &str| header.iter().position(|column| column.eq_ignore_ascii_case(name));
-        let needed = |name| {
-            place(name).ok_or_else(|| {
-                let names: Vec<_> = header.iter().collect();
-                refuse(format!("line 1 names no column `{name}`, but {}", names.join(", ")))
-            })
-        };
-        Ok(Columns {
-            count: header.len(),
-            thread: needed("thread")?,
-            time: needed("time")?,
-            action: needed("action")?,
-            pointer: needed("pointer")?,
-            size: needed("size")?,
-            stream: needed("stream")?,
-            align: place("align"),
-        })
+        let [thread, time, action, pointer, size, stream] = NAMES.map(|name| place(name).unwrap_or_default());
+        Ok(Columns { count: header.len(), thread, time, action, pointer, size, stream, align: place(ALIGN) })
     }
 
     fn read(&self, record: &StringRecord) -> Result<LogRow> {
         let line = record.position().map_or(0, csv::Position::line);
         if record.len() != self.count {
             let (found, named) = (record.len(), self.count);
-            return Err(refuse(format!("line {line} has {found} columns, and line 1 names {named}")));
+            return Err(misshapen(format!("line {line} has {found} columns, and line 1 names {named}")));
         }
         let cell = |column: usize, name: &'static str| Cell { line, column, name, text: &record[column] };
-        let align = self.align.map(|column| cell(column, "align").align());
+        let align = self.align.map(|column| cell(column, ALIGN).align());
         let record = LogRecord {
             thread: cell(self.thread, "thread").number("a number of a thread")?,
             time: cell(self.time, "time").time()?,
@@ -108,7 +113,11 @@ struct Cell<'a> {
 
 impl Cell<'_> {
     fn refused(&self, why: impl std::fmt::Display) -> Error {
-        refuse(format!("line {}, column {} (`{}`): {why}", self.line, self.column + 1, self.name))
+        let place = format!("line {}, column {} (`{}`)", self.line, self.column + 1, self.name);
+        match self.text {
+            "" => misshapen(format!("{place}: there is no value")),
+            _ => misshapen(format!("{place}: {why}")),
+        }
     }
 
     fn number(&self, what: &str) -> Result<u64> {
@@ -205,81 +214,33 @@ fn in_order(mut rows: Vec<LogRow>) -> Vec<LogRow> {
     ordered
 }
 
-fn refuse(why: impl ToString) -> Error {
-    Error::AllocLog {
-        what: "read",
-        why: why.to_string(),
-        advice: "a log has the columns thread, time, action, pointer, size, stream and, if it likes, align, with these names in \
-                 its first line",
-    }
+fn quoted(name: &str) -> String {
+    format!("`{name}`")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The columns are not those of a log.
+fn refuse(why: String) -> Error {
+    let advice = "a log has the columns thread, time, action, pointer, size, stream and, if it likes, align, with these names in its \
+                  first line, separated by commas";
+    Error::AllocLog { what: "read", why, advice }
+}
 
-    const NAMES: &str = "thread,time,action,pointer,size,stream,align\n";
+/// A row is none.
+fn misshapen(why: String) -> Error {
+    Error::AllocLog { what: "read", why, advice: "mend that line, or leave it out" }
+}
 
-    fn refused(rows: &str) -> String {
-        read_log(format!("{NAMES}{rows}").as_bytes()).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn what_is_wrong_is_told_with_its_line_and_column() {
-        for (row, words) in [
-            ("one,2,allocate,0x100,4,1,1", "line 3, column 1 (`thread`): `one` is not a number of a thread"),
-            ("1,noon,allocate,0x100,4,1,1", "line 3, column 2 (`time`): `noon` is neither"),
-            ("1,2,lend,0x100,4,1,1", "line 3, column 3 (`action`): `lend` is none of"),
-            ("1,2,allocate,0xz,4,1,1", "line 3, column 4 (`pointer`): `0xz` is no address"),
-            ("1,2,allocate,0x100,4 KiB,1,1", "line 3, column 5 (`size`): `4 KiB` is not a number of bytes"),
-            ("1,2,allocate,0x100,-4,1,1", "line 3, column 5 (`size`)"),
-            ("1,2,allocate,0x100,4,second,1", "line 3, column 6 (`stream`)"),
-            ("1,2,allocate,0x100,4,1,3", "line 3, column 7 (`align`): `3` is not an alignment"),
-            ("1,2,allocate,0x100,4,1", "line 3 has 6 columns, and line 1 names 7"),
-            ("1,2,allocate,0x100,4,1,1,", "line 3 has 8 columns, and line 1 names 7"),
-        ] {
-            let said = refused(&format!("1,1,allocate,0x200,8,1,1\n{row}\n"));
-            assert!(said.contains(words), "{row}: {said}");
+/// There is no text, or none that can be read.
+fn unreadable(error: &csv::Error) -> Error {
+    match error.kind() {
+        csv::ErrorKind::Utf8 { pos, err } => {
+            let line = pos.as_ref().map_or(1, csv::Position::line);
+            misshapen(format!("line {line}, column {}: that is no text (UTF-8)", err.field() + 1))
         }
-        let said = read_log(&b"thread,time,action,pointer,size\n"[..]).unwrap_err().to_string();
-        assert!(said.contains("no column `stream`, but thread, time, action, pointer, size;"), "{said}");
-    }
-
-    #[test]
-    fn a_log_of_rmm_is_read_as_it_is() {
-        let log = "Thread,Time,Action,Pointer,Size,Stream\n\
-            140230,01:00:02.000003,allocate,0x7f00,4096,0x0\n\
-            140230,01:00:02:000004,free,0x7f00,4096,0x7ffe10\n";
-        let rows = read_log(log.as_bytes()).unwrap();
-        assert_eq!((rows[0].time, rows[1].time), (3_602_000_003_000, 3_602_000_004_000));
-        assert_eq!((rows[0].align, rows[0].stream, rows[1].stream), (256, 0, 0x7f_fe10));
-        for time in ["24:00:00.000000", "01:60:00.000000", "01:02:03.5", "01:02:03", "1:2:3:000004:5"] {
-            assert_eq!(time_of_day(time), None, "{time}");
-        }
-    }
-
-    #[test]
-    fn blanks_and_the_order_of_columns_do_not_count() {
-        let log = "align, size,stream ,pointer,time,thread,action\n 16, 4 ,1,0x10, 9,2, allocate failure\n\n";
-        let rows = read_log(log.as_bytes()).unwrap();
-        assert_eq!((rows.len(), rows[0].align, rows[0].size, rows[0].thread), (1, 16, 4, 2));
-        assert_eq!(rows[0].action, LogAction::AllocateFailure);
-    }
-
-    #[test]
-    fn within_a_tick_a_free_comes_before_what_it_makes_room_for_and_after_its_own_allocation() {
-        let log = format!(
-            "{NAMES}1,9,allocate,0x100,4,1,1\n1,5,allocate,0x200,4,1,1\n1,9,free,0x100,4,1,1\n\
-             2,9,allocate,0x200,8,1,1\n1,9,free,0x200,4,1,1\n"
-        );
-        let rows = read_rows(log.as_bytes()).unwrap();
-        assert_eq!(rows.iter().map(|row| row.line).collect::<Vec<_>>(), [3, 2, 4, 6, 5]);
-    }
-
-    #[test]
-    fn what_is_allocated_twice_stays_in_the_log() {
-        let log =
-            format!("{NAMES}1,1,allocate,0x100,4,1,1\n1,1,allocate,0x100,4,1,1\n1,2,free,0x100,4,1,1\n");
-        assert_eq!(read_log(log.as_bytes()).unwrap().len(), 3);
+        _ => Error::AllocLog {
+            what: "read",
+            why: error.to_string(),
+            advice: "name a file of text that can be read",
+        },
     }
 }

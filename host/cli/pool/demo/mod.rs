@@ -3,6 +3,8 @@
 //! A demonstration is a file with its name, what it shows, the kernels that it launches and a function that goes through the
 //! steps on a [`Stage`]. It becomes part of the program by its line in [`DEMOS`].
 
+#[cfg(test)]
+mod planted;
 mod s1;
 mod s2;
 mod s3;
@@ -136,6 +138,7 @@ fn conclude(reports: &[DemoReport], console: &Console) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warpheap::Error;
 
     fn run_on_cpu(demo: &Demo) -> DemoReport {
         let chosen = Chosen::cpu(None, demo.launched).unwrap_or_else(|error| panic!("{}", error.message));
@@ -163,12 +166,15 @@ mod tests {
             run: |stage| {
                 stage.check_is("one and one", 3, 2);
                 stage.check_is("two and two", 4, 4);
+                let other = Error::PoolConfig { setting: "x", given: "1".into(), why: "it is".into() };
+                stage.check_refused("what is granted", Ok(()), |_| true);
+                stage.check_refused("another error", Err::<(), _>(other), |error| error.is_fatal());
                 stage.device().alloc_memory(1 << 60, 1).map(drop)
             },
         };
         let report = run_on_cpu(&FALSE);
         let holds: Vec<_> = report.checks.iter().map(|check| check.holds).collect();
-        assert_eq!((holds, report.failed()), (vec![false, true], 1));
+        assert_eq!((holds, report.failed()), (vec![false, true, false, false], 3));
         assert!(report.error.as_ref().is_some_and(|error| error.contains("cannot allocate")));
         assert_eq!(conclude(&[report], &Console::new(None)), Status::Fault);
     }

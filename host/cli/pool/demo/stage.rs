@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use warpheap::{Backend, Device, DeviceBuffer, Error, LaunchConfig, Module, Result, Stream};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice, Kernel};
 use warpheap_kernels::bench::bench_spin;
-use warpheap_kernels::demo::{demo_count_others, demo_fill};
+use warpheap_kernels::demo::{demo_count_others, demo_fill, demo_hold, demo_let_go};
 
 /// Threads of a block.
 const BLOCK: u32 = 256;
@@ -14,6 +14,18 @@ const BLOCK: u32 = 256;
 const THREADS: u32 = 1 << 16;
 /// The same on the CPU, which runs one after the other.
 const CPU_THREADS: u32 = 1 << 10;
+
+/// What a test lets go wrong, to see it found.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// Kernels that fill leave the last word out.
+    ForgottenWord,
+    /// All streams are one.
+    OneStream,
+    /// No stream waits for another, where a demonstration asks for it.
+    NoWaits,
+}
 
 /// A step that was checked.
 #[derive(Debug, Serialize)]
@@ -32,15 +44,35 @@ pub struct Stage<'a> {
     module: Module,
     stream: Stream,
     others: DeviceBuffer<u64>,
+    /// What [`hold`](Stage::hold) waits for.
+    flag: DeviceBuffer<u32>,
     console: &'a Console,
     checks: Vec<Check>,
+    #[cfg(test)]
+    pub plant: Option<Plant>,
+    /// How many times as long streams are kept busy.
+    #[cfg(test)]
+    pub longer: u64,
 }
 
 impl<'a> Stage<'a> {
     pub fn new(device: &Device, module: &Module, console: &'a Console) -> Result<Stage<'a>> {
         let (device, module) = (device.clone(), module.clone());
         let (stream, others) = (device.stream()?, device.zeroed(1)?);
-        Ok(Stage { device, module, stream, others, console, checks: Vec::new() })
+        let flag = device.zeroed(1)?;
+        Ok(Stage {
+            device,
+            module,
+            stream,
+            others,
+            flag,
+            console,
+            checks: Vec::new(),
+            #[cfg(test)]
+            plant: None,
+            #[cfg(test)]
+            longer: 1,
+        })
     }
 
     pub fn finish(self) -> Vec<Check> {
@@ -54,6 +86,24 @@ impl<'a> Stage<'a> {
     /// The stream of what needs but one.
     pub fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// Another one.
+    pub fn new_stream(&self) -> Result<Stream> {
+        #[cfg(test)]
+        if self.plant == Some(Plant::OneStream) {
+            return Ok(self.stream.clone());
+        }
+        self.device.stream()
+    }
+
+    /// Lets `stream` wait on the device for what `other` was given so far.
+    pub fn wait(&self, stream: &Stream, other: &Stream) -> Result<()> {
+        #[cfg(test)]
+        if self.plant == Some(Plant::NoWaits) {
+            return Ok(());
+        }
+        stream.wait(&other.record()?)
     }
 
     /// Whether kernels run on the CPU, where less of them is enough.
@@ -118,6 +168,14 @@ impl<'a> Stage<'a> {
     /// # Safety
     /// No one else touches them until the stream has come there.
     pub unsafe fn fill(&self, stream: &Stream, words: DeviceSlice<u32>, value: u32) -> Result<()> {
+        #[cfg(test)]
+        let words = match self.plant {
+            // SAFETY: they are among the words that were given.
+            Some(Plant::ForgottenWord) => unsafe {
+                DeviceSlice::from_raw_parts(words.as_ptr(), words.len() - 1)
+            },
+            _ => words,
+        };
         let threads = self.threads(words);
         // SAFETY: the caller's promise.
         unsafe { self.launch(stream, demo_fill, threads, (words, value, threads)) }
@@ -140,10 +198,30 @@ impl<'a> Stage<'a> {
         Ok(others)
     }
 
+    /// Holds a stream until another one comes to [`let_go`](Stage::let_go). It waits for the device first.
+    pub fn hold(&mut self, stream: &Stream) -> Result<()> {
+        // A driver may load a kernel at its first launch, and wait for the device with that: not while this one holds it.
+        self.let_go(stream)?;
+        self.device.synchronize()?;
+        self.flag.fill(0)?;
+        // Some seconds: more than it takes to launch what lets go.
+        let patience: u32 = if self.is_cpu() { 1 << 17 } else { 1 << 22 };
+        // SAFETY: the flag lives until the stream is done, for its end waits for the device; of other kernels only `demo_let_go` touches it.
+        unsafe { self.launch(stream, demo_hold, 1, (self.flag.ptr(), patience)) }
+    }
+
+    /// The other half of that.
+    pub fn let_go(&self, stream: &Stream) -> Result<()> {
+        // SAFETY: the same.
+        unsafe { self.launch(stream, demo_let_go, 1, (self.flag.ptr(),)) }
+    }
+
     /// Keeps a stream busy for some hundredths of a second.
     pub fn linger(&self, stream: &Stream) -> Result<()> {
         // Nanoseconds on a GPU, steps on the CPU.
         let long: u64 = if self.device.backend() == Backend::Cpu { 20_000 } else { 30_000_000 };
+        #[cfg(test)]
+        let long = long * self.longer;
         // SAFETY: it touches no memory.
         unsafe { self.launch(stream, bench_spin, 1, (long,)) }
     }

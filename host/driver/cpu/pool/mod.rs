@@ -193,6 +193,10 @@ impl PoolBackend for CpuPool {
         }
         Ok(())
     }
+
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
 }
 
 impl Drop for CpuPool {

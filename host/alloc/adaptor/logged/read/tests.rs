@@ -1,0 +1,102 @@
+//! What is read, and what is refused.
+
+use super::*;
+
+const NAMES: &str = "thread,time,action,pointer,size,stream,align\n";
+
+fn refused(rows: &str) -> String {
+    read_log(format!("{NAMES}{rows}").as_bytes()).unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line_and_column() {
+    for (row, words) in [
+        ("one,2,allocate,0x100,4,1,1", "line 3, column 1 (`thread`): `one` is not a number of a thread"),
+        ("1,noon,allocate,0x100,4,1,1", "line 3, column 2 (`time`): `noon` is neither"),
+        ("1,2,lend,0x100,4,1,1", "line 3, column 3 (`action`): `lend` is none of"),
+        ("1,2,allocate,0xz,4,1,1", "line 3, column 4 (`pointer`): `0xz` is no address"),
+        ("1,2,allocate,0x100,4 KiB,1,1", "line 3, column 5 (`size`): `4 KiB` is not a number of bytes"),
+        ("1,2,allocate,0x100,-4,1,1", "line 3, column 5 (`size`)"),
+        ("1,2,allocate,0x100,4,second,1", "line 3, column 6 (`stream`)"),
+        ("1,2,allocate,0x100,4,1,3", "line 3, column 7 (`align`): `3` is not an alignment"),
+        (
+            "1,2,free,,4,1,1",
+            "line 3, column 4 (`pointer`): there is no value; mend that line, or leave it out",
+        ),
+        ("1,2,allocate,0x100,4,1", "line 3 has 6 columns, and line 1 names 7"),
+        ("1,2,allocate,0x100,4,1,1,", "line 3 has 8 columns, and line 1 names 7"),
+    ] {
+        let said = refused(&format!("1,1,allocate,0x200,8,1,1\n{row}\n"));
+        assert!(said.contains(words), "{row}: {said}");
+    }
+}
+
+#[test]
+fn columns_that_are_missing_or_doubtful_are_told_by_their_names() {
+    for (header, words) in [
+        (
+            "thread,time,action,pointer,size",
+            "no column `stream`, but thread, time, action, pointer, size; a log has the columns",
+        ),
+        (
+            "Thread,When,action,size,stream",
+            "no column `time`, `pointer`, but Thread, When, action, size, stream;",
+        ),
+        (
+            "1,10,allocate,0x100,4096,2,256",
+            "names none of its columns, but has 1, 10, allocate, 0x100, 4096, 2, 256;",
+        ),
+        ("thread;time;action;pointer;size;stream", "names none of its columns, but has thread;time"),
+        ("thread,time,action,pointer,size,stream,Size", "names the column `size` twice;"),
+    ] {
+        let said = read_log(format!("{header}\n1,1,free,0x1,1,1,1\n").as_bytes()).unwrap_err().to_string();
+        assert!(said.contains("line 1 ") && said.contains(words), "{header}: {said}");
+        assert!(said.contains("separated by commas"), "{said}");
+    }
+}
+
+#[test]
+fn what_is_no_text_is_refused_with_its_place() {
+    let log = [NAMES.as_bytes(), b"1,2,allocate,0x100,4,1,\xff\n"].concat();
+    let said = read_log(&log[..]).unwrap_err().to_string();
+    assert!(said.contains("line 2, column 7: that is no text (UTF-8); mend"), "{said}");
+    let said = read_log(&b"\xff\xfe\0\n"[..]).unwrap_err().to_string();
+    assert!(said.contains("line 1, column 1: that is no text"), "{said}");
+}
+
+#[test]
+fn a_log_of_rmm_is_read_as_it_is() {
+    let log = "Thread,Time,Action,Pointer,Size,Stream\n\
+        140230,01:00:02.000003,allocate,0x7f00,4096,0x0\n\
+        140230,01:00:02:000004,free,0x7f00,4096,0x7ffe10\n";
+    let rows = read_log(log.as_bytes()).unwrap();
+    assert_eq!((rows[0].time, rows[1].time), (3_602_000_003_000, 3_602_000_004_000));
+    assert_eq!((rows[0].align, rows[0].stream, rows[1].stream), (256, 0, 0x7f_fe10));
+    for time in ["24:00:00.000000", "01:60:00.000000", "01:02:03.5", "01:02:03", "1:2:3:000004:5"] {
+        assert_eq!(time_of_day(time), None, "{time}");
+    }
+}
+
+#[test]
+fn blanks_and_the_order_of_columns_do_not_count() {
+    let log = "align, size,stream ,pointer,time,thread,action\n 16, 4 ,1,0x10, 9,2, allocate failure\n\n";
+    let rows = read_log(log.as_bytes()).unwrap();
+    assert_eq!((rows.len(), rows[0].align, rows[0].size, rows[0].thread), (1, 16, 4, 2));
+    assert_eq!(rows[0].action, LogAction::AllocateFailure);
+}
+
+#[test]
+fn within_a_tick_a_free_comes_before_what_it_makes_room_for_and_after_its_own_allocation() {
+    let log = format!(
+        "{NAMES}1,9,allocate,0x100,4,1,1\n1,5,allocate,0x200,4,1,1\n1,9,free,0x100,4,1,1\n\
+         2,9,allocate,0x200,8,1,1\n1,9,free,0x200,4,1,1\n"
+    );
+    let rows = read_rows(log.as_bytes()).unwrap();
+    assert_eq!(rows.iter().map(|row| row.line).collect::<Vec<_>>(), [3, 2, 4, 6, 5]);
+}
+
+#[test]
+fn what_is_allocated_twice_stays_in_the_log() {
+    let log = format!("{NAMES}1,1,allocate,0x100,4,1,1\n1,1,allocate,0x100,4,1,1\n1,2,free,0x100,4,1,1\n");
+    assert_eq!(read_log(log.as_bytes()).unwrap().len(), 3);
+}

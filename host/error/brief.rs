@@ -1,0 +1,98 @@
+//! An error within the message of another one.
+
+use super::Error;
+use std::fmt;
+
+/// Prints what an error found, in a few words. What was asked and what to do are left to the message around it.
+pub(crate) struct Brief<'a>(&'a Error);
+
+impl Error {
+    pub(crate) fn brief(&self) -> Brief<'_> {
+        Brief(self)
+    }
+}
+
+impl fmt::Display for Brief<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Error::AllocExhausted { allocator, used, reserved, .. } => {
+                write!(f, "{allocator} has {used} of {reserved} in use")
+            }
+            Error::OutOfMemory { device, free, total, .. } => {
+                write!(f, "{free} of {total} are free on {device}")
+            }
+            Error::AllocRequest { allocator, asked, why } => {
+                write!(f, "{allocator} cannot allocate {asked}: {why}")
+            }
+            Error::GrowBeyond { what, reserved, .. } => write!(f, "{reserved} are reserved for {what}"),
+            Error::AddressSpace { device, why, .. } => write!(f, "of addresses on {device}: {why}"),
+            Error::Driver { call, code, name, .. } => write!(f, "{call} failed with {name} ({code})"),
+            other => other.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alloc::{CachingPool, DeviceAllocator, DriverMemory, DriverPool, Limit};
+    use crate::driver::Device;
+    use std::alloc::Layout;
+
+    const MIB: usize = 1 << 20;
+
+    /// What 2 MiB of a caching pool over `upstream` are refused with.
+    fn refused(upstream: impl DeviceAllocator) -> String {
+        let stream = upstream.device().stream().unwrap();
+        let pool = CachingPool::builder().segment_bytes(MIB as u64).over(upstream).unwrap();
+        let error = pool.alloc(Layout::from_size_align(2 * MIB, 256).unwrap(), &stream).unwrap_err();
+        assert!(matches!(error, Error::AllocExhausted { .. }), "{error}");
+        error.to_string()
+    }
+
+    fn limit() -> Limit<DriverMemory> {
+        Limit::new(DriverMemory::new(&Device::cpu()), MIB as u64)
+    }
+
+    #[test]
+    fn an_upstreams_refusal_is_told_in_few_words() {
+        assert_eq!(
+            refused(limit()),
+            "a caching pool (its upstream has no more: a limit has 0 B of 1048576 B (1.0 MiB) in use) cannot allocate 2097152 B \
+             (2.0 MiB): 0 B of 0 B are in use, 0 B are kept for later, and the largest free block has 0 B; give blocks back, leave \
+             the device to fewer programs, or free something in a hook (on_exhausted)"
+        );
+        let device = Device::cpu_with_executor(
+            crate::simt::Executor::new(crate::simt::Mode::Replay { seed: 1 }),
+            MIB as u64,
+        );
+        let said = refused(DriverMemory::new(&device));
+        let words = "(its upstream has no more: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are free on CPU (replay, seed 1)) cannot";
+        assert!(said.contains(words), "{said}");
+        let pool = DriverPool::builder(&device).max_size(MIB as u64).build().unwrap();
+        let said = refused(pool);
+        assert!(
+            said.contains("(its upstream has no more: a stream-ordered pool has 0 B of 1048576 B"),
+            "{said}"
+        );
+    }
+
+    /// Advice is the outermost pool's, and what was asked is said once, however deep they are nested.
+    #[test]
+    fn nothing_is_said_twice_of_pools_in_pools() {
+        let inner = CachingPool::builder().segment_bytes(MIB as u64).over(limit()).unwrap();
+        let middle = CachingPool::builder().segment_bytes(MIB as u64).over(inner).unwrap();
+        let said = refused(middle);
+        for once in [
+            "cannot allocate",
+            "2097152 B",
+            "give blocks back",
+            "on_exhausted",
+            "the largest free block",
+            "a limit has",
+        ] {
+            assert_eq!(said.matches(once).count(), 1, "{once}: {said}");
+        }
+        assert!(said.len() < 600, "{said}");
+    }
+}

@@ -16,7 +16,7 @@ type Pool<A> = CachingPool<Limit<A>>;
 
 fn over(device: &Device, bytes: usize) -> Pool<Counted> {
     let upstream = Limit::new(Counted::new(device), bytes as u64);
-    CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap()
+    CachingPool::builder().segment_bytes(2 << 20).spare_bytes(0).over(upstream).unwrap()
 }
 
 fn cpu() -> (Device, Stream, Stream) {
@@ -68,6 +68,50 @@ fn what_another_stream_has_passed_is_found_without_any_call() {
         assert_eq!((rungs.grown, rungs.shared, rungs.stolen), (2, 1, 0));
     }
     assert!(pool.stats().upstream_frees == 0);
+}
+
+#[test]
+fn as_long_as_little_lies_free_what_streams_keep_is_left_alone() {
+    let (device, first, _) = cpu();
+    let pool = |spare| {
+        let pool = CachingPool::builder().segment_bytes(2 << 20).spare_bytes(spare);
+        pool.max_bytes(512 << 20).on(&device).unwrap()
+    };
+    let reserved = |spare, sizes: &[usize]| {
+        let pool = pool(spare);
+        for size in sizes {
+            give(&pool, take(&pool, size * MIB, &first), &first).unwrap();
+        }
+        (pool.stats().reserved_bytes >> 20, served(&pool).grown, served(&pool).done)
+    };
+    assert_eq!(reserved(0, &[2, 4, 6, 6]), (6, 3, 0), "the end of the segment is added to");
+    assert_eq!(reserved(0, &[2, 6, 4]), (6, 2, 1), "a part of what was kept");
+    assert_eq!(reserved(16 << 20, &[2, 6, 4]), (12, 3, 0), "2 and 6 MiB are still kept");
+    // 16 MiB, a 32nd of the most, however much is asked for: 2, 4 and 6 MiB, and then what those make together.
+    assert_eq!(reserved(u64::MAX, &[2, 4, 6, 8, 10, 12]), (12, 3, 3));
+}
+
+#[test]
+fn an_upstream_that_had_no_more_is_asked_again_only_when_nothing_else_helps() {
+    let (device, first, _) = cpu();
+    let upstream = Limit::new(Counted::new(&device), 4 << 20);
+    let pool = CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap();
+    let calls = || pool.stats().upstream_allocs;
+    let halves = [take(&pool, 2 * MIB, &first), take(&pool, 2 * MIB, &first)];
+    assert_eq!(calls(), 2);
+    for half in halves {
+        give(&pool, half, &first).unwrap();
+    }
+    // Once to find out; then what was kept is cut.
+    for _ in 0..3 {
+        let pieces = [take(&pool, MIB, &first), take(&pool, MIB + 512, &first)];
+        for piece in pieces {
+            give(&pool, piece, &first).unwrap();
+        }
+        assert_eq!(calls(), 3, "{:?}", served(&pool));
+    }
+    assert!(pool.alloc(layout(5 * MIB, 256), &first).is_err());
+    assert!(calls() > 3);
 }
 
 /// Holds a stream up for a while, by a kernel that uses the block.
@@ -201,7 +245,7 @@ fn the_error_has_the_figures_and_what_the_upstream_said() {
     let message = error.to_string();
     for words in [
         "a caching pool",
-        "a limit cannot allocate",
+        "a limit has 4194304 B (4.0 MiB) of 4194304 B",
         "1048576 B (1.0 MiB) are kept for later",
         "on_exhausted",
     ] {

@@ -171,3 +171,63 @@ fn most(bytes: u64, is_small: bool) -> usize {
 pub(super) fn refill_of(need: Need) -> usize {
     if need.is_small { most_small(need.bytes) / 4 } else { 1 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Large blocks of these sizes, put into bins one after the other, and what came out meanwhile.
+    fn bins(sizes: &[u64]) -> (Bins, Live, Classes, Vec<u64>) {
+        let (classes, live) = (Classes::new(512, 1, 64 << 10).unwrap(), Live::new());
+        let mut bins = Bins::new(classes);
+        let mut out = Vec::new();
+        for (n, bytes) in (0..).zip(sizes) {
+            // At odd multiples of 512 B but for the first.
+            let id =
+                live.insert(n * 256 * MIB + n.min(1) * 512, *bytes, 0, (Some(classes.index(*bytes)), false));
+            let over = bins.keep(id, *bytes, &live);
+            out.extend(over.into_iter().map(|id| live.slot(id).bytes()));
+        }
+        (bins, live, classes, out)
+    }
+
+    fn take(bins: &mut Bins, live: &Live, classes: Classes, bytes: u64, align: usize) -> Option<u64> {
+        let layout = Layout::from_size_align(bytes as usize, align).unwrap();
+        bins.take(classes.need(layout).unwrap(), layout, live)
+    }
+
+    #[test]
+    fn of_the_large_blocks_that_fit_the_least_too_large_goes_out() {
+        let (mut bins, live, classes, out) = bins(&[33 * MIB / 16, 3 * MIB, 35 * MIB / 16, 34 * MIB / 16]);
+        assert!(out.is_empty());
+        let mut size = |bytes, align| {
+            let address = take(&mut bins, &live, classes, bytes, align)?;
+            let id = bins.known(address).expect("it went out last");
+            assert!(live.slot(id).is_live() && bins.known(address).is_none());
+            Some(live.slot(id).bytes())
+        };
+        assert_eq!(size(34 * MIB / 16 - 5, 256), Some(34 * MIB / 16));
+        assert_eq!(size(2 * MIB + 1, 1 << 20), Some(33 * MIB / 16), "the one that is aligned so");
+        assert_eq!(size(2 * MIB + 1, 256), None, "a sixteenth at most");
+        assert_eq!(size(34 * MIB / 16, 1 << 20), None, "not aligned");
+        assert_eq!(size(34 * MIB / 16, 512), Some(35 * MIB / 16));
+        assert_eq!(size(3 * MIB, 512), Some(3 * MIB));
+        assert_eq!(size(3 * MIB, 512), None);
+    }
+
+    /// I3.
+    #[test]
+    fn a_bin_keeps_what_was_freed_last() {
+        let (_, _, _, out) = bins(&[20 * MIB, 21 * MIB, 40 * MIB]);
+        assert_eq!(out, [20 * MIB], "one of each class");
+        let sizes: Vec<u64> = (0..5).map(|n| 3 * MIB + n * 512).collect();
+        let (mut bins, live, classes, out) = bins(&sizes);
+        assert_eq!(out, [], "five of 3 MiB");
+        let id = live.insert(1 << 50, 4 * MIB, 0, (Some(classes.index(4 * MIB)), false));
+        let over = bins.keep(id, 1, &live);
+        let over: Vec<u64> = over.into_iter().map(|id| live.slot(id).bytes()).collect();
+        assert_eq!(over, sizes[..3], "the older half");
+    }
+}

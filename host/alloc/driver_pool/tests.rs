@@ -157,7 +157,7 @@ fn when_memory_runs_out_the_figures_are_the_pools() {
     assert_eq!(device.memory_in_use(), (0, 0));
 }
 
-/// What is still allocated goes back at the end, also if one of the frees fails.
+/// What is still allocated goes back at the end, also if one of the frees fails, which is tried once more.
 #[test]
 fn its_end_gives_back_what_is_allocated() {
     let device = Device::cpu();
@@ -169,9 +169,8 @@ fn its_end_gives_back_what_is_allocated() {
             pool.alloc(Layout::new::<[u64; 100]>(), &stream).unwrap();
         }
         drop(pool);
-        assert_eq!(driver.calls(), 6, "three frees");
-        let left = driver.inner.get(PoolAttribute::UsedCurrent).unwrap();
-        assert_eq!(left, if fails == 0 { 0 } else { 1024 });
+        assert_eq!(driver.calls(), if fails == 0 { 6 } else { 7 }, "three frees");
+        assert_eq!(driver.inner.get(PoolAttribute::UsedCurrent).unwrap(), 0);
         assert_eq!(device.memory_in_use(), (0, 0));
     }
 }

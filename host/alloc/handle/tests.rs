@@ -1,9 +1,9 @@
 //! Which streams wait for which, and what becomes of a block whose streams fail.
 
 use super::*;
-use crate::alloc::flawed::flawed;
 use crate::alloc::{BlockPool, DriverMemory, Statistics};
 use crate::driver::Device;
+use crate::driver::flawed::flawed;
 use crate::error::{Error, Result};
 use std::alloc::Layout;
 

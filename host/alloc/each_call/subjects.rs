@@ -149,6 +149,13 @@ pub(super) const SUBJECTS: &[Subject] = &[
         calls: &[Info, NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, PoolSet, StreamSynchronize],
     },
     Subject {
+        name: "the device's own pool",
+        make: |device| Ok(Box::new(DriverPool::default_of(device)?)),
+        sizes: LARGE,
+        most: 4,
+        calls: &[NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, StreamSynchronize],
+    },
+    Subject {
         name: "caching, over the driver's memory",
         make: |device| {
             let builder = CachingPool::builder().max_bytes(10 << 20).segment_bytes(4 << 20);

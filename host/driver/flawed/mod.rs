@@ -11,11 +11,13 @@
 
 mod clocks;
 mod device;
+mod gate;
 mod memory;
 mod stream;
 
 pub(crate) use clocks::Moment;
 pub(crate) use device::device;
+pub(crate) use gate::gate;
 pub(crate) use stream::flawed;
 
 use super::stream::Stream;
@@ -209,6 +211,11 @@ impl Faults {
     /// Whether what writes to memory fails from now on.
     pub fn fail_work(&self, fails: bool) {
         self.tell_kinds(&[Call::StreamWrite, Call::StreamCopy, Call::StreamFill], fails);
+    }
+
+    /// Whether waits of the host for a stream fail from now on.
+    pub fn fail_synchronize(&self, fails: bool) {
+        self.tell_kinds(&[Call::StreamSynchronize], fails);
     }
 
     /// Calls `hook` inside of the next call of that kind, once.

@@ -13,12 +13,14 @@ use warpheap::alloc::DeviceAllocator;
 use warpheap::{Device, Error, Stream};
 
 const THREADS: usize = 8;
-/// Of each thread. From what pairs take on an H200 (640 us for each of 16 threads with the driver's own memory, some 100 with its pools), each
-/// composition needs less than half a minute there. Most of that are the driver's calls; with a caching pool that is full, the events by which
-/// every second allocation finds out what other streams have passed.
+/// Of each thread. By what pairs take on an H200 (640 us for each of 16 threads with the driver's own memory, some 100 with its pools), a
+/// composition should need up to half a minute there; none has been timed yet. Most of that are the driver's calls: with a caching pool that is
+/// full, the events by which every second allocation finds out what other streams have passed.
 const OPERATIONS: usize = 100_000;
 /// Blocks that wait for another thread.
 const PASSED_ON: usize = 8;
+/// Refusals in a row after which a thread gives all back: a region begins anew once everybody has.
+const PATIENCE: usize = 32;
 
 /// What all threads share: who has which bytes, and blocks that are to be given back by someone else.
 #[derive(Default)]
@@ -69,6 +71,8 @@ struct Worker<'a> {
     rng: Pcg64Mcg,
     held: Vec<Block>,
     sum: Sum,
+    /// Refusals since the last block.
+    in_a_row: usize,
 }
 
 impl Worker<'_> {
@@ -85,8 +89,15 @@ impl Worker<'_> {
                 assert!((ptr.0 as usize).is_multiple_of(layout.align()));
                 self.shared.own((ptr, layout), self.case);
                 self.held.push((ptr, layout));
+                self.in_a_row = 0;
             }
-            Err(Error::AllocExhausted { .. }) => self.sum.refused += 1,
+            Err(Error::AllocExhausted { .. }) => {
+                self.sum.refused += 1;
+                self.in_a_row += 1;
+                if self.in_a_row >= PATIENCE {
+                    self.free_all();
+                }
+            }
             Err(error) => panic!("{}: {error}", self.case),
         }
     }
@@ -96,6 +107,15 @@ impl Worker<'_> {
         self.shared.disown(block);
         let stream = &self.streams[self.rng.next_u64() as usize % 2];
         give(self.allocator, block, stream).unwrap();
+    }
+
+    /// With those that wait for anyone.
+    fn free_all(&mut self) {
+        let passed_on = std::mem::take(&mut *self.shared.passed_on.lock().unwrap());
+        self.held.extend(passed_on.into_iter().map(|(block, _)| block));
+        while !self.held.is_empty() {
+            self.free(0);
+        }
     }
 
     fn swap(&mut self, at: usize) {
@@ -124,9 +144,7 @@ impl Worker<'_> {
                 _ => self.alloc(),
             }
         }
-        while !self.held.is_empty() {
-            self.free(0);
-        }
+        self.free_all();
         self.sum
     }
 }
@@ -142,6 +160,7 @@ fn run(case: &Case, device: &Device) {
         rng: Pcg64Mcg::seed_from_u64(thread as u64),
         held: Vec::new(),
         sum: Sum::default(),
+        in_a_row: 0,
     };
     let sums: Vec<Sum> = std::thread::scope(|scope| {
         let start = |thread| {
@@ -159,9 +178,6 @@ fn run(case: &Case, device: &Device) {
     );
     assert!(from_others > THREADS, "{case}: threads give each other blocks");
     let stream = device.stream().unwrap();
-    for (block, _) in shared.passed_on.into_inner().unwrap() {
-        give(&allocator, block, &stream).unwrap();
-    }
     assert_eq!(allocator.usage().used_bytes, 0, "{case}");
     let all = (0..case.room.unwrap_or(0)).map(|_| allocator.alloc(case.most, &stream));
     let all: Vec<_> = all.collect::<Result<_, _>>().expect("no block is lost");

@@ -1,6 +1,7 @@
 //! Streams that fail, and streams that are gone.
 
 mod growth;
+mod starved;
 
 use super::*;
 use crate::alloc::{DriverMemory, Limit};

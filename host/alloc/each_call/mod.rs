@@ -61,6 +61,11 @@ fn play(rig: &mut Rig, subject: &Subject, pool: &dyn Pool, streams: &mut [Stream
     for size in subject.sizes {
         rig.alloc(pool, *size, &streams[1]);
     }
+    if pool.rungs().is_some() {
+        while rig.blocks() > 0 && rig.free_last(pool, &streams[2]) {}
+        // What is cached has to go back first.
+        rig.alloc(pool, 2 * largest, &streams[0]);
+    }
 }
 
 /// The pool gives and takes as if nothing had been.
@@ -96,6 +101,21 @@ fn run(subject: &Subject, which: Which, code: u32, heals: bool) -> Vec<Call> {
     assert!(!heals || rig.has_all_back(), "{rig}: {:?} is left", rig.faults.held());
     assert_eq!(rig.device.memory_in_use(), (0, 0), "{rig}");
     rig.faults.all_calls()
+}
+
+#[test]
+fn ladders_are_climbed_to_their_ends() {
+    let mut climbed = [0; 4];
+    for subject in SUBJECTS {
+        let mut rig = Rig::new(subject.name, Which::Never, BROKEN, true);
+        let (pool, mut streams) = make(&mut rig, subject).expect("nothing fails");
+        play(&mut rig, subject, &*pool, &mut streams);
+        let Some(rungs) = pool.rungs() else { continue };
+        println!("{}: {rungs:?}", subject.name);
+        let these = [rungs.grown, rungs.stolen, rungs.released, rungs.failed];
+        climbed.iter_mut().zip(these).for_each(|(all, one)| *all += one);
+    }
+    assert!(climbed.iter().all(|times| *times > 0), "{climbed:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::alloc::{
     BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverMemory, DriverPool, Limit, Logged, Overflow,
-    Statistics, Traced,
+    RungStats, Statistics, Traced,
 };
 use crate::driver::flawed::Call::{self, *};
 use crate::driver::{Device, Stream};
@@ -13,6 +13,11 @@ pub(super) trait Pool: DeviceAllocator {
     /// Gives memory back, or begins anew, as far as it can.
     fn tidy(&self, _stream: &Stream) -> Result<()> {
         Ok(())
+    }
+
+    /// Which rungs of a ladder were climbed, if it has one.
+    fn rungs(&self) -> Option<RungStats> {
+        None
     }
 
     /// Its invariants.
@@ -44,6 +49,10 @@ impl Pool for DriverPool {
 impl<A: DeviceAllocator> Pool for CachingPool<A> {
     fn tidy(&self, _: &Stream) -> Result<()> {
         self.trim().map(drop)
+    }
+
+    fn rungs(&self) -> Option<RungStats> {
+        Some(self.stats().rungs)
     }
 
     fn check(&self) {

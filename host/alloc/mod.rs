@@ -36,7 +36,7 @@ mod caching;
 mod driver;
 mod driver_pool;
 #[cfg(test)]
-mod flawed;
+mod each_call;
 mod handle;
 mod live;
 

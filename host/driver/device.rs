@@ -131,6 +131,12 @@ impl Device {
         Device { inner }
     }
 
+    /// One of any backend.
+    #[cfg(test)]
+    pub(super) fn over(backend: Box<dyn DeviceBackend>) -> Device {
+        Device::enlist(&mut alive(), backend, None)
+    }
+
     fn upgrade(weak: &Weak<Inner>) -> Option<Device> {
         weak.upgrade().map(|inner| Device { inner })
     }

@@ -242,11 +242,11 @@ impl DeviceMemory {
             return Ok(());
         }
         // Before the memory goes: the next allocation may get the same address.
-        self.device.registry().remove(self.range.address);
+        let entry = self.device.registry().remove(self.range.address);
         if self.kept == Kept::Memory
             && let Err(error) = self.device.driver().free(self.range)
         {
-            self.device.registry().insert(self.range);
+            self.device.registry().put_back(self.range.address, entry);
             return Err(error);
         }
         self.kept = Kept::Nothing;
@@ -256,7 +256,8 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        if let Err(error) = self.free() {
+        // Nobody can come back to it: a second try is the last.
+        if let Err(error) = self.free().or_else(|_| self.free()) {
             self.device.registry().remove(self.range.address);
             let (bytes, address) = (self.range.bytes, self.range.address);
             tracing::warn!(%error, bytes, address, device = %self.device, "device memory could not be freed");

@@ -16,6 +16,8 @@ mod cpu;
 mod cuda;
 mod device;
 mod event;
+#[cfg(test)]
+pub(crate) mod flawed;
 mod launch;
 mod memory;
 mod module;
@@ -25,10 +27,10 @@ mod reservation;
 mod stream;
 mod watchdog;
 
+#[cfg(test)]
+pub(crate) use backend::Pages;
 pub use backend::{Backend, KernelAttributes};
 pub(crate) use backend::{EventBackend, PoolAttribute, PoolBackend, Range, VirtualMemory};
-#[cfg(test)]
-pub(crate) use backend::{Launch, Pages, StreamBackend};
 pub use buffer::{DeviceBuffer, DeviceData};
 pub use device::{Device, DeviceInfo};
 pub use event::Event;

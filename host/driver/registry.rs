@@ -22,7 +22,8 @@ struct Live {
     next: u64,
 }
 
-struct Allocation {
+/// An entry.
+pub(crate) struct Allocation {
     bytes: u64,
     /// As many, or more of a reservation (I4).
     reserved: u64,
@@ -58,8 +59,15 @@ impl Registry {
         }
     }
 
-    pub fn remove(&self, address: u64) {
-        self.live().allocations.remove(&address);
+    pub fn remove(&self, address: u64) -> Option<Allocation> {
+        self.live().allocations.remove(&address)
+    }
+
+    /// The opposite: it is the same one again, with its number (I3).
+    pub fn put_back(&self, address: u64, entry: Option<Allocation>) {
+        if let Some(entry) = entry {
+            self.live().allocations.insert(address, entry);
+        }
     }
 
     /// Whether the range lies inside one live allocation, or is one reservation.
@@ -136,6 +144,9 @@ mod tests {
         assert_eq!(registry.number(range(0x1010, 1)), None);
         registry.insert(range(0x1000, 0x100));
         assert_ne!(registry.number(range(0x1010, 1)), Some(first));
+        let second = registry.number(range(0x1010, 1));
+        registry.put_back(0x1000, registry.remove(0x1000));
+        assert_eq!(registry.number(range(0x1010, 1)), second, "it could not go");
     }
 
     #[test]

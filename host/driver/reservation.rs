@@ -7,44 +7,41 @@
 //!
 //! I1: the pieces lie one after the other from the start on, without gaps. I2: each is mapped once, by itself, and
 //! everyone on the device may use it; its memory was created for it. I3: a step that fails undoes the steps of its own
-//! piece, and the others stay as they are; should undoing fail, too, no piece can be mapped there any more, and that is logged.
+//! piece, and the others stay as they are. I4: what could not be undone is in `left`, which nobody uses; it is tried again before
+//! anything else is mapped, unmapped or given back, and until that went well nothing is mapped.
 //!
-//! Every handle of the driver's is given back by a `Drop` of its own, in the opposite order: mapping, memory, addresses.
+//! Every handle of the driver's is given back in the opposite order: mapping, memory, addresses. At the end each step is tried
+//! twice; what the driver refuses then is logged.
 
 use super::backend::{Pages, Range, VirtualMemory};
 use super::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::sync::Arc;
+
+/// How often a step is tried at the end, when nobody can come back to it.
+const LAST_TRIES: usize = 2;
 
 /// Dropping it waits for the work that the device was given before.
 pub(crate) struct Reservation {
     device: Device,
-    /// Before the addresses, which nothing may be mapped to when they go.
     pieces: Vec<Piece>,
+    /// What is left of pieces (I4).
+    left: Vec<Piece>,
+    /// After the pieces: nothing may be mapped to the addresses when they go.
     addresses: Addresses,
 }
 
-/// Memory at its addresses.
+/// Memory at its addresses, or as much of that as there is.
 struct Piece {
-    /// Before the memory, which nothing may be mapped to when it goes.
-    mapping: Mapping,
-    _memory: Memory,
+    driver: Arc<dyn VirtualMemory>,
+    range: Range,
+    memory: Option<Pages>,
+    is_mapped: bool,
 }
 
 struct Addresses {
     driver: Arc<dyn VirtualMemory>,
     range: Range,
-}
-
-struct Memory {
-    driver: Arc<dyn VirtualMemory>,
-    pages: Pages,
-}
-
-struct Mapping {
-    driver: Arc<dyn VirtualMemory>,
-    range: Range,
-    is_there: bool,
 }
 
 impl Reservation {
@@ -57,7 +54,8 @@ impl Reservation {
         align: u64,
     ) -> Result<Reservation> {
         let range = driver.reserve(bytes, align.max(driver.granularity()))?;
-        Ok(Reservation { device: device.clone(), pieces: Vec::new(), addresses: Addresses { driver, range } })
+        let addresses = Addresses { driver, range };
+        Ok(Reservation { device: device.clone(), pieces: Vec::new(), left: Vec::new(), addresses })
     }
 
     /// All of its addresses.
@@ -76,25 +74,45 @@ impl Reservation {
     }
 
     fn start_of(&self, piece: &Piece) -> u64 {
-        piece.mapping.range.address - self.addresses.range.address
+        piece.range.address - self.addresses.range.address
     }
 
     fn end_of(&self, piece: &Piece) -> u64 {
-        self.start_of(piece) + piece.mapping.range.bytes
+        self.start_of(piece) + piece.range.bytes
     }
 
     /// Maps one more piece, up to byte `end`, a multiple of the granularity behind what is mapped and inside of the
     /// reservation. A failure leaves all as it was (I3).
     pub fn map_to(&mut self, end: u64) -> Result<()> {
-        let (start, driver) = (self.mapped(), &self.addresses.driver);
+        self.clear()?;
+        let (start, driver) = (self.mapped(), self.addresses.driver.clone());
         debug_assert!(start < end && end <= self.addresses.range.bytes);
         let range = Range { address: self.addresses.range.address + start, bytes: end - start };
-        let memory = Memory::new(driver, range.bytes)?;
-        let mapping = Mapping::new(driver, range, &memory)?;
-        // SAFETY: what was just mapped.
-        unsafe { driver.allow(range) }?;
-        self.pieces.push(Piece { mapping, _memory: memory });
+        let mut piece = Piece { driver, range, memory: None, is_mapped: false };
+        // SAFETY: reserved addresses behind what is mapped (I1), and nothing is left there (I4).
+        if let Err(error) = unsafe { piece.map() } {
+            // SAFETY: nobody was told of it.
+            if let Err(error) = unsafe { piece.undo() } {
+                log(error, "memory could not be unmapped again", range);
+                self.left.push(piece);
+            }
+            return Err(error);
+        }
+        self.pieces.push(piece);
         Ok(())
+    }
+
+    /// Tries again what could not be undone (I4).
+    pub fn clear(&mut self) -> Result<()> {
+        let mut outcome = Ok(());
+        self.left.retain_mut(|piece| {
+            // SAFETY: nobody uses it (I4).
+            let done = unsafe { piece.undo() };
+            let stays = done.is_err();
+            outcome = std::mem::replace(&mut outcome, Ok(())).and(done);
+            stays
+        });
+        outcome
     }
 
     /// Where the first piece starts of those that lie behind byte `offset` as a whole; what is mapped if there are none.
@@ -103,19 +121,27 @@ impl Reservation {
         behind.unwrap_or(self.mapped())
     }
 
-    /// Unmaps the pieces from byte `start` on, the last first. After a failure that one and those before it are there.
+    /// Unmaps the pieces from byte `start` on, the last first. After a failure that one and those before it are there; but if it was memory
+    /// that did not go back, it has no addresses any more, and is tried again later (I4).
     ///
     /// # Safety
     /// No work in flight uses them.
     pub unsafe fn unmap_from(&mut self, start: u64) -> Result<()> {
+        let mut outcome = self.clear();
         while self.mapped() > start
-            && let Some(last) = self.pieces.last_mut()
+            && let Some(mut last) = self.pieces.pop()
         {
             // SAFETY: the caller's promise.
-            unsafe { last.mapping.undo() }?;
-            self.pieces.pop();
+            if let Err(error) = unsafe { last.unmap() } {
+                self.pieces.push(last);
+                return Err(error);
+            }
+            if let Err(error) = last.release() {
+                self.left.push(last);
+                outcome = outcome.and(Err(error));
+            }
         }
-        Ok(())
+        outcome
     }
 }
 
@@ -124,50 +150,65 @@ impl Drop for Reservation {
         if !self.pieces.is_empty() {
             self.device.driver().drain();
         }
+        self.left.clear();
         // From the last to the first, as they are undone elsewhere.
         while self.pieces.pop().is_some() {}
     }
 }
 
-impl Memory {
-    fn new(driver: &Arc<dyn VirtualMemory>, bytes: u64) -> Result<Memory> {
-        let pages = driver.create(bytes)?;
-        Ok(Memory { driver: driver.clone(), pages })
-    }
-}
-
-impl Mapping {
-    fn new(driver: &Arc<dyn VirtualMemory>, range: Range, memory: &Memory) -> Result<Mapping> {
-        // SAFETY: reserved addresses behind what is mapped (I1), and memory of that length that is mapped nowhere else.
-        unsafe { driver.map(range, memory.pages) }?;
-        Ok(Mapping { driver: driver.clone(), range, is_there: true })
+impl Piece {
+    /// Creates memory and maps it.
+    ///
+    /// # Safety
+    /// It is reserved, nothing is mapped there, and nobody uses it.
+    unsafe fn map(&mut self) -> Result<()> {
+        let pages = self.driver.create(self.range.bytes)?;
+        self.memory = Some(pages);
+        // SAFETY: the caller's promise; memory of that length that is mapped nowhere else.
+        unsafe { self.driver.map(self.range, pages) }?;
+        self.is_mapped = true;
+        // SAFETY: what was just mapped.
+        unsafe { self.driver.allow(self.range) }
     }
 
     /// # Safety
     /// No work in flight uses it.
-    unsafe fn undo(&mut self) -> Result<()> {
-        if self.is_there {
-            // SAFETY: mapped by `new`, unmapped once; the rest is the caller's promise.
+    unsafe fn unmap(&mut self) -> Result<()> {
+        if self.is_mapped {
+            // SAFETY: mapped by `map`, unmapped once; the rest is the caller's promise.
             unsafe { self.driver.unmap(self.range) }?;
-            self.is_there = false;
+            self.is_mapped = false;
         }
         Ok(())
     }
-}
 
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: no work has been given it yet, or the reservation has waited for that.
-        log(unsafe { self.undo() }, "memory could not be unmapped", self.range);
+    /// After [`unmap`](Self::unmap).
+    fn release(&mut self) -> Result<()> {
+        if let Some(pages) = self.memory {
+            // SAFETY: created by `map`, given back once, and mapped nowhere.
+            unsafe { self.driver.release(pages) }?;
+            self.memory = None;
+        }
+        Ok(())
+    }
+
+    /// What is there of it goes. After a failure the rest is still there.
+    ///
+    /// # Safety
+    /// That of [`unmap`](Self::unmap).
+    unsafe fn undo(&mut self) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.unmap() }?;
+        self.release()
     }
 }
 
-impl Drop for Memory {
+impl Drop for Piece {
     fn drop(&mut self) {
-        // SAFETY: created by `new`, given back once, and its mapping went before.
-        let done = unsafe { self.driver.release(self.pages) };
+        // SAFETY: nobody was told of it, or the reservation has waited for all work.
+        let done = at_last(|| unsafe { self.undo() });
         if let Err(error) = done {
-            tracing::warn!(%error, "memory of a reservation could not be given back");
+            log(error, "memory of a reservation could not be given back", self.range);
         }
     }
 }
@@ -175,12 +216,22 @@ impl Drop for Memory {
 impl Drop for Addresses {
     fn drop(&mut self) {
         // SAFETY: reserved once, given back once, and the pieces went before.
-        log(unsafe { self.driver.unreserve(self.range) }, "addresses could not be given back", self.range);
+        let done = at_last(|| unsafe { self.driver.unreserve(self.range) });
+        if let Err(error) = done {
+            log(error, "addresses could not be given back", self.range);
+        }
     }
 }
 
-fn log(done: Result<()>, what: &str, range: Range) {
-    if let Err(error) = done {
-        tracing::warn!(%error, address = range.address, bytes = range.bytes, "{what}");
+/// The outcome of the last of some tries.
+fn at_last(mut step: impl FnMut() -> Result<()>) -> Result<()> {
+    let mut outcome = step();
+    for _ in 1..LAST_TRIES {
+        outcome = outcome.or_else(|_| step());
     }
+    outcome
+}
+
+fn log(error: Error, what: &str, range: Range) {
+    tracing::warn!(%error, address = range.address, bytes = range.bytes, "{what}");
 }

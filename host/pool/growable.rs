@@ -5,6 +5,8 @@
 //! stay right.
 
 #[cfg(test)]
+mod each_call;
+#[cfg(test)]
 mod tests;
 
 use super::refuse;
@@ -109,7 +111,7 @@ impl GrowableBuffer {
     ///
     /// # Errors
     /// What failed since, a kernel for instance; all is as before then. What the driver answers: then what it did not take
-    /// back is still there.
+    /// back is still there, or if it has no addresses any more, is tried again by whatever grows or shrinks the buffer next.
     pub fn shrink_to(&mut self, bytes: u64) -> Result<u64> {
         let rest = self.reservation.cut(bytes);
         if rest < self.size() {
@@ -120,6 +122,8 @@ impl GrowableBuffer {
             let done = idle.and_then(|()| unsafe { self.reservation.unmap_from(rest) });
             self.memory.resize(self.reservation.mapped());
             done?;
+        } else {
+            self.reservation.clear()?;
         }
         Ok(self.size())
     }

@@ -5,18 +5,22 @@ use warpheap::{Backend, Device, Module};
 /// The test kernels, as a GPU runs them.
 pub const PTX: &str = include_str!("kernels.ptx");
 
-/// The CPU, and the first GPU where there is one. With `WARPHEAP_REQUIRE_CUDA=1` there must be one.
-pub fn devices() -> Vec<Device> {
-    let mut all = vec![Device::cpu()];
+/// The first GPU, if there is one. With `WARPHEAP_REQUIRE_CUDA=1` there must be one.
+pub fn gpu() -> Option<Device> {
     match Device::cuda(0) {
-        Ok(device) => all.push(device),
+        Ok(device) => Some(device),
         Err(error) => {
             assert!(error.is_no_device(), "a GPU that cannot be used: {error}");
             let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
             assert!(!required, "WARPHEAP_REQUIRE_CUDA=1, but {error}");
+            None
         }
     }
-    all
+}
+
+/// The CPU, and the first GPU where there is one.
+pub fn devices() -> Vec<Device> {
+    [Device::cpu()].into_iter().chain(gpu()).collect()
 }
 
 /// The test kernels, ready for the device.

@@ -10,12 +10,14 @@ mod caching;
 mod caching_ladder;
 mod cases;
 mod driver_pool;
+#[path = "../driver/support.rs"]
+#[allow(dead_code, reason = "its devices are everyone's at once; those of `support` are not")]
+mod driver_support;
 mod handles;
 mod injected;
 #[path = "../driver/kernels.rs"]
 #[allow(dead_code, reason = "only some of the kernels are launched here")]
 mod kernels;
 mod suite;
-#[path = "../driver/support.rs"]
 mod support;
 mod threads;

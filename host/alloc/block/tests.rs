@@ -1,8 +1,8 @@
 //! What fails on the way, and how often streams wait.
 
 use super::*;
-use crate::alloc::flawed::flawed;
 use crate::alloc::{DriverMemory, Statistics};
+use crate::driver::flawed::flawed;
 
 const BLOCK: Layout = Layout::new::<[u64; 8]>();
 

@@ -1,8 +1,8 @@
 //! Who waits for what, and resets and frees whose driver calls fail.
 
 use super::*;
-use crate::alloc::flawed::flawed;
 use crate::alloc::{DriverMemory, FailureInjected, Failures, Statistics};
+use crate::driver::flawed::flawed;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 

@@ -20,7 +20,7 @@
 use super::bins::refill_of;
 use super::class::Need;
 use super::segment::Order;
-use super::shared::{Found, Shared, room_for};
+use super::shared::{Found, POLLS, Shared, room_for};
 use super::source::{Short, Source};
 use super::stream_cache::StreamCache;
 use super::{CachingPool, NAME};
@@ -190,7 +190,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     fn find_shared(&self, climb: &Climb<'_>) -> Option<Found> {
         let mut shared = lock(&self.shared);
         self.reap(&mut shared);
-        shared.poll();
+        shared.poll(POLLS);
         let own = shared.order_of(climb.cache);
         if !climb.need.is_small && self.is_tight.load(Relaxed) {
             // What merges with its neighbours serves better than a cut into something larger.
@@ -236,7 +236,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             self.flush(&mut shared, cache, |class| climb.wants(class, first_large));
             shared.fence(cache.key, self.device());
         }
-        shared.poll();
+        shared.poll(usize::MAX);
         self.find_dissolved(&mut shared, own, climb.need, false)
     }
 
@@ -266,7 +266,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     fn steal(&self, climb: &Climb<'_>) -> Result<Option<Found>> {
         let mut shared = lock(&self.shared);
         self.flush_all(&mut shared);
-        shared.poll();
+        shared.poll(usize::MAX);
         let own = shared.order_of(climb.cache);
         if let Some(found) = self.find_dissolved(&mut shared, own, climb.need, true) {
             return Ok(Some(found));

@@ -26,8 +26,8 @@ use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Events that are looked at before a search, the oldest first.
-const POLLS: usize = 16;
+/// Streams whose events are looked at before a first search.
+pub(super) const POLLS: usize = 16;
 /// Blocks of a slab, and bytes, as long as both allow.
 const SLAB_BLOCKS: u64 = 64;
 const SLAB_BYTES: u64 = 64 << 10;
@@ -39,7 +39,8 @@ pub(super) struct Shared {
     whole: usize,
     small: HashMap<Order, Vec<Vec<BlockId>>, FixedState>,
     of_stream: HashMap<Key, (Order, Arc<StreamCache>), FixedState>,
-    behind: BTreeMap<Order, Event>,
+    /// By stream: its events happen in the order in which they were recorded.
+    behind: BTreeMap<Order, (Key, Event)>,
     /// Of streams whose point could not be marked: anyone's once the device has done all that it was given before.
     unmarked: Vec<Order>,
     next: u64,
@@ -239,6 +240,8 @@ impl Shared {
             return;
         }
         let event = match cache.stream(device) {
+            // It has passed every point.
+            Some(stream) if matches!(stream.is_done(), Ok(true)) => return self.retag(order, Order::IDLE),
             Some(stream) => stream.record().ok(),
             None => match cache.end() {
                 End::At(event) => Some(Event::new(device.clone(), event)),
@@ -249,7 +252,7 @@ impl Shared {
         let behind = self.new_order();
         self.retag(order, behind);
         match event {
-            Some(event) => drop(self.behind.insert(behind, event)),
+            Some(event) => drop(self.behind.insert(behind, (key, event))),
             None => self.unmarked.push(behind),
         }
     }
@@ -270,18 +273,27 @@ impl Shared {
         self.unmarked.retain(|other| *other != order);
     }
 
-    /// Looks which events have happened: what is behind them is anyone's.
-    pub fn poll(&mut self) {
-        let done = |(order, event): (&Order, &Event)| matches!(event.is_done(), Ok(true)).then_some(*order);
-        let done: Vec<Order> = self.behind.iter().take(POLLS).filter_map(done).collect();
-        for order in done {
-            self.retag(order, Order::IDLE);
+    /// Looks which events have happened, of up to `most` streams that are not done: what is behind them is anyone's.
+    pub fn poll(&mut self, most: usize) {
+        let (mut done, mut busy) = (Vec::new(), Vec::new());
+        for (order, (key, event)) in &self.behind {
+            if busy.contains(key) {
+                continue;
+            }
+            match event.is_done() {
+                Ok(true) => done.push(*order),
+                _ => busy.push(*key),
+            }
+            if busy.len() == most {
+                break;
+            }
         }
+        done.into_iter().for_each(|order| self.retag(order, Order::IDLE));
     }
 
     /// The orders behind events, the oldest first.
     pub fn pending(&self) -> Vec<(Order, Event)> {
-        self.behind.iter().map(|(order, event)| (*order, event.clone())).collect()
+        self.behind.iter().map(|(order, (_, event))| (*order, event.clone())).collect()
     }
 
     /// Whether the order could serve a request.

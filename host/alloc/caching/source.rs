@@ -166,7 +166,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
             };
             // It belongs to the order of that stream, which has no other work: afterwards, to any (I3).
             if let Err(error) = self.home.synchronize() {
-                let _ = self.give_block(start, size, align);
+                if self.give_block(start, size, align).is_err() {
+                    self.keep_block(start, size, align);
+                }
                 return Err(error);
             }
             return Ok(Ok(self.add(|shared| shared.arena.add_segment(start, size, align, Order::IDLE))));
@@ -194,6 +196,13 @@ impl<A: DeviceAllocator> CachingPool<A> {
         given
     }
 
+    /// Takes a block of the upstream's for the pool that could not be given back: nobody uses it once the device has come to what the home stream
+    /// waits for.
+    fn keep_block(&self, start: u64, bytes: u64, align: u64) {
+        self.device().driver().drain();
+        drop(self.add(|shared| shared.arena.add_segment(start, bytes, align, Order::IDLE)));
+    }
+
     /// Gives back what is free as a whole, of any order that is not a stream's alone; how many bytes that was, and the first failure. What could not be
     /// given back is the pool's again.
     pub(super) fn give_back(&self, source: &mut Source) -> (u64, Result<()>) {
@@ -206,10 +215,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             match self.give_block(segment.start, segment.bytes, segment.align) {
                 Ok(()) => bytes += segment.bytes,
                 Err(error) => {
-                    // Nobody uses it once the device has come to what the home stream waits for.
-                    self.device().driver().drain();
-                    let Segment { start, bytes, align, .. } = segment;
-                    drop(self.add(|shared| shared.arena.add_segment(start, bytes, align, Order::IDLE)));
+                    self.keep_block(segment.start, segment.bytes, segment.align);
                     outcome = outcome.and(Err(error));
                 }
             }
@@ -245,7 +251,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
             tail
         };
         if tail == 0 {
-            return (0, Ok(()));
+            // What the driver did not take back before is tried again.
+            return (0, buffer.shrink_to(size).map(drop));
         }
         self.upstream_frees.fetch_add(1, Relaxed);
         // Waits for the device, so that what is left is anyone's.

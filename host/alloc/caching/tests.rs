@@ -1,10 +1,11 @@
 //! Streams that fail, and streams that are gone.
 
+mod growth;
+mod starved;
+
 use super::*;
 use crate::alloc::{DriverMemory, Limit};
-use crate::driver::{EventBackend, Launch, Range, StreamBackend};
-use std::ffi::c_void;
-use std::sync::atomic::AtomicBool;
+use crate::driver::flawed::{Faults, flawed};
 
 const MIB: usize = 1 << 20;
 
@@ -12,102 +13,29 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 256).unwrap()
 }
 
-/// A stream of the device's whose records fail as it is told, and which counts its calls and says when it goes.
-struct Flawed {
-    inner: Arc<dyn StreamBackend>,
-    fails: Arc<AtomicBool>,
-    records: Arc<AtomicUsize>,
-    waits: Arc<AtomicUsize>,
-    _alive: Arc<()>,
-}
-
-impl StreamBackend for Flawed {
-    unsafe fn launch(&self, launch: Launch<'_>) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.launch(launch) }
-    }
-
-    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.write(to, from, bytes) }
-    }
-
-    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.read(to, from, bytes) }
-    }
-
-    unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.copy(to, from, bytes) }
-    }
-
-    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.fill(range, byte) }
-    }
-
-    fn record(&self) -> Result<Arc<dyn EventBackend>> {
-        self.records.fetch_add(1, Relaxed);
-        match self.fails.load(Relaxed) {
-            true => Err(Error::Driver {
-                call: "cuEventRecord",
-                code: 9,
-                name: "FLAWED".into(),
-                detail: "told to".into(),
-            }),
-            false => self.inner.record(),
-        }
-    }
-
-    fn wait(&self, event: Arc<dyn EventBackend>) -> Result<()> {
-        self.waits.fetch_add(1, Relaxed);
-        self.inner.wait(event)
-    }
-
-    fn synchronize(&self) -> Result<()> {
-        self.inner.synchronize()
-    }
-
-    fn is_done(&self) -> Result<bool> {
-        self.inner.is_done()
-    }
-
-    fn raw(&self) -> *mut c_void {
-        self.inner.raw()
-    }
-}
-
+/// A stream that can go, and what it fails by and counts.
 struct Watched {
     stream: Option<Stream>,
-    fails: Arc<AtomicBool>,
-    records: Arc<AtomicUsize>,
-    waits: Arc<AtomicUsize>,
-    alive: std::sync::Weak<()>,
+    of: Arc<Faults>,
 }
 
 impl Watched {
     fn new(device: &Device) -> Watched {
-        let alive = Arc::new(());
-        let (fails, records, waits) = <(Arc<AtomicBool>, Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
-        let weak = Arc::downgrade(&alive);
-        let backend = Flawed {
-            inner: device.driver().stream().unwrap(),
-            fails: fails.clone(),
-            records: records.clone(),
-            waits: waits.clone(),
-            _alive: alive,
-        };
-        let stream = Stream::new(device.clone(), Arc::new(backend));
-        Watched { stream: Some(stream), fails, records, waits, alive: weak }
+        let (stream, of) = flawed(device);
+        Watched { stream: Some(stream), of }
     }
 
     fn stream(&self) -> &Stream {
         self.stream.as_ref().unwrap()
     }
+}
 
-    fn calls(&self) -> (usize, usize) {
-        (self.records.load(Relaxed), self.waits.load(Relaxed))
+impl<A: DeviceAllocator> CachingPool<A> {
+    /// The invariants of its parts.
+    pub(in crate::alloc) fn check(&self) {
+        let shared = lock(&self.shared);
+        shared.arena.check();
+        shared.check(&self.live);
     }
 }
 
@@ -116,7 +44,7 @@ type Pool = CachingPool<Limit<DriverMemory>>;
 /// Of one segment of 2 MiB.
 fn pool(device: &Device) -> Pool {
     let upstream = Limit::new(DriverMemory::new(device), 2 << 20);
-    CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap()
+    CachingPool::builder().segment_bytes(2 << 20).spare_bytes(0).over(upstream).unwrap()
 }
 
 fn take(pool: &Pool, size: usize, stream: &Stream) -> DevicePtr<u8> {
@@ -138,7 +66,7 @@ fn a_stream_that_is_alone_is_never_asked_for_a_point() {
             give(&pool, ptr, size, of.stream());
         }
     }
-    assert_eq!(of.calls(), (0, 0));
+    assert_eq!((of.of.records(), of.of.waits()), (0, 0));
     assert_eq!((pool.stats().upstream_allocs, lock(&pool.shared).pending().len()), (1, 0));
 }
 
@@ -148,9 +76,9 @@ fn a_stream_is_not_kept_and_its_blocks_are_behind_its_last_point() {
     let (pool, mut of, other) = (pool(&device), Watched::new(&device), Watched::new(&device));
     let ptr = take(&pool, 2 * MIB, of.stream());
     give(&pool, ptr, 2 * MIB, of.stream());
-    assert_eq!(of.calls().0, 0);
+    assert_eq!(of.of.records(), 0);
     of.stream = None;
-    assert_eq!((of.alive.strong_count(), of.calls().0), (0, 1), "the pool holds no handle");
+    assert_eq!((of.of.streams(), of.of.records()), (0, 1), "the pool holds no handle");
     assert_eq!(take(&pool, 2 * MIB, other.stream()).0, ptr.0);
     assert_eq!(pool.streams.all().len(), 1, "the stream that is gone is forgotten");
     give(&pool, ptr, 2 * MIB, other.stream());
@@ -165,14 +93,14 @@ fn what_no_event_could_be_recorded_for_is_waited_for_on_the_host() {
     for goes in [false, true] {
         let (pool, mut of, other) = (pool(&device), Watched::new(&device), Watched::new(&device));
         let ptr = take(&pool, 2 * MIB, of.stream());
-        of.fails.store(true, Relaxed);
+        of.of.fail(true);
         give(&pool, ptr, 2 * MIB, of.stream());
         if goes {
             of.stream = None;
         }
         assert_eq!(take(&pool, 2 * MIB, other.stream()).0, ptr.0);
         let rungs = pool.stats().rungs;
-        assert_eq!((rungs.waited, rungs.stolen, other.calls().1), (1, 0, 0), "{rungs:?}");
+        assert_eq!((rungs.waited, rungs.stolen, other.of.waits()), (1, 0, 0), "{rungs:?}");
         assert!(lock(&pool.shared).unmarked().is_empty());
         give(&pool, ptr, 2 * MIB, other.stream());
     }
@@ -187,9 +115,9 @@ fn threads_that_outlive_a_pool_keep_nothing_of_it() {
     give(&first, ptr, MIB, of.stream());
     drop(first);
     assert_eq!(device.memory_in_use(), (0, 0));
-    let before = of.calls().0;
+    let before = of.of.records();
     of.stream = None;
-    assert_eq!(of.calls().0, before, "a pool that is gone asks for no last point");
+    assert_eq!(of.of.records(), before, "a pool that is gone asks for no last point");
     let second = pool(&device);
     let other = Watched::new(&device);
     let ptr = take(&second, MIB, other.stream());
@@ -221,9 +149,8 @@ fn nothing_is_lost_between_caches_slabs_and_segments() {
             unsafe { pool.dealloc(ptr, layout(size), &streams[at]) }.unwrap();
         }
         if step % 100 == 0 {
+            pool.check();
             let shared = lock(&pool.shared);
-            shared.arena.check();
-            shared.check(&pool.live);
             let asked: usize = held.iter().map(|(_, size)| size).sum();
             assert_eq!(pool.counts(&shared).asked(), asked as u64);
         }

@@ -152,11 +152,12 @@ impl DriverPool {
     /// That of [`DeviceAllocator::dealloc`].
     unsafe fn release(&self, address: u64, block: Block<u64>, stream: &Stream) -> Result<()> {
         // Before the memory goes: the next allocation may get the same address (I2).
-        self.device.registry().remove(address);
+        let entry = self.device.registry().remove(address);
         // SAFETY: the driver gave it out, and it is given back once (I1); the rest is the caller's promise.
         let done = unsafe { self.pool.free(block.of, stream) };
         if done.is_err() {
-            self.enlist(address, block);
+            self.device.registry().put_back(address, entry);
+            lock(&self.live).insert(address, block);
         }
         done
     }
@@ -213,7 +214,9 @@ impl Drop for DriverPool {
         for (address, block) in live.take_all() {
             self.device.registry().remove(address);
             // SAFETY: the driver gave it out, it is given back once, and no work is in flight.
-            if let Err(error) = unsafe { self.pool.free(block.of, &self.home) } {
+            let free = || unsafe { self.pool.free(block.of, &self.home) };
+            // Nobody can come back to it: a second try is the last.
+            if let Err(error) = free().or_else(|_| free()) {
                 tracing::warn!(%error, address, bytes = block.taken, "a block could not be given back to the driver");
             }
         }

@@ -170,7 +170,7 @@ fn handles_of_one_pool_know_each_other_and_others_not() {
     assert!(!default.is_same(&own) && !default.is_same(&DriverPool::default_of(&Device::cpu()).unwrap()));
 }
 
-/// What is still allocated goes back at the end, also if one of the frees fails.
+/// What is still allocated goes back at the end, also if one of the frees fails, which is tried once more.
 #[test]
 fn its_end_gives_back_what_is_allocated() {
     let device = Device::cpu();
@@ -182,9 +182,8 @@ fn its_end_gives_back_what_is_allocated() {
             pool.alloc(Layout::new::<[u64; 100]>(), &stream).unwrap();
         }
         drop(pool);
-        assert_eq!(driver.calls(), 6, "three frees");
-        let left = driver.inner.get(PoolAttribute::UsedCurrent).unwrap();
-        assert_eq!(left, if fails == 0 { 0 } else { 1024 });
+        assert_eq!(driver.calls(), if fails == 0 { 6 } else { 7 }, "three frees");
+        assert_eq!(driver.inner.get(PoolAttribute::UsedCurrent).unwrap(), 0);
         assert_eq!(device.memory_in_use(), (0, 0));
     }
 }

@@ -1,9 +1,9 @@
 //! Which streams wait for which, and what becomes of a block whose streams fail.
 
 use super::*;
-use crate::alloc::flawed::flawed;
 use crate::alloc::{BlockPool, DriverMemory, Statistics};
 use crate::driver::Device;
+use crate::driver::flawed::{flawed, gate};
 use crate::error::{Error, Result};
 use std::alloc::Layout;
 
@@ -136,4 +136,28 @@ fn copies_wait_for_recorded_streams() -> Result<()> {
     values.free()?;
     assert_eq!(of_home.waits(), 4, "the copy is, too");
     Ok(())
+}
+
+/// What is copied is the caller's own memory, which may be gone as soon as it knows of the failure.
+#[test]
+fn a_copy_is_over_also_if_it_could_not_be_waited_for() {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let (home, of_home) = flawed(&device);
+    let mut values = PoolBuffer::from_slice(&pool, &[1_u64; 8], &home).unwrap();
+    for writes in [false, true] {
+        let (event, gate) = gate(&device);
+        home.wait(&event).unwrap();
+        of_home.fail_synchronize(true);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                gate.open();
+            });
+            let failed = if writes { values.write(0, &[5]).is_err() } else { values.copy_to_vec().is_err() };
+            assert!(failed && gate.is_open() && home.is_done().unwrap());
+        });
+        of_home.fail_synchronize(false);
+    }
+    assert_eq!(values.copy_to_vec().unwrap(), [5, 1, 1, 1, 1, 1, 1, 1]);
 }

@@ -50,9 +50,10 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
         self.wait_for(size_of_val(to))
     }
 
-    /// Waits for a copy of `bytes` bytes.
+    /// Waits for a copy of `bytes` bytes. It is over also after a failure: what it copies may be the caller's no longer.
     fn wait_for(&self, bytes: usize) -> Result<()> {
-        if bytes > 0 { self.stream().synchronize() } else { Ok(()) }
+        let wait = || self.stream().synchronize().inspect_err(|_| self.device().driver().drain());
+        if bytes > 0 { wait() } else { Ok(()) }
     }
 
     /// Replaces all values, after the work that uses them so far, which it waits for.

@@ -96,6 +96,13 @@ impl CudaDevice {
     }
 }
 
+impl CudaDevice {
+    /// Waits for the own stream. After a failure, too, no copy is under way: the caller's memory is the caller's again.
+    fn settle(&self) -> Result<()> {
+        self.own.synchronize().inspect_err(|_| self.drain())
+    }
+}
+
 fn name_of(context: &Context) -> Result<String> {
     let mut name = [0_u8; 256];
     // SAFETY: the driver writes a string with its end within the length there.
@@ -264,13 +271,13 @@ impl DeviceBackend for CudaDevice {
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
         // SAFETY: the caller's promise; the next line waits for it.
         unsafe { self.own.write(to, from, bytes) }?;
-        self.own.synchronize()
+        self.settle()
     }
 
     unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
         // SAFETY: the caller's promise; the next line waits for it.
         unsafe { self.own.read(to, from, bytes) }?;
-        self.own.synchronize()
+        self.settle()
     }
 
     unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {

@@ -1,0 +1,55 @@
+//! A stream that is held up for long, and others that are done.
+
+use super::*;
+use crate::alloc::DriverMemory;
+use crate::alloc::caching::shared::POLLS;
+use crate::driver::flawed::gate;
+
+/// Blocks of the slow stream, each behind an event of its own.
+const PENDING: usize = POLLS + 4;
+
+/// What a third stream gets of four blocks that another one is done with, behind those of a slow stream: the rungs that served it, and
+/// whether it waits for the slow stream.
+fn served(most: usize) -> (RungStats, bool) {
+    let device = Device::cpu();
+    let builder = CachingPool::builder().segment_bytes(2 << 20).spare_bytes(0).max_bytes((most * MIB) as u64);
+    let pool = builder.over(DriverMemory::new(&device)).unwrap();
+    let [slow, quick, other, third] = [(); 4].map(|()| device.stream().unwrap());
+    let take = |size: usize, stream: &Stream| pool.alloc(layout(size * MIB), stream).unwrap();
+    let give = |ptr: DevicePtr<u8>, stream: &Stream| {
+        // SAFETY: no work uses it.
+        unsafe { pool.dealloc(ptr, layout(MIB), stream) }.unwrap();
+    };
+    let of_slow = [(); PENDING].map(|()| take(1, &slow));
+    let of_quick = [(); 4].map(|()| take(1, &quick));
+    let (event, gate) = gate(&device);
+    slow.wait(&event).unwrap();
+    for ptr in of_slow {
+        give(ptr, &slow);
+        // Whoever looks for more puts what the slow stream has freed behind an event.
+        take(2, &other);
+    }
+    of_quick.into_iter().for_each(|ptr| give(ptr, &quick));
+    quick.synchronize().unwrap();
+    let before = pool.stats().rungs;
+    for _ in 0..4 {
+        take(1, &third);
+    }
+    let mut rungs = pool.stats().rungs;
+    (rungs.grown, rungs.stolen) = (rungs.grown - before.grown, rungs.stolen - before.stolen);
+    // It has nothing else to do.
+    let is_held_up = third.record().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let waits = !is_held_up.is_done().unwrap();
+    gate.open();
+    (rungs, waits)
+}
+
+#[test]
+fn what_one_stream_is_done_with_is_found_behind_what_a_slow_one_holds() {
+    // First there is room for more, then there is not.
+    for most in [200, 64] {
+        let (rungs, waits) = served(most);
+        assert_eq!((rungs.grown, rungs.stolen, waits), (0, 0, false), "at most {most} MiB: {rungs:?}");
+    }
+}

@@ -1,0 +1,208 @@
+//! The pools, and which calls of the driver's each of them reaches.
+
+use crate::alloc::{
+    BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverMemory, DriverPool, Limit, Logged, Overflow,
+    RungStats, Statistics, Traced,
+};
+use crate::driver::flawed::Call::{self, *};
+use crate::driver::{Device, Stream};
+use crate::error::{Error, Result};
+use std::alloc::Layout;
+
+pub(super) trait Pool: DeviceAllocator {
+    /// Gives memory back, or begins anew, as far as it can.
+    fn tidy(&self, _stream: &Stream) -> Result<()> {
+        Ok(())
+    }
+
+    /// Which rungs of a ladder were climbed, if it has one.
+    fn rungs(&self) -> Option<RungStats> {
+        None
+    }
+
+    /// Its invariants.
+    fn check(&self) {}
+}
+
+impl Pool for DriverMemory {}
+impl<A: DeviceAllocator> Pool for BlockPool<A> {}
+impl<A: DeviceAllocator> Pool for Statistics<A> {}
+
+impl<A: DeviceAllocator> Pool for BumpPool<A> {
+    fn tidy(&self, stream: &Stream) -> Result<()> {
+        match self.reset(stream) {
+            Err(Error::AllocInUse { .. }) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+impl Pool for DriverPool {
+    fn tidy(&self, stream: &Stream) -> Result<()> {
+        stream.synchronize()?;
+        self.reset_high_water()?;
+        self.stats()?;
+        self.trim_to(0)
+    }
+}
+
+impl<A: DeviceAllocator> Pool for CachingPool<A> {
+    fn tidy(&self, _: &Stream) -> Result<()> {
+        self.trim().map(drop)
+    }
+
+    fn rungs(&self) -> Option<RungStats> {
+        Some(self.stats().rungs)
+    }
+
+    fn check(&self) {
+        CachingPool::check(self);
+    }
+}
+
+pub(super) struct Subject {
+    pub name: &'static str,
+    pub make: fn(&Device) -> Result<Box<dyn Pool>>,
+    /// There is room for these together.
+    pub sizes: &'static [usize],
+    /// As many of the largest are asked for, and some are refused.
+    pub most: usize,
+    /// What it is to reach, at least.
+    pub calls: &'static [Call],
+}
+
+const SMALL: &[usize] = &[1, 600, 4096, 100];
+const MIB: usize = 1 << 20;
+const LARGE: &[usize] = &[600, 5000, 100_000, MIB, 3 * MIB];
+
+const MEMORY: &[Call] = &[Alloc, Free];
+const ONE_PIECE: &[Call] = &[Alloc, Free, StreamSynchronize, Record, Wait];
+const SEGMENTS: &[Call] =
+    &[Alloc, Free, NewStream, StreamSynchronize, StreamQuery, Record, Wait, EventQuery, EventSynchronize];
+const GROWING: &[Call] = &[
+    Info,
+    VirtualMemory,
+    Reserve,
+    Unreserve,
+    Create,
+    Release,
+    Map,
+    Allow,
+    Unmap,
+    Synchronize,
+    NewStream,
+    Record,
+    Wait,
+    EventQuery,
+    EventSynchronize,
+];
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 4096).unwrap()
+}
+
+pub(super) const SUBJECTS: &[Subject] = &[
+    Subject {
+        name: "the driver's memory",
+        make: |device| Ok(Box::new(DriverMemory::new(device))),
+        sizes: SMALL,
+        most: 4,
+        calls: MEMORY,
+    },
+    Subject {
+        name: "the driver's memory in adaptors",
+        make: |device| {
+            let limited = Limit::new(DriverMemory::new(device), 20_000);
+            Ok(Box::new(Statistics::new(Traced::new(Logged::new(limited, std::io::sink())))))
+        },
+        sizes: SMALL,
+        most: 6,
+        calls: MEMORY,
+    },
+    Subject {
+        name: "blocks",
+        make: |device| Ok(Box::new(BlockPool::new(DriverMemory::new(device), layout(4096), 6)?)),
+        sizes: SMALL,
+        most: 8,
+        calls: ONE_PIECE,
+    },
+    Subject {
+        name: "blocks in a stream-ordered pool",
+        make: |device| Ok(Box::new(BlockPool::new(DriverPool::new(device)?, layout(4096), 6)?)),
+        sizes: SMALL,
+        most: 8,
+        calls: &[NewPool, PoolAlloc, PoolFree, PoolSet, StreamSynchronize, Record, Wait],
+    },
+    Subject {
+        name: "a region",
+        make: |device| Ok(Box::new(BumpPool::new(DriverMemory::new(device), layout(30_000))?)),
+        sizes: SMALL,
+        most: 4,
+        calls: ONE_PIECE,
+    },
+    Subject {
+        name: "a region, and its upstream",
+        make: |device| {
+            let memory = DriverMemory::new(device);
+            Ok(Box::new(BumpPool::with_overflow(memory, layout(6000), Overflow::Upstream)?))
+        },
+        sizes: SMALL,
+        most: 4,
+        calls: ONE_PIECE,
+    },
+    Subject {
+        name: "a stream-ordered pool",
+        make: |device| Ok(Box::new(DriverPool::builder(device).max_size(8 << 20).build()?)),
+        sizes: LARGE,
+        most: 4,
+        calls: &[Info, NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, PoolSet, StreamSynchronize],
+    },
+    Subject {
+        name: "the device's own pool",
+        make: |device| Ok(Box::new(DriverPool::default_of(device)?)),
+        sizes: LARGE,
+        most: 4,
+        calls: &[NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, StreamSynchronize],
+    },
+    Subject {
+        name: "caching, over the driver's memory",
+        make: |device| {
+            let builder = CachingPool::builder().max_bytes(10 << 20).segment_bytes(4 << 20);
+            Ok(Box::new(builder.over(DriverMemory::new(device))?))
+        },
+        sizes: LARGE,
+        most: 4,
+        calls: SEGMENTS,
+    },
+    Subject {
+        name: "caching, over blocks",
+        make: |device| {
+            let block = Layout::from_size_align(4 << 20, 64 << 10).unwrap();
+            let blocks = BlockPool::new(DriverMemory::new(device), block, 3)?;
+            Ok(Box::new(CachingPool::builder().segment_bytes(4 << 20).over(blocks)?))
+        },
+        sizes: LARGE,
+        most: 4,
+        calls: SEGMENTS,
+    },
+    Subject {
+        name: "caching, without the order of streams",
+        make: |device| {
+            let builder = CachingPool::builder().max_bytes(10 << 20).segment_bytes(4 << 20);
+            Ok(Box::new(builder.stream_ordered(false).over(DriverMemory::new(device))?))
+        },
+        sizes: LARGE,
+        most: 4,
+        calls: ONE_PIECE,
+    },
+    Subject {
+        name: "caching, in one segment that grows",
+        make: |device| {
+            let builder = CachingPool::builder().max_bytes(10 << 20).segment_bytes(2 << 20);
+            Ok(Box::new(builder.on(device)?))
+        },
+        sizes: LARGE,
+        most: 4,
+        calls: GROWING,
+    },
+];

@@ -1,0 +1,156 @@
+//! A device of the CPU's that fails.
+
+use super::memory::{FlawedPool, FlawedVirtualMemory};
+use super::stream::FlawedStream;
+use super::{Call, Faults};
+use crate::driver::backend::{
+    Backend, DeviceBackend, Limits, ModuleBackend, PoolBackend, Range, StreamBackend, VirtualMemory,
+};
+use crate::driver::cpu::CpuDevice;
+use crate::driver::{Device, DeviceInfo};
+use crate::error::Result;
+use crate::simt::{Executor, Mode};
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex};
+
+struct FlawedDevice {
+    inner: CpuDevice,
+    faults: Arc<Faults>,
+    /// What was allocated and not given back: at the end it goes back to the CPU, whose heap wants all of it.
+    ranges: Mutex<Vec<Range>>,
+}
+
+/// A new device with so much memory, which does not fail yet, and what it fails by.
+pub(crate) fn device(memory_bytes: u64) -> (Device, Arc<Faults>) {
+    let faults = Faults::new(true);
+    let inner = CpuDevice::new(Executor::new(Mode::Parallel { workers: 1 }), memory_bytes);
+    let flawed = FlawedDevice { inner, faults: faults.clone(), ranges: Mutex::default() };
+    (Device::over(Box::new(flawed)), faults)
+}
+
+impl FlawedDevice {
+    fn waited(&self) {
+        self.faults.state().clocks.host_waited_for_all();
+    }
+
+    fn pool(&self, inner: Arc<dyn PoolBackend>) -> Arc<dyn PoolBackend> {
+        Arc::new(FlawedPool::over(inner, self.faults.clone()))
+    }
+}
+
+impl Drop for FlawedDevice {
+    fn drop(&mut self) {
+        for range in std::mem::take(&mut *self.ranges.lock().unwrap()) {
+            self.inner.free(range).unwrap();
+        }
+    }
+}
+
+impl DeviceBackend for FlawedDevice {
+    fn backend(&self) -> Backend {
+        self.inner.backend()
+    }
+
+    fn label(&self) -> &str {
+        self.inner.label()
+    }
+
+    fn info(&self) -> Result<DeviceInfo> {
+        self.faults.call(Call::Info)?;
+        self.inner.info()
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn raw_context(&self) -> *mut c_void {
+        self.inner.raw_context()
+    }
+
+    fn alloc(&self, bytes: u64, align: u64, zeroed: bool) -> Result<Range> {
+        self.faults.call(Call::Alloc)?;
+        let range = self.inner.alloc(bytes, align, zeroed)?;
+        self.faults.hold(Call::Alloc, range.address, bytes);
+        self.ranges.lock().unwrap().push(range);
+        Ok(range)
+    }
+
+    fn free(&self, range: Range) -> Result<()> {
+        self.faults.call(Call::Free)?;
+        assert!(self.faults.holds(Call::Alloc, range.address), "{range:?} is given back twice");
+        self.drain();
+        // Before it goes: another thread may be given the same address at once.
+        self.faults.let_go(Call::Alloc, range.address);
+        self.ranges.lock().unwrap().retain(|other| *other != range);
+        self.inner.free(range)
+    }
+
+    fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>> {
+        self.faults.call(Call::VirtualMemory)?;
+        Ok(Arc::new(FlawedVirtualMemory::over(self.inner.virtual_memory()?, self.faults.clone())))
+    }
+
+    fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
+        self.faults.call(Call::NewPool)?;
+        Ok(self.pool(self.inner.new_pool(most)?))
+    }
+
+    fn default_pool(&self) -> Result<Arc<dyn PoolBackend>> {
+        self.faults.call(Call::NewPool)?;
+        Ok(self.pool(self.inner.default_pool()?))
+    }
+
+    fn current_pool(&self) -> Result<Arc<dyn PoolBackend>> {
+        self.faults.call(Call::NewPool)?;
+        Ok(self.pool(self.inner.current_pool()?))
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.faults.call(Call::Synchronize)?;
+        // First: pools of the CPU look at events meanwhile.
+        self.faults.state().clocks.waits += 1;
+        self.inner.synchronize()?;
+        self.waited();
+        Ok(())
+    }
+
+    fn drain(&self) {
+        self.faults.state().clocks.waits += 1;
+        self.inner.drain();
+        self.waited();
+    }
+
+    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
+        self.faults.call(Call::Write)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.write(to, from, bytes) }
+    }
+
+    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
+        self.faults.call(Call::Read)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.read(to, from, bytes) }
+    }
+
+    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
+        self.faults.call(Call::Fill)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.fill(range, byte) }
+    }
+
+    fn stream(&self) -> Result<Arc<dyn StreamBackend>> {
+        self.faults.call(Call::NewStream)?;
+        Ok(Arc::new(FlawedStream::over(self.inner.stream()?, self.faults.clone())))
+    }
+
+    unsafe fn foreign_stream(&self, raw: *mut c_void) -> Result<Arc<dyn StreamBackend>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.foreign_stream(raw) }
+    }
+
+    fn module(&self, ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>> {
+        self.faults.call(Call::Module)?;
+        self.inner.module(ptx)
+    }
+}

@@ -1,0 +1,300 @@
+//! For tests: a device, or a single stream, whose calls are counted, fail as they are told, and leave a trace.
+//!
+//! ```text
+//!   FlawedDevice ─┬─ FlawedStream ─ FlawedEvent
+//!                 ├─ FlawedPool                    each call ─► Faults: counted, a hook, told to fail? ─► the CPU's own
+//!                 └─ FlawedVirtualMemory
+//! ```
+//!
+//! Besides, [`Faults`] knows what was not given back (`held`), and which streams come after which work (`clocks`).
+//! A call that fails does nothing. `drain`, which cannot fail, is not counted.
+
+mod clocks;
+mod device;
+mod gate;
+mod memory;
+mod stream;
+
+pub(crate) use clocks::Moment;
+pub(crate) use device::device;
+pub(crate) use gate::gate;
+pub(crate) use stream::flawed;
+
+use super::stream::Stream;
+use crate::error::{Error, Result};
+use clocks::Clocks;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What can be asked of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Call {
+    Info,
+    Alloc,
+    Free,
+    VirtualMemory,
+    Reserve,
+    Unreserve,
+    Create,
+    Release,
+    Map,
+    Allow,
+    Unmap,
+    NewPool,
+    PoolAlloc,
+    PoolFree,
+    PoolTrim,
+    PoolGet,
+    PoolSet,
+    Synchronize,
+    Write,
+    Read,
+    Fill,
+    NewStream,
+    StreamWrite,
+    StreamRead,
+    StreamCopy,
+    StreamFill,
+    StreamSynchronize,
+    StreamQuery,
+    Launch,
+    Record,
+    Wait,
+    EventQuery,
+    EventSynchronize,
+    Module,
+}
+
+/// What can be had of a driver and is to be given back: memory, addresses, pages, mappings, blocks of pools.
+const GIVES: [Call; 5] = [Call::Alloc, Call::Reserve, Call::Create, Call::Map, Call::PoolAlloc];
+
+impl Call {
+    /// The driver's name of it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Call::Info => "cuMemGetInfo",
+            Call::Alloc => "cuMemAlloc",
+            Call::Free => "cuMemFree",
+            Call::VirtualMemory => "cuMemGetAllocationGranularity",
+            Call::Reserve => "cuMemAddressReserve",
+            Call::Unreserve => "cuMemAddressFree",
+            Call::Create => "cuMemCreate",
+            Call::Release => "cuMemRelease",
+            Call::Map => "cuMemMap",
+            Call::Allow => "cuMemSetAccess",
+            Call::Unmap => "cuMemUnmap",
+            Call::NewPool => "cuMemPoolCreate",
+            Call::PoolAlloc => "cuMemAllocFromPoolAsync",
+            Call::PoolFree => "cuMemFreeAsync",
+            Call::PoolTrim => "cuMemPoolTrimTo",
+            Call::PoolGet => "cuMemPoolGetAttribute",
+            Call::PoolSet => "cuMemPoolSetAttribute",
+            Call::Synchronize => "cuCtxSynchronize",
+            Call::Write => "cuMemcpyHtoD",
+            Call::Read => "cuMemcpyDtoH",
+            Call::Fill => "cuMemsetD8",
+            Call::NewStream => "cuStreamCreate",
+            Call::StreamWrite => "cuMemcpyHtoDAsync",
+            Call::StreamRead => "cuMemcpyDtoHAsync",
+            Call::StreamCopy => "cuMemcpyDtoDAsync",
+            Call::StreamFill => "cuMemsetD8Async",
+            Call::StreamSynchronize => "cuStreamSynchronize",
+            Call::StreamQuery => "cuStreamQuery",
+            Call::Launch => "cuLaunchKernel",
+            Call::Record => "cuEventRecord",
+            Call::Wait => "cuStreamWaitEvent",
+            Call::EventQuery => "cuEventQuery",
+            Call::EventSynchronize => "cuEventSynchronize",
+            Call::Module => "cuModuleLoadDataEx",
+        }
+    }
+}
+
+/// Which calls fail, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Never,
+    Nth(usize),
+    /// That one and all after it.
+    From(usize),
+}
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+struct State {
+    calls: Vec<Call>,
+    which: Which,
+    /// Calls that fail whatever their number.
+    kinds: Vec<Call>,
+    /// What the driver answers then.
+    code: u32,
+    failed: Vec<Call>,
+    hook: Option<(Call, Hook)>,
+    /// Bytes, by what had them out and where.
+    held: BTreeMap<(Call, u64), u64>,
+    /// The same of pools that are gone, whose addresses others may have by now.
+    lost: Vec<(Call, u64)>,
+    clocks: Clocks,
+    streams: usize,
+}
+
+/// What fails, and what was called: of a device and all that was made from it, or of one stream.
+pub(crate) struct Faults {
+    state: Mutex<State>,
+    /// Whether an event is pending until someone waits for it, its stream or the device. Otherwise that is the worker's affair.
+    keeps_pending: bool,
+}
+
+impl Faults {
+    fn new(keeps_pending: bool) -> Arc<Faults> {
+        let state = State {
+            calls: Vec::new(),
+            which: Which::Never,
+            kinds: Vec::new(),
+            code: 999,
+            failed: Vec::new(),
+            hook: None,
+            held: BTreeMap::new(),
+            lost: Vec::new(),
+            clocks: Clocks::default(),
+            streams: 0,
+        };
+        Arc::new(Faults { state: Mutex::new(state), keeps_pending })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call, and lets it fail if it is to.
+    fn call(&self, call: Call) -> Result<()> {
+        let hook = self.state().hook.take_if(|(at, _)| *at == call);
+        if let Some((_, hook)) = hook {
+            hook();
+        }
+        let mut state = self.state();
+        state.calls.push(call);
+        let number = state.calls.len();
+        let is_turn = match state.which {
+            Which::Never => false,
+            Which::Nth(nth) => number == nth,
+            Which::From(first) => number >= first,
+        };
+        if !is_turn && !state.kinds.contains(&call) {
+            return Ok(());
+        }
+        state.failed.push(call);
+        let detail = format!("call {number} was told to fail");
+        Err(Error::Driver { call: call.name(), code: state.code, name: "FLAWED".into(), detail })
+    }
+
+    /// Which fail from now on, with that answer of the driver's.
+    pub fn tell(&self, which: Which, code: u32) {
+        let mut state = self.state();
+        (state.which, state.code) = (which, code);
+    }
+
+    /// Whether calls of these kinds fail from now on.
+    fn tell_kinds(&self, kinds: &[Call], fail: bool) {
+        let mut state = self.state();
+        state.kinds.retain(|kind| !kinds.contains(kind));
+        if fail {
+            state.kinds.extend(kinds);
+        }
+    }
+
+    /// Whether records, waits and looks at what is done fail from now on.
+    pub fn fail(&self, fails: bool) {
+        self.tell_kinds(&[Call::Record, Call::Wait, Call::StreamQuery], fails);
+    }
+
+    /// Whether what writes to memory fails from now on.
+    pub fn fail_work(&self, fails: bool) {
+        self.tell_kinds(&[Call::StreamWrite, Call::StreamCopy, Call::StreamFill], fails);
+    }
+
+    /// Whether waits of the host for a stream fail from now on.
+    pub fn fail_synchronize(&self, fails: bool) {
+        self.tell_kinds(&[Call::StreamSynchronize], fails);
+    }
+
+    /// Calls `hook` inside of the next call of that kind, once.
+    pub fn before(&self, call: Call, hook: impl FnOnce() + Send + 'static) {
+        self.state().hook = Some((call, Box::new(hook)));
+    }
+
+    /// How many calls there were, those that failed among them.
+    pub fn calls(&self) -> usize {
+        self.state().calls.len()
+    }
+
+    /// All of them, in their order.
+    pub fn all_calls(&self) -> Vec<Call> {
+        self.state().calls.clone()
+    }
+
+    pub fn calls_of(&self, kind: Call) -> usize {
+        self.state().calls.iter().filter(|call| **call == kind).count()
+    }
+
+    pub fn records(&self) -> usize {
+        self.calls_of(Call::Record)
+    }
+
+    pub fn waits(&self) -> usize {
+        self.calls_of(Call::Wait)
+    }
+
+    /// Those that failed.
+    pub fn failed(&self) -> Vec<Call> {
+        self.state().failed.clone()
+    }
+
+    /// How many streams there are.
+    pub fn streams(&self) -> usize {
+        self.state().streams
+    }
+
+    /// What was not given back: which call it came from, and how many bytes.
+    pub fn held(&self) -> Vec<(Call, u64)> {
+        let state = self.state();
+        state
+            .held
+            .iter()
+            .map(|((call, _), bytes)| (*call, *bytes))
+            .chain(state.lost.iter().copied())
+            .collect()
+    }
+
+    fn hold(&self, call: Call, place: u64, bytes: u64) {
+        assert!(GIVES.contains(&call));
+        let before = self.state().held.insert((call, place), bytes);
+        assert_eq!(before, None, "{call:?} at {place:#x}, twice");
+    }
+
+    fn let_go(&self, call: Call, place: u64) {
+        let was_there = self.state().held.remove(&(call, place));
+        assert!(was_there.is_some(), "{call:?} at {place:#x} is given back, and is not there");
+    }
+
+    /// What had it out is gone.
+    fn lose(&self, call: Call, place: u64) {
+        let mut state = self.state();
+        let bytes = state.held.remove(&(call, place));
+        state.lost.extend(bytes.map(|bytes| (call, bytes)));
+    }
+
+    fn holds(&self, call: Call, place: u64) -> bool {
+        self.state().held.contains_key(&(call, place))
+    }
+
+    /// Work of that stream, which uses something.
+    pub fn work(&self, stream: &Stream) -> Moment {
+        self.state().clocks.work(stream::number_of(stream))
+    }
+
+    /// Whether what that stream is given from now on comes after some work.
+    pub fn is_after(&self, stream: &Stream, work: Moment) -> bool {
+        self.state().clocks.is_after(stream::number_of(stream), work)
+    }
+}

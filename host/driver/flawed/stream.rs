@@ -1,0 +1,172 @@
+//! Streams and events that fail.
+
+use super::clocks::Clock;
+use super::{Call, Faults};
+use crate::driver::backend::{EventBackend, Launch, Range, StreamBackend};
+use crate::driver::{Device, Stream};
+use crate::error::Result;
+use crate::simt::Stats;
+use std::any::Any;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) struct FlawedStream {
+    inner: Arc<dyn StreamBackend>,
+    faults: Arc<Faults>,
+    /// Of its clock.
+    number: usize,
+}
+
+/// A new stream of any device of the CPU's, which does not fail yet, and what it fails by.
+pub(crate) fn flawed(device: &Device) -> (Stream, Arc<Faults>) {
+    let faults = Faults::new(false);
+    let stream = FlawedStream::over(device.driver().stream().unwrap(), faults.clone());
+    (Stream::new(device.clone(), Arc::new(stream)), faults)
+}
+
+/// The number of a stream that is one of these.
+pub(super) fn number_of(stream: &Stream) -> usize {
+    stream.raw_stream().addr()
+}
+
+impl FlawedStream {
+    pub fn over(inner: Arc<dyn StreamBackend>, faults: Arc<Faults>) -> FlawedStream {
+        let number = {
+            let mut state = faults.state();
+            state.streams += 1;
+            state.clocks.add()
+        };
+        FlawedStream { inner, faults, number }
+    }
+}
+
+impl Drop for FlawedStream {
+    fn drop(&mut self) {
+        self.faults.state().streams -= 1;
+    }
+}
+
+impl StreamBackend for FlawedStream {
+    unsafe fn launch(&self, launch: Launch<'_>) -> Result<()> {
+        self.faults.call(Call::Launch)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.launch(launch) }
+    }
+
+    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
+        self.faults.call(Call::StreamWrite)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.write(to, from, bytes) }
+    }
+
+    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
+        self.faults.call(Call::StreamRead)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.read(to, from, bytes) }
+    }
+
+    unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
+        self.faults.call(Call::StreamCopy)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.copy(to, from, bytes) }
+    }
+
+    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
+        self.faults.call(Call::StreamFill)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.fill(range, byte) }
+    }
+
+    fn record(&self) -> Result<Arc<dyn EventBackend>> {
+        self.faults.call(Call::Record)?;
+        let inner = self.inner.record()?;
+        let (clock, made) = {
+            let mut state = self.faults.state();
+            (state.clocks.mark(self.number), state.clocks.waits)
+        };
+        Ok(Arc::new(FlawedEvent { inner, faults: self.faults.clone(), clock, made }))
+    }
+
+    fn wait(&self, event: Arc<dyn EventBackend>) -> Result<()> {
+        self.faults.call(Call::Wait)?;
+        // The stream's own thread asks the inner one, without being counted.
+        let Some(flawed) = own(&*event) else { return self.inner.wait(event) };
+        self.inner.wait(flawed.inner.clone())?;
+        self.faults.state().clocks.wait(self.number, &flawed.clock);
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.faults.call(Call::StreamSynchronize)?;
+        // First: pools of the CPU look at events meanwhile.
+        self.faults.state().clocks.waits += 1;
+        self.inner.synchronize()?;
+        self.faults.state().clocks.host_waited(self.number);
+        Ok(())
+    }
+
+    fn is_done(&self) -> Result<bool> {
+        self.faults.call(Call::StreamQuery)?;
+        let is_done = !self.faults.keeps_pending && self.inner.is_done()?;
+        if is_done {
+            self.faults.state().clocks.host_waited(self.number);
+        }
+        Ok(is_done)
+    }
+
+    /// Its number, by which `number_of` finds its clock. No driver is there to take it for a handle.
+    fn raw(&self) -> *mut c_void {
+        std::ptr::without_provenance_mut(self.number)
+    }
+
+    fn cpu_stats(&self) -> Option<Stats> {
+        self.inner.cpu_stats()
+    }
+}
+
+pub(super) struct FlawedEvent {
+    inner: Arc<dyn EventBackend>,
+    faults: Arc<Faults>,
+    clock: Clock,
+    /// How often the host had waited by then.
+    made: usize,
+}
+
+fn own(event: &dyn EventBackend) -> Option<&FlawedEvent> {
+    let any: &dyn Any = event;
+    any.downcast_ref()
+}
+
+impl FlawedEvent {
+    /// Nothing runs on the streams but for moments, so that it can be waited for.
+    fn happened(&self) -> Result<()> {
+        self.inner.synchronize()?;
+        self.faults.state().clocks.host_saw(&self.clock);
+        Ok(())
+    }
+}
+
+impl EventBackend for FlawedEvent {
+    fn is_done(&self) -> Result<bool> {
+        self.faults.call(Call::EventQuery)?;
+        let is_done = match self.faults.keeps_pending {
+            true => self.faults.state().clocks.waits > self.made,
+            false => self.inner.is_done()?,
+        };
+        if is_done {
+            self.happened()?;
+        }
+        Ok(is_done)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.faults.call(Call::EventSynchronize)?;
+        self.faults.state().clocks.waits += 1;
+        self.happened()
+    }
+
+    fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration> {
+        self.inner.elapsed(own(earlier).map_or(earlier, |flawed| &*flawed.inner))
+    }
+}

@@ -113,7 +113,7 @@ done
 
 for name in heap_groups heap_host heap_grow growable host_alloc driver_alone; do
     limit=300 apart=()
-    # One at a time: some have kernels that wait for the host, while others wait for the device.
+    # One at a time: tests take the GPU in turns anyway, and their times are printed.
     [ "$name" != host_alloc ] || limit=900 apart=(--test-threads=1)
     expect 0 "test-$name" "$limit" env WARPHEAP_REQUIRE_CUDA=1 "$bundle/tests/$name" "${apart[@]}"
 done

@@ -183,6 +183,8 @@ pub(crate) trait StreamBackend: Send + Sync {
     fn wait(&self, event: Arc<dyn EventBackend>) -> Result<()>;
     fn synchronize(&self) -> Result<()>;
     fn is_done(&self) -> Result<bool>;
+    /// Whether nothing that the stream was given is still to be done, as far as one can tell; who is told of failures is not told here.
+    fn is_idle(&self) -> bool;
     /// The `CUstream`; null on the CPU.
     fn raw(&self) -> *mut c_void;
     /// What the CPU's executor counted in the last kernel that ended on this stream.

@@ -274,6 +274,11 @@ impl Stream {
         self.queue.backend.is_done()
     }
 
+    /// Whether it has nothing to do. Nobody is told of a failure.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.backend.is_idle()
+    }
+
     /// What the CPU's executor counted in the last kernel that ended on this stream; `None` on a GPU and
     /// before the first.
     pub fn cpu_stats(&self) -> Option<Stats> {

@@ -27,6 +27,7 @@ pub(super) struct Settings {
     pub most: u64,
     pub segment_bytes: u64,
     spare_bytes: u64,
+    most_spare: u64,
     /// What sizes of segments are rounded up to.
     pub granularity: u64,
     pub is_ordered: bool,
@@ -39,7 +40,12 @@ const MOST_SPARE: u64 = 32;
 impl Settings {
     /// How much may lie free with so many streams before what they keep is merged.
     pub fn spare(&self, streams: usize) -> u64 {
-        self.spare_bytes.saturating_mul(streams as u64).min(self.most / MOST_SPARE)
+        self.spare_bytes.saturating_mul(streams as u64).min(self.most_spare)
+    }
+
+    /// Never more than its part of what the device has.
+    fn allow_spare_of(&mut self, device_bytes: u64) {
+        self.most_spare = self.most_spare.min(device_bytes / MOST_SPARE);
     }
 }
 
@@ -100,8 +106,8 @@ impl CachingPoolBuilder {
         self
     }
 
-    /// How much may lie free for each stream that uses the pool, in bytes, before what streams keep is merged rather than more asked of the
-    /// upstream. 256 MiB if this is not called; all streams together never more than a 32nd of `max_bytes` or of the device.
+    /// How much may lie free for each stream that uses the pool, in bytes, with what is asked of the upstream, before what streams keep is
+    /// merged instead. 256 MiB if this is not called; all streams together never more than a 32nd of `max_bytes` and of the device.
     pub fn spare_bytes(mut self, bytes: u64) -> Self {
         self.spare_bytes = bytes;
         self
@@ -144,7 +150,8 @@ impl CachingPoolBuilder {
         let CachingPoolBuilder { segment_bytes, spare_bytes, hook, stream_ordered: is_ordered, .. } = self;
         // Whole least blocks, as everything in it is.
         let most = most & !(self.min_block - 1);
-        Ok(Settings { classes, most, segment_bytes, spare_bytes, granularity, is_ordered, hook })
+        let most_spare = most / MOST_SPARE;
+        Ok(Settings { classes, most, segment_bytes, spare_bytes, most_spare, granularity, is_ordered, hook })
     }
 
     /// A pool that takes segments from `upstream`.
@@ -152,7 +159,9 @@ impl CachingPoolBuilder {
     /// # Errors
     /// [`Error::PoolConfig`] for settings that cannot be, or what the driver answers.
     pub fn over<A: DeviceAllocator>(self, upstream: A) -> Result<CachingPool<A>> {
-        CachingPool::new(upstream, None, self.check()?)
+        let mut settings = self.check()?;
+        settings.allow_spare_of(upstream.device().info()?.memory_total);
+        CachingPool::new(upstream, None, settings)
     }
 
     /// A pool that is one segment of `device`, which grows at its end where it lies; memory at its end that is free is given back.
@@ -166,6 +175,7 @@ impl CachingPoolBuilder {
     pub fn on(self, device: &Device) -> Result<CachingPool<DriverMemory>> {
         let asked = self.max_bytes.unwrap_or(u64::MAX);
         let (mut settings, info) = (self.check()?, device.info()?);
+        settings.allow_spare_of(info.memory_total);
         let upstream = DriverMemory::new(device);
         if !info.virtual_memory {
             return CachingPool::new(upstream, None, settings);

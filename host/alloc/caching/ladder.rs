@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   shared    free for this stream, or for anyone: no driver call, but to look at events that are pending
-//!   grown     more of the upstream, as long as little lies free
-//!   done      the first merged with what the stream keeps; other streams' free blocks that those have passed: an event for each that has some
+//!   done      other streams' free blocks that those have passed: a look at each that has some, or an event behind them. Once as much lies
+//!             free as may (`spare_bytes`), before that what the stream itself keeps, merged
 //!   grown     more of the upstream
 //!   stolen    other streams' free blocks, which this stream waits for on the device
 //!   released  cached segments go back, and the upstream is asked again
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The upstream is asked before this stream is made to wait for another one's unfinished work, and after blocks whose work is done: so what a pool holds beyond
-//! its live blocks is bounded by what is in flight and by what may lie free (`spare`), and streams stay apart while there is memory. Below that bound nothing is
+//! its live blocks is bounded by what is in flight and by what may lie free (`spare_bytes`), and streams stay apart while there is memory. Below that bound nothing is
 //! merged that its stream will ask for again.
 //!
 //! No rung is climbed with a lock held but `grown` and `released`, which hold the source's.
@@ -112,11 +112,22 @@ impl<A: DeviceAllocator> CachingPool<A> {
         if let Some(found) = self.find_shared(climb) {
             return Ok(Ok((found, Rung::Shared)));
         }
-        if let Some(found) = self.find_spare(climb)? {
-            return Ok(Ok((found, Rung::Grown)));
+        let mut failed = None;
+        if self.has_spare(climb) {
+            if let Some(found) = self.find_passed(climb) {
+                return Ok(Ok((found, Rung::Done)));
+            }
+            match self.find_spare(climb) {
+                Ok(Some(found)) => return Ok(Ok((found, Rung::Grown))),
+                Ok(None) => {}
+                Err(error) => failed = Some(error),
+            }
         }
         if let Some(found) = self.find_done(climb) {
             return Ok(Ok((found, Rung::Done)));
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         let grown = self.find_grown(&mut lock(&self.source), climb)?;
         let short = match grown {
@@ -134,6 +145,18 @@ impl<A: DeviceAllocator> CachingPool<A> {
             return Ok(Ok((found, Rung::Waited)));
         }
         Ok(self.release(climb)?.map(|found| (found, Rung::Waited)).ok_or(short))
+    }
+
+    /// Whether more may be asked of the upstream before what streams keep is merged: with it, what lies free is no more than may,
+    /// and the upstream had some when it was asked last.
+    fn has_spare(&self, climb: &Climb<'_>) -> bool {
+        let usage = self.usage();
+        let free = usage.reserved_bytes.saturating_sub(usage.used_bytes);
+        let more = room_for(climb.need).max(self.settings.segment_bytes);
+        let left = (free + more).saturating_sub(climb.need.bytes);
+        let is_tight = self.is_short.load(Relaxed) || left > self.settings.spare(self.streams.count());
+        self.is_tight.store(is_tight, Relaxed);
+        !is_tight
     }
 
     /// Streams that have ended leave what they had behind their last point.
@@ -200,28 +223,45 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.find(&mut shared, &[own, Order::IDLE], climb.need, false)
     }
 
-    /// More memory, if what lies free with it is no more than may.
+    /// More memory, if nobody else is about to change how much there is.
     fn find_spare(&self, climb: &Climb<'_>) -> Result<Option<Found>> {
-        let mut source = lock(&self.source);
-        if source.is_short {
-            return Ok(None);
+        match self.source.try_lock() {
+            Ok(mut source) => Ok(self.find_grown(&mut source, climb)?.ok()),
+            Err(_) => Ok(None),
         }
-        let usage = self.usage();
-        let free = usage.reserved_bytes.saturating_sub(usage.used_bytes);
-        let more = room_for(climb.need).max(self.settings.segment_bytes);
-        let is_tight = free + more > self.settings.spare(self.streams.count());
-        self.is_tight.store(is_tight, Relaxed);
-        if is_tight {
-            return Ok(None);
+    }
+
+    /// What other streams have freed and passed.
+    fn find_passed(&self, climb: &Climb<'_>) -> Option<Found> {
+        let others = self.streams.all();
+        if others.len() <= 1 {
+            return None;
         }
-        // What there is no memory for is looked for further.
-        Ok(self.find_grown(&mut source, climb)?.ok())
+        let mut shared = lock(&self.shared);
+        self.flush_others(&mut shared, climb, &others);
+        let own = shared.order_of(climb.cache);
+        self.find_gathered(&mut shared, own, climb.need, false)
+    }
+
+    /// What other streams keep that may help becomes shared, and anyone's as far as they have passed it.
+    fn flush_others(&self, shared: &mut Shared, climb: &Climb<'_>, others: &[Arc<StreamCache>]) {
+        let first_large = self.first_large();
+        for cache in others.iter().filter(|cache| !climb.is_self(cache)) {
+            self.flush(shared, cache, |class| climb.wants(class, first_large));
+            shared.fence(cache.key, self.device());
+        }
+        shared.poll(usize::MAX);
+    }
+
+    /// The first class that is cut to measure.
+    fn first_large(&self) -> usize {
+        self.settings.classes.index(self.settings.classes.slab_limit) + 1
     }
 
     fn find_done(&self, climb: &Climb<'_>) -> Option<Found> {
         let mut shared = lock(&self.shared);
         let own = shared.order_of(climb.cache);
-        let first_large = self.settings.classes.index(self.settings.classes.slab_limit) + 1;
+        let first_large = self.first_large();
         // Large pieces first: slabs take longer to make than to keep.
         self.flush(&mut shared, climb.cache, |class| class >= first_large);
         if let Some(found) = self.find_gathered(&mut shared, own, climb.need, false) {
@@ -231,12 +271,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         if let Some(found) = self.find_dissolved(&mut shared, own, climb.need, false) {
             return Some(found);
         }
-        let others = self.streams.all();
-        for cache in others.iter().filter(|cache| !climb.is_self(cache)) {
-            self.flush(&mut shared, cache, |class| climb.wants(class, first_large));
-            shared.fence(cache.key, self.device());
-        }
-        shared.poll(usize::MAX);
+        self.flush_others(&mut shared, climb, &self.streams.all());
         self.find_dissolved(&mut shared, own, climb.need, false)
     }
 

@@ -100,6 +100,8 @@ pub struct CachingPool<A: DeviceAllocator> {
     source: Mutex<Source>,
     /// Whether as much lay free as may, when somebody looked last: a hint.
     is_tight: AtomicBool,
+    /// Whether the upstream had no more when it was asked last: then it is asked again only once nothing else helps. A hint.
+    is_short: AtomicBool,
     upstream_allocs: AtomicUsize,
     upstream_frees: AtomicUsize,
     /// The most that was ever reserved.
@@ -144,9 +146,10 @@ impl<A: DeviceAllocator> CachingPool<A> {
             streams: Streams::new(settings.classes, settings.is_ordered),
             live: Live::new(),
             shared: Mutex::new(Shared::new(settings.classes)),
-            source: Mutex::new(Source { reservation, is_short: false }),
+            source: Mutex::new(Source { reservation }),
             settings,
             is_tight: AtomicBool::new(false),
+            is_short: AtomicBool::new(false),
             upstream_allocs: AtomicUsize::new(0),
             upstream_frees: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),

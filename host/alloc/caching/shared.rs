@@ -241,7 +241,7 @@ impl Shared {
         }
         let event = match cache.stream(device) {
             // It has passed every point.
-            Some(stream) if matches!(stream.is_done(), Ok(true)) => return self.retag(order, Order::IDLE),
+            Some(stream) if stream.is_idle() => return self.retag(order, Order::IDLE),
             Some(stream) => stream.record().ok(),
             None => match cache.end() {
                 End::At(event) => Some(Event::new(device.clone(), event)),
@@ -275,14 +275,14 @@ impl Shared {
 
     /// Looks which events have happened, of up to `most` streams that are not done: what is behind them is anyone's.
     pub fn poll(&mut self, most: usize) {
-        let (mut done, mut busy) = (Vec::new(), Vec::new());
+        let (mut done, mut busy) = (Vec::new(), HashSet::new());
         for (order, (key, event)) in &self.behind {
             if busy.contains(key) {
                 continue;
             }
             match event.is_done() {
                 Ok(true) => done.push(*order),
-                _ => busy.push(*key),
+                _ => drop(busy.insert(*key)),
             }
             if busy.len() == most {
                 break;

@@ -20,8 +20,6 @@ use warpheap_device::kernel::DevicePtr;
 pub(super) struct Source {
     /// In place of blocks of the upstream.
     pub reservation: Option<GrowableBuffer>,
-    /// The upstream had no more when it was asked last: it is asked again only once nothing else helps.
-    pub is_short: bool,
 }
 
 /// Why there is no more memory.
@@ -85,7 +83,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             Some(buffer) => self.grow_in_place(buffer, own, (bytes, least), align, left),
             None => self.grow_by_block((bytes, least), align, left),
         }?;
-        source.is_short = grown.is_err();
+        self.is_short.store(matches!(grown, Err(Short::Upstream(_))), Relaxed);
         Ok(grown)
     }
 
@@ -206,7 +204,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// Gives back what is free as a whole, of any order that is not a stream's alone; how many bytes that was, and the first failure. What could not be
     /// given back is the pool's again.
     pub(super) fn give_back(&self, source: &mut Source) -> (u64, Result<()>) {
-        source.is_short = false;
+        self.is_short.store(false, Relaxed);
         if let Some(buffer) = &mut source.reservation {
             return self.shrink(buffer);
         }

@@ -239,6 +239,10 @@ impl StreamBackend for CpuStream {
         state.outcome().map(|()| state.pending == 0)
     }
 
+    fn is_idle(&self) -> bool {
+        lock(&self.queue.state).pending == 0
+    }
+
     fn raw(&self) -> *mut c_void {
         std::ptr::null_mut()
     }

@@ -133,6 +133,11 @@ impl StreamBackend for CudaStream {
         query(&self.context, "cuStreamQuery", |api| unsafe { (api.stream_query)(self.raw) })
     }
 
+    /// A failure of the device stays with its context, whoever has seen it.
+    fn is_idle(&self) -> bool {
+        matches!(self.is_done(), Ok(true))
+    }
+
     fn raw(&self) -> *mut c_void {
         self.raw.cast()
     }

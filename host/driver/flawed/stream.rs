@@ -108,11 +108,16 @@ impl StreamBackend for FlawedStream {
 
     fn is_done(&self) -> Result<bool> {
         self.faults.call(Call::StreamQuery)?;
-        let is_done = !self.faults.keeps_pending && self.inner.is_done()?;
-        if is_done {
+        self.inner.is_done()
+    }
+
+    fn is_idle(&self) -> bool {
+        let is_idle = self.faults.call(Call::StreamQuery).is_ok() && !self.faults.keeps_pending;
+        let is_idle = is_idle && self.inner.is_idle();
+        if is_idle {
             self.faults.state().clocks.host_waited(self.number);
         }
-        Ok(is_done)
+        is_idle
     }
 
     /// Its number, by which `number_of` finds its clock. No driver is there to take it for a handle.

@@ -48,7 +48,10 @@ fn take_of(pool: &Growing, size: usize, stream: &Stream) -> DevicePtr<u8> {
 /// Asks for more than there is, while the thief comes that often; the pool, how it went, and how often memory was mapped for it.
 fn race(times: usize, most: usize) -> (Arc<Growing>, Result<()>, usize) {
     let (device, faults) = flawed::device(256 << 20);
-    let builder = CachingPool::builder().segment_bytes((STEP * MIB) as u64).max_bytes((most * MIB) as u64);
+    let builder = CachingPool::builder()
+        .spare_bytes(0)
+        .segment_bytes((STEP * MIB) as u64)
+        .max_bytes((most * MIB) as u64);
     let pool = Arc::new(builder.on(&device).unwrap());
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
     let first = take_of(&pool, 2 * MIB, &stream);

@@ -16,7 +16,7 @@ use warpheap_device::kernel::DevicePtr;
 pub enum Fault {
     /// Blocks start one byte late.
     Misaligned,
-    /// Every block is the first one.
+    /// Every block is the first one, or every half of them lies on the other.
     Overlapping,
     /// What is refused is granted.
     Generous,
@@ -42,6 +42,10 @@ pub enum Fault {
     OtherSettings,
     /// A trim does nothing.
     NeverTrims,
+    /// The last word of what it says to be there is not.
+    Short,
+    /// Threads allocate that only fill up the grid.
+    WholeGrid,
 }
 
 /// More bytes of each block that leaks.

@@ -150,6 +150,24 @@ fn address_of(ptr: DevicePtr<u8>) -> u64 {
     ptr.0.addr() as u64
 }
 
+/// For a pool that goes: gives memory of its upstream back, and tries once more. What is left then is logged, and stays with the upstream.
+///
+/// # Safety
+/// As for [`DeviceAllocator::dealloc`].
+unsafe fn give_back_at_the_end(
+    upstream: &impl DeviceAllocator,
+    ptr: DevicePtr<u8>,
+    layout: Layout,
+    stream: &Stream,
+) {
+    // SAFETY: the caller's promise; after a failure it is still allocated.
+    let give = || unsafe { upstream.dealloc(ptr, layout, stream) };
+    if let Err(error) = give().or_else(|_| give()) {
+        let bytes = layout.size();
+        tracing::warn!(%error, bytes, address = address_of(ptr), "a pool that goes could not give memory back");
+    }
+}
+
 /// Fails on a stream of another device and on no bytes.
 #[inline]
 fn check_request(allocator: &str, device: &Device, layout: Layout, stream: &Stream) -> Result<()> {

@@ -17,6 +17,8 @@ const THREADS: usize = 8;
 /// composition should need up to half a minute there; none has been timed yet. Most of that are the driver's calls: with a caching pool that is
 /// full, the events by which every second allocation finds out what other streams have passed.
 const OPERATIONS: usize = 100_000;
+/// Operations after which a thread lets one of its streams go for a new one.
+const STREAM_LIFE: usize = 5000;
 /// Blocks that wait for another thread.
 const PASSED_ON: usize = 8;
 /// Refusals in a row after which a thread gives all back: a region begins anew once everybody has.
@@ -129,7 +131,11 @@ impl Worker<'_> {
     fn work(mut self) -> Sum {
         // Together, and with what is passed on, a little more than a pool of 200 has.
         const MOST_HELD: usize = 27;
-        for _ in 0..OPERATIONS {
+        for operation in 1..=OPERATIONS {
+            if operation % STREAM_LIFE == 0 {
+                // What was freed on the one that goes may be pending.
+                self.streams[self.rng.next_u64() as usize % 2] = self.allocator.device().stream().unwrap();
+            }
             let held = self.held.len();
             match self.below(8) {
                 0..4 if held < MOST_HELD => self.alloc(),

@@ -19,7 +19,7 @@ mod pending;
 #[cfg(test)]
 mod tests;
 
-use super::{DeviceAllocator, Usage, address_of, check_request, lock, words};
+use super::{DeviceAllocator, Usage, address_of, check_request, give_back_at_the_end, lock, words};
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, Result};
 use pending::{Entry, Pending};
@@ -280,10 +280,7 @@ impl<A: DeviceAllocator> Drop for BlockPool<A> {
             tracing::warn!(used, blocks = self.blocks, "a pool goes while some of its blocks are allocated");
         }
         // SAFETY: allocated by `new`, given back once, behind all work that may use it (I4).
-        if let Err(error) = unsafe { self.upstream.dealloc(self.memory, self.region, home) } {
-            let bytes = self.region.size();
-            tracing::warn!(%error, bytes, address = address_of(self.memory), "a pool could not give its memory back");
-        }
+        unsafe { give_back_at_the_end(&self.upstream, self.memory, self.region, home) };
     }
 }
 

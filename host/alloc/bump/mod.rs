@@ -21,7 +21,7 @@ mod reset;
 mod tests;
 
 use super::live::{Block, Live};
-use super::{DeviceAllocator, Usage, address_of, check_request, lock, words};
+use super::{DeviceAllocator, Usage, address_of, check_request, give_back_at_the_end, lock, words};
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, Result};
 use cursor::{Cursor, Full};
@@ -263,10 +263,7 @@ impl<A: DeviceAllocator> Drop for BumpPool<A> {
         for (address, layout) in blocks.chain([(address_of(self.memory), self.region)]) {
             let ptr = DevicePtr(std::ptr::with_exposed_provenance_mut(address as usize));
             // SAFETY: the upstream's, given back once, behind all work that may use it (I1, I3).
-            if let Err(error) = unsafe { self.upstream.dealloc(ptr, layout, &self.home) } {
-                let bytes = layout.size();
-                tracing::warn!(%error, bytes, address, "a bump pool could not give memory back");
-            }
+            unsafe { give_back_at_the_end(&self.upstream, ptr, layout, &self.home) };
         }
     }
 }

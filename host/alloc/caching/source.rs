@@ -6,7 +6,7 @@
 use super::segment::{Order, Segment};
 use super::shared::Shared;
 use super::{CachingPool, NAME};
-use crate::alloc::{DeviceAllocator, address_of, lock};
+use crate::alloc::{DeviceAllocator, address_of, give_back_at_the_end, lock};
 use crate::error::{Error, Result};
 use crate::pool::GrowableBuffer;
 use std::alloc::Layout;
@@ -269,9 +269,11 @@ impl<A: DeviceAllocator> CachingPool<A> {
     pub(super) fn give_all(&mut self) {
         let all: Vec<Segment> = lock(&self.shared).arena.segments().copied().collect();
         let has_blocks = lock(&self.source).reservation.is_none();
-        for segment in all.into_iter().filter(|_| has_blocks) {
-            // Logged, and left with the upstream.
-            let _ = self.give_block(segment.start, segment.bytes, segment.align);
+        for Segment { start, bytes, align, .. } in all.into_iter().filter(|_| has_blocks) {
+            self.upstream_frees.fetch_add(1, Relaxed);
+            let layout = layout(bytes, align).expect("it was allocated with it");
+            // SAFETY: as in `give_block`.
+            unsafe { give_back_at_the_end(&self.upstream, block(start), layout, &self.home) };
         }
     }
 }

@@ -14,7 +14,9 @@ mkdir -p bundle/tests
 # This one fails without a device compiler: a bundle without kernels is of no use.
 cargo run --quiet --locked -p warpheap-build --example ptx -- gpu/kernels bundle/kernels.ptx sm_70 sm_80
 cargo build --release --locked
-cp "${CARGO_TARGET_DIR:-target}/release/warpheap" scripts/gpu-suite.sh bundle/
+# Names of functions stay, for what a crash tells.
+strip --strip-debug -o bundle/warpheap "${CARGO_TARGET_DIR:-target}/release/warpheap"
+cp scripts/gpu-suite.sh bundle/
 # Their paths are in what cargo reports.
 reported=$(cargo test --release --no-run --locked "${tests[@]/#/--test=}" --message-format=json)
 for name in "${tests[@]}"; do

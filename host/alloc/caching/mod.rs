@@ -24,6 +24,7 @@ mod class;
 mod config;
 mod ladder;
 mod live;
+mod search;
 mod segment;
 mod shared;
 mod source;

@@ -1,0 +1,212 @@
+//! Where the ladder's rungs look, and what they do to find more.
+//!
+//! A cache that is flushed gives its blocks to what all share, of its stream's order; a fence puts these behind an event, or makes them
+//! anyone's if the stream has nothing to do. Nothing here holds a lock when it returns.
+
+use super::CachingPool;
+use super::bins::refill_of;
+use super::class::Need;
+use super::ladder::Climb;
+use super::segment::Order;
+use super::shared::{Found, POLLS, Shared, room_for};
+use super::source::{Short, Source};
+use super::stream_cache::StreamCache;
+use crate::alloc::{DeviceAllocator, lock};
+use crate::driver::Event;
+use crate::error::Result;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How often a reservation grows for one allocation, if others take what was free at its end meanwhile.
+pub(super) const MOST_GROWTHS: usize = 8;
+
+/// Blocks from this size on leave the stream's cache before a new piece is cut, once as much lies free as may.
+const LARGE: u64 = 4 << 20;
+
+impl<A: DeviceAllocator> CachingPool<A> {
+    /// Streams that have ended leave what they had behind their last point.
+    pub(super) fn reap(&self, shared: &mut Shared) {
+        for key in self.streams.ended.take() {
+            let Some(cache) = self.streams.remove(key) else { continue };
+            self.flush(shared, &cache, |_| true);
+            shared.fence(key, self.device());
+            shared.forget(key);
+            cache.count(&mut shared.retired);
+        }
+    }
+
+    /// What a cache has becomes shared, of its stream's order.
+    fn flush(&self, shared: &mut Shared, cache: &Arc<StreamCache>, which: impl Fn(usize) -> bool) {
+        let blocks = cache.drain(which);
+        let order = shared.order_of(cache);
+        shared.accept(blocks, order, &self.live);
+    }
+
+    /// The same of all caches; then all of it is behind events.
+    pub(super) fn flush_all(&self, shared: &mut Shared) {
+        self.reap(shared);
+        for cache in self.streams.all() {
+            self.flush(shared, &cache, |_| true);
+            shared.fence(cache.key, self.device());
+        }
+    }
+
+    /// A block of these orders, with a new slab if that is what it takes.
+    fn find(&self, shared: &mut Shared, orders: &[Order], need: Need, any_slab: bool) -> Option<Found> {
+        let most = refill_of(need);
+        if let Some(found) = shared.find(orders, need, most, &self.live) {
+            return Some(found);
+        }
+        let class = need.class.filter(|_| need.is_small)?;
+        let is_there = shared.add_slab(orders, class, any_slab, &self.live);
+        if is_there { shared.find(orders, need, most, &self.live) } else { None }
+    }
+
+    /// The same once pieces of these two orders that are side by side are one.
+    fn find_gathered(&self, shared: &mut Shared, own: Order, need: Need, any_slab: bool) -> Option<Found> {
+        let least = if any_slab { need.bytes } else { room_for(need) };
+        shared.arena.gather(|order| order == own || order == Order::IDLE, own, least);
+        self.find(shared, &[own, Order::IDLE], need, any_slab)
+    }
+
+    /// The same with slabs that nobody uses.
+    fn find_dissolved(&self, shared: &mut Shared, own: Order, need: Need, any_slab: bool) -> Option<Found> {
+        shared.dissolve(|order| order == own || order == Order::IDLE, Some(own), &self.live);
+        self.find_gathered(shared, own, need, any_slab)
+    }
+
+    pub(super) fn find_shared(&self, climb: &Climb<'_>) -> Option<Found> {
+        let mut shared = lock(&self.shared);
+        self.reap(&mut shared);
+        shared.poll(POLLS);
+        let own = shared.order_of(climb.cache);
+        if !climb.need.is_small && self.is_tight.load(Relaxed) {
+            // What merges with its neighbours serves better than a cut into something larger.
+            let first = self.settings.classes.index(LARGE);
+            self.flush(&mut shared, climb.cache, |class| class >= first);
+        }
+        self.find(&mut shared, &[own, Order::IDLE], climb.need, false)
+    }
+
+    /// More memory, if nobody else is about to change how much there is.
+    pub(super) fn find_spare(&self, climb: &Climb<'_>) -> Result<Option<Found>> {
+        match self.source.try_lock() {
+            Ok(mut source) => Ok(self.find_grown(&mut source, climb)?.ok()),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// What other streams have freed and passed.
+    pub(super) fn find_passed(&self, climb: &Climb<'_>) -> Option<Found> {
+        let others = self.streams.all();
+        if others.len() <= 1 {
+            return None;
+        }
+        let mut shared = lock(&self.shared);
+        self.flush_others(&mut shared, climb, &others);
+        let own = shared.order_of(climb.cache);
+        self.find_gathered(&mut shared, own, climb.need, false)
+    }
+
+    /// What other streams keep that may help becomes shared, and anyone's as far as they have passed it.
+    fn flush_others(&self, shared: &mut Shared, climb: &Climb<'_>, others: &[Arc<StreamCache>]) {
+        let first_large = self.first_large();
+        for cache in others.iter().filter(|cache| !climb.is_self(cache)) {
+            self.flush(shared, cache, |class| climb.wants(class, first_large));
+            shared.fence(cache.key, self.device());
+        }
+        shared.poll(usize::MAX);
+    }
+
+    /// The first class that is cut to measure.
+    fn first_large(&self) -> usize {
+        self.settings.classes.index(self.settings.classes.slab_limit) + 1
+    }
+
+    pub(super) fn find_done(&self, climb: &Climb<'_>) -> Option<Found> {
+        let mut shared = lock(&self.shared);
+        let own = shared.order_of(climb.cache);
+        let first_large = self.first_large();
+        // Large pieces first: slabs take longer to make than to keep.
+        self.flush(&mut shared, climb.cache, |class| class >= first_large);
+        if let Some(found) = self.find_gathered(&mut shared, own, climb.need, false) {
+            return Some(found);
+        }
+        self.flush(&mut shared, climb.cache, |_| true);
+        if let Some(found) = self.find_dissolved(&mut shared, own, climb.need, false) {
+            return Some(found);
+        }
+        self.flush_others(&mut shared, climb, &self.streams.all());
+        self.find_dissolved(&mut shared, own, climb.need, false)
+    }
+
+    pub(super) fn find_grown(&self, source: &mut Source, climb: &Climb<'_>) -> Result<Result<Found, Short>> {
+        // While this one waited for the source, somebody may have made it grow.
+        if let Some(found) = self.find_shared(climb) {
+            return Ok(Ok(found));
+        }
+        let need = climb.need;
+        let classes = self.settings.classes;
+        let align = need.class.filter(|_| need.is_small).map_or(need.align, |class| classes.align(class));
+        let own = lock(&self.shared).order_of(climb.cache);
+        let room = (room_for(need), need.bytes);
+        for _ in 0..MOST_GROWTHS {
+            let mut shared = match self.grow(source, own, room, align.max(classes.least()))? {
+                Ok(shared) => shared,
+                Err(short) => return Ok(Err(short)),
+            };
+            if let Some(found) = self.find_dissolved(&mut shared, own, need, true) {
+                return Ok(Ok(found));
+            }
+        }
+        Ok(Err(Short::Raced))
+    }
+
+    /// What is pending, for this stream, which comes after it on the device.
+    pub(super) fn steal(&self, climb: &Climb<'_>) -> Result<Option<Found>> {
+        let mut shared = lock(&self.shared);
+        self.flush_all(&mut shared);
+        shared.poll(usize::MAX);
+        let own = shared.order_of(climb.cache);
+        if let Some(found) = self.find_dissolved(&mut shared, own, climb.need, true) {
+            return Ok(Some(found));
+        }
+        for (order, event) in shared.pending() {
+            if shared.serves(order, climb.need) {
+                climb.stream.wait(&event)?;
+                if let Some(found) = self.find(&mut shared, &[order], climb.need, true) {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        shared.follow_all(climb.stream, own)?;
+        Ok(self.find_dissolved(&mut shared, own, climb.need, true))
+    }
+
+    /// Gives segments back and asks the upstream again.
+    pub(super) fn release(&self, climb: &Climb<'_>) -> Result<Option<Found>> {
+        let mut source = lock(&self.source);
+        self.flush_all(&mut lock(&self.shared));
+        if self.give_back(&mut source).0 == 0 {
+            return Ok(None);
+        }
+        Ok(self.find_grown(&mut source, climb)?.ok())
+    }
+
+    /// Waits on the host until what was freed so far is anyone's.
+    pub(super) fn wait_for_pending(&self) {
+        let (unmarked, pending) = {
+            let mut shared = lock(&self.shared);
+            self.flush_all(&mut shared);
+            (shared.unmarked(), shared.pending())
+        };
+        if !unmarked.is_empty() {
+            self.device().driver().drain();
+        }
+        let done = |(order, event): (Order, Event)| event.synchronize().is_ok().then_some(order);
+        let done: Vec<Order> = pending.into_iter().filter_map(done).chain(unmarked).collect();
+        let mut shared = lock(&self.shared);
+        done.into_iter().for_each(|order| shared.settle(order));
+        shared.dissolve(|order| order == Order::IDLE, None, &self.live);
+    }
+}

@@ -113,11 +113,23 @@ impl GrowableBuffer {
     /// What failed since, a kernel for instance; all is as before then. What the driver answers: then what it did not take
     /// back is still there, or if it has no addresses any more, is tried again by whatever grows or shrinks the buffer next.
     pub fn shrink_to(&mut self, bytes: u64) -> Result<u64> {
+        self.shrink_behind(bytes, Device::synchronize)
+    }
+
+    /// The same for who has nothing to do with what failed: nobody is told of it.
+    pub(crate) fn shrink_quietly(&mut self, bytes: u64) -> Result<u64> {
+        self.shrink_behind(bytes, |device| {
+            device.driver().drain();
+            Ok(())
+        })
+    }
+
+    fn shrink_behind(&mut self, bytes: u64, wait: fn(&Device) -> Result<()>) -> Result<u64> {
         let rest = self.reservation.cut(bytes);
         if rest < self.size() {
             // First: from here on no launch names what goes.
             self.memory.resize(rest);
-            let idle = self.device().synchronize();
+            let idle = wait(self.device());
             // SAFETY: the device has done its work, and launches are refused what lies there.
             let done = idle.and_then(|()| unsafe { self.reservation.unmap_from(rest) });
             self.memory.resize(self.reservation.mapped());

@@ -110,6 +110,48 @@ fn an_upstream_that_fails_keeps_nobody_from_what_the_pool_has() {
     assert_eq!(pool.stats().upstream_allocs, 2, "which was tried");
 }
 
+/// A stream that is busy keeps its cache, and what was put behind an event of its own is still its own.
+#[test]
+fn a_stream_with_work_left_asks_for_no_more_because_another_one_misses() {
+    for (spare, at_most) in [(64 << 20, 14), (0, 14)] {
+        let (device, first, second) = cpu();
+        let module = module(&device);
+        let pool = CachingPool::builder()
+            .segment_bytes(2 << 20)
+            .spare_bytes(spare)
+            .over(DriverMemory::new(&device))
+            .unwrap();
+        let block = take(&pool, 2 * MIB, &first);
+        hold_up(&module, &device, &first, block);
+        give(&pool, block, &first).unwrap();
+        let mut others = Vec::new();
+        for _ in 0..5 {
+            others.push(take(&pool, 2 * MIB, &second));
+            let again = take(&pool, 2 * MIB, &first);
+            assert_eq!(again.0.0, block.0.0, "its own");
+            give(&pool, again, &first).unwrap();
+        }
+        assert!(!first.is_done().unwrap());
+        assert!(pool.stats().reserved_bytes <= at_most << 20, "{:?}", pool.stats());
+    }
+}
+
+/// Large blocks of a stream that is idle for good do not make small ones of another stream ask for more.
+#[test]
+fn what_an_idle_stream_keeps_serves_requests_of_any_size_before_the_pool_grows() {
+    let (device, first, second) = cpu();
+    let pool = CachingPool::builder()
+        .segment_bytes(2 << 20)
+        .spare_bytes(0)
+        .over(DriverMemory::new(&device))
+        .unwrap();
+    give(&pool, take(&pool, 16 * MIB, &first), &first).unwrap();
+    for _ in 0..1000 {
+        take(&pool, 16 << 10, &second);
+    }
+    assert_eq!(pool.stats().reserved_bytes, 16 << 20, "{:?}", served(&pool));
+}
+
 #[test]
 fn as_long_as_little_lies_free_what_streams_keep_is_left_alone() {
     let (device, first, _) = cpu();

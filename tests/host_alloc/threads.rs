@@ -133,7 +133,7 @@ impl Worker<'_> {
         const MOST_HELD: usize = 27;
         for operation in 1..=OPERATIONS {
             if operation % STREAM_LIFE == 0 {
-                // What was freed on the one that goes may be pending.
+                // What was freed on the one that goes is behind its last point.
                 self.streams[self.rng.next_u64() as usize % 2] = self.allocator.device().stream().unwrap();
             }
             let held = self.held.len();

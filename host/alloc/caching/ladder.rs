@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   shared    free for this stream, or for anyone: no driver call, but to look at events that are pending
-//!   done      other streams' free blocks that those have passed: a look at each that has some, or an event behind them. Once as much lies
-//!             free as may (`spare_bytes`), before that what the stream itself keeps, merged
+//!   done      what streams that have nothing to do have freed. Once as much lies free as may (`spare_bytes`): what the stream itself keeps,
+//!             merged, then what others have freed and passed, with an event on each that has work left
 //!   grown     more of the upstream
 //!   stolen    other streams' free blocks, which this stream waits for on the device
 //!   released  cached segments go back, and the upstream is asked again
@@ -15,7 +15,7 @@
 //! its live blocks is bounded by what is in flight and by what may lie free (`spare_bytes`), and streams stay apart while there is memory. Below that bound nothing is
 //! merged that its stream will ask for again.
 //!
-//! No rung is climbed with a lock held but `grown` and `released`, which hold the source's.
+//! The source's lock is held by `grown` and `released` while they ask the upstream; what all share, while other streams are looked at.
 
 use super::class::Need;
 use super::search::MOST_GROWTHS;
@@ -113,7 +113,10 @@ impl<A: DeviceAllocator> CachingPool<A> {
             match self.find_spare(climb) {
                 Ok(Some(found)) => return Ok(Ok((found, Rung::Grown))),
                 Ok(None) => {}
-                Err(error) => failed = Some(error),
+                Err(error) => {
+                    tracing::warn!(%error, "a caching pool could not grow, and looks for what it has");
+                    failed = Some(error);
+                }
             }
         }
         if let Some(found) = self.find_done(climb) {

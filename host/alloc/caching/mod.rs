@@ -182,6 +182,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.wait_for_pending();
         let mut source = lock(&self.source);
         let (bytes, outcome) = self.give_back(&mut source);
+        self.is_short.store(false, Relaxed);
         outcome.map(|()| bytes)
     }
 

@@ -14,8 +14,8 @@ use super::stream_cache::StreamCache;
 use crate::alloc::{DeviceAllocator, lock};
 use crate::driver::Event;
 use crate::error::Result;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, TryLockError};
 
 /// How often a reservation grows for one allocation, if others take what was free at its end meanwhile.
 pub(super) const MOST_GROWTHS: usize = 8;
@@ -80,6 +80,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.reap(&mut shared);
         shared.poll(POLLS);
         let own = shared.order_of(climb.cache);
+        shared.reclaim(climb.cache.key, own);
         if !climb.need.is_small && self.is_tight.load(Relaxed) {
             // What merges with its neighbours serves better than a cut into something larger.
             let first = self.settings.classes.index(LARGE);
@@ -88,32 +89,45 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.find(&mut shared, &[own, Order::IDLE], climb.need, false)
     }
 
-    /// More memory, if nobody else is about to change how much there is.
+    /// More memory, unless somebody else is about to change how much there is, which may take as long as a kernel.
     pub(super) fn find_spare(&self, climb: &Climb<'_>) -> Result<Option<Found>> {
-        match self.source.try_lock() {
-            Ok(mut source) => Ok(self.find_grown(&mut source, climb)?.ok()),
-            Err(_) => Ok(None),
-        }
+        let mut source = match self.source.try_lock() {
+            Ok(source) => source,
+            Err(TryLockError::Poisoned(source)) => source.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+        };
+        Ok(self.find_grown(&mut source, climb)?.ok())
     }
 
-    /// What other streams have freed and passed.
+    /// What streams that have nothing to do have freed. Others keep what they will ask for again.
     pub(super) fn find_passed(&self, climb: &Climb<'_>) -> Option<Found> {
-        let others = self.streams.all();
-        if others.len() <= 1 {
+        if self.streams.count() <= 1 {
             return None;
         }
         let mut shared = lock(&self.shared);
-        self.flush_others(&mut shared, climb, &others);
+        let is_idle =
+            |cache: &StreamCache| cache.stream(self.device()).is_some_and(|stream| stream.is_idle());
+        self.flush_others(&mut shared, climb, |cache, wanted| wanted && is_idle(cache));
         let own = shared.order_of(climb.cache);
         self.find_gathered(&mut shared, own, climb.need, false)
     }
 
-    /// What other streams keep that may help becomes shared, and anyone's as far as they have passed it.
-    fn flush_others(&self, shared: &mut Shared, climb: &Climb<'_>, others: &[Arc<StreamCache>]) {
+    /// What other streams keep becomes shared, and anyone's as far as they have passed it: the bins that `which` says, of those that help with
+    /// a request at once and of others.
+    fn flush_others(
+        &self,
+        shared: &mut Shared,
+        climb: &Climb<'_>,
+        which: impl Fn(&StreamCache, bool) -> bool,
+    ) {
         let first_large = self.first_large();
-        for cache in others.iter().filter(|cache| !climb.is_self(cache)) {
-            self.flush(shared, cache, |class| climb.wants(class, first_large));
-            shared.fence(cache.key, self.device());
+        // Listed under the lock: a stream that has ended and was forgotten stays so.
+        for cache in self.streams.all().iter().filter(|cache| !climb.is_self(cache)) {
+            if which(cache, true) {
+                let wants = |class| climb.wants(class, first_large) || which(cache, false);
+                self.flush(shared, cache, wants);
+                shared.fence(cache.key, self.device());
+            }
         }
         shared.poll(usize::MAX);
     }
@@ -136,7 +150,13 @@ impl<A: DeviceAllocator> CachingPool<A> {
         if let Some(found) = self.find_dissolved(&mut shared, own, climb.need, false) {
             return Some(found);
         }
-        self.flush_others(&mut shared, climb, &self.streams.all());
+        self.flush_others(&mut shared, climb, |_, wanted| wanted);
+        if let Some(found) = self.find_dissolved(&mut shared, own, climb.need, false) {
+            return Some(found);
+        }
+        // Large blocks for a small one, and the other way round.
+        self.flush_others(&mut shared, climb, |_, _| true);
+        shared.dissolve(|order| order == Order::IDLE, None, &self.live);
         self.find_dissolved(&mut shared, own, climb.need, false)
     }
 

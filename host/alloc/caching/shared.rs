@@ -13,7 +13,8 @@
 //! event, by work before that; what is anyone's, by none.
 //!
 //! Its lock comes after that of the source and before those of caches, of the map of blocks and of streams' ends. Under it the
-//! driver is asked to mark points and to look at them, and streams are made to wait on the device: none of that waits on the host.
+//! driver is asked to mark points and to look at them, and streams are made to wait on the device: none of that waits on the host, unless a
+//! driver's queue is full.
 
 use super::class::{Classes, Need};
 use super::live::{BlockId, Live};
@@ -245,8 +246,10 @@ impl Shared {
             Some(stream) => stream.record().ok(),
             None => match cache.end() {
                 End::At(event) => Some(Event::new(device.clone(), event)),
-                // It is about to end, or its driver has failed.
-                End::NotYet | End::Unknown => None,
+                // It is about to end: whoever finds it ended comes here again.
+                End::NotYet => return,
+                // Its driver has failed.
+                End::Unknown => None,
             },
         };
         let behind = self.new_order();
@@ -262,9 +265,17 @@ impl Shared {
         self.of_stream.remove(&key);
     }
 
-    /// The orders of which nobody knows where in a stream they are.
+    /// What that stream has freed is its own by its order, whatever it was put behind for others.
+    pub fn reclaim(&mut self, key: Key, own: Order) {
+        let mine = |(order, (of, _)): (&Order, &(Key, Event))| (*of == key).then_some(*order);
+        let mine: Vec<Order> = self.behind.iter().filter_map(mine).collect();
+        mine.into_iter().for_each(|order| self.retag(order, own));
+    }
+
+    /// The orders of which nobody knows where in a stream they are. Of all that were to be fenced, also those of streams that are about to end.
     pub fn unmarked(&self) -> Vec<Order> {
-        self.unmarked.clone()
+        let ending = self.of_stream.values().map(|(order, _)| *order).filter(|order| !self.is_empty(*order));
+        self.unmarked.iter().copied().chain(ending).collect()
     }
 
     /// What is of that order is anyone's.

@@ -82,9 +82,10 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let grown = match &mut source.reservation {
             Some(buffer) => self.grow_in_place(buffer, own, (bytes, least), align, left),
             None => self.grow_by_block((bytes, least), align, left),
-        }?;
-        self.is_short.store(matches!(grown, Err(Short::Upstream(_))), Relaxed);
-        Ok(grown)
+        };
+        let is_short = matches!(grown, Ok(Err(Short::Upstream(_))) | Err(_));
+        self.is_short.store(is_short, Relaxed);
+        grown
     }
 
     fn grow_in_place(
@@ -204,7 +205,6 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// Gives back what is free as a whole, of any order that is not a stream's alone; how many bytes that was, and the first failure. What could not be
     /// given back is the pool's again.
     pub(super) fn give_back(&self, source: &mut Source) -> (u64, Result<()>) {
-        self.is_short.store(false, Relaxed);
         if let Some(buffer) = &mut source.reservation {
             return self.shrink(buffer);
         }
@@ -250,11 +250,11 @@ impl<A: DeviceAllocator> CachingPool<A> {
         };
         if tail == 0 {
             // What the driver did not take back before is tried again.
-            return (0, buffer.shrink_to(size).map(drop));
+            return (0, buffer.shrink_quietly(size).map(drop));
         }
         self.upstream_frees.fetch_add(1, Relaxed);
         // Waits for the device, so that what is left is anyone's.
-        let outcome = buffer.shrink_to(size - tail).map(drop).inspect_err(|error| {
+        let outcome = buffer.shrink_quietly(size - tail).map(drop).inspect_err(|error| {
             tracing::warn!(%error, bytes = tail, "a caching pool could not shrink its segment");
             self.device().driver().drain();
         });

@@ -89,7 +89,6 @@ const GROWING: &[Call] = &[
     Map,
     Allow,
     Unmap,
-    Synchronize,
     NewStream,
     Record,
     Wait,

@@ -134,8 +134,9 @@ fn run(job: Job, executor: &Executor, skip: bool) -> Result<Option<Stats>> {
             event.happen();
             Ok(None)
         }
-        _ if skip => Ok(None),
+        // Also on a stream that has failed: what comes behind it is taken for done by who sees that this is.
         Job::Wait(event) => event.synchronize().map(|()| None),
+        _ if skip => Ok(None),
         Job::Memory(copy) => {
             copy();
             Ok(None)

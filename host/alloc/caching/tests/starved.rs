@@ -4,6 +4,7 @@ use super::*;
 use crate::alloc::DriverMemory;
 use crate::alloc::caching::shared::POLLS;
 use crate::driver::flawed::gate;
+use std::time::{Duration, Instant};
 
 /// Blocks of the slow stream, each behind an event of its own.
 const PENDING: usize = POLLS + 4;
@@ -37,9 +38,12 @@ fn served(most: usize) -> (RungStats, bool) {
     }
     let mut rungs = pool.stats().rungs;
     (rungs.grown, rungs.stolen) = (rungs.grown - before.grown, rungs.stolen - before.stolen);
-    // It has nothing else to do.
+    // It has nothing else to do, and comes to that point unless it waits for the gate.
     let is_held_up = third.record().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    let deadline = Instant::now() + Duration::from_secs(if rungs.stolen > 0 { 1 } else { 30 });
+    while !is_held_up.is_done().unwrap() && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
     let waits = !is_held_up.is_done().unwrap();
     gate.open();
     (rungs, waits)

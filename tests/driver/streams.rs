@@ -1,7 +1,7 @@
 //! Streams: in order within one, independent across several. What depends on the moment of a query is in
 //! `driver_alone.rs`.
 
-use crate::kernels::{append, double, linger, raise};
+use crate::kernels::{append, double, fail, linger, raise};
 use crate::support::{devices, module};
 use warpheap::simt::Mode;
 use warpheap::{Device, LaunchConfig};
@@ -38,6 +38,27 @@ fn a_stream_waits_for_the_event_of_another() {
             assert_eq!(values.copy_to_vec().unwrap(), [17]);
         }
     }
+}
+
+/// On a GPU nothing goes on after a failure.
+#[test]
+fn a_stream_of_the_cpu_that_has_failed_still_comes_after_what_it_waits_for() {
+    let device = Device::cpu();
+    let (module, values) = (module(&device), device.from_slice(&[0_u32]).unwrap());
+    let (failing, other) = (device.stream().unwrap(), device.stream().unwrap());
+    let held = device.from_slice(&[0_u32]).unwrap();
+    let (one, two) = (values.slice(), held.slice());
+    // SAFETY: one thread on each word, and the buffer lives until the end.
+    unsafe { other.launch(&module, linger, &ONE_THREAD, (one, 500_000)) }.unwrap();
+    let before = other.record().unwrap();
+    // SAFETY: the same. It fails once all is given.
+    unsafe { failing.launch(&module, linger, &ONE_THREAD, (two, 100_000)) }.unwrap();
+    // SAFETY: it uses nothing.
+    unsafe { failing.launch(&module, fail, &ONE_THREAD, (two,)) }.unwrap();
+    failing.wait(&before).unwrap();
+    failing.record().unwrap().synchronize().unwrap();
+    assert!(before.is_done().unwrap());
+    assert!(failing.synchronize().is_err());
 }
 
 #[test]

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The upstream is asked before this stream is made to wait for another one's unfinished work, and after blocks whose work is done: so what a pool holds beyond
-//! its live blocks is bounded by what is in flight and by what may lie free (`spare_bytes`), and streams stay apart while there is memory. Below that bound nothing is
-//! merged that its stream will ask for again.
+//! its live blocks is bounded by what is in flight and by what may lie free (`spare_bytes`), and streams stay apart while there is memory. Below that bound a
+//! stream that has work left keeps what it will ask for again.
 //!
 //! The source's lock is held by `grown` and `released` while they ask the upstream; what all share, while other streams are looked at.
 

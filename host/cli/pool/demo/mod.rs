@@ -4,6 +4,8 @@
 //! steps on a [`Stage`]. It becomes part of the program by its line in [`DEMOS`].
 
 #[cfg(test)]
+mod gate;
+#[cfg(test)]
 mod planted;
 mod s1;
 mod s2;

@@ -1,6 +1,7 @@
 //! Faults for the demonstrations: pools that do one thing wrong, and the steps that have to find it.
 
 use super::Stage;
+use super::gate::Gate;
 use super::stage::Plant;
 use crate::cli::backend::Chosen;
 use crate::cli::console::Console;
@@ -8,8 +9,9 @@ use std::alloc::Layout;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use warpheap::alloc::{DeviceAllocator, DriverMemory, Usage};
-use warpheap::{Device, Result, Stream};
+use warpheap::{Device, Result, Stream, kernel_names};
 use warpheap_device::kernel::DevicePtr;
+use warpheap_kernels::demo::{demo_hold, demo_let_go};
 
 /// What a pool does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,12 +168,13 @@ fn play(
     planted: Planted,
     step: &dyn Fn(&mut Stage<'_>, Option<Fault>) -> Result<()>,
 ) -> (BTreeSet<String>, BTreeSet<String>) {
-    let chosen = Chosen::cpu(None, kernels).unwrap_or_else(|error| panic!("{}", error.message));
+    let kernels = [kernels, &kernel_names![demo_hold, demo_let_go]].concat();
+    let chosen = Chosen::cpu(None, &kernels).unwrap_or_else(|error| panic!("{}", error.message));
     let console = Console::new(None);
     let mut stage = Stage::new(&chosen.device, &chosen.module, &console).unwrap();
-    // What is out of order has to come too early on a busy machine, too.
     let is_disorder = planted.0 == Some(Fault::Unordered) || planted.1 == Some(Plant::NoWaits);
-    (stage.plant, stage.longer) = (planted.1, if is_disorder { 400 } else { 1 });
+    stage.plant = planted.1;
+    stage.gate = is_disorder.then(|| Gate::new(&chosen.module, chosen.device.stream().unwrap()));
     println!("planted: {planted:?}");
     // A fault may end it before its last check; without one, nothing does.
     let outcome = step(&mut stage, planted.0);
@@ -180,6 +183,21 @@ fn play(
     let failed = checks.iter().filter(|check| !check.holds).map(|check| check.what.clone());
     let failed = failed.collect();
     (checks.into_iter().map(|check| check.what).collect(), failed)
+}
+
+/// The checks of a step that makes all that it uses with what it is given: `plain` of the real one, or in its place `wrong`.
+pub fn find_made<R, U>(
+    kernels: &[&'static str],
+    step: fn(&mut Stage<'_>, &dyn Fn(R) -> U) -> Result<()>,
+    (plain, wrong): (fn(R) -> U, fn(Fault, R) -> U),
+    faults: &[(Planted, &[&str])],
+    elsewhere: &[&str],
+) {
+    let step = |stage: &mut Stage<'_>, fault: Option<Fault>| match fault {
+        Some(fault) => step(stage, &|real| wrong(fault, real)),
+        None => step(stage, &plain),
+    };
+    find_all(kernels, &step, faults, elsewhere);
 }
 
 /// Without a fault all checks of a step hold. With each fault those fail that are named with it, by how they begin; and there is no check that

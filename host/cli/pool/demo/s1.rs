@@ -148,11 +148,11 @@ fn order(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     give(pool, &first, block)?;
     let pending = !first.is_done()?;
     let next = pool.alloc(layout(), &second)?;
+    // SAFETY: the block is the second stream's now.
+    let others = unsafe { stage.others(&second, words(next), NEW) }?;
     let found = format!("{:#x}", next.0 as usize);
     stage.check("a block that was freed behind a kernel goes to another stream", found, next.0 == block.0);
     let while_pending = if pending { "while it ran" } else { "after it had ended" };
-    // SAFETY: the block is the second stream's now.
-    let others = unsafe { stage.others(&second, words(next), NEW) }?;
     let found = format!("{others} words are from before, with the free {while_pending}");
     stage.check("what that kernel wrote comes first", found, others == 0);
     give(pool, &second, next)?;

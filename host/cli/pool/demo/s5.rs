@@ -228,10 +228,11 @@ fn streams(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     give(&*pool, &second, block, layout(BYTES))?;
     // SAFETY: it is not launched, for the block is no more.
     let late = unsafe { stage.fill(&second, values, 4) };
+    let outcome = reuse(stage, &*pool, (&first, &second), block);
     stage.check_refused("a launch with its address", late, |error| {
         matches!(error, Error::DanglingArgument { .. })
     });
-    reuse(stage, &*pool, (&first, &second), block)
+    outcome
 }
 
 /// Stream 1 depends on the free, and gets that memory behind it.

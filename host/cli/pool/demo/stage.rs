@@ -50,9 +50,9 @@ pub struct Stage<'a> {
     checks: Vec<Check>,
     #[cfg(test)]
     pub plant: Option<Plant>,
-    /// How many times as long streams are kept busy.
+    /// What streams stand before that are to be busy.
     #[cfg(test)]
-    pub longer: u64,
+    pub gate: Option<super::gate::Gate>,
 }
 
 impl<'a> Stage<'a> {
@@ -71,7 +71,7 @@ impl<'a> Stage<'a> {
             #[cfg(test)]
             plant: None,
             #[cfg(test)]
-            longer: 1,
+            gate: None,
         })
     }
 
@@ -122,6 +122,10 @@ impl<'a> Stage<'a> {
         let word = if holds { "[ok]    " } else { "[FAILED]" };
         self.console.say(format_args!("  {word} {what}: {found}"));
         self.checks.push(Check { what, found, holds });
+        #[cfg(test)]
+        if let Some(gate) = &self.gate {
+            gate.open().unwrap();
+        }
     }
 
     /// Checks that `found` is `expected`.
@@ -191,6 +195,10 @@ impl<'a> Stage<'a> {
         let count: DevicePtr<u64> = self.others.ptr();
         // SAFETY: the caller's promise; the counter lives, and nobody else has it.
         unsafe { self.launch(stream, demo_count_others, threads, (words, value, threads, count)) }?;
+        #[cfg(test)]
+        if let Some(gate) = &self.gate {
+            gate.open_behind(stream)?;
+        }
         stream.synchronize()?;
         let others = self.others.copy_to_vec()?[0];
         // Afterwards: it waits for the device, and would bring into order what is not.
@@ -206,6 +214,9 @@ impl<'a> Stage<'a> {
         self.flag.fill(0)?;
         // Some seconds: more than it takes to launch what lets go.
         let patience: u32 = if self.is_cpu() { 1 << 17 } else { 1 << 22 };
+        // What lets go is behind it then, and a look can take a while on a busy machine.
+        #[cfg(test)]
+        let patience = if self.plant == Some(Plant::OneStream) { 1 << 8 } else { patience };
         // SAFETY: the flag lives until the stream is done, for its end waits for the device; of other kernels only `demo_let_go` touches it.
         unsafe { self.launch(stream, demo_hold, 1, (self.flag.ptr(), patience)) }
     }
@@ -218,10 +229,12 @@ impl<'a> Stage<'a> {
 
     /// Keeps a stream busy for some hundredths of a second.
     pub fn linger(&self, stream: &Stream) -> Result<()> {
+        #[cfg(test)]
+        if let Some(gate) = &self.gate {
+            return gate.close(stream);
+        }
         // Nanoseconds on a GPU, steps on the CPU.
         let long: u64 = if self.device.backend() == Backend::Cpu { 20_000 } else { 30_000_000 };
-        #[cfg(test)]
-        let long = long * self.longer;
         // SAFETY: it touches no memory.
         unsafe { self.launch(stream, bench_spin, 1, (long,)) }
     }

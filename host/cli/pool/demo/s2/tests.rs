@@ -1,6 +1,6 @@
 //! Buffers that do one thing wrong, and the checks that find it.
 
-use super::super::planted::{Fault, Planted, find_all, pool, stage};
+use super::super::planted::{Fault, Planted, find_made, pool, stage};
 use super::super::stage::Plant;
 use super::*;
 use std::mem::ManuallyDrop;
@@ -88,13 +88,8 @@ impl Drop for Wrong {
 
 /// These faults are found by that step, and no check of it is left that none of them fails.
 fn finds(step: Step, faults: &[(Planted, &[&str])]) {
-    let step = |stage: &mut Stage<'_>, fault: Option<Fault>| {
-        step(stage, &|buffer| match fault {
-            Some(fault) => Box::new(Wrong { fault, buffer: ManuallyDrop::new(buffer) }),
-            None => Box::new(buffer),
-        })
-    };
-    find_all(DEMO.launched, &step, faults, &[]);
+    let wrong = |fault, buffer| -> Buffer { Box::new(Wrong { fault, buffer: ManuallyDrop::new(buffer) }) };
+    find_made(DEMO.launched, step, (|buffer| Box::new(buffer), wrong), faults, &[]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Regions that do one thing wrong, and the checks that find it.
 
-use super::super::planted::{Fault, Planted, Wrong, find_all, pool, stage};
+use super::super::planted::{Fault, Planted, Wrong, find_made, pool, stage};
 use super::super::stage::Plant;
 use super::*;
 
@@ -35,13 +35,13 @@ impl Region for Wrong<dyn Region> {
 
 /// These faults are found by that step, and no check of it is left that none of them fails but those that no pool is asked for.
 fn finds(step: Step, faults: &[(Planted, &[&str])], elsewhere: &[&str]) {
-    let step = |stage: &mut Stage<'_>, fault: Option<Fault>| {
-        step(stage, &|pool| match fault {
-            Some(fault) => Box::new(Wrong::new(fault, pool)),
-            None => pool,
-        })
-    };
-    find_all(DEMO.launched, &step, faults, elsewhere);
+    find_made(
+        DEMO.launched,
+        step,
+        (|pool| pool, |fault, pool| Box::new(Wrong::new(fault, pool))),
+        faults,
+        elsewhere,
+    );
 }
 
 #[test]

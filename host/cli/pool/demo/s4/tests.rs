@@ -1,6 +1,6 @@
 //! Arenas that do one thing wrong, and the checks that find it.
 
-use super::super::planted::{Fault, find_all, pool};
+use super::super::planted::{Fault, find_made, pool};
 use super::*;
 use std::cell::RefCell;
 
@@ -79,14 +79,14 @@ impl Arena for Wrong {
 
 /// These faults are found by that step, and no check of it is left that none of them fails.
 fn finds(step: Step, faults: &[(Fault, &[&str])]) {
-    let step = |stage: &mut Stage<'_>, fault: Option<Fault>| {
-        step(stage, &|arena| match fault {
-            Some(fault) => Box::new(Wrong::new(fault, arena).unwrap()),
-            None => Box::new(arena),
-        })
-    };
     let faults: Vec<_> = faults.iter().map(|(fault, named)| (pool(*fault), *named)).collect();
-    find_all(DEMO.launched, &step, &faults, &[]);
+    find_made(
+        DEMO.launched,
+        step,
+        (|arena| Box::new(arena), |fault, arena| Box::new(Wrong::new(fault, arena).unwrap())),
+        &faults,
+        &[],
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Stream-ordered pools that do one thing wrong, and the checks that find it.
 
-use super::super::planted::{Fault, Planted, Wrong, find_all, pool, stage};
+use super::super::planted::{Fault, Planted, Wrong, find_made, pool, stage};
 use super::super::stage::Plant;
 use super::*;
 
@@ -24,13 +24,13 @@ impl Ordered for Wrong<dyn Ordered> {
 
 /// These faults are found by that step, and no check of it is left that none of them fails.
 fn finds(step: Step, faults: &[(Planted, &[&str])]) {
-    let step = |stage: &mut Stage<'_>, fault: Option<Fault>| {
-        step(stage, &|pool| match fault {
-            Some(fault) => Box::new(Wrong::new(fault, pool)),
-            None => pool,
-        })
-    };
-    find_all(DEMO.launched, &step, faults, &[]);
+    find_made(
+        DEMO.launched,
+        step,
+        (|pool| pool, |fault, pool| Box::new(Wrong::new(fault, pool))),
+        faults,
+        &[],
+    );
 }
 
 #[test]
@@ -67,12 +67,11 @@ fn a_missing_dependency_that_is_not_reported_is_found() {
 fn waits_that_are_left_out_are_found() {
     let late = ["values of 1,048,576 that are not 1.0", "that are not 2.0 before the free"];
     let reuse = ["reuse on stream 1 waits", "stream 1 comes to that memory after"];
-    let faults: [(_, &[&str]); 5] = [
-        (stage(Plant::NoWaits), &late[..1]),
+    let faults: [(_, &[&str]); 4] = [
         (stage(Plant::ForgottenWord), &[late[0], late[1], reuse[0]]),
         (pool(Fault::Keeps), &["a launch with its address"]),
         (pool(Fault::Elsewhere), &reuse[..1]),
-        ((Some(Fault::Unordered), Some(Plant::NoWaits)), &reuse),
+        ((Some(Fault::Unordered), Some(Plant::NoWaits)), &[late[0], reuse[0], reuse[1]]),
     ];
     finds(streams, &faults);
 }

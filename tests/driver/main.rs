@@ -5,7 +5,8 @@ mod arguments;
 mod copies;
 mod devices;
 mod events;
-#[allow(dead_code, reason = "`wait` and `fill` are launched by other tests only")]
+mod held;
+#[allow(dead_code, reason = "`fill` is launched by other tests only")]
 mod kernels;
 mod lifetimes;
 mod memory;

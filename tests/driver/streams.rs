@@ -1,8 +1,10 @@
 //! Streams: in order within one, independent across several. What depends on the moment of a query is in
 //! `driver_alone.rs`.
 
+use crate::held::Held;
 use crate::kernels::{append, double, fail, linger, raise};
 use crate::support::{devices, module};
+use std::time::Duration;
 use warpheap::simt::Mode;
 use warpheap::{Device, LaunchConfig};
 
@@ -46,17 +48,22 @@ fn a_stream_of_the_cpu_that_has_failed_still_comes_after_what_it_waits_for() {
     let device = Device::cpu();
     let (module, values) = (module(&device), device.from_slice(&[0_u32]).unwrap());
     let (failing, other) = (device.stream().unwrap(), device.stream().unwrap());
-    let held = device.from_slice(&[0_u32]).unwrap();
-    let (one, two) = (values.slice(), held.slice());
-    // SAFETY: one thread on each word, and the buffer lives until the end.
-    unsafe { other.launch(&module, linger, &ONE_THREAD, (one, 500_000)) }.unwrap();
+    let held = Held::new(&module, &other);
     let before = other.record().unwrap();
-    // SAFETY: the same. It fails once all is given.
-    unsafe { failing.launch(&module, linger, &ONE_THREAD, (two, 100_000)) }.unwrap();
+    let not_yet = Held::new(&module, &failing);
     // SAFETY: it uses nothing.
-    unsafe { failing.launch(&module, fail, &ONE_THREAD, (two,)) }.unwrap();
+    unsafe { failing.launch(&module, fail, &ONE_THREAD, (values.slice(),)) }.unwrap();
+    let failed = failing.record().unwrap();
     failing.wait(&before).unwrap();
-    failing.record().unwrap().synchronize().unwrap();
+    let behind = failing.record().unwrap();
+    not_yet.let_go();
+    failed.synchronize().unwrap();
+    // As long as it takes to come there too early.
+    std::thread::sleep(Duration::from_millis(20));
+    let early = behind.is_done().unwrap();
+    held.let_go();
+    assert!(!early, "it came there before the other stream");
+    behind.synchronize().unwrap();
     assert!(before.is_done().unwrap());
     assert!(failing.synchronize().is_err());
 }

@@ -16,7 +16,7 @@ fn play(part: &str) -> Output {
 
 #[test]
 fn child() {
-    let limit = Duration::from_millis(100);
+    let limit = Duration::from_secs(1);
     match std::env::var(PART).as_deref() {
         Ok("hang") => {
             let _watchdog = Watchdog::start(limit, "the planted kernel", "Plant another.", 42);
@@ -24,7 +24,7 @@ fn child() {
         }
         Ok("disarm") => {
             Watchdog::start(limit, "the planted kernel", "", 42).disarm();
-            std::thread::sleep(3 * limit);
+            std::thread::sleep(2 * limit);
         }
         _ => {}
     }
@@ -37,7 +37,7 @@ fn a_hang_ends_the_process_with_a_message() {
     assert_eq!(output.status.code(), Some(42));
     assert!(start.elapsed() < Duration::from_secs(60));
     let message = String::from_utf8_lossy(&output.stderr);
-    assert!(message.contains("the planted kernel did not end within 100ms"), "{message}");
+    assert!(message.contains("the planted kernel did not end within 1s"), "{message}");
     assert!(message.contains("status 42.\nPlant another.\n"), "{message}");
 }
 

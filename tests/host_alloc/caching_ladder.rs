@@ -2,7 +2,8 @@
 
 use crate::caching::{Counted, take};
 use crate::cases::layout;
-use crate::kernels::{double, fail, linger};
+use crate::held::Held;
+use crate::kernels::{double, fail, fill};
 use crate::suite::{Block, give, memory};
 use crate::support::module;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,10 +68,11 @@ fn what_another_stream_has_passed_is_found_without_any_call() {
         let module = module(&device);
         let pool = sparing(&device, spare);
         let block = take(&pool, 2 * MIB, &first);
-        hold_up(&module, &device, &first, block);
+        let held = hold_up(&module, &device, &first, block);
         give(&pool, block, &first).unwrap();
         let other = take(&pool, 2 * MIB, &second);
-        assert!(!first.is_done().unwrap() && other.0.0 != block.0.0, "it may still be in use");
+        assert!(other.0.0 != block.0.0, "it may still be in use");
+        drop(held);
         first.synchronize().unwrap();
         assert_eq!(take(&pool, 2 * MIB, &second).0.0, block.0.0);
         let rungs = served(&pool);
@@ -121,7 +123,7 @@ fn a_stream_with_work_left_asks_for_no_more_because_another_one_misses() {
         let module = module(&device);
         let pool = sparing(&device, spare);
         let block = take(&pool, 2 * MIB, &first);
-        hold_up(&module, &device, &first, block);
+        let _held = hold_up(&module, &device, &first, block);
         give(&pool, block, &first).unwrap();
         let mut others = Vec::new();
         for _ in 0..5 {
@@ -130,7 +132,6 @@ fn a_stream_with_work_left_asks_for_no_more_because_another_one_misses() {
             assert_eq!(again.0.0, block.0.0, "its own");
             give(&pool, again, &first).unwrap();
         }
-        assert!(!first.is_done().unwrap());
         assert_eq!(pool.stats().reserved_bytes, 12 << 20, "one of the first stream's, five of the other's");
     }
 }
@@ -192,24 +193,30 @@ fn an_upstream_that_had_no_more_is_asked_again_only_when_nothing_else_helps() {
     assert!(calls() > 3);
 }
 
-/// Holds a stream up for a while, by a kernel that uses the block.
-fn hold_up(module: &Module, device: &Device, stream: &Stream, block: Block) {
+/// Holds a stream before a kernel that uses the block.
+fn hold_up(module: &Module, device: &Device, stream: &Stream, block: Block) -> Held {
+    let held = Held::new(module, stream);
     let values = memory(device, block).slice_at::<u32>(0, 1).unwrap();
     // SAFETY: one thread, which is done with the block where the free comes in its stream.
-    unsafe { stream.launch(module, linger, &LaunchConfig::linear(1, 1), (values, 200_000)) }.unwrap();
+    unsafe { stream.launch(module, fill, &LaunchConfig::linear(1, 1), (values, 1)) }.unwrap();
+    held
 }
 
-/// Doubles what the kernel before has left in `first`, if that lies in `block`, which is the stream's.
+/// Doubles what the kernel before leaves in `first`, if that lies in `block`, which is the stream's; what there is then.
 fn doubled(module: &Module, device: &Device, stream: &Stream, block: Block, first: Block) -> u32 {
     let offset = (first.0.0 as u64).wrapping_sub(block.0.0 as u64);
     if offset >= block.1.size() as u64 {
-        return 2;
+        return 1;
     }
     let values = memory(device, first).slice_at::<u32>(0, 1).unwrap();
     // SAFETY: one thread, and the block is this stream's.
     unsafe { stream.launch(module, double, &LaunchConfig::linear(1, 1), (values,)) }.unwrap();
+    2
+}
+
+fn value(device: &Device, block: Block) -> u32 {
     let mut value = [0_u32];
-    memory(device, first).read(0, &mut value).unwrap();
+    memory(device, block).read(0, &mut value).unwrap();
     value[0]
 }
 
@@ -221,14 +228,17 @@ fn what_is_pending_elsewhere_is_waited_for_on_the_device_alone() {
         let upstream = Limit::new(DriverMemory::new(&device), 2 << 20);
         let pool = CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap();
         let all: Vec<_> = (0..2 * MIB / size).map(|_| take(&pool, size, &first)).collect();
-        hold_up(&module, &device, &first, all[0]);
+        let held = hold_up(&module, &device, &first, all[0]);
         for block in &all {
             give(&pool, *block, &first).unwrap();
         }
         let stolen = take(&pool, size, &second);
-        assert!(!first.is_done().unwrap(), "the host did not wait");
+        // The host did not wait, or it would not come here.
         assert_eq!((served(&pool).stolen, served(&pool).waited), (1, 0));
-        assert_eq!(doubled(&module, &device, &second, stolen, all[0]), 2, "the stream did");
+        let expected = doubled(&module, &device, &second, stolen, all[0]);
+        drop(held);
+        assert_eq!(value(&device, all[0]), expected, "the stream did");
+        assert!(expected == 2 || size < 2 * MIB);
         give(&pool, stolen, &second).unwrap();
     }
 }
@@ -240,14 +250,17 @@ fn pieces_of_several_streams_become_one_for_a_third() {
     let upstream = Limit::new(DriverMemory::new(&device), 2 << 20);
     let pool = CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap();
     let halves = [take(&pool, MIB, &first), take(&pool, MIB, &first)];
-    hold_up(&module, &device, &first, halves[0]);
-    hold_up(&module, &device, &second, halves[1]);
+    let held = [hold_up(&module, &device, &first, halves[0]), hold_up(&module, &device, &second, halves[1])];
     give(&pool, halves[0], &first).unwrap();
     give(&pool, halves[1], &second).unwrap();
     let whole = take(&pool, 2 * MIB, &third);
     assert_eq!(served(&pool).stolen, 1);
     for half in halves {
-        assert_eq!(doubled(&module, &device, &third, whole, half), 2, "it came after both kernels");
+        assert_eq!(doubled(&module, &device, &third, whole, half), 2, "it is a part of the whole");
+    }
+    held.iter().for_each(Held::let_go);
+    for half in halves {
+        assert_eq!(value(&device, half), 2, "it came after both kernels");
     }
     give(&pool, whole, &third).unwrap();
 }

@@ -14,6 +14,8 @@ mod driver_pool;
 #[allow(dead_code, reason = "its devices are everyone's at once; those of `support` are not")]
 mod driver_support;
 mod handles;
+#[path = "../driver/held.rs"]
+mod held;
 mod injected;
 #[path = "../driver/kernels.rs"]
 #[allow(dead_code, reason = "only some of the kernels are launched here")]

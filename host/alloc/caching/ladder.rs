@@ -19,7 +19,8 @@
 
 use super::class::Need;
 use super::search::MOST_GROWTHS;
-use super::shared::{Found, room_for};
+use super::shared::Found;
+use super::slabs::room_for;
 use super::source::Short;
 use super::stream_cache::StreamCache;
 use super::{CachingPool, NAME};

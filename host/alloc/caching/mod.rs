@@ -24,9 +24,12 @@ mod class;
 mod config;
 mod ladder;
 mod live;
+mod misuse;
+mod orders;
 mod search;
 mod segment;
 mod shared;
+mod slabs;
 mod source;
 mod stats;
 mod stream_cache;
@@ -37,15 +40,14 @@ mod tests;
 pub use config::CachingPoolBuilder;
 pub use stats::{CachingStats, ClassStats, RungStats};
 
-use super::{DeviceAllocator, Usage, address_of, check_request, lock, words};
+use super::{DeviceAllocator, Usage, address_of, check_request, lock};
 use crate::driver::{Device, Stream};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::pool::GrowableBuffer;
 use config::Settings;
-use live::{BlockId, Live, Wrong};
+use live::{BlockId, Live};
 use shared::Shared;
 use source::Source;
-use stats::Counts;
 use std::alloc::Layout;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -186,46 +188,6 @@ impl<A: DeviceAllocator> CachingPool<A> {
         outcome.map(|()| bytes)
     }
 
-    /// The sum over all caches.
-    fn counts(&self, shared: &Shared) -> Counts {
-        let mut counts = shared.retired.clone();
-        self.streams.all().iter().for_each(|cache| cache.count(&mut counts));
-        counts
-    }
-
-    /// What it holds and what it did.
-    pub fn stats(&self) -> CachingStats {
-        let shared = lock(&self.shared);
-        let counts = self.counts(&shared);
-        let (used, reserved) = (counts.used(), shared.arena.reserved());
-        let rung = |rung: ladder::Rung| self.rungs[rung as usize].load(Relaxed) as u64;
-        CachingStats {
-            live_blocks: counts.blocks(),
-            used_bytes: used,
-            asked_bytes: counts.asked(),
-            wasted_bytes: used.saturating_sub(counts.asked()),
-            cached_bytes: reserved.saturating_sub(used),
-            reserved_bytes: reserved,
-            peak_reserved_bytes: self.peak.load(Relaxed) as u64,
-            segments: shared.arena.segments().count() as u64,
-            hits: counts.hits(),
-            misses: counts.misses(),
-            upstream_allocs: self.upstream_allocs.load(Relaxed) as u64,
-            upstream_frees: self.upstream_frees.load(Relaxed) as u64,
-            rungs: RungStats {
-                shared: rung(ladder::Rung::Shared),
-                done: rung(ladder::Rung::Done),
-                grown: rung(ladder::Rung::Grown),
-                stolen: rung(ladder::Rung::Stolen),
-                released: rung(ladder::Rung::Released),
-                waited: rung(ladder::Rung::Waited),
-                hooked: rung(ladder::Rung::Hooked),
-                failed: rung(ladder::Rung::Failed),
-            },
-            classes: counts.by_class(self.settings.classes),
-        }
-    }
-
     fn ptr(address: u64) -> DevicePtr<u8> {
         DevicePtr(std::ptr::with_exposed_provenance_mut(address as usize))
     }
@@ -246,30 +208,6 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let mut shared = lock(&self.shared);
         let order = shared.order_of(&cache);
         shared.accept(blocks, order, &self.live);
-    }
-
-    /// What is wrong with an address that is given back.
-    #[cold]
-    fn misuse(&self, address: u64, layout: Layout, wrong: Wrong) -> Error {
-        let why = match wrong {
-            Wrong::Free => "the block there is free already".into(),
-            Wrong::Layout(given) => format!("it was allocated as {}, not as {}", words(given), words(layout)),
-            Wrong::Unknown => self.whereabouts(address),
-        };
-        Error::AllocFree { allocator: NAME.into(), address, why }
-    }
-
-    /// What is at an address that no block starts at.
-    fn whereabouts(&self, address: u64) -> String {
-        let shared = lock(&self.shared);
-        let Some((node, is_free)) = shared.arena.piece_of(address) else {
-            return "it is in no segment of the pool's: it is of another allocator, or its segment was given back before".into();
-        };
-        let start = shared.block_at(node, address);
-        match self.live.asked(start).filter(|_| !is_free) {
-            Some(layout) => format!("it lies inside of the block of {} at {start:#x}", words(layout)),
-            None => "nothing is allocated there: it was given back before, or never allocated".into(),
-        }
     }
 }
 

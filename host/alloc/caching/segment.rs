@@ -12,45 +12,17 @@
 //! free neighbours have one order. I3: `free` has exactly the free pieces, by order, size and start. I4: `reserved` is the sum of the
 //! segments' bytes, which do not overlap.
 
+mod chain;
 #[cfg(test)]
 mod tests;
 
+use super::orders::Order;
+use chain::{Chain, NONE, Node, Use};
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Whose work may use a free piece.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Order(pub u64);
-
-impl Order {
-    /// Anyone's: no work in flight uses it.
-    pub const IDLE: Order = Order(0);
-}
-
 /// Pieces that fit by size and are looked at for their alignment, before one is taken that is large enough for any.
 const FITS: usize = 64;
-const NONE: u32 = u32::MAX;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
-    /// No piece; its number can be used.
-    Vacant,
-    Free(Order),
-    /// Someone's, or cached.
-    Out,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    start: u64,
-    bytes: u64,
-    prev: u32,
-    next: u32,
-    /// Where its segment starts.
-    segment: u64,
-    is: Use,
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub start: u64,
@@ -64,8 +36,7 @@ type Pieces = BTreeSet<(u64, u64, u32)>;
 
 #[derive(Default)]
 pub(super) struct Arena {
-    nodes: Vec<Node>,
-    vacant: Vec<u32>,
+    chain: Chain,
     segments: BTreeMap<u64, Segment>,
     free: HashMap<Order, Pieces, FixedState>,
     reserved: u64,
@@ -77,11 +48,11 @@ impl Arena {
     }
 
     pub fn start(&self, node: u32) -> u64 {
-        self.nodes[node as usize].start
+        self.chain.get(node).start
     }
 
     pub fn bytes(&self, node: u32) -> u64 {
-        self.nodes[node as usize].bytes
+        self.chain.get(node).bytes
     }
 
     pub fn segments(&self) -> impl Iterator<Item = &Segment> {
@@ -103,13 +74,12 @@ impl Arena {
 
     /// The pieces of a segment, from its start on.
     pub fn pieces(&self, segment: &Segment) -> impl Iterator<Item = u32> {
-        let next = |node: &u32| Some(self.nodes[*node as usize].next).filter(|next| *next != NONE);
-        std::iter::successors(Some(segment.first), next)
+        self.chain.from(segment.first)
     }
 
     /// Whose a free piece is.
     pub fn order(&self, node: u32) -> Option<Order> {
-        match self.nodes[node as usize].is {
+        match self.chain.get(node).is {
             Use::Free(order) => Some(order),
             Use::Vacant | Use::Out => None,
         }
@@ -120,23 +90,9 @@ impl Arena {
         self.free.get(&order).is_some_and(|pieces| !pieces.is_empty())
     }
 
-    fn add_node(&mut self, node: Node) -> u32 {
-        match self.vacant.pop() {
-            Some(number) => {
-                self.nodes[number as usize] = node;
-                number
-            }
-            None => {
-                self.nodes.push(node);
-                self.nodes.len() as u32 - 1
-            }
-        }
-    }
-
     /// More memory: a segment that starts where none is, all of it free.
     pub fn add_segment(&mut self, start: u64, bytes: u64, align: u64, order: Order) {
-        let node = Node { start, bytes, prev: NONE, next: NONE, segment: start, is: Use::Out };
-        let first = self.add_node(node);
+        let first = self.chain.push((start, bytes), start, NONE);
         self.segments.insert(start, Segment { start, bytes, align, first, last: first });
         self.reserved += bytes;
         self.give(first, order);
@@ -147,9 +103,7 @@ impl Arena {
         let Some(segment) = self.segments.get(&start).copied() else {
             return self.add_segment(start, bytes, align, Order::IDLE);
         };
-        let (at, prev) = (start + segment.bytes, segment.last);
-        let node = self.add_node(Node { start: at, bytes, prev, next: NONE, segment: start, is: Use::Out });
-        self.nodes[prev as usize].next = node;
+        let node = self.chain.push((start + segment.bytes, bytes), start, segment.last);
         self.segments.insert(start, Segment { bytes: segment.bytes + bytes, last: node, ..segment });
         self.reserved += bytes;
         self.give(node, Order::IDLE);
@@ -161,7 +115,7 @@ impl Arena {
         let (mut bytes, mut node) = (0, segment.last);
         while node != NONE && self.order(node).is_some_and(&may) {
             bytes += self.bytes(node);
-            node = self.nodes[node as usize].prev;
+            node = self.chain.get(node).prev;
         }
         bytes
     }
@@ -175,7 +129,7 @@ impl Arena {
             let Some(order) = self.order(last) else { return };
             let part = bytes.min(self.bytes(last));
             self.unlist(last, order);
-            let node = &mut self.nodes[last as usize];
+            let node = self.chain.get_mut(last);
             node.bytes -= part;
             let (left, prev) = (node.bytes, node.prev);
             bytes -= part;
@@ -186,33 +140,26 @@ impl Arena {
                 self.segments.insert(start, rest);
                 continue;
             }
-            self.retire(last);
-            if prev == NONE {
-                self.segments.remove(&start);
-            } else {
-                self.nodes[prev as usize].next = NONE;
-                self.segments.insert(start, Segment { last: prev, ..rest });
+            self.chain.pop(last);
+            match prev {
+                NONE => drop(self.segments.remove(&start)),
+                _ => drop(self.segments.insert(start, Segment { last: prev, ..rest })),
             }
         }
     }
 
     fn list(&mut self, node: u32, order: Order) {
-        let of = &mut self.nodes[node as usize];
+        let of = self.chain.get_mut(node);
         of.is = Use::Free(order);
         self.free.entry(order).or_default().insert((of.bytes, of.start, node));
     }
 
     fn unlist(&mut self, node: u32, order: Order) {
-        let of = &mut self.nodes[node as usize];
+        let of = self.chain.get_mut(node);
         of.is = Use::Out;
         if let Some(pieces) = self.free.get_mut(&order) {
             pieces.remove(&(of.bytes, of.start, node));
         }
-    }
-
-    fn retire(&mut self, node: u32) {
-        self.nodes[node as usize].is = Use::Vacant;
-        self.vacant.push(node);
     }
 
     /// The smallest piece of the order that has room for `bytes` at a multiple of `align`; the lowest of equals.
@@ -230,8 +177,8 @@ impl Arena {
     pub fn cut(&mut self, node: u32, bytes: u64, align: u64) -> u32 {
         let Some(order) = self.order(node) else { return node };
         self.unlist(node, order);
-        let of = self.nodes[node as usize];
-        let pad = of.start.next_multiple_of(align) - of.start;
+        let start = self.start(node);
+        let pad = start.next_multiple_of(align) - start;
         let mut taken = node;
         if pad > 0 {
             taken = self.split(node, pad);
@@ -246,50 +193,35 @@ impl Arena {
 
     /// Makes two of a piece that is out; the second.
     fn split(&mut self, node: u32, bytes: u64) -> u32 {
-        let of = self.nodes[node as usize];
-        let right = Node { start: of.start + bytes, bytes: of.bytes - bytes, prev: node, ..of };
-        let right = self.add_node(right);
-        let left = &mut self.nodes[node as usize];
-        left.bytes = bytes;
-        left.next = right;
-        match of.next {
-            NONE => {
-                if let Some(segment) = self.segments.get_mut(&of.segment) {
-                    segment.last = right;
-                }
-            }
-            next => self.nodes[next as usize].prev = right,
-        }
+        let right = self.chain.split(node, bytes);
+        self.note_last(right);
         right
     }
 
     /// Joins a piece that is out with the next one, which is not listed.
-    fn join(&mut self, node: u32, next: u32) {
-        let right = self.nodes[next as usize];
-        let left = &mut self.nodes[node as usize];
-        left.bytes += right.bytes;
-        left.next = right.next;
-        match right.next {
-            NONE => {
-                if let Some(segment) = self.segments.get_mut(&right.segment) {
-                    segment.last = node;
-                }
-            }
-            behind => self.nodes[behind as usize].prev = node,
+    fn join(&mut self, node: u32) {
+        self.chain.join(node);
+        self.note_last(node);
+    }
+
+    /// The piece may be the last one of its segment now.
+    fn note_last(&mut self, node: u32) {
+        let Node { next, segment, .. } = self.chain.get(node);
+        if let Some(segment) = self.segments.get_mut(segment).filter(|_| *next == NONE) {
+            segment.last = node;
         }
-        self.retire(next);
     }
 
     /// A piece that was out is free again, and merges with neighbours of the same order.
     pub fn give(&mut self, mut node: u32, order: Order) {
-        let Node { prev, next, .. } = self.nodes[node as usize];
+        let Node { prev, next, .. } = *self.chain.get(node);
         if next != NONE && self.order(next) == Some(order) {
             self.unlist(next, order);
-            self.join(node, next);
+            self.join(node);
         }
         if prev != NONE && self.order(prev) == Some(order) {
             self.unlist(prev, order);
-            self.join(prev, node);
+            self.join(prev);
             node = prev;
         }
         self.list(node, order);
@@ -343,13 +275,18 @@ impl Arena {
 
 #[cfg(test)]
 impl Arena {
+    /// Those that have pieces.
+    pub fn orders(&self) -> impl Iterator<Item = Order> {
+        self.free.keys().copied().filter(|order| self.has(*order))
+    }
+
     /// I1 to I4.
     pub fn check(&self) {
         let (mut listed, mut reserved) = (0, 0);
         for segment in self.segments.values() {
             let (mut at, mut before, mut last) = (segment.start, None, NONE);
             for node in self.pieces(segment) {
-                let of = self.nodes[node as usize];
+                let of = self.chain.get(node);
                 assert!(
                     of.start == at && of.bytes > 0 && of.prev == last && of.segment == segment.start,
                     "I1"

@@ -3,7 +3,8 @@
 //! I1: a segment of the arena is memory of the source, all of it, and so is a segment that is on its way back. I2: who grows or gives back has the source's lock, so
 //! that the sum of the segments stays within the limit. I3: memory comes in order for any stream, and goes back behind all work that may use it.
 
-use super::segment::{Order, Segment};
+use super::orders::Order;
+use super::segment::Segment;
 use super::shared::Shared;
 use super::{CachingPool, NAME};
 use crate::alloc::{DeviceAllocator, address_of, give_back_at_the_end, lock};

@@ -44,8 +44,6 @@ pub(super) enum End {
 /// Streams that have ended, and whose caches are still to be emptied.
 #[derive(Default)]
 pub(super) struct Ended {
-    /// Whether there are some.
-    pub some: AtomicBool,
     keys: Mutex<Vec<Key>>,
     /// The pool is gone.
     closed: AtomicBool,
@@ -53,11 +51,6 @@ pub(super) struct Ended {
 
 impl Ended {
     pub fn take(&self) -> Vec<Key> {
-        // ordering: relaxed; a look, so that nobody writes for nothing. What ends meanwhile is found by the next one.
-        // ordering: acquire; pairs with the release in `ended`; the key is in the list by then.
-        if !self.some.load(Ordering::Relaxed) || !self.some.swap(false, Ordering::Acquire) {
-            return Vec::new();
-        }
         std::mem::take(&mut lock(&self.keys))
     }
 
@@ -132,7 +125,5 @@ impl StreamWatcher for StreamCache {
         }
         *lock(&self.end) = last().map_or(End::Unknown, End::At);
         lock(&self.ended.keys).push(self.key);
-        // ordering: release; pairs with the acquire in `take`.
-        self.ended.some.store(true, Ordering::Release);
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::alloc::DriverMemory;
 use crate::driver::flawed::{self, Call, Faults};
+use crate::error::Error;
 
 /// What the pool grows by at a time, in MiB, at least.
 const STEP: usize = 4;

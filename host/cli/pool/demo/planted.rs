@@ -185,17 +185,23 @@ fn play(
     (checks.into_iter().map(|check| check.what).collect(), failed)
 }
 
-/// The checks of a step that makes all that it uses with what it is given: `plain` of the real one, or in its place `wrong`.
+/// What a step uses of a real one: that, or one with a fault in its place.
+pub struct Make<R, U> {
+    pub plain: fn(R) -> U,
+    pub wrong: fn(Fault, R) -> U,
+}
+
+/// [`find_all`] for a step that makes all that it uses by what it is given.
 pub fn find_made<R, U>(
     kernels: &[&'static str],
     step: fn(&mut Stage<'_>, &dyn Fn(R) -> U) -> Result<()>,
-    (plain, wrong): (fn(R) -> U, fn(Fault, R) -> U),
+    make: &Make<R, U>,
     faults: &[(Planted, &[&str])],
     elsewhere: &[&str],
 ) {
     let step = |stage: &mut Stage<'_>, fault: Option<Fault>| match fault {
-        Some(fault) => step(stage, &|real| wrong(fault, real)),
-        None => step(stage, &plain),
+        Some(fault) => step(stage, &|real| (make.wrong)(fault, real)),
+        None => step(stage, &make.plain),
     };
     find_all(kernels, &step, faults, elsewhere);
 }

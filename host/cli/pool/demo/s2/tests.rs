@@ -1,6 +1,6 @@
 //! Buffers that do one thing wrong, and the checks that find it.
 
-use super::super::planted::{Fault, Planted, find_made, pool, stage};
+use super::super::planted::{Fault, Make, Planted, find_made, pool, stage};
 use super::super::stage::Plant;
 use super::*;
 use std::mem::ManuallyDrop;
@@ -89,7 +89,7 @@ impl Drop for Wrong {
 /// These faults are found by that step, and no check of it is left that none of them fails.
 fn finds(step: Step, faults: &[(Planted, &[&str])]) {
     let wrong = |fault, buffer| -> Buffer { Box::new(Wrong { fault, buffer: ManuallyDrop::new(buffer) }) };
-    find_made(DEMO.launched, step, (|buffer| Box::new(buffer), wrong), faults, &[]);
+    find_made(DEMO.launched, step, &Make { plain: |buffer| Box::new(buffer), wrong }, faults, &[]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Arenas that do one thing wrong, and the checks that find it.
 
-use super::super::planted::{Fault, find_made, pool};
+use super::super::planted::{Fault, Make, find_made, pool};
 use super::*;
 use std::cell::RefCell;
 
@@ -83,7 +83,10 @@ fn finds(step: Step, faults: &[(Fault, &[&str])]) {
     find_made(
         DEMO.launched,
         step,
-        (|arena| Box::new(arena), |fault, arena| Box::new(Wrong::new(fault, arena).unwrap())),
+        &Make {
+            plain: |arena| Box::new(arena),
+            wrong: |fault, arena| Box::new(Wrong::new(fault, arena).unwrap()),
+        },
         &faults,
         &[],
     );

@@ -1,6 +1,6 @@
 //! Stream-ordered pools that do one thing wrong, and the checks that find it.
 
-use super::super::planted::{Fault, Planted, Wrong, find_made, pool, stage};
+use super::super::planted::{Fault, Make, Planted, Wrong, find_made, pool, stage};
 use super::super::stage::Plant;
 use super::*;
 
@@ -27,7 +27,7 @@ fn finds(step: Step, faults: &[(Planted, &[&str])]) {
     find_made(
         DEMO.launched,
         step,
-        (|pool| pool, |fault, pool| Box::new(Wrong::new(fault, pool))),
+        &Make { plain: |pool| pool, wrong: |fault, pool| Box::new(Wrong::new(fault, pool)) },
         faults,
         &[],
     );

@@ -197,7 +197,12 @@ fn missing(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     settle(stage, &first)?;
     // SAFETY: nothing writes any more.
     let others = unsafe { stage.others(&first, values, two) }?;
-    let found = format!("{others} values of 1,048,576 are not the 2.0 that stream 2 wrote last");
+    // As after a wait, or where one kernel runs after the other.
+    let advice = match others {
+        0 => ": unset CUDA_LAUNCH_BLOCKING, if it is set, for with it no two kernels run at the same time",
+        _ => "",
+    };
+    let found = format!("{others} values of 1,048,576 are not the 2.0 that stream 2 wrote last{advice}");
     stage.check("a missing dependency of stream 2 on stream 1 is reported", found, others == 1_048_576);
     give(&*pool, &first, block, layout(BYTES))
 }

@@ -145,7 +145,8 @@ fn an_overlap_is_caught_in_every_workload() {
 #[test]
 fn an_overlap_names_both_owners() {
     for allocator in AllocatorKind::ALL {
-        let report = run(Mode::Parallel { workers: 2 }, &config(allocator, Some(Plant::Overlap), 3));
+        // A heap hands the block out again if someone asks for its class later on: in this order of events, someone does.
+        let report = run(Mode::Replay { seed: 1 }, &config(allocator, Some(Plant::Overlap), 3));
         let overlaps: Vec<_> = report.findings.iter().filter(|f| f.kind == FindingKind::Overlap).collect();
         // One by the thread that was given the block, one by the comparison on the host.
         assert!(overlaps.len() >= 2, "{:#?}", report.findings);

@@ -67,7 +67,9 @@ fn a_planted_fault_is_caught_in_a_heap_and_can_be_repeated() {
         let output = stress(&format!("--seed 3 --allocator heap --plant {plant}"));
         let text = out(&output);
         assert_eq!(status(&output), 1, "{plant}: {}", both(&output));
-        assert!(text.contains(&format!("FAULT: heap: {word}, round")), "{plant}: {text}");
+        // If nobody asks for a block of that class any more, none is handed out twice, but a live one counts as free.
+        let is_found = |word| text.contains(&format!("FAULT: heap: {word}, round"));
+        assert!(is_found(word) || plant == "overlap" && is_found("count-mismatch"), "{plant}: {text}");
         let again = warpheap(reproduction(&text));
         assert_eq!(status(&again), 1, "{plant}: {}", both(&again));
     }

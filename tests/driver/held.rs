@@ -1,8 +1,9 @@
 //! A stream that is held, so that a test can look at what is in flight, however long that takes it.
 
 use crate::kernels::{raise, wait};
+use std::mem::ManuallyDrop;
 use std::time::Duration;
-use warpheap::{DeviceBuffer, LaunchConfig, Module, Stream, Watchdog};
+use warpheap::{DeviceBuffer, LaunchConfig, Module, Result, Stream, Watchdog};
 
 const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
 
@@ -11,7 +12,7 @@ const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
 pub struct Held {
     module: Module,
     other: Stream,
-    flag: DeviceBuffer<u32>,
+    flag: ManuallyDrop<DeviceBuffer<u32>>,
     /// For who waits for the stream before it is let go.
     _watchdog: Watchdog,
 }
@@ -25,18 +26,29 @@ impl Held {
         unsafe { stream.launch(module, wait, &ONE_THREAD, (flag.slice(),)) }.unwrap();
         let limit = Duration::from_secs(300);
         let watchdog = Watchdog::start(limit, "what must not wait for a stream that is held", "", 101);
-        Held { module: module.clone(), other, flag, _watchdog: watchdog }
+        Held { module: module.clone(), other, flag: ManuallyDrop::new(flag), _watchdog: watchdog }
     }
 
     /// Lets it go, and waits for nothing.
     pub fn let_go(&self) {
+        self.try_let_go().unwrap();
+    }
+
+    fn try_let_go(&self) -> Result<()> {
         // SAFETY: the same. Who is not there any more does not look.
-        unsafe { self.other.launch(&self.module, raise, &ONE_THREAD, (self.flag.slice(),)) }.unwrap();
+        unsafe { self.other.launch(&self.module, raise, &ONE_THREAD, (self.flag.slice(),)) }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The flag stays: its end waits for the device, where another stream may still be held.
+            drop(self.try_let_go());
+            return;
+        }
         self.let_go();
+        // SAFETY: this once.
+        unsafe { ManuallyDrop::drop(&mut self.flag) };
     }
 }

@@ -58,7 +58,7 @@ fn a_stream_of_the_cpu_that_has_failed_still_comes_after_what_it_waits_for() {
     let behind = failing.record().unwrap();
     not_yet.let_go();
     failed.synchronize().unwrap();
-    // As long as it takes to come there too early.
+    // Mostly that is enough to come there too early; it never is where it waits.
     std::thread::sleep(Duration::from_millis(20));
     let early = behind.is_done().unwrap();
     held.let_go();

@@ -1,7 +1,7 @@
 //! The watchdog ends a process that hangs, and only that.
 
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use warpheap::Watchdog;
 
 /// Tells the child which part to play.
@@ -16,15 +16,16 @@ fn play(part: &str) -> Output {
 
 #[test]
 fn child() {
-    let limit = Duration::from_secs(1);
     match std::env::var(PART).as_deref() {
         Ok("hang") => {
+            let limit = Duration::from_secs(1);
             let _watchdog = Watchdog::start(limit, "the planted kernel", "Plant another.", 42);
             std::thread::sleep(Duration::from_secs(600));
         }
         Ok("disarm") => {
+            let limit = Duration::from_secs(10);
             Watchdog::start(limit, "the planted kernel", "", 42).disarm();
-            std::thread::sleep(2 * limit);
+            std::thread::sleep(limit + Duration::from_secs(1));
         }
         _ => {}
     }
@@ -32,10 +33,8 @@ fn child() {
 
 #[test]
 fn a_hang_ends_the_process_with_a_message() {
-    let start = Instant::now();
     let output = play("hang");
     assert_eq!(output.status.code(), Some(42));
-    assert!(start.elapsed() < Duration::from_secs(60));
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(message.contains("the planted kernel did not end within 1s"), "{message}");
     assert!(message.contains("status 42.\nPlant another.\n"), "{message}");

@@ -299,6 +299,8 @@ impl Write for Events {
 /// What is told while `run` runs, a line for each event.
 #[cfg(feature = "cli")]
 pub fn events_of(run: impl FnOnce()) -> String {
+    // With one dispatcher alone, `tracing` asks the thread that comes to an event first whether anyone listens: that may be another test's.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let events = Events::default();
     let writer = events.clone();
     let subscriber = tracing_subscriber::fmt()

@@ -311,7 +311,11 @@ fn random_allocations_reserve_little_more_than_is_live() {
 fn streams_may_come_and_go_by_the_thousand() {
     let (device, _) = cpu();
     let pool = CachingPool::builder().over(DriverMemory::new(&device)).unwrap();
-    for _ in 0..2000 {
+    for number in 0..2000 {
+        if number % 50 == 0 {
+            // Lets streams that are gone come to their last points, each on a thread of its own.
+            device.synchronize().unwrap();
+        }
         let stream = device.stream().unwrap();
         let blocks: Vec<_> = [300, 70_000, 3 * MIB].map(|size| take(&pool, size, &stream)).into();
         for block in blocks {
@@ -320,8 +324,8 @@ fn streams_may_come_and_go_by_the_thousand() {
     }
     let stats = pool.stats();
     assert_eq!((stats.live_blocks, stats.misses), (0, 6000));
-    // Streams' last points are passed soon; nearly 6 GiB went through.
-    assert!(stats.reserved_bytes <= 2 << 30, "{stats:?}");
+    // Nearly 6 GiB went through.
+    assert!(stats.reserved_bytes <= 1 << 30, "{stats:?}");
     pool.trim().unwrap();
     assert_eq!(pool.stats().reserved_bytes, 0);
 }

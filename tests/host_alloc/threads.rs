@@ -7,7 +7,7 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::alloc::Layout;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
+use std::sync::{Barrier, Mutex};
 use std::time::Instant;
 use warpheap::alloc::DeviceAllocator;
 use warpheap::{Device, Error, Stream};
@@ -157,6 +157,7 @@ impl Worker<'_> {
 
 fn run(case: &Case, device: &Device) {
     let (allocator, shared, start) = (case.on(device), Shared::default(), Instant::now());
+    let together = Barrier::new(THREADS);
     let worker = |thread: usize| Worker {
         case,
         allocator: &allocator,
@@ -171,7 +172,11 @@ fn run(case: &Case, device: &Device) {
     let sums: Vec<Sum> = std::thread::scope(|scope| {
         let start = |thread| {
             let worker = worker(thread);
-            scope.spawn(move || worker.work())
+            let together = &together;
+            scope.spawn(move || {
+                together.wait();
+                worker.work()
+            })
         };
         let threads: Vec<_> = (0..THREADS).map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! I1: a block is in the bin of its own class, once, and in none while it is live. I2: an entry has the size and the address of its
-//! block's slot, which do not change while the block is here. I3: a bin has at most [`most`] blocks, or one.
+//! block's slot, which do not change while the block is here. I3: a bin has at most [`most`] blocks, or one; and more only until whoever
+//! gave it the last one has taken out what is too many.
 
 use super::class::{Classes, Need};
 use super::live::{BlockId, Live};
@@ -24,6 +25,18 @@ const MOST_LARGE_BYTES: u64 = 16 << 20;
 /// Blocks that are known again without the map of all: a power of two.
 const OUT: usize = 64;
 
+/// What became of a block that was given back. It goes through two registers: a list would go through memory, which takes as long as a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Back {
+    Kept,
+    /// The same, and there are too many of this class now ([`Bins::overflow`]).
+    Over(u32),
+    /// It is above all classes, and not kept.
+    Huge(BlockId),
+    /// It is not known here, or not live with that layout: nothing happened.
+    Unknown,
+}
+
 pub(super) struct Bins {
     /// Blocks that went out last, by a mix of their address: most come back here, and are not looked up in the map of all.
     out: [Option<(u64, BlockId)>; OUT],
@@ -32,7 +45,9 @@ pub(super) struct Bins {
     huge: Tally,
 }
 
+/// What is written together lies in one line of the cache.
 #[derive(Default)]
+#[repr(align(64))]
 struct Bin {
     /// The last freed at the end.
     blocks: Vec<Entry>,
@@ -65,7 +80,6 @@ impl Bins {
         let entry = if need.is_small { bin.blocks.pop() } else { bin.take_large(need) }?;
         live.slot(entry.id).set_live(layout);
         bin.tally.alloc(entry.bytes, layout.size() as u64);
-        bin.tally.hits += 1;
         self.out[place_of(entry.address)] = Some((entry.address, entry.id));
         Some(entry.address)
     }
@@ -77,21 +91,31 @@ impl Bins {
         (known == address).then_some(id)
     }
 
-    /// Keeps a block that nobody has. What is too many comes out.
+    /// Keeps a block that nobody has.
     #[inline]
-    pub fn keep(&mut self, id: BlockId, asked: u64, live: &Live) -> Vec<BlockId> {
+    pub fn keep(&mut self, id: BlockId, asked: u64, live: &Live) -> Back {
         let slot = live.slot(id);
         let entry = Entry { id, address: slot.address(), bytes: slot.bytes() };
         let Some(class) = slot.class() else {
             self.huge.free(entry.bytes, asked);
-            return vec![id];
+            return Back::Huge(id);
         };
         let bin = &mut self.bins[class];
         bin.tally.free(entry.bytes, asked);
         bin.blocks.push(entry);
         // One is always kept, and what the most is takes a division.
         let kept = bin.blocks.len();
-        if kept > 1 && kept > most(entry.bytes, slot.is_small()) { bin.overflow() } else { Vec::new() }
+        if kept > 1 && kept > most(entry.bytes, slot.is_small()) {
+            Back::Over(class as u32)
+        } else {
+            Back::Kept
+        }
+    }
+
+    /// Takes the older half of a class out, if there is more than one block.
+    pub fn overflow(&mut self, class: u32) -> Vec<BlockId> {
+        let blocks = &mut self.bins[class as usize].blocks;
+        blocks.drain(..blocks.len() / 2).map(|entry| entry.id).collect()
     }
 
     /// Counts a block that came from elsewhere, and keeps those that came with it, the next one to be handed out last.
@@ -145,12 +169,6 @@ impl Bin {
         let (found, _) = all.min_by_key(|(_, entry)| entry.bytes)?;
         Some(self.blocks.remove(found))
     }
-
-    /// The older half.
-    #[cold]
-    fn overflow(&mut self) -> Vec<BlockId> {
-        self.blocks.drain(..self.blocks.len() / 2).map(|entry| entry.id).collect()
-    }
 }
 
 fn most_small(bytes: u64) -> usize {
@@ -187,8 +205,9 @@ mod tests {
             // At odd multiples of 512 B but for the first.
             let id =
                 live.insert(n * 256 * MIB + n.min(1) * 512, *bytes, 0, (Some(classes.index(*bytes)), false));
-            let over = bins.keep(id, *bytes, &live);
-            out.extend(over.into_iter().map(|id| live.slot(id).bytes()));
+            if let Back::Over(class) = bins.keep(id, *bytes, &live) {
+                out.extend(bins.overflow(class).into_iter().map(|id| live.slot(id).bytes()));
+            }
         }
         (bins, live, classes, out)
     }
@@ -226,8 +245,9 @@ mod tests {
         let (mut bins, live, classes, out) = bins(&sizes);
         assert!(out.is_empty(), "five of 3 MiB: {out:?}");
         let id = live.insert(1 << 50, 4 * MIB, 0, (Some(classes.index(4 * MIB)), false));
-        let over = bins.keep(id, 1, &live);
-        let over: Vec<u64> = over.into_iter().map(|id| live.slot(id).bytes()).collect();
+        let class = classes.index(4 * MIB) as u32;
+        assert_eq!(bins.keep(id, 1, &live), Back::Over(class));
+        let over: Vec<u64> = bins.overflow(class).into_iter().map(|id| live.slot(id).bytes()).collect();
         assert_eq!(over, sizes[..3], "the older half");
     }
 }

@@ -107,7 +107,7 @@ impl Classes {
     }
 
     /// What `layout`, of at least 1 B, takes.
-    #[inline]
+    #[inline(always)]
     pub fn need(self, layout: Layout) -> Option<Need> {
         let (size, align) = (layout.size() as u64, layout.align() as u64);
         if size <= self.slab_limit && align <= self.slab_limit {

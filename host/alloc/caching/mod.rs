@@ -17,7 +17,7 @@
 //! work that may have used it: of the same stream by its order, of another one by an event. I3: `used + cached == reserved`.
 //!
 //! Locks, in this order, each only while one before it is held or none: `source` (growing and giving back; a driver may be waited for), `shared`, and one of the leaves:
-//! a cache's bins, the map of caches, a shard of the map of blocks, its numbers, a stream's end. The hook and upstream allocators are called without `shared`.
+//! a cache's bins, the map of caches, a shard of the map of blocks, its numbers, a stream's end, the list of streams that have ended. The hook and upstream allocators are called without `shared`.
 
 mod bins;
 mod class;
@@ -44,6 +44,7 @@ use super::{DeviceAllocator, Usage, address_of, check_request, lock};
 use crate::driver::{Device, Stream};
 use crate::error::Result;
 use crate::pool::GrowableBuffer;
+use bins::Back;
 use config::Settings;
 use live::{BlockId, Live};
 use shared::Shared;
@@ -196,15 +197,21 @@ impl<A: DeviceAllocator> CachingPool<A> {
     #[inline]
     fn keep(&self, id: BlockId, layout: Layout, stream: &Stream) {
         let asked = layout.size() as u64;
-        let over = self.streams.with(stream, |cache: &StreamCache| cache.keep(id, asked, &self.live));
-        if !over.is_empty() {
-            self.share(over, stream);
+        let back = self.streams.with(stream, |cache: &StreamCache| cache.keep(id, asked, &self.live));
+        if back != Back::Kept {
+            self.share(back, stream);
         }
     }
 
+    /// What a cache does not keep.
     #[cold]
-    fn share(&self, blocks: Vec<BlockId>, stream: &Stream) {
+    fn share(&self, back: Back, stream: &Stream) {
         let cache = self.streams.get(stream);
+        let blocks = match back {
+            Back::Over(class) => cache.overflow(class),
+            Back::Huge(id) => vec![id],
+            Back::Kept | Back::Unknown => return,
+        };
         let mut shared = lock(&self.shared);
         let order = shared.order_of(&cache);
         shared.accept(blocks, order, &self.live);
@@ -237,11 +244,13 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
         }
         let back =
             self.streams.with(stream, |cache: &StreamCache| cache.take_back(address, layout, &self.live));
-        if let Some(over) = back {
-            if !over.is_empty() {
-                self.share(over, stream);
+        match back {
+            Back::Kept => return Ok(()),
+            Back::Over(_) | Back::Huge(_) => {
+                self.share(back, stream);
+                return Ok(());
             }
-            return Ok(());
+            Back::Unknown => {}
         }
         let claimed = self.live.claim(address, layout);
         let id = claimed.map_err(|wrong| self.misuse(address, layout, wrong))?;

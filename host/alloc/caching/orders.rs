@@ -6,7 +6,7 @@
 //! ```
 //!
 //! I1: what is of a stream's order may be in use by work that this stream was given before; what is behind an event, by work before that; what is
-//! unmarked, by any; what is anyone's, by none. I2: an order that is behind an event or unmarked is no stream's own.
+//! unmarked, by any; what is anyone's, by none. I2: an order is behind an event, unmarked, or a stream's own, and only one of these.
 
 use super::stream_cache::{ANYONE, End, Key, StreamCache};
 use crate::driver::{Device, Event};
@@ -71,7 +71,7 @@ impl Orders {
     }
 
     /// Marks the point where a stream is: the order of what it has freed before. `None` if that stays its own, for it is about to end, and
-    /// whoever finds it ended comes here again.
+    /// whoever finds it ended comes here again; and of a stream that it does not know.
     pub fn mark(&mut self, key: Key, device: &Device) -> Option<Order> {
         let cache = self.of_stream.get(&key)?.1.clone();
         let event = match cache.stream(device) {
@@ -145,5 +145,12 @@ impl Orders {
     pub fn has(&self, order: Order) -> bool {
         let known = self.of_streams().chain(self.unmarked()).chain(self.behind.keys().copied());
         order == Order::IDLE || known.into_iter().any(|other| other == order)
+    }
+
+    /// I2.
+    pub fn check(&self) {
+        let is_own = |order: &Order| self.of_streams().any(|own| own == *order);
+        assert!(!self.behind.keys().any(is_own) && !self.unmarked.iter().any(is_own), "I2");
+        assert!(!self.unmarked.iter().any(|order| self.behind.contains_key(order)), "I2");
     }
 }

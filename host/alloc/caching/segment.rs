@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Pieces that fit by size and are looked at for their alignment, before one is taken that is large enough for any.
 const FITS: usize = 64;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub start: u64,
@@ -282,7 +283,7 @@ impl Arena {
 
     /// I1 to I4.
     pub fn check(&self) {
-        let (mut listed, mut reserved) = (0, 0);
+        let (mut used, mut listed, mut reserved) = (0, 0, 0);
         for segment in self.segments.values() {
             let (mut at, mut before, mut last) = (segment.start, None, NONE);
             for node in self.pieces(segment) {
@@ -297,6 +298,7 @@ impl Arena {
                     assert!(self.free[&order].contains(&(of.bytes, of.start, node)), "I3: {of:?}");
                     listed += 1;
                 }
+                used += 1;
                 (at, before, last) = (at + of.bytes, order, node);
             }
             assert_eq!((at, last), (segment.start + segment.bytes, segment.last), "I1");
@@ -304,6 +306,7 @@ impl Arena {
         }
         assert_eq!(listed, self.free.values().map(BTreeSet::len).sum::<usize>(), "I3");
         assert_eq!(reserved, self.reserved, "I4");
+        self.chain.check(used);
     }
 
     /// Start, length and order of what is free.

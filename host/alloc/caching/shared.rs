@@ -4,11 +4,12 @@
 //!   order 0: anyone's    large pieces, small blocks by class
 //!   order 3: stream 7's  large pieces, small blocks by class       its cache has overflowed, or was emptied
 //!   order 5: behind an event …                                     of a stream; anyone's once the event has happened
+//!   order 6: unmarked …                                            anyone's once the device was waited for
 //! ```
 //!
 //! I1: pieces and small blocks are of an order that `orders` knows, and of one each.
 //!
-//! Its lock comes after that of the source and before those of caches, of the map of blocks and of streams' ends. Under it the
+//! Its lock comes after that of the source and before the leaves that [`super`] lists. Under it the
 //! driver is asked to mark points and to look at them, and streams are made to wait on the device: none of that waits on the host, unless a
 //! driver's queue is full.
 
@@ -222,6 +223,7 @@ impl Shared {
     pub fn check(&self, live: &Live) {
         let all = self.arena.orders().chain(self.slabs.orders());
         all.for_each(|order| assert!(self.orders.has(order), "I1: {order:?}"));
+        self.orders.check();
         self.arena.check();
         self.slabs.check(live, |node| self.arena.order(node).is_none());
     }

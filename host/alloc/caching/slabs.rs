@@ -1,5 +1,10 @@
 //! Slabs: pieces that were cut into equal blocks of a small class, and those of the blocks that nobody has.
 //!
+//! ```text
+//!   piece 12, cut for class 2:   │ live │ here │ cached │ here │ …      here: 2
+//!   here    anyone's ─► class 2: { … }      order 3 ─► class 2: { … }, class 4: { … }
+//! ```
+//!
 //! A slab is a piece again when all of its blocks are here.
 //!
 //! I1: each block of a slab is live, in one cache, or here once; `here` of the slab counts the last. I2: `whole` counts slabs whose blocks
@@ -105,8 +110,9 @@ impl Slabs {
         }
     }
 
-    /// Forgets slabs whose blocks are all here: of those of one order beside anyone's, and with `to` of all, for that order; the pieces that they
-    /// were, and whose these are. Without it, blocks of several orders stay; so they do if one of them is not one that `may`.
+    /// Forgets slabs whose blocks are all here, of orders that [`Shared::dissolve`](super::shared::Shared::dissolve) says: the pieces that they were, and
+    /// whose these are.
+    #[must_use = "the pieces are nobody's until they are given to the segments"]
     pub fn dissolve(
         &mut self,
         may: impl Fn(Order) -> bool,

@@ -11,37 +11,74 @@ use crate::alloc::{DeviceAllocator, lock};
 use serde::Serialize;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Of one class, in one cache.
+/// Of one class, in one cache. Allocations and frees write to different words: a processor that has to put a load together of
+/// two stores that are still under way waits for both.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
-    pub hits: u64,
+    out: Sum,
+    back: Sum,
+    /// Of the allocations, those that the cache did not serve.
     pub misses: u64,
-    blocks: i64,
-    bytes: i64,
-    asked: i64,
+}
+
+/// Of blocks that went out or came back; it wraps around.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    blocks: u64,
+    bytes: u64,
+    asked: u64,
+}
+
+impl Sum {
+    #[inline]
+    fn add(&mut self, bytes: u64, asked: u64) {
+        self.blocks = self.blocks.wrapping_add(1);
+        self.bytes = self.bytes.wrapping_add(bytes);
+        self.asked = self.asked.wrapping_add(asked);
+    }
 }
 
 impl Tally {
     #[inline]
     pub fn alloc(&mut self, bytes: u64, asked: u64) {
-        self.blocks += 1;
-        self.bytes += bytes as i64;
-        self.asked += asked as i64;
+        self.out.add(bytes, asked);
     }
 
     #[inline]
     pub fn free(&mut self, bytes: u64, asked: u64) {
-        self.blocks -= 1;
-        self.bytes -= bytes as i64;
-        self.asked -= asked as i64;
+        self.back.add(bytes, asked);
+    }
+}
+
+/// Of one class, in all caches.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    hits: u64,
+    misses: u64,
+    blocks: i64,
+    bytes: i64,
+    asked: i64,
+    /// Blocks in caches.
+    cached: u64,
+}
+
+impl Total {
+    fn add(&mut self, Tally { out, back, misses }: &Tally, cached: usize) {
+        let left = |out: u64, back: u64| out.wrapping_sub(back) as i64;
+        self.hits += out.blocks - misses;
+        self.misses += misses;
+        self.blocks += left(out.blocks, back.blocks);
+        self.bytes += left(out.bytes, back.bytes);
+        self.asked += left(out.asked, back.asked);
+        self.cached += cached as u64;
     }
 }
 
 /// The sum over caches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
-    classes: Vec<(Tally, u64)>,
-    huge: Tally,
+    classes: Vec<Total>,
+    huge: Total,
 }
 
 fn number(signed: i64) -> u64 {
@@ -50,61 +87,51 @@ fn number(signed: i64) -> u64 {
 
 impl Counts {
     pub fn new(classes: Classes) -> Counts {
-        Counts { classes: vec![Default::default(); classes.count()], huge: Tally::default() }
+        Counts { classes: vec![Default::default(); classes.count()], huge: Total::default() }
     }
 
     pub fn add(&mut self, class: Option<usize>, tally: &Tally, cached: usize) {
-        let sum = match class {
-            Some(class) => {
-                self.classes[class].1 += cached as u64;
-                &mut self.classes[class].0
-            }
-            None => &mut self.huge,
-        };
-        sum.hits += tally.hits;
-        sum.misses += tally.misses;
-        sum.blocks += tally.blocks;
-        sum.bytes += tally.bytes;
-        sum.asked += tally.asked;
+        let total = class.map_or(&mut self.huge, |class| &mut self.classes[class]);
+        total.add(tally, cached);
     }
 
-    fn tallies(&self) -> impl Iterator<Item = &Tally> {
-        self.classes.iter().map(|(tally, _)| tally).chain([&self.huge])
+    fn totals(&self) -> impl Iterator<Item = &Total> {
+        self.classes.iter().chain([&self.huge])
     }
 
     /// What live blocks take.
     pub fn used(&self) -> u64 {
-        number(self.tallies().map(|tally| tally.bytes).sum())
+        number(self.totals().map(|of| of.bytes).sum())
     }
 
     pub fn asked(&self) -> u64 {
-        number(self.tallies().map(|tally| tally.asked).sum())
+        number(self.totals().map(|of| of.asked).sum())
     }
 
     pub fn blocks(&self) -> u64 {
-        number(self.tallies().map(|tally| tally.blocks).sum())
+        number(self.totals().map(|of| of.blocks).sum())
     }
 
     pub fn hits(&self) -> u64 {
-        self.tallies().map(|tally| tally.hits).sum()
+        self.totals().map(|of| of.hits).sum()
     }
 
     pub fn misses(&self) -> u64 {
-        self.tallies().map(|tally| tally.misses).sum()
+        self.totals().map(|of| of.misses).sum()
     }
 
     /// Those that were ever asked for.
     pub fn by_class(&self, classes: Classes) -> Vec<ClassStats> {
-        let all = self.classes.iter().enumerate().map(|(class, of)| (Some(classes.bytes(class)), *of));
-        let all = all.chain([(None, (self.huge, 0))]);
-        let stats = |(bytes, (tally, cached)): (Option<u64>, (Tally, u64))| ClassStats {
+        let all = self.classes.iter().enumerate().map(|(class, of)| (Some(classes.bytes(class)), of));
+        let all = all.chain([(None, &self.huge)]);
+        let stats = |(bytes, of): (Option<u64>, &Total)| ClassStats {
             class_bytes: bytes,
-            live_blocks: number(tally.blocks),
-            live_bytes: number(tally.bytes),
-            wasted_bytes: number(tally.bytes - tally.asked),
-            cached_blocks: cached,
-            hits: tally.hits,
-            misses: tally.misses,
+            live_blocks: number(of.blocks),
+            live_bytes: number(of.bytes),
+            wasted_bytes: number(of.bytes - of.asked),
+            cached_blocks: of.cached,
+            hits: of.hits,
+            misses: of.misses,
         };
         all.map(stats).filter(|class| class.hits + class.misses + class.cached_blocks > 0).collect()
     }

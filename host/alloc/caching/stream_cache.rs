@@ -7,7 +7,7 @@
 //! from others' caches, meet there.
 
 use super::super::lock;
-use super::bins::Bins;
+use super::bins::{Back, Bins};
 use super::class::{Classes, Need};
 use super::live::{BlockId, Live};
 use super::stats::Counts;
@@ -73,18 +73,22 @@ impl StreamCache {
         lock(&self.bins).take(need, layout, live)
     }
 
-    /// Takes a block back that went out from here not long ago; `None` if it is not known here, or not live with that layout.
+    /// Takes a block back that went out from here not long ago.
     #[inline]
-    pub fn take_back(&self, address: u64, layout: Layout, live: &Live) -> Option<Vec<BlockId>> {
+    pub fn take_back(&self, address: u64, layout: Layout, live: &Live) -> Back {
         let mut bins = lock(&self.bins);
-        let id = bins.known(address)?;
-        let is_claimed = live.claim_known(id, address, layout);
-        is_claimed.then(|| bins.keep(id, layout.size() as u64, live))
+        let known = bins.known(address).filter(|id| live.claim_known(*id, address, layout));
+        known.map_or(Back::Unknown, |id| bins.keep(id, layout.size() as u64, live))
     }
 
-    /// Keeps a block that nobody has, in the bin of its own class. What is too many comes out.
-    pub fn keep(&self, id: BlockId, asked: u64, live: &Live) -> Vec<BlockId> {
+    /// Keeps a block that nobody has, in the bin of its own class.
+    pub fn keep(&self, id: BlockId, asked: u64, live: &Live) -> Back {
         lock(&self.bins).keep(id, asked, live)
+    }
+
+    /// Takes out what is too many of a class.
+    pub fn overflow(&self, class: u32) -> Vec<BlockId> {
+        lock(&self.bins).overflow(class)
     }
 
     /// Counts a block that came from elsewhere, and keeps those that came with it.

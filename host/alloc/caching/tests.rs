@@ -162,3 +162,18 @@ fn nothing_is_lost_between_caches_slabs_and_segments() {
     assert!(pool.trim().unwrap() > 0);
     assert_eq!((pool.stats().reserved_bytes, pool.live.all().len()), (0, 0));
 }
+
+/// The pool's own check finds memory that would never be anyone's again.
+#[test]
+#[should_panic(expected = "I1: Order(")]
+fn pieces_whose_order_was_forgotten_are_noticed() {
+    let pool = pool(&Device::cpu());
+    let stream = pool.device().stream().unwrap();
+    let cache = pool.streams.get(&stream);
+    let mut shared = lock(&pool.shared);
+    let own = shared.order_of(&cache);
+    shared.arena.add_segment(1 << 40, 1 << 20, 512, own);
+    shared.forget(cache.key);
+    drop(shared);
+    pool.check();
+}

@@ -1,14 +1,20 @@
 //! Numbered pieces, each linked to the one before and the one behind it in its segment.
 //!
+//! ```text
+//!   first ─► 4 ◄─► 0 ◄─► 7 ◄─ last      split(0) ─► 4 ◄─► 0 ◄─► 2 ◄─► 7      vacant: 1, 3, 5, 6
+//! ```
+//!
+//! Links and numbers are written here alone; what a piece is for and how long it is, by [`Arena`](super::Arena) too.
+//!
 //! I1: `next` and `prev` of two neighbours name each other; both ends have [`NONE`]. I2: a number in `vacant` is no piece's.
 
 use super::super::orders::Order;
 
 /// In place of a neighbour: there is none.
-pub const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub(super) enum Use {
     /// No piece; its number can be used.
     Vacant,
     Free(Order),
@@ -17,7 +23,7 @@ pub enum Use {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Node {
+pub(super) struct Node {
     pub start: u64,
     pub bytes: u64,
     pub prev: u32,
@@ -28,7 +34,7 @@ pub struct Node {
 }
 
 #[derive(Default)]
-pub struct Chain {
+pub(super) struct Chain {
     nodes: Vec<Node>,
     vacant: Vec<u32>,
 }
@@ -64,11 +70,8 @@ impl Chain {
 
     /// Takes a piece out that has none behind it.
     pub fn pop(&mut self, node: u32) {
+        self.link(self.get(node).prev, NONE);
         self.retire(node);
-        let prev = self.get(node).prev;
-        if prev != NONE {
-            self.get_mut(prev).next = NONE;
-        }
     }
 
     fn link(&mut self, left: u32, right: u32) {
@@ -108,5 +111,15 @@ impl Chain {
     pub fn from(&self, node: u32) -> impl Iterator<Item = u32> {
         let next = |node: &u32| Some(self.get(*node).next).filter(|next| *next != NONE);
         std::iter::successors(Some(node), next)
+    }
+}
+
+#[cfg(test)]
+impl Chain {
+    /// I2, if so many pieces are in use.
+    pub fn check(&self, used: usize) {
+        let vacant: std::collections::BTreeSet<_> = self.vacant.iter().collect();
+        assert_eq!((vacant.len(), vacant.len() + used), (self.vacant.len(), self.nodes.len()), "I2");
+        assert!(vacant.iter().all(|node| self.get(**node).is == Use::Vacant), "I2");
     }
 }

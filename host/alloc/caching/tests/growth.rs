@@ -9,8 +9,8 @@ use crate::error::Error;
 const STEP: usize = 4;
 /// What is asked for: more than that.
 const ASKED: usize = 6;
-/// As many as there are attempts to grow for one allocation (`ladder::MOST_GROWTHS`).
-const ATTEMPTS: usize = 8;
+/// As many as there are attempts to grow for one allocation.
+const ATTEMPTS: usize = crate::alloc::caching::search::MOST_GROWTHS;
 
 type Growing = CachingPool<DriverMemory>;
 

@@ -40,7 +40,7 @@ fn served(most: usize) -> (RungStats, bool) {
     (rungs.grown, rungs.stolen) = (rungs.grown - before.grown, rungs.stolen - before.stolen);
     // It has nothing else to do, and comes to that point unless it waits for the gate.
     let is_held_up = third.record().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(if rungs.stolen > 0 { 1 } else { 30 });
+    let deadline = Instant::now() + Duration::from_secs(if rungs.stolen > 0 { 1 } else { 300 });
     while !is_held_up.is_done().unwrap() && Instant::now() < deadline {
         std::thread::yield_now();
     }

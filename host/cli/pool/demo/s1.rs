@@ -148,6 +148,7 @@ fn order(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     give(pool, &first, block)?;
     let pending = !first.is_done()?;
     let next = pool.alloc(layout(), &second)?;
+    // Before the checks, which open the gate of a planted disorder.
     // SAFETY: the block is the second stream's now.
     let others = unsafe { stage.others(&second, words(next), NEW) }?;
     let found = format!("{:#x}", next.0 as usize);

@@ -163,6 +163,7 @@ fn order(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     pool.reset(&second)?;
     let next = pool.alloc(of, &second)?;
     let when = if first.is_done()? { "it had ended" } else { "it ran" };
+    // Before the checks, which open the gate of a planted disorder.
     // SAFETY: the block is the second stream's now.
     let others = unsafe { stage.others(&second, words(next, MIB), 7) }?;
     stage.check_is("a reset while a kernel writes gives the same address", next.0 == block.0, true);

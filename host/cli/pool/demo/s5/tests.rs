@@ -67,6 +67,11 @@ fn a_missing_dependency_that_is_not_reported_is_found() {
 fn waits_that_are_left_out_are_found() {
     let late = ["values of 1,048,576 that are not 1.0", "that are not 2.0 before the free"];
     let reuse = ["reuse on stream 1 waits", "stream 1 comes to that memory after"];
+    let crosses = |stage: &mut Stage<'_>, wrap: Wrap<'_>| {
+        let Crossed { pool, second, block, .. } = cross(stage, wrap)?;
+        give(&*pool, &second, block, layout(BYTES))
+    };
+    finds(crosses, &[(stage(Plant::NoWaits), &late[..1])]);
     let faults: [(_, &[&str]); 4] = [
         (stage(Plant::ForgottenWord), &[late[0], late[1], reuse[0]]),
         (pool(Fault::Keeps), &["a launch with its address"]),

@@ -145,12 +145,17 @@ fn an_overlap_is_caught_in_every_workload() {
 #[test]
 fn an_overlap_names_both_owners() {
     for allocator in AllocatorKind::ALL {
-        // A heap hands the block out again if someone asks for its class later on: in this order of events, someone does.
-        let report = run(Mode::Replay { seed: 1 }, &config(allocator, Some(Plant::Overlap), 3));
-        let overlaps: Vec<_> = report.findings.iter().filter(|f| f.kind == FindingKind::Overlap).collect();
+        let overlaps = |seed| {
+            let report = run(Mode::Parallel { workers: 2 }, &config(allocator, Some(Plant::Overlap), seed));
+            let mut findings = report.findings;
+            findings.retain(|finding| finding.kind == FindingKind::Overlap);
+            findings
+        };
+        // A heap hands the block out again only if someone asks for its class later on.
+        let seeds = if allocator == AllocatorKind::Heap { 3..13 } else { 3..4 };
         // One by the thread that was given the block, one by the comparison on the host.
-        assert!(overlaps.len() >= 2, "{:#?}", report.findings);
-        for finding in overlaps {
+        let found = seeds.map(overlaps).find(|found| found.len() >= 2);
+        for finding in found.expect("an overlap is found twice") {
             assert_eq!(finding.message.matches("thread ").count(), 2, "{}", finding.message);
         }
     }

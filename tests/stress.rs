@@ -88,14 +88,17 @@ fn blocks_change_hands_while_kernels_run() {
 #[test]
 fn one_kernel_frees_what_another_allocates() {
     for base in reclaiming() {
-        for mode in [Mode::Parallel { workers: 2 }, Mode::Replay { seed: 5 }] {
-            let config = StressConfig { streams: 2, workload: Workload::Pipeline, ..base.clone() };
+        let crossed = |mode, seed| {
+            let config = StressConfig { streams: 2, workload: Workload::Pipeline, seed, ..base.clone() };
             let report = run(&Device::cpu_with(mode), &config);
-            // In parallel, the machine may run one kernel after the other; in a replay the seed alone decides.
-            let enough = report.crossed_kernels > 1000 || matches!(mode, Mode::Parallel { .. });
-            assert!(enough, "{}: {}", base.allocator, report.crossed_kernels);
             assert_eq!(report.crossed_kernels, report.crossed_warps, "a producer frees nothing of others");
-        }
+            report.crossed_kernels
+        };
+        let of_replay = crossed(Mode::Replay { seed: 5 }, base.seed);
+        assert!(of_replay > 1000, "{}: {of_replay}", base.allocator);
+        // The machine may run one kernel after the other, but not each time.
+        let often = (0..30).any(|seed| crossed(Mode::Parallel { workers: 2 }, seed) > 100);
+        assert!(often, "{}", base.allocator);
     }
 }
 

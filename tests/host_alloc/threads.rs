@@ -170,15 +170,16 @@ fn run(case: &Case, device: &Device) {
         in_a_row: 0,
     };
     let sums: Vec<Sum> = std::thread::scope(|scope| {
-        let start = |thread| {
-            let worker = worker(thread);
-            let together = &together;
+        // All of them first: who fails to begin would have the others wait for ever.
+        let workers: Vec<_> = (0..THREADS).map(worker).collect();
+        let together = &together;
+        let start = workers.into_iter().map(|worker| {
             scope.spawn(move || {
                 together.wait();
                 worker.work()
             })
-        };
-        let threads: Vec<_> = (0..THREADS).map(start).collect();
+        });
+        let threads: Vec<_> = start.collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let sum = |of: fn(&Sum) -> usize| sums.iter().map(of).sum::<usize>();

@@ -56,7 +56,7 @@ pub fn modes() -> impl Iterator<Item = Mode> {
 /// Runs a kernel of these tests, which ask nothing of their caller but that their words live.
 pub fn run<K: Kernel>(kernel: K, mode: Mode, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
     // Who waits in parallel takes as many steps as the machine has time for until the other one comes.
-    let steps = if mode == PARALLEL { 1 << 36 } else { 1 << 22 };
+    let steps = if mode == PARALLEL { 1 << 30 } else { 1 << 22 };
     run_bounded(kernel, mode, steps, grid, args)
 }
 

@@ -6,11 +6,11 @@
 //! ```
 //!
 //! I1: a block is in the bin of its own class, once, and in none while it is live. I2: an entry has the size and the address of its
-//! block's slot, which do not change while the block is here. I3: a bin has at most [`most`] blocks, or one; and more only until whoever
-//! gave it the last one has taken out what is too many.
+//! block's slot, which do not change while the block is here. I3: a bin has at most [`most`] blocks, or one; and more until who gave
+//! one too many has taken the older half out, or where several threads of a stream filled it at once.
 
 use super::class::{Classes, Need};
-use super::live::{BlockId, Live};
+use super::live::{BlockId, Claim, Live};
 use super::stats::{Counts, Tally};
 use std::alloc::Layout;
 
@@ -25,12 +25,15 @@ const MOST_LARGE_BYTES: u64 = 16 << 20;
 /// Blocks that are known again without the map of all: a power of two.
 const OUT: usize = 64;
 
-/// What became of a block that was given back. It goes through two registers: a list would go through memory, which takes as long as a lock.
+/// What became of a block that was given back. It goes through two registers, where a list would go through memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Back {
     Kept,
-    /// The same, and there are too many of this class now ([`Bins::overflow`]).
-    Over(u32),
+    /// The same, and there are more of this class than it keeps now ([`Bins::overflow`]).
+    Over {
+        class: u16,
+        most: u16,
+    },
     /// It is above all classes, and not kept.
     Huge(BlockId),
     /// It is not known here, or not live with that layout: nothing happened.
@@ -39,13 +42,13 @@ pub(super) enum Back {
 
 pub(super) struct Bins {
     /// Blocks that went out last, by a mix of their address: most come back here, and are not looked up in the map of all.
-    out: [Option<(u64, BlockId)>; OUT],
+    out: [Option<(u64, Claim)>; OUT],
     bins: Vec<Bin>,
     /// Of what is above all classes.
     huge: Tally,
 }
 
-/// What is written together lies in one line of the cache.
+/// Two lines of the cache, and no part of a third one.
 #[derive(Default)]
 #[repr(align(64))]
 struct Bin {
@@ -78,17 +81,16 @@ impl Bins {
     pub fn take(&mut self, need: Need, layout: Layout, live: &Live) -> Option<u64> {
         let bin = &mut self.bins[need.class?];
         let entry = if need.is_small { bin.blocks.pop() } else { bin.take_large(need) }?;
-        live.slot(entry.id).set_live(layout);
+        let claim = live.set_live(entry.id, layout);
         bin.tally.alloc(entry.bytes, layout.size() as u64);
-        self.out[place_of(entry.address)] = Some((entry.address, entry.id));
+        self.out[place_of(entry.address)] = Some((entry.address, claim));
         Some(entry.address)
     }
 
-    /// The number of a block that went out from here not long ago, once.
+    /// A block that went out from here not long ago, once.
     #[inline]
-    pub fn known(&mut self, address: u64) -> Option<BlockId> {
-        let (known, id) = self.out[place_of(address)].take()?;
-        (known == address).then_some(id)
+    pub fn known(&mut self, address: u64) -> Option<Claim> {
+        self.out[place_of(address)].take_if(|(known, _)| *known == address).map(|(_, claim)| claim)
     }
 
     /// Keeps a block that nobody has.
@@ -105,27 +107,30 @@ impl Bins {
         bin.blocks.push(entry);
         // One is always kept, and what the most is takes a division.
         let kept = bin.blocks.len();
-        if kept > 1 && kept > most(entry.bytes, slot.is_small()) {
-            Back::Over(class as u32)
-        } else {
-            Back::Kept
+        if kept == 1 {
+            return Back::Kept;
         }
+        let most = most(entry.bytes, slot.is_small());
+        if kept > most { Back::Over { class: class as u16, most: most as u16 } } else { Back::Kept }
     }
 
-    /// Takes the older half of a class out, if there is more than one block.
-    pub fn overflow(&mut self, class: u32) -> Vec<BlockId> {
-        let blocks = &mut self.bins[class as usize].blocks;
+    /// Takes the older half of a class out, if there still are more than `most`: another thread may have done that meanwhile.
+    pub fn overflow(&mut self, class: u16, most: u16) -> Vec<BlockId> {
+        let blocks = &mut self.bins[usize::from(class)].blocks;
+        if blocks.len() <= usize::from(most) {
+            return Vec::new();
+        }
         blocks.drain(..blocks.len() / 2).map(|entry| entry.id).collect()
     }
 
-    /// Counts a block that came from elsewhere, and keeps those that came with it, the next one to be handed out last.
-    pub fn refill(&mut self, id: BlockId, asked: u64, more: &[BlockId], live: &Live) {
+    /// Counts a block that came from elsewhere and is live, and keeps those that came with it, the next one to be handed out last.
+    pub fn refill(&mut self, claim: Claim, asked: u64, more: &[BlockId], live: &Live) {
         let entry = |id: &BlockId| {
             let slot = live.slot(*id);
             Entry { id: *id, address: slot.address(), bytes: slot.bytes() }
         };
-        let Entry { address, bytes, .. } = entry(&id);
-        self.out[place_of(address)] = Some((address, id));
+        let Entry { id, address, bytes } = entry(&claim.id);
+        self.out[place_of(address)] = Some((address, claim));
         let tally = match live.slot(id).class() {
             Some(class) => {
                 let bin = &mut self.bins[class];
@@ -205,8 +210,8 @@ mod tests {
             // At odd multiples of 512 B but for the first.
             let id =
                 live.insert(n * 256 * MIB + n.min(1) * 512, *bytes, 0, (Some(classes.index(*bytes)), false));
-            if let Back::Over(class) = bins.keep(id, *bytes, &live) {
-                out.extend(bins.overflow(class).into_iter().map(|id| live.slot(id).bytes()));
+            if let Back::Over { class, most } = bins.keep(id, *bytes, &live) {
+                out.extend(bins.overflow(class, most).into_iter().map(|id| live.slot(id).bytes()));
             }
         }
         (bins, live, classes, out)
@@ -223,9 +228,13 @@ mod tests {
         assert!(out.is_empty());
         let mut size = |bytes, align| {
             let address = take(&mut bins, &live, classes, bytes, align)?;
-            let id = bins.known(address).expect("it went out last");
-            assert!(live.slot(id).is_live() && bins.known(address).is_none());
-            Some(live.slot(id).bytes())
+            let other = (0..)
+                .map(|n| address + 512 * n)
+                .find(|other| place_of(*other) == place_of(address) && *other != address);
+            assert!(bins.known(other?).is_none(), "who is not known takes nobody's place");
+            let claim = bins.known(address).expect("it went out last");
+            assert!(live.slot(claim.id).is_live() && bins.known(address).is_none());
+            Some(live.slot(claim.id).bytes())
         };
         assert_eq!(size(34 * MIB / 16 - 5, 256), Some(34 * MIB / 16));
         assert_eq!(size(2 * MIB + 1, 1 << 20), Some(33 * MIB / 16), "the one that is aligned so");
@@ -245,9 +254,9 @@ mod tests {
         let (mut bins, live, classes, out) = bins(&sizes);
         assert!(out.is_empty(), "five of 3 MiB: {out:?}");
         let id = live.insert(1 << 50, 4 * MIB, 0, (Some(classes.index(4 * MIB)), false));
-        let class = classes.index(4 * MIB) as u32;
-        assert_eq!(bins.keep(id, 1, &live), Back::Over(class));
-        let over: Vec<u64> = bins.overflow(class).into_iter().map(|id| live.slot(id).bytes()).collect();
+        let Back::Over { class, most } = bins.keep(id, 1, &live) else { panic!("it is too many") };
+        assert_eq!((usize::from(class), most), (classes.index(4 * MIB), 4));
+        let over: Vec<u64> = bins.overflow(class, most).into_iter().map(|id| live.slot(id).bytes()).collect();
         assert_eq!(over, sizes[..3], "the older half");
     }
 }

@@ -87,10 +87,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
     }
 
     fn hand_out(&self, found: &Found, climb: &Climb<'_>, layout: Layout) -> u64 {
-        let slot = self.live.slot(found.id);
-        slot.set_live(layout);
-        climb.cache.refill(found.id, layout.size() as u64, &found.more, &self.live);
-        slot.address()
+        let claim = self.live.set_live(found.id, layout);
+        climb.cache.refill(claim, layout.size() as u64, &found.more, &self.live);
+        self.live.slot(found.id).address()
     }
 
     fn count(&self, rung: Rung) {

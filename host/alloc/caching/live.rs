@@ -7,8 +7,9 @@
 //! A block has a slot from when it is cut out of a segment until it is merged again: while it is live, and while it is cached. So
 //! an allocation from a cache writes one word, and a free reads the map and writes one word.
 //!
-//! I1: the map has exactly the addresses of slots in use. I2: `asked` is 0 unless the block is live; then it is the layout. I3: who
-//! sets it from a layout to 0 has the block, alone; only who has a block sets it from 0. I4: `address`, `bytes` and `home` are
+//! I1: the map has exactly the addresses of slots in use. I2: `asked` has no layout unless the block is live. I3: who
+//! takes the layout out has the block, alone; only who has a block puts one in. A number that was used for another block has another generation
+//! in `asked`, so that who knows an old one claims nothing by it. I4: `address`, `bytes` and `home` are
 //! written before the map has the address, and not while it has.
 
 use super::super::lock;
@@ -32,13 +33,23 @@ pub(super) struct Slot {
     home: AtomicUsize,
     /// Twice the class, and 1 more of a small block; [`HUGE`] above all classes.
     class: AtomicUsize,
+    /// The layout while it is live, and how often the number was used, modulo a power of two.
     asked: AtomicUsize,
 }
 
+/// A live block, as it went out: its number, and what its slot says as long as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub id: BlockId,
+    asked: usize,
+}
+
+/// The bits of a layout: sizes to 2^48 and an alignment.
+const LAYOUT: usize = (1 << 55) - 1;
 const HUGE: usize = usize::MAX - 1;
 
 /// Relaxed is enough for all of a slot: whoever reads it got the block's number under a lock, or its address from whoever
-/// allocated it, after it was written (I4); and `asked` stands for nothing but itself.
+/// allocated it, after it was written (I4); and `asked` stands for nothing but itself: a number from before claims nothing, by its generation.
 impl Slot {
     #[inline]
     pub fn address(&self) -> u64 {
@@ -69,13 +80,13 @@ impl Slot {
 
     #[inline]
     pub fn is_live(&self) -> bool {
-        self.asked.load(Relaxed) != 0
+        self.asked.load(Relaxed) & LAYOUT != 0
     }
 
-    /// The caller has the block (I3).
+    /// Which use of the number it is.
     #[inline]
-    pub fn set_live(&self, layout: Layout) {
-        self.asked.store(pack(layout), Relaxed);
+    fn generation(&self) -> usize {
+        self.asked.load(Relaxed) & !LAYOUT
     }
 }
 
@@ -85,6 +96,7 @@ const fn pack(layout: Layout) -> usize {
 }
 
 fn unpack(asked: usize) -> Layout {
+    let asked = asked & LAYOUT;
     Layout::from_size_align(asked >> 6, 1 << (asked & 63)).unwrap_or(Layout::new::<u8>())
 }
 
@@ -161,6 +173,7 @@ impl Live {
         let class = class.map_or(HUGE, |class| class << 1 | usize::from(is_small));
         slot.class.store(class, Relaxed);
         debug_assert!(!slot.is_live());
+        slot.asked.store(slot.generation().wrapping_add(LAYOUT + 1), Relaxed);
         self.shard(address).write().unwrap_or_else(PoisonError::into_inner).insert(address, id);
         id
     }
@@ -187,40 +200,42 @@ impl Live {
         BlockId(id)
     }
 
+    /// Makes a block live that the caller has (I3).
+    #[inline]
+    pub fn set_live(&self, id: BlockId, layout: Layout) -> Claim {
+        let slot = self.slot(id);
+        let asked = slot.generation() | pack(layout);
+        slot.asked.store(asked, Relaxed);
+        Claim { id, asked }
+    }
+
     /// Takes a live block from its owner, if `layout` is its own.
     #[inline]
     pub fn claim(&self, address: u64, layout: Layout) -> Result<BlockId, Wrong> {
         // Under the lock, so that the slot is not another block's in between (I1).
         let shard = self.shard(address).read().unwrap_or_else(PoisonError::into_inner);
         let id = *shard.get(&address).ok_or(Wrong::Unknown)?;
-        match self.slot(id).asked.compare_exchange(pack(layout), 0, Relaxed, Relaxed) {
+        let (slot, generation) = (self.slot(id), self.slot(id).generation());
+        match slot.asked.compare_exchange(generation | pack(layout), generation, Relaxed, Relaxed) {
             Ok(_) => Ok(id),
-            Err(0) => Err(Wrong::Free),
+            Err(other) if other & LAYOUT == 0 => Err(Wrong::Free),
             Err(other) => Err(Wrong::Layout(unpack(other))),
         }
     }
 
-    /// The same with a number that was the block's not long ago. `false` says nothing: it is for [`claim`](Self::claim) to find out why.
+    /// The same of a block as it went out. `false` says nothing: it is for [`claim`](Self::claim) to find out why.
     #[inline]
-    pub fn claim_known(&self, id: BlockId, address: u64, layout: Layout) -> bool {
-        let slot = self.slot(id);
-        let claimed = || slot.asked.compare_exchange(pack(layout), 0, Relaxed, Relaxed).is_ok();
-        if slot.address() != address || !claimed() {
-            return false;
-        }
-        // While someone else gave the same block back, the slot may have become another block's, which stays as it was.
-        let is_it = slot.address() == address;
-        if !is_it {
-            slot.set_live(layout);
-        }
-        is_it
+    pub fn claim_known(&self, Claim { id, asked }: Claim, layout: Layout) -> bool {
+        let free = asked & !LAYOUT;
+        let exchange = || self.slot(id).asked.compare_exchange(asked, free, Relaxed, Relaxed);
+        asked == free | pack(layout) && exchange().is_ok()
     }
 
     /// The layout of the live block that starts there.
     pub fn asked(&self, address: u64) -> Option<Layout> {
         let shard = self.shard(address).read().unwrap_or_else(PoisonError::into_inner);
         let asked = self.slot(*shard.get(&address)?).asked.load(Relaxed);
-        (asked != 0).then(|| unpack(asked))
+        (asked & LAYOUT != 0).then(|| unpack(asked))
     }
 
     /// The numbers in use.
@@ -246,18 +261,33 @@ mod tests {
         let live = Live::new();
         let id = live.insert(4096, 512, 7, (Some(0), true));
         assert_eq!(live.claim(4096, layout(300)), Err(Wrong::Free));
-        live.slot(id).set_live(layout(300));
+        let first = live.set_live(id, layout(300));
         assert_eq!(live.claim(4097, layout(300)), Err(Wrong::Unknown));
         assert_eq!(live.claim(4096, layout(301)), Err(Wrong::Layout(layout(300))));
         let other = Layout::from_size_align(300, 8).unwrap();
         assert_eq!(live.claim(4096, other), Err(Wrong::Layout(layout(300))));
-        assert!(!live.claim_known(id, 4096, layout(301)) && !live.claim_known(id, 8192, layout(300)));
-        assert!(live.claim_known(id, 4096, layout(300)) && !live.claim_known(id, 4096, layout(300)));
-        live.slot(id).set_live(layout(300));
+        assert!(!live.claim_known(first, layout(301)));
+        assert!(live.claim_known(first, layout(300)) && !live.claim_known(first, layout(300)));
+        live.set_live(id, layout(300));
         assert_eq!(live.claim(4096, layout(300)), Ok(id));
         assert_eq!(live.claim(4096, layout(300)), Err(Wrong::Free));
         live.remove(id);
         assert_eq!(live.claim(4096, layout(300)), Err(Wrong::Unknown));
+    }
+
+    /// Whoever knows a block that is gone takes nothing from the one that has its number now.
+    #[test]
+    fn an_old_number_claims_nothing() {
+        let live = Live::new();
+        let id = live.insert(4096, 512, 0, (Some(0), true));
+        let old = live.set_live(id, layout(300));
+        assert_eq!(live.claim(4096, layout(300)), Ok(id));
+        live.remove(id);
+        assert_eq!(live.insert(8192, 512, 0, (Some(0), true)), id);
+        let new = live.set_live(id, layout(300));
+        assert!(!live.claim_known(old, layout(300)) && live.slot(id).is_live());
+        assert_eq!(live.asked(8192), Some(layout(300)));
+        assert!(live.claim_known(new, layout(300)));
     }
 
     #[test]

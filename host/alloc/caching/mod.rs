@@ -13,7 +13,7 @@
 //! - Classes and bins are those of `class`. Blocks up to the slabs' limit take their whole class; larger ones take what was asked for, cut out of a
 //!   segment by best fit, so that 33 MiB do not take 64.
 //!
-//! I1: a byte of a segment is in one live block, in one cached block, or free, and never in two. I2: who uses a block comes after all
+//! I1: a byte of a segment is in one live block, in one cached block, free, or on its way from one of these to the next with one thread, and never in two. I2: who uses a block comes after all
 //! work that may have used it: of the same stream by its order, of another one by an event. I3: `used + cached == reserved`.
 //!
 //! Locks, in this order, each only while one before it is held or none: `source` (growing and giving back; a driver may be waited for), `shared`, and one of the leaves:
@@ -207,12 +207,13 @@ impl<A: DeviceAllocator> CachingPool<A> {
     #[cold]
     fn share(&self, back: Back, stream: &Stream) {
         let cache = self.streams.get(stream);
+        // Under this lock: who empties all caches finds these blocks there, or here.
+        let mut shared = lock(&self.shared);
         let blocks = match back {
-            Back::Over(class) => cache.overflow(class),
+            Back::Over { class, most } => cache.overflow(class, most),
             Back::Huge(id) => vec![id],
             Back::Kept | Back::Unknown => return,
         };
-        let mut shared = lock(&self.shared);
         let order = shared.order_of(&cache);
         shared.accept(blocks, order, &self.live);
     }
@@ -246,7 +247,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
             self.streams.with(stream, |cache: &StreamCache| cache.take_back(address, layout, &self.live));
         match back {
             Back::Kept => return Ok(()),
-            Back::Over(_) | Back::Huge(_) => {
+            Back::Over { .. } | Back::Huge(_) => {
                 self.share(back, stream);
                 return Ok(());
             }

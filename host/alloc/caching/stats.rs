@@ -1,7 +1,7 @@
 //! What a caching pool counts.
 //!
 //! Each stream's cache counts for itself, under its own lock; a sum over them is of no one moment while others allocate. A block that is allocated on one
-//! stream and freed on another counts up here and down there, so that a cache's own numbers may be below 0.
+//! stream and freed on another counts as gone out here and as come back there: what a cache has more of may be either.
 
 use super::CachingPool;
 use super::class::Classes;
@@ -65,11 +65,11 @@ struct Total {
 impl Total {
     fn add(&mut self, Tally { out, back, misses }: &Tally, cached: usize) {
         let left = |out: u64, back: u64| out.wrapping_sub(back) as i64;
-        self.hits += out.blocks - misses;
+        self.hits = self.hits.wrapping_add(out.blocks.wrapping_sub(*misses));
         self.misses += misses;
-        self.blocks += left(out.blocks, back.blocks);
-        self.bytes += left(out.bytes, back.bytes);
-        self.asked += left(out.asked, back.asked);
+        self.blocks = self.blocks.wrapping_add(left(out.blocks, back.blocks));
+        self.bytes = self.bytes.wrapping_add(left(out.bytes, back.bytes));
+        self.asked = self.asked.wrapping_add(left(out.asked, back.asked));
         self.cached += cached as u64;
     }
 }
@@ -101,15 +101,15 @@ impl Counts {
 
     /// What live blocks take.
     pub fn used(&self) -> u64 {
-        number(self.totals().map(|of| of.bytes).sum())
+        number(self.totals().map(|of| of.bytes).fold(0, i64::wrapping_add))
     }
 
     pub fn asked(&self) -> u64 {
-        number(self.totals().map(|of| of.asked).sum())
+        number(self.totals().map(|of| of.asked).fold(0, i64::wrapping_add))
     }
 
     pub fn blocks(&self) -> u64 {
-        number(self.totals().map(|of| of.blocks).sum())
+        number(self.totals().map(|of| of.blocks).fold(0, i64::wrapping_add))
     }
 
     pub fn hits(&self) -> u64 {
@@ -253,5 +253,37 @@ impl<A: DeviceAllocator> CachingPool<A> {
             },
             classes: counts.by_class(self.settings.classes),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_that_wrap_around_are_right() {
+        let classes = Classes::new(512, 1, 64 << 10).unwrap();
+        let (mut counts, mut gave, mut took) = (Counts::new(classes), Tally::default(), Tally::default());
+        (gave.out.bytes, took.back.bytes) = (u64::MAX - 3, u64::MAX - 3);
+        gave.alloc(1 << 20, 1000);
+        gave.alloc(1 << 20, 1000);
+        took.free(1 << 20, 1000);
+        for tally in [gave, took] {
+            counts.add(Some(5), &tally, 0);
+        }
+        assert_eq!((counts.blocks(), counts.used(), counts.asked(), counts.hits()), (1, 1 << 20, 1000, 2));
+    }
+
+    /// More than half of all numbers went from one stream to another.
+    #[test]
+    fn streams_that_only_give_or_only_take_add_up() {
+        let classes = Classes::new(512, 1, 64 << 10).unwrap();
+        let (mut counts, mut gave, mut took) = (Counts::new(classes), Tally::default(), Tally::default());
+        (gave.out.bytes, took.back.bytes) = (3 << 61, 3 << 61);
+        gave.alloc(512, 512);
+        for tally in [gave, gave, took, took] {
+            counts.add(Some(5), &tally, 0);
+        }
+        assert_eq!(counts.used(), 1024);
     }
 }

@@ -9,7 +9,7 @@
 use super::super::lock;
 use super::bins::{Back, Bins};
 use super::class::{Classes, Need};
-use super::live::{BlockId, Live};
+use super::live::{BlockId, Claim, Live};
 use super::stats::Counts;
 use crate::driver::{Device, EventBackend, Stream, StreamWatcher, WeakStream};
 use crate::error::Result;
@@ -77,8 +77,8 @@ impl StreamCache {
     #[inline]
     pub fn take_back(&self, address: u64, layout: Layout, live: &Live) -> Back {
         let mut bins = lock(&self.bins);
-        let known = bins.known(address).filter(|id| live.claim_known(*id, address, layout));
-        known.map_or(Back::Unknown, |id| bins.keep(id, layout.size() as u64, live))
+        let known = bins.known(address).filter(|claim| live.claim_known(*claim, layout));
+        known.map_or(Back::Unknown, |claim| bins.keep(claim.id, layout.size() as u64, live))
     }
 
     /// Keeps a block that nobody has, in the bin of its own class.
@@ -87,13 +87,13 @@ impl StreamCache {
     }
 
     /// Takes out what is too many of a class.
-    pub fn overflow(&self, class: u32) -> Vec<BlockId> {
-        lock(&self.bins).overflow(class)
+    pub fn overflow(&self, class: u16, most: u16) -> Vec<BlockId> {
+        lock(&self.bins).overflow(class, most)
     }
 
     /// Counts a block that came from elsewhere, and keeps those that came with it.
-    pub fn refill(&self, id: BlockId, asked: u64, more: &[BlockId], live: &Live) {
-        lock(&self.bins).refill(id, asked, more, live);
+    pub fn refill(&self, claim: Claim, asked: u64, more: &[BlockId], live: &Live) {
+        lock(&self.bins).refill(claim, asked, more, live);
     }
 
     /// Takes out all cached blocks of the classes that `which` says.

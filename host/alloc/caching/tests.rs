@@ -177,3 +177,57 @@ fn pieces_whose_order_was_forgotten_are_noticed() {
     drop(shared);
     pool.check();
 }
+
+/// What one thread has too many of is taken out by that thread, while others allocate and free on the same stream.
+#[test]
+fn threads_of_one_stream_lose_nothing_to_each_other() {
+    let device = Device::cpu();
+    let stream = device.stream().unwrap();
+    let pool = CachingPool::builder().over(DriverMemory::new(&device)).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4_usize {
+            let (pool, stream) = (&pool, &stream);
+            scope.spawn(move || {
+                for turn in 0..200 {
+                    // More than a bin keeps, of small blocks and of large ones.
+                    let size = if (turn + thread) % 8 == 0 { MIB } else { 512 };
+                    let blocks: Vec<_> =
+                        (0..100).map(|_| pool.alloc(layout(size), stream).unwrap()).collect();
+                    for ptr in blocks {
+                        // SAFETY: no work uses it.
+                        unsafe { pool.dealloc(ptr, layout(size), stream) }.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    pool.check();
+    let stats = pool.stats();
+    assert_eq!((stats.live_blocks, stats.used_bytes, stats.asked_bytes), (0, 0, 0));
+    assert!(stats.classes[0].cached_blocks <= 256 + 3 * 64, "{stats:?}");
+    pool.trim().unwrap();
+    assert_eq!((pool.stats().reserved_bytes, pool.live.all().len()), (0, 0));
+}
+
+/// No cache keeps it, and its memory is the pool's again at once.
+#[test]
+fn blocks_above_all_classes_go_back_to_what_all_share() {
+    use crate::simt::{Executor, Mode};
+    let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 8 << 30);
+    let stream = device.stream().unwrap();
+    let pool = CachingPool::builder().max_bytes(5 << 30).over(DriverMemory::new(&device)).unwrap();
+    let size = (2 << 30) + 1;
+    for _ in 0..3 {
+        let two = [(); 2].map(|()| pool.alloc(layout(size), &stream).unwrap());
+        assert!(pool.alloc(layout(size), &stream).is_err());
+        for ptr in two {
+            // SAFETY: no work uses it.
+            unsafe { pool.dealloc(ptr, layout(size), &stream) }.unwrap();
+            // SAFETY: it is refused.
+            assert!(unsafe { pool.dealloc(ptr, layout(size), &stream) }.is_err());
+        }
+        pool.check();
+    }
+    let stats = pool.stats();
+    assert_eq!((stats.live_blocks, stats.used_bytes, stats.upstream_allocs), (0, 0, 2), "{stats:?}");
+}

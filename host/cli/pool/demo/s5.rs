@@ -190,10 +190,12 @@ fn missing(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     // Also what the driver does for the allocation is done then.
     stage.hold(&first)?;
     // SAFETY: the block is live. Stream 1 is held until stream 2 has written, so that no two kernels touch it at the same time.
-    unsafe { stage.fill(&first, values, one) }?;
-    // SAFETY: the same.
-    unsafe { stage.fill(&second, values, two) }?;
+    let filled = unsafe { stage.fill(&first, values, one) }
+        // SAFETY: the same.
+        .and_then(|()| unsafe { stage.fill(&second, values, two) });
+    // Also if that failed, for the block's end waits for stream 1.
     stage.let_go(&second)?;
+    filled?;
     settle(stage, &first)?;
     // SAFETY: nothing writes any more.
     let others = unsafe { stage.others(&first, values, two) }?;

@@ -25,7 +25,7 @@ const MOST_LARGE_BYTES: u64 = 16 << 20;
 /// Blocks that are known again without the map of all: a power of two.
 const OUT: usize = 64;
 
-/// What became of a block that was given back. It goes through two registers, where a list would go through memory.
+/// What became of a block that was given back. It goes through a register, where a list would go through memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Back {
     Kept,

@@ -18,17 +18,15 @@
 //! The source's lock is held by `grown` and `released` while they ask the upstream; what all share, while other streams are looked at.
 
 use super::class::Need;
-use super::search::MOST_GROWTHS;
+use super::search::{Climb, MOST_GROWTHS};
 use super::shared::Found;
 use super::slabs::room_for;
 use super::source::Short;
-use super::stream_cache::StreamCache;
 use super::{CachingPool, NAME};
 use crate::alloc::{DeviceAllocator, lock};
 use crate::driver::Stream;
 use crate::error::{Bytes, Error, Result};
 use std::alloc::Layout;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How often the hook is asked for one allocation: a hook that always says yes does not hold a thread for ever.
@@ -44,24 +42,6 @@ pub(super) enum Rung {
     Waited,
     Hooked,
     Failed,
-}
-
-/// Who climbs, and for what.
-pub(super) struct Climb<'a> {
-    pub need: Need,
-    pub stream: &'a Stream,
-    pub cache: &'a Arc<StreamCache>,
-}
-
-impl Climb<'_> {
-    pub fn is_self(&self, other: &StreamCache) -> bool {
-        self.cache.key == other.key
-    }
-
-    /// Which bins may help: its own, or for what is cut out of segments all that are.
-    pub fn wants(&self, class: usize, first_large: usize) -> bool {
-        if self.need.is_small { self.need.class == Some(class) } else { class >= first_large }
-    }
 }
 
 impl<A: DeviceAllocator> CachingPool<A> {

@@ -19,12 +19,12 @@
 //! Locks, in this order, each only while one before it is held or none: `source` (growing and giving back; a driver may be waited for), `shared`, and one of the leaves:
 //! a cache's bins, the map of caches, a shard of the map of blocks, its numbers, a stream's end, the list of streams that have ended. The hook and upstream allocators are called without `shared`.
 
+mod answers;
 mod bins;
 mod class;
 mod config;
 mod ladder;
 mod live;
-mod misuse;
 mod orders;
 mod search;
 mod segment;

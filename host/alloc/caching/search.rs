@@ -6,14 +6,13 @@
 use super::CachingPool;
 use super::bins::refill_of;
 use super::class::Need;
-use super::ladder::Climb;
 use super::orders::Order;
 use super::shared::{Found, POLLS, Shared};
 use super::slabs::room_for;
 use super::source::{Short, Source};
 use super::stream_cache::StreamCache;
 use crate::alloc::{DeviceAllocator, lock};
-use crate::driver::Event;
+use crate::driver::{Event, Stream};
 use crate::error::Result;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, TryLockError};
@@ -23,6 +22,24 @@ pub(super) const MOST_GROWTHS: usize = 8;
 
 /// Blocks from this size on leave the stream's cache before a new piece is cut, once as much lies free as may.
 const LARGE: u64 = 4 << 20;
+
+/// Who climbs, and for what.
+pub(super) struct Climb<'a> {
+    pub need: Need,
+    pub stream: &'a Stream,
+    pub cache: &'a Arc<StreamCache>,
+}
+
+impl Climb<'_> {
+    pub fn is_self(&self, other: &StreamCache) -> bool {
+        self.cache.key == other.key
+    }
+
+    /// Which bins may help: its own, or for what is cut out of segments all that are.
+    pub fn wants(&self, class: usize, first_large: usize) -> bool {
+        if self.need.is_small { self.need.class == Some(class) } else { class >= first_large }
+    }
+}
 
 impl<A: DeviceAllocator> CachingPool<A> {
     /// Streams that have ended leave what they had behind their last point.

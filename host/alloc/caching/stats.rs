@@ -3,13 +3,8 @@
 //! Each stream's cache counts for itself, under its own lock; a sum over them is of no one moment while others allocate. A block that is allocated on one
 //! stream and freed on another counts as gone out here and as come back there: what a cache has more of may be either.
 
-use super::CachingPool;
 use super::class::Classes;
-use super::ladder::Rung;
-use super::shared::Shared;
-use crate::alloc::{DeviceAllocator, lock};
 use serde::Serialize;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Of one class, in one cache. Allocations and frees write to different words: a processor that has to put a load together of
 /// two stores that are still under way waits for both.
@@ -212,48 +207,6 @@ pub struct ClassStats {
     pub hits: u64,
     /// Those that it did not.
     pub misses: u64,
-}
-
-impl<A: DeviceAllocator> CachingPool<A> {
-    /// The sum over all caches.
-    pub(super) fn counts(&self, shared: &Shared) -> Counts {
-        let mut counts = shared.retired.clone();
-        self.streams.all().iter().for_each(|cache| cache.count(&mut counts));
-        counts
-    }
-
-    /// What it holds and what it did.
-    pub fn stats(&self) -> CachingStats {
-        let shared = lock(&self.shared);
-        let counts = self.counts(&shared);
-        let (used, reserved) = (counts.used(), shared.arena.reserved());
-        let rung = |rung: Rung| self.rungs[rung as usize].load(Relaxed) as u64;
-        CachingStats {
-            live_blocks: counts.blocks(),
-            used_bytes: used,
-            asked_bytes: counts.asked(),
-            wasted_bytes: used.saturating_sub(counts.asked()),
-            cached_bytes: reserved.saturating_sub(used),
-            reserved_bytes: reserved,
-            peak_reserved_bytes: self.peak.load(Relaxed) as u64,
-            segments: shared.arena.segments().count() as u64,
-            hits: counts.hits(),
-            misses: counts.misses(),
-            upstream_allocs: self.upstream_allocs.load(Relaxed) as u64,
-            upstream_frees: self.upstream_frees.load(Relaxed) as u64,
-            rungs: RungStats {
-                shared: rung(Rung::Shared),
-                done: rung(Rung::Done),
-                grown: rung(Rung::Grown),
-                stolen: rung(Rung::Stolen),
-                released: rung(Rung::Released),
-                waited: rung(Rung::Waited),
-                hooked: rung(Rung::Hooked),
-                failed: rung(Rung::Failed),
-            },
-            classes: counts.by_class(self.settings.classes),
-        }
-    }
 }
 
 #[cfg(test)]

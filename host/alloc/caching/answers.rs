@@ -1,0 +1,77 @@
+//! What a pool says of itself: its figures, and why it refuses a free.
+
+use super::ladder::Rung;
+use super::live::Wrong;
+use super::shared::Shared;
+use super::stats::{CachingStats, Counts, RungStats};
+use super::{CachingPool, NAME};
+use crate::alloc::{DeviceAllocator, lock, words};
+use crate::error::Error;
+use std::alloc::Layout;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl<A: DeviceAllocator> CachingPool<A> {
+    /// The sum over all caches.
+    pub(super) fn counts(&self, shared: &Shared) -> Counts {
+        let mut counts = shared.retired.clone();
+        self.streams.all().iter().for_each(|cache| cache.count(&mut counts));
+        counts
+    }
+
+    /// What it holds and what it did.
+    pub fn stats(&self) -> CachingStats {
+        let shared = lock(&self.shared);
+        let counts = self.counts(&shared);
+        let (used, reserved) = (counts.used(), shared.arena.reserved());
+        let rung = |rung: Rung| self.rungs[rung as usize].load(Relaxed) as u64;
+        CachingStats {
+            live_blocks: counts.blocks(),
+            used_bytes: used,
+            asked_bytes: counts.asked(),
+            wasted_bytes: used.saturating_sub(counts.asked()),
+            cached_bytes: reserved.saturating_sub(used),
+            reserved_bytes: reserved,
+            peak_reserved_bytes: self.peak.load(Relaxed) as u64,
+            segments: shared.arena.segments().count() as u64,
+            hits: counts.hits(),
+            misses: counts.misses(),
+            upstream_allocs: self.upstream_allocs.load(Relaxed) as u64,
+            upstream_frees: self.upstream_frees.load(Relaxed) as u64,
+            rungs: RungStats {
+                shared: rung(Rung::Shared),
+                done: rung(Rung::Done),
+                grown: rung(Rung::Grown),
+                stolen: rung(Rung::Stolen),
+                released: rung(Rung::Released),
+                waited: rung(Rung::Waited),
+                hooked: rung(Rung::Hooked),
+                failed: rung(Rung::Failed),
+            },
+            classes: counts.by_class(self.settings.classes),
+        }
+    }
+
+    /// What is wrong with an address that is given back.
+    #[cold]
+    pub(super) fn misuse(&self, address: u64, layout: Layout, wrong: Wrong) -> Error {
+        let why = match wrong {
+            Wrong::Free => "the block there is free already".into(),
+            Wrong::Layout(given) => format!("it was allocated as {}, not as {}", words(given), words(layout)),
+            Wrong::Unknown => self.whereabouts(address),
+        };
+        Error::AllocFree { allocator: NAME.into(), address, why }
+    }
+
+    /// What is at an address that no block starts at.
+    fn whereabouts(&self, address: u64) -> String {
+        let shared = lock(&self.shared);
+        let Some((node, is_free)) = shared.arena.piece_of(address) else {
+            return "it is in no segment of the pool's: it is of another allocator, or its segment was given back before".into();
+        };
+        let start = shared.block_at(node, address);
+        match self.live.asked(start).filter(|_| !is_free) {
+            Some(layout) => format!("it lies inside of the block of {} at {start:#x}", words(layout)),
+            None => "nothing is allocated there: it was given back before, or never allocated".into(),
+        }
+    }
+}

@@ -77,7 +77,7 @@ impl StreamCache {
     #[inline]
     pub fn take_back(&self, address: u64, layout: Layout, live: &Live) -> Back {
         let mut bins = lock(&self.bins);
-        let known = bins.known(address).filter(|claim| live.claim_known(*claim, layout));
+        let known = bins.known(address).filter(|claim| live.claim_known(*claim, address, layout));
         known.map_or(Back::Unknown, |claim| bins.keep(claim.id, layout.size() as u64, live))
     }
 

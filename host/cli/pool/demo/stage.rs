@@ -214,7 +214,7 @@ impl<'a> Stage<'a> {
         self.flag.fill(0)?;
         // On a GPU some seconds, for streams may not run side by side there; on the CPU each has a thread of its own: minutes.
         let patience: u32 = if self.is_cpu() { 1 << 28 } else { 1 << 22 };
-        // What lets go is behind it then.
+        // With one stream, what lets go comes behind it.
         #[cfg(test)]
         let patience = if self.plant == Some(Plant::OneStream) { 1 << 8 } else { patience };
         // SAFETY: the flag lives until the stream is done, for its end waits for the device; of other kernels only `demo_let_go` touches it.

@@ -22,6 +22,8 @@ mod launch;
 mod memory;
 mod module;
 pub(crate) mod ptx;
+#[cfg(test)]
+mod races;
 mod registry;
 mod reservation;
 mod stream;

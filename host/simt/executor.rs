@@ -83,10 +83,24 @@ impl Executor {
     /// Whatever ends the grid early. The threads that had not ended are then abandoned where they stand.
     ///
     /// # Safety
-    /// What the kernel asks of its caller. Also, at `thread::exit`, and in all threads after an error, the
-    /// kernel's frames are forgotten and what they own is not dropped, as on a GPU; the kernel must not
-    /// rely on a drop for safety.
+    /// P1 and P3 to P5 of [`Stream::launch`](crate::Stream::launch), for memory that nothing here checks.
     pub unsafe fn run<K: Kernel>(&self, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
+        // Lanes do not suspend on an OS thread that a panic unwinds, so that one runs none.
+        if std::thread::panicking() {
+            // SAFETY: the caller's promise.
+            let run = move || unsafe { self.run_here::<K>(grid, args) };
+            return match std::thread::scope(|scope| scope.spawn(run).join()) {
+                Ok(done) => done,
+                Err(payload) => std::panic::resume_unwind(payload),
+            };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.run_here::<K>(grid, args) }
+    }
+
+    /// # Safety
+    /// That of [`run`](Self::run). The calling OS thread is not unwinding.
+    unsafe fn run_here<K: Kernel>(&self, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
         let args = Shared(args);
         let start: &Start<'_> = &|lane: &mut Lane, machine, coords| {
             // SAFETY: the caller's promise; machines are declared before the blocks of their worker.

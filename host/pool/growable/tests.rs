@@ -147,7 +147,7 @@ fn flawed(device: &Device) -> Arc<Flawed> {
 /// A buffer with 4 MiB of sevens, and what it stands on.
 fn buffer(device: &Device) -> (GrowableBuffer, Arc<Flawed>) {
     let driver = flawed(device);
-    let mut buffer = GrowableBuffer::over(device, driver.clone(), 32 * MIB, 1).unwrap();
+    let mut buffer = GrowableBuffer::over(device, driver.clone(), 32 * MIB, None).unwrap();
     buffer.grow_to(4 * MIB).unwrap();
     buffer.fill_part(0, 4 * MIB, 7).unwrap();
     (buffer, driver)
@@ -189,7 +189,7 @@ fn a_first_growth_that_fails_leaves_an_empty_buffer() {
     for device in devices() {
         for step in [Step::Create, Step::Map, Step::Allow] {
             let driver = flawed(&device);
-            let mut buffer = GrowableBuffer::over(&device, driver.clone(), 32 * MIB, 1).unwrap();
+            let mut buffer = GrowableBuffer::over(&device, driver.clone(), 32 * MIB, None).unwrap();
             driver.state().failing = Some(step);
             buffer.grow_to(1).unwrap_err();
             assert_eq!((buffer.size(), driver.counts()), (0, (1, 0, 0)));
@@ -205,7 +205,7 @@ fn addresses_that_cannot_be_had_are_an_error() {
         let driver = flawed(&device);
         driver.state().failing = Some(Step::Reserve);
         let before = in_use(&device);
-        GrowableBuffer::over(&device, driver.clone(), MIB, 1).unwrap_err();
+        GrowableBuffer::over(&device, driver.clone(), MIB, None).unwrap_err();
         assert_eq!((driver.counts(), in_use(&device)), ((0, 0, 0), before));
     }
 }

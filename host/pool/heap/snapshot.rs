@@ -77,12 +77,13 @@ pub struct Leaks {
 
 impl Heap {
     /// Waits for the device, and copies all metadata to the host: about a 120th of the heap's size, most of it a bit
-    /// for every 16 bytes. No kernel that uses the heap may be launched meanwhile. Of a debug heap it also copies those parts
-    /// of the memory that live blocks are in.
+    /// for every 16 bytes. Launches that are given the heap wait meanwhile. Of a debug heap it also copies those parts of the
+    /// memory that live blocks are in.
     ///
     /// # Errors
     /// What failed since.
     pub fn snapshot(&self) -> Result<HeapSnapshot> {
+        let _held = self.memory().hold_off_launches()?;
         let places = self.places;
         let mut lines = vec![Line([0; Line::WORDS]); (places.end / Line::BYTES) as usize];
         self.metadata.read(0, &mut lines)?;

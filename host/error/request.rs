@@ -103,7 +103,7 @@ pub enum InvalidRequest {
 pub enum InvalidFree {
     /// A host allocator has no live block at this address, or one of another layout.
     #[error(
-        "{allocator} cannot take back {address:#x}: {why}; give back what its `alloc` returned, with the same layout, \
+        "{allocator} cannot take back {address:#x}: {why}; give back what its `allocate` returned, with the same layout, \
          and once"
     )]
     Block {

@@ -5,7 +5,7 @@ use super::device::Device;
 use super::module::{Module, NamedMemory};
 use super::registry::{Look, Submission};
 use super::stream::Stream;
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Dangling, Error, Result};
 use crate::simt::Grid;
 use std::ffi::c_void;
 use warpheap_device::kernel::{Kernel, KernelArgs};
@@ -40,7 +40,7 @@ impl LaunchConfig {
         let complaint = self.empty().or_else(|| self.block_too_large(limits, most_threads));
         let complaint = complaint.or_else(|| self.grid_too_large(limits));
         let Some((asked, limit, advice)) = complaint else { return Ok(()) };
-        Err(Error::LaunchConfig { kernel, asked, limit, advice })
+        Err(Error::InvalidLaunch { kernel, asked, limit, advice })
     }
 
     fn empty(&self) -> Option<Complaint> {
@@ -130,7 +130,7 @@ pub(super) unsafe fn launch<K: Kernel>(
 }
 
 /// Why a launch is refused: memory that is not live, and the argument that names it; `None` for a variable of the module.
-type Dangling = (Option<usize>, Range);
+type Gone = (Option<usize>, Range);
 
 /// Begins a launch of which the arguments, and the variables of the module, name live memory of the device, which is not
 /// freed until the launch is submitted. Neither are the variables written.
@@ -150,7 +150,7 @@ fn submit<'a, K: Kernel>(module: &'a Module, args: &K::Args) -> Result<(NamedMem
 }
 
 /// Fails on the first argument that names memory which is not live.
-fn check_arguments<K: Kernel>(look: &mut Look<'_>, args: &K::Args) -> Result<(), Dangling> {
+fn check_arguments<K: Kernel>(look: &mut Look<'_>, args: &K::Args) -> Result<(), Gone> {
     let (mut position, mut outcome) = (0, Ok(()));
     args.for_each(|_, names| {
         // Values of no bytes lie nowhere.
@@ -167,19 +167,20 @@ fn check_arguments<K: Kernel>(look: &mut Look<'_>, args: &K::Args) -> Result<(),
 }
 
 #[cold]
-fn explain<K: Kernel>(device: &Device, (position, range): Dangling) -> Error {
+fn explain<K: Kernel>(device: &Device, (position, range): Gone) -> Error {
     let Some(position) = position else {
         let (bytes, address) = (Bytes(range.bytes), range.address);
-        return Error::GlobalHeapGone { kernel: K::NAME, bytes, address, device: device.to_string() };
+        let device = device.to_string();
+        return Dangling::GlobalHeap { kernel: K::NAME, bytes, address, device }.into();
     };
-    Error::DanglingArgument {
+    Error::Dangling(Dangling::Argument {
         kernel: K::NAME,
         position,
         address: range.address,
         bytes: Bytes(range.bytes),
         device: device.to_string(),
         nearest: device.explain_foreign(range),
-    }
+    })
 }
 
 /// The address of each argument that exists in PTX, which those without a size do not.

@@ -148,10 +148,9 @@ impl Stream {
     /// Launches `kernel` with `args` over the grid of `config`, after checking all three.
     ///
     /// # Errors
-    /// [`LaunchConfig`](crate::Error::LaunchConfig), [`DanglingArgument`](crate::Error::DanglingArgument),
+    /// [`InvalidLaunch`](crate::Error::InvalidLaunch), [`Dangling`](crate::Error::Dangling),
     /// [`WrongDevice`](crate::Error::WrongDevice), and for the first launch of a kernel of a module also
-    /// [`UnknownKernel`](crate::Error::UnknownKernel) and
-    /// [`KernelSignature`](crate::Error::KernelSignature).
+    /// [`InvalidModule`](crate::Error::InvalidModule).
     ///
     /// # Safety
     /// From the call until the kernel has ended:
@@ -187,7 +186,7 @@ impl Stream {
     /// Copies `from` to the start of `to`.
     ///
     /// # Errors
-    /// [`CopyRange`](crate::Error::CopyRange), [`WrongDevice`](crate::Error::WrongDevice), or what the
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or what the
     /// driver answers.
     ///
     /// # Safety
@@ -207,7 +206,7 @@ impl Stream {
     /// Copies the start of `from` to `to`, all of it.
     ///
     /// # Errors
-    /// [`CopyRange`](crate::Error::CopyRange), [`WrongDevice`](crate::Error::WrongDevice), or what the
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or what the
     /// driver answers.
     ///
     /// # Safety
@@ -226,7 +225,7 @@ impl Stream {
     /// Copies all of `from` to the start of `to`.
     ///
     /// # Errors
-    /// [`CopyRange`](crate::Error::CopyRange), [`WrongDevice`](crate::Error::WrongDevice), or what the
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or what the
     /// driver answers.
     ///
     /// # Safety

@@ -12,7 +12,7 @@ use super::memory;
 use super::pool::Pools;
 use super::rooms::Rooms;
 use crate::driver::backend::{CpuJob, EventBackend, Launch, Range, StreamBackend, own_event};
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidRequest, KernelFault, Result};
 use crate::simt::{Executor, Stats, message};
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -144,11 +144,12 @@ fn run(job: Job, executor: &Executor, rooms: &Rooms, skip: bool) -> Result<Optio
         }
         Job::Kernel(kernel, run) => {
             let _with_jobs = rooms.run_job();
-            run(executor).map(Some).map_err(|source| Error::Simt { kernel, source })
+            run(executor).map(Some).map_err(|source| KernelFault::Simt { kernel, source }.into())
         }
     });
     // The queue must not see a panic: whoever waits for the job would wait for ever.
-    catch_unwind(attempt).unwrap_or_else(|payload| Err(Error::CpuStream { message: message(payload) }))
+    catch_unwind(attempt)
+        .unwrap_or_else(|payload| Err(KernelFault::CpuStream { message: message(payload) }.into()))
 }
 
 /// The stream's end that the host holds.
@@ -167,7 +168,9 @@ impl CpuStream {
         match spawned {
             // Detached: it ends by itself (I4).
             Ok(_) => Ok(CpuStream { queue, pools }),
-            Err(error) => Err(Error::CpuStream { message: format!("no thread for it: {error}") }),
+            Err(error) => {
+                Err(KernelFault::CpuStream { message: format!("no thread for it: {error}") }.into())
+            }
         }
     }
 
@@ -281,6 +284,8 @@ impl EventBackend for CpuEvent {
 
     fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration> {
         let earlier = own_event::<CpuEvent>(earlier).await_it();
-        self.await_it().checked_duration_since(earlier).ok_or(Error::EventOrder)
+        self.await_it()
+            .checked_duration_since(earlier)
+            .ok_or(Error::InvalidRequest(InvalidRequest::EventOrder))
     }
 }

@@ -7,7 +7,7 @@ use super::super::Faults;
 use super::{Heap, heap};
 use crate::build_info;
 use crate::driver::{Backend, Device, DeviceMemory, LaunchConfig, Module, Stream};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, InvalidFree, InvalidRequest, Result};
 use crate::kernel_names;
 use std::alloc::Layout;
 use std::sync::PoisonError;
@@ -107,7 +107,7 @@ impl Heap {
     /// driver compile the library's kernels for that, which takes seconds; all heaps of a device share them.
     ///
     /// # Errors
-    /// [`Error::HeapRequest`] for a layout of no bytes or of more than 2 MiB alignment; what failed since.
+    /// [`Error::InvalidRequest`] for a layout of no bytes or of more than 2 MiB alignment; what failed since.
     pub fn allocate(&self, layout: Layout) -> Result<Option<DevicePtr<u8>>> {
         Ok(self.allocate_many(&[layout])?.pop().flatten())
     }
@@ -130,7 +130,7 @@ impl Heap {
     /// Frees a block that a kernel or the host allocated. See [`deallocate_many`](Self::deallocate_many).
     ///
     /// # Errors
-    /// [`Error::HeapFree`] if no live block of the heap starts there; then nothing is changed. What failed since.
+    /// [`Error::InvalidFree`] if no live block of the heap starts there; then nothing is changed. What failed since.
     ///
     /// # Safety
     /// No kernel uses the block any more.
@@ -142,7 +142,7 @@ impl Heap {
     /// Frees blocks, by one launch for a million of them.
     ///
     /// # Errors
-    /// [`Error::HeapFree`] for those addresses at which no live block of the heap starts, among them a block's second
+    /// [`Error::InvalidFree`] for those addresses at which no live block of the heap starts, among them a block's second
     /// time; the others are given back. What failed since.
     ///
     /// # Safety
@@ -158,7 +158,7 @@ impl Heap {
             first = first.or_else(|| faults.first.first().map(describe));
         }
         match first {
-            Some(first) => Err(Error::HeapFree { failed, asked: blocks.len(), first }),
+            Some(first) => Err(InvalidFree::Heap { failed, asked: blocks.len(), first }.into()),
             None => Ok(()),
         }
     }
@@ -182,7 +182,10 @@ fn check_layout(layout: &Layout) -> Result<()> {
         _ => return Ok(()),
     };
     let (size, align) = (Bytes(layout.size() as u64), Bytes(layout.align() as u64));
-    Err(Error::HeapRequest { asked: format!("{size} aligned to {align}"), why })
+    Err(Error::InvalidRequest(InvalidRequest::HeapLayout {
+        asked: format!("{size} aligned to {align}"),
+        why,
+    }))
 }
 
 fn describe(fault: &Fault) -> String {

@@ -177,14 +177,11 @@ impl HeapBuilder {
     /// Makes the heap.
     ///
     /// # Errors
-    /// [`Error::PoolConfig`](crate::Error::PoolConfig) that names the setting, [`Error::OutOfMemory`];
-    /// for [`initial`](Self::initial) also [`Error::NotSupported`] and [`Error::DriverTooOld`] where there is no virtual
-    /// memory management, and [`Error::AddressSpace`].
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) that names the setting, [`Error::OutOfMemory`]; for [`initial`](Self::initial) also [`Error::NotSupported`]
+    /// where there is no virtual memory management.
     ///
     /// [`Error::OutOfMemory`]: crate::Error::OutOfMemory
     /// [`Error::NotSupported`]: crate::Error::NotSupported
-    /// [`Error::DriverTooOld`]: crate::Error::DriverTooOld
-    /// [`Error::AddressSpace`]: crate::Error::AddressSpace
     pub fn build(&self, device: &Device) -> Result<Heap> {
         let layout = self.layout(device)?;
         let backing = Backing::new(device, &layout, self.checked_initial()?)?;

@@ -33,7 +33,7 @@ trait Arena {
     ) -> Result<DeviceBuffer<u64>>;
     /// What its memory holds.
     fn words(&self) -> Result<Vec<u32>>;
-    fn stats(&self) -> Result<Option<BumpStats>>;
+    fn stats(&self) -> Result<BumpStats>;
 }
 
 impl Arena for Bump {

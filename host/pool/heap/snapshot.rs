@@ -8,6 +8,7 @@ use crate::driver::DeviceData;
 use crate::error::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt;
 use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{self as device, LargeAudit, RunAudit, Visitor};
 
@@ -132,6 +133,15 @@ impl Heap {
     /// What failed since.
     pub fn leaks(&self, limit: usize) -> Result<Leaks> {
         Ok(self.snapshot()?.leaks(limit))
+    }
+}
+
+impl fmt::Debug for HeapSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let layout = self.heap.layout();
+        let mut shown = f.debug_struct("HeapSnapshot");
+        shown.field("slabs", &self.present).field("slab_bytes", &layout.slab_bytes());
+        shown.field("faults", &self.faults).finish_non_exhaustive()
     }
 }
 

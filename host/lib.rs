@@ -43,7 +43,7 @@
 pub mod alloc;
 pub mod build_info;
 pub mod driver;
-mod error;
+pub mod error;
 mod kernels;
 pub mod pool;
 pub mod simt;

@@ -5,7 +5,7 @@
 use super::live::{Block, Live};
 use super::{DeviceAllocator, Usage, address_of, check_request, lock};
 use crate::driver::{Device, DeviceMemory, Stream};
-use crate::error::{Error, Result};
+use crate::error::{InvalidFree, Result};
 use std::alloc::Layout;
 use std::fmt;
 use std::sync::Mutex;
@@ -36,7 +36,7 @@ unsafe impl DeviceAllocator for DriverMemory {
         &self.device
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         check_request(NAME, &self.device, layout, stream)?;
         let memory = self.device.alloc_memory(layout.size() as u64, layout.align())?;
         let ptr = memory.ptr();
@@ -45,11 +45,11 @@ unsafe impl DeviceAllocator for DriverMemory {
         Ok(ptr)
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         self.device.same_as(stream.device(), "the stream")?;
         let address = address_of(ptr);
         let removed = lock(&self.live).remove(address, layout);
-        let mut block = removed.map_err(|why| Error::AllocFree { allocator: NAME.into(), address, why })?;
+        let mut block = removed.map_err(|why| InvalidFree::Block { allocator: NAME.into(), address, why })?;
         // Not under the lock: it waits for the device.
         let done = block.of.free();
         if done.is_err() {

@@ -3,12 +3,16 @@
 use crate::kernels::give_all;
 use crate::support::replays_and_cpu;
 use std::alloc::Layout;
+use warpheap::error::{InvalidConfig, InvalidModule};
 use warpheap::pool::Heap;
 use warpheap::{Device, Error};
 
 fn refused(builder: &warpheap::pool::HeapBuilder, words: &str) {
     let error = builder.build(&Device::cpu()).unwrap_err();
-    assert!(matches!(error, Error::PoolConfig { setting: "quarantine", .. }), "{error}");
+    assert!(
+        matches!(error, Error::InvalidConfig(InvalidConfig::Pool { setting: "quarantine", .. })),
+        "{error}"
+    );
     assert!(error.to_string().contains(words), "{error}");
 }
 
@@ -54,6 +58,6 @@ fn kernels_without_the_feature_are_refused() {
     let device = Device::cpu();
     device.load_module(&ptx(136)).unwrap().check(give_all).unwrap();
     let error = device.load_module(&ptx(128)).unwrap().check(give_all).unwrap_err();
-    assert!(matches!(error, Error::KernelSignature { .. }), "{error}");
+    assert!(matches!(error, Error::InvalidModule(InvalidModule::KernelSignature { .. })), "{error}");
     assert!(error.to_string().contains("feature `debug`"), "{error}");
 }

@@ -8,6 +8,7 @@ use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use warpheap::alloc::{BlockPool, CachingPool, CachingPoolBuilder, DeviceAllocator, DriverMemory, Usage};
+use warpheap::error::{InvalidConfig, InvalidFree, OutOfMemory};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Device, Error, Result, Stream};
 use warpheap_device::kernel::DevicePtr;
@@ -33,7 +34,7 @@ unsafe impl DeviceAllocator for Counted {
         &self.device
     }
 
-    fn alloc(&self, layout: Layout, _: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, _: &Stream) -> Result<DevicePtr<u8>> {
         let mut state = self.state.lock().unwrap();
         let start = state.0.next_multiple_of(layout.align() as u64);
         // A gap, so that segments do not touch.
@@ -42,7 +43,7 @@ unsafe impl DeviceAllocator for Counted {
         Ok(DevicePtr(std::ptr::without_provenance_mut(start as usize)))
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, _: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, _: &Stream) -> Result<()> {
         assert_eq!(self.state.lock().unwrap().1.remove(&(ptr.0.addr() as u64)), Some(layout));
         Ok(())
     }
@@ -62,7 +63,7 @@ fn cpu() -> (Device, Stream) {
 }
 
 pub fn take(pool: &dyn DeviceAllocator, size: usize, stream: &Stream) -> Block {
-    (pool.alloc(layout(size, 256), stream).unwrap(), layout(size, 256))
+    (pool.allocate(layout(size, 256), stream).unwrap(), layout(size, 256))
 }
 
 #[test]
@@ -118,8 +119,10 @@ fn the_fifth_gibibyte_of_four_is_refused_with_figures() {
     let (device, stream) = cpu();
     let pool = CachingPool::builder().max_bytes(4 << 30).over(Counted::new(&device)).unwrap();
     let four: Vec<_> = (0..4).map(|_| take(&pool, GIB, &stream)).collect();
-    let error = pool.alloc(layout(GIB, 256), &stream).unwrap_err();
-    let Error::AllocExhausted { requested, used, reserved, largest, .. } = &error else { panic!("{error}") };
+    let error = pool.allocate(layout(GIB, 256), &stream).unwrap_err();
+    let Error::OutOfMemory(OutOfMemory::Pool { requested, used, reserved, largest, .. }) = &error else {
+        panic!("{error}")
+    };
     assert_eq!((requested.0, used.0, reserved.0, largest.0), (1 << 30, 4 << 30, 4 << 30, 0));
     let message = error.to_string();
     assert!(message.contains("at most 4294967296 B (4.0 GiB)") && message.contains("max_bytes"), "{message}");
@@ -146,7 +149,9 @@ fn settings_that_cannot_be_are_refused() {
     ];
     for (builder, setting) in refused {
         let error = builder.over(DriverMemory::new(&device)).unwrap_err();
-        let Error::PoolConfig { setting: named, .. } = &error else { panic!("{error}") };
+        let Error::InvalidConfig(InvalidConfig::Pool { setting: named, .. }) = &error else {
+            panic!("{error}")
+        };
         assert_eq!(*named, setting, "{error}");
     }
 }
@@ -155,12 +160,15 @@ fn settings_that_cannot_be_are_refused() {
 fn one_segment_that_grows_never_has_more_than_the_limit() {
     let (device, stream) = cpu();
     let on = |bytes| CachingPool::builder().max_bytes(bytes).on(&device);
-    let Error::PoolConfig { setting, given, why } = on((2 << 20) - 1).unwrap_err() else { panic!() };
+    let Error::InvalidConfig(InvalidConfig::Pool { setting, given, why }) = on((2 << 20) - 1).unwrap_err()
+    else {
+        panic!()
+    };
     assert_eq!((setting, given.contains("2097151 B"), why.contains("2097152 B")), ("max_bytes", true, true));
     for (asked, granted) in [(2 << 20, 2 << 20), ((4 << 20) - 1, 2 << 20), ((4 << 20) + 1000, 4 << 20)] {
         let pool = on(asked).unwrap();
         assert_eq!(pool.max_bytes(), Some(granted));
-        let all: Vec<Block> = std::iter::from_fn(|| pool.alloc(layout(100_000, 256), &stream).ok())
+        let all: Vec<Block> = std::iter::from_fn(|| pool.allocate(layout(100_000, 256), &stream).ok())
             .map(|ptr| (ptr, layout(100_000, 256)))
             .collect();
         assert!(all.len() as u64 >= granted / 110_000, "{}", all.len());
@@ -209,7 +217,11 @@ fn frees_that_are_wrong_are_told_apart() {
     ];
     for (block, words) in wrong {
         let error = give(&pool, block, &stream).unwrap_err();
-        assert!(matches!(error, Error::AllocFree { .. }) && error.to_string().contains(words), "{error}");
+        assert!(
+            matches!(error, Error::InvalidFree(InvalidFree::Block { .. }))
+                && error.to_string().contains(words),
+            "{error}"
+        );
     }
     give(&pool, small, &stream).unwrap();
     give(&pool, large, &stream).unwrap();
@@ -224,11 +236,11 @@ fn an_upstream_that_aligns_to_little_does() {
     let pool = CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap();
     for align in [1 << 14, 1 << 17] {
         let block = layout(10_000, align);
-        let ptr = pool.alloc(block, &stream).unwrap();
+        let ptr = pool.allocate(block, &stream).unwrap();
         assert!((ptr.0 as usize).is_multiple_of(align));
         give(&pool, (ptr, block), &stream).unwrap();
     }
-    assert!(pool.alloc(layout(3 * MIB, 512), &stream).is_err());
+    assert!(pool.allocate(layout(3 * MIB, 512), &stream).is_err());
 }
 
 /// RMM's benchmark: allocations are 73 in 100 as long as there are some to make and room for them, and otherwise a block goes at random.

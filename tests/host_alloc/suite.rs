@@ -5,6 +5,7 @@ use crate::kernels::{double, linger};
 use crate::support::{devices, is_cpu, module};
 use std::alloc::Layout;
 use warpheap::alloc::DeviceAllocator;
+use warpheap::error::{Dangling, InvalidFree, InvalidRequest, OutOfMemory};
 use warpheap::{Device, DeviceMemory, Error, LaunchConfig, Stream};
 use warpheap_device::kernel::DevicePtr;
 
@@ -27,7 +28,7 @@ pub fn each(test: impl Fn(&Case, &Device, Any)) {
 
 pub fn give(allocator: &dyn DeviceAllocator, (ptr, layout): Block, stream: &Stream) -> Result<(), Error> {
     // SAFETY: where it is a block of the allocator's, no other stream uses it.
-    unsafe { allocator.dealloc(ptr, layout, stream) }
+    unsafe { allocator.deallocate(ptr, layout, stream) }
 }
 
 /// The memory of a block, to be looked at from the host.
@@ -39,12 +40,12 @@ pub fn memory(device: &Device, (ptr, layout): Block) -> DeviceMemory {
 /// As many of the largest blocks as there are; 300 where that is up to the device.
 pub fn take_all(case: &Case, allocator: &dyn DeviceAllocator, stream: &Stream) -> Vec<Block> {
     let room = case.room.unwrap_or(300);
-    (0..room).map(|_| (allocator.alloc(case.most, stream).unwrap(), case.most)).collect()
+    (0..room).map(|_| (allocator.allocate(case.most, stream).unwrap(), case.most)).collect()
 }
 
 /// The error of an allocation, or what was allocated, in words.
 fn refused(allocator: &dyn DeviceAllocator, layout: Layout, stream: &Stream) -> Error {
-    allocator.alloc(layout, stream).expect_err("it is refused")
+    allocator.allocate(layout, stream).expect_err("it is refused")
 }
 
 #[test]
@@ -55,7 +56,7 @@ fn blocks_are_aligned_apart_and_keep_what_is_written() {
         for size in [1, 3, 64, 100, 1000, 4096, case.most.size()] {
             for align in [1, 8, 256, case.most.align()] {
                 let layout = layout(size, align);
-                let ptr = allocator.alloc(layout, &stream).unwrap();
+                let ptr = allocator.allocate(layout, &stream).unwrap();
                 assert!((ptr.0 as usize).is_multiple_of(align), "{case}: {layout:?} at {ptr:?}");
                 let number = blocks.len() as u8 + 1;
                 memory(device, (ptr, layout)).fill(number).unwrap();
@@ -91,7 +92,8 @@ fn there_are_exactly_as_many_blocks_as_there_is_room_for() {
         for _ in 0..3 {
             let mut blocks = take_all(case, &allocator, &stream);
             let error = refused(&allocator, case.most, &stream);
-            let Error::AllocExhausted { requested, used, reserved, largest, .. } = &error else {
+            let Error::OutOfMemory(OutOfMemory::Pool { requested, used, reserved, largest, .. }) = &error
+            else {
                 panic!("{case}: {error}")
             };
             let size = case.most.size() as u64;
@@ -99,7 +101,7 @@ fn there_are_exactly_as_many_blocks_as_there_is_room_for() {
             assert!(largest.0 < size && error.to_string().contains("give blocks back"), "{case}: {error}");
             let last = blocks.pop().unwrap();
             give(&allocator, last, &stream).unwrap();
-            assert_eq!(allocator.alloc(case.most, &stream).unwrap().0, last.0.0, "{case}: the only one");
+            assert_eq!(allocator.allocate(case.most, &stream).unwrap().0, last.0.0, "{case}: the only one");
             blocks.push(last);
             for block in blocks {
                 give(&allocator, block, &stream).unwrap();
@@ -114,13 +116,13 @@ fn what_was_not_allocated_or_otherwise_cannot_be_given_back() {
     each(|case, device, allocator| {
         let stream = device.stream().unwrap();
         let (first, second) = {
-            let mut two = (0..2).map(|_| (allocator.alloc(case.most, &stream).unwrap(), case.most));
+            let mut two = (0..2).map(|_| (allocator.allocate(case.most, &stream).unwrap(), case.most));
             (two.next().unwrap(), two.next().unwrap())
         };
         let used = allocator.usage();
         let wrong = |block: Block, words: &str| {
             let error = give(&allocator, block, &stream).unwrap_err();
-            assert!(matches!(error, Error::AllocFree { .. }), "{case}: {error}");
+            assert!(matches!(error, Error::InvalidFree(InvalidFree::Block { .. })), "{case}: {error}");
             let address = format!("{:#x}", block.0.0 as usize);
             let message = error.to_string();
             assert!(message.contains(words) && message.contains(&address), "{case}: {error}");
@@ -138,7 +140,7 @@ fn what_was_not_allocated_or_otherwise_cannot_be_given_back() {
         give(&allocator, second, &stream).unwrap();
         let used = allocator.usage();
         let twice = give(&allocator, second, &stream).unwrap_err();
-        assert!(matches!(twice, Error::AllocFree { .. }), "{case}: {twice}");
+        assert!(matches!(twice, Error::InvalidFree(InvalidFree::Block { .. })), "{case}: {twice}");
         assert!(
             ["is free already", "given back before"].iter().any(|words| twice.to_string().contains(words))
         );
@@ -153,7 +155,7 @@ fn requests_that_are_none_are_refused() {
     each(|case, device, allocator| {
         let (stream, other) = (device.stream().unwrap(), Device::cpu().stream().unwrap());
         let error = refused(&allocator, layout(0, 1), &stream);
-        assert!(matches!(error, Error::AllocRequest { .. }), "{case}: {error}");
+        assert!(matches!(error, Error::InvalidRequest(InvalidRequest::Layout { .. })), "{case}: {error}");
         for layout in [layout(1 << 62, 1), layout(1, 1 << 40)] {
             refused(&allocator, layout, &stream);
         }
@@ -161,7 +163,7 @@ fn requests_that_are_none_are_refused() {
         assert!(matches!(error, Error::WrongDevice { what: "the stream", .. }), "{case}: {error}");
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
 
-        let block = (allocator.alloc(case.most, &stream).unwrap(), case.most);
+        let block = (allocator.allocate(case.most, &stream).unwrap(), case.most);
         let error = give(&allocator, block, &other).unwrap_err();
         assert!(matches!(error, Error::WrongDevice { what: "the stream", .. }), "{case}: {error}");
         give(&allocator, block, &stream).unwrap();
@@ -175,7 +177,7 @@ fn a_block_is_used_again_only_after_the_work_that_it_was_freed_behind() {
     each(|case, device, allocator| {
         let (module, first, second) = (module(device), device.stream().unwrap(), device.stream().unwrap());
         for other in [&second, &first] {
-            let block = (allocator.alloc(case.most, &first).unwrap(), case.most);
+            let block = (allocator.allocate(case.most, &first).unwrap(), case.most);
             let values = memory(device, block).slice_at::<u32>(0, 1).unwrap();
             // SAFETY: one thread, which is done with the block where the free comes in its stream.
             unsafe { first.launch(&module, linger, &ONE, (values, 20_000)) }.unwrap();
@@ -224,7 +226,7 @@ fn streams_may_go_while_blocks_that_were_freed_on_them_are_pending() {
 fn its_end_waits_for_the_kernels_that_use_its_blocks() {
     each(|case, device, allocator| {
         let (module, stream) = (module(device), device.stream().unwrap());
-        let block = (allocator.alloc(case.most, &stream).unwrap(), case.most);
+        let block = (allocator.allocate(case.most, &stream).unwrap(), case.most);
         let values = memory(device, block).slice_at::<u32>(0, 1).unwrap();
         // SAFETY: one thread, and the end waits for it.
         unsafe { stream.launch(&module, linger, &LaunchConfig::linear(1, 1), (values, 20_000)) }.unwrap();
@@ -240,7 +242,7 @@ fn its_end_waits_for_the_kernels_that_use_its_blocks() {
         if is_cpu(device) {
             // SAFETY: not launched at all.
             let late = unsafe { stream.launch(&module, linger, &LaunchConfig::linear(1, 1), (values, 1)) };
-            assert!(matches!(late, Err(Error::DanglingArgument { .. })), "{case}: {late:?}");
+            assert!(matches!(late, Err(Error::Dangling(Dangling::Argument { .. }))), "{case}: {late:?}");
         }
     });
 }

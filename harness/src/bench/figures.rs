@@ -9,6 +9,7 @@ use crate::kernels::bench::{
     bench_freelist_free,
 };
 use warpheap::driver::{Device, DeviceBuffer, LaunchConfig, Module};
+use warpheap::error::OutOfMemory;
 use warpheap::kernel_names;
 use warpheap::pool::{Bump, FreeList};
 use warpheap::{Error, Result};
@@ -91,7 +92,7 @@ impl Bench {
             let name = &plan.name;
             match plan.measure(&mut self) {
                 Ok(figure) => self.report.figures.push(figure),
-                Err(error @ Error::OutOfMemory { .. }) => {
+                Err(error @ Error::OutOfMemory(OutOfMemory::Device { .. })) => {
                     self.report.left_out.push(format!("{name}: {error}"));
                 }
                 // The device is as good as before: the other figures can be measured.

@@ -18,6 +18,7 @@ use plan::Plan;
 use serde::Serialize;
 pub use timing::Timing;
 use warpheap::driver::{Backend, Device, Module};
+use warpheap::error::NotSupported;
 use warpheap::{Error, Result};
 
 /// What to measure.
@@ -58,11 +59,11 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<BenchReport> {
     if device.backend() != Backend::Cuda {
-        return Err(Error::NotSupported {
+        return Err(Error::NotSupported(NotSupported::Backend {
             what: "measuring kernels",
             backend: "CPU",
             advice: "its threads are simulated; `warpheap stress --backend cpu` reports their rate",
-        });
+        }));
     }
     figures::Bench::new(device, module, config.rounds)?.run(figures::plans(config), progress)
 }

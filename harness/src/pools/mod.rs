@@ -90,7 +90,7 @@ impl PoolKind {
     /// A pool on `device` that meets `demand`, as far as its memory reaches.
     ///
     /// # Errors
-    /// [`Error::PoolConfig`](warpheap::Error::PoolConfig) for what no such pool can be, [`Error::OutOfMemory`](warpheap::Error::OutOfMemory),
+    /// [`Error::InvalidConfig`](warpheap::Error::InvalidConfig) for what no such pool can be, [`Error::OutOfMemory`](warpheap::Error::OutOfMemory),
     /// or what the driver answers.
     pub fn make(&self, device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
         (self.make)(device, demand)
@@ -154,6 +154,7 @@ mod tests {
     use super::*;
     use std::alloc::Layout;
     use warpheap::Error;
+    use warpheap::error::InvalidConfig;
 
     fn demand(bytes: Option<u64>) -> Demand {
         let largest = Layout::from_size_align(1000, 64).unwrap();
@@ -167,11 +168,11 @@ mod tests {
         for kind in POOLS {
             assert!(std::ptr::eq(PoolKind::find(kind.name).unwrap(), kind), "two are called {}", kind.name);
             let pool = kind.make(&device, &demand).unwrap();
-            let blocks: Vec<_> = (0..3).map(|_| pool.alloc(demand.largest, &stream).unwrap()).collect();
+            let blocks: Vec<_> = (0..3).map(|_| pool.allocate(demand.largest, &stream).unwrap()).collect();
             assert!(pool.usage().used_bytes >= demand.peak_bytes, "{}", kind.name);
             for block in blocks {
                 // SAFETY: allocated above, and never used.
-                unsafe { pool.dealloc(block, demand.largest, &stream) }.unwrap();
+                unsafe { pool.deallocate(block, demand.largest, &stream) }.unwrap();
             }
         }
         assert!(PoolKind::find("no such pool").is_none());
@@ -183,16 +184,22 @@ mod tests {
         let stream = device.stream().unwrap();
         for kind in POOLS {
             let Ok(pool) = kind.make(&device, &demand) else { continue };
-            let granted = (0..5).take_while(|_| pool.alloc(demand.largest, &stream).is_ok()).count();
+            let granted = (0..5).take_while(|_| pool.allocate(demand.largest, &stream).is_ok()).count();
             let is_exact = ["driver", "driver-pool", "blocks", "bump"].contains(&kind.name);
             assert!(granted == 2 || !is_exact && granted < 2, "{}: {granted}", kind.name);
             assert!(pool.usage().reserved_bytes <= 2 * 1024, "{}", kind.name);
         }
         let none = PoolKind::find("blocks").unwrap().make(&device, &Demand { bytes: Some(10), ..demand });
-        assert!(matches!(none.err(), Some(Error::PoolConfig { setting: "blocks", .. })));
+        assert!(matches!(
+            none.err(),
+            Some(Error::InvalidConfig(InvalidConfig::Pool { setting: "blocks", .. }))
+        ));
         let none = PoolKind::find("caching").unwrap().make(&device, &demand);
         assert!(
-            matches!(none.err(), Some(Error::PoolConfig { setting: "max_bytes", .. })),
+            matches!(
+                none.err(),
+                Some(Error::InvalidConfig(InvalidConfig::Pool { setting: "max_bytes", .. }))
+            ),
             "less than a page"
         );
     }
@@ -206,7 +213,7 @@ mod tests {
         let stream = device.stream().unwrap();
         for kind in POOLS {
             let pool = kind.make(&device, &demand).unwrap();
-            let granted = (0..9).take_while(|_| pool.alloc(mib, &stream).is_ok()).count();
+            let granted = (0..9).take_while(|_| pool.allocate(mib, &stream).is_ok()).count();
             assert_eq!(granted, 4, "{}", kind.name);
             assert!(pool.usage().reserved_bytes <= most, "{}", kind.name);
         }

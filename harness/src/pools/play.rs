@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use turns::in_turns;
 use warpheap::alloc::DeviceAllocator;
 use warpheap::driver::Stream;
+use warpheap::error::InvalidRequest;
 use warpheap::{Error, Result};
 use warpheap_device::kernel::DevicePtr;
 
@@ -68,7 +69,7 @@ fn streams(script: &Script, pool: &dyn DeviceAllocator) -> Result<Vec<Stream>> {
 /// Makes all calls of a script, and gives back at the end what it leaves.
 ///
 /// # Errors
-/// [`Error::PoolConfig`] for more threads than the system starts. What a call fails with, unless the pool only refuses an
+/// [`Error::InvalidConfig`] for more threads than the system starts. What a call fails with, unless the pool only refuses an
 /// allocation or a free.
 pub(super) fn play(script: &Script, pool: &dyn DeviceAllocator, hosts: Hosts) -> Result<Played> {
     let streams = streams(script, pool)?;
@@ -101,7 +102,7 @@ pub(super) fn time(script: &Script, pool: &dyn DeviceAllocator) -> Result<Durati
     for step in &script.steps {
         let (layout, stream) = (script.layouts[step.slot], &streams[step.stream]);
         match step.action {
-            Action::Alloc => match pool.alloc(layout, stream) {
+            Action::Alloc => match pool.allocate(layout, stream) {
                 Ok(ptr) => blocks[step.slot] = Some(ptr),
                 Err(error) if is_refusal(&error) => {}
                 Err(error) => return Err(error),
@@ -109,7 +110,7 @@ pub(super) fn time(script: &Script, pool: &dyn DeviceAllocator) -> Result<Durati
             Action::Free => {
                 let Some(ptr) = blocks[step.slot].take() else { continue };
                 // SAFETY: allocated by an earlier step, taken out of its slot, and no kernel ever got it.
-                unsafe { pool.dealloc(ptr, layout, stream) }?;
+                unsafe { pool.deallocate(ptr, layout, stream) }?;
             }
         }
     }
@@ -130,15 +131,15 @@ struct Session<'a> {
 impl Session<'_> {
     fn step(&mut self, step: &Step) -> Result<()> {
         match step.action {
-            Action::Alloc => self.alloc(step),
+            Action::Alloc => self.allocate(step),
             Action::Free => self.free(step),
         }
     }
 
-    fn alloc(&mut self, step: &Step) -> Result<()> {
+    fn allocate(&mut self, step: &Step) -> Result<()> {
         let (layout, stream) = (self.script.layouts[step.slot], &self.streams[step.stream]);
         let start = Instant::now();
-        let done = self.pool.alloc(layout, stream);
+        let done = self.pool.allocate(layout, stream);
         let nanos = start.elapsed().as_nanos() as f64;
         self.played.nanos += nanos;
         match done {
@@ -173,7 +174,7 @@ impl Session<'_> {
         let (layout, stream) = (self.script.layouts[step.slot], &self.streams[step.stream]);
         let start = Instant::now();
         // SAFETY: allocated by an earlier step, not given back since (I1), and no kernel ever got it.
-        let done = unsafe { self.pool.dealloc(ptr, layout, stream) };
+        let done = unsafe { self.pool.deallocate(ptr, layout, stream) };
         let nanos = start.elapsed().as_nanos() as f64;
         self.played.nanos += nanos;
         match done {
@@ -196,7 +197,7 @@ impl Session<'_> {
         for (slot, block) in self.blocks.iter_mut().enumerate() {
             let Some(ptr) = block.take() else { continue };
             // SAFETY: as in `free`.
-            match unsafe { self.pool.dealloc(ptr, self.script.layouts[slot], &self.streams[0]) } {
+            match unsafe { self.pool.deallocate(ptr, self.script.layouts[slot], &self.streams[0]) } {
                 Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => self.played.failed_frees.add(&error),
                 Ok(()) => {}
@@ -210,10 +211,8 @@ impl Session<'_> {
 fn is_refusal(error: &Error) -> bool {
     matches!(
         error,
-        Error::AllocExhausted { .. }
-            | Error::OutOfMemory { .. }
-            | Error::AllocRequest { .. }
-            | Error::Alignment { .. }
+        Error::OutOfMemory(_)
+            | Error::InvalidRequest(InvalidRequest::Layout { .. } | InvalidRequest::Alignment { .. })
             | Error::FailureInjected { .. }
     )
 }

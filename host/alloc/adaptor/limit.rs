@@ -5,7 +5,7 @@
 
 use crate::alloc::{DeviceAllocator, Usage, lock};
 use crate::driver::{Device, Stream};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::alloc::Layout;
 use std::sync::Mutex;
 use warpheap_device::kernel::DevicePtr;
@@ -54,7 +54,7 @@ impl<A: DeviceAllocator> Limit<A> {
 
     fn exceeded(&self, requested: u64, used: u64) -> Error {
         let (left, of) = (self.most - used, self.upstream.usage());
-        Error::AllocExhausted {
+        Error::OutOfMemory(OutOfMemory::Pool {
             allocator: "a limit".into(),
             requested: Bytes(requested),
             used: Bytes(used),
@@ -62,7 +62,7 @@ impl<A: DeviceAllocator> Limit<A> {
             cached: Bytes(of.reserved_bytes.saturating_sub(of.used_bytes)),
             largest: Bytes(of.largest_free_bytes.map_or(left, |most| most.min(left))),
             advice: "give blocks back, or raise the limit (Limit::new)",
-        }
+        })
     }
 }
 
@@ -72,15 +72,15 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Limit<A> {
         self.upstream.device()
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         let bytes = layout.size() as u64;
         self.claim(bytes).map_err(|used| self.exceeded(bytes, used))?;
-        self.upstream.alloc(layout, stream).inspect_err(|_| self.unclaim(bytes))
+        self.upstream.allocate(layout, stream).inspect_err(|_| self.unclaim(bytes))
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.upstream.dealloc(ptr, layout, stream) }?;
+        unsafe { self.upstream.deallocate(ptr, layout, stream) }?;
         self.unclaim(layout.size() as u64);
         Ok(())
     }

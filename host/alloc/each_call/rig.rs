@@ -4,7 +4,7 @@ use super::subjects::Pool;
 use crate::alloc::address_of;
 use crate::driver::flawed::{self, Call, Faults, Moment, Which};
 use crate::driver::{Device, Stream};
-use crate::error::{Error, Result};
+use crate::error::{Error, OutOfMemory, Result};
 use std::alloc::Layout;
 use std::fmt;
 use std::sync::Arc;
@@ -99,10 +99,11 @@ impl Rig {
     /// Whether there was room; there may be none.
     pub fn alloc(&mut self, pool: &dyn Pool, size: usize, stream: &Stream) -> bool {
         let is_full = |error: &Error| {
-            matches!(error, Error::AllocExhausted { .. } | Error::OutOfMemory { .. }) && !is_told(error)
+            matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. } | OutOfMemory::Device { .. }))
+                && !is_told(error)
         };
         let of = layout(size);
-        let taken = self.attempt(|| match pool.alloc(of, stream) {
+        let taken = self.attempt(|| match pool.allocate(of, stream) {
             Ok(ptr) => Ok(Some(ptr)),
             Err(error) if is_full(&error) => Ok(None),
             Err(error) => Err(error),
@@ -148,7 +149,7 @@ impl Rig {
         let stream = if is_other && self.attempt(ordered).is_none() { &block.home } else { stream };
         let last = self.faults.work(stream);
         // SAFETY: a live block, and other streams' work comes before.
-        let done = self.attempt(|| unsafe { pool.dealloc(block.ptr, block.layout, stream) });
+        let done = self.attempt(|| unsafe { pool.deallocate(block.ptr, block.layout, stream) });
         pool.check();
         match done {
             Some(()) => self.freed.push((start, bytes, last)),

@@ -12,6 +12,7 @@
 use super::Session;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use warpheap::error::InvalidConfig;
 use warpheap::{Error, Result};
 
 /// The threads of a script, one of which has its turn.
@@ -46,7 +47,11 @@ pub(super) fn in_turns(session: Session<'_>) -> Result<Session<'_>> {
                     thread + 1
                 );
                 let given = script.threads.to_string();
-                turns.stop(Some(Error::PoolConfig { setting: "threads", given, why }));
+                turns.stop(Some(Error::InvalidConfig(InvalidConfig::Pool {
+                    setting: "threads",
+                    given,
+                    why,
+                })));
                 return;
             }
         }

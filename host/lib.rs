@@ -46,6 +46,9 @@ pub mod build_info;
 pub mod driver;
 pub mod error;
 pub mod examples;
+#[cfg(test)]
+#[path = "../tests/faults/mod.rs"]
+mod faults;
 pub mod harness;
 pub mod pool;
 pub mod pools;

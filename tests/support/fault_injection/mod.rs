@@ -1,9 +1,9 @@
 //! For tests: a device, or a single stream, whose calls are counted, fail as they are told, and leave a trace.
 //!
 //! ```text
-//!   FlawedDevice ─┬─ FlawedStream ─ FlawedEvent
-//!                 ├─ FlawedPool                    each call ─► Faults: counted, a hook, told to fail? ─► the CPU's own
-//!                 └─ FlawedVirtualMemory
+//!   FaultyDevice ─┬─ FaultyStream ─ FaultyEvent
+//!                 ├─ FaultyPool                    each call ─► Faults: counted, a hook, told to fail? ─► the CPU's own
+//!                 └─ FaultyVirtualMemory
 //! ```
 //!
 //! Besides, [`Faults`] knows what was not given back (`held`), and which streams come after which work (`clocks`).
@@ -11,16 +11,21 @@
 
 mod clocks;
 mod device;
+mod each_call;
 mod gate;
 mod memory;
 mod stream;
 
 pub(crate) use clocks::Moment;
-pub(crate) use device::device;
+pub(crate) use device::faulty_device;
+pub(crate) use each_call::{
+    Run, all_calls_fail_for_a_while, all_calls_fail_for_good, each_call_fails_once, is_injected,
+};
 pub(crate) use gate::gate;
-pub(crate) use stream::flawed;
+pub(crate) use memory::faulty_virtual_memory;
+pub(crate) use stream::faulty_stream;
 
-use super::stream::Stream;
+use crate::driver::Stream;
 use crate::error::{Error, Result};
 use clocks::Clocks;
 use std::collections::BTreeMap;
@@ -185,7 +190,7 @@ impl Faults {
         }
         state.failed.push(call);
         let detail = format!("call {number} was told to fail");
-        Err(Error::Driver { call: call.name(), code: state.code, name: "FLAWED".into(), detail })
+        Err(Error::Driver { call: call.name(), code: state.code, name: "INJECTED".into(), detail })
     }
 
     /// Which fail from now on, with that answer of the driver's.
@@ -195,7 +200,7 @@ impl Faults {
     }
 
     /// Whether calls of these kinds fail from now on.
-    fn tell_kinds(&self, kinds: &[Call], fail: bool) {
+    pub fn fail_calls(&self, kinds: &[Call], fail: bool) {
         let mut state = self.state();
         state.kinds.retain(|kind| !kinds.contains(kind));
         if fail {
@@ -205,17 +210,17 @@ impl Faults {
 
     /// Whether records, waits and looks at what is done fail from now on.
     pub fn fail(&self, fails: bool) {
-        self.tell_kinds(&[Call::Record, Call::Wait, Call::StreamQuery], fails);
+        self.fail_calls(&[Call::Record, Call::Wait, Call::StreamQuery], fails);
     }
 
     /// Whether what writes to memory fails from now on.
     pub fn fail_work(&self, fails: bool) {
-        self.tell_kinds(&[Call::StreamWrite, Call::StreamCopy, Call::StreamFill], fails);
+        self.fail_calls(&[Call::StreamWrite, Call::StreamCopy, Call::StreamFill], fails);
     }
 
     /// Whether waits of the host for a stream fail from now on.
     pub fn fail_synchronize(&self, fails: bool) {
-        self.tell_kinds(&[Call::StreamSynchronize], fails);
+        self.fail_calls(&[Call::StreamSynchronize], fails);
     }
 
     /// Calls `hook` inside of the next call of that kind, once.

@@ -53,9 +53,8 @@ impl VirtualMemory for FaultyVirtualMemory {
     fn create(&self, bytes: u64) -> Result<Pages> {
         self.faults.call(Call::Create)?;
         let pages = self.inner.create(bytes)?;
-        let mut all = self.pages.lock().unwrap();
-        let number = all.last_key_value().map_or(1, |(last, _)| last + 1);
-        all.insert(number, pages);
+        let number = self.faults.next_handle();
+        self.pages.lock().unwrap().insert(number, pages);
         self.faults.hold(Call::Create, number, bytes);
         Ok(Pages(number))
     }

@@ -1,4 +1,5 @@
-//! For tests: a device, or a single stream, whose calls are counted, fail as they are told, and leave a trace.
+//! Fault injection: a device, a single stream, or virtual memory whose driver calls are counted, fail on request, and are
+//! traced.
 //!
 //! ```text
 //!   FaultyDevice ─┬─ FaultyStream ─ FaultyEvent
@@ -9,6 +10,7 @@
 //! Besides, [`Faults`] knows what was not given back (`held`), and which streams come after which work (`clocks`).
 //! A call that fails does nothing. `drain`, which cannot fail, is not counted.
 
+mod calls;
 mod clocks;
 mod device;
 mod each_call;
@@ -16,6 +18,7 @@ mod gate;
 mod memory;
 mod stream;
 
+pub(crate) use calls::Call;
 pub(crate) use clocks::Moment;
 pub(crate) use device::faulty_device;
 pub(crate) use each_call::{
@@ -31,89 +34,8 @@ use clocks::Clocks;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What can be asked of a driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Call {
-    Info,
-    Alloc,
-    Free,
-    VirtualMemory,
-    Reserve,
-    Unreserve,
-    Create,
-    Release,
-    Map,
-    Allow,
-    Unmap,
-    NewPool,
-    PoolAlloc,
-    PoolFree,
-    PoolTrim,
-    PoolGet,
-    PoolSet,
-    Synchronize,
-    Write,
-    Read,
-    Fill,
-    NewStream,
-    StreamWrite,
-    StreamRead,
-    StreamCopy,
-    StreamFill,
-    StreamSynchronize,
-    StreamQuery,
-    Launch,
-    Record,
-    Wait,
-    EventQuery,
-    EventSynchronize,
-    Module,
-}
-
-/// What can be had of a driver and is to be given back: memory, addresses, pages, mappings, blocks of pools.
+/// Calls whose results must be returned to the driver: memory, addresses, pages, mappings, blocks of pools.
 const GIVES: [Call; 5] = [Call::Alloc, Call::Reserve, Call::Create, Call::Map, Call::PoolAlloc];
-
-impl Call {
-    /// The driver's name of it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Call::Info => "cuMemGetInfo",
-            Call::Alloc => "cuMemAlloc",
-            Call::Free => "cuMemFree",
-            Call::VirtualMemory => "cuMemGetAllocationGranularity",
-            Call::Reserve => "cuMemAddressReserve",
-            Call::Unreserve => "cuMemAddressFree",
-            Call::Create => "cuMemCreate",
-            Call::Release => "cuMemRelease",
-            Call::Map => "cuMemMap",
-            Call::Allow => "cuMemSetAccess",
-            Call::Unmap => "cuMemUnmap",
-            Call::NewPool => "cuMemPoolCreate",
-            Call::PoolAlloc => "cuMemAllocFromPoolAsync",
-            Call::PoolFree => "cuMemFreeAsync",
-            Call::PoolTrim => "cuMemPoolTrimTo",
-            Call::PoolGet => "cuMemPoolGetAttribute",
-            Call::PoolSet => "cuMemPoolSetAttribute",
-            Call::Synchronize => "cuCtxSynchronize",
-            Call::Write => "cuMemcpyHtoD",
-            Call::Read => "cuMemcpyDtoH",
-            Call::Fill => "cuMemsetD8",
-            Call::NewStream => "cuStreamCreate",
-            Call::StreamWrite => "cuMemcpyHtoDAsync",
-            Call::StreamRead => "cuMemcpyDtoHAsync",
-            Call::StreamCopy => "cuMemcpyDtoDAsync",
-            Call::StreamFill => "cuMemsetD8Async",
-            Call::StreamSynchronize => "cuStreamSynchronize",
-            Call::StreamQuery => "cuStreamQuery",
-            Call::Launch => "cuLaunchKernel",
-            Call::Record => "cuEventRecord",
-            Call::Wait => "cuStreamWaitEvent",
-            Call::EventQuery => "cuEventQuery",
-            Call::EventSynchronize => "cuEventSynchronize",
-            Call::Module => "cuModuleLoadDataEx",
-        }
-    }
-}
 
 /// Which calls fail, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +63,8 @@ struct State {
     lost: Vec<(Call, u64)>,
     clocks: Clocks,
     streams: usize,
+    /// The last handle of memory.
+    handles: u64,
 }
 
 /// What fails, and what was called: of a device and all that was made from it, or of one stream.
@@ -163,6 +87,7 @@ impl Faults {
             lost: Vec::new(),
             clocks: Clocks::default(),
             streams: 0,
+            handles: 0,
         };
         Arc::new(Faults { state: Mutex::new(state), keeps_pending })
     }
@@ -269,6 +194,12 @@ impl Faults {
             .map(|((call, _), bytes)| (*call, *bytes))
             .chain(state.lost.iter().copied())
             .collect()
+    }
+
+    fn next_handle(&self) -> u64 {
+        let mut state = self.state();
+        state.handles += 1;
+        state.handles
     }
 
     fn hold(&self, call: Call, place: u64, bytes: u64) {

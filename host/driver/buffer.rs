@@ -30,6 +30,9 @@ unsafe impl<T: 'static> DeviceData for DevicePtr<T> {}
 // SAFETY: an address and a length, of which any is a value.
 unsafe impl<T: 'static> DeviceData for DeviceSlice<T> {}
 
+// SAFETY: `repr(C)` of integers without padding; any bytes are a record.
+unsafe impl DeviceData for warpheap_device::check::record::Record {}
+
 /// `len` values of `T` in device memory, given back when it is dropped.
 ///
 /// The copies here block: they wait for everything that the device was given before. A

@@ -19,6 +19,7 @@ mod event;
 #[cfg(test)]
 #[path = "../../tests/support/fault_injection/mod.rs"]
 pub(crate) mod fault_injection;
+mod image;
 mod launch;
 mod memory;
 mod module;
@@ -33,6 +34,7 @@ pub(crate) use backend::{EventBackend, PoolAttribute, PoolBackend, Range, Virtua
 pub use buffer::{DeviceBuffer, DeviceData};
 pub use device::{Device, DeviceInfo};
 pub use event::Event;
+pub use image::KernelImage;
 pub use launch::LaunchConfig;
 pub use memory::DeviceMemory;
 pub use module::Module;

@@ -1,6 +1,6 @@
 //! What another thread does while a launch is under way, or a pool is changed: each step is held where the race would be.
 
-use super::flawed::{self, Call, Faults};
+use super::fault_injection::{Call, Faults, faulty_device};
 use crate::driver::{Device, LaunchConfig, Stream};
 use crate::pool::{Bump, FreeList, GrowableBuffer, Heap};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn frees_during_a_launch(
 
 #[test]
 fn memory_that_is_dropped_during_a_launch_is_freed_behind_the_kernel() {
-    let (device, faults) = flawed::device(64 * MIB);
+    let (device, faults) = faulty_device(64 * MIB);
     let memory = device.zeroed_memory(256, 256).unwrap();
     let bytes = memory.slice_at(0, 256).unwrap();
     frees_during_a_launch(device, &faults, bytes, Call::Free, move || drop(memory));
@@ -84,7 +84,7 @@ fn memory_that_is_dropped_during_a_launch_is_freed_behind_the_kernel() {
 
 #[test]
 fn a_buffer_that_shrinks_during_a_launch_is_unmapped_behind_the_kernel() {
-    let (device, faults) = flawed::device(64 * MIB);
+    let (device, faults) = faulty_device(64 * MIB);
     let mut buffer = GrowableBuffer::reserve(&device, 4 * MIB).unwrap();
     buffer.grow_to(4 * MIB).unwrap();
     // As long as all of the reservation, as the handle of a pool is.
@@ -118,7 +118,7 @@ fn launches_during(
 
 #[test]
 fn launches_on_a_pool_wait_while_the_host_changes_or_copies_its_metadata() {
-    let (device, faults) = flawed::device(256 * MIB);
+    let (device, faults) = faulty_device(256 * MIB);
     let stream = device.stream().unwrap();
     let mut list = FreeList::builder(64, 64).build(&device).unwrap();
     let bytes = list.memory().slice_at(0, 64).unwrap();

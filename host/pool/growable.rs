@@ -5,8 +5,6 @@
 //! stay right.
 
 #[cfg(test)]
-mod each_call;
-#[cfg(test)]
 mod tests;
 
 use super::refuse;

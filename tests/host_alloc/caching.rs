@@ -336,7 +336,8 @@ fn streams_may_come_and_go_by_the_thousand() {
         }
     }
     let stats = pool.stats();
-    assert_eq!((stats.live_blocks, stats.misses), (0, 6000));
+    // The third block is of the extent that the second one made.
+    assert_eq!((stats.live_blocks, stats.misses), (0, 4000));
     // Nearly 6 GiB went through.
     assert!(stats.usage.reserved_bytes <= 1 << 30, "{stats:?}");
     pool.trim().unwrap();

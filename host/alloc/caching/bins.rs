@@ -145,6 +145,12 @@ impl Bins {
         Some(self.send(class, Entry { id, address, bytes: need.bytes }, layout, live))
     }
 
+    /// A block out of an extent as it is, of nobody's yet.
+    pub fn cut_out(&mut self, need: Need, live: &Live) -> Option<BlockId> {
+        let (node, address) = self.local.cut(need)?;
+        Some(self.name(node, address, need, live))
+    }
+
     /// Makes a block of a piece that was cut.
     fn name(&mut self, node: u32, address: u64, need: Need, live: &Live) -> BlockId {
         let id = self.numbers.pop().unwrap_or_else(|| {
@@ -187,8 +193,7 @@ impl Bins {
     /// Takes a shared piece that is out for an extent, and cuts a block for a request out of what that makes; its number.
     pub fn adopt(&mut self, shared: &mut Arena, home: u32, need: Need, live: &Live) -> Option<BlockId> {
         self.local.adopt(shared, home);
-        let (node, address) = self.local.cut(need)?;
-        Some(self.name(node, address, need, live))
+        self.cut_out(need, live)
     }
 
     /// Gives a block of an extent, which nobody has, to the shared segments; the number of its piece there.

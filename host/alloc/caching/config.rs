@@ -79,7 +79,7 @@ impl Settings {
 }
 
 /// The most that a stream's cache takes for itself at a time, if a request needs no more.
-const MOST_EXTENT: u64 = 32 << 20;
+const MOST_EXTENT: u64 = 16 << 20;
 /// What the driver maps at a time.
 const PAGE: u64 = 2 << 20;
 /// The largest `segment_bytes`.

@@ -121,15 +121,21 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let own = shared.order_of(climb.cache);
         shared.reclaim(climb.cache.key, own);
         let orders = [own, Order::IDLE];
-        let found = self.find(&mut shared, &orders, climb, false);
-        match climb.need.class.filter(|_| climb.need.is_small && found.is_none()) {
-            Some(class) => {
-                let (room, align) = (room_for(climb.need), self.settings.classes.align(class));
-                let is_lent = shared.borrow(climb.cache, room, align);
-                if is_lent { self.find(&mut shared, &orders, climb, false) } else { None }
-            }
-            None => found,
+        self.find(&mut shared, &orders, climb, false).or_else(|| self.find_own(&mut shared, climb))
+    }
+
+    /// A block out of the stream's own extents, or out of a slab that is made there.
+    fn find_own(&self, shared: &mut Shared, climb: &Climb<'_>) -> Option<BlockId> {
+        let Climb { need, cache, .. } = climb;
+        if !need.is_small {
+            return need.class.and_then(|_| cache.cut_out(*need, &self.live));
         }
+        let align = self.settings.classes.align(need.class?);
+        if !shared.borrow(cache, room_for(*need), align) {
+            return None;
+        }
+        let own = shared.order_of(cache);
+        self.find(shared, &[own, Order::IDLE], climb, false)
     }
 
     /// More memory, unless somebody else is about to change how much there is, which may take as long as a kernel.
@@ -190,6 +196,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let first_large = self.first_large();
         // Large pieces first: slabs take longer to make than to keep.
         self.flush(&mut shared, climb.cache, |class| class >= first_large);
+        if let Some(found) = self.find_own(&mut shared, climb) {
+            return Some(found);
+        }
         shared.take_extents(climb.cache, false);
         if let Some(found) = self.find_gathered(&mut shared, own, climb, false) {
             return Some(found);

@@ -112,6 +112,11 @@ impl StreamCache {
         lock(&self.bins).adopt(shared, home, need, live)
     }
 
+    /// As [`Bins::cut_out`].
+    pub fn cut_out(&self, need: Need, live: &Live) -> Option<BlockId> {
+        lock(&self.bins).cut_out(need, live)
+    }
+
     /// As [`Bins::let_go`], under the lock of what all share.
     pub fn let_go(&self, shared: &mut Arena, id: BlockId, live: &Live) -> u32 {
         lock(&self.bins).let_go(shared, id, live)

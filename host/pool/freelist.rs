@@ -3,7 +3,6 @@
 use super::{Faults, LINE, LINE_WORDS, Violation, refuse};
 use crate::driver::{Device, DeviceBuffer, DeviceMemory};
 use crate::error::{Bytes, Result};
-use rayon::prelude::*;
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::freelist::{self, Geometry, MAX_CAPACITY, MAX_STRIDE, Region};
 
@@ -76,7 +75,7 @@ impl FreeList {
     pub fn stats(&self) -> Result<FreeListStats> {
         let free: i64 = self.read_regions()?.iter().map(|region| i64::from(region.free())).sum();
         let geometry = self.handle.geometry();
-        let set: u64 = self.read_bitmap()?.par_iter().map(|word| u64::from(word.count_ones())).sum();
+        let set: u64 = self.read_bitmap()?.iter().map(|word| u64::from(word.count_ones())).sum();
         let never = geometry.initial_word(geometry.words() - 1).count_ones();
         Ok(FreeListStats {
             capacity: geometry.capacity(),

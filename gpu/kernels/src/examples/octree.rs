@@ -76,7 +76,7 @@ fn node_in<'a, A: DeviceAlloc>(place: &AtomicU64, memory: &A) -> Option<&'a Node
     // ordering: acquire; pairs with PLACE: the node's zeroes before its address.
     let mut address = place.load_acquire(PLACE);
     if address == 0 {
-        let new = memory.allocate(Layout::new::<Node>())?;
+        let new = memory.alloc(Layout::new::<Node>())?;
         // SAFETY: allocated for a node, whose words are 0 at first.
         unsafe { new.cast::<Node>().write_bytes(0, 1) };
         // ordering: acquire and release; pairs with itself and the load: the winner's zeroes before its address.
@@ -94,7 +94,7 @@ fn node_in<'a, A: DeviceAlloc>(place: &AtomicU64, memory: &A) -> Option<&'a Node
 
 fn discard<A: DeviceAlloc>(memory: &A, node: NonNull<Node>) {
     // SAFETY: allocated by `node_in` for a node; in no place that anyone sees.
-    unsafe { memory.deallocate(node.cast(), Layout::new::<Node>()) };
+    unsafe { memory.free(node.cast(), Layout::new::<Node>()) };
 }
 
 /// How a cube lies to a region.

@@ -99,7 +99,7 @@ impl Table {
                 return true;
             }
             looked_to = first;
-            let Some(mine) = new.or_else(|| memory.allocate(Layout::new::<Node>()).map(NonNull::cast)) else {
+            let Some(mine) = new.or_else(|| memory.alloc(Layout::new::<Node>()).map(NonNull::cast)) else {
                 return false;
             };
             new = Some(mine);
@@ -133,7 +133,7 @@ impl Table {
 
 fn discard<A: DeviceAlloc>(memory: &A, node: NonNull<Node>) {
     // SAFETY: allocated by `add` for a node; on no chain that anyone sees.
-    unsafe { memory.deallocate(node.cast(), Layout::new::<Node>()) };
+    unsafe { memory.free(node.cast(), Layout::new::<Node>()) };
 }
 
 kernel! {

@@ -184,7 +184,7 @@ pub enum Error {
 
     /// An address was given back that no live block of the allocator starts at, or with another layout.
     #[error(
-        "{allocator} cannot take back {address:#x}: {why}; give back what its `alloc` returned, with the same layout, \
+        "{allocator} cannot take back {address:#x}: {why}; give back what its `allocate` returned, with the same layout, \
          and once"
     )]
     AllocFree {

@@ -117,7 +117,7 @@ fn the_guide_to_host_pools_has_every_number_and_column() {
     use warpheap::alloc::{DeviceAllocator, DriverMemory, Logged, Statistics};
     let (page, device) = (page("guide/host-pools.md"), warpheap::Device::cpu());
     let logged = Logged::new(Statistics::new(DriverMemory::new(&device)), Vec::new());
-    logged.alloc(std::alloc::Layout::new::<u64>(), &device.stream().unwrap()).unwrap();
+    logged.allocate(std::alloc::Layout::new::<u64>(), &device.stream().unwrap()).unwrap();
     let (counted, log) = logged.into_parts().unwrap();
     let stats = serde_json::to_value(counted.stats()).unwrap();
     let header = String::from_utf8(log).unwrap().lines().next().unwrap().to_owned();

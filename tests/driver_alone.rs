@@ -126,7 +126,7 @@ fn check(device: &Device, block: DevicePtr<u8>, value: f32) -> Result<(), String
 
 fn give(allocator: &dyn DeviceAllocator, block: DevicePtr<u8>, stream: &Stream) {
     // SAFETY: nothing uses it but work of the stream.
-    unsafe { allocator.dealloc(block, FLOATS, stream) }.unwrap();
+    unsafe { allocator.deallocate(block, FLOATS, stream) }.unwrap();
 }
 
 /// Without an event between two streams, the check of the values finds that the second one did not wait.
@@ -136,7 +136,7 @@ fn a_missing_dependency_between_streams_is_reported() {
     for device in devices() {
         let pair = Pair::new(&device);
         let pool = DriverPool::new(&device).unwrap();
-        let block = pool.alloc(FLOATS, &pair.first).unwrap();
+        let block = pool.allocate(FLOATS, &pair.first).unwrap();
         let fill_both = |is_ordered: bool| {
             set(&pair.first, &pair.module, block, 1.0);
             if is_ordered {
@@ -161,11 +161,11 @@ fn memory_that_is_pending_on_one_stream_is_not_anothers() {
     for device in devices() {
         let pair = Pair::new(&device);
         let pool = DriverPool::builder(&device).reuse(ReusePolicies::none()).build().unwrap();
-        let block = pool.alloc(FLOATS, &pair.first).unwrap();
+        let block = pool.allocate(FLOATS, &pair.first).unwrap();
         pair.wait_on_first();
         give(&pool, block, &pair.first);
-        let other = pool.alloc(FLOATS, &pair.second).unwrap();
-        let again = pool.alloc(FLOATS, &pair.first).unwrap();
+        let other = pool.allocate(FLOATS, &pair.second).unwrap();
+        let again = pool.allocate(FLOATS, &pair.first).unwrap();
         let is_done = pair.first.is_done().unwrap();
         pair.raise_on_second();
         pair.first.synchronize().unwrap();
@@ -183,12 +183,12 @@ fn a_full_pool_makes_the_stream_wait_for_another_ones_free() {
     let device = Device::cpu();
     let (pair, third) = (Pair::new(&device), device.stream().unwrap());
     let pool = DriverPool::builder(&device).max_size(FLOATS.size() as u64).build().unwrap();
-    let block = pool.alloc(FLOATS, &third).unwrap();
+    let block = pool.allocate(FLOATS, &third).unwrap();
     pair.wait_on_first();
     third.wait(&pair.first.record().unwrap()).unwrap();
     give(&pool, block, &third);
     let again = device.stream().unwrap();
-    let got = pool.alloc(FLOATS, &again);
+    let got = pool.allocate(FLOATS, &again);
     let is_done = again.is_done().unwrap();
     pair.raise_on_second();
     again.synchronize().unwrap();
@@ -205,13 +205,13 @@ fn the_reset_of_a_bump_pool_waits_on_the_device_alone() {
         let pair = Pair::new(&device);
         let (resets, user) = (device.stream().unwrap(), device.stream().unwrap());
         let pool = BumpPool::new(DriverMemory::new(&device), FLOATS).unwrap();
-        let block = pool.alloc(FLOATS, &pair.first).unwrap();
+        let block = pool.allocate(FLOATS, &pair.first).unwrap();
         set(&pair.first, &pair.module, block, 1.0);
         pair.wait_on_first();
         set(&pair.first, &pair.module, block, 2.0);
         give(&pool, block, &pair.first);
         pool.reset(&resets).unwrap();
-        let again = pool.alloc(FLOATS, &user).unwrap();
+        let again = pool.allocate(FLOATS, &user).unwrap();
         set(&user, &pair.module, again, 3.0);
         let are_done = [resets.is_done().unwrap(), user.is_done().unwrap()];
         pair.raise_on_second();

@@ -36,7 +36,7 @@ unsafe impl DeviceAllocator for DriverMemory {
         &self.device
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         check_request(NAME, &self.device, layout, stream)?;
         let memory = self.device.alloc_memory(layout.size() as u64, layout.align())?;
         let ptr = memory.ptr();
@@ -45,7 +45,7 @@ unsafe impl DeviceAllocator for DriverMemory {
         Ok(ptr)
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         self.device.same_as(stream.device(), "the stream")?;
         let address = address_of(ptr);
         let removed = lock(&self.live).remove(address, layout);

@@ -20,10 +20,10 @@
 //! let stream = device.stream()?;
 //! let pool = BlockPool::new(DriverMemory::new(&device), Layout::from_size_align(4096, 256)?, 100)?;
 //! let pool = Statistics::new(pool);
-//! let block = pool.alloc(Layout::new::<[f32; 1024]>(), &stream)?;
+//! let block = pool.allocate(Layout::new::<[f32; 1024]>(), &stream)?;
 //! // ... launches on `stream` that use `block` ...
 //! // SAFETY: allocated above, and nothing but that work uses it.
-//! unsafe { pool.dealloc(block, Layout::new::<[f32; 1024]>(), &stream)? };
+//! unsafe { pool.deallocate(block, Layout::new::<[f32; 1024]>(), &stream)? };
 //! assert_eq!((pool.stats().live_blocks, pool.stats().peak_bytes), (0, 4096));
 //! # Ok(())
 //! # }
@@ -59,15 +59,15 @@ use warpheap_device::kernel::DevicePtr;
 
 /// Memory of a device, handed out by the host.
 ///
-/// Memory belongs to the order of a stream, not to a moment: what [`alloc`](Self::alloc) returns may be used by work that the
-/// stream is given from then on, and what [`dealloc`](Self::dealloc) takes back may still be in use by work that its stream was
+/// Memory belongs to the order of a stream, not to a moment: what [`allocate`](Self::allocate) returns may be used by work that the
+/// stream is given from then on, and what [`deallocate`](Self::deallocate) takes back may still be in use by work that its stream was
 /// given before. To use a block elsewhere as well, order the other stream: after the allocation
 /// ([`Stream::record`], [`Stream::wait`]), and the stream of the free after the other stream's work.
 ///
 /// Any thread may call it. A block may be given back by another thread, and on another stream, than it was allocated on.
 ///
 /// # Safety
-/// Whoever implements it promises that what `alloc` returns is memory of the device, of the size and alignment of the layout, and
+/// Whoever implements it promises that what `allocate` returns is memory of the device, of the size and alignment of the layout, and
 /// that no one else has any of it until it is given back: neither before that call returns nor, on any stream, before the work
 /// that the stream of the free was given by then.
 pub unsafe trait DeviceAllocator: Send + Sync {
@@ -79,7 +79,7 @@ pub unsafe trait DeviceAllocator: Send + Sync {
     /// # Errors
     /// [`Error::WrongDevice`] for a stream of another device, [`Error::AllocRequest`] for no bytes and for what the allocator never
     /// serves, [`Error::AllocExhausted`] or [`Error::OutOfMemory`], or what the driver answers. Nothing is allocated then.
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>>;
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>>;
 
     /// Takes a block back, after the work that `stream` was given so far.
     ///
@@ -91,7 +91,7 @@ pub unsafe trait DeviceAllocator: Send + Sync {
     /// # Safety
     /// Nothing uses the block any more but work that `stream` was given before, and work that this stream was ordered after. It was
     /// allocated here: wrong addresses are errors, but a block that was given back twice may have another owner by then.
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()>;
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()>;
 
     /// What it holds at the moment. While others allocate, the numbers are of one moment, which may be over.
     fn usage(&self) -> Usage;
@@ -117,13 +117,13 @@ macro_rules! pass_on {
                 (**self).device()
             }
 
-            fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-                (**self).alloc(layout, stream)
+            fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+                (**self).allocate(layout, stream)
             }
 
-            unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+            unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
                 // SAFETY: the caller's promise.
-                unsafe { (**self).dealloc(ptr, layout, stream) }
+                unsafe { (**self).deallocate(ptr, layout, stream) }
             }
 
             fn usage(&self) -> Usage {
@@ -153,7 +153,7 @@ fn address_of(ptr: DevicePtr<u8>) -> u64 {
 /// For a pool that goes: gives memory of its upstream back, and tries once more. What is left then is logged, and stays with the upstream.
 ///
 /// # Safety
-/// As for [`DeviceAllocator::dealloc`].
+/// As for [`DeviceAllocator::deallocate`].
 unsafe fn give_back_at_the_end(
     upstream: &impl DeviceAllocator,
     ptr: DevicePtr<u8>,
@@ -161,7 +161,7 @@ unsafe fn give_back_at_the_end(
     stream: &Stream,
 ) {
     // SAFETY: the caller's promise; after a failure it is still allocated.
-    let give = || unsafe { upstream.dealloc(ptr, layout, stream) };
+    let give = || unsafe { upstream.deallocate(ptr, layout, stream) };
     if let Err(error) = give().or_else(|_| give()) {
         let bytes = layout.size();
         tracing::warn!(%error, bytes, address = address_of(ptr), "a pool that goes could not give memory back");

@@ -45,7 +45,7 @@ mod tests {
     fn refused(upstream: impl DeviceAllocator) -> String {
         let stream = upstream.device().stream().unwrap();
         let pool = CachingPool::builder().segment_bytes(MIB as u64).over(upstream).unwrap();
-        let error = pool.alloc(Layout::from_size_align(2 * MIB, 256).unwrap(), &stream).unwrap_err();
+        let error = pool.allocate(Layout::from_size_align(2 * MIB, 256).unwrap(), &stream).unwrap_err();
         assert!(matches!(error, Error::AllocExhausted { .. }), "{error}");
         error.to_string()
     }

@@ -167,11 +167,11 @@ mod tests {
         for kind in POOLS {
             assert!(std::ptr::eq(PoolKind::find(kind.name).unwrap(), kind), "two are called {}", kind.name);
             let pool = kind.make(&device, &demand).unwrap();
-            let blocks: Vec<_> = (0..3).map(|_| pool.alloc(demand.largest, &stream).unwrap()).collect();
+            let blocks: Vec<_> = (0..3).map(|_| pool.allocate(demand.largest, &stream).unwrap()).collect();
             assert!(pool.usage().used_bytes >= demand.peak_bytes, "{}", kind.name);
             for block in blocks {
                 // SAFETY: allocated above, and never used.
-                unsafe { pool.dealloc(block, demand.largest, &stream) }.unwrap();
+                unsafe { pool.deallocate(block, demand.largest, &stream) }.unwrap();
             }
         }
         assert!(PoolKind::find("no such pool").is_none());
@@ -183,7 +183,7 @@ mod tests {
         let stream = device.stream().unwrap();
         for kind in POOLS {
             let Ok(pool) = kind.make(&device, &demand) else { continue };
-            let granted = (0..5).take_while(|_| pool.alloc(demand.largest, &stream).is_ok()).count();
+            let granted = (0..5).take_while(|_| pool.allocate(demand.largest, &stream).is_ok()).count();
             let is_exact = ["driver", "driver-pool", "blocks", "bump"].contains(&kind.name);
             assert!(granted == 2 || !is_exact && granted < 2, "{}: {granted}", kind.name);
             assert!(pool.usage().reserved_bytes <= 2 * 1024, "{}", kind.name);
@@ -206,7 +206,7 @@ mod tests {
         let stream = device.stream().unwrap();
         for kind in POOLS {
             let pool = kind.make(&device, &demand).unwrap();
-            let granted = (0..9).take_while(|_| pool.alloc(mib, &stream).is_ok()).count();
+            let granted = (0..9).take_while(|_| pool.allocate(mib, &stream).is_ok()).count();
             assert_eq!(granted, 4, "{}", kind.name);
             assert!(pool.usage().reserved_bytes <= most, "{}", kind.name);
         }

@@ -101,7 +101,7 @@ pub(super) fn time(script: &Script, pool: &dyn DeviceAllocator) -> Result<Durati
     for step in &script.steps {
         let (layout, stream) = (script.layouts[step.slot], &streams[step.stream]);
         match step.action {
-            Action::Alloc => match pool.alloc(layout, stream) {
+            Action::Alloc => match pool.allocate(layout, stream) {
                 Ok(ptr) => blocks[step.slot] = Some(ptr),
                 Err(error) if is_refusal(&error) => {}
                 Err(error) => return Err(error),
@@ -109,7 +109,7 @@ pub(super) fn time(script: &Script, pool: &dyn DeviceAllocator) -> Result<Durati
             Action::Free => {
                 let Some(ptr) = blocks[step.slot].take() else { continue };
                 // SAFETY: allocated by an earlier step, taken out of its slot, and no kernel ever got it.
-                unsafe { pool.dealloc(ptr, layout, stream) }?;
+                unsafe { pool.deallocate(ptr, layout, stream) }?;
             }
         }
     }
@@ -130,15 +130,15 @@ struct Session<'a> {
 impl Session<'_> {
     fn step(&mut self, step: &Step) -> Result<()> {
         match step.action {
-            Action::Alloc => self.alloc(step),
+            Action::Alloc => self.allocate(step),
             Action::Free => self.free(step),
         }
     }
 
-    fn alloc(&mut self, step: &Step) -> Result<()> {
+    fn allocate(&mut self, step: &Step) -> Result<()> {
         let (layout, stream) = (self.script.layouts[step.slot], &self.streams[step.stream]);
         let start = Instant::now();
-        let done = self.pool.alloc(layout, stream);
+        let done = self.pool.allocate(layout, stream);
         let nanos = start.elapsed().as_nanos() as f64;
         self.played.nanos += nanos;
         match done {
@@ -173,7 +173,7 @@ impl Session<'_> {
         let (layout, stream) = (self.script.layouts[step.slot], &self.streams[step.stream]);
         let start = Instant::now();
         // SAFETY: allocated by an earlier step, not given back since (I1), and no kernel ever got it.
-        let done = unsafe { self.pool.dealloc(ptr, layout, stream) };
+        let done = unsafe { self.pool.deallocate(ptr, layout, stream) };
         let nanos = start.elapsed().as_nanos() as f64;
         self.played.nanos += nanos;
         match done {
@@ -196,7 +196,7 @@ impl Session<'_> {
         for (slot, block) in self.blocks.iter_mut().enumerate() {
             let Some(ptr) = block.take() else { continue };
             // SAFETY: as in `free`.
-            match unsafe { self.pool.dealloc(ptr, self.script.layouts[slot], &self.streams[0]) } {
+            match unsafe { self.pool.deallocate(ptr, self.script.layouts[slot], &self.streams[0]) } {
                 Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => self.played.failed_frees.add(&error),
                 Ok(()) => {}

@@ -25,9 +25,9 @@ fn cpu() -> (Device, Stream) {
 fn statistics_count_what_is_live_and_what_failed() {
     let (device, stream) = cpu();
     let counted = Statistics::new(Limit::new(DriverMemory::new(&device), 1000));
-    let take = |size| (counted.alloc(layout(size, 8), &stream).unwrap(), layout(size, 8));
+    let take = |size| (counted.allocate(layout(size, 8), &stream).unwrap(), layout(size, 8));
     let (first, second) = (take(600), take(300));
-    assert!(counted.alloc(layout(101, 8), &stream).is_err());
+    assert!(counted.allocate(layout(101, 8), &stream).is_err());
     give(&counted, first, &stream).unwrap();
     assert!(give(&counted, first, &stream).is_err());
     let third = take(100);
@@ -55,26 +55,26 @@ fn a_wrong_free_leaves_the_counts_as_they_are() {
 fn a_limit_is_exact_and_says_what_is_left() {
     let (device, stream) = cpu();
     let limited = Limit::new(DriverMemory::new(&device), 1 << 20);
-    let most = (limited.alloc(layout(1 << 20, 1), &stream).unwrap(), layout(1 << 20, 1));
-    let error = limited.alloc(layout(1, 1), &stream).unwrap_err();
+    let most = (limited.allocate(layout(1 << 20, 1), &stream).unwrap(), layout(1 << 20, 1));
+    let error = limited.allocate(layout(1, 1), &stream).unwrap_err();
     assert_eq!(
         error.to_string(),
         "a limit cannot allocate 1 B: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are in use, 0 B are kept for later, and the \
          largest free block has 0 B; give blocks back, or raise the limit (Limit::new)"
     );
     give(&limited, most, &stream).unwrap();
-    assert!(limited.alloc(layout((1 << 20) + 1, 1), &stream).is_err());
+    assert!(limited.allocate(layout((1 << 20) + 1, 1), &stream).is_err());
     // What the upstream refuses does not count.
     let pool = BlockPool::new(DriverMemory::new(&device), layout(64, 64), 2).unwrap();
     let limited = Limit::new(pool, 100);
-    assert!(limited.alloc(layout(65, 1), &stream).is_err());
-    let error = limited.alloc(layout(101, 1), &stream).unwrap_err();
+    assert!(limited.allocate(layout(65, 1), &stream).is_err());
+    let error = limited.allocate(layout(101, 1), &stream).unwrap_err();
     assert_eq!(
         error.to_string(),
         "a limit cannot allocate 101 B: 0 B of 100 B are in use, 128 B are kept for later, and the largest free block has 64 B; \
          give blocks back, or raise the limit (Limit::new)"
     );
-    let block = (limited.alloc(layout(64, 1), &stream).unwrap(), layout(64, 1));
+    let block = (limited.allocate(layout(64, 1), &stream).unwrap(), layout(64, 1));
     assert_eq!(limited.usage().largest_free_bytes, Some(36));
     give(&limited, block, &stream).unwrap();
     assert_eq!((limited.limit(), limited.usage().largest_free_bytes), (100, Some(64)));
@@ -84,8 +84,8 @@ fn a_limit_is_exact_and_says_what_is_left() {
 fn a_log_has_a_row_for_every_call() {
     let (device, stream) = cpu();
     let logged = Logged::new(Limit::new(DriverMemory::new(&device), 5000), Vec::new());
-    let block = (logged.alloc(layout(4096, 512), &stream).unwrap(), layout(4096, 512));
-    assert!(logged.alloc(layout(8192, 8), &stream).is_err());
+    let block = (logged.allocate(layout(4096, 512), &stream).unwrap(), layout(4096, 512));
+    assert!(logged.allocate(layout(8192, 8), &stream).is_err());
     let other = device.stream().unwrap();
     let from_elsewhere = std::thread::scope(|scope| {
         let thread = scope.spawn(|| give(&logged, block, &other));
@@ -122,7 +122,7 @@ fn a_log_of_many_threads_can_be_replayed_in_the_order_of_its_times() {
             scope.spawn(|| {
                 let stream = device.stream().unwrap();
                 for _ in 0..2000 {
-                    if let Ok(ptr) = logged.alloc(layout(256, 256), &stream) {
+                    if let Ok(ptr) = logged.allocate(layout(256, 256), &stream) {
                         give(&logged, (ptr, layout(256, 256)), &stream).unwrap();
                     }
                 }
@@ -162,17 +162,17 @@ unsafe impl DeviceAllocator for Meeting {
         self.upstream.device()
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         if self.meets() {
             self.points[0].wait();
             self.points[1].wait();
         }
-        self.upstream.alloc(layout, stream)
+        self.upstream.allocate(layout, stream)
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         // SAFETY: the caller's promise.
-        let done = unsafe { self.upstream.dealloc(ptr, layout, stream) };
+        let done = unsafe { self.upstream.deallocate(ptr, layout, stream) };
         if self.meets() {
             self.points[1].wait();
             self.points[2].wait();
@@ -192,11 +192,11 @@ fn an_address_that_goes_from_hand_to_hand_is_logged_in_order() {
     let upstream = BlockPool::new(DriverMemory::new(&device), layout(64, 64), 1).unwrap();
     let points = [(); 3].map(|()| Barrier::new(2));
     let logged = Logged::new(Meeting { upstream, points, meets: AtomicBool::new(false) }, Vec::new());
-    let block = (logged.alloc(layout(64, 64), &stream).unwrap(), layout(64, 64));
+    let block = (logged.allocate(layout(64, 64), &stream).unwrap(), layout(64, 64));
     logged.upstream().meets.store(true, Ordering::Relaxed);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            logged.alloc(layout(64, 64), &stream).unwrap();
+            logged.allocate(layout(64, 64), &stream).unwrap();
             logged.upstream().points[2].wait();
         });
         logged.upstream().points[0].wait();
@@ -229,7 +229,7 @@ fn a_log_that_cannot_be_written_says_so_and_disturbs_no_call() {
     let (device, stream) = cpu();
     let logged = Logged::new(DriverMemory::new(&device), Full);
     for _ in 0..1000 {
-        let block = (logged.alloc(layout(8, 8), &stream).unwrap(), layout(8, 8));
+        let block = (logged.allocate(layout(8, 8), &stream).unwrap(), layout(8, 8));
         give(&logged, block, &stream).unwrap();
     }
     for _ in 0..2 {
@@ -255,7 +255,7 @@ fn what_is_no_log_is_refused() {
 fn the_call_that_is_to_fail_fails_and_no_other() {
     let (device, stream) = cpu();
     let flawed = FailureInjected::new(DriverMemory::new(&device), Failures::Nth(2));
-    let block = (flawed.alloc(layout(64, 64), &stream).unwrap(), layout(64, 64));
+    let block = (flawed.allocate(layout(64, 64), &stream).unwrap(), layout(64, 64));
     let error = give(&flawed, block, &stream).unwrap_err();
     assert!(matches!(error, Error::FailureInjected { call: 2 }), "{error}");
     assert_eq!(flawed.usage().used_bytes, 64, "it was not passed on");
@@ -318,8 +318,8 @@ fn every_call_is_an_event() {
     let (device, stream) = cpu();
     let text = events_of(|| {
         let traced = warpheap::alloc::Traced::new(Limit::new(DriverMemory::new(&device), 100));
-        let block = (traced.alloc(layout(64, 8), &stream).unwrap(), layout(64, 8));
-        assert!(traced.alloc(layout(64, 8), &stream).is_err());
+        let block = (traced.allocate(layout(64, 8), &stream).unwrap(), layout(64, 8));
+        assert!(traced.allocate(layout(64, 8), &stream).is_err());
         give(&traced, block, &stream).unwrap();
         assert!(give(&traced, block, &stream).is_err());
     });

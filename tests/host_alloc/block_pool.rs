@@ -16,8 +16,9 @@ fn a_hundred_blocks_of_four_kibibytes() {
         let memory_of_driver = Statistics::new(DriverMemory::new(&device));
         let pool = BlockPool::new(&memory_of_driver, block, 100).unwrap();
         assert_eq!((pool.available(), pool.blocks(), pool.block()), (100, 100, block));
-        let take =
-            |count| -> Vec<_> { (0..count).map(|_| (pool.alloc(block, &stream).unwrap(), block)).collect() };
+        let take = |count| -> Vec<_> {
+            (0..count).map(|_| (pool.allocate(block, &stream).unwrap(), block)).collect()
+        };
         let ten = take(10);
         assert_eq!(pool.available(), 90);
         for block in ten {
@@ -29,7 +30,7 @@ fn a_hundred_blocks_of_four_kibibytes() {
         let starts: BTreeSet<u64> = all.iter().map(|(ptr, _)| ptr.0 as u64).collect();
         let every = (0..100).map(|i| pool.address() + 4096 * i);
         assert_eq!(starts, every.collect(), "100 addresses, 4096 apart");
-        let error = pool.alloc(block, &stream).unwrap_err();
+        let error = pool.allocate(block, &stream).unwrap_err();
         assert!(matches!(error, Error::AllocExhausted { .. }), "{error}");
         assert_eq!(
             error.to_string(),
@@ -74,7 +75,7 @@ fn blocks_are_as_far_apart_as_their_alignment_needs() {
             let pool = BlockPool::new(DriverMemory::new(&device), layout(size, align), 7).unwrap();
             assert_eq!(pool.block(), layout(apart, align));
             let blocks: Vec<_> =
-                (0..7).map(|_| (pool.alloc(pool.block(), &stream).unwrap(), pool.block())).collect();
+                (0..7).map(|_| (pool.allocate(pool.block(), &stream).unwrap(), pool.block())).collect();
             for (i, (ptr, _)) in (0..).zip(&blocks) {
                 assert!((ptr.0 as usize).is_multiple_of(align));
                 assert_eq!(ptr.0 as u64, pool.address() + apart as u64 * i);
@@ -92,7 +93,7 @@ fn larger_requests_are_refused_with_what_would_do() {
     let stream = device.stream().unwrap();
     let pool = BlockPool::new(DriverMemory::new(&device), layout(4096, 256), 4).unwrap();
     for layout in [layout(4097, 1), layout(1, 512), layout(isize::MAX as usize, 1)] {
-        let error = pool.alloc(layout, &stream).unwrap_err();
+        let error = pool.allocate(layout, &stream).unwrap_err();
         assert!(matches!(error, Error::AllocRequest { .. }), "{error}");
         assert!(error.to_string().contains("4096 B (4.0 KiB) aligned to 256"), "{error}");
     }
@@ -119,7 +120,7 @@ fn a_pool_that_goes_with_blocks_allocated_leaks_nothing() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     let pool = BlockPool::new(DriverMemory::new(&device), layout(64, 64), 4).unwrap();
-    pool.alloc(layout(64, 64), &stream).unwrap();
+    pool.allocate(layout(64, 64), &stream).unwrap();
     assert!(format!("{pool:?}").contains("3 of them free"), "{pool:?}");
     drop(pool);
     assert_eq!(device.memory_in_use(), (0, 0));

@@ -21,7 +21,7 @@ fn pool(device: &Device, bytes: usize) -> BumpPool<DriverMemory> {
 }
 
 fn take(pool: &dyn DeviceAllocator, layout: Layout, stream: &Stream) -> Block {
-    (pool.alloc(layout, stream).unwrap(), layout)
+    (pool.allocate(layout, stream).unwrap(), layout)
 }
 
 fn starts(blocks: &[Block]) -> Vec<usize> {
@@ -47,7 +47,7 @@ fn ten_million_floats_need_forty_megabytes() {
         give(&pool, block, &stream).unwrap();
 
         let small = self::pool(&device, 32_000_000);
-        let error = small.alloc(floats, &stream).unwrap_err();
+        let error = small.allocate(floats, &stream).unwrap_err();
         assert!(matches!(error, Error::AllocExhausted { .. }), "{error}");
         let message = error.to_string();
         let figures = ["cannot allocate 40000000 B", "0 B of 32000000 B", "Overflow::Upstream"];
@@ -89,13 +89,13 @@ fn what_no_address_can_count_is_refused_and_moves_nothing() {
         for wrong in
             [layout(most, 1), layout(most - 4095, 4096), layout(1, 1 << 62), layout(most / 2 + 1, 1 << 62)]
         {
-            let error = pool.alloc(wrong, &stream).unwrap_err();
+            let error = pool.allocate(wrong, &stream).unwrap_err();
             assert!(!error.to_string().is_empty());
             assert_eq!(matches!(error, Error::AllocExhausted { .. }), policy == Overflow::Error, "{error}");
             assert_eq!((pool.stats().granted, pool.stats().live_blocks), (100, 1));
         }
-        assert!(matches!(pool.alloc(layout(0, 1), &stream), Err(Error::AllocRequest { .. })));
-        let next = pool.alloc(layout(1, 1), &stream).unwrap();
+        assert!(matches!(pool.allocate(layout(0, 1), &stream), Err(Error::AllocRequest { .. })));
+        let next = pool.allocate(layout(1, 1), &stream).unwrap();
         assert_eq!(next.0 as u64, pool.address() + 100);
     }
     let error = BumpPool::new(DriverMemory::new(&device), layout(0, 1)).unwrap_err();
@@ -252,7 +252,7 @@ fn threads_share_a_pool_that_is_reset_again_and_again() {
                 let mut held: Vec<Block> = Vec::new();
                 loop {
                     let of = layout(1 + (rng.next_u64() % 200) as usize, 1 << (rng.next_u64() % 7));
-                    match pool.alloc(of, &stream) {
+                    match pool.allocate(of, &stream) {
                         Ok(ptr) => held.push((ptr, of)),
                         Err(Error::AllocExhausted { .. }) => break,
                         Err(error) => panic!("{error}"),

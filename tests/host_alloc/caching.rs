@@ -33,7 +33,7 @@ unsafe impl DeviceAllocator for Counted {
         &self.device
     }
 
-    fn alloc(&self, layout: Layout, _: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, _: &Stream) -> Result<DevicePtr<u8>> {
         let mut state = self.state.lock().unwrap();
         let start = state.0.next_multiple_of(layout.align() as u64);
         // A gap, so that segments do not touch.
@@ -42,7 +42,7 @@ unsafe impl DeviceAllocator for Counted {
         Ok(DevicePtr(std::ptr::without_provenance_mut(start as usize)))
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, _: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, _: &Stream) -> Result<()> {
         assert_eq!(self.state.lock().unwrap().1.remove(&(ptr.0.addr() as u64)), Some(layout));
         Ok(())
     }
@@ -62,7 +62,7 @@ fn cpu() -> (Device, Stream) {
 }
 
 pub fn take(pool: &dyn DeviceAllocator, size: usize, stream: &Stream) -> Block {
-    (pool.alloc(layout(size, 256), stream).unwrap(), layout(size, 256))
+    (pool.allocate(layout(size, 256), stream).unwrap(), layout(size, 256))
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn the_fifth_gibibyte_of_four_is_refused_with_figures() {
     let (device, stream) = cpu();
     let pool = CachingPool::builder().max_bytes(4 << 30).over(Counted::new(&device)).unwrap();
     let four: Vec<_> = (0..4).map(|_| take(&pool, GIB, &stream)).collect();
-    let error = pool.alloc(layout(GIB, 256), &stream).unwrap_err();
+    let error = pool.allocate(layout(GIB, 256), &stream).unwrap_err();
     let Error::AllocExhausted { requested, used, reserved, largest, .. } = &error else { panic!("{error}") };
     assert_eq!((requested.0, used.0, reserved.0, largest.0), (1 << 30, 4 << 30, 4 << 30, 0));
     let message = error.to_string();
@@ -160,7 +160,7 @@ fn one_segment_that_grows_never_has_more_than_the_limit() {
     for (asked, granted) in [(2 << 20, 2 << 20), ((4 << 20) - 1, 2 << 20), ((4 << 20) + 1000, 4 << 20)] {
         let pool = on(asked).unwrap();
         assert_eq!(pool.max_bytes(), Some(granted));
-        let all: Vec<Block> = std::iter::from_fn(|| pool.alloc(layout(100_000, 256), &stream).ok())
+        let all: Vec<Block> = std::iter::from_fn(|| pool.allocate(layout(100_000, 256), &stream).ok())
             .map(|ptr| (ptr, layout(100_000, 256)))
             .collect();
         assert!(all.len() as u64 >= granted / 110_000, "{}", all.len());
@@ -224,11 +224,11 @@ fn an_upstream_that_aligns_to_little_does() {
     let pool = CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap();
     for align in [1 << 14, 1 << 17] {
         let block = layout(10_000, align);
-        let ptr = pool.alloc(block, &stream).unwrap();
+        let ptr = pool.allocate(block, &stream).unwrap();
         assert!((ptr.0 as usize).is_multiple_of(align));
         give(&pool, (ptr, block), &stream).unwrap();
     }
-    assert!(pool.alloc(layout(3 * MIB, 512), &stream).is_err());
+    assert!(pool.allocate(layout(3 * MIB, 512), &stream).is_err());
 }
 
 /// RMM's benchmark: allocations are 73 in 100 as long as there are some to make and room for them, and otherwise a block goes at random.

@@ -53,7 +53,7 @@ fn a_stream_finds_what_it_freed_itself_first() {
     give(&pool, whole, &first).unwrap();
     // Slabs that nobody uses become a piece again.
     let many: Vec<_> = (0..64).map(|_| take(&pool, 32 << 10, &first)).collect();
-    assert!(pool.alloc(layout(512, 256), &first).is_err());
+    assert!(pool.allocate(layout(512, 256), &first).is_err());
     for block in many {
         give(&pool, block, &first).unwrap();
     }
@@ -94,7 +94,7 @@ fn what_failed_on_a_stream_is_told_although_the_pool_has_looked_at_it() {
     give(&pool, block, &first).unwrap();
     // That looks at the first stream, and the other one waits for the device so that memory goes back.
     give(&pool, take(&pool, 2 * MIB, &second), &second).unwrap();
-    assert!(pool.alloc(layout(8 * MIB, 256), &second).is_err());
+    assert!(pool.allocate(layout(8 * MIB, 256), &second).is_err());
     assert!(pool.stats().upstream_frees > 0);
     drop(first);
     let told = device.synchronize();
@@ -189,7 +189,7 @@ fn an_upstream_that_had_no_more_is_asked_again_only_when_nothing_else_helps() {
         }
         assert_eq!(calls(), 3, "{:?}", served(&pool));
     }
-    assert!(pool.alloc(layout(5 * MIB, 256), &first).is_err());
+    assert!(pool.allocate(layout(5 * MIB, 256), &first).is_err());
     assert!(calls() > 3);
 }
 
@@ -310,7 +310,7 @@ fn a_hook_may_give_blocks_back_and_is_asked_again_and_again() {
     held.lock().unwrap().extend([take(&pool, 2 * MIB, &first), take(&pool, 2 * MIB, &first)]);
     let whole = take(&pool, 4 * MIB, &first);
     assert_eq!((asked.load(Ordering::Relaxed), served(&pool).hooked), (2, 1));
-    assert!(pool.alloc(layout(4 * MIB, 256), &first).is_err());
+    assert!(pool.allocate(layout(4 * MIB, 256), &first).is_err());
     assert_eq!((asked.load(Ordering::Relaxed), served(&pool).failed), (3, 1));
     give(&pool, whole, &first).unwrap();
     drop(cell);
@@ -321,7 +321,7 @@ fn a_hook_that_always_says_yes_does_not_hold_the_thread() {
     let (device, first, _) = cpu();
     let pool = CachingPool::builder().max_bytes(1 << 20).segment_bytes(1 << 20).on_exhausted(|_| true);
     let pool = pool.over(Counted::new(&device)).unwrap();
-    assert!(matches!(pool.alloc(layout(2 * MIB, 1), &first), Err(Error::AllocExhausted { .. })));
+    assert!(matches!(pool.allocate(layout(2 * MIB, 1), &first), Err(Error::AllocExhausted { .. })));
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn the_error_has_the_figures_and_what_the_upstream_said() {
     let (device, first, _) = cpu();
     let pool = over(&device, 4 * MIB);
     let [one, two] = [take(&pool, 2 * MIB, &first), take(&pool, MIB, &first)];
-    let error = pool.alloc(layout(2 * MIB, 256), &first).unwrap_err();
+    let error = pool.allocate(layout(2 * MIB, 256), &first).unwrap_err();
     let Error::AllocExhausted { requested, used, reserved, largest, .. } = &error else { panic!("{error}") };
     let figures = [requested, used, reserved, largest].map(|bytes| bytes.0 >> 20);
     assert_eq!(figures, [2, 3, 4, 1]);

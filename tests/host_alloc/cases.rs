@@ -78,13 +78,13 @@ unsafe impl DeviceAllocator for Resetting {
         self.0.device()
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        self.0.alloc(layout, stream)
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        self.0.allocate(layout, stream)
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.0.dealloc(ptr, layout, stream) }?;
+        unsafe { self.0.deallocate(ptr, layout, stream) }?;
         if self.0.stats().granted == 0 {
             return Ok(());
         }

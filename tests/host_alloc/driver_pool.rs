@@ -14,7 +14,7 @@ const ONE: LaunchConfig = LaunchConfig::linear(1, 1);
 const MIB: u64 = 1 << 20;
 
 fn take(pool: &DriverPool, layout: Layout, stream: &Stream) -> Block {
-    (pool.alloc(layout, stream).unwrap(), layout)
+    (pool.allocate(layout, stream).unwrap(), layout)
 }
 
 fn mib(n: usize) -> Layout {
@@ -150,7 +150,7 @@ fn a_pool_grows_to_its_largest_size_and_no_further() {
             other => other.unwrap(),
         };
         let blocks = [0; 3].map(|_| take(&pool, mib(32), &stream));
-        let error = pool.alloc(mib(33), &stream).unwrap_err();
+        let error = pool.allocate(mib(33), &stream).unwrap_err();
         let Error::AllocExhausted { used, reserved, largest, .. } = &error else { panic!("{error}") };
         assert_eq!((used.0, reserved.0, largest.0), (96 * MIB, 128 * MIB, 32 * MIB), "{error}");
         assert!(error.to_string().contains("max_size"), "{error}");
@@ -178,7 +178,7 @@ fn alignments_beyond_the_drivers_are_kept_and_absurd_ones_refused() {
             assert_eq!(others(&device, *block, i as f32), 0, "block {i} on {device}");
             give(&pool, *block, &stream).unwrap();
         }
-        let error = pool.alloc(layout(1, 1 << 31), &stream).unwrap_err();
+        let error = pool.allocate(layout(1, 1 << 31), &stream).unwrap_err();
         assert!(matches!(error, Error::AllocRequest { .. }), "{error}");
     }
 }
@@ -269,7 +269,7 @@ fn other_pools_stand_on_it() {
         let stream = device.stream().unwrap();
         let pool = DriverPool::new(&device).unwrap();
         let blocks = BlockPool::new(&pool, layout(4096, 4096), 10).unwrap();
-        let block = (blocks.alloc(layout(4096, 4096), &stream).unwrap(), layout(4096, 4096));
+        let block = (blocks.allocate(layout(4096, 4096), &stream).unwrap(), layout(4096, 4096));
         memory(&device, block).fill(7).unwrap();
         give(&blocks, block, &stream).unwrap();
         drop(blocks);
@@ -287,7 +287,7 @@ fn stream_ordered_against_synchronous_allocation() {
         let time = |allocator: &dyn DeviceAllocator| -> Duration {
             let start = Instant::now();
             for i in 0..TIMES {
-                let block = (allocator.alloc(mib(4), &stream).unwrap(), mib(4));
+                let block = (allocator.allocate(mib(4), &stream).unwrap(), mib(4));
                 // SAFETY: one thread, on the stream of the block.
                 unsafe { stream.launch(&module, fill, &ONE, (words(&device, block), i)) }.unwrap();
                 give(allocator, block, &stream).unwrap();

@@ -30,7 +30,7 @@ fn use_it(case: &Case, device: &Device, which: Failures) -> (u64, u64, u64) {
     for _ in 0..2 {
         let mut blocks: Vec<Block> = Vec::new();
         for _ in 0..case.room.unwrap_or(5).min(5) {
-            blocks.push((insist(&mut told, || allocator.alloc(case.most, &stream)), case.most));
+            blocks.push((insist(&mut told, || allocator.allocate(case.most, &stream)), case.most));
         }
         let mut starts: Vec<_> = blocks.iter().map(|(ptr, _)| ptr.0).collect();
         starts.sort_unstable();
@@ -97,7 +97,7 @@ fn a_pool_that_goes_tries_twice_to_give_its_memory_back() {
     for make in pools {
         let upstream = Arc::new(FailureInjected::new(DriverMemory::new(&device), Failures::Nth(2)));
         let pool = make(upstream.clone(), region, block);
-        let ptr = pool.alloc(block, &stream).unwrap();
+        let ptr = pool.allocate(block, &stream).unwrap();
         give(&*pool, (ptr, block), &stream).unwrap();
         assert_eq!(upstream.calls(), 1);
         drop(pool);

@@ -27,7 +27,7 @@ pub fn each(test: impl Fn(&Case, &Device, Any)) {
 
 pub fn give(allocator: &dyn DeviceAllocator, (ptr, layout): Block, stream: &Stream) -> Result<(), Error> {
     // SAFETY: where it is a block of the allocator's, no other stream uses it.
-    unsafe { allocator.dealloc(ptr, layout, stream) }
+    unsafe { allocator.deallocate(ptr, layout, stream) }
 }
 
 /// The memory of a block, to be looked at from the host.
@@ -39,12 +39,12 @@ pub fn memory(device: &Device, (ptr, layout): Block) -> DeviceMemory {
 /// As many of the largest blocks as there are; 300 where that is up to the device.
 pub fn take_all(case: &Case, allocator: &dyn DeviceAllocator, stream: &Stream) -> Vec<Block> {
     let room = case.room.unwrap_or(300);
-    (0..room).map(|_| (allocator.alloc(case.most, stream).unwrap(), case.most)).collect()
+    (0..room).map(|_| (allocator.allocate(case.most, stream).unwrap(), case.most)).collect()
 }
 
 /// The error of an allocation, or what was allocated, in words.
 fn refused(allocator: &dyn DeviceAllocator, layout: Layout, stream: &Stream) -> Error {
-    allocator.alloc(layout, stream).expect_err("it is refused")
+    allocator.allocate(layout, stream).expect_err("it is refused")
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn blocks_are_aligned_apart_and_keep_what_is_written() {
         for size in [1, 3, 64, 100, 1000, 4096, case.most.size()] {
             for align in [1, 8, 256, case.most.align()] {
                 let layout = layout(size, align);
-                let ptr = allocator.alloc(layout, &stream).unwrap();
+                let ptr = allocator.allocate(layout, &stream).unwrap();
                 assert!((ptr.0 as usize).is_multiple_of(align), "{case}: {layout:?} at {ptr:?}");
                 let number = blocks.len() as u8 + 1;
                 memory(device, (ptr, layout)).fill(number).unwrap();
@@ -99,7 +99,7 @@ fn there_are_exactly_as_many_blocks_as_there_is_room_for() {
             assert!(largest.0 < size && error.to_string().contains("give blocks back"), "{case}: {error}");
             let last = blocks.pop().unwrap();
             give(&allocator, last, &stream).unwrap();
-            assert_eq!(allocator.alloc(case.most, &stream).unwrap().0, last.0.0, "{case}: the only one");
+            assert_eq!(allocator.allocate(case.most, &stream).unwrap().0, last.0.0, "{case}: the only one");
             blocks.push(last);
             for block in blocks {
                 give(&allocator, block, &stream).unwrap();
@@ -114,7 +114,7 @@ fn what_was_not_allocated_or_otherwise_cannot_be_given_back() {
     each(|case, device, allocator| {
         let stream = device.stream().unwrap();
         let (first, second) = {
-            let mut two = (0..2).map(|_| (allocator.alloc(case.most, &stream).unwrap(), case.most));
+            let mut two = (0..2).map(|_| (allocator.allocate(case.most, &stream).unwrap(), case.most));
             (two.next().unwrap(), two.next().unwrap())
         };
         let used = allocator.usage();
@@ -161,7 +161,7 @@ fn requests_that_are_none_are_refused() {
         assert!(matches!(error, Error::WrongDevice { what: "the stream", .. }), "{case}: {error}");
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
 
-        let block = (allocator.alloc(case.most, &stream).unwrap(), case.most);
+        let block = (allocator.allocate(case.most, &stream).unwrap(), case.most);
         let error = give(&allocator, block, &other).unwrap_err();
         assert!(matches!(error, Error::WrongDevice { what: "the stream", .. }), "{case}: {error}");
         give(&allocator, block, &stream).unwrap();
@@ -175,7 +175,7 @@ fn a_block_is_used_again_only_after_the_work_that_it_was_freed_behind() {
     each(|case, device, allocator| {
         let (module, first, second) = (module(device), device.stream().unwrap(), device.stream().unwrap());
         for other in [&second, &first] {
-            let block = (allocator.alloc(case.most, &first).unwrap(), case.most);
+            let block = (allocator.allocate(case.most, &first).unwrap(), case.most);
             let values = memory(device, block).slice_at::<u32>(0, 1).unwrap();
             // SAFETY: one thread, which is done with the block where the free comes in its stream.
             unsafe { first.launch(&module, linger, &ONE, (values, 20_000)) }.unwrap();
@@ -224,7 +224,7 @@ fn streams_may_go_while_blocks_that_were_freed_on_them_are_pending() {
 fn its_end_waits_for_the_kernels_that_use_its_blocks() {
     each(|case, device, allocator| {
         let (module, stream) = (module(device), device.stream().unwrap());
-        let block = (allocator.alloc(case.most, &stream).unwrap(), case.most);
+        let block = (allocator.allocate(case.most, &stream).unwrap(), case.most);
         let values = memory(device, block).slice_at::<u32>(0, 1).unwrap();
         // SAFETY: one thread, and the end waits for it.
         unsafe { stream.launch(&module, linger, &LaunchConfig::linear(1, 1), (values, 20_000)) }.unwrap();

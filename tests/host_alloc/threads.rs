@@ -82,11 +82,11 @@ impl Worker<'_> {
         (self.rng.next_u64() % n as u64) as usize
     }
 
-    fn alloc(&mut self) {
+    fn allocate(&mut self) {
         let (size, align) = (1 + self.below(self.case.most.size()), 1 << self.below(11));
         let layout = Layout::from_size_align(size, align.min(self.case.most.align())).unwrap();
         let stream = &self.streams[self.rng.next_u64() as usize % 2];
-        match self.allocator.alloc(layout, stream) {
+        match self.allocator.allocate(layout, stream) {
             Ok(ptr) => {
                 assert!((ptr.0 as usize).is_multiple_of(layout.align()));
                 self.shared.own((ptr, layout), self.case);
@@ -138,7 +138,7 @@ impl Worker<'_> {
             }
             let held = self.held.len();
             match self.below(8) {
-                0..4 if held < MOST_HELD => self.alloc(),
+                0..4 if held < MOST_HELD => self.allocate(),
                 4 if held > 0 => {
                     let at = self.below(held);
                     self.swap(at);
@@ -147,7 +147,7 @@ impl Worker<'_> {
                     let at = self.below(held);
                     self.free(at);
                 }
-                _ => self.alloc(),
+                _ => self.allocate(),
             }
         }
         self.free_all();
@@ -191,9 +191,9 @@ fn run(case: &Case, device: &Device) {
     assert!(from_others > THREADS, "{case}: threads give each other blocks");
     let stream = device.stream().unwrap();
     assert_eq!(allocator.usage().used_bytes, 0, "{case}");
-    let all = (0..case.room.unwrap_or(0)).map(|_| allocator.alloc(case.most, &stream));
+    let all = (0..case.room.unwrap_or(0)).map(|_| allocator.allocate(case.most, &stream));
     let all: Vec<_> = all.collect::<Result<_, _>>().expect("no block is lost");
-    assert!(case.room.is_none() || allocator.alloc(case.most, &stream).is_err(), "{case}: too many");
+    assert!(case.room.is_none() || allocator.allocate(case.most, &stream).is_err(), "{case}: too many");
     for ptr in all {
         give(&allocator, (ptr, case.most), &stream).unwrap();
     }

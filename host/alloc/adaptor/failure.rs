@@ -84,15 +84,15 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for FailureInjected<A> {
         self.upstream.device()
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         self.call()?;
-        self.upstream.alloc(layout, stream)
+        self.upstream.allocate(layout, stream)
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         self.call()?;
         // SAFETY: the caller's promise.
-        unsafe { self.upstream.dealloc(ptr, layout, stream) }
+        unsafe { self.upstream.deallocate(ptr, layout, stream) }
     }
 
     fn usage(&self) -> Usage {

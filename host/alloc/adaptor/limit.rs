@@ -72,15 +72,15 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Limit<A> {
         self.upstream.device()
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         let bytes = layout.size() as u64;
         self.claim(bytes).map_err(|used| self.exceeded(bytes, used))?;
-        self.upstream.alloc(layout, stream).inspect_err(|_| self.unclaim(bytes))
+        self.upstream.allocate(layout, stream).inspect_err(|_| self.unclaim(bytes))
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.upstream.dealloc(ptr, layout, stream) }?;
+        unsafe { self.upstream.deallocate(ptr, layout, stream) }?;
         self.unclaim(layout.size() as u64);
         Ok(())
     }

@@ -150,8 +150,8 @@ unsafe impl<A: DeviceAllocator, W: Write + Send> DeviceAllocator for Logged<A, W
         self.upstream.device()
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        let done = self.upstream.alloc(layout, stream);
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        let done = self.upstream.allocate(layout, stream);
         let (action, pointer) = match &done {
             Ok(ptr) => (LogAction::Allocate, address_of(*ptr)),
             Err(_) => (LogAction::AllocateFailure, 0),
@@ -161,11 +161,11 @@ unsafe impl<A: DeviceAllocator, W: Write + Send> DeviceAllocator for Logged<A, W
         done
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         // Before: another thread may get the address as soon as the upstream has it.
         let time = self.nanos();
         // SAFETY: the caller's promise.
-        let done = unsafe { self.upstream.dealloc(ptr, layout, stream) };
+        let done = unsafe { self.upstream.deallocate(ptr, layout, stream) };
         let action = if done.is_ok() { LogAction::Free } else { LogAction::FreeFailure };
         self.write(time, action, address_of(ptr), layout, stream);
         done

@@ -104,8 +104,8 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Statistics<A> {
         self.upstream.device()
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        let done = self.upstream.alloc(layout, stream);
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        let done = self.upstream.allocate(layout, stream);
         let mut counts = lock(&self.counts);
         match done {
             Ok(_) => {
@@ -117,11 +117,11 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Statistics<A> {
         done
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         // Before: another thread may get the memory, and count it, as soon as the upstream has it.
         lock(&self.counts).take_off(layout);
         // SAFETY: the caller's promise.
-        let done = unsafe { self.upstream.dealloc(ptr, layout, stream) };
+        let done = unsafe { self.upstream.deallocate(ptr, layout, stream) };
         let mut counts = lock(&self.counts);
         match done {
             Ok(()) => counts.frees += 1,

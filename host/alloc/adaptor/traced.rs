@@ -32,8 +32,8 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Traced<A> {
         self.upstream.device()
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        let done = self.upstream.alloc(layout, stream);
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        let done = self.upstream.allocate(layout, stream);
         let (bytes, align, stream) = (layout.size(), layout.align(), stream.id());
         match &done {
             Ok(ptr) => {
@@ -47,9 +47,9 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Traced<A> {
         done
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         // SAFETY: the caller's promise.
-        let done = unsafe { self.upstream.dealloc(ptr, layout, stream) };
+        let done = unsafe { self.upstream.deallocate(ptr, layout, stream) };
         let (address, bytes, align, stream) = (address_of(ptr), layout.size(), layout.align(), stream.id());
         match &done {
             Ok(()) => {

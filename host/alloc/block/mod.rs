@@ -118,7 +118,7 @@ impl<A: DeviceAllocator> BlockPool<A> {
             return refuse("blocks", given, "together they are more bytes than an address can count");
         };
         let home = upstream.device().default_stream()?;
-        let memory = upstream.alloc(region, &home)?;
+        let memory = upstream.allocate(region, &home)?;
         let state = Mutex::new(State::new(count));
         let pool = BlockPool { upstream, home, memory, block, region, blocks: count, state };
         // The memory belongs to the order of that stream: afterwards, to any (I3).
@@ -215,7 +215,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BlockPool<A> {
         self.upstream.device()
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         check_request("a pool of blocks", self.device(), layout, stream)?;
         self.check_layout(layout)?;
         let taken = lock(&self.state).take(stream);
@@ -231,7 +231,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BlockPool<A> {
         Ok(self.ptr(index))
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         self.device().same_as(stream.device(), "the stream")?;
         let mut state = lock(&self.state);
         let found = self.find(&state, ptr, layout);

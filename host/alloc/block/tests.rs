@@ -13,12 +13,12 @@ fn pool(device: &Device, blocks: usize) -> Pool {
 }
 
 fn take(pool: &Pool, stream: &Stream) -> DevicePtr<u8> {
-    pool.alloc(BLOCK, stream).unwrap()
+    pool.allocate(BLOCK, stream).unwrap()
 }
 
 fn give(pool: &Pool, ptr: DevicePtr<u8>, stream: &Stream) -> Result<()> {
     // SAFETY: no work uses it.
-    unsafe { pool.dealloc(ptr, BLOCK, stream) }
+    unsafe { pool.deallocate(ptr, BLOCK, stream) }
 }
 
 /// I1 and I2, of a pool that nobody else uses at the moment.
@@ -73,14 +73,14 @@ fn a_block_that_could_not_be_waited_for_is_as_free_as_before() {
     }
     of_second.fail(true);
     for _ in 0..3 {
-        assert!(matches!(pool.alloc(BLOCK, &second), Err(Error::Driver { .. })));
+        assert!(matches!(pool.allocate(BLOCK, &second), Err(Error::Driver { .. })));
         assert_eq!(pool.available(), 2);
         check(&pool);
     }
     of_second.fail(false);
     assert_eq!(take(&pool, &second).0, two[0].0, "still what was freed first");
     assert_eq!(take(&pool, &first).0, two[1].0);
-    assert!(pool.alloc(BLOCK, &second).is_err());
+    assert!(pool.allocate(BLOCK, &second).is_err());
     for ptr in two {
         give(&pool, ptr, &second).unwrap();
     }

@@ -90,7 +90,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
             return Err(Error::PoolConfig { setting: "region", given: words(region), why });
         }
         let home = upstream.device().default_stream()?;
-        let memory = upstream.alloc(region, &home)?;
+        let memory = upstream.allocate(region, &home)?;
         let cursor = Cursor::new(address_of(memory), region.size() as u64);
         let (order, overflow) = (Order::default(), Live::default());
         let state = Mutex::new(State { cursor, order, overflow, overflows: 0, resets: 0 });
@@ -147,7 +147,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
         if self.policy == Overflow::Error {
             return Err(self.exhausted(layout, full));
         }
-        let ptr = self.upstream.alloc(layout, stream)?;
+        let ptr = self.upstream.allocate(layout, stream)?;
         let mut state = self.state();
         state.overflow.insert(address_of(ptr), Block { layout, taken: layout.size() as u64, of: () });
         state.overflows += 1;
@@ -190,7 +190,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
     /// Takes a block back that is not of the region.
     ///
     /// # Safety
-    /// That of [`DeviceAllocator::dealloc`].
+    /// That of [`DeviceAllocator::deallocate`].
     #[cold]
     unsafe fn give_back_upstream(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         let (address, mut state) = (address_of(ptr), self.state());
@@ -204,7 +204,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
         let block = removed.map_err(|why| self.wrong_free(address, why))?;
         drop(state);
         // SAFETY: a live block of the upstream's (I1); the rest is the caller's promise.
-        let done = unsafe { self.upstream.dealloc(ptr, layout, stream) };
+        let done = unsafe { self.upstream.deallocate(ptr, layout, stream) };
         if done.is_err() {
             self.state().overflow.insert(address, block);
         }
@@ -219,13 +219,13 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BumpPool<A> {
         self.upstream.device()
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         check_request("a bump pool", self.device(), layout, stream)?;
         let taken = self.take(layout, stream)?;
         taken.or_else(|full| self.take_elsewhere(layout, stream, full))
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         self.device().same_as(stream.device(), "the stream")?;
         let offset = address_of(ptr).checked_sub(self.address());
         if offset.is_some_and(|offset| offset < self.capacity()) {

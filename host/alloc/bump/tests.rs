@@ -16,12 +16,12 @@ fn pool(device: &Device, blocks: usize) -> Pool {
 }
 
 fn take(pool: &Pool, stream: &Stream) -> DevicePtr<u8> {
-    pool.alloc(BLOCK, stream).unwrap()
+    pool.allocate(BLOCK, stream).unwrap()
 }
 
 fn give<A: DeviceAllocator>(pool: &BumpPool<A>, ptr: DevicePtr<u8>, stream: &Stream) -> Result<()> {
     // SAFETY: no work uses it.
-    unsafe { pool.dealloc(ptr, BLOCK, stream) }
+    unsafe { pool.deallocate(ptr, BLOCK, stream) }
 }
 
 fn check<A: DeviceAllocator>(pool: &BumpPool<A>) {
@@ -73,7 +73,7 @@ fn what_fails_leaves_the_cursor_and_the_blocks_as_they_are() {
     let before = pool.stats();
     assert_eq!((before.granted, before.resets), (64, 0));
     pool.reset(&good).unwrap();
-    assert!(matches!(pool.alloc(BLOCK, &bad), Err(Error::Driver { .. })));
+    assert!(matches!(pool.allocate(BLOCK, &bad), Err(Error::Driver { .. })));
     assert_eq!(pool.stats().granted, 0);
     check(&pool);
     of_bad.fail(false);
@@ -131,8 +131,8 @@ fn an_overflow_that_cannot_be_given_back_can_be_tried_again() {
             assert_eq!(nth, 1);
             continue;
         };
-        let inside = pool.alloc(BLOCK, &stream).unwrap();
-        let outside = pool.alloc(BLOCK, &stream).or_else(|_| pool.alloc(BLOCK, &stream)).unwrap();
+        let inside = pool.allocate(BLOCK, &stream).unwrap();
+        let outside = pool.allocate(BLOCK, &stream).or_else(|_| pool.allocate(BLOCK, &stream)).unwrap();
         assert_eq!((pool.stats().overflow_blocks, pool.stats().overflows), (1, 1), "call {nth}");
         if nth == 3 {
             assert!(matches!(give(&pool, outside, &stream), Err(Error::FailureInjected { .. })));

@@ -85,11 +85,11 @@ const NAME: &str = "a caching pool";
 /// let stream = device.stream()?;
 /// let pool = CachingPool::builder().max_bytes(1 << 30).on(&device)?;
 /// let layout = Layout::from_size_align(1 << 20, 256).expect("a layout");
-/// let first = pool.alloc(layout, &stream)?;
+/// let first = pool.allocate(layout, &stream)?;
 /// // SAFETY: allocated above, and nothing uses it.
-/// unsafe { pool.dealloc(first, layout, &stream)? };
-/// assert_eq!(pool.alloc(layout, &stream)?.0, first.0, "from the stream's cache");
-/// # unsafe { pool.dealloc(first, layout, &stream)? };
+/// unsafe { pool.deallocate(first, layout, &stream)? };
+/// assert_eq!(pool.allocate(layout, &stream)?.0, first.0, "from the stream's cache");
+/// # unsafe { pool.deallocate(first, layout, &stream)? };
 /// # Ok(())
 /// # }
 /// ```
@@ -226,7 +226,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
     }
 
     #[inline]
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         check_request(NAME, self.device(), layout, stream)?;
         let need = self.settings.classes.need(layout).ok_or_else(|| self.settings.classes.refuse(layout))?;
         let cached = self.streams.with(stream, |cache: &StreamCache| cache.take(need, layout, &self.live));
@@ -237,7 +237,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
     }
 
     #[inline]
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         self.device().same_as(stream.device(), "the stream")?;
         let address = address_of(ptr);
         if !self.settings.is_ordered {

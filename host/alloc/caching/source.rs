@@ -155,7 +155,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let mut short = Short::Limit;
         for size in sizes {
             self.upstream_allocs.fetch_add(1, Relaxed);
-            let taken = layout(size, align).and_then(|layout| self.upstream.alloc(layout, &self.home));
+            let taken = layout(size, align).and_then(|layout| self.upstream.allocate(layout, &self.home));
             let start = match taken {
                 Ok(ptr) => address_of(ptr),
                 Err(error) if is_shortage(&error) => {
@@ -188,7 +188,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.upstream_frees.fetch_add(1, Relaxed);
         let given = layout(bytes, align).and_then(|layout| {
             // SAFETY: it was allocated with this layout, and the stream comes behind all work that may use it (I3).
-            unsafe { self.upstream.dealloc(block(start), layout, &self.home) }
+            unsafe { self.upstream.deallocate(block(start), layout, &self.home) }
         });
         if let Err(error) = &given {
             tracing::warn!(%error, bytes, address = start, "a caching pool could not give a segment back");

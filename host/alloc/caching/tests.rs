@@ -46,12 +46,12 @@ fn pool(device: &Device) -> Pool {
 }
 
 fn take(pool: &Pool, size: usize, stream: &Stream) -> DevicePtr<u8> {
-    pool.alloc(layout(size), stream).unwrap()
+    pool.allocate(layout(size), stream).unwrap()
 }
 
 fn give(pool: &Pool, ptr: DevicePtr<u8>, size: usize, stream: &Stream) {
     // SAFETY: no work uses it.
-    unsafe { pool.dealloc(ptr, layout(size), stream) }.unwrap();
+    unsafe { pool.deallocate(ptr, layout(size), stream) }.unwrap();
 }
 
 #[test]
@@ -140,11 +140,11 @@ fn nothing_is_lost_between_caches_slabs_and_segments() {
         }
         let size = 1 + (word >> 8) % (1 << (8 + (word >> 40) % 14));
         if held.len() < 60 && word & 128 == 0 {
-            held.extend(pool.alloc(layout(size), &streams[at]).map(|ptr| (ptr, size)));
+            held.extend(pool.allocate(layout(size), &streams[at]).map(|ptr| (ptr, size)));
         } else if !held.is_empty() {
             let (ptr, size) = held.swap_remove(word / 7 % held.len());
             // SAFETY: no work uses it.
-            unsafe { pool.dealloc(ptr, layout(size), &streams[at]) }.unwrap();
+            unsafe { pool.deallocate(ptr, layout(size), &streams[at]) }.unwrap();
         }
         if step % 100 == 0 {
             pool.check();
@@ -157,7 +157,7 @@ fn nothing_is_lost_between_caches_slabs_and_segments() {
     assert!(rungs.shared > 0 && rungs.grown > 0 && rungs.done + rungs.stolen > 0, "{rungs:?}");
     for (ptr, size) in held {
         // SAFETY: no work uses it.
-        unsafe { pool.dealloc(ptr, layout(size), &streams[0]) }.unwrap();
+        unsafe { pool.deallocate(ptr, layout(size), &streams[0]) }.unwrap();
     }
     assert!(pool.trim().unwrap() > 0);
     assert_eq!((pool.stats().reserved_bytes, pool.live.all().len()), (0, 0));
@@ -192,10 +192,10 @@ fn threads_of_one_stream_lose_nothing_to_each_other() {
                     // More than a bin keeps, of small blocks and of large ones.
                     let size = if (turn + thread) % 8 == 0 { MIB } else { 512 };
                     let blocks: Vec<_> =
-                        (0..100).map(|_| pool.alloc(layout(size), stream).unwrap()).collect();
+                        (0..100).map(|_| pool.allocate(layout(size), stream).unwrap()).collect();
                     for ptr in blocks {
                         // SAFETY: no work uses it.
-                        unsafe { pool.dealloc(ptr, layout(size), stream) }.unwrap();
+                        unsafe { pool.deallocate(ptr, layout(size), stream) }.unwrap();
                     }
                 }
             });
@@ -218,13 +218,13 @@ fn blocks_above_all_classes_go_back_to_what_all_share() {
     let pool = CachingPool::builder().max_bytes(5 << 30).over(DriverMemory::new(&device)).unwrap();
     let size = (2 << 30) + 1;
     for _ in 0..3 {
-        let two = [(); 2].map(|()| pool.alloc(layout(size), &stream).unwrap());
-        assert!(pool.alloc(layout(size), &stream).is_err());
+        let two = [(); 2].map(|()| pool.allocate(layout(size), &stream).unwrap());
+        assert!(pool.allocate(layout(size), &stream).is_err());
         for ptr in two {
             // SAFETY: no work uses it.
-            unsafe { pool.dealloc(ptr, layout(size), &stream) }.unwrap();
+            unsafe { pool.deallocate(ptr, layout(size), &stream) }.unwrap();
             // SAFETY: it is refused.
-            assert!(unsafe { pool.dealloc(ptr, layout(size), &stream) }.is_err());
+            assert!(unsafe { pool.deallocate(ptr, layout(size), &stream) }.is_err());
         }
         pool.check();
     }

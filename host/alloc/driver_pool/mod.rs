@@ -149,7 +149,7 @@ impl DriverPool {
     /// Gives a block back that is no longer live; after a failure it is again.
     ///
     /// # Safety
-    /// That of [`DeviceAllocator::dealloc`].
+    /// That of [`DeviceAllocator::deallocate`].
     unsafe fn release(&self, address: u64, block: Block<u64>, stream: &Stream) -> Result<()> {
         // Before the memory goes: the next allocation may get the same address (I2).
         let entry = self.device.registry().remove(address);
@@ -169,7 +169,7 @@ unsafe impl DeviceAllocator for DriverPool {
         &self.device
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         check_request(NAME, &self.device, layout, stream)?;
         DriverPool::check_align(layout)?;
         let align = layout.align() as u64;
@@ -182,7 +182,7 @@ unsafe impl DeviceAllocator for DriverPool {
         Ok(DevicePtr(std::ptr::with_exposed_provenance_mut(address as usize)))
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         self.device.same_as(stream.device(), "the stream")?;
         let address = address_of(ptr);
         let removed = lock(&self.live).remove(address, layout);

@@ -82,7 +82,7 @@ fn use_it(device: &Device, nth: usize) -> usize {
     let layout = |size, align| Layout::from_size_align(size, align).unwrap();
     let mut blocks = Vec::new();
     for of in [layout(1, 1), layout(5000, 256), layout(100, 4096), layout(3 << 20, 2 << 20)] {
-        let ptr = insist(&mut told, || pool.alloc(of, &stream));
+        let ptr = insist(&mut told, || pool.allocate(of, &stream));
         assert!(ptr.0.addr().is_multiple_of(of.align()));
         blocks.push((ptr, of));
     }
@@ -91,7 +91,7 @@ fn use_it(device: &Device, nth: usize) -> usize {
     assert_eq!((stats.live_blocks, stats.release_threshold), (4, 1 << 20));
     for (ptr, of) in blocks {
         // SAFETY: no work uses it.
-        insist(&mut told, || unsafe { pool.dealloc(ptr, of, &stream) });
+        insist(&mut told, || unsafe { pool.deallocate(ptr, of, &stream) });
     }
     assert_eq!(device.memory_in_use(), (0, 0));
     assert_eq!(insist(&mut told, || pool.used_bytes()), 0);
@@ -126,10 +126,10 @@ fn a_block_whose_free_failed_is_still_its_owners() {
     let stream = device.stream().unwrap();
     let pool = DriverPool::over(&device, Flawed::over(&device, 2, refused), None).unwrap();
     let layout = Layout::from_size_align(1000, 1024).unwrap();
-    let ptr = pool.alloc(layout, &stream).unwrap();
+    let ptr = pool.allocate(layout, &stream).unwrap();
     let range = Range { address: address_of(ptr), bytes: 1000 };
     // SAFETY: no work uses it.
-    let free = || unsafe { pool.dealloc(ptr, layout, &stream) };
+    let free = || unsafe { pool.deallocate(ptr, layout, &stream) };
     assert!(matches!(free(), Err(Error::Driver { .. })));
     assert!(device.registry().holds(range) && pool.usage().used_bytes == 2024);
     free().unwrap();
@@ -150,8 +150,8 @@ fn when_memory_runs_out_the_figures_are_the_pools() {
     };
     let pool = DriverPool::over(&device, Flawed::over(&device, 2, full), None).unwrap();
     let layout = Layout::from_size_align(4096, 256).unwrap();
-    pool.alloc(layout, &stream).unwrap();
-    let error = pool.alloc(layout, &stream).unwrap_err();
+    pool.allocate(layout, &stream).unwrap();
+    let error = pool.allocate(layout, &stream).unwrap_err();
     let Error::OutOfMemory { requested: Bytes(4096), free: Bytes(5), advice, .. } = &error else {
         panic!("{error}")
     };
@@ -179,7 +179,7 @@ fn its_end_gives_back_what_is_allocated() {
         let driver = Flawed::over(&device, fails, refused);
         let pool = DriverPool::over(&device, driver.clone(), None).unwrap();
         for _ in 0..3 {
-            pool.alloc(Layout::new::<[u64; 100]>(), &stream).unwrap();
+            pool.allocate(Layout::new::<[u64; 100]>(), &stream).unwrap();
         }
         drop(pool);
         assert_eq!(driver.calls(), if fails == 0 { 6 } else { 7 }, "three frees");

@@ -102,7 +102,7 @@ impl Rig {
             matches!(error, Error::AllocExhausted { .. } | Error::OutOfMemory { .. }) && !is_told(error)
         };
         let of = layout(size);
-        let taken = self.attempt(|| match pool.alloc(of, stream) {
+        let taken = self.attempt(|| match pool.allocate(of, stream) {
             Ok(ptr) => Ok(Some(ptr)),
             Err(error) if is_full(&error) => Ok(None),
             Err(error) => Err(error),
@@ -148,7 +148,7 @@ impl Rig {
         let stream = if is_other && self.attempt(ordered).is_none() { &block.home } else { stream };
         let last = self.faults.work(stream);
         // SAFETY: a live block, and other streams' work comes before.
-        let done = self.attempt(|| unsafe { pool.dealloc(block.ptr, block.layout, stream) });
+        let done = self.attempt(|| unsafe { pool.deallocate(block.ptr, block.layout, stream) });
         pool.check();
         match done {
             Some(()) => self.freed.push((start, bytes, last)),

@@ -24,7 +24,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBox<T, A> {
     /// A value that no one has written yet, for work that `stream` is given from now on.
     ///
     /// # Errors
-    /// What [`DeviceAllocator::alloc`] answers.
+    /// What [`DeviceAllocator::allocate`] answers.
     pub fn new_uninit(allocator: A, stream: &Stream) -> Result<PoolBox<MaybeUninit<T>, A>> {
         Ok(PoolBox { values: PoolBuffer::<T, A>::new_uninit(allocator, 1, stream)? })
     }

@@ -31,11 +31,11 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// `len` values that no one has written yet, for work that `stream` is given from now on.
     ///
     /// # Errors
-    /// [`Error::SizeOverflow`], and what [`DeviceAllocator::alloc`] answers.
+    /// [`Error::SizeOverflow`], and what [`DeviceAllocator::allocate`] answers.
     pub fn new_uninit(allocator: A, len: usize, stream: &Stream) -> Result<PoolBuffer<MaybeUninit<T>, A>> {
         let element = Bytes(size_of::<T>() as u64);
         let layout = Layout::array::<T>(len).map_err(|_| Error::SizeOverflow { len, element })?;
-        Ok(PoolBuffer::over(Owned::alloc(allocator, layout, stream)?, len))
+        Ok(PoolBuffer::over(Owned::allocate(allocator, layout, stream)?, len))
     }
 
     /// It has `len` values of `T`.
@@ -121,7 +121,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// What dropping it does, and says if it failed.
     ///
     /// # Errors
-    /// What [`DeviceAllocator::dealloc`] and the driver answer, with the handle, as it was.
+    /// What [`DeviceAllocator::deallocate`] and the driver answer, with the handle, as it was.
     pub fn free(self) -> Result<(), FreeError<Self>> {
         let len = self.len;
         self.owned.free(None, |owned| PoolBuffer::over(owned, len))
@@ -130,7 +130,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// Gives the memory back on `stream`, which waits on the device for the other streams that used it.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`], and what [`DeviceAllocator::dealloc`] and the driver answer, with the handle, as it was.
+    /// [`Error::WrongDevice`], and what [`DeviceAllocator::deallocate`] and the driver answer, with the handle, as it was.
     pub fn free_on(self, stream: &Stream) -> Result<(), FreeError<Self>> {
         let len = self.len;
         self.owned.free(Some(stream), |owned| PoolBuffer::over(owned, len))

@@ -36,9 +36,9 @@ pub(super) struct Parts<A> {
 }
 
 impl<A: DeviceAllocator> Owned<A> {
-    pub fn alloc(allocator: A, layout: Layout, stream: &Stream) -> Result<Owned<A>> {
+    pub fn allocate(allocator: A, layout: Layout, stream: &Stream) -> Result<Owned<A>> {
         allocator.device().same_as(stream.device(), "the stream")?;
-        let ptr = if layout.size() > 0 { allocator.alloc(layout, stream)? } else { DevicePtr::null() };
+        let ptr = if layout.size() > 0 { allocator.allocate(layout, stream)? } else { DevicePtr::null() };
         let (home, recorded) = (stream.clone(), Mutex::default());
         Ok(Owned::from_parts(Parts { ptr, layout, home, recorded, allocator }))
     }
@@ -108,15 +108,15 @@ impl<A: DeviceAllocator> Parts<A> {
     /// After all work that may use it, as long as I1 holds: once.
     fn give_back(&self, stream: &Stream) -> Result<()> {
         self.order(stream)?;
-        self.dealloc(stream)
+        self.deallocate(stream)
     }
 
-    fn dealloc(&self, stream: &Stream) -> Result<()> {
+    fn deallocate(&self, stream: &Stream) -> Result<()> {
         if self.layout.size() == 0 {
             return Ok(());
         }
         // SAFETY: it is a live block (I1), and `stream` is ordered after all work that may use it (I2).
-        unsafe { self.allocator.dealloc(self.ptr, self.layout, stream) }
+        unsafe { self.allocator.deallocate(self.ptr, self.layout, stream) }
     }
 
     /// Gives it back where nobody can be told of a failure.
@@ -143,7 +143,7 @@ impl<A: DeviceAllocator> Parts<A> {
 
     fn dealloc_idle(&self) -> Result<()> {
         self.device().driver().drain();
-        self.dealloc(&self.device().default_stream()?)
+        self.deallocate(&self.device().default_stream()?)
     }
 }
 

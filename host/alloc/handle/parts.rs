@@ -8,7 +8,7 @@ use warpheap_device::kernel::DevicePtr;
 /// What [`PoolBuffer::into_raw`](super::PoolBuffer::into_raw) leaves of a handle, and
 /// [`from_raw`](super::PoolBuffer::from_raw) makes one of.
 ///
-/// It gives nothing back. [`DeviceAllocator::dealloc`](crate::alloc::DeviceAllocator::dealloc) does, with `ptr` and `layout`, on
+/// It gives nothing back. [`DeviceAllocator::deallocate`](crate::alloc::DeviceAllocator::deallocate) does, with `ptr` and `layout`, on
 /// `stream` after that was made to wait for those that are `recorded`; not where `layout` has no bytes.
 #[must_use = "nothing gives the block back any more"]
 pub struct PoolParts<T, A> {

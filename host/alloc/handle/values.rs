@@ -10,7 +10,7 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// `len` values of zero bytes, for work that `stream` is given from now on. Nothing waits on the host.
     ///
     /// # Errors
-    /// [`Error::SizeOverflow`], and what [`DeviceAllocator::alloc`] and the driver answer.
+    /// [`Error::SizeOverflow`], and what [`DeviceAllocator::allocate`] and the driver answer.
     pub fn zeroed(allocator: A, len: usize, stream: &Stream) -> Result<PoolBuffer<T, A>> {
         let buffer = PoolBuffer::<T, A>::new_uninit(allocator, len, stream)?;
         // SAFETY: all of it, and it is new.
@@ -22,7 +22,7 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// A copy of `values`, for work that `stream` is given from now on. Waits for the work that it was given before.
     ///
     /// # Errors
-    /// What [`DeviceAllocator::alloc`] answers, or what failed since on the stream.
+    /// What [`DeviceAllocator::allocate`] answers, or what failed since on the stream.
     pub fn from_slice(allocator: A, values: &[T], stream: &Stream) -> Result<PoolBuffer<T, A>> {
         let buffer = PoolBuffer::<T, A>::new_uninit(allocator, values.len(), stream)?;
         // SAFETY: it is to be written before anyone reads it: here.

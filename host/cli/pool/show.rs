@@ -103,10 +103,10 @@ fn steps(pool: &DriverPool, name: &'static str, bytes: u64) -> Result<[State; 3]
     let stream = pool.device().stream()?;
     let layout = usize::try_from(bytes).ok().and_then(|bytes| Layout::from_size_align(bytes, 256).ok());
     let layout = layout.ok_or(Error::SizeOverflow { len: bytes as usize, element: warpheap::Bytes(1) })?;
-    let block = pool.alloc(layout, &stream)?;
+    let block = pool.allocate(layout, &stream)?;
     let allocated = State::of(pool, name, "allocated")?;
     // SAFETY: allocated above, and nothing uses it.
-    unsafe { pool.dealloc(block, layout, &stream) }?;
+    unsafe { pool.deallocate(block, layout, &stream) }?;
     let freed = State::of(pool, name, "freed")?;
     stream.synchronize()?;
     Ok([allocated, freed, State::of(pool, name, "waited for")?])
@@ -174,10 +174,10 @@ mod tests {
         let (pool, stream) = (DriverPool::default_of(&device).unwrap(), device.stream().unwrap());
         let layout = |mib: u64| Layout::from_size_align((mib * MIB) as usize, 256).unwrap();
         pool.set_release_threshold(64 * MIB).unwrap();
-        let [kept, freed, large] = [1, 4, 16].map(|mib| pool.alloc(layout(mib), &stream).unwrap());
+        let [kept, freed, large] = [1, 4, 16].map(|mib| pool.allocate(layout(mib), &stream).unwrap());
         for (block, mib) in [(freed, 4), (large, 16)] {
             // SAFETY: allocated above, and nothing uses it.
-            unsafe { pool.dealloc(block, layout(mib), &stream) }.unwrap();
+            unsafe { pool.deallocate(block, layout(mib), &stream) }.unwrap();
         }
         stream.synchronize().unwrap();
         let shown = look(&device, None).unwrap();
@@ -201,7 +201,7 @@ mod tests {
         );
         assert_eq!(info.memory_total - info.memory_free, reserved);
         // SAFETY: allocated above, and nothing uses it.
-        unsafe { pool.dealloc(kept, layout(1), &stream) }.unwrap();
+        unsafe { pool.deallocate(kept, layout(1), &stream) }.unwrap();
     }
 
     #[test]

@@ -168,9 +168,9 @@ impl Course<'_> {
         let start = Instant::now();
         for _ in 0..self.passes {
             for layout in self.layouts {
-                let ptr = self.pool.alloc(*layout, stream)?;
+                let ptr = self.pool.allocate(*layout, stream)?;
                 // SAFETY: allocated above, and no kernel ever got it.
-                unsafe { self.pool.dealloc(ptr, *layout, stream) }?;
+                unsafe { self.pool.deallocate(ptr, *layout, stream) }?;
             }
         }
         let time = start.elapsed();

@@ -71,17 +71,17 @@ unsafe impl DeviceAllocator for Recorded {
         self.upstream.device()
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         let call = (thread::current().id(), stream.id().number(), true, layout.size());
         self.calls.lock().unwrap().push(call);
-        self.upstream.alloc(layout, stream)
+        self.upstream.allocate(layout, stream)
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         let call = (thread::current().id(), stream.id().number(), false, layout.size());
         self.calls.lock().unwrap().push(call);
         // SAFETY: the caller's promise.
-        unsafe { self.upstream.dealloc(ptr, layout, stream) }
+        unsafe { self.upstream.deallocate(ptr, layout, stream) }
     }
 
     fn usage(&self) -> Usage {
@@ -208,17 +208,17 @@ unsafe impl DeviceAllocator for Defective {
         self.0.device()
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         match self.1 {
-            _ if layout.size() != 300 => self.0.alloc(layout, stream),
+            _ if layout.size() != 300 => self.0.allocate(layout, stream),
             Defect::Panics => panic!("a defect of the pool"),
-            Defect::Fails => self.0.alloc(layout, &Device::cpu().stream()?),
+            Defect::Fails => self.0.allocate(layout, &Device::cpu().stream()?),
         }
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.0.dealloc(ptr, layout, stream) }
+        unsafe { self.0.deallocate(ptr, layout, stream) }
     }
 
     fn usage(&self) -> Usage {
@@ -254,9 +254,9 @@ fn what_was_logged_can_be_replayed() {
                 let stream = device.stream().unwrap();
                 for size in (1..200).map(|n| n * (i + 1)) {
                     let layout = Layout::from_size_align(size, 8).unwrap();
-                    let ptr = logged.alloc(layout, &stream).unwrap();
+                    let ptr = logged.allocate(layout, &stream).unwrap();
                     // SAFETY: allocated above, and never used.
-                    unsafe { logged.dealloc(ptr, layout, &stream) }.unwrap();
+                    unsafe { logged.deallocate(ptr, layout, &stream) }.unwrap();
                 }
             });
         }

@@ -43,7 +43,7 @@ impl Thief {
 }
 
 fn take_of(pool: &Growing, size: usize, stream: &Stream) -> DevicePtr<u8> {
-    pool.alloc(layout(size), stream).unwrap()
+    pool.allocate(layout(size), stream).unwrap()
 }
 
 /// Asks for more than there is, while the thief comes that often; the pool, how it went, and how often memory was mapped for it.
@@ -60,7 +60,7 @@ fn race(times: usize, most: usize) -> (Arc<Growing>, Result<()>, usize) {
     let thief = Arc::new(Thief { pool: pool.clone(), faults: faults.clone(), stream: other, taken });
     thief.clone().come(times);
     let before = faults.calls_of(Call::Map);
-    let asked = pool.alloc(layout(ASKED * MIB), &stream);
+    let asked = pool.allocate(layout(ASKED * MIB), &stream);
     let mapped = faults.calls_of(Call::Map) - before;
     pool.check();
 
@@ -74,7 +74,7 @@ fn race(times: usize, most: usize) -> (Arc<Growing>, Result<()>, usize) {
     assert!(ends.all(|is_apart| is_apart), "two blocks overlap");
     for (ptr, size) in blocks {
         // SAFETY: no work uses it.
-        unsafe { pool.dealloc(ptr, layout(size), &stream) }.unwrap();
+        unsafe { pool.deallocate(ptr, layout(size), &stream) }.unwrap();
     }
     (pool, asked.map(drop), mapped)
 }
@@ -117,6 +117,6 @@ fn who_loses_each_time_up_to_the_limit_is_told_of_the_others() {
     let stream = device.stream().unwrap();
     let ptr = take_of(&pool, ASKED * MIB, &stream);
     // SAFETY: no work uses it.
-    unsafe { pool.dealloc(ptr, layout(ASKED * MIB), &stream) }.unwrap();
+    unsafe { pool.deallocate(ptr, layout(ASKED * MIB), &stream) }.unwrap();
     ends_well(&pool);
 }

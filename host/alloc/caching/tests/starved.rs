@@ -16,10 +16,10 @@ fn served(most: usize) -> (RungStats, bool) {
     let builder = CachingPool::builder().segment_bytes(2 << 20).spare_bytes(0).max_bytes((most * MIB) as u64);
     let pool = builder.over(DriverMemory::new(&device)).unwrap();
     let [slow, quick, other, third] = [(); 4].map(|()| device.stream().unwrap());
-    let take = |size: usize, stream: &Stream| pool.alloc(layout(size * MIB), stream).unwrap();
+    let take = |size: usize, stream: &Stream| pool.allocate(layout(size * MIB), stream).unwrap();
     let give = |ptr: DevicePtr<u8>, stream: &Stream| {
         // SAFETY: no work uses it.
-        unsafe { pool.dealloc(ptr, layout(MIB), stream) }.unwrap();
+        unsafe { pool.deallocate(ptr, layout(MIB), stream) }.unwrap();
     };
     let of_slow = [(); PENDING].map(|()| take(1, &slow));
     let of_quick = [(); 4].map(|()| take(1, &quick));

@@ -93,8 +93,8 @@ impl<P: DeviceAllocator + ?Sized> Wrong<P> {
             _ => Layout::from_size_align(layout.size() + larger, layout.align()).unwrap_or(layout),
         };
         let block = match is_elsewhere {
-            true => self.elsewhere.alloc(layout, stream)?,
-            false => self.pool.alloc(layout, self.seen(stream))?,
+            true => self.elsewhere.allocate(layout, stream)?,
+            false => self.pool.allocate(layout, self.seen(stream))?,
         };
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         let first = *given.0.get_or_insert(block);
@@ -114,19 +114,19 @@ unsafe impl<P: DeviceAllocator + ?Sized> DeviceAllocator for Wrong<P> {
         self.pool.device()
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         let is_first = self.given.lock().unwrap_or_else(PoisonError::into_inner).0.is_none();
         let granted = self.granted(layout, stream, self.is(Fault::Elsewhere) && !is_first);
         match self.fault {
             Fault::Generous => granted.or(Ok(DevicePtr(std::ptr::without_provenance_mut(256)))),
             Fault::TakesOnRefusal => {
-                granted.inspect_err(|_| drop(self.pool.alloc(Layout::new::<u8>(), stream)))
+                granted.inspect_err(|_| drop(self.pool.allocate(Layout::new::<u8>(), stream)))
             }
             _ => granted,
         }
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         if self.is(Fault::Leaks) || self.is(Fault::Keeps) {
             return Ok(());
         }
@@ -139,9 +139,9 @@ unsafe impl<P: DeviceAllocator + ?Sized> DeviceAllocator for Wrong<P> {
             found.map_or((ptr, layout, false), |given| (given.block, given.layout, given.is_elsewhere));
         let done = match is_elsewhere {
             // SAFETY: allocated there.
-            true => unsafe { self.elsewhere.dealloc(block, layout, stream) },
+            true => unsafe { self.elsewhere.deallocate(block, layout, stream) },
             // SAFETY: allocated there, or refused.
-            false => unsafe { self.pool.dealloc(block, layout, self.seen(stream)) },
+            false => unsafe { self.pool.deallocate(block, layout, self.seen(stream)) },
         };
         if self.is(Fault::TakesAnything) { Ok(()) } else { done }
     }

@@ -58,12 +58,12 @@ fn pool(stage: &Stage<'_>) -> Result<BlockPool<DriverMemory>> {
 }
 
 fn take(pool: &dyn Blocks, stream: &Stream, count: usize) -> Result<Vec<Block>> {
-    (0..count).map(|_| pool.alloc(layout(), stream)).collect()
+    (0..count).map(|_| pool.allocate(layout(), stream)).collect()
 }
 
 fn give(pool: &dyn Blocks, stream: &Stream, block: Block) -> Result<()> {
     // SAFETY: the demonstration uses no block after its free, but in work that the stream was given before.
-    unsafe { pool.dealloc(block, layout(), stream) }
+    unsafe { pool.deallocate(block, layout(), stream) }
 }
 
 fn give_all(pool: &dyn Blocks, stream: &Stream, blocks: &[Block]) -> Result<()> {
@@ -93,7 +93,7 @@ fn exhaust(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     let starts: Vec<u64> = starts.into_iter().collect();
     let apart = starts.windows(2).filter(|two| two[1] - two[0] == BYTES as u64).count() == BLOCKS - 1;
     stage.check("they are 4096 B apart", format!("from {:#x} on", starts[0]), apart);
-    let more = pool.alloc(layout(), &stream);
+    let more = pool.allocate(layout(), &stream);
     stage.check_refused("the 101st", more, |error| matches!(error, Error::AllocExhausted { .. }));
     stage.check_is("available then", pool.available(), 0);
     give_all(pool, &stream, &blocks)
@@ -112,7 +112,7 @@ fn misuse(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     give(pool, &stream, first)?;
     refused("a block that was given back before", first);
     stage.check_is("available after those", pool.available(), 1);
-    let again = pool.alloc(layout(), &stream)?;
+    let again = pool.allocate(layout(), &stream)?;
     let found = format!("{:#x}", again.0 as usize);
     stage.check("the only free block is the one that is handed out", found, again.0 == first.0);
     give_all(pool, &stream, &blocks)
@@ -147,7 +147,7 @@ fn order(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     unsafe { stage.fill(&first, words(block), NEW) }?;
     give(pool, &first, block)?;
     let pending = !first.is_done()?;
-    let next = pool.alloc(layout(), &second)?;
+    let next = pool.allocate(layout(), &second)?;
     // Before the checks, which open the gate of a planted disorder.
     // SAFETY: the block is the second stream's now.
     let others = unsafe { stage.others(&second, words(next), NEW) }?;

@@ -75,14 +75,14 @@ fn plain(stage: &Stage<'_>, wrap: Wrap<'_>, bytes: usize) -> Result<Pool> {
 
 fn give(pool: &dyn Region, stream: &Stream, block: DevicePtr<u8>, of: Layout) -> Result<()> {
     // SAFETY: the demonstration uses no block after its free, but in work that the stream was given before.
-    unsafe { pool.dealloc(block, of, stream) }
+    unsafe { pool.deallocate(block, of, stream) }
 }
 
 fn alignments(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let (pool, stream) = (plain(stage, wrap, MIB)?, stage.stream().clone());
     let (mut blocks, mut wrong) = (Vec::new(), 0);
     for align in (0..=12).map(|power| 1 << power) {
-        let block = pool.alloc(layout(3, align), &stream)?;
+        let block = pool.allocate(layout(3, align), &stream)?;
         wrong += usize::from(!block.0.addr().is_multiple_of(align));
         blocks.push((block, layout(3, align)));
     }
@@ -96,7 +96,7 @@ fn alignments(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 
 fn too_much(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let (pool, stream) = (plain(stage, wrap, MIB)?, stage.stream().clone());
-    let first = pool.alloc(layout(100, 4), &stream)?;
+    let first = pool.allocate(layout(100, 4), &stream)?;
     let before = pool.stats();
     let is_overflow = |error: &Error| matches!(error, Error::SizeOverflow { .. });
     let is_full = |error: &Error| matches!(error, Error::AllocExhausted { .. });
@@ -104,11 +104,11 @@ fn too_much(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     stage.check_refused("usize::MAX bytes", all, is_overflow);
     let wraps = PoolBuffer::<u32, _>::new_uninit(&*pool, usize::MAX / 4 + 2, &stream);
     stage.check_refused("as many words as wrap around to 4 B", wraps, is_overflow);
-    let most = pool.alloc(layout(isize::MAX as usize, 1), &stream);
+    let most = pool.allocate(layout(isize::MAX as usize, 1), &stream);
     stage.check_refused("the most that a layout can have", most, is_full);
-    let far = pool.alloc(layout(8, 1 << 62), &stream);
+    let far = pool.allocate(layout(8, 1 << 62), &stream);
     stage.check_refused("8 B aligned to 2^62", far, is_full);
-    let more = pool.alloc(layout(MIB, 1), &stream);
+    let more = pool.allocate(layout(MIB, 1), &stream);
     stage.check_refused("1 MiB of what is left of 1 MiB", more, is_full);
     stage.check_is("the cursor after those", pool.stats().granted, 100);
     stage.check("and all else", format!("{:?}", pool.stats()), pool.stats() == before);
@@ -118,7 +118,7 @@ fn too_much(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 /// Blocks of several sizes and alignments.
 fn some(pool: &dyn Region, stream: &Stream) -> Result<Vec<(DevicePtr<u8>, Layout)>> {
     let layouts = [layout(100, 4), layout(5000, 256), layout(1, 1), layout(64, 4096)];
-    layouts.into_iter().map(|of| pool.alloc(of, stream).map(|block| (block, of))).collect()
+    layouts.into_iter().map(|of| pool.allocate(of, stream).map(|block| (block, of))).collect()
 }
 
 fn reset(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
@@ -142,7 +142,7 @@ fn reset(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 /// A handle from before the reset.
 fn stale(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let (pool, stream) = (plain(stage, wrap, MIB)?, stage.stream().clone());
-    let block = pool.alloc(layout(100, 4), &stream)?;
+    let block = pool.allocate(layout(100, 4), &stream)?;
     // SAFETY: no work uses the block.
     unsafe { pool.reset_unchecked(&stream) }?;
     let late = give(&*pool, &stream, block, layout(100, 4));
@@ -155,13 +155,13 @@ fn stale(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 fn order(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let (pool, of) = (plain(stage, wrap, MIB)?, layout(MIB, 256));
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
-    let block = pool.alloc(of, &first)?;
+    let block = pool.allocate(of, &first)?;
     stage.linger(&first)?;
     // SAFETY: the block is live, and that stream alone uses it until the free.
     unsafe { stage.fill(&first, words(block, MIB), 7) }?;
     give(&*pool, &first, block, of)?;
     pool.reset(&second)?;
-    let next = pool.alloc(of, &second)?;
+    let next = pool.allocate(of, &second)?;
     let when = if first.is_done()? { "it had ended" } else { "it ran" };
     // Before the checks, which open the gate of a planted disorder.
     // SAFETY: the block is the second stream's now.
@@ -181,10 +181,10 @@ fn floats(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let (stream, of) = (stage.stream().clone(), layout(FLOAT_BYTES, 4));
     let small = plain(stage, wrap, 32 * MIB)?;
     let is_full = |error: &Error| matches!(error, Error::AllocExhausted { .. });
-    stage.check_refused("10,000,000 floats in 32 MiB", small.alloc(of, &stream), is_full);
+    stage.check_refused("10,000,000 floats in 32 MiB", small.allocate(of, &stream), is_full);
     stage.check_is("the cursor then", small.stats().granted, 0);
     let pool = plain(stage, wrap, FLOAT_BYTES)?;
-    let block = pool.alloc(of, &stream)?;
+    let block = pool.allocate(of, &stream)?;
     let one = 1.0_f32.to_bits();
     // SAFETY: the block is live, and this stream alone uses it.
     unsafe { stage.fill(&stream, words(block, FLOAT_BYTES), one) }?;
@@ -202,7 +202,7 @@ fn overflow(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
         Overflow::Error,
     );
     let pool = pool(stage, wrap, MIB, Overflow::Upstream)?;
-    let block = pool.alloc(of, &stream)?;
+    let block = pool.allocate(of, &stream)?;
     let stats = pool.stats();
     stage.check_is("with the upstream's as policy: its blocks for 2 MiB of 1 MiB", stats.overflow_blocks, 1);
     stage.check_is("the cursor", stats.granted, 0);

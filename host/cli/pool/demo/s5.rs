@@ -75,7 +75,7 @@ fn words(block: DevicePtr<u8>, bytes: usize) -> DeviceSlice<u32> {
 
 fn give(pool: &dyn DeviceAllocator, stream: &Stream, block: DevicePtr<u8>, of: Layout) -> Result<()> {
     // SAFETY: the demonstration uses no block after its free, but in work that the stream was given before.
-    unsafe { pool.dealloc(block, of, stream) }
+    unsafe { pool.deallocate(block, of, stream) }
 }
 
 /// Each turn fills a block with a number of its own, counts the words that are others, and frees it: seconds, and those words.
@@ -84,7 +84,7 @@ fn turns(stage: &Stage<'_>, pool: &dyn DeviceAllocator, count: u32) -> Result<(f
     stream.synchronize()?;
     let start = Instant::now();
     for turn in 1..=count {
-        let block = pool.alloc(layout(BYTES), stream)?;
+        let block = pool.allocate(layout(BYTES), stream)?;
         let words = words(block, BYTES);
         let threads = stage.threads(words);
         // SAFETY: the block is live, and this stream alone uses it.
@@ -142,7 +142,7 @@ fn threshold(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let pool = build(wrap, DriverPool::builder(stage.device()).release_threshold(256 * MB))?;
     stage.check_is("the threshold, in bytes", pool.release_threshold()?, 256 * MB);
     look(stage, "at first", &*pool, |used, reserved| used == 0 && reserved == 0)?;
-    let block = pool.alloc(large(), &stream)?;
+    let block = pool.allocate(large(), &stream)?;
     settle(stage, &stream)?;
     look(stage, "with 100 MB", &*pool, |used, reserved| used >= 100 * MB && reserved >= used)?;
     give(&*pool, &stream, block, large())?;
@@ -155,7 +155,7 @@ fn threshold(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 fn no_threshold(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let stream = stage.stream().clone();
     let pool = build(wrap, DriverPool::builder(stage.device()).release_threshold(0))?;
-    let block = pool.alloc(large(), &stream)?;
+    let block = pool.allocate(large(), &stream)?;
     settle(stage, &stream)?;
     give(&*pool, &stream, block, large())?;
     settle(stage, &stream)?;
@@ -164,7 +164,7 @@ fn no_threshold(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 
 fn trim(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let (stream, pool) = (stage.stream().clone(), build(wrap, DriverPool::builder(stage.device()))?);
-    let (kept, other) = (pool.alloc(large(), &stream)?, pool.alloc(large(), &stream)?);
+    let (kept, other) = (pool.allocate(large(), &stream)?, pool.allocate(large(), &stream)?);
     let some = words(kept, BYTES);
     // SAFETY: the block is live, and this stream alone uses it.
     unsafe { stage.fill(&stream, some, 5) }?;
@@ -184,7 +184,7 @@ fn trim(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 fn missing(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let pool = build(wrap, DriverPool::builder(stage.device()))?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
-    let block = pool.alloc(layout(BYTES), &first)?;
+    let block = pool.allocate(layout(BYTES), &first)?;
     let values = words(block, BYTES);
     let (one, two) = (1.0_f32.to_bits(), 2.0_f32.to_bits());
     // Also what the driver does for the allocation is done then.
@@ -224,7 +224,7 @@ fn cross(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<Crossed> {
     // Room for one block, as far as the driver does not round that up: so it has to be used again.
     let pool = build(wrap, DriverPool::builder(stage.device()).max_size(BYTES as u64))?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
-    let (block, one) = (pool.alloc(layout(BYTES), &first)?, 1.0_f32.to_bits());
+    let (block, one) = (pool.allocate(layout(BYTES), &first)?, 1.0_f32.to_bits());
     let values = words(block, BYTES);
     stage.linger(&first)?;
     // SAFETY: the block is live, and only this stream uses it until the event.
@@ -268,7 +268,7 @@ fn reuse(
 ) -> Result<()> {
     let freed = second.record()?;
     stage.wait(first, second)?;
-    let next = pool.alloc(layout(BYTES), first)?;
+    let next = pool.allocate(layout(BYTES), first)?;
     let ready = first.record()?;
     let pending = !second.is_done()?;
     let same = next.0 == block.0;
@@ -293,10 +293,10 @@ fn reuse(
 fn alone(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let pool = build(wrap, DriverPool::builder(stage.device()).reuse(ReusePolicies::none()))?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
-    let block = pool.alloc(layout(BYTES), &first)?;
+    let block = pool.allocate(layout(BYTES), &first)?;
     stage.linger(&first)?;
     give(&*pool, &first, block, layout(BYTES))?;
-    let next = pool.alloc(layout(BYTES), &second)?;
+    let next = pool.allocate(layout(BYTES), &second)?;
     stage.check_is("with no reuse between streams, stream 2 gets other memory", next.0 != block.0, true);
     give(&*pool, &second, next, layout(BYTES))
 }

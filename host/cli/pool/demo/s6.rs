@@ -88,7 +88,7 @@ fn words(block: Block, bytes: usize) -> DeviceSlice<u32> {
 
 fn give(pool: &dyn DeviceAllocator, stream: &Stream, block: Block, size: usize) -> Result<()> {
     // SAFETY: the demonstration uses no block after its free, but in work that the stream was given before.
-    unsafe { pool.dealloc(block, layout(size), stream) }
+    unsafe { pool.deallocate(block, layout(size), stream) }
 }
 
 fn roundings(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
@@ -102,7 +102,7 @@ fn roundings(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     for (bytes, class) in [(mib + 1, mib / 4 * 5), (5 << 10, 5 << 10)] {
         stage.check_is(format!("{} by four classes a doubling", Bytes(bytes)), finer.rounded(bytes), class);
     }
-    let block = pool.alloc(layout(513), &stream)?;
+    let block = pool.allocate(layout(513), &stream)?;
     stage.check_is("wasted bytes of 513 B", pool.stats().wasted_bytes, 511);
     give(&*pool, &stream, block, 513)?;
     stage.check_is("after the free", pool.stats().wasted_bytes, 0);
@@ -112,9 +112,9 @@ fn roundings(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 fn again(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let upstream = Arc::new(Statistics::new(DriverMemory::new(stage.device())));
     let (pool, stream) = (over(wrap, CachingPool::builder(), upstream.clone())?, stage.stream().clone());
-    let first = pool.alloc(layout(MIB), &stream)?;
+    let first = pool.allocate(layout(MIB), &stream)?;
     give(&*pool, &stream, first, MIB)?;
-    let second = pool.alloc(layout(MIB), &stream)?;
+    let second = pool.allocate(layout(MIB), &stream)?;
     stage.check_is("1 MiB, freed and allocated again, is at the same address", second.0 == first.0, true);
     stage.check_is("allocations of the driver's for both", upstream.stats().allocs, 1);
     give(&*pool, &stream, second, MIB)
@@ -126,10 +126,10 @@ fn pending(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let pool =
         over(wrap, CachingPool::builder().segment_bytes(size as u64), DriverMemory::new(stage.device()))?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
-    let block = pool.alloc(layout(size), &first)?;
+    let block = pool.allocate(layout(size), &first)?;
     stage.linger(&first)?;
     give(&*pool, &first, block, size)?;
-    let again = pool.alloc(layout(size), &first)?;
+    let again = pool.allocate(layout(size), &first)?;
     let when = if first.is_done()? { "it had ended" } else { "it ran" };
     stage.check(
         "its own stream has it at once",
@@ -138,7 +138,7 @@ fn pending(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     );
     stage.linger(&first)?;
     give(&*pool, &first, again, size)?;
-    let other = pool.alloc(layout(size), &second)?;
+    let other = pool.allocate(layout(size), &second)?;
     let (same, pending) = (other.0 == block.0, !first.is_done()?);
     let found = format!(
         "{} memory, and the kernel {}",
@@ -147,7 +147,7 @@ fn pending(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     );
     stage.check("another stream has it only after its event", found, !(same && pending));
     first.synchronize()?;
-    let after = if same { other } else { pool.alloc(layout(size), &second)? };
+    let after = if same { other } else { pool.allocate(layout(size), &second)? };
     stage.check_is("and then, with no call to process anything, it has it", after.0 == block.0, true);
     if !same {
         give(&*pool, &second, other, size)?;
@@ -197,12 +197,12 @@ fn settings(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     }
     let pool = on(stage, wrap, builder().stream_ordered(false))?;
     let foreign = Device::cpu().stream()?;
-    let elsewhere = pool.alloc(layout(MIB), &foreign);
+    let elsewhere = pool.allocate(layout(MIB), &foreign);
     stage.check_refused("a stream of another device", elsewhere, |error| {
         matches!(error, Error::WrongDevice { .. })
     });
     let stream = stage.new_stream()?;
-    let block = pool.alloc(layout(MIB), &stream)?;
+    let block = pool.allocate(layout(MIB), &stream)?;
     stage.linger(&stream)?;
     give(&*pool, &stream, block, MIB)?;
     stage.check_is("without stream order, a free waits for its stream", stream.is_done()?, true);
@@ -216,9 +216,9 @@ fn fifth(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
         "blocks of {unit} in a pool of {all} (on a GPU 1 GiB in 4 GiB, on the CPU 1 MiB in 4 MiB)"
     ));
     let (pool, stream) = (on(stage, wrap, CachingPool::builder().max_bytes(all.0))?, stage.stream().clone());
-    let blocks: Vec<_> = (0..4).map(|_| pool.alloc(layout(size), &stream)).collect::<Result<_>>()?;
+    let blocks: Vec<_> = (0..4).map(|_| pool.allocate(layout(size), &stream)).collect::<Result<_>>()?;
     stage.check_is("blocks live", pool.stats().live_blocks, 4);
-    let more = pool.alloc(layout(size), &stream);
+    let more = pool.allocate(layout(size), &stream);
     stage.check_refused("the fifth", more, |error| match error {
         Error::AllocExhausted { requested, used, cached, largest, .. } => {
             (requested.0, used.0, cached.0, largest.0) == (unit.0, all.0, 0, 0)
@@ -233,7 +233,7 @@ fn pair(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let pairs = |count: u32| -> Result<f64> {
         let start = Instant::now();
         for _ in 0..count {
-            let block = pool.alloc(layout(MIB), &stream)?;
+            let block = pool.allocate(layout(MIB), &stream)?;
             give(&*pool, &stream, block, MIB)?;
         }
         Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(count))

@@ -15,12 +15,12 @@ pub(super) fn ladder(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let upstream = Limit::new(DriverMemory::new(stage.device()), 2 * size as u64);
     let pool = over(wrap, CachingPool::builder().segment_bytes(size as u64), upstream)?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
-    let (one, two) = (pool.alloc(layout(size), &first)?, pool.alloc(layout(size), &first)?);
+    let (one, two) = (pool.allocate(layout(size), &first)?, pool.allocate(layout(size), &first)?);
     stage.linger(&first)?;
     // SAFETY: the block is live, and that stream alone uses it until the free.
     unsafe { stage.fill(&first, words(one, size), 9) }?;
     give(&*pool, &first, one, size)?;
-    let next = pool.alloc(layout(size), &second)?;
+    let next = pool.allocate(layout(size), &second)?;
     // SAFETY: the block is the second stream's now.
     let others = unsafe { stage.others(&second, words(next, size), 9) }?;
     stage.check_is(
@@ -32,10 +32,10 @@ pub(super) fn ladder(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     stage.check_is("served by that rung", rungs.stolen + rungs.done, 1);
     give(&*pool, &first, two, size)?;
     give(&*pool, &second, next, size)?;
-    let whole = pool.alloc(layout(2 * size), &first)?;
+    let whole = pool.allocate(layout(2 * size), &first)?;
     let rungs = pool.stats().rungs;
     stage.check_is("4 MiB after cached segments of 2 MiB were given back", rungs.released, 1);
-    let more = pool.alloc(layout(size), &first);
+    let more = pool.allocate(layout(size), &first);
     stage.check_refused("and then", more, |error| matches!(error, Error::AllocExhausted { .. }));
     stage.check_is("refused", pool.stats().rungs.failed, 1);
     give(&*pool, &first, whole, 2 * size)
@@ -62,8 +62,8 @@ unsafe impl DeviceAllocator for Meanwhile {
         self.upstream.device()
     }
 
-    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        let refused = match self.upstream.alloc(layout, stream) {
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        let refused = match self.upstream.allocate(layout, stream) {
             Err(error) if self.has_back.load(Relaxed) => error,
             outcome => return outcome,
         };
@@ -72,9 +72,9 @@ unsafe impl DeviceAllocator for Meanwhile {
         Err(refused)
     }
 
-    unsafe fn dealloc(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.upstream.dealloc(ptr, layout, stream) }?;
+        unsafe { self.upstream.deallocate(ptr, layout, stream) }?;
         self.has_back.store(true, Relaxed);
         Ok(())
     }
@@ -94,7 +94,7 @@ pub(super) fn waited(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let builder = CachingPool::builder().segment_bytes(size as u64);
     let pool: Arc<dyn Caching> = Arc::from(over(wrap, builder, upstream.clone())?);
     let [first, second, third] = [stage.new_stream()?, stage.new_stream()?, stage.new_stream()?];
-    let (large, small) = (pool.alloc(layout(2 * size), &third)?, pool.alloc(layout(size), &second)?);
+    let (large, small) = (pool.allocate(layout(2 * size), &third)?, pool.allocate(layout(size), &second)?);
     give(&*pool, &second, small, size)?;
     stage.linger(&third)?;
     // SAFETY: the block is live, and that stream alone uses it until the free.
@@ -102,7 +102,7 @@ pub(super) fn waited(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let written = third.record()?;
     let (theirs, stream) = (pool.clone(), third.clone());
     upstream.then(Some(Box::new(move || give(&*theirs, &stream, large, 2 * size))));
-    let next = pool.alloc(layout(2 * size), &first);
+    let next = pool.allocate(layout(2 * size), &first);
     upstream.then(None);
     let is_done = written.is_done()?;
     let next = next?;
@@ -127,10 +127,10 @@ pub(super) fn hook(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let spare = Mutex::new(Some(spare));
     let hook = move |_| spare.lock().unwrap_or_else(PoisonError::into_inner).take().is_some();
     let pool = over(wrap, CachingPool::builder().segment_bytes(size as u64).on_exhausted(hook), upstream)?;
-    let one = pool.alloc(layout(size), &stream)?;
-    let two = pool.alloc(layout(size), &stream)?;
+    let one = pool.allocate(layout(size), &stream)?;
+    let two = pool.allocate(layout(size), &stream)?;
     stage.check_is("allocations that the hook made room for", pool.stats().rungs.hooked, 1);
-    let more = pool.alloc(layout(size), &stream);
+    let more = pool.allocate(layout(size), &stream);
     stage.check_refused("when it has no more", more, |error| matches!(error, Error::AllocExhausted { .. }));
     give(&*pool, &stream, one, size)?;
     give(&*pool, &stream, two, size)

@@ -56,7 +56,7 @@ fn operate(pool: &dyn Caching, owned: &Owned, seed: u64) -> Result<usize> {
         let word = rng.next_u64() as usize;
         if held.is_empty() || held.len() < 64 && word & 1 == 0 {
             let size = 1 + (word >> 8) % (1 << (4 + (word >> 40) % 15));
-            let block = pool.alloc(layout(size), &stream)?;
+            let block = pool.allocate(layout(size), &stream)?;
             overlaps += usize::from(owned.add(block.0.addr(), size));
             held.push((block, size));
         } else {

@@ -8,6 +8,7 @@ use crate::driver::{Device, DeviceBuffer, LaunchConfig, Module};
 use crate::error::{Error, Result};
 use crate::kernel_names;
 use crate::pool::{Bump, FreeList};
+use warpheap_device::kernel::DevicePtr;
 use warpheap_kernels::bench::{
     Counter, Order, Sizes, bench_alloc_floor, bench_bump_alloc, bench_free_floor, bench_freelist_alloc,
     bench_freelist_free,
@@ -117,7 +118,7 @@ impl Bench {
     }
 
     pub fn counter(&self) -> Counter {
-        Counter(self.failures.address() as *const _)
+        DevicePtr(self.failures.address() as *mut _)
     }
 
     fn bump(&mut self, name: &str, sizes: Sizes, pool_bytes: u64) -> Result<Figure> {

@@ -104,7 +104,7 @@ pub(super) unsafe fn launch<K: Kernel>(
     let function = module.function(kernel)?;
     let most_threads = function.attributes.max_threads_per_block;
     config.validate(K::NAME, &device.driver().limits(), most_threads)?;
-    check_arguments::<K>(device, &args)?;
+    check_arguments::<K>(device, args)?;
     module.check_named(K::NAME)?;
 
     let grid = Grid { blocks: config.grid, threads: config.block };
@@ -112,7 +112,8 @@ pub(super) unsafe fn launch<K: Kernel>(
         // SAFETY: what the kernel asks is the caller's promise.
         Box::new(move |executor| unsafe { executor.run::<K>(grid, args) })
     };
-    let mut arguments = Arguments::of::<K>(&args);
+    let passed = args.to_abi();
+    let mut arguments = Arguments::of::<K>(&passed);
     let launch = Launch {
         kernel: K::NAME,
         function: &function,
@@ -128,19 +129,14 @@ pub(super) unsafe fn launch<K: Kernel>(
 }
 
 /// Fails on an argument that names memory which is not live memory of the device.
-fn check_arguments<K: Kernel>(device: &Device, args: &K::Args) -> Result<()> {
-    let mut position = 0;
+fn check_arguments<K: Kernel>(device: &Device, args: K::Args) -> Result<()> {
     let mut dangling = None;
-    args.for_each(|_, names| {
+    args.for_each_range(|position, address, bytes| {
+        let range = Range { address, bytes };
         // Values of no bytes lie nowhere.
-        if let Some((address, bytes)) = names
-            && bytes > 0
-            && dangling.is_none()
-            && !device.registry().holds(Range { address, bytes })
-        {
-            dangling = Some((position, Range { address, bytes }));
+        if bytes > 0 && dangling.is_none() && !device.registry().holds(range) {
+            dangling = Some((position, range));
         }
-        position += 1;
     });
     let Some((position, range)) = dangling else { return Ok(()) };
     Err(Error::DanglingArgument {
@@ -161,13 +157,13 @@ struct Arguments {
 
 impl Arguments {
     /// As many as the largest tuple that implements `KernelArgs` has.
-    const MOST: usize = 8;
+    const MOST: usize = 16;
 
-    fn of<K: Kernel>(args: &K::Args) -> Arguments {
+    fn of<K: Kernel>(passed: &<K::Args as KernelArgs>::Abi) -> Arguments {
         const { assert!(K::Args::PARAMS.len() <= Arguments::MOST) };
         let mut all = Arguments { addresses: [std::ptr::null_mut(); Arguments::MOST], len: 0 };
         let mut sizes = K::Args::PARAMS.iter().map(|param| param.size);
-        args.for_each(|address, _| {
+        K::Args::for_each_address(passed, |address| {
             if sizes.next() != Some(0) {
                 all.addresses[all.len] = address.cast_mut().cast();
                 all.len += 1;

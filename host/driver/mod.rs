@@ -31,7 +31,7 @@ mod watchdog;
 pub(crate) use backend::Pages;
 pub use backend::{Backend, KernelAttributes};
 pub(crate) use backend::{EventBackend, PoolAttribute, PoolBackend, Range, VirtualMemory};
-pub use buffer::{DeviceBuffer, DeviceData};
+pub use buffer::DeviceBuffer;
 pub use device::{Device, DeviceInfo};
 pub use event::Event;
 pub use launch::LaunchConfig;

@@ -172,7 +172,7 @@ impl Workshop<'_> {
         }
         Ok(format!(
             "the heap is empty: one allocation of all {} succeeds",
-            crate::Bytes(self.heap.handle().capacity())
+            crate::Bytes(self.heap.capacity())
         ))
     }
 

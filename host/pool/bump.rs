@@ -4,6 +4,7 @@ use super::{LINE, LINE_WORDS, Violation, refuse};
 use crate::driver::{Device, DeviceMemory};
 use crate::error::{Bytes, Result};
 use warpheap_device::bump::{self, MAX_GRANULES, RESIDENT_WARPS, Root, Shard};
+use warpheap_device::kernel::Arg;
 use warpheap_device::units::WARP_SIZE;
 
 /// Arenas smaller than this get no shards: one counter serves the few warps that they have memory for.
@@ -16,7 +17,9 @@ pub struct Bump {
     memory: DeviceMemory,
     state: DeviceMemory,
     shards: u32,
-    handle: bump::Bump,
+    granules: u64,
+    granule_bytes: u64,
+    handle: Arg<bump::Bump>,
 }
 
 /// How an arena shall be. [`Bump::builder`] makes one.
@@ -47,8 +50,8 @@ impl Bump {
         BumpBuilder { capacity, min_align: 16, shards: None }
     }
 
-    /// What kernels take.
-    pub fn handle(&self) -> bump::Bump {
+    /// What a launch passes to a kernel that takes a [`bump::Bump`].
+    pub fn handle(&self) -> Arg<bump::Bump> {
         self.handle
     }
 
@@ -67,11 +70,11 @@ impl Bump {
     /// still running are changing it.
     pub fn stats(&self) -> Result<Option<BumpStats>> {
         let (root, shards) = self.read_state()?;
-        let bytes = |granules: u64| granules * self.handle.granule_bytes();
+        let bytes = |granules: u64| granules * self.granule_bytes;
         let in_shards: Option<u64> = shards.iter().map(Shard::remaining).sum();
         Ok(root.remaining().zip(in_shards).map(|(in_root, in_shards)| {
             let (remaining, wasted) = (bytes(in_root + in_shards), bytes(root.wasted()));
-            let capacity = self.handle.capacity();
+            let capacity = bytes(self.granules);
             let granted = capacity.saturating_sub(remaining + wasted);
             BumpStats { capacity, granted, remaining, wasted }
         }))
@@ -91,29 +94,26 @@ impl Bump {
         }));
         let in_shards: u64 = shards.iter().filter_map(Shard::remaining).sum();
         let there = root.remaining().unwrap_or(0) + root.wasted() + in_shards;
-        let capacity = self.handle.capacity() / self.handle.granule_bytes();
-        if there > capacity {
+        if there > self.granules {
             broken.push(Violation {
                 invariant: "I1",
-                found: format!("{there} granules are free or wasted in an arena of {capacity}"),
+                found: format!("{there} granules are free or wasted in an arena of {}", self.granules),
             });
         }
         Ok(broken)
     }
 
     fn fresh_shards(&self) -> impl Iterator<Item = Shard> {
-        let granules = self.handle.capacity() / self.handle.granule_bytes();
-        let count = self.shards;
+        let (granules, count) = (self.granules, self.shards);
         (0..count.max(1)).map(move |i| if count == 0 { Shard::dry() } else { Shard::new(granules, count, i) })
     }
 
     fn write_state(&mut self) -> Result<()> {
-        let granules = self.handle.capacity() / self.handle.granule_bytes();
-        let mut words = Root::new(granules, self.shards).to_words().to_vec();
+        let mut words = Root::new(self.granules, self.shards).to_words().to_vec();
         words.extend(self.fresh_shards().flat_map(|shard| shard.to_words()));
         self.state.write(0, &words)?;
         let handle_at = words.len() as u64 * 8;
-        self.state.write(handle_at, &[self.handle])
+        self.state.write_handle(handle_at, &self.handle)
     }
 
     fn read_state(&self) -> Result<(Root, Vec<Shard>)> {
@@ -178,7 +178,9 @@ impl BumpBuilder {
                 at(lines) as *const bump::Bump,
             )
         };
-        let mut pool = Bump { memory, state, shards, handle };
+        // SAFETY: the same.
+        let handle = unsafe { Arg::new(handle) };
+        let mut pool = Bump { memory, state, shards, granules, granule_bytes: self.min_align, handle };
         pool.write_state()?;
         Ok(pool)
     }

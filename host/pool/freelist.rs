@@ -6,6 +6,7 @@ use crate::error::{Bytes, Result};
 use rayon::prelude::*;
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::freelist::{self, Geometry, MAX_CAPACITY, MAX_STRIDE, Region};
+use warpheap_device::kernel::Arg;
 
 /// A pool of equal blocks in device memory; see [`warpheap_device::freelist`].
 #[derive(Debug)]
@@ -14,7 +15,8 @@ pub struct FreeList {
     regions: DeviceMemory,
     bitmap: DeviceBuffer<u32>,
     faults: DeviceBuffer<u64>,
-    handle: freelist::FreeList,
+    geometry: Geometry,
+    handle: Arg<freelist::FreeList>,
 }
 
 /// How a pool shall be. [`FreeList::builder`] makes one.
@@ -43,9 +45,14 @@ impl FreeList {
         FreeListBuilder { blocks, block_size, align: 16 }
     }
 
-    /// What kernels take.
-    pub fn handle(&self) -> freelist::FreeList {
+    /// What a launch passes to a kernel that takes a [`freelist::FreeList`].
+    pub fn handle(&self) -> Arg<freelist::FreeList> {
         self.handle
+    }
+
+    /// Sizes and counts.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
     }
 
     /// The memory that it hands out.
@@ -56,11 +63,11 @@ impl FreeList {
     /// Waits for the device, then makes every block free and forgets the faults. Blocks from before must
     /// not be used any more.
     pub fn reset(&mut self) -> Result<()> {
-        let geometry = self.handle.geometry();
+        let geometry = self.geometry;
         let regions = (0..geometry.regions()).map(|r| Region::new(geometry.blocks_in(r)));
         let words: Vec<u64> = regions.flat_map(|region| region.to_words()).collect();
         self.regions.write(0, &words)?;
-        self.regions.write(words.len() as u64 * 8, &[self.handle])?;
+        self.regions.write_handle(words.len() as u64 * 8, &self.handle)?;
         let bitmap: Vec<u32> = (0..geometry.words()).map(|w| geometry.initial_word(w)).collect();
         self.bitmap.copy_from_slice(&bitmap)?;
         self.faults.fill_bytes(0)
@@ -75,7 +82,7 @@ impl FreeList {
     /// How many blocks are free and taken, after the work that the device was given before.
     pub fn stats(&self) -> Result<FreeListStats> {
         let free: i64 = self.read_regions()?.iter().map(|region| i64::from(region.free())).sum();
-        let geometry = self.handle.geometry();
+        let geometry = self.geometry;
         let set: u64 = self.read_bitmap()?.par_iter().map(|word| u64::from(word.count_ones())).sum();
         let never = geometry.initial_word(geometry.words() - 1).count_ones();
         Ok(FreeListStats {
@@ -93,7 +100,7 @@ impl FreeList {
 
     /// Walks the metadata after the work that the device was given before, and reports what is broken.
     pub fn check(&self) -> Result<Vec<Violation>> {
-        let geometry = self.handle.geometry();
+        let geometry = self.geometry;
         let (regions, bitmap) = (self.read_regions()?, self.read_bitmap()?);
         let mut broken: Vec<Violation> = (0..geometry.regions())
             .zip(&regions)
@@ -117,7 +124,7 @@ impl FreeList {
     }
 
     fn read_regions(&self) -> Result<Vec<Region>> {
-        let mut words = vec![0; LINE_WORDS * self.handle.geometry().regions() as usize];
+        let mut words = vec![0; LINE_WORDS * self.geometry.regions() as usize];
         self.regions.read(0, &mut words)?;
         Ok(words.as_chunks::<LINE_WORDS>().0.iter().copied().map(Region::from_words).collect())
     }
@@ -167,7 +174,9 @@ impl FreeListBuilder {
                 (regions.address() + lines * LINE) as *const freelist::FreeList,
             )
         };
-        let mut pool = FreeList { memory, regions, bitmap, faults, handle };
+        // SAFETY: the same.
+        let handle = unsafe { Arg::new(handle) };
+        let mut pool = FreeList { memory, regions, bitmap, faults, geometry, handle };
         pool.reset()?;
         Ok(pool)
     }

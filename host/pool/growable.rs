@@ -10,10 +10,11 @@ mod each_call;
 mod tests;
 
 use super::refuse;
-use crate::driver::{Device, DeviceData, DeviceMemory, Reservation, VirtualMemory};
+use crate::driver::{Device, DeviceMemory, Reservation, VirtualMemory};
 use crate::error::{Bytes, Error, Result};
 use std::fmt;
 use std::sync::Arc;
+use warpheap_device::kernel::DeviceData;
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 
 /// Device memory of which only the addresses are there from the start.

@@ -1,5 +1,6 @@
 //! Plain data: what host and device exchange in memory, and structs as arguments.
 
+#[cfg(feature = "bytemuck")]
 use super::arg::{KernelArg, itself};
 use super::memory::{DevicePtr, DeviceSlice};
 

@@ -26,7 +26,7 @@ impl<T> DevicePtr<T> {
 }
 
 // SAFETY: an address, 64 bits on both sides. Raw pointers are not `Send`, so they travel in `DevicePtr`.
-unsafe impl<T: Copy + 'static> KernelArg for DevicePtr<T> {
+unsafe impl<T: 'static> KernelArg for DevicePtr<T> {
     type Abi = Self;
     fn to_abi(self) -> Self {
         self
@@ -37,7 +37,7 @@ unsafe impl<T: Copy + 'static> KernelArg for DevicePtr<T> {
         }
     }
 }
-itself! { [T: Copy + 'static] DevicePtr<T> }
+itself! { [T: 'static] DevicePtr<T> }
 
 /// An array in device memory.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ unsafe impl<T> Sync for DeviceSlice<T> {}
 const _: () = assert!(size_of::<DeviceSlice<u8>>() == 16 && align_of::<DeviceSlice<u8>>() == 8);
 
 // SAFETY: an address and a length, the same on both sides.
-unsafe impl<T: Copy + 'static> KernelArg for DeviceSlice<T> {
+unsafe impl<T: 'static> KernelArg for DeviceSlice<T> {
     type Abi = Self;
     fn to_abi(self) -> Self {
         self
@@ -72,7 +72,7 @@ unsafe impl<T: Copy + 'static> KernelArg for DeviceSlice<T> {
         }
     }
 }
-itself! { [T: Copy + 'static] DeviceSlice<T> }
+itself! { [T: 'static] DeviceSlice<T> }
 
 impl<T: Copy> DeviceSlice<T> {
     /// `len` values from `ptr` on.

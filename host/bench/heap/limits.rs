@@ -10,8 +10,9 @@ use crate::driver::LaunchConfig;
 use crate::error::Result;
 use crate::kernel_names;
 use crate::pool::Heap;
+use warpheap_device::kernel::DevicePtr;
 use warpheap_kernels::bench::{
-    Counter, Sizes, bench_alloc_floor, bench_heap_alloc, bench_heap_free, bench_heap_free_half,
+    Sizes, bench_alloc_floor, bench_heap_alloc, bench_heap_free, bench_heap_free_half,
 };
 use warpheap_kernels::stress::take_whole_heap;
 
@@ -88,7 +89,7 @@ impl Bench {
         let (full, again) = (self.load(blocks, sizes)?, self.load(blocks, sizes)?);
         let heap = self.heap(GIB)?;
         let freed = self.timer.device.zeroed::<u64>(1)?;
-        let counter = Counter(freed.address() as *const _);
+        let counter = DevicePtr(freed.address() as *mut _);
         let (mut round, mut freed_before) = (0, 0);
         let (mut least, mut what) = (f64::MAX, String::new());
         let time = self.timer.time_and_look(

@@ -7,7 +7,7 @@ use super::wrong;
 use crate::driver::{DeviceBuffer, LaunchConfig};
 use crate::error::Result;
 use crate::pool::Heap;
-use warpheap_device::kernel::Kernel;
+use warpheap_device::kernel::{DevicePtr, Kernel};
 use warpheap_kernels::bench::{Counter, Order, Sizes, bench_heap_alloc, bench_heap_free};
 
 /// Threads, what they ask for, and what they have.
@@ -42,7 +42,7 @@ impl<'a> Load<'a> {
 
     /// Of what went wrong in the kernels.
     pub fn counter(&self) -> Counter {
-        Counter(self.failures.address() as *const _)
+        DevicePtr(self.failures.address() as *mut _)
     }
 
     /// In which the threads free: each its own, or one far from those of its neighbours.

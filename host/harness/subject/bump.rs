@@ -12,7 +12,7 @@ use crate::pool::{self, BumpStats};
 use warpheap_device::bump::Bump;
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
-use warpheap_device::kernel::DeviceSlice;
+use warpheap_device::kernel::{Arg, DeviceSlice};
 use warpheap_kernels::stress::{grab_bump, plant_overlap_bump, stress_bump};
 
 /// What part of the arena a planted overlap makes it hand out again, at most.
@@ -44,8 +44,12 @@ impl Subject for BumpSubject {
         Ok(BumpSubject { pool, pieces: 1 + 2 * u64::from(shards) })
     }
 
-    fn handle(&self) -> Bump {
+    fn handle(&self) -> Arg<Bump> {
         self.pool.handle()
+    }
+
+    fn start(&self) -> u64 {
+        self.pool.memory().address()
     }
 
     fn reset(&mut self) -> Result<()> {
@@ -112,7 +116,7 @@ impl Subject for BumpSubject {
         _: &Module,
         _: &Stream,
         _: DeviceSlice<Record>,
-        _: OwnershipMap,
+        _: Arg<OwnershipMap>,
         _: u32,
     ) -> Result<()> {
         Ok(())

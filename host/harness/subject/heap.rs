@@ -15,7 +15,7 @@ use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
 use warpheap_device::heap::Heap;
 use warpheap_device::heap::class::MIN_BLOCK;
-use warpheap_device::kernel::DeviceSlice;
+use warpheap_device::kernel::{Arg, DeviceSlice};
 use warpheap_kernels::stress::{
     exchange_heap, give_back_heap, grab_heap, plant_double_free_heap, plant_overlap_heap, stress_heap,
     take_whole_heap,
@@ -54,8 +54,12 @@ impl Subject for HeapSubject {
         Ok(HeapSubject { pool, answer: device.zeroed(1)?, at_first: None })
     }
 
-    fn handle(&self) -> Heap {
+    fn handle(&self) -> Arg<Heap> {
         self.pool.handle()
+    }
+
+    fn start(&self) -> u64 {
+        self.pool.memory().address()
     }
 
     fn reset(&mut self) -> Result<()> {
@@ -146,7 +150,7 @@ impl Subject for HeapSubject {
         module: &Module,
         stream: &Stream,
         records: DeviceSlice<Record>,
-        map: OwnershipMap,
+        map: Arg<OwnershipMap>,
         place: u32,
     ) -> Result<()> {
         let args = (self.handle(), records, map, place);

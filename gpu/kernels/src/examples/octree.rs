@@ -16,9 +16,9 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::heap::Heap;
-use warpheap_device::kernel::{DevicePtr, DeviceSlice, KernelArg};
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_device::sync::{AtomicU64, Site};
-use warpheap_device::{kernel, thread};
+use warpheap_device::{kernel, kernel_arg, thread};
 
 /// A node that was put in its place.
 const PLACE: Site = Site::new("example-octree/place");
@@ -35,18 +35,12 @@ pub type Point = [u32; 3];
 /// The points from `min` to before `max` on every axis.
 pub type Region = [Point; 2];
 
-/// A word that holds the root; 0 at first.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct Octree {
-    /// Where the word is.
-    pub root: DevicePtr<u64>,
-}
-
-// SAFETY: an address, the same on both sides.
-unsafe impl KernelArg for Octree {
-    fn names(&self) -> Option<(u64, u64)> {
-        self.root.names()
+kernel_arg! {
+    /// A word that holds the root; 0 at first.
+    #[derive(Debug)]
+    pub struct Octree {
+        /// Where the word is.
+        pub root: DevicePtr<u64>,
     }
 }
 

@@ -30,7 +30,7 @@ impl KernelImage {
     /// The PTX of some of the kernels alone, as [`Device::load_kernels`](crate::Device::load_kernels) has it compiled.
     ///
     /// # Errors
-    /// [`Error::UnknownKernel`](crate::Error::UnknownKernel).
+    /// [`Error::InvalidModule`](crate::Error::InvalidModule).
     pub fn ptx_of(&self, kernels: &[&'static str]) -> Result<String> {
         cut(self.ptx, kernels)
     }

@@ -44,7 +44,7 @@ pub mod alloc;
 pub mod bench;
 pub mod build_info;
 pub mod driver;
-mod error;
+pub mod error;
 pub mod examples;
 pub mod harness;
 pub mod pool;

@@ -11,6 +11,7 @@ mod support;
 
 use kernels::{double, fail};
 use support::{devices, is_cpu, module};
+use warpheap::error::KernelFault;
 use warpheap::{Device, Error, LaunchConfig};
 
 #[test]
@@ -26,8 +27,8 @@ fn a_fault_comes_back_and_stays() {
         let error = stream.synchronize().unwrap_err();
         assert!(error.is_fatal(), "{error}");
         match (&error, cpu) {
-            (Error::Simt { kernel, .. }, true) => assert_eq!(*kernel, "fail"),
-            (Error::KernelFault { .. }, false) => {}
+            (Error::KernelFault(KernelFault::Simt { kernel, .. }), true) => assert_eq!(*kernel, "fail"),
+            (Error::KernelFault(KernelFault::Cuda { .. }), false) => {}
             _ => panic!("{error}"),
         }
         assert!(stream.synchronize().unwrap_err().is_fatal(), "the second time it is forgotten");

@@ -3,6 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::BTreeSet;
+use warpheap::error::{Dangling, InvalidModule};
 use warpheap::pool::Heap;
 use warpheap::simt::Mode;
 use warpheap::{Device, Error, LaunchConfig, Stream};
@@ -184,10 +185,10 @@ fn a_module_without_a_global_heap_is_refused() {
     let device = Device::cpu();
     let heap = Heap::builder(1 << 20).build(&device).unwrap();
     let error = device.load_module(&ptx("")).unwrap().set_global_heap(&heap).unwrap_err();
-    assert!(matches!(error, Error::NoGlobalHeap { .. }), "{error}");
+    assert!(matches!(error, Error::InvalidModule(InvalidModule::NoGlobalHeap { .. })), "{error}");
     assert!(error.to_string().contains("global_heap!()"), "{error}");
     let other = device.load_module(&symbol(8)).unwrap().set_global_heap(&heap).unwrap_err();
-    assert!(matches!(other, Error::GlobalHeapLayout { .. }), "{other}");
+    assert!(matches!(other, Error::InvalidModule(InvalidModule::GlobalHeapLayout { .. })), "{other}");
     let right = device.load_module(&symbol(size_of::<GlobalHeap>())).unwrap();
     right.set_global_heap(&heap).unwrap();
     assert_eq!(right.global_heap_faults().unwrap().count, 0);
@@ -214,7 +215,7 @@ fn a_launch_after_the_end_of_the_heap_is_refused() {
     // Another one, likely at the same address.
     let next = Heap::builder(1 << 20).build(&device).unwrap();
     let error = launch().unwrap_err();
-    assert!(matches!(error, Error::GlobalHeapGone { kernel: "idle", .. }), "{error}");
+    assert!(matches!(error, Error::Dangling(Dangling::GlobalHeap { kernel: "idle", .. })), "{error}");
     module.set_global_heap(&next).unwrap();
     launch().unwrap();
     drop(next);

@@ -9,6 +9,7 @@ mod support;
 
 use kernels::{double, linger};
 use support::{devices, is_cpu, module};
+use warpheap::error::{Dangling, InvalidConfig, OutOfMemory};
 use warpheap::pool::GrowableBuffer;
 use warpheap::{Device, Error, LaunchConfig};
 use warpheap_device::kernel::DeviceSlice;
@@ -56,7 +57,7 @@ fn beyond_the_reservation_nothing_changes() {
         let (size, before) = (buffer.size(), in_use(&device));
         for bytes in [buffer.reserved() + 1, 1 << 60, u64::MAX] {
             let error = buffer.grow_to(bytes).unwrap_err();
-            assert!(matches!(&error, Error::GrowBeyond { .. }), "{error}");
+            assert!(matches!(&error, Error::OutOfMemory(OutOfMemory::Reservation { .. })), "{error}");
             assert!(error.to_string().contains("8.0 MiB"), "{error}");
             assert_eq!((buffer.size(), in_use(&device)), (size, before));
         }
@@ -90,7 +91,7 @@ fn what_a_growth_added_is_given_back_as_a_whole() {
         let (second, third) = (buffer.grow_to(20 * MIB).unwrap(), buffer.grow_to(60 * MIB).unwrap());
         assert_eq!(buffer.shrink_to(20 * MIB + 1).unwrap(), third, "a part of the third growth is to stay");
         assert_eq!(buffer.shrink_to(20 * MIB).unwrap(), second);
-        assert!(matches!(buffer.write(second, &[1_u8]), Err(Error::CopyRange { .. })));
+        assert!(matches!(buffer.write(second, &[1_u8]), Err(Error::OutOfBounds { .. })));
         assert_eq!(buffer.shrink_to(first).unwrap(), first);
         let mut kept = vec![0_u8; first as usize];
         buffer.read(0, &mut kept).unwrap();
@@ -110,7 +111,7 @@ fn a_buffer_that_never_grows_is_a_buffer() {
         assert_eq!((buffer.size(), buffer.reserved()), (0, buffer.granularity()));
         assert!(buffer.address() > 0 && format!("{buffer:?}").contains("0 B at"), "{buffer:?}");
         assert_eq!(in_use(&device).1, before + usize::from(is_cpu(&device)));
-        assert!(matches!(buffer.read(0, &mut [0_u8]), Err(Error::CopyRange { .. })));
+        assert!(matches!(buffer.read(0, &mut [0_u8]), Err(Error::OutOfBounds { .. })));
         buffer.read::<u8>(0, &mut []).unwrap();
         assert_eq!((buffer.grow_to(0).unwrap(), buffer.shrink_to(0).unwrap()), (0, 0));
         drop(buffer);
@@ -122,11 +123,20 @@ fn a_buffer_that_never_grows_is_a_buffer() {
 fn no_addresses_and_too_many_are_refused() {
     for device in devices() {
         let error = GrowableBuffer::reserve(&device, 0).unwrap_err();
-        assert!(matches!(error, Error::PoolConfig { setting: "bytes", .. }), "{error}");
+        assert!(
+            matches!(error, Error::InvalidConfig(InvalidConfig::Pool { setting: "bytes", .. })),
+            "{error}"
+        );
         let error = GrowableBuffer::reserve(&device, u64::MAX).unwrap_err();
-        assert!(matches!(error, Error::PoolConfig { setting: "bytes", .. }), "{error}");
+        assert!(
+            matches!(error, Error::InvalidConfig(InvalidConfig::Pool { setting: "bytes", .. })),
+            "{error}"
+        );
         let error = GrowableBuffer::reserve(&device, 1 << 62).unwrap_err();
-        assert!(!is_cpu(&device) || matches!(error, Error::AddressSpace { .. }), "{error}");
+        assert!(
+            !is_cpu(&device) || matches!(error, Error::OutOfMemory(OutOfMemory::AddressSpace { .. })),
+            "{error}"
+        );
     }
 }
 
@@ -140,10 +150,10 @@ fn copies_and_fills_end_where_the_memory_ends() {
         buffer.read(size - 8, &mut end).unwrap();
         assert_eq!(end, [0xabab_abab; 2]);
         let error = buffer.read(size - 4, &mut end).unwrap_err();
-        assert!(matches!(error, Error::CopyRange { .. }), "{error}");
-        assert!(matches!(buffer.write(size, &[0_u8]), Err(Error::CopyRange { .. })));
-        assert!(matches!(buffer.fill_part(0, size + 1, 0), Err(Error::CopyRange { .. })));
-        assert!(matches!(buffer.slice_at::<u32>(0, size / 4 + 1), Err(Error::CopyRange { .. })));
+        assert!(matches!(error, Error::OutOfBounds { .. }), "{error}");
+        assert!(matches!(buffer.write(size, &[0_u8]), Err(Error::OutOfBounds { .. })));
+        assert!(matches!(buffer.fill_part(0, size + 1, 0), Err(Error::OutOfBounds { .. })));
+        assert!(matches!(buffer.slice_at::<u32>(0, size / 4 + 1), Err(Error::OutOfBounds { .. })));
     }
 }
 
@@ -173,10 +183,10 @@ fn launches_reach_what_has_memory_and_are_refused_the_rest() {
         launch(values).unwrap();
         assert_eq!(buffer.shrink_to(size).unwrap(), size);
         let error = launch(values).unwrap_err();
-        assert!(matches!(error, Error::DanglingArgument { .. }), "{error}");
+        assert!(matches!(error, Error::Dangling(Dangling::Argument { .. })), "{error}");
         assert!(error.to_string().contains("64.0 MiB) that are reserved there"), "{error}");
         drop(buffer);
-        assert!(matches!(launch(values), Err(Error::DanglingArgument { .. })));
+        assert!(matches!(launch(values), Err(Error::Dangling(Dangling::Argument { .. }))));
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::alloc::Layout;
 use std::collections::BTreeSet;
+use warpheap::error::{Dangling, OutOfMemory};
 use warpheap::pool::{GrowableBuffer, Heap, HeapStats};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Backend, Device, DeviceMemory, Error, LaunchConfig};
@@ -221,7 +222,7 @@ fn beyond_what_it_was_built_for_is_an_error() {
             let before = stats(&heap);
             for bytes in [BYTES + MIB, 1 << 50, u64::MAX] {
                 let error = heap.grow_to(bytes).unwrap_err();
-                assert!(matches!(error, Error::GrowBeyond { .. }), "{error}");
+                assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Reservation { .. })), "{error}");
                 assert!(error.to_string().contains("with `initial`"), "{error}");
             }
             assert_eq!(stats(&heap), before);
@@ -253,14 +254,14 @@ fn a_growth_that_finds_no_memory_changes_nothing() {
     let (before, in_use) = (stats(&heap), device.memory_in_use());
     for _ in 0..2 {
         let error = heap.grow_to(40 * MIB).unwrap_err();
-        assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+        assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Device { .. })), "{error}");
         assert_eq!((stats(&heap), device.memory_in_use()), (before.clone(), in_use));
     }
     assert_eq!(take_all(&heap, BLOCK).len(), 100, "what there was, and no more");
     let grown = heap.grow_to(12 * MIB).unwrap();
     assert_eq!(take_all(&heap, BLOCK).len() as u64, (grown - 8 * MIB) / BLOCK);
     let error = Heap::builder(BYTES).initial(40 * MIB).build(&device).unwrap_err();
-    assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+    assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Device { .. })), "{error}");
     drop(heap);
     assert_eq!(device.memory_in_use(), (0, 0));
 }
@@ -322,6 +323,6 @@ fn it_grows_between_kernels_that_keep_their_blocks() {
         let grid = LaunchConfig::linear(1, 1);
         // SAFETY: it does not start.
         let gone = unsafe { stream.launch(&module, churn, &grid, (handle, words.slice(), 0)) }.unwrap_err();
-        assert!(matches!(gone, Error::DanglingArgument { .. }), "{gone}");
+        assert!(matches!(gone, Error::Dangling(Dangling::Argument { .. })), "{gone}");
     }
 }

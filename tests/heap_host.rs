@@ -4,6 +4,7 @@
 
 use std::alloc::Layout;
 use std::collections::BTreeSet;
+use warpheap::error::{InvalidConfig, InvalidFree, InvalidRequest};
 use warpheap::pool::{Heap, HeapStats};
 use warpheap::simt::Mode;
 use warpheap::{Device, Error, LaunchConfig};
@@ -184,7 +185,7 @@ fn requests_that_are_none_are_refused() {
     let device = Device::cpu();
     let heap = Heap::builder(BYTES).build(&device).unwrap();
     let error = heap.alloc(Layout::new::<()>()).unwrap_err();
-    assert!(matches!(error, Error::HeapRequest { .. }), "{error}");
+    assert!(matches!(error, Error::InvalidRequest(InvalidRequest::HeapLayout { .. })), "{error}");
     let error = heap.alloc_many(&[of(16), Layout::from_size_align(1, 4 << 20).unwrap()]).unwrap_err();
     assert!(error.to_string().contains("2.0 MiB"), "{error}");
     assert_eq!(stats(&heap).live_blocks, 0, "nothing was allocated before the bad one was seen");
@@ -199,7 +200,7 @@ fn wrong_frees_come_back_as_errors() {
         let message = |blocks: &[DevicePtr<u8>]| {
             // SAFETY: no kernel uses them.
             let error = unsafe { heap.free_many(blocks) }.unwrap_err();
-            assert!(matches!(error, Error::HeapFree { .. }), "{error}");
+            assert!(matches!(error, Error::InvalidFree(InvalidFree::Heap { .. })), "{error}");
             error.to_string()
         };
         let inside = |block: DevicePtr<u8>, by| DevicePtr(block.0.wrapping_add(by));
@@ -289,7 +290,10 @@ fn a_copy_of_the_metadata_stays_as_it_was() {
 
 fn refused(builder: &warpheap::pool::HeapBuilder, setting: &str, words: &str) {
     let error = builder.build(&Device::cpu()).unwrap_err();
-    assert!(matches!(&error, Error::PoolConfig { setting: named, .. } if *named == setting), "{error}");
+    assert!(
+        matches!(&error, Error::InvalidConfig(InvalidConfig::Pool { setting: named, .. }) if *named == setting),
+        "{error}"
+    );
     assert!(error.to_string().contains(words), "{error}");
 }
 

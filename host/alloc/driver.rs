@@ -5,7 +5,7 @@
 use super::live::{Block, Live};
 use super::{DeviceAllocator, Usage, address_of, check_request, lock};
 use crate::driver::{Device, DeviceMemory, Stream};
-use crate::error::{Error, Result};
+use crate::error::{InvalidFree, Result};
 use std::alloc::Layout;
 use std::fmt;
 use std::sync::Mutex;
@@ -49,7 +49,7 @@ unsafe impl DeviceAllocator for DriverMemory {
         self.device.same_as(stream.device(), "the stream")?;
         let address = address_of(ptr);
         let removed = lock(&self.live).remove(address, layout);
-        let mut block = removed.map_err(|why| Error::AllocFree { allocator: NAME.into(), address, why })?;
+        let mut block = removed.map_err(|why| InvalidFree::Block { allocator: NAME.into(), address, why })?;
         // Not under the lock: it waits for the device.
         let done = block.of.free();
         if done.is_err() {

@@ -52,7 +52,7 @@ pub use driver_pool::{DriverPool, DriverPoolBuilder, DriverPoolStats, ReusePolic
 pub use handle::{FreeError, PoolBox, PoolBuffer, PoolParts};
 
 use crate::driver::{Device, Stream};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, InvalidRequest, Result};
 use std::alloc::Layout;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use warpheap_device::kernel::DevicePtr;
@@ -77,14 +77,14 @@ pub unsafe trait DeviceAllocator: Send + Sync {
     /// Memory, of any content, for work that `stream` is given from now on.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] for a stream of another device, [`Error::AllocRequest`] for no bytes and for what the allocator never
-    /// serves, [`Error::AllocExhausted`] or [`Error::OutOfMemory`], or what the driver answers. Nothing is allocated then.
+    /// [`Error::WrongDevice`] for a stream of another device, [`Error::InvalidRequest`] for no bytes and for what the
+    /// allocator never serves, [`Error::OutOfMemory`], or what the driver answers. Nothing is allocated then.
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>>;
 
     /// Takes a block back, after the work that `stream` was given so far.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] for a stream of another device, [`Error::AllocFree`] for an address that no live block starts at
+    /// [`Error::WrongDevice`] for a stream of another device, [`Error::InvalidFree`] for an address that no live block starts at
     /// (foreign, interior, given back before) and for another layout, or what the driver answers. The block stays allocated
     /// then and can be given back again.
     ///
@@ -178,5 +178,5 @@ fn check_request(allocator: &str, device: &Device, layout: Layout, stream: &Stre
 #[cold]
 fn no_bytes(allocator: &str, layout: Layout) -> Error {
     let why = "a block has at least 1 B; do without one where there is nothing to hold".into();
-    Error::AllocRequest { allocator: allocator.into(), asked: words(layout), why }
+    Error::InvalidRequest(InvalidRequest::Layout { allocator: allocator.into(), asked: words(layout), why })
 }

@@ -5,7 +5,7 @@ use super::plan::Plan;
 use super::timing::{Timer, Timing};
 use super::{BenchConfig, BenchReport, Figure};
 use crate::driver::{Device, DeviceBuffer, LaunchConfig, Module};
-use crate::error::{Error, Result};
+use crate::error::{Error, OutOfMemory, Result};
 use crate::kernel_names;
 use crate::pool::{Bump, FreeList};
 use warpheap_device::kernel::DevicePtr;
@@ -92,7 +92,7 @@ impl Bench {
             let name = &plan.name;
             match plan.measure(&mut self) {
                 Ok(figure) => self.report.figures.push(figure),
-                Err(error @ Error::OutOfMemory { .. }) => {
+                Err(error @ Error::OutOfMemory(OutOfMemory::Device { .. })) => {
                     self.report.left_out.push(format!("{name}: {error}"));
                 }
                 // The device is as good as before: the other figures can be measured.

@@ -14,7 +14,7 @@ mod tests;
 mod timing;
 
 use crate::driver::{Backend, Device, Module};
-use crate::error::{Error, Result};
+use crate::error::{Error, NotSupported, Result};
 pub use figure::{Bar, Comparison, Figure};
 use plan::Plan;
 use serde::Serialize;
@@ -58,11 +58,11 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<BenchReport> {
     if device.backend() != Backend::Cuda {
-        return Err(Error::NotSupported {
+        return Err(Error::NotSupported(NotSupported::Backend {
             what: "measuring kernels",
             backend: "CPU",
             advice: "its threads are simulated; `warpheap stress --backend cpu` reports their rate",
-        });
+        }));
     }
     figures::Bench::new(device, module, config.rounds)?.run(figures::plans(config), progress)
 }

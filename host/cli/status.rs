@@ -2,6 +2,7 @@
 
 use std::fmt;
 use warpheap::Error;
+use warpheap::error::KernelFault;
 use warpheap::simt::SimtError;
 
 /// The exit status, as `--help` explains it.
@@ -49,10 +50,11 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let status = match &error {
             Error::NoDevice { .. } => Status::NoDevice,
-            Error::StressConfig { .. } | Error::PoolConfig { .. } => Status::Usage,
-            Error::Simt { source: SimtError::Deadlock { .. } | SimtError::StepLimit { .. }, .. } => {
-                Status::Hung
-            }
+            Error::InvalidConfig(_) => Status::Usage,
+            Error::KernelFault(KernelFault::Simt {
+                source: SimtError::Deadlock { .. } | SimtError::StepLimit { .. },
+                ..
+            }) => Status::Hung,
             error if error.is_fatal() => Status::Fault,
             _ => Status::Failed,
         };

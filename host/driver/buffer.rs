@@ -3,7 +3,7 @@
 use super::backend::Range;
 use super::device::Device;
 use super::memory::{DeviceMemory, MIN_ALIGN};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, InvalidRequest, Result};
 use std::fmt;
 use std::marker::PhantomData;
 use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
@@ -22,7 +22,7 @@ impl Device {
     /// `len` values, which are what happens to be there.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::SizeOverflow`].
+    /// [`Error::OutOfMemory`], [`Error::InvalidRequest`].
     pub fn alloc_uninit<T: DeviceData>(&self, len: usize) -> Result<DeviceBuffer<T>> {
         DeviceBuffer::new(self, len, false)
     }
@@ -30,7 +30,7 @@ impl Device {
     /// `len` values of zero bytes.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::SizeOverflow`].
+    /// [`Error::OutOfMemory`], [`Error::InvalidRequest`].
     pub fn zeroed<T: DeviceData>(&self, len: usize) -> Result<DeviceBuffer<T>> {
         DeviceBuffer::new(self, len, true)
     }
@@ -50,7 +50,7 @@ impl<T: DeviceData> DeviceBuffer<T> {
     fn new(device: &Device, len: usize, zeroed: bool) -> Result<Self> {
         let element = size_of::<T>();
         let bytes = len.checked_mul(element).filter(|bytes| isize::try_from(*bytes).is_ok());
-        let bytes = bytes.ok_or(Error::SizeOverflow { len, element: Bytes(element as u64) })?;
+        let bytes = bytes.ok_or(InvalidRequest::SizeOverflow { len, element: Bytes(element as u64) })?;
         let memory = DeviceMemory::new(device, bytes as u64, align_of::<T>().max(MIN_ALIGN), zeroed)?;
         Ok(DeviceBuffer { memory, len, _values: PhantomData })
     }
@@ -109,12 +109,12 @@ impl<T: DeviceData> DeviceBuffer<T> {
     /// Replaces all values.
     ///
     /// # Errors
-    /// [`Error::CopyRange`] unless there are as many in `values`, or what failed since.
+    /// [`Error::OutOfBounds`] unless there are as many in `values`, or what failed since.
     pub fn copy_from_slice(&mut self, values: &[T]) -> Result<()> {
         if values.len() != self.len {
             let asked = Bytes(size_of_val(values) as u64);
             let there = Bytes(self.bytes());
-            return Err(Error::CopyRange { offset: Bytes(0), asked, what: "the buffer, exactly,", there });
+            return Err(Error::OutOfBounds { offset: Bytes(0), asked, what: "the buffer, exactly,", there });
         }
         self.memory.write(0, values)
     }

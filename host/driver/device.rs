@@ -202,7 +202,8 @@ impl Device {
     /// [`kernel_names!`](crate::kernel_names!) makes the list. Any other kernel is refused when it is launched, on the CPU, too.
     ///
     /// ```
-    /// use warpheap::{Device, Error, kernel_names};
+    /// use warpheap::error::{Error, InvalidModule};
+    /// use warpheap::{Device, kernel_names};
     /// # use warpheap_device::kernel;
     /// # kernel! {
     /// #     /// # Safety
@@ -216,12 +217,13 @@ impl Device {
     ///
     /// let module = Device::cpu().load_kernels(PTX, &kernel_names![double])?;
     /// assert_eq!(module.kernels().collect::<Vec<_>>(), ["double"]);
-    /// assert!(matches!(module.check(sum), Err(Error::UnknownKernel { kernel: "sum", .. })));
+    /// let error = module.check(sum).unwrap_err();
+    /// assert!(matches!(error, Error::InvalidModule(InvalidModule::UnknownKernel { kernel: "sum", .. })));
     /// # Ok::<(), Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::UnknownKernel`] for a kernel that is not in `ptx`, [`Error::Jit`].
+    /// [`Error::InvalidModule`] for a kernel that is not in `ptx`, [`Error::Jit`].
     pub fn load_kernels(&self, ptx: &str, kernels: &[&'static str]) -> Result<Module> {
         Module::load(self, Some(ptx), Some(kernels))
     }
@@ -245,7 +247,7 @@ impl Device {
     /// `bytes` of memory, of any content, at an address divisible by `align` and by 256.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::Alignment`].
+    /// [`Error::OutOfMemory`], [`Error::InvalidRequest`].
     pub fn alloc_memory(&self, bytes: u64, align: usize) -> Result<DeviceMemory> {
         DeviceMemory::new(self, bytes, align, false)
     }
@@ -253,7 +255,7 @@ impl Device {
     /// `bytes` of memory, all 0, at an address divisible by `align` and by 256.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::Alignment`].
+    /// [`Error::OutOfMemory`], [`Error::InvalidRequest`].
     pub fn zeroed_memory(&self, bytes: u64, align: usize) -> Result<DeviceMemory> {
         DeviceMemory::new(self, bytes, align, true)
     }

@@ -44,7 +44,7 @@ impl Event {
     /// The time from `earlier` to this point, waiting for both. A GPU resolves about half a microsecond.
     ///
     /// # Errors
-    /// [`EventOrder`](crate::Error::EventOrder) if `earlier` is the later one,
+    /// [`InvalidRequest`](crate::Error::InvalidRequest) if `earlier` is the later one,
     /// [`WrongDevice`](crate::Error::WrongDevice) if it is of another device.
     pub fn elapsed(&self, earlier: &Event) -> Result<Duration> {
         self.device.same_as(&earlier.device, "the earlier event")?;

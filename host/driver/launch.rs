@@ -4,7 +4,7 @@ use super::backend::{CpuJob, Launch, Limits, Range};
 use super::device::Device;
 use super::module::Module;
 use super::stream::Stream;
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Dangling, Error, Result};
 use crate::simt::Grid;
 use std::ffi::c_void;
 use warpheap_device::kernel::{Kernel, KernelArgs};
@@ -39,7 +39,7 @@ impl LaunchConfig {
         let complaint = self.empty().or_else(|| self.block_too_large(limits, most_threads));
         let complaint = complaint.or_else(|| self.grid_too_large(limits));
         let Some((asked, limit, advice)) = complaint else { return Ok(()) };
-        Err(Error::LaunchConfig { kernel, asked, limit, advice })
+        Err(Error::InvalidLaunch { kernel, asked, limit, advice })
     }
 
     fn empty(&self) -> Option<Complaint> {
@@ -139,14 +139,14 @@ fn check_arguments<K: Kernel>(device: &Device, args: K::Args) -> Result<()> {
         }
     });
     let Some((position, range)) = dangling else { return Ok(()) };
-    Err(Error::DanglingArgument {
+    Err(Error::Dangling(Dangling::Argument {
         kernel: K::NAME,
         position,
         address: range.address,
         bytes: Bytes(range.bytes),
         device: device.to_string(),
         nearest: device.explain_foreign(range),
-    })
+    }))
 }
 
 /// The address of each argument that exists in PTX, which those without a size do not.

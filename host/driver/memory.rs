@@ -3,7 +3,7 @@
 use super::backend::Range;
 use super::device::Device;
 use super::stream::Stream;
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, InvalidRequest, Result};
 use std::fmt;
 use warpheap_device::kernel::{Arg, DeviceData, DeviceHandle, DevicePtr, DeviceSlice};
 
@@ -35,7 +35,7 @@ enum Kept {
 impl DeviceMemory {
     pub(crate) fn new(device: &Device, bytes: u64, align: usize, zeroed: bool) -> Result<DeviceMemory> {
         if !align.is_power_of_two() || align > MAX_ALIGN {
-            return Err(Error::Alignment { align, most: MAX_ALIGN });
+            return Err(InvalidRequest::Alignment { align, most: MAX_ALIGN }.into());
         }
         let device = device.clone();
         if bytes == 0 {
@@ -96,20 +96,20 @@ impl DeviceMemory {
     /// `len` values at byte `offset`, for a kernel's argument.
     ///
     /// # Errors
-    /// [`Error::CopyRange`] if it reaches past the end, [`Error::Alignment`] if it is not aligned for `T`.
+    /// [`Error::OutOfBounds`] if it reaches past the end, [`Error::InvalidRequest`] if it is not aligned for `T`.
     pub fn slice_at<T: Copy>(&self, offset: u64, len: u64) -> Result<DeviceSlice<T>> {
         let element = size_of::<T>() as u64;
-        let bytes = len.checked_mul(element).ok_or(Error::SizeOverflow {
+        let bytes = len.checked_mul(element).ok_or(InvalidRequest::SizeOverflow {
             len: usize::try_from(len).unwrap_or(usize::MAX),
             element: Bytes(element),
         })?;
         check_range("the memory", offset, bytes, self.bytes())?;
         let address = self.address() + offset;
         if !address.is_multiple_of(align_of::<T>() as u64) {
-            return Err(Error::Alignment {
+            return Err(Error::InvalidRequest(InvalidRequest::Alignment {
                 align: align_of::<T>(),
                 most: 1 << address.trailing_zeros().min(30),
-            });
+            }));
         }
         let start = std::ptr::with_exposed_provenance_mut(address as usize);
         // SAFETY: inside this memory; a launch checks that it is still live.
@@ -127,7 +127,7 @@ impl DeviceMemory {
     /// Sets `bytes` bytes from byte `offset` on, after all work that the device was given before.
     ///
     /// # Errors
-    /// [`Error::CopyRange`], or what failed since.
+    /// [`Error::OutOfBounds`], or what failed since.
     pub fn fill_part(&mut self, offset: u64, bytes: u64, byte: u8) -> Result<()> {
         check_range("the memory", offset, bytes, self.bytes())?;
         if bytes == 0 {
@@ -142,7 +142,7 @@ impl DeviceMemory {
     /// Copies `from` to byte `offset`, after all work that the device was given before.
     ///
     /// # Errors
-    /// [`Error::CopyRange`], or what failed since.
+    /// [`Error::OutOfBounds`], or what failed since.
     pub fn write<T: DeviceData>(&mut self, offset: u64, from: &[T]) -> Result<()> {
         let bytes = size_of_val(from);
         check_range("the memory", offset, bytes as u64, self.bytes())?;
@@ -170,7 +170,7 @@ impl DeviceMemory {
     /// Copies from byte `offset` to `to`, after all work that the device was given before.
     ///
     /// # Errors
-    /// [`Error::CopyRange`], or what failed since.
+    /// [`Error::OutOfBounds`], or what failed since.
     pub fn read<T: DeviceData>(&self, offset: u64, to: &mut [T]) -> Result<()> {
         let bytes = size_of_val(to);
         check_range("the memory", offset, bytes as u64, self.bytes())?;
@@ -304,6 +304,8 @@ impl fmt::Debug for DeviceMemory {
 pub(super) fn check_range(what: &'static str, offset: u64, asked: u64, there: u64) -> Result<()> {
     match offset.checked_add(asked) {
         Some(end) if end <= there => Ok(()),
-        _ => Err(Error::CopyRange { offset: Bytes(offset), asked: Bytes(asked), what, there: Bytes(there) }),
+        _ => {
+            Err(Error::OutOfBounds { offset: Bytes(offset), asked: Bytes(asked), what, there: Bytes(there) })
+        }
     }
 }

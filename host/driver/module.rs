@@ -3,7 +3,7 @@
 use super::backend::{Function, KernelAttributes, ModuleBackend, Range};
 use super::device::Device;
 use super::ptx::{Ptx, cut, describe, names_in_words, signature};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Dangling, Error, InvalidModule, Result};
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -84,26 +84,32 @@ impl Module {
     /// this once for each kernel; the CPU runs the program's own functions and need not. True without PTX.
     ///
     /// # Errors
-    /// [`Error::UnknownKernel`], [`Error::KernelSignature`].
+    /// [`Error::InvalidModule`].
     pub fn check<K: Kernel>(&self, _kernel: K) -> Result<()> {
         self.check_named_kernel(K::NAME)?;
         let Some(ptx) = &self.inner.ptx else { return Ok(()) };
         let Some(found) = ptx.entries.get(K::NAME) else {
-            return Err(Error::UnknownKernel { kernel: K::NAME, known: ptx.entries_in_words() });
+            return Err(Error::InvalidModule(InvalidModule::UnknownKernel {
+                kernel: K::NAME,
+                known: ptx.entries_in_words(),
+            }));
         };
         let expected = signature(K::Args::PARAMS);
         if *found == expected {
             return Ok(());
         }
         let (program, ptx) = (describe(&expected), describe(found));
-        Err(Error::KernelSignature { kernel: K::NAME, program, ptx })
+        Err(InvalidModule::KernelSignature { kernel: K::NAME, program, ptx }.into())
     }
 
     /// Fails on a kernel that was not named, where some were.
     fn check_named_kernel(&self, kernel: &'static str) -> Result<()> {
         match &self.inner.only {
             Some(only) if !only.contains(&kernel) => {
-                Err(Error::UnknownKernel { kernel, known: names_in_words(only.iter().copied()) })
+                Err(Error::InvalidModule(InvalidModule::UnknownKernel {
+                    kernel,
+                    known: names_in_words(only.iter().copied()),
+                }))
             }
             _ => Ok(()),
         }
@@ -120,10 +126,12 @@ impl Module {
     /// Where the variable `name` lies, which the program takes for `bytes` long; `None` on the CPU.
     pub(crate) fn variable(&self, name: &'static str, bytes: u64) -> Result<Option<Range>> {
         if let Some(ptx) = &self.inner.ptx {
-            let Some(found) = ptx.globals.get(name) else { return Err(Error::NoGlobalHeap { symbol: name }) };
+            let Some(found) = ptx.globals.get(name) else {
+                return Err(InvalidModule::NoGlobalHeap { symbol: name }.into());
+            };
             if found.size as u64 != bytes {
                 let (ptx, program) = (Bytes(found.size as u64), Bytes(bytes));
-                return Err(Error::GlobalHeapLayout { symbol: name, ptx, program });
+                return Err(InvalidModule::GlobalHeapLayout { symbol: name, ptx, program }.into());
             }
         }
         self.inner.backend.variable(name)
@@ -148,7 +156,7 @@ impl Module {
             return Ok(());
         }
         let (bytes, address) = (Bytes(range.bytes), range.address);
-        Err(Error::GlobalHeapGone { kernel, bytes, address, device: device.to_string() })
+        Err(Dangling::GlobalHeap { kernel, bytes, address, device: device.to_string() }.into())
     }
 
     /// The kernel, checked at the first call.

@@ -147,10 +147,9 @@ impl Stream {
     /// Launches `kernel` with `args` over the grid of `config`, after checking all three.
     ///
     /// # Errors
-    /// [`LaunchConfig`](crate::Error::LaunchConfig), [`DanglingArgument`](crate::Error::DanglingArgument),
+    /// [`InvalidLaunch`](crate::Error::InvalidLaunch), [`Dangling`](crate::Error::Dangling),
     /// [`WrongDevice`](crate::Error::WrongDevice), and for the first launch of a kernel of a module also
-    /// [`UnknownKernel`](crate::Error::UnknownKernel) and
-    /// [`KernelSignature`](crate::Error::KernelSignature).
+    /// [`InvalidModule`](crate::Error::InvalidModule).
     ///
     /// # Safety
     /// What the kernel asks of its caller, and until the kernel has ended: what it reads, no one writes;
@@ -170,7 +169,7 @@ impl Stream {
     /// Copies `from` to the start of `to`.
     ///
     /// # Errors
-    /// [`CopyRange`](crate::Error::CopyRange), [`WrongDevice`](crate::Error::WrongDevice), or what the
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or what the
     /// driver answers.
     ///
     /// # Safety
@@ -189,7 +188,7 @@ impl Stream {
     /// Copies the start of `from` to `to`, all of it.
     ///
     /// # Errors
-    /// [`CopyRange`](crate::Error::CopyRange), [`WrongDevice`](crate::Error::WrongDevice), or what the
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or what the
     /// driver answers.
     ///
     /// # Safety
@@ -208,7 +207,7 @@ impl Stream {
     /// Copies all of `from` to the start of `to`.
     ///
     /// # Errors
-    /// [`CopyRange`](crate::Error::CopyRange), [`WrongDevice`](crate::Error::WrongDevice), or what the
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or what the
     /// driver answers.
     ///
     /// # Safety

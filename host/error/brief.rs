@@ -1,6 +1,7 @@
 //! An error within the message of another one.
 
 use super::Error;
+use crate::error::{InvalidRequest, OutOfMemory};
 use std::fmt;
 
 /// Prints what an error found, in a few words. What was asked and what to do are left to the message around it.
@@ -15,17 +16,21 @@ impl Error {
 impl fmt::Display for Brief<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Error::AllocExhausted { allocator, used, reserved, .. } => {
+            Error::OutOfMemory(OutOfMemory::Pool { allocator, used, reserved, .. }) => {
                 write!(f, "{allocator} has {used} of {reserved} in use")
             }
-            Error::OutOfMemory { device, free, total, .. } => {
+            Error::OutOfMemory(OutOfMemory::Device { device, free, total, .. }) => {
                 write!(f, "{free} of {total} are free on {device}")
             }
-            Error::AllocRequest { allocator, asked, why } => {
+            Error::InvalidRequest(InvalidRequest::Layout { allocator, asked, why }) => {
                 write!(f, "{allocator} cannot allocate {asked}: {why}")
             }
-            Error::GrowBeyond { what, reserved, .. } => write!(f, "{reserved} are reserved for {what}"),
-            Error::AddressSpace { device, why, .. } => write!(f, "of addresses on {device}: {why}"),
+            Error::OutOfMemory(OutOfMemory::Reservation { what, reserved, .. }) => {
+                write!(f, "{reserved} are reserved for {what}")
+            }
+            Error::OutOfMemory(OutOfMemory::AddressSpace { device, why, .. }) => {
+                write!(f, "of addresses on {device}: {why}")
+            }
             Error::Driver { call, code, name, .. } => write!(f, "{call} failed with {name} ({code})"),
             other => other.fmt(f),
         }
@@ -46,7 +51,7 @@ mod tests {
         let stream = upstream.device().stream().unwrap();
         let pool = CachingPool::builder().segment_bytes(MIB as u64).over(upstream).unwrap();
         let error = pool.allocate(Layout::from_size_align(2 * MIB, 256).unwrap(), &stream).unwrap_err();
-        assert!(matches!(error, Error::AllocExhausted { .. }), "{error}");
+        assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. })), "{error}");
         error.to_string()
     }
 

@@ -3,7 +3,7 @@
 use super::config::{AllocatorKind, Limit, Plant, StressConfig};
 use super::workload::{SizeMix, Workload};
 use crate::driver::Device;
-use crate::error::{Bytes, Error};
+use crate::error::{Bytes, Error, InvalidConfig};
 use warpheap_device::check::record::Record;
 use warpheap_device::check::workload::SLOTS;
 use warpheap_device::freelist::Geometry;
@@ -281,5 +281,5 @@ fn check_numbers(config: &StressConfig) -> Result<(), Error> {
 const MOST_RECORDS: u64 = 1 << 31;
 
 fn refuse(what: String, advice: String) -> Error {
-    Error::StressConfig { what, advice }
+    InvalidConfig::Stress { what, advice }.into()
 }

@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use crate::driver::{Device, DeviceBuffer, Stream};
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidConfig, Result};
 use warpheap_device::check::log::{CheckLog, LOG_WORDS};
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
@@ -20,9 +20,11 @@ pub(super) struct Map {
 impl Map {
     /// A map of `granules` granules of the pool at `pool_start`, in which no one holds anything.
     pub fn new(device: &Device, plan: &Plan, pool_start: u64) -> Result<Map> {
-        let len = usize::try_from(plan.granules()).map_err(|_| Error::StressConfig {
-            what: format!("a pool of {} granules", plan.granules()),
-            advice: "use a smaller pool".into(),
+        let len = usize::try_from(plan.granules()).map_err(|_| {
+            Error::InvalidConfig(InvalidConfig::Stress {
+                what: format!("a pool of {} granules", plan.granules()),
+                advice: "use a smaller pool".into(),
+            })
         })?;
         let (words, log) = (device.zeroed(len)?, device.zeroed(LOG_WORDS)?);
         Ok(Map { words, log, pool_start, granule_log2: plan.granule_log2 })

@@ -24,7 +24,7 @@ impl Module {
     /// On the CPU, where kernels allocate as the program does, the heap is only checked, and watched.
     ///
     /// # Errors
-    /// [`NoGlobalHeap`](crate::Error::NoGlobalHeap), [`GlobalHeapLayout`](crate::Error::GlobalHeapLayout),
+    /// [`InvalidModule`](crate::Error::InvalidModule),
     /// [`WrongDevice`](crate::Error::WrongDevice), or what failed since.
     pub fn set_global_heap(&self, heap: &Heap) -> Result<()> {
         self.device().same_as(heap.memory().device(), "the heap")?;

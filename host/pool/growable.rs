@@ -11,11 +11,10 @@ mod tests;
 
 use super::refuse;
 use crate::driver::{Device, DeviceMemory, Reservation, VirtualMemory};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::fmt;
 use std::sync::Arc;
-use warpheap_device::kernel::DeviceData;
-use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
 
 /// Device memory of which only the addresses are there from the start.
 ///
@@ -32,8 +31,8 @@ impl GrowableBuffer {
     /// memory yet.
     ///
     /// # Errors
-    /// [`Error::NotSupported`] and [`Error::DriverTooOld`] where there is no virtual memory management,
-    /// [`Error::AddressSpace`] if there are not as many, [`Error::PoolConfig`] for no bytes.
+    /// [`Error::NotSupported`] where there is no virtual memory management,
+    /// [`Error::OutOfMemory`] if there are not as many, [`Error::InvalidConfig`] for no bytes.
     pub fn reserve(device: &Device, bytes: u64) -> Result<GrowableBuffer> {
         GrowableBuffer::aligned(device, bytes, 1)
     }
@@ -88,15 +87,15 @@ impl GrowableBuffer {
     /// now on reach all of it. A buffer that has as much already stays as it is.
     ///
     /// # Errors
-    /// [`Error::GrowBeyond`] the reservation, [`Error::OutOfMemory`], or what the driver answers; all is as before then.
+    /// [`Error::OutOfMemory`], of the device or of the reservation, or what the driver answers. Nothing changes then.
     pub fn grow_to(&mut self, bytes: u64) -> Result<u64> {
         if bytes > self.reserved() {
-            return Err(Error::GrowBeyond {
+            return Err(Error::OutOfMemory(OutOfMemory::Reservation {
                 what: "a buffer",
                 asked: Bytes(bytes),
                 reserved: Bytes(self.reserved()),
                 advice: "reserve more when it is made: addresses alone take no memory",
-            });
+            }));
         }
         let size = bytes.next_multiple_of(self.granularity());
         if size > self.size() {

@@ -18,7 +18,7 @@ pub use heap::{
     AllocationSite, ClassStats, Heap, HeapBuilder, HeapSnapshot, HeapStats, Leak, Leaks, Origin, SiteLeaks,
 };
 
-use crate::error::{Error, Result};
+use crate::error::{InvalidConfig, Result};
 use warpheap_device::fault::{FAULT_LOG_WORDS, Fault, FaultLog};
 
 /// Words of what lies alone in a cache line.
@@ -52,5 +52,5 @@ pub struct Violation {
 }
 
 fn refuse<T>(setting: &'static str, given: impl ToString, why: impl Into<String>) -> Result<T> {
-    Err(Error::PoolConfig { setting, given: given.to_string(), why: why.into() })
+    Err(InvalidConfig::Pool { setting, given: given.to_string(), why: why.into() }.into())
 }

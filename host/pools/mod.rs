@@ -90,7 +90,7 @@ impl PoolKind {
     /// A pool on `device` that meets `demand`, as far as its memory reaches.
     ///
     /// # Errors
-    /// [`Error::PoolConfig`](crate::Error::PoolConfig) for what no such pool can be, [`Error::OutOfMemory`](crate::Error::OutOfMemory),
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for what no such pool can be, [`Error::OutOfMemory`](crate::Error::OutOfMemory),
     /// or what the driver answers.
     pub fn make(&self, device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
         (self.make)(device, demand)
@@ -152,7 +152,7 @@ fn bump(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::{Error, InvalidConfig};
     use std::alloc::Layout;
 
     fn demand(bytes: Option<u64>) -> Demand {
@@ -189,10 +189,16 @@ mod tests {
             assert!(pool.usage().reserved_bytes <= 2 * 1024, "{}", kind.name);
         }
         let none = PoolKind::find("blocks").unwrap().make(&device, &Demand { bytes: Some(10), ..demand });
-        assert!(matches!(none.err(), Some(Error::PoolConfig { setting: "blocks", .. })));
+        assert!(matches!(
+            none.err(),
+            Some(Error::InvalidConfig(InvalidConfig::Pool { setting: "blocks", .. }))
+        ));
         let none = PoolKind::find("caching").unwrap().make(&device, &demand);
         assert!(
-            matches!(none.err(), Some(Error::PoolConfig { setting: "max_bytes", .. })),
+            matches!(
+                none.err(),
+                Some(Error::InvalidConfig(InvalidConfig::Pool { setting: "max_bytes", .. }))
+            ),
             "less than a page"
         );
     }

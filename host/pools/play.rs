@@ -8,7 +8,7 @@ mod turns;
 use super::script::{Action, Script, Step};
 use crate::alloc::DeviceAllocator;
 use crate::driver::Stream;
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidRequest, Result};
 use std::time::{Duration, Instant};
 use turns::in_turns;
 use warpheap_device::kernel::DevicePtr;
@@ -68,7 +68,7 @@ fn streams(script: &Script, pool: &dyn DeviceAllocator) -> Result<Vec<Stream>> {
 /// Makes all calls of a script, and gives back at the end what it leaves.
 ///
 /// # Errors
-/// [`Error::PoolConfig`] for more threads than the system starts. What a call fails with, unless the pool only refuses an
+/// [`Error::InvalidConfig`] for more threads than the system starts. What a call fails with, unless the pool only refuses an
 /// allocation or a free.
 pub(super) fn play(script: &Script, pool: &dyn DeviceAllocator, hosts: Hosts) -> Result<Played> {
     let streams = streams(script, pool)?;
@@ -210,10 +210,8 @@ impl Session<'_> {
 fn is_refusal(error: &Error) -> bool {
     matches!(
         error,
-        Error::AllocExhausted { .. }
-            | Error::OutOfMemory { .. }
-            | Error::AllocRequest { .. }
-            | Error::Alignment { .. }
+        Error::OutOfMemory(_)
+            | Error::InvalidRequest(InvalidRequest::Layout { .. } | InvalidRequest::Alignment { .. })
             | Error::FailureInjected { .. }
     )
 }

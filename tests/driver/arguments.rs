@@ -2,6 +2,7 @@
 
 use crate::kernels::{double, sum};
 use crate::support::{devices, module};
+use warpheap::error::Dangling;
 use warpheap::{Bytes, Device, DeviceMemory, Error, LaunchConfig};
 use warpheap_device::kernel::DeviceSlice;
 
@@ -23,7 +24,8 @@ fn a_freed_buffer_is_refused() {
         launch(&device, slice, &ONE).unwrap();
         drop(values);
         let error = launch(&device, slice, &ONE).unwrap_err();
-        let Error::DanglingArgument { kernel, position, address: found, bytes, .. } = &error else {
+        let Error::Dangling(Dangling::Argument { kernel, position, address: found, bytes, .. }) = &error
+        else {
             panic!("{error}")
         };
         assert_eq!((*kernel, *position, *found, *bytes), ("double", 0, address, Bytes(400)));
@@ -37,7 +39,7 @@ fn a_slice_that_reaches_too_far_is_refused_with_the_nearest_allocation() {
         // SAFETY: never read beyond; the launch is refused.
         let long = unsafe { DeviceSlice::from_raw_parts(values.ptr().0, 101) };
         let error = launch(&device, long, &ONE).unwrap_err();
-        assert!(matches!(error, Error::DanglingArgument { .. }), "{error}");
+        assert!(matches!(error, Error::Dangling(Dangling::Argument { .. })), "{error}");
         let nearest = format!("400 B at {:#x}", values.address());
         assert!(error.to_string().contains(&nearest), "{error} does not name {nearest}");
     }
@@ -63,12 +65,18 @@ fn memory_of_someone_elses_passes_once_it_is_named() {
             // SAFETY: `device` outlives it.
             false => unsafe { Device::from_raw_context(raw) }.unwrap(),
         };
-        assert!(matches!(launch(&other, owner.slice(), &ONE), Err(Error::DanglingArgument { .. })));
+        assert!(matches!(
+            launch(&other, owner.slice(), &ONE),
+            Err(Error::Dangling(Dangling::Argument { .. }))
+        ));
         // SAFETY: the memory lives on, and kernels of both devices can access it.
         let named = unsafe { DeviceMemory::from_raw(&other, owner.address(), owner.bytes()) };
         launch(&other, owner.slice(), &ONE).unwrap();
         drop(named);
-        assert!(matches!(launch(&other, owner.slice(), &ONE), Err(Error::DanglingArgument { .. })));
+        assert!(matches!(
+            launch(&other, owner.slice(), &ONE),
+            Err(Error::Dangling(Dangling::Argument { .. }))
+        ));
         assert_eq!(owner.copy_to_vec().unwrap(), [0; 8], "naming memory does not own it");
     }
 }
@@ -81,7 +89,7 @@ fn a_grid_that_cannot_be_is_refused() {
         let refused = |grid, block, shared_bytes| {
             let config = LaunchConfig { grid, block, shared_bytes };
             let error = launch(&device, values.slice(), &config).unwrap_err();
-            assert!(matches!(error, Error::LaunchConfig { kernel: "double", .. }), "{error}");
+            assert!(matches!(error, Error::InvalidLaunch { kernel: "double", .. }), "{error}");
         };
         refused([1, 0, 1], [32, 1, 1], 0);
         refused([1; 3], [32, 1, 0], 0);

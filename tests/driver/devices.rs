@@ -2,6 +2,7 @@
 
 use crate::kernels::double;
 use crate::support::{devices, is_cpu, module};
+use warpheap::error::{Dangling, NotSupported};
 use warpheap::{Device, Error, LaunchConfig, Stream};
 
 const ONE: LaunchConfig = LaunchConfig::linear(1, 32);
@@ -66,7 +67,7 @@ fn things_of_two_devices_do_not_mix() {
         wrong(unsafe { stream.launch(&module(&there), double, &ONE, (values.slice(),)) }, "the module");
         // SAFETY: the same.
         let error = unsafe { stream.launch(&module(&here), double, &ONE, (values.slice(),)) }.unwrap_err();
-        assert!(matches!(error, Error::DanglingArgument { position: 0, .. }), "{error}");
+        assert!(matches!(error, Error::Dangling(Dangling::Argument { position: 0, .. })), "{error}");
         assert!(error.to_string().contains("another device"), "{error}");
         assert_eq!(values.copy_to_vec().unwrap(), [0; 4]);
     }
@@ -95,5 +96,5 @@ fn a_context_and_a_stream_of_someone_elses_can_be_used() {
 fn the_cpu_has_no_cuda_streams() {
     // SAFETY: refused.
     let error = unsafe { Stream::from_raw(&Device::cpu(), std::ptr::null_mut()) }.unwrap_err();
-    assert!(matches!(error, Error::NotSupported { .. }), "{error}");
+    assert!(matches!(error, Error::NotSupported(NotSupported::Backend { .. })), "{error}");
 }

@@ -4,6 +4,7 @@
 use crate::kernels::linger;
 use crate::support::{devices, module};
 use std::time::{Duration, Instant};
+use warpheap::error::InvalidRequest;
 use warpheap::{Error, LaunchConfig};
 
 const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
@@ -24,7 +25,7 @@ fn the_time_between_two_events_is_that_of_the_kernel_between() {
         assert!(start.is_done().unwrap() && end.is_done().unwrap());
         assert_eq!(end.elapsed(&end).unwrap(), Duration::ZERO);
         let backwards = start.elapsed(&end).unwrap_err();
-        assert!(matches!(backwards, Error::EventOrder), "{backwards}");
+        assert!(matches!(backwards, Error::InvalidRequest(InvalidRequest::EventOrder)), "{backwards}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Allocation: alignment, exact accounting, and refusals that say why.
 
 use crate::support::{devices, is_cpu};
+use warpheap::error::{InvalidRequest, OutOfMemory};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Bytes, Device, Error};
 
@@ -14,7 +15,10 @@ fn addresses_are_aligned() {
         }
         for align in [0, 3, 2 << 30] {
             let refused = device.alloc_memory(1000, align).unwrap_err();
-            assert!(matches!(refused, Error::Alignment { align: a, .. } if a == align), "{refused}");
+            assert!(
+                matches!(refused, Error::InvalidRequest(InvalidRequest::Alignment { align: a, .. }) if a == align),
+                "{refused}"
+            );
         }
     }
 }
@@ -40,7 +44,9 @@ fn too_much_is_refused_with_the_figures() {
     for device in devices() {
         let total = device.info().unwrap().memory_total;
         let refused = device.alloc_uninit::<u8>(total as usize * 2).unwrap_err();
-        let Error::OutOfMemory { requested, free, total: all, .. } = &refused else { panic!("{refused}") };
+        let Error::OutOfMemory(OutOfMemory::Device { requested, free, total: all, .. }) = &refused else {
+            panic!("{refused}")
+        };
         assert_eq!(*requested, Bytes(total * 2));
         assert!(*all == Bytes(total) && free <= all, "{refused}");
         // The device is none the worse for it.
@@ -53,9 +59,15 @@ fn a_length_that_overflows_is_refused() {
     for device in devices() {
         for len in [usize::MAX, usize::MAX / 8 + 1, isize::MAX as usize / 8 + 1] {
             let refused = device.alloc_uninit::<u64>(len).unwrap_err();
-            assert!(matches!(refused, Error::SizeOverflow { len: l, .. } if l == len), "{refused}");
+            assert!(
+                matches!(refused, Error::InvalidRequest(InvalidRequest::SizeOverflow { len: l, .. }) if l == len),
+                "{refused}"
+            );
         }
-        assert!(matches!(device.zeroed::<u128>(usize::MAX), Err(Error::SizeOverflow { .. })));
+        assert!(matches!(
+            device.zeroed::<u128>(usize::MAX),
+            Err(Error::InvalidRequest(InvalidRequest::SizeOverflow { .. }))
+        ));
     }
 }
 
@@ -77,9 +89,15 @@ fn parts_of_memory_are_checked() {
         let memory = device.zeroed_memory(64, 256).unwrap();
         let part = memory.slice_at::<u32>(16, 4).unwrap();
         assert_eq!((part.as_ptr() as u64, part.len()), (memory.address() + 16, 4));
-        assert!(matches!(memory.slice_at::<u32>(16, 13), Err(Error::CopyRange { .. })));
-        assert!(matches!(memory.slice_at::<u32>(2, 1), Err(Error::Alignment { align: 4, .. })));
-        assert!(matches!(memory.slice_at::<u64>(0, u64::MAX), Err(Error::SizeOverflow { .. })));
+        assert!(matches!(memory.slice_at::<u32>(16, 13), Err(Error::OutOfBounds { .. })));
+        assert!(matches!(
+            memory.slice_at::<u32>(2, 1),
+            Err(Error::InvalidRequest(InvalidRequest::Alignment { align: 4, .. }))
+        ));
+        assert!(matches!(
+            memory.slice_at::<u64>(0, u64::MAX),
+            Err(Error::InvalidRequest(InvalidRequest::SizeOverflow { .. }))
+        ));
     }
 }
 

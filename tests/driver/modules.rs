@@ -2,6 +2,7 @@
 
 use crate::kernels::{append, double, sum};
 use crate::support::{PTX, devices, is_cpu, module};
+use warpheap::error::{InvalidModule, NotSupported};
 use warpheap::{Device, Error, LaunchConfig, kernel_names};
 
 /// PTX whose kernel `double` has other parameters.
@@ -34,9 +35,15 @@ fn stale_ptx_is_named_with_both_signatures() {
         assert!(error.contains("1 parameter (8 B aligned to 8) in the PTX"), "{error}");
         assert!(error.contains("rebuild"), "{error}");
         let error = module.check(append).unwrap_err();
-        assert!(matches!(error, Error::KernelSignature { kernel: "append", .. }), "{error}");
+        assert!(
+            matches!(error, Error::InvalidModule(InvalidModule::KernelSignature { kernel: "append", .. })),
+            "{error}"
+        );
         let error = module.check(sum).unwrap_err();
-        assert!(matches!(error, Error::UnknownKernel { kernel: "sum", .. }), "{error}");
+        assert!(
+            matches!(error, Error::InvalidModule(InvalidModule::UnknownKernel { kernel: "sum", .. })),
+            "{error}"
+        );
         assert!(error.to_string().contains("append, double"), "{error}");
     }
 }
@@ -52,7 +59,9 @@ fn a_gpu_does_not_launch_stale_ptx_and_the_cpu_has_none() {
         stream.synchronize().unwrap();
         match is_cpu(&device) {
             true => assert_eq!((launched.is_ok(), values.copy_to_vec().unwrap()), (true, vec![2])),
-            false => assert!(matches!(launched, Err(Error::KernelSignature { .. }))),
+            false => {
+                assert!(matches!(launched, Err(Error::InvalidModule(InvalidModule::KernelSignature { .. }))))
+            }
         }
     }
 }
@@ -68,7 +77,7 @@ fn kernels_without_ptx_are_for_the_cpu() {
             }
             Err(error) => {
                 assert!(!is_cpu(&device));
-                assert!(matches!(error, Error::NotSupported { .. }), "{error}");
+                assert!(matches!(error, Error::NotSupported(NotSupported::Backend { .. })), "{error}");
             }
         }
     }
@@ -88,13 +97,16 @@ fn a_module_of_some_kernels_has_and_launches_those() {
         let error =
             unsafe { stream.launch(&module, sum, &one, (sum_of.slice(), 1, 2, 3, 4, 5)) }.unwrap_err();
         assert!(
-            matches!(&error, Error::UnknownKernel { kernel: "sum", known } if known.contains("double")),
+            matches!(&error, Error::InvalidModule(InvalidModule::UnknownKernel { kernel: "sum", known }) if known.contains("double")),
             "{error}"
         );
         assert!(module.check(sum).is_err() && module.attributes(sum).is_err());
         assert_eq!(values.copy_to_vec().unwrap(), [2]);
         let error = device.load_kernels(PTX, &["double", "dbl"]).unwrap_err();
-        assert!(matches!(error, Error::UnknownKernel { kernel: "dbl", .. }), "{error}");
+        assert!(
+            matches!(error, Error::InvalidModule(InvalidModule::UnknownKernel { kernel: "dbl", .. })),
+            "{error}"
+        );
     }
 }
 

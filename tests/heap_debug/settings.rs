@@ -2,13 +2,17 @@
 
 use crate::support::replays_and_cpu;
 use std::alloc::Layout;
+use warpheap::error::{InvalidConfig, InvalidModule};
 use warpheap::pool::Heap;
 use warpheap::{Device, Error};
 use warpheap_kernels::host_calls::heap_free_many;
 
 fn refused(builder: &warpheap::pool::HeapBuilder, words: &str) {
     let error = builder.build(&Device::cpu()).unwrap_err();
-    assert!(matches!(error, Error::PoolConfig { setting: "quarantine", .. }), "{error}");
+    assert!(
+        matches!(error, Error::InvalidConfig(InvalidConfig::Pool { setting: "quarantine", .. })),
+        "{error}"
+    );
     assert!(error.to_string().contains(words), "{error}");
 }
 
@@ -54,6 +58,6 @@ fn kernels_without_the_feature_are_refused() {
     let device = Device::cpu();
     device.load_module(&ptx(136)).unwrap().check(heap_free_many).unwrap();
     let error = device.load_module(&ptx(128)).unwrap().check(heap_free_many).unwrap_err();
-    assert!(matches!(error, Error::KernelSignature { .. }), "{error}");
+    assert!(matches!(error, Error::InvalidModule(InvalidModule::KernelSignature { .. })), "{error}");
     assert!(error.to_string().contains("feature `debug`"), "{error}");
 }

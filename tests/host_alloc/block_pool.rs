@@ -6,6 +6,7 @@ use crate::suite::{give, memory};
 use crate::support::{devices, module};
 use std::collections::BTreeSet;
 use warpheap::alloc::{BlockPool, DeviceAllocator, DriverMemory, Statistics};
+use warpheap::error::{InvalidRequest, OutOfMemory};
 use warpheap::{Device, Error, LaunchConfig};
 
 #[test]
@@ -31,7 +32,7 @@ fn a_hundred_blocks_of_four_kibibytes() {
         let every = (0..100).map(|i| pool.address() + 4096 * i);
         assert_eq!(starts, every.collect(), "100 addresses, 4096 apart");
         let error = pool.allocate(block, &stream).unwrap_err();
-        assert!(matches!(error, Error::AllocExhausted { .. }), "{error}");
+        assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. })), "{error}");
         assert_eq!(
             error.to_string(),
             "a pool of 100 blocks of 4096 B (4.0 KiB) cannot allocate 4096 B (4.0 KiB): 409600 B (400.0 KiB) of 409600 B \
@@ -94,7 +95,7 @@ fn larger_requests_are_refused_with_what_would_do() {
     let pool = BlockPool::new(DriverMemory::new(&device), layout(4096, 256), 4).unwrap();
     for layout in [layout(4097, 1), layout(1, 512), layout(isize::MAX as usize, 1)] {
         let error = pool.allocate(layout, &stream).unwrap_err();
-        assert!(matches!(error, Error::AllocRequest { .. }), "{error}");
+        assert!(matches!(error, Error::InvalidRequest(InvalidRequest::Layout { .. })), "{error}");
         assert!(error.to_string().contains("4096 B (4.0 KiB) aligned to 256"), "{error}");
     }
     assert_eq!(pool.available(), 4);

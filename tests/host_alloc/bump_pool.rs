@@ -11,6 +11,7 @@ use std::sync::Barrier;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use warpheap::alloc::{BumpPool, DeviceAllocator, DriverMemory, Overflow, Statistics};
+use warpheap::error::{InvalidConfig, InvalidRequest, OutOfMemory};
 use warpheap::{Device, Error, LaunchConfig, Stream};
 use warpheap_device::kernel::DevicePtr;
 
@@ -48,7 +49,7 @@ fn ten_million_floats_need_forty_megabytes() {
 
         let small = self::pool(&device, 32_000_000);
         let error = small.allocate(floats, &stream).unwrap_err();
-        assert!(matches!(error, Error::AllocExhausted { .. }), "{error}");
+        assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. })), "{error}");
         let message = error.to_string();
         let figures = ["cannot allocate 40000000 B", "0 B of 32000000 B", "Overflow::Upstream"];
         assert!(figures.iter().all(|words| message.contains(words)), "{message}");
@@ -91,15 +92,22 @@ fn what_no_address_can_count_is_refused_and_moves_nothing() {
         {
             let error = pool.allocate(wrong, &stream).unwrap_err();
             assert!(!error.to_string().is_empty());
-            assert_eq!(matches!(error, Error::AllocExhausted { .. }), policy == Overflow::Error, "{error}");
+            assert_eq!(
+                matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. })),
+                policy == Overflow::Error,
+                "{error}"
+            );
             assert_eq!((pool.stats().granted, pool.stats().live_blocks), (100, 1));
         }
-        assert!(matches!(pool.allocate(layout(0, 1), &stream), Err(Error::AllocRequest { .. })));
+        assert!(matches!(
+            pool.allocate(layout(0, 1), &stream),
+            Err(Error::InvalidRequest(InvalidRequest::Layout { .. }))
+        ));
         let next = pool.allocate(layout(1, 1), &stream).unwrap();
         assert_eq!(next.0 as u64, pool.address() + 100);
     }
     let error = BumpPool::new(DriverMemory::new(&device), layout(0, 1)).unwrap_err();
-    assert!(matches!(error, Error::PoolConfig { setting: "region", .. }), "{error}");
+    assert!(matches!(error, Error::InvalidConfig(InvalidConfig::Pool { setting: "region", .. })), "{error}");
 }
 
 #[test]
@@ -115,7 +123,7 @@ fn a_reset_gives_the_same_addresses_again_and_is_refused_while_blocks_are_live()
         let first = take_some();
         for (left, block) in (0..4).rev().zip(&first) {
             let error = pool.reset(&stream).unwrap_err();
-            assert!(matches!(error, Error::AllocInUse { blocks, .. } if blocks == left + 1), "{error}");
+            assert!(matches!(error, Error::InUse { blocks, .. } if blocks == left + 1), "{error}");
             assert!(error.to_string().contains("are still allocated of 1048576 B (1.0 MiB)"), "{error}");
             give(&pool, *block, &stream).unwrap();
             let before = pool.stats();
@@ -254,7 +262,7 @@ fn threads_share_a_pool_that_is_reset_again_and_again() {
                     let of = layout(1 + (rng.next_u64() % 200) as usize, 1 << (rng.next_u64() % 7));
                     match pool.allocate(of, &stream) {
                         Ok(ptr) => held.push((ptr, of)),
-                        Err(Error::AllocExhausted { .. }) => break,
+                        Err(Error::OutOfMemory(OutOfMemory::Pool { .. })) => break,
                         Err(error) => panic!("{error}"),
                     }
                 }

@@ -8,6 +8,7 @@ use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use warpheap::alloc::{BlockPool, CachingPool, CachingPoolBuilder, DeviceAllocator, DriverMemory, Usage};
+use warpheap::error::{InvalidConfig, InvalidFree, OutOfMemory};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Device, Error, Result, Stream};
 use warpheap_device::kernel::DevicePtr;
@@ -119,7 +120,9 @@ fn the_fifth_gibibyte_of_four_is_refused_with_figures() {
     let pool = CachingPool::builder().max_bytes(4 << 30).over(Counted::new(&device)).unwrap();
     let four: Vec<_> = (0..4).map(|_| take(&pool, GIB, &stream)).collect();
     let error = pool.allocate(layout(GIB, 256), &stream).unwrap_err();
-    let Error::AllocExhausted { requested, used, reserved, largest, .. } = &error else { panic!("{error}") };
+    let Error::OutOfMemory(OutOfMemory::Pool { requested, used, reserved, largest, .. }) = &error else {
+        panic!("{error}")
+    };
     assert_eq!((requested.0, used.0, reserved.0, largest.0), (1 << 30, 4 << 30, 4 << 30, 0));
     let message = error.to_string();
     assert!(message.contains("at most 4294967296 B (4.0 GiB)") && message.contains("max_bytes"), "{message}");
@@ -146,7 +149,9 @@ fn settings_that_cannot_be_are_refused() {
     ];
     for (builder, setting) in refused {
         let error = builder.over(DriverMemory::new(&device)).unwrap_err();
-        let Error::PoolConfig { setting: named, .. } = &error else { panic!("{error}") };
+        let Error::InvalidConfig(InvalidConfig::Pool { setting: named, .. }) = &error else {
+            panic!("{error}")
+        };
         assert_eq!(*named, setting, "{error}");
     }
 }
@@ -155,7 +160,10 @@ fn settings_that_cannot_be_are_refused() {
 fn one_segment_that_grows_never_has_more_than_the_limit() {
     let (device, stream) = cpu();
     let on = |bytes| CachingPool::builder().max_bytes(bytes).on(&device);
-    let Error::PoolConfig { setting, given, why } = on((2 << 20) - 1).unwrap_err() else { panic!() };
+    let Error::InvalidConfig(InvalidConfig::Pool { setting, given, why }) = on((2 << 20) - 1).unwrap_err()
+    else {
+        panic!()
+    };
     assert_eq!((setting, given.contains("2097151 B"), why.contains("2097152 B")), ("max_bytes", true, true));
     for (asked, granted) in [(2 << 20, 2 << 20), ((4 << 20) - 1, 2 << 20), ((4 << 20) + 1000, 4 << 20)] {
         let pool = on(asked).unwrap();
@@ -209,7 +217,11 @@ fn frees_that_are_wrong_are_told_apart() {
     ];
     for (block, words) in wrong {
         let error = give(&pool, block, &stream).unwrap_err();
-        assert!(matches!(error, Error::AllocFree { .. }) && error.to_string().contains(words), "{error}");
+        assert!(
+            matches!(error, Error::InvalidFree(InvalidFree::Block { .. }))
+                && error.to_string().contains(words),
+            "{error}"
+        );
     }
     give(&pool, small, &stream).unwrap();
     give(&pool, large, &stream).unwrap();

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use warpheap::alloc::{
     CachingPool, DeviceAllocator, DriverMemory, FailureInjected, Failures, Limit, RungStats,
 };
+use warpheap::error::{KernelFault, OutOfMemory};
 use warpheap::{Device, Error, LaunchConfig, Module, Stream};
 
 const MIB: usize = 1 << 20;
@@ -98,7 +99,7 @@ fn what_failed_on_a_stream_is_told_although_the_pool_has_looked_at_it() {
     assert!(pool.stats().upstream_frees > 0);
     drop(first);
     let told = device.synchronize();
-    assert!(matches!(told, Err(Error::Simt { .. })), "{told:?}");
+    assert!(matches!(told, Err(Error::KernelFault(KernelFault::Simt { .. }))), "{told:?}");
 }
 
 #[test]
@@ -321,7 +322,10 @@ fn a_hook_that_always_says_yes_does_not_hold_the_thread() {
     let (device, first, _) = cpu();
     let pool = CachingPool::builder().max_bytes(1 << 20).segment_bytes(1 << 20).on_exhausted(|_| true);
     let pool = pool.over(Counted::new(&device)).unwrap();
-    assert!(matches!(pool.allocate(layout(2 * MIB, 1), &first), Err(Error::AllocExhausted { .. })));
+    assert!(matches!(
+        pool.allocate(layout(2 * MIB, 1), &first),
+        Err(Error::OutOfMemory(OutOfMemory::Pool { .. }))
+    ));
 }
 
 #[test]
@@ -330,7 +334,9 @@ fn the_error_has_the_figures_and_what_the_upstream_said() {
     let pool = over(&device, 4 * MIB);
     let [one, two] = [take(&pool, 2 * MIB, &first), take(&pool, MIB, &first)];
     let error = pool.allocate(layout(2 * MIB, 256), &first).unwrap_err();
-    let Error::AllocExhausted { requested, used, reserved, largest, .. } = &error else { panic!("{error}") };
+    let Error::OutOfMemory(OutOfMemory::Pool { requested, used, reserved, largest, .. }) = &error else {
+        panic!("{error}")
+    };
     let figures = [requested, used, reserved, largest].map(|bytes| bytes.0 >> 20);
     assert_eq!(figures, [2, 3, 4, 1]);
     let message = error.to_string();

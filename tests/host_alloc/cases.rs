@@ -89,7 +89,7 @@ unsafe impl DeviceAllocator for Resetting {
             return Ok(());
         }
         match self.0.reset(stream) {
-            Ok(()) | Err(Error::AllocInUse { .. }) => Ok(()),
+            Ok(()) | Err(Error::InUse { .. }) => Ok(()),
             Err(error) => panic!("{error}"),
         }
     }

@@ -7,6 +7,7 @@ use crate::support::{devices, is_cpu, module};
 use std::alloc::Layout;
 use std::time::{Duration, Instant};
 use warpheap::alloc::{BlockPool, DeviceAllocator, DriverMemory, DriverPool, ReusePolicies};
+use warpheap::error::{Dangling, InvalidConfig, InvalidRequest, NotSupported, OutOfMemory};
 use warpheap::{Device, Error, LaunchConfig, Module, Stream};
 use warpheap_device::kernel::DeviceSlice;
 
@@ -130,7 +131,8 @@ fn settings_that_cannot_be_are_refused() {
         let refused = |builder: warpheap::alloc::DriverPoolBuilder, words: &str| {
             let error = builder.build().unwrap_err();
             assert!(
-                matches!(error, Error::PoolConfig { .. }) && error.to_string().contains(words),
+                matches!(error, Error::InvalidConfig(InvalidConfig::Pool { .. }))
+                    && error.to_string().contains(words),
                 "{error}"
             );
         };
@@ -146,12 +148,14 @@ fn a_pool_grows_to_its_largest_size_and_no_further() {
     for device in devices() {
         let stream = device.stream().unwrap();
         let pool = match DriverPool::builder(&device).max_size(128 * MIB).build() {
-            Err(Error::NotSupported { .. }) if !is_cpu(&device) => continue,
+            Err(Error::NotSupported(NotSupported::Backend { .. })) if !is_cpu(&device) => continue,
             other => other.unwrap(),
         };
         let blocks = [0; 3].map(|_| take(&pool, mib(32), &stream));
         let error = pool.allocate(mib(33), &stream).unwrap_err();
-        let Error::AllocExhausted { used, reserved, largest, .. } = &error else { panic!("{error}") };
+        let Error::OutOfMemory(OutOfMemory::Pool { used, reserved, largest, .. }) = &error else {
+            panic!("{error}")
+        };
         assert_eq!((used.0, reserved.0, largest.0), (96 * MIB, 128 * MIB, 32 * MIB), "{error}");
         assert!(error.to_string().contains("max_size"), "{error}");
         for block in blocks {
@@ -179,7 +183,7 @@ fn alignments_beyond_the_drivers_are_kept_and_absurd_ones_refused() {
             give(&pool, *block, &stream).unwrap();
         }
         let error = pool.allocate(layout(1, 1 << 31), &stream).unwrap_err();
-        assert!(matches!(error, Error::AllocRequest { .. }), "{error}");
+        assert!(matches!(error, Error::InvalidRequest(InvalidRequest::Layout { .. })), "{error}");
     }
 }
 
@@ -195,7 +199,7 @@ fn memory_that_is_given_back_is_known_to_launches_no_more() {
     give(&pool, block, &stream).unwrap();
     // SAFETY: it is refused.
     let late = unsafe { stream.launch(&module, fill, &ONE, (values, 0)) };
-    assert!(matches!(late, Err(Error::DanglingArgument { .. })), "{late:?}");
+    assert!(matches!(late, Err(Error::Dangling(Dangling::Argument { .. }))), "{late:?}");
 }
 
 /// Allocated and filled on one stream, changed and freed on another that waited for it.

@@ -5,6 +5,7 @@ use crate::kernels::{double, linger};
 use crate::support::{devices, is_cpu, module};
 use std::alloc::Layout;
 use warpheap::alloc::DeviceAllocator;
+use warpheap::error::{Dangling, InvalidFree, InvalidRequest, OutOfMemory};
 use warpheap::{Device, DeviceMemory, Error, LaunchConfig, Stream};
 use warpheap_device::kernel::DevicePtr;
 
@@ -91,7 +92,8 @@ fn there_are_exactly_as_many_blocks_as_there_is_room_for() {
         for _ in 0..3 {
             let mut blocks = take_all(case, &allocator, &stream);
             let error = refused(&allocator, case.most, &stream);
-            let Error::AllocExhausted { requested, used, reserved, largest, .. } = &error else {
+            let Error::OutOfMemory(OutOfMemory::Pool { requested, used, reserved, largest, .. }) = &error
+            else {
                 panic!("{case}: {error}")
             };
             let size = case.most.size() as u64;
@@ -120,7 +122,7 @@ fn what_was_not_allocated_or_otherwise_cannot_be_given_back() {
         let used = allocator.usage();
         let wrong = |block: Block, words: &str| {
             let error = give(&allocator, block, &stream).unwrap_err();
-            assert!(matches!(error, Error::AllocFree { .. }), "{case}: {error}");
+            assert!(matches!(error, Error::InvalidFree(InvalidFree::Block { .. })), "{case}: {error}");
             let address = format!("{:#x}", block.0.0 as usize);
             let message = error.to_string();
             assert!(message.contains(words) && message.contains(&address), "{case}: {error}");
@@ -138,7 +140,7 @@ fn what_was_not_allocated_or_otherwise_cannot_be_given_back() {
         give(&allocator, second, &stream).unwrap();
         let used = allocator.usage();
         let twice = give(&allocator, second, &stream).unwrap_err();
-        assert!(matches!(twice, Error::AllocFree { .. }), "{case}: {twice}");
+        assert!(matches!(twice, Error::InvalidFree(InvalidFree::Block { .. })), "{case}: {twice}");
         assert!(
             ["is free already", "given back before"].iter().any(|words| twice.to_string().contains(words))
         );
@@ -153,7 +155,7 @@ fn requests_that_are_none_are_refused() {
     each(|case, device, allocator| {
         let (stream, other) = (device.stream().unwrap(), Device::cpu().stream().unwrap());
         let error = refused(&allocator, layout(0, 1), &stream);
-        assert!(matches!(error, Error::AllocRequest { .. }), "{case}: {error}");
+        assert!(matches!(error, Error::InvalidRequest(InvalidRequest::Layout { .. })), "{case}: {error}");
         for layout in [layout(1 << 62, 1), layout(1, 1 << 40)] {
             refused(&allocator, layout, &stream);
         }
@@ -240,7 +242,7 @@ fn its_end_waits_for_the_kernels_that_use_its_blocks() {
         if is_cpu(device) {
             // SAFETY: not launched at all.
             let late = unsafe { stream.launch(&module, linger, &LaunchConfig::linear(1, 1), (values, 1)) };
-            assert!(matches!(late, Err(Error::DanglingArgument { .. })), "{case}: {late:?}");
+            assert!(matches!(late, Err(Error::Dangling(Dangling::Argument { .. }))), "{case}: {late:?}");
         }
     });
 }

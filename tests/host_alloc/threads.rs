@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Barrier, Mutex};
 use std::time::Instant;
 use warpheap::alloc::DeviceAllocator;
+use warpheap::error::OutOfMemory;
 use warpheap::{Device, Error, Stream};
 
 const THREADS: usize = 8;
@@ -93,7 +94,7 @@ impl Worker<'_> {
                 self.held.push((ptr, layout));
                 self.in_a_row = 0;
             }
-            Err(Error::AllocExhausted { .. }) => {
+            Err(Error::OutOfMemory(OutOfMemory::Pool { .. })) => {
                 self.sum.refused += 1;
                 self.in_a_row += 1;
                 if self.in_a_row >= PATIENCE {

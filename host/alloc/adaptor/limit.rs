@@ -5,7 +5,7 @@
 
 use crate::alloc::{DeviceAllocator, Usage, lock};
 use crate::driver::{Device, Stream};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::alloc::Layout;
 use std::sync::Mutex;
 use warpheap_device::kernel::DevicePtr;
@@ -54,7 +54,7 @@ impl<A: DeviceAllocator> Limit<A> {
 
     fn exceeded(&self, requested: u64, used: u64) -> Error {
         let (left, of) = (self.most - used, self.upstream.usage());
-        Error::AllocExhausted {
+        Error::OutOfMemory(OutOfMemory::Pool {
             allocator: "a limit".into(),
             requested: Bytes(requested),
             used: Bytes(used),
@@ -62,7 +62,7 @@ impl<A: DeviceAllocator> Limit<A> {
             cached: Bytes(of.reserved_bytes.saturating_sub(of.used_bytes)),
             largest: Bytes(of.largest_free_bytes.map_or(left, |most| most.min(left))),
             advice: "give blocks back, or raise the limit (Limit::new)",
-        }
+        })
     }
 }
 

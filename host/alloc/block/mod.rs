@@ -21,7 +21,7 @@ mod tests;
 
 use super::{DeviceAllocator, Usage, address_of, check_request, give_back_at_the_end, lock, words};
 use crate::driver::{Device, Stream};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, InvalidConfig, InvalidFree, InvalidRequest, OutOfMemory, Result};
 use pending::{Entry, Pending};
 use std::alloc::Layout;
 use std::fmt;
@@ -100,10 +100,11 @@ impl<A: DeviceAllocator> BlockPool<A> {
     /// alignment. On the host, each takes some 30 bytes, and more while a free of it is pending.
     ///
     /// # Errors
-    /// [`Error::PoolConfig`] for no blocks or no bytes, and for more than 2^32 - 1 blocks or 2^63 - 1 bytes; what the upstream answers.
+    /// [`Error::InvalidConfig`] for no blocks or no bytes, and for more than 2^32 - 1 blocks or 2^63 - 1 bytes; what the upstream answers.
     pub fn new(upstream: A, block: Layout, blocks: usize) -> Result<BlockPool<A>> {
-        let refuse =
-            |setting, given: String, why: &str| Err(Error::PoolConfig { setting, given, why: why.into() });
+        let refuse = |setting, given: String, why: &str| {
+            Err(InvalidConfig::Pool { setting, given, why: why.into() }.into())
+        };
         let block = block.pad_to_align();
         if block.size() == 0 {
             return refuse("block", words(block), "a block has at least 1 B");
@@ -169,12 +170,12 @@ impl<A: DeviceAllocator> BlockPool<A> {
             "its blocks are {}, and serve what is no larger and aligned to no more; make another pool for it",
             words(self.block)
         );
-        Err(Error::AllocRequest { allocator: self.name(), asked: words(layout), why })
+        Err(InvalidRequest::Layout { allocator: self.name(), asked: words(layout), why }.into())
     }
 
     fn exhausted(&self, layout: Layout) -> Error {
         let all = Bytes(self.region.size() as u64);
-        Error::AllocExhausted {
+        Error::OutOfMemory(OutOfMemory::Pool {
             allocator: self.name(),
             requested: Bytes(layout.size() as u64),
             used: all,
@@ -182,7 +183,7 @@ impl<A: DeviceAllocator> BlockPool<A> {
             cached: Bytes(0),
             largest: Bytes(0),
             advice: "give blocks back, or make it of more",
-        }
+        })
     }
 
     /// The live block that starts there and has that layout, or what is wrong with that.
@@ -237,7 +238,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BlockPool<A> {
         let found = self.find(&state, ptr, layout);
         let index = found.map_err(|why| {
             let (allocator, address) = (self.name(), address_of(ptr));
-            Error::AllocFree { allocator, address, why }
+            Error::InvalidFree(InvalidFree::Block { allocator, address, why })
         })?;
         state.states[index as usize] = Block::Moving;
         drop(state);

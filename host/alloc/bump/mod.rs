@@ -23,7 +23,7 @@ mod tests;
 use super::live::{Block, Live};
 use super::{DeviceAllocator, Usage, address_of, check_request, give_back_at_the_end, lock, words};
 use crate::driver::{Device, Stream};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, InvalidConfig, InvalidFree, OutOfMemory, Result};
 use cursor::{Cursor, Full};
 use order::Order;
 use std::alloc::Layout;
@@ -75,7 +75,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
     /// A pool of `region.size()` bytes that start at a multiple of `region.align()`; it refuses what does not fit.
     ///
     /// # Errors
-    /// [`Error::PoolConfig`] for no bytes; what the upstream answers.
+    /// [`Error::InvalidConfig`] for no bytes; what the upstream answers.
     pub fn new(upstream: A, region: Layout) -> Result<BumpPool<A>> {
         BumpPool::with_overflow(upstream, region, Overflow::Error)
     }
@@ -87,7 +87,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
     pub fn with_overflow(upstream: A, region: Layout, policy: Overflow) -> Result<BumpPool<A>> {
         if region.size() == 0 {
             let why = "a region has at least 1 B".into();
-            return Err(Error::PoolConfig { setting: "region", given: words(region), why });
+            return Err(InvalidConfig::Pool { setting: "region", given: words(region), why }.into());
         }
         let home = upstream.device().default_stream()?;
         let memory = upstream.allocate(region, &home)?;
@@ -156,7 +156,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
 
     fn exhausted(&self, layout: Layout, full: Full) -> Error {
         let used = self.state().cursor.at();
-        Error::AllocExhausted {
+        Error::OutOfMemory(OutOfMemory::Pool {
             allocator: self.name(),
             requested: Bytes(layout.size() as u64),
             used: Bytes(used),
@@ -164,11 +164,11 @@ impl<A: DeviceAllocator> BumpPool<A> {
             cached: Bytes(self.capacity().saturating_sub(used)),
             largest: Bytes(full.largest),
             advice: "give all blocks back and reset it, make it larger, or let it fall back on its upstream (Overflow::Upstream)",
-        }
+        })
     }
 
     fn wrong_free(&self, address: u64, why: String) -> Error {
-        Error::AllocFree { allocator: self.name(), address, why }
+        InvalidFree::Block { allocator: self.name(), address, why }.into()
     }
 
     /// Takes a block of the region back.

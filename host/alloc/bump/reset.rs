@@ -45,14 +45,14 @@ impl<A: DeviceAllocator> BumpPool<A> {
     /// afterwards is made to wait for the reset. Nothing waits on the host. Blocks that the upstream gave are not part of it.
     ///
     /// # Errors
-    /// [`Error::AllocInUse`] while blocks of the region are allocated, [`Error::WrongDevice`], or what the driver answers. The pool
+    /// [`Error::InUse`] while blocks of the region are allocated, [`Error::WrongDevice`], or what the driver answers. The pool
     /// is as before then.
     pub fn reset(&self, stream: &Stream) -> Result<()> {
         self.device().same_as(stream.device(), "the stream")?;
         let mut state = self.state();
         let (blocks, bytes) = state.cursor.live();
         if blocks > 0 {
-            return Err(Error::AllocInUse {
+            return Err(Error::InUse {
                 allocator: self.name(),
                 blocks,
                 bytes: Bytes(bytes),

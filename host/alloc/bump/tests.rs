@@ -159,7 +159,7 @@ fn a_block_on_its_way_back_is_neither_live_nor_free() {
         let mut state = pool.state();
         (state.order.now(), state.cursor.begin_free(address_of(ptr), BLOCK).unwrap())
     };
-    assert!(matches!(pool.reset(&stream), Err(Error::AllocInUse { blocks: 1, .. })), "it is on its way");
+    assert!(matches!(pool.reset(&stream), Err(Error::InUse { blocks: 1, .. })), "it is on its way");
     assert!(give(&pool, ptr, &stream).unwrap_err().to_string().contains("is free already"));
     let mut state = pool.state();
     state.cursor.end_free(index, true);

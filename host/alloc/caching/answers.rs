@@ -6,7 +6,7 @@ use super::shared::Shared;
 use super::stats::{CachingStats, Counts, RungStats};
 use super::{CachingPool, NAME};
 use crate::alloc::{DeviceAllocator, lock, words};
-use crate::error::Error;
+use crate::error::{Error, InvalidFree};
 use std::alloc::Layout;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -59,7 +59,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             Wrong::Layout(given) => format!("it was allocated as {}, not as {}", words(given), words(layout)),
             Wrong::Unknown => self.whereabouts(address),
         };
-        Error::AllocFree { allocator: NAME.into(), address, why }
+        Error::InvalidFree(InvalidFree::Block { allocator: NAME.into(), address, why })
     }
 
     /// What is at an address that no block starts at.

@@ -11,7 +11,7 @@
 //! A block of a class up to the slabs' limit takes all of the class. One above takes its size in whole least blocks, and its class
 //! says only where it is looked for while it is cached.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidConfig, InvalidRequest, Result};
 use std::alloc::Layout;
 
 /// Above, sizes are exact.
@@ -130,13 +130,18 @@ impl Classes {
     #[cold]
     pub fn refuse(self, layout: Layout) -> Error {
         let why = format!("it serves up to {} TiB, aligned to at most {MOST_ALIGN}", MOST_BYTES >> 40);
-        Error::AllocRequest { allocator: super::NAME.into(), asked: crate::alloc::words(layout), why }
+        Error::InvalidRequest(InvalidRequest::Layout {
+            allocator: super::NAME.into(),
+            asked: crate::alloc::words(layout),
+            why,
+        })
     }
 
     /// Checks what `per` classes per doubling and a least block make.
     pub fn new(least: u64, per: u32, slab_limit: u64) -> Result<Classes> {
-        let refuse =
-            |setting, given: String, why: &str| Err(Error::PoolConfig { setting, given, why: why.into() });
+        let refuse = |setting, given: String, why: &str| {
+            Err(InvalidConfig::Pool { setting, given, why: why.into() }.into())
+        };
         if !least.is_power_of_two() || !(256..=1 << 20).contains(&least) {
             return refuse("min_block", least.to_string(), "it is a power of two from 256 B to 1 MiB");
         }
@@ -246,7 +251,10 @@ mod tests {
         for (least, per, limit) in
             [(100, 1, 4096), (0, 1, 4096), (512, 3, 4096), (512, 0, 4096), (512, 1, 256)]
         {
-            assert!(matches!(Classes::new(least, per, limit), Err(Error::PoolConfig { .. })));
+            assert!(matches!(
+                Classes::new(least, per, limit),
+                Err(Error::InvalidConfig(InvalidConfig::Pool { .. }))
+            ));
         }
     }
 }

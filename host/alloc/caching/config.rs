@@ -4,7 +4,7 @@ use super::class::Classes;
 use super::{CachingPool, Hook};
 use crate::alloc::{DeviceAllocator, DriverMemory};
 use crate::driver::Device;
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, InvalidConfig, Result};
 use crate::pool::GrowableBuffer;
 
 /// What a [`CachingPool`] is made from. `CachingPool::builder()` has the defaults.
@@ -55,7 +55,7 @@ const PAGE: u64 = 2 << 20;
 const MOST_SEGMENT: u64 = 1 << 40;
 
 fn refuse<T>(setting: &'static str, given: u64, why: String) -> Result<T> {
-    Err(Error::PoolConfig { setting, given: Bytes(given).to_string(), why })
+    Err(InvalidConfig::Pool { setting, given: Bytes(given).to_string(), why }.into())
 }
 
 impl Default for CachingPoolBuilder {
@@ -157,7 +157,7 @@ impl CachingPoolBuilder {
     /// A pool that takes segments from `upstream`.
     ///
     /// # Errors
-    /// [`Error::PoolConfig`] for settings that cannot be, or what the driver answers.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for settings that cannot be, or what the driver answers.
     pub fn over<A: DeviceAllocator>(self, upstream: A) -> Result<CachingPool<A>> {
         let mut settings = self.check()?;
         settings.allow_spare_of(upstream.device().info()?.memory_total);
@@ -170,8 +170,8 @@ impl CachingPoolBuilder {
     /// Where the device has no virtual memory management, segments are the driver's allocations.
     ///
     /// # Errors
-    /// [`Error::PoolConfig`] for settings that cannot be, a `max_bytes` below what the device maps at a time among them;
-    /// [`Error::AddressSpace`], or what the driver answers.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for settings that cannot be, a `max_bytes` below what the device maps at a time among them;
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or what the driver answers.
     pub fn on(self, device: &Device) -> Result<CachingPool<DriverMemory>> {
         let asked = self.max_bytes.unwrap_or(u64::MAX);
         let (mut settings, info) = (self.check()?, device.info()?);

@@ -25,7 +25,7 @@ use super::source::Short;
 use super::{CachingPool, NAME};
 use crate::alloc::{DeviceAllocator, lock};
 use crate::driver::Stream;
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::alloc::Layout;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -151,7 +151,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
                 "give blocks back, leave the device to fewer programs, or free something in a hook (on_exhausted)",
             ),
         };
-        Error::AllocExhausted {
+        Error::OutOfMemory(OutOfMemory::Pool {
             allocator: format!("{NAME} ({why})"),
             requested: Bytes(layout.size() as u64),
             used: Bytes(usage.used_bytes),
@@ -159,6 +159,6 @@ impl<A: DeviceAllocator> CachingPool<A> {
             cached: Bytes(usage.reserved_bytes.saturating_sub(usage.used_bytes)),
             largest: Bytes(largest),
             advice,
-        }
+        })
     }
 }

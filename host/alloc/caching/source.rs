@@ -8,7 +8,7 @@ use super::segment::Segment;
 use super::shared::Shared;
 use super::{CachingPool, NAME};
 use crate::alloc::{DeviceAllocator, address_of, give_back_at_the_end, lock};
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidRequest, Result};
 use crate::pool::GrowableBuffer;
 use std::alloc::Layout;
 use std::collections::BTreeSet;
@@ -49,8 +49,7 @@ fn is_shortage(error: &Error) -> bool {
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     const OUT_OF_MEMORY: u32 = 2;
     match error {
-        Error::OutOfMemory { .. } | Error::AllocExhausted { .. } | Error::AllocRequest { .. } => true,
-        Error::GrowBeyond { .. } | Error::AddressSpace { .. } => true,
+        Error::OutOfMemory(_) | Error::InvalidRequest(InvalidRequest::Layout { .. }) => true,
         Error::Driver { code, .. } => *code == OUT_OF_MEMORY,
         _ => false,
     }
@@ -65,7 +64,7 @@ fn layout(bytes: u64, align: u64) -> Result<Layout> {
     let layout = made.and_then(|(bytes, align)| Layout::from_size_align(bytes, align).ok());
     let asked = format!("{bytes} B aligned to {align}");
     let why = "that is more than an address can count".into();
-    layout.ok_or_else(|| Error::AllocRequest { allocator: NAME.into(), asked, why })
+    layout.ok_or_else(|| InvalidRequest::Layout { allocator: NAME.into(), asked, why }.into())
 }
 
 impl<A: DeviceAllocator> CachingPool<A> {
@@ -134,7 +133,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         for align in wanted {
             match self.take_block((bytes, least), align, left)? {
                 // An upstream that aligns to less.
-                Err(Short::Upstream(Shortage(Error::AllocRequest { .. }))) => {}
+                Err(Short::Upstream(Shortage(Error::InvalidRequest(InvalidRequest::Layout { .. })))) => {}
                 other => return Ok(other),
             }
         }

@@ -2,7 +2,7 @@
 
 use super::{DriverPool, ReusePolicies};
 use crate::driver::{Device, PoolAttribute};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, InvalidConfig, Result};
 
 /// How a [`DriverPool`] shall be. [`DriverPool::builder`] makes one.
 #[derive(Clone, Debug)]
@@ -44,8 +44,8 @@ impl DriverPoolBuilder {
     /// Makes the pool, which has no memory yet.
     ///
     /// # Errors
-    /// [`Error::PoolConfig`] for a largest size of 0 or of more than the device has, and for a threshold above it;
-    /// [`Error::NotSupported`] for a driver or a GPU without such pools; what the driver answers.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for a largest size of 0 or of more than the device has, and for a threshold above it;
+    /// [`Error::NotSupported`](crate::Error::NotSupported) for a driver or a GPU without such pools; what the driver answers.
     pub fn build(self) -> Result<DriverPool> {
         self.check()?;
         let pool =
@@ -63,7 +63,7 @@ impl DriverPoolBuilder {
 
     fn check(&self) -> Result<()> {
         let Some(most) = self.max_size else { return Ok(()) };
-        let refuse = |setting, given, why| Err(Error::PoolConfig { setting, given, why });
+        let refuse = |setting, given, why| Err(InvalidConfig::Pool { setting, given, why }.into());
         let given = Bytes(most).to_string();
         if most == 0 {
             return refuse(

@@ -18,7 +18,7 @@ mod tests;
 use super::live::{Block, Live};
 use super::{DeviceAllocator, Usage, address_of, check_request, lock, words};
 use crate::driver::{Device, PoolAttribute, PoolBackend, Range, Stream};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, InvalidFree, InvalidRequest, OutOfMemory, Result};
 use std::alloc::Layout;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -104,14 +104,14 @@ impl DriverPool {
             return Ok(());
         }
         let why = format!("it aligns to {MAX_ALIGN} at most; ask for less");
-        Err(Error::AllocRequest { allocator: NAME.into(), asked: words(layout), why })
+        Err(InvalidRequest::Layout { allocator: NAME.into(), asked: words(layout), why }.into())
     }
 
     /// Fails where what is live leaves no room for so many bytes, whatever the driver would do.
     fn check_room(&self, layout: Layout, bytes: u64) -> Result<()> {
         let used = lock(&self.live).taken();
         match self.most {
-            Some(most) if bytes > most.saturating_sub(used) => Err(Error::AllocExhausted {
+            Some(most) if bytes > most.saturating_sub(used) => Err(Error::OutOfMemory(OutOfMemory::Pool {
                 allocator: NAME.into(),
                 requested: Bytes(layout.size() as u64),
                 used: Bytes(used),
@@ -119,14 +119,14 @@ impl DriverPool {
                 cached: Bytes(self.reserved_bytes().unwrap_or(used).saturating_sub(used)),
                 largest: Bytes(most.saturating_sub(used)),
                 advice: "give blocks back, or make it with more (DriverPoolBuilder::max_size)",
-            }),
+            })),
             _ => Ok(()),
         }
     }
 
     /// The error of an allocation, with the figures of the pool.
     fn explain(&self, error: Error, layout: Layout) -> Error {
-        let Error::OutOfMemory { device, free, total, .. } = error else { return error };
+        let Error::OutOfMemory(OutOfMemory::Device { device, free, total, .. }) = error else { return error };
         // Unknown figures must not hide the error itself.
         let figure = |which| {
             self.pool.get(which).map_or("an unknown number of bytes".into(), |n| Bytes(n).to_string())
@@ -137,7 +137,13 @@ impl DriverPool {
             "{NAME} has {reserved}{most}, of which {used} are in use, or not in one piece; give blocks back and wait for their streams, \
              trim other pools (DriverPool::trim_to), or ask for less"
         );
-        Error::OutOfMemory { device, requested: Bytes(layout.size() as u64), free, total, advice }
+        Error::OutOfMemory(OutOfMemory::Device {
+            device,
+            requested: Bytes(layout.size() as u64),
+            free,
+            total,
+            advice,
+        })
     }
 
     /// A new block, from which on it is live.
@@ -186,7 +192,7 @@ unsafe impl DeviceAllocator for DriverPool {
         self.device.same_as(stream.device(), "the stream")?;
         let address = address_of(ptr);
         let removed = lock(&self.live).remove(address, layout);
-        let block = removed.map_err(|why| Error::AllocFree { allocator: NAME.into(), address, why })?;
+        let block = removed.map_err(|why| InvalidFree::Block { allocator: NAME.into(), address, why })?;
         // SAFETY: the caller's promise.
         unsafe { self.release(address, block, stream) }
     }

@@ -1,6 +1,7 @@
 //! Each call of the driver's fails once, and all is as before it.
 
 use super::*;
+use crate::error::{InvalidFree, OutOfMemory};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A pool of the CPU's whose calls are counted, and of which one fails.
@@ -134,25 +135,29 @@ fn a_block_whose_free_failed_is_still_its_owners() {
     assert!(device.registry().holds(range) && pool.usage().used_bytes == 2024);
     free().unwrap();
     assert!(!device.registry().holds(range) && pool.usage().used_bytes == 0);
-    assert!(matches!(free(), Err(Error::AllocFree { .. })));
+    assert!(matches!(free(), Err(Error::InvalidFree(InvalidFree::Block { .. }))));
 }
 
 #[test]
 fn when_memory_runs_out_the_figures_are_the_pools() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let full = || Error::OutOfMemory {
-        device: "a GPU".into(),
-        requested: Bytes(1),
-        free: Bytes(5),
-        total: Bytes(7),
-        advice: "ask for less".into(),
+    let full = || {
+        Error::OutOfMemory(OutOfMemory::Device {
+            device: "a GPU".into(),
+            requested: Bytes(1),
+            free: Bytes(5),
+            total: Bytes(7),
+            advice: "ask for less".into(),
+        })
     };
     let pool = DriverPool::over(&device, Flawed::over(&device, 2, full), None).unwrap();
     let layout = Layout::from_size_align(4096, 256).unwrap();
     pool.allocate(layout, &stream).unwrap();
     let error = pool.allocate(layout, &stream).unwrap_err();
-    let Error::OutOfMemory { requested: Bytes(4096), free: Bytes(5), advice, .. } = &error else {
+    let Error::OutOfMemory(OutOfMemory::Device { requested: Bytes(4096), free: Bytes(5), advice, .. }) =
+        &error
+    else {
         panic!("{error}")
     };
     let figures = ["has 2097152 B (2.0 MiB)", "4096 B (4.0 KiB) are in use", "trim_to"];

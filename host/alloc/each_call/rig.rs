@@ -4,7 +4,7 @@ use super::subjects::Pool;
 use crate::alloc::address_of;
 use crate::driver::flawed::{self, Call, Faults, Moment, Which};
 use crate::driver::{Device, Stream};
-use crate::error::{Error, Result};
+use crate::error::{Error, OutOfMemory, Result};
 use std::alloc::Layout;
 use std::fmt;
 use std::sync::Arc;
@@ -99,7 +99,8 @@ impl Rig {
     /// Whether there was room; there may be none.
     pub fn alloc(&mut self, pool: &dyn Pool, size: usize, stream: &Stream) -> bool {
         let is_full = |error: &Error| {
-            matches!(error, Error::AllocExhausted { .. } | Error::OutOfMemory { .. }) && !is_told(error)
+            matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. } | OutOfMemory::Device { .. }))
+                && !is_told(error)
         };
         let of = layout(size);
         let taken = self.attempt(|| match pool.allocate(of, stream) {

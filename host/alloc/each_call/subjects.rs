@@ -31,7 +31,7 @@ impl<A: DeviceAllocator> Pool for Statistics<A> {}
 impl<A: DeviceAllocator> Pool for BumpPool<A> {
     fn tidy(&self, stream: &Stream) -> Result<()> {
         match self.reset(stream) {
-            Err(Error::AllocInUse { .. }) => Ok(()),
+            Err(Error::InUse { .. }) => Ok(()),
             other => other,
         }
     }

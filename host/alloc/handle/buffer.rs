@@ -5,7 +5,7 @@ use super::owned::{Owned, Parts};
 use super::parts::PoolParts;
 use crate::alloc::{DeviceAllocator, address_of, lock};
 use crate::driver::{Device, Stream};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, InvalidRequest, Result};
 use std::alloc::Layout;
 use std::fmt;
 use std::marker::PhantomData;
@@ -31,10 +31,10 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// `len` values that no one has written yet, for work that `stream` is given from now on.
     ///
     /// # Errors
-    /// [`Error::SizeOverflow`], and what [`DeviceAllocator::allocate`] answers.
+    /// [`Error::InvalidRequest`](crate::Error::InvalidRequest), and what [`DeviceAllocator::allocate`] answers.
     pub fn new_uninit(allocator: A, len: usize, stream: &Stream) -> Result<PoolBuffer<MaybeUninit<T>, A>> {
         let element = Bytes(size_of::<T>() as u64);
-        let layout = Layout::array::<T>(len).map_err(|_| Error::SizeOverflow { len, element })?;
+        let layout = Layout::array::<T>(len).map_err(|_| InvalidRequest::SizeOverflow { len, element })?;
         Ok(PoolBuffer::over(Owned::allocate(allocator, layout, stream)?, len))
     }
 
@@ -104,7 +104,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// stream until then.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`].
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice).
     pub fn record_stream(&self, stream: &Stream) -> Result<()> {
         self.parts().record(stream)
     }
@@ -113,7 +113,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// stream. One that goes on using them has to be recorded again.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`], or what the driver answers. The handle is as it was then.
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice), or what the driver answers. The handle is as it was then.
     pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
         self.owned.move_to(stream)
     }
@@ -130,7 +130,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// Gives the memory back on `stream`, which waits on the device for the other streams that used it.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`], and what [`DeviceAllocator::deallocate`] and the driver answer, with the handle, as it was.
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice), and what [`DeviceAllocator::deallocate`] and the driver answer, with the handle, as it was.
     pub fn free_on(self, stream: &Stream) -> Result<(), FreeError<Self>> {
         let len = self.len;
         self.owned.free(Some(stream), |owned| PoolBuffer::over(owned, len))

@@ -15,7 +15,7 @@
 use super::error::FreeError;
 use crate::alloc::{DeviceAllocator, address_of, lock};
 use crate::driver::{Device, Stream};
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidFree, Result};
 use std::alloc::Layout;
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
@@ -127,7 +127,7 @@ impl<A: DeviceAllocator> Parts<A> {
         let (bytes, address) = (self.layout.size(), address_of(self.ptr));
         // Of a block that is not the allocator's there is nothing to be tried again.
         let again = match &error {
-            Error::AllocFree { .. } => Err(error.clone()),
+            Error::InvalidFree(InvalidFree::Block { .. }) => Err(error.clone()),
             _ => self.dealloc_idle(),
         };
         match again {

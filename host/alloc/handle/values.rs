@@ -11,7 +11,7 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// `len` values of zero bytes, for work that `stream` is given from now on. Nothing waits on the host.
     ///
     /// # Errors
-    /// [`Error::SizeOverflow`], and what [`DeviceAllocator::allocate`] and the driver answer.
+    /// [`Error::InvalidRequest`], and what [`DeviceAllocator::allocate`] and the driver answer.
     pub fn zeroed(allocator: A, len: usize, stream: &Stream) -> Result<PoolBuffer<T, A>> {
         let buffer = PoolBuffer::<T, A>::new_uninit(allocator, len, stream)?;
         // SAFETY: all of it, and it is new.
@@ -60,7 +60,7 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// Replaces all values, after the work that uses them so far, which it waits for.
     ///
     /// # Errors
-    /// [`Error::CopyRange`] unless there are as many in `values`, or what failed since on the stream.
+    /// [`Error::OutOfBounds`] unless there are as many in `values`, or what failed since on the stream.
     pub fn copy_from_slice(&mut self, values: &[T]) -> Result<()> {
         if values.len() != self.len() {
             return Err(self.out_of_range(0, values.len(), "the buffer, exactly,"));
@@ -71,7 +71,7 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// Replaces the values from number `first` on, after the work that uses them so far, which it waits for.
     ///
     /// # Errors
-    /// [`Error::CopyRange`] if there are fewer, or what failed since on the stream.
+    /// [`Error::OutOfBounds`] if there are fewer, or what failed since on the stream.
     pub fn write(&mut self, first: usize, values: &[T]) -> Result<()> {
         // SAFETY: `values` is borrowed until the next call has returned: then the stream has read it, or does nothing more.
         unsafe { self.write_async(first, values) }?;
@@ -81,7 +81,7 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// Copies the values from number `first` on, after the work that uses them so far, which it waits for.
     ///
     /// # Errors
-    /// [`Error::CopyRange`] if there are fewer, or what failed since on the stream.
+    /// [`Error::OutOfBounds`] if there are fewer, or what failed since on the stream.
     pub fn read(&self, first: usize, to: &mut [T]) -> Result<()> {
         // SAFETY: `to` is borrowed until the next call has returned: then the stream has written it, or does nothing more.
         unsafe { self.read_async(first, to) }?;
@@ -91,7 +91,7 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// As [`write`](Self::write), without waiting.
     ///
     /// # Errors
-    /// [`Error::CopyRange`], or what the driver answers.
+    /// [`Error::OutOfBounds`], or what the driver answers.
     ///
     /// # Safety
     /// Until the buffer's stream has done it, `values` lives and is not written.
@@ -104,7 +104,7 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// As [`read`](Self::read), without waiting.
     ///
     /// # Errors
-    /// [`Error::CopyRange`], or what the driver answers.
+    /// [`Error::OutOfBounds`], or what the driver answers.
     ///
     /// # Safety
     /// Until the buffer's stream has done it, `to` lives and no one else touches it, and no one writes these values.
@@ -149,7 +149,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// on the host. `from` records the stream.
     ///
     /// # Errors
-    /// [`Error::CopyRange`] unless there are as many, [`Error::WrongDevice`], or what the driver answers.
+    /// [`Error::OutOfBounds`] unless there are as many, [`Error::WrongDevice`], or what the driver answers.
     pub fn copy_from<B: DeviceAllocator>(&mut self, from: &PoolBuffer<T, B>) -> Result<()> {
         self.device().same_as(from.device(), "the buffer to copy from")?;
         if from.len() != self.len() {
@@ -161,6 +161,6 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
 
     fn out_of_range(&self, first: usize, count: usize, what: &'static str) -> Error {
         let bytes = |values: usize| Bytes((values as u64).saturating_mul(size_of::<T>() as u64));
-        Error::CopyRange { offset: bytes(first), asked: bytes(count), what, there: Bytes(self.bytes()) }
+        Error::OutOfBounds { offset: bytes(first), asked: bytes(count), what, there: Bytes(self.bytes()) }
     }
 }

@@ -11,6 +11,7 @@ use crate::report::table::Summary;
 use serde::Serialize;
 use std::alloc::Layout;
 use warpheap::alloc::{DeviceAllocator, DriverPool, ReusePolicies};
+use warpheap::error::InvalidRequest;
 use warpheap::{Device, Error};
 
 /// What is kept of it. Sizes are in bytes.
@@ -75,9 +76,7 @@ pub fn run(args: PoolShowArgs, console: &Console) -> Result<Status, Failure> {
 /// What this device cannot do, or has no room for, is not the machine's fault.
 fn refused(error: Error) -> Failure {
     match &error {
-        Error::NotSupported { .. } | Error::OutOfMemory { .. } | Error::SizeOverflow { .. } => {
-            Failure::usage(error)
-        }
+        Error::NotSupported(_) | Error::OutOfMemory(_) | Error::InvalidRequest(_) => Failure::usage(error),
         _ => error.into(),
     }
 }
@@ -102,7 +101,8 @@ fn look(device: &Device, bytes: Option<u64>) -> Result<Shown, Error> {
 fn steps(pool: &DriverPool, name: &'static str, bytes: u64) -> Result<[State; 3], Error> {
     let stream = pool.device().stream()?;
     let layout = usize::try_from(bytes).ok().and_then(|bytes| Layout::from_size_align(bytes, 256).ok());
-    let layout = layout.ok_or(Error::SizeOverflow { len: bytes as usize, element: warpheap::Bytes(1) })?;
+    let layout =
+        layout.ok_or(InvalidRequest::SizeOverflow { len: bytes as usize, element: warpheap::Bytes(1) })?;
     let block = pool.allocate(layout, &stream)?;
     let allocated = State::of(pool, name, "allocated")?;
     // SAFETY: allocated above, and nothing uses it.

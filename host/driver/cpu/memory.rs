@@ -8,7 +8,7 @@
 //! until they are used, and so the host may read whatever a kernel did not write.
 
 use crate::driver::backend::Range;
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::HashMap;
 use std::ptr;
@@ -54,13 +54,13 @@ impl Heap {
     }
 
     fn refuse(&self, state: &State, bytes: u64, advice: &str) -> Error {
-        Error::OutOfMemory {
+        Error::OutOfMemory(OutOfMemory::Device {
             device: self.device.clone(),
             requested: Bytes(bytes),
             free: Bytes(self.total - state.used),
             total: Bytes(self.total),
             advice: advice.into(),
-        }
+        })
     }
 
     /// Fails if the cap has not as many bytes (I1).
@@ -172,7 +172,10 @@ mod tests {
         let heap = Heap::new("CPU", 1000);
         let first = heap.alloc(600, 256).unwrap();
         assert_eq!(heap.free_bytes(), 400);
-        assert!(matches!(heap.alloc(401, 256), Err(Error::OutOfMemory { free: Bytes(400), .. })));
+        assert!(matches!(
+            heap.alloc(401, 256),
+            Err(Error::OutOfMemory(OutOfMemory::Device { free: Bytes(400), .. }))
+        ));
         let second = heap.alloc(400, 256).unwrap();
         heap.free(first);
         heap.free(second);
@@ -196,8 +199,8 @@ mod tests {
     #[test]
     fn absurd_sizes_are_refused() {
         let heap = Heap::new("CPU", u64::MAX);
-        assert!(matches!(heap.alloc(u64::MAX, 256), Err(Error::OutOfMemory { .. })));
-        assert!(matches!(heap.alloc(1 << 62, 256), Err(Error::OutOfMemory { .. })));
+        assert!(matches!(heap.alloc(u64::MAX, 256), Err(Error::OutOfMemory(OutOfMemory::Device { .. }))));
+        assert!(matches!(heap.alloc(1 << 62, 256), Err(Error::OutOfMemory(OutOfMemory::Device { .. }))));
         assert_eq!(heap.free_bytes(), u64::MAX);
     }
 

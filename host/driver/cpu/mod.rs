@@ -14,7 +14,7 @@ use super::backend::{
     StreamBackend, VirtualMemory,
 };
 use super::device::DeviceInfo;
-use crate::error::{Error, Result};
+use crate::error::{Error, NotSupported, Result};
 use crate::simt::{Executor, Mode};
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -113,11 +113,11 @@ impl DeviceBackend for CpuDevice {
 
     #[cfg(not(unix))]
     fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>> {
-        Err(Error::NotSupported {
+        Err(Error::NotSupported(NotSupported::Backend {
             what: "virtual memory management",
             backend: "the CPU of this system",
             advice: "allocate all memory at once: a heap without `initial`, or Device::alloc_memory",
-        })
+        }))
     }
 
     fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
@@ -175,11 +175,11 @@ impl DeviceBackend for CpuDevice {
     }
 
     unsafe fn foreign_stream(&self, _raw: *mut c_void) -> Result<Arc<dyn StreamBackend>> {
-        Err(Error::NotSupported {
+        Err(Error::NotSupported(NotSupported::Backend {
             what: "CUDA stream",
             backend: "the CPU",
             advice: "use Device::stream there",
-        })
+        }))
     }
 
     fn module(&self, _ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>> {

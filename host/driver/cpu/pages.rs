@@ -6,7 +6,7 @@
 
 use super::memory::Heap;
 use crate::driver::backend::{Pages, Range, VirtualMemory};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use std::ffi::c_void;
@@ -27,13 +27,13 @@ impl CpuVirtualMemory {
 
     /// The system's answer as an error of `what`.
     fn refuse(&self, what: &'static str, bytes: u64, why: impl ToString) -> Error {
-        Error::AddressSpace {
+        Error::OutOfMemory(OutOfMemory::AddressSpace {
             what,
             bytes: Bytes(bytes),
             device: self.heap.device().into(),
             why: why.to_string(),
             advice: "ask for fewer, or look at the system's limits of address space and mappings (`ulimit -v`)",
-        }
+        })
     }
 }
 

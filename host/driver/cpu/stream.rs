@@ -11,7 +11,7 @@
 use super::memory;
 use super::pool::Pools;
 use crate::driver::backend::{CpuJob, EventBackend, Launch, Range, StreamBackend, own_event};
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidRequest, KernelFault, Result};
 use crate::simt::{Executor, Stats};
 use std::any::Any;
 use std::collections::VecDeque;
@@ -143,11 +143,12 @@ fn run(job: Job, executor: &Executor, skip: bool) -> Result<Option<Stats>> {
         }
         Job::Kernel(kernel, run) => match run(executor) {
             Ok(stats) => Ok(Some(stats)),
-            Err(source) => Err(Error::Simt { kernel, source }),
+            Err(source) => Err(KernelFault::Simt { kernel, source }.into()),
         },
     });
     // The queue must not see a panic: whoever waits for the job would wait for ever.
-    catch_unwind(attempt).unwrap_or_else(|payload| Err(Error::CpuStream { message: message(&*payload) }))
+    catch_unwind(attempt)
+        .unwrap_or_else(|payload| Err(KernelFault::CpuStream { message: message(&*payload) }.into()))
 }
 
 fn message(payload: &(dyn Any + Send)) -> String {
@@ -170,7 +171,9 @@ impl CpuStream {
         match spawned {
             // Detached: it ends by itself (I4).
             Ok(_) => Ok(CpuStream { queue, pools }),
-            Err(error) => Err(Error::CpuStream { message: format!("no thread for it: {error}") }),
+            Err(error) => {
+                Err(KernelFault::CpuStream { message: format!("no thread for it: {error}") }.into())
+            }
         }
     }
 
@@ -284,6 +287,8 @@ impl EventBackend for CpuEvent {
 
     fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration> {
         let earlier = own_event::<CpuEvent>(earlier).await_it();
-        self.await_it().checked_duration_since(earlier).ok_or(Error::EventOrder)
+        self.await_it()
+            .checked_duration_since(earlier)
+            .ok_or(Error::InvalidRequest(InvalidRequest::EventOrder))
     }
 }

@@ -5,7 +5,7 @@
 use super::context::Context;
 use super::sys::OUT_OF_MEMORY;
 use crate::driver::backend::Range;
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
 use cudarc::driver::sys::CUdeviceptr;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -82,7 +82,7 @@ impl Heap {
     pub fn out_of_memory(&self, bytes: u64) -> Error {
         // Unknown figures must not hide the error itself.
         let (free, total) = self.free_and_total().unwrap_or((0, 0));
-        Error::OutOfMemory {
+        Error::OutOfMemory(OutOfMemory::Device {
             device: self.device.clone(),
             requested: Bytes(bytes),
             free: Bytes(free),
@@ -90,6 +90,6 @@ impl Heap {
             advice:
                 "ask for less, drop other buffers, or end what else uses this GPU (`nvidia-smi` lists it)"
                     .into(),
-        }
+        })
     }
 }

@@ -20,7 +20,7 @@ use super::backend::{
     Backend, DeviceBackend, Limits, ModuleBackend, PoolBackend, Range, StreamBackend, VirtualMemory,
 };
 use super::device::DeviceInfo;
-use crate::error::{Error, Result};
+use crate::error::{Error, NotSupported, Result};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
@@ -146,7 +146,7 @@ fn has_virtual_memory(context: &Context) -> Result<bool> {
 
 /// Fails unless the GPU has pools, and those with a largest size if there is `most`.
 fn check_pools(context: &Context, most: Option<u64>) -> Result<()> {
-    let refuse = |what, backend, advice| Err(Error::NotSupported { what, backend, advice });
+    let refuse = |what, backend, advice| Err(NotSupported::Backend { what, backend, advice }.into());
     let version = driver_version(context.api)?;
     if version < (11, 2) {
         let advice = "update it to one of CUDA 11.2 or later, or allocate from DriverMemory";
@@ -235,11 +235,11 @@ impl DeviceBackend for CudaDevice {
 
     fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>> {
         if !has_virtual_memory(&self.context)? {
-            return Err(Error::NotSupported {
+            return Err(Error::NotSupported(NotSupported::Backend {
                 what: "virtual memory management",
                 backend: "this GPU",
                 advice: "allocate all memory at once: a heap without `initial`, or Device::alloc_memory",
-            });
+            }));
         }
         Ok(Arc::new(CudaVirtualMemory::new(self.context.clone(), self.heap.clone(), &self.label)?))
     }
@@ -296,7 +296,7 @@ impl DeviceBackend for CudaDevice {
     }
 
     fn module(&self, ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>> {
-        let ptx = ptx.ok_or(Error::NotSupported {
+        let ptx = ptx.ok_or(NotSupported::Backend {
             what: "kernels without PTX",
             backend: "a CUDA device",
             advice: "build the kernels with warpheap-build and load the PTX with Device::load_module",

@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::sys::{Api, NOT_READY, SUCCESS, Status};
 use crate::driver::backend::{EventBackend, Launch, Range, StreamBackend, own_event};
-use crate::error::{Error, Result};
+use crate::error::{InvalidRequest, Result};
 use cudarc::driver::sys::{
     CUevent, CUevent_flags, CUfunction, CUfunction_attribute, CUstream, CUstream_flags,
 };
@@ -198,6 +198,6 @@ impl EventBackend for CudaEvent {
             // SAFETY: both are live events; the driver writes the time there.
             unsafe { (api.event_elapsed_time)(&mut millis, earlier, self.raw) }
         })?;
-        Duration::try_from_secs_f64(f64::from(millis) / 1e3).map_err(|_| Error::EventOrder)
+        Duration::try_from_secs_f64(f64::from(millis) / 1e3).map_err(|_| InvalidRequest::EventOrder.into())
     }
 }

@@ -4,7 +4,7 @@
 //! where a driver lacks the symbol, and they return an enum of the statuses known today, of which a newer
 //! driver may return one that is none. Here a missing symbol is an error and a status is a number.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, KernelFault, NotSupported, Result};
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
     CUjit_option, CUjitInputType, CUlinkState, CUmemAccessDesc, CUmemAllocationGranularity_flags,
@@ -178,7 +178,7 @@ unsafe fn find<F: Copy>(symbol: &'static str) -> Result<F> {
     let library = unsafe { culib() };
     // SAFETY: the caller's promise.
     let function = unsafe { library.get::<F>(symbol) };
-    function.map(|function| *function).map_err(|_| Error::DriverTooOld { symbol })
+    function.map(|function| *function).map_err(|_| NotSupported::DriverTooOld { symbol }.into())
 }
 
 impl Api {
@@ -229,7 +229,7 @@ impl Api {
         }
         let (name, detail) = self.explain(status);
         Err(match KERNEL_FAULTS.contains(&status) {
-            true => Error::KernelFault { call, code: status, name, detail },
+            true => KernelFault::Cuda { call, code: status, name, detail }.into(),
             false => Error::Driver { call, code: status, name, detail },
         })
     }

@@ -4,7 +4,7 @@ use super::context::Context;
 use super::memory::Heap;
 use super::sys::{OUT_OF_MEMORY, Status, VirtualApi};
 use crate::driver::backend::{Pages, Range, VirtualMemory};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
 use cudarc::driver::sys::{
     CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
     CUmemAllocationProp, CUmemAllocationProp_st__bindgen_ty_1, CUmemAllocationType, CUmemLocation,
@@ -72,13 +72,15 @@ impl VirtualMemory for CudaVirtualMemory {
             unsafe { (api.mem_address_reserve)(&mut address, bytes as usize, align as usize, 0, 0) }
         });
         match done {
-            Err(Error::Driver { code: OUT_OF_MEMORY, detail, .. }) => Err(Error::AddressSpace {
-                what: "reserve",
-                bytes: Bytes(bytes),
-                device: self.device.clone(),
-                why: detail,
-                advice: "reserve fewer",
-            }),
+            Err(Error::Driver { code: OUT_OF_MEMORY, detail, .. }) => {
+                Err(Error::OutOfMemory(OutOfMemory::AddressSpace {
+                    what: "reserve",
+                    bytes: Bytes(bytes),
+                    device: self.device.clone(),
+                    why: detail,
+                    advice: "reserve fewer",
+                }))
+            }
             other => other.map(|()| {
                 debug_assert!(address.is_multiple_of(align), "cuMemAddressReserve aligns as it was asked to");
                 Range { address, bytes }

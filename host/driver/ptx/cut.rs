@@ -7,7 +7,7 @@
 //! Grammar: PTX ISA, "Statements" and "Directives".
 
 use super::{Ptx, Tokens, code_alone};
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidModule, Result};
 use std::collections::HashMap;
 
 /// The text with those `kernels` alone. A text with sections of debugging information, which name places in all
@@ -17,7 +17,10 @@ pub(crate) fn cut(text: &str, kernels: &[&'static str]) -> Result<String> {
     let statements: Vec<_> = Statements { code: &code, at: 0 }.collect();
     let known: Vec<_> = statements.iter().filter(|one| one.kind == Kind::Entry).map(|one| one.name).collect();
     if let Some(&kernel) = kernels.iter().find(|kernel| !known.contains(kernel)) {
-        return Err(Error::UnknownKernel { kernel, known: Ptx::parse(text).entries_in_words() });
+        return Err(Error::InvalidModule(InvalidModule::UnknownKernel {
+            kernel,
+            known: Ptx::parse(text).entries_in_words(),
+        }));
     }
     if statements.iter().any(|one| one.is_filled_section(&code)) {
         return Ok(text.to_owned());

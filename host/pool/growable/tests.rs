@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::driver::{Backend, Pages, Range};
+use crate::error::OutOfMemory;
 use crate::simt::{Executor, Mode};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
@@ -171,7 +172,7 @@ fn a_step_that_fails_leaves_the_buffer_as_it_was() {
                 assert!(error.to_string().contains(&format!("{step:?}")), "{error}");
                 assert_eq!(driver.counts(), (1, 1, 1), "{step:?} is undone");
                 assert_eq!((buffer.size(), in_use(&device)), (4 * MIB, before));
-                assert!(matches!(buffer.slice_at::<u8>(4 * MIB, 1), Err(Error::CopyRange { .. })));
+                assert!(matches!(buffer.slice_at::<u8>(4 * MIB, 1), Err(Error::OutOfBounds { .. })));
                 assert_sevens(&buffer);
             }
             driver.state().failing = None;
@@ -237,7 +238,7 @@ fn the_cap_of_the_cpu_counts_what_has_memory() {
     assert_eq!(free(), TOTAL - 40 * MIB);
     let error = buffer.grow_to(66 * MIB).unwrap_err();
     assert!(
-        matches!(error, Error::OutOfMemory { free: Bytes(free), .. } if free == TOTAL - 40 * MIB),
+        matches!(error, Error::OutOfMemory(OutOfMemory::Device { free: Bytes(free), .. }) if free == TOTAL - 40 * MIB),
         "{error}"
     );
     assert_eq!((buffer.size(), free()), (40 * MIB, TOTAL - 40 * MIB));

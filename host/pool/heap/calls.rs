@@ -7,7 +7,7 @@ use super::super::Faults;
 use super::{Heap, heap};
 use crate::build_info;
 use crate::driver::{Backend, Device, DeviceMemory, LaunchConfig, Module, Stream};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, InvalidFree, InvalidRequest, Result};
 use crate::kernel_names;
 use std::alloc::Layout;
 use std::sync::PoisonError;
@@ -105,7 +105,7 @@ impl Heap {
     /// unless the [builder](super::HeapBuilder::kernels) was given them.
     ///
     /// # Errors
-    /// [`Error::HeapRequest`] for a layout of no bytes or of more than 2 MiB alignment; what failed since.
+    /// [`Error::InvalidRequest`] for a layout of no bytes or of more than 2 MiB alignment; what failed since.
     pub fn alloc(&self, layout: Layout) -> Result<Option<DevicePtr<u8>>> {
         Ok(self.alloc_many(&[layout])?.pop().flatten())
     }
@@ -127,7 +127,7 @@ impl Heap {
     /// Gives a block back, whoever allocated it. See [`free_many`](Self::free_many).
     ///
     /// # Errors
-    /// [`Error::HeapFree`] if no live block of the heap starts there; then nothing is changed. What failed since.
+    /// [`Error::InvalidFree`] if no live block of the heap starts there; then nothing is changed. What failed since.
     ///
     /// # Safety
     /// No kernel uses the block any more.
@@ -139,7 +139,7 @@ impl Heap {
     /// Gives blocks back, by a launch for a million of them.
     ///
     /// # Errors
-    /// [`Error::HeapFree`] for those addresses at which no live block of the heap starts, among them a block's second
+    /// [`Error::InvalidFree`] for those addresses at which no live block of the heap starts, among them a block's second
     /// time; the others are given back. What failed since.
     ///
     /// # Safety
@@ -155,7 +155,7 @@ impl Heap {
             first = first.or_else(|| faults.first.first().map(describe));
         }
         match first {
-            Some(first) => Err(Error::HeapFree { failed, asked: blocks.len(), first }),
+            Some(first) => Err(InvalidFree::Heap { failed, asked: blocks.len(), first }.into()),
             None => Ok(()),
         }
     }
@@ -179,7 +179,10 @@ fn check_layout(layout: &Layout) -> Result<()> {
         _ => return Ok(()),
     };
     let (size, align) = (Bytes(layout.size() as u64), Bytes(layout.align() as u64));
-    Err(Error::HeapRequest { asked: format!("{size} aligned to {align}"), why })
+    Err(Error::InvalidRequest(InvalidRequest::HeapLayout {
+        asked: format!("{size} aligned to {align}"),
+        why,
+    }))
 }
 
 fn describe(fault: &Fault) -> String {

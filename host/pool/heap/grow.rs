@@ -7,7 +7,7 @@
 use super::super::GrowableBuffer;
 use super::{Heap, HeapBuilder, Places};
 use crate::driver::{Device, DeviceMemory};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::ops::Range;
 use warpheap_device::heap::{FRESH_STRIDE, Layout, MAX_ALIGN, Overview};
 
@@ -69,17 +69,17 @@ impl Heap {
     /// No kernel that uses the heap may be launched meanwhile.
     ///
     /// # Errors
-    /// [`Error::GrowBeyond`] what the heap was built for, [`Error::OutOfMemory`], what failed since: then all is as before.
+    /// [`Error::OutOfMemory`], of the device or of what the heap was built for, or what failed since. Nothing changes then.
     /// Should a copy to the metadata fail after the memory was mapped, some of the new slabs are handed out to no one.
     pub fn grow_to(&mut self, bytes: u64) -> Result<u64> {
         let layout = self.layout;
         if bytes >> layout.slab_log2 > layout.slabs.into() {
-            return Err(Error::GrowBeyond {
+            return Err(Error::OutOfMemory(OutOfMemory::Reservation {
                 what: "a heap",
                 asked: Bytes(bytes),
                 reserved: Bytes(layout.bytes()),
                 advice: "build it for more, with `initial` for what it has at first",
-            });
+            }));
         }
         let wanted = whole_slabs(&layout, bytes);
         if wanted > self.present_bytes()

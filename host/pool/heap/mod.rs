@@ -206,15 +206,13 @@ impl HeapBuilder {
     /// Makes the heap.
     ///
     /// # Errors
-    /// [`Error::PoolConfig`](crate::Error::PoolConfig) that names the setting, [`Error::WrongDevice`] for kernels of
-    /// another device, [`Error::OutOfMemory`]; for [`initial`](Self::initial) also [`Error::NotSupported`] and
-    /// [`Error::DriverTooOld`] where there is no virtual memory management, and [`Error::AddressSpace`].
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) that names the setting, [`Error::WrongDevice`] for kernels of
+    /// another device, [`Error::OutOfMemory`]; for [`initial`](Self::initial) also [`Error::NotSupported`]
+    /// where there is no virtual memory management.
     ///
     /// [`Error::WrongDevice`]: crate::Error::WrongDevice
     /// [`Error::OutOfMemory`]: crate::Error::OutOfMemory
     /// [`Error::NotSupported`]: crate::Error::NotSupported
-    /// [`Error::DriverTooOld`]: crate::Error::DriverTooOld
-    /// [`Error::AddressSpace`]: crate::Error::AddressSpace
     pub fn build(&self, device: &Device) -> Result<Heap> {
         if let Some(module) = &self.kernels {
             device.same_as(module.device(), "the module of kernels")?;

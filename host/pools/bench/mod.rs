@@ -19,7 +19,7 @@ pub use random::RandomFigure;
 
 use super::{POOLS, PoolKind};
 use crate::driver::{Backend, Device, DeviceInfo};
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, InvalidConfig, Result};
 use serde::Serialize;
 
 const MIB: u64 = 1 << 20;
@@ -70,17 +70,17 @@ impl PoolBenchConfig {
     /// Fails on what cannot be measured.
     ///
     /// # Errors
-    /// [`Error::PoolConfig`] for a cap that is less than a single allocation.
+    /// [`Error::InvalidConfig`] for a cap that is less than a single allocation.
     pub fn check(&self) -> Result<()> {
         let most = random::MAX_BYTES[1];
         if self.cap_bytes >= most {
             return Ok(());
         }
-        Err(Error::PoolConfig {
+        Err(Error::InvalidConfig(InvalidConfig::Pool {
             setting: "cap",
             given: Bytes(self.cap_bytes).to_string(),
             why: format!("a single one of the random allocations may have {}", Bytes(most)),
-        })
+        }))
     }
 
     /// Whether the figure of this name is asked for.

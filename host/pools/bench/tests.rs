@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::InvalidConfig;
 use crate::pools::{DRIVER, DRIVER_POOL, Spread};
 
 fn pair(pool: &'static str, name: &'static str, threads: u32, nanos: f64) -> PairFigure {
@@ -140,7 +141,7 @@ fn a_cap_below_one_allocation_is_refused() {
     let info = device.info().unwrap();
     let config = PoolBenchConfig { cap_bytes: 64 * MIB - 1, ..PoolBenchConfig::for_device(&info) };
     let error = run(&device, &config, &mut |_| ()).unwrap_err();
-    assert!(matches!(error, Error::PoolConfig { setting: "cap", .. }), "{error}");
+    assert!(matches!(error, Error::InvalidConfig(InvalidConfig::Pool { setting: "cap", .. })), "{error}");
     let cap = PoolBenchConfig::for_device(&info).cap_bytes;
     assert!(cap <= ON_CPU.1 && cap >= 64 * MIB);
     let mut h200 = info;

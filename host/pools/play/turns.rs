@@ -10,7 +10,7 @@
 //! I1: only the thread of step `next` makes a call.
 
 use super::Session;
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidConfig, Result};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -46,7 +46,11 @@ pub(super) fn in_turns(session: Session<'_>) -> Result<Session<'_>> {
                     thread + 1
                 );
                 let given = script.threads.to_string();
-                turns.stop(Some(Error::PoolConfig { setting: "threads", given, why }));
+                turns.stop(Some(Error::InvalidConfig(InvalidConfig::Pool {
+                    setting: "threads",
+                    given,
+                    why,
+                })));
                 return;
             }
         }

@@ -9,6 +9,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::sync::Mutex;
 use std::thread;
 use warpheap::alloc::{DeviceAllocator, PoolBuffer};
+use warpheap::error::OutOfMemory;
 use warpheap::{Device, Error, LaunchConfig, Module, Stream};
 
 const THREADS: u64 = 8;
@@ -47,7 +48,7 @@ impl<'a> Worker<'_, 'a> {
         let value = self.rng.next_u64() as u32;
         match PoolBuffer::from_slice(self.allocator, &[value; LEN], &self.stream) {
             Ok(values) => Some((values, value)),
-            Err(Error::AllocExhausted { .. }) => None,
+            Err(Error::OutOfMemory(OutOfMemory::Pool { .. })) => None,
             Err(error) => panic!("{}: {error}", self.case),
         }
     }

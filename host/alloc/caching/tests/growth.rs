@@ -3,7 +3,7 @@
 use super::*;
 use crate::alloc::DriverMemory;
 use crate::driver::flawed::{self, Call, Faults};
-use crate::error::Error;
+use crate::error::{Error, OutOfMemory};
 
 /// What the pool grows by at a time, in MiB, at least.
 const STEP: usize = 4;
@@ -110,7 +110,7 @@ fn who_loses_each_time_gives_back_what_is_cached_and_asks_once_more() {
 fn who_loses_each_time_up_to_the_limit_is_told_of_the_others() {
     let (pool, asked, mapped) = race(ATTEMPTS, STEP * (ATTEMPTS + 1));
     let error = asked.unwrap_err();
-    assert!(matches!(error, Error::AllocExhausted { .. }), "{error}");
+    assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. })), "{error}");
     assert!(error.to_string().contains("other threads took what it grew by, 8 times"), "{error}");
     assert_eq!((mapped, pool.stats().rungs.failed), (ATTEMPTS, 1));
     let device = pool.device().clone();

@@ -141,6 +141,7 @@ fn conclude(reports: &[DemoReport], console: &Console) -> Status {
 mod tests {
     use super::*;
     use warpheap::Error;
+    use warpheap::error::InvalidConfig;
 
     fn run_on_cpu(demo: &Demo) -> DemoReport {
         let chosen = Chosen::cpu(None, demo.launched).unwrap_or_else(|error| panic!("{}", error.message));
@@ -168,7 +169,11 @@ mod tests {
             run: |stage| {
                 stage.check_is("one and one", 3, 2);
                 stage.check_is("two and two", 4, 4);
-                let other = Error::PoolConfig { setting: "x", given: "1".into(), why: "it is".into() };
+                let other = Error::InvalidConfig(InvalidConfig::Pool {
+                    setting: "x",
+                    given: "1".into(),
+                    why: "it is".into(),
+                });
                 stage.check_refused("what is granted", Ok(()), |_| true);
                 stage.check_refused("another error", Err::<(), _>(other), |error| error.is_fatal());
                 stage.device().alloc_memory(1 << 60, 1).map(drop)

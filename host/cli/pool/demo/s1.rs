@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use warpheap::alloc::{BlockPool, DeviceAllocator, DriverMemory};
+use warpheap::error::{InvalidFree, OutOfMemory};
 use warpheap::{Error, Result, Stream, kernel_names};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_kernels::bench::bench_spin;
@@ -94,7 +95,9 @@ fn exhaust(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     let apart = starts.windows(2).filter(|two| two[1] - two[0] == BYTES as u64).count() == BLOCKS - 1;
     stage.check("they are 4096 B apart", format!("from {:#x} on", starts[0]), apart);
     let more = pool.allocate(layout(), &stream);
-    stage.check_refused("the 101st", more, |error| matches!(error, Error::AllocExhausted { .. }));
+    stage.check_refused("the 101st", more, |error| {
+        matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. }))
+    });
     stage.check_is("available then", pool.available(), 0);
     give_all(pool, &stream, &blocks)
 }
@@ -105,7 +108,9 @@ fn misuse(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     let (first, foreign) = (blocks[0], stage.device().zeroed::<u64>(1)?);
     let mut refused = |what: &str, address: Block| {
         let outcome = give(pool, &stream, address);
-        stage.check_refused(what, outcome, |error| matches!(error, Error::AllocFree { .. }));
+        stage.check_refused(what, outcome, |error| {
+            matches!(error, Error::InvalidFree(InvalidFree::Block { .. }))
+        });
     };
     refused("an address inside of a block", DevicePtr(first.0.wrapping_add(8)));
     refused("a foreign address", DevicePtr(foreign.ptr().0.cast()));

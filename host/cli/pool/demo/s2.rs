@@ -4,6 +4,7 @@
 mod tests;
 
 use super::{Demo, Stage};
+use warpheap::error::{Dangling, OutOfMemory};
 use warpheap::pool::GrowableBuffer;
 use warpheap::{Bytes, Error, Result, kernel_names};
 use warpheap_device::kernel::DeviceSlice;
@@ -129,7 +130,7 @@ fn beyond(stage: &mut Stage<'_>, buffer: &mut dyn Growable) -> Result<()> {
     let before = (buffer.address(), buffer.size());
     let beyond = buffer.grow_to(buffer.reserved() + 1);
     stage.check_refused("growing past the reservation", beyond, |error| {
-        matches!(error, Error::GrowBeyond { .. })
+        matches!(error, Error::OutOfMemory(OutOfMemory::Reservation { .. }))
     });
     let (address, size) = before;
     let found = format!("{address:#x} and {size}");
@@ -146,7 +147,7 @@ fn large(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let mut large = wrap(GrowableBuffer::reserve(stage.device(), more)?);
     let refused = large.grow_to(more);
     stage.check_refused("growing to more than the device has", refused, |error| {
-        matches!(error, Error::OutOfMemory { .. })
+        matches!(error, Error::OutOfMemory(OutOfMemory::Device { .. }))
     });
     stage.check_is("bytes with memory then", large.size(), 0);
     let size = large.grow_to(MIB)?;
@@ -187,7 +188,7 @@ fn end(stage: &mut Stage<'_>, mut buffer: Buffer) -> Result<()> {
     // SAFETY: it is not launched, for the words are gone.
     let late = unsafe { stage.fill(stage.stream(), words, 4) };
     stage.check_refused("a launch with its address", late, |error| {
-        matches!(error, Error::DanglingArgument { .. })
+        matches!(error, Error::Dangling(Dangling::Argument { .. }))
     });
     Ok(())
 }

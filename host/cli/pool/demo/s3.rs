@@ -7,6 +7,7 @@ use super::{Demo, Stage};
 use std::alloc::Layout;
 use std::collections::BTreeSet;
 use warpheap::alloc::{BumpPool, BumpPoolStats, DeviceAllocator, DriverMemory, Overflow, PoolBuffer};
+use warpheap::error::{InvalidFree, InvalidRequest, OutOfMemory};
 use warpheap::{Error, Result, Stream, kernel_names};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_kernels::bench::bench_spin;
@@ -98,8 +99,9 @@ fn too_much(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let (pool, stream) = (plain(stage, wrap, MIB)?, stage.stream().clone());
     let first = pool.allocate(layout(100, 4), &stream)?;
     let before = pool.stats();
-    let is_overflow = |error: &Error| matches!(error, Error::SizeOverflow { .. });
-    let is_full = |error: &Error| matches!(error, Error::AllocExhausted { .. });
+    let is_overflow =
+        |error: &Error| matches!(error, Error::InvalidRequest(InvalidRequest::SizeOverflow { .. }));
+    let is_full = |error: &Error| matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. }));
     let all = PoolBuffer::<u8, _>::new_uninit(&*pool, usize::MAX, &stream);
     stage.check_refused("usize::MAX bytes", all, is_overflow);
     let wraps = PoolBuffer::<u32, _>::new_uninit(&*pool, usize::MAX / 4 + 2, &stream);
@@ -126,7 +128,7 @@ fn reset(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let first = some(&*pool, &stream)?;
     let granted = pool.stats().granted;
     let early = pool.reset(&stream);
-    stage.check_refused("a reset with blocks live", early, |error| matches!(error, Error::AllocInUse { .. }));
+    stage.check_refused("a reset with blocks live", early, |error| matches!(error, Error::InUse { .. }));
     stage.check_is("the cursor then", pool.stats().granted, granted);
     first.iter().try_for_each(|(block, of)| give(&*pool, &stream, *block, *of))?;
     pool.reset(&stream)?;
@@ -146,7 +148,7 @@ fn stale(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     // SAFETY: no work uses the block.
     unsafe { pool.reset_unchecked(&stream) }?;
     let late = give(&*pool, &stream, block, layout(100, 4));
-    let is_it = |error: &Error| matches!(error, Error::AllocFree { .. });
+    let is_it = |error: &Error| matches!(error, Error::InvalidFree(InvalidFree::Block { .. }));
     stage.check_refused("a free of a block that a reset took back", late, is_it);
     Ok(())
 }
@@ -180,7 +182,7 @@ fn words(block: DevicePtr<u8>, bytes: usize) -> DeviceSlice<u32> {
 fn floats(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let (stream, of) = (stage.stream().clone(), layout(FLOAT_BYTES, 4));
     let small = plain(stage, wrap, 32 * MIB)?;
-    let is_full = |error: &Error| matches!(error, Error::AllocExhausted { .. });
+    let is_full = |error: &Error| matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. }));
     stage.check_refused("10,000,000 floats in 32 MiB", small.allocate(of, &stream), is_full);
     stage.check_is("the cursor then", small.stats().granted, 0);
     let pool = plain(stage, wrap, FLOAT_BYTES)?;

@@ -7,6 +7,7 @@ use super::{Demo, Stage};
 use std::alloc::Layout;
 use std::time::Instant;
 use warpheap::alloc::{DeviceAllocator, DriverMemory, DriverPool, DriverPoolBuilder, ReusePolicies};
+use warpheap::error::{Dangling, InvalidRequest};
 use warpheap::{Bytes, Error, Result, Stream, kernel_names};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_kernels::bench::bench_spin;
@@ -254,7 +255,7 @@ fn streams(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     // Before the check, which opens the gate of a planted disorder.
     let outcome = reuse(stage, &*pool, (&first, &second), block);
     stage.check_refused("a launch with its address", late, |error| {
-        matches!(error, Error::DanglingArgument { .. })
+        matches!(error, Error::Dangling(Dangling::Argument { .. }))
     });
     outcome
 }
@@ -282,7 +283,7 @@ fn reuse(
     stage.check("reuse on stream 1 waits for stream 2's free", found, holds);
     let (found, holds) = match ready.elapsed(&freed) {
         Ok(after) => (format!("{} us after it", after.as_micros()), true),
-        Err(Error::EventOrder) => ("before it".into(), false),
+        Err(Error::InvalidRequest(InvalidRequest::EventOrder)) => ("before it".into(), false),
         Err(error) => return Err(error),
     };
     stage.check("stream 1 comes to that memory after stream 2 to the free", found, holds);

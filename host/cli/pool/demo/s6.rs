@@ -13,6 +13,7 @@ use warpheap::alloc::{
     CachingPool, CachingPoolBuilder, CachingStats, DeviceAllocator, DriverMemory, PoolBox, PoolBuffer,
     Statistics,
 };
+use warpheap::error::{InvalidConfig, OutOfMemory};
 use warpheap::{Bytes, Device, Error, Result, Stream, kernel_names};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_kernels::bench::bench_spin;
@@ -193,7 +194,9 @@ fn settings(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     ];
     for (what, builder) in wrong {
         let made = builder.over(DriverMemory::new(stage.device()));
-        stage.check_refused(what, made, |error| matches!(error, Error::PoolConfig { .. }));
+        stage.check_refused(what, made, |error| {
+            matches!(error, Error::InvalidConfig(InvalidConfig::Pool { .. }))
+        });
     }
     let pool = on(stage, wrap, builder().stream_ordered(false))?;
     let foreign = Device::cpu().stream()?;
@@ -220,7 +223,7 @@ fn fifth(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     stage.check_is("blocks live", pool.stats().live_blocks, 4);
     let more = pool.allocate(layout(size), &stream);
     stage.check_refused("the fifth", more, |error| match error {
-        Error::AllocExhausted { requested, used, cached, largest, .. } => {
+        Error::OutOfMemory(OutOfMemory::Pool { requested, used, cached, largest, .. }) => {
             (requested.0, used.0, cached.0, largest.0) == (unit.0, all.0, 0, 0)
         }
         _ => false,

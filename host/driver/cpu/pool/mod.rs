@@ -15,7 +15,7 @@ use self::segments::Segments;
 use super::memory::Heap;
 use crate::driver::backend::{PoolAttribute, PoolBackend, Range};
 use crate::driver::stream::Stream;
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Blocks start and end at multiples of this.
@@ -73,13 +73,13 @@ impl CpuPool {
     }
 
     fn full(&self, state: &State, bytes: u64) -> Error {
-        Error::OutOfMemory {
+        Error::OutOfMemory(OutOfMemory::Device {
             device: self.heap.device().into(),
             requested: Bytes(bytes),
             free: Bytes(self.heap.free_bytes().min(self.most - state.segments.reserved())),
             total: Bytes(self.heap.total().min(self.most)),
             advice: "ask for less".into(),
-        }
+        })
     }
 
     /// One more segment, for a block of so many bytes.

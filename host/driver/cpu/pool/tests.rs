@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::driver::{Device, Event};
+use crate::error::{InvalidRequest, OutOfMemory};
 use crate::simt::{Executor, Mode};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -43,7 +44,7 @@ impl crate::driver::EventBackend for Held {
     }
 
     fn elapsed(&self, _: &dyn crate::driver::EventBackend) -> Result<std::time::Duration> {
-        Err(Error::EventOrder)
+        Err(InvalidRequest::EventOrder.into())
     }
 }
 
@@ -97,7 +98,10 @@ fn a_full_pool_makes_the_stream_wait_or_refuses() {
         let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
         let held = hold(&device, &first);
         let blocks = [2 * MIB, 2 * MIB].map(|bytes| pool.alloc(bytes, &first).unwrap());
-        assert!(matches!(pool.alloc(1, &second), Err(Error::OutOfMemory { .. })), "nothing is free");
+        assert!(
+            matches!(pool.alloc(1, &second), Err(Error::OutOfMemory(OutOfMemory::Device { .. }))),
+            "nothing is free"
+        );
         give(&pool, blocks[1], &first);
         give(&pool, blocks[0], &first);
         let got = pool.alloc(MIB, &second);
@@ -105,7 +109,7 @@ fn a_full_pool_makes_the_stream_wait_or_refuses() {
             assert_eq!(got.unwrap(), blocks[1], "what was freed first");
             assert!(!second.is_done().unwrap(), "it waits for the free");
         } else {
-            assert!(matches!(got, Err(Error::OutOfMemory { .. })), "{got:?}");
+            assert!(matches!(got, Err(Error::OutOfMemory(OutOfMemory::Device { .. }))), "{got:?}");
             assert!(second.is_done().unwrap());
         }
         drop(held);

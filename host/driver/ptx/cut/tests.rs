@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::InvalidModule;
 
 /// Two kernels and what each reaches; `helper` is declared, used, and defined, `table` names `listed`.
 const TEXT: &str = r#"
@@ -87,7 +88,10 @@ fn all_kernels_are_the_whole_text() {
 #[test]
 fn an_unknown_name_is_an_error() {
     let error = cut(TEXT, &["first", "third", "helper"]).unwrap_err();
-    assert!(matches!(error, Error::UnknownKernel { kernel: "third", .. }), "{error}");
+    assert!(
+        matches!(error, Error::InvalidModule(InvalidModule::UnknownKernel { kernel: "third", .. })),
+        "{error}"
+    );
     assert!(error.to_string().contains("it has first, second"), "{error}");
     assert!(cut(TEXT, &["helper"]).is_err(), "a function is no kernel");
     assert!(cut("no PTX at all", &["first"]).unwrap_err().to_string().contains("no kernel at all"));

@@ -6,6 +6,7 @@ use std::alloc::Layout;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use warpheap::alloc::{CachingPool, DeviceAllocator, DriverMemory, DriverPool, Limit, PoolBuffer, Usage};
+use warpheap::error::OutOfMemory;
 use warpheap::{Device, Error, Result, Stream};
 use warpheap_device::kernel::DevicePtr;
 
@@ -36,7 +37,9 @@ pub(super) fn ladder(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let rungs = pool.stats().rungs;
     stage.check_is("4 MiB after cached segments of 2 MiB were given back", rungs.released, 1);
     let more = pool.allocate(layout(size), &first);
-    stage.check_refused("and then", more, |error| matches!(error, Error::AllocExhausted { .. }));
+    stage.check_refused("and then", more, |error| {
+        matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. }))
+    });
     stage.check_is("refused", pool.stats().rungs.failed, 1);
     give(&*pool, &first, whole, 2 * size)
 }
@@ -131,7 +134,9 @@ pub(super) fn hook(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let two = pool.allocate(layout(size), &stream)?;
     stage.check_is("allocations that the hook made room for", pool.stats().rungs.hooked, 1);
     let more = pool.allocate(layout(size), &stream);
-    stage.check_refused("when it has no more", more, |error| matches!(error, Error::AllocExhausted { .. }));
+    stage.check_refused("when it has no more", more, |error| {
+        matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. }))
+    });
     give(&*pool, &stream, one, size)?;
     give(&*pool, &stream, two, size)
 }

@@ -1,0 +1,137 @@
+//! Errors of modules, launches and running kernels.
+
+use super::Bytes;
+use crate::simt::SimtError;
+
+/// How a kernel failed: the detail of [`Error::KernelFault`](super::Error::KernelFault).
+#[derive(thiserror::Error, Debug, Clone)]
+#[non_exhaustive]
+pub enum KernelFault {
+    /// A kernel failed on the GPU and took its context with it. End the process.
+    #[error(
+        "a kernel failed on the GPU before {call} returned: {name} ({code}): {detail}; every later call on \
+         this device fails too, so end the process; `compute-sanitizer --tool memcheck` names the access"
+    )]
+    Cuda {
+        /// The call that reported it, often long after the kernel was launched.
+        call: &'static str,
+        /// The driver's status.
+        code: u32,
+        /// The name of the status.
+        name: String,
+        /// The driver's explanation.
+        detail: String,
+    },
+
+    /// A kernel failed on the CPU. Its stream runs nothing more; other streams do.
+    #[error("kernel `{kernel}` failed on the CPU: {source}; this stream runs nothing more")]
+    Simt {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// How it failed.
+        source: SimtError,
+    },
+
+    /// The executor of a CPU stream panicked outside of a kernel's lanes. Its stream runs nothing more.
+    #[error("the CPU stream panicked: {message}; this is a defect of warpheap, please report it")]
+    CpuStream {
+        /// The message of the panic.
+        message: String,
+    },
+}
+
+/// How module and program differ: the detail of [`Error::InvalidModule`](super::Error::InvalidModule).
+#[derive(thiserror::Error, Debug, Clone)]
+#[non_exhaustive]
+pub enum InvalidModule {
+    /// The module has no such kernel.
+    #[error(
+        "the module has no kernel `{kernel}` (it has {known}); where it is loaded by the names of kernels, name this one, too; \
+         otherwise the PTX is older than the program, or of other kernels: rebuild it"
+    )]
+    UnknownKernel {
+        /// The kernel that was asked for.
+        kernel: &'static str,
+        /// The kernels of the module.
+        known: String,
+    },
+
+    /// Program and PTX disagree about a kernel's parameters.
+    #[error(
+        "kernel `{kernel}` takes {program} in the program but {ptx} in the PTX; the PTX is older than the \
+         program, or one of the two was built with the feature `debug` and the other without: rebuild it"
+    )]
+    KernelSignature {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The program's parameters.
+        program: String,
+        /// The PTX's parameters.
+        ptx: String,
+    },
+
+    /// The module has no global allocator to set a heap for.
+    #[error(
+        "the PTX has no `{symbol}`, so there is no global allocator to set a heap for; write \
+         `warpheap_device::global_heap!();` in the kernel crate and rebuild it"
+    )]
+    NoGlobalHeap {
+        /// The missing variable.
+        symbol: &'static str,
+    },
+
+    /// Program and PTX disagree about the layout of the global allocator.
+    #[error(
+        "`{symbol}` has {ptx} in the PTX but {program} in the program; the PTX was built with another version \
+         of warpheap-device, or one of the two with its feature `debug`: rebuild it"
+    )]
+    GlobalHeapLayout {
+        /// The variable.
+        symbol: &'static str,
+        /// Its length in the PTX.
+        ptx: Bytes,
+        /// Its length in the program.
+        program: Bytes,
+    },
+}
+
+/// What names freed memory: the detail of [`Error::Dangling`](super::Error::Dangling).
+#[derive(thiserror::Error, Debug, Clone)]
+#[non_exhaustive]
+pub enum Dangling {
+    /// An argument names memory outside of every live allocation of the device.
+    #[error(
+        "argument {position} of `{kernel}` names {bytes} at {address:#x}, which lies in no live allocation \
+         of {device}; {nearest}; keep the buffer alive until the launch, and pass it to its own device"
+    )]
+    Argument {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The position of the argument, from 0.
+        position: usize,
+        /// The start of the memory.
+        address: u64,
+        /// Its length.
+        bytes: Bytes,
+        /// The device of the launch.
+        device: String,
+        /// The nearest allocation.
+        nearest: String,
+    },
+
+    /// The heap that a module allocates from was dropped. Set another before the launch.
+    #[error(
+        "`{kernel}` would allocate from the heap of {bytes} at {address:#x} of {device}, which was dropped after \
+         Module::set_global_heap; keep the heap alive until the launch, or set another"
+    )]
+    GlobalHeap {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The start of the heap.
+        address: u64,
+        /// Its length.
+        bytes: Bytes,
+        /// The device of the launch.
+        device: String,
+    },
+}

@@ -1,0 +1,202 @@
+//! The error type of the host crate.
+//!
+//! [`Error`] has one variant for each cause that a caller can act on. Where a cause has several shapes, the variant
+//! holds a detail enum of this module: match the variant for the cause, and the detail for its figures.
+//!
+//! ```
+//! use warpheap::error::{Error, OutOfMemory};
+//!
+//! fn describe(error: &Error) -> String {
+//!     match error {
+//!         Error::OutOfMemory(OutOfMemory::Device { free, .. }) => format!("the device has {free} left"),
+//!         Error::OutOfMemory(_) => "a pool or a reservation is full".into(),
+//!         other => other.to_string(),
+//!     }
+//! }
+//! ```
+
+mod brief;
+mod bytes;
+mod kernel;
+mod memory;
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub use bytes::Bytes;
+pub use kernel::{Dangling, InvalidModule, KernelFault};
+pub use memory::OutOfMemory;
+pub use request::{InvalidConfig, InvalidFree, InvalidRequest, NotSupported};
+
+/// A result with the error type of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error, by cause. Its text says what was asked for, what there was, and what to do.
+#[derive(thiserror::Error, Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// No usable device. Run on [`Device::cpu`](crate::Device::cpu), or follow `advice`.
+    #[error("no usable device: {asked} was asked for, but {found}; {advice}")]
+    NoDevice {
+        /// The device that was asked for.
+        asked: String,
+        /// What is there instead.
+        found: String,
+        /// What to do about it.
+        advice: String,
+    },
+
+    /// A driver call failed with a status that no other variant stands for. Look `code` up in the driver's documentation.
+    #[error("{call} failed with {name} ({code}): {detail}")]
+    Driver {
+        /// The driver function.
+        call: &'static str,
+        /// Its status.
+        code: u32,
+        /// The name of the status.
+        name: String,
+        /// The driver's explanation.
+        detail: String,
+    },
+
+    /// The backend or the driver lacks a feature. Do without it, or use another backend or a newer driver.
+    #[error(transparent)]
+    NotSupported(#[from] NotSupported),
+
+    /// A kernel failed. Its context (GPU) or stream (CPU) is unusable: discard it, or end the process.
+    #[error(transparent)]
+    KernelFault(#[from] KernelFault),
+
+    /// The driver's compiler rejected the PTX. Rebuild the kernels as `advice` says.
+    #[error("the driver could not compile the PTX: {name} ({code}); {advice}\n{log}")]
+    Jit {
+        /// The driver's status.
+        code: u32,
+        /// The name of the status.
+        name: String,
+        /// What to do about it.
+        advice: String,
+        /// The compiler's log.
+        log: String,
+    },
+
+    /// The module and the program do not match. Rebuild the kernels and the program together.
+    #[error(transparent)]
+    InvalidModule(#[from] InvalidModule),
+
+    /// The device or the kernel allows no such grid. Change the launch configuration.
+    #[error("cannot launch `{kernel}`: {asked}, but {limit}; {advice}")]
+    InvalidLaunch {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// What was asked for.
+        asked: String,
+        /// What the device or the kernel allows.
+        limit: String,
+        /// What to do about it.
+        advice: &'static str,
+    },
+
+    /// A setting is out of range. Change it: the same settings fail again.
+    #[error(transparent)]
+    InvalidConfig(#[from] InvalidConfig),
+
+    /// A request that is never served, however much memory is free. Change the request.
+    #[error(transparent)]
+    InvalidRequest(#[from] InvalidRequest),
+
+    /// A free of an address at which no live block starts, or with another layout. Nothing was freed for that address;
+    /// the program has a double, foreign or interior free.
+    #[error(transparent)]
+    InvalidFree(#[from] InvalidFree),
+
+    /// A pool cannot be reset while blocks are allocated. Free them first; the pool is unchanged.
+    #[error(
+        "{allocator} cannot be reset: {blocks} blocks of together {bytes} are still allocated of {reserved}; {advice}"
+    )]
+    InUse {
+        /// The allocator.
+        allocator: String,
+        /// The number of allocated blocks.
+        blocks: u64,
+        /// Their bytes.
+        bytes: Bytes,
+        /// The bytes of the pool, used or free.
+        reserved: Bytes,
+        /// What to do about it.
+        advice: &'static str,
+    },
+
+    /// Out of memory or of addresses. Free memory and try again, or ask for less; nothing was allocated.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
+
+    /// A copy or a view reaches past the end of its memory. Nothing was copied; correct the range.
+    #[error("cannot copy {asked} at offset {offset}: {what} holds {there}")]
+    OutOfBounds {
+        /// Where the copy would begin.
+        offset: Bytes,
+        /// The length of the copy.
+        asked: Bytes,
+        /// The side that is too short.
+        what: &'static str,
+        /// The length of that side.
+        there: Bytes,
+    },
+
+    /// A launch would use memory that was freed. The kernel was not launched; keep the memory alive until then.
+    #[error(transparent)]
+    Dangling(#[from] Dangling),
+
+    /// Objects of two devices were used together. Use objects of one device.
+    #[error("{what} belongs to {got}, but the call is for {expected}; use things of one device together")]
+    WrongDevice {
+        /// The object of the other device.
+        what: &'static str,
+        /// The device of the call.
+        expected: String,
+        /// The device of the object.
+        got: String,
+    },
+
+    /// A test's [`FailureInjected`](crate::alloc::FailureInjected) failed this call. Handle it as out of memory.
+    #[error("call {call} of an allocator failed: a FailureInjected was told to let it fail")]
+    FailureInjected {
+        /// The number of the call, from 1.
+        call: u64,
+    },
+
+    /// A log of allocations cannot be written or read. The allocations themselves are not affected.
+    #[error("the log of allocations cannot be {what}: {why}; {advice}")]
+    AllocLog {
+        /// What was to be done with it: `written`, `read` or another verb.
+        what: &'static str,
+        /// The reason.
+        why: String,
+        /// What to do about it.
+        advice: &'static str,
+    },
+
+    /// A measured kernel computed a wrong result. Its time means nothing.
+    #[error("{what}: the results are wrong: {found}")]
+    WrongResult {
+        /// What was measured.
+        what: String,
+        /// What was found.
+        found: String,
+    },
+}
+
+impl Error {
+    /// Whether there was no device to run on, as opposed to one that failed.
+    #[must_use]
+    pub fn is_no_device(&self) -> bool {
+        matches!(self, Error::NoDevice { .. })
+    }
+
+    /// Whether the device is unusable: a kernel failed and took its context or stream with it.
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, Error::KernelFault(_))
+    }
+}

@@ -149,6 +149,11 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 /// # Safety
 /// The type is `repr(C)` or `repr(transparent)` with the same layout on host and device. Every thread of
 /// a kernel may use a copy. It is neither `Send` nor `Sync`, so that safe code puts no copy where it outlives the kernel.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a parameter of a kernel",
+    note = "numbers, `bool`, `char`, `DevicePtr`, `DeviceSlice`, pools, arrays and tuples of them, and structs declared \
+            with `kernel_arg!` or `device_data!` can"
+)]
 pub unsafe trait DeviceHandle: Copy + 'static {
     /// As [`KernelArg::for_each_range`].
     fn for_each_range(&self, found: &mut dyn FnMut(u64, u64));

@@ -1,11 +1,11 @@
-//! Compiles the kernels to PTX and notes what this build was made from, for `host/build_info.rs`.
+//! Compiles the kernels that the library itself launches to PTX, for `host/build_info.rs`.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::{env, fs};
 use warpheap_build::{Builder, Error};
 
-const KERNELS: &str = "gpu/kernels";
+const KERNELS: &str = "host/kernels";
 
 /// As `host/build_info.rs` lists them.
 const ARCHS: [&str; 2] = ["sm_70", "sm_80"];
@@ -15,10 +15,7 @@ const REGISTERS: u32 = 32;
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");
-    note("WARPHEAP_COMMIT", &commit());
-    note("WARPHEAP_TARGET", &env::var("TARGET").unwrap_or_default());
-    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    note("WARPHEAP_HOST_RUSTC", &output(Command::new(rustc).arg("-V")).unwrap_or_else(|| "unknown".into()));
+    println!("cargo::rerun-if-env-changed=DOCS_RS");
     match kernels() {
         Ok(kernels) => {
             kernels.note();
@@ -43,13 +40,7 @@ fn kernels() -> Result<Kernels, Error> {
             "this build, for a model checker or for documentation, has no kernels".into(),
         ));
     }
-    if !Path::new(KERNELS).is_dir() {
-        return Ok(Kernels::Missing(format!("the sources have no {KERNELS}")));
-    }
-    let features = env::var_os("CARGO_FEATURE_DEBUG").map(|_| "--features=debug");
-    let builder =
-        Builder::new(KERNELS).max_registers(REGISTERS).build_args(["--locked"]).build_args(features);
-    match builder.build_archs(ARCHS) {
+    match Builder::module(KERNELS).max_registers(REGISTERS).build_archs(ARCHS) {
         Ok(ptx) => {
             let compiler = ptx[0].compiler.version.clone();
             Ok(Kernels::Built { ptx: ptx.into_iter().map(|ptx| ptx.path).collect(), compiler })
@@ -85,26 +76,4 @@ fn write(name: &str, text: &str) -> PathBuf {
     let path = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join(name);
     fs::write(&path, text).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
     path
-}
-
-/// The commit, with `-dirty` after it when a tracked file differs; `unknown` outside a git checkout.
-fn commit() -> String {
-    let git = |args: &[&str]| output(Command::new("git").arg("--no-optional-locks").args(args));
-    let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else { return "unknown".into() };
-    let reference = git(&["symbolic-ref", "--quiet", "HEAD"]).unwrap_or_default();
-    for name in ["HEAD", "packed-refs", &reference] {
-        let path = git(&["rev-parse", "--git-path", name]).filter(|path| Path::new(path).is_file());
-        path.iter().for_each(|path| println!("cargo::rerun-if-changed={path}"));
-    }
-    for source in ["host", "gpu", "builder", "Cargo.toml", "Cargo.lock"] {
-        println!("cargo::rerun-if-changed={source}");
-    }
-    let changes = git(&["status", "--porcelain", "--untracked-files=no"]).unwrap_or_default();
-    if changes.is_empty() { commit } else { format!("{commit}-dirty") }
-}
-
-/// What a program prints, if it runs and succeeds.
-fn output(command: &mut Command) -> Option<String> {
-    let output = command.output().ok().filter(|output| output.status.success())?;
-    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -1,40 +1,9 @@
-//! What this program was built from: the kernels' PTX, the commit, the compilers.
+//! What this library was built from: the PTX of its own kernels, and what compiled it.
 
-use crate::driver::ptx::cut;
-use crate::error::Result;
-
-/// The commit, 12 digits, with `-dirty` after it when a tracked file differed; `unknown` outside git.
-pub const COMMIT: &str = env!("WARPHEAP_COMMIT");
+use crate::driver::KernelImage;
 
 /// What compiled the kernels: `rustc 1.96.0 (...)`; `none` when there are none.
 pub const DEVICE_COMPILER: &str = env!("WARPHEAP_DEVICE_RUSTC");
-
-/// What compiled this program: `rustc 1.95.0 (...)`.
-pub const HOST_COMPILER: &str = env!("WARPHEAP_HOST_RUSTC");
-
-/// What this program runs on: `x86_64-unknown-linux-gnu`.
-pub const TARGET: &str = env!("WARPHEAP_TARGET");
-
-/// The kernels of this program, compiled for one architecture; what is newer runs them too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KernelImage {
-    /// `sm_80`.
-    pub arch: &'static str,
-    /// The least compute capability.
-    pub capability: (u32, u32),
-    /// The PTX.
-    pub ptx: &'static str,
-}
-
-impl KernelImage {
-    /// The PTX of some of the kernels alone, as [`Device::load_kernels`](crate::Device::load_kernels) has it compiled.
-    ///
-    /// # Errors
-    /// [`Error::InvalidModule`](crate::Error::InvalidModule).
-    pub fn ptx_of(&self, kernels: &[&'static str]) -> Result<String> {
-        cut(self.ptx, kernels)
-    }
-}
 
 /// Oldest first. From sm_80 on a warp sums in one instruction.
 const IMAGES: [KernelImage; 2] = [
@@ -43,17 +12,10 @@ const IMAGES: [KernelImage; 2] = [
 ];
 const PTX_MISSING: &str = include_str!(env!("WARPHEAP_PTX_MISSING"));
 
-/// The kernels, oldest architecture first; or why this build has none, and what to install.
+/// The kernels that the library itself launches, oldest architecture first; or why this build has none, and what to
+/// install.
 pub fn images() -> std::result::Result<&'static [KernelImage], &'static str> {
     if PTX_MISSING.is_empty() { Ok(&IMAGES) } else { Err(PTX_MISSING) }
-}
-
-/// The newest kernels that a GPU of this compute capability runs; or why this build has none, and what to
-/// install. For a GPU that is too old for all of them it is the oldest, which the driver refuses.
-pub fn image_for(capability: Option<(u32, u32)>) -> std::result::Result<&'static KernelImage, &'static str> {
-    let images = images()?;
-    let fits = |image: &&KernelImage| capability.is_some_and(|capability| capability >= image.capability);
-    Ok(images.iter().rev().find(fits).unwrap_or(&images[0]))
 }
 
 #[cfg(test)]
@@ -66,34 +28,11 @@ mod tests {
             Ok(images) => {
                 assert!(DEVICE_COMPILER.starts_with("rustc "));
                 for image in images {
-                    assert!(image.ptx.contains(".visible .entry "));
+                    assert!(image.ptx.contains(".visible .entry heap_alloc_many("));
                     assert!(image.ptx.contains(&format!(".target {}", image.arch)));
                 }
             }
             Err(why) => assert!(!why.is_empty() && DEVICE_COMPILER == "none"),
         }
-    }
-
-    #[test]
-    fn a_gpu_gets_the_newest_that_it_runs() {
-        let Ok([old, new]) = images() else { return };
-        for (capability, image) in
-            [((6, 1), old), ((7, 0), old), ((7, 5), old), ((8, 0), new), ((12, 1), new)]
-        {
-            assert_eq!(image_for(Some(capability)), Ok(image), "{capability:?}");
-        }
-        assert_eq!(image_for(None), Ok(old));
-    }
-
-    #[test]
-    fn the_commit_is_one_or_unknown() {
-        let digits = COMMIT.trim_end_matches("-dirty");
-        let is_commit = digits.len() >= 12 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-        assert!(is_commit || COMMIT == "unknown", "{COMMIT}");
-    }
-
-    #[test]
-    fn the_host_is_named() {
-        assert!(TARGET.contains(std::env::consts::ARCH) && HOST_COMPILER.starts_with("rustc "));
     }
 }

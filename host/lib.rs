@@ -36,24 +36,21 @@
 //! # }
 //! ```
 //!
-//! Layers, each using only those before it: [`simt`] → [`driver`] → [`alloc`], [`pool`] → [`pools`], [`harness`]. Failures of all
-//! of them are [`Error`]s.
+//! Layers, each using only those before it: [`simt`] → [`driver`] → [`alloc`], [`pool`]. Failures of all of them are
+//! [`Error`]s.
 #![cfg(not(loom))]
 
 pub mod alloc;
-pub mod bench;
 pub mod build_info;
 pub mod driver;
 pub mod error;
-pub mod examples;
-pub mod harness;
+mod kernels;
 pub mod pool;
-pub mod pools;
 pub mod simt;
 
 pub use driver::{
-    Backend, Device, DeviceBuffer, DeviceInfo, DeviceMemory, Event, KernelAttributes, LaunchConfig, Module,
-    Stream, StreamId, Watchdog,
+    Backend, Device, DeviceBuffer, DeviceInfo, DeviceMemory, Event, KernelAttributes, KernelImage,
+    LaunchConfig, Module, Stream, StreamId, Watchdog,
 };
 pub use error::{Bytes, Error, Result};
 pub use warpheap_device::device_data;

@@ -12,7 +12,7 @@ most_mib=60
 rm -rf bundle
 mkdir -p bundle/tests
 # This one fails without a device compiler: a bundle without kernels is of no use.
-cargo run --quiet --locked -p warpheap-build --example ptx -- gpu/kernels bundle/kernels.ptx sm_70 sm_80
+cargo run --quiet --locked -p warpheap-build --example ptx -- harness/kernels bundle/kernels.ptx sm_70 sm_80
 cargo build --release --locked
 # Names of functions stay, for what a crash tells.
 strip --strip-debug -o bundle/warpheap "${CARGO_TARGET_DIR:-target}/release/warpheap"

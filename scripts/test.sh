@@ -36,19 +36,20 @@ if [ -z "$quick" ]; then
     cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 fi
 
-step the libraries without the program, and with each feature alone
+step the libraries without default features, and with each feature alone
 for package in warpheap warpheap-device; do
     for feature in '' rustacuda cust debug; do
         cargo check --package "$package" --no-default-features --features "$feature" --locked
     done
 done
+cargo check --package warpheap-harness --no-default-features --locked
 
 if [ -z "$quick" ]; then
     # The model checker goes on beside the tests, which leave a core idle at times. Its own target folder: the flag would
     # have everything built again, here and at the next build.
     loom_log=$(mktemp)
     RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
-        cargo test -p warpheap-device --release --locked --test 'loom*' >"$loom_log" 2>&1 &
+        cargo test -p warpheap-device --features loom --release --locked --test 'loom*' >"$loom_log" 2>&1 &
     loom=$!
     trap 'kill "$loom" 2>/dev/null || true; rm -f "$loom_log"' EXIT
 fi

@@ -222,13 +222,3 @@ fn a_launch_after_the_end_of_the_heap_is_refused() {
     module.clear_global_heap().unwrap();
     launch().unwrap();
 }
-
-/// What the program carries: a variable that the host finds, and that is as long as it thinks.
-#[test]
-fn the_kernels_of_the_program_have_a_global_heap() {
-    let Ok(images) = warpheap::build_info::images() else { return };
-    let declared = format!(".visible .global .align 8 .b8 {SYMBOL}[{}]", size_of::<GlobalHeap>());
-    for image in images {
-        assert!(image.ptx.contains(&declared), "{} has no {declared}", image.arch);
-    }
-}

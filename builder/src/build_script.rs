@@ -69,7 +69,8 @@ mod tests {
         fs::create_dir_all(&out).unwrap();
         let package = |target_dir: PathBuf| Package {
             name: "kernels".into(),
-            library: "kernels".into(),
+            library: Some("kernels".into()),
+            edition: "2024".into(),
             manifest: root.path().join("kernels/Cargo.toml"),
             workspace_root: root.path().into(),
             target_dir,

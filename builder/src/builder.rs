@@ -4,6 +4,7 @@ use crate::build_script::{in_build_script, shared_target_dir, watch_for_compiler
 use crate::cargo::{self, Options, Package, TARGET};
 use crate::compiler::{Places, SETTING};
 use crate::error::io;
+use crate::module::{self, DeviceCrate};
 use crate::{Arch, Compiler, Error, check, registers, stamp};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,12 +14,21 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 #[must_use = "nothing is built before `build` is called"]
 pub struct Builder {
-    folder: PathBuf,
+    kernels: Kernels,
     compiler: Option<PathBuf>,
     arch: String,
     target_dir: Option<PathBuf>,
     copy_to: Option<PathBuf>,
     options: Options,
+}
+
+/// Where the kernels are.
+#[derive(Clone, Debug)]
+enum Kernels {
+    /// The folder of a crate.
+    Crate(PathBuf),
+    /// A module of the crate that is being built, and what to compile it against where cargo does not say.
+    Module(PathBuf, Option<DeviceCrate>),
 }
 
 /// PTX that was built and checked.
@@ -39,8 +49,43 @@ impl Builder {
     /// The kernel crate in `folder`, for sm_70, optimised. A relative path starts at the calling crate's
     /// folder in a `build.rs`, and at the current folder elsewhere.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Builder::of(Kernels::Crate(folder.into()))
+    }
+
+    /// The module of kernels in `path`, a file or a folder with `mod.rs`, of the crate that is being built. The crate
+    /// compiles it for the CPU as any other module, and this for the GPU as a crate of its own, with the
+    /// `warpheap-device` that the crate depends on and the features which that has. It may use `core`,
+    /// `warpheap_device` and, where it says `extern crate alloc`, `alloc`; nothing of what is beside the module is there.
+    ///
+    /// ```no_run
+    /// // build.rs; src/lib.rs has `mod kernels;`
+    /// fn main() -> Result<(), warpheap_build::Error> {
+    ///     let ptx = warpheap_build::Builder::module("src/kernels/mod.rs").build()?;
+    ///     println!("cargo::rustc-env=KERNELS_PTX={}", ptx.path.display());
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn module(path: impl Into<PathBuf>) -> Self {
+        Builder::of(Kernels::Module(path.into(), None))
+    }
+
+    /// Compiles a [`module`](Self::module) against the `warpheap-device` in `folder`, with `features`. In a `build.rs` cargo
+    /// says which.
+    pub fn device_crate(
+        mut self,
+        folder: impl Into<PathBuf>,
+        features: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        if let Kernels::Module(_, device) = &mut self.kernels {
+            let features = features.into_iter().map(Into::into).collect();
+            *device = Some(DeviceCrate { folder: folder.into(), features });
+        }
+        self
+    }
+
+    fn of(kernels: Kernels) -> Self {
         Builder {
-            folder: folder.into(),
+            kernels,
             compiler: None,
             arch: Arch::default().to_string(),
             target_dir: None,
@@ -134,16 +179,25 @@ impl Builder {
         if in_build_script() {
             println!("cargo::rerun-if-env-changed={SETTING}");
         }
-        let found = Places::of_process(self.compiler.as_deref(), &self.folder).search();
+        let folder = match &self.kernels {
+            Kernels::Crate(folder) => folder.clone(),
+            Kernels::Module(path, _) => module::owner(&module::file(path)?)?.into(),
+        };
+        let found = Places::of_process(self.compiler.as_deref(), &folder).search();
         if let Err(Error::NoCompiler(rejected)) = &found {
             watch_for_compiler(rejected);
         }
         let compiler = found?;
-        let package = Package::read(&compiler, &self.folder)?;
+        let mut package = Package::read(&compiler, &folder)?;
         let target_dir = self.target_dir.clone().unwrap_or_else(|| shared_target_dir(&package));
         fs::create_dir_all(&target_dir).map_err(io("create", &target_dir))?;
         let target_dir = target_dir.canonicalize().map_err(io("resolve", &target_dir))?;
-        Ok(Job { compiler, package, target_dir })
+        if let Kernels::Module(path, device) = &self.kernels {
+            let device = device.clone().map_or_else(DeviceCrate::of_build_script, Ok)?;
+            package = module::write(&module::file(path)?, &package, &device, &target_dir)?;
+        }
+        let library = package.library.clone().ok_or(Error::NoLibrary(folder))?;
+        Ok(Job { compiler, package, library, target_dir })
     }
 }
 
@@ -151,6 +205,7 @@ impl Builder {
 struct Job {
     compiler: Compiler,
     package: Package,
+    library: String,
     target_dir: PathBuf,
 }
 
@@ -158,7 +213,7 @@ impl Job {
     fn build(&self, options: &Options, arch: Arch) -> Result<Ptx, Error> {
         let kind = if options.release { "" } else { "-checked" };
         let limit = options.max_registers.map(|count| format!("-r{count}")).unwrap_or_default();
-        let ptx = self.target_dir.join(format!("{}{kind}{limit}.{arch}.ptx", self.package.library));
+        let ptx = self.target_dir.join(format!("{}{kind}{limit}.{arch}.ptx", self.library));
         let arguments = options.arguments(&self.package, &self.target_dir, &ptx);
         let flags = cargo::flags(arch);
         let heading = stamp::heading(&self.compiler, &flags, &arguments);
@@ -208,7 +263,7 @@ impl Job {
 
     /// What cargo says the library was made of, its path dependencies' sources included.
     fn dependency_file(&self) -> PathBuf {
-        self.target_dir.join(TARGET).join("release").join(format!("{}.d", self.package.library))
+        self.target_dir.join(TARGET).join("release").join(format!("{}.d", self.library))
     }
 
     /// In a build script, the PTX's copy in `OUT_DIR`, which no other build overwrites.

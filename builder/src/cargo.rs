@@ -98,8 +98,9 @@ pub(crate) fn flags(arch: Arch) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Package {
     pub name: String,
-    /// The name of the library: that of its output files.
-    pub library: String,
+    /// The name of the library: that of its output files. `None` for a crate that is a program alone.
+    pub library: Option<String>,
+    pub edition: String,
     pub manifest: PathBuf,
     pub workspace_root: PathBuf,
     pub target_dir: PathBuf,
@@ -115,6 +116,7 @@ struct Metadata {
 #[derive(Deserialize)]
 struct MetadataPackage {
     name: String,
+    edition: String,
     manifest_path: PathBuf,
     targets: Vec<MetadataTarget>,
 }
@@ -145,10 +147,11 @@ impl Package {
         let package = metadata.packages.into_iter().find(|package| package.manifest_path == manifest);
         let package = package.ok_or_else(|| refuse("it declares a workspace, but no package".into()))?;
         let is_library = |target: &MetadataTarget| target.kind.iter().any(|kind| kind.ends_with("lib"));
-        let library = package.targets.into_iter().find(is_library).ok_or(Error::NoLibrary(folder.into()))?;
+        let library = package.targets.into_iter().find(is_library);
         Ok(Package {
             name: package.name,
-            library: library.name.replace('-', "_"),
+            library: library.map(|library| library.name.replace('-', "_")),
+            edition: package.edition,
             manifest,
             workspace_root: metadata.workspace_root,
             target_dir: metadata.target_directory,

@@ -28,6 +28,15 @@ pub enum Error {
     /// No kernel crate where one was expected.
     #[error("no kernel crate in `{}`: it holds no Cargo.toml", .0.display())]
     NoKernelCrate(PathBuf),
+    /// No module of kernels where one was expected.
+    #[error("no module of kernels at `{}`: it is neither a file nor a folder with a mod.rs", .0.display())]
+    NoModule(PathBuf),
+    /// A module of kernels whose host crate does not depend on `warpheap-device`.
+    #[error(
+        "a module of kernels is compiled against the `warpheap-device` that its host crate depends on: add \
+         `warpheap-device` to the [dependencies] of that crate"
+    )]
+    NoDeviceCrate,
     /// The kernel crate has no library.
     #[error("the kernel crate `{}` has no library target (src/lib.rs) to compile", .0.display())]
     NoLibrary(PathBuf),

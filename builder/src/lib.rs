@@ -16,6 +16,9 @@
 //! warpheap-device = "0.1"
 //! ```
 //!
+//! Kernels may also be a module of the host crate, which depends on `warpheap-device` itself:
+//! [`Builder::module`].
+//!
 //! # What it needs
 //! A rustc of at least 1.96 that comes with the source of its core library: Debian's `rustc-web` with
 //! `rust-web-src`, or any rustup toolchain with the component `rust-src`. It looks, in this order, at
@@ -36,6 +39,7 @@ mod cargo;
 mod check;
 mod compiler;
 mod error;
+mod module;
 mod registers;
 mod stamp;
 

@@ -20,6 +20,9 @@
 )]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
 
+#[cfg(all(loom, not(feature = "loom")))]
+compile_error!("`--cfg loom` needs the feature `loom`, which brings the model checker");
+
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 

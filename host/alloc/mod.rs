@@ -43,7 +43,9 @@ mod live;
 pub use adaptor::{
     AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, Traced, read_log,
 };
-pub(crate) use adaptor::{LogRow, read_rows};
+// For replays, which name the line of what is wrong.
+#[doc(hidden)]
+pub use adaptor::{LogRow, read_rows};
 pub use block::BlockPool;
 pub use bump::{BumpPool, BumpPoolStats, Overflow};
 pub use caching::{CachingPool, CachingPoolBuilder, CachingStats, ClassStats, RungStats};

@@ -18,6 +18,7 @@ mod device;
 mod event;
 #[cfg(test)]
 pub(crate) mod flawed;
+mod image;
 mod launch;
 mod memory;
 mod module;
@@ -34,6 +35,7 @@ pub(crate) use backend::{EventBackend, PoolAttribute, PoolBackend, Range, Virtua
 pub use buffer::DeviceBuffer;
 pub use device::{Device, DeviceInfo};
 pub use event::Event;
+pub use image::KernelImage;
 pub use launch::LaunchConfig;
 pub use memory::DeviceMemory;
 pub use module::Module;

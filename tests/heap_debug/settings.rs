@@ -1,11 +1,11 @@
 //! What can be set, and kernels that were built without the feature.
 
+use crate::kernels::give_all;
 use crate::support::replays_and_cpu;
 use std::alloc::Layout;
 use warpheap::error::{InvalidConfig, InvalidModule};
 use warpheap::pool::Heap;
 use warpheap::{Device, Error};
-use warpheap_kernels::host_calls::heap_free_many;
 
 fn refused(builder: &warpheap::pool::HeapBuilder, words: &str) {
     let error = builder.build(&Device::cpu()).unwrap_err();
@@ -52,12 +52,12 @@ fn kernels_without_the_feature_are_refused() {
     let ptx = |bytes: usize| {
         let params = format!(".param .align 8 .b8 a[{bytes}], .param .align 8 .b8 b[16]");
         format!(
-            ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry heap_free_many({params}) {{ ret; }}\n"
+            ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry give_all({params}) {{ ret; }}\n"
         )
     };
     let device = Device::cpu();
-    device.load_module(&ptx(136)).unwrap().check(heap_free_many).unwrap();
-    let error = device.load_module(&ptx(128)).unwrap().check(heap_free_many).unwrap_err();
+    device.load_module(&ptx(136)).unwrap().check(give_all).unwrap();
+    let error = device.load_module(&ptx(128)).unwrap().check(give_all).unwrap_err();
     assert!(matches!(error, Error::InvalidModule(InvalidModule::KernelSignature { .. })), "{error}");
     assert!(error.to_string().contains("feature `debug`"), "{error}");
 }

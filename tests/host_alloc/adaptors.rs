@@ -281,11 +281,9 @@ fn calls_fail_as_often_as_the_chance_says() {
 }
 
 /// What a subscriber was told.
-#[cfg(feature = "cli")]
 #[derive(Clone, Default)]
 struct Events(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
 
-#[cfg(feature = "cli")]
 impl Write for Events {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
@@ -297,7 +295,6 @@ impl Write for Events {
 }
 
 /// What is told while `run` runs, a line for each event.
-#[cfg(feature = "cli")]
 pub fn events_of(run: impl FnOnce()) -> String {
     // With one dispatcher alone, `tracing` asks the thread that comes to an event first whether anyone listens: that may be another test's.
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
@@ -312,7 +309,6 @@ pub fn events_of(run: impl FnOnce()) -> String {
     String::from_utf8(events.0.lock().unwrap().clone()).unwrap()
 }
 
-#[cfg(feature = "cli")]
 #[test]
 fn every_call_is_an_event() {
     let (device, stream) = cpu();

@@ -3,7 +3,7 @@
 
 pub mod assembler;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use warpheap_build::{Builder, Error};
 
 /// One kernel and what it is made of.
@@ -110,7 +110,10 @@ fn is_unsound(opcode: &str) -> bool {
     opcode.starts_with("membar") || (exchange && !ordered) || (is_access(opcode) && has(&["volatile"]))
 }
 
-/// The PTX of the kernel crate in `folder`. `None` on a machine without a compiler for kernels, unless
+/// The modules of kernels that ship: the library's own, and those of the harness.
+pub const SHIPPED_KERNELS: [&str; 2] = ["host/kernels", "harness/kernels"];
+
+/// The PTX of the kernel crate or of the module of kernels in `folder`. `None` on a machine without a compiler for kernels, unless
 /// `WARPHEAP_REQUIRE_COMPILER=1`.
 pub fn built(folder: &str, arch: &str) -> Option<String> {
     built_with(folder, arch, |builder| builder)
@@ -118,7 +121,11 @@ pub fn built(folder: &str, arch: &str) -> Option<String> {
 
 /// The same, built with more settings.
 pub fn built_with(folder: &str, arch: &str, set: impl FnOnce(Builder) -> Builder) -> Option<String> {
-    let builder = Builder::new(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).build_args(["--locked"]);
+    let kernels = root().join(folder);
+    let builder = match kernels.join("Cargo.toml").is_file() {
+        true => Builder::new(kernels).build_args(["--locked"]),
+        false => Builder::module(kernels).device_crate(root().join("gpu"), ["panic-handler"]),
+    };
     match set(builder.arch(arch)).build() {
         Ok(ptx) => Some(std::fs::read_to_string(ptx.path).expect("the PTX was just written")),
         Err(error @ Error::NoCompiler(_)) => {
@@ -128,6 +135,13 @@ pub fn built_with(folder: &str, arch: &str, set: impl FnOnce(Builder) -> Builder
         }
         Err(error) => panic!("{error}"),
     }
+}
+
+/// The folder of the workspace: of the crate that has these tests, or above it.
+fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = manifest.ancestors().find(|folder| folder.join("gpu").is_dir());
+    root.expect("the tests are in the workspace").into()
 }
 
 /// Whether the environment variable `name` is 1.

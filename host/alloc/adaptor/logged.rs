@@ -25,7 +25,9 @@
 mod read;
 
 pub use read::read_log;
-pub(crate) use read::{LogRow, read_rows};
+// For replays, which name the line of what is wrong.
+#[doc(hidden)]
+pub use read::{LogRow, read_rows};
 
 use crate::alloc::{DeviceAllocator, Usage, address_of, lock};
 use crate::driver::{Device, Stream};

@@ -9,6 +9,8 @@ mod traced;
 pub use failure::{FailureInjected, Failures};
 pub use limit::Limit;
 pub use logged::{LogAction, LogRecord, Logged, read_log};
-pub(crate) use logged::{LogRow, read_rows};
+// For replays, which name the line of what is wrong.
+#[doc(hidden)]
+pub use logged::{LogRow, read_rows};
 pub use statistics::{AllocStats, Statistics};
 pub use traced::Traced;

@@ -6,15 +6,15 @@
 use super::super::Faults;
 use super::{Heap, heap};
 use crate::build_info;
-use crate::driver::{Backend, Device, DeviceMemory, LaunchConfig, Module, Stream};
+use crate::driver::{Backend, Device, DeviceMemory, KernelImage, LaunchConfig, Module, Stream};
 use crate::error::{Bytes, Error, InvalidFree, InvalidRequest, Result};
 use crate::kernel_names;
+use crate::kernels::{heap_alloc_many, heap_free_many};
 use std::alloc::Layout;
 use std::sync::PoisonError;
 use warpheap_device::fault::{FAULT_LOG_WORDS, Fault, FaultKind, FaultLog};
 use warpheap_device::heap::MAX_ALIGN;
 use warpheap_device::kernel::{Arg, DevicePtr};
-use warpheap_kernels::host_calls::{heap_alloc_many, heap_free_many};
 
 /// Requests of one launch.
 const BATCH: usize = 1 << 20;
@@ -89,12 +89,13 @@ fn kernels(device: &Device) -> Result<Module> {
     if device.backend() == Backend::Cpu {
         return device.native_kernels(&LAUNCHED);
     }
-    let image = build_info::image_for(device.info()?.compute_capability).map_err(|why| Error::NoDevice {
+    let images = build_info::images().map_err(|why| Error::NoDevice {
         asked: "an allocation by the host on a GPU".into(),
         found: "this program was built without kernels for one".into(),
         advice: why.into(),
     })?;
-    device.load_kernels(image.ptx, &LAUNCHED)
+    let image = KernelImage::newest_for(images, device.info()?.compute_capability);
+    device.load_kernels(image.map_or("", |image| image.ptx), &LAUNCHED)
 }
 
 impl Heap {

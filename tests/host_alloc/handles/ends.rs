@@ -98,7 +98,6 @@ fn each_call_fails_once_and_nothing_is_lost() {
     }
 }
 
-#[cfg(feature = "cli")]
 #[test]
 fn what_a_drop_cannot_free_is_logged_and_stays_allocated() {
     let device = Device::cpu();
@@ -117,7 +116,6 @@ fn what_a_drop_cannot_free_is_logged_and_stays_allocated() {
     assert_eq!((text.lines().count(), live), (1, 0), "{text}");
 }
 
-#[cfg(feature = "cli")]
 #[test]
 fn a_block_that_no_try_can_free_is_logged_with_both_errors() {
     let device = Device::cpu();
@@ -137,7 +135,6 @@ fn a_block_that_no_try_can_free_is_logged_with_both_errors() {
 }
 
 /// A handle over a block that is not the allocator's is a broken promise; its drop says so, and neither panics nor tries again.
-#[cfg(feature = "cli")]
 #[test]
 fn a_foreign_block_is_named_in_the_log() {
     let device = Device::cpu();

@@ -17,9 +17,10 @@ const DEFAULT_ALIGN: u64 = 256;
 
 /// A row of a log, and where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LogRow {
+pub struct LogRow {
     /// The line of the file, from 1, which is that of the columns' names.
     pub line: u64,
+    /// What it says.
     pub record: LogRecord,
 }
 
@@ -33,7 +34,10 @@ pub fn read_log(from: impl Read) -> Result<Vec<LogRecord>> {
 }
 
 /// The same with the lines.
-pub(crate) fn read_rows(from: impl Read) -> Result<Vec<LogRow>> {
+///
+/// # Errors
+/// As for [`read_log`].
+pub fn read_rows(from: impl Read) -> Result<Vec<LogRow>> {
     let mut reader = csv::ReaderBuilder::new().trim(Trim::All).flexible(true).from_reader(from);
     let header = reader.headers().map_err(|error| unreadable(&error))?;
     if header.is_empty() {

@@ -1,0 +1,156 @@
+//! A module of kernels inside a host crate: the crate that it is compiled as.
+//!
+//! The module is compiled twice: by the host crate, for the CPU, and here, for the GPU. For the GPU it needs a crate
+//! of its own, which depends on `warpheap-device` and has the module at its root under the same name. Cargo tells a
+//! build script where the source of `warpheap-device` is, wherever cargo has it from.
+
+use crate::Error;
+use crate::cargo::Package;
+use crate::error::io;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+/// What `warpheap-device` tells the build scripts of crates that depend on it: its folder, and which of its features
+/// that kernels must agree on are on.
+const SOURCE: &str = "DEP_WARPHEAP_DEVICE_SOURCE";
+const FEATURES: &str = "DEP_WARPHEAP_DEVICE_FEATURES";
+
+/// `warpheap-device`, as a module's crate depends on it.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceCrate {
+    pub folder: PathBuf,
+    pub features: Vec<String>,
+}
+
+impl DeviceCrate {
+    /// What cargo tells this build script.
+    pub fn of_build_script() -> Result<DeviceCrate, Error> {
+        let folder = std::env::var_os(SOURCE).ok_or(Error::NoDeviceCrate)?.into();
+        let features = std::env::var(FEATURES).unwrap_or_default();
+        let features = features.split(',').filter(|name| !name.is_empty()).map(String::from).collect();
+        Ok(DeviceCrate { folder, features })
+    }
+}
+
+/// The file of the module at `path`, a file or a folder with `mod.rs`.
+pub(crate) fn file(path: &Path) -> Result<PathBuf, Error> {
+    let file = if path.is_dir() { path.join("mod.rs") } else { path.into() };
+    file.canonicalize().ok().filter(|file| file.is_file()).ok_or_else(|| Error::NoModule(path.into()))
+}
+
+/// The folder of the crate that `file` is in.
+pub(crate) fn owner(file: &Path) -> Result<&Path, Error> {
+    let folders = file.ancestors().skip(1);
+    let found = folders.into_iter().find(|folder| folder.join("Cargo.toml").is_file());
+    found.ok_or_else(|| Error::NoKernelCrate(file.parent().unwrap_or(file).into()))
+}
+
+/// The name that the host crate gives the module in `file`.
+fn name(file: &Path) -> String {
+    let named = if file.ends_with("mod.rs") { file.parent().unwrap_or(file) } else { file };
+    named.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Writes the crate that compiles the module in `file`, of the crate `owner`, below `target_dir`.
+pub(crate) fn write(
+    file: &Path,
+    owner: &Package,
+    device: &DeviceCrate,
+    target_dir: &Path,
+) -> Result<Package, Error> {
+    let module = name(file);
+    let package = format!("{}-{module}", owner.name);
+    let (manifest, source) = (manifest(&package, owner, device), source(file, &module));
+    let mut hasher = DefaultHasher::new();
+    (&manifest, &source).hash(&mut hasher);
+    let folder = target_dir.join("modules").join(format!("{package}-{:016x}", hasher.finish()));
+    fs::create_dir_all(&folder).map_err(io("create", &folder))?;
+    for (name, text) in [("Cargo.toml", &manifest), ("lib.rs", &source)] {
+        let path = folder.join(name);
+        // A newer file would be compiled again.
+        if fs::read_to_string(&path).ok().as_ref() != Some(text) {
+            fs::write(&path, text).map_err(io("write", &path))?;
+        }
+    }
+    Ok(Package {
+        library: Some(package.replace('-', "_")),
+        name: package,
+        edition: owner.edition.clone(),
+        manifest: folder.join("Cargo.toml"),
+        workspace_root: folder,
+        target_dir: target_dir.into(),
+    })
+}
+
+fn manifest(package: &str, owner: &Package, device: &DeviceCrate) -> String {
+    let Package { edition, .. } = owner;
+    let DeviceCrate { folder, features } = device;
+    format!(
+        "[package]\nname = {package:?}\nversion = \"0.0.0\"\nedition = {edition:?}\n\n[lib]\npath = \"lib.rs\"\n\n\
+         [dependencies.warpheap-device]\npath = {folder:?}\ndefault-features = false\nfeatures = {features:?}\n\n\
+         [workspace]\n"
+    )
+}
+
+fn source(file: &Path, module: &str) -> String {
+    format!("#![no_std]\n\n#[path = {file:?}]\npub mod {module};\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_has_the_name_of_its_file_or_folder() {
+        for (file, module) in [("/a/host/kernels/mod.rs", "kernels"), ("/a/src/gpu.rs", "gpu")] {
+            assert_eq!(name(Path::new(file)), module);
+        }
+    }
+
+    #[test]
+    fn a_folder_is_its_mod_file_and_belongs_to_the_nearest_crate() {
+        let root = tempfile::tempdir().unwrap();
+        let place = |name: &str| root.path().canonicalize().unwrap().join(name);
+        fs::create_dir_all(place("host/src/kernels")).unwrap();
+        for name in ["Cargo.toml", "host/Cargo.toml", "host/src/kernels/mod.rs"] {
+            fs::write(place(name), "").unwrap();
+        }
+        let found = file(&place("host/src/kernels")).unwrap();
+        assert_eq!(found, place("host/src/kernels/mod.rs"));
+        assert_eq!(file(&found).unwrap(), found);
+        assert_eq!(owner(&found).unwrap(), place("host"));
+        assert!(matches!(file(&place("host/src/none")), Err(Error::NoModule(_))));
+    }
+
+    #[test]
+    fn the_crate_is_written_once_and_apart_for_other_features() {
+        let root = tempfile::tempdir().unwrap();
+        let owner = Package {
+            name: "my-host".into(),
+            library: None,
+            edition: "2024".into(),
+            manifest: "/my/Cargo.toml".into(),
+            workspace_root: "/my".into(),
+            target_dir: root.path().into(),
+        };
+        let write = |features: &[&str]| {
+            let features = features.iter().copied().map(String::from).collect();
+            let device = DeviceCrate { folder: "/device".into(), features };
+            super::write(Path::new("/my/src/kernels/mod.rs"), &owner, &device, root.path()).unwrap()
+        };
+        let package = write(&["debug"]);
+        assert_eq!(package.library.as_deref(), Some("my_host_kernels"));
+        let text = |name: &str| fs::read_to_string(package.workspace_root.join(name)).unwrap();
+        assert!(
+            text("Cargo.toml")
+                .contains("path = \"/device\"\ndefault-features = false\nfeatures = [\"debug\"]\n")
+        );
+        assert!(text("lib.rs").ends_with("#[path = \"/my/src/kernels/mod.rs\"]\npub mod kernels;\n"));
+        let written = || fs::metadata(&package.manifest).unwrap().modified().unwrap();
+        let before = written();
+        assert_eq!(write(&["debug"]), package);
+        assert_eq!(written(), before);
+        assert_ne!(write(&[]).manifest, package.manifest);
+    }
+}

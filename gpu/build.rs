@@ -1,0 +1,14 @@
+//! Tells the build scripts of crates that depend on this one what their kernels are to be compiled against: where the
+//! source is, wherever cargo has it from, and which features change what kernels and host must agree on.
+
+const FEATURES: [&str; 2] = ["debug", "panic-handler"];
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let value = |name: &str| std::env::var(name).ok();
+    let variable = |feature: &str| format!("CARGO_FEATURE_{}", feature.replace('-', "_").to_uppercase());
+    let features: Vec<_> =
+        FEATURES.into_iter().filter(|feature| value(&variable(feature)).is_some()).collect();
+    println!("cargo::metadata=source={}", value("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    println!("cargo::metadata=features={}", features.join(","));
+}

@@ -1,0 +1,128 @@
+//! Every thread with collections of its own: `Vec`, `Box`, `String`, `BTreeMap` and `Rc`.
+
+extern crate alloc;
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use warpheap_device::kernel::DeviceSlice;
+use warpheap_device::{kernel, thread};
+
+/// Bytes of a text that a thread writes; shorter ones end with zeroes. No number below 2^32 needs more.
+pub const TEXT_BYTES: usize = 64;
+
+/// Numbers in a part of a version of a list.
+pub const PART: u32 = 8;
+
+/// The prime factors of `n`, smallest first, each as often as it divides.
+fn factors(mut n: u64) -> Box<[u64]> {
+    let mut all = Vec::new();
+    let mut divisor = 2;
+    // The divisors grow to the square root of what is left.
+    while divisor * divisor <= n {
+        while n.is_multiple_of(divisor) {
+            all.push(divisor);
+            n /= divisor;
+        }
+        divisor += if divisor == 2 { 1 } else { 2 };
+    }
+    if n > 1 {
+        all.push(n);
+    }
+    all.into_boxed_slice()
+}
+
+fn push_number(text: &mut String, mut n: u64) {
+    let mut digits = Vec::new();
+    // A digit a turn.
+    while n >= 10 {
+        digits.push((n % 10) as u8);
+        n /= 10;
+    }
+    digits.push(n as u8);
+    text.extend(digits.iter().rev().map(|digit| char::from(b'0' + digit)));
+}
+
+/// A factorisation in words: `2^3*5`.
+fn product(factors: &[u64]) -> String {
+    let mut powers = BTreeMap::new();
+    for factor in factors {
+        *powers.entry(*factor).or_insert(0_u64) += 1;
+    }
+    let mut text = String::new();
+    for (factor, power) in powers {
+        if !text.is_empty() {
+            text.push('*');
+        }
+        push_number(&mut text, factor);
+        if power > 1 {
+            text.push('^');
+            push_number(&mut text, power);
+        }
+    }
+    text
+}
+
+/// A list of numbers as it was at one time. Versions share the parts that did not change between them.
+#[derive(Clone, Default)]
+struct Version {
+    parts: Vec<Rc<Vec<u32>>>,
+}
+
+impl Version {
+    /// The same list with `number` at its end: only the last part is another.
+    fn with(&self, number: u32) -> Version {
+        let mut next = self.clone();
+        match next.parts.last_mut() {
+            Some(last) if last.len() < PART as usize => Rc::make_mut(last).push(number),
+            _ => next.parts.push(Rc::new(Vec::from([number]))),
+        }
+        next
+    }
+
+    fn sum(&self) -> u64 {
+        self.parts.iter().flat_map(|part| part.iter()).map(|number| u64::from(*number)).sum()
+    }
+}
+
+kernel! {
+    /// Thread `i` writes the factors of `first + i` to text `i`.
+    ///
+    /// # Safety
+    /// `texts` is live and no one else touches it.
+    pub unsafe fn example_factors(first: u64, texts: DeviceSlice<[u8; TEXT_BYTES]>) {
+        let i = u64::from(thread::index_1d());
+        if i >= texts.len() {
+            return;
+        }
+        let product = product(&factors(first + i));
+        let mut text = [0; TEXT_BYTES];
+        for (to, from) in text.iter_mut().zip(product.bytes()) {
+            *to = from;
+        }
+        // SAFETY: each thread writes its own text.
+        unsafe { texts.set(i, text) };
+    }
+
+    /// Thread `i` appends the first `i % limit` multiples of `i` to a list, keeps every version of it, and writes
+    /// the sum of the sums of all versions.
+    ///
+    /// # Safety
+    /// `sums` is live and no one else touches it.
+    pub unsafe fn example_versions(limit: u32, sums: DeviceSlice<u64>) {
+        let i = thread::index_1d();
+        if u64::from(i) >= sums.len() {
+            return;
+        }
+        let mut versions = Vec::from([Version::default()]);
+        for k in 0..i % limit {
+            let next = versions.last().map(|version| version.with(i.wrapping_mul(k)));
+            versions.extend(next);
+        }
+        let sum = versions.iter().map(Version::sum).sum();
+        // SAFETY: each thread writes its own sum.
+        unsafe { sums.set(i.into(), sum) };
+    }
+}

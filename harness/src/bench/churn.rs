@@ -1,0 +1,128 @@
+//! The churn: every thread allocates, stores 8 bytes and frees, again and again.
+//!
+//! With room for all it is timed. In a *tight* pool, of one block for each thread that the device runs at
+//! once, refusals are counted: a thread holds no block while it asks, so that one is always free, and each
+//! refusal is one of a group that ran out of patience.
+
+use super::figures::Bench;
+use super::plan::Plan;
+use super::timing::Timing;
+use super::{Bar, Figure};
+use crate::kernels::bench::{bench_churn_floor, bench_freelist_churn};
+use warpheap::Result;
+use warpheap::driver::DeviceInfo;
+use warpheap::kernel_names;
+use warpheap::pool::FreeList;
+
+/// Allocations and frees by each thread.
+const TURNS: u32 = 64;
+/// The same in a tight pool.
+const TIGHT_TURNS: u32 = 16;
+const BLOCK_BYTES: u64 = 64;
+/// Refusals in a million that the tight churn may have. At 3 + 20 rounds of 2^24 allocations that is 385; one
+/// group of 32 that is refused once is 0.08.
+const MAX_REFUSED_PPM: f64 = 1.0;
+
+const LAUNCHED: [&str; 2] = kernel_names![bench_churn_floor, bench_freelist_churn];
+
+pub(super) fn plans() -> [Plan; 2] {
+    [
+        Plan::new("free list churn, 64 B", &LAUNCHED, Bench::freelist_churn),
+        Plan::new("free list tight churn, 64 B", &LAUNCHED, Bench::freelist_tight_churn),
+    ]
+}
+
+impl Bench {
+    fn freelist_churn(&mut self, name: &str) -> Result<Figure> {
+        let base = self.timer.churn_floor(&self.out, TURNS)?;
+        let pool = self.freelist(2 * self.threads(), BLOCK_BYTES)?;
+        let time = self.time_churn(&pool, TURNS)?;
+        let checked = self.check_all_free(name, &pool)?;
+        let pairs = f64::from(self.threads()) * f64::from(TURNS);
+        let value = pairs / time.median_us / 1e3;
+        let figure = Figure::ratio(name, self.threads(), time, "stores alone", base, 0.0).checked(checked);
+        Ok(figure.measured_by(value, "G pairs/s", Bar::AtLeast, 40.0))
+    }
+
+    fn freelist_tight_churn(&mut self, name: &str) -> Result<Figure> {
+        let base = self.timer.churn_floor(&self.out, TIGHT_TURNS)?;
+        // The CPU does not say.
+        let blocks = match resident_threads(&self.timer.device.info()?) {
+            0 => self.threads(),
+            resident => resident,
+        };
+        let pool = self.freelist(blocks, BLOCK_BYTES)?;
+        let time = self.time_churn(&pool, TIGHT_TURNS)?;
+        let checked = self.check_blocks_free(name, &pool)?;
+        let asked = u64::from(self.timer.launches()) * u64::from(self.threads()) * u64::from(TIGHT_TURNS);
+        let refused = self.failed()?;
+        let checked = format!("{checked}, {refused} of {asked} allocations refused");
+        let figure = Figure::ratio(name, self.threads(), time, "stores alone", base, 0.0).checked(checked);
+        Ok(figure.measured_by(per_million(refused, asked), "ppm", Bar::AtMost, MAX_REFUSED_PPM))
+    }
+
+    /// Counts failures from 0.
+    fn time_churn(&mut self, pool: &FreeList, turns: u32) -> Result<Timing> {
+        self.failures.fill(0)?;
+        let args = (pool.handle(), turns, self.counter());
+        // SAFETY: the pool and the counter live, and this stream alone uses them.
+        let launch = || unsafe {
+            self.timer.stream.launch(&self.timer.module, bench_freelist_churn, &self.grid(), args)
+        };
+        self.timer.time(|| Ok(()), launch)
+    }
+}
+
+/// Threads that the device runs at once, at most.
+fn resident_threads(device: &DeviceInfo) -> u32 {
+    device.multiprocessors * device.max_threads_per_multiprocessor
+}
+
+fn per_million(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64 * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figures::THREADS;
+    use warpheap::driver::Device;
+
+    #[test]
+    fn a_tight_pool_has_a_block_for_each_resident_thread() {
+        let mut h200 = Device::cpu().info().unwrap();
+        (h200.multiprocessors, h200.max_threads_per_multiprocessor) = (132, 2048);
+        assert_eq!(resident_threads(&h200), 270_336);
+        assert!(resident_threads(&h200) < THREADS, "nothing would be tight");
+    }
+
+    #[test]
+    fn refusals_are_held_to_their_bar() {
+        let time = Timing { median_us: 8.0, min_us: 7.0, max_us: 9.0 };
+        let base = Timing { median_us: 2.0, ..time };
+        let figure = Figure::ratio("x", THREADS, time, "stores alone", base, 0.0);
+        assert_eq!((figure.value, figure.unit, figure.passed), (4.0, "x", false));
+        let refused = |count| {
+            figure.clone().measured_by(per_million(count, 1 << 24), "ppm", Bar::AtMost, MAX_REFUSED_PPM)
+        };
+        assert_eq!((refused(0).value, refused(0).passed), (0.0, true));
+        assert_eq!((refused(16).value, refused(16).passed), (16e6 / f64::from(1 << 24), true));
+        assert!(!refused(17).passed);
+        assert!(figure.clone().measured_by(41.0, "G pairs/s", Bar::AtLeast, 40.0).passed);
+        assert!(!figure.measured_by(39.0, "G pairs/s", Bar::AtLeast, 40.0).passed);
+    }
+
+    #[test]
+    fn a_figure_is_written_whole() {
+        let time = Timing { median_us: 8.0, min_us: 7.0, max_us: 9.0 };
+        let figure =
+            Figure::ratio("tight", THREADS, time, "stores alone", time, 0.0).checked("all free".into());
+        let figure = figure.measured_by(0.5, "ppm", Bar::AtMost, MAX_REFUSED_PPM);
+        let json = serde_json::to_value(&figure).unwrap();
+        for (field, value) in [("unit", "ppm"), ("holds", "at_most"), ("checked", "all free")] {
+            assert_eq!(json[field], value);
+        }
+        assert_eq!((json["value"].as_f64(), json["bar"].as_f64()), (Some(0.5), Some(1.0)));
+        assert_eq!(json["passed"], true);
+    }
+}

@@ -1,0 +1,116 @@
+//! Allocations, and frees of what was allocated: every thread one.
+
+use super::super::Figure;
+use super::super::figures::{Bench, THREADS};
+use super::super::plan::Plan;
+use super::load::Load;
+use super::{GIB, WITHOUT_ALLOCATING, one_size, room_for, wrong};
+use crate::kernels::bench::{
+    Sizes, bench_alloc_floor, bench_free_floor, bench_heap_alloc, bench_heap_alloc_sparse, bench_heap_free,
+    bench_heap_free_sparse,
+};
+use warpheap::Result;
+use warpheap::kernel_names;
+
+/// Sizes that are allocated, in bytes: all powers of two, and some of the classes between them.
+const SIZES: [u32; 14] = [16, 32, 48, 64, 96, 128, 256, 512, 768, 1024, 2048, 3072, 4096, 8192];
+/// Sizes of those that are also freed.
+const FREED: [u32; 4] = [16, 64, 512, 4096];
+/// Sizes that sixteen times as many threads allocate and free.
+const BY_MANY: [u32; 3] = [16, 64, 512];
+const MANY: u32 = 1 << 24;
+const MIXED: Sizes = Sizes { min: 16, max: 8192 };
+
+/// How many times its floor an allocation may take, and a free, in order and permuted.
+const BARS: [f64; 3] = [2.0, 2.0, 6.0];
+const MIXED_BARS: [f64; 3] = [4.0, 4.0, 6.0];
+const MANY_BAR: f64 = 2.2;
+
+const ALLOC: [&str; 3] = kernel_names![bench_alloc_floor, bench_heap_alloc, bench_heap_free];
+const FREE: [&str; 3] = kernel_names![bench_free_floor, bench_heap_alloc, bench_heap_free];
+const SPARSE: [&str; 3] = kernel_names![bench_alloc_floor, bench_heap_alloc_sparse, bench_heap_free_sparse];
+
+pub(super) fn plans() -> Vec<Plan> {
+    let mut all = Vec::new();
+    for size in SIZES {
+        all.push(alloc(format!("heap alloc, {size} B"), THREADS, one_size(size), BARS[0]));
+        if FREED.contains(&size) {
+            all.extend(frees(&format!("{size} B"), one_size(size), BARS));
+        }
+    }
+    all.push(alloc("heap alloc, mixed 16-8192 B".into(), THREADS, MIXED, MIXED_BARS[0]));
+    all.extend(frees("mixed 16-8192 B", MIXED, MIXED_BARS));
+    for size in BY_MANY {
+        let named = |what: &str| format!("heap {what}, {size} B, 2^24");
+        all.push(alloc(named("alloc"), MANY, one_size(size), MANY_BAR));
+        all.push(free(named("free"), MANY, one_size(size), false, MANY_BAR));
+    }
+    all.push(Plan::new("heap alloc, one lane in 32, 4096 B", &SPARSE, |b, name| b.heap_sparse(name)));
+    all
+}
+
+fn alloc(name: String, threads: u32, sizes: Sizes, bar: f64) -> Plan {
+    Plan::new(name, &ALLOC, move |b, name| b.heap_alloc(name, threads, sizes, bar))
+}
+
+fn free(name: String, threads: u32, sizes: Sizes, permuted: bool, bar: f64) -> Plan {
+    Plan::new(name, &FREE, move |b, name| b.heap_free(name, threads, sizes, permuted, bar))
+}
+
+/// In order and permuted.
+fn frees(what: &str, sizes: Sizes, bars: [f64; 3]) -> [Plan; 2] {
+    [("free", false, bars[1]), ("free, permuted", true, bars[2])]
+        .map(|(how, permuted, bar)| free(format!("heap {how}, {what}"), THREADS, sizes, permuted, bar))
+}
+
+impl Bench {
+    fn heap_alloc(&self, name: &str, threads: u32, sizes: Sizes, bar: f64) -> Result<Figure> {
+        let load = self.load(threads, sizes)?;
+        let base = self.timer.alloc_floor(&load.out, sizes)?;
+        let heap = self.heap(room_for(threads, sizes))?;
+        let rounds = load.time_alloc(&heap)?;
+        all_granted(name, &load, rounds.least)?;
+        let checked = load.check_addresses(name, load.threads())?;
+        Ok(Figure::ratio(name, load.threads(), rounds.time, WITHOUT_ALLOCATING, base, bar).checked(checked))
+    }
+
+    fn heap_free(&self, name: &str, threads: u32, sizes: Sizes, permuted: bool, bar: f64) -> Result<Figure> {
+        let mut load = self.load(threads, sizes)?;
+        let heap = self.heap(room_for(threads, sizes))?;
+        load.alloc(&heap)?;
+        let base = self.timer.free_floor(&load.out, load.order(permuted), load.counter())?;
+        load.free(&heap, false)?;
+        load.clear_failures()?;
+        let time = load.time_free(&heap, permuted)?;
+        let checked = load.check(name, &heap)?;
+        let against = "the same without freeing";
+        Ok(Figure::ratio(name, load.threads(), time, against, base, bar).checked(checked))
+    }
+
+    fn heap_sparse(&self, name: &str) -> Result<Figure> {
+        let load = self.load(1 << 17, one_size(4096))?;
+        let base = self.timer.alloc_floor(&load.out, load.sizes)?;
+        let heap = self.heap(8 * GIB)?;
+        let args = (heap.handle(), load.out.slice(), load.sizes);
+        // SAFETY: heap and `out` live, and this stream alone uses them.
+        let launch = || unsafe { load.launch(bench_heap_alloc_sparse, args) };
+        let free_args = (heap.handle(), load.out.slice());
+        let mut first = true;
+        let give_back = || match std::mem::take(&mut first) {
+            true => Ok(()),
+            // SAFETY: what `out` names was allocated, and is freed once before the next allocations.
+            false => unsafe { load.launch(bench_heap_free_sparse, free_args) },
+        };
+        let time = self.timer.time(give_back, launch)?;
+        let checked = load.check_addresses(name, load.threads() / 32)?;
+        Ok(Figure::ratio(name, load.threads(), time, WITHOUT_ALLOCATING, base, BARS[0]).checked(checked))
+    }
+}
+
+/// Every thread was granted its request in every round.
+fn all_granted(name: &str, load: &Load<'_>, least: u32) -> Result<()> {
+    if least == load.threads() {
+        return Ok(());
+    }
+    Err(wrong(name, format!("only {least} of {} were granted in some round", load.threads())))
+}

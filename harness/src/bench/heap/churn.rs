@@ -1,0 +1,92 @@
+//! The churn: every thread allocates, writes and frees, again and again.
+//!
+//! That of many sizes reads again what it wrote and compares it. It has two floors, kernels that do everything but
+//! allocate and free: in one each thread has a place of its own for all turns, in the other a new one for each, as
+//! many blocks as a heap might hand out. The bar is for the one that takes less time.
+
+use super::super::figures::{Bench, THREADS};
+use super::super::plan::Plan;
+use super::super::timing::Timing;
+use super::super::{Bar, Figure};
+use super::load::Load;
+use super::{GIB, one_size};
+use crate::kernels::bench::{
+    Places, Sizes, bench_churn_floor, bench_churn_mixed_floor, bench_heap_churn, bench_heap_churn_mixed,
+};
+use warpheap::Result;
+use warpheap::kernel_names;
+
+/// Pairs by each thread of the churn of one size.
+const TURNS: u32 = 64;
+/// The same of the churn of many sizes.
+const MIXED_TURNS: u32 = 32;
+const MIXED: Sizes = Sizes { min: 16, max: 512 };
+const MIXED_BAR: f64 = 4.0;
+/// From one thread's own place to the next, in words: the largest block of the churn.
+const OWN_STRIDE: u32 = 512 / 8;
+/// From one of the new places to the next, in words: about a block of the churn.
+const NEW_STRIDE: u32 = 256 / 8;
+
+/// A floor, and what it is called.
+type Floor = (&'static str, Timing);
+
+const ONE_SIZE: [&str; 2] = kernel_names![bench_churn_floor, bench_heap_churn];
+const MANY_SIZES: [&str; 2] = kernel_names![bench_churn_mixed_floor, bench_heap_churn_mixed];
+
+pub(super) fn plans() -> Vec<Plan> {
+    let mut all = Vec::new();
+    for (size, bar) in [(16, 65.0), (64, 40.0), (128, 30.0)] {
+        let name = format!("heap churn, {size} B");
+        all.push(Plan::new(name, &ONE_SIZE, move |b, name| b.heap_churn(name, one_size(size), bar)));
+    }
+    for log2 in [17, 20] {
+        let name = format!("heap churn, mixed 16-512 B, 2^{log2}");
+        all.push(Plan::new(name, &MANY_SIZES, move |b, name| b.heap_churn_mixed(name, 1 << log2)));
+    }
+    all
+}
+
+impl Bench {
+    fn heap_churn(&self, name: &str, sizes: Sizes, bar: f64) -> Result<Figure> {
+        let load = self.load(THREADS, sizes)?;
+        let base = self.timer.churn_floor(&load.out, TURNS)?;
+        let heap = self.heap(8 * GIB)?;
+        let args = (heap.handle(), sizes, TURNS, load.counter());
+        // SAFETY: the heap and the counter live, and this stream alone uses them.
+        let time = self.timer.time(|| Ok(()), || unsafe { load.launch(bench_heap_churn, args) })?;
+        let checked = load.check(name, &heap)?;
+        let value = f64::from(load.threads()) * f64::from(TURNS) / time.median_us / 1e3;
+        let figure = Figure::ratio(name, load.threads(), time, "stores alone", base, 0.0).checked(checked);
+        Ok(figure.measured_by(value, "G pairs/s", Bar::AtLeast, bar))
+    }
+
+    fn heap_churn_mixed(&self, name: &str, threads: u32) -> Result<Figure> {
+        let load = self.load(threads, MIXED)?;
+        let [(against, base), (other, other_base)] = mixed_floors(&load)?;
+        let heap = self.heap(8 * GIB)?;
+        let args = (heap.handle(), MIXED, MIXED_TURNS, load.counter());
+        // SAFETY: the heap and the counter live, and this stream alone uses them.
+        let time = self.timer.time(|| Ok(()), || unsafe { load.launch(bench_heap_churn_mixed, args) })?;
+        let checked = load.check(name, &heap)?;
+        let figure = Figure::ratio(name, load.threads(), time, against, base, MIXED_BAR);
+        Ok(figure.beside(other, other_base).checked(checked))
+    }
+}
+
+/// Both floors, the one that takes less time first.
+fn mixed_floors(load: &Load<'_>) -> Result<[Floor; 2]> {
+    let own = Places { stride: OWN_STRIDE, step: 0 };
+    let new = Places { stride: NEW_STRIDE, step: load.threads() * NEW_STRIDE };
+    let own = ("the same, each thread in its own 512 B", mixed_floor(load, own)?);
+    let new = ("the same, each turn in a new 256 B", mixed_floor(load, new)?);
+    Ok(if own.1.median_us <= new.1.median_us { [own, new] } else { [new, own] })
+}
+
+fn mixed_floor(load: &Load<'_>, places: Places) -> Result<Timing> {
+    let [threads, stride, step] = [load.threads(), places.stride, places.step].map(u64::from);
+    let words = threads * stride + u64::from(MIXED_TURNS - 1) * step;
+    let memory = load.timer.device.zeroed::<u64>(words as usize)?;
+    let args = (memory.slice(), places, MIXED, MIXED_TURNS, load.counter());
+    // SAFETY: the memory lives, has all places, and this stream alone uses it.
+    load.timer.time(|| Ok(()), || unsafe { load.launch(bench_churn_mixed_floor, args) })
+}

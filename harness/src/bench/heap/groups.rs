@@ -1,0 +1,83 @@
+//! The heap's calls for groups, beside its plain ones.
+
+use super::super::figures::{BLOCK, Bench, THREADS};
+use super::super::plan::Plan;
+use super::super::timing::Timing;
+use super::super::{Bar, Figure};
+use super::load::Load;
+use super::{GIB, WITHOUT_ALLOCATING, one_size};
+use crate::kernels::bench::{
+    CACHE_THREADS, Counter, Sizes, bench_alloc_floor, bench_heap_alloc_each, bench_heap_churn,
+    bench_heap_churn_cached, bench_heap_free_each,
+};
+use warpheap::Result;
+use warpheap::kernel_names;
+use warpheap::pool::Heap;
+use warpheap_device::heap;
+use warpheap_device::kernel::{Arg, Kernel};
+
+/// Pairs by each thread.
+const TURNS: u32 = 64;
+/// How much faster than the plain calls the cache's have to be.
+const CACHE_GAIN: f64 = 2.0;
+
+const _: () = assert!(CACHE_THREADS == BLOCK);
+
+const CACHED: [&str; 2] = kernel_names![bench_heap_churn, bench_heap_churn_cached];
+const EACH: [&str; 3] = kernel_names![bench_alloc_floor, bench_heap_alloc_each, bench_heap_free_each];
+
+pub(super) fn plans() -> Vec<Plan> {
+    let cached = [16, 64].map(|size| {
+        let name = format!("heap churn through the block cache, {size} B");
+        Plan::new(name, &CACHED, move |b, name| b.heap_churn_cached(name, one_size(size)))
+    });
+    let each = [16, 64].map(|size| {
+        let name = format!("heap alloc for whole blocks, {size} B");
+        Plan::new(name, &EACH, move |b, name| b.heap_alloc_each(name, one_size(size)))
+    });
+    cached.into_iter().chain(each).collect()
+}
+
+impl Bench {
+    /// Pairs through the cache, and the same through plain calls.
+    fn heap_churn_cached(&self, name: &str, sizes: Sizes) -> Result<Figure> {
+        let (load, heap) = (self.load(THREADS, sizes)?, self.heap(8 * GIB)?);
+        let base = time_pairs(bench_heap_churn, &load, &heap)?;
+        let time = time_pairs(bench_heap_churn_cached, &load, &heap)?;
+        let checked = load.check(name, &heap)?;
+        let rate = |time: Timing| f64::from(load.threads()) * f64::from(TURNS) / time.median_us / 1e3;
+        let figure = Figure::ratio(name, load.threads(), time, "the heap's plain calls", base, 0.0);
+        let figure = figure.checked(checked);
+        Ok(figure.measured_by(rate(time), "G pairs/s", Bar::AtLeast, CACHE_GAIN * rate(base)))
+    }
+
+    /// Rounds of allocating for all blocks and giving back; the first of each is timed.
+    fn heap_alloc_each(&self, name: &str, sizes: Sizes) -> Result<Figure> {
+        let load = self.load(THREADS, sizes)?;
+        let base = self.timer.alloc_floor(&load.out, sizes)?;
+        let heap = self.heap(8 * GIB)?;
+        let args = (heap.handle(), load.out.slice(), sizes);
+        // SAFETY: heap and `out` live, and this stream alone uses them.
+        let launch = || unsafe { load.launch(bench_heap_alloc_each, args) };
+        let free = (heap.handle(), load.out.slice(), load.counter());
+        let mut first = true;
+        let give_back = || match std::mem::take(&mut first) {
+            true => Ok(()),
+            // SAFETY: `out` holds what the launch before has allocated.
+            false => unsafe { load.launch(bench_heap_free_each, free) },
+        };
+        let time = self.timer.time(give_back, launch)?;
+        let checked = load.check_addresses(name, load.threads())?;
+        let checked = format!("{checked}, {}", load.check(name, &heap)?);
+        Ok(Figure::ratio(name, load.threads(), time, WITHOUT_ALLOCATING, base, 2.0).checked(checked))
+    }
+}
+
+fn time_pairs<K>(kernel: K, load: &Load<'_>, heap: &Heap) -> Result<Timing>
+where
+    K: Kernel<Args = (Arg<heap::Heap>, Sizes, u32, Counter)>,
+{
+    let args = (heap.handle(), load.sizes, TURNS, load.counter());
+    // SAFETY: the heap and the counter live, and this stream alone uses them.
+    load.timer.time(|| Ok(()), || unsafe { load.launch(kernel, args) })
+}

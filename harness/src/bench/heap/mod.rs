@@ -1,0 +1,61 @@
+//! The heap: every workload beside the same kernel without it, and what it does at its limits.
+//!
+//! | names begin with | file | what |
+//! |---|---|---|
+//! | `heap alloc`, `heap free` | `alloc_free` | every thread one block |
+//! | `heap alloc, 8192 B, exactly the heap`, `full heap`, `heap reuse`, `heap whole` | `limits` | near the end of the memory |
+//! | `heap churn` | `churn` | pairs, again and again |
+//! | `heap churn through the block cache`, `heap alloc for whole blocks` | `groups` | calls for groups |
+//! | `heap init`, `heap metadata` | `init` | before anyone uses it |
+
+mod alloc_free;
+mod churn;
+mod groups;
+mod init;
+mod limits;
+mod load;
+#[cfg(test)]
+mod tests;
+
+use super::figures::Bench;
+use super::plan::Plan;
+use crate::kernels::bench::Sizes;
+use load::Load;
+use warpheap::pool::Heap;
+use warpheap::{Error, Result};
+
+const GIB: u64 = 1 << 30;
+const WITHOUT_ALLOCATING: &str = "the same without allocating";
+
+/// All figures of the heap.
+pub(super) fn plans() -> impl Iterator<Item = Plan> {
+    let groups = [alloc_free::plans(), churn::plans(), limits::plans(), init::plans(), groups::plans()];
+    groups.into_iter().flatten()
+}
+
+impl Bench {
+    /// A heap of `bytes`.
+    fn heap(&self, bytes: u64) -> Result<Heap> {
+        Heap::builder(bytes >> self.shrink).build(&self.timer.device)
+    }
+
+    /// A load of `threads`.
+    fn load(&self, threads: u32, sizes: Sizes) -> Result<Load<'_>> {
+        Load::new(&self.timer, threads >> self.shrink, sizes)
+    }
+}
+
+/// The same size for all threads.
+fn one_size(bytes: u32) -> Sizes {
+    Sizes { min: bytes, max: bytes }
+}
+
+/// Bytes of a heap in which so many threads find room: 8 GiB, or 16 GiB where they ask for as much as 8.
+fn room_for(threads: u32, sizes: Sizes) -> u64 {
+    let mean = u64::from(sizes.min + sizes.max) / 2;
+    if u64::from(threads) * mean < 8 * GIB { 8 * GIB } else { 16 * GIB }
+}
+
+fn wrong(name: &str, found: String) -> Error {
+    Error::WrongResult { what: name.into(), found }
+}

@@ -1,0 +1,34 @@
+//! Figures that can be measured, and the kernels that each launches.
+
+use super::figures::Bench;
+use super::{Figure, timing};
+use warpheap::Result;
+
+type Measure = Box<dyn Fn(&mut Bench, &str) -> Result<Figure>>;
+
+/// A figure that can be measured.
+pub(super) struct Plan {
+    pub name: String,
+    /// What it launches, beside what all timing does. Any other kernel is refused.
+    launched: &'static [&'static str],
+    measure: Measure,
+}
+
+impl Plan {
+    pub fn new(
+        name: impl Into<String>,
+        launched: &'static [&'static str],
+        measure: impl Fn(&mut Bench, &str) -> Result<Figure> + 'static,
+    ) -> Plan {
+        Plan { name: name.into(), launched, measure: Box::new(measure) }
+    }
+
+    /// The kernels that it launches.
+    pub fn kernels(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.launched.iter().chain(&timing::LAUNCHED).copied()
+    }
+
+    pub fn measure(&self, bench: &mut Bench) -> Result<Figure> {
+        (self.measure)(bench, &self.name)
+    }
+}

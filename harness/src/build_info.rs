@@ -1,0 +1,82 @@
+//! What this program was built from: the kernels' PTX, the commit, the compilers.
+
+use warpheap::KernelImage;
+
+/// The commit, 12 digits, with `-dirty` after it when a tracked file differed; `unknown` outside git.
+pub const COMMIT: &str = env!("WARPHEAP_COMMIT");
+
+/// What compiled the kernels: `rustc 1.96.0 (...)`; `none` when there are none.
+pub const DEVICE_COMPILER: &str = env!("WARPHEAP_DEVICE_RUSTC");
+
+/// What compiled this program: `rustc 1.95.0 (...)`.
+pub const HOST_COMPILER: &str = env!("WARPHEAP_HOST_RUSTC");
+
+/// What this program runs on: `x86_64-unknown-linux-gnu`.
+pub const TARGET: &str = env!("WARPHEAP_TARGET");
+
+/// Oldest first. From sm_80 on a warp sums in one instruction.
+const IMAGES: [KernelImage; 2] = [
+    KernelImage { arch: "sm_70", capability: (7, 0), ptx: include_str!(env!("WARPHEAP_PTX_SM_70")) },
+    KernelImage { arch: "sm_80", capability: (8, 0), ptx: include_str!(env!("WARPHEAP_PTX_SM_80")) },
+];
+const PTX_MISSING: &str = include_str!(env!("WARPHEAP_PTX_MISSING"));
+
+/// The kernels, oldest architecture first; or why this build has none, and what to install.
+pub fn images() -> std::result::Result<&'static [KernelImage], &'static str> {
+    if PTX_MISSING.is_empty() { Ok(&IMAGES) } else { Err(PTX_MISSING) }
+}
+
+/// The newest kernels that a GPU of this compute capability runs; or why this build has none, and what to
+/// install. For a GPU that is too old for all of them it is the oldest, which the driver refuses.
+pub fn image_for(capability: Option<(u32, u32)>) -> std::result::Result<&'static KernelImage, &'static str> {
+    Ok(KernelImage::newest_for(images()?, capability).unwrap_or(&IMAGES[0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn either_there_are_kernels_or_a_reason() {
+        match images() {
+            Ok(images) => {
+                assert!(DEVICE_COMPILER.starts_with("rustc "));
+                for image in images {
+                    assert!(image.ptx.contains(".visible .entry "));
+                    assert!(image.ptx.contains(&format!(".target {}", image.arch)));
+                }
+            }
+            Err(why) => assert!(!why.is_empty() && DEVICE_COMPILER == "none"),
+        }
+    }
+
+    #[test]
+    fn all_kernels_are_the_whole_text() {
+        for image in images().unwrap_or_default() {
+            let all: Vec<&'static str> = warpheap_build::entries(image.ptx).collect();
+            assert!(image.ptx_of(&all).unwrap() == image.ptx, "the text for {} differs", image.arch);
+        }
+    }
+
+    /// A variable that the host finds, and that is as long as it thinks.
+    #[test]
+    fn the_kernels_have_a_global_heap() {
+        use warpheap_device::global::{GlobalHeap, SYMBOL};
+        let declared = format!(".visible .global .align 8 .b8 {SYMBOL}[{}]", size_of::<GlobalHeap>());
+        for image in images().unwrap_or_default() {
+            assert!(image.ptx.contains(&declared), "{} has no {declared}", image.arch);
+        }
+    }
+
+    #[test]
+    fn the_commit_is_one_or_unknown() {
+        let digits = COMMIT.trim_end_matches("-dirty");
+        let is_commit = digits.len() >= 12 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        assert!(is_commit || COMMIT == "unknown", "{COMMIT}");
+    }
+
+    #[test]
+    fn the_host_is_named() {
+        assert!(TARGET.contains(std::env::consts::ARCH) && HOST_COMPILER.starts_with("rustc "));
+    }
+}

@@ -1,0 +1,67 @@
+//! What can be said about the device. The comments here are what `--help` prints.
+
+use clap::{Args, ValueEnum};
+
+/// Where to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BackendChoice {
+    /// A GPU if there is a usable one, otherwise the CPU
+    Auto,
+    /// An NVIDIA GPU, through its driver
+    Cuda,
+    /// This machine's CPU, which runs the same kernel functions
+    Cpu,
+}
+
+/// Which GPU, and what it runs.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct GpuArgs {
+    /// Which GPU, from 0. `warpheap doctor` lists them.
+    ///
+    /// Default: 0, the driver's first. Naming one rules the CPU out.
+    #[arg(long, value_name = "N")]
+    pub device: Option<u32>,
+    /// Which of the program's kernels the GPU runs.
+    ///
+    /// Default: the newest that it can run. This is for trying the others. Naming them rules the CPU out, as
+    /// --device does.
+    #[arg(long, value_enum, value_name = "ARCH")]
+    pub kernels: Option<KernelsChoice>,
+}
+
+/// The architectures that this program has kernels for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KernelsChoice {
+    /// Any GPU since Volta
+    #[value(name = "sm_70")]
+    Sm70,
+    /// Any GPU since Ampere
+    #[value(name = "sm_80")]
+    Sm80,
+}
+
+impl KernelsChoice {
+    /// A compute capability that runs these and none newer.
+    pub fn capability(self) -> (u32, u32) {
+        match self {
+            KernelsChoice::Sm70 => (7, 0),
+            KernelsChoice::Sm80 => (8, 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpheap_harness::build_info;
+
+    #[test]
+    fn there_is_a_choice_for_each_image() {
+        let Ok(images) = build_info::images() else { return };
+        assert_eq!(KernelsChoice::value_variants().len(), images.len());
+        for (choice, image) in KernelsChoice::value_variants().iter().zip(images) {
+            assert_eq!(choice.to_possible_value().unwrap().get_name(), image.arch);
+            assert_eq!(build_info::image_for(Some(choice.capability())), Ok(image));
+        }
+    }
+}

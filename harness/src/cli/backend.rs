@@ -1,0 +1,209 @@
+//! Which device a run is on, and why that one.
+
+use super::args::{BackendChoice, GpuArgs};
+use super::status::Failure;
+use warpheap::KernelImage;
+use warpheap::simt::Mode;
+use warpheap::{Backend, Device, Error, Module};
+use warpheap_harness::build_info;
+
+/// A device with its kernels loaded.
+pub struct Chosen {
+    /// The device.
+    pub device: Device,
+    /// The kernels.
+    pub module: Module,
+    /// Which of the program's they are; none on the CPU, which runs their functions.
+    pub kernels: Option<&'static KernelImage>,
+    /// Which of several GPUs.
+    pub ordinal: u32,
+    /// Why it is not a GPU, where no one said that it should not be.
+    pub why_not_cuda: Option<String>,
+}
+
+/// A device of which only the memory is used: no kernels are loaded.
+pub struct Bare {
+    /// The device.
+    pub device: Device,
+    /// Why it is not a GPU, where no one said that it should not be.
+    pub why_not_cuda: Option<String>,
+}
+
+impl Chosen {
+    /// The CPU, with lanes scheduled as `mode` says, and `kernels`.
+    pub fn cpu(mode: Option<Mode>, kernels: &[&'static str]) -> Result<Chosen, Failure> {
+        let device = mode.map_or_else(Device::cpu, Device::cpu_with);
+        let module = device.native_kernels(kernels)?;
+        Ok(Chosen { device, module, kernels: None, ordinal: 0, why_not_cuda: None })
+    }
+
+    /// The GPU that was named, or the first, and `kernels`.
+    pub fn cuda(gpu: GpuArgs, kernels: &[&'static str]) -> Result<Chosen, Failure> {
+        Chosen::try_cuda(gpu, kernels).map_err(no_cuda)
+    }
+
+    fn try_cuda(gpu: GpuArgs, kernels: &[&'static str]) -> Result<Chosen, Error> {
+        let ordinal = gpu.device.unwrap_or(0);
+        let device = Device::cuda(ordinal)?;
+        let capability = match gpu.kernels {
+            Some(kernels) => Some(kernels.capability()),
+            None => device.info()?.compute_capability,
+        };
+        let image = image(capability)?;
+        let module = device.load_kernels(image.ptx, kernels)?;
+        Ok(Chosen { device, module, kernels: Some(image), ordinal, why_not_cuda: None })
+    }
+
+    /// The device and the kernels in one line.
+    pub fn describe(&self, mode: Option<Mode>) -> Result<String, Error> {
+        let kernels = self.kernels.map(|image| format!(", kernels for {}", image.arch)).unwrap_or_default();
+        Ok(describe(&self.device, mode)? + &kernels)
+    }
+
+    /// The options that ask for the same device and kernels.
+    pub fn options(&self, replay: bool) -> String {
+        options(self.ordinal, self.kernels, replay)
+    }
+}
+
+/// The embedded kernels for a GPU. A program without them has no use for one.
+fn image(capability: Option<(u32, u32)>) -> Result<&'static KernelImage, Error> {
+    build_info::image_for(capability).map_err(|why| Error::NoDevice {
+        asked: "a GPU".into(),
+        found: "this program was built without kernels for one".into(),
+        advice: why.into(),
+    })
+}
+
+/// The options that ask for GPU `ordinal` with these kernels; for the CPU where there are none.
+fn options(ordinal: u32, kernels: Option<&KernelImage>, replay: bool) -> String {
+    match kernels {
+        Some(image) => format!("--backend cuda --device {ordinal} --kernels {}", image.arch),
+        None if replay => "--replay".into(),
+        None => "--backend cpu".into(),
+    }
+}
+
+/// The device that was asked for, with `kernels`. With `auto` it is the GPU if there is a usable one and the CPU otherwise.
+pub fn choose(
+    backend: BackendChoice,
+    gpu: GpuArgs,
+    mode: Option<Mode>,
+    kernels: &[&'static str],
+) -> Result<Chosen, Failure> {
+    let cpu = || Chosen::cpu(mode, kernels);
+    match backend {
+        BackendChoice::Cpu => cpu(),
+        BackendChoice::Auto if mode.is_some() => cpu(),
+        BackendChoice::Cuda => Chosen::cuda(gpu, kernels),
+        // Who names a GPU or its kernels wants that.
+        BackendChoice::Auto if gpu.device.is_some() || gpu.kernels.is_some() => Chosen::cuda(gpu, kernels),
+        BackendChoice::Auto => match Chosen::try_cuda(gpu, kernels) {
+            Ok(chosen) => Ok(chosen),
+            Err(Error::NoDevice { found, .. }) => Ok(Chosen { why_not_cuda: Some(found), ..cpu()? }),
+            Err(error) => Ok(Chosen { why_not_cuda: Some(error.to_string()), ..cpu()? }),
+        },
+    }
+}
+
+/// The same without kernels: GPU `ordinal`, or the first.
+pub fn choose_bare(backend: BackendChoice, ordinal: Option<u32>) -> Result<Bare, Failure> {
+    let bare = |device, why_not_cuda| Bare { device, why_not_cuda };
+    let cuda = || Device::cuda(ordinal.unwrap_or(0));
+    match backend {
+        BackendChoice::Cpu if ordinal.is_some() => {
+            Err(Failure::usage("--device is for a GPU, but the run is to be on the CPU; leave one out"))
+        }
+        BackendChoice::Cpu => Ok(bare(Device::cpu(), None)),
+        BackendChoice::Auto if ordinal.is_none() => Ok(match cuda() {
+            Ok(device) => bare(device, None),
+            Err(Error::NoDevice { found, .. }) => bare(Device::cpu(), Some(found)),
+            Err(error) => bare(Device::cpu(), Some(error.to_string())),
+        }),
+        BackendChoice::Auto | BackendChoice::Cuda => Ok(bare(cuda().map_err(no_cuda)?, None)),
+    }
+}
+
+fn no_cuda(error: Error) -> Failure {
+    Failure::from(error).with(|message| {
+        format!("{message}\n`warpheap doctor` lists what this machine has; `--backend cpu` needs no GPU")
+    })
+}
+
+/// The device in one line.
+pub fn describe(device: &Device, mode: Option<Mode>) -> Result<String, Error> {
+    let info = device.info()?;
+    if device.backend() == Backend::Cpu {
+        return Ok(match mode {
+            Some(Mode::Replay { .. }) => "CPU, replay: one OS thread, the seed picks every next step".into(),
+            _ => {
+                let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
+                format!("CPU, {workers} workers running the kernels as warps of {} lanes", info.warp_size)
+            }
+        });
+    }
+    let (major, minor) = info.compute_capability.unwrap_or_default();
+    Ok(format!("{}, sm_{major}{minor}, {} multiprocessors", info.name, info.multiprocessors))
+}
+
+/// What to do about a stress that the watchdog ended.
+pub fn after_a_hang(backend: Backend, replay: bool) -> &'static str {
+    match backend {
+        Backend::Cuda => {
+            "If it was only slow, allow more time with --watchdog. Otherwise try `warpheap stress --replay` with \
+             the same seed: it runs on the CPU and names the lanes that wait."
+        }
+        _ if replay => {
+            "A replay in which lanes wait for each other ends by itself and names them, so this one was slow: \
+             allow more time with --watchdog, or ask for fewer --threads."
+        }
+        _ => {
+            "If it was only slow, allow more time with --watchdog, or ask for fewer --threads. Otherwise run it \
+             with --replay and the same seed, which names the lanes that wait."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::{Cli, Command};
+    use clap::Parser;
+
+    #[test]
+    fn a_gpu_is_asked_for_with_the_kernels_that_ran() {
+        let Ok(images) = build_info::images() else { return };
+        for image in images {
+            let words = options(1, Some(image), false);
+            let line = format!("warpheap stress {words}");
+            let Command::Stress(args) = Cli::try_parse_from(line.split(' ')).unwrap().command else {
+                unreachable!()
+            };
+            assert_eq!((args.backend, args.gpu.device), (BackendChoice::Cuda, Some(1)));
+            let kernels = args.gpu.kernels.unwrap_or_else(|| panic!("no kernels in {words}"));
+            assert_eq!(build_info::image_for(Some(kernels.capability())), Ok(image));
+        }
+        assert_eq!(
+            (options(0, None, true), options(0, None, false)),
+            ("--replay".into(), "--backend cpu".into())
+        );
+    }
+
+    #[test]
+    fn the_cpu_names_no_kernels() {
+        let chosen = Chosen::cpu(None, &[]).unwrap_or_else(|failure| panic!("{}", failure.message));
+        assert!(chosen.kernels.is_none());
+        assert_eq!(chosen.describe(None).unwrap(), describe(&chosen.device, None).unwrap());
+    }
+
+    #[test]
+    fn the_cpu_is_not_told_of_another_backend() {
+        for replay in [false, true] {
+            let advice = after_a_hang(Backend::Cpu, replay);
+            assert!(!advice.contains("GPU") && !advice.contains("CPU"), "{advice}");
+            assert!(advice.contains("--watchdog") && advice.contains("--threads"), "{advice}");
+        }
+        assert!(!after_a_hang(Backend::Cpu, true).contains("--replay"));
+        assert!(after_a_hang(Backend::Cuda, false).contains("CPU"));
+    }
+}

@@ -1,0 +1,128 @@
+//! `warpheap bench`: measures, and shows each figure beside its floor and its bar.
+
+use super::args::BenchArgs;
+use super::backend::Chosen;
+use super::console::Console;
+use super::status::{Failure, Status};
+use super::stress::{check_target, write_results};
+use crate::report::human::{Count, Seconds, Si};
+use crate::report::provenance::ResultFile;
+use crate::report::table::Summary;
+use std::time::Duration;
+use warpheap::Watchdog;
+use warpheap_harness::bench::{self, Bar, BenchConfig, BenchReport, Comparison, Figure, Timing};
+
+/// Measures what was asked for. A figure that misses its bar is a fault.
+pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
+    check_target(args.json.as_ref())?;
+    let only = (args.figure != "all").then(|| args.figure.clone());
+    let config = BenchConfig { rounds: args.rounds, only };
+    let chosen = Chosen::cuda(args.gpu, &bench::kernels(&config))?;
+    console.say(format_args!("warpheap bench, the median of {} rounds of each figure", args.rounds));
+    console.say(format_args!("  device   {}\n", chosen.describe(None)?));
+    let mut watchdog = arm(args.watchdog, "setting up");
+    let report = bench::run(&chosen.device, &chosen.module, &config, &mut |figure| {
+        tracing::info!(figure, "measuring");
+        watchdog = arm(args.watchdog, figure);
+    })?;
+    drop(watchdog);
+    if report.figures.is_empty() && report.left_out.is_empty() && report.wrong.is_empty() {
+        return Err(Failure::usage(format_args!(
+            "no figure has `{}` in its name; leave --figure out to see all",
+            args.figure
+        )));
+    }
+    let status = conclude(&report, console);
+    if let Some(target) = &args.json {
+        let info = chosen.device.info()?;
+        write_results(target, &ResultFile::new("bench", Some(&info), chosen.kernels, &report), console)?;
+    }
+    Ok(status)
+}
+
+/// None without a limit.
+fn arm(limit: Duration, figure: &str) -> Option<Watchdog> {
+    let what = format!("measuring ({figure})");
+    let advice = "If it was only slow, allow more time with --watchdog, or ask for fewer --rounds.";
+    (!limit.is_zero()).then(|| Watchdog::start(limit, what, advice, Status::Hung as i32))
+}
+
+const HEADINGS: [&str; 8] = ["figure", "threads", "time", "against", "its time", "value", "bar", ""];
+
+fn conclude(report: &BenchReport, console: &Console) -> Status {
+    let mut table = Summary::new(&HEADINGS, console.is_terminal());
+    for figure in &report.figures {
+        table.row(row(figure));
+        figure.also.iter().for_each(|also| table.row(row_beside(also)));
+    }
+    console.say(format_args!("{}\n", table.render()));
+    for name in &report.left_out {
+        console.say(format_args!("left out: {name}"));
+    }
+    for what in &report.wrong {
+        console.say(format_args!("WRONG: {what}"));
+    }
+    let passed = report.figures.iter().filter(|figure| figure.passed).count();
+    console.say(format_args!("{passed} of {} figures pass their bar", report.figures.len()));
+    match passed == report.figures.len() {
+        _ if !report.wrong.is_empty() => Status::Failed,
+        true => Status::Clean,
+        false => Status::Fault,
+    }
+}
+
+fn row(figure: &Figure) -> Vec<String> {
+    let sign = match figure.holds {
+        Bar::AtMost => "<=",
+        Bar::AtLeast => ">=",
+    };
+    vec![
+        figure.name.clone(),
+        if figure.threads == 0 { String::new() } else { Count(figure.threads.into()).to_string() },
+        figure.time.map_or_else(String::new, seconds),
+        figure.against.clone(),
+        figure.base.map_or_else(String::new, seconds),
+        format!("{} {}", Si(figure.value), figure.unit),
+        format!("{sign} {}", Si(figure.bar)),
+        if figure.passed { "pass" } else { "MISS" }.into(),
+    ]
+}
+
+/// The row below a figure: what it is also compared with.
+fn row_beside(also: &Comparison) -> Vec<String> {
+    let value = format!("{} x", Si(also.value));
+    let [name, threads, time] = ["  also", "", ""].map(String::from);
+    vec![name, threads, time, also.against.clone(), seconds(also.base), value, String::new(), String::new()]
+}
+
+fn seconds(time: Timing) -> String {
+    Seconds(time.median_us / 1e6).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_a_cell_for_each_heading() {
+        let base = Timing { median_us: 95.0, min_us: 90.0, max_us: 99.0 };
+        let also = Comparison { against: "another".into(), base, value: 2.0 };
+        let figure = Figure {
+            name: "heap init".into(),
+            threads: 0,
+            time: Some(base),
+            against: "the host's clock".into(),
+            base: None,
+            value: 95.0,
+            unit: "us",
+            holds: Bar::AtMost,
+            bar: 1000.0,
+            passed: true,
+            checked: String::new(),
+            also: None,
+        };
+        let cells = row(&figure);
+        assert_eq!((cells.len(), row_beside(&also).len()), (HEADINGS.len(), HEADINGS.len()));
+        assert_eq!([&cells[1], &cells[4], &cells[7]], ["", "", "pass"]);
+    }
+}

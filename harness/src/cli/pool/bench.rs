@@ -1,0 +1,206 @@
+//! `warpheap pool bench`: measures pools, and shows each beside the driver and its bars.
+
+use super::super::args::PoolBenchArgs;
+use super::super::backend::choose_bare;
+use super::super::console::Console;
+use super::super::status::{Failure, Status};
+use super::super::stress::{check_target, write_results};
+use crate::report::human::{BinaryBytes, Count, Seconds, Si};
+use crate::report::provenance::ResultFile;
+use crate::report::table::Summary;
+use warpheap::{Backend, DeviceInfo};
+use warpheap_harness::bench::Bar;
+use warpheap_harness::pools::bench::{
+    self, Judged, PairFigure, PoolBenchConfig, PoolBenchReport, RandomFigure,
+};
+use warpheap_harness::pools::{DRIVER, PoolKind};
+
+const ADVICE: &str =
+    "If it was only slow, allow more time with --watchdog, or ask for fewer --rounds or --allocations.";
+
+/// Measures what was asked for. A bar that a pool misses is a fault, if it is there for that pool.
+pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
+    check_target(args.run.json.as_ref())?;
+    let pools = with_driver(super::pools(&args.pool)?);
+    let chosen = choose_bare(args.run.backend, args.device)?;
+    let info = chosen.device.info()?;
+    let config = config(&args, pools, &info)?;
+    console.say(format_args!("warpheap pool bench, the median of {} rounds of each pair", config.rounds));
+    super::say_device(&chosen, console)?;
+    tell_limits(&config, &info, console);
+    let mut watchdog = super::arm(args.run.watchdog, "setting up", ADVICE);
+    let report = bench::run(&chosen.device, &config, &mut |figure| {
+        tracing::info!(figure, "measuring");
+        watchdog = super::arm(args.run.watchdog, &format!("measuring ({figure})"), ADVICE);
+    })?;
+    drop(watchdog);
+    let status = conclude(&report, console);
+    if let Some(target) = &args.run.json {
+        write_results(target, &ResultFile::new("pool-bench", Some(&info), None, &report), console)?;
+    }
+    Ok(status)
+}
+
+/// The driver's memory first, which everything is compared with.
+fn with_driver(pools: Vec<&'static PoolKind>) -> Vec<&'static PoolKind> {
+    let others = pools.into_iter().filter(|kind| kind.name != DRIVER);
+    PoolKind::find(DRIVER).into_iter().chain(others).collect()
+}
+
+fn config(
+    args: &PoolBenchArgs,
+    pools: Vec<&'static PoolKind>,
+    info: &DeviceInfo,
+) -> Result<PoolBenchConfig, Failure> {
+    let only = (args.figure != "all").then(|| args.figure.clone());
+    if only.as_ref().is_some_and(|only| !bench::names().any(|name| name.contains(only))) {
+        let names: Vec<_> = bench::names().collect();
+        let message = format!("no figure has `{}` in its name; there are {}", args.figure, names.join(", "));
+        return Err(Failure::usage(message));
+    }
+    let defaults = PoolBenchConfig::for_device(info);
+    let config = PoolBenchConfig {
+        pools,
+        only,
+        rounds: args.rounds,
+        threads: args.threads,
+        allocations: args.allocations.unwrap_or(defaults.allocations),
+        cap_bytes: args.cap.unwrap_or(defaults.cap_bytes),
+        seed: args.seed,
+    };
+    config.check()?;
+    Ok(config)
+}
+
+fn tell_limits(config: &PoolBenchConfig, info: &DeviceInfo, console: &Console) {
+    let told = |allocations: u32, cap| {
+        format!("{} allocations, at most {} live", Count(allocations.into()), BinaryBytes(cap))
+    };
+    let (ours, rmms) = (told(config.allocations, config.cap_bytes), told(bench::ALLOCATIONS, bench::CAP));
+    let differs = if ours == rmms { String::new() } else { format!("; RMM's benchmark has {rmms}") };
+    console.say(format_args!("  random   {ours}{differs}"));
+    if info.backend == Backend::Cpu {
+        console
+            .say("  on the CPU the driver's memory is the program's own heap: nothing is held to the bars");
+    }
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+    if config.threads as usize > processors {
+        let threads = config.threads;
+        console.say(format_args!(
+            "  {threads} host threads on {processors} processors: their times have waiting for a processor in them"
+        ));
+    }
+}
+
+const PAIRS: [&str; 8] =
+    ["figure", "pool", "host threads", "a pair", "slowest thread", "against the driver", "its pool", "bars"];
+const RANDOM: [&str; 10] = [
+    "figure",
+    "pool",
+    "time",
+    "a call",
+    "against the driver",
+    "its pool",
+    "peak live",
+    "peak reserved",
+    "refused",
+    "bars",
+];
+
+fn conclude(report: &PoolBenchReport, console: &Console) -> Status {
+    let mut pairs = Summary::new(&PAIRS, console.is_terminal());
+    report.pairs.iter().for_each(|figure| pairs.row(pair(figure)));
+    if !report.pairs.is_empty() {
+        console.say(format_args!("\n{}", pairs.render()));
+    }
+    let mut table = Summary::new(&RANDOM, console.is_terminal());
+    report.random.iter().for_each(|figure| table.row(random(figure)));
+    if !report.random.is_empty() {
+        console.say(format_args!("\n{}", table.render()));
+    }
+    console.say("");
+    report.left_out.iter().for_each(|what| console.say(format_args!("left out: {what}")));
+    report.wrong.iter().for_each(|what| console.say(format_args!("WRONG: {what}")));
+    let held: Vec<_> = report.judged().filter(|(_, counts, _)| *counts).collect();
+    let met = held.iter().filter(|(_, _, judged)| judged.met).count();
+    match held.len() {
+        0 => console.say("no pool here has bars to meet"),
+        all => console.say(format_args!("{met} of {all} bars are met")),
+    }
+    match met == held.len() {
+        _ if !report.wrong.is_empty() => Status::Failed,
+        true => Status::Clean,
+        false => Status::Fault,
+    }
+}
+
+fn pair(figure: &PairFigure) -> Vec<String> {
+    vec![
+        figure.name.into(),
+        figure.pool.into(),
+        figure.threads.to_string(),
+        nanos(figure.ns.median),
+        nanos(figure.slowest_ns.median),
+        times(figure.driver_ratio),
+        times(figure.driver_pool_ratio),
+        bars(&figure.bars),
+    ]
+}
+
+fn random(figure: &RandomFigure) -> Vec<String> {
+    vec![
+        figure.name.clone(),
+        figure.pool.into(),
+        Seconds(figure.seconds).to_string(),
+        nanos(figure.call_ns),
+        times(figure.driver_ratio),
+        times(figure.driver_pool_ratio),
+        BinaryBytes(figure.peak_live_bytes).to_string(),
+        format!("{} ({:.2} x)", BinaryBytes(figure.peak_reserved_bytes), figure.reserved_ratio),
+        Count(figure.refused).to_string(),
+        bars(&figure.bars),
+    ]
+}
+
+fn nanos(nanos: f64) -> String {
+    if nanos < 10_000.0 { format!("{nanos:.0} ns") } else { Seconds(nanos / 1e9).to_string() }
+}
+
+fn times(ratio: Option<f64>) -> String {
+    ratio.map_or_else(String::new, |ratio| format!("{} x", Si(ratio)))
+}
+
+/// `<= 100 ns met, >= 1.00 k x MISSED`
+fn bars(bars: &[Judged]) -> String {
+    let word = |judged: &Judged| {
+        let sign = if judged.holds == Bar::AtMost { "<=" } else { ">=" };
+        let met = if judged.met { "met" } else { "MISSED" };
+        format!("{sign} {} {} {met}", judged.bar, judged.unit)
+    };
+    bars.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_driver_comes_first_and_once() {
+        for name in ["all", "driver", "blocks"] {
+            let pools =
+                with_driver(super::super::pools(name).unwrap_or_else(|error| panic!("{}", error.message)));
+            assert_eq!(pools[0].name, DRIVER);
+            assert_eq!(pools.iter().filter(|kind| kind.name == DRIVER).count(), 1);
+            assert!(name == "all" || name == "driver" || pools[1].name == name && pools.len() == 2);
+        }
+    }
+
+    #[test]
+    fn bars_say_whether_they_are_met() {
+        let judged =
+            |met| Judged { what: "a pair", value: 90.0, unit: "ns", holds: Bar::AtMost, bar: 100.0, met };
+        let ratio = Judged { unit: "x", holds: Bar::AtLeast, bar: 1.15, ..judged(false) };
+        assert_eq!(bars(&[judged(true), ratio]), "<= 100 ns met, >= 1.15 x MISSED");
+        assert_eq!((nanos(99.6), nanos(123_456.0)), ("100 ns".into(), "123.46 us".into()));
+    }
+}

@@ -1,0 +1,187 @@
+//! The words around a run: what is about to happen, the figures, and what was proved.
+
+use super::super::console::Console;
+use super::super::parse::Sizes;
+use super::super::status::{Failure, Status};
+use super::Outcome;
+use super::session::Session;
+use crate::report::human::{BinaryBytes, Count, Seconds, Si};
+use crate::report::table::Summary;
+use warpheap::simt::Mode;
+use warpheap_harness::stress::{Limit, Plant, SizeMix, StressReport, Workload};
+
+/// How many findings of a run are printed.
+const PRINTED: usize = 5;
+
+/// What is about to happen.
+pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
+    let Some(config) = session.configs.first() else { return Ok(()) };
+    let names: Vec<_> = session.configs.iter().map(|config| config.allocator.name()).collect();
+    let mode = session.replay.then_some(Mode::Replay { seed: session.seed });
+    console.say(format_args!("warpheap stress of {}, seed {}", joined(&names), session.seed));
+    console.say(format_args!("  device   {}", session.chosen.describe(mode)?));
+    if let Some(why) = &session.chosen.why_not_cuda {
+        console.say(format_args!("           not on a GPU: {why}; `warpheap doctor` says more"));
+    }
+    let (threads, streams) = (Count(config.threads.into()), config.streams);
+    let shared = if streams == 1 { "" } else { "; all share one pool" };
+    console.say(format_args!("  threads  {threads} GPU threads in each of {streams} streams{shared}"));
+    console.say(format_args!("  work     {}", what(config.workload)));
+    let mix = match config.mix {
+        SizeMix::Powers => ", powers of two",
+        SizeMix::MostlySmall => ", most of them from the lowest sixteenth",
+        _ => "",
+    };
+    console.say(format_args!("  sizes    {} bytes{mix}", Sizes(config.sizes.clone())));
+    console.say(match config.limit {
+        Limit::Rounds(rounds) => format!("  length   {rounds} rounds of each allocator"),
+        Limit::Time(time) => format!("  length   {} s of each allocator", time.as_secs_f64()),
+        Limit::Pairs(pairs) => {
+            format!("  length   {} pairs of alloc and free of each allocator", Count(pairs))
+        }
+    });
+    if let Some(plant) = config.plant {
+        console.say(format_args!("  planted  {}", meaning(plant)));
+    }
+    for kind in &session.left_out {
+        console.say(format_args!("           {kind} is left out: it gives nothing back before its reset"));
+    }
+    console.say(
+        "Every thread allocates inside a kernel, fills its block with a pattern, reads it again and frees it.\n\
+         Each allocation claims its memory on the device; a claim of memory that is taken is an overlap.\n",
+    );
+    Ok(())
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn joined(names: &[&str]) -> String {
+    match names {
+        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+fn what(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Exchange => "exchange: warps free what others allocated while they run",
+        Workload::Pipeline => {
+            "pipeline: every second stream allocates, and the others free it at the same time"
+        }
+        Workload::Storm => "storm: all are refused, all is freed, and the pool must give as much again",
+        _ => "churn: blocks pass to other threads and streams between kernels",
+    }
+}
+
+fn meaning(plant: Plant) -> &'static str {
+    match plant {
+        Plant::Overlap => "overlap: the allocator hands out memory that is taken",
+        Plant::DoubleFree => "double-free: a thread gives a block back twice",
+        Plant::LostBlock => "lost-block: a thread forgets a block",
+        Plant::TornWrite => "torn-write: a thread writes past the end of its block",
+        _ => "a fault",
+    }
+}
+
+/// The figures and the verdict; answers with the worst status.
+pub fn closing(session: &Session, outcomes: &[Outcome], console: &Console) -> Status {
+    let reports: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.report.as_ref()).collect();
+    if !reports.is_empty() {
+        console.say(format_args!("{}\n", summary(&reports, console.is_terminal())));
+    }
+    for outcome in outcomes.iter().filter(|outcome| outcome.exit != Status::Clean) {
+        complain(session, outcome, console);
+    }
+    let worst = outcomes.iter().map(|outcome| outcome.exit).max_by_key(|status| *status as u8);
+    let worst = worst.unwrap_or(Status::Clean);
+    match session.configs.first().and_then(|config| config.plant) {
+        None if worst == Status::Clean => console.say(proof(&reports)),
+        Some(plant) if worst == Status::Fault => {
+            console.say(format_args!("caught: the planted {plant} was found, as it must be; exit status 1"));
+        }
+        _ => {}
+    }
+    worst
+}
+
+/// One column for each run.
+fn summary(reports: &[&StressReport], for_terminal: bool) -> String {
+    let names = reports.iter().map(|report| report.allocator.name());
+    let headings: Vec<_> = [""].into_iter().chain(names).collect();
+    let mut table = Summary::new(&headings, for_terminal);
+    let mut row = |name: &str, value: &dyn Fn(&StressReport) -> String| {
+        table.row([name.to_owned()].into_iter().chain(reports.iter().map(|report| value(report))).collect());
+    };
+    row("rounds", &|r| Count(r.rounds).to_string());
+    row("pool", &|r| BinaryBytes(r.pool_bytes).to_string());
+    row("allocations, each checked on the device", &|r| Count(r.allocations).to_string());
+    row("frees", &|r| Count(r.frees).to_string());
+    if reports.iter().any(|report| report.crossed_warps > 0) {
+        row("of those, by another warp at the same time", &|r| Count(r.crossed_warps).to_string());
+        row("of those, by another stream's kernel", &|r| Count(r.crossed_kernels).to_string());
+    }
+    row("refused by a full pool", &|r| Count(r.refused).to_string());
+    row("pool emptied", &|r| Count(r.exhaustions).to_string());
+    row("live blocks at the end of a round, at most", &|r| Count(r.peak_live_blocks).to_string());
+    row("live blocks compared on the device", &|r| Count(r.blocks_checked).to_string());
+    row("the same, on the host by sorting", &|r| Count(r.blocks_sorted).to_string());
+    row("written, and read again", &|r| BinaryBytes(r.bytes_written).to_string());
+    row("pairs of alloc and free per second", &|r| Si(r.pairs_per_second).to_string());
+    row("compared on the device per second", &|r| Si(r.checked_per_second).to_string());
+    row("time in kernels", &|r| Seconds(r.kernel_seconds).to_string());
+    row("time in all", &|r| Seconds(r.elapsed_seconds).to_string());
+    row("blocks lost", &|r| Count(r.lost_blocks).to_string());
+    row("faults", &|r| Count(r.findings_total).to_string());
+    table.render()
+}
+
+/// What went wrong in a run, and how to see it again.
+fn complain(session: &Session, outcome: &Outcome, console: &Console) {
+    let allocator = outcome.allocator;
+    if let Some(error) = &outcome.error {
+        console.say(format_args!("{}: {allocator}: {error}", outcome.status.to_uppercase()));
+    }
+    if let Some(report) = &outcome.report {
+        if report.is_clean() {
+            console.say(format_args!(
+                "MISSED: {allocator}: the planted fault was not found: the checks are broken, or too few \
+                 rounds were run"
+            ));
+        }
+        for finding in report.findings.iter().take(PRINTED) {
+            let stream = finding.stream.map(|stream| format!(", stream {stream}")).unwrap_or_default();
+            let (kind, round) = (finding.kind, finding.round);
+            console
+                .say(format_args!("FAULT: {allocator}: {kind}, round {round}{stream}: {}", finding.message));
+        }
+        let more = report.findings_total.saturating_sub(PRINTED as u64);
+        if more > 0 {
+            console.say(format_args!("and {} more; --json FILE keeps the first 256", Count(more)));
+        }
+    }
+    console.say(format_args!("  seed {}; to see it again:\n    {}", session.seed, outcome.reproduce));
+    if !session.replay {
+        console.say(
+            "  The seed decides what the threads do, the machine when. If it does not come back at once, run it \
+             a few\n  times, or with --replay, where the seed decides both.",
+        );
+    }
+    console.say("");
+}
+
+/// What a clean run has proved.
+fn proof(reports: &[&StressReport]) -> String {
+    let sum = |part: fn(&StressReport) -> u64| Count(reports.iter().map(|report| part(report)).sum());
+    let all_emptied = reports.iter().all(|report| report.exhaustions > 0);
+    let emptied =
+        if all_emptied { ", and every pool\nthat was emptied gave exactly what it holds" } else { "" };
+    format!(
+        "clean: 0 overlaps, 0 torn writes and 0 lost blocks in {} pairs of alloc and free.\n\
+         Each of {} allocations was checked on the device as it was made. {} times a live\n\
+         block was compared with all others on the device, and {} times on the host by sorting; both\n\
+         agreed. Every block held what its owner had written, none was lost{emptied}.",
+        sum(|report| report.pairs),
+        sum(|report| report.allocations),
+        sum(|report| report.blocks_checked),
+        sum(|report| report.blocks_sorted),
+    )
+}

@@ -1,0 +1,183 @@
+//! From arguments to runs: every default, and the command that does a run again.
+
+use super::super::args::{BackendChoice, StressArgs};
+use super::super::backend::{Chosen, choose};
+use super::super::parse::Sizes;
+use super::super::status::Failure;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use warpheap::Backend;
+use warpheap::simt::Mode;
+use warpheap_harness::stress::{
+    self, AllocatorKind, Limit, Plant, SizeMix, StressConfig, StressReport, Workload,
+};
+
+/// Threads of each stream on a GPU: more than any holds at once.
+const CUDA_THREADS: u32 = 1 << 20;
+/// The same on the CPU, whose lanes are simulated.
+const CPU_THREADS: u32 = 1 << 13;
+/// The same where one OS thread does everything and chooses at every step.
+const REPLAY_THREADS: u32 = 1 << 10;
+
+/// Rounds of each run on a GPU. Every eighth empties a free list.
+const CUDA_ROUNDS: u64 = 24;
+/// The same on the CPU.
+const CPU_ROUNDS: u64 = 8;
+
+/// The runs that were asked for, on the device that they are on.
+pub struct Session {
+    /// The device and its kernels.
+    pub chosen: Chosen,
+    /// Whether the seed decides the interleaving, too.
+    pub replay: bool,
+    /// Decides what every thread does.
+    pub seed: u64,
+    /// One run for each allocator.
+    pub configs: Vec<StressConfig>,
+    /// Allocators that cannot have the planted fault, or the workload.
+    pub left_out: Vec<AllocatorKind>,
+}
+
+impl Session {
+    /// Fails on what cannot be run.
+    pub fn new(args: &StressArgs) -> Result<Session, Failure> {
+        check_combination(args)?;
+        let seed = args.seed.unwrap_or_else(random_seed);
+        let mode = args.replay.then_some(Mode::Replay { seed });
+        let (plant, workload) = (args.plant.map(Plant::from), args.work.workload.into());
+        let (kinds, left_out) = suitable(args.allocator.kinds(), plant, workload);
+        let kernels: Vec<_> = kinds.iter().flat_map(|kind| stress::kernels(*kind, workload, plant)).collect();
+        let chosen = choose(args.backend, args.gpu, mode, &kernels)?;
+        let (threads, rounds) = match chosen.device.backend() {
+            Backend::Cuda => (CUDA_THREADS, CUDA_ROUNDS),
+            _ if args.replay => (REPLAY_THREADS, CPU_ROUNDS),
+            _ => (CPU_THREADS, CPU_ROUNDS),
+        };
+        let limit = match (args.seconds, args.pairs) {
+            (Some(time), _) => Limit::Time(time),
+            (None, Some(pairs)) => Limit::Pairs(pairs),
+            (None, None) => Limit::Rounds(args.rounds.unwrap_or(rounds)),
+        };
+        let config = |allocator| StressConfig {
+            allocator,
+            threads: args.threads.unwrap_or(threads),
+            workload,
+            sizes: args.size.0.clone(),
+            mix: args.work.mix.into(),
+            limit,
+            streams: args.streams,
+            pool_bytes: args.pool,
+            seed,
+            plant,
+        };
+        let configs: Vec<_> = kinds.into_iter().map(config).collect();
+        configs.iter().try_for_each(|config| config.validate(&chosen.device))?;
+        Ok(Session { chosen, replay: args.replay, seed, configs, left_out })
+    }
+
+    /// The command that does a run again, up to the round of the first fault that `report` tells of.
+    pub fn reproduce(&self, config: &StressConfig, report: Option<&StressReport>) -> String {
+        let mut words = vec!["warpheap stress".to_owned(), self.chosen.options(self.replay)];
+        let StressConfig { allocator, threads, streams, seed, .. } = config;
+        let sizes = Sizes(config.sizes.clone());
+        words.push(format!("--allocator {allocator} --threads {threads} --size {sizes} --streams {streams}"));
+        if config.workload != Workload::default() {
+            words.push(format!("--workload {}", config.workload));
+        }
+        if config.mix != SizeMix::default() {
+            words.push(format!("--mix {}", config.mix));
+        }
+        let pool = report.map(|report| report.pool_bytes).or(config.pool_bytes);
+        words.extend(pool.map(|bytes| format!("--pool {bytes}")));
+        let rounds = report.map(|report| Limit::Rounds(report.rounds.max(1)));
+        words.push(match rounds.unwrap_or(config.limit) {
+            Limit::Rounds(rounds) => format!("--rounds {rounds}"),
+            Limit::Time(time) => format!("--seconds {}", time.as_secs_f64()),
+            Limit::Pairs(pairs) => format!("--pairs {pairs}"),
+        });
+        words.push(format!("--seed {seed}"));
+        words.extend(config.plant.map(|plant| format!("--plant {plant}")));
+        words.join(" ")
+    }
+}
+
+/// Fails on options that contradict each other.
+fn check_combination(args: &StressArgs) -> Result<(), Failure> {
+    if args.replay && args.backend == BackendChoice::Cuda {
+        return Err(Failure::usage(
+            "a GPU schedules its threads itself, so its runs cannot be replayed; leave out --replay, or use \
+             --backend cpu",
+        ));
+    }
+    let named = [("--device", args.gpu.device.is_some()), ("--kernels", args.gpu.kernels.is_some())];
+    match named.iter().find(|(_, given)| *given) {
+        Some((option, _)) if args.replay || args.backend == BackendChoice::Cpu => {
+            Err(Failure::usage(format!(
+                "{option} is for a GPU, but the run is to be on the CPU; leave out {option}, or use --backend cuda \
+             without --replay"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The allocators that can have the fault and the workload, and those that cannot. Of a single one the harness
+/// itself says what is wrong.
+fn suitable(
+    kinds: Vec<AllocatorKind>,
+    plant: Option<Plant>,
+    workload: Workload,
+) -> (Vec<AllocatorKind>, Vec<AllocatorKind>) {
+    let suits = |kind: &AllocatorKind| plant.is_none_or(|plant| plant.suits(*kind)) && workload.suits(*kind);
+    if kinds.len() > 1 { kinds.into_iter().partition(suits) } else { (kinds, Vec::new()) }
+}
+
+/// Another one each time, short enough to be typed.
+fn random_seed() -> u64 {
+    RandomState::new().build_hasher().finish() >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::{Cli, Command};
+    use clap::Parser;
+
+    fn session(line: &str) -> Session {
+        let words = ["warpheap", "stress"].into_iter().chain(line.split_whitespace());
+        let Command::Stress(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
+        Session::new(&args).unwrap_or_else(|failure| panic!("{}", failure.message))
+    }
+
+    #[test]
+    fn a_reproducing_command_asks_for_the_same_run() {
+        for line in [
+            "--backend cpu --seed 7",
+            "--replay --seed 0x2a --plant overlap --threads 512",
+            "--backend cpu --workload storm --mix powers --allocator heap --seed 3",
+            "--backend cpu --pairs 10^5 --allocator heap --seed 9",
+            "--backend cpu --seconds 0.25 --size 64 --streams 3 --pool 8MiB --allocator freelist",
+        ] {
+            let first = session(line);
+            for config in &first.configs {
+                let command = first.reproduce(config, None);
+                let again = session(command.strip_prefix("warpheap stress ").unwrap());
+                assert_eq!(format!("{:?}", again.configs), format!("{:?}", [config]), "{command}");
+                assert_eq!(again.replay, first.replay, "{command}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_fault_that_an_allocator_cannot_have_leaves_it_out() {
+        let session = session("--backend cpu --plant double-free");
+        assert_eq!(session.configs.len(), 2);
+        assert_eq!(session.left_out, [AllocatorKind::Bump]);
+    }
+
+    #[test]
+    fn a_workload_that_frees_leaves_the_arena_out() {
+        let session = session("--backend cpu --workload pipeline");
+        assert_eq!(session.configs.len(), 2);
+        assert_eq!(session.left_out, [AllocatorKind::Bump]);
+    }
+}

@@ -1,0 +1,50 @@
+//! A hash table that all threads insert into.
+
+use super::{Told, Workshop, scrambled};
+use crate::kernels::examples::table::{Table, example_table_clear, example_table_count, example_table_get};
+use std::collections::HashMap;
+use warpheap::Result;
+use warpheap::kernel_names;
+
+pub const DOES: &str = "All threads count keys in one hash table at once, whose chains grow by nodes from the heap; a \
+                        second kernel looks every key up, a third frees the nodes.";
+
+pub const NAME: &str = "table";
+pub const LAUNCHED: [&str; 3] = kernel_names![example_table_count, example_table_get, example_table_clear];
+
+pub fn run(shop: &Workshop<'_>) -> Result<Told> {
+    let count = shop.threads as usize;
+    // Few keys often, many rarely; chains of four or so.
+    let key = |i: u64| scrambled(i) % (1 + scrambled(!i) % (count as u64));
+    let keys: Vec<u64> = (0..count as u64).map(key).collect();
+    let queries: Vec<u64> = keys.iter().copied().chain((0..count as u64).map(|i| count as u64 + i)).collect();
+
+    let device = shop.device;
+    let (on_device, asked) = (device.from_slice(&keys)?, device.from_slice(&queries)?);
+    let buckets = device.zeroed::<u64>((count / 8).max(1))?;
+    let counts = device.zeroed::<u64>(queries.len())?;
+    let table = Table { buckets: buckets.slice() };
+    let args = (shop.heap.handle(), table, on_device.slice(), shop.refused.ptr());
+    // SAFETY: heap and buffers live until the kernel has ended, and no one else touches them.
+    unsafe { shop.run(example_table_count, count, args) }?;
+    // SAFETY: the same.
+    unsafe { shop.run(example_table_get, queries.len(), (table, asked.slice(), counts.slice())) }?;
+    // SAFETY: the same.
+    unsafe { shop.run(example_table_clear, buckets.len(), (shop.heap.handle(), table)) }?;
+
+    let mut expected = HashMap::<u64, u64>::new();
+    keys.iter().for_each(|key| *expected.entry(*key).or_default() += 1);
+    let expected_counts: Vec<u64> =
+        queries.iter().map(|key| expected.get(key).copied().unwrap_or(0)).collect();
+    let found = counts.copy_to_vec()?;
+    let checked = vec![shop.compare(
+        NAME,
+        "counts, half of them of keys that are not there,",
+        &found,
+        &expected_counts,
+    )?];
+    Ok((
+        checked,
+        format!("{count} insertions of {} keys; key {} came {} times", expected.len(), keys[0], found[0]),
+    ))
+}

@@ -1,0 +1,98 @@
+//! Every thread with collections of its own.
+
+use super::{Told, Workshop};
+use crate::kernels::examples::vectors::{TEXT_BYTES, example_factors, example_versions};
+use warpheap::Result;
+use warpheap::driver::Backend;
+use warpheap::kernel_names;
+
+pub const DOES: &str = "Each thread factors a number with a Vec, a Box, a BTreeMap and a String of its own, then keeps \
+                        every version of a growing list, whose parts the versions share by Rc.";
+
+pub const NAME: &str = "vectors";
+pub const LAUNCHED: [&str; 2] = kernel_names![example_factors, example_versions];
+/// The first number to be factored: 720720 has many small factors.
+const FIRST: u64 = 720_720;
+/// Versions that a thread keeps, at most.
+const VERSIONS: u32 = 24;
+
+pub fn run(shop: &Workshop<'_>) -> Result<Told> {
+    shop.module.set_global_heap(&shop.heap)?;
+    let count = shop.threads as usize;
+    let texts = shop.device.zeroed::<[u8; TEXT_BYTES]>(count)?;
+    // SAFETY: the buffer lives until the kernel has ended, and no one else touches it.
+    unsafe { shop.run(example_factors, count, (FIRST, texts.slice())) }?;
+    let sums = shop.device.zeroed::<u64>(count)?;
+    // SAFETY: the same.
+    unsafe { shop.run(example_versions, count, (VERSIONS, sums.slice())) }?;
+    shop.module.clear_global_heap()?;
+
+    let texts: Vec<String> = texts.copy_to_vec()?.iter().map(text_of).collect();
+    let products: Vec<String> = (FIRST..).take(count).map(product).collect();
+    let expected: Vec<u64> = (0..shop.threads).map(sum_of_versions).collect();
+    let mut checked = vec![
+        shop.compare(NAME, "factorisations", &texts, &products)?,
+        shop.compare(NAME, "sums over all versions", &sums.copy_to_vec()?, &expected)?,
+    ];
+    if shop.device.backend() == Backend::Cpu {
+        checked.push("not checked on the CPU: there the collections allocate as this program does".into());
+    }
+    Ok((checked, format!("{FIRST} = {}", texts[0])))
+}
+
+fn text_of(bytes: &[u8; TEXT_BYTES]) -> String {
+    String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
+}
+
+/// By trying every number.
+fn product(mut n: u64) -> String {
+    let mut parts = Vec::new();
+    for factor in 2.. {
+        if factor * factor > n {
+            break;
+        }
+        let power = std::iter::from_fn(|| n.is_multiple_of(factor).then(|| n /= factor)).count();
+        match power {
+            0 => {}
+            1 => parts.push(factor.to_string()),
+            _ => parts.push(format!("{factor}^{power}")),
+        }
+    }
+    if n > 1 || parts.is_empty() {
+        // A factor larger than those before it, and another.
+        parts.push(n.to_string());
+    }
+    parts.join("*")
+}
+
+/// The version after `k` numbers holds the first `k` multiples, so multiple `m` is in all but `m + 1` versions.
+fn sum_of_versions(i: u32) -> u64 {
+    let count = i % VERSIONS;
+    (0..count).map(|m| u64::from(i.wrapping_mul(m)) * u64::from(count - m)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_factored() {
+        for (n, text) in [
+            (2, "2"),
+            (4, "2^2"),
+            (12, "2^2*3"),
+            (35, "5*7"),
+            (FIRST, "2^4*3^2*5*7*11*13"),
+            (49, "7^2"),
+            (50, "2*5^2"),
+        ] {
+            assert_eq!(product(n), text);
+        }
+    }
+
+    #[test]
+    fn versions_are_summed() {
+        // [], [0], [0, 3], [0, 3, 6]
+        assert_eq!(sum_of_versions(3), 3 + 9);
+    }
+}

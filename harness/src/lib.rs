@@ -1,0 +1,12 @@
+//! What tests and measures warpheap's allocators, and those of others: stress with checks that no two live blocks
+//! overlap, injected faults, figures, and replays of logs. The program `warpheap` is its command line.
+//!
+//! Modules, each using only those before it: [`kernels`] → [`bench`], [`stress`], [`examples`] → [`pools`].
+
+pub mod bench;
+pub mod build_info;
+pub mod examples;
+#[path = "../kernels/mod.rs"]
+pub mod kernels;
+pub mod pools;
+pub mod stress;

@@ -1,0 +1,8 @@
+//! warpheap, the command line.
+
+mod cli;
+mod report;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

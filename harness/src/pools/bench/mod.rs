@@ -1,0 +1,194 @@
+//! What the pools cost, each beside the driver's synchronous memory and, where it is there, the driver's own pool.
+//!
+//! | figure | what |
+//! |---|---|
+//! | `pair of 1 MiB`, `pair of 256 B to 64 MiB` | an allocation and its free, by one host thread and by many with a stream each |
+//! | `random to 1 MiB`, `random to 64 MiB` | RMM's benchmark of random allocations: their time, and what the pool holds meanwhile |
+//!
+//! Nothing is timed at its first use: every pool is warmed up by the very calls that are timed afterwards.
+
+mod bars;
+mod pairs;
+mod random;
+#[cfg(test)]
+mod tests;
+
+pub use bars::Judged;
+pub use pairs::PairFigure;
+pub use random::RandomFigure;
+
+use super::{POOLS, PoolKind};
+use serde::Serialize;
+use warpheap::driver::{Backend, Device, DeviceInfo};
+use warpheap::error::InvalidConfig;
+use warpheap::{Bytes, Error, Result};
+
+const MIB: u64 = 1 << 20;
+/// Random allocations on a GPU: as in RMM's benchmark.
+pub const ALLOCATIONS: u32 = 100_000;
+/// What may be live of them at a time, in bytes: as in RMM's benchmark.
+pub const CAP: u64 = 16_000 * MIB;
+/// The same two on the CPU, whose driver's memory is the program's own heap, cleared at each allocation.
+const ON_CPU: (u32, u64) = (10_000, 1_000 * MIB);
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct PoolBenchConfig {
+    /// The pools. To be compared with, the driver's memory has to be among them.
+    pub pools: Vec<&'static PoolKind>,
+    /// Only figures whose name contains this.
+    pub only: Option<String>,
+    /// Timed rounds of each pair, after 3 that are not counted; at least 1.
+    pub rounds: u32,
+    /// Host threads of the pairs that many make, at least 1.
+    pub threads: u32,
+    /// Random allocations, at least 1.
+    pub allocations: u32,
+    /// What may be live of them at a time, in bytes; at least 64 MiB.
+    pub cap_bytes: u64,
+    /// Decides all sizes, and what is freed when.
+    pub seed: u64,
+}
+
+impl PoolBenchConfig {
+    /// As the bars ask for it, with all pools. Random allocations are fewer on the CPU, and their cap is less there and on a GPU that
+    /// has less than one and a half times as much free.
+    pub fn for_device(info: &DeviceInfo) -> PoolBenchConfig {
+        let (allocations, cap) = if info.backend == Backend::Cuda { (ALLOCATIONS, CAP) } else { ON_CPU };
+        // A pool rounds sizes up.
+        let most = info.memory_free / 3 * 2 / MIB * MIB;
+        PoolBenchConfig {
+            pools: POOLS.iter().collect(),
+            only: None,
+            rounds: 10,
+            threads: 16,
+            allocations,
+            cap_bytes: cap.min(most).max(random::MAX_BYTES[1]),
+            seed: 1,
+        }
+    }
+
+    /// Fails on what cannot be measured.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] for a cap that is less than a single allocation.
+    pub fn check(&self) -> Result<()> {
+        let most = random::MAX_BYTES[1];
+        if self.cap_bytes >= most {
+            return Ok(());
+        }
+        Err(Error::InvalidConfig(InvalidConfig::Pool {
+            setting: "cap",
+            given: Bytes(self.cap_bytes).to_string(),
+            why: format!("a single one of the random allocations may have {}", Bytes(most)),
+        }))
+    }
+
+    /// Whether the figure of this name is asked for.
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| name.contains(only))
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PoolBenchReport {
+    /// Timed rounds of each pair.
+    pub rounds: u32,
+    /// What may be live at a time of random allocations, in bytes.
+    pub cap_bytes: u64,
+    /// Decides all sizes.
+    pub seed: u64,
+    /// Whether the bars are held: on a GPU.
+    pub has_bars: bool,
+    /// In the order of measuring.
+    pub pairs: Vec<PairFigure>,
+    /// In the order of measuring.
+    pub random: Vec<RandomFigure>,
+    /// What a pool does not do, and why.
+    pub left_out: Vec<String>,
+    /// What a pool did wrong.
+    pub wrong: Vec<String>,
+}
+
+impl PoolBenchReport {
+    /// Whether nothing was measured or left out: then no figure has the name that was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty() && self.random.is_empty() && self.left_out.is_empty() && self.wrong.is_empty()
+    }
+
+    /// All bars that were held to a figure: the pool's name, whether they are there for it, and what came of it.
+    pub fn judged(&self) -> impl Iterator<Item = (&'static str, bool, &Judged)> {
+        let pairs = self.pairs.iter().map(|figure| (figure.pool, figure.has_bars, &figure.bars));
+        let random = self.random.iter().map(|figure| (figure.pool, figure.has_bars, &figure.bars));
+        pairs.chain(random).flat_map(|(pool, counts, bars)| bars.iter().map(move |bar| (pool, counts, bar)))
+    }
+}
+
+/// Names of all figures.
+pub fn names() -> impl Iterator<Item = String> {
+    pairs::names().chain(random::names())
+}
+
+/// Measures. `progress` is told each figure and pool before it is measured.
+///
+/// # Errors
+/// As for [`PoolBenchConfig::check`]. What makes the device useless; what a pool cannot do is in the report.
+pub fn run(
+    device: &Device,
+    config: &PoolBenchConfig,
+    progress: &mut dyn FnMut(&str),
+) -> Result<PoolBenchReport> {
+    config.check()?;
+    let report = PoolBenchReport {
+        rounds: config.rounds.max(1),
+        cap_bytes: config.cap_bytes,
+        seed: config.seed,
+        has_bars: device.backend() == Backend::Cuda,
+        ..PoolBenchReport::default()
+    };
+    let mut bench = Bench { device, config, report, progress };
+    for kind in config.pools.iter().filter(|kind| !kind.reuses) {
+        let why = format!("pool {}: it does not hand out again what was given back", kind.name);
+        bench.report.left_out.push(why);
+    }
+    bench.pairs()?;
+    bench.random()?;
+    let mut report = bench.report;
+    bars::judge(&mut report);
+    Ok(report)
+}
+
+struct Bench<'a> {
+    device: &'a Device,
+    config: &'a PoolBenchConfig,
+    report: PoolBenchReport,
+    progress: &'a mut dyn FnMut(&str),
+}
+
+impl Bench<'_> {
+    /// What can be measured.
+    fn pools(&self) -> impl Iterator<Item = &'static PoolKind> + use<> {
+        self.config.pools.clone().into_iter().filter(|kind| kind.reuses)
+    }
+
+    fn begin(&mut self, name: &str, pool: &PoolKind) {
+        (self.progress)(&format!("{name}, pool {}", pool.name));
+    }
+
+    /// Keeps a figure, or why there is none. Fails if the device is of no more use.
+    fn keep<T>(&mut self, name: &str, pool: &PoolKind, figure: Result<T>) -> Result<Option<T>> {
+        match figure {
+            Ok(figure) => Ok(Some(figure)),
+            Err(error) if error.is_fatal() => Err(error),
+            Err(error @ Error::WrongResult { .. }) => {
+                self.report.wrong.push(error.to_string());
+                Ok(None)
+            }
+            Err(error) => {
+                self.report.left_out.push(format!("{name}, pool {}: {error}", pool.name));
+                Ok(None)
+            }
+        }
+    }
+}

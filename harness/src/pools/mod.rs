@@ -1,0 +1,221 @@
+//! Pools of the host by their names, and what can be done with any of them: a log replayed, times measured.
+//!
+//! ```text
+//!   a log of allocations ─┐                          ┌─ calls one by one, and what the pool holds   (replay)
+//!   random allocations   ─┴─ Script ── Player ── any ┤
+//!   pairs of an allocation and its free ─────── pool ┴─ the time of all                             (bench)
+//! ```
+//!
+//! [`POOLS`] is the list. A pool that is added to it is replayed, measured and shown by `warpheap pool` without further ado.
+
+pub mod bench;
+mod demand;
+mod play;
+pub mod replay;
+mod script;
+mod spread;
+
+pub use demand::Demand;
+pub use spread::Spread;
+
+use std::alloc::Layout;
+use warpheap::Result;
+use warpheap::alloc::{BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverMemory, DriverPool, Limit};
+use warpheap::driver::Device;
+
+/// A pool that can be made by its name.
+#[derive(Debug)]
+pub struct PoolKind {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub does: &'static str,
+    /// Whether it hands out again what was given back. What does not is replayed, but not measured.
+    pub reuses: bool,
+    /// Whether the bars of [`mod@bench`] are there to be met by it; those of others are told and count for nothing.
+    pub has_bars: bool,
+    make: fn(&Device, &Demand) -> Result<Box<dyn DeviceAllocator>>,
+}
+
+/// The one that the others are compared with.
+pub const DRIVER: &str = "driver";
+/// The other one, where it is there.
+pub const DRIVER_POOL: &str = "driver-pool";
+
+/// All pools, those first that others are compared with.
+pub static POOLS: &[PoolKind] = &[
+    PoolKind {
+        name: DRIVER,
+        does: "the driver's synchronous memory, one call of it for each allocation and each free",
+        reuses: true,
+        has_bars: false,
+        make: driver,
+    },
+    PoolKind {
+        name: DRIVER_POOL,
+        does: "a pool of the driver's, in the order of streams, which keeps what it has",
+        reuses: true,
+        has_bars: false,
+        make: driver_pool,
+    },
+    PoolKind {
+        name: "blocks",
+        does: "equal blocks, as large as the largest allocation",
+        reuses: true,
+        has_bars: false,
+        make: blocks,
+    },
+    PoolKind {
+        name: "caching",
+        does: "blocks of any size, kept for the stream that freed them",
+        reuses: true,
+        has_bars: true,
+        make: caching,
+    },
+    PoolKind {
+        name: "bump",
+        does: "one region, from its start to its end",
+        reuses: false,
+        has_bars: false,
+        make: bump,
+    },
+];
+
+impl PoolKind {
+    /// The pool of that name.
+    pub fn find(name: &str) -> Option<&'static PoolKind> {
+        POOLS.iter().find(|kind| kind.name == name)
+    }
+
+    /// A pool on `device` that meets `demand`, as far as its memory reaches.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`](warpheap::Error::InvalidConfig) for what no such pool can be, [`Error::OutOfMemory`](warpheap::Error::OutOfMemory),
+    /// or what the driver answers.
+    pub fn make(&self, device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
+        (self.make)(device, demand)
+    }
+}
+
+fn driver(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
+    let memory = DriverMemory::new(device);
+    Ok(match demand.bytes {
+        Some(bytes) => Box::new(Limit::new(memory, bytes)),
+        None => Box::new(memory),
+    })
+}
+
+fn blocks(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
+    let block = demand.largest.pad_to_align();
+    let count = match demand.bytes {
+        Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX) / block.size().max(1),
+        None => demand.peak_blocks,
+    };
+    Ok(Box::new(BlockPool::new(DriverMemory::new(device), block, count)?))
+}
+
+fn driver_pool(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
+    let builder = DriverPool::builder(device);
+    Ok(Box::new(match demand.bytes {
+        // More than there is would be refused.
+        Some(bytes) => {
+            let most = bytes.min(device.info()?.memory_total);
+            builder.max_size(most).release_threshold(most).build()?
+        }
+        None => builder.build()?,
+    }))
+}
+
+fn caching(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
+    let builder = CachingPool::builder();
+    Ok(Box::new(match demand.bytes {
+        Some(bytes) => builder.max_bytes(bytes).on(device)?,
+        None => builder.on(device)?,
+    }))
+}
+
+/// Without a limit: room for all allocations, but no more than nine tenths of what is free.
+fn bump(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
+    let align = demand.largest.align();
+    let padding = (demand.total_blocks as u64).saturating_mul(align as u64 - 1);
+    let all = demand.total_bytes.saturating_add(padding).max(1);
+    let bytes = match demand.bytes {
+        Some(bytes) => bytes,
+        None => all.min(device.info()?.memory_free / 10 * 9),
+    };
+    let size = usize::try_from(bytes).unwrap_or(usize::MAX).min(isize::MAX as usize - (align - 1));
+    let region =
+        Layout::from_size_align(size, align).expect("an alignment, and a size that it leaves room for");
+    Ok(Box::new(BumpPool::new(DriverMemory::new(device), region)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::alloc::Layout;
+    use warpheap::Error;
+    use warpheap::error::InvalidConfig;
+
+    fn demand(bytes: Option<u64>) -> Demand {
+        let largest = Layout::from_size_align(1000, 64).unwrap();
+        Demand { bytes, largest, peak_blocks: 3, peak_bytes: 3000, total_bytes: 9000, total_blocks: 9 }
+    }
+
+    #[test]
+    fn every_pool_is_found_by_its_name_and_meets_the_demand() {
+        let (device, demand) = (Device::cpu(), demand(None));
+        let stream = device.stream().unwrap();
+        for kind in POOLS {
+            assert!(std::ptr::eq(PoolKind::find(kind.name).unwrap(), kind), "two are called {}", kind.name);
+            let pool = kind.make(&device, &demand).unwrap();
+            let blocks: Vec<_> = (0..3).map(|_| pool.allocate(demand.largest, &stream).unwrap()).collect();
+            assert!(pool.usage().used_bytes >= demand.peak_bytes, "{}", kind.name);
+            for block in blocks {
+                // SAFETY: allocated above, and never used.
+                unsafe { pool.deallocate(block, demand.largest, &stream) }.unwrap();
+            }
+        }
+        assert!(PoolKind::find("no such pool").is_none());
+    }
+
+    #[test]
+    fn no_pool_takes_more_than_it_may() {
+        let (device, demand) = (Device::cpu(), demand(Some(2 * 1024)));
+        let stream = device.stream().unwrap();
+        for kind in POOLS {
+            let Ok(pool) = kind.make(&device, &demand) else { continue };
+            let granted = (0..5).take_while(|_| pool.allocate(demand.largest, &stream).is_ok()).count();
+            let is_exact = ["driver", "driver-pool", "blocks", "bump"].contains(&kind.name);
+            assert!(granted == 2 || !is_exact && granted < 2, "{}: {granted}", kind.name);
+            assert!(pool.usage().reserved_bytes <= 2 * 1024, "{}", kind.name);
+        }
+        let none = PoolKind::find("blocks").unwrap().make(&device, &Demand { bytes: Some(10), ..demand });
+        assert!(matches!(
+            none.err(),
+            Some(Error::InvalidConfig(InvalidConfig::Pool { setting: "blocks", .. }))
+        ));
+        let none = PoolKind::find("caching").unwrap().make(&device, &demand);
+        assert!(
+            matches!(
+                none.err(),
+                Some(Error::InvalidConfig(InvalidConfig::Pool { setting: "max_bytes", .. }))
+            ),
+            "less than a page"
+        );
+    }
+
+    #[test]
+    fn a_limit_of_whole_pages_is_kept_by_all() {
+        let device = Device::cpu();
+        // The last of it is less than a page, and not taken by what has memory in pages.
+        let (most, mib) = ((4 << 20) + 1000, Layout::from_size_align(1 << 20, 64).unwrap());
+        let demand = Demand { largest: mib, ..demand(Some(most)) };
+        let stream = device.stream().unwrap();
+        for kind in POOLS {
+            let pool = kind.make(&device, &demand).unwrap();
+            let granted = (0..9).take_while(|_| pool.allocate(mib, &stream).is_ok()).count();
+            assert_eq!(granted, 4, "{}", kind.name);
+            assert!(pool.usage().reserved_bytes <= most, "{}", kind.name);
+        }
+    }
+}

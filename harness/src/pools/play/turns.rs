@@ -1,0 +1,107 @@
+//! A script on the threads that it names.
+//!
+//! ```text
+//!   step      0     1     2     3     4
+//!   thread A  alloc ─────────── free            A, B and C wait for their turns, so that the order is the script's
+//!   thread B        alloc ─────────── alloc
+//!   thread C              free
+//! ```
+//!
+//! I1: only the thread of step `next` makes a call.
+
+use super::Session;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use warpheap::error::InvalidConfig;
+use warpheap::{Error, Result};
+
+/// The threads of a script, one of which has its turn.
+struct Turns<'a> {
+    state: Mutex<State<'a>>,
+    /// One for each thread.
+    called: Vec<Condvar>,
+}
+
+struct State<'a> {
+    session: Session<'a>,
+    /// Whose turn it is, by the number of the step.
+    next: usize,
+    /// Nobody goes on, and why if it was an error.
+    stopped: Option<Option<Error>>,
+}
+
+/// Makes all calls, each on a thread of its own number.
+pub(super) fn in_turns(session: Session<'_>) -> Result<Session<'_>> {
+    let script = session.script;
+    let called = (0..script.threads).map(|_| Condvar::new()).collect();
+    let turns = Turns { state: Mutex::new(State { session, next: 0, stopped: None }), called };
+    let mut steps = vec![Vec::new(); script.threads];
+    script.steps.iter().enumerate().for_each(|(number, step)| steps[step.thread].push(number));
+    thread::scope(|scope| {
+        for (thread, steps) in steps.iter().enumerate() {
+            let turns = &turns;
+            let worker = move || turns.work(thread, steps);
+            if let Err(error) = thread::Builder::new().spawn_scoped(scope, worker) {
+                let why = format!(
+                    "the system does not start thread {}: {error}; replay it on one thread",
+                    thread + 1
+                );
+                let given = script.threads.to_string();
+                turns.stop(Some(Error::InvalidConfig(InvalidConfig::Pool {
+                    setting: "threads",
+                    given,
+                    why,
+                })));
+                return;
+            }
+        }
+    });
+    let state = turns.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match state.stopped {
+        Some(Some(error)) => Err(error),
+        _ => Ok(state.session),
+    }
+}
+
+impl<'s> Turns<'s> {
+    fn work(&self, thread: usize, steps: &[usize]) {
+        let _stop = StopOnPanic(self);
+        for number in steps {
+            let wait = |state: &mut State<'_>| state.stopped.is_none() && state.next != *number;
+            let woken = self.called[thread].wait_while(self.state(), wait);
+            let mut state = woken.unwrap_or_else(PoisonError::into_inner);
+            if state.stopped.is_some() {
+                return;
+            }
+            let script = state.session.script;
+            if let Err(error) = state.session.step(&script.steps[*number]) {
+                drop(state);
+                return self.stop(Some(error));
+            }
+            state.next += 1;
+            if let Some(next) = script.steps.get(state.next).filter(|next| next.thread != thread) {
+                self.called[next.thread].notify_one();
+            }
+        }
+    }
+
+    fn stop(&self, error: Option<Error>) {
+        self.state().stopped.get_or_insert(error);
+        self.called.iter().for_each(Condvar::notify_all);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<'s>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A pool that panics must not leave the other threads waiting.
+struct StopOnPanic<'a, 's>(&'a Turns<'s>);
+
+impl Drop for StopOnPanic<'_, '_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.stop(None);
+        }
+    }
+}

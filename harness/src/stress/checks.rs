@@ -1,0 +1,162 @@
+//! What is checked between rounds, and at the end of a run.
+
+use super::census::{self, Verdict};
+use super::finding::{FindingKind, Narrator, Table};
+use super::plan::BLOCK_THREADS;
+use super::run::Run;
+use super::subject::Subject;
+use std::time::Instant;
+use warpheap::driver::{DeviceBuffer, LaunchConfig};
+use warpheap::{Bytes, Result};
+use warpheap_device::alloc::DeviceAlloc;
+use warpheap_device::check::log::LogView;
+use warpheap_device::check::record::Record;
+use warpheap_device::check::workload::Phase;
+
+/// The host compares all blocks while that takes less than this part of the time.
+const HOST_CHECK_SHARE: f64 = 0.25;
+
+impl<S: Subject> Run<'_, S> {
+    fn narrator<'b>(&'b self, records: &'b [Record]) -> Narrator<'b> {
+        Narrator {
+            plan: &self.plan,
+            round: self.round,
+            pool_start: self.subject.start(),
+            records,
+            table: Table::Slots,
+        }
+    }
+
+    /// What the threads themselves have found, and the allocator.
+    pub(super) fn check_online(&mut self) -> Result<()> {
+        let words = self.tables.map.read_log()?;
+        let log = LogView::new(&words).expect("the buffer is as long as a log");
+        let records = if log.total() > 0 { self.tables.records.copy_to_vec()? } else { Vec::new() };
+        let narrator = self.narrator(&records);
+        let breaches: Vec<_> = log.breaches().map(|breach| narrator.breach(&breach)).collect();
+        let (fault_count, faults) = self.subject.faults(&narrator)?;
+        self.report.add(breaches, log.total());
+        self.report.add(faults, fault_count);
+        Ok(())
+    }
+
+    /// Compares all live blocks, on the device always, on the host when there is time or need.
+    pub(super) fn check_all(&mut self, needed: bool) -> Result<()> {
+        let stream = &self.streams[0];
+        let verdict = self.census.on_device(self.module, stream, &self.tables.records, &mut self.report)?;
+        let live = self.report.live_blocks();
+        let agrees = verdict.is_clean() && verdict.checked == live && self.subject.agrees(live)?;
+        let spent = self.report.host_check_seconds;
+        let has_time = spent <= HOST_CHECK_SHARE * self.started.elapsed().as_secs_f64();
+        if !(needed || has_time || !agrees) {
+            return Ok(());
+        }
+        let started = Instant::now();
+        let records = self.tables.records.copy_to_vec()?;
+        self.report.host_check_seconds += started.elapsed().as_secs_f64();
+        self.compare_all(verdict, &records, Table::Slots)
+    }
+
+    /// The host's comparison, and the allocator's own numbers.
+    fn compare_all(&mut self, verdict: Verdict, records: &[Record], table: Table) -> Result<()> {
+        let (plan, round, pool_start) = (&self.plan, self.round, self.subject.start());
+        let narrator = Narrator { plan, round, pool_start, records, table };
+        let sorted = census::on_host(plan, &narrator, &mut self.report);
+        census::compare(verdict, &sorted, &narrator, &mut self.report);
+        let started = Instant::now();
+        let account = self.subject.account(plan, &narrator)?;
+        self.report.host_check_seconds += started.elapsed().as_secs_f64();
+        let lost = account.lost_blocks;
+        self.report.lost_blocks += lost;
+        self.report.wasted_bytes = self.report.wasted_bytes.max(account.wasted_bytes);
+        self.report.add(account.findings, 0);
+        Ok(())
+    }
+
+    /// After all threads were refused, nothing may be left.
+    pub(super) fn check_exhaustion(&mut self) -> Result<()> {
+        let (live, most) = (self.report.live_blocks(), self.plan.records());
+        let exhausted = self.subject.is_exhausted(&self.plan, live, most)?;
+        self.note_exhaustion(exhausted, live, live < most);
+        Ok(())
+    }
+
+    /// `refused`: not everyone got what it asked for.
+    fn note_exhaustion(&mut self, exhausted: bool, live: u64, refused: bool) {
+        if exhausted {
+            self.report.exhaustions += u64::from(refused);
+            return;
+        }
+        let message = format!(
+            "after every thread was refused, {live} blocks are live, of a pool of {}",
+            self.subject.most_blocks(&self.plan)
+        );
+        let finding = self.narrator(&[]).finding(FindingKind::CountMismatch, None, message);
+        self.report.add(vec![finding], 1);
+    }
+
+    /// After everything was given back, all memory must be free.
+    fn check_all_free(&mut self) -> Result<()> {
+        if self.subject.is_all_free(self.module, &self.streams[0])? {
+            return Ok(());
+        }
+        let message = format!(
+            "everything was given back, but one allocation of all {} is refused: some of it is neither free nor \
+             anyone's",
+            Bytes(self.plan.pool_bytes)
+        );
+        let finding = self.narrator(&[]).finding(FindingKind::Lost, None, message);
+        self.report.add(vec![finding], 1);
+        self.report.lost_blocks += 1;
+        Ok(())
+    }
+
+    /// Gives everything back, then takes and gives back the whole pool.
+    pub(super) fn end(&mut self) -> Result<()> {
+        if S::Handle::RECLAIMS {
+            self.phase(Phase::Drain)?;
+            self.check_online()?;
+            self.check_all(true)?;
+            self.check_all_free()?;
+        }
+        if self.report.is_clean() { self.empty_the_pool() } else { Ok(()) }
+    }
+
+    /// Everything was given back: the pool must be as it was when it was new.
+    pub(super) fn check_recovery(&mut self) -> Result<()> {
+        self.check_all(false)?;
+        self.check_all_free()?;
+        if self.report.is_clean() { self.empty_the_pool() } else { Ok(()) }
+    }
+
+    /// Takes all that the new pool has, so that it can be held to it later.
+    pub(super) fn measure(&mut self) -> Result<()> {
+        self.empty_the_pool()?;
+        self.subject.reset()
+    }
+
+    /// All threads allocate until they are refused: exactly what there is must be granted.
+    fn empty_the_pool(&mut self) -> Result<()> {
+        let most = self.subject.most_blocks(&self.plan);
+        let out: DeviceBuffer<Record> = self.device.zeroed(most as usize)?;
+        let count: DeviceBuffer<u64> = self.device.zeroed(1)?;
+        let stream = self.streams[0].clone();
+        let grid = LaunchConfig::linear(self.plan.threads, BLOCK_THREADS);
+        let args = (self.subject.handle(), self.plan.max_bytes, 1, out.slice(), count.ptr());
+        // SAFETY: nothing else uses the pool and the two buffers, which live until the stream is waited for.
+        unsafe { stream.launch(self.module, S::GRAB, &grid, args) }?;
+        stream.synchronize()?;
+        let granted = count.copy_to_vec()?[0];
+        let emptied = self.subject.is_emptied(&self.plan, granted)?;
+        self.note_exhaustion(emptied, granted, true);
+        let verdict = self.census.on_device(self.module, &stream, &out, &mut self.report)?;
+        self.compare_all(verdict, &out.copy_to_vec()?, Table::Grabbed)?;
+        if S::Handle::RECLAIMS && self.report.is_clean() {
+            self.subject.give_back(self.module, &stream, out.slice(), granted)?;
+            let verdict = self.census.on_device(self.module, &stream, &out, &mut self.report)?;
+            self.compare_all(verdict, &out.copy_to_vec()?, Table::Grabbed)?;
+            self.check_all_free()?;
+        }
+        Ok(())
+    }
+}

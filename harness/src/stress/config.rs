@@ -1,0 +1,180 @@
+//! What a stress run is asked to do.
+
+use serde::Serialize;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+use warpheap::Error;
+use warpheap::driver::Device;
+
+use super::plan::Plan;
+use super::workload::{SizeMix, Workload};
+
+/// An allocator to be stressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum AllocatorKind {
+    /// The bump arena.
+    Bump,
+    /// The pool of blocks of one size.
+    FreeList,
+    /// The heap: any size, given back by anyone.
+    Heap,
+}
+
+/// A fault to be injected, to see it found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Plant {
+    /// The allocator forgets that memory is taken, and hands it out again.
+    Overlap,
+    /// A thread gives a block back twice.
+    DoubleFree,
+    /// A thread forgets a block.
+    LostBlock,
+    /// A thread writes past the end of its block into the next one.
+    TornWrite,
+}
+
+impl AllocatorKind {
+    /// Every allocator.
+    pub const ALL: [AllocatorKind; 3] = [AllocatorKind::Bump, AllocatorKind::FreeList, AllocatorKind::Heap];
+
+    /// As the command line spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AllocatorKind::Bump => "bump",
+            AllocatorKind::FreeList => "freelist",
+            AllocatorKind::Heap => "heap",
+        }
+    }
+}
+
+impl Plant {
+    /// Every fault.
+    pub const ALL: [Plant; 4] = [Plant::Overlap, Plant::DoubleFree, Plant::LostBlock, Plant::TornWrite];
+
+    /// As the command line spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Plant::Overlap => "overlap",
+            Plant::DoubleFree => "double-free",
+            Plant::LostBlock => "lost-block",
+            Plant::TornWrite => "torn-write",
+        }
+    }
+
+    /// Whether the fault exists with that allocator.
+    pub const fn suits(self, allocator: AllocatorKind) -> bool {
+        !matches!((self, allocator), (Plant::DoubleFree, AllocatorKind::Bump))
+    }
+}
+
+/// A name that is none of those asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{got}` is none of {known}")]
+pub struct UnknownName {
+    got: String,
+    known: String,
+}
+
+macro_rules! named {
+    ($($ty:ident),+) => {$(
+        impl fmt::Display for $ty {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $ty {
+            type Err = UnknownName;
+            fn from_str(text: &str) -> Result<Self, UnknownName> {
+                Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| UnknownName {
+                    got: text.into(),
+                    known: Self::ALL.map(Self::name).join(", "),
+                })
+            }
+        }
+    )+};
+}
+named!(AllocatorKind, Plant, Workload, SizeMix);
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Limit {
+    /// After so many rounds.
+    Rounds(u64),
+    /// With the round in which that time is over.
+    Time(Duration),
+    /// With the round in which so many blocks have been given back.
+    Pairs(u64),
+}
+
+/// A stress run.
+#[derive(Clone, Debug, Serialize)]
+pub struct StressConfig {
+    /// What is stressed.
+    pub allocator: AllocatorKind,
+    /// GPU threads of each stream, rounded up to whole blocks of 256.
+    pub threads: u32,
+    /// What the threads do.
+    pub workload: Workload,
+    /// The smallest and the largest allocation, in bytes. A free list has blocks of the largest.
+    pub sizes: RangeInclusive<u64>,
+    /// How the sizes between the two are spread.
+    pub mix: SizeMix,
+    /// When to stop.
+    pub limit: Limit,
+    /// Streams whose kernels share the pool at the same time.
+    pub streams: u32,
+    /// Memory of the pool; of a heap, rounded up to whole MiB. `None`: three quarters of what all threads
+    /// together would hold, so that it runs out now and then, or a sixteenth in a storm, or what the device has room
+    /// for.
+    pub pool_bytes: Option<u64>,
+    /// Decides everything that the threads do. On one OS thread (replay) the same seed is the same run.
+    pub seed: u64,
+    /// A fault to inject.
+    pub plant: Option<Plant>,
+}
+
+impl StressConfig {
+    /// The kernels that the run launches.
+    pub fn kernels(&self) -> Vec<&'static str> {
+        super::kernels(self.allocator, self.workload, self.plant)
+    }
+
+    /// Fails on what cannot be run on the device.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`], which says what to change, or what the driver answers.
+    pub fn validate(&self, device: &Device) -> Result<(), Error> {
+        Plan::new(self, device).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for kind in AllocatorKind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        for plant in Plant::ALL {
+            assert_eq!(plant.to_string().parse(), Ok(plant));
+        }
+        for workload in Workload::ALL {
+            assert_eq!(workload.to_string().parse(), Ok(workload));
+        }
+        for mix in SizeMix::ALL {
+            assert_eq!(mix.to_string().parse(), Ok(mix));
+        }
+        let error = "slab".parse::<AllocatorKind>().unwrap_err();
+        assert_eq!(error.to_string(), "`slab` is none of bump, freelist, heap");
+    }
+}

@@ -1,0 +1,158 @@
+//! A bump arena under stress.
+//!
+//! What was granted, what is left and what was wasted must add up to the arena's size, granule by granule.
+
+use super::{Account, ExchangeArgs, Launched, Subject};
+use crate::kernels::stress::{grab_bump, plant_overlap_bump, stress_bump};
+use crate::stress::finding::{Finding, FindingKind, Narrator};
+use crate::stress::plan::Plan;
+use warpheap::driver::{Device, LaunchConfig, Module, Stream};
+use warpheap::kernel_names;
+use warpheap::pool::{self, BumpStats};
+use warpheap::{Bytes, Result};
+use warpheap_device::bump::Bump;
+use warpheap_device::check::ownership::OwnershipMap;
+use warpheap_device::check::record::Record;
+use warpheap_device::kernel::{Arg, DeviceSlice};
+
+/// What part of the arena a planted overlap makes it hand out again, at most.
+const REWOUND_PART: u64 = 8;
+
+pub(crate) struct BumpSubject {
+    pool: pool::Bump,
+    /// Pieces that what is left can be in: the root's, and two of each shard.
+    pieces: u64,
+}
+
+impl Subject for BumpSubject {
+    type Handle = Bump;
+    type Stress = stress_bump;
+    type Grab = grab_bump;
+    const STRESS: stress_bump = stress_bump;
+    const GRAB: grab_bump = grab_bump;
+    const LAUNCHED: Launched = Launched {
+        always: &kernel_names![stress_bump, grab_bump],
+        handing_over: &[],
+        planted: &kernel_names![plant_overlap_bump],
+    };
+
+    fn new(device: &Device, plan: &Plan) -> Result<Self> {
+        // A shard for each multiprocessor also where the builder would do without: all of it is to be tried.
+        let shards = device.info()?.multiprocessors.min(plan.granules() as u32 / 2);
+        let builder = pool::Bump::builder(plan.pool_bytes).min_align(1 << plan.granule_log2);
+        let pool = builder.shards(shards).build(device)?;
+        Ok(BumpSubject { pool, pieces: 1 + 2 * u64::from(shards) })
+    }
+
+    fn handle(&self) -> Arg<Bump> {
+        self.pool.handle()
+    }
+
+    fn start(&self) -> u64 {
+        self.pool.memory().address()
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.pool.reset()
+    }
+
+    /// An arena has no misuse to see.
+    fn faults(&self, _: &Narrator<'_>) -> Result<(u64, Vec<Finding>)> {
+        Ok((0, Vec::new()))
+    }
+
+    /// The number of blocks says nothing about their sizes.
+    fn agrees(&self, _: u64) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Account> {
+        let live = narrator.records.iter().filter(|record| record.is_live());
+        let granted: u64 = live.map(|record| plan.footprint(record.bytes(), record.align())).sum();
+        let mut account = Account::default();
+        for violation in self.pool.check()? {
+            let message = format!("invariant {} is broken: {}", violation.invariant, violation.found);
+            account.findings.push(narrator.finding(FindingKind::CountMismatch, None, message));
+        }
+        if let Some(stats) = self.pool.stats()? {
+            account.wasted_bytes = stats.wasted;
+            compare_bytes(plan, stats, granted << plan.granule_log2, narrator, &mut account);
+        }
+        Ok(account)
+    }
+
+    fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool> {
+        let largest = plan.footprint(plan.max_bytes, 1 << plan.max_align_log2) << plan.granule_log2;
+        let left = self.pool.stats()?.map(|stats| stats.remaining);
+        Ok(live == most || left.is_some_and(|left| left < self.pieces * largest))
+    }
+
+    fn most_blocks(&self, plan: &Plan) -> u64 {
+        plan.granules() / plan.footprint(plan.max_bytes, 1)
+    }
+
+    /// There is no such thing: the plan has refused it.
+    unsafe fn exchange(&self, _: &Module, _: &Stream, _: &LaunchConfig, _: ExchangeArgs<Bump>) -> Result<()> {
+        Ok(())
+    }
+
+    /// An arena takes nothing back.
+    fn give_back(&self, _: &Module, _: &Stream, _: DeviceSlice<Record>, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn corrupt(&self, module: &Module, stream: &Stream, _victim: u64) -> Result<()> {
+        // All that was granted was lent by the root.
+        let lent = self.pool.stats()?.map_or(0, |stats| stats.granted.min(stats.capacity / REWOUND_PART));
+        let args = (self.handle(), lent);
+        // SAFETY: as much was lent, nothing else runs, and the run ends with the findings this leads to.
+        unsafe { stream.launch(module, plant_overlap_bump, &LaunchConfig::linear(1, 1), args) }?;
+        stream.synchronize()
+    }
+
+    /// There is no such thing: the plan has refused it.
+    fn free_twice(
+        &self,
+        _: &Module,
+        _: &Stream,
+        _: DeviceSlice<Record>,
+        _: Arg<OwnershipMap>,
+        _: u32,
+    ) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The arena's numbers against the bytes that live blocks take.
+fn compare_bytes(
+    plan: &Plan,
+    stats: BumpStats,
+    granted: u64,
+    narrator: &Narrator<'_>,
+    account: &mut Account,
+) {
+    let sum = granted + stats.remaining + stats.wasted;
+    if sum == stats.capacity {
+        return;
+    }
+    let parts = format!(
+        "blocks take {}, {} are left, {} were wasted",
+        Bytes(granted),
+        Bytes(stats.remaining),
+        Bytes(stats.wasted)
+    );
+    let (total, difference) = (Bytes(stats.capacity), sum.abs_diff(stats.capacity));
+    let (kind, message) = if sum < stats.capacity {
+        account.lost_blocks = (difference >> plan.granule_log2) / plan.footprint(plan.min_bytes, 1);
+        (
+            FindingKind::Lost,
+            format!("{} of {total} are neither free nor anyone's: {parts}", Bytes(difference)),
+        )
+    } else {
+        (
+            FindingKind::CountMismatch,
+            format!("there are {} more than the {total}: {parts}", Bytes(difference)),
+        )
+    };
+    account.findings.push(narrator.finding(kind, None, message));
+}

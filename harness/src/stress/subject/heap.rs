@@ -1,0 +1,201 @@
+//! A heap under stress.
+//!
+//! The blocks that its metadata takes for live are those of the records, one by one, no invariant is broken, and every
+//! byte is in one place. And it is held to what it can give: when everything was given back, all of its memory in one
+//! piece; and emptied, as many blocks as when it was new.
+
+use super::{Account, ExchangeArgs, Launched, Subject};
+use crate::kernels::stress::{
+    exchange_heap, give_back_heap, grab_heap, plant_double_free_heap, plant_overlap_heap, stress_heap,
+    take_whole_heap,
+};
+use crate::stress::finding::{Finding, FindingKind, Narrator};
+use crate::stress::plan::{BLOCK_THREADS, Plan};
+use warpheap::driver::{Device, DeviceBuffer, LaunchConfig, Module, Stream};
+use warpheap::kernel_names;
+use warpheap::pool::{self, HeapSnapshot, HeapStats};
+use warpheap::{Bytes, Result};
+use warpheap_device::check::ownership::OwnershipMap;
+use warpheap_device::check::record::Record;
+use warpheap_device::heap::Heap;
+use warpheap_device::heap::class::MIN_BLOCK;
+use warpheap_device::kernel::{Arg, DeviceSlice};
+
+/// A new heap grants this part of its memory at least, as blocks of one size: a block is at most a quarter larger
+/// than what was asked for, and an eighth of a slab is left over at most.
+const LEAST_GRANTED: f64 = 0.8 * 0.875;
+
+/// How many differences are named.
+const NAMED: usize = 8;
+
+pub(crate) struct HeapSubject {
+    pool: pool::Heap,
+    /// What a kernel of one thread answers.
+    answer: DeviceBuffer<u64>,
+    /// Blocks of the largest size that the new heap gave.
+    at_first: Option<u64>,
+}
+
+impl Subject for HeapSubject {
+    type Handle = Heap;
+    type Stress = stress_heap;
+    type Grab = grab_heap;
+    const STRESS: stress_heap = stress_heap;
+    const GRAB: grab_heap = grab_heap;
+    const MEASURED: bool = true;
+    const LAUNCHED: Launched = Launched {
+        always: &kernel_names![stress_heap, grab_heap, give_back_heap, take_whole_heap],
+        handing_over: &kernel_names![exchange_heap],
+        planted: &kernel_names![plant_overlap_heap, plant_double_free_heap],
+    };
+
+    fn new(device: &Device, plan: &Plan) -> Result<Self> {
+        let pool = pool::Heap::builder(plan.pool_bytes).build(device)?;
+        Ok(HeapSubject { pool, answer: device.zeroed(1)?, at_first: None })
+    }
+
+    fn handle(&self) -> Arg<Heap> {
+        self.pool.handle()
+    }
+
+    fn start(&self) -> u64 {
+        self.pool.memory().address()
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.pool.reset()
+    }
+
+    fn faults(&self, narrator: &Narrator<'_>) -> Result<(u64, Vec<Finding>)> {
+        let faults = self.pool.faults()?;
+        Ok((faults.count, faults.first.iter().map(|fault| narrator.fault(fault)).collect()))
+    }
+
+    /// Whatever says how many blocks are live says which, too, and is compared with the records when the host does.
+    fn agrees(&self, _: u64) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn account(&self, _: &Plan, narrator: &Narrator<'_>) -> Result<Account> {
+        let snapshot = self.pool.snapshot()?;
+        let mut account = Account::default();
+        for violation in snapshot.check().into_iter().take(NAMED) {
+            let message = format!("invariant {} is broken: {}", violation.invariant, violation.found);
+            account.findings.push(narrator.finding(FindingKind::CountMismatch, None, message));
+        }
+        compare_blocks(&snapshot, narrator, &mut account);
+        compare_bytes(&snapshot.stats(), narrator, &mut account);
+        Ok(account)
+    }
+
+    /// What is left may be in blocks of other sizes than those that were refused.
+    fn is_exhausted(&self, _: &Plan, _live: u64, _most: u64) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn is_emptied(&mut self, plan: &Plan, granted: u64) -> Result<bool> {
+        if let Some(at_first) = self.at_first {
+            return Ok(granted == at_first);
+        }
+        self.at_first = Some(granted);
+        Ok(granted as f64 >= LEAST_GRANTED * self.most_blocks(plan) as f64 - 1.0)
+    }
+
+    fn is_all_free(&self, module: &Module, stream: &Stream) -> Result<bool> {
+        let args = (self.handle(), self.answer.ptr());
+        // SAFETY: nothing else uses the heap and the answer, which live until the stream is waited for.
+        unsafe { stream.launch(module, take_whole_heap, &LaunchConfig::linear(1, 1), args) }?;
+        stream.synchronize()?;
+        Ok(self.answer.copy_to_vec()? == [1])
+    }
+
+    fn most_blocks(&self, plan: &Plan) -> u64 {
+        plan.pool_bytes / u64::from(plan.max_bytes.max(MIN_BLOCK))
+    }
+
+    unsafe fn exchange(
+        &self,
+        module: &Module,
+        stream: &Stream,
+        grid: &LaunchConfig,
+        args: ExchangeArgs<Heap>,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { stream.launch(module, exchange_heap, grid, args) }
+    }
+
+    fn give_back(
+        &self,
+        module: &Module,
+        stream: &Stream,
+        records: DeviceSlice<Record>,
+        count: u64,
+    ) -> Result<()> {
+        let grid = LaunchConfig::linear(records.len() as u32, BLOCK_THREADS);
+        let args = (self.handle(), records, count);
+        // SAFETY: the records are blocks of this heap, and nothing else runs.
+        unsafe { stream.launch(module, give_back_heap, &grid, args) }?;
+        stream.synchronize()
+    }
+
+    fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
+        let one = LaunchConfig::linear(1, 1);
+        // SAFETY: nothing else runs, and the run ends with the findings that this leads to.
+        unsafe { stream.launch(module, plant_overlap_heap, &one, (self.handle(), victim)) }?;
+        stream.synchronize()
+    }
+
+    fn free_twice(
+        &self,
+        module: &Module,
+        stream: &Stream,
+        records: DeviceSlice<Record>,
+        map: Arg<OwnershipMap>,
+        place: u32,
+    ) -> Result<()> {
+        let args = (self.handle(), records, map, place);
+        // SAFETY: nothing else runs, and the records are of this heap and this map.
+        unsafe { stream.launch(module, plant_double_free_heap, &LaunchConfig::linear(1, 1), args) }?;
+        stream.synchronize()
+    }
+}
+
+/// The blocks that the heap takes for live, against those that the records have; both in the order of addresses.
+fn compare_blocks(snapshot: &HeapSnapshot, narrator: &Narrator<'_>, account: &mut Account) {
+    let live = narrator.records.iter().filter(|record| record.is_live());
+    let mut held: Vec<u64> = live.map(|record| record.address()).collect();
+    held.sort_unstable();
+    let mut held = held.into_iter().peekable();
+    let mut differing = 0;
+    let mut tell = |kind, address, what| {
+        differing += 1;
+        if differing <= NAMED {
+            let message = format!("{what}: {}", narrator.place_in_pool(address));
+            account.findings.push(narrator.finding(kind, Some(address), message));
+        }
+    };
+    snapshot.for_each_live(|block| {
+        while let Some(address) = held.next_if(|address| *address < block.address) {
+            tell(FindingKind::CountMismatch, address, UNKNOWN);
+        }
+        if held.next_if_eq(&block.address).is_none() {
+            account.lost_blocks += 1;
+            tell(FindingKind::Lost, block.address, "a block is neither free nor anyone's");
+        }
+    });
+    held.for_each(|address| tell(FindingKind::CountMismatch, address, UNKNOWN));
+}
+
+/// Of a block that someone has.
+const UNKNOWN: &str = "a live block is not one of the heap's, or counts as free and will be handed out again";
+
+/// Every byte of the heap is in one place.
+fn compare_bytes(stats: &HeapStats, narrator: &Narrator<'_>, account: &mut Account) {
+    let in_blocks = stats.live_bytes + stats.hole_bytes + stats.cursor_bytes + stats.slack_bytes;
+    let sum =
+        in_blocks + stats.quarantined_bytes + stats.large_bytes + stats.free_slab_bytes + stats.fresh_bytes;
+    if sum != stats.capacity_bytes {
+        let message = format!("the parts of the heap add up to {}: {stats:?}", Bytes(sum));
+        account.findings.push(narrator.finding(FindingKind::CountMismatch, None, message));
+    }
+}

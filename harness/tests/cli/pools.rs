@@ -1,0 +1,176 @@
+//! `warpheap pool`.
+
+use crate::support::{both, err, json, out, status, warpheap};
+use std::fs;
+use std::path::PathBuf;
+
+/// A log in a folder of its own.
+fn log(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("log.csv");
+    fs::write(&path, text).expect("it can be written");
+    (folder, path)
+}
+
+const LOG: &str = "\
+thread,time,action,pointer,size,stream,align
+1,10,allocate,0x100,1000,3,8
+2,20,allocate,0x200,200,4,64
+1,30,free,0x100,1000,3,8
+2,40,free,0x900,7,4,8
+2,50,allocate,0x300,300,4,8
+1,60,free,0x200,200,4,64
+";
+
+#[test]
+fn a_log_is_replayed_against_every_pool() {
+    let (_folder, path) = log(LOG);
+    for threads in ["one", "logged"] {
+        let line =
+            format!("pool replay --backend cpu --threads {threads} --trace {} --json -", path.display());
+        let output = warpheap(&line);
+        assert_eq!(status(&output), 0, "{}", both(&output));
+        let results = json(&output);
+        assert_eq!((&results["kind"], &results["device"]["backend"]), (&"pool-replay".into(), &"cpu".into()));
+        let (trace, pools) = (&results["data"]["trace"], results["data"]["pools"].as_array().expect("pools"));
+        assert_eq!((&trace["peak_live_bytes"], &trace["leaks"]["bytes"]), (&1200.into(), &300.into()));
+        assert_eq!(trace["unmatched_frees"]["first"][0]["line"], 5);
+        assert_eq!(pools.len(), warpheap_harness::pools::POOLS.len());
+        for (report, kind) in pools.iter().zip(warpheap_harness::pools::POOLS) {
+            assert_eq!((&report["pool"], &report["operations"]), (&kind.name.into(), &5.into()));
+            assert!(report["call_ns"]["median"].as_f64().is_some_and(|nanos| nanos > 0.0), "{report}");
+            assert_eq!((&report["peak_live_bytes"], &report["used_at_end_bytes"]), (&1200.into(), &0.into()));
+        }
+        let said = err(&output);
+        for part in [
+            "line 5: 0x900 is freed, which is not live: nothing allocated it before",
+            "leaks, given back",
+            "fragmentation",
+        ] {
+            assert!(said.contains(part), "no {part:?} in {said}");
+        }
+    }
+}
+
+#[test]
+fn a_replay_tells_what_a_pool_refuses() {
+    let (_folder, path) = log(LOG);
+    let line = format!("pool replay --backend cpu --pool driver --bytes 500 --trace {}", path.display());
+    let output = warpheap(&line);
+    assert_eq!(status(&output), 0, "{}", both(&output));
+    let said = out(&output);
+    assert!(said.contains("driver: 1 allocations refused, and 1 frees left out; the first:"), "{said}");
+    // No block of 1000 B fits in 500 B: there is no such pool.
+    let output = warpheap(&line.replace("--pool driver", "--pool blocks"));
+    assert_eq!(status(&output), 1, "{}", both(&output));
+    assert!(out(&output).contains("WRONG: blocks: cannot make a pool"), "{}", out(&output));
+}
+
+#[test]
+fn what_is_no_log_is_refused_with_its_line_and_column() {
+    let (_folder, path) = log(&LOG.replace("0x300", "0xpool"));
+    let line = format!("pool replay --backend cpu --trace {}", path.display());
+    let output = warpheap(&line);
+    assert_eq!((status(&output), out(&output).as_str()), (2, ""), "{}", both(&output));
+    assert!(
+        err(&output).contains("line 6, column 4 (`pointer`): `0xpool` is no address"),
+        "{}",
+        err(&output)
+    );
+    for (text, words) in [
+        (
+            LOG.replace("pointer,size,", "size,"),
+            "line 1 names no column `pointer`, but thread, time, action, size, stream, align",
+        ),
+        (
+            LOG.replacen("1000", "-1000", 1),
+            "line 2, column 5 (`size`): `-1000` is not a number of bytes; mend that line",
+        ),
+        (LOG.replacen("1000", "", 1), "line 2, column 5 (`size`): there is no value"),
+        (String::new(), "nothing is allocated in its 0 rows"),
+    ] {
+        fs::write(&path, text).expect("it can be written");
+        let output = warpheap(&line);
+        assert_eq!((status(&output), out(&output).as_str()), (2, ""), "{}", both(&output));
+        assert!(err(&output).contains(words), "no {words:?} in {}", err(&output));
+    }
+    fs::remove_file(path).expect("it was there");
+    let output = warpheap(&line);
+    assert_eq!(status(&output), 2, "{}", both(&output));
+    assert!(err(&output).contains("--trace names a log"), "{}", err(&output));
+}
+
+#[test]
+fn pools_are_measured_beside_the_driver() {
+    let line = "pool bench --backend cpu --rounds 2 --threads 2 --allocations 100 --json -";
+    let output = warpheap(line);
+    assert_eq!(status(&output), 0, "{}", both(&output));
+    let measured = warpheap_harness::pools::POOLS.iter().filter(|kind| kind.reuses);
+    let (results, pools) = (json(&output), measured.count());
+    assert_eq!(results["kind"], "pool-bench");
+    let (pairs, random) = (&results["data"]["pairs"], &results["data"]["random"]);
+    assert_eq!(
+        (pairs.as_array().map(Vec::len), random.as_array().map(Vec::len)),
+        (Some(4 * pools), Some(2 * pools))
+    );
+    assert_eq!((&pairs[0]["pool"], &pairs[0]["driver_ratio"]), (&"driver".into(), &1.0.into()));
+    for part in
+        ["pair of 256 B to 64 MiB", "random to 64 MiB", "nothing is held to the bars", "RMM's benchmark has"]
+    {
+        assert!(err(&output).contains(part), "no {part:?} in {}", err(&output));
+    }
+    let output = warpheap("pool bench --backend cpu --figure 1.MiB --pool blocks");
+    assert_eq!(status(&output), 2, "{}", both(&output));
+}
+
+#[test]
+fn a_demonstration_shows_and_checks_its_steps() {
+    let output = warpheap("pool demo --backend cpu");
+    assert_eq!(status(&output), 0, "{}", both(&output));
+    let said = out(&output);
+    for part in [
+        "S1: 100 blocks",
+        "[ok]     with 10 allocated: 90",
+        "[ok]     values that were checked: 26214400",
+        "[ok]     threads that got nothing: 1024",
+        "checks hold",
+    ] {
+        assert!(said.contains(part), "no {part:?} in {said}");
+    }
+    assert!(!said.contains("FAILED"), "{said}");
+    let results = json(&warpheap("pool demo s4 --backend cpu --json -"));
+    assert_eq!((&results["kind"], &results["data"][0]["name"]), (&"pool-demo".into(), &"S4".into()));
+    let checks = results["data"][0]["checks"].as_array().expect("checks");
+    assert!(checks.len() > 20 && checks.iter().all(|check| check["holds"] == true), "{checks:?}");
+}
+
+#[test]
+fn the_drivers_pools_are_shown_with_their_settings() {
+    let output = warpheap("pool show --backend cpu");
+    assert_eq!(status(&output), 0, "{}", both(&output));
+    let parts = [
+        "default pool, at first",
+        "release threshold",
+        "reserved at most",
+        "reuse: allow opportunistic",
+        "are free",
+    ];
+    for part in parts {
+        assert!(out(&output).contains(part), "no {part:?} in {}", out(&output));
+    }
+    let results = json(&warpheap("pool show --backend cpu --bytes 3MiB --json -"));
+    let (data, device) = (&results["data"], &results["device"]);
+    assert_eq!((&results["kind"], &data["current_is_default"]), (&"pool-show".into(), &true.into()));
+    assert_eq!((&data["memory_total_bytes"], &device["backend"]), (&device["memory_bytes"], &"cpu".into()));
+    let pools = data["pools"].as_array().expect("pools");
+    let when: Vec<_> = pools.iter().map(|pool| pool["when"].as_str().expect("a moment")).collect();
+    assert_eq!(when, ["at first", "allocated", "freed", "waited for"]);
+    let figures =
+        |pool: usize| [&pools[pool]["used_bytes"], &pools[pool]["used_high"], &pools[pool]["reserved_bytes"]];
+    let (mib3, mib4) = (3 << 20, 4 << 20);
+    assert_eq!(figures(0), [0, 0, 0]);
+    assert_eq!(figures(1), [mib3, mib3, mib4]);
+    assert_eq!(figures(3), [0, mib3, 0], "the threshold is 0");
+    assert_eq!((&pools[0]["release_threshold"], &pools[3]["reserved_high"]), (&0.into(), &mib4.into()));
+    assert_eq!(pools[0]["reuse"]["allow_internal_dependencies"], true);
+}

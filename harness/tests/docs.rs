@@ -1,0 +1,53 @@
+//! The documentation names what the program has: every option, every status, every pool and figure.
+
+use std::fs;
+use std::path::Path;
+
+fn page(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The words of a page that begin with `start` and go on in small letters and dashes.
+fn words<'a>(page: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
+    page.match_indices(start).map(move |(at, _)| {
+        let rest = &page[at + start.len()..];
+        let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(rest.len());
+        page[at..at + start.len() + end].trim_end_matches('-')
+    })
+}
+
+#[test]
+fn the_guide_names_options_that_there_are() {
+    let help = |command: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpheap"))
+            .args(command.split(' ').chain(["--help"]))
+            .output()
+            .expect("the program starts");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let options = help("stress") + &help("bench") + &help("doctor") + &help("examples");
+    let options =
+        options + &help("pool replay") + &help("pool bench") + &help("pool demo") + &help("pool show");
+    let names = ["stress", "results", "replay", "global-allocator", "heap", "host-pools", "pool-command"];
+    for name in names.map(|name| format!("guide/{name}.md")) {
+        let page = page(&name);
+        for option in words(&page, "--") {
+            assert!(options.contains(option), "{name} names {option}");
+        }
+    }
+    let guide = page("guide/stress.md");
+    for line in help("stress").lines().skip_while(|line| *line != "Exit status:").skip(1) {
+        let status = line.split_whitespace().next().unwrap_or_default();
+        assert!(guide.contains(&format!("| {status} |")), "status {status} is not in the guide");
+    }
+}
+
+#[test]
+fn the_guide_to_the_pool_command_has_every_pool_and_figure() {
+    use warpheap_harness::pools::{POOLS, bench};
+    let page = page("guide/pool-command.md");
+    for name in POOLS.iter().map(|kind| kind.name.to_owned()).chain(bench::names()) {
+        assert!(page.contains(&format!("`{name}`")), "{name} is not explained");
+    }
+}

@@ -1,0 +1,278 @@
+//! Stress runs on the CPU: all allocators, both ways to run, several streams.
+
+use warpheap::simt::{Executor, Mode};
+use warpheap::{Device, Module};
+use warpheap_harness::stress::{AllocatorKind, Limit, SizeMix, StressConfig, StressReport, Workload, stress};
+
+fn config(allocator: AllocatorKind) -> StressConfig {
+    StressConfig {
+        allocator,
+        threads: 512,
+        workload: Workload::Churn,
+        sizes: 16..=256,
+        mix: SizeMix::Uniform,
+        limit: Limit::Rounds(9),
+        streams: 1,
+        pool_bytes: None,
+        seed: 0x5eed,
+        plant: None,
+    }
+}
+
+fn run(device: &Device, config: &StressConfig) -> StressReport {
+    // A kernel that is launched and not among these fails the run.
+    let module = device.native_kernels(&config.kernels()).unwrap();
+    let report = stress(device, &module, config, &mut |_| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    assert_eq!(report.lost_blocks, 0);
+    assert_eq!(report.allocations, report.frees, "everything was given back");
+    report
+}
+
+fn parallel() -> Device {
+    Device::cpu_with(Mode::Parallel { workers: 2 })
+}
+
+#[test]
+fn a_free_list_in_parallel() {
+    let report = run(&parallel(), &config(AllocatorKind::FreeList));
+    assert!(report.allocations > 40_000, "{}", report.allocations);
+    assert!(report.refused > 0 && report.exhaustions == 2, "{} {}", report.refused, report.exhaustions);
+    assert!(report.blocks_checked > 3000 && report.blocks_sorted > 1000);
+    assert!(report.bytes_written >= 16 * report.allocations);
+    assert_eq!(report.bytes_read, report.bytes_written, "each pattern is read before the block goes back");
+}
+
+#[test]
+fn an_arena_in_parallel() {
+    let report = run(&parallel(), &config(AllocatorKind::Bump));
+    assert!(report.allocations > 9 * 1000, "{}", report.allocations);
+    assert!(report.refused > 0 && report.exhaustions >= 9, "{} {}", report.refused, report.exhaustions);
+    assert!(report.blocks_checked > 9 * 1000);
+    assert!(report.bytes_read >= report.bytes_written);
+}
+
+/// The smallest heap has 1 MiB: with these sizes the threads ask for more.
+fn heap_config() -> StressConfig {
+    StressConfig { sizes: 16..=1024, ..config(AllocatorKind::Heap) }
+}
+
+#[test]
+fn a_heap_in_parallel() {
+    let report = run(&parallel(), &heap_config());
+    assert!(report.allocations > 40_000, "{}", report.allocations);
+    // When it is new, when it is filled, and at the end.
+    assert!(report.refused > 0 && report.exhaustions == 3, "{} {}", report.refused, report.exhaustions);
+    assert!(report.blocks_checked > 3000 && report.blocks_sorted > 1000);
+    assert_eq!(report.bytes_read, report.bytes_written, "each pattern is read before the block goes back");
+}
+
+/// Allocators that take blocks back.
+fn reclaiming() -> [StressConfig; 2] {
+    [config(AllocatorKind::FreeList), heap_config()].map(|config| StressConfig { threads: 256, ..config })
+}
+
+#[test]
+fn blocks_change_hands_while_kernels_run() {
+    for base in reclaiming() {
+        for mode in [Mode::Parallel { workers: 2 }, Mode::Replay { seed: 5 }] {
+            let config = StressConfig { streams: 3, workload: Workload::Exchange, ..base.clone() };
+            let report = run(&Device::cpu_with(mode), &config);
+            let (warps, kernels) = (report.crossed_warps, report.crossed_kernels);
+            assert!(2 * warps > report.frees, "{}: {warps} of {}", base.allocator, report.frees);
+            assert!(kernels > 0 && kernels < warps, "{}: {kernels} of {warps}", base.allocator);
+        }
+    }
+}
+
+#[test]
+fn one_kernel_frees_what_another_allocates() {
+    for base in reclaiming() {
+        let crossed = |mode, seed| {
+            let config = StressConfig { streams: 2, workload: Workload::Pipeline, seed, ..base.clone() };
+            let report = run(&Device::cpu_with(mode), &config);
+            assert_eq!(report.crossed_kernels, report.crossed_warps, "a producer frees nothing of others");
+            report.crossed_kernels
+        };
+        let of_replay = crossed(Mode::Replay { seed: 5 }, base.seed);
+        assert!(of_replay > 1000, "{}: {of_replay}", base.allocator);
+        // The machine may run one kernel after the other, but not each time.
+        let often = (0..30).any(|seed| crossed(Mode::Parallel { workers: 2 }, seed) > 100);
+        assert!(often, "{}", base.allocator);
+    }
+}
+
+#[test]
+fn after_a_storm_the_pool_gives_as_much_as_at_first() {
+    for base in reclaiming() {
+        let config = StressConfig { threads: 1024, streams: 2, workload: Workload::Storm, ..base };
+        let report = run(&parallel(), &config);
+        // Five rounds fill it, after four and at the end it is emptied; a heap also when it is new.
+        let measured = u64::from(config.allocator == AllocatorKind::Heap);
+        assert_eq!(report.exhaustions, 5 + 4 + 1 + measured, "{}", config.allocator);
+        assert!(report.refused > 2 * report.allocations, "{} {}", report.refused, report.allocations);
+    }
+}
+
+#[test]
+fn every_mix_of_sizes() {
+    for allocator in AllocatorKind::ALL {
+        for mix in SizeMix::ALL {
+            let report = run(&parallel(), &StressConfig { mix, sizes: 16..=4096, ..config(allocator) });
+            assert_eq!(report.mix, mix);
+            let mean = report.bytes_written / report.allocations;
+            let expected = match mix {
+                SizeMix::Uniform => 1500..=2500,
+                SizeMix::Powers => 500..=1200,
+                _ => 100..=500,
+            };
+            assert!(expected.contains(&mean), "{allocator} {mix}: {mean} bytes");
+        }
+    }
+}
+
+#[test]
+fn several_streams_share_one_pool() {
+    for allocator in AllocatorKind::ALL {
+        let report = run(&parallel(), &StressConfig { streams: 3, threads: 256, ..config(allocator) });
+        assert!(report.allocations > 9 * 3 * 256, "{}", report.allocations);
+    }
+}
+
+#[test]
+fn one_size_and_odd_sizes() {
+    for sizes in [64..=64, 1..=1, 33..=47, 512..=512, 1..=5000] {
+        for allocator in AllocatorKind::ALL {
+            run(&parallel(), &StressConfig { sizes: sizes.clone(), threads: 256, ..config(allocator) });
+        }
+    }
+}
+
+#[test]
+fn a_pool_of_few_blocks_and_one_of_many() {
+    let base = config(AllocatorKind::FreeList);
+    for blocks in [1, 31, 33, 100, 10_000] {
+        let report = run(&parallel(), &StressConfig { pool_bytes: Some(blocks * 256), ..base.clone() });
+        assert!(report.peak_live_blocks <= blocks);
+    }
+}
+
+#[test]
+fn replays_of_one_seed_are_the_same_run_and_of_another_are_not() {
+    for allocator in AllocatorKind::ALL {
+        let short = StressConfig { threads: 256, streams: 2, limit: Limit::Rounds(4), ..config(allocator) };
+        let replay = |seed| {
+            let report = run(&Device::cpu_with(Mode::Replay { seed }), &short);
+            (report.allocations, report.frees, report.refused, report.bytes_written, report.peak_live_blocks)
+        };
+        let first = replay(1);
+        assert!(first.0 > 1000, "{first:?}");
+        assert_eq!(first, replay(1));
+        let other = StressConfig { seed: 7, ..short.clone() };
+        let other = run(&Device::cpu_with(Mode::Replay { seed: 1 }), &other);
+        assert_ne!(first.3, other.bytes_written);
+    }
+}
+
+#[test]
+fn a_time_limit_ends_a_run() {
+    let limit = Limit::Time(std::time::Duration::from_millis(1));
+    let mut rounds = 0;
+    let device = parallel();
+    let config = StressConfig { limit, ..config(AllocatorKind::FreeList) };
+    let module = device.native_kernels(&config.kernels()).unwrap();
+    let report = stress(&device, &module, &config, &mut |progress| rounds = progress.round).unwrap();
+    assert!(report.is_clean() && report.rounds >= 1 && report.rounds == rounds);
+}
+
+#[test]
+fn a_run_of_so_many_pairs_ends_when_they_are_done() {
+    for allocator in AllocatorKind::ALL {
+        let one = run(&parallel(), &StressConfig { limit: Limit::Rounds(1), ..config(allocator) });
+        let pairs = 3 * one.pairs;
+        let report = run(&parallel(), &StressConfig { limit: Limit::Pairs(pairs), ..config(allocator) });
+        assert!(report.is_clean() && report.pairs >= pairs && report.pairs == report.frees);
+        assert!(report.rounds > 1 && report.rounds < 12, "{allocator}: {} rounds", report.rounds);
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_with_advice() {
+    let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 64 << 20);
+    let base = config(AllocatorKind::FreeList);
+    #[allow(clippy::reversed_empty_ranges, reason = "that is the mistake")]
+    let cases = [
+        (StressConfig { sizes: 0..=16, ..base.clone() }, "sizes go from 1"),
+        (StressConfig { sizes: 32..=16, ..base.clone() }, "the smaller one first"),
+        (StressConfig { threads: 0, ..base.clone() }, "at least one thread"),
+        (StressConfig { streams: 0, ..base.clone() }, "at least one thread"),
+        (StressConfig { limit: Limit::Rounds(0), ..base.clone() }, "at least one"),
+        (StressConfig { limit: Limit::Pairs(0), ..base.clone() }, "at least one"),
+        (StressConfig { threads: u32::MAX - 300, streams: 9, ..base.clone() }, "fewer threads"),
+        (StressConfig { pool_bytes: Some(1 << 40), ..base.clone() }, "smaller pool"),
+        (StressConfig { threads: 1 << 24, ..base.clone() }, "fewer threads"),
+        (StressConfig { workload: Workload::Pipeline, ..base.clone() }, "two streams"),
+        (StressConfig { workload: Workload::Storm, ..config(AllocatorKind::Bump) }, "freelist or heap"),
+    ];
+    for (config, advice) in cases {
+        let error = config.validate(&device).unwrap_err().to_string();
+        assert!(error.contains(advice), "{config:?}: {error}");
+    }
+}
+
+#[test]
+fn a_gpu_if_there_is_one() {
+    let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
+    let (Ok(device), Ok(images)) = (Device::cuda(0), warpheap_harness::build_info::images()) else {
+        assert!(!required, "WARPHEAP_REQUIRE_CUDA=1, but there is no GPU, or no kernels for it");
+        return eprintln!("no GPU: nothing was tried");
+    };
+    for image in images {
+        let kernels = AllocatorKind::ALL.map(|allocator| config(allocator).kernels()).concat();
+        let module = device.load_kernels(image.ptx, &kernels).unwrap();
+        AllocatorKind::ALL.iter().for_each(|allocator| stress_on_gpu(&device, &module, *allocator));
+    }
+}
+
+fn stress_on_gpu(device: &Device, module: &Module, allocator: AllocatorKind) {
+    for (threads, sizes) in [(1 << 18, 64..=64), (1 << 16, 16..=8192), (256, 1..=100)] {
+        let config = StressConfig { threads, sizes, streams: 4, ..config(allocator) };
+        let report = stress(device, module, &config, &mut |_| ()).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.findings);
+        assert!(report.exhaustions > 0 && report.allocations == report.frees);
+        println!(
+            "{allocator}, {threads} threads in 4 streams, {:?} B: {} pairs, {:.1} M/s; {:.2} G blocks/s compared",
+            config.sizes,
+            report.frees,
+            report.pairs_per_second / 1e6,
+            report.checked_per_second / 1e9
+        );
+    }
+}
+
+/// `cargo test --release --test stress -- --ignored --nocapture speed`
+#[test]
+#[ignore = "a measurement, for release builds on a quiet machine"]
+fn speed() {
+    let config = StressConfig {
+        threads: 1 << 14,
+        sizes: 64..=64,
+        limit: Limit::Rounds(64),
+        ..config(AllocatorKind::FreeList)
+    };
+    let report = run(&Device::cpu(), &config);
+    let overall = report.frees as f64 / report.elapsed_seconds;
+    println!(
+        "{:.2} M pairs/s in kernels, {:.2} M pairs/s overall, {:.1} M blocks/s compared; {} pairs; kernels {:.2} s, \
+         device check {:.2} s, host check {:.2} s, all {:.2} s",
+        report.pairs_per_second / 1e6,
+        overall / 1e6,
+        report.checked_per_second / 1e6,
+        report.frees,
+        report.kernel_seconds,
+        report.check_seconds,
+        report.host_check_seconds,
+        report.elapsed_seconds
+    );
+    assert!(overall >= 2e6, "{overall:.0} pairs/s are too few");
+}

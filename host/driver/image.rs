@@ -1,0 +1,51 @@
+//! Kernels compiled for several architectures, and which of them a GPU is given.
+
+use super::ptx::cut;
+use crate::error::Result;
+
+/// A program's kernels, compiled for one architecture; newer GPUs run them too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelImage {
+    /// `sm_80`.
+    pub arch: &'static str,
+    /// The least compute capability.
+    pub capability: (u32, u32),
+    /// The PTX.
+    pub ptx: &'static str,
+}
+
+impl KernelImage {
+    /// The PTX of some of the kernels alone, as [`Device::load_kernels`](super::Device::load_kernels) has it compiled.
+    ///
+    /// # Errors
+    /// [`Error::InvalidModule`](crate::Error::InvalidModule).
+    pub fn ptx_of(&self, kernels: &[&'static str]) -> Result<String> {
+        cut(self.ptx, kernels)
+    }
+
+    /// The newest of `images`, which are in order of their age, that a GPU of this compute capability runs. For a GPU that
+    /// is too old for all of them it is the oldest, which the driver refuses.
+    pub fn newest_for(images: &[KernelImage], capability: Option<(u32, u32)>) -> Option<&KernelImage> {
+        let fits = |image: &&KernelImage| capability.is_some_and(|capability| capability >= image.capability);
+        images.iter().rev().find(fits).or(images.first())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_gets_the_newest_that_it_runs() {
+        let old = KernelImage { arch: "sm_70", capability: (7, 0), ptx: "" };
+        let new = KernelImage { arch: "sm_80", capability: (8, 0), ptx: "" };
+        let given = |capability| KernelImage::newest_for(&[old, new], capability).copied();
+        for (capability, image) in
+            [((6, 1), old), ((7, 0), old), ((7, 5), old), ((8, 0), new), ((12, 1), new)]
+        {
+            assert_eq!(given(Some(capability)), Some(image), "{capability:?}");
+        }
+        assert_eq!(given(None), Some(old));
+        assert_eq!(KernelImage::newest_for(&[], Some((8, 0))), None);
+    }
+}

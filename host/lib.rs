@@ -44,6 +44,9 @@ pub mod alloc;
 pub mod build_info;
 pub mod driver;
 pub mod error;
+#[cfg(test)]
+#[path = "../tests/faults/mod.rs"]
+mod faults;
 mod kernels;
 pub mod pool;
 pub mod simt;

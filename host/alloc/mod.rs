@@ -35,8 +35,6 @@ mod bump;
 mod caching;
 mod driver;
 mod driver_pool;
-#[cfg(test)]
-mod each_call;
 mod handle;
 mod live;
 
@@ -148,7 +146,7 @@ fn words(layout: Layout) -> String {
 
 /// The address as a number.
 #[inline]
-fn address_of(ptr: DevicePtr<u8>) -> u64 {
+pub(crate) fn address_of(ptr: DevicePtr<u8>) -> u64 {
     ptr.0.addr() as u64
 }
 

@@ -17,19 +17,20 @@ mod cuda;
 mod device;
 mod event;
 #[cfg(test)]
-pub(crate) mod flawed;
+#[path = "../../tests/support/fault_injection/mod.rs"]
+pub(crate) mod fault_injection;
 mod image;
 mod launch;
 mod memory;
 mod module;
 pub(crate) mod ptx;
+#[cfg(test)]
+mod races;
 mod registry;
 mod reservation;
 mod stream;
 mod watchdog;
 
-#[cfg(test)]
-pub(crate) use backend::Pages;
 pub use backend::{Backend, KernelAttributes};
 pub(crate) use backend::{EventBackend, PoolAttribute, PoolBackend, Range, VirtualMemory};
 pub use buffer::DeviceBuffer;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::alloc::{DriverMemory, Statistics};
-use crate::driver::flawed::flawed;
+use crate::driver::fault_injection::faulty_stream;
 
 const BLOCK: Layout = Layout::new::<[u64; 8]>();
 
@@ -36,7 +36,7 @@ fn check(pool: &Pool) {
 fn only_another_stream_waits_and_only_if_it_has_to() {
     let device = Device::cpu();
     let pool = pool(&device, 3);
-    let ((first, of_first), (second, of_second)) = (flawed(&device), flawed(&device));
+    let ((first, of_first), (second, of_second)) = (faulty_stream(&device), faulty_stream(&device));
     let waits = || (of_first.waits(), of_second.waits());
     let one = take(&pool, &first);
     give(&pool, one, &first).unwrap();
@@ -66,7 +66,7 @@ fn only_another_stream_waits_and_only_if_it_has_to() {
 fn a_block_that_could_not_be_waited_for_is_as_free_as_before() {
     let device = Device::cpu();
     let pool = pool(&device, 2);
-    let (first, (second, of_second)) = (device.stream().unwrap(), flawed(&device));
+    let (first, (second, of_second)) = (device.stream().unwrap(), faulty_stream(&device));
     let two = [take(&pool, &first), take(&pool, &first)];
     for ptr in two {
         give(&pool, ptr, &first).unwrap();
@@ -90,7 +90,7 @@ fn a_block_that_could_not_be_waited_for_is_as_free_as_before() {
 fn a_free_that_could_not_be_recorded_can_be_tried_again() {
     let device = Device::cpu();
     let pool = pool(&device, 1);
-    let (stream, of_stream) = flawed(&device);
+    let (stream, of_stream) = faulty_stream(&device);
     let ptr = take(&pool, &stream);
     of_stream.fail(true);
     assert!(matches!(give(&pool, ptr, &stream), Err(Error::Driver { .. })));
@@ -106,7 +106,7 @@ fn a_free_that_could_not_be_recorded_can_be_tried_again() {
 fn at_its_end_the_home_stream_waits_for_every_free() {
     let device = Device::cpu();
     let mut pool = pool(&device, 4);
-    let (home, of_home) = flawed(&device);
+    let (home, of_home) = faulty_stream(&device);
     pool.home = home;
     let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
     let all: Vec<_> = (0..4).map(|_| take(&pool, &first)).collect();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::alloc::{DriverMemory, FailureInjected, Failures, Statistics};
-use crate::driver::flawed::flawed;
+use crate::driver::fault_injection::faulty_stream;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
@@ -33,7 +33,7 @@ fn after_a_reset_each_stream_waits_once() {
     let device = Device::cpu();
     let pool = pool(&device, 8);
     let ((first, of_first), (second, of_second), (third, of_third)) =
-        (flawed(&device), flawed(&device), flawed(&device));
+        (faulty_stream(&device), faulty_stream(&device), faulty_stream(&device));
     let waits = || (of_first.waits(), of_second.waits(), of_third.waits());
     let blocks = [take(&pool, &first), take(&pool, &second), take(&pool, &third)];
     assert_eq!(waits(), (0, 0, 0), "nothing used the region before");
@@ -62,7 +62,7 @@ fn after_a_reset_each_stream_waits_once() {
 fn what_fails_leaves_the_cursor_and_the_blocks_as_they_are() {
     let device = Device::cpu();
     let pool = pool(&device, 4);
-    let (good, (bad, of_bad)) = (device.stream().unwrap(), flawed(&device));
+    let (good, (bad, of_bad)) = (device.stream().unwrap(), faulty_stream(&device));
     let ptr = take(&pool, &good);
     of_bad.fail(true);
     assert!(matches!(give(&pool, ptr, &bad), Err(Error::Driver { .. })));
@@ -92,7 +92,7 @@ fn what_fails_leaves_the_cursor_and_the_blocks_as_they_are() {
 fn at_its_end_the_home_stream_waits_for_every_stream_that_freed() {
     let device = Device::cpu();
     let mut pool = pool(&device, 8);
-    let (home, of_home) = flawed(&device);
+    let (home, of_home) = faulty_stream(&device);
     pool.home = home;
     let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
     for stream in [&first, &second, &first, &second] {

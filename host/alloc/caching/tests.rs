@@ -5,7 +5,7 @@ mod starved;
 
 use super::*;
 use crate::alloc::{DriverMemory, Limit};
-use crate::driver::flawed::{Faults, flawed};
+use crate::driver::fault_injection::{Faults, faulty_stream};
 
 const MIB: usize = 1 << 20;
 
@@ -21,7 +21,7 @@ struct Watched {
 
 impl Watched {
     fn new(device: &Device) -> Watched {
-        let (stream, of) = flawed(device);
+        let (stream, of) = faulty_stream(device);
         Watched { stream: Some(stream), of }
     }
 
@@ -32,7 +32,7 @@ impl Watched {
 
 impl<A: DeviceAllocator> CachingPool<A> {
     /// The invariants of its parts.
-    pub(in crate::alloc) fn check(&self) {
+    pub(crate) fn check(&self) {
         lock(&self.shared).check(&self.live);
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::alloc::{BlockPool, DriverMemory, Statistics};
 use crate::driver::Device;
-use crate::driver::flawed::{flawed, gate};
+use crate::driver::fault_injection::{faulty_stream, gate};
 use crate::error::{Error, Result};
 use std::alloc::Layout;
 
@@ -21,7 +21,7 @@ fn buffer<'a>(pool: &'a Pool, stream: &crate::Stream) -> PoolBuffer<u64, &'a Poo
 fn a_free_waits_for_recorded_streams_and_for_no_other() {
     let device = Device::cpu();
     let pool = pool(&device);
-    let ((home, of_home), (other, of_other)) = (flawed(&device), flawed(&device));
+    let ((home, of_home), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
     drop(buffer(&pool, &home));
     assert_eq!((of_home.waits(), of_home.records()), (0, 1), "the pool's own record alone");
 
@@ -44,7 +44,7 @@ fn a_free_waits_for_recorded_streams_and_for_no_other() {
 fn what_was_moved_is_waited_for_once_and_by_the_next_stream() {
     let device = Device::cpu();
     let pool = pool(&device);
-    let ((first, of_first), (second, of_second)) = (flawed(&device), flawed(&device));
+    let ((first, of_first), (second, of_second)) = (faulty_stream(&device), faulty_stream(&device));
     let third = device.stream().unwrap();
     let mut values = buffer(&pool, &first);
     values.record_stream(&third).unwrap();
@@ -62,11 +62,11 @@ fn what_was_moved_is_waited_for_once_and_by_the_next_stream() {
 fn a_free_whose_stream_fails_returns_the_handle_as_it_was() {
     let device = Device::cpu();
     let pool = pool(&device);
-    let ((home, of_home), (other, of_other)) = (flawed(&device), flawed(&device));
+    let ((home, of_home), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
     let mut values = PoolBuffer::from_slice(&pool, &[7_u64, 8], &home).unwrap();
     values.record_stream(&other).unwrap();
-    for flawed in [&of_home, &of_other] {
-        flawed.fail(true);
+    for faults in [&of_home, &of_other] {
+        faults.fail(true);
         for on in [None, Some(&home)] {
             let failed = match on {
                 None => values.free(),
@@ -79,7 +79,7 @@ fn a_free_whose_stream_fails_returns_the_handle_as_it_was() {
         assert_eq!(pool.available(), 3);
         assert!(values.move_to(&device.stream().unwrap()).is_err());
         assert_eq!(values.stream().id(), home.id(), "as it was");
-        flawed.fail(false);
+        faults.fail(false);
     }
     assert_eq!(values.copy_to_vec().unwrap(), [7, 8]);
     let parts = values.into_raw();
@@ -93,13 +93,13 @@ fn a_free_whose_stream_fails_returns_the_handle_as_it_was() {
 fn a_block_whose_streams_fail_at_the_drop_is_freed_on_another() {
     let device = Device::cpu();
     let pool = pool(&device);
-    let ((home, of_home), (other, of_other)) = (flawed(&device), flawed(&device));
-    for flawed in [&of_home, &of_other] {
+    let ((home, of_home), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
+    for faults in [&of_home, &of_other] {
         let values = buffer(&pool, &home);
         values.record_stream(&other).unwrap();
-        flawed.fail(true);
+        faults.fail(true);
         drop(values);
-        flawed.fail(false);
+        faults.fail(false);
         assert_eq!(pool.available(), 4, "the device was waited for, and its own stream took it");
     }
 }
@@ -108,7 +108,7 @@ fn a_block_whose_streams_fail_at_the_drop_is_freed_on_another() {
 fn a_constructor_that_fails_on_the_way_keeps_no_block() {
     let device = Device::cpu();
     let pool = pool(&device);
-    let (home, of_home) = flawed(&device);
+    let (home, of_home) = faulty_stream(&device);
     of_home.fail_work(true);
     assert!(PoolBuffer::from_slice(&pool, &[1_u64], &home).is_err());
     assert!(PoolBuffer::<u64, _>::zeroed(&pool, 1, &home).is_err());
@@ -121,7 +121,7 @@ fn a_constructor_that_fails_on_the_way_keeps_no_block() {
 fn copies_wait_for_recorded_streams() -> Result<()> {
     let device = Device::cpu();
     let pool = pool(&device);
-    let ((home, of_home), (other, of_other)) = (flawed(&device), flawed(&device));
+    let ((home, of_home), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
     let mut values = buffer(&pool, &home);
     values.copy_to_vec()?;
     assert_eq!(of_home.waits(), 0);
@@ -143,7 +143,7 @@ fn copies_wait_for_recorded_streams() -> Result<()> {
 fn a_copy_is_over_also_if_it_could_not_be_waited_for() {
     let device = Device::cpu();
     let pool = pool(&device);
-    let (home, of_home) = flawed(&device);
+    let (home, of_home) = faulty_stream(&device);
     let mut values = PoolBuffer::from_slice(&pool, &[1_u64; 8], &home).unwrap();
     for writes in [false, true] {
         let (event, gate) = gate(&device);

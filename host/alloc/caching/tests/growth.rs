@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::alloc::DriverMemory;
-use crate::driver::flawed::{self, Call, Faults};
+use crate::driver::fault_injection::{self, Call, Faults};
 use crate::error::{Error, OutOfMemory};
 
 /// What the pool grows by at a time, in MiB, at least.
@@ -48,7 +48,7 @@ fn take_of(pool: &Growing, size: usize, stream: &Stream) -> DevicePtr<u8> {
 
 /// Asks for more than there is, while the thief comes that often; the pool, how it went, and how often memory was mapped for it.
 fn race(times: usize, most: usize) -> (Arc<Growing>, Result<()>, usize) {
-    let (device, faults) = flawed::device(256 << 20);
+    let (device, faults) = fault_injection::faulty_device(256 << 20);
     let builder = CachingPool::builder()
         .spare_bytes(0)
         .segment_bytes((STEP * MIB) as u64)

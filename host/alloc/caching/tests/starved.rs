@@ -3,7 +3,7 @@
 use super::*;
 use crate::alloc::DriverMemory;
 use crate::alloc::caching::shared::POLLS;
-use crate::driver::flawed::gate;
+use crate::driver::fault_injection::gate;
 use std::time::{Duration, Instant};
 
 /// Blocks of the slow stream, each behind an event of its own.

@@ -33,7 +33,7 @@ trait Arena {
     ) -> Result<DeviceBuffer<u64>>;
     /// What its memory holds.
     fn words(&self) -> Result<Vec<u32>>;
-    fn stats(&self) -> Result<Option<BumpStats>>;
+    fn stats(&self) -> Result<BumpStats>;
 }
 
 impl Arena for Bump {
@@ -58,7 +58,7 @@ impl Arena for Bump {
         Ok(words)
     }
 
-    fn stats(&self) -> Result<Option<BumpStats>> {
+    fn stats(&self) -> Result<BumpStats> {
         self.stats()
     }
 }
@@ -118,10 +118,13 @@ fn wrong_values(arena: &dyn Arena, granted: &[(u32, u64)]) -> Result<usize> {
 /// Bytes that were handed out.
 fn cursor(arena: &dyn Arena) -> Result<u64> {
     let stats = arena.stats()?;
-    // It waits for the kernels.
-    let unsettled =
-        || Error::WrongResult { what: "S4".into(), found: "the arena's counters never came to rest".into() };
-    stats.map(|stats| stats.granted).ok_or_else(unsettled)
+    match stats.unsettled {
+        0 => Ok(stats.usage.used_bytes),
+        _ => Err(Error::WrongResult {
+            what: "S4".into(),
+            found: "the arena's counters never came to rest".into(),
+        }),
+    }
 }
 
 fn all_of_it(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {

@@ -1,10 +1,10 @@
-//! The pools, and which calls of the driver's each of them reaches.
+//! The pools, and the driver calls that each of them reaches.
 
 use crate::alloc::{
     BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverMemory, DriverPool, Limit, Logged, Overflow,
     RungStats, Statistics, Traced,
 };
-use crate::driver::flawed::Call::{self, *};
+use crate::driver::fault_injection::Call::{self, *};
 use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
 use std::alloc::Layout;

@@ -1,26 +1,34 @@
 //! Reserved addresses and stream-ordered pools that fail.
 
 use super::{Call, Faults};
-use crate::driver::Stream;
 use crate::driver::backend::{Pages, PoolAttribute, PoolBackend, Range, VirtualMemory};
+use crate::driver::{Device, Stream};
 use crate::error::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-pub(super) struct FlawedVirtualMemory {
+pub(super) struct FaultyVirtualMemory {
     inner: Arc<dyn VirtualMemory>,
     faults: Arc<Faults>,
-    /// What each of its own handles is in the driver: the CPU's are lengths, two of which may be the same.
+    /// The driver's handle for each of its own. Those of the CPU are lengths, two of which may be equal.
     pages: Mutex<BTreeMap<u64, Pages>>,
+    /// The handle that is mapped at each address.
+    mapped: Mutex<BTreeMap<u64, u64>>,
 }
 
-impl FlawedVirtualMemory {
-    pub fn over(inner: Arc<dyn VirtualMemory>, faults: Arc<Faults>) -> FlawedVirtualMemory {
-        FlawedVirtualMemory { inner, faults, pages: Mutex::default() }
+/// The virtual memory of any device, which does not fail yet, and its faults.
+pub(crate) fn faulty_virtual_memory(device: &Device) -> (Arc<dyn VirtualMemory>, Arc<Faults>) {
+    let (inner, faults) = (device.driver().virtual_memory().unwrap(), Faults::new(false));
+    (Arc::new(FaultyVirtualMemory::over(inner, faults.clone())), faults)
+}
+
+impl FaultyVirtualMemory {
+    pub fn over(inner: Arc<dyn VirtualMemory>, faults: Arc<Faults>) -> FaultyVirtualMemory {
+        FaultyVirtualMemory { inner, faults, pages: Mutex::default(), mapped: Mutex::default() }
     }
 }
 
-impl VirtualMemory for FlawedVirtualMemory {
+impl VirtualMemory for FaultyVirtualMemory {
     fn granularity(&self) -> u64 {
         self.inner.granularity()
     }
@@ -34,6 +42,8 @@ impl VirtualMemory for FlawedVirtualMemory {
 
     unsafe fn unreserve(&self, range: Range) -> Result<()> {
         self.faults.call(Call::Unreserve)?;
+        let mapped = self.mapped.lock().unwrap().range(range.address..range.address + range.bytes).count();
+        assert_eq!(mapped, 0, "{range:?} is unreserved while memory is mapped there");
         // SAFETY: the caller's promise.
         unsafe { self.inner.unreserve(range) }?;
         self.faults.let_go(Call::Reserve, range.address);
@@ -43,9 +53,8 @@ impl VirtualMemory for FlawedVirtualMemory {
     fn create(&self, bytes: u64) -> Result<Pages> {
         self.faults.call(Call::Create)?;
         let pages = self.inner.create(bytes)?;
-        let mut all = self.pages.lock().unwrap();
-        let number = all.last_key_value().map_or(1, |(last, _)| last + 1);
-        all.insert(number, pages);
+        let number = self.faults.next_handle();
+        self.pages.lock().unwrap().insert(number, pages);
         self.faults.hold(Call::Create, number, bytes);
         Ok(Pages(number))
     }
@@ -53,6 +62,8 @@ impl VirtualMemory for FlawedVirtualMemory {
     unsafe fn release(&self, Pages(number): Pages) -> Result<()> {
         self.faults.call(Call::Release)?;
         self.faults.let_go(Call::Create, number);
+        let is_mapped = self.mapped.lock().unwrap().values().any(|mapped| *mapped == number);
+        assert!(!is_mapped, "memory {number} is released while it is mapped");
         let pages = self.pages.lock().unwrap().remove(&number).unwrap();
         // SAFETY: the caller's promise.
         unsafe { self.inner.release(pages) }
@@ -63,6 +74,7 @@ impl VirtualMemory for FlawedVirtualMemory {
         let pages = *self.pages.lock().unwrap().get(&number).unwrap();
         // A driver refuses addresses that have memory.
         self.faults.hold(Call::Map, range.address, range.bytes);
+        self.mapped.lock().unwrap().insert(range.address, number);
         // SAFETY: the caller's promise.
         unsafe { self.inner.map(range, pages) }
     }
@@ -70,6 +82,7 @@ impl VirtualMemory for FlawedVirtualMemory {
     unsafe fn unmap(&self, range: Range) -> Result<()> {
         self.faults.call(Call::Unmap)?;
         self.faults.let_go(Call::Map, range.address);
+        self.mapped.lock().unwrap().remove(&range.address);
         // SAFETY: the caller's promise.
         unsafe { self.inner.unmap(range) }
     }
@@ -81,26 +94,26 @@ impl VirtualMemory for FlawedVirtualMemory {
     }
 }
 
-pub(super) struct FlawedPool {
+pub(super) struct FaultyPool {
     inner: Arc<dyn PoolBackend>,
     faults: Arc<Faults>,
     live: Mutex<BTreeSet<u64>>,
 }
 
-impl FlawedPool {
-    pub fn over(inner: Arc<dyn PoolBackend>, faults: Arc<Faults>) -> FlawedPool {
-        FlawedPool { inner, faults, live: Mutex::default() }
+impl FaultyPool {
+    pub fn over(inner: Arc<dyn PoolBackend>, faults: Arc<Faults>) -> FaultyPool {
+        FaultyPool { inner, faults, live: Mutex::default() }
     }
 }
 
-impl Drop for FlawedPool {
+impl Drop for FaultyPool {
     fn drop(&mut self) {
         let live = std::mem::take(&mut *self.live.lock().unwrap());
         live.into_iter().for_each(|address| self.faults.lose(Call::PoolAlloc, address));
     }
 }
 
-impl PoolBackend for FlawedPool {
+impl PoolBackend for FaultyPool {
     fn alloc(&self, bytes: u64, stream: &Stream) -> Result<u64> {
         self.faults.call(Call::PoolAlloc)?;
         let address = self.inner.alloc(bytes, stream)?;

@@ -1,7 +1,7 @@
 //! A device of the CPU's that fails.
 
-use super::memory::{FlawedPool, FlawedVirtualMemory};
-use super::stream::FlawedStream;
+use super::memory::{FaultyPool, FaultyVirtualMemory};
+use super::stream::FaultyStream;
 use super::{Call, Faults};
 use crate::driver::backend::{
     Backend, DeviceBackend, Limits, ModuleBackend, PoolBackend, Range, StreamBackend, VirtualMemory,
@@ -13,7 +13,7 @@ use crate::simt::{Executor, Mode};
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
-struct FlawedDevice {
+struct FaultyDevice {
     inner: CpuDevice,
     faults: Arc<Faults>,
     /// What was allocated and not given back: at the end it goes back to the CPU, whose heap wants all of it.
@@ -21,24 +21,24 @@ struct FlawedDevice {
 }
 
 /// A new device with so much memory, which does not fail yet, and what it fails by.
-pub(crate) fn device(memory_bytes: u64) -> (Device, Arc<Faults>) {
+pub(crate) fn faulty_device(memory_bytes: u64) -> (Device, Arc<Faults>) {
     let faults = Faults::new(true);
     let inner = CpuDevice::new(Executor::new(Mode::Parallel { workers: 1 }), memory_bytes);
-    let flawed = FlawedDevice { inner, faults: faults.clone(), ranges: Mutex::default() };
-    (Device::over(Box::new(flawed)), faults)
+    let faulty = FaultyDevice { inner, faults: faults.clone(), ranges: Mutex::default() };
+    (Device::over(Box::new(faulty)), faults)
 }
 
-impl FlawedDevice {
+impl FaultyDevice {
     fn waited(&self) {
         self.faults.state().clocks.host_waited_for_all();
     }
 
     fn pool(&self, inner: Arc<dyn PoolBackend>) -> Arc<dyn PoolBackend> {
-        Arc::new(FlawedPool::over(inner, self.faults.clone()))
+        Arc::new(FaultyPool::over(inner, self.faults.clone()))
     }
 }
 
-impl Drop for FlawedDevice {
+impl Drop for FaultyDevice {
     fn drop(&mut self) {
         for range in std::mem::take(&mut *self.ranges.lock().unwrap()) {
             self.inner.free(range).unwrap();
@@ -46,7 +46,7 @@ impl Drop for FlawedDevice {
     }
 }
 
-impl DeviceBackend for FlawedDevice {
+impl DeviceBackend for FaultyDevice {
     fn backend(&self) -> Backend {
         self.inner.backend()
     }
@@ -88,7 +88,7 @@ impl DeviceBackend for FlawedDevice {
 
     fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>> {
         self.faults.call(Call::VirtualMemory)?;
-        Ok(Arc::new(FlawedVirtualMemory::over(self.inner.virtual_memory()?, self.faults.clone())))
+        Ok(Arc::new(FaultyVirtualMemory::over(self.inner.virtual_memory()?, self.faults.clone())))
     }
 
     fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
@@ -141,7 +141,7 @@ impl DeviceBackend for FlawedDevice {
 
     fn stream(&self) -> Result<Arc<dyn StreamBackend>> {
         self.faults.call(Call::NewStream)?;
-        Ok(Arc::new(FlawedStream::over(self.inner.stream()?, self.faults.clone())))
+        Ok(Arc::new(FaultyStream::over(self.inner.stream()?, self.faults.clone())))
     }
 
     unsafe fn foreign_stream(&self, raw: *mut c_void) -> Result<Arc<dyn StreamBackend>> {

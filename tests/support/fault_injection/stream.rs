@@ -11,7 +11,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) struct FlawedStream {
+pub(super) struct FaultyStream {
     inner: Arc<dyn StreamBackend>,
     faults: Arc<Faults>,
     /// Of its clock.
@@ -19,9 +19,9 @@ pub(super) struct FlawedStream {
 }
 
 /// A new stream of any device of the CPU's, which does not fail yet, and what it fails by.
-pub(crate) fn flawed(device: &Device) -> (Stream, Arc<Faults>) {
+pub(crate) fn faulty_stream(device: &Device) -> (Stream, Arc<Faults>) {
     let faults = Faults::new(false);
-    let stream = FlawedStream::over(device.driver().stream().unwrap(), faults.clone());
+    let stream = FaultyStream::over(device.driver().stream().unwrap(), faults.clone());
     (Stream::new(device.clone(), Arc::new(stream)), faults)
 }
 
@@ -30,24 +30,24 @@ pub(super) fn number_of(stream: &Stream) -> usize {
     stream.raw_stream().addr()
 }
 
-impl FlawedStream {
-    pub fn over(inner: Arc<dyn StreamBackend>, faults: Arc<Faults>) -> FlawedStream {
+impl FaultyStream {
+    pub fn over(inner: Arc<dyn StreamBackend>, faults: Arc<Faults>) -> FaultyStream {
         let number = {
             let mut state = faults.state();
             state.streams += 1;
             state.clocks.add()
         };
-        FlawedStream { inner, faults, number }
+        FaultyStream { inner, faults, number }
     }
 }
 
-impl Drop for FlawedStream {
+impl Drop for FaultyStream {
     fn drop(&mut self) {
         self.faults.state().streams -= 1;
     }
 }
 
-impl StreamBackend for FlawedStream {
+impl StreamBackend for FaultyStream {
     unsafe fn launch(&self, launch: Launch<'_>) -> Result<()> {
         self.faults.call(Call::Launch)?;
         // SAFETY: the caller's promise.
@@ -85,15 +85,15 @@ impl StreamBackend for FlawedStream {
             let mut state = self.faults.state();
             (state.clocks.mark(self.number), state.clocks.waits)
         };
-        Ok(Arc::new(FlawedEvent { inner, faults: self.faults.clone(), clock, made }))
+        Ok(Arc::new(FaultyEvent { inner, faults: self.faults.clone(), clock, made }))
     }
 
     fn wait(&self, event: Arc<dyn EventBackend>) -> Result<()> {
         self.faults.call(Call::Wait)?;
         // The stream's own thread asks the inner one, without being counted.
-        let Some(flawed) = own(&*event) else { return self.inner.wait(event) };
-        self.inner.wait(flawed.inner.clone())?;
-        self.faults.state().clocks.wait(self.number, &flawed.clock);
+        let Some(faulty) = own(&*event) else { return self.inner.wait(event) };
+        self.inner.wait(faulty.inner.clone())?;
+        self.faults.state().clocks.wait(self.number, &faulty.clock);
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl StreamBackend for FlawedStream {
     }
 }
 
-pub(super) struct FlawedEvent {
+pub(super) struct FaultyEvent {
     inner: Arc<dyn EventBackend>,
     faults: Arc<Faults>,
     clock: Clock,
@@ -138,12 +138,12 @@ pub(super) struct FlawedEvent {
     made: usize,
 }
 
-fn own(event: &dyn EventBackend) -> Option<&FlawedEvent> {
+fn own(event: &dyn EventBackend) -> Option<&FaultyEvent> {
     let any: &dyn Any = event;
     any.downcast_ref()
 }
 
-impl FlawedEvent {
+impl FaultyEvent {
     /// Nothing runs on the streams but for moments, so that it can be waited for.
     fn happened(&self) -> Result<()> {
         self.inner.synchronize()?;
@@ -152,7 +152,7 @@ impl FlawedEvent {
     }
 }
 
-impl EventBackend for FlawedEvent {
+impl EventBackend for FaultyEvent {
     fn is_done(&self) -> Result<bool> {
         self.faults.call(Call::EventQuery)?;
         let is_done = match self.faults.keeps_pending {
@@ -172,6 +172,6 @@ impl EventBackend for FlawedEvent {
     }
 
     fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration> {
-        self.inner.elapsed(own(earlier).map_or(earlier, |flawed| &*flawed.inner))
+        self.inner.elapsed(own(earlier).map_or(earlier, |faulty| &*faulty.inner))
     }
 }

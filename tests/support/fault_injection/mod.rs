@@ -1,114 +1,41 @@
-//! For tests: a device, or a single stream, whose calls are counted, fail as they are told, and leave a trace.
+//! Fault injection: a device, a single stream, or virtual memory whose driver calls are counted, fail on request, and are
+//! traced.
 //!
 //! ```text
-//!   FlawedDevice ─┬─ FlawedStream ─ FlawedEvent
-//!                 ├─ FlawedPool                    each call ─► Faults: counted, a hook, told to fail? ─► the CPU's own
-//!                 └─ FlawedVirtualMemory
+//!   FaultyDevice ─┬─ FaultyStream ─ FaultyEvent
+//!                 ├─ FaultyPool                    each call ─► Faults: counted, a hook, told to fail? ─► the CPU's own
+//!                 └─ FaultyVirtualMemory
 //! ```
 //!
 //! Besides, [`Faults`] knows what was not given back (`held`), and which streams come after which work (`clocks`).
 //! A call that fails does nothing. `drain`, which cannot fail, is not counted.
 
+mod calls;
 mod clocks;
 mod device;
+mod each_call;
 mod gate;
 mod memory;
 mod stream;
 
+pub(crate) use calls::Call;
 pub(crate) use clocks::Moment;
-pub(crate) use device::device;
+pub(crate) use device::faulty_device;
+pub(crate) use each_call::{
+    Run, all_calls_fail_for_a_while, all_calls_fail_for_good, each_call_fails_once, is_injected,
+};
 pub(crate) use gate::gate;
-pub(crate) use stream::flawed;
+pub(crate) use memory::faulty_virtual_memory;
+pub(crate) use stream::faulty_stream;
 
-use super::stream::Stream;
+use crate::driver::Stream;
 use crate::error::{Error, Result};
 use clocks::Clocks;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What can be asked of a driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Call {
-    Info,
-    Alloc,
-    Free,
-    VirtualMemory,
-    Reserve,
-    Unreserve,
-    Create,
-    Release,
-    Map,
-    Allow,
-    Unmap,
-    NewPool,
-    PoolAlloc,
-    PoolFree,
-    PoolTrim,
-    PoolGet,
-    PoolSet,
-    Synchronize,
-    Write,
-    Read,
-    Fill,
-    NewStream,
-    StreamWrite,
-    StreamRead,
-    StreamCopy,
-    StreamFill,
-    StreamSynchronize,
-    StreamQuery,
-    Launch,
-    Record,
-    Wait,
-    EventQuery,
-    EventSynchronize,
-    Module,
-}
-
-/// What can be had of a driver and is to be given back: memory, addresses, pages, mappings, blocks of pools.
+/// Calls whose results must be returned to the driver: memory, addresses, pages, mappings, blocks of pools.
 const GIVES: [Call; 5] = [Call::Alloc, Call::Reserve, Call::Create, Call::Map, Call::PoolAlloc];
-
-impl Call {
-    /// The driver's name of it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Call::Info => "cuMemGetInfo",
-            Call::Alloc => "cuMemAlloc",
-            Call::Free => "cuMemFree",
-            Call::VirtualMemory => "cuMemGetAllocationGranularity",
-            Call::Reserve => "cuMemAddressReserve",
-            Call::Unreserve => "cuMemAddressFree",
-            Call::Create => "cuMemCreate",
-            Call::Release => "cuMemRelease",
-            Call::Map => "cuMemMap",
-            Call::Allow => "cuMemSetAccess",
-            Call::Unmap => "cuMemUnmap",
-            Call::NewPool => "cuMemPoolCreate",
-            Call::PoolAlloc => "cuMemAllocFromPoolAsync",
-            Call::PoolFree => "cuMemFreeAsync",
-            Call::PoolTrim => "cuMemPoolTrimTo",
-            Call::PoolGet => "cuMemPoolGetAttribute",
-            Call::PoolSet => "cuMemPoolSetAttribute",
-            Call::Synchronize => "cuCtxSynchronize",
-            Call::Write => "cuMemcpyHtoD",
-            Call::Read => "cuMemcpyDtoH",
-            Call::Fill => "cuMemsetD8",
-            Call::NewStream => "cuStreamCreate",
-            Call::StreamWrite => "cuMemcpyHtoDAsync",
-            Call::StreamRead => "cuMemcpyDtoHAsync",
-            Call::StreamCopy => "cuMemcpyDtoDAsync",
-            Call::StreamFill => "cuMemsetD8Async",
-            Call::StreamSynchronize => "cuStreamSynchronize",
-            Call::StreamQuery => "cuStreamQuery",
-            Call::Launch => "cuLaunchKernel",
-            Call::Record => "cuEventRecord",
-            Call::Wait => "cuStreamWaitEvent",
-            Call::EventQuery => "cuEventQuery",
-            Call::EventSynchronize => "cuEventSynchronize",
-            Call::Module => "cuModuleLoadDataEx",
-        }
-    }
-}
 
 /// Which calls fail, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +63,8 @@ struct State {
     lost: Vec<(Call, u64)>,
     clocks: Clocks,
     streams: usize,
+    /// The last handle of memory.
+    handles: u64,
 }
 
 /// What fails, and what was called: of a device and all that was made from it, or of one stream.
@@ -158,6 +87,7 @@ impl Faults {
             lost: Vec::new(),
             clocks: Clocks::default(),
             streams: 0,
+            handles: 0,
         };
         Arc::new(Faults { state: Mutex::new(state), keeps_pending })
     }
@@ -185,7 +115,7 @@ impl Faults {
         }
         state.failed.push(call);
         let detail = format!("call {number} was told to fail");
-        Err(Error::Driver { call: call.name(), code: state.code, name: "FLAWED".into(), detail })
+        Err(Error::Driver { call: call.name(), code: state.code, name: "INJECTED".into(), detail })
     }
 
     /// Which fail from now on, with that answer of the driver's.
@@ -195,7 +125,7 @@ impl Faults {
     }
 
     /// Whether calls of these kinds fail from now on.
-    fn tell_kinds(&self, kinds: &[Call], fail: bool) {
+    pub fn fail_calls(&self, kinds: &[Call], fail: bool) {
         let mut state = self.state();
         state.kinds.retain(|kind| !kinds.contains(kind));
         if fail {
@@ -205,17 +135,17 @@ impl Faults {
 
     /// Whether records, waits and looks at what is done fail from now on.
     pub fn fail(&self, fails: bool) {
-        self.tell_kinds(&[Call::Record, Call::Wait, Call::StreamQuery], fails);
+        self.fail_calls(&[Call::Record, Call::Wait, Call::StreamQuery], fails);
     }
 
     /// Whether what writes to memory fails from now on.
     pub fn fail_work(&self, fails: bool) {
-        self.tell_kinds(&[Call::StreamWrite, Call::StreamCopy, Call::StreamFill], fails);
+        self.fail_calls(&[Call::StreamWrite, Call::StreamCopy, Call::StreamFill], fails);
     }
 
     /// Whether waits of the host for a stream fail from now on.
     pub fn fail_synchronize(&self, fails: bool) {
-        self.tell_kinds(&[Call::StreamSynchronize], fails);
+        self.fail_calls(&[Call::StreamSynchronize], fails);
     }
 
     /// Calls `hook` inside of the next call of that kind, once.
@@ -264,6 +194,12 @@ impl Faults {
             .map(|((call, _), bytes)| (*call, *bytes))
             .chain(state.lost.iter().copied())
             .collect()
+    }
+
+    fn next_handle(&self) -> u64 {
+        let mut state = self.state();
+        state.handles += 1;
+        state.handles
     }
 
     fn hold(&self, call: Call, place: u64, bytes: u64) {

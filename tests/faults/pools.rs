@@ -1,0 +1,133 @@
+//! Each driver call fails in turn below each pool: once, until the driver recovers, or for good.
+//!
+//! Whatever fails, the pool returns an error that names the call, or succeeds in another way. No two blocks overlap, and no
+//! stream gets a block before the work that it was freed behind (`Rig`). Afterwards the pool works as before, and when it is
+//! gone, nothing is left with the driver: a single failure never leaves anything behind. Where all calls fail from one on,
+//! something stays with the driver only of a constructor that could return nothing, and of a pool that is dropped while the
+//! driver still fails: then nothing is left that could retry.
+
+use super::rig::Rig;
+use super::subjects::{Pool, SUBJECTS, Subject};
+use crate::driver::Stream;
+use crate::driver::fault_injection::{self, Run};
+
+fn make(run: &mut Run, subject: &Subject) -> Option<(Box<dyn Pool>, Vec<Stream>)> {
+    let device = run.device.clone();
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        streams.push(run.construct(|| device.stream())?);
+    }
+    Some((run.construct(|| (subject.make)(&device))?, streams))
+}
+
+/// Uses all that a pool has: each stream's own blocks, those of others, all that there is, and what comes back.
+fn play(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: &mut [Stream]) {
+    for round in 0..2 {
+        for (i, size) in subject.sizes.iter().enumerate() {
+            rig.alloc(pool, *size, &streams[i % 2]);
+        }
+        for i in 0..subject.sizes.len() {
+            // On the stream that has it, and on the one that does not.
+            rig.free_last(pool, &streams[(i + round) % 2]);
+        }
+    }
+    let largest = subject.sizes.iter().copied().max().unwrap_or(1);
+    for _ in 0..subject.most {
+        rig.alloc(pool, largest, &streams[2]);
+    }
+    for _ in 0..subject.most / 2 {
+        rig.free_last(pool, &streams[1]);
+    }
+    // One stream goes, with what was freed on it.
+    let device = rig.run.device.clone();
+    if let Some(stream) = rig.run.attempt(|| device.stream()) {
+        streams[1] = stream;
+    }
+    for size in subject.sizes {
+        rig.alloc(pool, *size, &streams[0]);
+    }
+    rig.run.attempt(|| pool.tidy(&streams[2]));
+    for i in 0..subject.sizes.len() {
+        rig.free_last(pool, &streams[i % 3]);
+    }
+    rig.run.attempt(|| pool.tidy(&streams[0]));
+    for size in subject.sizes {
+        rig.alloc(pool, *size, &streams[1]);
+    }
+    if pool.rungs().is_some() {
+        while rig.blocks() > 0 && rig.free_last(pool, &streams[2]) {}
+        // What is cached has to go back first.
+        rig.alloc(pool, 2 * largest, &streams[0]);
+    }
+}
+
+/// The pool gives and takes as if nothing had been.
+fn is_well(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: &[Stream]) {
+    for round in 0..2 {
+        while rig.blocks() > 0 {
+            rig.must_free_last(pool, &streams[round]);
+        }
+        rig.run.must(|| pool.tidy(&streams[round])).expect("it is tidied");
+        pool.check();
+        assert_eq!(pool.usage().used_bytes, 0, "{}", rig.run);
+        for (i, size) in subject.sizes.iter().enumerate() {
+            rig.must_alloc(pool, *size, &streams[(i + round) % 3]);
+        }
+    }
+    // One is still allocated when it goes.
+    while rig.blocks() > 1 {
+        rig.must_free_last(pool, &streams[0]);
+    }
+}
+
+/// Makes the pool, uses it, and uses it again after the driver recovered.
+fn scenario(subject: &Subject) -> impl Fn(&mut Run) {
+    |run| {
+        let Some((pool, mut streams)) = make(run, subject) else { return };
+        let mut rig = Rig::new(run);
+        play(&mut rig, subject, &*pool, &mut streams);
+        if run.recovers() {
+            run.recover();
+            is_well(&mut rig, subject, &*pool, &streams);
+        }
+    }
+}
+
+#[test]
+fn ladders_are_climbed_to_their_ends() {
+    let mut climbed = [0; 4];
+    for subject in SUBJECTS {
+        let mut run = Run::unharmed(subject.name);
+        let (pool, mut streams) = make(&mut run, subject).expect("nothing fails");
+        play(&mut Rig::new(&run), subject, &*pool, &mut streams);
+        let Some(rungs) = pool.rungs() else { continue };
+        println!("{}: {rungs:?}", subject.name);
+        let these = [rungs.grown, rungs.stolen, rungs.released, rungs.failed];
+        climbed.iter_mut().zip(these).for_each(|(all, one)| *all += one);
+    }
+    assert!(climbed.iter().all(|times| *times > 0), "{climbed:?}");
+}
+
+#[test]
+fn each_call_of_the_driver_fails_once() {
+    for subject in SUBJECTS {
+        let all = fault_injection::each_call_fails_once(subject.name, scenario(subject));
+        let missed: Vec<_> = subject.calls.iter().filter(|call| !all.contains(call)).collect();
+        assert!(missed.is_empty(), "{} does not reach {missed:?}", subject.name);
+        println!("{}: {} calls", subject.name, all.len());
+    }
+}
+
+#[test]
+fn all_calls_fail_until_the_driver_recovers() {
+    for subject in SUBJECTS {
+        fault_injection::all_calls_fail_for_a_while(subject.name, scenario(subject));
+    }
+}
+
+#[test]
+fn all_calls_fail_for_good() {
+    for subject in SUBJECTS {
+        fault_injection::all_calls_fail_for_good(subject.name, scenario(subject));
+    }
+}

@@ -1,0 +1,105 @@
+//! The blocks of a pool under test, and the checks at each call.
+
+use super::subjects::Pool;
+use crate::alloc::address_of;
+use crate::driver::Stream;
+use crate::driver::fault_injection::{Moment, Run, is_injected};
+use crate::error::{Error, OutOfMemory};
+use std::alloc::Layout;
+use warpheap_device::kernel::DevicePtr;
+
+struct Block {
+    ptr: DevicePtr<u8>,
+    layout: Layout,
+    /// Work of this stream may use it.
+    home: Stream,
+}
+
+/// What a scenario has allocated and freed.
+pub(super) struct Rig<'a> {
+    pub run: &'a Run,
+    live: Vec<Block>,
+    /// Freed blocks: address, length, and the last work that used them.
+    freed: Vec<(u64, u64, Moment)>,
+}
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 256).unwrap()
+}
+
+impl<'a> Rig<'a> {
+    pub fn new(run: &'a Run) -> Rig<'a> {
+        Rig { run, live: Vec::new(), freed: Vec::new() }
+    }
+
+    /// Allocates a block. False if the pool is out of memory.
+    pub fn alloc(&mut self, pool: &dyn Pool, size: usize, stream: &Stream) -> bool {
+        let is_full = |error: &Error| {
+            matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. } | OutOfMemory::Device { .. }))
+                && !is_injected(error)
+        };
+        let of = layout(size);
+        let taken = self.run.attempt(|| match pool.allocate(of, stream) {
+            Ok(ptr) => Ok(Some(ptr)),
+            Err(error) if is_full(&error) => Ok(None),
+            Err(error) => Err(error),
+        });
+        pool.check();
+        match taken.flatten() {
+            Some(ptr) => self.enlist(Block { ptr, layout: of, home: stream.clone() }),
+            None => return false,
+        }
+        true
+    }
+
+    pub fn must_alloc(&mut self, pool: &dyn Pool, size: usize, stream: &Stream) {
+        let run = self.run;
+        assert!(self.alloc(pool, size, stream), "{run}: no room for {size} B: {:?}", pool.usage());
+    }
+
+    /// Checks that the block overlaps no other, and that its stream is ordered after earlier work on its bytes.
+    fn enlist(&mut self, block: Block) {
+        let run = self.run;
+        let (start, bytes) = (address_of(block.ptr), block.layout.size() as u64);
+        assert!(start.is_multiple_of(block.layout.align() as u64));
+        let meets = |other: u64, length: u64| start < other + length && other < start + bytes;
+        for other in &self.live {
+            assert!(!meets(address_of(other.ptr), other.layout.size() as u64), "{run}: two blocks overlap");
+        }
+        for (other, length, work) in &self.freed {
+            let is_ordered = !meets(*other, *length) || run.faults.is_after(&block.home, *work);
+            assert!(is_ordered, "{run}: {bytes} B at {start:#x} may still be in use");
+        }
+        self.live.push(block);
+    }
+
+    pub fn blocks(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Frees the block that was allocated last, if there is one: on `stream`, or on its own stream if `stream` cannot be
+    /// ordered after that.
+    pub fn free_last(&mut self, pool: &dyn Pool, stream: &Stream) -> bool {
+        let Some(block) = self.live.pop() else { return true };
+        let (start, bytes) = (address_of(block.ptr), block.layout.size() as u64);
+        self.run.faults.work(&block.home);
+        let ordered = || stream.wait(&block.home.record()?);
+        let is_other = stream.id() != block.home.id();
+        let stream = if is_other && self.run.attempt(ordered).is_none() { &block.home } else { stream };
+        let last = self.run.faults.work(stream);
+        // SAFETY: a live block, and other streams' work comes before.
+        let done = self.run.attempt(|| unsafe { pool.deallocate(block.ptr, block.layout, stream) });
+        pool.check();
+        match done {
+            Some(()) => self.freed.push((start, bytes, last)),
+            // It is still allocated.
+            None => self.live.insert(0, block),
+        }
+        done.is_some()
+    }
+
+    pub fn must_free_last(&mut self, pool: &dyn Pool, stream: &Stream) {
+        let run = self.run;
+        assert!(self.free_last(pool, stream), "{run}: the free fails");
+    }
+}

@@ -45,7 +45,7 @@ fn of(size: u64) -> Layout {
 fn take_all(heap: &Heap, size: u64) -> Vec<DevicePtr<u8>> {
     let (mut all, mut count) = (Vec::new(), heap.memory().bytes() / size);
     loop {
-        let got = heap.alloc_many(&vec![of(size); count as usize]).unwrap();
+        let got = heap.allocate_many(&vec![of(size); count as usize]).unwrap();
         let before = all.len();
         all.extend(got.into_iter().flatten());
         if all.len() == before {
@@ -57,7 +57,7 @@ fn take_all(heap: &Heap, size: u64) -> Vec<DevicePtr<u8>> {
 
 fn give(heap: &Heap, blocks: &[DevicePtr<u8>]) {
     // SAFETY: no kernel uses them.
-    unsafe { heap.free_many(blocks) }.unwrap();
+    unsafe { heap.deallocate_many(blocks) }.unwrap();
 }
 
 /// A block of the heap, for copies.
@@ -72,7 +72,7 @@ fn stats(heap: &Heap) -> HeapStats {
     let stats = heap.stats().unwrap();
     let in_blocks = stats.live_bytes + stats.hole_bytes + stats.cursor_bytes + stats.slack_bytes;
     let sum = in_blocks + stats.large_bytes + stats.free_slab_bytes + stats.fresh_bytes;
-    assert_eq!(sum, stats.capacity_bytes, "every byte is in one place: {stats:#?}");
+    assert_eq!(sum, stats.usage.reserved_bytes, "every byte is in one place: {stats:#?}");
     let leaks = heap.leaks(0).unwrap();
     assert_eq!((leaks.count, leaks.bytes), (stats.live_blocks, stats.live_bytes + stats.large_bytes));
     stats
@@ -85,8 +85,11 @@ fn a_heap_has_the_memory_that_it_starts_with() {
             let heap = heap(&device, initial);
             let capacity = rounded(&device, initial);
             let new = stats(&heap);
-            assert_eq!((new.reserved_bytes, new.capacity_bytes, new.free_bytes), (BYTES, capacity, capacity));
-            assert_eq!((heap.memory().bytes(), new.largest_free_bytes), (capacity, capacity));
+            assert_eq!(
+                (new.max_bytes, new.usage.reserved_bytes, new.free_bytes),
+                (BYTES, capacity, capacity)
+            );
+            assert_eq!((heap.memory().bytes(), new.usage.largest_free_bytes.unwrap()), (capacity, capacity));
             if device.backend() == Backend::Cpu {
                 assert_eq!(device.memory_in_use().0, capacity + heap.metadata_bytes());
             }
@@ -109,12 +112,12 @@ fn a_full_heap_that_grows_grants_again() {
             assert!(blocks.iter().all(|block| all.insert(block.0 as u64)), "no block is handed out twice");
             assert_eq!(all.len() as u64, capacity / BLOCK, "all that is there, and no more");
             let full = stats(&heap);
-            assert_eq!((full.capacity_bytes, full.free_bytes), (capacity, 0));
+            assert_eq!((full.usage.reserved_bytes, full.free_bytes), (capacity, 0));
             assert!(full.refused > 0 && full.cursors_found_none > 0, "the class was refused: {full:#?}");
         }
         give(&heap, &all.iter().map(|block| DevicePtr(*block as *mut u8)).collect::<Vec<_>>());
         assert_eq!(stats(&heap).free_bytes, BYTES);
-        assert!(heap.alloc(of(BYTES)).unwrap().is_some(), "one piece, over all growths");
+        assert!(heap.allocate(of(BYTES)).unwrap().is_some(), "one piece, over all growths");
     }
 }
 
@@ -126,11 +129,13 @@ fn every_class_that_was_refused_finds_what_is_new() {
         let layout = heap.handle().layout();
         let sizes: Vec<u64> = [16, 100, 1024, 5000, u64::from(layout.small_bytes), 200_000, 3 * MIB].into();
         for size in &sizes {
-            assert!(heap.alloc(of(*size)).unwrap().is_none(), "{size} B of a full heap");
+            assert!(heap.allocate(of(*size)).unwrap().is_none(), "{size} B of a full heap");
         }
         heap.grow_to(32 * MIB).unwrap();
         for size in &sizes {
-            kept.push(heap.alloc(of(*size)).unwrap().unwrap_or_else(|| panic!("{size} B after the growth")));
+            kept.push(
+                heap.allocate(of(*size)).unwrap().unwrap_or_else(|| panic!("{size} B after the growth")),
+            );
         }
         assert_eq!(stats(&heap).live_blocks, kept.len() as u64);
         give(&heap, &kept);
@@ -146,7 +151,7 @@ fn live_blocks_keep_place_and_contents() {
         for (i, bytes) in [6 * MIB, 8 * MIB, 30 * MIB, BYTES].into_iter().enumerate() {
             heap.grow_to(bytes).unwrap();
             for size in [64, 3000, 70_000, MIB] {
-                let block = heap.alloc(of(size)).unwrap().expect("there is room");
+                let block = heap.allocate(of(size)).unwrap().expect("there is room");
                 let value = 0x1000 * i as u64 + size;
                 memory_of(&device, block, size).write(0, &vec![value; (size / 8) as usize]).unwrap();
                 live.push((block, size, value));
@@ -166,12 +171,12 @@ fn a_large_allocation_may_lie_in_several_growths_and_never_beyond() {
     for device in devices() {
         let mut heap = heap(&device, 4 * MIB);
         let small = rounded(&device, 4 * MIB);
-        assert!(heap.alloc(of(small + 1)).unwrap().is_none(), "more than there is");
-        let first = heap.alloc(of(small)).unwrap().expect("all that there is");
+        assert!(heap.allocate(of(small + 1)).unwrap().is_none(), "more than there is");
+        let first = heap.allocate(of(small)).unwrap().expect("all that there is");
         give(&heap, &[first]);
         let large = heap.grow_to(20 * MIB).unwrap();
-        assert!(heap.alloc(of(large + 1)).unwrap().is_none(), "more than there is");
-        let block = heap.alloc(of(large)).unwrap().expect("all that there is now");
+        assert!(heap.allocate(of(large + 1)).unwrap().is_none(), "more than there is");
+        let block = heap.allocate(of(large)).unwrap().expect("all that there is now");
         // Every byte of it is there.
         let mut memory = memory_of(&device, block, large);
         memory.fill(0x5a).unwrap();
@@ -179,7 +184,7 @@ fn a_large_allocation_may_lie_in_several_growths_and_never_beyond() {
         memory.read(large - 2, &mut ends).unwrap();
         assert_eq!((ends, stats(&heap).large_bytes), ([0x5a; 2], large));
         for align in [1 << 20, 2 << 20] {
-            assert!(heap.alloc(Layout::from_size_align(1, align).unwrap()).unwrap().is_none());
+            assert!(heap.allocate(Layout::from_size_align(1, align).unwrap()).unwrap().is_none());
         }
     }
 }
@@ -194,9 +199,15 @@ fn a_reset_keeps_the_size() {
         take_all(&heap, 1000);
         heap.reset().unwrap();
         let new = stats(&heap);
-        assert_eq!((new.capacity_bytes, new.free_bytes, new.largest_free_bytes), (grown, grown, grown));
+        assert_eq!(
+            (new.usage.reserved_bytes, new.free_bytes, new.usage.largest_free_bytes.unwrap()),
+            (grown, grown, grown)
+        );
         assert_eq!(take_all(&heap, BLOCK).len() as u64, grown / BLOCK);
-        assert_eq!((before.stats().capacity_bytes, before.check()), (rounded(&device, 4 * MIB), vec![]));
+        assert_eq!(
+            (before.stats().usage.reserved_bytes, before.check()),
+            (rounded(&device, 4 * MIB), vec![])
+        );
     }
 }
 
@@ -209,7 +220,7 @@ fn a_growth_to_less_changes_nothing() {
         for bytes in [0, 1, 3 * MIB, capacity - 1, capacity] {
             assert_eq!(heap.grow_to(bytes).unwrap(), capacity);
         }
-        assert_eq!((stats(&heap).free_bytes, stats(&heap).capacity_bytes), (0, capacity));
+        assert_eq!((stats(&heap).free_bytes, stats(&heap).usage.reserved_bytes), (0, capacity));
     }
 }
 
@@ -298,8 +309,7 @@ fn it_grows_between_kernels_that_keep_their_blocks() {
     for device in devices().into_iter().filter(|device| device.backend() == Backend::Cpu) {
         let module = device.native_module().unwrap();
         let (stream, threads) = (device.stream().unwrap(), 2048);
-        let mut heap =
-            Heap::builder(BYTES).homes(4).initial(2 * MIB).kernels(&module).build(&device).unwrap();
+        let mut heap = Heap::builder(BYTES).homes(4).initial(2 * MIB).build(&device).unwrap();
         module.set_global_heap(&heap).unwrap();
         let (words, handle) = (device.zeroed::<u64>(threads as usize).unwrap(), heap.handle());
         let mut refused = Vec::new();
@@ -312,7 +322,7 @@ fn it_grows_between_kernels_that_keep_their_blocks() {
             let held = words.copy_to_vec().unwrap();
             refused.push(held.iter().filter(|block| **block == 0).count());
             let stats = stats(&heap);
-            assert_eq!((stats.capacity_bytes, stats.faults), (capacity, 0));
+            assert_eq!((stats.usage.reserved_bytes, stats.faults), (capacity, 0));
             assert_eq!(stats.live_blocks as usize, threads as usize - refused.last().unwrap());
         }
         assert!(refused[0] > 0 && refused[10] == 0, "too little first, and enough at last: {refused:?}");

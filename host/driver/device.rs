@@ -2,7 +2,7 @@
 
 use super::backend::{Backend, DeviceBackend, Range};
 use super::memory::DeviceMemory;
-use super::module::Module;
+use super::module::{Module, WeakModule};
 use super::registry::Registry;
 use super::stream::{Queue, Stream};
 use super::{cpu, cuda};
@@ -24,6 +24,8 @@ struct Inner {
     primary: Option<u32>,
     registry: Registry,
     default_stream: Mutex<Option<Arc<Queue>>>,
+    /// The library's own kernels, while something uses them.
+    own_kernels: Mutex<WeakModule>,
 }
 
 /// What a device is. Sizes are in bytes; what a backend does not know is 0 or `None`.
@@ -76,10 +78,12 @@ impl Device {
     /// # Errors
     /// [`Error::NoDevice`] where there is no driver or no such GPU; it says what to do.
     pub fn cuda(ordinal: u32) -> Result<Device> {
+        // They go after the guard: the last handle of a device must not be dropped under it.
+        let mut devices = Vec::new();
         let mut all = alive();
-        let same = |device: &Device| device.inner.primary == Some(ordinal);
-        if let Some(device) = all.iter().filter_map(Device::upgrade).find(same) {
-            return Ok(device);
+        devices.extend(all.iter().filter_map(Device::upgrade));
+        if let Some(device) = devices.iter().find(|device| device.inner.primary == Some(ordinal)) {
+            return Ok(device.clone());
         }
         let backend = Box::new(cuda::CudaDevice::primary(ordinal)?);
         Ok(Device::enlist(&mut all, backend, Some(ordinal)))
@@ -126,7 +130,13 @@ impl Device {
 
     fn enlist(all: &mut Vec<Weak<Inner>>, backend: Box<dyn DeviceBackend>, primary: Option<u32>) -> Device {
         let registry = Registry::default();
-        let inner = Arc::new(Inner { backend, primary, registry, default_stream: Mutex::new(None) });
+        let inner = Arc::new(Inner {
+            backend,
+            primary,
+            registry,
+            default_stream: Mutex::default(),
+            own_kernels: Mutex::default(),
+        });
         all.push(Arc::downgrade(&inner));
         Device { inner }
     }
@@ -263,6 +273,17 @@ impl Device {
     /// Bytes and number of the live allocations made through this device.
     pub fn memory_in_use(&self) -> (u64, usize) {
         self.registry().usage()
+    }
+
+    /// The module of the library's own kernels: one for all that use them at the same time, made by `load`.
+    pub(crate) fn shared_module(&self, load: impl FnOnce() -> Result<Module>) -> Result<Module> {
+        let mut slot = self.inner.own_kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = slot.upgrade() {
+            return Ok(module);
+        }
+        let module = load()?;
+        *slot = module.downgrade();
+        Ok(module)
     }
 
     pub(crate) fn driver(&self) -> &dyn DeviceBackend {

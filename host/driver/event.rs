@@ -9,6 +9,7 @@ use std::time::Duration;
 
 /// A point in a stream, made by [`Stream::record`](super::Stream::record).
 #[derive(Clone)]
+#[must_use = "an event that nothing waits for orders nothing"]
 pub struct Event {
     // Before the device: an event goes before its context does.
     backend: Arc<dyn EventBackend>,

@@ -2,7 +2,8 @@
 
 use super::backend::{CpuJob, Launch, Limits, Range};
 use super::device::Device;
-use super::module::Module;
+use super::module::{Module, NamedMemory};
+use super::registry::{Look, Submission};
 use super::stream::Stream;
 use crate::error::{Bytes, Dangling, Error, Result};
 use crate::simt::Grid;
@@ -104,12 +105,11 @@ pub(super) unsafe fn launch<K: Kernel>(
     let function = module.function(kernel)?;
     let most_threads = function.attributes.max_threads_per_block;
     config.validate(K::NAME, &device.driver().limits(), most_threads)?;
-    check_arguments::<K>(device, &args)?;
-    module.check_named(K::NAME)?;
+    let (named, submission) = submit::<K>(module, &args)?;
 
     let grid = Grid { blocks: config.grid, threads: config.block };
     let cpu_job = || -> CpuJob {
-        // SAFETY: what the kernel asks is the caller's promise.
+        // SAFETY: P1 and P3 to P5 of `Stream::launch`.
         Box::new(move |executor| unsafe { executor.run::<K>(grid, args) })
     };
     let mut arguments = Arguments::of::<K>(&args);
@@ -122,35 +122,65 @@ pub(super) unsafe fn launch<K: Kernel>(
         arguments: arguments.as_mut_slice(),
         cpu_job: &cpu_job,
     };
-    // SAFETY: the arguments are as the kernel declares them (checked by `Module::function`) and name live
-    // memory of this device; the rest is the caller's promise.
-    unsafe { stream.driver().launch(launch) }
+    // SAFETY: the arguments are as the kernel declares them (checked by `Module::function`) and name live memory of this
+    // device, which the submission keeps until the stream has the kernel; the rest is the caller's promise (P1 to P5).
+    let submitted = unsafe { stream.driver().launch(launch) };
+    drop((submission, named));
+    submitted
 }
 
-/// Fails on an argument that names memory which is not live memory of the device.
-fn check_arguments<K: Kernel>(device: &Device, args: &K::Args) -> Result<()> {
-    let mut position = 0;
-    let mut dangling = None;
+/// Why a launch is refused: memory that is not live, and the argument that names it; `None` for a variable of the module.
+type Gone = (Option<usize>, Range);
+
+/// Begins a launch of which the arguments, and the variables of the module, name live memory of the device, which is not
+/// freed until the launch is submitted. Neither are the variables written.
+fn submit<'a, K: Kernel>(module: &'a Module, args: &K::Args) -> Result<(NamedMemory<'a>, Submission<'a>)> {
+    let (device, named) = (module.device(), module.named_memory());
+    let submission = device.registry().submit(|look| {
+        check_arguments::<K>(look, args)?;
+        match *named {
+            Some(named) if look.number(named.range) != Some(named.number) => Err((None, named.range)),
+            _ => Ok(()),
+        }
+    });
+    match submission {
+        Ok(submission) => Ok((named, submission)),
+        Err(dangling) => Err(explain::<K>(device, dangling)),
+    }
+}
+
+/// Fails on the first argument that names memory which is not live.
+fn check_arguments<K: Kernel>(look: &mut Look<'_>, args: &K::Args) -> Result<(), Gone> {
+    let (mut position, mut outcome) = (0, Ok(()));
     args.for_each(|_, names| {
         // Values of no bytes lie nowhere.
         if let Some((address, bytes)) = names
             && bytes > 0
-            && dangling.is_none()
-            && !device.registry().holds(Range { address, bytes })
+            && outcome.is_ok()
+            && look.number(Range { address, bytes }).is_none()
         {
-            dangling = Some((position, Range { address, bytes }));
+            outcome = Err((Some(position), Range { address, bytes }));
         }
         position += 1;
     });
-    let Some((position, range)) = dangling else { return Ok(()) };
-    Err(Error::Dangling(Dangling::Argument {
+    outcome
+}
+
+#[cold]
+fn explain<K: Kernel>(device: &Device, (position, range): Gone) -> Error {
+    let Some(position) = position else {
+        let (bytes, address) = (Bytes(range.bytes), range.address);
+        let device = device.to_string();
+        return Dangling::GlobalHeap { kernel: K::NAME, bytes, address, device }.into();
+    };
+    Error::Dangling(Dangling::Argument {
         kernel: K::NAME,
         position,
         address: range.address,
         bytes: Bytes(range.bytes),
         device: device.to_string(),
         nearest: device.explain_foreign(range),
-    }))
+    })
 }
 
 /// The address of each argument that exists in PTX, which those without a size do not.

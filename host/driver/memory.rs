@@ -22,6 +22,19 @@ pub struct DeviceMemory {
     kept: Kept,
 }
 
+/// While it lives, launches that name the memory wait.
+#[must_use]
+pub(crate) struct HeldOff {
+    device: Device,
+    address: u64,
+}
+
+impl Drop for HeldOff {
+    fn drop(&mut self) {
+        self.device.registry().let_go(self.address);
+    }
+}
+
 /// What is to be undone at the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kept {
@@ -62,16 +75,37 @@ impl DeviceMemory {
         DeviceMemory { device, range, kept: Kept::Entry }
     }
 
-    /// That part of a reservation of `bytes` at `address` which has memory: nothing yet. The reservation outlives it.
-    pub(crate) fn of_reservation(device: &Device, address: u64, bytes: u64) -> DeviceMemory {
-        device.registry().reserve(Range { address, bytes });
+    /// That part of a reservation of `bytes` at `address` which has memory: nothing yet. The reservation outlives it. The
+    /// handle of a pool may name all of it, if `is_named_whole` says so.
+    pub(crate) fn of_reservation(
+        device: &Device,
+        address: u64,
+        bytes: u64,
+        is_named_whole: bool,
+    ) -> DeviceMemory {
+        device.registry().reserve(Range { address, bytes }, is_named_whole);
         DeviceMemory { device: device.clone(), range: Range { address, bytes: 0 }, kept: Kept::Entry }
     }
 
-    /// The first `bytes` of the reservation have memory now.
+    /// The first `bytes` of the reservation have memory now. If those are fewer, every launch that has found more is given to
+    /// the device when this returns.
     pub(crate) fn resize(&mut self, bytes: u64) {
+        let shrinks = bytes < self.range.bytes;
         self.device.registry().resize(self.range.address, bytes);
         self.range.bytes = bytes;
+        if shrinks {
+            self.device.registry().settle();
+        }
+    }
+
+    /// Waits for the device, and has launches that name this memory wait until the guard goes.
+    pub(crate) fn hold_off_launches(&self) -> Result<HeldOff> {
+        // Before launches wait: a kernel that runs may wait for one that is yet to be launched.
+        self.device.synchronize()?;
+        self.device.registry().hold_off(self.range.address);
+        let held = HeldOff { device: self.device.clone(), address: self.range.address };
+        self.device.synchronize()?;
+        Ok(held)
     }
 
     /// The device it is memory of.
@@ -125,7 +159,8 @@ impl DeviceMemory {
         self.fill_part(0, self.bytes(), byte)
     }
 
-    /// Sets `bytes` bytes from byte `offset` on, after all work that the device was given before.
+    /// Sets `bytes` bytes from byte `offset` on, after all work that the device was given before. Launches that name the memory
+    /// wait meanwhile.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], or what failed since.
@@ -134,13 +169,15 @@ impl DeviceMemory {
         if bytes == 0 {
             return Ok(());
         }
-        self.device.synchronize()?;
+        let _held = self.hold_off_launches()?;
         let part = Range { address: self.address() + offset, bytes };
-        // SAFETY: in bounds, idle, and `&mut self` keeps other host threads away.
+        // SAFETY: in bounds; `&mut self` keeps other host threads away. The device is idle, launches that name the memory wait,
+        // and the backend keeps other kernels away.
         unsafe { self.device.driver().fill(part, byte) }
     }
 
-    /// Copies `from` to byte `offset`, after all work that the device was given before.
+    /// Copies `from` to byte `offset`, after all work that the device was given before. Launches that name the memory wait
+    /// meanwhile.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], or what failed since.
@@ -150,12 +187,14 @@ impl DeviceMemory {
         if bytes == 0 {
             return Ok(());
         }
-        self.device.synchronize()?;
-        // SAFETY: in bounds, idle, and `&mut self` keeps other host threads away.
+        let _held = self.hold_off_launches()?;
+        // SAFETY: in bounds; `&mut self` keeps other host threads away. The device is idle, launches that name the memory wait,
+        // and the backend keeps other kernels away.
         unsafe { self.device.driver().write(self.address() + offset, from.as_ptr().cast(), bytes) }
     }
 
-    /// Copies from byte `offset` to `to`, after all work that the device was given before.
+    /// Copies from byte `offset` to `to`, after all work that the device was given before. On a GPU a kernel that another
+    /// thread launches meanwhile may be seen half done.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], or what failed since.
@@ -175,7 +214,8 @@ impl DeviceMemory {
     /// `offset + bytes` is in bounds, and `bytes` can be written at `to`.
     pub(super) unsafe fn read_raw(&self, offset: u64, to: *mut u8, bytes: usize) -> Result<()> {
         self.device.synchronize()?;
-        // SAFETY: the device is idle and `&self` lets no host thread write; the rest is the caller's promise.
+        // SAFETY: `&self` lets no host thread write, and the backend keeps kernels away that were launched since the wait; the
+        // rest is the caller's promise.
         unsafe { self.device.driver().read(to, self.address() + offset, bytes) }
     }
 
@@ -243,6 +283,7 @@ impl DeviceMemory {
         }
         // Before the memory goes: the next allocation may get the same address.
         let entry = self.device.registry().remove(self.range.address);
+        self.device.registry().settle();
         if self.kept == Kept::Memory
             && let Err(error) = self.device.driver().free(self.range)
         {

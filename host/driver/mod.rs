@@ -24,6 +24,8 @@ mod launch;
 mod memory;
 mod module;
 pub(crate) mod ptx;
+#[cfg(test)]
+mod races;
 mod registry;
 mod reservation;
 mod stream;

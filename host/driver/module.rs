@@ -3,12 +3,12 @@
 use super::backend::{Function, KernelAttributes, ModuleBackend, Range};
 use super::device::Device;
 use super::ptx::{Ptx, cut, describe, names_in_words, signature};
-use crate::error::{Bytes, Dangling, Error, InvalidModule, Result};
+use crate::error::{Bytes, Error, InvalidModule, Result};
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 use warpheap_device::kernel::{Kernel, KernelArgs};
 
 /// The names of kernels, for [`Device::load_kernels`]: `kernel_names![double, sum]` is `["double", "sum"]`, and compiles
@@ -40,12 +40,26 @@ struct Inner {
     device: Device,
 }
 
+/// A module that may be gone.
+#[derive(Clone, Default)]
+pub(super) struct WeakModule(Weak<Inner>);
+
+impl WeakModule {
+    /// A handle, if there is still one elsewhere.
+    pub fn upgrade(&self) -> Option<Module> {
+        self.0.upgrade().map(|inner| Module { inner })
+    }
+}
+
 /// A range of device memory, and the number of the allocation that it lies in.
 #[derive(Clone, Copy, Debug)]
-struct Named {
-    range: Range,
-    number: u64,
+pub(super) struct Named {
+    pub range: Range,
+    pub number: u64,
 }
+
+/// Keeps the variables of a module as they are.
+pub(super) type NamedMemory<'a> = RwLockReadGuard<'a, Option<Named>>;
 
 impl Module {
     /// A module of `ptx`, or of the program's own functions; of the kernels that `only` names, where it does.
@@ -63,6 +77,11 @@ impl Module {
             device: device.clone(),
         };
         Ok(Module { inner: Arc::new(inner) })
+    }
+
+    /// Does not keep the module.
+    pub(super) fn downgrade(&self) -> WeakModule {
+        WeakModule(Arc::downgrade(&self.inner))
     }
 
     /// The device it was made for.
@@ -134,29 +153,40 @@ impl Module {
                 return Err(InvalidModule::GlobalHeapLayout { symbol: name, ptx, program }.into());
             }
         }
-        self.inner.backend.variable(name)
-    }
-
-    /// Has every launch from now on check that the memory which the module's variables name is still there.
-    pub(crate) fn name_memory(&self, names: Option<(u64, u64)>) {
-        let registry = self.inner.device.registry();
-        let named = names.and_then(|(address, bytes)| {
-            let range = Range { address, bytes };
-            Some(Named { range, number: registry.number(range)? })
-        });
-        *self.inner.named.write().unwrap_or_else(PoisonError::into_inner) = named;
-    }
-
-    /// Fails if the memory that the module's variables name is gone.
-    pub(super) fn check_named(&self, kernel: &'static str) -> Result<()> {
-        let named = *self.inner.named.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(Named { range, number }) = named else { return Ok(()) };
-        let device = &self.inner.device;
-        if device.registry().number(range) == Some(number) {
-            return Ok(());
+        let place = self.inner.backend.variable(name)?;
+        match place {
+            // What the driver has counts, however the text was read.
+            Some(place) if place.bytes != bytes => {
+                let (ptx, program) = (Bytes(place.bytes), Bytes(bytes));
+                Err(InvalidModule::GlobalHeapLayout { symbol: name, ptx, program }.into())
+            }
+            place => Ok(place),
         }
-        let (bytes, address) = (Bytes(range.bytes), range.address);
-        Err(Dangling::GlobalHeap { kernel, bytes, address, device: device.to_string() }.into())
+    }
+
+    /// What the module's variables name. While the guard lives, nothing writes them.
+    pub(super) fn named_memory(&self) -> NamedMemory<'_> {
+        self.inner.named.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `write` to write the module's variables, with no launch of the module under way and the device idle. Each launch
+    /// from then on checks that the memory which they name is still there.
+    pub(crate) fn write_variables(
+        &self,
+        names: Option<(u64, u64)>,
+        write: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let device = &self.inner.device;
+        // Before launches wait: a kernel that runs may wait for one that is yet to be launched.
+        device.synchronize()?;
+        let mut named = self.inner.named.write().unwrap_or_else(PoisonError::into_inner);
+        device.synchronize()?;
+        write()?;
+        *named = names.and_then(|(address, bytes)| {
+            let range = Range { address, bytes };
+            Some(Named { range, number: device.registry().number(range)? })
+        });
+        Ok(())
     }
 
     /// The kernel, checked at the first call.

@@ -1,18 +1,26 @@
-//! Which device memory is live, so that a launch can refuse an argument that names memory that is not.
+//! Which device memory is live, and which launches rely on that.
 //!
-//! A map from the first address of each live allocation to its length in bytes and its number.
+//! A map from the first address of each live allocation to its length in bytes and its number, and the launches that are
+//! between their check and the end of their submission.
+//!
 //! I1: allocations do not overlap. I2: none is empty. I3: no two allocations ever have the same number.
-//! I4: of a reservation, the first `bytes` are live, none at first. Besides, it is held as a whole: so the handle of a
-//! pool names it, which knows by itself where there is memory.
+//! I4: the first `bytes` of a reservation are live, none at first. A handle of a pool, which knows by itself where it has
+//! memory, may name the reservation as a whole, if it was made for that.
+//! I5: a launch in `submitting` has found all memory that it names live, and is not in a queue of the device yet, as far
+//! as one can tell. Memory that was taken out of the map is freed only after the launches that are in there then
+//! ([`settle`](Registry::settle)), and then after the work of the device.
+//! I6: no launch that names an allocation with `holds > 0` passes its check.
 
 use super::backend::Range;
 use crate::error::Bytes;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
 pub(crate) struct Registry {
     live: Mutex<Live>,
+    /// A launch was submitted, or an allocation is held off no more.
+    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -20,14 +28,64 @@ struct Live {
     allocations: BTreeMap<u64, Allocation>,
     /// The number of the next allocation (I3).
     next: u64,
+    /// The numbers of launches (I5), which grow.
+    submitting: Vec<u64>,
+    /// The number of the next launch.
+    next_launch: u64,
+    /// Threads that wait for `changed`.
+    waiting: usize,
 }
 
 /// An entry.
 pub(crate) struct Allocation {
     bytes: u64,
-    /// As many, or more of a reservation (I4).
+    /// As many, or more of a reservation.
     reserved: u64,
+    /// Whether handles of pools name all of it (I4).
+    is_named_whole: bool,
     number: u64,
+    /// How many calls hold off launches (I6).
+    holds: usize,
+}
+
+/// What the check of a launch looks at.
+pub(super) struct Look<'a> {
+    live: &'a Live,
+    is_held: bool,
+}
+
+impl Look<'_> {
+    /// The number of the live allocation that the launch names.
+    pub fn number(&mut self, range: Range) -> Option<u64> {
+        let found = self.live.find(range)?;
+        self.is_held |= found.holds > 0;
+        Some(found.number)
+    }
+}
+
+/// A launch in `submitting` (I5).
+#[must_use]
+pub(super) struct Submission<'a> {
+    registry: &'a Registry,
+    number: u64,
+}
+
+impl Drop for Submission<'_> {
+    fn drop(&mut self) {
+        let mut live = self.registry.live();
+        live.submitting.retain(|number| *number != self.number);
+        self.registry.tell(live);
+    }
+}
+
+impl Live {
+    /// The live allocation that the range lies inside, or the reservation that it is.
+    fn find(&self, range: Range) -> Option<&Allocation> {
+        let end = range.address.checked_add(range.bytes)?;
+        let (start, below) = self.allocations.range(..=range.address).next_back()?;
+        let is_whole = below.is_named_whole && range.address == *start && range.bytes == below.reserved;
+        (end <= start + below.bytes || is_whole).then_some(below)
+    }
 }
 
 impl Registry {
@@ -36,20 +94,37 @@ impl Registry {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Wakes the threads that wait for a change, if there are any.
+    fn tell(&self, live: MutexGuard<'_, Live>) {
+        let waiting = live.waiting;
+        drop(live);
+        if waiting > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    fn wait<'a>(&self, mut live: MutexGuard<'a, Live>) -> MutexGuard<'a, Live> {
+        live.waiting += 1;
+        let mut live = self.changed.wait(live).unwrap_or_else(PoisonError::into_inner);
+        live.waiting -= 1;
+        live
+    }
+
     pub fn insert(&self, range: Range) {
-        self.insert_part(range, range.bytes);
+        self.add(range.address, range.bytes, range.bytes, false);
     }
 
-    /// A reservation, of which nothing is live yet.
-    pub fn reserve(&self, range: Range) {
-        self.insert_part(range, 0);
+    /// A reservation, of which nothing is live yet, and whether handles of pools name all of it.
+    pub fn reserve(&self, range: Range, is_named_whole: bool) {
+        self.add(range.address, 0, range.bytes, is_named_whole);
     }
 
-    fn insert_part(&self, range: Range, bytes: u64) {
+    fn add(&self, address: u64, bytes: u64, reserved: u64, is_named_whole: bool) {
         let mut live = self.live();
         let number = live.next;
         live.next += 1;
-        live.allocations.insert(range.address, Allocation { bytes, reserved: range.bytes, number });
+        let entry = Allocation { bytes, reserved, is_named_whole, number, holds: 0 };
+        live.allocations.insert(address, entry);
     }
 
     /// The reservation that starts there has so many live bytes now. Its number stays.
@@ -70,6 +145,54 @@ impl Registry {
         }
     }
 
+    /// Begins a launch that `check` lets pass: it is given the allocations as they are, and is called again after a wait if
+    /// one of those that it asked for is held off (I6).
+    pub(super) fn submit<E>(
+        &self,
+        mut check: impl FnMut(&mut Look<'_>) -> Result<(), E>,
+    ) -> Result<Submission<'_>, E> {
+        let mut live = self.live();
+        loop {
+            let mut look = Look { live: &live, is_held: false };
+            check(&mut look)?;
+            if !look.is_held {
+                break;
+            }
+            live = self.wait(live);
+        }
+        let number = live.next_launch;
+        live.next_launch += 1;
+        live.submitting.push(number);
+        Ok(Submission { registry: self, number })
+    }
+
+    /// Waits until the launches that have passed their check are submitted (I5).
+    pub fn settle(&self) {
+        let mut live = self.live();
+        let end = live.next_launch;
+        while live.submitting.iter().any(|number| *number < end) {
+            live = self.wait(live);
+        }
+    }
+
+    /// Has launches that name the allocation at that address wait until [`let_go`](Self::let_go). Those that have passed
+    /// their check are submitted when this returns.
+    pub fn hold_off(&self, address: u64) {
+        if let Some(of) = self.live().allocations.get_mut(&address) {
+            of.holds += 1;
+        }
+        self.settle();
+    }
+
+    /// The opposite of [`hold_off`](Self::hold_off).
+    pub fn let_go(&self, address: u64) {
+        let mut live = self.live();
+        if let Some(of) = live.allocations.get_mut(&address) {
+            of.holds -= 1;
+        }
+        self.tell(live);
+    }
+
     /// Whether the range lies inside one live allocation, or is one reservation.
     pub fn holds(&self, range: Range) -> bool {
         self.number(range).is_some()
@@ -77,11 +200,7 @@ impl Registry {
 
     /// The number of the live allocation that the range lies inside, or of the reservation that it is.
     pub fn number(&self, range: Range) -> Option<u64> {
-        let end = range.address.checked_add(range.bytes)?;
-        let live = self.live();
-        let (start, below) = live.allocations.range(..=range.address).next_back()?;
-        let is_whole = range.address == *start && range.bytes == below.reserved;
-        (end <= start + below.bytes || is_whole).then_some(below.number)
+        self.live().find(range).map(|of| of.number)
     }
 
     /// The live allocation nearest to the address, in words.
@@ -113,6 +232,8 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
 
     fn range(address: u64, bytes: u64) -> Range {
         Range { address, bytes }
@@ -152,7 +273,7 @@ mod tests {
     #[test]
     fn of_a_reservation_the_live_part_is_held_and_the_whole() {
         let registry = Registry::default();
-        registry.reserve(range(0x1000, 0x1000));
+        registry.reserve(range(0x1000, 0x1000), true);
         let number = registry.number(range(0x1000, 0x1000)).expect("as the handle of a pool names it");
         assert!(!registry.holds(range(0x1000, 1)) && !registry.holds(range(0x1000, 0xfff)));
         assert_eq!(registry.usage(), (0, 1));
@@ -166,6 +287,71 @@ mod tests {
         assert!(!registry.holds(range(0x1000, 1)));
         registry.remove(0x1000);
         assert!(!registry.holds(range(0x1000, 0x1000)));
+    }
+
+    #[test]
+    fn of_a_reservation_without_a_handle_the_live_part_alone_is_held() {
+        let registry = Registry::default();
+        registry.reserve(range(0x1000, 0x1000), false);
+        assert!(!registry.holds(range(0x1000, 0x1000)));
+        registry.resize(0x1000, 0x1000);
+        assert!(registry.holds(range(0x1000, 0x1000)));
+        registry.resize(0x1000, 0x800);
+        assert!(!registry.holds(range(0x1000, 0x1000)), "a slice of what is gone");
+    }
+
+    /// A check that finds that range.
+    fn find(range: Range) -> impl FnMut(&mut Look<'_>) -> Result<(), ()> {
+        move |look| look.number(range).map(drop).ok_or(())
+    }
+
+    #[test]
+    fn what_was_removed_is_freed_after_the_launches_that_found_it() {
+        let registry = Registry::default();
+        registry.insert(range(0x1000, 0x100));
+        let submission = registry.submit(find(range(0x1000, 8))).unwrap();
+        registry.remove(0x1000);
+        assert!(registry.submit(find(range(0x1000, 8))).is_err());
+        let settled = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                registry.settle();
+                settled.store(true, Ordering::SeqCst);
+            });
+            while registry.live().waiting == 0 {
+                thread::yield_now();
+            }
+            assert!(!settled.load(Ordering::SeqCst));
+            drop(submission);
+        });
+        registry.settle();
+    }
+
+    #[test]
+    fn a_launch_waits_while_what_it_names_is_held_off() {
+        let registry = Registry::default();
+        registry.insert(range(0x1000, 0x100));
+        registry.insert(range(0x2000, 0x100));
+        registry.hold_off(0x1000);
+        registry.hold_off(0x1000);
+        drop(registry.submit(find(range(0x2000, 8))).expect("another allocation is not held off"));
+        let submitted = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                drop(registry.submit(find(range(0x1000, 8))));
+                submitted.store(true, Ordering::SeqCst);
+            });
+            while registry.live().waiting == 0 {
+                thread::yield_now();
+            }
+            registry.let_go(0x1000);
+            while registry.live().waiting == 0 {
+                thread::yield_now();
+            }
+            assert!(!submitted.load(Ordering::SeqCst), "held off twice");
+            registry.let_go(0x1000);
+        });
+        assert!(submitted.load(Ordering::SeqCst));
     }
 
     #[test]

@@ -120,7 +120,8 @@ impl Stream {
     /// [`Error::NotSupported`](crate::Error::NotSupported) on the CPU.
     ///
     /// # Safety
-    /// `stream` is a live stream of the device's context and stays so for as long as this does.
+    /// `stream` is a live stream of the device's context and stays so for as long as a handle of this stream or an event of
+    /// it does. It is not being captured into a graph.
     pub unsafe fn from_raw(device: &Device, stream: *mut c_void) -> Result<Stream> {
         // SAFETY: the caller's promise.
         let backend = unsafe { device.driver().foreign_stream(stream) }?;
@@ -152,9 +153,25 @@ impl Stream {
     /// [`InvalidModule`](crate::Error::InvalidModule).
     ///
     /// # Safety
-    /// What the kernel asks of its caller, and until the kernel has ended: what it reads, no one writes;
-    /// what it writes, no one else touches, but by the atomics both agreed on. Dropping a buffer waits for
-    /// the kernel and needs no care.
+    /// From the call until the kernel has ended:
+    ///
+    /// - **P1, the kernel.** What the section *Safety* of the kernel asks holds for this grid, this shared memory and these
+    ///   arguments.
+    /// - **P2, the module.** Its kernel of that name was compiled from the source that `K` was declared by, or from
+    ///   source that asks for no more. A launch checks the sizes of the parameters, not what the PTX does with them.
+    /// - **P3, memory.** What the kernel reads, nothing else writes, and what it writes, nothing else accesses, but by atomics
+    ///   of one size on both sides. Other kernels and copies of streams count, also those of another thread. What the kernel
+    ///   reaches through pointers in memory is live. The memory that the arguments themselves name was live when they were
+    ///   made from it: a launch checks that there is live memory now.
+    /// - **P4, pools.** A block that the kernel uses or frees was allocated since its pool was made or reset, and was not freed
+    ///   before. The last reset of a pool whose handle it is given went well.
+    /// - **P5, ends.** The kernel, and what it calls, relies for safety neither on a destructor nor on a return. A thread that
+    ///   exits or traps, and on the CPU every thread of a grid that fails, is forgotten where it stands, with all that it owns:
+    ///   on the CPU a kernel cannot use `std::thread::scope`, for instance.
+    ///
+    /// What blocks on the host needs no care: copies of buffers and of [`DeviceMemory`](super::DeviceMemory), what pools tell
+    /// of themselves, their resets and growths, and drops. They come before the launch or wait for the kernel, whichever
+    /// threads call them; only a copy to the host may on a GPU show what a kernel has done so far.
     pub unsafe fn launch<K: Kernel>(
         &self,
         module: &Module,
@@ -173,7 +190,8 @@ impl Stream {
     /// driver answers.
     ///
     /// # Safety
-    /// Until the stream has done it, `from` lives and is not written, and no one else touches `to`.
+    /// Until the stream has done it, `from` lives and is not written, and nothing else accesses `to`; as for a launch (P3),
+    /// what blocks on the host needs no care. The other copies and fills of a stream ask the same.
     pub unsafe fn copy_from_host<T: DeviceData>(&self, to: &DeviceBuffer<T>, from: &[T]) -> Result<()> {
         self.device.same_as(to.device(), "the buffer")?;
         let bytes = size_of_val(from);
@@ -192,7 +210,7 @@ impl Stream {
     /// driver answers.
     ///
     /// # Safety
-    /// Until the stream has done it, `to` lives and no one else touches it, and no one writes `from`.
+    /// Until the stream has done it, `to` lives and nothing else accesses it, and nothing writes `from`.
     pub unsafe fn copy_to_host<T: DeviceData>(&self, to: &mut [T], from: &DeviceBuffer<T>) -> Result<()> {
         self.device.same_as(from.device(), "the buffer")?;
         let bytes = size_of_val(to);
@@ -211,7 +229,7 @@ impl Stream {
     /// driver answers.
     ///
     /// # Safety
-    /// Until the stream has done it, no one else touches `to` and no one writes `from`.
+    /// Until the stream has done it, nothing else accesses `to`, and nothing writes `from`.
     pub unsafe fn copy<T: DeviceData>(&self, to: &DeviceBuffer<T>, from: &DeviceBuffer<T>) -> Result<()> {
         self.device.same_as(from.device(), "the buffer to copy from")?;
         self.device.same_as(to.device(), "the buffer to copy to")?;
@@ -229,7 +247,7 @@ impl Stream {
     /// [`WrongDevice`](crate::Error::WrongDevice), or what the driver answers.
     ///
     /// # Safety
-    /// Until the stream has done it, no one else touches the buffer.
+    /// Until the stream has done it, nothing else accesses the buffer.
     pub unsafe fn fill_bytes<T: DeviceData>(&self, buffer: &DeviceBuffer<T>, byte: u8) -> Result<()> {
         self.device.same_as(buffer.device(), "the buffer")?;
         let range = buffer.range();

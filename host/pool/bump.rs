@@ -1,8 +1,10 @@
 //! The host's side of the bump arena.
 
 use super::{LINE, LINE_WORDS, Violation, refuse};
+use crate::alloc::Usage;
 use crate::driver::{Device, DeviceMemory};
 use crate::error::{Bytes, Result};
+use serde::Serialize;
 use warpheap_device::bump::{self, MAX_GRANULES, RESIDENT_WARPS, Root, Shard};
 use warpheap_device::units::WARP_SIZE;
 
@@ -21,6 +23,7 @@ pub struct Bump {
 
 /// How an arena shall be. [`Bump::builder`] makes one.
 #[derive(Clone, Debug)]
+#[must_use = "`build` makes the arena"]
 pub struct BumpBuilder {
     capacity: u64,
     min_align: u64,
@@ -28,17 +31,20 @@ pub struct BumpBuilder {
 }
 
 /// Where an arena's bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// `usage.reserved_bytes = usage.used_bytes + remaining_bytes + wasted_bytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BumpStats {
-    /// Bytes it was made with.
-    pub capacity: u64,
-    /// Bytes handed out, padding included: what one cursor over all of it would stand at.
-    pub granted: u64,
+    /// Used is what was handed out, padding included: where one cursor over all of it would stand. Reserved is what the arena
+    /// was made with. The largest free piece is known of an arena without shards.
+    pub usage: Usage,
     /// Bytes that can still be handed out, in pieces: the root's, the leases' and the tails'.
-    pub remaining: u64,
+    pub remaining_bytes: u64,
     /// Bytes lost to leftovers of leases until the next reset.
-    pub wasted: u64,
+    pub wasted_bytes: u64,
+    /// Counters that a thread was changing when its grid ended with an error. What they have left is among the used bytes.
+    pub unsettled: u64,
 }
 
 impl Bump {
@@ -57,24 +63,34 @@ impl Bump {
         &self.memory
     }
 
-    /// Waits for the device, then makes everything free. Addresses from before must not be used any more;
-    /// the same ones are handed out again.
+    /// Waits for the device, then makes everything free. Launches that are given the arena wait meanwhile. Addresses from
+    /// before must not be used any more; the same ones are handed out again.
+    ///
+    /// # Errors
+    /// What failed since. If it was the reset itself, no launch may be given the arena until one has succeeded.
     pub fn reset(&mut self) -> Result<()> {
         self.write_state()
     }
 
-    /// Where its bytes are, after the work that the device was given before. `None` while kernels that are
-    /// still running are changing it.
-    pub fn stats(&self) -> Result<Option<BumpStats>> {
+    /// Where its bytes are, after the work that the device was given before.
+    ///
+    /// # Errors
+    /// What failed since.
+    pub fn stats(&self) -> Result<BumpStats> {
+        let _held = self.memory.hold_off_launches()?;
         let (root, shards) = self.read_state()?;
-        let bytes = |granules: u64| granules * self.handle.granule_bytes();
-        let in_shards: Option<u64> = shards.iter().map(Shard::remaining).sum();
-        Ok(root.remaining().zip(in_shards).map(|(in_root, in_shards)| {
-            let (remaining, wasted) = (bytes(in_root + in_shards), bytes(root.wasted()));
-            let capacity = self.handle.capacity();
-            let granted = capacity.saturating_sub(remaining + wasted);
-            BumpStats { capacity, granted, remaining, wasted }
-        }))
+        let counters: Vec<_> =
+            std::iter::once(root.remaining()).chain(shards.iter().map(Shard::remaining)).collect();
+        let bytes = |granules: u64| granules.saturating_mul(self.handle.granule_bytes());
+        let (remaining_bytes, wasted_bytes) = (bytes(counters.iter().flatten().sum()), bytes(root.wasted()));
+        let reserved_bytes = self.handle.capacity();
+        let usage = Usage {
+            used_bytes: reserved_bytes.saturating_sub(remaining_bytes.saturating_add(wasted_bytes)),
+            reserved_bytes,
+            largest_free_bytes: (self.shards == 0).then_some(remaining_bytes),
+        };
+        let unsettled = counters.iter().filter(|counter| counter.is_none()).count() as u64;
+        Ok(BumpStats { usage, remaining_bytes, wasted_bytes, unsettled })
     }
 
     /// Walks the metadata after the work that the device was given before, and reports what is broken.
@@ -108,6 +124,7 @@ impl Bump {
     }
 
     fn write_state(&mut self) -> Result<()> {
+        let _held = self.memory.hold_off_launches()?;
         let granules = self.handle.capacity() / self.handle.granule_bytes();
         let mut words = Root::new(granules, self.shards).to_words().to_vec();
         words.extend(self.fresh_shards().flat_map(|shard| shard.to_words()));

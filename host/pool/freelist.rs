@@ -1,9 +1,11 @@
 //! The host's side of the block pool.
 
 use super::{Faults, LINE, LINE_WORDS, Violation, refuse};
+use crate::alloc::Usage;
 use crate::driver::{Device, DeviceBuffer, DeviceMemory};
 use crate::error::{Bytes, Result};
 use rayon::prelude::*;
+use serde::Serialize;
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::freelist::{self, Geometry, MAX_CAPACITY, MAX_STRIDE, Region};
 
@@ -19,6 +21,7 @@ pub struct FreeList {
 
 /// How a pool shall be. [`FreeList::builder`] makes one.
 #[derive(Clone, Debug)]
+#[must_use = "`build` makes the pool"]
 pub struct FreeListBuilder {
     blocks: u64,
     block_size: u64,
@@ -26,9 +29,11 @@ pub struct FreeListBuilder {
 }
 
 /// How many blocks there are, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FreeListStats {
+    /// Used are the bytes of the blocks that are taken, reserved those of all; the largest free piece is a block.
+    pub usage: Usage,
     /// Blocks in the pool.
     pub capacity: u32,
     /// Blocks that can be allocated, by the regions' counts.
@@ -53,9 +58,13 @@ impl FreeList {
         &self.memory
     }
 
-    /// Waits for the device, then makes every block free and forgets the faults. Blocks from before must
-    /// not be used any more.
+    /// Waits for the device, then makes every block free and forgets the faults. Launches that are given the pool wait
+    /// meanwhile. Blocks from before must not be used any more.
+    ///
+    /// # Errors
+    /// What failed since. If it was the reset itself, no launch may be given the pool until one has succeeded.
     pub fn reset(&mut self) -> Result<()> {
+        let _held = self.memory.hold_off_launches()?;
         let geometry = self.handle.geometry();
         let regions = (0..geometry.regions()).map(|r| Region::new(geometry.blocks_in(r)));
         let words: Vec<u64> = regions.flat_map(|region| region.to_words()).collect();
@@ -74,15 +83,19 @@ impl FreeList {
 
     /// How many blocks are free and taken, after the work that the device was given before.
     pub fn stats(&self) -> Result<FreeListStats> {
+        let _held = self.memory.hold_off_launches()?;
         let free: i64 = self.read_regions()?.iter().map(|region| i64::from(region.free())).sum();
         let geometry = self.handle.geometry();
         let set: u64 = self.read_bitmap()?.par_iter().map(|word| u64::from(word.count_ones())).sum();
         let never = geometry.initial_word(geometry.words() - 1).count_ones();
-        Ok(FreeListStats {
-            capacity: geometry.capacity(),
-            free: u32::try_from(free).unwrap_or(0),
-            taken: (set - u64::from(never)) as u32,
-        })
+        let (free, taken) = (u32::try_from(free).unwrap_or(0), set.saturating_sub(never.into()) as u32);
+        let stride = geometry.stride();
+        let usage = Usage {
+            used_bytes: u64::from(taken) * stride,
+            reserved_bytes: geometry.bytes(),
+            largest_free_bytes: Some(if free > 0 { stride } else { 0 }),
+        };
+        Ok(FreeListStats { usage, capacity: geometry.capacity(), free, taken })
     }
 
     /// The bitmap: bit `i % 32` of word `i / 32` is set while block `i` is taken. Bits past the capacity are
@@ -93,6 +106,7 @@ impl FreeList {
 
     /// Walks the metadata after the work that the device was given before, and reports what is broken.
     pub fn check(&self) -> Result<Vec<Violation>> {
+        let _held = self.memory.hold_off_launches()?;
         let geometry = self.handle.geometry();
         let (regions, bitmap) = (self.read_regions()?, self.read_bitmap()?);
         let mut broken: Vec<Violation> = (0..geometry.regions())

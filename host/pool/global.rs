@@ -18,8 +18,8 @@ const _: () = assert!(HANDLE_BYTES == size_of::<warpheap_device::heap::Heap>());
 
 impl Module {
     /// Has `alloc` in the module's kernels allocate from `heap`: `Vec`, `Box` and whatever else a kernel crate
-    /// with [`global_heap!`](warpheap_device::global_heap!) uses. Waits for the device first. The heap has to outlive the
-    /// launches, each of which checks that it is still there.
+    /// with [`global_heap!`](warpheap_device::global_heap!) uses. Waits for the device first; launches of the module wait
+    /// meanwhile. The heap has to outlive the launches, each of which checks that it is still there.
     ///
     /// On the CPU, where kernels allocate as the program does, the heap is only checked, and watched.
     ///
@@ -30,9 +30,8 @@ impl Module {
         self.device().same_as(heap.memory().device(), "the heap")?;
         let handle = heap.handle();
         // SAFETY: as long as a handle.
-        self.write_handle(unsafe { &*(&raw const handle).cast::<HandleBytes>() })?;
-        self.name_memory(handle.names());
-        Ok(())
+        let bytes = unsafe { &*(&raw const handle).cast::<HandleBytes>() };
+        self.write_handle(bytes, handle.names())
     }
 
     /// The opposite of [`set_global_heap`](Self::set_global_heap): a thread that uses `alloc` now ends there.
@@ -40,9 +39,7 @@ impl Module {
     /// # Errors
     /// As for [`set_global_heap`](Self::set_global_heap).
     pub fn clear_global_heap(&self) -> Result<()> {
-        self.write_handle(&[MaybeUninit::new(0); HANDLE_BYTES])?;
-        self.name_memory(None);
-        Ok(())
+        self.write_handle(&[MaybeUninit::new(0); HANDLE_BYTES], None)
     }
 
     /// The threads that used `alloc` while no heap was set, after the work that the device was given before.
@@ -60,10 +57,12 @@ impl Module {
         Ok(Faults::read(&words))
     }
 
-    fn write_handle(&self, bytes: &HandleBytes) -> Result<()> {
-        let Some(place) = self.variable(SYMBOL, BYTES)? else { return Ok(()) };
-        self.device().synchronize()?;
-        // SAFETY: the handle's part of the variable, whose length was checked; no kernel runs.
-        unsafe { self.device().driver().write(place.address, bytes.as_ptr().cast(), bytes.len()) }
+    fn write_handle(&self, bytes: &HandleBytes, names: Option<(u64, u64)>) -> Result<()> {
+        let place = self.variable(SYMBOL, BYTES)?;
+        self.write_variables(names, || {
+            let Some(place) = place else { return Ok(()) };
+            // SAFETY: the handle's part of the variable, whose length was checked; no kernel runs.
+            unsafe { self.device().driver().write(place.address, bytes.as_ptr().cast(), bytes.len()) }
+        })
     }
 }

@@ -32,26 +32,28 @@ impl GrowableBuffer {
     /// [`Error::NotSupported`] where there is no virtual memory management,
     /// [`Error::OutOfMemory`] if there are not as many, [`Error::InvalidConfig`] for no bytes.
     pub fn reserve(device: &Device, bytes: u64) -> Result<GrowableBuffer> {
-        GrowableBuffer::aligned(device, bytes, 1)
+        GrowableBuffer::over(device, device.driver().virtual_memory()?, bytes, None)
     }
 
-    /// The same at a multiple of `align`, a power of two.
-    pub(super) fn aligned(device: &Device, bytes: u64, align: u64) -> Result<GrowableBuffer> {
-        GrowableBuffer::over(device, device.driver().virtual_memory()?, bytes, align)
+    /// The same for a pool, whose handle names all of the addresses and knows by itself where there is memory: at a multiple
+    /// of `align`, a power of two.
+    pub(super) fn for_pool(device: &Device, bytes: u64, align: u64) -> Result<GrowableBuffer> {
+        GrowableBuffer::over(device, device.driver().virtual_memory()?, bytes, Some(align))
     }
 
     fn over(
         device: &Device,
         driver: Arc<dyn VirtualMemory>,
         bytes: u64,
-        align: u64,
+        of_pool: Option<u64>,
     ) -> Result<GrowableBuffer> {
         let rounded = bytes.checked_next_multiple_of(driver.granularity());
         let Some(rounded) = rounded.filter(|rounded| *rounded > 0) else {
             return refuse("bytes", Bytes(bytes), "a growable buffer reserves from 1 B to less than 16 EiB");
         };
-        let reservation = Reservation::new(device, driver, rounded, align)?;
-        let memory = DeviceMemory::of_reservation(device, reservation.range().address, bytes);
+        let reservation = Reservation::new(device, driver, rounded, of_pool.unwrap_or(1))?;
+        let address = reservation.range().address;
+        let memory = DeviceMemory::of_reservation(device, address, bytes, of_pool.is_some());
         Ok(GrowableBuffer { memory, reservation })
     }
 
@@ -125,7 +127,7 @@ impl GrowableBuffer {
     fn shrink_behind(&mut self, bytes: u64, wait: fn(&Device) -> Result<()>) -> Result<u64> {
         let rest = self.reservation.cut(bytes);
         if rest < self.size() {
-            // First: from here on no launch names what goes.
+            // First: from here on no launch names what goes, and each that did is given to the device.
             self.memory.resize(rest);
             let idle = wait(self.device());
             // SAFETY: the device has done its work, and launches are refused what lies there.

@@ -5,6 +5,7 @@ use super::lane::Lane;
 use super::launch::{Launch, Start};
 use super::stack::StackPool;
 use super::{Grid, Mode, Stats, parallel, replay};
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use warpheap_device::kernel::Kernel;
@@ -28,6 +29,14 @@ pub struct Executor {
     replaying: Mutex<()>,
 }
 
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Executor");
+        shown.field("mode", &self.mode).field("sm_count", &self.sm_count);
+        shown.field("step_limit", &self.step_limit).finish_non_exhaustive()
+    }
+}
+
 impl Executor {
     /// An executor with the usual limits.
     pub fn new(mode: Mode) -> Self {
@@ -47,11 +56,13 @@ impl Executor {
 
     /// An executor of another mode that takes its stacks from the same store: cheap, for one seed after
     /// another.
+    #[must_use]
     pub fn with_mode(&self, mode: Mode) -> Self {
         Self::with_stacks(mode, Arc::clone(&self.stacks))
     }
 
     /// Pretends to have `count` multiprocessors, at least one; block `i` runs on `i % count`.
+    #[must_use]
     pub fn with_sm_count(mut self, count: u32) -> Self {
         self.sm_count = count.max(1);
         self
@@ -59,6 +70,7 @@ impl Executor {
 
     /// Bounds the steps of a run: atomic operations, collectives and pauses of all threads together. In
     /// parallel mode workers look now and then only: a run ends some million steps later.
+    #[must_use]
     pub fn with_step_limit(mut self, steps: u64) -> Self {
         self.step_limit = steps;
         self
@@ -83,10 +95,24 @@ impl Executor {
     /// Whatever ends the grid early. The threads that had not ended are then abandoned where they stand.
     ///
     /// # Safety
-    /// What the kernel asks of its caller. Also, at `thread::exit`, and in all threads after an error, the
-    /// kernel's frames are forgotten and what they own is not dropped, as on a GPU; the kernel must not
-    /// rely on a drop for safety.
+    /// P1 and P3 to P5 of [`Stream::launch`](crate::Stream::launch), for memory that nothing here checks.
     pub unsafe fn run<K: Kernel>(&self, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
+        // Lanes do not suspend on an OS thread that a panic unwinds, so that one runs none.
+        if std::thread::panicking() {
+            // SAFETY: the caller's promise.
+            let run = move || unsafe { self.run_here::<K>(grid, args) };
+            return match std::thread::scope(|scope| scope.spawn(run).join()) {
+                Ok(done) => done,
+                Err(payload) => std::panic::resume_unwind(payload),
+            };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.run_here::<K>(grid, args) }
+    }
+
+    /// # Safety
+    /// That of [`run`](Self::run). The calling OS thread is not unwinding.
+    unsafe fn run_here<K: Kernel>(&self, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
         let args = Shared(args);
         let start: &Start<'_> = &|lane: &mut Lane, machine, coords| {
             // SAFETY: the caller's promise; machines are declared before the blocks of their worker.

@@ -10,7 +10,7 @@
 //!   the lane itself after every suspension. Only a running lane asks the machine anything. Before the
 //!   context dies, as the lane ends or suspends for good, it is null.
 //! - I3: a lane that a panic unwinds does not suspend: it would leave the OS thread's count of panics to
-//!   the next lane.
+//!   the next lane. No other lane is on an OS thread that unwinds: see `Executor::run`.
 //! - I4: a block's shared memory is there from its first use until all lanes of the block have ended. They run on
 //!   one OS thread (I1), so its machine keeps it.
 
@@ -132,12 +132,13 @@ impl LaneMachine {
         unsafe { self.current.get().as_ref() }.expect("no lane is running")
     }
 
-    /// Suspends the running lane. `None` where it must not be suspended (I3).
+    /// Suspends the running lane. `None` where it must not be suspended (I3), and where none runs: then it is the executor
+    /// itself that asks, by an allocator of the program that uses the facade.
     fn ask(&self, request: Request) -> Option<Answer> {
-        if std::thread::panicking() {
+        let me = self.current.get();
+        if me.is_null() || std::thread::panicking() {
             return None;
         }
-        let me = self.current.get();
         let yielder = self.context().yielder;
         // SAFETY: the yielder lives as long as the fiber that calls this (I2).
         let answer = unsafe { &*yielder }.suspend(Event::Asks(request));
@@ -298,10 +299,14 @@ impl Lane {
     }
 }
 
-/// What a panic said.
-fn message(payload: Box<dyn Any + Send>) -> String {
+/// What a panic said. Its payload may be of any type, the drop of which may panic again: that ends here, too.
+pub(crate) fn message(payload: Box<dyn Any + Send>) -> String {
     let text = payload.downcast_ref::<&str>().map(|s| s.to_string());
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(second);
+    }
+    text.unwrap_or_else(|| "no message".into())
 }
 
 #[cfg(test)]

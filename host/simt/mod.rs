@@ -88,6 +88,7 @@ mod warp;
 
 pub use error::{Call, SimtError, Thread};
 pub use executor::Executor;
+pub(crate) use lane::message;
 
 /// How an [`Executor`] runs a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

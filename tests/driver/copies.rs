@@ -1,8 +1,9 @@
 //! What is copied in comes back, within bounds.
 
-use crate::kernels::double;
+use crate::kernels::{double, fill};
 use crate::support::{devices, module};
-use warpheap::{Bytes, DeviceData, Error, LaunchConfig};
+use std::sync::atomic::{AtomicBool, Ordering};
+use warpheap::{Backend, Bytes, DeviceData, Error, LaunchConfig};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
@@ -118,5 +119,37 @@ fn a_stream_copies_in_order_with_its_kernels() {
         // SAFETY: refused before anything is touched.
         let refused = unsafe { stream.copy(&first, &second) }.unwrap_err();
         assert!(matches!(refused, Error::OutOfBounds { .. }), "{refused}");
+    }
+}
+
+/// Another thread goes on launching. On a GPU the copy may show a kernel half done; no value is anything else.
+#[test]
+fn the_host_copies_beside_launches_of_another_thread() {
+    const VALUES: u32 = 1 << 15;
+    for device in devices() {
+        let (module, stream) = (module(&device), device.stream().unwrap());
+        let values = device.zeroed::<u32>(VALUES as usize).unwrap();
+        let (slice, is_done) = (values.slice(), AtomicBool::new(false));
+        let last = if device.info().unwrap().replays { 4 } else { 60 };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for value in 1..=last {
+                    // SAFETY: one kernel at a time; the buffer outlives them, and the other thread's copies need no care.
+                    unsafe {
+                        stream.launch(&module, fill, &LaunchConfig::linear(VALUES, 1024), (slice, value))
+                    }
+                    .unwrap();
+                    stream.synchronize().unwrap();
+                }
+                is_done.store(true, Ordering::Relaxed);
+            });
+            while !is_done.load(Ordering::Relaxed) {
+                let copy = values.copy_to_vec().unwrap();
+                assert!(copy.iter().all(|value| *value <= last));
+                let is_whole = copy.iter().all(|value| *value == copy[0]);
+                assert!(is_whole || device.backend() != Backend::Cpu, "a copy of a kernel half done");
+            }
+        });
+        assert!(values.copy_to_vec().unwrap().iter().all(|value| *value == last));
     }
 }

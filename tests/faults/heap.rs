@@ -14,7 +14,7 @@ const MIB: u64 = 1 << 20;
 /// Allocates a block for each layout. There is room for them twice: where a call fails after the launch, its blocks stay
 /// allocated, and no address of them is known.
 fn allocate(run: &Run, heap: &Heap, layouts: &[Layout]) -> Option<Vec<DevicePtr<u8>>> {
-    let blocks = run.must(|| heap.alloc_many(layouts))?;
+    let blocks = run.must(|| heap.allocate_many(layouts))?;
     Some(blocks.into_iter().map(|block| block.expect("there is room")).collect())
 }
 
@@ -22,7 +22,7 @@ fn free(run: &Run, heap: &Heap, blocks: &[DevicePtr<u8>]) -> Option<()> {
     let mut has_failed = false;
     run.must(|| {
         // SAFETY: no kernel uses them.
-        let freed = unsafe { heap.free_many(blocks) };
+        let freed = unsafe { heap.deallocate_many(blocks) };
         match freed {
             // The blocks were freed before the call that failed: the one that reads what went wrong.
             Err(Error::InvalidFree(_)) if has_failed => Ok(()),

@@ -83,7 +83,7 @@ fn a_correct_host_is_told_of_nothing() {
 }
 
 fn allocate_and_free(bench: &Bench, layouts: &[Layout]) {
-    let blocks = bench.heap.alloc_many(layouts).unwrap();
+    let blocks = bench.heap.allocate_many(layouts).unwrap();
     let blocks: Vec<_> = blocks.into_iter().map(|block| block.expect("there is room")).collect();
     let aligned =
         |(block, layout): (&DevicePtr<u8>, &Layout)| (block.0 as u64).is_multiple_of(layout.align() as u64);
@@ -92,6 +92,6 @@ fn allocate_and_free(bench: &Bench, layouts: &[Layout]) {
     let leaks = bench.heap.leaks(0).unwrap();
     assert_eq!((leaks.count, leaks.bytes, leaks.sites.len()), (layouts.len() as u64, bytes as u64, 1));
     // SAFETY: no kernel uses them.
-    unsafe { bench.heap.free_many(&blocks) }.unwrap();
+    unsafe { bench.heap.deallocate_many(&blocks) }.unwrap();
     assert_eq!((bench.faults().len(), bench.stats().live_blocks), (0, 0));
 }

@@ -77,7 +77,7 @@ fn what_a_block_of_the_host_suffers_is_among_the_heaps_faults() {
             byte.write(0, &[0x11_u8]).unwrap();
         };
         let layout = Layout::from_size_align(33, 1).unwrap();
-        let blocks = bench.heap.alloc_many(&[layout; 3]).unwrap();
+        let blocks = bench.heap.allocate_many(&[layout; 3]).unwrap();
         let blocks: Vec<_> = blocks.into_iter().map(Option::unwrap).collect();
         let at = |i: usize| blocks[i].0 as u64;
         write(at(0) + 33);
@@ -88,7 +88,7 @@ fn what_a_block_of_the_host_suffers_is_among_the_heaps_faults() {
         assert!(names(at(0) + 33) && names(at(1) - 1), "{broken:?}");
         assert!(broken.len() == 2 && broken.iter().all(|found| found.invariant == "D5"), "{broken:?}");
         // SAFETY: no kernel uses them.
-        unsafe { bench.heap.free_many(&blocks) }.unwrap();
+        unsafe { bench.heap.deallocate_many(&blocks) }.unwrap();
         assert_eq!(bench.heap.check().unwrap(), []);
         write(at(2) + 7);
         let found = |count| {
@@ -100,9 +100,9 @@ fn what_a_block_of_the_host_suffers_is_among_the_heaps_faults() {
         assert!(found(2).contains(&(FaultKind::Overrun as u32, at(0) + 33)));
         assert!(found(2).contains(&(FaultKind::Underrun as u32, at(1) - 1)));
         for _ in 0..4 {
-            let block = bench.heap.alloc(layout).unwrap().unwrap();
+            let block = bench.heap.allocate(layout).unwrap().unwrap();
             // SAFETY: no kernel uses it.
-            unsafe { bench.heap.free(block) }.unwrap();
+            unsafe { bench.heap.deallocate(block) }.unwrap();
         }
         assert!(found(3).contains(&(FaultKind::WriteAfterFree as u32, at(2) + 7)));
         let site = bench.heap.snapshot().unwrap().site(bench.faults()[0].detail).cloned().unwrap();

@@ -13,10 +13,10 @@ fn of(size: usize) -> Layout {
 
 /// `count` frees of blocks that nothing is wrong with.
 fn free_others(bench: &Bench, count: usize) {
-    let blocks = bench.heap.alloc_many(&vec![of(40); count]).unwrap();
+    let blocks = bench.heap.allocate_many(&vec![of(40); count]).unwrap();
     let blocks: Vec<_> = blocks.into_iter().map(Option::unwrap).collect();
     // SAFETY: no kernel uses them.
-    unsafe { bench.heap.free_many(&blocks) }.unwrap();
+    unsafe { bench.heap.deallocate_many(&blocks) }.unwrap();
 }
 
 #[test]
@@ -97,9 +97,9 @@ fn a_freed_block_is_not_handed_out_before_as_many_frees_as_were_set() {
 fn blocks_in_quarantine_are_counted_and_are_no_leaks() {
     for bench in benches(100) {
         free_others(&bench, 60);
-        let large = bench.heap.alloc(of(200_000)).unwrap().unwrap();
+        let large = bench.heap.allocate(of(200_000)).unwrap().unwrap();
         // SAFETY: no kernel uses it.
-        unsafe { bench.heap.free(large) }.unwrap();
+        unsafe { bench.heap.deallocate(large) }.unwrap();
         let some = bench.stats();
         assert_eq!((some.live_blocks, some.quarantined_blocks), (0, 61));
         assert_eq!(some.classes.iter().map(|class| class.quarantined).sum::<u64>(), 60);
@@ -117,23 +117,23 @@ fn a_full_heap_gives_its_quarantine_up() {
         let bench = Bench::new(device, 1 << 20, 1000);
         let all = |size: usize| {
             let asked = vec![of(size); 300];
-            bench.heap.alloc_many(&asked).unwrap().into_iter().flatten().collect::<Vec<_>>()
+            bench.heap.allocate_many(&asked).unwrap().into_iter().flatten().collect::<Vec<_>>()
         };
         let first = all(4000);
         assert!(first.len() > 200, "{}", first.len());
         let refused = stats(&bench.heap).refused;
         assert_eq!(refused, 300 - first.len() as u64, "each refusal once");
         // SAFETY: no kernel uses them.
-        unsafe { bench.heap.free_many(&first) }.unwrap();
+        unsafe { bench.heap.deallocate_many(&first) }.unwrap();
         assert_eq!(bench.stats().quarantined_blocks, first.len() as u64);
         let again = all(4000);
         assert_eq!(again.len(), first.len(), "nothing is lost");
         assert_eq!(bench.stats().quarantined_blocks, 0);
         // SAFETY: no kernel uses them.
-        unsafe { bench.heap.free_many(&again) }.unwrap();
-        let whole = bench.heap.alloc(of((1 << 20) - 200)).unwrap();
+        unsafe { bench.heap.deallocate_many(&again) }.unwrap();
+        let whole = bench.heap.allocate(of((1 << 20) - 200)).unwrap();
         assert!(whole.is_some(), "other classes' blocks come back as well");
-        assert!(bench.heap.alloc(of(1)).unwrap().is_none());
+        assert!(bench.heap.allocate(of(1)).unwrap().is_none());
         assert_eq!(bench.faults(), []);
     }
 }
@@ -146,7 +146,7 @@ fn what_a_full_heap_gives_up_is_looked_at() {
         bench.run(stray, 1, (bench.heap.handle(), 500_000, 0, 0, bench.out.slice()));
         let user = bench.out.copy_to_vec().unwrap()[0];
         scribble(user + 9, 0);
-        assert!(bench.heap.alloc(of(900_000)).unwrap().is_some());
+        assert!(bench.heap.allocate(of(900_000)).unwrap().is_some());
         assert_eq!((bench.fault().kind, bench.fault().address), (FaultKind::WriteAfterFree, user + 9));
     }
 }
@@ -200,7 +200,7 @@ fn a_block_of_before_a_reset_is_none() {
         let mut bench = Bench { out: device.zeroed(64).unwrap(), heap, device };
         bench.run(take, 4, (bench.heap.handle(), 100, 1, bench.out.slice()));
         bench.heap.reset().unwrap();
-        let next = bench.heap.alloc(of(100)).unwrap().unwrap().0 as u64;
+        let next = bench.heap.allocate(of(100)).unwrap().unwrap().0 as u64;
         assert!(bench.out.copy_to_vec().unwrap().contains(&next), "the same slab, of the same class");
         bench.run(give, 4, (bench.heap.handle(), bench.out.slice(), 0, 1));
         assert_eq!(bench.faults().len(), 3);

@@ -31,16 +31,18 @@ fn a_debug_heap_grows_as_another_does() {
         let mut heap =
             Heap::builder(8 << 20).initial(2 << 20).debug(true).quarantine(16).build(&device).unwrap();
         let wanted = vec![Layout::from_size_align(3000, 1).unwrap(); 1000];
-        let mut live: Vec<_> = heap.alloc_many(&wanted).unwrap().into_iter().flatten().collect();
+        let mut live: Vec<_> = heap.allocate_many(&wanted).unwrap().into_iter().flatten().collect();
         assert!(live.len() < 700, "{} blocks in 2 MiB", live.len());
         heap.grow_to(8 << 20).unwrap();
         assert_eq!(heap.check().unwrap(), []);
-        live.extend(heap.alloc_many(&wanted).unwrap().into_iter().map(|block| block.expect("there is room")));
+        live.extend(
+            heap.allocate_many(&wanted).unwrap().into_iter().map(|block| block.expect("there is room")),
+        );
         let leaks = heap.leaks(0).unwrap();
         assert_eq!((leaks.count, leaks.bytes), (live.len() as u64, live.len() as u64 * 3000));
         assert_eq!(heap.check().unwrap(), []);
         // SAFETY: no kernel uses them.
-        unsafe { heap.free_many(&live) }.unwrap();
+        unsafe { heap.deallocate_many(&live) }.unwrap();
         assert_eq!((heap.leaks(0).unwrap().count, heap.check().unwrap()), (0, vec![]));
         assert_eq!(heap.stats().unwrap().quarantined_blocks, 16);
     }

@@ -30,13 +30,17 @@ fn check(arena: &Bump, min_align: u32, align: u32, mut granted: Vec<(u32, u32)>,
         assert_eq!((base + u64::from(*start)) % u64::from(align), 0, "{mode}");
         end = start + size;
     }
-    let stats = arena.stats().unwrap().expect("no kernel runs");
-    assert!(u64::from(end) <= stats.capacity, "{mode}");
-    assert_eq!(stats.granted + stats.remaining + stats.wasted, stats.capacity, "{mode}");
+    let stats = arena.stats().unwrap();
+    assert!(u64::from(end) <= stats.usage.reserved_bytes, "{mode}");
+    assert_eq!(
+        stats.usage.used_bytes + stats.remaining_bytes + stats.wasted_bytes,
+        stats.usage.reserved_bytes,
+        "{mode}"
+    );
     let padding = align.saturating_sub(min_align);
     let sum: u64 =
         granted.iter().map(|(_, size)| u64::from((size + padding).next_multiple_of(min_align))).sum();
-    assert_eq!(stats.granted, sum, "{mode}: {stats:?}");
+    assert_eq!(stats.usage.used_bytes, sum, "{mode}: {stats:?}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What becomes of what a thread owns when it ends.
 
 use crate::support::{Words, grid, modes, run, word};
-use warpheap::simt::SimtError;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use warpheap::simt::{Mode, SimtError};
 use warpheap_device::kernel;
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::{thread, warp};
@@ -33,6 +34,65 @@ kernel! {
         let _owned = CountsDrop(words);
         assert!(warp::lane_id() != 3, "lane 3");
         while word(words, 1).load_relaxed() == 0 {}
+    }
+}
+
+/// Its drop panics, too.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("the drop of a payload");
+    }
+}
+
+kernel! {
+    /// Lane 0 panics with what panics when it is dropped.
+    unsafe fn panics_with_a_bomb() {
+        if warp::lane_id() == 0 {
+            std::panic::panic_any(Bomb);
+        }
+    }
+
+    /// Each warp tells the other of it and waits for the block; all count what they see then.
+    unsafe fn meets(words: DeviceSlice<u32>) {
+        word(words, 0).add_relaxed(1);
+        // SAFETY: all threads come here.
+        unsafe { thread::sync_threads() };
+        if word(words, 0).load_relaxed() == thread::block_dim_x() {
+            word(words, 1).add_relaxed(1);
+        }
+    }
+}
+
+#[test]
+fn the_drop_of_what_a_panic_carries_may_panic() {
+    for mode in modes() {
+        let error = run(panics_with_a_bomb, mode, grid(2, 32), ()).unwrap_err();
+        assert!(matches!(&error, SimtError::Panic { message, .. } if message == "no message"), "{mode:?}");
+    }
+}
+
+/// Runs [`meets`] when it is dropped.
+struct RunsAtTheEnd<'a>(&'a Words, Mode);
+
+impl Drop for RunsAtTheEnd<'_> {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking());
+        run(meets, self.1, grid(1, 64), (self.0.slice(),)).unwrap();
+    }
+}
+
+#[test]
+fn lanes_wait_for_each_other_also_while_their_caller_unwinds() {
+    for mode in modes() {
+        let words = Words::zeroed(2);
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            let _end = RunsAtTheEnd(&words, mode);
+            panic!("unwinds");
+        }));
+        assert!(caught.is_err());
+        assert_eq!(words.values(), [64, 64], "{mode:?}");
     }
 }
 

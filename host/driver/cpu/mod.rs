@@ -4,10 +4,12 @@ mod memory;
 #[cfg(unix)]
 mod pages;
 mod pool;
+mod rooms;
 mod stream;
 
 use self::memory::Heap;
 use self::pool::{CpuPool, Pools};
+use self::rooms::Rooms;
 use self::stream::{CpuStream, Queue};
 use super::backend::{
     Backend, DeviceBackend, Function, KernelAttributes, Limits, ModuleBackend, PoolBackend, Range,
@@ -35,6 +37,8 @@ pub(crate) struct CpuDevice {
     label: String,
     executor: Arc<Executor>,
     heap: Arc<Heap>,
+    /// Kernels, or copies of the host.
+    rooms: Arc<Rooms>,
     /// The queues that may still hold work or a failure that nobody has been told of.
     queues: Mutex<Vec<Arc<Queue>>>,
     pools: Arc<Pools>,
@@ -48,8 +52,9 @@ impl CpuDevice {
             Mode::Replay { seed } => format!("CPU (replay, seed {seed})"),
         };
         let heap = Arc::new(Heap::new(&label, memory_bytes));
-        let (queues, pools, default_pool) = (Mutex::default(), Arc::default(), OnceLock::new());
-        CpuDevice { label, executor: Arc::new(executor), heap, queues, pools, default_pool }
+        let (rooms, queues, pools) = (Arc::default(), Mutex::default(), Arc::default());
+        let (executor, default_pool) = (Arc::new(executor), OnceLock::new());
+        CpuDevice { label, executor, heap, rooms, queues, pools, default_pool }
     }
 
     /// The queues that are not over. A panic elsewhere leaves the list whole.
@@ -151,25 +156,28 @@ impl DeviceBackend for CpuDevice {
     }
 
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise.
+        let _alone = self.rooms.copy();
+        // SAFETY: the caller's promise; no kernel runs.
         unsafe { memory::write(to, from, bytes) };
         Ok(())
     }
 
     unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise.
+        let _alone = self.rooms.copy();
+        // SAFETY: the caller's promise; no kernel runs.
         unsafe { memory::read(to, from, bytes) };
         Ok(())
     }
 
     unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
-        // SAFETY: the caller's promise.
+        let _alone = self.rooms.copy();
+        // SAFETY: the caller's promise; no kernel runs.
         unsafe { memory::fill(range, byte) };
         Ok(())
     }
 
     fn stream(&self) -> Result<Arc<dyn StreamBackend>> {
-        let stream = CpuStream::start(self.executor.clone(), self.pools.clone())?;
+        let stream = CpuStream::start(self.executor.clone(), self.rooms.clone(), self.pools.clone())?;
         self.queues().push(stream.queue().clone());
         Ok(Arc::new(stream))
     }

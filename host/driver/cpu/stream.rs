@@ -10,10 +10,10 @@
 
 use super::memory;
 use super::pool::Pools;
+use super::rooms::Rooms;
 use crate::driver::backend::{CpuJob, EventBackend, Launch, Range, StreamBackend, own_event};
 use crate::error::{Error, InvalidRequest, KernelFault, Result};
-use crate::simt::{Executor, Stats};
-use std::any::Any;
+use crate::simt::{Executor, Stats, message};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -107,14 +107,14 @@ impl Queue {
     }
 
     /// The worker: runs jobs until the stream is gone and none is left (I4).
-    fn work(&self, executor: &Executor) {
+    fn work(&self, executor: &Executor, rooms: &Rooms) {
         loop {
             let idle = |state: &mut State| state.jobs.is_empty() && !state.closed;
             let mut state = wait_while(&self.changed, lock(&self.state), idle);
             let Some(job) = state.jobs.pop_front() else { return };
             let skip = state.failed.is_some();
             drop(state);
-            let outcome = run(job, executor, skip);
+            let outcome = run(job, executor, rooms, skip);
             let mut state = lock(&self.state);
             match outcome {
                 Ok(Some(stats)) => state.last = Some(stats),
@@ -128,7 +128,7 @@ impl Queue {
 }
 
 /// Runs one job, or with `skip` only what others wait for (I3).
-fn run(job: Job, executor: &Executor, skip: bool) -> Result<Option<Stats>> {
+fn run(job: Job, executor: &Executor, rooms: &Rooms, skip: bool) -> Result<Option<Stats>> {
     let attempt = AssertUnwindSafe(|| match job {
         Job::Record(event) => {
             event.happen();
@@ -138,22 +138,18 @@ fn run(job: Job, executor: &Executor, skip: bool) -> Result<Option<Stats>> {
         Job::Wait(event) => event.synchronize().map(|()| None),
         _ if skip => Ok(None),
         Job::Memory(copy) => {
+            let _with_jobs = rooms.run_job();
             copy();
             Ok(None)
         }
-        Job::Kernel(kernel, run) => match run(executor) {
-            Ok(stats) => Ok(Some(stats)),
-            Err(source) => Err(KernelFault::Simt { kernel, source }.into()),
-        },
+        Job::Kernel(kernel, run) => {
+            let _with_jobs = rooms.run_job();
+            run(executor).map(Some).map_err(|source| KernelFault::Simt { kernel, source }.into())
+        }
     });
     // The queue must not see a panic: whoever waits for the job would wait for ever.
     catch_unwind(attempt)
-        .unwrap_or_else(|payload| Err(KernelFault::CpuStream { message: message(&*payload) }.into()))
-}
-
-fn message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| text.to_string());
-    text.or_else(|| payload.downcast_ref().cloned()).unwrap_or_else(|| "no message".into())
+        .unwrap_or_else(|payload| Err(KernelFault::CpuStream { message: message(payload) }.into()))
 }
 
 /// The stream's end that the host holds.
@@ -163,11 +159,12 @@ pub(super) struct CpuStream {
 }
 
 impl CpuStream {
-    pub fn start(executor: Arc<Executor>, pools: Arc<Pools>) -> Result<CpuStream> {
+    pub fn start(executor: Arc<Executor>, rooms: Arc<Rooms>, pools: Arc<Pools>) -> Result<CpuStream> {
         let queue = Arc::new(Queue::default());
         let theirs = queue.clone();
-        let spawned =
-            thread::Builder::new().name("warpheap-stream".into()).spawn(move || theirs.work(&executor));
+        let spawned = thread::Builder::new()
+            .name("warpheap-stream".into())
+            .spawn(move || theirs.work(&executor, &rooms));
         match spawned {
             // Detached: it ends by itself (I4).
             Ok(_) => Ok(CpuStream { queue, pools }),

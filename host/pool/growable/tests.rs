@@ -31,7 +31,7 @@ fn in_use(device: &Device) -> (u64, usize) {
 /// A buffer with 4 MiB of sevens, and what it stands on.
 fn buffer(device: &Device) -> (GrowableBuffer, Arc<Faults>) {
     let (driver, faults) = faulty_virtual_memory(device);
-    let mut buffer = GrowableBuffer::over(device, driver, 32 * MIB, 1).unwrap();
+    let mut buffer = GrowableBuffer::over(device, driver, 32 * MIB, None).unwrap();
     buffer.grow_to(4 * MIB).unwrap();
     buffer.fill_part(0, 4 * MIB, 7).unwrap();
     (buffer, faults)
@@ -73,7 +73,7 @@ fn a_first_growth_that_fails_leaves_an_empty_buffer() {
     for device in devices() {
         for step in [Call::Create, Call::Map, Call::Allow] {
             let (driver, faults) = faulty_virtual_memory(&device);
-            let mut buffer = GrowableBuffer::over(&device, driver, 32 * MIB, 1).unwrap();
+            let mut buffer = GrowableBuffer::over(&device, driver, 32 * MIB, None).unwrap();
             faults.fail_calls(&[step], true);
             buffer.grow_to(1).unwrap_err();
             assert_eq!((buffer.size(), counts(&faults)), (0, [1, 0, 0]));
@@ -89,7 +89,7 @@ fn addresses_that_cannot_be_had_are_an_error() {
         let (driver, faults) = faulty_virtual_memory(&device);
         faults.fail_calls(&[Call::Reserve], true);
         let before = in_use(&device);
-        GrowableBuffer::over(&device, driver, MIB, 1).unwrap_err();
+        GrowableBuffer::over(&device, driver, MIB, None).unwrap_err();
         assert_eq!((counts(&faults), in_use(&device)), ([0, 0, 0], before));
     }
 }

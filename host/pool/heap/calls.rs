@@ -51,7 +51,7 @@ impl Calls {
         // SAFETY: the heap keeps its parts, and this as well, which is as long as both need.
         let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, heap.places.cursor_stride_log2) };
         state.write(0, &[handle])?;
-        let module = heap.kernels.clone().map_or_else(|| kernels(device), Ok)?;
+        let module = kernels(device)?;
         Ok(Calls { module, stream: device.default_stream()?, state, handle })
     }
 
@@ -82,8 +82,12 @@ impl Calls {
     }
 }
 
-/// Those of this program's kernels, for the device.
+/// Those of the library's kernels, for the device.
 fn kernels(device: &Device) -> Result<Module> {
+    device.shared_module(|| load(device))
+}
+
+fn load(device: &Device) -> Result<Module> {
     if device.backend() == Backend::Cpu {
         return device.native_kernels(&LAUNCHED);
     }
@@ -97,23 +101,24 @@ fn kernels(device: &Device) -> Result<Module> {
 }
 
 impl Heap {
-    /// Memory for `layout`, for kernels to use; `None` if the heap has none for it. A kernel gives it back, or
-    /// [`free`](Self::free). Kernels may use the heap meanwhile; the call waits for the device.
+    /// Allocates memory for kernels to use; `None` if the heap is out of memory. A kernel frees it, or
+    /// [`deallocate`](Self::deallocate). Kernels may use the heap meanwhile; the call waits for the device.
     ///
-    /// A launch for one block: [`alloc_many`](Self::alloc_many) has one for all. The first call loads the kernels,
-    /// unless the [builder](super::HeapBuilder::kernels) was given them.
+    /// It launches a kernel: [`allocate_many`](Self::allocate_many) launches one for all. The first call on a GPU has the
+    /// driver compile the library's kernels for that, which takes seconds; all heaps of a device share them.
     ///
     /// # Errors
     /// [`Error::InvalidRequest`] for a layout of no bytes or of more than 2 MiB alignment; what failed since.
-    pub fn alloc(&self, layout: Layout) -> Result<Option<DevicePtr<u8>>> {
-        Ok(self.alloc_many(&[layout])?.pop().flatten())
+    pub fn allocate(&self, layout: Layout) -> Result<Option<DevicePtr<u8>>> {
+        Ok(self.allocate_many(&[layout])?.pop().flatten())
     }
 
-    /// Memory for each of `layouts`, by a launch for a million of them; `None` for those that the heap has none for.
+    /// Allocates memory for each of `layouts`, by one launch for a million of them; `None` for those that the heap has no
+    /// memory for.
     ///
     /// # Errors
-    /// As for [`alloc`](Self::alloc), before anything is allocated.
-    pub fn alloc_many(&self, layouts: &[Layout]) -> Result<Vec<Option<DevicePtr<u8>>>> {
+    /// As for [`allocate`](Self::allocate), before anything is allocated.
+    pub fn allocate_many(&self, layouts: &[Layout]) -> Result<Vec<Option<DevicePtr<u8>>>> {
         layouts.iter().try_for_each(check_layout)?;
         let mut blocks = Vec::with_capacity(layouts.len());
         for batch in layouts.chunks(BATCH) {
@@ -123,19 +128,19 @@ impl Heap {
         Ok(blocks)
     }
 
-    /// Gives a block back, whoever allocated it. See [`free_many`](Self::free_many).
+    /// Frees a block that a kernel or the host allocated. See [`deallocate_many`](Self::deallocate_many).
     ///
     /// # Errors
     /// [`Error::InvalidFree`] if no live block of the heap starts there; then nothing is changed. What failed since.
     ///
     /// # Safety
     /// No kernel uses the block any more.
-    pub unsafe fn free(&self, block: DevicePtr<u8>) -> Result<()> {
+    pub unsafe fn deallocate(&self, block: DevicePtr<u8>) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.free_many(&[block]) }
+        unsafe { self.deallocate_many(&[block]) }
     }
 
-    /// Gives blocks back, by a launch for a million of them.
+    /// Frees blocks, by one launch for a million of them.
     ///
     /// # Errors
     /// [`Error::InvalidFree`] for those addresses at which no live block of the heap starts, among them a block's second
@@ -143,7 +148,7 @@ impl Heap {
     ///
     /// # Safety
     /// No kernel uses the blocks any more.
-    pub unsafe fn free_many(&self, blocks: &[DevicePtr<u8>]) -> Result<()> {
+    pub unsafe fn deallocate_many(&self, blocks: &[DevicePtr<u8>]) -> Result<()> {
         let blocks: Vec<u64> = blocks.iter().map(|block| block.0 as u64).collect();
         let nulls = blocks.iter().filter(|at| **at == 0).count() as u64;
         let (mut failed, mut first) = (nulls, (nulls > 0).then(|| "null is no block".to_owned()));

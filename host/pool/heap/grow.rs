@@ -26,7 +26,7 @@ impl Backing {
         let Some(initial) = initial else {
             return device.alloc_memory(layout.bytes(), MAX_ALIGN as usize).map(Backing::Plain);
         };
-        let mut buffer = GrowableBuffer::aligned(device, layout.bytes(), MAX_ALIGN)?;
+        let mut buffer = GrowableBuffer::for_pool(device, layout.bytes(), MAX_ALIGN)?;
         buffer.grow_to(whole_slabs(layout, initial))?;
         Ok(Backing::Growable(buffer))
     }
@@ -64,9 +64,8 @@ impl HeapBuilder {
 impl Heap {
     /// Waits for the device, then gives the heap memory for `bytes` from its start on, rounded up as those of
     /// [`initial`](HeapBuilder::initial), and returns how many it has. Kernels of later launches get it, with handles from
-    /// before, too. No block moves, and none changes. A heap that has as much already stays as it is.
-    ///
-    /// No kernel that uses the heap may be launched meanwhile.
+    /// before, too; launches that are given the heap wait meanwhile. No block moves, and none changes. A heap that has as much
+    /// already stays as it is.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], of the device or of what the heap was built for, or what failed since. Nothing changes then.
@@ -85,6 +84,7 @@ impl Heap {
         if wanted > self.present_bytes()
             && let Backing::Growable(buffer) = &mut self.backing
         {
+            let _held = buffer.memory().hold_off_launches()?;
             // First, so that what failed before is told of while nothing has changed.
             let mut words = FreeWords::read(&self.metadata, &self.places, &layout)?;
             buffer.grow_to(wanted)?;
@@ -219,10 +219,10 @@ mod tests {
     fn a_class_without_slabs_looks_for_new_ones() {
         let mut heap = Heap::builder(8 << 20).initial(2 << 20).build(&Device::cpu()).unwrap();
         let layouts = vec![std::alloc::Layout::new::<[u64; 128]>(); 4096];
-        assert!(heap.alloc_many(&layouts).unwrap().iter().any(Option::is_none));
+        assert!(heap.allocate_many(&layouts).unwrap().iter().any(Option::is_none));
         assert!(words_found(&heap).iter().any(|word| *word != 0), "it was refused by a search");
         heap.grow_to(4 << 20).unwrap();
         assert!(words_found(&heap).iter().all(|word| *word == 0));
-        assert!(heap.alloc_many(&layouts[..1]).unwrap()[0].is_some());
+        assert!(heap.allocate_many(&layouts[..1]).unwrap()[0].is_some());
     }
 }

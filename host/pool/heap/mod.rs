@@ -17,7 +17,7 @@ pub use snapshot::{HeapSnapshot, Leak, Leaks, SiteLeaks};
 pub use stats::{ClassStats, HeapStats};
 
 use super::{Faults, Violation, refuse};
-use crate::driver::{Device, DeviceData, DeviceMemory, Module};
+use crate::driver::{Device, DeviceData, DeviceMemory};
 use crate::error::{Bytes, Result};
 use calls::Calls;
 use debug::DebugPlaces;
@@ -47,19 +47,17 @@ pub struct Heap {
     present: u32,
     /// That of a debug heap's records in this life.
     salt: u64,
-    /// The kernels that the host allocates with, if the builder was given some.
-    kernels: Option<Module>,
     calls: Mutex<Option<Calls>>,
 }
 
 /// How a heap shall be. [`Heap::builder`] makes one.
 #[derive(Clone, Debug)]
+#[must_use = "`build` makes the heap"]
 pub struct HeapBuilder {
     bytes: u64,
     initial: Option<u64>,
     largest_class: Option<u32>,
     homes: Option<u32>,
-    kernels: Option<Module>,
     debug: bool,
     quarantine: Option<u32>,
 }
@@ -136,15 +134,7 @@ impl Places {
 impl Heap {
     /// A heap of `bytes`, to be built.
     pub fn builder(bytes: u64) -> HeapBuilder {
-        HeapBuilder {
-            bytes,
-            initial: None,
-            largest_class: None,
-            homes: None,
-            kernels: None,
-            debug: false,
-            quarantine: None,
-        }
+        HeapBuilder { bytes, initial: None, largest_class: None, homes: None, debug: false, quarantine: None }
     }
 
     /// What kernels take.
@@ -184,27 +174,15 @@ impl HeapBuilder {
         self
     }
 
-    /// The kernels that [`Heap::alloc`] and [`Heap::free`] launch: this program's, if it has loaded them already.
-    /// Unless set, they are loaded when they are first used, which takes a GPU's driver seconds.
-    pub fn kernels(mut self, module: &Module) -> Self {
-        self.kernels = Some(module.clone());
-        self
-    }
-
     /// Makes the heap.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) that names the setting, [`Error::WrongDevice`] for kernels of
-    /// another device, [`Error::OutOfMemory`]; for [`initial`](Self::initial) also [`Error::NotSupported`]
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) that names the setting, [`Error::OutOfMemory`]; for [`initial`](Self::initial) also [`Error::NotSupported`]
     /// where there is no virtual memory management.
     ///
-    /// [`Error::WrongDevice`]: crate::Error::WrongDevice
     /// [`Error::OutOfMemory`]: crate::Error::OutOfMemory
     /// [`Error::NotSupported`]: crate::Error::NotSupported
     pub fn build(&self, device: &Device) -> Result<Heap> {
-        if let Some(module) = &self.kernels {
-            device.same_as(module.device(), "the module of kernels")?;
-        }
         let layout = self.layout(device)?;
         let backing = Backing::new(device, &layout, self.checked_initial()?)?;
         let present = backing.slabs(&layout);
@@ -214,8 +192,8 @@ impl HeapBuilder {
         // SAFETY: `reset` fills the parts below; the heap keeps both allocations for as long as it lives, and a
         // launch checks that the handle's memory is still there.
         let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, places.cursor_stride_log2) };
-        let (kernels, calls) = (self.kernels.clone(), Mutex::default());
-        let mut heap = Heap { backing, metadata, places, handle, present, salt: 0, kernels, calls };
+        let calls = Mutex::default();
+        let mut heap = Heap { backing, metadata, places, handle, present, salt: 0, calls };
         heap.reset()?;
         Ok(heap)
     }

@@ -8,6 +8,7 @@ use crate::driver::DeviceData;
 use crate::error::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt;
 use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{self as device, LargeAudit, RunAudit, Visitor};
 
@@ -77,12 +78,13 @@ pub struct Leaks {
 
 impl Heap {
     /// Waits for the device, and copies all metadata to the host: about a 120th of the heap's size, most of it a bit
-    /// for every 16 bytes. No kernel that uses the heap may be launched meanwhile. Of a debug heap it also copies those parts
-    /// of the memory that live blocks are in.
+    /// for every 16 bytes. Launches that are given the heap wait meanwhile. Of a debug heap it also copies those parts of the
+    /// memory that live blocks are in.
     ///
     /// # Errors
     /// What failed since.
     pub fn snapshot(&self) -> Result<HeapSnapshot> {
+        let _held = self.memory().hold_off_launches()?;
         let places = self.places;
         let mut lines = vec![Line([0; Line::WORDS]); (places.end / Line::BYTES) as usize];
         self.metadata.read(0, &mut lines)?;
@@ -131,6 +133,15 @@ impl Heap {
     /// What failed since.
     pub fn leaks(&self, limit: usize) -> Result<Leaks> {
         Ok(self.snapshot()?.leaks(limit))
+    }
+}
+
+impl fmt::Debug for HeapSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let layout = self.heap.layout();
+        let mut shown = f.debug_struct("HeapSnapshot");
+        shown.field("slabs", &self.present).field("slab_bytes", &layout.slab_bytes());
+        shown.field("faults", &self.faults).finish_non_exhaustive()
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a heap holds, in numbers.
 //!
-//! `capacity = live + large + quarantined + holes + cursors + slack + free + fresh`, all in bytes.
+//! `usage.reserved = live + large + quarantined + holes + cursors + slack + free + fresh`, all in bytes.
 
 use super::debug::Debugged;
+use crate::alloc::Usage;
 use serde::Serialize;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::{self, CursorAudit, FreeSlab, LargeAudit, Layout, RunAudit, Violation, Visitor};
@@ -11,10 +12,11 @@ use warpheap_device::heap::{self, CursorAudit, FreeSlab, LargeAudit, Layout, Run
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HeapStats {
-    /// Bytes of the heap, whole slabs.
-    pub reserved_bytes: u64,
-    /// Those of them that have memory.
-    pub capacity_bytes: u64,
+    /// Used are the bytes of live blocks, large ones among them; reserved is what has memory. The largest free piece is the
+    /// largest size that one allocation may get: slabs without a live block, one after the other, or a block of a size class.
+    pub usage: Usage,
+    /// Bytes that the heap was built for, whole slabs: it can grow to that.
+    pub max_bytes: u64,
     /// Bytes of a slab.
     pub slab_bytes: u64,
     /// Blocks that someone has, large allocations among them.
@@ -43,10 +45,7 @@ pub struct HeapStats {
     /// All that can be allocated, in pieces: free and fresh slabs, holes, what cursors have, and the slack of runs
     /// without a live block.
     pub free_bytes: u64,
-    /// The largest piece of that, the largest size that one allocation may get: slabs without a live block, one after
-    /// the other, or a block of a size class.
-    pub largest_free_bytes: u64,
-    /// `1 - largest_free_bytes / free_bytes`; 0 if nothing is free.
+    /// `1 - usage.largest_free_bytes / free_bytes`; 0 if nothing is free.
     pub fragmentation: f64,
     /// Bytes of slabs that were in use at some time since the heap was made or reset. It is an upper bound of what was
     /// in use at one time: also slabs that were put within reach of a large allocation count, those at the end of a heap that
@@ -108,8 +107,8 @@ impl<'a> Tally<'a> {
         let class =
             |class: u32| ClassStats { block_bytes: SizeClass(class).bytes(), ..ClassStats::default() };
         let stats = HeapStats {
-            reserved_bytes: layout.bytes(),
-            capacity_bytes: u64::from(present) * slab_bytes,
+            usage: Usage { reserved_bytes: u64::from(present) * slab_bytes, ..Usage::default() },
+            max_bytes: layout.bytes(),
             slab_bytes,
             classes: (0..layout.classes).map(class).collect(),
             ..HeapStats::default()
@@ -119,11 +118,13 @@ impl<'a> Tally<'a> {
 
     pub fn finish(mut self, faults: u64, heap: &heap::Heap) -> HeapStats {
         let mut stats = std::mem::take(&mut self.stats);
-        stats.largest_free_bytes = self.largest_free(stats.slab_bytes);
+        let largest = self.largest_free(stats.slab_bytes);
         if stats.free_bytes > 0 {
-            stats.fragmentation = 1.0 - stats.largest_free_bytes as f64 / stats.free_bytes as f64;
+            stats.fragmentation = 1.0 - largest as f64 / stats.free_bytes as f64;
         }
-        stats.high_water_bytes = stats.capacity_bytes.saturating_sub(stats.fresh_bytes);
+        stats.usage.used_bytes = stats.live_bytes + stats.large_bytes;
+        stats.usage.largest_free_bytes = Some(largest);
+        stats.high_water_bytes = stats.usage.reserved_bytes.saturating_sub(stats.fresh_bytes);
         stats.faults = faults;
         stats.refused = heap.refusals().into();
         stats.proofs = heap.proofs();

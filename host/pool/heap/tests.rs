@@ -129,7 +129,7 @@ fn a_cursor_that_has_a_hole() {
     let offset = u64::from(run.in_cursor) * u64::from(run.class.bytes());
     let block = heap.handle.base() as u64 + (u64::from(run.slab) << heap.handle.layout().slab_log2) + offset;
     // SAFETY: no kernel has it.
-    unsafe { heap.free(DevicePtr(block as *mut u8)) }.unwrap();
+    unsafe { heap.deallocate(DevicePtr(block as *mut u8)) }.unwrap();
     let slabs = heap.handle.layout().class(run.class).slabs;
     let is_its = |cursor: &&CursorAudit| {
         let runs = cursor.left.unwrap().div_ceil(run.blocks);

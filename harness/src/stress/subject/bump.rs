@@ -70,8 +70,9 @@ impl Subject for BumpSubject {
             let message = format!("invariant {} is broken: {}", violation.invariant, violation.found);
             account.findings.push(narrator.finding(FindingKind::CountMismatch, None, message));
         }
-        if let Some(stats) = self.pool.stats()? {
-            account.wasted_bytes = stats.wasted;
+        let stats = self.pool.stats()?;
+        if stats.unsettled == 0 {
+            account.wasted_bytes = stats.wasted_bytes;
             compare_bytes(plan, stats, granted << plan.granule_log2, narrator, &mut account);
         }
         Ok(account)
@@ -79,8 +80,9 @@ impl Subject for BumpSubject {
 
     fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool> {
         let largest = plan.footprint(plan.max_bytes, 1 << plan.max_align_log2) << plan.granule_log2;
-        let left = self.pool.stats()?.map(|stats| stats.remaining);
-        Ok(live == most || left.is_some_and(|left| left < self.pieces * largest))
+        let stats = self.pool.stats()?;
+        let is_short = stats.unsettled == 0 && stats.remaining_bytes < self.pieces * largest;
+        Ok(live == most || is_short)
     }
 
     fn most_blocks(&self, plan: &Plan) -> u64 {
@@ -99,7 +101,8 @@ impl Subject for BumpSubject {
 
     fn corrupt(&self, module: &Module, stream: &Stream, _victim: u64) -> Result<()> {
         // All that was granted was lent by the root.
-        let lent = self.pool.stats()?.map_or(0, |stats| stats.granted.min(stats.capacity / REWOUND_PART));
+        let usage = self.pool.stats()?.usage;
+        let lent = usage.used_bytes.min(usage.reserved_bytes / REWOUND_PART);
         let args = (self.handle(), lent);
         // SAFETY: as much was lent, nothing else runs, and the run ends with the findings this leads to.
         unsafe { stream.launch(module, plant_overlap_bump, &LaunchConfig::linear(1, 1), args) }?;
@@ -127,18 +130,18 @@ fn compare_bytes(
     narrator: &Narrator<'_>,
     account: &mut Account,
 ) {
-    let sum = granted + stats.remaining + stats.wasted;
-    if sum == stats.capacity {
+    let sum = granted + stats.remaining_bytes + stats.wasted_bytes;
+    if sum == stats.usage.reserved_bytes {
         return;
     }
     let parts = format!(
         "blocks take {}, {} are left, {} were wasted",
         Bytes(granted),
-        Bytes(stats.remaining),
-        Bytes(stats.wasted)
+        Bytes(stats.remaining_bytes),
+        Bytes(stats.wasted_bytes)
     );
-    let (total, difference) = (Bytes(stats.capacity), sum.abs_diff(stats.capacity));
-    let (kind, message) = if sum < stats.capacity {
+    let (total, difference) = (Bytes(stats.usage.reserved_bytes), sum.abs_diff(stats.usage.reserved_bytes));
+    let (kind, message) = if sum < stats.usage.reserved_bytes {
         account.lost_blocks = (difference >> plan.granule_log2) / plan.footprint(plan.min_bytes, 1);
         (
             FindingKind::Lost,

@@ -190,7 +190,7 @@ fn compare_bytes(stats: &HeapStats, narrator: &Narrator<'_>, account: &mut Accou
     let in_blocks = stats.live_bytes + stats.hole_bytes + stats.cursor_bytes + stats.slack_bytes;
     let sum =
         in_blocks + stats.quarantined_bytes + stats.large_bytes + stats.free_slab_bytes + stats.fresh_bytes;
-    if sum != stats.capacity_bytes {
+    if sum != stats.usage.reserved_bytes {
         let message = format!("the parts of the heap add up to {}: {stats:?}", Bytes(sum));
         account.findings.push(narrator.finding(FindingKind::CountMismatch, None, message));
     }

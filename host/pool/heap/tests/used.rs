@@ -75,7 +75,7 @@ pub fn used_heap() -> Heap {
     let heap = heap();
     let of = |count, size| vec![Request::from_size_align(size, 1).unwrap(); count];
     let got = |layouts: &[Request]| {
-        let blocks: Option<Vec<_>> = heap.alloc_many(layouts).unwrap().into_iter().collect();
+        let blocks: Option<Vec<_>> = heap.allocate_many(layouts).unwrap().into_iter().collect();
         blocks.expect("there is room")
     };
     // Eight runs of one size for four homes, so that one of them at least is used whole.
@@ -85,7 +85,7 @@ pub fn used_heap() -> Heap {
     got(&of(5, 2048));
     let large = got(&of(3, 200 << 10));
     // SAFETY: no kernel has them.
-    let free = |blocks: &[_]| unsafe { heap.free_many(blocks) }.unwrap();
+    let free = |blocks: &[_]| unsafe { heap.deallocate_many(blocks) }.unwrap();
     free(&small.iter().copied().step_by(7).collect::<Vec<_>>());
     free(&middle);
     free(&large[1..2]);

@@ -58,7 +58,7 @@ impl Arena for Wrong {
             Fault::WholeGrid => arena.take(stage, stream, threads.next_multiple_of(1024), bytes, first),
             Fault::TakesOnRefusal => {
                 let offsets = arena.take(stage, stream, threads, bytes, first)?;
-                let left = arena.stats()?.map_or(0, |stats| stats.remaining);
+                let left = arena.stats()?.remaining_bytes;
                 if offsets.copy_to_vec()?.contains(&NONE) && left > 0 {
                     arena.take(stage, stream, 1, left as u32, first)?;
                 }
@@ -72,7 +72,7 @@ impl Arena for Wrong {
         self.arena.borrow().words()
     }
 
-    fn stats(&self) -> Result<Option<BumpStats>> {
+    fn stats(&self) -> Result<BumpStats> {
         self.arena.borrow().stats()
     }
 }

@@ -1,0 +1,138 @@
+//! What another thread does while a launch is under way, or a pool is changed: each step is held where the race would be.
+
+use super::fault_injection::{Call, Faults, faulty_device};
+use crate::driver::{Device, LaunchConfig, Stream};
+use crate::pool::{Bump, FreeList, GrowableBuffer, Heap};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+use warpheap_device::kernel;
+use warpheap_device::kernel::DeviceSlice;
+
+const MIB: u64 = 1 << 20;
+/// What would come too early comes in a fraction of this.
+const LOOK: Duration = Duration::from_millis(50);
+const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
+
+kernel! {
+    /// # Safety
+    /// `bytes` is live, and nothing else touches it.
+    unsafe fn store(bytes: DeviceSlice<u8>) {
+        // SAFETY: the only thread.
+        unsafe { bytes.set(0, 1) };
+    }
+}
+
+/// Launches [`store`] on what is live, or was.
+fn launch(stream: &Stream, bytes: DeviceSlice<u8>) -> crate::Result<()> {
+    let module = stream.device().native_module()?;
+    // SAFETY: what is not live is refused, which the tests are about; no other kernel runs.
+    unsafe { stream.launch(&module, store, &ONE_THREAD, (bytes,)) }
+}
+
+/// Whether `call` comes while this waits for a moment.
+fn comes(faults: &Faults, call: Call, before: usize) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < LOOK {
+        if faults.calls_of(call) > before {
+            return true;
+        }
+        thread::yield_now();
+    }
+    false
+}
+
+/// Another thread calls `frees`, which calls the driver by `call`, while a launch that has found its argument live is not
+/// yet given to the stream.
+fn frees_during_a_launch(
+    device: Device,
+    faults: &Arc<Faults>,
+    bytes: DeviceSlice<u8>,
+    call: Call,
+    frees: impl FnOnce() + Send + 'static,
+) {
+    let stream = device.stream().unwrap();
+    let ((begin, begun), (told, early)) = (channel(), channel());
+    let freeing = thread::spawn(move || {
+        begun.recv().unwrap();
+        frees();
+    });
+    let (before, theirs, in_use) = (faults.calls_of(call), faults.clone(), device.memory_in_use());
+    faults.before(Call::Launch, move || {
+        begin.send(()).unwrap();
+        while device.memory_in_use() == in_use {
+            thread::yield_now();
+        }
+        told.send(comes(&theirs, call, before)).unwrap();
+    });
+    launch(&stream, bytes).unwrap();
+    freeing.join().unwrap();
+    assert!(!early.recv().unwrap(), "{call:?} before the kernel had begun");
+    assert_eq!(faults.calls_of(call), before + 1);
+    assert!(launch(&stream, bytes).is_err());
+    stream.synchronize().unwrap();
+}
+
+#[test]
+fn memory_that_is_dropped_during_a_launch_is_freed_behind_the_kernel() {
+    let (device, faults) = faulty_device(64 * MIB);
+    let memory = device.zeroed_memory(256, 256).unwrap();
+    let bytes = memory.slice_at(0, 256).unwrap();
+    frees_during_a_launch(device, &faults, bytes, Call::Free, move || drop(memory));
+}
+
+#[test]
+fn a_buffer_that_shrinks_during_a_launch_is_unmapped_behind_the_kernel() {
+    let (device, faults) = faulty_device(64 * MIB);
+    let mut buffer = GrowableBuffer::reserve(&device, 4 * MIB).unwrap();
+    buffer.grow_to(4 * MIB).unwrap();
+    // As long as all of the reservation, as the handle of a pool is.
+    let bytes = buffer.slice_at(0, 4 * MIB).unwrap();
+    frees_during_a_launch(device, &faults, bytes, Call::Unmap, move || {
+        buffer.shrink_to(0).unwrap();
+    });
+}
+
+/// Another thread launches a kernel on `bytes` inside of the next `call` of the driver's, which `change` makes.
+fn launches_during(
+    faults: &Arc<Faults>,
+    call: Call,
+    bytes: DeviceSlice<u8>,
+    stream: &Stream,
+    change: impl FnOnce(),
+) {
+    let (told, early) = channel();
+    let (theirs, stream) = (faults.clone(), stream.clone());
+    let before = faults.calls_of(Call::Launch);
+    faults.before(call, move || {
+        let launching = thread::spawn(move || launch(&stream, bytes).unwrap());
+        told.send((comes(&theirs, Call::Launch, before), launching)).unwrap();
+    });
+    change();
+    let (is_early, launching) = early.recv().expect("it makes that call");
+    assert!(!is_early, "a launch during {call:?}");
+    launching.join().unwrap();
+    assert_eq!(faults.calls_of(Call::Launch), before + 1);
+}
+
+#[test]
+fn launches_on_a_pool_wait_while_the_host_changes_or_copies_its_metadata() {
+    let (device, faults) = faulty_device(256 * MIB);
+    let stream = device.stream().unwrap();
+    let mut list = FreeList::builder(64, 64).build(&device).unwrap();
+    let bytes = list.memory().slice_at(0, 64).unwrap();
+    let during =
+        |call, bytes, change: &mut dyn FnMut()| launches_during(&faults, call, bytes, &stream, change);
+    during(Call::Write, bytes, &mut || list.reset().unwrap());
+    during(Call::Read, bytes, &mut || assert_eq!(list.stats().unwrap().capacity, 64));
+    during(Call::Read, bytes, &mut || assert!(list.check().unwrap().is_empty()));
+    let mut arena = Bump::builder(4096).build(&device).unwrap();
+    let bytes = arena.memory().slice_at(0, 64).unwrap();
+    during(Call::Write, bytes, &mut || arena.reset().unwrap());
+    let mut heap = Heap::builder(8 * MIB).initial(2 * MIB).build(&device).unwrap();
+    let bytes = heap.memory().slice_at(0, 64).unwrap();
+    during(Call::StreamFill, bytes, &mut || heap.reset().unwrap());
+    during(Call::Read, bytes, &mut || assert!(heap.check().unwrap().is_empty()));
+    during(Call::Map, bytes, &mut || assert_eq!(heap.grow_to(4 * MIB).unwrap(), 4 * MIB));
+}

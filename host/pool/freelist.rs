@@ -4,7 +4,6 @@ use super::{Faults, LINE, LINE_WORDS, Violation, refuse};
 use crate::alloc::Usage;
 use crate::driver::{Device, DeviceBuffer, DeviceMemory};
 use crate::error::{Bytes, Result};
-use rayon::prelude::*;
 use serde::Serialize;
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::freelist::{self, Geometry, MAX_CAPACITY, MAX_STRIDE, Region};
@@ -86,7 +85,7 @@ impl FreeList {
         let _held = self.memory.hold_off_launches()?;
         let free: i64 = self.read_regions()?.iter().map(|region| i64::from(region.free())).sum();
         let geometry = self.handle.geometry();
-        let set: u64 = self.read_bitmap()?.par_iter().map(|word| u64::from(word.count_ones())).sum();
+        let set: u64 = self.read_bitmap()?.iter().map(|word| u64::from(word.count_ones())).sum();
         let never = geometry.initial_word(geometry.words() - 1).count_ones();
         let (free, taken) = (u32::try_from(free).unwrap_or(0), set.saturating_sub(never.into()) as u32);
         let stride = geometry.stride();

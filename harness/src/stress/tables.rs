@@ -1,9 +1,8 @@
 //! What the checks keep in device memory beside the pool.
 
 use super::plan::Plan;
+use crate::{Error, Result};
 use warpheap::driver::{Device, DeviceBuffer, Stream};
-use warpheap::error::InvalidConfig;
-use warpheap::{Error, Result};
 use warpheap_device::check::log::{CheckLog, LOG_WORDS};
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
@@ -21,11 +20,9 @@ pub(super) struct Map {
 impl Map {
     /// A map of `granules` granules of the pool at `pool_start`, in which no one holds anything.
     pub fn new(device: &Device, plan: &Plan, pool_start: u64) -> Result<Map> {
-        let len = usize::try_from(plan.granules()).map_err(|_| {
-            Error::InvalidConfig(InvalidConfig::Stress {
-                what: format!("a pool of {} granules", plan.granules()),
-                advice: "use a smaller pool".into(),
-            })
+        let len = usize::try_from(plan.granules()).map_err(|_| Error::InvalidStress {
+            what: format!("a pool of {} granules", plan.granules()),
+            advice: "use a smaller pool".into(),
         })?;
         let (words, log) = (device.zeroed(len)?, device.zeroed(LOG_WORDS)?);
         Ok(Map { words, log, pool_start, granule_log2: plan.granule_log2 })
@@ -49,12 +46,12 @@ impl Map {
     }
 
     /// The words of the log, when no kernel runs.
-    pub fn read_log(&self) -> Result<Vec<u64>> {
+    pub fn read_log(&self) -> warpheap::Result<Vec<u64>> {
         self.log.copy_to_vec()
     }
 
     /// Makes all of it no one's again, on the stream.
-    pub fn clear(&self, stream: &Stream) -> Result<()> {
+    pub fn clear(&self, stream: &Stream) -> warpheap::Result<()> {
         // SAFETY: nothing else uses the map: the callers have waited for all kernels.
         unsafe { stream.fill_bytes(&self.words, 0) }?;
         // SAFETY: the same.
@@ -98,7 +95,7 @@ impl Tables {
     }
 
     /// Takes everything out of the cells, and waits for it.
-    pub fn clear_cells(&self, stream: &Stream) -> Result<()> {
+    pub fn clear_cells(&self, stream: &Stream) -> warpheap::Result<()> {
         // SAFETY: nothing else uses the cells: the callers have waited for all kernels.
         unsafe { stream.fill_bytes(&self.cells, 0) }?;
         stream.synchronize()

@@ -6,11 +6,11 @@ use super::super::timing::Timing;
 use super::super::{Bar, Figure};
 use super::load::Load;
 use super::{GIB, WITHOUT_ALLOCATING, one_size};
+use crate::Result;
 use crate::kernels::bench::{
     CACHE_THREADS, Counter, Sizes, bench_alloc_floor, bench_heap_alloc_each, bench_heap_churn,
     bench_heap_churn_cached, bench_heap_free_each,
 };
-use warpheap::Result;
 use warpheap::kernel_names;
 use warpheap::pool::Heap;
 use warpheap_device::heap;

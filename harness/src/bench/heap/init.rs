@@ -5,8 +5,8 @@ use super::super::plan::Plan;
 use super::super::timing::Timing;
 use super::super::{Bar, Figure};
 use super::GIB;
+use crate::Result;
 use std::time::Instant;
-use warpheap::Result;
 
 /// Microseconds that a set-up may take.
 const INIT_BAR: f64 = 1000.0;

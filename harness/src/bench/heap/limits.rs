@@ -6,11 +6,11 @@ use super::super::timing::Timing;
 use super::super::{Bar, Figure};
 use super::load::{Load, check_faults};
 use super::{GIB, WITHOUT_ALLOCATING, one_size};
+use crate::Result;
 use crate::kernels::bench::{
     Sizes, bench_alloc_floor, bench_heap_alloc, bench_heap_free, bench_heap_free_half,
 };
 use crate::kernels::stress::take_whole_heap;
-use warpheap::Result;
 use warpheap::driver::LaunchConfig;
 use warpheap::kernel_names;
 use warpheap::pool::Heap;
@@ -141,7 +141,11 @@ impl Bench {
     }
 
     /// Times an allocation of all of the heap, and its free, by one thread, and counts the rounds that granted it.
-    fn time_whole(&self, heap: &Heap, prepare: impl FnMut() -> Result<()>) -> Result<(Timing, u64)> {
+    fn time_whole(
+        &self,
+        heap: &Heap,
+        prepare: impl FnMut() -> warpheap::Result<()>,
+    ) -> Result<(Timing, u64)> {
         let answer = self.timer.device.zeroed::<u64>(1)?;
         let args = (heap.handle(), answer.ptr());
         let mut granted = 0;

@@ -1,12 +1,11 @@
 //! Device memory without a type, given back when it is dropped.
 
 use super::backend::Range;
-use super::buffer::DeviceData;
 use super::device::Device;
 use super::stream::Stream;
 use crate::error::{Bytes, Error, InvalidRequest, Result};
 use std::fmt;
-use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+use warpheap_device::kernel::{Arg, DeviceData, DeviceHandle, DevicePtr, DeviceSlice};
 
 /// Every allocation starts at a multiple of this.
 pub(crate) const MIN_ALIGN: usize = 256;
@@ -193,6 +192,19 @@ impl DeviceMemory {
         unsafe { self.device.driver().write(self.address() + offset, from.as_ptr().cast(), bytes) }
     }
 
+    /// Copies the handle that `handle` stands for to byte `offset`, after all work that the device was given before.
+    ///
+    /// # Errors
+    /// [`Error::CopyRange`], or what failed since.
+    pub(crate) fn write_handle<H: DeviceHandle>(&mut self, offset: u64, handle: &Arg<H>) -> Result<()> {
+        let bytes = size_of::<H>();
+        check_range("the memory", offset, bytes as u64, self.bytes())?;
+        self.device.synchronize()?;
+        let from: *const Arg<H> = handle;
+        // SAFETY: in bounds, idle, and `&mut self` keeps other host threads away.
+        unsafe { self.device.driver().write(self.address() + offset, from.cast(), bytes) }
+    }
+
     /// Copies from byte `offset` to `to`, after all work that the device was given before. On a GPU a kernel that another
     /// thread launches meanwhile may be seen half done.
     ///
@@ -245,6 +257,23 @@ impl DeviceMemory {
         let (to, from) = (self.address() + offset, from.as_ptr().cast());
         // SAFETY: in bounds; the rest is the caller's promise.
         if bytes > 0 { unsafe { stream.driver().write(to, from, bytes) } } else { Ok(()) }
+    }
+
+    /// Copies the handle that `handle` stands for to byte `offset`, as work of a stream of the same device.
+    ///
+    /// # Safety
+    /// As for [`write_on`](Self::write_on).
+    pub(crate) unsafe fn write_handle_on<H: DeviceHandle>(
+        &self,
+        stream: &Stream,
+        offset: u64,
+        handle: &Arg<H>,
+    ) -> Result<()> {
+        let bytes = size_of::<H>();
+        check_range("the memory", offset, bytes as u64, self.bytes())?;
+        let from: *const Arg<H> = handle;
+        // SAFETY: in bounds; the rest is the caller's promise.
+        unsafe { stream.driver().write(self.address() + offset, from.cast(), bytes) }
     }
 
     /// Writes the first `pattern` bytes from byte `offset` on again and again behind themselves, until `bytes` bytes

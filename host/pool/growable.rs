@@ -8,11 +8,11 @@
 mod tests;
 
 use super::refuse;
-use crate::driver::{Device, DeviceData, DeviceMemory, Reservation, VirtualMemory};
+use crate::driver::{Device, DeviceMemory, Reservation, VirtualMemory};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::fmt;
 use std::sync::Arc;
-use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
 
 /// Device memory of which only the addresses are there from the start.
 ///

@@ -13,6 +13,7 @@ use warpheap::driver::{Device, DeviceBuffer, LaunchConfig, Module};
 use warpheap::error::OutOfMemory;
 use warpheap::kernel_names;
 use warpheap::pool::{Bump, FreeList};
+use warpheap_device::kernel::DevicePtr;
 
 const THREADS_LOG2: u32 = 20;
 pub(super) const THREADS: u32 = 1 << THREADS_LOG2;
@@ -118,7 +119,7 @@ impl Bench {
     }
 
     pub fn counter(&self) -> Counter {
-        Counter(self.failures.address() as *const _)
+        DevicePtr(self.failures.address() as *mut _)
     }
 
     fn bump(&mut self, name: &str, sizes: Sizes, pool_bytes: u64) -> Result<Figure> {

@@ -172,7 +172,7 @@ impl Workshop<'_> {
         }
         Ok(format!(
             "the heap is empty: one allocation of all {} succeeds",
-            warpheap::Bytes(self.heap.handle().capacity())
+            warpheap::Bytes(self.heap.capacity())
         ))
     }
 

@@ -7,7 +7,7 @@ use warpheap_device::check::log::{CheckLog, LOG_WORDS};
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
 use warpheap_device::check::tally::{COUNTERS, Counts, STRIPES};
-use warpheap_device::kernel::DeviceSlice;
+use warpheap_device::kernel::{Arg, DeviceSlice};
 
 /// An ownership map and its log.
 pub(super) struct Map {
@@ -29,10 +29,10 @@ impl Map {
     }
 
     /// The map as kernels take it.
-    pub fn handle(&self) -> OwnershipMap {
+    pub fn handle(&self) -> Arg<OwnershipMap> {
         let (words, log) = (self.words.ptr().0.cast(), self.log.ptr().0.cast::<CheckLog>());
         // SAFETY: the buffers have one word a granule and the words of a log, and live as long as the run.
-        unsafe {
+        let map = unsafe {
             OwnershipMap::from_raw_parts(
                 words,
                 log,
@@ -40,7 +40,9 @@ impl Map {
                 self.words.len() as u64,
                 self.granule_log2,
             )
-        }
+        };
+        // SAFETY: the same.
+        unsafe { Arg::new(map) }
     }
 
     /// The words of the log, when no kernel runs.

@@ -14,7 +14,7 @@ use crate::kernels::bench::{
 use warpheap::kernel_names;
 use warpheap::pool::Heap;
 use warpheap_device::heap;
-use warpheap_device::kernel::Kernel;
+use warpheap_device::kernel::{Arg, Kernel};
 
 /// Pairs by each thread.
 const TURNS: u32 = 64;
@@ -75,7 +75,7 @@ impl Bench {
 
 fn time_pairs<K>(kernel: K, load: &Load<'_>, heap: &Heap) -> Result<Timing>
 where
-    K: Kernel<Args = (heap::Heap, Sizes, u32, Counter)>,
+    K: Kernel<Args = (Arg<heap::Heap>, Sizes, u32, Counter)>,
 {
     let args = (heap.handle(), load.sizes, TURNS, load.counter());
     // SAFETY: the heap and the counter live, and this stream alone uses them.

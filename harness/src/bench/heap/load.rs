@@ -8,7 +8,7 @@ use crate::Result;
 use crate::kernels::bench::{Counter, Order, Sizes, bench_heap_alloc, bench_heap_free};
 use warpheap::driver::{DeviceBuffer, LaunchConfig};
 use warpheap::pool::Heap;
-use warpheap_device::kernel::Kernel;
+use warpheap_device::kernel::{DevicePtr, Kernel};
 
 /// Threads, what they ask for, and what they have.
 pub(super) struct Load<'a> {
@@ -42,7 +42,7 @@ impl<'a> Load<'a> {
 
     /// Of what went wrong in the kernels.
     pub fn counter(&self) -> Counter {
-        Counter(self.failures.address() as *const _)
+        DevicePtr(self.failures.address() as *mut _)
     }
 
     /// In which the threads free: each its own, or one far from those of its neighbours.

@@ -52,7 +52,9 @@ pub mod pool;
 pub mod simt;
 
 pub use driver::{
-    Backend, Device, DeviceBuffer, DeviceData, DeviceInfo, DeviceMemory, Event, KernelAttributes,
-    KernelImage, LaunchConfig, Module, Stream, StreamId, Watchdog,
+    Backend, Device, DeviceBuffer, DeviceInfo, DeviceMemory, Event, KernelAttributes, KernelImage,
+    LaunchConfig, Module, Stream, StreamId, Watchdog,
 };
 pub use error::{Bytes, Error, Result};
+pub use warpheap_device::device_data;
+pub use warpheap_device::kernel::{Arg, DeviceData};

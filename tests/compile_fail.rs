@@ -31,12 +31,14 @@ fn is_comparable() -> bool {
 }
 
 #[test]
-fn misuse_of_handles_does_not_compile() {
+fn misuse_does_not_compile() {
     if is_comparable() {
-        // The library is built once more for these. Without its kernels, as for documentation: handles need none.
+        // The library is built once more for these. Without its kernels, as for documentation: they need none.
         // SAFETY: all that reads the environment in this program does so through the standard library, which locks it.
         unsafe { std::env::set_var("DOCS_RS", "1") };
-        trybuild::TestCases::new().compile_fail("tests/compile_fail/handles/*.rs");
+        let cases = trybuild::TestCases::new();
+        cases.compile_fail("tests/compile_fail/handles/*.rs");
+        cases.compile_fail("tests/compile_fail/device/*.rs");
     }
 }
 

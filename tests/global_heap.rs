@@ -123,7 +123,8 @@ where
 fn a_refused_thread_is_recorded_and_ends_alone() {
     for device in devices() {
         let (stream, heap) = (device.stream().unwrap(), Heap::builder(2 << 20).build(&device).unwrap());
-        let global = GlobalHeap::over(heap.handle());
+        // SAFETY: kernels alone use it, and the heap outlives them.
+        let global = unsafe { GlobalHeap::over(heap.handle()) };
         let pieces = device.zeroed::<u64>(THREADS as usize).unwrap();
         run(&stream, hoard, &global, pieces.slice());
         let got = pieces.copy_to_vec().unwrap().iter().filter(|piece| **piece != 0).count();
@@ -145,7 +146,8 @@ fn a_refused_thread_is_recorded_and_ends_alone() {
 #[test]
 fn without_a_heap_every_thread_is_recorded_and_ends() {
     for device in devices() {
-        let (stream, global) = (device.stream().unwrap(), GlobalHeap::unset());
+        // SAFETY: kernels alone use it.
+        let (stream, global) = (device.stream().unwrap(), unsafe { GlobalHeap::unset() });
         let words = device.zeroed::<u64>(THREADS as usize).unwrap();
         run(&stream, hoard, &global, words.slice());
         assert!(words.copy_to_vec().unwrap().iter().all(|word| *word == 0), "no thread went on");
@@ -160,7 +162,8 @@ fn without_a_heap_every_thread_is_recorded_and_ends() {
 fn blocks_grow_and_keep_their_bytes() {
     for device in devices() {
         let (stream, heap) = (device.stream().unwrap(), Heap::builder(4 << 20).build(&device).unwrap());
-        let global = GlobalHeap::over(heap.handle());
+        // SAFETY: kernels alone use it, and the heap outlives them.
+        let global = unsafe { GlobalHeap::over(heap.handle()) };
         let kept = device.zeroed::<u64>(THREADS as usize).unwrap();
         run(&stream, grow, &global, kept.slice());
         assert_eq!(kept.copy_to_vec().unwrap(), vec![4096 - 16; THREADS as usize]);

@@ -126,7 +126,7 @@ fn every_class_that_was_refused_finds_what_is_new() {
     for device in devices() {
         let mut heap = heap(&device, 2 * MIB);
         let mut kept = take_all(&heap, BLOCK);
-        let layout = heap.handle().layout();
+        let layout = heap.layout();
         let sizes: Vec<u64> = [16, 100, 1024, 5000, u64::from(layout.small_bytes), 200_000, 3 * MIB].into();
         for size in &sizes {
             assert!(heap.allocate(of(*size)).unwrap().is_none(), "{size} B of a full heap");

@@ -47,6 +47,7 @@ fn a_planted_path_is_seen() {
 fn scripts_are_strict() {
     for (name, text) in [
         (".ci/run", include_str!("../.ci/run")),
+        ("check-dependency-ranges", include_str!("../scripts/check-dependency-ranges.sh")),
         ("bundle", include_str!("../scripts/bundle.sh")),
         ("setup", include_str!("../scripts/setup.sh")),
         ("stress", include_str!("../scripts/stress.sh")),

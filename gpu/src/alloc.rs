@@ -6,7 +6,7 @@
 //!
 //! /// Copies `value` into memory of the pool.
 //! fn store<A: DeviceAlloc>(pool: &A, value: u64) -> Option<core::ptr::NonNull<u64>> {
-//!     let place = pool.allocate(Layout::new::<u64>())?.cast();
+//!     let place = pool.alloc(Layout::new::<u64>())?.cast();
 //!     // SAFETY: the memory is this thread's alone, large enough and aligned.
 //!     unsafe { place.write(value) };
 //!     Some(place)
@@ -16,42 +16,42 @@
 use crate::bump::Bump;
 use crate::freelist::FreeList;
 use crate::heap::Heap;
-use crate::kernel::KernelArg;
+use crate::kernel::DeviceHandle;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
 /// An allocator as kernels hold it: a `Copy` handle that any thread may call, any time, in any subset of a
 /// warp.
-pub trait DeviceAlloc: KernelArg {
+pub trait DeviceAlloc: DeviceHandle {
     /// Whether memory that was given back is handed out again.
     const RECLAIMS: bool;
 
     /// Memory for `layout`, or `None` when there is none. For a layout of no bytes the address may be one
     /// that must not be touched.
-    fn allocate(&self, layout: Layout) -> Option<NonNull<u8>>;
+    fn alloc(&self, layout: Layout) -> Option<NonNull<u8>>;
 
     /// Gives memory back. Any thread may, also one that did not allocate it.
     ///
     /// # Safety
-    /// `block` is what [`allocate`](Self::allocate) of this pool gave for `layout`, it was not given back
+    /// `block` is what [`alloc`](Self::alloc) of this pool gave for `layout`, it was not given back
     /// since, and no thread uses it any more.
-    unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout);
+    unsafe fn free(&self, block: NonNull<u8>, layout: Layout);
 
     /// The memory that blocks are cut from: its start, and its length in bytes.
     fn region(&self) -> (*mut u8, u64);
 }
 
-/// An arena forgets nothing before its reset: `deallocate` does nothing, and the block stays used.
+/// An arena forgets nothing before its reset: `free` does nothing, and the block stays used.
 impl DeviceAlloc for Bump {
     const RECLAIMS: bool = false;
 
     #[inline(always)]
-    fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
+    fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         self.alloc(layout)
     }
 
     #[inline(always)]
-    unsafe fn deallocate(&self, _: NonNull<u8>, _: Layout) {}
+    unsafe fn free(&self, _: NonNull<u8>, _: Layout) {}
 
     #[inline(always)]
     fn region(&self) -> (*mut u8, u64) {
@@ -64,7 +64,7 @@ impl DeviceAlloc for FreeList {
     const RECLAIMS: bool = true;
 
     #[inline(always)]
-    fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
+    fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         let stride = self.geometry().stride();
         // Every block is aligned to what divides both its pool's start and the stride.
         let aligned = (self.base() as u64 | stride).is_multiple_of(layout.align() as u64);
@@ -73,7 +73,7 @@ impl DeviceAlloc for FreeList {
     }
 
     #[inline(always)]
-    unsafe fn deallocate(&self, block: NonNull<u8>, _: Layout) {
+    unsafe fn free(&self, block: NonNull<u8>, _: Layout) {
         // SAFETY: the caller's promise.
         unsafe { self.free(block) }
     }
@@ -89,12 +89,12 @@ impl DeviceAlloc for Heap {
 
     #[track_caller]
     #[inline(always)]
-    fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
+    fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         self.alloc(layout)
     }
 
     #[inline(always)]
-    unsafe fn deallocate(&self, block: NonNull<u8>, _: Layout) {
+    unsafe fn free(&self, block: NonNull<u8>, _: Layout) {
         // SAFETY: the caller's promise.
         unsafe { self.free(block) }
     }

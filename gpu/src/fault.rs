@@ -78,6 +78,7 @@ pub struct Fault {
     pub detail: u64,
 }
 
+#[derive(Debug)]
 #[repr(C)]
 struct Entry {
     kind_and_thread: AtomicU64,
@@ -87,6 +88,7 @@ struct Entry {
 }
 
 /// The log, in device memory. All zeroes is an empty log.
+#[derive(Debug)]
 #[repr(C)]
 pub struct FaultLog {
     count: AtomicU64,

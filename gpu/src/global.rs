@@ -24,10 +24,12 @@
 
 use crate::fault::{FaultKind, FaultLog};
 use crate::heap::Heap;
+use crate::kernel::Arg;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
+use core::fmt;
 use core::mem::{MaybeUninit, offset_of};
 use core::ptr::{NonNull, null_mut};
 
@@ -48,6 +50,12 @@ pub struct GlobalHeap {
 
 const _: () = assert!(!NATIVE_LAYOUT || align_of::<GlobalHeap>() == 8);
 
+impl fmt::Debug for GlobalHeap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GlobalHeap").finish_non_exhaustive()
+    }
+}
+
 // SAFETY: the handle is only read (I1), and may be by every thread; the log is atomic.
 unsafe impl Sync for GlobalHeap {}
 // SAFETY: the same.
@@ -58,12 +66,21 @@ impl GlobalHeap {
     pub const FAULTS_OFFSET: usize = offset_of!(Parts, faults);
 
     /// Without a heap.
-    pub const fn unset() -> Self {
+    ///
+    /// # Safety
+    /// It is used by kernels alone, and so is no `#[global_allocator]` of a program of the host: a thread that asks for
+    /// memory ends, which only a kernel's thread can do inside of an allocator.
+    pub const unsafe fn unset() -> Self {
         GlobalHeap { parts: UnsafeCell::new(MaybeUninit::zeroed()) }
     }
 
     /// With a heap.
-    pub fn over(handle: Heap) -> Self {
+    ///
+    /// # Safety
+    /// As for [`unset`](Self::unset), and the heap is live whenever a kernel uses this.
+    pub unsafe fn over(heap: Arg<Heap>) -> Self {
+        // SAFETY: the caller's promise.
+        let handle = unsafe { heap.into_inner() };
         let parts = Parts { handle, faults: FaultLog::default() };
         GlobalHeap { parts: UnsafeCell::new(MaybeUninit::new(parts)) }
     }
@@ -159,6 +176,9 @@ macro_rules! global_heap {
         #[global_allocator]
         #[allow(non_upper_case_globals)]
         #[unsafe(no_mangle)]
-        pub static warpheap_global_heap: $crate::global::GlobalHeap = $crate::global::GlobalHeap::unset();
+        pub static warpheap_global_heap: $crate::global::GlobalHeap = {
+            // SAFETY: on the GPU, kernels alone use it.
+            unsafe { $crate::global::GlobalHeap::unset() }
+        };
     };
 }

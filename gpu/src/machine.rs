@@ -154,6 +154,7 @@ std::thread_local! {
 
 /// Puts back the machine that was installed before.
 #[must_use = "the machine is removed when this is dropped"]
+#[derive(Debug)]
 pub struct Installed {
     before: Option<*const dyn Machine>,
     stood_at: *const Coords,

@@ -5,10 +5,10 @@ use super::bench::Counter;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::heap::{BlockCache, Heap};
-use warpheap_device::kernel::{DeviceSlice, KernelArg};
+use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::sync::{AtomicU32, AtomicU64, Site};
 use warpheap_device::units::{LaneMask, WARP_SIZE};
-use warpheap_device::{kernel, thread, warp};
+use warpheap_device::{kernel, kernel_arg, thread, warp};
 
 /// The hand-over of a block to whoever takes it from its place.
 const HAND_OVER: Site = Site::new("groups/hand-over");
@@ -32,25 +32,24 @@ pub enum Endings {
     Any = 2,
 }
 
-/// What the threads of [`groups_cache`] do.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Plan {
-    /// Steps of each thread, at most.
-    pub steps: u32,
-    /// Bytes of a block of the cache.
-    pub bytes: u32,
-    /// Decides what each thread does.
-    pub seed: u32,
-    /// An [`Endings`].
-    pub endings: u32,
-    /// Not 0: a thread in 16 frees a block twice, the second time through another thread.
-    pub plant: u32,
+kernel_arg! {
+    /// What the threads of [`groups_cache`] do.
+    #[derive(Debug)]
+    pub struct Plan {
+        /// Steps of each thread, at most.
+        pub steps: u32,
+        /// Bytes of a block of the cache.
+        pub bytes: u32,
+        /// Decides what each thread does.
+        pub seed: u32,
+        /// An [`Endings`].
+        pub endings: u32,
+        /// Not 0: a thread in 16 frees a block twice, the second time through another thread.
+        pub plant: u32,
+    }
 }
 
 const _: () = assert!(size_of::<Plan>() == 20 && align_of::<Plan>() == 4);
-// SAFETY: integers, the same on both sides.
-unsafe impl KernelArg for Plan {}
 
 #[inline(always)]
 fn layout(bytes: u32) -> Layout {

@@ -5,8 +5,11 @@
 
 pub mod bench;
 pub mod build_info;
+mod error;
 pub mod examples;
 #[path = "../kernels/mod.rs"]
 pub mod kernels;
 pub mod pools;
 pub mod stress;
+
+pub use error::{Error, Result};

@@ -2,10 +2,11 @@
 #![cfg(not(loom))]
 
 use warpheap::simt::Mode;
-use warpheap::{Backend, Device, Error};
+use warpheap::{Backend, Device};
+use warpheap_harness::Error;
 use warpheap_harness::examples::{self, ExamplesConfig};
 
-fn run(device: &Device, config: ExamplesConfig, only: Option<&str>) -> warpheap::Result<Vec<String>> {
+fn run(device: &Device, config: ExamplesConfig, only: Option<&str>) -> Result<Vec<String>, Error> {
     let module = device.native_kernels(&examples::kernels(only))?;
     let reports = examples::run(device, &module, config, only, &mut |_| ())?;
     Ok(reports.into_iter().map(|report| format!("{}: {:?}", report.name, report.checked)).collect())

@@ -8,7 +8,7 @@ use warpheap::pool::Heap;
 use warpheap::simt::Mode;
 use warpheap::{Device, DeviceBuffer, LaunchConfig, kernel_names};
 use warpheap_device::fault::FaultKind;
-use warpheap_device::kernel::Kernel;
+use warpheap_device::kernel::{DevicePtr, Kernel};
 use warpheap_harness::kernels::bench::Counter;
 use warpheap_harness::kernels::groups::{
     CACHE_THREADS, Endings, Plan, groups_block, groups_cache, groups_exhaust, groups_free, groups_misuse,
@@ -51,7 +51,7 @@ impl Bench {
         let heap = Heap::builder(BYTES).build(&device).unwrap();
         Bench {
             failures: device.zeroed(1).unwrap(),
-            marks: device.zeroed((heap.handle().capacity() / 16) as usize).unwrap(),
+            marks: device.zeroed((heap.capacity() / 16) as usize).unwrap(),
             out: device.zeroed(THREADS as usize).unwrap(),
             name,
             device,
@@ -61,7 +61,7 @@ impl Bench {
     }
 
     fn counter(&self) -> Counter {
-        Counter(self.failures.address() as *const _)
+        DevicePtr(self.failures.address() as *mut _)
     }
 
     fn run<K: Kernel>(&self, kernel: K, threads: u32, args: K::Args) {
@@ -96,7 +96,7 @@ impl Bench {
     fn is_whole(&self) -> bool {
         let got = self.device.zeroed::<u64>(1).unwrap();
         let handle = self.heap.handle();
-        self.run(groups_whole, 1, (handle, got.slice(), handle.capacity()));
+        self.run(groups_whole, 1, (handle, got.slice(), self.heap.capacity()));
         got.copy_to_vec().unwrap()[0] == 1
     }
 
@@ -271,7 +271,7 @@ fn a_full_heap_refuses_through_the_cache_and_is_whole_after() {
             let args = (bench.heap.handle(), bench.marks.slice(), bench.out.slice(), bytes, bench.counter());
             bench.run(groups_exhaust, THREADS, args);
             let taken: u64 = bench.out().iter().sum();
-            let most = bench.heap.handle().capacity() / u64::from(bytes);
+            let most = bench.heap.capacity() / u64::from(bytes);
             // Others free meanwhile: what one has given back, another may get.
             assert!(taken >= most / 2, "{}: {taken} of {most}", bench.name);
             assert!(bench.out().iter().any(|count| *count < 32), "{}: no one was refused", bench.name);
@@ -305,7 +305,7 @@ fn misuse_is_recorded() {
             let faults = bench.heap.faults().unwrap();
             assert_eq!(faults.count, before + 1, "{what}, {}", bench.name);
             assert_eq!(faults.first.last().unwrap().kind, kind, "{what}, {}", bench.name);
-            let base = bench.heap.handle().base() as u64;
+            let base = bench.heap.memory().address();
             let [one, other] = [1, 2].map(|i| bench.out()[i] - base);
             assert_ne!(one, other, "{what}, {}: a block was allocated twice", bench.name);
             assert!(one % 64 == 0 && other % 64 == 0, "{what}, {}: {one:#x} {other:#x}", bench.name);
@@ -323,7 +323,7 @@ fn a_replay_of_the_cache_is_the_same_run() {
         let plan = Plan { endings: Endings::Together as u32, ..PLAN };
         let args = (bench.heap.handle(), bench.marks.slice(), places.slice(), plan, bench.counter());
         bench.run(groups_cache, THREADS, args);
-        let base = bench.heap.handle().base() as u64;
+        let base = bench.heap.memory().address();
         // Null for who left nothing; the heap's memory lies elsewhere in each run.
         places.copy_to_vec().unwrap().iter().map(|&a| (a != 0).then(|| a - base)).collect::<Vec<_>>()
     };

@@ -39,11 +39,10 @@ mod handle;
 mod live;
 
 pub use adaptor::{
-    AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, Traced, read_log,
+    AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, Traced,
 };
-// For replays, which name the line of what is wrong.
-#[doc(hidden)]
-pub use adaptor::{LogRow, read_rows};
+#[cfg(feature = "csv")]
+pub use adaptor::{LogRow, read_log, read_rows};
 pub use block::{BlockPool, BlockPoolBuilder, BlockPoolStats};
 pub use bump::{BumpPool, BumpPoolBuilder, BumpPoolStats, Overflow};
 pub use caching::{CachingPool, CachingPoolBuilder, CachingPoolStats, ClassStats, RungStats};

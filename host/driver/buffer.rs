@@ -6,37 +6,13 @@ use super::memory::{DeviceMemory, MIN_ALIGN};
 use crate::error::{Bytes, Error, InvalidRequest, Result};
 use std::fmt;
 use std::marker::PhantomData;
-use warpheap_device::kernel::{DevicePtr, DeviceSlice};
-
-/// Plain data that host and device both read and write, byte for byte.
-///
-/// # Safety
-/// Any bytes are a value of the type; it is `repr(C)`, `repr(transparent)` or a number, with the same layout
-/// on host and device; it holds no reference and no host pointer.
-pub unsafe trait DeviceData: Copy + Send + Sync + 'static {}
-
-macro_rules! plain {
-    ($($ty:ty),+) => {$(
-        // SAFETY: a number, the same on both sides.
-        unsafe impl DeviceData for $ty {}
-    )+};
-}
-plain!(u8, i8, u16, i16, u32, i32, u64, i64, u128, i128, f32, f64);
-
-// SAFETY: nothing between the elements.
-unsafe impl<T: DeviceData, const N: usize> DeviceData for [T; N] {}
-// SAFETY: an address, of which any is a value.
-unsafe impl<T: 'static> DeviceData for DevicePtr<T> {}
-// SAFETY: an address and a length, of which any is a value.
-unsafe impl<T: 'static> DeviceData for DeviceSlice<T> {}
-
-// SAFETY: `repr(C)` of integers without padding; any bytes are a record.
-unsafe impl DeviceData for warpheap_device::check::record::Record {}
+use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
 
 /// `len` values of `T` in device memory, given back when it is dropped.
 ///
 /// The copies here block: they wait for everything that the device was given before. A
 /// [`Stream`](super::Stream) has copies that do not.
+#[must_use = "its memory is freed when it is dropped"]
 pub struct DeviceBuffer<T: DeviceData> {
     memory: DeviceMemory,
     len: usize,

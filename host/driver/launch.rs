@@ -112,7 +112,8 @@ pub(super) unsafe fn launch<K: Kernel>(
         // SAFETY: P1 and P3 to P5 of `Stream::launch`.
         Box::new(move |executor| unsafe { executor.run::<K>(grid, args) })
     };
-    let mut arguments = Arguments::of::<K>(&args);
+    let passed = args.to_abi();
+    let mut arguments = Arguments::of::<K>(&passed);
     let launch = Launch {
         kernel: K::NAME,
         function: &function,
@@ -151,17 +152,13 @@ fn submit<'a, K: Kernel>(module: &'a Module, args: &K::Args) -> Result<(NamedMem
 
 /// Fails on the first argument that names memory which is not live.
 fn check_arguments<K: Kernel>(look: &mut Look<'_>, args: &K::Args) -> Result<(), Gone> {
-    let (mut position, mut outcome) = (0, Ok(()));
-    args.for_each(|_, names| {
+    let mut outcome = Ok(());
+    args.for_each_range(|position, address, bytes| {
+        let range = Range { address, bytes };
         // Values of no bytes lie nowhere.
-        if let Some((address, bytes)) = names
-            && bytes > 0
-            && outcome.is_ok()
-            && look.number(Range { address, bytes }).is_none()
-        {
-            outcome = Err((Some(position), Range { address, bytes }));
+        if bytes > 0 && outcome.is_ok() && look.number(range).is_none() {
+            outcome = Err((Some(position), range));
         }
-        position += 1;
     });
     outcome
 }
@@ -191,13 +188,13 @@ struct Arguments {
 
 impl Arguments {
     /// As many as the largest tuple that implements `KernelArgs` has.
-    const MOST: usize = 8;
+    const MOST: usize = 16;
 
-    fn of<K: Kernel>(args: &K::Args) -> Arguments {
+    fn of<K: Kernel>(passed: &<K::Args as KernelArgs>::Abi) -> Arguments {
         const { assert!(K::Args::PARAMS.len() <= Arguments::MOST) };
         let mut all = Arguments { addresses: [std::ptr::null_mut(); Arguments::MOST], len: 0 };
         let mut sizes = K::Args::PARAMS.iter().map(|param| param.size);
-        args.for_each(|address, _| {
+        K::Args::for_each_address(passed, |address| {
             if sizes.next() != Some(0) {
                 all.addresses[all.len] = address.cast_mut().cast();
                 all.len += 1;

@@ -1,12 +1,12 @@
 //! Device memory without a type, given back when it is dropped.
 
 use super::backend::Range;
-use super::buffer::DeviceData;
 use super::device::Device;
+use super::registry::Hold;
 use super::stream::Stream;
 use crate::error::{Bytes, Error, InvalidRequest, Result};
 use std::fmt;
-use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+use warpheap_device::kernel::{Arg, DeviceData, DeviceHandle, DevicePtr, DeviceSlice};
 
 /// Every allocation starts at a multiple of this.
 pub(crate) const MIN_ALIGN: usize = 256;
@@ -26,12 +26,14 @@ pub struct DeviceMemory {
 #[must_use]
 pub(crate) struct HeldOff {
     device: Device,
-    address: u64,
+    hold: Option<Hold>,
 }
 
 impl Drop for HeldOff {
     fn drop(&mut self) {
-        self.device.registry().let_go(self.address);
+        if let Some(hold) = self.hold.take() {
+            self.device.registry().let_go(hold);
+        }
     }
 }
 
@@ -102,8 +104,8 @@ impl DeviceMemory {
     pub(crate) fn hold_off_launches(&self) -> Result<HeldOff> {
         // Before launches wait: a kernel that runs may wait for one that is yet to be launched.
         self.device.synchronize()?;
-        self.device.registry().hold_off(self.range.address);
-        let held = HeldOff { device: self.device.clone(), address: self.range.address };
+        let hold = self.device.registry().hold_off(self.range.address);
+        let held = HeldOff { device: self.device.clone(), hold };
         self.device.synchronize()?;
         Ok(held)
     }
@@ -193,6 +195,19 @@ impl DeviceMemory {
         unsafe { self.device.driver().write(self.address() + offset, from.as_ptr().cast(), bytes) }
     }
 
+    /// Copies the handle that `handle` stands for to byte `offset`, after all work that the device was given before.
+    ///
+    /// # Errors
+    /// [`Error::CopyRange`], or what failed since.
+    pub(crate) fn write_handle<H: DeviceHandle>(&mut self, offset: u64, handle: &Arg<H>) -> Result<()> {
+        let bytes = size_of::<H>();
+        check_range("the memory", offset, bytes as u64, self.bytes())?;
+        self.device.synchronize()?;
+        let from: *const Arg<H> = handle;
+        // SAFETY: in bounds, idle, and `&mut self` keeps other host threads away.
+        unsafe { self.device.driver().write(self.address() + offset, from.cast(), bytes) }
+    }
+
     /// Copies from byte `offset` to `to`, after all work that the device was given before. On a GPU a kernel that another
     /// thread launches meanwhile may be seen half done.
     ///
@@ -245,6 +260,23 @@ impl DeviceMemory {
         let (to, from) = (self.address() + offset, from.as_ptr().cast());
         // SAFETY: in bounds; the rest is the caller's promise.
         if bytes > 0 { unsafe { stream.driver().write(to, from, bytes) } } else { Ok(()) }
+    }
+
+    /// Copies the handle that `handle` stands for to byte `offset`, as work of a stream of the same device.
+    ///
+    /// # Safety
+    /// As for [`write_on`](Self::write_on).
+    pub(crate) unsafe fn write_handle_on<H: DeviceHandle>(
+        &self,
+        stream: &Stream,
+        offset: u64,
+        handle: &Arg<H>,
+    ) -> Result<()> {
+        let bytes = size_of::<H>();
+        check_range("the memory", offset, bytes as u64, self.bytes())?;
+        let from: *const Arg<H> = handle;
+        // SAFETY: in bounds; the rest is the caller's promise.
+        unsafe { stream.driver().write(self.address() + offset, from.cast(), bytes) }
     }
 
     /// Writes the first `pattern` bytes from byte `offset` on again and again behind themselves, until `bytes` bytes

@@ -33,7 +33,7 @@ mod watchdog;
 
 pub use backend::{Backend, KernelAttributes};
 pub(crate) use backend::{EventBackend, PoolAttribute, PoolBackend, Range, VirtualMemory};
-pub use buffer::{DeviceBuffer, DeviceData};
+pub use buffer::DeviceBuffer;
 pub use device::{Device, DeviceInfo};
 pub use event::Event;
 pub use image::KernelImage;

@@ -1,7 +1,7 @@
 //! Streams: work in order, beside the host and beside other streams.
 
 use super::backend::{EventBackend, StreamBackend};
-use super::buffer::{DeviceBuffer, DeviceData};
+use super::buffer::DeviceBuffer;
 use super::device::Device;
 use super::event::Event;
 use super::launch::{self, LaunchConfig};
@@ -13,7 +13,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use warpheap_device::kernel::Kernel;
+use warpheap_device::kernel::{DeviceData, Kernel};
 
 /// Which stream: no two of a process have the same, also after one of them is gone. Handles that were cloned name one stream;
 /// two that were made over one `CUstream` count as two.

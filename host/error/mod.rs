@@ -176,15 +176,6 @@ pub enum Error {
         /// What to do about it.
         advice: &'static str,
     },
-
-    /// A measured kernel computed a wrong result. Its time means nothing.
-    #[error("{what}: the results are wrong: {found}")]
-    WrongResult {
-        /// What was measured.
-        what: String,
-        /// What was found.
-        found: String,
-    },
 }
 
 impl Error {

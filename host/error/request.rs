@@ -39,15 +39,6 @@ pub enum InvalidConfig {
         /// The reason, and the values that are allowed.
         why: String,
     },
-
-    /// A stress run cannot be made with these settings.
-    #[error("cannot stress {what}: {advice}")]
-    Stress {
-        /// What was asked for.
-        what: String,
-        /// What to do about it.
-        advice: String,
-    },
 }
 
 /// What is wrong with a request: the detail of [`Error::InvalidRequest`](super::Error::InvalidRequest).

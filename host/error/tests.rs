@@ -20,26 +20,24 @@ fn position(error: &Error) -> usize {
         Error::InvalidModule(InvalidModule::GlobalHeapLayout { .. }) => 11,
         Error::InvalidLaunch { .. } => 12,
         Error::InvalidConfig(InvalidConfig::Pool { .. }) => 13,
-        Error::InvalidConfig(InvalidConfig::Stress { .. }) => 14,
-        Error::InvalidRequest(InvalidRequest::Layout { .. }) => 15,
-        Error::InvalidRequest(InvalidRequest::HeapLayout { .. }) => 16,
-        Error::InvalidRequest(InvalidRequest::SizeOverflow { .. }) => 17,
-        Error::InvalidRequest(InvalidRequest::Alignment { .. }) => 18,
-        Error::InvalidRequest(InvalidRequest::EventOrder) => 19,
-        Error::InvalidFree(InvalidFree::Block { .. }) => 20,
-        Error::InvalidFree(InvalidFree::Heap { .. }) => 21,
-        Error::InUse { .. } => 22,
-        Error::OutOfMemory(OutOfMemory::Device { .. }) => 23,
-        Error::OutOfMemory(OutOfMemory::Pool { .. }) => 24,
-        Error::OutOfMemory(OutOfMemory::Reservation { .. }) => 25,
-        Error::OutOfMemory(OutOfMemory::AddressSpace { .. }) => 26,
-        Error::OutOfBounds { .. } => 27,
-        Error::Dangling(Dangling::Argument { .. }) => 28,
-        Error::Dangling(Dangling::GlobalHeap { .. }) => 29,
-        Error::WrongDevice { .. } => 30,
-        Error::FailureInjected { .. } => 31,
-        Error::AllocLog { .. } => 32,
-        Error::WrongResult { .. } => 33,
+        Error::InvalidRequest(InvalidRequest::Layout { .. }) => 14,
+        Error::InvalidRequest(InvalidRequest::HeapLayout { .. }) => 15,
+        Error::InvalidRequest(InvalidRequest::SizeOverflow { .. }) => 16,
+        Error::InvalidRequest(InvalidRequest::Alignment { .. }) => 17,
+        Error::InvalidRequest(InvalidRequest::EventOrder) => 18,
+        Error::InvalidFree(InvalidFree::Block { .. }) => 19,
+        Error::InvalidFree(InvalidFree::Heap { .. }) => 20,
+        Error::InUse { .. } => 21,
+        Error::OutOfMemory(OutOfMemory::Device { .. }) => 22,
+        Error::OutOfMemory(OutOfMemory::Pool { .. }) => 23,
+        Error::OutOfMemory(OutOfMemory::Reservation { .. }) => 24,
+        Error::OutOfMemory(OutOfMemory::AddressSpace { .. }) => 25,
+        Error::OutOfBounds { .. } => 26,
+        Error::Dangling(Dangling::Argument { .. }) => 27,
+        Error::Dangling(Dangling::GlobalHeap { .. }) => 28,
+        Error::WrongDevice { .. } => 29,
+        Error::FailureInjected { .. } => 30,
+        Error::AllocLog { .. } => 31,
     }
 }
 
@@ -138,10 +136,6 @@ fn request() -> Vec<(Error, &'static str)> {
         (
             InvalidConfig::Pool { setting: "blocks", given: "0".into(), why: "at least 1".into() }.into(),
             "cannot make a pool with blocks = 0: at least 1",
-        ),
-        (
-            InvalidConfig::Stress { what: "0 threads".into(), advice: "use more".into() }.into(),
-            "cannot stress 0 threads: use more",
         ),
         (
             InvalidRequest::Layout { allocator: allocator(), asked: asked.clone(), why: why.clone() }.into(),
@@ -270,17 +264,13 @@ fn rest() -> Vec<(Error, &'static str)> {
             Error::AllocLog { what: "read", why: "line 3".into(), advice: "mend that line" },
             "the log of allocations cannot be read: line 3; mend that line",
         ),
-        (
-            Error::WrongResult { what: "S4".into(), found: "1, not 2".into() },
-            "S4: the results are wrong: 1, not 2",
-        ),
     ]
 }
 
 #[test]
 fn every_error_has_its_text() {
     let all = all();
-    assert_eq!(all.len(), 34);
+    assert_eq!(all.len(), 32);
     for (at, (error, text)) in all.iter().enumerate() {
         assert_eq!(position(error), at, "{error:?}");
         assert_eq!(error.to_string(), *text, "{error:?}");

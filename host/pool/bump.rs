@@ -6,6 +6,7 @@ use crate::driver::{Device, DeviceMemory};
 use crate::error::{Bytes, Result};
 use serde::Serialize;
 use warpheap_device::bump::{self, MAX_GRANULES, RESIDENT_WARPS, Root, Shard};
+use warpheap_device::kernel::Arg;
 use warpheap_device::units::WARP_SIZE;
 
 /// Arenas smaller than this get no shards: one counter serves the few warps that they have memory for.
@@ -18,7 +19,9 @@ pub struct Bump {
     memory: DeviceMemory,
     state: DeviceMemory,
     shards: u32,
-    handle: bump::Bump,
+    granules: u64,
+    granule_bytes: u64,
+    handle: Arg<bump::Bump>,
 }
 
 /// How an arena shall be. [`Bump::builder`] makes one.
@@ -53,8 +56,8 @@ impl Bump {
         BumpBuilder { capacity, min_align: 16, shards: None }
     }
 
-    /// What kernels take.
-    pub fn handle(&self) -> bump::Bump {
+    /// What a launch passes to a kernel that takes a [`bump::Bump`].
+    pub fn handle(&self) -> Arg<bump::Bump> {
         self.handle
     }
 
@@ -81,9 +84,9 @@ impl Bump {
         let (root, shards) = self.read_state()?;
         let counters: Vec<_> =
             std::iter::once(root.remaining()).chain(shards.iter().map(Shard::remaining)).collect();
-        let bytes = |granules: u64| granules.saturating_mul(self.handle.granule_bytes());
+        let bytes = |granules: u64| granules.saturating_mul(self.granule_bytes);
         let (remaining_bytes, wasted_bytes) = (bytes(counters.iter().flatten().sum()), bytes(root.wasted()));
-        let reserved_bytes = self.handle.capacity();
+        let reserved_bytes = bytes(self.granules);
         let usage = Usage {
             used_bytes: reserved_bytes.saturating_sub(remaining_bytes.saturating_add(wasted_bytes)),
             reserved_bytes,
@@ -107,30 +110,27 @@ impl Bump {
         }));
         let in_shards: u64 = shards.iter().filter_map(Shard::remaining).sum();
         let there = root.remaining().unwrap_or(0) + root.wasted() + in_shards;
-        let capacity = self.handle.capacity() / self.handle.granule_bytes();
-        if there > capacity {
+        if there > self.granules {
             broken.push(Violation {
                 invariant: "I1",
-                found: format!("{there} granules are free or wasted in an arena of {capacity}"),
+                found: format!("{there} granules are free or wasted in an arena of {}", self.granules),
             });
         }
         Ok(broken)
     }
 
     fn fresh_shards(&self) -> impl Iterator<Item = Shard> {
-        let granules = self.handle.capacity() / self.handle.granule_bytes();
-        let count = self.shards;
+        let (granules, count) = (self.granules, self.shards);
         (0..count.max(1)).map(move |i| if count == 0 { Shard::dry() } else { Shard::new(granules, count, i) })
     }
 
     fn write_state(&mut self) -> Result<()> {
         let _held = self.memory.hold_off_launches()?;
-        let granules = self.handle.capacity() / self.handle.granule_bytes();
-        let mut words = Root::new(granules, self.shards).to_words().to_vec();
+        let mut words = Root::new(self.granules, self.shards).to_words().to_vec();
         words.extend(self.fresh_shards().flat_map(|shard| shard.to_words()));
         self.state.write(0, &words)?;
         let handle_at = words.len() as u64 * 8;
-        self.state.write(handle_at, &[self.handle])
+        self.state.write_handle(handle_at, &self.handle)
     }
 
     fn read_state(&self) -> Result<(Root, Vec<Shard>)> {
@@ -195,7 +195,9 @@ impl BumpBuilder {
                 at(lines) as *const bump::Bump,
             )
         };
-        let mut pool = Bump { memory, state, shards, handle };
+        // SAFETY: the same.
+        let handle = unsafe { Arg::new(handle) };
+        let mut pool = Bump { memory, state, shards, granules, granule_bytes: self.min_align, handle };
         pool.write_state()?;
         Ok(pool)
     }

@@ -4,10 +4,10 @@ use super::{Faults, LINE, LINE_WORDS, Violation, refuse};
 use crate::alloc::Usage;
 use crate::driver::{Device, DeviceBuffer, DeviceMemory};
 use crate::error::{Bytes, Result};
-use rayon::prelude::*;
 use serde::Serialize;
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::freelist::{self, Geometry, MAX_CAPACITY, MAX_STRIDE, Region};
+use warpheap_device::kernel::Arg;
 
 /// A pool of equal blocks in device memory; see [`warpheap_device::freelist`].
 #[derive(Debug)]
@@ -16,7 +16,8 @@ pub struct FreeList {
     regions: DeviceMemory,
     bitmap: DeviceBuffer<u32>,
     faults: DeviceBuffer<u64>,
-    handle: freelist::FreeList,
+    geometry: Geometry,
+    handle: Arg<freelist::FreeList>,
 }
 
 /// How a pool shall be. [`FreeList::builder`] makes one.
@@ -48,9 +49,14 @@ impl FreeList {
         FreeListBuilder { blocks, block_size, align: 16 }
     }
 
-    /// What kernels take.
-    pub fn handle(&self) -> freelist::FreeList {
+    /// What a launch passes to a kernel that takes a [`freelist::FreeList`].
+    pub fn handle(&self) -> Arg<freelist::FreeList> {
         self.handle
+    }
+
+    /// Sizes and counts.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
     }
 
     /// The memory that it hands out.
@@ -65,11 +71,11 @@ impl FreeList {
     /// What failed since. If it was the reset itself, no launch may be given the pool until one has succeeded.
     pub fn reset(&mut self) -> Result<()> {
         let _held = self.memory.hold_off_launches()?;
-        let geometry = self.handle.geometry();
+        let geometry = self.geometry;
         let regions = (0..geometry.regions()).map(|r| Region::new(geometry.blocks_in(r)));
         let words: Vec<u64> = regions.flat_map(|region| region.to_words()).collect();
         self.regions.write(0, &words)?;
-        self.regions.write(words.len() as u64 * 8, &[self.handle])?;
+        self.regions.write_handle(words.len() as u64 * 8, &self.handle)?;
         let bitmap: Vec<u32> = (0..geometry.words()).map(|w| geometry.initial_word(w)).collect();
         self.bitmap.copy_from_slice(&bitmap)?;
         self.faults.fill_bytes(0)
@@ -85,8 +91,8 @@ impl FreeList {
     pub fn stats(&self) -> Result<FreeListStats> {
         let _held = self.memory.hold_off_launches()?;
         let free: i64 = self.read_regions()?.iter().map(|region| i64::from(region.free())).sum();
-        let geometry = self.handle.geometry();
-        let set: u64 = self.read_bitmap()?.par_iter().map(|word| u64::from(word.count_ones())).sum();
+        let geometry = self.geometry;
+        let set: u64 = self.read_bitmap()?.iter().map(|word| u64::from(word.count_ones())).sum();
         let never = geometry.initial_word(geometry.words() - 1).count_ones();
         let (free, taken) = (u32::try_from(free).unwrap_or(0), set.saturating_sub(never.into()) as u32);
         let stride = geometry.stride();
@@ -107,7 +113,7 @@ impl FreeList {
     /// Walks the metadata after the work that the device was given before, and reports what is broken.
     pub fn check(&self) -> Result<Vec<Violation>> {
         let _held = self.memory.hold_off_launches()?;
-        let geometry = self.handle.geometry();
+        let geometry = self.geometry;
         let (regions, bitmap) = (self.read_regions()?, self.read_bitmap()?);
         let mut broken: Vec<Violation> = (0..geometry.regions())
             .zip(&regions)
@@ -131,7 +137,7 @@ impl FreeList {
     }
 
     fn read_regions(&self) -> Result<Vec<Region>> {
-        let mut words = vec![0; LINE_WORDS * self.handle.geometry().regions() as usize];
+        let mut words = vec![0; LINE_WORDS * self.geometry.regions() as usize];
         self.regions.read(0, &mut words)?;
         Ok(words.as_chunks::<LINE_WORDS>().0.iter().copied().map(Region::from_words).collect())
     }
@@ -181,7 +187,9 @@ impl FreeListBuilder {
                 (regions.address() + lines * LINE) as *const freelist::FreeList,
             )
         };
-        let mut pool = FreeList { memory, regions, bitmap, faults, handle };
+        // SAFETY: the same.
+        let handle = unsafe { Arg::new(handle) };
+        let mut pool = FreeList { memory, regions, bitmap, faults, geometry, handle };
         pool.reset()?;
         Ok(pool)
     }

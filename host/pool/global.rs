@@ -6,7 +6,7 @@ use crate::error::Result;
 use std::mem::MaybeUninit;
 use warpheap_device::fault::FAULT_LOG_WORDS;
 use warpheap_device::global::{GlobalHeap, SYMBOL};
-use warpheap_device::kernel::KernelArg;
+use warpheap_device::kernel::{Arg, KernelArg};
 
 /// Bytes of the handle in a module's global allocator, and of the whole.
 const HANDLE_BYTES: usize = GlobalHeap::FAULTS_OFFSET;
@@ -14,7 +14,7 @@ const BYTES: u64 = size_of::<GlobalHeap>() as u64;
 
 type HandleBytes = [MaybeUninit<u8>; HANDLE_BYTES];
 
-const _: () = assert!(HANDLE_BYTES == size_of::<warpheap_device::heap::Heap>());
+const _: () = assert!(HANDLE_BYTES == size_of::<Arg<warpheap_device::heap::Heap>>());
 
 impl Module {
     /// Has `alloc` in the module's kernels allocate from `heap`: `Vec`, `Box` and whatever else a kernel crate
@@ -31,7 +31,9 @@ impl Module {
         let handle = heap.handle();
         // SAFETY: as long as a handle.
         let bytes = unsafe { &*(&raw const handle).cast::<HandleBytes>() };
-        self.write_handle(bytes, handle.names())
+        let mut named = None;
+        handle.for_each_range(&mut |address, bytes| named = Some((address, bytes)));
+        self.write_handle(bytes, named)
     }
 
     /// The opposite of [`set_global_heap`](Self::set_global_heap): a thread that uses `alloc` now ends there.

@@ -8,16 +8,17 @@
 mod tests;
 
 use super::refuse;
-use crate::driver::{Device, DeviceData, DeviceMemory, Reservation, VirtualMemory};
+use crate::driver::{Device, DeviceMemory, Reservation, VirtualMemory};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::fmt;
 use std::sync::Arc;
-use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
 
 /// Device memory of which only the addresses are there from the start.
 ///
 /// The copies are those of [`DeviceMemory`]: they wait for the work that the device was given before, and reach as far as
 /// there is memory. So do the arguments of launches. Dropping it waits for that work, too.
+#[must_use = "its memory is freed when it is dropped"]
 pub struct GrowableBuffer {
     /// What has memory. Before the reservation: no launch may name it when that goes.
     memory: DeviceMemory,

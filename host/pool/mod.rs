@@ -18,7 +18,6 @@ pub use heap::{
     AllocationSite, ClassStats, Heap, HeapBuilder, HeapSnapshot, HeapStats, Leak, Leaks, Origin, SiteLeaks,
 };
 
-use crate::driver::DeviceData;
 use crate::error::{InvalidConfig, Result};
 use warpheap_device::fault::{FAULT_LOG_WORDS, Fault, FaultLog};
 
@@ -27,13 +26,15 @@ const LINE_WORDS: usize = 16;
 /// Bytes of a cache line.
 const LINE: u64 = 8 * LINE_WORDS as u64;
 
-// SAFETY: addresses and integers in `repr(C)`; any bytes are some handle, and only `from_raw_parts` makes one
-// that names memory.
-unsafe impl DeviceData for warpheap_device::bump::Bump {}
-// SAFETY: the same.
-unsafe impl DeviceData for warpheap_device::freelist::FreeList {}
-// SAFETY: the same.
-unsafe impl DeviceData for warpheap_device::heap::Heap {}
+/// Threads share all of these.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Heap>();
+    is_shared::<HeapSnapshot>();
+    is_shared::<FreeList>();
+    is_shared::<Bump>();
+    is_shared::<GrowableBuffer>();
+};
 
 /// What threads did wrong since the pool was made or reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -45,6 +45,18 @@ fn a_slice_that_reaches_too_far_is_refused_with_the_nearest_allocation() {
     }
 }
 
+/// Its length in bytes, 2^64, is not taken for 0.
+#[test]
+fn a_slice_longer_than_all_addresses_is_refused() {
+    for device in devices() {
+        let values = device.zeroed::<u32>(4).unwrap();
+        // SAFETY: never read; the launch is refused.
+        let long = unsafe { DeviceSlice::from_raw_parts(values.ptr().0, 1 << 62) };
+        let error = launch(&device, long, &ONE).unwrap_err();
+        assert!(matches!(error, Error::Dangling(Dangling::Argument { .. })), "{error}");
+    }
+}
+
 #[test]
 fn parts_of_an_allocation_pass() {
     for device in devices() {

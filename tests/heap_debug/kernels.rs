@@ -190,7 +190,7 @@ kernel! {
         // SAFETY: the same.
         unsafe { heap.alloc_block_each(of(60)) }.unwrap();
 
-        heap.allocate(of(70)).unwrap();
+        DeviceAlloc::alloc(&heap, of(70)).unwrap();
         // SAFETY: all threads of the block are here, and it has no other cache.
         let mut cache = unsafe { BlockCache::<32, 2>::begin(&heap, of(80)) };
         cache.alloc(of(80)).unwrap();

@@ -55,7 +55,8 @@ fn each_leak_has_its_thread_and_the_address_that_the_thread_got() {
 #[test]
 fn the_global_allocator_is_a_site_of_its_own() {
     for bench in benches(16) {
-        let global = GlobalHeap::over(bench.heap.handle());
+        // SAFETY: the heap lives, and this thread calls as the one thread of a kernel.
+        let global = unsafe { GlobalHeap::over(bench.heap.handle()) };
         // SAFETY: it has bytes.
         let block = unsafe { global.alloc(Layout::new::<u64>()) };
         let leaks = bench.heap.leaks(1).unwrap();

@@ -93,13 +93,13 @@ fn new_heap(device: &Device) -> Heap {
 
 /// The blocks that threads got: inside the heap, aligned, and disjoint.
 fn check_blocks(heap: &Heap, out: &DeviceBuffer<u64>, mixed: u32, mode: &str) -> usize {
-    let base = heap.handle().base() as u64;
+    let base = heap.memory().address();
     let blocks = out.copy_to_vec().unwrap();
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for (i, block) in (0..).zip(blocks).filter(|(_, block)| *block != 0) {
         let (size, align) = request(i, mixed);
         assert_eq!(block % u64::from(align), 0, "{mode}: thread {i}");
-        assert!(block >= base && block + u64::from(size) <= base + heap.handle().capacity(), "{mode}");
+        assert!(block >= base && block + u64::from(size) <= base + heap.capacity(), "{mode}");
         spans.push((block, block + u64::from(size)));
     }
     spans.sort_unstable();
@@ -110,7 +110,7 @@ fn check_blocks(heap: &Heap, out: &DeviceBuffer<u64>, mixed: u32, mode: &str) ->
 /// Nothing is allocated: all of the memory can be had at once.
 fn check_all_free(device: &Device, heap: &Heap, mode: &str) {
     let out = device.zeroed::<u64>(1).unwrap();
-    run(device, heap_take_bytes, 1, (heap.handle(), out.slice(), heap.handle().capacity()));
+    run(device, heap_take_bytes, 1, (heap.handle(), out.slice(), heap.capacity()));
     assert_eq!(out.copy_to_vec().unwrap(), [1], "{mode}: the whole heap in one piece");
     assert_eq!(heap.faults().unwrap().count, 0, "{mode}");
 }

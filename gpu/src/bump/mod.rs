@@ -43,7 +43,7 @@ mod lease;
 mod refill;
 mod root;
 
-use crate::kernel::KernelArg;
+use crate::kernel::DeviceHandle;
 use crate::sync::{AtomicU64, NATIVE_LAYOUT, Site};
 use crate::thread;
 pub use lease::RESIDENT_WARPS;
@@ -195,22 +195,12 @@ pub struct Bump {
 
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Bump>() == 56 && align_of::<Bump>() == 8);
 
-// SAFETY: every thread may use the arena at once: its state is atomic, and granted memory is disjoint (I1).
-unsafe impl Send for Bump {}
-// SAFETY: the same.
-unsafe impl Sync for Bump {}
-// SAFETY: `repr(C)` of addresses and integers; the layout is asserted above.
-unsafe impl KernelArg for Bump {
-    fn names(&self) -> Option<(u64, u64)> {
-        Some((self.base as u64, self.capacity()))
+// SAFETY: `repr(C)` of addresses and integers; the layout is asserted above. Every thread may use the arena at once.
+unsafe impl DeviceHandle for Bump {
+    fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
+        found(self.base as u64, self.capacity());
     }
 }
-#[cfg(feature = "rustacuda")]
-// SAFETY: a bitwise copy is another handle of the same arena, valid on the device.
-unsafe impl rustacuda_core::DeviceCopy for Bump {}
-#[cfg(feature = "cust")]
-// SAFETY: the same.
-unsafe impl cust_core::DeviceCopy for Bump {}
 
 impl Bump {
     /// A handle of the arena made of these parts. `granule_log2` is the base-2 logarithm of the least

@@ -105,7 +105,7 @@ fn mark(map: &OwnershipMap, marks: DeviceSlice<u32>, owner: Owner) {
 pub unsafe fn grab<A: DeviceAlloc>(pool: &A, layout: Layout, out: DeviceSlice<Record>, count: &AtomicU64) {
     // A thread that gets more blocks than there is room for stops at the first without.
     for _ in 0..=out.len() {
-        let Some(block) = pool.allocate(layout) else { return };
+        let Some(block) = pool.alloc(layout) else { return };
         // Relaxed: it only hands out places in `out`.
         let place = count.add_relaxed(1);
         let record = Record::default().next(block.as_ptr() as u64, layout);
@@ -126,7 +126,7 @@ pub unsafe fn give_back<A: DeviceAlloc>(pool: &A, records: DeviceSlice<Record>, 
     let Some(record) = (unsafe { records.get(place) }) else { return };
     if let Some(block) = NonNull::new(record.address() as *mut u8).filter(|_| place < count) {
         // SAFETY: the caller's promise.
-        unsafe { pool.deallocate(block, record.layout()) };
+        unsafe { pool.free(block, record.layout()) };
         // SAFETY: this thread's own record.
         unsafe { records.set(place, record.emptied()) };
     }
@@ -140,11 +140,11 @@ pub unsafe fn give_back<A: DeviceAlloc>(pool: &A, records: DeviceSlice<Record>, 
 pub unsafe fn take_whole<A: DeviceAlloc>(pool: &A, answer: &AtomicU64) {
     let bytes = pool.region().1 as usize;
     let Ok(layout) = Layout::from_size_align(bytes, 1) else { return };
-    let whole = pool.allocate(layout);
+    let whole = pool.alloc(layout);
     // Relaxed: the host reads after the kernel has ended.
     answer.store_relaxed(whole.is_some().into());
     if let Some(whole) = whole {
         // SAFETY: allocated above, and not used.
-        unsafe { pool.deallocate(whole, layout) };
+        unsafe { pool.free(whole, layout) };
     }
 }

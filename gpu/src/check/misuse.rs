@@ -43,7 +43,7 @@ pub unsafe fn free_twice<A: DeviceAlloc>(
     for _ in 0..2 {
         // SAFETY: the first time it is; the second time it is not, which is what this is for: the pool is
         // to see it, and nothing else allocates in between.
-        unsafe { pool.deallocate(block, record.layout()) };
+        unsafe { pool.free(block, record.layout()) };
     }
 }
 

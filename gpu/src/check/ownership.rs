@@ -18,7 +18,7 @@
 use super::Owner;
 use super::log::{Breach, BreachKind, CheckLog};
 use super::record::Record;
-use crate::kernel::KernelArg;
+use crate::kernel::DeviceHandle;
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 use core::ops::Range;
 
@@ -35,14 +35,10 @@ pub struct OwnershipMap {
 
 const _: () = assert!(size_of::<OwnershipMap>() == 40 && align_of::<OwnershipMap>() == 8);
 
-// SAFETY: any thread may use it: its words and its log are atomic.
-unsafe impl Send for OwnershipMap {}
-// SAFETY: the same.
-unsafe impl Sync for OwnershipMap {}
-// SAFETY: `repr(C)` of addresses and integers.
-unsafe impl KernelArg for OwnershipMap {
-    fn names(&self) -> Option<(u64, u64)> {
-        Some((self.words as u64, self.granules * size_of::<u32>() as u64))
+// SAFETY: `repr(C)` of addresses and integers. Any thread may use it: its words and its log are atomic.
+unsafe impl DeviceHandle for OwnershipMap {
+    fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
+        found(self.words as u64, self.granules * size_of::<u32>() as u64);
     }
 }
 

@@ -4,6 +4,7 @@
 //! Record | address | bytes | clashed 1 | align 6 | generation 25 |
 //! ```
 
+use crate::kernel::DeviceData;
 use core::alloc::Layout;
 
 /// One slot of an owner: a live block, or empty. All zeroes is an empty slot.
@@ -16,6 +17,8 @@ pub struct Record {
 }
 
 const _: () = assert!(size_of::<Record>() == 16 && align_of::<Record>() == 16);
+// SAFETY: `repr(C)` of integers without padding; any bytes are a record.
+unsafe impl DeviceData for Record {}
 
 const GENERATION_BITS: u32 = 25;
 const GENERATION: u32 = (1 << GENERATION_BITS) - 1;

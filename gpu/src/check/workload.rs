@@ -21,7 +21,7 @@ use super::pattern::{Pattern, Tear};
 use super::record::Record;
 use super::tally::Counts;
 use crate::alloc::DeviceAlloc;
-use crate::kernel::{DeviceSlice, KernelArg};
+use crate::kernel::DeviceSlice;
 use crate::thread;
 use crate::units::WARP_SIZE;
 use core::ptr::NonNull;
@@ -50,42 +50,40 @@ pub enum Phase {
     Consume = 6,
 }
 
-/// What a launch does: the same for all its threads.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct Round {
-    /// Decides everything that the threads choose.
-    pub seed: u64,
-    /// A [`Phase`].
-    pub phase: u32,
-    /// Counts the launches of a run, so that each chooses anew.
-    pub number: u32,
-    /// The place of the launch's first record in the table of all.
-    pub first_record: u32,
-    /// Columns, and threads that work on them.
-    pub threads: u32,
-    /// Coprime to `threads`.
-    pub multiplier: u32,
-    /// The column of thread 0.
-    pub offset: u32,
-    /// How many steps a thread takes in [`Phase::Churn`].
-    pub steps: u32,
-    /// The smallest allocation, in bytes.
-    pub min_bytes: u32,
-    /// The largest, in bytes.
-    pub max_bytes: u32,
-    /// The base-2 logarithm of the largest alignment, in bytes.
-    pub max_align_log2: u32,
-    /// Whether the threads of a warp act alike in [`Phase::Churn`]: 1, or 0.
-    pub together: u32,
-    /// A [`Mix`](super::mix::Mix) of sizes.
-    pub mix: u32,
+crate::kernel_arg! {
+    /// What a launch does: the same for all its threads.
+    #[derive(Debug, Default)]
+    pub struct Round {
+        /// Decides everything that the threads choose.
+        pub seed: u64,
+        /// A [`Phase`].
+        pub phase: u32,
+        /// Counts the launches of a run, so that each chooses anew.
+        pub number: u32,
+        /// The place of the launch's first record in the table of all.
+        pub first_record: u32,
+        /// Columns, and threads that work on them.
+        pub threads: u32,
+        /// Coprime to `threads`.
+        pub multiplier: u32,
+        /// The column of thread 0.
+        pub offset: u32,
+        /// How many steps a thread takes in [`Phase::Churn`].
+        pub steps: u32,
+        /// The smallest allocation, in bytes.
+        pub min_bytes: u32,
+        /// The largest, in bytes.
+        pub max_bytes: u32,
+        /// The base-2 logarithm of the largest alignment, in bytes.
+        pub max_align_log2: u32,
+        /// Whether the threads of a warp act alike in [`Phase::Churn`]: 1, or 0.
+        pub together: u32,
+        /// A [`Mix`](super::mix::Mix) of sizes.
+        pub mix: u32,
+    }
 }
 
 const _: () = assert!(size_of::<Round>() == 56 && align_of::<Round>() == 8);
-
-// SAFETY: integers in the same `repr(C)` layout on both sides.
-unsafe impl KernelArg for Round {}
 
 /// One thread's part of a launch.
 ///
@@ -235,7 +233,7 @@ impl<'a, A: DeviceAlloc> Worker<'a, A> {
     #[inline(always)]
     pub(super) fn allocate(&mut self, slot: Record, owner: Owner) -> Record {
         let layout = mix::draw(self.round, self.state);
-        let Some(block) = self.pool.allocate(layout) else {
+        let Some(block) = self.pool.alloc(layout) else {
             self.counts.refused += 1;
             return slot;
         };
@@ -276,7 +274,7 @@ impl<'a, A: DeviceAlloc> Worker<'a, A> {
         }
         if let Some(block) = NonNull::new(record.address() as *mut u8) {
             // SAFETY: the pool gave it for this layout, and the record, which alone knows it, is emptied.
-            unsafe { self.pool.deallocate(block, record.layout()) };
+            unsafe { self.pool.free(block, record.layout()) };
             self.counts.frees += 1;
         }
         record.emptied()

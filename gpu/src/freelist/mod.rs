@@ -56,7 +56,7 @@ mod reserve;
 pub use geometry::{Geometry, Location, MAX_CAPACITY, MAX_STRIDE};
 
 use crate::fault::FaultLog;
-use crate::kernel::KernelArg;
+use crate::kernel::DeviceHandle;
 use crate::proofs::Proofs;
 use crate::sync::{AtomicU32, AtomicU64, NATIVE_LAYOUT, Site};
 use crate::units::BlockIndex;
@@ -127,22 +127,12 @@ pub struct FreeList {
 
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<FreeList>() == 80 && align_of::<FreeList>() == 8);
 
-// SAFETY: every thread may use the pool at once: its state is atomic, and a block has one owner (I2).
-unsafe impl Send for FreeList {}
-// SAFETY: the same.
-unsafe impl Sync for FreeList {}
-// SAFETY: `repr(C)` of addresses and integers; the layout is asserted above.
-unsafe impl KernelArg for FreeList {
-    fn names(&self) -> Option<(u64, u64)> {
-        Some((self.base as u64, self.geometry.bytes()))
+// SAFETY: `repr(C)` of addresses and integers; the layout is asserted above. Every thread may use the pool at once.
+unsafe impl DeviceHandle for FreeList {
+    fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
+        found(self.base as u64, self.geometry.bytes());
     }
 }
-#[cfg(feature = "rustacuda")]
-// SAFETY: a bitwise copy is another handle of the same pool, valid on the device.
-unsafe impl rustacuda_core::DeviceCopy for FreeList {}
-#[cfg(feature = "cust")]
-// SAFETY: the same.
-unsafe impl cust_core::DeviceCopy for FreeList {}
 
 impl FreeList {
     /// A handle of the pool made of these parts.

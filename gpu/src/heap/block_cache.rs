@@ -39,6 +39,7 @@ use crate::park::with_parked;
 use crate::shared::SharedWord;
 use crate::thread;
 use core::alloc::Layout;
+use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use slots::Slots;
@@ -90,7 +91,7 @@ pub struct BlockCache<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static =
 }
 
 /// What a thread knows of its slots and of their class. In registers, and on the stack while a slow path runs.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Part {
     class: SizeClass,
     bottom: SharedWord,
@@ -244,6 +245,14 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         let (part, result) = with_parked(self.part, || f(heap));
         self.part = part;
         result
+    }
+}
+
+impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> fmt::Debug
+    for BlockCache<'_, THREADS, SLOTS, Owner>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockCache").field("part", &self.part).finish_non_exhaustive()
     }
 }
 

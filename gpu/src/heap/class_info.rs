@@ -5,6 +5,7 @@ use super::class::SizeClass;
 use super::cursor::Span;
 use super::layout::{WORD_BITS, WORD_LOG2};
 use super::sets::Run;
+use crate::kernel::DeviceData;
 use crate::sync::QUAD;
 
 /// The most slabs in a run, and the most that a run has for want of two blocks or of little waste.
@@ -45,6 +46,8 @@ pub struct ClassInfo {
 }
 
 const _: () = assert!(size_of::<ClassInfo>() == 32);
+// SAFETY: `repr(C)` of integers without padding; any bytes are a value.
+unsafe impl DeviceData for ClassInfo {}
 
 impl ClassInfo {
     /// Runs of the fewest slabs that hold two blocks or more and waste at most an eighth behind the last; or of some

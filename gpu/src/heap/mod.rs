@@ -98,7 +98,7 @@ pub use layout::Layout;
 pub use overview::Overview;
 pub use parts::Parts;
 
-use crate::kernel::KernelArg;
+use crate::kernel::DeviceHandle;
 use crate::sync::{NATIVE_LAYOUT, Site};
 use crate::thread;
 use entry::Entry;
@@ -171,22 +171,12 @@ pub struct Heap {
 const _: () =
     assert!(!NATIVE_LAYOUT || size_of::<Heap>() == 128 + 8 * DEBUG as usize && align_of::<Heap>() == 8);
 
-// SAFETY: every thread may use the heap at once: its state is atomic, and a block has one owner (I1, I2, I3).
-unsafe impl Send for Heap {}
-// SAFETY: the same.
-unsafe impl Sync for Heap {}
-// SAFETY: `repr(C)` of addresses and integers; the layout is asserted above.
-unsafe impl KernelArg for Heap {
-    fn names(&self) -> Option<(u64, u64)> {
-        Some((self.parts.base as u64, self.layout.bytes()))
+// SAFETY: `repr(C)` of addresses and integers; the layout is asserted above. Every thread may use the heap at once.
+unsafe impl DeviceHandle for Heap {
+    fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
+        found(self.parts.base as u64, self.layout.bytes());
     }
 }
-#[cfg(feature = "rustacuda")]
-// SAFETY: a bitwise copy is another handle of the same heap, valid on the device.
-unsafe impl rustacuda_core::DeviceCopy for Heap {}
-#[cfg(feature = "cust")]
-// SAFETY: the same.
-unsafe impl cust_core::DeviceCopy for Heap {}
 
 impl Heap {
     /// A handle of the heap made of these parts.

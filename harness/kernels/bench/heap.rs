@@ -4,9 +4,9 @@ use super::{Counter, Order, Sizes, count, mix, reread, store, touch};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::heap::Heap;
-use warpheap_device::kernel;
-use warpheap_device::kernel::{DeviceSlice, KernelArg};
+use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::thread;
+use warpheap_device::{kernel, kernel_arg};
 
 /// `size` bytes, aligned to 4 at least and to 16 at most.
 #[inline(always)]
@@ -15,19 +15,18 @@ pub(super) fn layout(size: u32) -> Layout {
     unsafe { Layout::from_size_align_unchecked(size as usize, 16) }
 }
 
-/// Where the threads of a churn without a heap write: thread `i` in turn `t` at word `i * stride + t * step`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Places {
-    /// From one thread's place to the next one's, in words of 8 bytes.
-    pub stride: u32,
-    /// From a thread's place in one turn to that in the next, likewise; 0 if it has one place for all.
-    pub step: u32,
+kernel_arg! {
+    /// Where the threads of a churn without a heap write: thread `i` in turn `t` at word `i * stride + t * step`.
+    #[derive(Debug, PartialEq, Eq)]
+    pub struct Places {
+        /// From one thread's place to the next one's, in words of 8 bytes.
+        pub stride: u32,
+        /// From a thread's place in one turn to that in the next, likewise; 0 if it has one place for all.
+        pub step: u32,
+    }
 }
 
 const _: () = assert!(size_of::<Places>() == 8 && align_of::<Places>() == 4);
-// SAFETY: two integers, the same on both sides.
-unsafe impl KernelArg for Places {}
 
 kernel! {
     /// Every thread allocates from a heap and stores the address.

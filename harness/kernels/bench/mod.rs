@@ -10,24 +10,23 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::bump::Bump;
 use warpheap_device::freelist::FreeList;
-use warpheap_device::kernel;
-use warpheap_device::kernel::{DeviceSlice, KernelArg};
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_device::sync::AtomicU64;
 use warpheap_device::thread;
+use warpheap_device::{kernel, kernel_arg};
 
-/// Which sizes the threads ask for: `min` each, or drawn from `min..=max`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Sizes {
-    /// Bytes.
-    pub min: u32,
-    /// Bytes.
-    pub max: u32,
+kernel_arg! {
+    /// Which sizes the threads ask for: `min` each, or drawn from `min..=max`.
+    #[derive(Debug, PartialEq, Eq)]
+    pub struct Sizes {
+        /// Bytes.
+        pub min: u32,
+        /// Bytes.
+        pub max: u32,
+    }
 }
 
 const _: () = assert!(size_of::<Sizes>() == 8 && align_of::<Sizes>() == 4);
-// SAFETY: two integers, the same on both sides.
-unsafe impl KernelArg for Sizes {}
 
 impl Sizes {
     /// What thread `i` asks for, in bytes.
@@ -38,19 +37,18 @@ impl Sizes {
     }
 }
 
-/// In which order the threads free: thread `i` takes the pointer at `place(i)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Order {
-    /// Base-2 logarithm of the number of threads.
-    pub log2: u32,
-    /// 0: its own. 1: one far from those of its neighbours.
-    pub permuted: u32,
+kernel_arg! {
+    /// In which order the threads free: thread `i` takes the pointer at `place(i)`.
+    #[derive(Debug, PartialEq, Eq)]
+    pub struct Order {
+        /// Base-2 logarithm of the number of threads.
+        pub log2: u32,
+        /// 0: its own. 1: one far from those of its neighbours.
+        pub permuted: u32,
+    }
 }
 
 const _: () = assert!(size_of::<Order>() == 8 && align_of::<Order>() == 4);
-// SAFETY: two integers, the same on both sides.
-unsafe impl KernelArg for Order {}
 
 impl Order {
     /// The pointer that thread `i` frees. A bijection of `0..2^log2`: odd factors and shifted exclusive
@@ -113,18 +111,7 @@ fn count(failures: *const AtomicU64) {
 }
 
 /// A counter in device memory.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct Counter(pub *const AtomicU64);
-
-// SAFETY: an address; the word behind it is atomic.
-unsafe impl Send for Counter {}
-// SAFETY: an address, 64 bits on both sides.
-unsafe impl KernelArg for Counter {
-    fn names(&self) -> Option<(u64, u64)> {
-        Some((self.0 as u64, 8))
-    }
-}
+pub type Counter = DevicePtr<AtomicU64>;
 
 kernel! {
     /// Keeps the device busy for about `nanos`, so that what is timed next is already queued.

@@ -61,7 +61,7 @@ impl Vertex {
     /// Makes room for the neighbours. `false` when there is no memory for them.
     fn allocate<A: DeviceAlloc>(&self, memory: &A) -> bool {
         let Some(layout) = self.layout() else { return true };
-        let Some(block) = memory.allocate(layout) else { return false };
+        let Some(block) = memory.alloc(layout) else { return false };
         // Relaxed: who reads it runs in a later kernel.
         self.neighbours.store_relaxed(block.as_ptr() as u64);
         true
@@ -89,7 +89,7 @@ impl Vertex {
         let block = NonNull::new(self.neighbours.swap_relaxed(0) as *mut u8);
         if let (Some(block), Some(layout)) = (block, self.layout()) {
             // SAFETY: allocated by `allocate` for this layout; taken from the vertex.
-            unsafe { memory.deallocate(block, layout) };
+            unsafe { memory.free(block, layout) };
         }
     }
 }

@@ -16,9 +16,9 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::heap::Heap;
-use warpheap_device::kernel::{DevicePtr, DeviceSlice, KernelArg};
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_device::sync::{AtomicU64, Site};
-use warpheap_device::{kernel, thread};
+use warpheap_device::{kernel, kernel_arg, thread};
 
 /// A node that was put in its place.
 const PLACE: Site = Site::new("example-octree/place");
@@ -35,18 +35,12 @@ pub type Point = [u32; 3];
 /// The points from `min` to before `max` on every axis.
 pub type Region = [Point; 2];
 
-/// A word that holds the root; 0 at first.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct Octree {
-    /// Where the word is.
-    pub root: DevicePtr<u64>,
-}
-
-// SAFETY: an address, the same on both sides.
-unsafe impl KernelArg for Octree {
-    fn names(&self) -> Option<(u64, u64)> {
-        self.root.names()
+kernel_arg! {
+    /// A word that holds the root; 0 at first.
+    #[derive(Debug)]
+    pub struct Octree {
+        /// Where the word is.
+        pub root: DevicePtr<u64>,
     }
 }
 
@@ -76,7 +70,7 @@ fn node_in<'a, A: DeviceAlloc>(place: &AtomicU64, memory: &A) -> Option<&'a Node
     // ordering: acquire; pairs with PLACE: the node's zeroes before its address.
     let mut address = place.load_acquire(PLACE);
     if address == 0 {
-        let new = memory.allocate(Layout::new::<Node>())?;
+        let new = memory.alloc(Layout::new::<Node>())?;
         // SAFETY: allocated for a node, whose words are 0 at first.
         unsafe { new.cast::<Node>().write_bytes(0, 1) };
         // ordering: acquire and release; pairs with itself and the load: the winner's zeroes before its address.
@@ -94,7 +88,7 @@ fn node_in<'a, A: DeviceAlloc>(place: &AtomicU64, memory: &A) -> Option<&'a Node
 
 fn discard<A: DeviceAlloc>(memory: &A, node: NonNull<Node>) {
     // SAFETY: allocated by `node_in` for a node; in no place that anyone sees.
-    unsafe { memory.deallocate(node.cast(), Layout::new::<Node>()) };
+    unsafe { memory.free(node.cast(), Layout::new::<Node>()) };
 }
 
 /// How a cube lies to a region.

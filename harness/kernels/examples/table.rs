@@ -15,25 +15,19 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::heap::Heap;
-use warpheap_device::kernel::{DevicePtr, DeviceSlice, KernelArg};
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_device::sync::{AtomicU64, Site};
-use warpheap_device::{kernel, thread};
+use warpheap_device::{kernel, kernel_arg, thread};
 
 /// The push of a node on a chain.
 const PUSH: Site = Site::new("example-table/push");
 
-/// The chains: a word a bucket, all zeroes at first.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct Table {
-    /// The first node of each chain; 0 for none.
-    pub buckets: DeviceSlice<u64>,
-}
-
-// SAFETY: an address and a length, the same on both sides.
-unsafe impl KernelArg for Table {
-    fn names(&self) -> Option<(u64, u64)> {
-        self.buckets.names()
+kernel_arg! {
+    /// The chains: a word a bucket, all zeroes at first.
+    #[derive(Debug)]
+    pub struct Table {
+        /// The first node of each chain; 0 for none.
+        pub buckets: DeviceSlice<u64>,
     }
 }
 
@@ -99,7 +93,7 @@ impl Table {
                 return true;
             }
             looked_to = first;
-            let Some(mine) = new.or_else(|| memory.allocate(Layout::new::<Node>()).map(NonNull::cast)) else {
+            let Some(mine) = new.or_else(|| memory.alloc(Layout::new::<Node>()).map(NonNull::cast)) else {
                 return false;
             };
             new = Some(mine);
@@ -133,7 +127,7 @@ impl Table {
 
 fn discard<A: DeviceAlloc>(memory: &A, node: NonNull<Node>) {
     // SAFETY: allocated by `add` for a node; on no chain that anyone sees.
-    unsafe { memory.deallocate(node.cast(), Layout::new::<Node>()) };
+    unsafe { memory.free(node.cast(), Layout::new::<Node>()) };
 }
 
 kernel! {

@@ -8,11 +8,12 @@ use crate::kernels::bench::{
     Counter, Order, Sizes, bench_alloc_floor, bench_bump_alloc, bench_free_floor, bench_freelist_alloc,
     bench_freelist_free,
 };
+use crate::{Error, Result};
 use warpheap::driver::{Device, DeviceBuffer, LaunchConfig, Module};
 use warpheap::error::OutOfMemory;
 use warpheap::kernel_names;
 use warpheap::pool::{Bump, FreeList};
-use warpheap::{Error, Result};
+use warpheap_device::kernel::DevicePtr;
 
 const THREADS_LOG2: u32 = 20;
 pub(super) const THREADS: u32 = 1 << THREADS_LOG2;
@@ -92,7 +93,7 @@ impl Bench {
             let name = &plan.name;
             match plan.measure(&mut self) {
                 Ok(figure) => self.report.figures.push(figure),
-                Err(error @ Error::OutOfMemory(OutOfMemory::Device { .. })) => {
+                Err(Error::Library(error @ warpheap::Error::OutOfMemory(OutOfMemory::Device { .. }))) => {
                     self.report.left_out.push(format!("{name}: {error}"));
                 }
                 // The device is as good as before: the other figures can be measured.
@@ -118,7 +119,7 @@ impl Bench {
     }
 
     pub fn counter(&self) -> Counter {
-        Counter(self.failures.address() as *const _)
+        DevicePtr(self.failures.address() as *mut _)
     }
 
     fn bump(&mut self, name: &str, sizes: Sizes, pool_bytes: u64) -> Result<Figure> {
@@ -136,11 +137,11 @@ impl Bench {
             .checked(checked))
     }
 
-    pub fn freelist(&self, blocks: u32, size: u64) -> Result<FreeList> {
+    pub fn freelist(&self, blocks: u32, size: u64) -> warpheap::Result<FreeList> {
         FreeList::builder(blocks.into(), size).build(&self.timer.device)
     }
 
-    fn launch_alloc(&self, pool: &FreeList) -> Result<()> {
+    fn launch_alloc(&self, pool: &FreeList) -> warpheap::Result<()> {
         let Timer { module, stream, .. } = &self.timer;
         let args = (pool.handle(), self.out.slice());
         // SAFETY: pool and `out` live, and this stream alone uses them.

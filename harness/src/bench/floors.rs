@@ -2,8 +2,8 @@
 
 use super::figures::BLOCK;
 use super::timing::{Timer, Timing};
+use crate::Result;
 use crate::kernels::bench::{Counter, Order, Sizes, bench_alloc_floor, bench_churn_floor, bench_free_floor};
-use warpheap::Result;
 use warpheap::driver::{DeviceBuffer, LaunchConfig};
 
 impl Timer {

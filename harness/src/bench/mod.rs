@@ -13,13 +13,13 @@ mod plan;
 mod tests;
 mod timing;
 
+use crate::Result;
 pub use figure::{Bar, Comparison, Figure};
 use plan::Plan;
 use serde::Serialize;
 pub use timing::Timing;
 use warpheap::driver::{Backend, Device, Module};
 use warpheap::error::NotSupported;
-use warpheap::{Error, Result};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -59,11 +59,12 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<BenchReport> {
     if device.backend() != Backend::Cuda {
-        return Err(Error::NotSupported(NotSupported::Backend {
+        let refused = NotSupported::Backend {
             what: "measuring kernels",
             backend: "CPU",
             advice: "its threads are simulated; `warpheap stress --backend cpu` reports their rate",
-        }));
+        };
+        return Err(warpheap::Error::from(refused).into());
     }
     figures::Bench::new(device, module, config.rounds)?.run(figures::plans(config), progress)
 }

@@ -2,7 +2,7 @@
 
 use super::figures::Bench;
 use super::{Figure, timing};
-use warpheap::Result;
+use crate::Result;
 
 type Measure = Box<dyn Fn(&mut Bench, &str) -> Result<Figure>>;
 

@@ -1,8 +1,8 @@
 //! Timing a kernel on a stream, by events.
 
+use crate::Result;
 use crate::kernels::bench::bench_spin;
 use serde::Serialize;
-use warpheap::Result;
 use warpheap::driver::{Device, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
 
@@ -55,8 +55,8 @@ impl Timer {
     /// Times what `timed` launches, after `prepare`, which is not timed, in every round.
     pub fn time(
         &self,
-        prepare: impl FnMut() -> Result<()>,
-        timed: impl FnMut() -> Result<()>,
+        prepare: impl FnMut() -> warpheap::Result<()>,
+        timed: impl FnMut() -> warpheap::Result<()>,
     ) -> Result<Timing> {
         self.time_and_look(prepare, timed, || Ok(()))
     }
@@ -64,8 +64,8 @@ impl Timer {
     /// The same, with a `look` at what every round has left, which is not timed either.
     pub fn time_and_look(
         &self,
-        mut prepare: impl FnMut() -> Result<()>,
-        mut timed: impl FnMut() -> Result<()>,
+        mut prepare: impl FnMut() -> warpheap::Result<()>,
+        mut timed: impl FnMut() -> warpheap::Result<()>,
         mut look: impl FnMut() -> Result<()>,
     ) -> Result<Timing> {
         let mut rounds = Vec::new();

@@ -7,7 +7,7 @@ use super::status::{Failure, Status};
 use super::stress::{check_target, write_results};
 use crate::report::human::{Count, Seconds};
 use crate::report::provenance::ResultFile;
-use warpheap::{Error, Watchdog};
+use warpheap::Watchdog;
 use warpheap_harness::examples::{self, ExampleReport, ExamplesConfig};
 
 /// What is kept of a run.
@@ -62,10 +62,7 @@ fn run_on(chosen: &Chosen, args: &ExamplesArgs, console: &Console) -> Result<Rep
     let mut told = |report: &ExampleReport| tell(report, console);
     let outcome = examples::run(&chosen.device, &chosen.module, config, only(args), &mut told);
     drop(watchdog);
-    outcome.map_err(|error| match error {
-        Error::WrongResult { .. } => Failure { status: Status::Fault, message: error.to_string() },
-        error => error.into(),
-    })
+    Ok(outcome?)
 }
 
 fn tell(report: &ExampleReport, console: &Console) {

@@ -1,9 +1,10 @@
 //! How a run can end.
 
 use std::fmt;
-use warpheap::Error;
+use warpheap::Error as LibraryError;
 use warpheap::error::KernelFault;
 use warpheap::simt::SimtError;
+use warpheap_harness::Error;
 
 /// The exit status, as `--help` explains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,16 +47,28 @@ impl Failure {
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
+impl From<LibraryError> for Failure {
+    fn from(error: LibraryError) -> Failure {
         let status = match &error {
-            Error::NoDevice { .. } => Status::NoDevice,
-            Error::InvalidConfig(_) => Status::Usage,
-            Error::KernelFault(KernelFault::Simt {
+            LibraryError::NoDevice { .. } => Status::NoDevice,
+            LibraryError::InvalidConfig(_) => Status::Usage,
+            LibraryError::KernelFault(KernelFault::Simt {
                 source: SimtError::Deadlock { .. } | SimtError::StepLimit { .. },
                 ..
             }) => Status::Hung,
             error if error.is_fatal() => Status::Fault,
+            _ => Status::Failed,
+        };
+        Failure { status, message: error.to_string() }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let status = match error {
+            Error::Library(error) => return error.into(),
+            Error::InvalidStress { .. } => Status::Usage,
+            Error::WrongResult { .. } => Status::Fault,
             _ => Status::Failed,
         };
         Failure { status, message: error.to_string() }

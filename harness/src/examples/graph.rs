@@ -1,11 +1,11 @@
 //! A graph built from its edges.
 
 use super::{Told, Workshop, scrambled};
+use crate::Result;
 use crate::kernels::examples::graph::{
     Edge, UNREACHED, VertexWords, example_graph_allocate, example_graph_clear, example_graph_count,
     example_graph_fill, example_graph_spread, example_graph_sums,
 };
-use warpheap::Result;
 use warpheap::driver::DeviceBuffer;
 use warpheap::kernel_names;
 

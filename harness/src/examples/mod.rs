@@ -9,12 +9,12 @@ mod table;
 mod vectors;
 
 use crate::kernels::examples::example_take_all;
+use crate::{Error, Result};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use warpheap::driver::{Backend, Device, DeviceBuffer, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
 use warpheap::pool::Heap;
-use warpheap::{Error, Result};
 use warpheap_device::kernel::Kernel;
 
 /// Threads in a block.
@@ -142,7 +142,7 @@ impl Workshop<'_> {
     ///
     /// # Safety
     /// What the kernel asks of its caller, for as long as it runs.
-    unsafe fn run<K: Kernel>(&self, kernel: K, count: usize, args: K::Args) -> Result<()> {
+    unsafe fn run<K: Kernel>(&self, kernel: K, count: usize, args: K::Args) -> warpheap::Result<()> {
         let grid = LaunchConfig::linear(count.max(1) as u32, BLOCK);
         // SAFETY: the caller's promise.
         unsafe { self.stream.launch(self.module, kernel, &grid, args) }?;
@@ -172,7 +172,7 @@ impl Workshop<'_> {
         }
         Ok(format!(
             "the heap is empty: one allocation of all {} succeeds",
-            warpheap::Bytes(self.heap.handle().capacity())
+            warpheap::Bytes(self.heap.capacity())
         ))
     }
 

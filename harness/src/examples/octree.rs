@@ -1,11 +1,11 @@
 //! An octree of points.
 
 use super::{Told, Workshop, scrambled};
+use crate::Result;
 use crate::kernels::examples::octree::{
     LEVELS, Octree, Point, Region, example_octree_fell, example_octree_insert, example_octree_points,
     example_octree_prune,
 };
-use warpheap::Result;
 use warpheap::kernel_names;
 use warpheap_device::kernel::DevicePtr;
 

@@ -1,9 +1,9 @@
 //! A hash table that all threads insert into.
 
 use super::{Told, Workshop, scrambled};
+use crate::Result;
 use crate::kernels::examples::table::{Table, example_table_clear, example_table_count, example_table_get};
 use std::collections::HashMap;
-use warpheap::Result;
 use warpheap::kernel_names;
 
 pub const DOES: &str = "All threads count keys in one hash table at once, whose chains grow by nodes from the heap; a \

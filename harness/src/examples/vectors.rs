@@ -1,8 +1,8 @@
 //! Every thread with collections of its own.
 
 use super::{Told, Workshop};
+use crate::Result;
 use crate::kernels::examples::vectors::{TEXT_BYTES, example_factors, example_versions};
-use warpheap::Result;
 use warpheap::driver::Backend;
 use warpheap::kernel_names;
 

@@ -5,9 +5,10 @@ use super::finding::{FindingKind, Narrator, Table};
 use super::plan::BLOCK_THREADS;
 use super::run::Run;
 use super::subject::Subject;
+use crate::Result;
 use std::time::Instant;
+use warpheap::Bytes;
 use warpheap::driver::{DeviceBuffer, LaunchConfig};
-use warpheap::{Bytes, Result};
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::check::log::LogView;
 use warpheap_device::check::record::Record;
@@ -132,7 +133,7 @@ impl<S: Subject> Run<'_, S> {
     /// Takes all that the new pool has, so that it can be held to it later.
     pub(super) fn measure(&mut self) -> Result<()> {
         self.empty_the_pool()?;
-        self.subject.reset()
+        Ok(self.subject.reset()?)
     }
 
     /// All threads allocate until they are refused: exactly what there is must be granted.

@@ -1,11 +1,11 @@
 //! What a stress run is asked to do.
 
+use crate::Error;
 use serde::Serialize;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
-use warpheap::Error;
 use warpheap::driver::Device;
 
 use super::plan::Plan;

@@ -3,8 +3,8 @@
 use super::plan::{BLOCK_THREADS, Plan};
 use super::run::Run;
 use super::subject::Subject;
+use crate::Result;
 use std::time::Instant;
-use warpheap::Result;
 use warpheap::driver::{LaunchConfig, Stream};
 use warpheap_device::check::hash::{absorb, below};
 use warpheap_device::check::workload::{Phase, Round};
@@ -21,7 +21,7 @@ impl<S: Subject> Run<'_, S> {
         self.launch_all(|run, s, stream| run.launch_shared(s, stream, phase(s)))
     }
 
-    fn launch_all(&mut self, launch: impl Fn(&Self, u32, &Stream) -> Result<()>) -> Result<()> {
+    fn launch_all(&mut self, launch: impl Fn(&Self, u32, &Stream) -> warpheap::Result<()>) -> Result<()> {
         let started = Instant::now();
         for (s, stream) in (0..).zip(&self.streams) {
             launch(self, s, stream)?;
@@ -49,7 +49,7 @@ impl<S: Subject> Run<'_, S> {
     }
 
     /// A kernel whose threads use the records of one set.
-    fn launch_own(&self, s: u32, stream: &Stream, phase: Phase) -> Result<()> {
+    fn launch_own(&self, s: u32, stream: &Stream, phase: Phase) -> warpheap::Result<()> {
         let (records, first_record) = self.tables.set(&self.plan, self.set_of(s));
         let round = self.parameters(phase, first_record);
         let args = (self.subject.handle(), records, self.tables.map.handle(), self.tables.stripes(), round);
@@ -59,7 +59,7 @@ impl<S: Subject> Run<'_, S> {
     }
 
     /// A kernel whose threads begin with the records of one set, and exchange them with the other kernels'.
-    fn launch_shared(&self, s: u32, stream: &Stream, phase: Phase) -> Result<()> {
+    fn launch_shared(&self, s: u32, stream: &Stream, phase: Phase) -> warpheap::Result<()> {
         let (_, first_record) = self.tables.set(&self.plan, self.set_of(s));
         let round = self.parameters(phase, first_record);
         let (records, map) = (self.tables.records.slice(), self.tables.map.handle());

@@ -34,7 +34,7 @@
 //! let module = device.native_kernels(&config.kernels())?;
 //! let report = stress(&device, &module, &config, &mut |_| ())?;
 //! assert!(report.is_clean() && report.allocations > 1000);
-//! # Ok::<(), warpheap::Error>(())
+//! # Ok::<(), warpheap_harness::Error>(())
 //! ```
 
 mod census;
@@ -56,10 +56,10 @@ pub use finding::{Finding, FindingKind};
 pub use report::{Progress, StressReport};
 pub use workload::{SizeMix, Workload};
 
+use crate::Error;
 use plan::Plan;
 use run::Run;
 use subject::{BumpSubject, FreeListSubject, HeapSubject, Subject};
-use warpheap::Error;
 use warpheap::driver::{Device, Module};
 
 /// The kernels that a stress of `allocator` launches.

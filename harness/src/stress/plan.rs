@@ -2,9 +2,9 @@
 
 use super::config::{AllocatorKind, Limit, Plant, StressConfig};
 use super::workload::{SizeMix, Workload};
+use crate::Error;
+use warpheap::Bytes;
 use warpheap::driver::Device;
-use warpheap::error::InvalidConfig;
-use warpheap::{Bytes, Error};
 use warpheap_device::check::record::Record;
 use warpheap_device::check::workload::SLOTS;
 use warpheap_device::freelist::Geometry;
@@ -282,5 +282,5 @@ fn check_numbers(config: &StressConfig) -> Result<(), Error> {
 const MOST_RECORDS: u64 = 1 << 31;
 
 fn refuse(what: String, advice: String) -> Error {
-    InvalidConfig::Stress { what, advice }.into()
+    Error::InvalidStress { what, advice }
 }

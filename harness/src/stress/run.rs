@@ -22,8 +22,8 @@ use super::report::{Progress, StressReport};
 use super::subject::Subject;
 use super::tables::Tables;
 use super::workload::Workload;
+use crate::Result;
 use std::time::Instant;
-use warpheap::Result;
 use warpheap::driver::{Device, Module, Stream};
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::check::workload::Phase;
@@ -69,7 +69,7 @@ impl<'a, S: Subject> Run<'a, S> {
                 start,
                 plan.records().max(subject.most_blocks(&plan)) as usize,
             )?,
-            streams: (0..plan.streams).map(|_| device.stream()).collect::<Result<_>>()?,
+            streams: (0..plan.streams).map(|_| device.stream()).collect::<warpheap::Result<_>>()?,
             replays: device.info()?.replays,
             report: StressReport::new(config, &plan),
             subject,

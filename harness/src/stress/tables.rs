@@ -1,14 +1,13 @@
 //! What the checks keep in device memory beside the pool.
 
 use super::plan::Plan;
+use crate::{Error, Result};
 use warpheap::driver::{Device, DeviceBuffer, Stream};
-use warpheap::error::InvalidConfig;
-use warpheap::{Error, Result};
 use warpheap_device::check::log::{CheckLog, LOG_WORDS};
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
 use warpheap_device::check::tally::{COUNTERS, Counts, STRIPES};
-use warpheap_device::kernel::DeviceSlice;
+use warpheap_device::kernel::{Arg, DeviceSlice};
 
 /// An ownership map and its log.
 pub(super) struct Map {
@@ -21,21 +20,19 @@ pub(super) struct Map {
 impl Map {
     /// A map of `granules` granules of the pool at `pool_start`, in which no one holds anything.
     pub fn new(device: &Device, plan: &Plan, pool_start: u64) -> Result<Map> {
-        let len = usize::try_from(plan.granules()).map_err(|_| {
-            Error::InvalidConfig(InvalidConfig::Stress {
-                what: format!("a pool of {} granules", plan.granules()),
-                advice: "use a smaller pool".into(),
-            })
+        let len = usize::try_from(plan.granules()).map_err(|_| Error::InvalidStress {
+            what: format!("a pool of {} granules", plan.granules()),
+            advice: "use a smaller pool".into(),
         })?;
         let (words, log) = (device.zeroed(len)?, device.zeroed(LOG_WORDS)?);
         Ok(Map { words, log, pool_start, granule_log2: plan.granule_log2 })
     }
 
     /// The map as kernels take it.
-    pub fn handle(&self) -> OwnershipMap {
+    pub fn handle(&self) -> Arg<OwnershipMap> {
         let (words, log) = (self.words.ptr().0.cast(), self.log.ptr().0.cast::<CheckLog>());
         // SAFETY: the buffers have one word a granule and the words of a log, and live as long as the run.
-        unsafe {
+        let map = unsafe {
             OwnershipMap::from_raw_parts(
                 words,
                 log,
@@ -43,16 +40,18 @@ impl Map {
                 self.words.len() as u64,
                 self.granule_log2,
             )
-        }
+        };
+        // SAFETY: the same.
+        unsafe { Arg::new(map) }
     }
 
     /// The words of the log, when no kernel runs.
-    pub fn read_log(&self) -> Result<Vec<u64>> {
+    pub fn read_log(&self) -> warpheap::Result<Vec<u64>> {
         self.log.copy_to_vec()
     }
 
     /// Makes all of it no one's again, on the stream.
-    pub fn clear(&self, stream: &Stream) -> Result<()> {
+    pub fn clear(&self, stream: &Stream) -> warpheap::Result<()> {
         // SAFETY: nothing else uses the map: the callers have waited for all kernels.
         unsafe { stream.fill_bytes(&self.words, 0) }?;
         // SAFETY: the same.
@@ -96,7 +95,7 @@ impl Tables {
     }
 
     /// Takes everything out of the cells, and waits for it.
-    pub fn clear_cells(&self, stream: &Stream) -> Result<()> {
+    pub fn clear_cells(&self, stream: &Stream) -> warpheap::Result<()> {
         // SAFETY: nothing else uses the cells: the callers have waited for all kernels.
         unsafe { stream.fill_bytes(&self.cells, 0) }?;
         stream.synchronize()

@@ -22,43 +22,56 @@
 //! never allocated twice without a free between: that is what the two moments are chosen for, and the order in which
 //! [`read_log`] returns.
 
+#[cfg(feature = "csv")]
 mod read;
 
+#[cfg(feature = "csv")]
 pub use read::read_log;
 // For replays, which name the line of what is wrong.
+#[cfg(feature = "csv")]
 #[doc(hidden)]
 pub use read::{LogRow, read_rows};
 
 use crate::alloc::{DeviceAllocator, Usage, address_of, lock};
 use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
-use serde::{Deserialize, Serialize};
 use std::alloc::Layout;
-use std::io::Write;
+use std::fmt;
+use std::io::{BufWriter, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use warpheap_device::kernel::DevicePtr;
 
 /// What a call did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogAction {
     /// It allocated.
-    #[serde(rename = "allocate")]
     Allocate,
     /// It was to allocate, and failed.
-    #[serde(rename = "allocate failure")]
     AllocateFailure,
     /// It gave a block back.
-    #[serde(rename = "free")]
     Free,
     /// It was to give a block back, and failed.
-    #[serde(rename = "free failure")]
     FreeFailure,
 }
 
+impl fmt::Display for LogAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LogAction::Allocate => "allocate",
+            LogAction::AllocateFailure => "allocate failure",
+            LogAction::Free => "free",
+            LogAction::FreeFailure => "free failure",
+        })
+    }
+}
+
+/// The first row: the names of the columns.
+const HEADER: &str = "thread,time,action,pointer,size,stream,align";
+
 /// A row of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRecord {
     /// Which thread of the process.
     pub thread: u64,
@@ -67,7 +80,6 @@ pub struct LogRecord {
     /// What the call did.
     pub action: LogAction,
     /// The address; 0 of an allocation that failed.
-    #[serde(with = "hexadecimal")]
     pub pointer: u64,
     /// Bytes.
     pub size: u64,
@@ -75,6 +87,14 @@ pub struct LogRecord {
     pub stream: u64,
     /// The alignment.
     pub align: u64,
+}
+
+/// A row of CSV: numbers and words, which need no quotes.
+impl fmt::Display for LogRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LogRecord { thread, time, action, pointer, size, stream, align } = self;
+        write!(f, "{thread},{time},{action},{pointer:#x},{size},{stream},{align}")
+    }
 }
 
 /// Writes a row of CSV for every call.
@@ -87,15 +107,23 @@ pub struct Logged<A, W: Write> {
     start: Instant,
 }
 
+impl<A: fmt::Debug, W: Write> fmt::Debug for Logged<A, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Logged").field("upstream", &self.upstream).finish_non_exhaustive()
+    }
+}
+
 struct Log<W: Write> {
-    writer: csv::Writer<W>,
+    writer: BufWriter<W>,
+    /// Whether the names of the columns are still to be written.
+    is_empty: bool,
     failure: Option<Error>,
 }
 
 impl<A: DeviceAllocator, W: Write + Send> Logged<A, W> {
     /// Logs the calls of `upstream` to `to`, which needs no buffer of its own.
     pub fn new(upstream: A, to: W) -> Logged<A, W> {
-        let log = Log { writer: csv::Writer::from_writer(to), failure: None };
+        let log = Log { writer: BufWriter::new(to), is_empty: true, failure: None };
         Logged { upstream, log: Mutex::new(log), start: Instant::now() }
     }
 
@@ -119,7 +147,8 @@ impl<A: DeviceAllocator, W: Write + Send> Logged<A, W> {
     /// # Errors
     /// As for [`flush`](Self::flush).
     pub fn into_parts(self) -> Result<(A, W)> {
-        let Log { writer, failure } = self.log.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Log { writer, failure, .. } =
+            self.log.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         let to = writer.into_inner().map_err(|error| not_written(error.error()))?;
         failure.map_or(Ok((self.upstream, to)), Err)
     }
@@ -139,7 +168,9 @@ impl<A: DeviceAllocator, W: Write + Send> Logged<A, W> {
             align: layout.align() as u64,
         };
         let mut log = lock(&self.log);
-        let done = log.writer.serialize(record);
+        let header =
+            if std::mem::take(&mut log.is_empty) { writeln!(log.writer, "{HEADER}") } else { Ok(()) };
+        let done = header.and_then(|()| writeln!(log.writer, "{record}"));
         if let (Err(error), None) = (done, &log.failure) {
             log.failure = Some(not_written(error));
         }
@@ -194,19 +225,4 @@ fn this_thread() -> u64 {
         static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
     }
     NUMBER.with(|number| *number as u64)
-}
-
-/// `0x7f00` for 32512.
-mod hexadecimal {
-    use serde::{Deserialize, Deserializer, Serializer, de};
-    use std::borrow::Cow;
-
-    pub fn serialize<S: Serializer>(address: &u64, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(&format_args!("{address:#x}"))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-        let text = Cow::<str>::deserialize(from)?;
-        super::read::address(&text).map_err(de::Error::custom)
-    }
 }

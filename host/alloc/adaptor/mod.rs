@@ -8,9 +8,8 @@ mod traced;
 
 pub use failure::{FailureInjected, Failures};
 pub use limit::Limit;
-pub use logged::{LogAction, LogRecord, Logged, read_log};
-// For replays, which name the line of what is wrong.
-#[doc(hidden)]
-pub use logged::{LogRow, read_rows};
+pub use logged::{LogAction, LogRecord, Logged};
+#[cfg(feature = "csv")]
+pub use logged::{LogRow, read_log, read_rows};
 pub use statistics::{AllocStats, Statistics};
 pub use traced::Traced;

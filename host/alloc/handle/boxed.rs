@@ -4,13 +4,13 @@ use super::buffer::PoolBuffer;
 use super::error::FreeError;
 use super::parts::PoolParts;
 use crate::alloc::DeviceAllocator;
-use crate::driver::{Device, DeviceData, Stream};
+use crate::driver::{Device, Stream};
 use crate::error::Result;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::slice;
 use std::sync::Arc;
-use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
 
 /// One value of `T` in memory of an allocator, given back on its stream when this is dropped. In everything else, too, it is a
 /// [`PoolBuffer`] of one value.

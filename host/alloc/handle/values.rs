@@ -2,9 +2,10 @@
 
 use super::buffer::PoolBuffer;
 use crate::alloc::DeviceAllocator;
-use crate::driver::{DeviceData, Stream};
+use crate::driver::Stream;
 use crate::error::{Bytes, Error, Result};
 use std::mem::MaybeUninit;
+use warpheap_device::kernel::DeviceData;
 
 impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// `len` values of zero bytes, for work that `stream` is given from now on. Nothing waits on the host.

@@ -14,7 +14,7 @@ use std::alloc::Layout;
 use std::sync::PoisonError;
 use warpheap_device::fault::{FAULT_LOG_WORDS, Fault, FaultKind, FaultLog};
 use warpheap_device::heap::MAX_ALIGN;
-use warpheap_device::kernel::DevicePtr;
+use warpheap_device::kernel::{Arg, DevicePtr};
 
 /// Requests of one launch.
 const BATCH: usize = 1 << 20;
@@ -37,7 +37,7 @@ pub(super) struct Calls {
     stream: Stream,
     /// The handle that code off the fast path uses, and the fault log.
     state: DeviceMemory,
-    handle: heap::Heap,
+    handle: Arg<heap::Heap>,
 }
 
 impl Calls {
@@ -47,10 +47,12 @@ impl Calls {
         let mut parts = heap.places.parts(heap.memory().address(), heap.metadata.address());
         parts.shared = state.address() as *const heap::Heap;
         parts.faults = (state.address() + FAULTS_AT) as *const FaultLog;
-        let layout = heap.handle.layout();
+        let layout = heap.layout;
         // SAFETY: the heap keeps its parts, and this as well, which is as long as both need.
         let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, heap.places.cursor_stride_log2) };
-        state.write(0, &[handle])?;
+        // SAFETY: the same.
+        let handle = unsafe { Arg::new(handle) };
+        state.write_handle(0, &handle)?;
         let module = kernels(device)?;
         Ok(Calls { module, stream: device.default_stream()?, state, handle })
     }

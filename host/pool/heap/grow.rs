@@ -71,7 +71,7 @@ impl Heap {
     /// [`Error::OutOfMemory`], of the device or of what the heap was built for, or what failed since. Nothing changes then.
     /// Should a copy to the metadata fail after the memory was mapped, some of the new slabs are handed out to no one.
     pub fn grow_to(&mut self, bytes: u64) -> Result<u64> {
-        let layout = self.handle.layout();
+        let layout = self.layout;
         if bytes >> layout.slab_log2 > layout.slabs.into() {
             return Err(Error::OutOfMemory(OutOfMemory::Reservation {
                 what: "a heap",
@@ -101,7 +101,7 @@ impl Heap {
 
     /// Bytes of the slabs that are handed out.
     fn present_bytes(&self) -> u64 {
-        u64::from(self.present) << self.handle.layout().slab_log2
+        u64::from(self.present) << self.layout.slab_log2
     }
 }
 

@@ -17,7 +17,7 @@ pub use snapshot::{HeapSnapshot, Leak, Leaks, SiteLeaks};
 pub use stats::{ClassStats, HeapStats};
 
 use super::{Faults, Violation, refuse};
-use crate::driver::{Device, DeviceData, DeviceMemory};
+use crate::driver::{Device, DeviceMemory};
 use crate::error::{Bytes, Result};
 use calls::Calls;
 use debug::DebugPlaces;
@@ -28,6 +28,7 @@ use warpheap_device::heap::class::{MIN_BLOCK, SizeClass};
 use warpheap_device::heap::debug::{Debugger, Extra};
 use warpheap_device::heap::layout::HEAP_BYTES;
 use warpheap_device::heap::{self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Layout, Overview, Parts};
+use warpheap_device::kernel::Arg;
 use warpheap_device::sync::{AtomicU32, AtomicU64};
 
 /// The most cursors of a class.
@@ -42,7 +43,8 @@ pub struct Heap {
     backing: Backing,
     metadata: DeviceMemory,
     places: Places,
-    handle: heap::Heap,
+    layout: Layout,
+    handle: Arg<heap::Heap>,
     /// Slabs that are handed out: the first of those that the layout has, and none without memory.
     present: u32,
     /// That of a debug heap's records in this life.
@@ -137,9 +139,19 @@ impl Heap {
         HeapBuilder { bytes, initial: None, largest_class: None, homes: None, debug: false, quarantine: None }
     }
 
-    /// What kernels take.
-    pub fn handle(&self) -> heap::Heap {
+    /// What a launch passes to a kernel that takes a [`heap::Heap`].
+    pub fn handle(&self) -> Arg<heap::Heap> {
         self.handle
+    }
+
+    /// Bytes that can be handed out, in a heap that grows once it has memory for all of them.
+    pub fn capacity(&self) -> u64 {
+        self.layout.bytes()
+    }
+
+    /// Sizes and counts.
+    pub fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// The memory that it hands out, as much as there is at the moment.
@@ -192,8 +204,10 @@ impl HeapBuilder {
         // SAFETY: `reset` fills the parts below; the heap keeps both allocations for as long as it lives, and a
         // launch checks that the handle's memory is still there.
         let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, places.cursor_stride_log2) };
+        // SAFETY: the same.
+        let handle = unsafe { Arg::new(handle) };
         let calls = Mutex::default();
-        let mut heap = Heap { backing, metadata, places, handle, present, salt: 0, calls };
+        let mut heap = Heap { backing, metadata, places, layout, handle, present, salt: 0, calls };
         heap.reset()?;
         Ok(heap)
     }
@@ -234,6 +248,3 @@ impl HeapBuilder {
         }
     }
 }
-
-// SAFETY: integers in `repr(C)`.
-unsafe impl DeviceData for ClassInfo {}

@@ -7,7 +7,6 @@ use super::Heap;
 use super::grow::FreeWords;
 use crate::driver::Stream;
 use crate::error::Result;
-use std::slice::from_ref;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::{ClassInfo, Cursor, Span};
 
@@ -48,7 +47,7 @@ impl Heap {
         // SAFETY: as above.
         unsafe { metadata.fill_on(stream, places.entries, places.slab_sets - places.entries, 0xff) }?;
         // SAFETY: as above; the heap and `sent` live until then.
-        unsafe { metadata.write_on(stream, places.handle, from_ref(&self.handle)) }?;
+        unsafe { metadata.write_handle_on(stream, places.handle, &self.handle) }?;
         // SAFETY: as above.
         unsafe { metadata.write_on(stream, places.classes, &sent.classes) }?;
         // SAFETY: as above.
@@ -63,7 +62,7 @@ impl Heap {
     }
 
     fn sent(&self) -> Sent {
-        let (layout, places) = (self.handle.layout(), self.places);
+        let (layout, places) = (self.layout, self.places);
         let classes = (0..layout.classes).map(|class| layout.class(SizeClass(class))).collect();
         let bytes = (places.entries - places.cursors).min(SENT_BYTES);
         let mut cursors = vec![0_u64; (bytes / 8) as usize];

@@ -4,13 +4,13 @@ use super::super::Violation;
 use super::debug::{AllocationSite, Block, Debugged, Origin};
 use super::stats::{HeapStats, Tally};
 use super::{Heap, heap};
-use crate::driver::DeviceData;
 use crate::error::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{self as device, LargeAudit, RunAudit, Visitor};
+use warpheap_device::kernel::DeviceData;
 
 /// How many violations are told one by one. A heap that was written over has as many as it has blocks.
 const TOLD: usize = 256;
@@ -38,6 +38,11 @@ pub struct HeapSnapshot {
     faults: u64,
     debugged: Option<Debugged>,
 }
+
+// SAFETY: the handle reads the copy, which nothing writes, and nothing else; what goes along with it has no thread.
+unsafe impl Send for HeapSnapshot {}
+// SAFETY: the same.
+unsafe impl Sync for HeapSnapshot {}
 
 /// A block that someone has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -95,8 +100,7 @@ impl Heap {
         parts.debugger = Debugger::NONE;
         // SAFETY: the copy has every part at its place, and lives as long as the handle; a snapshot only reads it.
         // Of the memory, and of the handle in the copy, which names the device's metadata, it touches nothing.
-        let heap =
-            unsafe { heap::Heap::from_raw_parts(parts, self.handle.layout(), places.cursor_stride_log2) };
+        let heap = unsafe { heap::Heap::from_raw_parts(parts, self.layout, places.cursor_stride_log2) };
         let mut snapshot =
             HeapSnapshot { _lines: lines, heap, present: self.present, faults, debugged: None };
         if places.debug.is_some() {

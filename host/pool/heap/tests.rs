@@ -34,7 +34,7 @@ fn entries() {
     let large = seen.large[0];
     heap.assert_broken_by(heap.entry_at(large.slab), 1 << 8, "I5", "belongs to no run");
     heap.assert_broken(heap.entry_at(large.slab + 1), class, "I5", "inside of a run or of an allocation");
-    let slabs = heap.handle.layout().slabs;
+    let slabs = heap.layout.slabs;
     heap.assert_broken(heap.entry_at(slabs - 1), 0x2fe_u32, "I5", "reach past the end");
 }
 
@@ -79,7 +79,7 @@ fn sets() {
     let idle = seen.run(|run| run.holes == run.blocks);
     let idle_at = heap.idle_at(idle.class, idle.slab);
     heap.assert_broken_by(idle_at, bit(idle.slab), "I7", "not among the idle runs");
-    let words = heap.handle.layout().slabs.div_ceil(32);
+    let words = heap.layout.slabs.div_ceil(32);
     let summary = heap.set_at(0, words + free / 32 / 32);
     heap.assert_broken(summary, 0_u32, "I2 of sets", "its summary says that it has none");
 }
@@ -89,7 +89,7 @@ fn slabs_that_the_heap_does_not_have() {
     let device = Device::cpu();
     // 100 slabs: the last word of a set has bits for 28 more.
     let mut heap = Heap::builder(100 << 14).build(&device).unwrap();
-    assert_eq!(heap.handle.layout().slabs, 100);
+    assert_eq!(heap.layout.slabs, 100);
     heap.assert_broken_by(heap.free_at(100), bit(100), "I5", "the heap has not");
     let class = SizeClass::of(64);
     heap.assert_broken_by(heap.partial_at(class, 101), bit(101), "I7", "the heap does not have");
@@ -127,10 +127,10 @@ fn a_cursor_that_has_a_hole() {
     // Of a run of which a part is in a cursor, the block after that part is the one that was handed out last.
     let run = seen.run(|run| run.in_cursor > 0 && run.live > 0 && run.holes == 0);
     let offset = u64::from(run.in_cursor) * u64::from(run.class.bytes());
-    let block = heap.handle.base() as u64 + (u64::from(run.slab) << heap.handle.layout().slab_log2) + offset;
+    let block = heap.memory().address() + (u64::from(run.slab) << heap.layout.slab_log2) + offset;
     // SAFETY: no kernel has it.
     unsafe { heap.deallocate(DevicePtr(block as *mut u8)) }.unwrap();
-    let slabs = heap.handle.layout().class(run.class).slabs;
+    let slabs = heap.layout.class(run.class).slabs;
     let is_its = |cursor: &&CursorAudit| {
         let runs = cursor.left.unwrap().div_ceil(run.blocks);
         let end = (heap.long(heap.cursor_at(cursor.class, cursor.home)) >> 32) as u32;
@@ -144,7 +144,7 @@ fn a_cursor_that_has_a_hole() {
 #[test]
 fn fresh_slabs() {
     let mut heap = used_heap();
-    let layout = heap.handle.layout();
+    let layout = heap.layout;
     let used = (0..layout.homes).filter(|home| heap.word(heap.fresh_at(*home)) > layout.share_start(*home));
     let home = used.last().expect("some home's share was used");
     let (place, next) = (heap.fresh_at(home), heap.word(heap.fresh_at(home)));
@@ -169,7 +169,7 @@ fn slabs_without_memory() {
     assert_eq!(heap.check().unwrap(), []);
     let present = heap.present;
     heap.assert_broken_by(heap.free_at(present), bit(present), "I5", "where the heap has no memory");
-    let last = heap.handle.layout().slabs - 1;
+    let last = heap.layout.slabs - 1;
     heap.assert_broken(heap.fresh_at(3), last, "I5", "where the heap has no memory");
 }
 

@@ -5,11 +5,11 @@ use super::super::figures::{Bench, THREADS};
 use super::super::plan::Plan;
 use super::load::Load;
 use super::{GIB, WITHOUT_ALLOCATING, one_size, room_for, wrong};
+use crate::Result;
 use crate::kernels::bench::{
     Sizes, bench_alloc_floor, bench_free_floor, bench_heap_alloc, bench_heap_alloc_sparse, bench_heap_free,
     bench_heap_free_sparse,
 };
-use warpheap::Result;
 use warpheap::kernel_names;
 
 /// Sizes that are allocated, in bytes: all powers of two, and some of the classes between them.

@@ -10,10 +10,10 @@ use super::super::timing::Timing;
 use super::super::{Bar, Figure};
 use super::load::Load;
 use super::{GIB, one_size};
+use crate::Result;
 use crate::kernels::bench::{
     Places, Sizes, bench_churn_floor, bench_churn_mixed_floor, bench_heap_churn, bench_heap_churn_mixed,
 };
-use warpheap::Result;
 use warpheap::kernel_names;
 
 /// Pairs by each thread of the churn of one size.

@@ -6,15 +6,15 @@ use super::super::timing::Timing;
 use super::super::{Bar, Figure};
 use super::load::Load;
 use super::{GIB, WITHOUT_ALLOCATING, one_size};
+use crate::Result;
 use crate::kernels::bench::{
     CACHE_THREADS, Counter, Sizes, bench_alloc_floor, bench_heap_alloc_each, bench_heap_churn,
     bench_heap_churn_cached, bench_heap_free_each,
 };
-use warpheap::Result;
 use warpheap::kernel_names;
 use warpheap::pool::Heap;
 use warpheap_device::heap;
-use warpheap_device::kernel::Kernel;
+use warpheap_device::kernel::{Arg, Kernel};
 
 /// Pairs by each thread.
 const TURNS: u32 = 64;
@@ -75,7 +75,7 @@ impl Bench {
 
 fn time_pairs<K>(kernel: K, load: &Load<'_>, heap: &Heap) -> Result<Timing>
 where
-    K: Kernel<Args = (heap::Heap, Sizes, u32, Counter)>,
+    K: Kernel<Args = (Arg<heap::Heap>, Sizes, u32, Counter)>,
 {
     let args = (heap.handle(), load.sizes, TURNS, load.counter());
     // SAFETY: the heap and the counter live, and this stream alone uses them.

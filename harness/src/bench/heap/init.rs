@@ -5,8 +5,8 @@ use super::super::plan::Plan;
 use super::super::timing::Timing;
 use super::super::{Bar, Figure};
 use super::GIB;
+use crate::Result;
 use std::time::Instant;
-use warpheap::Result;
 
 /// Microseconds that a set-up may take.
 const INIT_BAR: f64 = 1000.0;
@@ -49,7 +49,7 @@ impl Bench {
 
     fn heap_metadata(&self, name: &str, bytes: u64) -> Result<Figure> {
         let heap = self.heap(bytes)?;
-        let (metadata, capacity) = (heap.metadata_bytes(), heap.handle().capacity());
+        let (metadata, capacity) = (heap.metadata_bytes(), heap.capacity());
         let share = metadata as f64 / capacity as f64 * 100.0;
         let checked = format!("{metadata} B beside {capacity} B");
         let figure = Figure::plain(name, 0, "the memory handed out").checked(checked);

@@ -6,14 +6,15 @@ use super::super::timing::Timing;
 use super::super::{Bar, Figure};
 use super::load::{Load, check_faults};
 use super::{GIB, WITHOUT_ALLOCATING, one_size};
+use crate::Result;
 use crate::kernels::bench::{
-    Counter, Sizes, bench_alloc_floor, bench_heap_alloc, bench_heap_free, bench_heap_free_half,
+    Sizes, bench_alloc_floor, bench_heap_alloc, bench_heap_free, bench_heap_free_half,
 };
 use crate::kernels::stress::take_whole_heap;
-use warpheap::Result;
 use warpheap::driver::LaunchConfig;
 use warpheap::kernel_names;
 use warpheap::pool::Heap;
+use warpheap_device::kernel::DevicePtr;
 
 const LARGE: u32 = 8192;
 const MIXED: Sizes = Sizes { min: 16, max: 8192 };
@@ -88,7 +89,7 @@ impl Bench {
         let (full, again) = (self.load(blocks, sizes)?, self.load(blocks, sizes)?);
         let heap = self.heap(GIB)?;
         let freed = self.timer.device.zeroed::<u64>(1)?;
-        let counter = Counter(freed.address() as *const _);
+        let counter = DevicePtr(freed.address() as *mut _);
         let (mut round, mut freed_before) = (0, 0);
         let (mut least, mut what) = (f64::MAX, String::new());
         let time = self.timer.time_and_look(
@@ -140,7 +141,11 @@ impl Bench {
     }
 
     /// Times an allocation of all of the heap, and its free, by one thread, and counts the rounds that granted it.
-    fn time_whole(&self, heap: &Heap, prepare: impl FnMut() -> Result<()>) -> Result<(Timing, u64)> {
+    fn time_whole(
+        &self,
+        heap: &Heap,
+        prepare: impl FnMut() -> warpheap::Result<()>,
+    ) -> Result<(Timing, u64)> {
         let answer = self.timer.device.zeroed::<u64>(1)?;
         let args = (heap.handle(), answer.ptr());
         let mut granted = 0;

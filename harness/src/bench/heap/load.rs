@@ -4,11 +4,11 @@ use super::super::figures::check_addresses;
 use super::super::floors::grid_of;
 use super::super::timing::{Timer, Timing};
 use super::wrong;
+use crate::Result;
 use crate::kernels::bench::{Counter, Order, Sizes, bench_heap_alloc, bench_heap_free};
-use warpheap::Result;
 use warpheap::driver::{DeviceBuffer, LaunchConfig};
 use warpheap::pool::Heap;
-use warpheap_device::kernel::Kernel;
+use warpheap_device::kernel::{DevicePtr, Kernel};
 
 /// Threads, what they ask for, and what they have.
 pub(super) struct Load<'a> {
@@ -42,7 +42,7 @@ impl<'a> Load<'a> {
 
     /// Of what went wrong in the kernels.
     pub fn counter(&self) -> Counter {
-        Counter(self.failures.address() as *const _)
+        DevicePtr(self.failures.address() as *mut _)
     }
 
     /// In which the threads free: each its own, or one far from those of its neighbours.
@@ -54,20 +54,20 @@ impl<'a> Load<'a> {
     ///
     /// # Safety
     /// As for the kernel.
-    pub unsafe fn launch<K: Kernel>(&self, kernel: K, args: K::Args) -> Result<()> {
+    pub unsafe fn launch<K: Kernel>(&self, kernel: K, args: K::Args) -> warpheap::Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.timer.stream.launch(&self.timer.module, kernel, &self.grid(), args) }
     }
 
     /// Every thread allocates; what it had before is forgotten.
-    pub fn alloc(&self, heap: &Heap) -> Result<()> {
+    pub fn alloc(&self, heap: &Heap) -> warpheap::Result<()> {
         let args = (heap.handle(), self.out.slice(), self.sizes);
         // SAFETY: heap and `out` live, and this stream alone uses them.
         unsafe { self.launch(bench_heap_alloc, args) }
     }
 
     /// Every thread frees; one that has nothing counts as a failure.
-    pub fn free(&self, heap: &Heap, permuted: bool) -> Result<()> {
+    pub fn free(&self, heap: &Heap, permuted: bool) -> warpheap::Result<()> {
         let args = (heap.handle(), self.out.slice(), self.order(permuted), self.counter());
         // SAFETY: what `out` names was allocated, and is freed once before the next allocations.
         unsafe { self.launch(bench_heap_free, args) }
@@ -94,7 +94,7 @@ impl<'a> Load<'a> {
     }
 
     /// Threads that have something.
-    pub fn granted(&self) -> Result<u32> {
+    pub fn granted(&self) -> warpheap::Result<u32> {
         Ok(self.out.copy_to_vec()?.iter().filter(|address| **address != 0).count() as u32)
     }
 
@@ -103,7 +103,7 @@ impl<'a> Load<'a> {
         Ok(self.failures.copy_to_vec()?[0])
     }
 
-    pub fn clear_failures(&mut self) -> Result<()> {
+    pub fn clear_failures(&mut self) -> warpheap::Result<()> {
         self.failures.fill(0)
     }
 

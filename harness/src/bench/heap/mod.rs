@@ -20,9 +20,9 @@ mod tests;
 use super::figures::Bench;
 use super::plan::Plan;
 use crate::kernels::bench::Sizes;
+use crate::{Error, Result};
 use load::Load;
 use warpheap::pool::Heap;
-use warpheap::{Error, Result};
 
 const GIB: u64 = 1 << 30;
 const WITHOUT_ALLOCATING: &str = "the same without allocating";
@@ -35,7 +35,7 @@ pub(super) fn plans() -> impl Iterator<Item = Plan> {
 
 impl Bench {
     /// A heap of `bytes`.
-    fn heap(&self, bytes: u64) -> Result<Heap> {
+    fn heap(&self, bytes: u64) -> warpheap::Result<Heap> {
         Heap::builder(bytes >> self.shrink).build(&self.timer.device)
     }
 

@@ -18,10 +18,11 @@ pub use pairs::PairFigure;
 pub use random::RandomFigure;
 
 use super::{POOLS, PoolKind};
+use crate::{Error, Result};
 use serde::Serialize;
+use warpheap::Bytes;
 use warpheap::driver::{Backend, Device, DeviceInfo};
 use warpheap::error::InvalidConfig;
-use warpheap::{Bytes, Error, Result};
 
 const MIB: u64 = 1 << 20;
 /// Random allocations on a GPU: as in RMM's benchmark.
@@ -71,17 +72,18 @@ impl PoolBenchConfig {
     /// Fails on what cannot be measured.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`] for a cap that is less than a single allocation.
-    pub fn check(&self) -> Result<()> {
+    /// [`Error::InvalidConfig`](warpheap::Error::InvalidConfig) for a cap that is less than a single allocation.
+    pub fn check(&self) -> warpheap::Result<()> {
         let most = random::MAX_BYTES[1];
         if self.cap_bytes >= most {
             return Ok(());
         }
-        Err(Error::InvalidConfig(InvalidConfig::Pool {
+        Err(InvalidConfig::Pool {
             setting: "cap",
             given: Bytes(self.cap_bytes).to_string(),
             why: format!("a single one of the random allocations may have {}", Bytes(most)),
-        }))
+        }
+        .into())
     }
 
     /// Whether the figure of this name is asked for.

@@ -5,6 +5,7 @@
 
 use super::{Bench, Judged, MIB};
 use crate::pools::{Demand, PoolKind, Spread};
+use crate::{Error, Result};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
@@ -14,7 +15,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use warpheap::alloc::DeviceAllocator;
 use warpheap::driver::Stream;
-use warpheap::{Error, Result};
 
 /// Rounds before the timed ones.
 const WARM_UP: u32 = 3;
@@ -164,7 +164,7 @@ impl Course<'_> {
         Ok(passes)
     }
 
-    fn round(&self, stream: &Stream) -> Result<Duration> {
+    fn round(&self, stream: &Stream) -> warpheap::Result<Duration> {
         let start = Instant::now();
         for _ in 0..self.passes {
             for layout in self.layouts {
@@ -186,13 +186,13 @@ impl Course<'_> {
             let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
             let times = workers.into_iter().map(|worker| worker.join());
             let times = times.map(|time| time.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            times.collect::<Result<Vec<Vec<Duration>>>>()
+            times.collect::<warpheap::Result<Vec<Vec<Duration>>>>()
         })?;
         Ok((0..rounds as usize).map(|round| of_threads.iter().map(|times| times[round]).collect()).collect())
     }
 
     /// A thread that has failed still comes to every round: the others would wait for it.
-    fn work(&self, rounds: u32, together: &Barrier) -> Result<Vec<Duration>> {
+    fn work(&self, rounds: u32, together: &Barrier) -> warpheap::Result<Vec<Duration>> {
         let mut stream = self.pool.device().stream();
         let mut times = Vec::new();
         for round in 0..WARM_UP + rounds {

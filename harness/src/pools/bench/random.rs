@@ -11,11 +11,11 @@ use super::{Bench, Judged, MIB};
 use crate::pools::PoolKind;
 use crate::pools::play::{Hosts, play, time};
 use crate::pools::script::Script;
+use crate::{Error, Result};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 use std::alloc::Layout;
-use warpheap::{Error, Result};
 
 /// The largest sizes, in bytes.
 pub(super) const MAX_BYTES: [u64; 2] = [MIB, 64 * MIB];

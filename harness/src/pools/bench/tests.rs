@@ -141,7 +141,10 @@ fn a_cap_below_one_allocation_is_refused() {
     let info = device.info().unwrap();
     let config = PoolBenchConfig { cap_bytes: 64 * MIB - 1, ..PoolBenchConfig::for_device(&info) };
     let error = run(&device, &config, &mut |_| ()).unwrap_err();
-    assert!(matches!(error, Error::InvalidConfig(InvalidConfig::Pool { setting: "cap", .. })), "{error}");
+    let Error::Library(warpheap::Error::InvalidConfig(InvalidConfig::Pool { setting, .. })) = error else {
+        panic!("{error}")
+    };
+    assert_eq!(setting, "cap");
     let cap = PoolBenchConfig::for_device(&info).cap_bytes;
     assert!(cap <= ON_CPU.1 && cap >= 64 * MIB);
     let mut h200 = info;

@@ -13,7 +13,7 @@ use warpheap::{Bytes, Result};
 use warpheap_device::bump::Bump;
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
-use warpheap_device::kernel::DeviceSlice;
+use warpheap_device::kernel::{Arg, DeviceSlice};
 
 /// What part of the arena a planted overlap makes it hand out again, at most.
 const REWOUND_PART: u64 = 8;
@@ -44,8 +44,12 @@ impl Subject for BumpSubject {
         Ok(BumpSubject { pool, pieces: 1 + 2 * u64::from(shards) })
     }
 
-    fn handle(&self) -> Bump {
+    fn handle(&self) -> Arg<Bump> {
         self.pool.handle()
+    }
+
+    fn start(&self) -> u64 {
+        self.pool.memory().address()
     }
 
     fn reset(&mut self) -> Result<()> {
@@ -115,7 +119,7 @@ impl Subject for BumpSubject {
         _: &Module,
         _: &Stream,
         _: DeviceSlice<Record>,
-        _: OwnershipMap,
+        _: Arg<OwnershipMap>,
         _: u32,
     ) -> Result<()> {
         Ok(())

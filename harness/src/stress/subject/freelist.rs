@@ -17,8 +17,7 @@ use warpheap::pool;
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
 use warpheap_device::freelist::FreeList;
-use warpheap_device::kernel::DeviceSlice;
-use warpheap_device::units::BlockIndex;
+use warpheap_device::kernel::{Arg, DeviceSlice};
 
 /// How many lost blocks are named; the others are counted.
 const NAMED: usize = 8;
@@ -42,8 +41,12 @@ impl Subject for FreeListSubject {
         Ok(FreeListSubject(builder.build(device)?))
     }
 
-    fn handle(&self) -> FreeList {
+    fn handle(&self) -> Arg<FreeList> {
         self.0.handle()
+    }
+
+    fn start(&self) -> u64 {
+        self.0.memory().address()
     }
 
     fn reset(&mut self) -> Result<()> {
@@ -63,7 +66,7 @@ impl Subject for FreeListSubject {
     fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Account> {
         let mut account = Account::default();
         let owned = self.owned_bits(plan, narrator.records);
-        let geometry = self.handle().geometry();
+        let geometry = self.0.geometry();
         for ((w, bits), owned) in (0..).zip(self.0.read_bitmap()?).zip(owned) {
             let taken = bits & !geometry.initial_word(w);
             self.compare_word(w, taken, owned, narrator, &mut account);
@@ -121,7 +124,7 @@ impl Subject for FreeListSubject {
         module: &Module,
         stream: &Stream,
         records: DeviceSlice<Record>,
-        map: OwnershipMap,
+        map: Arg<OwnershipMap>,
         place: u32,
     ) -> Result<()> {
         let args = (self.handle(), records, map, place);
@@ -134,7 +137,7 @@ impl Subject for FreeListSubject {
 impl FreeListSubject {
     /// For each word of the bitmap, the blocks that some record holds.
     fn owned_bits(&self, plan: &Plan, records: &[Record]) -> Vec<u32> {
-        let mut owned = vec![0u32; self.handle().geometry().words() as usize];
+        let mut owned = vec![0u32; self.0.geometry().words() as usize];
         for record in records.iter().filter(|record| record.is_live()) {
             let block = record.address().wrapping_sub(self.start()) / plan.stride;
             if let Some(word) = owned.get_mut((block / 32) as usize) {
@@ -151,7 +154,7 @@ impl FreeListSubject {
         while differing != 0 && account.findings.len() < NAMED {
             let bit = differing.trailing_zeros();
             differing &= differing - 1;
-            let address = self.handle().address_of(BlockIndex(w * 32 + bit)) as u64;
+            let address = self.start() + u64::from(w * 32 + bit) * self.0.geometry().stride();
             let place = narrator.place_in_pool(address);
             let (kind, message) = if taken >> bit & 1 == 1 {
                 (FindingKind::Lost, format!("a block is neither free nor anyone's: {place}"))

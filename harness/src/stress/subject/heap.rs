@@ -19,7 +19,7 @@ use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
 use warpheap_device::heap::Heap;
 use warpheap_device::heap::class::MIN_BLOCK;
-use warpheap_device::kernel::DeviceSlice;
+use warpheap_device::kernel::{Arg, DeviceSlice};
 
 /// A new heap grants this part of its memory at least, as blocks of one size: a block is at most a quarter larger
 /// than what was asked for, and an eighth of a slab is left over at most.
@@ -54,8 +54,12 @@ impl Subject for HeapSubject {
         Ok(HeapSubject { pool, answer: device.zeroed(1)?, at_first: None })
     }
 
-    fn handle(&self) -> Heap {
+    fn handle(&self) -> Arg<Heap> {
         self.pool.handle()
+    }
+
+    fn start(&self) -> u64 {
+        self.pool.memory().address()
     }
 
     fn reset(&mut self) -> Result<()> {
@@ -146,7 +150,7 @@ impl Subject for HeapSubject {
         module: &Module,
         stream: &Stream,
         records: DeviceSlice<Record>,
-        map: OwnershipMap,
+        map: Arg<OwnershipMap>,
         place: u32,
     ) -> Result<()> {
         let args = (self.handle(), records, map, place);

@@ -16,16 +16,16 @@ use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
 use warpheap_device::check::workload::Round;
-use warpheap_device::kernel::{DevicePtr, DeviceSlice, Kernel};
+use warpheap_device::kernel::{Arg, DevicePtr, DeviceSlice, Kernel};
 
 /// The arguments of a round's kernel.
-pub(super) type StressArgs<H> = (H, DeviceSlice<Record>, OwnershipMap, DeviceSlice<u64>, Round);
+pub(super) type StressArgs<H> = (Arg<H>, DeviceSlice<Record>, Arg<OwnershipMap>, DeviceSlice<u64>, Round);
 /// The arguments of the kernel that empties a pool.
-pub(super) type GrabArgs<H> = (H, u32, u32, DeviceSlice<Record>, DevicePtr<u64>);
+pub(super) type GrabArgs<H> = (Arg<H>, u32, u32, DeviceSlice<Record>, DevicePtr<u64>);
 
 /// The arguments of a kernel in which blocks change hands: all records, and the cells.
 pub(super) type ExchangeArgs<H> =
-    (H, DeviceSlice<Record>, OwnershipMap, DeviceSlice<u64>, DeviceSlice<u64>, Round);
+    (Arg<H>, DeviceSlice<Record>, Arg<OwnershipMap>, DeviceSlice<u64>, DeviceSlice<u64>, Round);
 
 /// What the allocator's own numbers say, beside the blocks that are live.
 #[derive(Debug, Default)]
@@ -62,12 +62,10 @@ pub(super) trait Subject: Sized {
     fn new(device: &Device, plan: &Plan) -> Result<Self>;
 
     /// The pool as kernels take it.
-    fn handle(&self) -> Self::Handle;
+    fn handle(&self) -> Arg<Self::Handle>;
 
     /// Where its memory starts.
-    fn start(&self) -> u64 {
-        self.handle().region().0 as u64
-    }
+    fn start(&self) -> u64;
 
     /// Makes all memory free again. No kernel runs.
     fn reset(&mut self) -> Result<()>;
@@ -130,7 +128,7 @@ pub(super) trait Subject: Sized {
         module: &Module,
         stream: &Stream,
         records: DeviceSlice<Record>,
-        map: OwnershipMap,
+        map: Arg<OwnershipMap>,
         place: u32,
     ) -> Result<()>;
 }

@@ -24,7 +24,7 @@ pub struct LogRow {
     pub record: LogRecord,
 }
 
-/// Reads a log, and returns its rows by time.
+/// Reads a log, and returns its rows by time. Needs the feature `csv`.
 ///
 /// # Errors
 /// [`Error::AllocLog`] for what is no log, with the line and the column of the first value that is none, and for what cannot be
@@ -185,7 +185,7 @@ fn time_of_day(text: &str) -> Option<u64> {
 }
 
 /// `0x7f00`, also without its first two letters.
-pub(super) fn address(text: &str) -> Result<u64, String> {
+fn address(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is no address"))
 }

@@ -1,6 +1,6 @@
 //! A heap in use, and where its metadata lie.
 
-use crate::driver::{Device, DeviceData};
+use crate::driver::Device;
 use crate::pool::Heap;
 use crate::simt::Mode;
 use std::alloc::Layout as Request;
@@ -8,6 +8,7 @@ use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::{
     COUNT_STRIDE, CursorAudit, FRESH_STRIDE, FreeSlab, LargeAudit, RunAudit, Violation, Visitor,
 };
+use warpheap_device::kernel::DeviceData;
 
 pub const BYTES: u64 = 64 << 20;
 
@@ -79,7 +80,7 @@ pub fn used_heap() -> Heap {
         blocks.expect("there is room")
     };
     // Eight runs of one size for four homes, so that one of them at least is used whole.
-    let runs_of = |size| 8 * heap.handle.layout().class(SizeClass::of(size)).blocks as usize;
+    let runs_of = |size| 8 * heap.layout.class(SizeClass::of(size)).blocks as usize;
     let (small, middle, odd) = (got(&of(3000, 64)), got(&of(runs_of(1024), 1024)), got(&of(20, 48)));
     got(&of(runs_of(32), 32));
     got(&of(5, 2048));
@@ -110,13 +111,13 @@ impl Heap {
     }
 
     pub(super) fn bits_at(&self, slab: u32, block: u32) -> u64 {
-        let layout = self.handle.layout();
+        let layout = self.layout;
         let words = layout.block_words() / u64::from(layout.slabs);
         self.places.bitmap + 4 * (u64::from(slab) * words + u64::from(block / 32))
     }
 
     pub(super) fn set_at(&self, set: u32, word: u32) -> u64 {
-        self.places.slab_sets + 4 * u64::from(set * self.handle.layout().set_words() + word)
+        self.places.slab_sets + 4 * u64::from(set * self.layout.set_words() + word)
     }
 
     pub(super) fn free_at(&self, slab: u32) -> u64 {
@@ -124,7 +125,7 @@ impl Heap {
     }
 
     pub(super) fn idle_at(&self, class: SizeClass, slab: u32) -> u64 {
-        self.set_at(1 + self.handle.layout().classes + class.0, slab / 32)
+        self.set_at(1 + self.layout.classes + class.0, slab / 32)
     }
 
     pub(super) fn partial_at(&self, class: SizeClass, slab: u32) -> u64 {
@@ -132,7 +133,7 @@ impl Heap {
     }
 
     pub(super) fn cursor_at(&self, class: SizeClass, home: u32) -> u64 {
-        let cursor = u64::from(home * self.handle.layout().classes + class.0);
+        let cursor = u64::from(home * self.layout.classes + class.0);
         self.places.cursors + (cursor << self.places.cursor_stride_log2)
     }
 

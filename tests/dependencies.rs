@@ -1,8 +1,9 @@
 //! What deny.toml asks for: every dependency's licence is one that it allows, none is asked for in any version,
-//! and none comes from anywhere but crates.io.
+//! and none comes from anywhere but crates.io. Besides: none is asked for in one version alone, and the library has few.
 
 use serde_json::{Value, json};
 use spdx::{Expression, LicenseReq, ParseMode};
+use std::collections::BTreeSet;
 use std::process::Command;
 
 const DENY: &str = include_str!("../deny.toml");
@@ -59,19 +60,41 @@ fn wildcards(package: &Value) -> Vec<String> {
         .collect()
 }
 
+/// The dependencies of one package that a single version would do for: two libraries that pin different ones cannot be
+/// used together.
+fn pins(package: &Value) -> Vec<String> {
+    let dependencies = package["dependencies"].as_array().into_iter().flatten();
+    let pinned = dependencies.filter(|one| one["req"].as_str().is_some_and(|req| req.starts_with('=')));
+    pinned.map(|one| format!("{} pins {}", package["name"], one["name"])).collect()
+}
+
+/// What the library with its default features is built from, itself included.
+fn crates_of_the_library() -> BTreeSet<String> {
+    let tree =
+        ["tree", "--locked", "--package=warpheap", "--edges=normal,build", "--prefix=none", "--format={p}"];
+    let text = cargo(&tree);
+    let names = text.lines().filter_map(|line| line.split(' ').next());
+    names.filter(|name| !name.is_empty() && !name.starts_with('[')).map(String::from).collect()
+}
+
 /// The sources in a lock file that are not crates.io.
 fn foreign_sources(lock: &str) -> Vec<&str> {
     let sources = lock.lines().filter_map(|line| line.strip_prefix("source = \"")?.strip_suffix('"'));
     sources.filter(|source| *source != CRATES_IO).collect()
 }
 
-/// What cargo says about the workspace and all its dependencies.
-fn packages() -> Vec<Value> {
+/// What cargo prints.
+fn cargo(args: &[&str]) -> String {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let args = ["metadata", "--locked", "--all-features", "--format-version=1"];
     let output = Command::new(cargo).args(args).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    String::from_utf8(output.stdout).expect("cargo prints text")
+}
+
+/// What cargo says about the workspace and all its dependencies.
+fn packages() -> Vec<Value> {
+    let text = cargo(&["metadata", "--locked", "--all-features", "--format-version=1"]);
+    let metadata: Value = serde_json::from_str(&text).expect("cargo prints JSON");
     metadata["packages"].as_array().expect("a list of packages").clone()
 }
 
@@ -117,12 +140,29 @@ fn every_dependency_has_an_allowed_licence() {
 }
 
 #[test]
-fn no_dependency_is_asked_for_in_any_version() {
+fn no_dependency_is_asked_for_in_any_version_or_in_one_alone() {
     let packages = packages();
     let of_workspace: Vec<_> = packages.iter().filter(|package| package["source"].is_null()).collect();
     assert!(of_workspace.len() >= 5, "only {} packages in the workspace", of_workspace.len());
-    let found: Vec<_> = of_workspace.into_iter().flat_map(wildcards).collect();
+    let found: Vec<_> =
+        of_workspace.into_iter().flat_map(|package| [wildcards(package), pins(package)].concat()).collect();
     assert!(found.is_empty(), "{found:#?}");
+}
+
+/// Who adds the library to a program gets nothing for command lines, progress, tables or reports with it.
+#[test]
+fn the_library_has_few_dependencies() {
+    const MOST: usize = 40;
+    const OF_PROGRAMS: [&str; 8] =
+        ["clap", "comfy-table", "csv", "ctrlc", "indicatif", "jiff", "tempfile", "tracing-subscriber"];
+    let crates = crates_of_the_library();
+    assert!(
+        crates.len() > 10 && crates.contains("cudarc") && crates.contains("warpheap-device"),
+        "{crates:#?}"
+    );
+    assert!(crates.len() <= MOST, "{} crates: {crates:#?}", crates.len());
+    let foreign: Vec<_> = OF_PROGRAMS.into_iter().filter(|name| crates.contains(*name)).collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
 }
 
 #[test]
@@ -147,7 +187,7 @@ fn other_licences_are_refused() {
 }
 
 #[test]
-fn planted_wildcards_are_seen() {
+fn planted_wildcards_and_pins_are_seen() {
     let with = |publish: Value, dependency: Value| {
         wildcards(&json!({"name": "x", "publish": publish, "dependencies": [dependency]})).len()
     };
@@ -160,6 +200,8 @@ fn planted_wildcards_are_seen() {
     for req in ["^1.0.0", "=0.10.2", ">=1", "1.*"] {
         assert_eq!(with(json!(null), on(req, None, None)), 0, "{req}");
     }
+    let pinned = |req: &str| pins(&json!({"name": "x", "dependencies": [on(req, None, None)]})).len();
+    assert_eq!((pinned("=0.10.2"), pinned("^1.0.0")), (1, 0));
 }
 
 #[test]

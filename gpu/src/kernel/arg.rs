@@ -1,0 +1,319 @@
+//! What a launch passes to a kernel: the arguments, and how they lie in its parameters.
+
+use core::any::type_name;
+use core::fmt;
+
+/// A value that the host passes to a kernel.
+///
+/// # Safety
+/// `Abi` is `repr(C)`, `repr(transparent)` or primitive, with the same layout on host and device; any thread may copy
+/// it; it holds no reference and no host pointer that kernels' safe code follows.
+pub unsafe trait KernelArg: Copy + Send + 'static {
+    /// The value as it lies in the kernel's parameter. `Self`, unless the layout of that may differ from one compiler
+    /// to another.
+    type Abi: Copy + 'static;
+
+    /// The value as it is passed.
+    fn to_abi(self) -> Self::Abi;
+
+    /// Calls `found` with each range of device memory that the value names, address and length in bytes, so that a
+    /// launch can check that it is still there. Numbers and null name none.
+    fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
+        let _ = found;
+    }
+}
+
+/// A type that a kernel can declare as a parameter.
+///
+/// # Safety
+/// `from_abi` makes no value that a kernel's safe code can misuse, if the argument is as its type demands.
+pub unsafe trait KernelParam: Copy + 'static {
+    /// What the host passes for it.
+    type Arg: KernelArg;
+
+    /// The parameter in the kernel.
+    ///
+    /// # Safety
+    /// The caller is a thread of a kernel that the host launched with this argument.
+    unsafe fn from_abi(abi: Abi<Self>) -> Self;
+}
+
+/// The value of a parameter as the host passes it.
+pub type Abi<P> = <<P as KernelParam>::Arg as KernelArg>::Abi;
+
+/// [`KernelParam`] for types that the host passes as they are.
+macro_rules! itself {
+    ($([$($bound:tt)*] $ty:ty),+) => {$(
+        // SAFETY: the host had the value too.
+        unsafe impl<$($bound)*> $crate::kernel::KernelParam for $ty {
+            type Arg = Self;
+            #[inline(always)]
+            unsafe fn from_abi(abi: Self) -> Self {
+                abi
+            }
+        }
+    )+};
+}
+pub(super) use itself;
+
+macro_rules! plain {
+    ($($ty:ty),+) => {$(
+        // SAFETY: a primitive value, the same on both sides.
+        unsafe impl KernelArg for $ty {
+            type Abi = Self;
+            fn to_abi(self) -> Self {
+                self
+            }
+        }
+        itself! { [] $ty }
+    )+};
+}
+plain!(u8, i8, u16, i16, u32, i32, u64, i64, usize, isize, f32, f64, bool, char);
+
+const _: () = assert!(size_of::<usize>() == 8, "host and device share addresses and `usize` of 64 bits");
+
+// SAFETY: element after element, on both sides.
+unsafe impl<T: KernelArg, const N: usize> KernelArg for [T; N] {
+    type Abi = [T::Abi; N];
+    fn to_abi(self) -> Self::Abi {
+        self.map(T::to_abi)
+    }
+    fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
+        self.iter().for_each(|element| element.for_each_range(found));
+    }
+}
+
+// SAFETY: the elements' promise.
+unsafe impl<T: KernelParam, const N: usize> KernelParam for [T; N] {
+    type Arg = [T::Arg; N];
+    #[inline(always)]
+    unsafe fn from_abi(abi: Abi<Self>) -> Self {
+        // SAFETY: the caller's promise.
+        abi.map(|element| unsafe { T::from_abi(element) })
+    }
+}
+
+/// The first value of a tuple and the rest. A tuple itself may be laid out otherwise by the compiler of the kernel.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Pair<A, B>(A, B);
+
+/// [`Pair`]s of values, types, or patterns.
+macro_rules! pairs {
+    (types) => { () };
+    (types $head:ty $(, $tail:ty)*) => { Pair<$head, pairs!(types $($tail),*)> };
+    (values) => { () };
+    (values $head:expr $(, $tail:expr)*) => { Pair($head, pairs!(values $($tail),*)) };
+    (pattern) => { () };
+    (pattern $head:ident $($tail:ident)*) => { Pair($head, pairs!(pattern $($tail)*)) };
+}
+
+macro_rules! tuple {
+    ($($t:ident $i:tt),+) => {
+        // SAFETY: a `repr(C)` pair of the first value and the rest.
+        unsafe impl<$($t: KernelArg),+> KernelArg for ($($t,)+) {
+            type Abi = pairs!(types $($t::Abi),+);
+            fn to_abi(self) -> Self::Abi {
+                pairs!(values $(self.$i.to_abi()),+)
+            }
+            fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
+                $(self.$i.for_each_range(found);)+
+            }
+        }
+
+        // SAFETY: the elements' promise.
+        unsafe impl<$($t: KernelParam),+> KernelParam for ($($t,)+) {
+            type Arg = ($($t::Arg,)+);
+            #[inline(always)]
+            #[allow(non_snake_case)]
+            unsafe fn from_abi(abi: Abi<Self>) -> Self {
+                let pairs!(pattern $($t)+) = abi;
+                // SAFETY: the caller's promise.
+                ($(unsafe { $t::from_abi($t) },)+)
+            }
+        }
+    };
+}
+tuple!(A 0);
+tuple!(A 0, B 1);
+tuple!(A 0, B 1, C 2);
+tuple!(A 0, B 1, C 2, D 3);
+tuple!(A 0, B 1, C 2, D 3, E 4);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+
+/// A type through which safe code reaches memory that only kernels may touch. The host holds it as an [`Arg`].
+///
+/// # Safety
+/// The type is `repr(C)` or `repr(transparent)` with the same layout on host and device. Every thread of
+/// a kernel may use a copy. It is neither `Send` nor `Sync`, so that safe code puts no copy where it outlives the kernel.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a parameter of a kernel",
+    note = "numbers, `bool`, `char`, `DevicePtr`, `DeviceSlice`, pools, arrays and tuples of them, and structs declared \
+            with `kernel_arg!` or `device_data!` can"
+)]
+pub unsafe trait DeviceHandle: Copy + 'static {
+    /// As [`KernelArg::for_each_range`].
+    fn for_each_range(&self, found: &mut dyn FnMut(u64, u64));
+}
+
+// SAFETY: the kernel was launched with the handle, so its memory is there until the kernel ends.
+unsafe impl<H: DeviceHandle> KernelParam for H {
+    type Arg = Arg<H>;
+    #[inline(always)]
+    unsafe fn from_abi(abi: Arg<H>) -> H {
+        // SAFETY: the caller's promise.
+        unsafe { abi.into_inner() }
+    }
+}
+
+/// A handle as the host has it: to be passed to launches. On the host nothing can be called on it; a kernel receives
+/// the handle itself.
+///
+/// ```compile_fail
+/// # fn f(heap: warpheap_device::kernel::Arg<warpheap_device::heap::Heap>) {
+/// heap.alloc(core::alloc::Layout::new::<u64>());
+/// # }
+/// ```
+#[must_use = "it does nothing by itself; pass it to a launch"]
+#[repr(transparent)]
+pub struct Arg<H>(H);
+
+impl<H: Copy> Clone for Arg<H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<H: Copy> Copy for Arg<H> {}
+// SAFETY: what is inside is reached by `into_inner` alone, whose caller answers for the thread.
+unsafe impl<H> Send for Arg<H> {}
+// SAFETY: the same.
+unsafe impl<H> Sync for Arg<H> {}
+
+impl<H: DeviceHandle> Arg<H> {
+    /// The argument that stands for `handle`.
+    ///
+    /// # Safety
+    /// What the handle's constructor demands holds while a kernel runs that is launched with the argument.
+    pub const unsafe fn new(handle: H) -> Self {
+        Arg(handle)
+    }
+
+    /// The handle.
+    ///
+    /// # Safety
+    /// The caller is in a kernel that was launched with the argument, and drops the handle before the kernel ends. Or it
+    /// calls nothing that reads or writes device memory through the handle.
+    #[inline(always)]
+    pub const unsafe fn into_inner(self) -> H {
+        self.0
+    }
+}
+
+// SAFETY: `repr(transparent)` over a handle, whose layout is the same on both sides.
+unsafe impl<H: DeviceHandle> KernelArg for Arg<H> {
+    type Abi = Self;
+    fn to_abi(self) -> Self {
+        self
+    }
+    fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
+        self.0.for_each_range(found);
+    }
+}
+itself! { [H: DeviceHandle] Arg<H> }
+#[cfg(feature = "rustacuda")]
+// SAFETY: a bitwise copy is another argument for the same pool, valid on the device.
+unsafe impl<H: DeviceHandle> rustacuda_core::DeviceCopy for Arg<H> {}
+#[cfg(feature = "cust")]
+// SAFETY: the same.
+unsafe impl<H: DeviceHandle> cust_core::DeviceCopy for Arg<H> {}
+
+impl<H: DeviceHandle> fmt::Debug for Arg<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Arg<{}>(", type_name::<H>())?;
+        let mut result = Ok(());
+        self.0.for_each_range(&mut |address, bytes| {
+            result = result.and_then(|()| write!(f, "{bytes} B at {address:#x}"));
+        });
+        result?;
+        f.write_str(")")
+    }
+}
+
+/// Size and alignment of one parameter, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Bytes.
+    pub size: usize,
+    /// Bytes.
+    pub align: usize,
+}
+
+impl Param {
+    const fn of<T>() -> Param {
+        Param { size: size_of::<T>(), align: align_of::<T>() }
+    }
+}
+
+mod sealed {
+    /// A tuple of arguments.
+    pub trait Tuple {}
+}
+
+/// The arguments of a kernel: a tuple of at most 16 [`KernelArg`]s.
+pub trait KernelArgs: sealed::Tuple + Copy + Send + 'static {
+    /// Size and alignment of each as it is passed, in order.
+    const PARAMS: &'static [Param];
+    /// Each as it is passed.
+    type Abi: Copy + 'static;
+
+    /// Each as it is passed, in order.
+    fn to_abi(self) -> Self::Abi;
+    /// Calls `each` with the address of each argument, in order.
+    fn for_each_address(abi: &Self::Abi, each: impl FnMut(*const u8));
+    /// Calls `found` with each range of device memory that an argument names: the argument's position, the range's
+    /// address and its length in bytes.
+    fn for_each_range(&self, found: impl FnMut(usize, u64, u64));
+}
+
+macro_rules! arguments {
+    ($($t:ident $i:tt),*) => {
+        impl<$($t),*> sealed::Tuple for ($($t,)*) {}
+
+        impl<$($t: KernelArg),*> KernelArgs for ($($t,)*) {
+            const PARAMS: &'static [Param] = &[$(Param::of::<$t::Abi>()),*];
+            type Abi = ($($t::Abi,)*);
+            #[allow(clippy::unused_unit)]
+            fn to_abi(self) -> Self::Abi {
+                ($(self.$i.to_abi(),)*)
+            }
+            #[allow(unused_mut, unused_variables)]
+            fn for_each_address(abi: &Self::Abi, mut each: impl FnMut(*const u8)) {
+                $(each((&raw const abi.$i).cast());)*
+            }
+            #[allow(unused_mut, unused_variables)]
+            fn for_each_range(&self, mut found: impl FnMut(usize, u64, u64)) {
+                $(self.$i.for_each_range(&mut |address, bytes| found($i, address, bytes));)*
+            }
+        }
+    };
+}
+arguments!();
+arguments!(A 0);
+arguments!(A 0, B 1);
+arguments!(A 0, B 1, C 2);
+arguments!(A 0, B 1, C 2, D 3);
+arguments!(A 0, B 1, C 2, D 3, E 4);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13, O 14);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13, O 14, P 15);

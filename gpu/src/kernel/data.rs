@@ -1,0 +1,163 @@
+//! Plain data: what host and device exchange in memory, and structs as arguments.
+
+#[cfg(feature = "bytemuck")]
+use super::arg::{KernelArg, itself};
+use super::memory::{DevicePtr, DeviceSlice};
+
+/// Plain data that host and device both read and write, byte for byte.
+/// [`device_data!`](crate::device_data!) writes checked implementations.
+///
+/// # Safety
+/// Any bytes are a value of the type; it has no padding; it is `repr(C)`, `repr(transparent)` or a number, with the same
+/// layout on host and device; it holds no reference and no host pointer that safe code follows.
+pub unsafe trait DeviceData: Copy + Send + Sync + 'static {}
+
+macro_rules! plain {
+    ($($ty:ty),+) => {$(
+        // SAFETY: a number, the same on both sides.
+        unsafe impl DeviceData for $ty {}
+    )+};
+}
+plain!(u8, i8, u16, i16, u32, i32, u64, i64, u128, i128, usize, isize, f32, f64);
+
+// SAFETY: nothing between the elements.
+unsafe impl<T: DeviceData, const N: usize> DeviceData for [T; N] {}
+// SAFETY: an address, of which any is a value.
+unsafe impl<T: 'static> DeviceData for DevicePtr<T> {}
+// SAFETY: an address and a length, of which any is a value.
+unsafe impl<T: 'static> DeviceData for DeviceSlice<T> {}
+
+/// Plain data of a type that implements [`bytemuck::Pod`]: as an argument, and in device memory.
+#[cfg(feature = "bytemuck")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Pod<T>(pub T);
+
+#[cfg(feature = "bytemuck")]
+// SAFETY: `Pod` promises a stable layout without padding, of which any bytes are a value.
+unsafe impl<T: bytemuck::Pod + Send + Sync> DeviceData for Pod<T> {}
+
+#[cfg(feature = "bytemuck")]
+// SAFETY: the same.
+unsafe impl<T: bytemuck::Pod + Send + Sync> KernelArg for Pod<T> {
+    type Abi = Self;
+    fn to_abi(self) -> Self {
+        self
+    }
+}
+#[cfg(feature = "bytemuck")]
+itself! { [T: bytemuck::Pod + Send + Sync] Pod<T> }
+
+/// Declares structs that can be arguments of kernels. They are `repr(C)`, `Copy` and `Clone`; other traits can be derived.
+///
+/// Every field is checked to be passed as it is: a number, `bool` or `char`, an array or such a struct, or device memory.
+/// A tuple is not, as compilers lay tuples out as they like.
+///
+/// ```
+/// use warpheap_device::kernel::DevicePtr;
+///
+/// warpheap_device::kernel_arg! {
+///     /// What a solver takes.
+///     #[derive(Debug, PartialEq)]
+///     pub struct Settings {
+///         /// The largest error.
+///         pub tolerance: f64,
+///         pub relaxed: bool,
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! kernel_arg {
+    ($(
+        $(#[doc = $doc:expr])*
+        $(#[derive($($derive:path),+ $(,)?)])?
+        $vis:vis struct $name:ident {
+            $($(#[doc = $field_doc:expr])* $field_vis:vis $field:ident: $ty:ty),* $(,)?
+        }
+    )+) => {$(
+        $(#[doc = $doc])*
+        $(#[derive($($derive),+)])?
+        #[derive(Clone, Copy)]
+        #[repr(C)]
+        $vis struct $name {
+            $($(#[doc = $field_doc])* $field_vis $field: $ty),*
+        }
+
+        const _: () = {
+            const fn passed_as_it_is<T: $crate::kernel::KernelArg<Abi = T>>() {}
+            $(passed_as_it_is::<$ty>();)*
+        };
+
+        // SAFETY: `repr(C)`, and each field is an argument that is passed as it is.
+        unsafe impl $crate::kernel::KernelArg for $name {
+            type Abi = Self;
+            fn to_abi(self) -> Self {
+                self
+            }
+            fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
+                let _ = &found;
+                $($crate::kernel::KernelArg::for_each_range(&self.$field, found);)*
+            }
+        }
+        // SAFETY: the host had the value too.
+        unsafe impl $crate::kernel::KernelParam for $name {
+            type Arg = Self;
+            #[inline(always)]
+            unsafe fn from_abi(abi: Self) -> Self {
+                abi
+            }
+        }
+    )+};
+}
+
+/// Declares structs of plain data: [`DeviceData`](crate::kernel::DeviceData), and arguments of kernels as
+/// [`kernel_arg!`](crate::kernel_arg!) makes them. Every field is checked to be plain data, and the struct to have no
+/// padding.
+///
+/// ```
+/// warpheap_device::device_data! {
+///     /// A particle.
+///     #[derive(Debug, Default, PartialEq)]
+///     pub struct Particle {
+///         pub position: [f32; 3],
+///         pub mass: f32,
+///     }
+/// }
+/// ```
+///
+/// ```compile_fail
+/// warpheap_device::device_data! {
+///     pub struct Padded { a: u8, b: u32 }
+/// }
+/// ```
+#[macro_export]
+macro_rules! device_data {
+    ($(
+        $(#[doc = $doc:expr])*
+        $(#[derive($($derive:path),+ $(,)?)])?
+        $vis:vis struct $name:ident {
+            $($(#[doc = $field_doc:expr])* $field_vis:vis $field:ident: $ty:ty),* $(,)?
+        }
+    )+) => {$(
+        $crate::kernel_arg! {
+            $(#[doc = $doc])*
+            $(#[derive($($derive),+)])?
+            $vis struct $name {
+                $($(#[doc = $field_doc])* $field_vis $field: $ty),*
+            }
+        }
+
+        const _: () = {
+            const fn plain<T: $crate::kernel::DeviceData>() -> usize {
+                ::core::mem::size_of::<T>()
+            }
+            assert!(
+                ::core::mem::size_of::<$name>() == 0 $(+ plain::<$ty>())*,
+                concat!("`", stringify!($name), "` has padding: order its fields by size, or add fields in its place"),
+            );
+        };
+
+        // SAFETY: `repr(C)` without padding, of fields of which any bytes are values.
+        unsafe impl $crate::kernel::DeviceData for $name {}
+    )+};
+}

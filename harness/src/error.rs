@@ -1,0 +1,39 @@
+//! The error type of the harness.
+
+/// A result with the error type of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a run of the harness ended early.
+#[derive(thiserror::Error, Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// The library or the device failed.
+    #[error(transparent)]
+    Library(#[from] warpheap::Error),
+
+    /// A stress run cannot be made with these settings. Change them as `advice` says.
+    #[error("cannot stress {what}: {advice}")]
+    InvalidStress {
+        /// What was asked for.
+        what: String,
+        /// What to do about it.
+        advice: String,
+    },
+
+    /// A measured kernel computed a wrong result. Its time means nothing.
+    #[error("{what}: the results are wrong: {found}")]
+    WrongResult {
+        /// What was measured.
+        what: String,
+        /// What was found.
+        found: String,
+    },
+}
+
+impl Error {
+    /// Whether the device is unusable: see [`warpheap::Error::is_fatal`].
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, Error::Library(error) if error.is_fatal())
+    }
+}

@@ -1,0 +1,12 @@
+//! The host has no way to allocate through what it passes to kernels.
+
+use core::alloc::Layout;
+use warpheap::Device;
+use warpheap::pool::Heap;
+
+fn main() {
+    let heap = Heap::builder(1 << 20).build(&Device::cpu()).unwrap();
+    let handle = heap.handle();
+    drop(heap);
+    handle.alloc(Layout::new::<u64>());
+}

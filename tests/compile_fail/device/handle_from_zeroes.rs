@@ -1,0 +1,9 @@
+//! A handle is no plain data: zeroes are none.
+
+use core::alloc::Layout;
+use warpheap::Device;
+
+fn main() {
+    let handles = Device::cpu().zeroed::<warpheap_device::heap::Heap>(1).unwrap();
+    handles.copy_to_vec().unwrap()[0].alloc(Layout::new::<u64>());
+}

@@ -1,0 +1,203 @@
+//! Each type of argument arrives in the kernel as the host passed it.
+#![cfg(not(loom))]
+
+use warpheap::error::Dangling;
+use warpheap::{Arg, Device, Error, LaunchConfig};
+use warpheap_device::heap::Heap;
+use warpheap_device::kernel::{DevicePtr, DeviceSlice, Kernel, KernelArgs, Param};
+use warpheap_device::{device_data, kernel, kernel_arg};
+
+device_data! {
+    /// Without padding.
+    #[derive(Debug, Default, PartialEq)]
+    struct Particle {
+        position: [f32; 3],
+        charge: i32,
+    }
+}
+
+kernel_arg! {
+    /// With padding, and with a `bool`, which device memory must not hold.
+    #[derive(Debug, PartialEq)]
+    struct Settings {
+        strict: bool,
+        limit: u64,
+        letters: [char; 2],
+        first: Particle,
+    }
+}
+
+kernel! {
+    /// Writes what it was given, word by word.
+    ///
+    /// # Safety
+    /// `out` is live, and the launch has one thread.
+    unsafe fn numbers(
+        a: u8, b: i8, c: u16, d: i16, e: u32, f: i32, g: u64, h: i64, i: usize, j: isize, k: f32, l: f64, m: bool,
+        n: char, o: [u32; 3], out: DeviceSlice<u64>,
+    ) {
+        let words = [
+            a.into(), b as u64, c.into(), d as u64, e.into(), f as u64, g, h as u64, i as u64, j as u64,
+            k.to_bits().into(), l.to_bits(), m.into(), n.into(), o[0].into(), o[2].into(),
+        ];
+        // SAFETY: one thread.
+        (0..).zip(words).for_each(|(i, word)| _ = unsafe { out.set(i, word) });
+    }
+
+    /// The same for a tuple, a struct, and arrays of them.
+    ///
+    /// # Safety
+    /// As for `numbers`.
+    unsafe fn composites(
+        pair: (u8, u64), nested: ((bool, i16), [f32; 2]), all: [(u16, u32); 2], settings: Settings,
+        out: (DeviceSlice<u64>, DevicePtr<u64>),
+    ) {
+        let words = [
+            pair.0.into(), pair.1, nested.0.0.into(), nested.0.1 as u64, nested.1[1].to_bits().into(), all[1].0.into(),
+            all[0].1.into(), settings.strict.into(), settings.limit, settings.letters[1].into(),
+            settings.first.charge as u64,
+        ];
+        assert_eq!(out.0.as_ptr(), out.1.0);
+        // SAFETY: one thread.
+        (0..).zip(words).for_each(|(i, word)| _ = unsafe { out.0.set(i, word) });
+    }
+
+    /// Two heaps, one of them in a tuple.
+    ///
+    /// # Safety
+    /// As for `numbers`; both heaps are live.
+    unsafe fn heaps(one: Heap, others: (u32, [Heap; 1]), out: DeviceSlice<u64>) {
+        let got = [&one, &others.1[0]].map(|heap| heap.alloc(core::alloc::Layout::new::<u64>()));
+        // SAFETY: one thread.
+        (0..).zip(got).for_each(|(i, block)| _ = unsafe { out.set(i, block.map_or(0, |b| b.as_ptr() as u64)) });
+    }
+}
+
+/// What the kernel wrote.
+fn run<K: Kernel>(device: &Device, kernel: K, args: impl FnOnce(DeviceSlice<u64>) -> K::Args) -> Vec<u64> {
+    let (stream, out) = (device.stream().unwrap(), device.zeroed::<u64>(16).unwrap());
+    let (module, one) = (device.native_module().unwrap(), LaunchConfig::linear(1, 1));
+    // SAFETY: the buffer lives until it is read, and there is one thread.
+    unsafe { stream.launch(&module, kernel, &one, args(out.slice())) }.unwrap();
+    out.copy_to_vec().unwrap()
+}
+
+#[test]
+fn sixteen_arguments_of_every_plain_type_arrive() {
+    let words = run(&Device::cpu(), numbers, |out| {
+        (
+            200,
+            -2,
+            60_000,
+            -300,
+            4_000_000_000,
+            -5,
+            1 << 60,
+            i64::MIN,
+            usize::MAX,
+            -9,
+            1.5,
+            -2.5,
+            true,
+            'ß',
+            [7, 8, 9],
+            out,
+        )
+    });
+    let expected = [
+        200,
+        -2_i64 as u64,
+        60_000,
+        -300_i64 as u64,
+        4_000_000_000,
+        -5_i64 as u64,
+        1 << 60,
+        1 << 63,
+        u64::MAX,
+        -9_i64 as u64,
+        1.5_f32.to_bits().into(),
+        (-2.5_f64).to_bits(),
+        1,
+        'ß'.into(),
+        7,
+        9,
+    ];
+    assert_eq!(words, expected);
+}
+
+#[test]
+fn tuples_and_structs_arrive() {
+    let first = Particle { position: [0.0; 3], charge: -7 };
+    let settings = Settings { strict: true, limit: 99, letters: ['a', 'z'], first };
+    let words = run(&Device::cpu(), composites, |out| {
+        let start = DevicePtr(out.as_ptr());
+        ((3, 1 << 40), ((true, -4), [0.0, 2.0]), [(1, 5), (6, 2)], settings, (out, start))
+    });
+    let expected =
+        [3, 1 << 40, 1, -4_i64 as u64, 2.0_f32.to_bits().into(), 6, 5, 1, 99, 'z'.into(), -7_i64 as u64];
+    assert_eq!(words[..expected.len()], expected);
+}
+
+#[test]
+fn handles_arrive_from_anywhere_in_the_arguments() {
+    let device = Device::cpu();
+    let [one, other] = [(); 2].map(|()| warpheap::pool::Heap::builder(1 << 20).build(&device).unwrap());
+    let words = run(&device, heaps, |out| (one.handle(), (0, [other.handle()]), out));
+    for (heap, block) in [&one, &other].into_iter().zip(words) {
+        let start = heap.memory().address();
+        assert!((start..start + heap.capacity()).contains(&block), "{block:#x}");
+    }
+}
+
+/// A tuple is passed as nested pairs in the order that it is written in, wherever the compiler puts its elements.
+#[test]
+fn the_layout_of_arguments_is_their_declaration() {
+    let params = <composites as Kernel>::Args::PARAMS;
+    let expected = [(16, 8), (12, 4), (16, 4), (40, 8), (24, 8)].map(|(size, align)| Param { size, align });
+    assert_eq!(params, expected);
+    assert_eq!(<numbers as Kernel>::Args::PARAMS.len(), 16);
+    let layouts: Vec<_> =
+        <heaps as Kernel>::Args::PARAMS.iter().map(|param| (param.size, param.align)).collect();
+    let heap = size_of::<Arg<Heap>>();
+    assert_eq!(layouts, [(heap, 8), (heap + 8, 8), (16, 8)]);
+}
+
+/// The launch looks into structs, tuples and arrays for memory that is gone.
+#[test]
+fn memory_that_is_gone_is_found_inside_of_arguments() {
+    let device = Device::cpu();
+    let (live, gone) = (device.zeroed::<u64>(16).unwrap(), device.zeroed::<u64>(16).unwrap().slice());
+    let heap = warpheap::pool::Heap::builder(1 << 20).build(&device).unwrap();
+    let lost = warpheap::pool::Heap::builder(1 << 20).build(&device).unwrap().handle();
+    let (stream, module, one) =
+        (device.stream().unwrap(), device.native_module().unwrap(), LaunchConfig::linear(1, 1));
+    let settings = Settings { strict: false, limit: 0, letters: ['a'; 2], first: Particle::default() };
+    let fine = ((0, 0), ((false, 0), [0.0; 2]), [(0, 0); 2], settings);
+    let args = (fine.0, fine.1, fine.2, fine.3, (gone, live.ptr()));
+    // SAFETY: it is refused.
+    let error = unsafe { stream.launch(&module, composites, &one, args) }.unwrap_err();
+    assert!(matches!(error, Error::Dangling(Dangling::Argument { position: 4, .. })), "{error}");
+    let args = (heap.handle(), (0, [lost]), live.slice());
+    // SAFETY: it is refused.
+    let error = unsafe { stream.launch(&module, heaps, &one, args) }.unwrap_err();
+    assert!(matches!(error, Error::Dangling(Dangling::Argument { position: 1, .. })), "{error}");
+}
+
+#[cfg(feature = "bytemuck")]
+#[test]
+fn types_of_bytemuck_are_arguments_and_data() {
+    use warpheap_device::kernel::Pod;
+    kernel! {
+        /// # Safety
+        /// As for `numbers`.
+        unsafe fn sum(all: DeviceSlice<Pod<[u32; 2]>>, plus: Pod<[u32; 2]>, out: DeviceSlice<u64>) {
+            // SAFETY: one thread, and the host has written the value.
+            let first = unsafe { all.get(0) }.unwrap();
+            // SAFETY: one thread.
+            unsafe { out.set(0, u64::from(first.0[0] + first.0[1] + plus.0[0] + plus.0[1])) };
+        }
+    }
+    let device = Device::cpu();
+    let all = device.from_slice(&[Pod([1, 2])]).unwrap();
+    assert_eq!(run(&device, sum, |out| (all.slice(), Pod([3, 4]), out))[0], 10);
+}

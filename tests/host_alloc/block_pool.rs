@@ -111,6 +111,7 @@ fn pools_that_cannot_be_are_refused() {
         assert_eq!(device.memory_in_use(), (0, 0));
     };
     refused(layout(0, 16), 4, "at least 1 B");
+    refused(layout((1 << 48) + 16, 16), 1, "at most 256 TiB");
     refused(layout(16, 16), 0, "from 1 to 4294967295");
     refused(layout(16, 16), 1 << 32, "from 1 to 4294967295");
     refused(layout(1 << 40, 16), 1 << 30, "more bytes than an address can count");

@@ -25,6 +25,9 @@ use std::alloc::Layout;
 use std::fmt;
 use warpheap_device::kernel::DevicePtr;
 
+/// The largest block: what the caching pool can write down of a layout.
+const MOST_BLOCK: usize = 1 << 48;
+
 /// A pool of equal blocks, taken from its upstream in one piece.
 ///
 /// A block that was freed is allocated again by the stream of its free at once, without a driver call. Other streams get blocks that no work can be
@@ -87,6 +90,9 @@ impl BlockPoolBuilder {
         let block = block.pad_to_align();
         if block.size() == 0 {
             return refuse("block", words(block), "a block has at least 1 B");
+        }
+        if block.size() > MOST_BLOCK {
+            return refuse("block", words(block), "a block has at most 256 TiB");
         }
         let Some(count) = u32::try_from(blocks).ok().filter(|count| *count > 0) else {
             return refuse("blocks", blocks.to_string(), "a pool has from 1 to 4294967295 blocks");
@@ -206,7 +212,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BlockPool<A> {
         if layout.size() > self.block.size() || layout.align() > self.block.align() {
             return Err(self.refuse(layout));
         }
-        match self.pool.cached(self.pool.need_of_equal(), layout, stream) {
+        match self.pool.cached(&self.pool.need_of_equal(), layout, stream) {
             Some(ptr) => Ok(ptr),
             None => self.pool.find_equal(layout, stream)?.ok_or_else(|| self.exhausted(layout)),
         }

@@ -1,4 +1,4 @@
-//! The free blocks of one stream, by class, and what it counts.
+//! The free blocks of one stream, by class, its extents, and what it counts.
 //!
 //! ```text
 //!   class 2   │ 2048 │ 2048 │ 2048        equal blocks of slabs: the last freed first
@@ -7,7 +7,8 @@
 //!
 //! I1: a block is in the bin of its own class, once, and in none while it is live. I2: an entry has the size and the address of its
 //! block's slot, which do not change while the block is here. I3: a bin has at most [`most`] blocks, or one; and more until who gave
-//! one too many has taken the older half out, or where several threads of a stream filled it at once.
+//! one too many has taken the older half out, or where several threads of a stream filled it at once. I4: a block of the cache's own extents that leaves its
+//! bin merges there; others go to what all share.
 
 use super::class::{Classes, Need};
 use super::live::{BlockId, Claim, Live, SHARED};
@@ -103,8 +104,8 @@ impl Bins {
     }
 
     /// A block for a request, live.
-    #[inline]
-    pub fn take(&mut self, need: Need, layout: Layout, is_tight: bool, live: &Live) -> Option<u64> {
+    #[inline(always)]
+    pub fn take(&mut self, need: &Need, layout: Layout, is_tight: bool, live: &Live) -> Option<u64> {
         let class = need.class?;
         let bin = &mut self.bins[class];
         let entry = if need.is_small { bin.blocks.pop() } else { bin.take_large(need) };
@@ -116,7 +117,7 @@ impl Bins {
     }
 
     /// Hands a block out.
-    #[inline]
+    #[inline(always)]
     fn send(
         &mut self,
         class: usize,
@@ -132,7 +133,9 @@ impl Bins {
     }
 
     /// A block out of an extent.
-    fn cut(&mut self, class: usize, need: Need, layout: Layout, is_tight: bool, live: &Live) -> Option<u64> {
+    #[inline(never)]
+    fn cut(&mut self, class: usize, need: &Need, layout: Layout, is_tight: bool, live: &Live) -> Option<u64> {
+        let need = *need;
         let found = match self.local.cut(need) {
             None if is_tight => {
                 self.merge(live);
@@ -162,6 +165,7 @@ impl Bins {
     }
 
     /// Puts a block of nobody's back into the extent that it was cut out of.
+    #[inline(never)]
     fn unname(&mut self, id: BlockId, live: &Live) {
         let node = live.slot(id).home();
         live.forget(id);
@@ -239,7 +243,7 @@ impl Bins {
     }
 
     /// Keeps a block that nobody has.
-    #[inline]
+    #[inline(always)]
     pub fn keep(&mut self, id: BlockId, asked: u64, is_tight: bool, live: &Live) -> Back {
         let slot = live.slot(id);
         let entry = Entry { id, address: slot.address(), bytes: slot.bytes() };
@@ -266,6 +270,7 @@ impl Bins {
     }
 
     /// The older half of a class leaves its bin: blocks of the cache's extents merge there. Others are what all share's.
+    #[inline(never)]
     fn shed(&mut self, class: usize, most: usize, live: &Live) -> Back {
         if class >= self.first_large {
             let older = self.bins[class].blocks.len() / 2;
@@ -346,7 +351,7 @@ impl Bins {
 impl Bin {
     /// Of the blocks that fit and are not much too large, the smallest.
     #[inline]
-    fn take_large(&mut self, need: Need) -> Option<Entry> {
+    fn take_large(&mut self, need: &Need) -> Option<Entry> {
         let most = need.bytes + need.bytes / SLACK;
         let fits = |entry: &Entry| {
             (need.bytes..=most).contains(&entry.bytes) && entry.address & (need.align - 1) == 0
@@ -412,7 +417,7 @@ mod tests {
 
     fn take(bins: &mut Bins, live: &Live, classes: Classes, bytes: u64, align: usize) -> Option<u64> {
         let layout = Layout::from_size_align(bytes as usize, align).unwrap();
-        bins.take(classes.need(layout).unwrap(), layout, false, live)
+        bins.take(&classes.need(layout).unwrap(), layout, false, live)
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What a stream's own cache does not have: one rung after the other, until there is memory.
 //!
 //! ```text
-//!   shared    free for this stream, or for anyone: no driver call, but to look at events that are pending
+//!   shared    free for this stream, or for anyone: no driver call, but to look at events that are pending. Of what all share a large request takes
+//!             an extent for the stream's cache, and a small one a slab, which may be cut out of such an extent
 //!   done      what streams that have nothing to do have freed. Once as much lies free as may (`spare_bytes`): what the stream itself keeps,
 //!             merged, then what others have freed and passed, with an event on each that has work left
 //!   grown     more of the upstream

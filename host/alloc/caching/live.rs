@@ -44,6 +44,8 @@ pub(super) struct Claim {
     asked: usize,
 }
 
+/// In place of an address: the number is of no block.
+const NOWHERE: usize = usize::MAX;
 /// In place of a cache: the piece is one of the shared segments.
 pub(super) const SHARED: u32 = 0;
 /// The bits of a layout: sizes to 2^48 and an alignment.
@@ -199,8 +201,12 @@ impl Live {
 
     /// The same; the caller has the number.
     pub fn forget(&self, id: BlockId) {
-        let address = self.slot(id).address();
-        self.shard(address).write().unwrap_or_else(PoisonError::into_inner).remove(&address);
+        let slot = self.slot(id);
+        let address = slot.address();
+        let mut shard = self.shard(address).write().unwrap_or_else(PoisonError::into_inner);
+        shard.remove(&address);
+        // Under the lock: whoever is given that address again knows this number for no block there.
+        slot.address.store(NOWHERE, Relaxed);
     }
 
     /// So many numbers, for [`insert_as`](Self::insert_as).
@@ -255,7 +261,8 @@ impl Live {
     #[inline]
     pub fn claim_known(&self, Claim { id, asked }: Claim, address: u64, layout: Layout) -> bool {
         let (slot, free) = (self.slot(id), asked & !LAYOUT);
-        // Generations come round. One that did so since is at another address; none does between this look and the exchange.
+        // Generations come round. A number that is in use again is of a block at another address, and one that is not has none: `forget` wrote
+        // that before the address could be another number's. So if it is this address, it is this block, which its owner has until the exchange.
         let is_it = asked == free | pack(layout) && slot.address() == address;
         is_it && slot.asked.compare_exchange(asked, free, Relaxed, Relaxed).is_ok()
     }
@@ -302,6 +309,7 @@ mod tests {
         assert_eq!(live.claim(4096, layout(300)), Err(Wrong::Free));
         live.remove(id);
         assert_eq!(live.claim(4096, layout(300)), Err(Wrong::Unknown));
+        assert_ne!(live.slot(id).address(), 4096, "a number that is of no block has no address");
     }
 
     /// Whoever knows a block that is gone takes nothing from the one that has its number now.

@@ -1,14 +1,16 @@
 //! Blocks of any size, kept for the stream that freed them.
 //!
 //! ```text
-//!   stream 7 ── cache: bins of free blocks ─┐ overflow                     ┌─ blocks of the upstream
-//!   stream 9 ── cache: bins of free blocks ─┼──────► shared ◄── segments ──┤ or
-//!   …                                       ┘ refill  large pieces, slabs  └─ one reservation that grows at its end
+//!   stream 7 ── cache: bins, extents ─┐ overflow                     ┌─ blocks of the upstream
+//!   stream 9 ── cache: bins, extents ─┼──────► shared ◄── segments ──┤ or
+//!   …                                 ┘ refill  large pieces, slabs  └─ one reservation that grows at its end
 //! ```
 //!
 //! - An allocation and a free that a stream's cache serves lock that cache, and no one else's; no driver is called and no event recorded.
 //!   Uncontended, the pair is five atomic read-modify-writes: two for each lock of the cache, one to claim the block. A block that the cache does
 //!   not know again is looked up in the map of all, which takes four more.
+//! - Large blocks are cut out of the cache's own extents and merge there (`local`), under the cache's lock as well: a search and two changes of a tree for an
+//!   allocation, up to three for a free, and the map is written at each. What all share is not touched.
 //! - What a cache does not have comes from what all share, where what is side by side merges, or by the ladder of `ladder`.
 //! - Classes and bins are those of `class`. Blocks up to the slabs' limit take their whole class; larger ones take what was asked for, cut out of a
 //!   segment by best fit, so that 33 MiB do not take 64.
@@ -16,8 +18,8 @@
 //! I1: a byte of a segment is in one live block, in one cached block, free, or on its way from one of these to the next with one thread, and never in two. I2: who uses a block comes after all
 //! work that may have used it: of the same stream by its order, of another one by an event. I3: `used + cached == reserved`.
 //!
-//! Locks, in this order, each only while one before it is held or none: `source` (growing and giving back; a driver may be waited for), `shared`, and one of the leaves:
-//! a cache's bins, the map of caches, a shard of the map of blocks, its numbers, a stream's end, the list of streams that have ended. The hook and upstream allocators are called without `shared`.
+//! Locks, in this order, each only while one before it is held or none: `source` (growing and giving back; a driver may be waited for), `shared`, then one after the other of:
+//! the map of caches; a cache's bins and extents (all of them only to see whether a pool of equal blocks is exhausted); a shard of the map of blocks, its numbers, a stream's end, the list of streams that have ended. The hook and upstream allocators are called without `shared`.
 
 mod answers;
 mod bins;
@@ -212,10 +214,11 @@ impl<A: DeviceAllocator> CachingPool<A> {
     }
 
     /// A block that the stream's cache has.
-    #[inline]
+    // Always: copied through memory, what is needed would be loaded while its stores are under way. That is why it is by reference, too.
+    #[inline(always)]
     pub(in crate::alloc) fn cached(
         &self,
-        need: Need,
+        need: &Need,
         layout: Layout,
         stream: &Stream,
     ) -> Option<DevicePtr<u8>> {
@@ -236,8 +239,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
     }
 
     #[cold]
-    fn allocate_slow(&self, need: Need, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        let found = self.alloc_slow(need, layout, stream)?;
+    fn allocate_slow(&self, need: &Need, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        let found = self.alloc_slow(*need, layout, stream)?;
         found.map(Self::ptr).map_err(|short| self.exhausted(layout, &short))
     }
 
@@ -245,7 +248,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     ///
     /// # Safety
     /// As for [`DeviceAllocator::deallocate`]. The stream is of the pool's device.
-    #[inline]
+    #[inline(always)]
     pub(in crate::alloc) unsafe fn take_back(&self, address: u64, layout: Layout, stream: &Stream) -> Back {
         let is_tight = self.is_tight.load(Relaxed);
         let take_back = |cache: &StreamCache| cache.take_back(address, layout, is_tight, &self.live);
@@ -314,9 +317,9 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         check_request(NAME, self.device(), layout, stream)?;
         let need = self.settings.classes.need(layout).ok_or_else(|| self.settings.classes.refuse(layout))?;
-        match self.cached(need, layout, stream) {
+        match self.cached(&need, layout, stream) {
             Some(ptr) => Ok(ptr),
-            None => self.allocate_slow(need, layout, stream),
+            None => self.allocate_slow(&need, layout, stream),
         }
     }
 

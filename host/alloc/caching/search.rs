@@ -1,7 +1,8 @@
 //! Where the ladder's rungs look, and what they do to find more.
 //!
 //! A cache that is flushed gives its blocks to what all share, of its stream's order; a fence puts these behind an event, or makes them
-//! anyone's if the stream has nothing to do. Nothing here holds a lock when it returns.
+//! anyone's if the stream has nothing to do. Of its extents, what is free goes with that; for a request of the stream itself only
+//! what may have free neighbours. Nothing here holds a lock when it returns.
 
 use super::CachingPool;
 use super::bins::refill_of;

@@ -7,7 +7,8 @@
 //!   order 6: unmarked …                                            anyone's once the device was waited for
 //! ```
 //!
-//! I1: pieces and small blocks are of an order that `orders` knows, and of one each.
+//! Extents of caches are pieces that are out. I1: pieces and small blocks are of an order that `orders` knows, and of one each. I2: `owners` has each cache
+//! that has an extent, so that a block of it finds its piece, also after its stream has ended.
 //!
 //! Its lock comes after that of the source and before the leaves that [`super`] lists. Under it the
 //! driver is asked to mark points and to look at them, and streams are made to wait on the device: none of that waits on the host, unless a

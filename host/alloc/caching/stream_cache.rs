@@ -83,8 +83,8 @@ impl StreamCache {
     }
 
     /// A cached block for a request, live.
-    #[inline]
-    pub fn take(&self, need: Need, layout: Layout, is_tight: bool, live: &Live) -> Option<u64> {
+    #[inline(always)]
+    pub fn take(&self, need: &Need, layout: Layout, is_tight: bool, live: &Live) -> Option<u64> {
         lock(&self.bins).take(need, layout, is_tight, live)
     }
 

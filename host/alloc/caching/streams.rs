@@ -61,7 +61,7 @@ impl Streams {
     }
 
     /// Calls `use_it` with the stream's cache, which is made at the first time.
-    #[inline]
+    #[inline(always)]
     pub fn with<R>(&self, stream: &Stream, use_it: impl FnOnce(&StreamCache) -> R) -> R {
         let key = self.key(stream.id());
         let mut use_it = Some(use_it);

@@ -78,11 +78,11 @@ fn words(block: Block) -> DeviceSlice<u32> {
 
 fn count(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     let stream = stage.stream().clone();
-    stage.check_is("blocks available at first", pool.stats().free_blocks, 100);
+    stage.check_is("blocks available at first", pool.available(), 100);
     let ten = take(pool, &stream, 10)?;
-    stage.check_is("with 10 allocated", pool.stats().free_blocks, 90);
+    stage.check_is("with 10 allocated", pool.available(), 90);
     give_all(pool, &stream, &ten)?;
-    stage.check_is("with those given back", pool.stats().free_blocks, 100);
+    stage.check_is("with those given back", pool.available(), 100);
     Ok(())
 }
 
@@ -98,7 +98,7 @@ fn exhaust(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     stage.check_refused("the 101st", more, |error| {
         matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. }))
     });
-    stage.check_is("available then", pool.stats().free_blocks, 0);
+    stage.check_is("available then", pool.available(), 0);
     give_all(pool, &stream, &blocks)
 }
 
@@ -116,7 +116,7 @@ fn misuse(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     refused("a foreign address", DevicePtr(foreign.ptr().0.cast()));
     give(pool, &stream, first)?;
     refused("a block that was given back before", first);
-    stage.check_is("available after those", pool.stats().free_blocks, 1);
+    stage.check_is("available after those", pool.available(), 1);
     let again = pool.allocate(layout(), &stream)?;
     let found = format!("{:#x}", again.0 as usize);
     stage.check("the only free block is the one that is handed out", found, again.0 == first.0);
@@ -138,7 +138,7 @@ fn contents(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     }
     stage.check_is("wrong words of 102,400 that kernels filled and read again", others, 0);
     give_all(pool, &stream, &blocks)?;
-    stage.check_is("available with all given back", pool.stats().free_blocks, 100);
+    stage.check_is("available with all given back", pool.available(), 100);
     Ok(())
 }
 
@@ -190,6 +190,6 @@ fn threads(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
             .sum::<Result<usize>>()
     })?;
     stage.check_is("blocks with two owners, 8 host threads with 5,000 pairs each", overlaps, 0);
-    stage.check_is("available at the end", pool.stats().free_blocks, 100);
+    stage.check_is("available at the end", pool.available(), 100);
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::*;
 
 impl Blocks for Wrong<dyn Blocks> {
     fn available(&self) -> usize {
-        self.pool.stats().free_blocks + usize::from(self.is(Fault::Miscounts))
+        self.pool.available() + usize::from(self.is(Fault::Miscounts))
     }
 }
 

@@ -41,16 +41,19 @@ pub(crate) struct Sites {
 }
 
 impl Proofs {
+    #[cfg(not(target_arch = "nvptx64"))]
     /// Of none.
     pub fn new() -> Self {
         Proofs { begun: AtomicU64::new(0), verdict: AtomicU64::new(0) }
     }
 
+    #[cfg(not(target_arch = "nvptx64"))]
     /// As they lie in device memory.
     pub(crate) fn to_words(&self) -> [u64; 2] {
         [self.begun.load_relaxed(), self.verdict.load_relaxed()]
     }
 
+    #[cfg(not(target_arch = "nvptx64"))]
     /// As they lay in device memory.
     pub(crate) fn from_words(words: [u64; 2]) -> Self {
         let [begun, verdict] = words.map(AtomicU64::new);
@@ -104,6 +107,7 @@ impl Proofs {
     }
 }
 
+#[cfg(not(target_arch = "nvptx64"))]
 impl Default for Proofs {
     fn default() -> Self {
         Proofs::new()

@@ -114,6 +114,8 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
     ///   [`sync_threads`](thread::sync_threads).
     /// - A block has one cache of these parameters at a time: of the one before, each thread has dropped or ended its
     ///   part.
+    /// - The thread drops, ends or forgets its part before its block ends, and uses it no more then. Safe code could keep a
+    ///   part of a `&'static Heap` in a thread-local variable of the CPU.
     #[inline(always)]
     pub unsafe fn begin(heap: &'h Heap, layout: Layout) -> Self {
         // SAFETY: the caller's promise.
@@ -277,7 +279,8 @@ impl Heap {
         let slab = (offset >> self.layout.slab_log2) as u32;
         // Who frees a block has it, or got it from who has: its slab's entry was written before (I5). Through the cache of this
         // multiprocessor, which whoever acquires a span empties.
-        let entry = Entry(self.entry(slab).load_unraced());
+        // SAFETY: no thread writes the entry of a slab with a live block (I5).
+        let entry = Entry(unsafe { self.entry(slab).load_unraced() });
         entry.class() == Some(class) && self.place_of(entry, class, slab, offset).is_some()
     }
 

@@ -6,7 +6,9 @@
 //! | [`BlockAtomicU32`], [`BlockAtomicU64`] | `.cta` | the threads of this block |
 //! | [`SystemAtomicU32`], [`SystemAtomicU64`] | `.sys` | the host and other devices too |
 //!
-//! All of them address **global memory** (`.global`); a word in shared memory is out of their reach.
+//! All of them address **global memory** (`.global`); a word in shared or local memory is out of their reach. So kernels make
+//! references to words in unsafe code alone, which promises that the word is aligned, lies in global memory, and is accessed by
+//! threads of the type's scope. On the host, words are made by `new`.
 //! Core's own atomics must not be used on the device: rustc 1.96 emits their read-modify-writes without
 //! an ordering and the rest at `.sys` scope.
 //!
@@ -89,8 +91,17 @@ macro_rules! atomic {
         const _: () = assert!(!NATIVE_LAYOUT || align_of::<$name>() == $bytes);
 
         impl $name {
-            /// A word holding `v`.
+            /// A word holding `v`. On the host alone: see [`in_global`](Self::in_global).
+            #[cfg(not(target_arch = "nvptx64"))]
             pub fn new(v: $int) -> Self {
+                Self(backend::$cell::new(v))
+            }
+            /// A word holding `v`, to be written to global memory by a kernel.
+            ///
+            /// # Safety
+            /// On a GPU no operation is called on it before it lies in global memory. A local variable does not.
+            #[inline(always)]
+            pub unsafe fn in_global(v: $int) -> Self {
                 Self(backend::$cell::new(v))
             }
             /// Reads. Relaxed.
@@ -105,8 +116,11 @@ macro_rules! atomic {
             }
             /// Reads a word that no one is writing: the last write is ordered before this by what the caller
             /// acquired. On a GPU the multiprocessor's cache may answer.
+            ///
+            /// # Safety
+            /// No thread writes the word meanwhile: on a GPU that is a data race.
             #[inline(always)]
-            pub fn load_unraced(&self) -> $int {
+            pub unsafe fn load_unraced(&self) -> $int {
                 self.0.load_unraced()
             }
             /// Writes. Relaxed.
@@ -159,7 +173,7 @@ pub const QUAD: usize = if NATIVE_LAYOUT { 4 } else { 1 };
 
 /// [`QUAD`] words, the first of them aligned to all of them together: on a GPU one instruction for each lane, of which
 /// each word is an access of its own. Relaxed.
-pub mod quad {
+pub(crate) mod quad {
     use super::{AtomicU32, QUAD, backend};
 
     /// Reads them.

@@ -97,8 +97,10 @@ impl Table {
                 return false;
             };
             new = Some(mine);
+            // SAFETY: the heap's memory, to which the node is written next, is global.
+            let count = unsafe { AtomicU64::in_global(1) };
             // SAFETY: allocated above for a node, and on no chain yet.
-            unsafe { mine.write(Node { key, count: AtomicU64::new(1), next: first }) };
+            unsafe { mine.write(Node { key, count, next: first }) };
             // ordering: release; pairs with the load above and `get`: the node before its address.
             if head.cas_release(first, mine.as_ptr() as u64, PUSH).is_ok() {
                 return true;

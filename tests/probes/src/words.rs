@@ -59,8 +59,10 @@ macro_rules! words {
         probe! { $word load_unraced(word: *const $word, out: *mut $int) {
             // SAFETY: the launch passes a live word.
             let word = unsafe { &*word };
-            // SAFETY: and room for the result.
-            unsafe { out.write(word.load_unraced()) };
+            // SAFETY: no one writes it.
+            let value = unsafe { word.load_unraced() };
+            // SAFETY: the launch passes room for the result.
+            unsafe { out.write(value) };
         } }
         accesses! { $word $int; load_relaxed store_relaxed(); load_acquire store_release(SITE); }
         exchanges! { $word $int;

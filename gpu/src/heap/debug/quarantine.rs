@@ -34,6 +34,7 @@ pub struct Ring {
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Ring>() == 32 && align_of::<Ring>() == 8);
 
 impl Ring {
+    #[cfg(not(target_arch = "nvptx64"))]
     /// A ring of these slots.
     ///
     /// # Safety

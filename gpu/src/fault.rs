@@ -79,6 +79,7 @@ pub struct Fault {
 }
 
 #[repr(C)]
+#[derive(Debug)]
 struct Entry {
     kind_and_thread: AtomicU64,
     block: AtomicU64,
@@ -88,6 +89,7 @@ struct Entry {
 
 /// The log, in device memory. All zeroes is an empty log.
 #[repr(C)]
+#[derive(Debug)]
 pub struct FaultLog {
     count: AtomicU64,
     entries: [Entry; FAULT_ENTRIES],

@@ -30,6 +30,7 @@ use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
+use core::fmt;
 use core::mem::{MaybeUninit, offset_of};
 use core::ptr::{NonNull, null_mut};
 
@@ -49,6 +50,12 @@ pub struct GlobalHeap {
 }
 
 const _: () = assert!(!NATIVE_LAYOUT || align_of::<GlobalHeap>() == 8);
+
+impl fmt::Debug for GlobalHeap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GlobalHeap").field("heap", &self.parts().handle.base()).finish_non_exhaustive()
+    }
+}
 
 // SAFETY: the handle is only read (I1), and may be by every thread; the log is atomic.
 unsafe impl Sync for GlobalHeap {}

@@ -7,6 +7,7 @@
 
 use crate::units::{LaneMask, WARP_SIZE};
 use core::any::TypeId;
+use core::fmt;
 use core::panic::Location;
 use core::ptr::NonNull;
 use std::boxed::Box;
@@ -181,6 +182,12 @@ pub unsafe fn install(machine: &dyn Machine) -> Installed {
 #[inline]
 pub unsafe fn stand_at(coords: *const Coords) {
     STANDS_AT.set(coords);
+}
+
+impl fmt::Debug for Installed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Installed").field("before", &self.before.is_some()).finish()
+    }
 }
 
 impl Drop for Installed {

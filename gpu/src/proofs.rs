@@ -77,7 +77,7 @@ impl Proofs {
     ) -> Option<bool> {
         // ordering: release; pairs with the beginning below: what this group has freed, or knows to be freed, before
         // the looks of a proof that begins later (I2).
-        let arrived = lanes.lead_64(|| self.begun.add_release(0, sites.arrive));
+        let arrived = lanes.lead_64(|| self.begun.at(sites.arrive).add_release(0));
         let mut under_way = u64::MAX;
         for poll in 0..wait.polls {
             // Relaxed: a verdict by itself publishes nothing.
@@ -89,7 +89,7 @@ impl Proofs {
             if verdict != under_way && poll >= wait.polls_first {
                 let begun = verdict / 2;
                 // ordering: acquire; pairs with the arrivals above (I2).
-                let mine = || self.begun.cas_acquire(begun, begun + 1, sites.begin).is_ok().into();
+                let mine = || self.begun.at(sites.begin).cas_acquire(begun, begun + 1).is_ok().into();
                 if lanes.lead_64(mine) == 1 {
                     // What the leader acquired is before the looks of all.
                     lanes.order();

@@ -39,6 +39,7 @@ use crate::park::with_parked;
 use crate::shared::SharedWord;
 use crate::thread;
 use core::alloc::Layout;
+use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use slots::Slots;
@@ -82,11 +83,20 @@ use slots::Slots;
 ///     } // Here, or wherever a thread returns, its blocks go back to the heap.
 /// }
 /// ```
+#[must_use = "a thread leaves the cache when this is dropped"]
 pub struct BlockCache<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static = ()> {
     heap: &'h Heap,
     part: Part,
     /// A thread's own.
     owner: PhantomData<*mut Owner>,
+}
+
+impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> fmt::Debug
+    for BlockCache<'_, THREADS, SLOTS, Owner>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockCache").field("class", &self.part.class).finish_non_exhaustive()
+    }
 }
 
 /// What a thread knows of its slots and of their class. In registers, and on the stack while a slow path runs.
@@ -135,6 +145,7 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
     /// Cost from a slot: a load and a store in shared memory.
     #[track_caller]
     #[inline(always)]
+    #[must_use = "the memory is lost unless it is freed"]
     pub fn alloc(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         let address =
             if self.part.top != self.part.bottom && self.heap.class_of(layout) == Some(self.part.class) {

@@ -51,6 +51,7 @@ impl Heap {
     /// As [`alloc`](Self::alloc), and all bytes of `layout` are 0. The calling thread clears them, 4 at a time.
     #[track_caller]
     #[inline(always)]
+    #[must_use = "the memory is lost unless it is freed"]
     pub fn alloc_zeroed(&self, layout: Layout) -> Option<NonNull<u8>> {
         if self.is_debugged() {
             return self.shared().alloc_zeroed_debugged(layout, CallSite::here());

@@ -15,6 +15,7 @@
 use super::record::mixed;
 use super::{DEBUG, Extra};
 use crate::sync::AtomicU64;
+use core::fmt;
 use core::panic::Location;
 
 /// Sites that are told apart. Allocations at further ones have none.
@@ -31,6 +32,13 @@ const PROBES: usize = 32;
 /// The sites of a heap. All zeroes is none.
 #[repr(transparent)]
 pub struct SiteTable([[AtomicU64; SITE_WORDS]; SITES]);
+
+impl fmt::Debug for SiteTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seen = self.0.iter().filter(|site| site[0].load_relaxed() != 0).count();
+        f.debug_struct("SiteTable").field("sites", &seen).finish()
+    }
+}
 
 /// The call of an allocation in the source. Nothing in a build without the feature `debug`.
 #[derive(Clone, Copy, Debug)]

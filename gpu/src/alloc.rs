@@ -32,7 +32,7 @@ pub unsafe trait DeviceAlloc: DeviceHandle {
 
     /// Memory for `layout`, or `None` when there is none. For a layout of no bytes the address may be one
     /// that must not be touched.
-    #[must_use = "the memory is lost unless it is freed"]
+    #[must_use = "memory without an address is never freed"]
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>>;
 
     /// Gives memory back. Any thread may, also one that did not allocate it.

@@ -78,8 +78,8 @@ pub struct Fault {
     pub detail: u64,
 }
 
-#[repr(C)]
 #[derive(Debug)]
+#[repr(C)]
 struct Entry {
     kind_and_thread: AtomicU64,
     block: AtomicU64,
@@ -88,8 +88,8 @@ struct Entry {
 }
 
 /// The log, in device memory. All zeroes is an empty log.
-#[repr(C)]
 #[derive(Debug)]
+#[repr(C)]
 pub struct FaultLog {
     count: AtomicU64,
     entries: [Entry; FAULT_ENTRIES],

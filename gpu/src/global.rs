@@ -53,7 +53,7 @@ const _: () = assert!(!NATIVE_LAYOUT || align_of::<GlobalHeap>() == 8);
 
 impl fmt::Debug for GlobalHeap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GlobalHeap").field("heap", &self.parts().handle.base()).finish_non_exhaustive()
+        f.debug_struct("GlobalHeap").finish_non_exhaustive()
     }
 }
 

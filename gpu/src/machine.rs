@@ -7,7 +7,6 @@
 
 use crate::units::{LaneMask, WARP_SIZE};
 use core::any::TypeId;
-use core::fmt;
 use core::panic::Location;
 use core::ptr::NonNull;
 use std::boxed::Box;
@@ -158,6 +157,7 @@ std::thread_local! {
 
 /// Puts back the machine that was installed before.
 #[must_use = "the machine is removed when this is dropped"]
+#[derive(Debug)]
 pub struct Installed {
     before: Option<*const dyn Machine>,
     stood_at: *const Coords,
@@ -182,12 +182,6 @@ pub unsafe fn install(machine: &dyn Machine) -> Installed {
 #[inline]
 pub unsafe fn stand_at(coords: *const Coords) {
     STANDS_AT.set(coords);
-}
-
-impl fmt::Debug for Installed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Installed").field("before", &self.before.is_some()).finish()
-    }
 }
 
 impl Drop for Installed {

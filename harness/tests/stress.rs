@@ -143,7 +143,8 @@ fn several_streams_share_one_pool() {
 fn one_size_and_odd_sizes() {
     for sizes in [64..=64, 1..=1, 33..=47, 512..=512, 1..=5000] {
         for allocator in AllocatorKind::ALL {
-            run(&parallel(), &StressConfig { sizes: sizes.clone(), threads: 256, ..config(allocator) });
+            let config = StressConfig { sizes: sizes.clone(), threads: 256, ..config(allocator) };
+            assert!(run(&parallel(), &config).allocations > 0, "{config:?}");
         }
     }
 }

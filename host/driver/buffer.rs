@@ -12,6 +12,7 @@ use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
 ///
 /// The copies here block: they wait for everything that the device was given before. A
 /// [`Stream`](super::Stream) has copies that do not.
+#[must_use = "its memory is freed when it is dropped"]
 pub struct DeviceBuffer<T: DeviceData> {
     memory: DeviceMemory,
     len: usize,

@@ -18,6 +18,7 @@ use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
 ///
 /// The copies are those of [`DeviceMemory`]: they wait for the work that the device was given before, and reach as far as
 /// there is memory. So do the arguments of launches. Dropping it waits for that work, too.
+#[must_use = "its memory is freed when it is dropped"]
 pub struct GrowableBuffer {
     /// What has memory. Before the reservation: no launch may name it when that goes.
     memory: DeviceMemory,

@@ -33,7 +33,7 @@ impl Bump {
     /// Cost per warp: 1 relaxed atomic on a word of this multiprocessor; from sm_80 on a reduction, a vote and 2 to
     /// 7 shuffles, before that a vote and 3 to 9 shuffles.
     #[inline(always)]
-    #[must_use = "the memory is lost unless it is freed"]
+    #[must_use = "memory without an address is lost until the next reset"]
     pub fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         let (size, align) = (layout.size(), layout.align());
         // Sizes from one byte to the limit, compared once: zero wraps around.

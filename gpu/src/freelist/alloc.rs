@@ -22,7 +22,7 @@ impl FreeList {
     /// Cost per warp with room: a relaxed load and a relaxed atomic on a region's word, then an acquire
     /// atomic on a word of the bitmap (two when the cursor stands inside a word).
     #[inline(always)]
-    #[must_use = "the memory is lost unless it is freed"]
+    #[must_use = "memory without an address is never freed"]
     pub fn alloc(&self) -> Option<NonNull<u8>> {
         let block = self.alloc_index()?;
         NonNull::new(self.address_of(block))
@@ -30,7 +30,7 @@ impl FreeList {
 
     /// The place of a block instead of its address; see [`alloc`](Self::alloc).
     #[inline(always)]
-    #[must_use = "the memory is lost unless it is freed"]
+    #[must_use = "memory without an address is never freed"]
     pub fn alloc_index(&self) -> Option<BlockIndex> {
         let group = Group::converged();
         match group.whole() {

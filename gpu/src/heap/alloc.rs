@@ -21,7 +21,7 @@ impl Heap {
     /// multiprocessor. Lanes that ask for other classes do the same at the same time.
     #[track_caller]
     #[inline(always)]
-    #[must_use = "the memory is lost unless it is freed"]
+    #[must_use = "memory without an address is never freed"]
     pub fn alloc(&self, layout: core::alloc::Layout) -> Option<NonNull<u8>> {
         self.alloc_at(layout, CallSite::here())
     }

@@ -91,16 +91,8 @@ pub struct BlockCache<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static =
     owner: PhantomData<*mut Owner>,
 }
 
-impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> fmt::Debug
-    for BlockCache<'_, THREADS, SLOTS, Owner>
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockCache").field("class", &self.part.class).finish_non_exhaustive()
-    }
-}
-
 /// What a thread knows of its slots and of their class. In registers, and on the stack while a slow path runs.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Part {
     class: SizeClass,
     bottom: SharedWord,
@@ -257,6 +249,14 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         let (part, result) = with_parked(self.part, || f(heap));
         self.part = part;
         result
+    }
+}
+
+impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> fmt::Debug
+    for BlockCache<'_, THREADS, SLOTS, Owner>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockCache").field("part", &self.part).finish_non_exhaustive()
     }
 }
 

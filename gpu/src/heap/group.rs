@@ -53,7 +53,7 @@ impl Heap {
     /// The calling lane is in `mask`, and every lane of it comes here, with the same mask and layout.
     #[track_caller]
     #[inline(always)]
-    #[must_use = "the memory is lost unless it is freed"]
+    #[must_use = "memory without an address is never freed"]
     pub unsafe fn alloc_warp(&self, mask: LaneMask, layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: the caller's promise; the lanes do the same below.
         let lanes = unsafe { Group::of(mask) };
@@ -112,7 +112,7 @@ impl Heap {
     /// [`sync_threads`](thread::sync_threads): also those that want no memory, and no thread from another place.
     #[track_caller]
     #[inline(always)]
-    #[must_use = "the memory is lost unless it is freed"]
+    #[must_use = "memory without an address is never freed"]
     pub unsafe fn alloc_block(&self, layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: the caller's promise.
         NonNull::new(unsafe { self.shared().alloc_chosen(layout, CallSite::here()) } as *mut u8)
@@ -128,7 +128,7 @@ impl Heap {
     /// As for [`alloc_block`](Self::alloc_block).
     #[track_caller]
     #[inline(always)]
-    #[must_use = "the memory is lost unless it is freed"]
+    #[must_use = "memory without an address is never freed"]
     pub unsafe fn alloc_block_each(&self, layout: Layout) -> Option<BlockShare> {
         let stride = rounded_up(layout.size() as u64, layout.align() as u64);
         let bytes = stride.checked_mul(thread::block_threads().into())?;

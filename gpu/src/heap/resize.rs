@@ -36,6 +36,7 @@ impl Heap {
     /// the call, or after it at its old address.
     #[track_caller]
     #[inline(always)]
+    #[must_use = "the block may have moved"]
     pub unsafe fn realloc(&self, block: NonNull<u8>, layout: Layout, new_size: usize) -> Option<NonNull<u8>> {
         if self.is_debugged() {
             // SAFETY: the caller's promise.
@@ -51,7 +52,7 @@ impl Heap {
     /// As [`alloc`](Self::alloc), and all bytes of `layout` are 0. The calling thread clears them, 4 at a time.
     #[track_caller]
     #[inline(always)]
-    #[must_use = "the memory is lost unless it is freed"]
+    #[must_use = "memory without an address is never freed"]
     pub fn alloc_zeroed(&self, layout: Layout) -> Option<NonNull<u8>> {
         if self.is_debugged() {
             return self.shared().alloc_zeroed_debugged(layout, CallSite::here());

@@ -25,6 +25,7 @@ pub struct Progress {
 /// What a run did and what it found.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
+#[must_use = "it says whether the run was clean"]
 pub struct StressReport {
     /// What was stressed.
     pub allocator: AllocatorKind,

@@ -107,6 +107,12 @@ pub struct Logged<A, W: Write> {
     start: Instant,
 }
 
+impl<A: fmt::Debug, W: Write> fmt::Debug for Logged<A, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Logged").field("upstream", &self.upstream).finish_non_exhaustive()
+    }
+}
+
 struct Log<W: Write> {
     writer: BufWriter<W>,
     /// Whether the names of the columns are still to be written.

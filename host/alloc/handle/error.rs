@@ -6,6 +6,7 @@ use std::fmt;
 /// A handle could not be given back. It is in here, as it was, and so nothing is lost.
 ///
 /// Dropping this drops the handle, which tries once more. `?` makes an [`Error`] of it and drops the handle, too.
+#[must_use = "the handle is in it, and its memory is freed when it is dropped"]
 pub struct FreeError<H> {
     /// Boxed, so that results of a free stay small.
     of: Box<(Error, H)>,

@@ -71,8 +71,8 @@ pub const DEBUG_SITES: [&str; 2] = ["heap/quarantine", "heap/left"];
 
 /// What a debug heap has beside the heap's metadata. In device memory all of it is zero at first but the salt, the
 /// addresses and the number of slots.
-#[repr(C)]
 #[derive(Debug)]
+#[repr(C)]
 pub struct Extra {
     /// The sites of allocations that were seen.
     pub sites: *const SiteTable,

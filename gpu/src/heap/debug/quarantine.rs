@@ -19,8 +19,8 @@ use crate::heap::Heap;
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 
 /// The ring. In device memory all of it is zero at first but the slots' address and number.
-#[repr(C)]
 #[derive(Debug)]
+#[repr(C)]
 pub struct Ring {
     /// Blocks in quarantine: 0, or the address of one.
     slots: *const AtomicU64,

@@ -35,8 +35,7 @@ pub struct SiteTable([[AtomicU64; SITE_WORDS]; SITES]);
 
 impl fmt::Debug for SiteTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seen = self.0.iter().filter(|site| site[0].load_relaxed() != 0).count();
-        f.debug_struct("SiteTable").field("sites", &seen).finish()
+        f.debug_struct("SiteTable").finish_non_exhaustive()
     }
 }
 

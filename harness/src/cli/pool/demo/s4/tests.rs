@@ -60,7 +60,7 @@ impl Arena for Wrong {
                 let offsets = arena.take(stage, stream, threads, bytes, first)?;
                 let left = arena.stats()?.remaining_bytes;
                 if offsets.copy_to_vec()?.contains(&NONE) && left > 0 {
-                    arena.take(stage, stream, 1, left as u32, first)?;
+                    drop(arena.take(stage, stream, 1, left as u32, first)?);
                 }
                 Ok(offsets)
             }

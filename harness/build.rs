@@ -82,8 +82,20 @@ fn write(name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// The commit, with `-dirty` after it when a tracked file differs; `unknown` outside a git checkout.
+/// What cargo puts into a package: the commit that it was made from.
+const PACKAGED_COMMIT: &str = ".cargo_vcs_info.json";
+
+/// The commit, with `-dirty` after it when a tracked file differs; `unknown` outside a git checkout and a package.
 fn commit() -> String {
+    if let Ok(info) = fs::read_to_string(PACKAGED_COMMIT) {
+        let sha1 = info.split_once("\"sha1\": \"").and_then(|(_, rest)| rest.get(..12));
+        let dirty = if info.contains("\"dirty\": true") { "-dirty" } else { "" };
+        return sha1.map_or("unknown".into(), |sha1| format!("{sha1}{dirty}"));
+    }
+    if !Path::new("../Cargo.lock").is_file() {
+        // A copy inside another project, whose commit is not this one's.
+        return "unknown".into();
+    }
     let git = |args: &[&str]| output(Command::new("git").arg("--no-optional-locks").args(args));
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else { return "unknown".into() };
     let reference = git(&["symbolic-ref", "--quiet", "HEAD"]).unwrap_or_default();

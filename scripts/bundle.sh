@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds what a machine with a GPU needs, into bundle/: the program (with its kernels inside), the kernels'
-# PTX to look at, the tests that need a GPU, and the suite to run there. That machine needs an NVIDIA driver and
+# Builds what a machine with a GPU needs, into bundle/: the program (with its kernels inside), a user's program over
+# the packaged crates, the kernels' PTX to look at, the tests that need a GPU, and the suite to run there. That machine needs an NVIDIA driver and
 # nothing else.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,6 +16,9 @@ cargo run --quiet --locked -p warpheap-build --example ptx -- harness/kernels bu
 cargo build --release --locked
 # Names of functions stay, for what a crash tells.
 strip --strip-debug -o bundle/warpheap "${CARGO_TARGET_DIR:-target}/release/warpheap"
+# It is built, and run on the CPU, by the test.
+WARPHEAP_REQUIRE_COMPILER=1 cargo test --quiet --release --locked --test packaged
+strip --strip-debug -o bundle/warpheap-user "${CARGO_TARGET_DIR:-target}/release/warpheap-user"
 cp scripts/gpu-suite.sh bundle/
 # Their paths are in what cargo reports.
 reported=$(cargo test --release --no-run --locked "${tests[@]/#/--test=}" --message-format=json)

@@ -118,6 +118,8 @@ for name in heap_groups heap_host heap_grow growable host_alloc driver_alone; do
     expect 0 "test-$name" "$limit" env WARPHEAP_REQUIRE_CUDA=1 "$bundle/tests/$name" "${apart[@]}"
 done
 
+expect 0 packaged 60 "$bundle/warpheap-user" cuda
+
 expect 0 pool-show 60 "$program" pool show --backend cuda --bytes 100MiB --json pool-show.json
 expect 0 pool-demo 120 "$program" pool demo --backend cuda --json pool-demo.json
 for figure in pair 'random to 1 MiB' 'random to 64 MiB'; do

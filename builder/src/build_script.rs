@@ -15,9 +15,18 @@ pub(crate) fn in_build_script() -> bool {
 /// core; else in that of the kernel crate. Each workspace has its own: cargo tells packages apart by their
 /// place in the workspace, so two workspaces in one folder would take each other's crates for their own.
 pub(crate) fn shared_target_dir(package: &Package) -> PathBuf {
+    base_dir(package).join(workspace_tag(&package.workspace_root))
+}
+
+/// The same for modules, which differ by name and version wherever they are from.
+pub(crate) fn modules_target_dir(owner: &Package) -> PathBuf {
+    base_dir(owner).join("modules")
+}
+
+fn base_dir(package: &Package) -> PathBuf {
     let out = std::env::var_os("OUT_DIR").filter(|_| in_build_script()).map(PathBuf::from);
     let base = out.as_deref().and_then(|out| outer_target_dir(out, package)).or(out.as_deref());
-    base.unwrap_or(&package.target_dir).join("warpheap-build").join(workspace_tag(&package.workspace_root))
+    base.unwrap_or(&package.target_dir).join("warpheap-build")
 }
 
 /// `kernels-8f14e45fceea167a` for a workspace in a folder `kernels`.

@@ -1,6 +1,6 @@
 //! The builder: from a kernel crate's folder to checked PTX.
 
-use crate::build_script::{in_build_script, shared_target_dir, watch_for_compiler};
+use crate::build_script::{in_build_script, modules_target_dir, shared_target_dir, watch_for_compiler};
 use crate::cargo::{self, Options, Package, TARGET};
 use crate::compiler::{Places, SETTING};
 use crate::error::io;
@@ -188,16 +188,25 @@ impl Builder {
             watch_for_compiler(rejected);
         }
         let compiler = found?;
-        let mut package = Package::read(&compiler, &folder)?;
-        let target_dir = self.target_dir.clone().unwrap_or_else(|| shared_target_dir(&package));
+        let package = Package::read(&compiler, &folder)?;
+        let shared = match &self.kernels {
+            Kernels::Crate(_) => shared_target_dir,
+            Kernels::Module(..) => modules_target_dir,
+        };
+        let target_dir = self.target_dir.clone().unwrap_or_else(|| shared(&package));
         fs::create_dir_all(&target_dir).map_err(io("create", &target_dir))?;
         let target_dir = target_dir.canonicalize().map_err(io("resolve", &target_dir))?;
-        if let Kernels::Module(path, device) = &self.kernels {
-            let device = device.clone().map_or_else(DeviceCrate::of_build_script, Ok)?;
-            package = module::write(&module::file(path)?, &package, &device, &target_dir)?;
-        }
+        let (package, output_dir) = match &self.kernels {
+            Kernels::Crate(_) => (package, target_dir.clone()),
+            Kernels::Module(path, device) => {
+                let device = device.clone().map_or_else(DeviceCrate::of_build_script, Ok)?;
+                let module = module::write(&module::file(path)?, &package, &device, &target_dir)?;
+                let folder = module.workspace_root.clone();
+                (module, folder)
+            }
+        };
         let library = package.library.clone().ok_or(Error::NoLibrary(folder))?;
-        Ok(Job { compiler, package, library, target_dir })
+        Ok(Job { compiler, package, library, target_dir, output_dir })
     }
 }
 
@@ -207,13 +216,15 @@ struct Job {
     package: Package,
     library: String,
     target_dir: PathBuf,
+    /// Where the PTX is put.
+    output_dir: PathBuf,
 }
 
 impl Job {
     fn build(&self, options: &Options, arch: Arch) -> Result<Ptx, Error> {
         let kind = if options.release { "" } else { "-checked" };
         let limit = options.max_registers.map(|count| format!("-r{count}")).unwrap_or_default();
-        let ptx = self.target_dir.join(format!("{}{kind}{limit}.{arch}.ptx", self.library));
+        let ptx = self.output_dir.join(format!("{}{kind}{limit}.{arch}.ptx", self.library));
         let arguments = options.arguments(&self.package, &self.target_dir, &ptx);
         let flags = cargo::flags(arch);
         let heading = stamp::heading(&self.compiler, &flags, &arguments);

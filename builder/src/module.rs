@@ -17,7 +17,7 @@ const SOURCE: &str = "DEP_WARPHEAP_DEVICE_SOURCE";
 const FEATURES: &str = "DEP_WARPHEAP_DEVICE_FEATURES";
 
 /// `warpheap-device`, as a module's crate depends on it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct DeviceCrate {
     pub folder: PathBuf,
     pub features: Vec<String>,
@@ -61,10 +61,12 @@ pub(crate) fn write(
 ) -> Result<Package, Error> {
     let module = name(file);
     let package = format!("{}-{module}", owner.name);
-    let (manifest, source) = (manifest(&package, owner, device), source(file, &module));
+    let source = source(file, &module);
     let mut hasher = DefaultHasher::new();
-    (&manifest, &source).hash(&mut hasher);
-    let folder = target_dir.join("modules").join(format!("{package}-{:016x}", hasher.finish()));
+    (&package, &owner.edition, device, &source).hash(&mut hasher);
+    let version = format!("0.0.0-h{:016x}", hasher.finish());
+    let manifest = manifest(&package, &version, owner, device);
+    let folder = target_dir.join("crates").join(format!("{package}-{version}"));
     fs::create_dir_all(&folder).map_err(io("create", &folder))?;
     for (name, text) in [("Cargo.toml", &manifest), ("lib.rs", &source)] {
         let path = folder.join(name);
@@ -83,11 +85,12 @@ pub(crate) fn write(
     })
 }
 
-fn manifest(package: &str, owner: &Package, device: &DeviceCrate) -> String {
+/// Crates of modules share a target folder, in which cargo tells them apart by name and version.
+fn manifest(package: &str, version: &str, owner: &Package, device: &DeviceCrate) -> String {
     let Package { edition, .. } = owner;
     let DeviceCrate { folder, features } = device;
     format!(
-        "[package]\nname = {package:?}\nversion = \"0.0.0\"\nedition = {edition:?}\n\n[lib]\npath = \"lib.rs\"\n\n\
+        "[package]\nname = {package:?}\nversion = {version:?}\nedition = {edition:?}\n\n[lib]\npath = \"lib.rs\"\n\n\
          [dependencies.warpheap-device]\npath = {folder:?}\ndefault-features = false\nfeatures = {features:?}\n\n\
          [workspace]\n"
     )

@@ -2,6 +2,7 @@
 
 use super::backend::Range;
 use super::device::Device;
+use super::registry::Hold;
 use super::stream::Stream;
 use crate::error::{Bytes, Error, InvalidRequest, Result};
 use std::fmt;
@@ -25,12 +26,14 @@ pub struct DeviceMemory {
 #[must_use]
 pub(crate) struct HeldOff {
     device: Device,
-    address: u64,
+    hold: Option<Hold>,
 }
 
 impl Drop for HeldOff {
     fn drop(&mut self) {
-        self.device.registry().let_go(self.address);
+        if let Some(hold) = self.hold.take() {
+            self.device.registry().let_go(hold);
+        }
     }
 }
 
@@ -101,8 +104,8 @@ impl DeviceMemory {
     pub(crate) fn hold_off_launches(&self) -> Result<HeldOff> {
         // Before launches wait: a kernel that runs may wait for one that is yet to be launched.
         self.device.synchronize()?;
-        self.device.registry().hold_off(self.range.address);
-        let held = HeldOff { device: self.device.clone(), address: self.range.address };
+        let hold = self.device.registry().hold_off(self.range.address);
+        let held = HeldOff { device: self.device.clone(), hold };
         self.device.synchronize()?;
         Ok(held)
     }

@@ -48,6 +48,13 @@ pub(crate) struct Allocation {
     holds: usize,
 }
 
+/// The allocation that a call holds launches off.
+#[derive(Clone, Copy)]
+pub(super) struct Hold {
+    start: u64,
+    number: u64,
+}
+
 /// What the check of a launch looks at.
 pub(super) struct Look<'a> {
     live: &'a Live,
@@ -175,19 +182,22 @@ impl Registry {
         }
     }
 
-    /// Has launches that name the allocation at that address wait until [`let_go`](Self::let_go). Those that have passed
-    /// their check are submitted when this returns.
-    pub fn hold_off(&self, address: u64) {
-        if let Some(of) = self.live().allocations.get_mut(&address) {
+    /// Has launches that name the allocation which that address lies in wait until [`let_go`](Self::let_go). Those that have
+    /// passed their check are submitted when this returns. `None` where there is no allocation.
+    pub(super) fn hold_off(&self, address: u64) -> Option<Hold> {
+        let hold = self.live().allocations.range_mut(..=address).next_back().map(|(start, of)| {
             of.holds += 1;
-        }
+            Hold { start: *start, number: of.number }
+        });
         self.settle();
+        hold
     }
 
     /// The opposite of [`hold_off`](Self::hold_off).
-    pub fn let_go(&self, address: u64) {
+    pub(super) fn let_go(&self, hold: Hold) {
         let mut live = self.live();
-        if let Some(of) = live.allocations.get_mut(&address) {
+        let of = live.allocations.get_mut(&hold.start).filter(|of| of.number == hold.number);
+        if let Some(of) = of {
             of.holds -= 1;
         }
         self.tell(live);
@@ -332,8 +342,8 @@ mod tests {
         let registry = Registry::default();
         registry.insert(range(0x1000, 0x100));
         registry.insert(range(0x2000, 0x100));
-        registry.hold_off(0x1000);
-        registry.hold_off(0x1000);
+        let first = registry.hold_off(0x1000).unwrap();
+        let second = registry.hold_off(0x1080).expect("a part of it");
         drop(registry.submit(find(range(0x2000, 8))).expect("another allocation is not held off"));
         let submitted = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -344,14 +354,19 @@ mod tests {
             while registry.live().waiting == 0 {
                 thread::yield_now();
             }
-            registry.let_go(0x1000);
+            registry.let_go(first);
             while registry.live().waiting == 0 {
                 thread::yield_now();
             }
             assert!(!submitted.load(Ordering::SeqCst), "held off twice");
-            registry.let_go(0x1000);
+            registry.let_go(second);
         });
         assert!(submitted.load(Ordering::SeqCst));
+        let third = registry.hold_off(0x1000).unwrap();
+        registry.remove(0x1000);
+        registry.insert(range(0x1000, 0x100));
+        registry.let_go(third);
+        drop(registry.submit(find(range(0x1000, 8))).expect("another allocation at that address"));
     }
 
     #[test]

@@ -26,6 +26,16 @@ const LINE_WORDS: usize = 16;
 /// Bytes of a cache line.
 const LINE: u64 = 8 * LINE_WORDS as u64;
 
+/// Threads share all of these.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Heap>();
+    is_shared::<HeapSnapshot>();
+    is_shared::<FreeList>();
+    is_shared::<Bump>();
+    is_shared::<GrowableBuffer>();
+};
+
 /// What threads did wrong since the pool was made or reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {

@@ -39,6 +39,11 @@ pub struct HeapSnapshot {
     debugged: Option<Debugged>,
 }
 
+// SAFETY: the handle reads the copy, which nothing writes, and nothing else; what goes along with it has no thread.
+unsafe impl Send for HeapSnapshot {}
+// SAFETY: the same.
+unsafe impl Sync for HeapSnapshot {}
+
 /// A block that someone has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Leak {

@@ -77,8 +77,10 @@ impl Builder {
         features: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
         if let Kernels::Module(_, device) = &mut self.kernels {
-            let features = features.into_iter().map(Into::into).collect();
-            *device = Some(DeviceCrate { folder: folder.into(), features });
+            let (folder, features) = (folder.into(), features.into_iter().map(Into::into).collect());
+            // However it was named: the same folder makes the same crate.
+            let folder = folder.canonicalize().unwrap_or(folder);
+            *device = Some(DeviceCrate { folder, features });
         }
         self
     }
@@ -223,8 +225,8 @@ struct Job {
 impl Job {
     fn build(&self, options: &Options, arch: Arch) -> Result<Ptx, Error> {
         let kind = if options.release { "" } else { "-checked" };
-        let limit = options.max_registers.map(|count| format!("-r{count}")).unwrap_or_default();
-        let ptx = self.output_dir.join(format!("{}{kind}{limit}.{arch}.ptx", self.library));
+        let file = |limit: &str| self.output_dir.join(format!("{}{kind}{limit}.{arch}.ptx", self.library));
+        let ptx = file("");
         let arguments = options.arguments(&self.package, &self.target_dir, &ptx);
         let flags = cargo::flags(arch);
         let heading = stamp::heading(&self.compiler, &flags, &arguments);
@@ -237,13 +239,14 @@ impl Job {
             Some(inputs) => inputs,
             None => {
                 self.compile(arch, &flags, &arguments, &ptx)?;
-                if let Some(count) = options.max_registers {
-                    registers::limit_file(&ptx, count)?;
-                }
                 let inputs = stamp::inputs(&self.dependency_file(), &self.package.workspace_root)?;
                 stamp::write(&stamp_file, &heading, &inputs)?;
                 inputs
             }
+        };
+        let ptx = match options.max_registers {
+            Some(count) => registers::write_limited(&ptx, file(&format!("-r{count}")), count)?,
+            None => ptx,
         };
         let path = self.hand_over(ptx)?;
         if in_build_script() {

@@ -4,15 +4,16 @@ use crate::Error;
 use crate::error::io;
 use std::fs;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What `.maxnreg` can be.
 pub(crate) const ALLOWED: RangeInclusive<u32> = 16..=255;
 
-/// Limits every kernel in a file.
-pub(crate) fn limit_file(ptx: &Path, count: u32) -> Result<(), Error> {
+/// Writes the kernels of a file, each of them limited, to another.
+pub(crate) fn write_limited(ptx: &Path, limited: PathBuf, count: u32) -> Result<PathBuf, Error> {
     let text = fs::read_to_string(ptx).map_err(io("read", ptx))?;
-    fs::write(ptx, limit(&text, count)).map_err(io("write", ptx))
+    fs::write(&limited, limit(&text, count)).map_err(io("write", &limited))?;
+    Ok(limited)
 }
 
 /// Puts `.maxnreg` between the parameters and the body of every kernel.

@@ -51,9 +51,10 @@ impl Crate {
         fs::write(path, text).unwrap();
     }
 
-    /// With one target folder for every test: core is compiled once.
+    /// With one target folder for every test, that of modules: core is compiled once.
     fn builder(&self) -> Builder {
-        Builder::new(self.root.path()).target_dir(Path::new(env!("CARGO_TARGET_TMPDIR")).join("device"))
+        Builder::new(self.root.path())
+            .target_dir(Path::new(env!("CARGO_TARGET_TMPDIR")).join("../warpheap-build/modules"))
     }
 
     fn refusal(&self) -> Error {

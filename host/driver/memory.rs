@@ -279,8 +279,8 @@ impl DeviceMemory {
         unsafe { stream.driver().write(self.address() + offset, from.cast(), bytes) }
     }
 
-    /// Writes the first `pattern` bytes from byte `offset` on again and again behind themselves, until `bytes` bytes
-    /// are written, as work of a stream of the same device: each copy doubles what is there.
+    /// Repeats the `pattern` bytes at byte `offset` until `bytes` bytes are written, as work of a stream of the same
+    /// device.
     ///
     /// # Safety
     /// Nothing else touches those bytes until the stream has done it.
@@ -292,16 +292,8 @@ impl DeviceMemory {
         bytes: u64,
     ) -> Result<()> {
         check_range("the memory", offset, bytes, self.bytes())?;
-        let start = self.address() + offset;
-        let mut done = pattern;
-        // Doubles each time: 64 times at most.
-        while 0 < done && done < bytes {
-            let more = done.min(bytes - done);
-            // SAFETY: in bounds, and the two parts do not overlap; the rest is the caller's promise.
-            unsafe { stream.driver().copy(start + done, start, more as usize) }?;
-            done += more;
-        }
-        Ok(())
+        // SAFETY: in bounds; the rest is the caller's promise.
+        unsafe { stream.repeat(self.address() + offset, pattern, bytes) }
     }
 
     pub(super) fn range(&self) -> Range {

@@ -302,6 +302,22 @@ impl Stream {
         self.queue.backend.cpu_stats()
     }
 
+    /// Repeats the `pattern` bytes at `address` until `bytes` bytes are written. Each copy doubles what is written.
+    ///
+    /// # Safety
+    /// The bytes are live memory of this stream's device, and nothing else touches them until the stream has done it.
+    pub(crate) unsafe fn repeat(&self, address: u64, pattern: u64, bytes: u64) -> Result<()> {
+        let mut done = pattern;
+        // At most 64 rounds, as each doubles `done`.
+        while 0 < done && done < bytes {
+            let more = done.min(bytes - done);
+            // SAFETY: inside of `bytes`, and the two parts do not overlap; the rest is the caller's promise.
+            unsafe { self.driver().copy(address + done, address, more as usize) }?;
+            done += more;
+        }
+        Ok(())
+    }
+
     pub(crate) fn driver(&self) -> &dyn StreamBackend {
         &*self.queue.backend
     }

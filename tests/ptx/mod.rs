@@ -126,7 +126,9 @@ pub fn built_with(folder: &str, arch: &str, set: impl FnOnce(Builder) -> Builder
         true => Builder::new(kernels).build_args(["--locked"]),
         false => Builder::module(kernels).device_crate(root().join("gpu"), ["panic-handler"]),
     };
-    match set(builder.arch(arch)).build() {
+    // One compiled core for all that is built for the device.
+    let target_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../warpheap-build/modules");
+    match set(builder.arch(arch).target_dir(target_dir)).build() {
         Ok(ptx) => Some(std::fs::read_to_string(ptx.path).expect("the PTX was just written")),
         Err(error @ Error::NoCompiler(_)) => {
             assert!(!required("WARPHEAP_REQUIRE_COMPILER"), "{error}");

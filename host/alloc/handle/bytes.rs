@@ -58,21 +58,14 @@ impl<A: DeviceAllocator> Owned<A> {
         unsafe { home.driver().fill(range, byte) }
     }
 
-    /// Writes the first `pattern` bytes again and again behind themselves, up to `bytes` bytes: each copy doubles what is there.
+    /// Repeats the first `pattern` bytes of the block until `bytes` bytes are written.
     ///
     /// # Safety
     /// `bytes` are inside of the block, and nobody else uses them.
     pub unsafe fn repeat(&self, pattern: u64, bytes: u64) -> Result<()> {
         let home = self.ordered()?;
-        let (start, mut done) = (self.address(0), pattern);
-        // Doubles each time: 64 times at most.
-        while 0 < done && done < bytes {
-            let more = done.min(bytes - done);
-            // SAFETY: inside of the block, and the two parts do not overlap; the rest is the caller's promise.
-            unsafe { home.driver().copy(start + done, start, more as usize) }?;
-            done += more;
-        }
-        Ok(())
+        // SAFETY: inside of the block; the rest is the caller's promise.
+        unsafe { home.repeat(self.address(0), pattern, bytes) }
     }
 
     /// Copies the first `bytes` bytes of `from`, as work of this one's stream, which `from` remembers.

@@ -4,8 +4,10 @@
 //! steps on a [`Stage`]. It becomes part of the program by its line in [`DEMOS`].
 
 #[cfg(test)]
+#[path = "../../../../tests/support/gate.rs"]
 mod gate;
 #[cfg(test)]
+#[path = "../../../../tests/support/planted.rs"]
 mod planted;
 mod s1;
 mod s2;

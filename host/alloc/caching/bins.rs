@@ -194,10 +194,9 @@ impl Bins {
         }
     }
 
-    /// Takes a shared piece that is out for an extent, and cuts a block for a request out of what that makes; its number.
-    pub fn adopt(&mut self, shared: &mut Arena, home: u32, need: Need, live: &Live) -> Option<BlockId> {
+    /// Takes a shared piece that is out for an extent.
+    pub fn adopt(&mut self, shared: &mut Arena, home: u32) {
         self.local.adopt(shared, home);
-        self.cut_out(need, live)
     }
 
     /// Gives a block of an extent, which nobody has, to the shared segments; the number of its piece there.

@@ -65,9 +65,9 @@ impl Orders {
         self.of_stream.get(&key).map(|(order, _)| *order)
     }
 
-    /// Whether no two streams ask for memory.
+    /// Whether no two streams ask for memory, and nothing of others is pending.
     pub fn has_one_stream(&self) -> bool {
-        self.of_stream.len() <= 1
+        self.of_stream.len() <= 1 && self.behind.is_empty() && self.unmarked.is_empty()
     }
 
     /// Of all streams.

@@ -126,11 +126,11 @@ impl Shared {
         let is_own = self.arena.order(node) != Some(Order::IDLE) || self.orders.has_one_stream();
         let is_whole = is_own || bytes - wanted.min(bytes) < self.extent;
         let wanted = if is_whole { bytes } else { wanted };
-        let order = self.arena.order(node).filter(|order| *order != Order::IDLE);
+        let own = self.orders.of_key(cache.key).filter(|_| is_own);
         let home = self.arena.cut(node, wanted, 1);
         self.owners.entry(cache.owner).or_insert_with(|| cache.clone());
         // With the largest of the others that are the stream's own: what fits best is found among all of them.
-        let others = order.map_or(Vec::new(), |order| self.arena.free_of(order));
+        let others = own.map_or(Vec::new(), |own| self.arena.free_of(own));
         for node in others.into_iter().rev().take(MOST_OTHERS) {
             let home = self.arena.cut(node, self.arena.bytes(node), 1);
             cache.adopt(&mut self.arena, home);

@@ -36,7 +36,7 @@ struct Inner {
     /// The kernels that were looked up and checked.
     functions: RwLock<HashMap<TypeId, Arc<Function>>>,
     /// What the module's variables name: not a kernel's argument, and to be as live as one at each launch.
-    named: RwLock<Option<Named>>,
+    named: RwLock<Variables>,
     device: Device,
 }
 
@@ -58,8 +58,18 @@ pub(super) struct Named {
     pub number: u64,
 }
 
+/// What the variables of a module name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Variables {
+    #[default]
+    Nothing,
+    Memory(Named),
+    /// A write failed or panicked: they may hold the value from before, the new one, or parts of both.
+    Unknown,
+}
+
 /// Keeps the variables of a module as they are.
-pub(super) type NamedMemory<'a> = RwLockReadGuard<'a, Option<Named>>;
+pub(super) type NamedMemory<'a> = RwLockReadGuard<'a, Variables>;
 
 impl Module {
     /// A module of `ptx`, or of the program's own functions; of the kernels that `only` names, where it does.
@@ -170,7 +180,8 @@ impl Module {
     }
 
     /// Calls `write` to write the module's variables, with no launch of the module under way and the device idle. Each launch
-    /// from then on checks that the memory which they name is still there.
+    /// from then on checks that the memory which they name is still there. After a failure of `write`, launches are refused
+    /// until a later call succeeds.
     pub(crate) fn write_variables(
         &self,
         names: Option<(u64, u64)>,
@@ -181,11 +192,16 @@ impl Module {
         device.synchronize()?;
         let mut named = self.inner.named.write().unwrap_or_else(PoisonError::into_inner);
         device.synchronize()?;
+        *named = Variables::Unknown;
         write()?;
-        *named = names.and_then(|(address, bytes)| {
-            let range = Range { address, bytes };
-            Some(Named { range, number: device.registry().number(range)? })
-        });
+        *named = match names {
+            None => Variables::Nothing,
+            Some((address, bytes)) => {
+                let range = Range { address, bytes };
+                let number = device.registry().number(range);
+                number.map_or(Variables::Unknown, |number| Variables::Memory(Named { range, number }))
+            }
+        };
         Ok(())
     }
 

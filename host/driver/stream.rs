@@ -155,23 +155,41 @@ impl Stream {
     /// # Safety
     /// From the call until the kernel has ended:
     ///
-    /// - **P1, the kernel.** What the section *Safety* of the kernel asks holds for this grid, this shared memory and these
-    ///   arguments.
-    /// - **P2, the module.** Its kernel of that name was compiled from the source that `K` was declared by, or from
-    ///   source that asks for no more. A launch checks the sizes of the parameters, not what the PTX does with them.
-    /// - **P3, memory.** What the kernel reads, nothing else writes, and what it writes, nothing else accesses, but by atomics
-    ///   of one size on both sides. Other kernels and copies of streams count, also those of another thread. What the kernel
-    ///   reaches through pointers in memory is live. The memory that the arguments themselves name was live when they were
-    ///   made from it: a launch checks that there is live memory now.
-    /// - **P4, pools.** A block that the kernel uses or frees was allocated since its pool was made or reset, and was not freed
-    ///   before. The last reset of a pool whose handle it is given went well.
-    /// - **P5, ends.** The kernel, and what it calls, relies for safety neither on a destructor nor on a return. A thread that
-    ///   exits or traps, and on the CPU every thread of a grid that fails, is forgotten where it stands, with all that it owns:
-    ///   on the CPU a kernel cannot use `std::thread::scope`, for instance.
+    /// - **P1, the kernel.** The section *Safety* of the kernel holds for this grid, this shared
+    ///   memory and these arguments.
+    /// - **P2, the module.** Its kernel of that name was compiled from the source that declares
+    ///   `K`, or from source that requires no more. A launch checks the sizes of the parameters,
+    ///   not what the PTX does with them.
+    /// - **P3, memory.** Nothing else writes what the kernel reads or accesses what it writes,
+    ///   except by atomics of the same size. This includes other kernels and copies of streams,
+    ///   also those of another thread.
+    ///   - Memory that an argument names was live when the argument was made, and the allocation
+    ///     is the same now: a launch checks only that there is live memory at its addresses.
+    ///   - Memory that the kernel reaches otherwise, through pointers in memory for instance, is
+    ///     live until the kernel has ended.
+    ///   - A block of a host pool ([`alloc`](crate::alloc)) is live when the launch is called. It
+    ///     is freed, and its pool dropped, only after the launch has returned, and freed only on a
+    ///     stream that is ordered after the kernel.
+    ///   - Where the host then reads memory as values (`read`, `copy_to_vec`), the kernel has
+    ///     written no uninitialised bytes, such as the padding of a struct.
+    /// - **P4, pools.** Each pool that the kernel receives, as an argument or as the global heap of
+    ///   its module, is the one that its handle was made by, and its last reset succeeded: a launch
+    ///   checks only the addresses of its memory. A block that the kernel uses or frees was
+    ///   allocated since its pool was built or last reset, and was not freed since.
+    /// - **P5, ends.** The safety of the kernel, and of what it calls, depends neither on a
+    ///   destructor nor on a return. A thread that exits or traps stops without unwinding and leaks
+    ///   what it owns, as does on the CPU every thread of a grid that fails. On the CPU a kernel
+    ///   must not use `std::thread::scope`, for instance.
+    /// - **P6, thread-locals.** On the CPU the threads of a block take turns on one OS thread: they
+    ///   switch at atomics, collectives, pauses, clock reads and `active_mask`. No initialiser and
+    ///   no borrow of a thread-local variable spans one of these, and neither does anything else
+    ///   that relies on last-in-first-out order within an OS thread.
     ///
-    /// What blocks on the host needs no care: copies of buffers and of [`DeviceMemory`](super::DeviceMemory), what pools tell
-    /// of themselves, their resets and growths, and drops. They come before the launch or wait for the kernel, whichever
-    /// threads call them; only a copy to the host may on a GPU show what a kernel has done so far.
+    /// For memory that the arguments name, except blocks of host pools, calls that block on the
+    /// host may run at any time, on any thread: copies of buffers and of
+    /// [`DeviceMemory`](super::DeviceMemory), statistics and checks of pools, their resets and
+    /// growths, and drops. Each runs before the launch or waits for the kernel. On a GPU a copy to
+    /// the host may show partial results of a running kernel.
     pub unsafe fn launch<K: Kernel>(
         &self,
         module: &Module,

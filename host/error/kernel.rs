@@ -134,4 +134,14 @@ pub enum Dangling {
         /// The device of the launch.
         device: String,
     },
+
+    /// The heap that a module allocates from was to be set or cleared, and that failed. Set or clear it again.
+    #[error(
+        "`{kernel}` might allocate from any heap: the last Module::set_global_heap or clear_global_heap of its module failed; \
+         call one of them again before the launch"
+    )]
+    UnknownGlobalHeap {
+        /// The kernel's name.
+        kernel: &'static str,
+    },
 }

@@ -127,6 +127,15 @@ pub enum Error {
         advice: &'static str,
     },
 
+    /// The last reset of a pool failed, so its metadata may be incomplete. Reset it again, or drop it.
+    #[error(
+        "{pool} cannot be used: its last reset failed; call `reset` again before anything else, or drop it"
+    )]
+    NotReset {
+        /// The pool.
+        pool: &'static str,
+    },
+
     /// Out of memory or of addresses. Free memory and try again, or ask for less; nothing was allocated.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),

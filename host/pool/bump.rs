@@ -1,6 +1,6 @@
 //! The host's side of the bump arena.
 
-use super::{LINE, LINE_WORDS, Violation, refuse};
+use super::{LINE, LINE_WORDS, Violation, check_reset, refuse};
 use crate::alloc::Usage;
 use crate::driver::{Device, DeviceMemory};
 use crate::error::{Bytes, Result};
@@ -22,6 +22,8 @@ pub struct Bump {
     granules: u64,
     granule_bytes: u64,
     handle: Arg<bump::Bump>,
+    /// False while a reset runs, and after one that failed.
+    is_reset: bool,
 }
 
 /// How an arena shall be. [`Bump::builder`] makes one.
@@ -70,7 +72,8 @@ impl Bump {
     /// before must not be used any more; the same ones are handed out again.
     ///
     /// # Errors
-    /// What failed since. If it was the reset itself, no launch may be given the arena until one has succeeded.
+    /// What failed since. If it was the reset itself, no launch may be given the arena until a reset
+    /// has succeeded; until then `stats` and `check` fail with [`NotReset`](crate::Error::NotReset).
     pub fn reset(&mut self) -> Result<()> {
         self.write_state()
     }
@@ -80,6 +83,7 @@ impl Bump {
     /// # Errors
     /// What failed since.
     pub fn stats(&self) -> Result<BumpStats> {
+        check_reset(self.is_reset, "a bump arena")?;
         let _held = self.memory.hold_off_launches()?;
         let (root, shards) = self.read_state()?;
         let counters: Vec<_> =
@@ -98,6 +102,7 @@ impl Bump {
 
     /// Walks the metadata after the work that the device was given before, and reports what is broken.
     pub fn check(&self) -> Result<Vec<Violation>> {
+        check_reset(self.is_reset, "a bump arena")?;
         let (root, shards) = self.read_state()?;
         let mut broken = Vec::new();
         if root.remaining().is_none() {
@@ -126,11 +131,14 @@ impl Bump {
 
     fn write_state(&mut self) -> Result<()> {
         let _held = self.memory.hold_off_launches()?;
+        self.is_reset = false;
         let mut words = Root::new(self.granules, self.shards).to_words().to_vec();
         words.extend(self.fresh_shards().flat_map(|shard| shard.to_words()));
         self.state.write(0, &words)?;
         let handle_at = words.len() as u64 * 8;
-        self.state.write_handle(handle_at, &self.handle)
+        self.state.write_handle(handle_at, &self.handle)?;
+        self.is_reset = true;
+        Ok(())
     }
 
     fn read_state(&self) -> Result<(Root, Vec<Shard>)> {
@@ -197,7 +205,8 @@ impl BumpBuilder {
         };
         // SAFETY: the same.
         let handle = unsafe { Arg::new(handle) };
-        let mut pool = Bump { memory, state, shards, granules, granule_bytes: self.min_align, handle };
+        let mut pool =
+            Bump { memory, state, shards, granules, granule_bytes: self.min_align, handle, is_reset: false };
         pool.write_state()?;
         Ok(pool)
     }

@@ -95,7 +95,7 @@ impl Executor {
     /// Whatever ends the grid early. The threads that had not ended are then abandoned where they stand.
     ///
     /// # Safety
-    /// P1 and P3 to P5 of [`Stream::launch`](crate::Stream::launch), for memory that nothing here checks.
+    /// P1 and P3 to P6 of [`Stream::launch`](crate::Stream::launch), for memory that nothing here checks.
     pub unsafe fn run<K: Kernel>(&self, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
         // Lanes do not suspend on an OS thread that a panic unwinds, so that one runs none.
         if std::thread::panicking() {

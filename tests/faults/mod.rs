@@ -6,5 +6,6 @@ mod growable;
 mod handles;
 mod heap;
 mod pools;
+mod resets;
 mod rig;
 mod subjects;

@@ -68,11 +68,14 @@ impl DriverPool {
     }
 
     /// The pool that the device's allocations come from that name none, as `cudaMallocAsync` makes them: its own, until the program sets
-    /// another (`cuDeviceSetMemPool`). It has to live for as long as this does.
+    /// another (`cuDeviceSetMemPool`).
     ///
     /// # Errors
     /// As for [`default_of`](Self::default_of).
-    pub fn current_of(device: &Device) -> Result<DriverPool> {
+    ///
+    /// # Safety
+    /// The pool is not destroyed (`cuMemPoolDestroy`) while this value exists.
+    pub unsafe fn current_of(device: &Device) -> Result<DriverPool> {
         DriverPool::over(device, device.driver().current_pool()?, None)
     }
 
@@ -207,16 +210,25 @@ impl Drop for DriverPool {
         if blocks == 0 {
             return;
         }
-        tracing::warn!(blocks, bytes, "a stream-ordered pool goes while some of its blocks are allocated");
+        let all: Vec<_> = live.take_all().collect();
+        // As for `DeviceMemory`: no later launch finds them, those that did are submitted, and the device has done its work.
+        for (address, _) in &all {
+            self.device.registry().remove(*address);
+        }
+        self.device.registry().settle();
         self.device.driver().drain();
-        for (address, block) in live.take_all() {
-            self.device.registry().remove(address);
+        let free = |(address, block): &(u64, Block<u64>)| {
             // SAFETY: the driver gave it out, it is given back once, and no work is in flight.
             let free = || unsafe { self.pool.free(block.of, &self.home) };
-            // Nobody can come back to it: a second try is the last.
-            if let Err(error) = free().or_else(|_| free()) {
-                tracing::warn!(%error, address, bytes = block.taken, "a block could not be given back to the driver");
-            }
+            // Nothing can free it later: a second try is the last.
+            let error = free().or_else(|_| free()).err()?;
+            Some((error, *address, block.taken))
+        };
+        let failed: Vec<_> = all.iter().filter_map(free).collect();
+        // Last: a subscriber may panic.
+        tracing::warn!(blocks, bytes, "a stream-ordered pool goes while some of its blocks are allocated");
+        for (error, address, bytes) in failed {
+            tracing::warn!(%error, address, bytes, "a block could not be given back to the driver");
         }
     }
 }

@@ -80,10 +80,11 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
 
     /// All values, for a kernel's argument.
     ///
-    /// Launching on another stream than this one's needs [`record_stream`](Self::record_stream) or [`move_to`](Self::move_to). A
-    /// launch does not notice if the buffer went back to a pool meanwhile.
+    /// Launching on another stream than this one's needs [`record_stream`](Self::record_stream) or
+    /// [`move_to`](Self::move_to). A launch does not check that the block is still allocated: its
+    /// caller promises that (P3 of [`Stream::launch`]).
     pub fn slice(&self) -> DeviceSlice<T> {
-        // SAFETY: the whole buffer; whoever launches promises that it is still there.
+        // SAFETY: the whole buffer; the caller of a launch promises that it is still there (P3).
         unsafe { DeviceSlice::from_raw_parts(self.ptr().0, self.len as u64) }
     }
 
@@ -162,7 +163,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
 impl<T: Copy, A: DeviceAllocator> PoolBuffer<MaybeUninit<T>, A> {
     /// All values, for the argument of a kernel that writes them.
     pub fn slice_to_init(&self) -> DeviceSlice<T> {
-        // SAFETY: the whole buffer, of the same layout; whoever launches promises that it is still there. To read a value is `unsafe` and
+        // SAFETY: the whole buffer, of the same layout; the caller of a launch promises that it is still there (P3). To read a value is `unsafe` and
         // needs that it was written.
         unsafe { DeviceSlice::from_raw_parts(self.ptr_to_init().0, self.len as u64) }
     }

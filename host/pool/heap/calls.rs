@@ -110,7 +110,8 @@ impl Heap {
     /// driver compile the library's kernels for that, which takes seconds; all heaps of a device share them.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`] for a layout of no bytes or of more than 2 MiB alignment; what failed since.
+    /// [`Error::InvalidRequest`] for a layout of no bytes or of more than 2 MiB alignment, [`Error::NotReset`] after a reset
+    /// that failed, before anything is allocated; what failed since, as for [`allocate_many`](Self::allocate_many).
     pub fn allocate(&self, layout: Layout) -> Result<Option<DevicePtr<u8>>> {
         Ok(self.allocate_many(&[layout])?.pop().flatten())
     }
@@ -119,7 +120,8 @@ impl Heap {
     /// memory for.
     ///
     /// # Errors
-    /// As for [`allocate`](Self::allocate), before anything is allocated.
+    /// As for [`allocate`](Self::allocate). If a call fails after a launch (the wait for it, the copy of the addresses, or a
+    /// later launch), the blocks of the launches before stay allocated until the next reset: their addresses are lost.
     pub fn allocate_many(&self, layouts: &[Layout]) -> Result<Vec<Option<DevicePtr<u8>>>> {
         layouts.iter().try_for_each(check_layout)?;
         let mut blocks = Vec::with_capacity(layouts.len());
@@ -133,7 +135,8 @@ impl Heap {
     /// Frees a block that a kernel or the host allocated. See [`deallocate_many`](Self::deallocate_many).
     ///
     /// # Errors
-    /// [`Error::InvalidFree`] if no live block of the heap starts there; then nothing is changed. What failed since.
+    /// [`Error::InvalidFree`] if no live block of the heap starts there; then nothing is changed. Otherwise as for
+    /// [`deallocate_many`](Self::deallocate_many).
     ///
     /// # Safety
     /// No kernel uses the block any more.
@@ -146,7 +149,8 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::InvalidFree`] for those addresses at which no live block of the heap starts, among them a block's second
-    /// time; the others are given back. What failed since.
+    /// time; the others are given back. [`Error::NotReset`] after a reset that failed. What failed since: after a launch the
+    /// blocks may be free already, so a second try of the same call may return [`Error::InvalidFree`] for them.
     ///
     /// # Safety
     /// No kernel uses the blocks any more.
@@ -168,6 +172,7 @@ impl Heap {
 
     /// Calls that come at once take turns. A panic elsewhere leaves nothing half done that a call relies on.
     fn with_calls<T>(&self, call: impl FnOnce(&mut Calls) -> Result<T>) -> Result<T> {
+        self.check_reset()?;
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *calls {
             Some(calls) => call(calls),

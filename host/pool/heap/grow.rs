@@ -68,9 +68,12 @@ impl Heap {
     /// already stays as it is.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], of the device or of what the heap was built for, or what failed since. Nothing changes then.
-    /// Should a copy to the metadata fail after the memory was mapped, some of the new slabs are handed out to no one.
+    /// [`Error::OutOfMemory`], of the device or of what the heap was built for; [`Error::NotReset`] after a reset that failed;
+    /// or what failed since. Nothing changes then, except if a copy to the metadata fails after the memory was mapped: the
+    /// heap has the memory, but some of the new slabs are not allocated from before the next reset. A second call does not
+    /// repair that.
     pub fn grow_to(&mut self, bytes: u64) -> Result<u64> {
+        self.check_reset()?;
         let layout = self.layout;
         if bytes >> layout.slab_log2 > layout.slabs.into() {
             return Err(Error::OutOfMemory(OutOfMemory::Reservation {

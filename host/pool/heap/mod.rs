@@ -16,7 +16,7 @@ pub use debug::{AllocationSite, Origin};
 pub use snapshot::{HeapSnapshot, Leak, Leaks, SiteLeaks};
 pub use stats::{ClassStats, HeapStats};
 
-use super::{Faults, Violation, refuse};
+use super::{Faults, Violation, check_reset, refuse};
 use crate::driver::{Device, DeviceMemory};
 use crate::error::{Bytes, Result};
 use calls::Calls;
@@ -50,6 +50,9 @@ pub struct Heap {
     /// That of a debug heap's records in this life.
     salt: u64,
     calls: Mutex<Option<Calls>>,
+    /// Whether the metadata are as the last reset and the work since left them: false while a reset runs, and after one that
+    /// failed.
+    is_reset: bool,
 }
 
 /// How a heap shall be. [`Heap::builder`] makes one.
@@ -159,6 +162,11 @@ impl Heap {
         self.backing.memory()
     }
 
+    /// Fails while no reset has succeeded since the last one that failed.
+    fn check_reset(&self) -> Result<()> {
+        check_reset(self.is_reset, "a heap")
+    }
+
     /// Bytes of its metadata, which lie apart from the memory.
     pub fn metadata_bytes(&self) -> u64 {
         self.places.end
@@ -207,7 +215,8 @@ impl HeapBuilder {
         // SAFETY: the same.
         let handle = unsafe { Arg::new(handle) };
         let calls = Mutex::default();
-        let mut heap = Heap { backing, metadata, places, layout, handle, present, salt: 0, calls };
+        let mut heap =
+            Heap { backing, metadata, places, layout, handle, present, salt: 0, calls, is_reset: false };
         heap.reset()?;
         Ok(heap)
     }

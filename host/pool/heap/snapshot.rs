@@ -82,8 +82,9 @@ impl Heap {
     /// memory that live blocks are in.
     ///
     /// # Errors
-    /// What failed since.
+    /// What failed since; [`NotReset`](crate::Error::NotReset) after a reset that failed.
     pub fn snapshot(&self) -> Result<HeapSnapshot> {
+        self.check_reset()?;
         let _held = self.memory().hold_off_launches()?;
         let places = self.places;
         let mut lines = vec![Line([0; Line::WORDS]); (places.end / Line::BYTES) as usize];

@@ -13,6 +13,7 @@ mod tests;
 
 use self::segments::Segments;
 use super::memory::Heap;
+use super::queues::Queues;
 use crate::driver::backend::{PoolAttribute, PoolBackend, Range};
 use crate::driver::stream::Stream;
 use crate::error::{Bytes, Error, OutOfMemory, Result};
@@ -25,6 +26,8 @@ const SEGMENT: u64 = 2 << 20;
 
 pub(super) struct CpuPool {
     heap: Arc<Heap>,
+    /// Those of the device: for blocks that are live at the end.
+    queues: Arc<Queues>,
     most: u64,
     state: Mutex<State>,
 }
@@ -41,7 +44,7 @@ struct State {
 
 impl CpuPool {
     /// Of `most` bytes at most.
-    pub fn new(heap: Arc<Heap>, most: Option<u64>) -> CpuPool {
+    pub fn new(heap: Arc<Heap>, queues: Arc<Queues>, most: Option<u64>) -> CpuPool {
         let state = State {
             segments: Segments::default(),
             reserved_high: 0,
@@ -51,7 +54,7 @@ impl CpuPool {
             opportunistic: true,
             internal_dependencies: true,
         };
-        CpuPool { heap, most: most.unwrap_or(u64::MAX), state: Mutex::new(state) }
+        CpuPool { heap, queues, most: most.unwrap_or(u64::MAX), state: Mutex::new(state) }
     }
 
     /// A panic elsewhere leaves the state whole: nothing here panics between two changes.
@@ -202,6 +205,10 @@ impl PoolBackend for CpuPool {
 impl Drop for CpuPool {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.segments.used() > 0 {
+            // Work that no free was ordered behind may use them.
+            self.queues.drain();
+        }
         let (segments, pending) = state.segments.take_all();
         // Events come true also on streams that failed.
         pending.iter().for_each(|event| drop(event.synchronize()));

@@ -39,7 +39,8 @@ pub struct HeapSnapshot {
     debugged: Option<Debugged>,
 }
 
-// SAFETY: the handle reads the copy, which nothing writes, and nothing else; what goes along with it has no thread.
+// SAFETY: the handle reads the copy, which nothing writes, and nothing else; what goes along with
+// it has no thread.
 unsafe impl Send for HeapSnapshot {}
 // SAFETY: the same.
 unsafe impl Sync for HeapSnapshot {}
@@ -82,9 +83,9 @@ pub struct Leaks {
 }
 
 impl Heap {
-    /// Waits for the device, and copies all metadata to the host: about a 120th of the heap's size, most of it a bit
-    /// for every 16 bytes. Launches that are given the heap wait meanwhile. Of a debug heap it also copies those parts of the
-    /// memory that live blocks are in.
+    /// Waits for the device, and copies all metadata to the host: about a 120th of the heap's size,
+    /// most of it a bit for every 16 bytes. Launches that are given the heap wait meanwhile. Of a
+    /// debug heap it also copies those parts of the memory that live blocks are in.
     ///
     /// # Errors
     /// What failed since.

@@ -135,7 +135,7 @@ fn a_missing_dependency_between_streams_is_reported() {
     let _turn = turn();
     for device in devices() {
         let pair = Pair::new(&device);
-        let pool = DriverPool::new(&device).unwrap();
+        let pool = DriverPool::builder().build(&device).unwrap();
         let block = pool.allocate(FLOATS, &pair.first).unwrap();
         let fill_both = |is_ordered: bool| {
             set(&pair.first, &pair.module, block, 1.0);
@@ -160,7 +160,7 @@ fn memory_that_is_pending_on_one_stream_is_not_anothers() {
     let _turn = turn();
     for device in devices() {
         let pair = Pair::new(&device);
-        let pool = DriverPool::builder(&device).reuse(ReusePolicies::none()).build().unwrap();
+        let pool = DriverPool::builder().reuse(ReusePolicies::none()).build(&device).unwrap();
         let block = pool.allocate(FLOATS, &pair.first).unwrap();
         pair.wait_on_first();
         give(&pool, block, &pair.first);
@@ -182,7 +182,7 @@ fn a_full_pool_makes_the_stream_wait_for_another_ones_free() {
     let _turn = turn();
     let device = Device::cpu();
     let (pair, third) = (Pair::new(&device), device.stream().unwrap());
-    let pool = DriverPool::builder(&device).max_size(FLOATS.size() as u64).build().unwrap();
+    let pool = DriverPool::builder().max_size(FLOATS.size() as u64).build(&device).unwrap();
     let block = pool.allocate(FLOATS, &third).unwrap();
     pair.wait_on_first();
     third.wait(&pair.first.record().unwrap()).unwrap();
@@ -204,7 +204,7 @@ fn the_reset_of_a_bump_pool_waits_on_the_device_alone() {
     for device in devices() {
         let pair = Pair::new(&device);
         let (resets, user) = (device.stream().unwrap(), device.stream().unwrap());
-        let pool = BumpPool::new(DriverMemory::new(&device), FLOATS).unwrap();
+        let pool = BumpPool::builder(FLOATS).build_over(DriverMemory::new(&device)).unwrap();
         let block = pool.allocate(FLOATS, &pair.first).unwrap();
         set(&pair.first, &pair.module, block, 1.0);
         pair.wait_on_first();

@@ -18,7 +18,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let device = Device::cpu();
 //! let stream = device.stream()?;
-//! let pool = BlockPool::new(DriverMemory::new(&device), Layout::from_size_align(4096, 256)?, 100)?;
+//! let pool = BlockPool::builder(Layout::from_size_align(4096, 256)?, 100).build_over(DriverMemory::new(&device))?;
 //! let pool = Statistics::new(pool);
 //! let block = pool.allocate(Layout::new::<[f32; 1024]>(), &stream)?;
 //! // ... launches on `stream` that use `block` ...
@@ -43,9 +43,9 @@ pub use adaptor::{
 };
 #[cfg(feature = "csv")]
 pub use adaptor::{LogRow, read_log, read_rows};
-pub use block::BlockPool;
-pub use bump::{BumpPool, BumpPoolStats, Overflow};
-pub use caching::{CachingPool, CachingPoolBuilder, CachingStats, ClassStats, RungStats};
+pub use block::{BlockPool, BlockPoolBuilder, BlockPoolStats};
+pub use bump::{BumpPool, BumpPoolBuilder, BumpPoolStats, Overflow};
+pub use caching::{CachingPool, CachingPoolBuilder, CachingPoolStats, ClassStats, RungStats};
 pub use driver::DriverMemory;
 pub use driver_pool::{DriverPool, DriverPoolBuilder, DriverPoolStats, ReusePolicies};
 pub use handle::{FreeError, PoolBox, PoolBuffer, PoolParts};

@@ -49,7 +49,7 @@ mod tests {
     /// What 2 MiB of a caching pool over `upstream` are refused with.
     fn refused(upstream: impl DeviceAllocator) -> String {
         let stream = upstream.device().stream().unwrap();
-        let pool = CachingPool::builder().segment_bytes(MIB as u64).over(upstream).unwrap();
+        let pool = CachingPool::builder().segment_bytes(MIB as u64).build_over(upstream).unwrap();
         let error = pool.allocate(Layout::from_size_align(2 * MIB, 256).unwrap(), &stream).unwrap_err();
         assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. })), "{error}");
         error.to_string()
@@ -74,7 +74,7 @@ mod tests {
         let said = refused(DriverMemory::new(&device));
         let words = "(its upstream has no more: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are free on CPU (replay, seed 1)) cannot";
         assert!(said.contains(words), "{said}");
-        let pool = DriverPool::builder(&device).max_size(MIB as u64).build().unwrap();
+        let pool = DriverPool::builder().max_size(MIB as u64).build(&device).unwrap();
         let said = refused(pool);
         assert!(
             said.contains("(its upstream has no more: a stream-ordered pool has 0 B of 1048576 B"),
@@ -85,8 +85,8 @@ mod tests {
     /// Advice is the outermost pool's, and what was asked is said once, however deep they are nested.
     #[test]
     fn nothing_is_said_twice_of_pools_in_pools() {
-        let inner = CachingPool::builder().segment_bytes(MIB as u64).over(limit()).unwrap();
-        let middle = CachingPool::builder().segment_bytes(MIB as u64).over(inner).unwrap();
+        let inner = CachingPool::builder().segment_bytes(MIB as u64).build_over(limit()).unwrap();
+        let middle = CachingPool::builder().segment_bytes(MIB as u64).build_over(inner).unwrap();
         let said = refused(middle);
         for once in [
             "cannot allocate",

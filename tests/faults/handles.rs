@@ -7,7 +7,7 @@ use crate::error::Result;
 fn use_handles(run: &Run) -> Result<()> {
     let device = &run.device;
     let (first, second) = (device.stream()?, device.stream()?);
-    let pool = CachingPool::builder().over(DriverMemory::new(device))?;
+    let pool = CachingPool::builder().build_over(DriverMemory::new(device))?;
     let used = || -> Result<()> {
         let mut values = PoolBuffer::from_slice(&pool, &[1_u32, 2, 3], &first)?;
         values.write(1, &[7])?;

@@ -120,21 +120,27 @@ pub(super) const SUBJECTS: &[Subject] = &[
     },
     Subject {
         name: "blocks",
-        make: |device| Ok(Box::new(BlockPool::new(DriverMemory::new(device), layout(4096), 6)?)),
+        make: |device| {
+            Ok(Box::new(BlockPool::builder(layout(4096), 6).build_over(DriverMemory::new(device))?))
+        },
         sizes: SMALL,
         most: 8,
         calls: ONE_PIECE,
     },
     Subject {
         name: "blocks in a stream-ordered pool",
-        make: |device| Ok(Box::new(BlockPool::new(DriverPool::new(device)?, layout(4096), 6)?)),
+        make: |device| {
+            Ok(Box::new(
+                BlockPool::builder(layout(4096), 6).build_over(DriverPool::builder().build(device)?)?,
+            ))
+        },
         sizes: SMALL,
         most: 8,
         calls: &[NewPool, PoolAlloc, PoolFree, PoolSet, StreamSynchronize, Record, Wait],
     },
     Subject {
         name: "a region",
-        make: |device| Ok(Box::new(BumpPool::new(DriverMemory::new(device), layout(30_000))?)),
+        make: |device| Ok(Box::new(BumpPool::builder(layout(30_000)).build_over(DriverMemory::new(device))?)),
         sizes: SMALL,
         most: 4,
         calls: ONE_PIECE,
@@ -143,7 +149,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         name: "a region, and its upstream",
         make: |device| {
             let memory = DriverMemory::new(device);
-            Ok(Box::new(BumpPool::with_overflow(memory, layout(6000), Overflow::Upstream)?))
+            Ok(Box::new(BumpPool::builder(layout(6000)).overflow(Overflow::Upstream).build_over(memory)?))
         },
         sizes: SMALL,
         most: 4,
@@ -151,7 +157,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
     },
     Subject {
         name: "a stream-ordered pool",
-        make: |device| Ok(Box::new(DriverPool::builder(device).max_size(8 << 20).build()?)),
+        make: |device| Ok(Box::new(DriverPool::builder().max_size(8 << 20).build(device)?)),
         sizes: LARGE,
         most: 4,
         calls: &[Info, NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, PoolSet, StreamSynchronize],
@@ -167,7 +173,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         name: "caching, over the driver's memory",
         make: |device| {
             let builder = CachingPool::builder().max_bytes(10 << 20).segment_bytes(4 << 20);
-            Ok(Box::new(builder.over(DriverMemory::new(device))?))
+            Ok(Box::new(builder.build_over(DriverMemory::new(device))?))
         },
         sizes: LARGE,
         most: 4,
@@ -177,8 +183,8 @@ pub(super) const SUBJECTS: &[Subject] = &[
         name: "caching, over blocks",
         make: |device| {
             let block = Layout::from_size_align(4 << 20, 64 << 10).unwrap();
-            let blocks = BlockPool::new(DriverMemory::new(device), block, 3)?;
-            Ok(Box::new(CachingPool::builder().segment_bytes(4 << 20).over(blocks)?))
+            let blocks = BlockPool::builder(block, 3).build_over(DriverMemory::new(device))?;
+            Ok(Box::new(CachingPool::builder().segment_bytes(4 << 20).build_over(blocks)?))
         },
         sizes: LARGE,
         most: 4,
@@ -188,7 +194,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         name: "caching, without the order of streams",
         make: |device| {
             let builder = CachingPool::builder().max_bytes(10 << 20).segment_bytes(4 << 20);
-            Ok(Box::new(builder.stream_ordered(false).over(DriverMemory::new(device))?))
+            Ok(Box::new(builder.stream_ordered(false).build_over(DriverMemory::new(device))?))
         },
         sizes: LARGE,
         most: 4,
@@ -198,7 +204,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         name: "caching, in one segment that grows",
         make: |device| {
             let builder = CachingPool::builder().max_bytes(10 << 20).segment_bytes(2 << 20);
-            Ok(Box::new(builder.on(device)?))
+            Ok(Box::new(builder.build(device)?))
         },
         sizes: LARGE,
         most: 4,

@@ -65,7 +65,7 @@ fn a_limit_is_exact_and_says_what_is_left() {
     give(&limited, most, &stream).unwrap();
     assert!(limited.allocate(layout((1 << 20) + 1, 1), &stream).is_err());
     // What the upstream refuses does not count.
-    let pool = BlockPool::new(DriverMemory::new(&device), layout(64, 64), 2).unwrap();
+    let pool = BlockPool::builder(layout(64, 64), 2).build_over(DriverMemory::new(&device)).unwrap();
     let limited = Limit::new(pool, 100);
     assert!(limited.allocate(layout(65, 1), &stream).is_err());
     let error = limited.allocate(layout(101, 1), &stream).unwrap_err();
@@ -115,7 +115,7 @@ fn a_log_has_a_row_for_every_call() {
 #[test]
 fn a_log_of_many_threads_can_be_replayed_in_the_order_of_its_times() {
     let (device, _) = cpu();
-    let pool = BlockPool::new(DriverMemory::new(&device), layout(256, 256), 6).unwrap();
+    let pool = BlockPool::builder(layout(256, 256), 6).build_over(DriverMemory::new(&device)).unwrap();
     let logged = Logged::new(pool, Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -189,7 +189,7 @@ unsafe impl DeviceAllocator for Meeting {
 #[test]
 fn an_address_that_goes_from_hand_to_hand_is_logged_in_order() {
     let (device, stream) = cpu();
-    let upstream = BlockPool::new(DriverMemory::new(&device), layout(64, 64), 1).unwrap();
+    let upstream = BlockPool::builder(layout(64, 64), 1).build_over(DriverMemory::new(&device)).unwrap();
     let points = [(); 3].map(|()| Barrier::new(2));
     let logged = Logged::new(Meeting { upstream, points, meets: AtomicBool::new(false) }, Vec::new());
     let block = (logged.allocate(layout(64, 64), &stream).unwrap(), layout(64, 64));

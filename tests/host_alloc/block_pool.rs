@@ -15,17 +15,17 @@ fn a_hundred_blocks_of_four_kibibytes() {
     for device in devices() {
         let (module, stream) = (module(&device), device.stream().unwrap());
         let memory_of_driver = Statistics::new(DriverMemory::new(&device));
-        let pool = BlockPool::new(&memory_of_driver, block, 100).unwrap();
-        assert_eq!((pool.available(), pool.blocks(), pool.block()), (100, 100, block));
+        let pool = BlockPool::builder(block, 100).build_over(&memory_of_driver).unwrap();
+        assert_eq!((pool.stats().free_blocks, pool.stats().blocks, pool.block()), (100, 100, block));
         let take = |count| -> Vec<_> {
             (0..count).map(|_| (pool.allocate(block, &stream).unwrap(), block)).collect()
         };
         let ten = take(10);
-        assert_eq!(pool.available(), 90);
+        assert_eq!(pool.stats().free_blocks, 90);
         for block in ten {
             give(&pool, block, &stream).unwrap();
         }
-        assert_eq!(pool.available(), 100);
+        assert_eq!(pool.stats().free_blocks, 100);
 
         let all = take(100);
         let starts: BTreeSet<u64> = all.iter().map(|(ptr, _)| ptr.0 as u64).collect();
@@ -39,7 +39,7 @@ fn a_hundred_blocks_of_four_kibibytes() {
              (400.0 KiB) are in use, 0 B are kept for later, and the largest free block has 0 B; give blocks back, or make it of \
              more"
         );
-        assert_eq!(pool.available(), 0);
+        assert_eq!(pool.stats().free_blocks, 0);
 
         // Whole blocks, each by a kernel, each with a value of its own.
         for (number, block) in (1_u8..).zip(&all) {
@@ -60,7 +60,7 @@ fn a_hundred_blocks_of_four_kibibytes() {
             give(&pool, *block, &stream).unwrap();
             let twice = give(&pool, *block, &stream).unwrap_err();
             assert!(twice.to_string().contains("is free already"), "{twice}");
-            assert_eq!(pool.available(), freed);
+            assert_eq!(pool.stats().free_blocks, freed);
         }
         assert_eq!(memory_of_driver.stats().allocs, 1, "one allocation for all");
         drop(pool);
@@ -73,7 +73,8 @@ fn blocks_are_as_far_apart_as_their_alignment_needs() {
     for device in devices() {
         let stream = device.stream().unwrap();
         for (size, align, apart) in [(1, 1, 1), (100, 64, 128), (5000, 4096, 8192), (1, 1 << 20, 1 << 20)] {
-            let pool = BlockPool::new(DriverMemory::new(&device), layout(size, align), 7).unwrap();
+            let pool =
+                BlockPool::builder(layout(size, align), 7).build_over(DriverMemory::new(&device)).unwrap();
             assert_eq!(pool.block(), layout(apart, align));
             let blocks: Vec<_> =
                 (0..7).map(|_| (pool.allocate(pool.block(), &stream).unwrap(), pool.block())).collect();
@@ -92,24 +93,25 @@ fn blocks_are_as_far_apart_as_their_alignment_needs() {
 fn larger_requests_are_refused_with_what_would_do() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool = BlockPool::new(DriverMemory::new(&device), layout(4096, 256), 4).unwrap();
+    let pool = BlockPool::builder(layout(4096, 256), 4).build_over(DriverMemory::new(&device)).unwrap();
     for layout in [layout(4097, 1), layout(1, 512), layout(isize::MAX as usize, 1)] {
         let error = pool.allocate(layout, &stream).unwrap_err();
         assert!(matches!(error, Error::InvalidRequest(InvalidRequest::Layout { .. })), "{error}");
         assert!(error.to_string().contains("4096 B (4.0 KiB) aligned to 256"), "{error}");
     }
-    assert_eq!(pool.available(), 4);
+    assert_eq!(pool.stats().free_blocks, 4);
 }
 
 #[test]
 fn pools_that_cannot_be_are_refused() {
     let device = Device::cpu();
     let refused = |block, blocks, words: &str| {
-        let error = BlockPool::new(DriverMemory::new(&device), block, blocks).unwrap_err();
+        let error = BlockPool::builder(block, blocks).build_over(DriverMemory::new(&device)).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(device.memory_in_use(), (0, 0));
     };
     refused(layout(0, 16), 4, "at least 1 B");
+    refused(layout((1 << 48) + 16, 16), 1, "at most 256 TiB");
     refused(layout(16, 16), 0, "from 1 to 4294967295");
     refused(layout(16, 16), 1 << 32, "from 1 to 4294967295");
     refused(layout(1 << 40, 16), 1 << 30, "more bytes than an address can count");
@@ -120,7 +122,7 @@ fn pools_that_cannot_be_are_refused() {
 fn a_pool_that_goes_with_blocks_allocated_leaks_nothing() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool = BlockPool::new(DriverMemory::new(&device), layout(64, 64), 4).unwrap();
+    let pool = BlockPool::builder(layout(64, 64), 4).build_over(DriverMemory::new(&device)).unwrap();
     pool.allocate(layout(64, 64), &stream).unwrap();
     assert!(format!("{pool:?}").contains("3 of them free"), "{pool:?}");
     drop(pool);

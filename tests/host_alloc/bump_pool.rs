@@ -18,7 +18,7 @@ use warpheap_device::kernel::DevicePtr;
 const ONE: LaunchConfig = LaunchConfig::linear(1, 1);
 
 fn pool(device: &Device, bytes: usize) -> BumpPool<DriverMemory> {
-    BumpPool::new(DriverMemory::new(device), layout(bytes, 256)).unwrap()
+    BumpPool::builder(layout(bytes, 256)).build_over(DriverMemory::new(device)).unwrap()
 }
 
 fn take(pool: &dyn DeviceAllocator, layout: Layout, stream: &Stream) -> Block {
@@ -62,7 +62,7 @@ fn ten_million_floats_need_forty_megabytes() {
 fn blocks_lie_one_behind_the_other_at_their_alignments() {
     for device in devices() {
         let stream = device.stream().unwrap();
-        let pool = BumpPool::new(DriverMemory::new(&device), layout(1 << 16, 4096)).unwrap();
+        let pool = BumpPool::builder(layout(1 << 16, 4096)).build_over(DriverMemory::new(&device)).unwrap();
         let at = |size, align| {
             let (ptr, _) = take(&pool, layout(size, align), &stream);
             ptr.0 as u64 - pool.address()
@@ -84,7 +84,10 @@ fn what_no_address_can_count_is_refused_and_moves_nothing() {
     let stream = device.stream().unwrap();
     assert!(Layout::array::<u8>(usize::MAX).is_err() && Layout::from_size_align(usize::MAX, 1).is_err());
     for policy in [Overflow::Error, Overflow::Upstream] {
-        let pool = BumpPool::with_overflow(DriverMemory::new(&device), layout(4096, 256), policy).unwrap();
+        let pool = BumpPool::builder(layout(4096, 256))
+            .overflow(policy)
+            .build_over(DriverMemory::new(&device))
+            .unwrap();
         take(&pool, layout(100, 1), &stream);
         let most = isize::MAX as usize;
         for wrong in
@@ -106,7 +109,7 @@ fn what_no_address_can_count_is_refused_and_moves_nothing() {
         let next = pool.allocate(layout(1, 1), &stream).unwrap();
         assert_eq!(next.0 as u64, pool.address() + 100);
     }
-    let error = BumpPool::new(DriverMemory::new(&device), layout(0, 1)).unwrap_err();
+    let error = BumpPool::builder(layout(0, 1)).build_over(DriverMemory::new(&device)).unwrap_err();
     assert!(matches!(error, Error::InvalidConfig(InvalidConfig::Pool { setting: "region", .. })), "{error}");
 }
 
@@ -214,7 +217,8 @@ fn what_does_not_fit_comes_from_upstream_if_that_is_the_policy() {
     for device in devices() {
         let stream = device.stream().unwrap();
         let counted = Statistics::new(DriverMemory::new(&device));
-        let pool = BumpPool::with_overflow(&counted, layout(4096, 256), Overflow::Upstream).unwrap();
+        let pool =
+            BumpPool::builder(layout(4096, 256)).overflow(Overflow::Upstream).build_over(&counted).unwrap();
         assert_eq!((pool.overflow(), pool.upstream().stats().allocs), (Overflow::Upstream, 1));
         let inside = take(&pool, layout(4000, 256), &stream);
         let outside = [take(&pool, layout(97, 1), &stream), take(&pool, layout(8192, 256), &stream)];
@@ -293,7 +297,7 @@ fn a_pool_stands_on_any_other() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     let outer = pool(&device, 1 << 20);
-    let inner = BumpPool::new(&outer, layout(1 << 16, 4096)).unwrap();
+    let inner = BumpPool::builder(layout(1 << 16, 4096)).build_over(&outer).unwrap();
     let block = take(&inner, layout(100, 4), &stream);
     assert!(outer.reset(&stream).is_err(), "the inner one's region is live");
     assert!(give(&outer, block, &stream).unwrap_err().to_string().contains("allocated as"));

@@ -69,8 +69,8 @@ pub fn take(pool: &dyn DeviceAllocator, size: usize, stream: &Stream) -> Block {
 #[test]
 fn a_freed_mebibyte_is_handed_out_again_with_one_call_upstream() {
     let (device, stream) = cpu();
-    let over = CachingPool::builder().over(DriverMemory::new(&device)).unwrap();
-    let on = CachingPool::builder().on(&device).unwrap();
+    let over = CachingPool::builder().build_over(DriverMemory::new(&device)).unwrap();
+    let on = CachingPool::builder().build(&device).unwrap();
     for pool in [&over, &on] {
         let first = take(pool, MIB, &stream);
         give(pool, first, &stream).unwrap();
@@ -79,8 +79,8 @@ fn a_freed_mebibyte_is_handed_out_again_with_one_call_upstream() {
         let stats = pool.stats();
         assert_eq!((stats.upstream_allocs, stats.hits, stats.misses), (1, 1, 1), "{stats:?}");
         give(pool, second, &stream).unwrap();
-        assert_eq!(pool.trim().unwrap(), stats.reserved_bytes);
-        assert_eq!((pool.stats().reserved_bytes, pool.stats().upstream_frees), (0, 1));
+        assert_eq!(pool.trim().unwrap(), stats.usage.reserved_bytes);
+        assert_eq!((pool.stats().usage.reserved_bytes, pool.stats().upstream_frees), (0, 1));
         assert_eq!(pool.usage(), Usage::default());
     }
     assert_eq!(over.upstream().usage().used_bytes, 0);
@@ -89,25 +89,25 @@ fn a_freed_mebibyte_is_handed_out_again_with_one_call_upstream() {
 #[test]
 fn sizes_are_rounded_and_what_that_wastes_is_reported() {
     let (device, stream) = cpu();
-    let pool = CachingPool::builder().over(Counted::new(&device)).unwrap();
+    let pool = CachingPool::builder().build_over(Counted::new(&device)).unwrap();
     let rounded = [(1, 512), (513, 1024), ((1 << 20) + 1, 2 << 20), ((2 << 30) + 1, (2 << 30) + 1)];
     for (size, to) in rounded {
         assert_eq!(pool.rounded(size), to);
     }
     let blocks = [take(&pool, 1, &stream), take(&pool, 513, &stream), take(&pool, 33 * MIB + 1, &stream)];
     let stats = pool.stats();
-    assert_eq!(stats.used_bytes, 512 + 1024 + 33 * MIB as u64 + 512, "33 MiB do not take 64");
+    assert_eq!(stats.usage.used_bytes, 512 + 1024 + 33 * MIB as u64 + 512, "33 MiB do not take 64");
     assert_eq!((stats.wasted_bytes, stats.live_blocks), (511 + 511 + 511, 3));
     let of: Vec<_> = stats.classes.iter().map(|class| (class.class_bytes, class.wasted_bytes)).collect();
     assert_eq!(of, [(Some(512), 511), (Some(1024), 511), (Some(64 << 20), 511)]);
-    assert_eq!(stats.cached_bytes, stats.reserved_bytes - stats.used_bytes);
+    assert_eq!(stats.cached_bytes, stats.usage.reserved_bytes - stats.usage.used_bytes);
     for block in blocks {
         give(&pool, block, &stream).unwrap();
     }
     let stats = pool.stats();
-    assert_eq!((stats.used_bytes, stats.asked_bytes, stats.wasted_bytes), (0, 0, 0));
+    assert_eq!((stats.usage.used_bytes, stats.asked_bytes, stats.wasted_bytes), (0, 0, 0));
     // Finer classes waste less.
-    let four = CachingPool::builder().classes_per_doubling(4).over(Counted::new(&device)).unwrap();
+    let four = CachingPool::builder().classes_per_doubling(4).build_over(Counted::new(&device)).unwrap();
     assert_eq!((pool.rounded(40_000), four.rounded(40_000)), (65_536, 40_960));
     assert!(format!("{pool:?}").contains("0 B of"), "{pool:?}");
     let json = serde_json::to_value(&stats).unwrap();
@@ -117,7 +117,7 @@ fn sizes_are_rounded_and_what_that_wastes_is_reported() {
 #[test]
 fn the_fifth_gibibyte_of_four_is_refused_with_figures() {
     let (device, stream) = cpu();
-    let pool = CachingPool::builder().max_bytes(4 << 30).over(Counted::new(&device)).unwrap();
+    let pool = CachingPool::builder().max_bytes(4 << 30).build_over(Counted::new(&device)).unwrap();
     let four: Vec<_> = (0..4).map(|_| take(&pool, GIB, &stream)).collect();
     let error = pool.allocate(layout(GIB, 256), &stream).unwrap_err();
     let Error::OutOfMemory(OutOfMemory::Pool { requested, used, reserved, largest, .. }) = &error else {
@@ -148,7 +148,7 @@ fn settings_that_cannot_be_are_refused() {
         (builder().slab_limit(4 << 20), "slab_limit"),
     ];
     for (builder, setting) in refused {
-        let error = builder.over(DriverMemory::new(&device)).unwrap_err();
+        let error = builder.build_over(DriverMemory::new(&device)).unwrap_err();
         let Error::InvalidConfig(InvalidConfig::Pool { setting: named, .. }) = &error else {
             panic!("{error}")
         };
@@ -159,7 +159,7 @@ fn settings_that_cannot_be_are_refused() {
 #[test]
 fn one_segment_that_grows_never_has_more_than_the_limit() {
     let (device, stream) = cpu();
-    let on = |bytes| CachingPool::builder().max_bytes(bytes).on(&device);
+    let on = |bytes| CachingPool::builder().max_bytes(bytes).build(&device);
     let Error::InvalidConfig(InvalidConfig::Pool { setting, given, why }) = on((2 << 20) - 1).unwrap_err()
     else {
         panic!()
@@ -183,7 +183,7 @@ fn one_segment_that_grows_never_has_more_than_the_limit() {
 fn threads_that_share_a_segment_which_grows_and_shrinks_get_what_there_is_room_for() {
     let (device, _) = cpu();
     let builder = CachingPool::builder().segment_bytes(512).max_bytes(256 << 20);
-    let pool = builder.on(&device).unwrap();
+    let pool = builder.build(&device).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (pool, device) = (&pool, &device);
@@ -198,13 +198,13 @@ fn threads_that_share_a_segment_which_grows_and_shrinks_get_what_there_is_room_f
             });
         }
     });
-    assert_eq!((pool.stats().rungs.failed, pool.stats().used_bytes), (0, 0));
+    assert_eq!((pool.stats().rungs.failed, pool.stats().usage.used_bytes), (0, 0));
 }
 
 #[test]
 fn frees_that_are_wrong_are_told_apart() {
     let (device, stream) = cpu();
-    let pool = CachingPool::builder().over(Counted::new(&device)).unwrap();
+    let pool = CachingPool::builder().build_over(Counted::new(&device)).unwrap();
     let (small, large) = (take(&pool, 700, &stream), take(&pool, 5 * MIB, &stream));
     let at = |block: Block, by: usize| (DevicePtr(block.0.0.wrapping_add(by)), block.1);
     let wrong = [
@@ -232,8 +232,9 @@ fn frees_that_are_wrong_are_told_apart() {
 #[test]
 fn an_upstream_that_aligns_to_little_does() {
     let (device, stream) = cpu();
-    let upstream = BlockPool::new(DriverMemory::new(&device), layout(2 * MIB, 512), 2).unwrap();
-    let pool = CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap();
+    let upstream =
+        BlockPool::builder(layout(2 * MIB, 512), 2).build_over(DriverMemory::new(&device)).unwrap();
+    let pool = CachingPool::builder().segment_bytes(2 << 20).build_over(upstream).unwrap();
     for align in [1 << 14, 1 << 17] {
         let block = layout(10_000, align);
         let ptr = pool.allocate(block, &stream).unwrap();
@@ -302,7 +303,7 @@ fn ratio<A: DeviceAllocator>(name: &str, pool: &CachingPool<A>, largest: usize, 
     }
     assert_eq!(pool.usage().used_bytes, 0);
     pool.trim().unwrap();
-    assert_eq!(pool.stats().reserved_bytes, 0, "all of it merges and goes back");
+    assert_eq!(pool.stats().usage.reserved_bytes, 0, "all of it merges and goes back");
     ratio
 }
 
@@ -311,10 +312,10 @@ fn random_allocations_reserve_little_more_than_is_live() {
     let executor = Executor::new(Mode::Parallel { workers: 1 });
     let device = Device::cpu_with_executor(executor, 32 << 30);
     for (largest, seed) in [(MIB, 7), (64 * MIB, 7), (64 * MIB, 8), (64 * MIB, 9)] {
-        let growing = CachingPool::builder().on(&device).unwrap();
+        let growing = CachingPool::builder().build(&device).unwrap();
         assert!(ratio("one segment that grows", &growing, largest, seed) <= 1.15);
         // Where segments end, memory is stranded.
-        let blocks = CachingPool::builder().segment_bytes(1 << 30).over(Counted::new(&device)).unwrap();
+        let blocks = CachingPool::builder().segment_bytes(1 << 30).build_over(Counted::new(&device)).unwrap();
         assert!(ratio("segments of 1 GiB", &blocks, largest, seed) <= 1.25);
     }
 }
@@ -322,7 +323,7 @@ fn random_allocations_reserve_little_more_than_is_live() {
 #[test]
 fn streams_may_come_and_go_by_the_thousand() {
     let (device, _) = cpu();
-    let pool = CachingPool::builder().over(DriverMemory::new(&device)).unwrap();
+    let pool = CachingPool::builder().build_over(DriverMemory::new(&device)).unwrap();
     for number in 0..2000 {
         if number % 50 == 0 {
             // Lets streams that are gone come to their last points, each on a thread of its own.
@@ -335,17 +336,18 @@ fn streams_may_come_and_go_by_the_thousand() {
         }
     }
     let stats = pool.stats();
-    assert_eq!((stats.live_blocks, stats.misses), (0, 6000));
+    // The third block is of the extent that the second one made.
+    assert_eq!((stats.live_blocks, stats.misses), (0, 4000));
     // Nearly 6 GiB went through.
-    assert!(stats.reserved_bytes <= 1 << 30, "{stats:?}");
+    assert!(stats.usage.reserved_bytes <= 1 << 30, "{stats:?}");
     pool.trim().unwrap();
-    assert_eq!(pool.stats().reserved_bytes, 0);
+    assert_eq!(pool.stats().usage.reserved_bytes, 0);
 }
 
 #[test]
 fn blocks_may_be_freed_on_other_streams_and_threads() {
     let (device, stream) = cpu();
-    let pool = CachingPool::builder().over(DriverMemory::new(&device)).unwrap();
+    let pool = CachingPool::builder().build_over(DriverMemory::new(&device)).unwrap();
     let other = device.stream().unwrap();
     for size in [1000, 3 * MIB] {
         let block = take(&pool, size, &stream);
@@ -381,7 +383,7 @@ fn pairs(allocator: &dyn DeviceAllocator, count: u32, size: usize, stream: &Stre
 fn pairs_take_nanoseconds() {
     const PAIRS: u32 = 2_000_000;
     let device = Device::cpu();
-    let pool = CachingPool::builder().over(DriverMemory::new(&device)).unwrap();
+    let pool = CachingPool::builder().build_over(DriverMemory::new(&device)).unwrap();
     let stream = device.stream().unwrap();
     for size in [256, 4096, MIB, 64 * MIB] {
         let (by_clock, of_core) = pairs(&pool, PAIRS, size, &stream);

@@ -20,12 +20,16 @@ type Pool<A> = CachingPool<Limit<A>>;
 
 fn over(device: &Device, bytes: usize) -> Pool<Counted> {
     let upstream = Limit::new(Counted::new(device), bytes as u64);
-    CachingPool::builder().segment_bytes(2 << 20).spare_bytes(0).over(upstream).unwrap()
+    CachingPool::builder().segment_bytes(2 << 20).spare_bytes(0).build_over(upstream).unwrap()
 }
 
 /// Without a limit.
 fn sparing(device: &Device, spare: u64) -> CachingPool<DriverMemory> {
-    CachingPool::builder().segment_bytes(2 << 20).spare_bytes(spare).over(DriverMemory::new(device)).unwrap()
+    CachingPool::builder()
+        .segment_bytes(2 << 20)
+        .spare_bytes(spare)
+        .build_over(DriverMemory::new(device))
+        .unwrap()
 }
 
 fn cpu() -> (Device, Stream, Stream) {
@@ -44,7 +48,7 @@ fn a_stream_finds_what_it_freed_itself_first() {
     let (device, first, _) = cpu();
     let pool = over(&device, 2 * MIB);
     let blocks = [take(&pool, MIB, &first), take(&pool, MIB, &first)];
-    assert_eq!((served(&pool).grown, served(&pool).shared), (1, 1));
+    assert_eq!((served(&pool).grown, served(&pool).shared, pool.stats().hits), (1, 0, 1));
     for block in blocks {
         give(&pool, block, &first).unwrap();
     }
@@ -86,7 +90,7 @@ fn what_another_stream_has_passed_is_found_without_any_call() {
 fn what_failed_on_a_stream_is_told_although_the_pool_has_looked_at_it() {
     let (device, first, second) = cpu();
     let module = module(&device);
-    let pool = CachingPool::builder().segment_bytes(2 << 20).max_bytes(4 << 20).on(&device).unwrap();
+    let pool = CachingPool::builder().segment_bytes(2 << 20).max_bytes(4 << 20).build(&device).unwrap();
     let block = take(&pool, 2 * MIB, &first);
     let values = memory(&device, block).slice_at::<u32>(0, 1).unwrap();
     // SAFETY: it uses nothing.
@@ -106,7 +110,7 @@ fn what_failed_on_a_stream_is_told_although_the_pool_has_looked_at_it() {
 fn an_upstream_that_fails_keeps_nobody_from_what_the_pool_has() {
     let (device, first, _) = cpu();
     let upstream = FailureInjected::new(DriverMemory::new(&device), Failures::Nth(2));
-    let pool = CachingPool::builder().segment_bytes(4 << 20).over(upstream).unwrap();
+    let pool = CachingPool::builder().segment_bytes(4 << 20).build_over(upstream).unwrap();
     let halves = [take(&pool, 2 * MIB, &first), take(&pool, 2 * MIB, &first)];
     for half in halves {
         give(&pool, half, &first).unwrap();
@@ -133,7 +137,11 @@ fn a_stream_with_work_left_asks_for_no_more_because_another_one_misses() {
             assert_eq!(again.0.0, block.0.0, "its own");
             give(&pool, again, &first).unwrap();
         }
-        assert_eq!(pool.stats().reserved_bytes, 12 << 20, "one of the first stream's, five of the other's");
+        assert_eq!(
+            pool.stats().usage.reserved_bytes,
+            12 << 20,
+            "one of the first stream's, five of the other's"
+        );
     }
 }
 
@@ -146,7 +154,7 @@ fn what_an_idle_stream_keeps_serves_requests_of_any_size_before_the_pool_grows()
     for _ in 0..1000 {
         take(&pool, 16 << 10, &second);
     }
-    assert_eq!(pool.stats().reserved_bytes, 16 << 20, "{:?}", served(&pool));
+    assert_eq!(pool.stats().usage.reserved_bytes, 16 << 20, "{:?}", served(&pool));
 }
 
 #[test]
@@ -154,7 +162,7 @@ fn as_long_as_little_lies_free_what_streams_keep_is_left_alone() {
     let (device, first, _) = cpu();
     let pool = |spare| {
         let pool = CachingPool::builder().segment_bytes(2 << 20).spare_bytes(spare);
-        pool.max_bytes(512 << 20).on(&device).unwrap()
+        pool.max_bytes(512 << 20).build(&device).unwrap()
     };
     let reserved = |spare, sizes: &[usize]| {
         let pool = pool(spare);
@@ -162,20 +170,20 @@ fn as_long_as_little_lies_free_what_streams_keep_is_left_alone() {
             give(&pool, take(&pool, size * MIB, &first), &first).unwrap();
         }
         let rungs = served(&pool);
-        (pool.stats().reserved_bytes >> 20, rungs.grown, rungs.shared + rungs.done)
+        (pool.stats().usage.reserved_bytes >> 20, rungs.grown, rungs.shared + rungs.done)
     };
     assert_eq!(reserved(0, &[2, 4, 6, 6]), (6, 3, 0), "the end of the segment is added to");
-    assert_eq!(reserved(0, &[2, 6, 4]), (6, 2, 1), "a part of what was kept");
+    assert_eq!(reserved(0, &[2, 6, 4]), (6, 2, 0), "a part of what was kept, in its own extent");
     assert_eq!(reserved(16 << 20, &[2, 6, 4]), (12, 3, 0), "2 and 6 MiB are still kept");
     // 16 MiB, a 32nd of the most, however much is asked for: 2, 4 and 6 MiB lie free while 8 are live, and 20 would while 10 are.
-    assert_eq!(reserved(u64::MAX, &[2, 4, 6, 8, 10, 12]), (20, 4, 2));
+    assert_eq!(reserved(u64::MAX, &[2, 4, 6, 8, 10, 12]), (20, 4, 1));
 }
 
 #[test]
 fn an_upstream_that_had_no_more_is_asked_again_only_when_nothing_else_helps() {
     let (device, first, _) = cpu();
     let upstream = Limit::new(Counted::new(&device), 4 << 20);
-    let pool = CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap();
+    let pool = CachingPool::builder().segment_bytes(2 << 20).build_over(upstream).unwrap();
     let calls = || pool.stats().upstream_allocs;
     let halves = [take(&pool, 2 * MIB, &first), take(&pool, 2 * MIB, &first)];
     assert_eq!(calls(), 2);
@@ -227,7 +235,7 @@ fn what_is_pending_elsewhere_is_waited_for_on_the_device_alone() {
     let module = module(&device);
     for size in [2 * MIB, 32 << 10] {
         let upstream = Limit::new(DriverMemory::new(&device), 2 << 20);
-        let pool = CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap();
+        let pool = CachingPool::builder().segment_bytes(2 << 20).build_over(upstream).unwrap();
         let all: Vec<_> = (0..2 * MIB / size).map(|_| take(&pool, size, &first)).collect();
         let held = hold_up(&module, &device, &first, all[0]);
         for block in &all {
@@ -249,7 +257,7 @@ fn pieces_of_several_streams_become_one_for_a_third() {
     let (device, first, second) = cpu();
     let (third, module) = (device.stream().unwrap(), module(&device));
     let upstream = Limit::new(DriverMemory::new(&device), 2 << 20);
-    let pool = CachingPool::builder().segment_bytes(2 << 20).over(upstream).unwrap();
+    let pool = CachingPool::builder().segment_bytes(2 << 20).build_over(upstream).unwrap();
     let halves = [take(&pool, MIB, &first), take(&pool, MIB, &first)];
     let held = [hold_up(&module, &device, &first, halves[0]), hold_up(&module, &device, &second, halves[1])];
     give(&pool, halves[0], &first).unwrap();
@@ -281,7 +289,7 @@ fn cached_segments_go_back_before_a_request_fails() {
     // The second time, there is a segment of that size, of which the halves become one again.
     let stats = pool.stats();
     assert_eq!(
-        (stats.rungs.released, stats.upstream_frees, stats.reserved_bytes),
+        (stats.rungs.released, stats.upstream_frees, stats.usage.reserved_bytes),
         (1, 2, 4 << 20),
         "{stats:?}"
     );
@@ -306,7 +314,7 @@ fn a_hook_may_give_blocks_back_and_is_asked_again_and_again() {
             pool.trim().unwrap();
             pool.usage().used_bytes < 4 << 20
         });
-    let pool = Arc::new(builder.over(Counted::new(&device)).unwrap());
+    let pool = Arc::new(builder.build_over(Counted::new(&device)).unwrap());
     cell.set(pool.clone()).ok().unwrap();
     held.lock().unwrap().extend([take(&pool, 2 * MIB, &first), take(&pool, 2 * MIB, &first)]);
     let whole = take(&pool, 4 * MIB, &first);
@@ -321,7 +329,7 @@ fn a_hook_may_give_blocks_back_and_is_asked_again_and_again() {
 fn a_hook_that_always_says_yes_does_not_hold_the_thread() {
     let (device, first, _) = cpu();
     let pool = CachingPool::builder().max_bytes(1 << 20).segment_bytes(1 << 20).on_exhausted(|_| true);
-    let pool = pool.over(Counted::new(&device)).unwrap();
+    let pool = pool.build_over(Counted::new(&device)).unwrap();
     assert!(matches!(
         pool.allocate(layout(2 * MIB, 1), &first),
         Err(Error::OutOfMemory(OutOfMemory::Pool { .. }))

@@ -66,7 +66,7 @@ const BLOCK: Layout = layout(16 << 10, 1024);
 pub const BLOCKS: usize = 200;
 
 fn blocks(upstream: Any) -> Result<BlockPool<Any>> {
-    BlockPool::new(upstream, BLOCK, BLOCKS)
+    BlockPool::builder(BLOCK, BLOCKS).build_over(upstream)
 }
 
 /// A pool that is reset as soon as nothing of it is allocated.
@@ -100,7 +100,9 @@ unsafe impl DeviceAllocator for Resetting {
 }
 
 fn bump(upstream: Any, bytes: usize, policy: Overflow) -> Result<Any> {
-    Ok(Box::new(Resetting(BumpPool::with_overflow(upstream, layout(bytes, BLOCK.align()), policy)?)))
+    Ok(Box::new(Resetting(
+        BumpPool::builder(layout(bytes, BLOCK.align())).overflow(policy).build_over(upstream)?,
+    )))
 }
 
 /// One that has room for exactly so many blocks, and small segments.
@@ -114,11 +116,11 @@ pub fn cases() -> Vec<Case> {
     let mut all = over_upstreams();
     all.extend([
         growing("caching, in one segment that grows", None, |memory| {
-            Ok(Box::new(CachingPool::builder().on(memory.device())?))
+            Ok(Box::new(CachingPool::builder().build(memory.device())?))
         }),
         // 2 MiB are mapped at a time.
         growing("caching, in one segment of 4 MiB", Some(256), |memory| {
-            Ok(Box::new(CachingPool::builder().max_bytes(4 << 20).on(memory.device())?))
+            Ok(Box::new(CachingPool::builder().max_bytes(4 << 20).build(memory.device())?))
         }),
     ]);
     all
@@ -139,7 +141,8 @@ pub fn over_upstreams() -> Vec<Case> {
         }),
         pool("blocks", |memory| Ok(Box::new(blocks(memory)?))),
         pool("blocks from a block", |memory| {
-            let outer = BlockPool::new(memory, layout(BLOCKS * BLOCK.size(), BLOCK.align()), 2)?;
+            let outer =
+                BlockPool::builder(layout(BLOCKS * BLOCK.size(), BLOCK.align()), 2).build_over(memory)?;
             Ok(Box::new(blocks(Box::new(outer))?))
         }),
         pool("blocks, counted, logged, traced and shared", |memory| {
@@ -154,30 +157,33 @@ pub fn over_upstreams() -> Vec<Case> {
             bump(Box::new(blocks(memory)?), BLOCK.size(), Overflow::Upstream)
         }),
         driver("driver, behind a bump pool of 4 KiB", |memory| bump(memory, 4096, Overflow::Upstream)),
-        driver("stream-ordered", |memory| Ok(Box::new(DriverPool::new(memory.device())?))),
+        driver("stream-ordered", |memory| Ok(Box::new(DriverPool::builder().build(memory.device())?))),
         pool("stream-ordered, blocks from it", |memory| {
-            Ok(Box::new(blocks(Box::new(DriverPool::new(memory.device())?))?))
+            Ok(Box::new(blocks(Box::new(DriverPool::builder().build(memory.device())?))?))
         }),
-        pool("caching", |memory| Ok(Box::new(caching(BLOCKS).over(memory)?))),
-        case("caching, without a limit", None, |memory| Ok(Box::new(CachingPool::builder().over(memory)?))),
+        pool("caching", |memory| Ok(Box::new(caching(BLOCKS).build_over(memory)?))),
+        case("caching, without a limit", None, |memory| {
+            Ok(Box::new(CachingPool::builder().build_over(memory)?))
+        }),
         // Of large blocks alone, which merge and leave holes: it has more room than the limit.
         case("caching, in four classes and without slabs, limited", Some(77), |memory| {
             let builder = caching(BLOCKS).min_block(1 << 10).slab_limit(1 << 10).classes_per_doubling(4);
-            Ok(Box::new(Limit::new(builder.over(memory)?, 77 * BLOCK.size() as u64)))
+            Ok(Box::new(Limit::new(builder.build_over(memory)?, 77 * BLOCK.size() as u64)))
         }),
         pool("caching, without the order of streams", |memory| {
-            Ok(Box::new(caching(BLOCKS).stream_ordered(false).over(memory)?))
+            Ok(Box::new(caching(BLOCKS).stream_ordered(false).build_over(memory)?))
         }),
         pool("caching, from blocks", |memory| {
-            let outer = BlockPool::new(memory, layout(BLOCKS / 2 * BLOCK.size(), BLOCK.size()), 2)?;
+            let outer =
+                BlockPool::builder(layout(BLOCKS / 2 * BLOCK.size(), BLOCK.size()), 2).build_over(memory)?;
             let bytes = (BLOCKS / 2 * BLOCK.size()) as u64;
-            Ok(Box::new(caching(BLOCKS).segment_bytes(bytes).over(outer)?))
+            Ok(Box::new(caching(BLOCKS).segment_bytes(bytes).build_over(outer)?))
         }),
         pool("caching, with all adaptors, from a caching pool", |memory| {
             // One segment each: blocks of many sizes would leave holes between small ones.
             let builder = caching(BLOCKS).segment_bytes((BLOCKS * BLOCK.size()) as u64);
-            let outer = Traced::new(builder.clone().over(memory)?);
-            let inner = FailureInjected::new(builder.over(outer)?, Failures::Never);
+            let outer = Traced::new(builder.clone().build_over(memory)?);
+            let inner = FailureInjected::new(builder.build_over(outer)?, Failures::Never);
             Ok(Box::new(Statistics::new(Logged::new(Limit::new(inner, 1 << 40), std::io::sink()))))
         }),
     ]

@@ -45,8 +45,8 @@ fn others(device: &Device, block: Block, value: f32) -> usize {
 fn used_and_reserved_before_and_after_an_allocation_a_free_and_a_trim() {
     for device in devices() {
         let stream = device.stream().unwrap();
-        let pool = DriverPool::builder(&device).release_threshold(256 * MIB).build().unwrap();
-        let figures = || (pool.used_bytes().unwrap(), pool.reserved_bytes().unwrap());
+        let pool = DriverPool::builder().release_threshold(256 * MIB).build(&device).unwrap();
+        let figures = || (pool.stats().unwrap().usage.used_bytes, pool.stats().unwrap().usage.reserved_bytes);
         assert_eq!((figures(), pool.release_threshold().unwrap()), ((0, 0), 256 * MIB));
         let block = take(&pool, mib(100), &stream);
         stream.synchronize().unwrap();
@@ -64,7 +64,7 @@ fn used_and_reserved_before_and_after_an_allocation_a_free_and_a_trim() {
         pool.trim_to(0).unwrap();
         assert_eq!(figures(), (0, 0), "on {device}");
         pool.reset_high_water().unwrap();
-        assert_eq!((pool.used_high().unwrap(), pool.reserved_high().unwrap()), (0, 0));
+        assert_eq!((pool.stats().unwrap().used_high, pool.stats().unwrap().reserved_high), (0, 0));
     }
 }
 
@@ -72,13 +72,13 @@ fn used_and_reserved_before_and_after_an_allocation_a_free_and_a_trim() {
 fn a_threshold_of_nothing_gives_back_at_a_synchronisation() {
     for device in devices() {
         let stream = device.stream().unwrap();
-        let pool = DriverPool::builder(&device).release_threshold(0).build().unwrap();
+        let pool = DriverPool::builder().release_threshold(0).build(&device).unwrap();
         let waits: [&dyn Fn() -> Result<(), Error>; 2] = [&|| stream.synchronize(), &|| device.synchronize()];
         for wait in waits {
             let left_of_some = || {
                 give(&pool, take(&pool, mib(64), &stream), &stream).unwrap();
                 wait().unwrap();
-                pool.reserved_bytes().unwrap()
+                pool.stats().unwrap().usage.reserved_bytes
             };
             assert_eq!(left_of_some(), 0, "on {device}");
             pool.set_release_threshold(u64::MAX).unwrap();
@@ -93,17 +93,17 @@ fn a_threshold_of_nothing_gives_back_at_a_synchronisation() {
 fn a_trim_keeps_what_is_live() {
     for device in devices() {
         let (module, stream) = (module(&device), device.stream().unwrap());
-        let pool = DriverPool::new(&device).unwrap();
+        let pool = DriverPool::builder().build(&device).unwrap();
         let (live, free) = (take(&pool, mib(100), &stream), take(&pool, mib(100), &stream));
         set(&stream, &module, live, 3.0);
         give(&pool, free, &stream).unwrap();
         stream.synchronize().unwrap();
-        let before = pool.reserved_bytes().unwrap();
+        let before = pool.stats().unwrap().usage.reserved_bytes;
         pool.trim_to(150 * MIB).unwrap();
-        let kept = pool.reserved_bytes().unwrap();
+        let kept = pool.stats().unwrap().usage.reserved_bytes;
         assert!(kept >= 150 * MIB && kept <= before, "{kept} on {device}");
         pool.trim_to(0).unwrap();
-        let least = pool.reserved_bytes().unwrap();
+        let least = pool.stats().unwrap().usage.reserved_bytes;
         assert!(least >= 100 * MIB && least < before, "{least} of {before} on {device}");
         assert_eq!(others(&device, live, 3.0), 0, "on {device}");
         give(&pool, live, &stream).unwrap();
@@ -114,14 +114,18 @@ fn a_trim_keeps_what_is_live() {
 fn settings_come_back_as_they_were_made() {
     for device in devices() {
         let mut policies = ReusePolicies::default();
-        assert_eq!(DriverPool::new(&device).unwrap().reuse().unwrap(), policies);
+        assert_eq!(DriverPool::builder().build(&device).unwrap().reuse().unwrap(), policies);
         policies.allow_opportunistic = false;
-        let pool = DriverPool::builder(&device).reuse(policies).release_threshold(7 * MIB).build().unwrap();
+        let pool = DriverPool::builder().reuse(policies).release_threshold(7 * MIB).build(&device).unwrap();
         assert_eq!((pool.reuse().unwrap(), pool.release_threshold().unwrap()), (policies, 7 * MIB));
         pool.set_reuse(ReusePolicies::none()).unwrap();
         assert_eq!(pool.reuse().unwrap(), ReusePolicies::none());
         assert_eq!(pool.max_size(), None);
-        assert_eq!(DriverPool::new(&device).unwrap().release_threshold().unwrap(), u64::MAX, "it keeps all");
+        assert_eq!(
+            DriverPool::builder().build(&device).unwrap().release_threshold().unwrap(),
+            u64::MAX,
+            "it keeps all"
+        );
     }
 }
 
@@ -129,14 +133,14 @@ fn settings_come_back_as_they_were_made() {
 fn settings_that_cannot_be_are_refused() {
     for device in devices() {
         let refused = |builder: warpheap::alloc::DriverPoolBuilder, words: &str| {
-            let error = builder.build().unwrap_err();
+            let error = builder.build(&device).unwrap_err();
             assert!(
                 matches!(error, Error::InvalidConfig(InvalidConfig::Pool { .. }))
                     && error.to_string().contains(words),
                 "{error}"
             );
         };
-        let builder = DriverPool::builder(&device);
+        let builder = DriverPool::builder();
         refused(builder.clone().max_size(0), "at least 1 B");
         refused(builder.clone().max_size(u64::MAX), "max_size = 18446744073709551615 B");
         refused(builder.max_size(MIB).release_threshold(MIB + 1), "never has more than its max_size");
@@ -147,7 +151,7 @@ fn settings_that_cannot_be_are_refused() {
 fn a_pool_grows_to_its_largest_size_and_no_further() {
     for device in devices() {
         let stream = device.stream().unwrap();
-        let pool = match DriverPool::builder(&device).max_size(128 * MIB).build() {
+        let pool = match DriverPool::builder().max_size(128 * MIB).build(&device) {
             Err(Error::NotSupported(NotSupported::Backend { .. })) if !is_cpu(&device) => continue,
             other => other.unwrap(),
         };
@@ -172,7 +176,7 @@ fn a_pool_grows_to_its_largest_size_and_no_further() {
 fn alignments_beyond_the_drivers_are_kept_and_absurd_ones_refused() {
     for device in devices() {
         let (module, stream) = (module(&device), device.stream().unwrap());
-        let pool = DriverPool::new(&device).unwrap();
+        let pool = DriverPool::builder().build(&device).unwrap();
         let blocks: Vec<Block> = (0..22).map(|bits| take(&pool, layout(5000, 1 << bits), &stream)).collect();
         for (i, block) in blocks.iter().enumerate() {
             assert!((block.0.0 as usize).is_multiple_of(1 << i), "{:?} on {device}", block.0);
@@ -192,7 +196,7 @@ fn memory_that_is_given_back_is_known_to_launches_no_more() {
     // On a GPU, other tests may get the address at the same time.
     let device = Device::cpu();
     let (module, stream) = (module(&device), device.stream().unwrap());
-    let pool = DriverPool::new(&device).unwrap();
+    let pool = DriverPool::builder().build(&device).unwrap();
     let block = take(&pool, layout(4096, 256), &stream);
     let values = words(&device, block);
     set(&stream, &module, block, 1.0);
@@ -207,7 +211,7 @@ fn memory_that_is_given_back_is_known_to_launches_no_more() {
 fn a_block_crosses_streams_behind_an_event() {
     for device in devices() {
         let (module, first, second) = (module(&device), device.stream().unwrap(), device.stream().unwrap());
-        let pool = DriverPool::new(&device).unwrap();
+        let pool = DriverPool::builder().build(&device).unwrap();
         let block = take(&pool, Layout::array::<f32>(1 << 20).unwrap(), &first);
         // SAFETY: one thread, on the stream of the block.
         unsafe { first.launch(&module, linger, &ONE, (words(&device, block), 20_000)) }.unwrap();
@@ -233,7 +237,7 @@ fn a_block_crosses_streams_behind_an_event() {
 #[test]
 fn streams_go_while_their_blocks_are_pending_and_the_pool_after_them() {
     for device in devices() {
-        let (module, pool) = (module(&device), DriverPool::new(&device).unwrap());
+        let (module, pool) = (module(&device), DriverPool::builder().build(&device).unwrap());
         for _ in 0..20 {
             let stream = device.stream().unwrap();
             let block = take(&pool, mib(1), &stream);
@@ -254,7 +258,7 @@ fn the_devices_own_pool_outlives_its_handles() {
         let other = DriverPool::default_of(&device).unwrap();
         let before = pool.release_threshold().unwrap();
         let block = take(&pool, mib(1), &stream);
-        assert!(other.used_bytes().unwrap() >= MIB, "they are one");
+        assert!(other.stats().unwrap().usage.used_bytes >= MIB, "they are one");
         let error = give(&other, block, &stream).unwrap_err();
         assert!(error.to_string().contains("of another allocator"), "{error}");
         drop(other);
@@ -271,8 +275,8 @@ fn the_devices_own_pool_outlives_its_handles() {
 fn other_pools_stand_on_it() {
     for device in devices() {
         let stream = device.stream().unwrap();
-        let pool = DriverPool::new(&device).unwrap();
-        let blocks = BlockPool::new(&pool, layout(4096, 4096), 10).unwrap();
+        let pool = DriverPool::builder().build(&device).unwrap();
+        let blocks = BlockPool::builder(layout(4096, 4096), 10).build_over(&pool).unwrap();
         let block = (blocks.allocate(layout(4096, 4096), &stream).unwrap(), layout(4096, 4096));
         memory(&device, block).fill(7).unwrap();
         give(&blocks, block, &stream).unwrap();
@@ -287,7 +291,7 @@ fn stream_ordered_against_synchronous_allocation() {
     const TIMES: u32 = 100;
     for device in devices() {
         let (module, stream) = (module(&device), device.stream().unwrap());
-        let (pool, memory) = (DriverPool::new(&device).unwrap(), DriverMemory::new(&device));
+        let (pool, memory) = (DriverPool::builder().build(&device).unwrap(), DriverMemory::new(&device));
         let time = |allocator: &dyn DeviceAllocator| -> Duration {
             let start = Instant::now();
             for i in 0..TIMES {

@@ -90,9 +90,11 @@ fn a_pool_that_goes_tries_twice_to_give_its_memory_back() {
     type Make = fn(Upstream, Layout, Layout) -> Box<dyn DeviceAllocator>;
     let block = Layout::from_size_align(4096, 256).unwrap();
     let pools: [Make; 3] = [
-        |upstream, _, block| Box::new(BlockPool::new(upstream, block, 256).unwrap()),
-        |upstream, region, _| Box::new(BumpPool::new(upstream, region).unwrap()),
-        |upstream, _, _| Box::new(CachingPool::builder().segment_bytes(1 << 20).over(upstream).unwrap()),
+        |upstream, _, block| Box::new(BlockPool::builder(block, 256).build_over(upstream).unwrap()),
+        |upstream, region, _| Box::new(BumpPool::builder(region).build_over(upstream).unwrap()),
+        |upstream, _, _| {
+            Box::new(CachingPool::builder().segment_bytes(1 << 20).build_over(upstream).unwrap())
+        },
     ];
     for make in pools {
         let upstream = Arc::new(FailureInjected::new(DriverMemory::new(&device), Failures::Nth(2)));

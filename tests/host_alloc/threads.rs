@@ -13,11 +13,11 @@ use warpheap::alloc::DeviceAllocator;
 use warpheap::error::OutOfMemory;
 use warpheap::{Device, Error, Stream};
 
-const THREADS: usize = 8;
+const THREADS: usize = 16;
 /// Of each thread. By what pairs take on an H200 (640 us for each of 16 threads with the driver's own memory, some 100 with its pools), a
 /// composition should need up to half a minute there; none has been timed yet. Most of that are the driver's calls: with a caching pool that is
 /// full, the events by which every second allocation finds out what other streams have passed.
-const OPERATIONS: usize = 100_000;
+const OPERATIONS: usize = 50_000;
 /// Operations after which a thread lets one of its streams go for a new one.
 const STREAM_LIFE: usize = 5000;
 /// Blocks that wait for another thread.
@@ -131,7 +131,7 @@ impl Worker<'_> {
 
     fn work(mut self) -> Sum {
         // Together, and with what is passed on, a little more than a pool of 200 has.
-        const MOST_HELD: usize = 27;
+        const MOST_HELD: usize = 13;
         for operation in 1..=OPERATIONS {
             if operation % STREAM_LIFE == 0 {
                 // What was freed on the one that goes is behind its last point.

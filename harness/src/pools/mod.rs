@@ -111,26 +111,26 @@ fn blocks(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> 
         Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX) / block.size().max(1),
         None => demand.peak_blocks,
     };
-    Ok(Box::new(BlockPool::new(DriverMemory::new(device), block, count)?))
+    Ok(Box::new(BlockPool::builder(block, count).build_over(DriverMemory::new(device))?))
 }
 
 fn driver_pool(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
-    let builder = DriverPool::builder(device);
+    let builder = DriverPool::builder();
     Ok(Box::new(match demand.bytes {
         // More than there is would be refused.
         Some(bytes) => {
             let most = bytes.min(device.info()?.memory_total);
-            builder.max_size(most).release_threshold(most).build()?
+            builder.max_size(most).release_threshold(most).build(device)?
         }
-        None => builder.build()?,
+        None => builder.build(device)?,
     }))
 }
 
 fn caching(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
     let builder = CachingPool::builder();
     Ok(Box::new(match demand.bytes {
-        Some(bytes) => builder.max_bytes(bytes).on(device)?,
-        None => builder.on(device)?,
+        Some(bytes) => builder.max_bytes(bytes).build(device)?,
+        None => builder.build(device)?,
     }))
 }
 
@@ -146,7 +146,7 @@ fn bump(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
     let size = usize::try_from(bytes).unwrap_or(usize::MAX).min(isize::MAX as usize - (align - 1));
     let region =
         Layout::from_size_align(size, align).expect("an alignment, and a size that it leaves room for");
-    Ok(Box::new(BumpPool::new(DriverMemory::new(device), region)?))
+    Ok(Box::new(BumpPool::builder(region).build_over(DriverMemory::new(device))?))
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub struct Statistics<A> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct AllocStats {
+    /// What the upstream holds.
+    pub usage: Usage,
     /// Blocks that were allocated and not given back.
     pub live_blocks: u64,
     /// Their bytes.
@@ -78,9 +80,11 @@ impl<A: DeviceAllocator> Statistics<A> {
 
     /// The numbers at the moment.
     pub fn stats(&self) -> AllocStats {
+        let usage = self.upstream.usage();
         let counts = lock(&self.counts);
         let number = |signed: i64| u64::try_from(signed).unwrap_or(0);
         AllocStats {
+            usage,
             live_blocks: number(counts.blocks),
             live_bytes: number(counts.bytes),
             peak_blocks: number(counts.peak_blocks),

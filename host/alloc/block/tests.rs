@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::alloc::{DriverMemory, Statistics};
-use crate::driver::fault_injection::faulty_stream;
+use crate::driver::fault_injection::{faulty_stream, gate};
 
 const BLOCK: Layout = Layout::new::<[u64; 8]>();
 
 type Pool = BlockPool<Statistics<DriverMemory>>;
 
 fn pool(device: &Device, blocks: usize) -> Pool {
-    BlockPool::new(Statistics::new(DriverMemory::new(device)), BLOCK, blocks).unwrap()
+    BlockPool::builder(BLOCK, blocks).build_over(Statistics::new(DriverMemory::new(device))).unwrap()
 }
 
 fn take(pool: &Pool, stream: &Stream) -> DevicePtr<u8> {
@@ -21,15 +21,13 @@ fn give(pool: &Pool, ptr: DevicePtr<u8>, stream: &Stream) -> Result<()> {
     unsafe { pool.deallocate(ptr, BLOCK, stream) }
 }
 
-/// I1 and I2, of a pool that nobody else uses at the moment.
+/// The invariants of the caching pool that it is.
 fn check(pool: &Pool) {
-    let state = lock(&pool.state);
-    let mut free: Vec<u32> = state.idle.iter().copied().chain(state.pending.items()).collect();
-    free.sort_unstable();
-    let marked = (0..).zip(&state.states).filter(|(_, of)| **of == Block::Free).map(|(index, _)| index);
-    assert_eq!(free, marked.collect::<Vec<u32>>(), "I1");
-    assert!(!state.states.contains(&Block::Moving));
-    assert_eq!(free.len() + state.used, pool.blocks(), "I2");
+    pool.pool.check();
+}
+
+fn free(pool: &Pool) -> u64 {
+    pool.stats().free_blocks
 }
 
 #[test]
@@ -37,28 +35,86 @@ fn only_another_stream_waits_and_only_if_it_has_to() {
     let device = Device::cpu();
     let pool = pool(&device, 3);
     let ((first, of_first), (second, of_second)) = (faulty_stream(&device), faulty_stream(&device));
-    let waits = || (of_first.waits(), of_second.waits());
+    let calls = || (of_first.waits(), of_first.records(), of_second.waits(), of_second.records());
     let one = take(&pool, &first);
+    for _ in 0..100 {
+        give(&pool, one, &first).unwrap();
+        assert_eq!(take(&pool, &first).0, one.0, "what this stream freed comes first");
+    }
+    let rest = [take(&pool, &first), take(&pool, &first)];
     give(&pool, one, &first).unwrap();
-    assert_eq!(take(&pool, &first).0, one.0, "what this stream freed comes first");
-    give(&pool, one, &first).unwrap();
-    let rest = [take(&pool, &second), take(&pool, &second)];
-    assert!(!rest.iter().any(|ptr| ptr.0 == one.0), "then what nobody can be using");
-    assert_eq!(waits(), (0, 0));
-    assert_eq!(take(&pool, &second).0, one.0, "then what another stream freed");
-    assert_eq!(waits(), (0, 1));
-    // Freed here and there; the other stream gets what was freed first, and this one what was freed last.
-    let [two, three] = rest;
-    for ptr in [two, one, three] {
+    assert_eq!(calls(), (0, 0, 0, 0), "no point is marked while one stream is alone");
+    // The first stream has work left, and the second one is given its block: it waits for the point behind the free.
+    let (event, gate) = gate(&device);
+    first.wait(&event).unwrap();
+    assert_eq!(take(&pool, &second).0, one.0);
+    assert_eq!(calls(), (1, 1, 1, 0));
+    assert!(!second.is_done().unwrap());
+    assert!(pool.allocate(BLOCK, &second).is_err() && pool.allocate(BLOCK, &first).is_err());
+    gate.open();
+    second.synchronize().unwrap();
+    for ptr in rest {
         give(&pool, ptr, &first).unwrap();
     }
+    first.synchronize().unwrap();
+    take(&pool, &second);
+    assert_eq!(
+        (of_second.waits(), of_first.records()),
+        (1, 1),
+        "what a stream without work has freed is anyone's"
+    );
     check(&pool);
-    assert_eq!((take(&pool, &second).0, waits()), (two.0, (0, 2)));
-    assert_eq!((take(&pool, &first).0, waits()), (three.0, (0, 2)));
-    assert_eq!(of_first.records(), 5, "one for each free");
-    for ptr in [two, three] {
-        give(&pool, ptr, &first).unwrap();
+}
+
+/// Exactly as many as there are, whoever keeps the free ones.
+#[test]
+fn the_caches_of_other_streams_hold_no_block_back() {
+    let device = Device::cpu();
+    for blocks in [1, 2, 7, 100, 1000] {
+        let pool = pool(&device, blocks);
+        let streams = [(); 3].map(|()| device.stream().unwrap());
+        for round in 0..6 {
+            let all: Vec<_> = (0..blocks).map(|n| take(&pool, &streams[(n + round) % 3])).collect();
+            let mut starts: Vec<_> = all.iter().map(|ptr| ptr.0.addr()).collect();
+            starts.sort_unstable();
+            starts.dedup();
+            assert_eq!((starts.len(), free(&pool)), (blocks, 0));
+            assert!(streams.iter().all(|stream| pool.allocate(BLOCK, stream).is_err()), "one too many");
+            for (n, ptr) in (0..).zip(all) {
+                give(&pool, ptr, &streams[(n * n + round) % 3]).unwrap();
+                assert!(give(&pool, ptr, &streams[n % 3]).is_err(), "freed twice");
+            }
+            // All for one stream.
+            let all: Vec<_> = (0..blocks).map(|_| take(&pool, &streams[round % 3])).collect();
+            assert!(pool.allocate(BLOCK, &streams[0]).is_err());
+            all.into_iter().for_each(|ptr| give(&pool, ptr, &streams[0]).unwrap());
+            check(&pool);
+        }
+        assert_eq!(pool.upstream().stats().allocs, 1);
     }
+}
+
+/// A pool of as many blocks as threads have refuses none of them.
+#[test]
+fn threads_that_together_hold_no_more_than_there_is_are_never_refused() {
+    const THREADS: usize = 16;
+    let device = Device::cpu();
+    let pool = pool(&device, 2 * THREADS);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (pool, device) = (&pool, &device);
+            scope.spawn(move || {
+                let streams = [device.stream().unwrap(), device.stream().unwrap()];
+                for round in 0..2000 {
+                    let two = [take(pool, &streams[round % 2]), take(pool, &streams[(round / 2) % 2])];
+                    assert_ne!(two[0].0, two[1].0);
+                    two.into_iter()
+                        .for_each(|ptr| give(pool, ptr, &streams[(round / 3 + thread) % 2]).unwrap());
+                }
+            });
+        }
+    });
+    assert_eq!(free(&pool), 2 * THREADS as u64);
     check(&pool);
 }
 
@@ -68,34 +124,38 @@ fn a_block_that_could_not_be_waited_for_is_as_free_as_before() {
     let pool = pool(&device, 2);
     let (first, (second, of_second)) = (device.stream().unwrap(), faulty_stream(&device));
     let two = [take(&pool, &first), take(&pool, &first)];
+    let (event, gate) = gate(&device);
+    first.wait(&event).unwrap();
     for ptr in two {
         give(&pool, ptr, &first).unwrap();
     }
     of_second.fail(true);
     for _ in 0..3 {
         assert!(matches!(pool.allocate(BLOCK, &second), Err(Error::Driver { .. })));
-        assert_eq!(pool.available(), 2);
+        assert_eq!(free(&pool), 2);
         check(&pool);
     }
     of_second.fail(false);
-    assert_eq!(take(&pool, &second).0, two[0].0, "still what was freed first");
-    assert_eq!(take(&pool, &first).0, two[1].0);
+    let again = [take(&pool, &second), take(&pool, &first)];
+    assert_ne!(again[0].0, again[1].0);
     assert!(pool.allocate(BLOCK, &second).is_err());
-    for ptr in two {
+    gate.open();
+    for ptr in again {
         give(&pool, ptr, &second).unwrap();
     }
 }
 
+/// A free makes no driver call that could fail. Another stream that the driver marks no point for waits on the host.
 #[test]
-fn a_free_that_could_not_be_recorded_can_be_tried_again() {
+fn a_block_of_a_stream_without_points_is_waited_for_on_the_host() {
     let device = Device::cpu();
     let pool = pool(&device, 1);
-    let (stream, of_stream) = faulty_stream(&device);
+    let ((stream, of_stream), (second, of_second)) = (faulty_stream(&device), faulty_stream(&device));
     let ptr = take(&pool, &stream);
     of_stream.fail(true);
-    assert!(matches!(give(&pool, ptr, &stream), Err(Error::Driver { .. })));
-    assert_eq!(pool.available(), 0);
-    check(&pool);
+    give(&pool, ptr, &stream).unwrap();
+    assert_eq!(take(&pool, &second).0, ptr.0);
+    assert_eq!(of_second.waits(), 0);
     of_stream.fail(false);
     give(&pool, ptr, &stream).unwrap();
     assert!(give(&pool, ptr, &stream).unwrap_err().to_string().contains("is free already"));
@@ -103,16 +163,21 @@ fn a_free_that_could_not_be_recorded_can_be_tried_again() {
 }
 
 #[test]
-fn at_its_end_the_home_stream_waits_for_every_free() {
+fn at_its_end_all_streams_that_blocks_were_freed_on_are_waited_for() {
     let device = Device::cpu();
-    let mut pool = pool(&device, 4);
-    let (home, of_home) = faulty_stream(&device);
-    pool.home = home;
+    let pool = pool(&device, 4);
     let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
     let all: Vec<_> = (0..4).map(|_| take(&pool, &first)).collect();
+    let (event, gate) = gate(&device);
+    first.wait(&event).unwrap();
     for (ptr, stream) in all.into_iter().zip([&first, &second, &first, &second]) {
         give(&pool, ptr, stream).unwrap();
     }
-    drop(pool);
-    assert_eq!(of_home.waits(), 4);
+    std::thread::scope(|scope| {
+        let goes = scope.spawn(|| drop(pool));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!goes.is_finished());
+        gate.open();
+    });
+    assert_eq!(device.memory_in_use(), (0, 0));
 }

@@ -21,7 +21,9 @@ mod reset;
 mod tests;
 
 use super::live::{Block, Live};
-use super::{DeviceAllocator, Usage, address_of, check_request, give_back_at_the_end, lock, words};
+use super::{
+    DeviceAllocator, DriverMemory, Usage, address_of, check_request, give_back_at_the_end, lock, words,
+};
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, InvalidConfig, InvalidFree, OutOfMemory, Result};
 use cursor::{Cursor, Full};
@@ -52,7 +54,7 @@ pub enum Overflow {
 ///
 /// It takes 32 bytes on the host for each block since the last reset. Dropping it gives the memory back after all work that
 /// blocks were freed behind; if some are still allocated, it waits for the device, and a warning is logged.
-pub struct BumpPool<A: DeviceAllocator> {
+pub struct BumpPool<A: DeviceAllocator = DriverMemory> {
     upstream: A,
     /// The stream that the memory is taken and given back on.
     home: Stream,
@@ -71,20 +73,35 @@ struct State {
     resets: u64,
 }
 
-impl<A: DeviceAllocator> BumpPool<A> {
-    /// A pool of `region.size()` bytes that start at a multiple of `region.align()`; it refuses what does not fit.
-    ///
-    /// # Errors
-    /// [`Error::InvalidConfig`] for no bytes; what the upstream answers.
-    pub fn new(upstream: A, region: Layout) -> Result<BumpPool<A>> {
-        BumpPool::with_overflow(upstream, region, Overflow::Error)
+/// What a [`BumpPool`] is made from.
+#[derive(Clone, Debug)]
+#[must_use = "a pool is made by build or build_over"]
+pub struct BumpPoolBuilder {
+    region: Layout,
+    policy: Overflow,
+}
+
+impl BumpPoolBuilder {
+    /// What becomes of a request that does not fit. Default: [`Overflow::Error`].
+    pub fn overflow(mut self, policy: Overflow) -> Self {
+        self.policy = policy;
+        self
     }
 
-    /// The same, with a policy for what does not fit.
+    /// A pool over the driver's memory of `device`.
     ///
     /// # Errors
-    /// As for [`new`](Self::new).
-    pub fn with_overflow(upstream: A, region: Layout, policy: Overflow) -> Result<BumpPool<A>> {
+    /// As for [`build_over`](Self::build_over).
+    pub fn build(self, device: &Device) -> Result<BumpPool> {
+        self.build_over(DriverMemory::new(device))
+    }
+
+    /// A pool in one allocation of `upstream`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] for no bytes; what the upstream returns.
+    pub fn build_over<A: DeviceAllocator>(self, upstream: A) -> Result<BumpPool<A>> {
+        let BumpPoolBuilder { region, policy } = self;
         if region.size() == 0 {
             let why = "a region has at least 1 B".into();
             return Err(InvalidConfig::Pool { setting: "region", given: words(region), why }.into());
@@ -99,7 +116,16 @@ impl<A: DeviceAllocator> BumpPool<A> {
         pool.home.synchronize()?;
         Ok(pool)
     }
+}
 
+impl BumpPool {
+    /// Settings of a pool of `region.size()` bytes that start at a multiple of `region.align()`.
+    pub fn builder(region: Layout) -> BumpPoolBuilder {
+        BumpPoolBuilder { region, policy: Overflow::default() }
+    }
+}
+
+impl<A: DeviceAllocator> BumpPool<A> {
     /// Bytes of the region.
     pub fn capacity(&self) -> u64 {
         self.region.size() as u64
@@ -236,7 +262,12 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BumpPool<A> {
     }
 
     fn usage(&self) -> Usage {
-        let state = self.state();
+        self.usage_of(&self.state())
+    }
+}
+
+impl<A: DeviceAllocator> BumpPool<A> {
+    fn usage_of(&self, state: &State) -> Usage {
         let (_, live_bytes) = state.cursor.live();
         let elsewhere = state.overflow.taken();
         Usage {

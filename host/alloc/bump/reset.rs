@@ -1,6 +1,6 @@
 //! Starting at the first address again, and where the bytes are.
 
-use super::{BumpPool, DeviceAllocator, State};
+use super::{BumpPool, DeviceAllocator, State, Usage};
 use crate::driver::Stream;
 use crate::error::{Bytes, Error, Result};
 use serde::Serialize;
@@ -9,8 +9,8 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BumpPoolStats {
-    /// Bytes of the region.
-    pub capacity: u64,
+    /// Bytes: of the region, and of the upstream's blocks beside it.
+    pub usage: Usage,
     /// Bytes of it that were handed out since the last reset, with those that were skipped for alignment.
     pub granted: u64,
     /// Blocks of the region that were not given back.
@@ -82,7 +82,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
         let state = self.state();
         let (live_blocks, live_bytes) = state.cursor.live();
         BumpPoolStats {
-            capacity: self.capacity(),
+            usage: self.usage_of(&state),
             granted: state.cursor.at(),
             live_blocks,
             live_bytes,

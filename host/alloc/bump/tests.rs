@@ -12,7 +12,7 @@ type Pool = BumpPool<Statistics<DriverMemory>>;
 
 fn pool(device: &Device, blocks: usize) -> Pool {
     let region = Layout::from_size_align(BLOCK.size() * blocks, 256).unwrap();
-    BumpPool::new(Statistics::new(DriverMemory::new(device)), region).unwrap()
+    BumpPool::builder(region).build_over(Statistics::new(DriverMemory::new(device))).unwrap()
 }
 
 fn take(pool: &Pool, stream: &Stream) -> DevicePtr<u8> {
@@ -126,7 +126,7 @@ fn an_overflow_that_cannot_be_given_back_can_be_tried_again() {
     // The fourth call is at the pool's end, which tries it once more.
     for nth in 1..=4 {
         let memory = FailureInjected::new(DriverMemory::new(&device), Failures::Nth(nth));
-        let made = BumpPool::with_overflow(&memory, BLOCK, Overflow::Upstream);
+        let made = BumpPool::builder(BLOCK).overflow(Overflow::Upstream).build_over(&memory);
         let Ok(pool) = made else {
             assert_eq!(nth, 1);
             continue;

@@ -3,9 +3,9 @@
 use super::ladder::Rung;
 use super::live::Wrong;
 use super::shared::Shared;
-use super::stats::{CachingStats, Counts, RungStats};
+use super::stats::{CachingPoolStats, Counts, RungStats};
 use super::{CachingPool, NAME};
-use crate::alloc::{DeviceAllocator, lock, words};
+use crate::alloc::{DeviceAllocator, Usage, lock, words};
 use crate::error::{Error, InvalidFree};
 use std::alloc::Layout;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,18 +19,17 @@ impl<A: DeviceAllocator> CachingPool<A> {
     }
 
     /// What it holds and what it did.
-    pub fn stats(&self) -> CachingStats {
+    pub fn stats(&self) -> CachingPoolStats {
         let shared = lock(&self.shared);
         let counts = self.counts(&shared);
         let (used, reserved) = (counts.used(), shared.arena.reserved());
         let rung = |rung: Rung| self.rungs[rung as usize].load(Relaxed) as u64;
-        CachingStats {
+        CachingPoolStats {
             live_blocks: counts.blocks(),
-            used_bytes: used,
+            usage: Usage { used_bytes: used, reserved_bytes: reserved, largest_free_bytes: None },
             asked_bytes: counts.asked(),
             wasted_bytes: used.saturating_sub(counts.asked()),
             cached_bytes: reserved.saturating_sub(used),
-            reserved_bytes: reserved,
             peak_reserved_bytes: self.peak.load(Relaxed) as u64,
             segments: shared.arena.segments().count() as u64,
             hits: counts.hits(),
@@ -65,12 +64,17 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// What is at an address that no block starts at.
     fn whereabouts(&self, address: u64) -> String {
         let shared = lock(&self.shared);
-        let Some((node, is_free)) = shared.arena.piece_of(address) else {
+        if shared.arena.segment_of(address).is_none() {
             return "it is in no segment of the pool's: it is of another allocator, or its segment was given back before".into();
-        };
-        let start = shared.block_at(node, address);
-        match self.live.asked(start).filter(|_| !is_free) {
-            Some(layout) => format!("it lies inside of the block of {} at {start:#x}", words(layout)),
+        }
+        let has = |start: u64, bytes: u64| start <= address && address - start < bytes;
+        let all = self.live.all().into_iter().map(|id| self.live.slot(id));
+        let found = all.into_iter().find(|slot| has(slot.address(), slot.bytes()));
+        let asked = found.and_then(|slot| Some((slot.address(), self.live.asked(slot.address())?)));
+        match asked {
+            Some((start, layout)) => {
+                format!("it lies inside of the block of {} at {start:#x}", words(layout))
+            }
             None => "nothing is allocated there: it was given back before, or never allocated".into(),
         }
     }

@@ -1,4 +1,4 @@
-//! The free blocks of one stream, by class, and what it counts.
+//! The free blocks of one stream, by class, its extents, and what it counts.
 //!
 //! ```text
 //!   class 2   │ 2048 │ 2048 │ 2048        equal blocks of slabs: the last freed first
@@ -7,10 +7,14 @@
 //!
 //! I1: a block is in the bin of its own class, once, and in none while it is live. I2: an entry has the size and the address of its
 //! block's slot, which do not change while the block is here. I3: a bin has at most [`most`] blocks, or one; and more until who gave
-//! one too many has taken the older half out, or where several threads of a stream filled it at once.
+//! one too many has taken the older half out, or where several threads of a stream filled it at once. I4: a block of the cache's own extents that leaves its
+//! bin merges there; others go to what all share.
 
 use super::class::{Classes, Need};
-use super::live::{BlockId, Claim, Live};
+use super::live::{BlockId, Claim, Live, SHARED};
+use super::local::Local;
+use super::orders::Order;
+use super::segment::Arena;
 use super::stats::{Counts, Tally};
 use std::alloc::Layout;
 
@@ -22,12 +26,16 @@ const MOST_SMALL: u64 = 256;
 const MOST_SMALL_BYTES: u64 = 4 << 20;
 const MOST_LARGE: u64 = 32;
 const MOST_LARGE_BYTES: u64 = 16 << 20;
+/// Large blocks from this size on are kept in no bin once as much lies free as may: what merges with its neighbours serves better.
+const LARGE: u64 = 4 << 20;
+/// Numbers of blocks that are taken, and given back, at a time: the list of them is one for all streams.
+const NUMBERS: usize = 32;
 /// Blocks that are known again without the map of all: a power of two.
 const OUT: usize = 64;
 
 /// What became of a block that was given back. It goes through a register, where a list would go through memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Back {
+pub(in crate::alloc) enum Back {
     Kept,
     /// The same, and there are more of this class than it keeps now ([`Bins::overflow`]).
     Over {
@@ -46,6 +54,16 @@ pub(super) struct Bins {
     bins: Vec<Bin>,
     /// Of what is above all classes.
     huge: Tally,
+    /// The first class that is cut to measure.
+    first_large: usize,
+    /// Whose bins these are, in the slots of blocks; [`SHARED`] for a cache that has no extents.
+    owner: u32,
+    /// What large blocks are cut out of.
+    local: Local,
+    /// Numbers for such blocks.
+    numbers: Vec<BlockId>,
+    /// Whether it was used since somebody looked last.
+    used: bool,
 }
 
 /// Two lines of the cache, and no part of a third one.
@@ -71,20 +89,151 @@ fn place_of(address: u64) -> usize {
 }
 
 impl Bins {
-    pub fn new(classes: Classes) -> Bins {
+    pub fn new(classes: Classes, owner: u32) -> Bins {
         let bins = (0..classes.count()).map(|_| Bin::default()).collect();
-        Bins { out: [None; OUT], bins, huge: Tally::default() }
+        Bins {
+            out: [None; OUT],
+            bins,
+            huge: Tally::default(),
+            first_large: classes.first_large(),
+            owner,
+            local: Local::default(),
+            numbers: Vec::new(),
+            used: false,
+        }
     }
 
     /// A block for a request, live.
+    #[inline(always)]
+    pub fn take(&mut self, need: &Need, layout: Layout, is_tight: bool, live: &Live) -> Option<u64> {
+        let class = need.class?;
+        let bin = &mut self.bins[class];
+        let entry = if need.is_small { bin.blocks.pop() } else { bin.take_large(need) };
+        match entry {
+            Some(entry) => Some(self.send(class, entry, layout, live)),
+            None if need.is_small => None,
+            None => self.cut(class, need, layout, is_tight, live),
+        }
+    }
+
+    /// Hands a block out.
+    #[inline(always)]
+    fn send(
+        &mut self,
+        class: usize,
+        Entry { id, address, bytes }: Entry,
+        layout: Layout,
+        live: &Live,
+    ) -> u64 {
+        let claim = live.set_live(id, layout);
+        self.bins[class].tally.alloc(bytes, layout.size() as u64);
+        self.out[place_of(address)] = Some((address, claim));
+        self.used = true;
+        address
+    }
+
+    /// A block out of an extent.
+    #[inline(never)]
+    fn cut(&mut self, class: usize, need: &Need, layout: Layout, is_tight: bool, live: &Live) -> Option<u64> {
+        let need = *need;
+        let found = match self.local.cut(need) {
+            None if is_tight => {
+                self.merge(live);
+                self.local.cut(need)
+            }
+            found => found,
+        };
+        let (node, address) = found?;
+        let id = self.name(node, address, need, live);
+        Some(self.send(class, Entry { id, address, bytes: need.bytes }, layout, live))
+    }
+
+    /// A block out of an extent as it is, of nobody's yet.
+    pub fn cut_out(&mut self, need: Need, live: &Live) -> Option<BlockId> {
+        let (node, address) = self.local.cut(need)?;
+        Some(self.name(node, address, need, live))
+    }
+
+    /// Makes a block of a piece that was cut.
+    fn name(&mut self, node: u32, address: u64, need: Need, live: &Live) -> BlockId {
+        let id = self.numbers.pop().unwrap_or_else(|| {
+            self.numbers = live.take_numbers(NUMBERS);
+            self.numbers.pop().unwrap_or_else(|| unreachable!("it asked for some"))
+        });
+        live.insert_as(id, (address, need.bytes), (self.owner, node), (need.class, false));
+        id
+    }
+
+    /// Puts a block of nobody's back into the extent that it was cut out of.
+    #[inline(never)]
+    fn unname(&mut self, id: BlockId, live: &Live) {
+        let node = live.slot(id).home();
+        live.forget(id);
+        self.numbers.push(id);
+        if self.numbers.len() > 2 * NUMBERS {
+            live.give_numbers(self.numbers.drain(NUMBERS..));
+        }
+        self.local.give(node);
+    }
+
     #[inline]
-    pub fn take(&mut self, need: Need, layout: Layout, live: &Live) -> Option<u64> {
-        let bin = &mut self.bins[need.class?];
-        let entry = if need.is_small { bin.blocks.pop() } else { bin.take_large(need) }?;
-        let claim = live.set_live(entry.id, layout);
-        bin.tally.alloc(entry.bytes, layout.size() as u64);
-        self.out[place_of(entry.address)] = Some((entry.address, claim));
-        Some(entry.address)
+    fn is_own(&self, id: BlockId, live: &Live) -> bool {
+        self.owner != SHARED && live.slot(id).owner() == self.owner
+    }
+
+    /// Large blocks of the cache's extents merge there.
+    fn merge(&mut self, live: &Live) {
+        for class in self.first_large..self.bins.len() {
+            for at in (0..self.bins[class].blocks.len()).rev() {
+                let Entry { id, bytes, .. } = self.bins[class].blocks[at];
+                if bytes >= LARGE && self.is_own(id, live) {
+                    self.bins[class].blocks.swap_remove(at);
+                    self.unname(id, live);
+                }
+            }
+        }
+    }
+
+    /// Takes a shared piece that is out for an extent, and cuts a block for a request out of what that makes; its number.
+    pub fn adopt(&mut self, shared: &mut Arena, home: u32, need: Need, live: &Live) -> Option<BlockId> {
+        self.local.adopt(shared, home);
+        self.cut_out(need, live)
+    }
+
+    /// Gives a block of an extent, which nobody has, to the shared segments; the number of its piece there.
+    pub fn let_go(&mut self, shared: &mut Arena, id: BlockId, live: &Live) -> u32 {
+        let node = live.slot(id).home();
+        live.remove(id);
+        self.local.let_go(shared, node)
+    }
+
+    /// Gives all that is free in extents to the shared segments, of that order; or only what may have free neighbours there.
+    pub fn let_go_free(&mut self, shared: &mut Arena, order: Order, all: bool) {
+        match all {
+            true => self.local.let_go_free(shared, order),
+            false => self.local.let_go_ends(shared, order),
+        }
+    }
+
+    /// Gives a free piece of an extent that has so many bytes to the shared segments, for a slab; the number of its piece there.
+    pub fn lend(&mut self, shared: &mut Arena, bytes: u64, align: u64) -> Option<u32> {
+        let (node, _) = self.local.cut(Need { class: None, bytes, align, is_small: false })?;
+        Some(self.local.let_go(shared, node))
+    }
+
+    /// Whether it has extents.
+    pub fn has_extents(&self) -> bool {
+        !self.local.is_empty()
+    }
+
+    /// Whether it was used since the last look.
+    pub fn was_used(&mut self) -> bool {
+        std::mem::take(&mut self.used)
+    }
+
+    /// The cache ends: numbers that it has left over.
+    pub fn retire(&mut self, live: &Live) {
+        live.give_numbers(self.numbers.drain(..));
     }
 
     /// A block that went out from here not long ago, once.
@@ -94,16 +243,22 @@ impl Bins {
     }
 
     /// Keeps a block that nobody has.
-    #[inline]
-    pub fn keep(&mut self, id: BlockId, asked: u64, live: &Live) -> Back {
+    #[inline(always)]
+    pub fn keep(&mut self, id: BlockId, asked: u64, is_tight: bool, live: &Live) -> Back {
         let slot = live.slot(id);
         let entry = Entry { id, address: slot.address(), bytes: slot.bytes() };
         let Some(class) = slot.class() else {
             self.huge.free(entry.bytes, asked);
             return Back::Huge(id);
         };
+        self.used = true;
         let bin = &mut self.bins[class];
         bin.tally.free(entry.bytes, asked);
+        if is_tight && entry.bytes >= LARGE && self.is_own(id, live) {
+            self.unname(id, live);
+            return Back::Kept;
+        }
+        let bin = &mut self.bins[class];
         bin.blocks.push(entry);
         // One is always kept, and what the most is takes a division.
         let kept = bin.blocks.len();
@@ -111,42 +266,77 @@ impl Bins {
             return Back::Kept;
         }
         let most = most(entry.bytes, slot.is_small());
-        if kept > most { Back::Over { class: class as u16, most: most as u16 } } else { Back::Kept }
+        if kept > most { self.shed(class, most, live) } else { Back::Kept }
     }
 
-    /// Takes the older half of a class out, if there still are more than `most`: another thread may have done that meanwhile.
-    pub fn overflow(&mut self, class: u16, most: u16) -> Vec<BlockId> {
+    /// The older half of a class leaves its bin: blocks of the cache's extents merge there. Others are what all share's.
+    #[inline(never)]
+    fn shed(&mut self, class: usize, most: usize, live: &Live) -> Back {
+        if class >= self.first_large {
+            let older = self.bins[class].blocks.len() / 2;
+            // At most 16 of them.
+            for at in (0..older).rev() {
+                if self.is_own(self.bins[class].blocks[at].id, live) {
+                    let entry = self.bins[class].blocks.remove(at);
+                    self.unname(entry.id, live);
+                }
+            }
+        }
+        let is_over = self.bins[class].blocks.len() > most;
+        if is_over { Back::Over { class: class as u16, most: most as u16 } } else { Back::Kept }
+    }
+
+    /// Takes the older half of a class out, if there still are more than `most`: another thread may have done that meanwhile. What is of the
+    /// cache's own extents merges there.
+    pub fn overflow(&mut self, class: u16, most: u16, live: &Live) -> Vec<BlockId> {
         let blocks = &mut self.bins[usize::from(class)].blocks;
         if blocks.len() <= usize::from(most) {
             return Vec::new();
         }
-        blocks.drain(..blocks.len() / 2).map(|entry| entry.id).collect()
+        let out = blocks.drain(..blocks.len() / 2).map(|entry| entry.id).collect();
+        self.not_own(out, live)
     }
 
-    /// Counts a block that came from elsewhere and is live, and keeps those that came with it, the next one to be handed out last.
-    pub fn refill(&mut self, claim: Claim, asked: u64, more: &[BlockId], live: &Live) {
+    /// Of blocks that nobody has, those that are of no extent of the cache's; the others merge there.
+    fn not_own(&mut self, mut blocks: Vec<BlockId>, live: &Live) -> Vec<BlockId> {
+        blocks.retain(|id| {
+            let is_own = self.is_own(*id, live);
+            if is_own {
+                self.unname(*id, live);
+            }
+            !is_own
+        });
+        blocks
+    }
+
+    /// Counts a block that came from elsewhere and is live.
+    pub fn count_miss(&mut self, claim: Claim, asked: u64, live: &Live) {
+        let slot = live.slot(claim.id);
+        self.out[place_of(slot.address())] = Some((slot.address(), claim));
+        let tally = slot.class().map_or(&mut self.huge, |class| &mut self.bins[class].tally);
+        tally.alloc(slot.bytes(), asked);
+        tally.misses += 1;
+    }
+
+    /// Keeps blocks of nobody's that came with one that was asked for, the next one to be handed out last.
+    pub fn stock(&mut self, class: usize, more: &[BlockId], live: &Live) {
         let entry = |id: &BlockId| {
             let slot = live.slot(*id);
             Entry { id: *id, address: slot.address(), bytes: slot.bytes() }
         };
-        let Entry { id, address, bytes } = entry(&claim.id);
-        self.out[place_of(address)] = Some((address, claim));
-        let tally = match live.slot(id).class() {
-            Some(class) => {
-                let bin = &mut self.bins[class];
-                bin.blocks.extend(more.iter().rev().map(entry));
-                &mut bin.tally
-            }
-            None => &mut self.huge,
-        };
-        tally.alloc(bytes, asked);
-        tally.misses += 1;
+        self.bins[class].blocks.extend(more.iter().rev().map(entry));
     }
 
-    /// Takes out all blocks of the classes that `which` says.
-    pub fn drain(&mut self, which: impl Fn(usize) -> bool) -> Vec<BlockId> {
+    /// Whether it keeps no block, in bins or extents.
+    pub fn is_empty(&self) -> bool {
+        self.local.is_empty() && self.bins.iter().all(|bin| bin.blocks.is_empty())
+    }
+
+    /// Takes out all blocks of the classes that `which` says. What is of the cache's own extents merges there.
+    pub fn drain(&mut self, which: impl Fn(usize) -> bool, live: &Live) -> Vec<BlockId> {
         let all = self.bins.iter_mut().enumerate().filter(|(class, _)| which(*class));
-        all.flat_map(|(_, bin)| bin.blocks.drain(..)).map(|entry| entry.id).collect()
+        let out = all.flat_map(|(_, bin)| bin.blocks.drain(..)).map(|entry| entry.id).collect();
+        self.not_own(out, live)
     }
 
     /// Adds what was counted.
@@ -161,7 +351,7 @@ impl Bins {
 impl Bin {
     /// Of the blocks that fit and are not much too large, the smallest.
     #[inline]
-    fn take_large(&mut self, need: Need) -> Option<Entry> {
+    fn take_large(&mut self, need: &Need) -> Option<Entry> {
         let most = need.bytes + need.bytes / SLACK;
         let fits = |entry: &Entry| {
             (need.bytes..=most).contains(&entry.bytes) && entry.address & (need.align - 1) == 0
@@ -196,6 +386,14 @@ pub(super) fn refill_of(need: Need) -> usize {
 }
 
 #[cfg(test)]
+impl Bins {
+    /// The invariants of its extents.
+    pub fn check(&self, shared: &Arena) {
+        self.local.check(shared);
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -204,14 +402,14 @@ mod tests {
     /// Large blocks of these sizes, put into bins one after the other, and what came out meanwhile.
     fn bins(sizes: &[u64]) -> (Bins, Live, Classes, Vec<u64>) {
         let (classes, live) = (Classes::new(512, 1, 64 << 10).unwrap(), Live::new());
-        let mut bins = Bins::new(classes);
+        let mut bins = Bins::new(classes, SHARED);
         let mut out = Vec::new();
         for (n, bytes) in (0..).zip(sizes) {
             // At odd multiples of 512 B but for the first.
             let id =
                 live.insert(n * 256 * MIB + n.min(1) * 512, *bytes, 0, (Some(classes.index(*bytes)), false));
-            if let Back::Over { class, most } = bins.keep(id, *bytes, &live) {
-                out.extend(bins.overflow(class, most).into_iter().map(|id| live.slot(id).bytes()));
+            if let Back::Over { class, most } = bins.keep(id, *bytes, false, &live) {
+                out.extend(bins.overflow(class, most, &live).into_iter().map(|id| live.slot(id).bytes()));
             }
         }
         (bins, live, classes, out)
@@ -219,7 +417,7 @@ mod tests {
 
     fn take(bins: &mut Bins, live: &Live, classes: Classes, bytes: u64, align: usize) -> Option<u64> {
         let layout = Layout::from_size_align(bytes as usize, align).unwrap();
-        bins.take(classes.need(layout).unwrap(), layout, live)
+        bins.take(&classes.need(layout).unwrap(), layout, false, live)
     }
 
     #[test]
@@ -254,9 +452,10 @@ mod tests {
         let (mut bins, live, classes, out) = bins(&sizes);
         assert!(out.is_empty(), "five of 3 MiB: {out:?}");
         let id = live.insert(1 << 50, 4 * MIB, 0, (Some(classes.index(4 * MIB)), false));
-        let Back::Over { class, most } = bins.keep(id, 1, &live) else { panic!("it is too many") };
+        let Back::Over { class, most } = bins.keep(id, 1, false, &live) else { panic!("it is too many") };
         assert_eq!((usize::from(class), most), (classes.index(4 * MIB), 4));
-        let over: Vec<u64> = bins.overflow(class, most).into_iter().map(|id| live.slot(id).bytes()).collect();
+        let over: Vec<u64> =
+            bins.overflow(class, most, &live).into_iter().map(|id| live.slot(id).bytes()).collect();
         assert_eq!(over, sizes[..3], "the older half");
     }
 }

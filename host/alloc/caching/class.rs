@@ -30,11 +30,13 @@ pub(super) struct Classes {
     pub per_log: u32,
     /// The largest size that slabs serve.
     pub slab_limit: u64,
+    /// Of a pool of equal blocks their size, a multiple of their alignment, and 0 of any other pool: then there is one class, of slabs.
+    equal: u64,
 }
 
 /// What a layout takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Need {
+pub(in crate::alloc) struct Need {
     /// In which bin it is cached; `None` above all classes.
     pub class: Option<usize>,
     pub bytes: u64,
@@ -70,6 +72,12 @@ impl Classes {
     /// The size of a class.
     #[inline]
     pub const fn bytes(self, index: usize) -> u64 {
+        if self.equal > 0 { self.equal } else { self.rounded(index) }
+    }
+
+    /// The size of a class by the rounding rule.
+    #[inline]
+    const fn rounded(self, index: usize) -> u64 {
         let (index, per) = (index as u64, 1 << self.per_log);
         if index < per {
             return (index + 1) << self.least_log;
@@ -79,14 +87,30 @@ impl Classes {
         units << self.least_log
     }
 
+    /// The first that is cut to measure: of those before, blocks are of slabs.
+    pub const fn first_large(self) -> usize {
+        if self.equal > 0 { 1 } else { self.index(self.slab_limit) + 1 }
+    }
+
     /// How many there are.
     pub const fn count(self) -> usize {
-        self.index(LARGEST_CLASS) + 1
+        if self.equal > 0 { 1 } else { self.index(LARGEST_CLASS) + 1 }
+    }
+
+    /// Of blocks of this size, which is a multiple of their alignment.
+    pub const fn of_equal(bytes: u64) -> Classes {
+        Classes { least_log: 0, per_log: 0, slab_limit: bytes, equal: bytes }
+    }
+
+    /// What any block of equal ones takes.
+    #[inline]
+    pub const fn need_of_equal(self) -> Need {
+        Need { class: Some(0), bytes: self.equal, align: 1, is_small: true }
     }
 
     /// What a request of so many bytes, at least 1, is rounded up to.
     pub const fn round(self, bytes: u64) -> u64 {
-        if bytes > LARGEST_CLASS { bytes } else { self.bytes(self.index(bytes)) }
+        if bytes > LARGEST_CLASS { bytes } else { self.rounded(self.index(bytes)) }
     }
 
     /// The class of which every block is aligned, in a slab that is aligned to the same.
@@ -94,7 +118,7 @@ impl Classes {
     fn aligned(self, bytes: u64, align: u64) -> usize {
         let mut class = self.index(bytes.max(align));
         // At most to the next power of two, which is one.
-        while self.align(class) < align {
+        while self.rounded(class) & (align - 1) != 0 {
             class += 1;
         }
         class
@@ -103,7 +127,8 @@ impl Classes {
     /// What all blocks of a class in a row are aligned to, if the first is.
     #[inline]
     pub const fn align(self, class: usize) -> u64 {
-        1 << self.bytes(class).trailing_zeros()
+        // Equal blocks are where they should be in the one segment that they fill.
+        if self.equal > 0 { 1 } else { 1 << self.bytes(class).trailing_zeros() }
     }
 
     /// What `layout`, of at least 1 B, takes.
@@ -112,7 +137,7 @@ impl Classes {
         let (size, align) = (layout.size() as u64, layout.align() as u64);
         if size <= self.slab_limit && align <= self.slab_limit {
             let class = self.aligned(size, align);
-            let bytes = self.bytes(class);
+            let bytes = self.rounded(class);
             if bytes <= self.slab_limit {
                 return Some(Need { class: Some(class), bytes, align: 1, is_small: true });
             }
@@ -152,7 +177,7 @@ impl Classes {
             let why = "it is a power of two from the least block to 1 MiB";
             return refuse("slab_limit", slab_limit.to_string(), why);
         }
-        Ok(Classes { least_log: least.ilog2(), per_log: per.ilog2(), slab_limit })
+        Ok(Classes { least_log: least.ilog2(), per_log: per.ilog2(), slab_limit, equal: 0 })
     }
 }
 

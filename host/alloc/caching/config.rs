@@ -9,6 +9,7 @@ use crate::pool::GrowableBuffer;
 
 /// What a [`CachingPool`] is made from. `CachingPool::builder()` has the defaults.
 #[derive(Clone, Debug)]
+#[must_use = "a pool is made by build or build_over"]
 pub struct CachingPoolBuilder {
     max_bytes: Option<u64>,
     min_block: u64,
@@ -31,6 +32,8 @@ pub(super) struct Settings {
     /// What sizes of segments are rounded up to.
     pub granularity: u64,
     pub is_ordered: bool,
+    /// Of a pool of equal blocks: it has one segment from the beginning to the end.
+    pub is_fixed: bool,
     pub hook: Option<Hook>,
 }
 
@@ -43,12 +46,40 @@ impl Settings {
         self.spare_bytes.saturating_mul(streams as u64).min(self.most_spare)
     }
 
+    /// Of a pool of equal blocks of `bytes`, as many as are in `most` bytes.
+    pub fn of_equal(bytes: u64, most: u64) -> Settings {
+        Settings {
+            classes: Classes::of_equal(bytes),
+            most,
+            segment_bytes: most,
+            spare_bytes: 0,
+            most_spare: 0,
+            granularity: bytes,
+            is_ordered: true,
+            is_fixed: true,
+            hook: None,
+        }
+    }
+
+    /// How many blocks of a size a stream's cache takes at a time, at most: a small part of equal ones, or other streams would have to wait for it.
+    pub fn most_refill(&self, bytes: u64) -> usize {
+        if self.is_fixed { (self.most / bytes / MOST_SPARE).max(1) as usize } else { usize::MAX }
+    }
+
+    /// What a stream's cache takes for itself at a time, if a request needs no more.
+    pub fn extent(&self) -> u64 {
+        let part = self.classes.whole((self.most / MOST_SPARE).max(1));
+        MOST_EXTENT.min(self.segment_bytes).min(part)
+    }
+
     /// Never more than its part of what the device has.
     fn allow_spare_of(&mut self, device_bytes: u64) {
         self.most_spare = self.most_spare.min(device_bytes / MOST_SPARE);
     }
 }
 
+/// The most that a stream's cache takes for itself at a time, if a request needs no more.
+const MOST_EXTENT: u64 = 16 << 20;
 /// What the driver maps at a time.
 const PAGE: u64 = 2 << 20;
 /// The largest `segment_bytes`.
@@ -75,7 +106,7 @@ impl Default for CachingPoolBuilder {
 
 impl CachingPoolBuilder {
     /// The most that it ever has of its upstream, in bytes; no limit if this is not called. It is rounded down to what the pool takes at
-    /// a time: the least block, or with [`on`](Self::on) what the device maps at a time.
+    /// a time: the least block, or with [`build`](Self::build) what the device maps at a time.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = Some(bytes);
         self
@@ -151,14 +182,24 @@ impl CachingPoolBuilder {
         // Whole least blocks, as everything in it is.
         let most = most & !(self.min_block - 1);
         let most_spare = most / MOST_SPARE;
-        Ok(Settings { classes, most, segment_bytes, spare_bytes, most_spare, granularity, is_ordered, hook })
+        Ok(Settings {
+            classes,
+            most,
+            segment_bytes,
+            spare_bytes,
+            most_spare,
+            granularity,
+            is_ordered,
+            is_fixed: false,
+            hook,
+        })
     }
 
     /// A pool that takes segments from `upstream`.
     ///
     /// # Errors
     /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for settings that cannot be, or what the driver answers.
-    pub fn over<A: DeviceAllocator>(self, upstream: A) -> Result<CachingPool<A>> {
+    pub fn build_over<A: DeviceAllocator>(self, upstream: A) -> Result<CachingPool<A>> {
         let mut settings = self.check()?;
         settings.allow_spare_of(upstream.device().info()?.memory_total);
         CachingPool::new(upstream, None, settings)
@@ -172,7 +213,7 @@ impl CachingPoolBuilder {
     /// # Errors
     /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for settings that cannot be, a `max_bytes` below what the device maps at a time among them;
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or what the driver answers.
-    pub fn on(self, device: &Device) -> Result<CachingPool<DriverMemory>> {
+    pub fn build(self, device: &Device) -> Result<CachingPool<DriverMemory>> {
         let asked = self.max_bytes.unwrap_or(u64::MAX);
         let (mut settings, info) = (self.check()?, device.info()?);
         settings.allow_spare_of(info.memory_total);
@@ -185,7 +226,7 @@ impl CachingPoolBuilder {
         let granularity = buffer.granularity();
         if most < granularity {
             let why = format!(
-                "{device} maps {} at a time: allow as much, or take segments from an allocator (over)",
+                "{device} maps {} at a time: allow as much, or take segments from an allocator (build_over)",
                 Bytes(granularity)
             );
             return refuse("max_bytes", most, why);

@@ -1,7 +1,8 @@
 //! What a stream's own cache does not have: one rung after the other, until there is memory.
 //!
 //! ```text
-//!   shared    free for this stream, or for anyone: no driver call, but to look at events that are pending
+//!   shared    free for this stream, or for anyone: no driver call, but to look at events that are pending. Of what all share a large request takes
+//!             an extent for the stream's cache, and a small one a slab, which may be cut out of such an extent
 //!   done      what streams that have nothing to do have freed. Once as much lies free as may (`spare_bytes`): what the stream itself keeps,
 //!             merged, then what others have freed and passed, with an event on each that has work left
 //!   grown     more of the upstream
@@ -18,8 +19,8 @@
 //! The source's lock is held by `grown` and `released` while they ask the upstream; what all share, while other streams are looked at.
 
 use super::class::Need;
+use super::live::BlockId;
 use super::search::{Climb, MOST_GROWTHS};
-use super::shared::Found;
 use super::slabs::room_for;
 use super::source::Short;
 use super::{CachingPool, NAME};
@@ -31,6 +32,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// How often the hook is asked for one allocation: a hook that always says yes does not hold a thread for ever.
 const MOST_HOOKS: usize = 64;
+
+/// How often a pool of equal blocks looks for one that other threads took before it came to it, each time after one was free.
+const MOST_TRIES: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rung {
@@ -45,9 +49,14 @@ pub(super) enum Rung {
 }
 
 impl<A: DeviceAllocator> CachingPool<A> {
-    /// A block that the stream's cache does not have; its address.
+    /// A block that the stream's cache does not have; its address, or why there is none.
     #[cold]
-    pub(super) fn alloc_slow(&self, need: Need, layout: Layout, stream: &Stream) -> Result<u64> {
+    pub(super) fn alloc_slow(
+        &self,
+        need: Need,
+        layout: Layout,
+        stream: &Stream,
+    ) -> Result<Result<u64, Short>> {
         let cache = self.streams.get(stream);
         let climb = Climb { need, stream, cache: &cache };
         let mut hooks = 0;
@@ -55,21 +64,21 @@ impl<A: DeviceAllocator> CachingPool<A> {
             match self.climb(&climb)? {
                 Ok((found, rung)) => {
                     self.count(if hooks > 0 { Rung::Hooked } else { rung });
-                    return Ok(self.hand_out(&found, &climb, layout));
+                    return Ok(Ok(self.hand_out(found, &climb, layout)));
                 }
                 Err(_) if hooks < MOST_HOOKS && self.ask_hook(layout) => hooks += 1,
                 Err(short) => {
                     self.count(Rung::Failed);
-                    return Err(self.exhausted(layout, &short));
+                    return Ok(Err(short));
                 }
             }
         }
     }
 
-    fn hand_out(&self, found: &Found, climb: &Climb<'_>, layout: Layout) -> u64 {
-        let claim = self.live.set_live(found.id, layout);
-        climb.cache.refill(claim, layout.size() as u64, &found.more, &self.live);
-        self.live.slot(found.id).address()
+    fn hand_out(&self, id: BlockId, climb: &Climb<'_>, layout: Layout) -> u64 {
+        let claim = self.live.set_live(id, layout);
+        climb.cache.count_miss(claim, layout.size() as u64, &self.live);
+        self.live.slot(id).address()
     }
 
     fn count(&self, rung: Rung) {
@@ -81,9 +90,12 @@ impl<A: DeviceAllocator> CachingPool<A> {
     }
 
     /// All rungs but the hook.
-    fn climb(&self, climb: &Climb<'_>) -> Result<Result<(Found, Rung), Short>> {
+    fn climb(&self, climb: &Climb<'_>) -> Result<Result<(BlockId, Rung), Short>> {
         if let Some(found) = self.find_shared(climb) {
             return Ok(Ok((found, Rung::Shared)));
+        }
+        if self.settings.is_fixed {
+            return self.climb_fixed(climb);
         }
         let mut failed = None;
         if self.has_spare(climb) {
@@ -123,6 +135,27 @@ impl<A: DeviceAllocator> CachingPool<A> {
         Ok(self.release(climb)?.map(|found| (found, Rung::Waited)).ok_or(short))
     }
 
+    /// The rungs of a pool of equal blocks, which does not grow: it fails only if at one moment all blocks were live or on their way.
+    fn climb_fixed(&self, climb: &Climb<'_>) -> Result<Result<(BlockId, Rung), Short>> {
+        if let Some(found) = self.find_done(climb) {
+            return Ok(Ok((found, Rung::Done)));
+        }
+        for _ in 0..MOST_TRIES {
+            if let Some(found) = self.steal(climb)? {
+                return Ok(Ok((found, Rung::Stolen)));
+            }
+            if self.is_empty() {
+                return Ok(Err(Short::Limit));
+            }
+            // Of a stream whose point could not be marked, or freed since.
+            self.wait_for_pending();
+            if let Some(found) = self.find_done(climb) {
+                return Ok(Ok((found, Rung::Waited)));
+            }
+        }
+        Ok(Err(Short::Raced))
+    }
+
     /// Whether more may be asked of the upstream before what streams keep is merged: with it, what lies free is no more than may,
     /// and the upstream had some when it was asked last.
     fn has_spare(&self, climb: &Climb<'_>) -> bool {
@@ -135,7 +168,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         !is_tight
     }
 
-    fn exhausted(&self, layout: Layout, short: &Short) -> Error {
+    pub(super) fn exhausted(&self, layout: Layout, short: &Short) -> Error {
         let (usage, largest) = (self.usage(), lock(&self.shared).largest(&self.live));
         let (why, advice) = match short {
             Short::Limit => (

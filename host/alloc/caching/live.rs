@@ -21,7 +21,7 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 /// Number of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct BlockId(u32);
+pub(in crate::alloc) struct BlockId(u32);
 
 /// A line of the cache each, so that threads that use neighbours do not disturb each other.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(super) struct BlockId(u32);
 pub(super) struct Slot {
     address: AtomicUsize,
     bytes: AtomicUsize,
-    /// The node of the segments that it is, or that it is a part of.
+    /// The piece that it is, or that it is a part of: its number, and above 32 bits whose extent has it ([`SHARED`] for none).
     home: AtomicUsize,
     /// Twice the class, and 1 more of a small block; [`HUGE`] above all classes.
     class: AtomicUsize,
@@ -44,6 +44,10 @@ pub(super) struct Claim {
     asked: usize,
 }
 
+/// In place of an address: the number is of no block.
+const NOWHERE: usize = usize::MAX;
+/// In place of a cache: the piece is one of the shared segments.
+pub(super) const SHARED: u32 = 0;
 /// The bits of a layout: sizes to 2^48 and an alignment.
 const LAYOUT: usize = (1 << 55) - 1;
 const HUGE: usize = usize::MAX - 1;
@@ -64,6 +68,12 @@ impl Slot {
     #[inline]
     pub fn home(&self) -> u32 {
         self.home.load(Relaxed) as u32
+    }
+
+    /// The cache that has the piece in an extent of its own.
+    #[inline]
+    pub fn owner(&self) -> u32 {
+        (self.home.load(Relaxed) >> 32) as u32
     }
 
     #[inline]
@@ -102,7 +112,7 @@ fn unpack(asked: usize) -> Layout {
 
 /// Why a block cannot be claimed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(in crate::alloc) enum Wrong {
     /// No block starts there.
     Unknown,
     /// It is not live.
@@ -158,35 +168,59 @@ impl Live {
     }
 
     /// A slot for a block of nobody's yet.
-    pub fn insert(
+    pub fn insert(&self, address: u64, bytes: u64, home: u32, class: (Option<usize>, bool)) -> BlockId {
+        let id = self.number(&mut lock(&self.numbers));
+        self.insert_as(id, (address, bytes), (SHARED, home), class);
+        id
+    }
+
+    /// The same with a number that the caller has.
+    pub fn insert_as(
         &self,
-        address: u64,
-        bytes: u64,
-        home: u32,
+        id: BlockId,
+        (address, bytes): (u64, u64),
+        (owner, home): (u32, u32),
         (class, is_small): (Option<usize>, bool),
-    ) -> BlockId {
-        let id = self.number();
+    ) {
         let slot = self.slot(id);
         slot.address.store(address as usize, Relaxed);
         slot.bytes.store(bytes as usize, Relaxed);
-        slot.home.store(home as usize, Relaxed);
+        slot.home.store((owner as usize) << 32 | home as usize, Relaxed);
         let class = class.map_or(HUGE, |class| class << 1 | usize::from(is_small));
         slot.class.store(class, Relaxed);
         debug_assert!(!slot.is_live());
         slot.asked.store(slot.generation().wrapping_add(LAYOUT + 1), Relaxed);
         self.shard(address).write().unwrap_or_else(PoisonError::into_inner).insert(address, id);
-        id
     }
 
     /// The opposite, for a block that the caller has.
     pub fn remove(&self, id: BlockId) {
-        let address = self.slot(id).address();
-        self.shard(address).write().unwrap_or_else(PoisonError::into_inner).remove(&address);
+        self.forget(id);
         lock(&self.numbers).unused.push(id);
     }
 
-    fn number(&self) -> BlockId {
+    /// The same; the caller has the number.
+    pub fn forget(&self, id: BlockId) {
+        let slot = self.slot(id);
+        let address = slot.address();
+        let mut shard = self.shard(address).write().unwrap_or_else(PoisonError::into_inner);
+        shard.remove(&address);
+        // Under the lock: whoever is given that address again knows this number for no block there.
+        slot.address.store(NOWHERE, Relaxed);
+    }
+
+    /// So many numbers, for [`insert_as`](Self::insert_as).
+    pub fn take_numbers(&self, count: usize) -> Vec<BlockId> {
         let mut numbers = lock(&self.numbers);
+        (0..count).map(|_| self.number(&mut numbers)).collect()
+    }
+
+    /// Takes numbers back that are of no block.
+    pub fn give_numbers(&self, ids: impl IntoIterator<Item = BlockId>) {
+        lock(&self.numbers).unused.extend(ids);
+    }
+
+    fn number(&self, numbers: &mut Numbers) -> BlockId {
         if let Some(id) = numbers.unused.pop() {
             return id;
         }
@@ -227,7 +261,8 @@ impl Live {
     #[inline]
     pub fn claim_known(&self, Claim { id, asked }: Claim, address: u64, layout: Layout) -> bool {
         let (slot, free) = (self.slot(id), asked & !LAYOUT);
-        // Generations come round. One that did so since is at another address; none does between this look and the exchange.
+        // Generations come round. A number that is in use again is of a block at another address, and one that is not has none: `forget` wrote
+        // that before the address could be another number's. So if it is this address, it is this block, which its owner has until the exchange.
         let is_it = asked == free | pack(layout) && slot.address() == address;
         is_it && slot.asked.compare_exchange(asked, free, Relaxed, Relaxed).is_ok()
     }
@@ -274,6 +309,7 @@ mod tests {
         assert_eq!(live.claim(4096, layout(300)), Err(Wrong::Free));
         live.remove(id);
         assert_eq!(live.claim(4096, layout(300)), Err(Wrong::Unknown));
+        assert_ne!(live.slot(id).address(), 4096, "a number that is of no block has no address");
     }
 
     /// Whoever knows a block that is gone takes nothing from the one that has its number now.

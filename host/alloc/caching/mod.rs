@@ -1,14 +1,16 @@
 //! Blocks of any size, kept for the stream that freed them.
 //!
 //! ```text
-//!   stream 7 ── cache: bins of free blocks ─┐ overflow                     ┌─ blocks of the upstream
-//!   stream 9 ── cache: bins of free blocks ─┼──────► shared ◄── segments ──┤ or
-//!   …                                       ┘ refill  large pieces, slabs  └─ one reservation that grows at its end
+//!   stream 7 ── cache: bins, extents ─┐ overflow                     ┌─ blocks of the upstream
+//!   stream 9 ── cache: bins, extents ─┼──────► shared ◄── segments ──┤ or
+//!   …                                 ┘ refill  large pieces, slabs  └─ one reservation that grows at its end
 //! ```
 //!
 //! - An allocation and a free that a stream's cache serves lock that cache, and no one else's; no driver is called and no event recorded.
 //!   Uncontended, the pair is five atomic read-modify-writes: two for each lock of the cache, one to claim the block. A block that the cache does
 //!   not know again is looked up in the map of all, which takes four more.
+//! - Large blocks are cut out of the cache's own extents and merge there (`local`), under the cache's lock as well: a search and two changes of a tree for an
+//!   allocation, up to three for a free, and the map is written at each. What all share is not touched.
 //! - What a cache does not have comes from what all share, where what is side by side merges, or by the ladder of `ladder`.
 //! - Classes and bins are those of `class`. Blocks up to the slabs' limit take their whole class; larger ones take what was asked for, cut out of a
 //!   segment by best fit, so that 33 MiB do not take 64.
@@ -16,8 +18,8 @@
 //! I1: a byte of a segment is in one live block, in one cached block, free, or on its way from one of these to the next with one thread, and never in two. I2: who uses a block comes after all
 //! work that may have used it: of the same stream by its order, of another one by an event. I3: `used + cached == reserved`.
 //!
-//! Locks, in this order, each only while one before it is held or none: `source` (growing and giving back; a driver may be waited for), `shared`, and one of the leaves:
-//! a cache's bins, the map of caches, a shard of the map of blocks, its numbers, a stream's end, the list of streams that have ended. The hook and upstream allocators are called without `shared`.
+//! Locks, in this order, each only while one before it is held or none: `source` (growing and giving back; a driver may be waited for), `shared`, then one after the other of:
+//! the map of caches; a cache's bins and extents (all of them only to see whether a pool of equal blocks is exhausted); a shard of the map of blocks, its numbers, a stream's end, the list of streams that have ended. The hook and upstream allocators are called without `shared`.
 
 mod answers;
 mod bins;
@@ -25,6 +27,7 @@ mod class;
 mod config;
 mod ladder;
 mod live;
+mod local;
 mod orders;
 mod search;
 mod segment;
@@ -37,14 +40,16 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
+pub(in crate::alloc) use bins::Back;
 pub use config::CachingPoolBuilder;
-pub use stats::{CachingStats, ClassStats, RungStats};
+pub(in crate::alloc) use live::Wrong;
+pub use stats::{CachingPoolStats, ClassStats, RungStats};
 
 use super::{DeviceAllocator, Usage, address_of, check_request, lock};
 use crate::driver::{Device, Stream};
 use crate::error::Result;
 use crate::pool::GrowableBuffer;
-use bins::Back;
+use class::Need;
 use config::Settings;
 use live::{BlockId, Live};
 use shared::Shared;
@@ -70,7 +75,7 @@ const NAME: &str = "a caching pool";
 /// setting) a block takes all of its class. A larger one takes its size in multiples of 512 B, and the class is where it is cached.
 ///
 /// When memory runs out, the pool looks through other streams' blocks, gives cached segments back, waits for pending work, and asks a hook, in
-/// that order, before it fails ([`CachingStats::rungs`] counts them).
+/// that order, before it fails ([`CachingPoolStats::rungs`] counts them).
 ///
 /// Dropping it gives all memory back after the work that blocks were freed behind; if some are still allocated, it waits for the device, and a
 /// warning is logged. On the host a block takes some 100 bytes for as long as it is cut.
@@ -83,7 +88,7 @@ const NAME: &str = "a caching pool";
 /// # fn main() -> warpheap::Result<()> {
 /// let device = Device::cpu();
 /// let stream = device.stream()?;
-/// let pool = CachingPool::builder().max_bytes(1 << 30).on(&device)?;
+/// let pool = CachingPool::builder().max_bytes(1 << 30).build(&device)?;
 /// let layout = Layout::from_size_align(1 << 20, 256).expect("a layout");
 /// let first = pool.allocate(layout, &stream)?;
 /// // SAFETY: allocated above, and nothing uses it.
@@ -149,7 +154,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             home,
             streams: Streams::new(settings.classes, settings.is_ordered),
             live: Live::new(),
-            shared: Mutex::new(Shared::new(settings.classes)),
+            shared: Mutex::new(Shared::new(settings.classes, settings.extent())),
             source: Mutex::new(Source { reservation }),
             settings,
             is_tight: AtomicBool::new(false),
@@ -189,6 +194,87 @@ impl<A: DeviceAllocator> CachingPool<A> {
         outcome.map(|()| bytes)
     }
 
+    /// A pool of equal blocks over one allocation of the upstream's, which it has until it goes; the first address.
+    pub(in crate::alloc) fn of_equal(
+        upstream: A,
+        block: Layout,
+        region: Layout,
+    ) -> Result<(CachingPool<A>, u64)> {
+        let settings = Settings::of_equal(block.size() as u64, region.size() as u64);
+        let pool = CachingPool::new(upstream, None, settings)?;
+        let (bytes, align) = (region.size() as u64, region.align() as u64);
+        let start = pool.take_whole(bytes, align)?;
+        Ok((pool, start))
+    }
+
+    /// What any block of a pool of equal ones takes.
+    #[inline]
+    pub(in crate::alloc) fn need_of_equal(&self) -> Need {
+        self.settings.classes.need_of_equal()
+    }
+
+    /// A block that the stream's cache has.
+    // Always: copied through memory, what is needed would be loaded while its stores are under way. That is why it is by reference, too.
+    #[inline(always)]
+    pub(in crate::alloc) fn cached(
+        &self,
+        need: &Need,
+        layout: Layout,
+        stream: &Stream,
+    ) -> Option<DevicePtr<u8>> {
+        let is_tight = self.is_tight.load(Relaxed);
+        let take = |cache: &StreamCache| cache.take(need, layout, is_tight, &self.live);
+        self.streams.with(stream, take).map(Self::ptr)
+    }
+
+    /// One that it does not have; `None` if all blocks of a pool of equal ones are live.
+    #[cold]
+    pub(in crate::alloc) fn find_equal(
+        &self,
+        layout: Layout,
+        stream: &Stream,
+    ) -> Result<Option<DevicePtr<u8>>> {
+        let found = self.alloc_slow(self.need_of_equal(), layout, stream)?;
+        Ok(found.ok().map(Self::ptr))
+    }
+
+    #[cold]
+    fn allocate_slow(&self, need: &Need, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        let found = self.alloc_slow(*need, layout, stream)?;
+        found.map(Self::ptr).map_err(|short| self.exhausted(layout, &short))
+    }
+
+    /// Takes a block from its owner that went out from the stream's cache not long ago, back to that; `None` if there is more to be done.
+    ///
+    /// # Safety
+    /// As for [`DeviceAllocator::deallocate`]. The stream is of the pool's device.
+    #[inline(always)]
+    pub(in crate::alloc) unsafe fn take_back(&self, address: u64, layout: Layout, stream: &Stream) -> Back {
+        let is_tight = self.is_tight.load(Relaxed);
+        let take_back = |cache: &StreamCache| cache.take_back(address, layout, is_tight, &self.live);
+        self.streams.with(stream, take_back)
+    }
+
+    /// What is left to be done after that, for any block of the pool's; or why the address is none's.
+    #[inline(never)]
+    pub(in crate::alloc) fn take_back_slow(
+        &self,
+        back: Back,
+        address: u64,
+        layout: Layout,
+        stream: &Stream,
+    ) -> Result<(), Wrong> {
+        match back {
+            Back::Kept => {}
+            Back::Over { .. } | Back::Huge(_) => self.share(back, stream),
+            Back::Unknown => {
+                let id = self.live.claim(address, layout)?;
+                self.keep(id, layout, stream);
+            }
+        }
+        Ok(())
+    }
+
     fn ptr(address: u64) -> DevicePtr<u8> {
         DevicePtr(std::ptr::with_exposed_provenance_mut(address as usize))
     }
@@ -197,7 +283,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
     #[inline]
     fn keep(&self, id: BlockId, layout: Layout, stream: &Stream) {
         let asked = layout.size() as u64;
-        let back = self.streams.with(stream, |cache: &StreamCache| cache.keep(id, asked, &self.live));
+        let is_tight = self.is_tight.load(Relaxed);
+        let keep = |cache: &StreamCache| cache.keep(id, asked, is_tight, &self.live);
+        let back = self.streams.with(stream, keep);
         if back != Back::Kept {
             self.share(back, stream);
         }
@@ -210,7 +298,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         // Under this lock: who empties all caches finds these blocks there, or here.
         let mut shared = lock(&self.shared);
         let blocks = match back {
-            Back::Over { class, most } => cache.overflow(class, most),
+            Back::Over { class, most } => cache.overflow(class, most, &self.live),
             Back::Huge(id) => vec![id],
             Back::Kept | Back::Unknown => return,
         };
@@ -229,10 +317,9 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         check_request(NAME, self.device(), layout, stream)?;
         let need = self.settings.classes.need(layout).ok_or_else(|| self.settings.classes.refuse(layout))?;
-        let cached = self.streams.with(stream, |cache: &StreamCache| cache.take(need, layout, &self.live));
-        match cached {
-            Some(address) => Ok(Self::ptr(address)),
-            None => self.alloc_slow(need, layout, stream).map(Self::ptr),
+        match self.cached(&need, layout, stream) {
+            Some(ptr) => Ok(ptr),
+            None => self.allocate_slow(&need, layout, stream),
         }
     }
 
@@ -243,20 +330,13 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
         if !self.settings.is_ordered {
             stream.synchronize()?;
         }
-        let back =
-            self.streams.with(stream, |cache: &StreamCache| cache.take_back(address, layout, &self.live));
-        match back {
-            Back::Kept => return Ok(()),
-            Back::Over { .. } | Back::Huge(_) => {
-                self.share(back, stream);
-                return Ok(());
-            }
-            Back::Unknown => {}
+        // SAFETY: the caller's promise; the stream is of the device.
+        let back = unsafe { self.take_back(address, layout, stream) };
+        if back == Back::Kept {
+            return Ok(());
         }
-        let claimed = self.live.claim(address, layout);
-        let id = claimed.map_err(|wrong| self.misuse(address, layout, wrong))?;
-        self.keep(id, layout, stream);
-        Ok(())
+        let taken = self.take_back_slow(back, address, layout, stream);
+        taken.map_err(|wrong| self.misuse(address, layout, wrong))
     }
 
     /// It looks at each stream's cache, not at blocks. The largest free block would take a look at all of them: errors say it.
@@ -286,7 +366,14 @@ impl<A: DeviceAllocator> Drop for CachingPool<A> {
         }
         if blocks > 0 {
             let bytes = counts.used();
-            tracing::warn!(blocks, bytes, "a caching pool goes while some of its blocks are allocated");
+            match self.settings.is_fixed {
+                true => tracing::warn!(blocks, bytes, "a pool goes while some of its blocks are allocated"),
+                false => tracing::warn!(
+                    blocks,
+                    bytes,
+                    "a caching pool goes while some of its blocks are allocated"
+                ),
+            }
         }
         self.give_all();
     }

@@ -66,13 +66,6 @@ impl Arena {
         (address - below.start < below.bytes).then_some(below)
     }
 
-    /// The piece that has the address, and whether it is free.
-    pub fn piece_of(&self, address: u64) -> Option<(u32, bool)> {
-        let segment = self.segment_of(address)?;
-        let node = self.pieces(segment).find(|node| address - self.start(*node) < self.bytes(*node))?;
-        Some((node, self.order(node).is_some()))
-    }
-
     /// The pieces of a segment, from its start on.
     pub fn pieces(&self, segment: &Segment) -> impl Iterator<Item = u32> {
         self.chain.from(segment.first)
@@ -86,6 +79,11 @@ impl Arena {
         }
     }
 
+    /// Whether no piece is free.
+    pub fn is_out(&self) -> bool {
+        self.free.values().all(BTreeSet::is_empty)
+    }
+
     /// Whether an order has free pieces.
     pub fn has(&self, order: Order) -> bool {
         self.free.get(&order).is_some_and(|pieces| !pieces.is_empty())
@@ -93,10 +91,97 @@ impl Arena {
 
     /// More memory: a segment that starts where none is, all of it free.
     pub fn add_segment(&mut self, start: u64, bytes: u64, align: u64, order: Order) {
-        let first = self.chain.push((start, bytes), start, NONE);
+        let first = self.insert(start, bytes, align);
+        self.give(first, order);
+    }
+
+    /// A segment of one piece, which is out.
+    fn insert(&mut self, start: u64, bytes: u64, align: u64) -> u32 {
+        let first = self.chain.push((start, bytes), NONE);
         self.segments.insert(start, Segment { start, bytes, align, first, last: first });
         self.reserved += bytes;
-        self.give(first, order);
+        first
+    }
+
+    /// The same of memory that continues segments here, as far as the caller says: the one that ends where it starts, and the one that starts where
+    /// it ends. They are one segment with it then.
+    pub fn add_between(&mut self, start: u64, bytes: u64, (left, right): (bool, bool), order: Order) {
+        let node = self.insert(start, bytes, 1);
+        if right {
+            self.append(start, start + bytes);
+        }
+        if left && let Some((&before, _)) = self.segments.range(..start).next_back() {
+            self.append(before, start);
+        }
+        self.give(node, order);
+    }
+
+    /// Makes one segment of two, of which the second starts where the first ends.
+    fn append(&mut self, left: u64, right: u64) {
+        let Some(second) = self.segments.remove(&right) else { return };
+        let Some(first) = self.segments.get_mut(&left) else { return };
+        debug_assert_eq!(first.start + first.bytes, right);
+        self.chain.link(first.last, second.first);
+        first.bytes += second.bytes;
+        first.last = second.last;
+    }
+
+    /// Takes a piece out of its segment, free or not: what is on either side of it is a segment of its own.
+    pub fn take_out(&mut self, node: u32) {
+        if let Some(order) = self.order(node) {
+            self.unlist(node, order);
+        }
+        let Node { start, bytes, prev, next, .. } = *self.chain.get(node);
+        let Some(segment) = self.segment_of(start).copied() else { return };
+        self.chain.take_out(node);
+        self.segments.remove(&segment.start);
+        self.reserved -= bytes;
+        let (end, rest) = (start + bytes, segment.start + segment.bytes);
+        if prev != NONE {
+            let left = Segment { bytes: start - segment.start, last: prev, ..segment };
+            self.segments.insert(left.start, left);
+        }
+        if next != NONE {
+            self.segments.insert(end, Segment { start: end, bytes: rest - end, first: next, ..segment });
+        }
+    }
+
+    /// Cuts `bytes` at `start` out of a piece that is out, and covers them: the part, and what is behind it, if anything is.
+    pub fn carve(&mut self, node: u32, start: u64, bytes: u64) -> (u32, Option<u32>) {
+        let before = start - self.start(node);
+        let part = if before > 0 { self.split(node, before) } else { node };
+        let behind = (self.bytes(part) > bytes).then(|| self.split(part, bytes));
+        (part, behind)
+    }
+
+    /// Makes one of two neighbours that are out.
+    pub fn join_out(&mut self, left: u32) {
+        self.join(left);
+    }
+
+    /// Where the segment starts that ends there.
+    pub fn ending_at(&self, end: u64) -> Option<u64> {
+        let (start, segment) = self.segments.range(..end).next_back()?;
+        (start + segment.bytes == end).then_some(*start)
+    }
+
+    /// The pieces on either side, [`NONE`](chain::NONE) at an end.
+    pub fn neighbours(&self, node: u32) -> (u32, u32) {
+        let Node { prev, next, .. } = *self.chain.get(node);
+        (prev, next)
+    }
+
+    /// The free pieces that are first or last in a segment, each once.
+    pub fn free_ends(&self) -> Vec<u32> {
+        let ends = self.segments.values().flat_map(|of| [of.first, of.last]);
+        let mut ends: Vec<u32> = ends.filter(|node| self.order(*node).is_some()).collect();
+        ends.dedup();
+        ends
+    }
+
+    /// The free pieces of an order.
+    pub fn free_of(&self, order: Order) -> Vec<u32> {
+        self.free.get(&order).into_iter().flatten().map(|(_, _, node)| *node).collect()
     }
 
     /// The segment has so many bytes more at its end; one of none is made.
@@ -104,7 +189,7 @@ impl Arena {
         let Some(segment) = self.segments.get(&start).copied() else {
             return self.add_segment(start, bytes, align, Order::IDLE);
         };
-        let node = self.chain.push((start + segment.bytes, bytes), start, segment.last);
+        let node = self.chain.push((start + segment.bytes, bytes), segment.last);
         self.segments.insert(start, Segment { bytes: segment.bytes + bytes, last: node, ..segment });
         self.reserved += bytes;
         self.give(node, Order::IDLE);
@@ -207,8 +292,10 @@ impl Arena {
 
     /// The piece may be the last one of its segment now.
     fn note_last(&mut self, node: u32) {
-        let Node { next, segment, .. } = self.chain.get(node);
-        if let Some(segment) = self.segments.get_mut(segment).filter(|_| *next == NONE) {
+        let Node { start, next, .. } = *self.chain.get(node);
+        if next == NONE
+            && let Some((_, segment)) = self.segments.range_mut(..=start).next_back()
+        {
             segment.last = node;
         }
     }
@@ -288,10 +375,7 @@ impl Arena {
             let (mut at, mut before, mut last) = (segment.start, None, NONE);
             for node in self.pieces(segment) {
                 let of = self.chain.get(node);
-                assert!(
-                    of.start == at && of.bytes > 0 && of.prev == last && of.segment == segment.start,
-                    "I1"
-                );
+                assert!(of.start == at && of.bytes > 0 && of.prev == last, "I1");
                 let order = self.order(node);
                 assert!(order.is_none() || order != before, "I2: {of:?}");
                 if let Some(order) = order {

@@ -7,14 +7,15 @@
 //!   order 6: unmarked …                                            anyone's once the device was waited for
 //! ```
 //!
-//! I1: pieces and small blocks are of an order that `orders` knows, and of one each.
+//! Extents of caches are pieces that are out. I1: pieces and small blocks are of an order that `orders` knows, and of one each. I2: `owners` has each cache
+//! that has an extent, so that a block of it finds its piece, also after its stream has ended.
 //!
 //! Its lock comes after that of the source and before the leaves that [`super`] lists. Under it the
 //! driver is asked to mark points and to look at them, and streams are made to wait on the device: none of that waits on the host, unless a
 //! driver's queue is full.
 
 use super::class::{Classes, Need};
-use super::live::{BlockId, Live};
+use super::live::{BlockId, Live, SHARED};
 use super::orders::{Order, Orders};
 use super::segment::Arena;
 use super::slabs::{Slabs, slab_blocks};
@@ -22,7 +23,8 @@ use super::stats::Counts;
 use super::stream_cache::{Key, StreamCache};
 use crate::driver::{Device, Event, Stream};
 use crate::error::Result;
-use std::collections::HashSet;
+use foldhash::fast::FixedState;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Streams whose events are looked at before a first search.
@@ -33,24 +35,23 @@ pub(super) struct Shared {
     classes: Classes,
     slabs: Slabs,
     orders: Orders,
+    /// Caches that have extents, by the numbers of these, also of streams that have ended: as long as a block is in one.
+    owners: HashMap<u32, Arc<StreamCache>, FixedState>,
+    /// The least that becomes an extent, as far as there is as much.
+    extent: u64,
     /// Of the caches of streams that have ended.
     pub retired: Counts,
 }
 
-/// What a request found.
-pub(super) struct Found {
-    pub id: BlockId,
-    /// Small blocks of the same class and order.
-    pub more: Vec<BlockId>,
-}
-
 impl Shared {
-    pub fn new(classes: Classes) -> Shared {
+    pub fn new(classes: Classes, extent: u64) -> Shared {
         Shared {
             arena: Arena::default(),
             classes,
             slabs: Slabs::new(classes),
             orders: Orders::new(),
+            owners: HashMap::default(),
+            extent,
             retired: Counts::new(classes),
         }
     }
@@ -67,27 +68,90 @@ impl Shared {
             match slot.class().filter(|_| slot.is_small()) {
                 Some(class) => self.slabs.give(id, slot.home(), class, order),
                 None => {
-                    let node = slot.home();
-                    live.remove(id);
+                    let node = self.node_of(id, live);
                     self.arena.give(node, order);
                 }
             }
         }
     }
 
-    /// A block of one of these orders; of a small class up to `most` of them.
-    pub fn find(&mut self, orders: &[Order], need: Need, most: usize, live: &Live) -> Option<Found> {
+    /// The piece of a large block that nobody has, which is forgotten. One of an extent leaves that.
+    fn node_of(&mut self, id: BlockId, live: &Live) -> u32 {
+        let (owner, node) = (live.slot(id).owner(), live.slot(id).home());
+        let Some(cache) = self.owners.get(&owner).filter(|_| owner != SHARED) else {
+            live.remove(id);
+            return node;
+        };
+        let node = cache.let_go(&mut self.arena, id, live);
+        self.drop_empty(owner);
+        node
+    }
+
+    fn drop_empty(&mut self, owner: u32) {
+        if self.owners.get(&owner).is_some_and(|cache| !cache.has_extents()) {
+            self.owners.remove(&owner);
+        }
+    }
+
+    /// What is free in extents of the cache becomes shared, of its stream's order; or only what may have free neighbours.
+    pub fn take_extents(&mut self, cache: &Arc<StreamCache>, all: bool) {
+        if self.owners.contains_key(&cache.owner) {
+            let order = self.order_of(cache);
+            cache.let_go_free(&mut self.arena, order, all);
+            self.drop_empty(cache.owner);
+        }
+    }
+
+    /// Memory for a slab out of an extent of the cache, if one has it free; it is shared then, of the stream's order.
+    pub fn borrow(&mut self, cache: &Arc<StreamCache>, bytes: u64, align: u64) -> bool {
+        if !self.owners.contains_key(&cache.owner) {
+            return false;
+        }
+        let order = self.order_of(cache);
+        let Some(node) = cache.lend(&mut self.arena, bytes, align) else { return false };
+        self.arena.give(node, order);
+        self.drop_empty(cache.owner);
+        true
+    }
+
+    /// A block for a cache, out of a new extent of it that is cut out of a free piece.
+    fn adopt(&mut self, node: u32, need: Need, cache: &Arc<StreamCache>, live: &Live) -> Option<BlockId> {
+        let (start, bytes) = (self.arena.start(node), self.arena.bytes(node));
+        let least = start.next_multiple_of(need.align) - start + need.bytes;
+        let wanted = least.max(self.extent);
+        // What is the stream's own serves best as a whole, and no piece is left that is too small to be an extent.
+        let is_whole = self.arena.order(node) != Some(Order::IDLE) || bytes - wanted.min(bytes) < self.extent;
+        let wanted = if is_whole { bytes } else { wanted };
+        let home = self.arena.cut(node, wanted, 1);
+        self.owners.entry(cache.owner).or_insert_with(|| cache.clone());
+        cache.adopt(&mut self.arena, home, need, live)
+    }
+
+    /// A block of one of these orders for a cache, which keeps up to `most - 1` others of a small class.
+    pub fn find(
+        &mut self,
+        orders: &[Order],
+        need: Need,
+        most: usize,
+        cache: &Arc<StreamCache>,
+        live: &Live,
+    ) -> Option<BlockId> {
         if let (true, Some(class)) = (need.is_small, need.class) {
             return orders.iter().find_map(|order| {
                 let mut more = self.slabs.take(*order, class, most, live);
-                more.pop().map(|id| Found { id, more })
+                let id = more.pop()?;
+                // Under this lock: who empties all caches finds them there.
+                cache.stock(class, &more, live);
+                Some(id)
             });
         }
         let fits = orders.iter().filter_map(|order| self.arena.fit(*order, need.bytes, need.align));
         let node = fits.min_by_key(|node| self.arena.bytes(*node))?;
+        if need.class.is_some() && cache.owner != SHARED {
+            return self.adopt(node, need, cache, live);
+        }
         let node = self.arena.cut(node, need.bytes, need.align);
-        let id = live.insert(self.arena.start(node), need.bytes, node, (need.class, false));
-        Some(Found { id, more: Vec::new() })
+        Some(live.insert(self.arena.start(node), need.bytes, node, (need.class, false)))
     }
 
     /// Cuts a slab for a class out of a piece of these orders. With `any_size`, one that is as large as there is room for.
@@ -115,6 +179,11 @@ impl Shared {
         for (node, order) in self.slabs.dissolve(may, to, live) {
             self.arena.give(node, order);
         }
+    }
+
+    /// Whether nothing is free here, whosever it is.
+    pub fn is_empty(&self) -> bool {
+        self.arena.is_out() && self.slabs.is_out()
     }
 
     fn has(&self, order: Order) -> bool {
@@ -182,36 +251,35 @@ impl Shared {
     /// Makes `stream` come after everything that is behind events, which is then of its order.
     pub fn follow_all(&mut self, stream: &Stream, own: Order) -> Result<()> {
         for (order, event) in self.pending() {
-            stream.wait(&event)?;
+            if self.has(order) {
+                stream.wait(&event)?;
+            }
             self.hand_over(order, own);
         }
         Ok(())
     }
 
-    /// Where the block of a piece starts that has the address.
-    pub fn block_at(&self, node: u32, address: u64) -> u64 {
-        let start = self.arena.start(node);
-        let bytes = self.arena.bytes(node) / self.slabs.blocks_of(node);
-        start + (address - start) / bytes * bytes
-    }
-
     /// Bytes of the longest stretch that nobody has, whosever order it is.
     pub fn largest(&self, live: &Live) -> u64 {
-        let mut taken: HashSet<u32> = HashSet::new();
+        let mut taken: BTreeMap<u64, u64> = BTreeMap::new();
         let mut largest = 0;
         for slot in live.all().into_iter().map(|id| live.slot(id)) {
-            if slot.is_live() {
-                taken.insert(slot.home());
-            } else {
+            if !slot.is_live() {
                 largest = largest.max(slot.bytes());
+            } else if slot.is_small() {
+                // The slab as a whole.
+                taken.insert(self.arena.start(slot.home()), self.arena.bytes(slot.home()));
+            } else {
+                taken.insert(slot.address(), slot.bytes());
             }
         }
         for segment in self.arena.segments() {
-            let mut run = 0;
-            for node in self.arena.pieces(segment) {
-                run = if taken.contains(&node) { 0 } else { run + self.arena.bytes(node) };
-                largest = largest.max(run);
+            let (mut at, end) = (segment.start, segment.start + segment.bytes);
+            for (start, bytes) in taken.range(at..end) {
+                largest = largest.max(start.saturating_sub(at));
+                at = start + bytes;
             }
+            largest = largest.max(end.saturating_sub(at));
         }
         largest
     }
@@ -225,6 +293,7 @@ impl Shared {
         all.for_each(|order| assert!(self.orders.has(order), "I1: {order:?}"));
         self.orders.check();
         self.arena.check();
+        self.owners.values().for_each(|cache| cache.check(&self.arena));
         self.slabs.check(live, |node| self.arena.order(node).is_none());
     }
 }

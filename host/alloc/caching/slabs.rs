@@ -50,7 +50,7 @@ impl Slabs {
     }
 
     fn list(&mut self, order: Order) -> &mut Vec<Vec<BlockId>> {
-        let small = self.classes.index(self.classes.slab_limit) + 1;
+        let small = self.classes.first_large();
         self.free.entry(order).or_insert_with(|| vec![Vec::new(); small])
     }
 
@@ -88,9 +88,9 @@ impl Slabs {
         }
     }
 
-    /// How many blocks a piece was cut into; one if it was not.
-    pub fn blocks_of(&self, node: u32) -> u64 {
-        self.slabs.get(&node).map_or(1, |slab| slab.blocks as u64)
+    /// Whether no block is here.
+    pub fn is_out(&self) -> bool {
+        self.free.values().flatten().all(Vec::is_empty)
     }
 
     pub fn has(&self, order: Order) -> bool {

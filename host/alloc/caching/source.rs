@@ -175,6 +175,17 @@ impl<A: DeviceAllocator> CachingPool<A> {
         Ok(Err(short))
     }
 
+    /// The one block of the upstream's that a pool of equal blocks has; where it starts.
+    pub(super) fn take_whole(&self, bytes: u64, align: u64) -> Result<u64> {
+        self.upstream_allocs.fetch_add(1, Relaxed);
+        let ptr = layout(bytes, align).and_then(|layout| self.upstream.allocate(layout, &self.home))?;
+        let start = address_of(ptr);
+        drop(self.add(|shared| shared.arena.add_segment(start, bytes, align, Order::IDLE)));
+        // A failure lets the pool go, and the block with it.
+        self.home.synchronize()?;
+        Ok(start)
+    }
+
     fn add(&self, add: impl FnOnce(&mut Shared)) -> MutexGuard<'_, Shared> {
         let mut shared = lock(&self.shared);
         add(&mut shared);

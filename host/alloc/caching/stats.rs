@@ -4,6 +4,7 @@
 //! stream and freed on another counts as gone out here and as come back there: what a cache has more of may be either.
 
 use super::class::Classes;
+use crate::alloc::Usage;
 use serde::Serialize;
 
 /// Of one class, in one cache. Allocations and frees write to different words: a processor that has to put a load together of
@@ -136,19 +137,17 @@ impl Counts {
 /// the numbers are not all of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct CachingStats {
+pub struct CachingPoolStats {
     /// Blocks that are allocated.
     pub live_blocks: u64,
-    /// What they take.
-    pub used_bytes: u64,
+    /// Bytes that they take, and that the pool has of its upstream.
+    pub usage: Usage,
     /// What was asked for them.
     pub asked_bytes: u64,
     /// What sizes were rounded up by: used, less asked.
     pub wasted_bytes: u64,
     /// What is kept for later: reserved, less used.
     pub cached_bytes: u64,
-    /// What it has of its upstream.
-    pub reserved_bytes: u64,
     /// The most that it ever had.
     pub peak_reserved_bytes: u64,
     /// Pieces that it has of its upstream.

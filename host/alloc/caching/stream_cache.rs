@@ -10,12 +10,14 @@ use super::super::lock;
 use super::bins::{Back, Bins};
 use super::class::{Classes, Need};
 use super::live::{BlockId, Claim, Live};
+use super::orders::Order;
+use super::segment::Arena;
 use super::stats::Counts;
 use crate::driver::{Device, EventBackend, Stream, StreamWatcher, WeakStream};
 use crate::error::Result;
 use std::alloc::Layout;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What a stream is to a pool: its number, or [`ANYONE`].
 pub(super) type Key = u64;
@@ -24,6 +26,8 @@ pub(super) const ANYONE: Key = 0;
 
 pub(super) struct StreamCache {
     pub key: Key,
+    /// In the slots of blocks that are cut out of its extents.
+    pub owner: u32,
     stream: WeakStream,
     bins: Mutex<Bins>,
     end: Mutex<End>,
@@ -54,6 +58,11 @@ impl Ended {
         std::mem::take(&mut lock(&self.keys))
     }
 
+    /// Whether all that have ended were taken.
+    pub fn is_empty(&self) -> bool {
+        lock(&self.keys).is_empty()
+    }
+
     /// The pool goes.
     pub fn close(&self) {
         // ordering: relaxed; as where it is read.
@@ -63,42 +72,99 @@ impl Ended {
 
 impl StreamCache {
     /// Of `stream`; of nobody if there is none.
-    pub fn new(key: Key, stream: WeakStream, ended: Arc<Ended>, classes: Classes) -> StreamCache {
-        StreamCache { key, stream, bins: Mutex::new(Bins::new(classes)), end: Mutex::default(), ended }
+    pub fn new(
+        (key, owner): (Key, u32),
+        stream: WeakStream,
+        ended: Arc<Ended>,
+        classes: Classes,
+    ) -> StreamCache {
+        let bins = Mutex::new(Bins::new(classes, owner));
+        StreamCache { key, owner, stream, bins, end: Mutex::default(), ended }
     }
 
     /// A cached block for a request, live.
-    #[inline]
-    pub fn take(&self, need: Need, layout: Layout, live: &Live) -> Option<u64> {
-        lock(&self.bins).take(need, layout, live)
+    #[inline(always)]
+    pub fn take(&self, need: &Need, layout: Layout, is_tight: bool, live: &Live) -> Option<u64> {
+        lock(&self.bins).take(need, layout, is_tight, live)
     }
 
     /// Takes a block back that went out from here not long ago.
     #[inline]
-    pub fn take_back(&self, address: u64, layout: Layout, live: &Live) -> Back {
+    pub fn take_back(&self, address: u64, layout: Layout, is_tight: bool, live: &Live) -> Back {
         let mut bins = lock(&self.bins);
         let known = bins.known(address).filter(|claim| live.claim_known(*claim, address, layout));
-        known.map_or(Back::Unknown, |claim| bins.keep(claim.id, layout.size() as u64, live))
+        known.map_or(Back::Unknown, |claim| bins.keep(claim.id, layout.size() as u64, is_tight, live))
     }
 
     /// Keeps a block that nobody has, in the bin of its own class.
-    pub fn keep(&self, id: BlockId, asked: u64, live: &Live) -> Back {
-        lock(&self.bins).keep(id, asked, live)
+    #[inline]
+    pub fn keep(&self, id: BlockId, asked: u64, is_tight: bool, live: &Live) -> Back {
+        lock(&self.bins).keep(id, asked, is_tight, live)
     }
 
     /// Takes out what is too many of a class.
-    pub fn overflow(&self, class: u16, most: u16) -> Vec<BlockId> {
-        lock(&self.bins).overflow(class, most)
+    pub fn overflow(&self, class: u16, most: u16, live: &Live) -> Vec<BlockId> {
+        lock(&self.bins).overflow(class, most, live)
     }
 
-    /// Counts a block that came from elsewhere, and keeps those that came with it.
-    pub fn refill(&self, claim: Claim, asked: u64, more: &[BlockId], live: &Live) {
-        lock(&self.bins).refill(claim, asked, more, live);
+    /// As [`Bins::adopt`], under the lock of what all share.
+    pub fn adopt(&self, shared: &mut Arena, home: u32, need: Need, live: &Live) -> Option<BlockId> {
+        lock(&self.bins).adopt(shared, home, need, live)
+    }
+
+    /// As [`Bins::cut_out`].
+    pub fn cut_out(&self, need: Need, live: &Live) -> Option<BlockId> {
+        lock(&self.bins).cut_out(need, live)
+    }
+
+    /// As [`Bins::let_go`], under the lock of what all share.
+    pub fn let_go(&self, shared: &mut Arena, id: BlockId, live: &Live) -> u32 {
+        lock(&self.bins).let_go(shared, id, live)
+    }
+
+    /// As [`Bins::let_go_free`], under the lock of what all share.
+    pub fn let_go_free(&self, shared: &mut Arena, order: Order, all: bool) {
+        lock(&self.bins).let_go_free(shared, order, all);
+    }
+
+    /// As [`Bins::lend`], under the lock of what all share.
+    pub fn lend(&self, shared: &mut Arena, bytes: u64, align: u64) -> Option<u32> {
+        lock(&self.bins).lend(shared, bytes, align)
+    }
+
+    /// Whether it has extents. Only under the lock of what all share does it stay so.
+    pub fn has_extents(&self) -> bool {
+        lock(&self.bins).has_extents()
+    }
+
+    /// Whether it was used since the last look.
+    pub fn was_used(&self) -> bool {
+        lock(&self.bins).was_used()
+    }
+
+    /// The cache ends.
+    pub fn retire(&self, live: &Live) {
+        lock(&self.bins).retire(live);
+    }
+
+    /// Counts a block that came from elsewhere.
+    pub fn count_miss(&self, claim: Claim, asked: u64, live: &Live) {
+        lock(&self.bins).count_miss(claim, asked, live);
+    }
+
+    /// Keeps blocks that came with one that was asked for.
+    pub fn stock(&self, class: usize, more: &[BlockId], live: &Live) {
+        lock(&self.bins).stock(class, more, live);
+    }
+
+    /// Its bins, for who looks at those of all streams at one moment.
+    pub fn bins(&self) -> MutexGuard<'_, Bins> {
+        lock(&self.bins)
     }
 
     /// Takes out all cached blocks of the classes that `which` says.
-    pub fn drain(&self, which: impl Fn(usize) -> bool) -> Vec<BlockId> {
-        lock(&self.bins).drain(which)
+    pub fn drain(&self, which: impl Fn(usize) -> bool, live: &Live) -> Vec<BlockId> {
+        lock(&self.bins).drain(which, live)
     }
 
     /// Adds what it counted.
@@ -118,6 +184,14 @@ impl StreamCache {
             End::At(event) => End::At(event.clone()),
             End::Unknown => End::Unknown,
         }
+    }
+}
+
+#[cfg(test)]
+impl StreamCache {
+    /// The invariants of its extents.
+    pub fn check(&self, shared: &Arena) {
+        lock(&self.bins).check(shared);
     }
 }
 

@@ -8,6 +8,7 @@
 //! A thread finds the caches that it used last without a lock.
 
 use super::class::Classes;
+use super::live::SHARED;
 use super::stream_cache::{ANYONE, Ended, Key, StreamCache};
 use crate::driver::{Stream, StreamId, StreamWatcher, WeakStream};
 use std::cell::RefCell;
@@ -26,6 +27,8 @@ pub(super) struct Streams {
     pub ended: Arc<Ended>,
     is_ordered: bool,
     classes: Classes,
+    /// Caches that were made.
+    made: AtomicUsize,
 }
 
 struct Recent {
@@ -43,7 +46,14 @@ impl Streams {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         // ordering: relaxed; all that counts is that no two are alike.
         let pool = NEXT.fetch_add(1, Ordering::Relaxed);
-        Streams { pool, all: RwLock::default(), ended: Arc::default(), is_ordered, classes }
+        Streams {
+            pool,
+            all: RwLock::default(),
+            ended: Arc::default(),
+            is_ordered,
+            classes,
+            made: AtomicUsize::new(0),
+        }
     }
 
     fn key(&self, id: StreamId) -> Key {
@@ -51,7 +61,7 @@ impl Streams {
     }
 
     /// Calls `use_it` with the stream's cache, which is made at the first time.
-    #[inline]
+    #[inline(always)]
     pub fn with<R>(&self, stream: &Stream, use_it: impl FnOnce(&StreamCache) -> R) -> R {
         let key = self.key(stream.id());
         let mut use_it = Some(use_it);
@@ -89,7 +99,11 @@ impl Streams {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         let make = || {
             let weak = if self.is_ordered { stream.downgrade() } else { WeakStream::default() };
-            let cache = Arc::new(StreamCache::new(key, weak, self.ended.clone(), self.classes));
+            // ordering: relaxed; under the lock of the map. Beyond 2^32 a cache has no extents.
+            let owner = self.made.fetch_add(1, Ordering::Relaxed) + 1;
+            let owner = u32::try_from(owner).unwrap_or(SHARED);
+            let cache = StreamCache::new((key, owner), weak, self.ended.clone(), self.classes);
+            let cache = Arc::new(cache);
             if self.is_ordered {
                 let watcher: Arc<dyn StreamWatcher> = cache.clone();
                 stream.watch(Arc::downgrade(&watcher));
@@ -105,6 +119,15 @@ impl Streams {
             self.all.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         all.sort_unstable_by_key(|cache| cache.key);
         all
+    }
+
+    /// Whether no stream's cache keeps a block, all of them looked at at one moment.
+    pub fn are_empty(&self) -> bool {
+        // No cache is made meanwhile.
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        // Nobody else locks two caches.
+        let locked: Vec<_> = all.values().map(|cache| cache.bins()).collect();
+        locked.iter().all(|bins| bins.is_empty())
     }
 
     /// How many streams have one.

@@ -42,7 +42,7 @@ type Pool = CachingPool<Limit<DriverMemory>>;
 /// Of one segment of 2 MiB.
 fn pool(device: &Device) -> Pool {
     let upstream = Limit::new(DriverMemory::new(device), 2 << 20);
-    CachingPool::builder().segment_bytes(2 << 20).spare_bytes(0).over(upstream).unwrap()
+    CachingPool::builder().segment_bytes(2 << 20).spare_bytes(0).build_over(upstream).unwrap()
 }
 
 fn take(pool: &Pool, size: usize, stream: &Stream) -> DevicePtr<u8> {
@@ -81,7 +81,7 @@ fn a_stream_is_not_kept_and_its_blocks_are_behind_its_last_point() {
     assert_eq!(pool.streams.all().len(), 1, "the stream that is gone is forgotten");
     give(&pool, ptr, 2 * MIB, other.stream());
     let stats = pool.stats();
-    assert_eq!((stats.misses, stats.used_bytes, stats.live_blocks), (2, 0, 0), "its counts are not");
+    assert_eq!((stats.misses, stats.usage.used_bytes, stats.live_blocks), (2, 0, 0), "its counts are not");
 }
 
 /// The rung `waited`: there is no event that anyone could wait for.
@@ -129,7 +129,8 @@ fn nothing_is_lost_between_caches_slabs_and_segments() {
     use rand_pcg::rand_core::{Rng, SeedableRng};
     let device = Device::cpu();
     let upstream = DriverMemory::new(&device);
-    let pool = CachingPool::builder().segment_bytes(4 << 20).max_bytes(24 << 20).over(upstream).unwrap();
+    let pool =
+        CachingPool::builder().segment_bytes(4 << 20).max_bytes(24 << 20).build_over(upstream).unwrap();
     let mut streams: Vec<Stream> = (0..4).map(|_| device.stream().unwrap()).collect();
     let (mut rng, mut held) = (Pcg64Mcg::seed_from_u64(3), Vec::new());
     for step in 0..20_000 {
@@ -160,7 +161,7 @@ fn nothing_is_lost_between_caches_slabs_and_segments() {
         unsafe { pool.deallocate(ptr, layout(size), &streams[0]) }.unwrap();
     }
     assert!(pool.trim().unwrap() > 0);
-    assert_eq!((pool.stats().reserved_bytes, pool.live.all().len()), (0, 0));
+    assert_eq!((pool.stats().usage.reserved_bytes, pool.live.all().len()), (0, 0));
 }
 
 /// The pool's own check finds memory that would never be anyone's again.
@@ -183,7 +184,7 @@ fn pieces_whose_order_was_forgotten_are_noticed() {
 fn threads_of_one_stream_lose_nothing_to_each_other() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool = CachingPool::builder().over(DriverMemory::new(&device)).unwrap();
+    let pool = CachingPool::builder().build_over(DriverMemory::new(&device)).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4_usize {
             let (pool, stream) = (&pool, &stream);
@@ -203,10 +204,10 @@ fn threads_of_one_stream_lose_nothing_to_each_other() {
     });
     pool.check();
     let stats = pool.stats();
-    assert_eq!((stats.live_blocks, stats.used_bytes, stats.asked_bytes), (0, 0, 0));
+    assert_eq!((stats.live_blocks, stats.usage.used_bytes, stats.asked_bytes), (0, 0, 0));
     assert!(stats.classes[0].cached_blocks <= 256 + 3 * 64, "{stats:?}");
     pool.trim().unwrap();
-    assert_eq!((pool.stats().reserved_bytes, pool.live.all().len()), (0, 0));
+    assert_eq!((pool.stats().usage.reserved_bytes, pool.live.all().len()), (0, 0));
 }
 
 /// No cache keeps it, and its memory is the pool's again at once.
@@ -215,7 +216,7 @@ fn blocks_above_all_classes_go_back_to_what_all_share() {
     use crate::simt::{Executor, Mode};
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 8 << 30);
     let stream = device.stream().unwrap();
-    let pool = CachingPool::builder().max_bytes(5 << 30).over(DriverMemory::new(&device)).unwrap();
+    let pool = CachingPool::builder().max_bytes(5 << 30).build_over(DriverMemory::new(&device)).unwrap();
     let size = (2 << 30) + 1;
     for _ in 0..3 {
         let two = [(); 2].map(|()| pool.allocate(layout(size), &stream).unwrap());
@@ -229,5 +230,5 @@ fn blocks_above_all_classes_go_back_to_what_all_share() {
         pool.check();
     }
     let stats = pool.stats();
-    assert_eq!((stats.live_blocks, stats.used_bytes, stats.upstream_allocs), (0, 0, 2), "{stats:?}");
+    assert_eq!((stats.live_blocks, stats.usage.used_bytes, stats.upstream_allocs), (0, 0, 2), "{stats:?}");
 }

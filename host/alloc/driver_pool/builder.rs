@@ -5,51 +5,42 @@ use crate::driver::{Device, PoolAttribute};
 use crate::error::{Bytes, InvalidConfig, Result};
 
 /// How a [`DriverPool`] shall be. [`DriverPool::builder`] makes one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
+#[must_use = "a pool is made by build"]
 pub struct DriverPoolBuilder {
-    device: Device,
     release_threshold: Option<u64>,
     max_size: Option<u64>,
     reuse: ReusePolicies,
 }
 
 impl DriverPoolBuilder {
-    pub(super) fn new(device: &Device) -> DriverPoolBuilder {
-        let reuse = ReusePolicies::default();
-        DriverPoolBuilder { device: device.clone(), release_threshold: None, max_size: None, reuse }
-    }
-
     /// Bytes that stay with the pool, used or not, when someone waits for the device. Without it all stays; with 0, the driver's
     /// own default, what is free goes back each time.
-    #[must_use]
     pub fn release_threshold(mut self, bytes: u64) -> DriverPoolBuilder {
         self.release_threshold = Some(bytes);
         self
     }
 
     /// The most bytes that the pool may have of the device, which the driver may round up. Needs CUDA 12.2.
-    #[must_use]
     pub fn max_size(mut self, bytes: u64) -> DriverPoolBuilder {
         self.max_size = Some(bytes);
         self
     }
 
     /// When memory that was freed on one stream serves another.
-    #[must_use]
     pub fn reuse(mut self, policies: ReusePolicies) -> DriverPoolBuilder {
         self.reuse = policies;
         self
     }
 
-    /// Makes the pool, which has no memory yet.
+    /// Makes the pool of `device`, which has no memory yet.
     ///
     /// # Errors
     /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for a largest size of 0 or of more than the device has, and for a threshold above it;
     /// [`Error::NotSupported`](crate::Error::NotSupported) for a driver or a GPU without such pools; what the driver answers.
-    pub fn build(self) -> Result<DriverPool> {
-        self.check()?;
-        let pool =
-            DriverPool::over(&self.device, self.device.driver().new_pool(self.max_size)?, self.max_size)?;
+    pub fn build(self, device: &Device) -> Result<DriverPool> {
+        self.check(device)?;
+        let pool = DriverPool::over(device, device.driver().new_pool(self.max_size)?, self.max_size)?;
         self.apply(pool)
     }
 
@@ -61,7 +52,7 @@ impl DriverPoolBuilder {
         Ok(pool)
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self, device: &Device) -> Result<()> {
         let Some(most) = self.max_size else { return Ok(()) };
         let refuse = |setting, given, why| Err(InvalidConfig::Pool { setting, given, why }.into());
         let given = Bytes(most).to_string();
@@ -72,9 +63,9 @@ impl DriverPoolBuilder {
                 "a pool has at least 1 B; leave the setting out for no limit".into(),
             );
         }
-        let total = self.device.info()?.memory_total;
+        let total = device.info()?.memory_total;
         if most > total {
-            return refuse("max_size", given, format!("{} has {}", self.device, Bytes(total)));
+            return refuse("max_size", given, format!("{device} has {}", Bytes(total)));
         }
         match self.release_threshold {
             Some(threshold) if threshold > most => {

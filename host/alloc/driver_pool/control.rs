@@ -1,7 +1,7 @@
 //! What can be asked of the driver's pool, and told.
 
 use super::DriverPool;
-use crate::alloc::lock;
+use crate::alloc::{Usage, lock};
 use crate::driver::PoolAttribute;
 use crate::error::Result;
 use serde::Serialize;
@@ -45,13 +45,11 @@ impl ReusePolicies {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DriverPoolStats {
-    /// What the pool has of the device.
-    pub reserved_bytes: u64,
-    /// The most since [`DriverPool::reset_high_water`].
+    /// What the pool has of the device, and what is allocated from it, with what the driver rounds up.
+    pub usage: Usage,
+    /// The most that it had since [`DriverPool::reset_high_water`].
     pub reserved_high: u64,
-    /// What is allocated from it, with what the driver rounds up.
-    pub used_bytes: u64,
-    /// The most since [`DriverPool::reset_high_water`].
+    /// The most that was allocated since [`DriverPool::reset_high_water`].
     pub used_high: u64,
     /// What stays with the pool when someone waits for the device.
     pub release_threshold: u64,
@@ -62,36 +60,8 @@ pub struct DriverPoolStats {
 }
 
 impl DriverPool {
-    /// Bytes that the pool has of the device.
-    ///
-    /// # Errors
-    /// What the driver answers.
-    pub fn reserved_bytes(&self) -> Result<u64> {
+    pub(super) fn reserved_bytes(&self) -> Result<u64> {
         self.pool.get(PoolAttribute::ReservedCurrent)
-    }
-
-    /// The most that it had since it was made or [`reset_high_water`](Self::reset_high_water).
-    ///
-    /// # Errors
-    /// What the driver answers.
-    pub fn reserved_high(&self) -> Result<u64> {
-        self.pool.get(PoolAttribute::ReservedHigh)
-    }
-
-    /// Bytes that are allocated from it.
-    ///
-    /// # Errors
-    /// What the driver answers.
-    pub fn used_bytes(&self) -> Result<u64> {
-        self.pool.get(PoolAttribute::UsedCurrent)
-    }
-
-    /// The most that were allocated since it was made or [`reset_high_water`](Self::reset_high_water).
-    ///
-    /// # Errors
-    /// What the driver answers.
-    pub fn used_high(&self) -> Result<u64> {
-        self.pool.get(PoolAttribute::UsedHigh)
     }
 
     /// Lets both highest amounts begin anew, at what there is.
@@ -113,10 +83,13 @@ impl DriverPool {
             (live.blocks() as u64, live.taken())
         };
         Ok(DriverPoolStats {
-            reserved_bytes: self.reserved_bytes()?,
-            reserved_high: self.reserved_high()?,
-            used_bytes: self.used_bytes()?,
-            used_high: self.used_high()?,
+            usage: Usage {
+                used_bytes: self.pool.get(PoolAttribute::UsedCurrent)?,
+                reserved_bytes: self.reserved_bytes()?,
+                largest_free_bytes: None,
+            },
+            reserved_high: self.pool.get(PoolAttribute::ReservedHigh)?,
+            used_high: self.pool.get(PoolAttribute::UsedHigh)?,
             release_threshold: self.release_threshold()?,
             live_blocks,
             live_bytes,

@@ -53,17 +53,9 @@ pub struct DriverPool {
 }
 
 impl DriverPool {
-    /// A pool of its own for `device`, to be built.
-    pub fn builder(device: &Device) -> DriverPoolBuilder {
-        DriverPoolBuilder::new(device)
-    }
-
-    /// A pool of its own that keeps what it has until it is told otherwise, and may grow as far as there is memory.
-    ///
-    /// # Errors
-    /// As for [`DriverPoolBuilder::build`].
-    pub fn new(device: &Device) -> Result<DriverPool> {
-        DriverPool::builder(device).build()
+    /// Settings of a pool of its own, which by default keeps what it has until it is told otherwise, and may grow as far as there is memory.
+    pub fn builder() -> DriverPoolBuilder {
+        DriverPoolBuilder::default()
     }
 
     /// The pool that the device has from the start, with the settings that it has. All of the program shares it: also

@@ -9,7 +9,7 @@ use crate::simt::{Executor, Mode};
 fn scenario(run: &mut Run) {
     let device = &run.device;
     let stream = run.must(|| device.stream()).unwrap();
-    let pool = run.must(|| DriverPool::builder(device).release_threshold(1 << 20).build()).unwrap();
+    let pool = run.must(|| DriverPool::builder().release_threshold(1 << 20).build(device)).unwrap();
     let layout = |size, align| Layout::from_size_align(size, align).unwrap();
     let mut blocks = Vec::new();
     for of in [layout(1, 1), layout(5000, 256), layout(100, 4096), layout(3 << 20, 2 << 20)] {
@@ -25,7 +25,7 @@ fn scenario(run: &mut Run) {
         run.must(|| unsafe { pool.deallocate(ptr, of, &stream) }).unwrap();
     }
     assert_eq!(device.memory_in_use(), (0, 0));
-    assert_eq!(run.must(|| pool.used_bytes()), Some(0));
+    assert_eq!(run.must(|| pool.stats().map(|stats| stats.usage.used_bytes)), Some(0));
     run.must(|| pool.reset_high_water()).unwrap();
     run.must(|| pool.set_release_threshold(0)).unwrap();
     run.must(|| pool.trim_to(0)).unwrap();
@@ -47,7 +47,7 @@ fn each_call_of_the_driver_fails_once() {
 fn a_block_whose_free_failed_is_still_its_owners() {
     let (device, faults) = faulty_device(16 << 20);
     let stream = device.stream().unwrap();
-    let pool = DriverPool::new(&device).unwrap();
+    let pool = DriverPool::builder().build(&device).unwrap();
     let layout = Layout::from_size_align(1000, 1024).unwrap();
     let ptr = pool.allocate(layout, &stream).unwrap();
     let range = Range { address: address_of(ptr), bytes: 1000 };
@@ -66,7 +66,7 @@ fn a_block_whose_free_failed_is_still_its_owners() {
 fn when_memory_runs_out_the_figures_are_the_pools() {
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 3 << 20);
     let stream = device.stream().unwrap();
-    let pool = DriverPool::new(&device).unwrap();
+    let pool = DriverPool::builder().build(&device).unwrap();
     let layout = |size| Layout::from_size_align(size, 256).unwrap();
     pool.allocate(layout(4096), &stream).unwrap();
     let error = pool.allocate(layout(2 << 20), &stream).unwrap_err();
@@ -83,7 +83,11 @@ fn when_memory_runs_out_the_figures_are_the_pools() {
 #[test]
 fn handles_of_one_pool_know_each_other_and_others_not() {
     let device = Device::cpu();
-    let pools = [DriverPool::default_of(&device), DriverPool::current_of(&device), DriverPool::new(&device)];
+    let pools = [
+        DriverPool::default_of(&device),
+        DriverPool::current_of(&device),
+        DriverPool::builder().build(&device),
+    ];
     let [default, current, own] = pools.map(Result::unwrap);
     assert!(default.is_same(&current) && current.is_same(&default));
     assert!(!default.is_same(&own) && !default.is_same(&DriverPool::default_of(&Device::cpu()).unwrap()));
@@ -95,7 +99,7 @@ fn its_end_gives_back_what_is_allocated() {
     for fails in [0, 1, 2, 3] {
         let (device, faults) = faulty_device(16 << 20);
         let stream = device.stream().unwrap();
-        let pool = DriverPool::new(&device).unwrap();
+        let pool = DriverPool::builder().build(&device).unwrap();
         for _ in 0..3 {
             pool.allocate(Layout::new::<[u64; 100]>(), &stream).unwrap();
         }

@@ -42,7 +42,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let device = Device::cpu();
 //! let (module, stream, other) = (device.native_module()?, device.stream()?, device.stream()?);
-//! let pool = BlockPool::new(DriverMemory::new(&device), Layout::from_size_align(4096, 256)?, 100)?;
+//! let pool = BlockPool::builder(Layout::from_size_align(4096, 256)?, 100).build_over(DriverMemory::new(&device))?;
 //! let pool = Arc::new(pool);
 //!
 //! let values = PoolBuffer::from_slice(&*pool, &[1.0_f32, 2.0, 3.0], &stream)?;
@@ -58,7 +58,7 @@
 //!
 //! drop(values); // back to the pool, behind the kernel
 //! out.free_on(&other)?; // the same, for the next one that asks on `other`
-//! assert_eq!(pool.available(), 99);
+//! assert_eq!(pool.stats().free_blocks, 99);
 //! # Ok(())
 //! # }
 //! ```

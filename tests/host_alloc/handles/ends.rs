@@ -11,7 +11,7 @@ use warpheap::{Device, Error, Result};
 type Flawed = FailureInjected<Statistics<BlockPool<DriverMemory>>>;
 
 fn flawed(device: &Device, which: Failures) -> Flawed {
-    let pool = BlockPool::new(DriverMemory::new(device), layout(64, 64), 4).unwrap();
+    let pool = BlockPool::builder(layout(64, 64), 4).build_over(DriverMemory::new(device)).unwrap();
     FailureInjected::new(Statistics::new(pool), which)
 }
 
@@ -28,9 +28,12 @@ fn a_free_that_fails_returns_the_handle_with_its_values() -> Result<()> {
         assert!(failed.to_string().contains("could not be given back: call 2"), "{failed}");
         assert!(std::error::Error::source(&failed).is_some());
         let values = failed.into_handle();
-        assert_eq!((values.copy_to_vec()?, pool.upstream().upstream().available()), (vec![1, 2, 3], 3));
+        assert_eq!(
+            (values.copy_to_vec()?, pool.upstream().upstream().stats().free_blocks),
+            (vec![1, 2, 3], 3)
+        );
         values.free_on(&other)?;
-        assert_eq!(pool.upstream().upstream().available(), 4);
+        assert_eq!(pool.upstream().upstream().stats().free_blocks, 4);
     }
     let pool = flawed(&device, Failures::Nth(2));
     let (error, mut one) = PoolBox::new(&pool, 5_u8, &stream)?.free().unwrap_err().into_parts();
@@ -88,7 +91,7 @@ fn each_call_fails_once_and_nothing_is_lost() {
             made.next().unwrap().map(|values| values.free_on(&other).map_err(|failed| failed.into_handle()));
         drop((made, freed));
         let stats = pool.upstream().stats();
-        assert_eq!((stats.live_blocks, pool.upstream().upstream().available()), (0, 4), "{which:?}");
+        assert_eq!((stats.live_blocks, pool.upstream().upstream().stats().free_blocks), (0, 4), "{which:?}");
         (pool.calls(), pool.failed())
     };
     let (calls, _) = run(Failures::Never);
@@ -120,7 +123,7 @@ fn what_a_drop_cannot_free_is_logged_and_stays_allocated() {
 fn a_block_that_no_try_can_free_is_logged_with_both_errors() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool = BlockPool::new(DriverMemory::new(&device), layout(64, 64), 4).unwrap();
+    let pool = BlockPool::builder(layout(64, 64), 4).build_over(DriverMemory::new(&device)).unwrap();
     let parts = PoolBuffer::from_slice(&pool, &[1_u32; 16], &stream).unwrap().into_raw();
     let always = FailureInjected::new(&pool, Failures::OneIn(NonZeroU64::MIN, 0));
     let warpheap::alloc::PoolParts { ptr, len, layout, stream, recorded, .. } = parts;
@@ -131,7 +134,7 @@ fn a_block_that_no_try_can_free_is_logged_with_both_errors() {
     let text = crate::adaptors::events_of(|| drop(values));
     assert!(text.contains("WARN") && text.contains("a handle could not free its block"), "{text}");
     assert!(text.contains("call 1 of an") && text.contains("call 2 of an"), "{text}");
-    assert_eq!((always.calls(), pool.available()), (2, 3), "tried twice, and still the pool's");
+    assert_eq!((always.calls(), pool.stats().free_blocks), (2, 3), "tried twice, and still the pool's");
 }
 
 /// A handle over a block that is not the allocator's is a broken promise; its drop says so, and neither panics nor tries again.

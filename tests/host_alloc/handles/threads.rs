@@ -144,7 +144,8 @@ fn a_shared_pool_ends_on_the_thread_that_has_its_last_handle() {
     use warpheap::alloc::{BlockPool, DriverMemory};
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool = Arc::new(BlockPool::new(DriverMemory::new(&device), layout(64, 64), 9).unwrap());
+    let pool =
+        Arc::new(BlockPool::builder(layout(64, 64), 9).build_over(DriverMemory::new(&device)).unwrap());
     let threads: Vec<_> = (0..8_u32)
         .map(|i| {
             let values = PoolBuffer::from_slice(pool.clone(), &[i; 16], &stream).unwrap();

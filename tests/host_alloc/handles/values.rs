@@ -191,7 +191,7 @@ fn no_bytes_take_no_memory_and_can_be_used() -> Result<()> {
 fn an_allocator_that_cannot_serve_says_so() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool = BlockPool::new(DriverMemory::new(&device), layout(64, 64), 1).unwrap();
+    let pool = BlockPool::builder(layout(64, 64), 1).build_over(DriverMemory::new(&device)).unwrap();
     let error = PoolBuffer::from_slice(&pool, &[1_u8; 65], &stream).unwrap_err();
     assert!(matches!(error, Error::InvalidRequest(InvalidRequest::Layout { .. })), "{error}");
     let error = PoolBox::new(&pool, Page([0; 256]), &stream).unwrap_err();
@@ -204,7 +204,7 @@ fn an_allocator_that_cannot_serve_says_so() {
 #[test]
 fn a_shared_handle_keeps_its_pool_and_its_device() {
     let stream = Device::cpu().stream().unwrap();
-    let pool = BlockPool::new(DriverMemory::new(stream.device()), layout(64, 64), 2).unwrap();
+    let pool = BlockPool::builder(layout(64, 64), 2).build_over(DriverMemory::new(stream.device())).unwrap();
     let pool: Arc<dyn DeviceAllocator> = Arc::new(pool);
     let values: PoolBuffer<u32> = PoolBuffer::from_slice(pool.clone(), &[4, 5, 6], &stream).unwrap();
     let one: PoolBox<u32> = PoolBox::new(pool, 9, &stream).unwrap();

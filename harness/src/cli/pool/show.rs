@@ -45,9 +45,9 @@ impl State {
             pool: name,
             when,
             release_threshold: stats.release_threshold,
-            used_bytes: stats.used_bytes,
+            used_bytes: stats.usage.used_bytes,
             used_high: stats.used_high,
-            reserved_bytes: stats.reserved_bytes,
+            reserved_bytes: stats.usage.reserved_bytes,
             reserved_high: stats.reserved_high,
             reuse: pool.reuse()?,
         })
@@ -181,7 +181,8 @@ mod tests {
         }
         stream.synchronize().unwrap();
         let shown = look(&device, None).unwrap();
-        let (reserved, high) = (pool.reserved_bytes().unwrap(), pool.reserved_high().unwrap());
+        let (reserved, high) =
+            (pool.stats().unwrap().usage.reserved_bytes, pool.stats().unwrap().reserved_high);
         let expected = State {
             pool: "default",
             when: "at first",

@@ -28,8 +28,6 @@ pub(super) struct Node {
     pub bytes: u64,
     pub prev: u32,
     pub next: u32,
-    /// Where its segment starts.
-    pub segment: u64,
     pub is: Use,
 }
 
@@ -62,8 +60,8 @@ impl Chain {
     }
 
     /// A piece that is out, behind the last one of its segment; the first one behind [`NONE`].
-    pub fn push(&mut self, (start, bytes): (u64, u64), segment: u64, prev: u32) -> u32 {
-        let node = self.add(Node { start, bytes, prev, next: NONE, segment, is: Use::Out });
+    pub fn push(&mut self, (start, bytes): (u64, u64), prev: u32) -> u32 {
+        let node = self.add(Node { start, bytes, prev, next: NONE, is: Use::Out });
         self.link(prev, node);
         node
     }
@@ -74,7 +72,16 @@ impl Chain {
         self.retire(node);
     }
 
-    fn link(&mut self, left: u32, right: u32) {
+    /// Takes a piece out from between its neighbours, each of which is an end then.
+    pub fn take_out(&mut self, node: u32) {
+        let Node { prev, next, .. } = *self.get(node);
+        self.link(prev, NONE);
+        self.link(NONE, next);
+        self.retire(node);
+    }
+
+    /// Makes neighbours of two ends.
+    pub fn link(&mut self, left: u32, right: u32) {
         if left != NONE {
             self.get_mut(left).next = right;
         }

@@ -168,9 +168,35 @@ fn segments_that_touch_do_not_merge() {
     let node = arena.fit(Order::IDLE, 4096, UNIT).unwrap();
     let node = arena.cut(node, 512, UNIT);
     assert_eq!((arena.start(node), arena.empty().len()), (FIRST, 1), "the lowest of equals");
-    assert_eq!(arena.piece_of(FIRST + 511), Some((node, false)));
-    assert_eq!(arena.piece_of(FIRST + 8192), None);
+    assert_eq!(arena.segment_of(FIRST + 8191).map(|of| of.start), Some(FIRST + 4096));
+    assert!(arena.segment_of(FIRST + 8192).is_none());
     arena.truncate(FIRST + 4096, 4096);
     assert_eq!((arena.reserved(), arena.segments().count()), (4096, 1));
     arena.check();
+}
+
+/// What two extents of a cache become whose memory touches, and one that loses a piece from its middle.
+#[test]
+fn segments_are_joined_on_demand_and_part_where_a_piece_is_taken_out() {
+    let mut arena = Arena::default();
+    arena.add_segment(FIRST, 4096, UNIT, Order::IDLE);
+    arena.add_segment(FIRST + 8192, 4096, UNIT, Order::IDLE);
+    let first = arena.cut(arena.fit(Order::IDLE, 4096, UNIT).unwrap(), 512, UNIT);
+    arena.add_between(FIRST + 4096, 4096, (true, true), Order::IDLE);
+    arena.check();
+    assert_eq!((arena.segments().count(), arena.reserved()), (1, 3 * 4096));
+    let whole = arena.fit(Order::IDLE, 3 * 4096 - 512, UNIT).expect("free neighbours are one piece");
+    let middle = arena.cut(whole, 1024, 4096);
+    assert_eq!(arena.start(middle), FIRST + 4096);
+    arena.take_out(middle);
+    arena.check();
+    let parts: Vec<_> = arena.segments().map(|of| (of.start - FIRST, of.bytes)).collect();
+    assert_eq!((parts, arena.reserved()), (vec![(0, 4096), (5120, 7168)], 3 * 4096 - 1024));
+    arena.give(first, Order::IDLE);
+    // The last one, and one that is free.
+    for (bytes, left) in [(4096, 7168), (7168, 0)] {
+        arena.take_out(arena.fit(Order::IDLE, bytes, UNIT).unwrap());
+        arena.check();
+        assert_eq!(arena.reserved(), left);
+    }
 }

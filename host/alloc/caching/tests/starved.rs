@@ -14,7 +14,7 @@ const PENDING: usize = POLLS + 4;
 fn served(most: usize) -> (RungStats, bool) {
     let device = Device::cpu();
     let builder = CachingPool::builder().segment_bytes(2 << 20).spare_bytes(0).max_bytes((most * MIB) as u64);
-    let pool = builder.over(DriverMemory::new(&device)).unwrap();
+    let pool = builder.build_over(DriverMemory::new(&device)).unwrap();
     let [slow, quick, other, third] = [(); 4].map(|()| device.stream().unwrap());
     let take = |size: usize, stream: &Stream| pool.allocate(layout(size * MIB), stream).unwrap();
     let give = |ptr: DevicePtr<u8>, stream: &Stream| {

@@ -40,7 +40,7 @@ trait Blocks: DeviceAllocator {
 
 impl Blocks for BlockPool<DriverMemory> {
     fn available(&self) -> usize {
-        self.available()
+        self.stats().free_blocks as usize
     }
 }
 
@@ -55,7 +55,7 @@ fn layout() -> Layout {
 }
 
 fn pool(stage: &Stage<'_>) -> Result<BlockPool<DriverMemory>> {
-    BlockPool::new(DriverMemory::new(stage.device()), layout(), BLOCKS)
+    BlockPool::builder(layout(), BLOCKS).build_over(DriverMemory::new(stage.device()))
 }
 
 fn take(pool: &dyn Blocks, stream: &Stream, count: usize) -> Result<Vec<Block>> {

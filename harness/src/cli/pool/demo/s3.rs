@@ -66,12 +66,12 @@ fn layout(size: usize, align: usize) -> Layout {
 
 fn pool(stage: &Stage<'_>, wrap: Wrap<'_>, bytes: usize, policy: Overflow) -> Result<Pool> {
     let memory = DriverMemory::new(stage.device());
-    Ok(wrap(Box::new(BumpPool::with_overflow(memory, layout(bytes, 256), policy)?)))
+    Ok(wrap(Box::new(BumpPool::builder(layout(bytes, 256)).overflow(policy).build_over(memory)?)))
 }
 
 /// With the policy that a pool has unless another is asked for.
 fn plain(stage: &Stage<'_>, wrap: Wrap<'_>, bytes: usize) -> Result<Pool> {
-    Ok(wrap(Box::new(BumpPool::new(DriverMemory::new(stage.device()), layout(bytes, 256))?)))
+    Ok(wrap(Box::new(BumpPool::builder(layout(bytes, 256)).build_over(DriverMemory::new(stage.device()))?)))
 }
 
 fn give(pool: &dyn Region, stream: &Stream, block: DevicePtr<u8>, of: Layout) -> Result<()> {

@@ -34,11 +34,11 @@ trait Ordered: DeviceAllocator {
 
 impl Ordered for DriverPool {
     fn used_bytes(&self) -> Result<u64> {
-        self.used_bytes()
+        self.stats().map(|stats| stats.usage.used_bytes)
     }
 
     fn reserved_bytes(&self) -> Result<u64> {
-        self.reserved_bytes()
+        self.stats().map(|stats| stats.usage.reserved_bytes)
     }
 
     fn release_threshold(&self) -> Result<u64> {
@@ -57,8 +57,8 @@ type Step = fn(&mut Stage<'_>, Wrap<'_>) -> Result<()>;
 
 const STEPS: [Step; 7] = [speed, threshold, no_threshold, trim, missing, streams, alone];
 
-fn build(wrap: Wrap<'_>, builder: DriverPoolBuilder) -> Result<Pool> {
-    Ok(wrap(Box::new(builder.build()?)))
+fn build(stage: &Stage<'_>, wrap: Wrap<'_>, builder: DriverPoolBuilder) -> Result<Pool> {
+    Ok(wrap(Box::new(builder.build(stage.device())?)))
 }
 
 fn layout(size: usize) -> Layout {
@@ -104,7 +104,7 @@ fn speed(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
         "{count} times 4 MiB, filled and read by kernels, after a tenth as many that do not count"
     ));
     let memory = DriverMemory::new(stage.device());
-    let pool = build(wrap, DriverPool::builder(stage.device()).release_threshold(256 * MB))?;
+    let pool = build(stage, wrap, DriverPool::builder().release_threshold(256 * MB))?;
     let mut figure = |what: &str, pool: &dyn DeviceAllocator| -> Result<f64> {
         turns(stage, pool, count / 10)?;
         let (seconds, others) = turns(stage, pool, count)?;
@@ -140,7 +140,7 @@ fn settle(stage: &Stage<'_>, stream: &Stream) -> Result<()> {
 
 fn threshold(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let stream = stage.stream().clone();
-    let pool = build(wrap, DriverPool::builder(stage.device()).release_threshold(256 * MB))?;
+    let pool = build(stage, wrap, DriverPool::builder().release_threshold(256 * MB))?;
     stage.check_is("the threshold, in bytes", pool.release_threshold()?, 256 * MB);
     look(stage, "at first", &*pool, |used, reserved| used == 0 && reserved == 0)?;
     let block = pool.allocate(large(), &stream)?;
@@ -155,7 +155,7 @@ fn threshold(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 
 fn no_threshold(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let stream = stage.stream().clone();
-    let pool = build(wrap, DriverPool::builder(stage.device()).release_threshold(0))?;
+    let pool = build(stage, wrap, DriverPool::builder().release_threshold(0))?;
     let block = pool.allocate(large(), &stream)?;
     settle(stage, &stream)?;
     give(&*pool, &stream, block, large())?;
@@ -164,7 +164,7 @@ fn no_threshold(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 }
 
 fn trim(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
-    let (stream, pool) = (stage.stream().clone(), build(wrap, DriverPool::builder(stage.device()))?);
+    let (stream, pool) = (stage.stream().clone(), build(stage, wrap, DriverPool::builder())?);
     let (kept, other) = (pool.allocate(large(), &stream)?, pool.allocate(large(), &stream)?);
     let some = words(kept, BYTES);
     // SAFETY: the block is live, and this stream alone uses it.
@@ -183,7 +183,7 @@ fn trim(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 
 /// Stream 2 writes after stream 1, but does not wait for it: the count of the values finds that.
 fn missing(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
-    let pool = build(wrap, DriverPool::builder(stage.device()))?;
+    let pool = build(stage, wrap, DriverPool::builder())?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
     let block = pool.allocate(layout(BYTES), &first)?;
     let values = words(block, BYTES);
@@ -223,7 +223,7 @@ struct Crossed {
 /// Stream 1 writes, and stream 2 reads behind an event.
 fn cross(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<Crossed> {
     // Room for one block, as far as the driver does not round that up: so it has to be used again.
-    let pool = build(wrap, DriverPool::builder(stage.device()).max_size(BYTES as u64))?;
+    let pool = build(stage, wrap, DriverPool::builder().max_size(BYTES as u64))?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
     let (block, one) = (pool.allocate(layout(BYTES), &first)?, 1.0_f32.to_bits());
     let values = words(block, BYTES);
@@ -292,7 +292,7 @@ fn reuse(
 
 /// With no reuse between streams allowed.
 fn alone(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
-    let pool = build(wrap, DriverPool::builder(stage.device()).reuse(ReusePolicies::none()))?;
+    let pool = build(stage, wrap, DriverPool::builder().reuse(ReusePolicies::none()))?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
     let block = pool.allocate(layout(BYTES), &first)?;
     stage.linger(&first)?;

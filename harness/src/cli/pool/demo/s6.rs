@@ -10,7 +10,7 @@ use std::alloc::Layout;
 use std::sync::Arc;
 use std::time::Instant;
 use warpheap::alloc::{
-    CachingPool, CachingPoolBuilder, CachingStats, DeviceAllocator, DriverMemory, PoolBox, PoolBuffer,
+    CachingPool, CachingPoolBuilder, CachingPoolStats, DeviceAllocator, DriverMemory, PoolBox, PoolBuffer,
     Statistics,
 };
 use warpheap::error::{InvalidConfig, OutOfMemory};
@@ -34,7 +34,7 @@ type Block = DevicePtr<u8>;
 /// What is asked of a pool here.
 trait Caching: DeviceAllocator {
     fn rounded(&self, bytes: u64) -> u64;
-    fn stats(&self) -> CachingStats;
+    fn stats(&self) -> CachingPoolStats;
 }
 
 impl<A: DeviceAllocator> Caching for CachingPool<A> {
@@ -42,7 +42,7 @@ impl<A: DeviceAllocator> Caching for CachingPool<A> {
         self.rounded(bytes)
     }
 
-    fn stats(&self) -> CachingStats {
+    fn stats(&self) -> CachingPoolStats {
         self.stats()
     }
 }
@@ -67,7 +67,7 @@ const STEPS: [Step; 11] = [
 ];
 
 fn on(stage: &Stage<'_>, wrap: Wrap<'_>, builder: CachingPoolBuilder) -> Result<Pool> {
-    Ok(wrap(Box::new(builder.on(stage.device())?)))
+    Ok(wrap(Box::new(builder.build(stage.device())?)))
 }
 
 fn over(
@@ -75,7 +75,7 @@ fn over(
     builder: CachingPoolBuilder,
     upstream: impl DeviceAllocator + 'static,
 ) -> Result<Pool> {
-    Ok(wrap(Box::new(builder.over(upstream)?)))
+    Ok(wrap(Box::new(builder.build_over(upstream)?)))
 }
 
 fn layout(size: usize) -> Layout {
@@ -193,7 +193,7 @@ fn settings(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
         ("segments of 1000 B", builder().segment_bytes(1000)),
     ];
     for (what, builder) in wrong {
-        let made = builder.over(DriverMemory::new(stage.device()));
+        let made = builder.build_over(DriverMemory::new(stage.device()));
         stage.check_refused(what, made, |error| {
             matches!(error, Error::InvalidConfig(InvalidConfig::Pool { .. }))
         });

@@ -91,7 +91,7 @@ unsafe impl DeviceAllocator for Meanwhile {
 /// is to wait on the host.
 pub(super) fn waited(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let size = 2 * MIB;
-    let memory = DriverPool::new(stage.device())?;
+    let memory = DriverPool::builder().build(stage.device())?;
     let (has_back, then) = (AtomicBool::new(false), Mutex::new(None));
     let upstream = Arc::new(Meanwhile { upstream: Limit::new(memory, 3 * size as u64), has_back, then });
     let builder = CachingPool::builder().segment_bytes(size as u64);

@@ -9,12 +9,16 @@ impl Caching for Wrong<dyn Caching> {
         self.pool.rounded(bytes) + u64::from(self.is(Fault::OtherSettings))
     }
 
-    fn stats(&self) -> CachingStats {
+    fn stats(&self) -> CachingPoolStats {
         let mut stats = self.pool.stats();
         if self.is(Fault::Miscounts) {
             let rungs = &mut stats.rungs;
-            let counts =
-                [&mut stats.live_blocks, &mut stats.used_bytes, &mut stats.wasted_bytes, &mut stats.misses];
+            let counts = [
+                &mut stats.live_blocks,
+                &mut stats.usage.used_bytes,
+                &mut stats.wasted_bytes,
+                &mut stats.misses,
+            ];
             let rungs = [
                 &mut rungs.stolen,
                 &mut rungs.released,

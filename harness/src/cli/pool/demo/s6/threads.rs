@@ -44,7 +44,7 @@ pub(super) fn threads(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     })?;
     stage.check_is(format!("overlaps, 8 host threads with {OPERATIONS} random operations each"), overlaps, 0);
     let stats = pool.stats();
-    stage.check_is("blocks and bytes in use afterwards", (stats.live_blocks, stats.used_bytes), (0, 0));
+    stage.check_is("blocks and bytes in use afterwards", (stats.live_blocks, stats.usage.used_bytes), (0, 0));
     Ok(())
 }
 

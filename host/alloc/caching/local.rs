@@ -1,0 +1,120 @@
+//! Memory that one stream's cache has for itself, and cuts large blocks out of without what all share.
+//!
+//! ```text
+//!   what all share   | free | out: extent of stream 7             | slab | out: of stream 9 |
+//!   stream 7's          left ► | block | free | block | free |      ◄ pieces that are cut and merge under the cache's lock
+//! ```
+//!
+//! An extent is a piece of the shared segments that is out, for one cache. It gets there with a request that the cache could not serve. Free
+//! parts go back when somebody looks for memory, and single blocks when they were freed on another stream: then the extent becomes two.
+//!
+//! I1: `homes` has the shared piece of each segment of `arena`, by its start; the two have the same start and length, and that piece is out.
+//! I2: extents that touch, and whose shared pieces are neighbours, are one. I3: what is free here may be in use by work that the cache's stream was given
+//! before, and by no other.
+//!
+//! Written under the lock of the cache. What changes shared pieces is done under the lock of what all share as well.
+
+use super::class::Need;
+use super::orders::Order;
+use super::segment::Arena;
+use foldhash::fast::FixedState;
+use std::collections::HashMap;
+
+/// All that is free here is of the cache's stream.
+const OWN: Order = Order::IDLE;
+
+#[derive(Default)]
+pub(super) struct Local {
+    arena: Arena,
+    homes: HashMap<u64, u32, FixedState>,
+}
+
+impl Local {
+    /// A piece for a request by best fit, and where it starts.
+    #[inline]
+    pub fn cut(&mut self, need: Need) -> Option<(u32, u64)> {
+        let node = self.arena.fit(OWN, need.bytes, need.align)?;
+        let node = self.arena.cut(node, need.bytes, need.align);
+        Some((node, self.arena.start(node)))
+    }
+
+    /// Takes a piece back that was cut here.
+    #[inline]
+    pub fn give(&mut self, node: u32) {
+        self.arena.give(node, OWN);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.homes.is_empty()
+    }
+
+    /// Takes a shared piece that is out for an extent, all of it free.
+    pub fn adopt(&mut self, shared: &mut Arena, home: u32) {
+        let (start, bytes) = (shared.start(home), shared.bytes(home));
+        let (prev, next) = shared.neighbours(home);
+        let before = self.arena.ending_at(start).filter(|left| self.homes.get(left) == Some(&prev));
+        let behind = self.homes.get(&(start + bytes)).is_some_and(|right| *right == next);
+        if behind {
+            self.homes.remove(&(start + bytes));
+            shared.join_out(home);
+        }
+        match before {
+            Some(_) => shared.join_out(prev),
+            None => drop(self.homes.insert(start, home)),
+        }
+        self.arena.add_between(start, bytes, (before.is_some(), behind), OWN);
+    }
+
+    /// Gives a piece to the shared segments, where it is out; the number that it has there.
+    pub fn let_go(&mut self, shared: &mut Arena, node: u32) -> u32 {
+        let (start, bytes) = (self.arena.start(node), self.arena.bytes(node));
+        let Some(extent) = self.arena.segment_of(start).map(|extent| extent.start) else {
+            unreachable!("a piece is of a segment")
+        };
+        let home = self.homes[&extent];
+        self.arena.take_out(node);
+        if extent == start {
+            self.homes.remove(&extent);
+        }
+        let (part, behind) = shared.carve(home, start, bytes);
+        if let Some(behind) = behind {
+            self.homes.insert(start + bytes, behind);
+        }
+        part
+    }
+
+    /// Gives all that is free to the shared segments, of that order.
+    pub fn let_go_free(&mut self, shared: &mut Arena, order: Order) {
+        let all = self.arena.free_of(OWN);
+        self.let_go_all(shared, all, order);
+    }
+
+    /// The same of what is free at the ends of extents: the rest has no free neighbour there.
+    pub fn let_go_ends(&mut self, shared: &mut Arena, order: Order) {
+        let ends = self.arena.free_ends();
+        self.let_go_all(shared, ends, order);
+    }
+
+    fn let_go_all(&mut self, shared: &mut Arena, nodes: Vec<u32>, order: Order) {
+        for node in nodes {
+            let part = self.let_go(shared, node);
+            shared.give(part, order);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Local {
+    /// I1 and I2, and the invariants of its segments.
+    pub fn check(&self, shared: &Arena) {
+        self.arena.check();
+        assert_eq!(self.arena.segments().count(), self.homes.len(), "I1");
+        for segment in self.arena.segments() {
+            let home = self.homes[&segment.start];
+            assert_eq!((shared.start(home), shared.bytes(home)), (segment.start, segment.bytes), "I1");
+            assert_eq!(shared.order(home), None, "I1");
+            let (_, next) = shared.neighbours(home);
+            assert!(self.homes.get(&(segment.start + segment.bytes)) != Some(&next), "I2");
+        }
+    }
+}

@@ -169,8 +169,9 @@ impl Module {
         self.inner.named.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `write` to write the module's variables, with no launch of the module under way and the device idle. Each launch
-    /// from then on checks that the memory which they name is still there.
+    /// Calls `write` to write the module's variables, with no launch of the module under way and
+    /// the device idle. Each launch from then on checks that the memory which they name is still
+    /// there.
     pub(crate) fn write_variables(
         &self,
         names: Option<(u64, u64)>,

@@ -1,4 +1,5 @@
-//! What another thread does while a launch is under way, or a pool is changed: each step is held where the race would be.
+//! What another thread does while a launch is under way, or a pool is changed: each step is held
+//! where the race would be.
 
 use super::fault_injection::{Call, Faults, faulty_device};
 use crate::driver::{Device, LaunchConfig, Stream};
@@ -43,8 +44,8 @@ fn comes(faults: &Faults, call: Call, before: usize) -> bool {
     false
 }
 
-/// Another thread calls `frees`, which calls the driver by `call`, while a launch that has found its argument live is not
-/// yet given to the stream.
+/// Another thread calls `frees`, which calls the driver by `call`, while a launch that has found
+/// its argument live is not yet given to the stream.
 fn frees_during_a_launch(
     device: Device,
     faults: &Arc<Faults>,
@@ -94,7 +95,8 @@ fn a_buffer_that_shrinks_during_a_launch_is_unmapped_behind_the_kernel() {
     });
 }
 
-/// Another thread launches a kernel on `bytes` inside of the next `call` of the driver's, which `change` makes.
+/// Another thread launches a kernel on `bytes` inside of the next `call` of the driver's, which
+/// `change` makes.
 fn launches_during(
     faults: &Arc<Faults>,
     call: Call,

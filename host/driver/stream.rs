@@ -120,8 +120,8 @@ impl Stream {
     /// [`Error::NotSupported`](crate::Error::NotSupported) on the CPU.
     ///
     /// # Safety
-    /// `stream` is a live stream of the device's context and stays so for as long as a handle of this stream or an event of
-    /// it does. It is not being captured into a graph.
+    /// `stream` is a live stream of the device's context and stays so for as long as a handle of
+    /// this stream or an event of it does. It is not being captured into a graph.
     pub unsafe fn from_raw(device: &Device, stream: *mut c_void) -> Result<Stream> {
         // SAFETY: the caller's promise.
         let backend = unsafe { device.driver().foreign_stream(stream) }?;
@@ -155,23 +155,28 @@ impl Stream {
     /// # Safety
     /// From the call until the kernel has ended:
     ///
-    /// - **P1, the kernel.** What the section *Safety* of the kernel asks holds for this grid, this shared memory and these
-    ///   arguments.
-    /// - **P2, the module.** Its kernel of that name was compiled from the source that `K` was declared by, or from
-    ///   source that asks for no more. A launch checks the sizes of the parameters, not what the PTX does with them.
-    /// - **P3, memory.** What the kernel reads, nothing else writes, and what it writes, nothing else accesses, but by atomics
-    ///   of one size on both sides. Other kernels and copies of streams count, also those of another thread. What the kernel
-    ///   reaches through pointers in memory is live. The memory that the arguments themselves name was live when they were
-    ///   made from it: a launch checks that there is live memory now.
-    /// - **P4, pools.** A block that the kernel uses or frees was allocated since its pool was made or reset, and was not freed
-    ///   before. The last reset of a pool whose handle it is given went well.
-    /// - **P5, ends.** The kernel, and what it calls, relies for safety neither on a destructor nor on a return. A thread that
-    ///   exits or traps, and on the CPU every thread of a grid that fails, is forgotten where it stands, with all that it owns:
-    ///   on the CPU a kernel cannot use `std::thread::scope`, for instance.
+    /// - **P1, the kernel.** The section *Safety* of the kernel holds for this grid, this shared
+    ///   memory and these arguments.
+    /// - **P2, the module.** Its kernel of that name was compiled from the source that declares
+    ///   `K`, or from source that requires no more. A launch checks the sizes of the parameters,
+    ///   not what the PTX does with them.
+    /// - **P3, memory.** Nothing else writes what the kernel reads or accesses what it writes,
+    ///   except by atomics of the same size. This includes other kernels and copies of streams,
+    ///   also those of another thread. Memory that the kernel reaches through pointers in memory is
+    ///   live. Memory that the arguments name was live when they were made: a launch checks only
+    ///   that the same addresses are live now.
+    /// - **P4, pools.** A block that the kernel uses or frees was allocated since its pool was
+    ///   built or last reset, and was not freed since. The last reset of each pool that the kernel
+    ///   receives succeeded.
+    /// - **P5, ends.** The safety of the kernel, and of what it calls, depends neither on a
+    ///   destructor nor on a return. A thread that exits or traps stops without unwinding and leaks
+    ///   what it owns, as does on the CPU every thread of a grid that fails. On the CPU a kernel
+    ///   must not use `std::thread::scope`, for instance.
     ///
-    /// What blocks on the host needs no care: copies of buffers and of [`DeviceMemory`](super::DeviceMemory), what pools tell
-    /// of themselves, their resets and growths, and drops. They come before the launch or wait for the kernel, whichever
-    /// threads call them; only a copy to the host may on a GPU show what a kernel has done so far.
+    /// Calls that block on the host may run at any time, on any thread: copies of buffers and of
+    /// [`DeviceMemory`](super::DeviceMemory), statistics and checks of pools, their resets and
+    /// growths, and drops. Each runs before the launch or waits for the kernel. On a GPU a copy to
+    /// the host may show partial results of a running kernel.
     pub unsafe fn launch<K: Kernel>(
         &self,
         module: &Module,
@@ -186,12 +191,13 @@ impl Stream {
     /// Copies `from` to the start of `to`.
     ///
     /// # Errors
-    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or what the
-    /// driver answers.
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or
+    /// what the driver answers.
     ///
     /// # Safety
-    /// Until the stream has done it, `from` lives and is not written, and nothing else accesses `to`; as for a launch (P3),
-    /// what blocks on the host needs no care. The other copies and fills of a stream ask the same.
+    /// Until the stream has done it, `from` lives and is not written, and nothing else accesses
+    /// `to`. As for a launch (P3), calls that block on the host are safe at any time. This also
+    /// holds for the other copies and fills of a stream.
     pub unsafe fn copy_from_host<T: DeviceData>(&self, to: &DeviceBuffer<T>, from: &[T]) -> Result<()> {
         self.device.same_as(to.device(), "the buffer")?;
         let bytes = size_of_val(from);
@@ -206,11 +212,12 @@ impl Stream {
     /// Copies the start of `from` to `to`, all of it.
     ///
     /// # Errors
-    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or what the
-    /// driver answers.
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or
+    /// what the driver answers.
     ///
     /// # Safety
-    /// Until the stream has done it, `to` lives and nothing else accesses it, and nothing writes `from`.
+    /// Until the stream has done it, `to` lives and nothing else accesses it, and nothing writes
+    /// `from`.
     pub unsafe fn copy_to_host<T: DeviceData>(&self, to: &mut [T], from: &DeviceBuffer<T>) -> Result<()> {
         self.device.same_as(from.device(), "the buffer")?;
         let bytes = size_of_val(to);
@@ -225,8 +232,8 @@ impl Stream {
     /// Copies all of `from` to the start of `to`.
     ///
     /// # Errors
-    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or what the
-    /// driver answers.
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or
+    /// what the driver answers.
     ///
     /// # Safety
     /// Until the stream has done it, nothing else accesses `to`, and nothing writes `from`.
@@ -302,16 +309,19 @@ impl Stream {
         self.queue.backend.cpu_stats()
     }
 
-    /// Repeats the `pattern` bytes at `address` until `bytes` bytes are written. Each copy doubles what is written.
+    /// Repeats the `pattern` bytes at `address` until `bytes` bytes are written. Each copy doubles
+    /// what is written.
     ///
     /// # Safety
-    /// The bytes are live memory of this stream's device, and nothing else touches them until the stream has done it.
+    /// The bytes are live memory of this stream's device, and nothing else touches them until the
+    /// stream has done it.
     pub(crate) unsafe fn repeat(&self, address: u64, pattern: u64, bytes: u64) -> Result<()> {
         let mut done = pattern;
         // At most 64 rounds, as each doubles `done`.
         while 0 < done && done < bytes {
             let more = done.min(bytes - done);
-            // SAFETY: inside of `bytes`, and the two parts do not overlap; the rest is the caller's promise.
+            // SAFETY: inside of `bytes`, and the two parts do not overlap; the rest is the caller's
+            // promise.
             unsafe { self.driver().copy(address + done, address, more as usize) }?;
             done += more;
         }

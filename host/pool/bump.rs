@@ -39,14 +39,15 @@ pub struct BumpBuilder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BumpStats {
-    /// Used is what was handed out, padding included: where one cursor over all of it would stand. Reserved is what the arena
-    /// was made with. The largest free piece is known of an arena without shards.
+    /// `used_bytes` includes padding. `reserved_bytes` is the size of the arena.
+    /// `largest_free_bytes` is known only for an arena without shards.
     pub usage: Usage,
     /// Bytes that can still be handed out, in pieces: the root's, the leases' and the tails'.
     pub remaining_bytes: u64,
     /// Bytes lost to leftovers of leases until the next reset.
     pub wasted_bytes: u64,
-    /// Counters that a thread was changing when its grid ended with an error. What they have left is among the used bytes.
+    /// Counters that a thread was changing when its grid ended with an error. Their remaining bytes
+    /// count as used.
     pub unsettled: u64,
 }
 
@@ -66,11 +67,13 @@ impl Bump {
         &self.memory
     }
 
-    /// Waits for the device, then makes everything free. Launches that are given the arena wait meanwhile. Addresses from
-    /// before must not be used any more; the same ones are handed out again.
+    /// Waits for the device, then makes everything free. Launches that are given the arena wait
+    /// meanwhile. Addresses from before must not be used any more; the same ones are handed out
+    /// again.
     ///
     /// # Errors
-    /// What failed since. If it was the reset itself, no launch may be given the arena until one has succeeded.
+    /// What failed since. If it was the reset itself, no launch may be given the arena until one
+    /// has succeeded.
     pub fn reset(&mut self) -> Result<()> {
         self.write_state()
     }

@@ -33,7 +33,8 @@ pub struct FreeListBuilder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FreeListStats {
-    /// Used are the bytes of the blocks that are taken, reserved those of all; the largest free piece is a block.
+    /// Used are the bytes of the blocks that are taken, reserved those of all; the largest free
+    /// piece is a block.
     pub usage: Usage,
     /// Blocks in the pool.
     pub capacity: u32,
@@ -64,11 +65,12 @@ impl FreeList {
         &self.memory
     }
 
-    /// Waits for the device, then makes every block free and forgets the faults. Launches that are given the pool wait
-    /// meanwhile. Blocks from before must not be used any more.
+    /// Waits for the device, then makes every block free and forgets the faults. Launches that are
+    /// given the pool wait meanwhile. Blocks from before must not be used any more.
     ///
     /// # Errors
-    /// What failed since. If it was the reset itself, no launch may be given the pool until one has succeeded.
+    /// What failed since. If it was the reset itself, no launch may be given the pool until one has
+    /// succeeded.
     pub fn reset(&mut self) -> Result<()> {
         let _held = self.memory.hold_off_launches()?;
         let geometry = self.geometry;

@@ -103,20 +103,23 @@ fn load(device: &Device) -> Result<Module> {
 }
 
 impl Heap {
-    /// Allocates memory for kernels to use; `None` if the heap is out of memory. A kernel frees it, or
-    /// [`deallocate`](Self::deallocate). Kernels may use the heap meanwhile; the call waits for the device.
+    /// Allocates memory for kernels to use; `None` if the heap is out of memory. A kernel frees it,
+    /// or [`deallocate`](Self::deallocate). Kernels may use the heap meanwhile; the call waits for
+    /// the device.
     ///
-    /// It launches a kernel: [`allocate_many`](Self::allocate_many) launches one for all. The first call on a GPU has the
-    /// driver compile the library's kernels for that, which takes seconds; all heaps of a device share them.
+    /// It launches a kernel: [`allocate_many`](Self::allocate_many) launches one for all. The first
+    /// call on a GPU has the driver compile the library's kernels for that, which takes seconds;
+    /// all heaps of a device share them.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`] for a layout of no bytes or of more than 2 MiB alignment; what failed since.
+    /// [`Error::InvalidRequest`] for a layout of no bytes or of more than 2 MiB alignment; what
+    /// failed since.
     pub fn allocate(&self, layout: Layout) -> Result<Option<DevicePtr<u8>>> {
         Ok(self.allocate_many(&[layout])?.pop().flatten())
     }
 
-    /// Allocates memory for each of `layouts`, by one launch for a million of them; `None` for those that the heap has no
-    /// memory for.
+    /// Allocates memory for each of `layouts`, by one launch for a million of them; `None` for
+    /// those that the heap has no memory for.
     ///
     /// # Errors
     /// As for [`allocate`](Self::allocate), before anything is allocated.
@@ -130,10 +133,12 @@ impl Heap {
         Ok(blocks)
     }
 
-    /// Frees a block that a kernel or the host allocated. See [`deallocate_many`](Self::deallocate_many).
+    /// Frees a block that a kernel or the host allocated. See
+    /// [`deallocate_many`](Self::deallocate_many).
     ///
     /// # Errors
-    /// [`Error::InvalidFree`] if no live block of the heap starts there; then nothing is changed. What failed since.
+    /// [`Error::InvalidFree`] if no live block of the heap starts there; then nothing is changed.
+    /// What failed since.
     ///
     /// # Safety
     /// No kernel uses the block any more.
@@ -145,8 +150,8 @@ impl Heap {
     /// Frees blocks, by one launch for a million of them.
     ///
     /// # Errors
-    /// [`Error::InvalidFree`] for those addresses at which no live block of the heap starts, among them a block's second
-    /// time; the others are given back. What failed since.
+    /// [`Error::InvalidFree`] for those addresses at which no live block of the heap starts, among
+    /// them a block's second time; the others are given back. What failed since.
     ///
     /// # Safety
     /// No kernel uses the blocks any more.

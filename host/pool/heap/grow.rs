@@ -62,14 +62,15 @@ impl HeapBuilder {
 }
 
 impl Heap {
-    /// Waits for the device, then gives the heap memory for `bytes` from its start on, rounded up as those of
-    /// [`initial`](HeapBuilder::initial), and returns how many it has. Kernels of later launches get it, with handles from
-    /// before, too; launches that are given the heap wait meanwhile. No block moves, and none changes. A heap that has as much
-    /// already stays as it is.
+    /// Waits for the device, then gives the heap memory for `bytes` from its start on, rounded up
+    /// as those of [`initial`](HeapBuilder::initial), and returns how many it has. Kernels of later
+    /// launches get it, with handles from before, too; launches that are given the heap wait
+    /// meanwhile. No block moves, and none changes. A heap that has as much already stays as it is.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], of the device or of what the heap was built for, or what failed since. Nothing changes then.
-    /// Should a copy to the metadata fail after the memory was mapped, some of the new slabs are handed out to no one.
+    /// [`Error::OutOfMemory`], of the device or of what the heap was built for, or what failed
+    /// since. Nothing changes then. Should a copy to the metadata fail after the memory was mapped,
+    /// some of the new slabs are handed out to no one.
     pub fn grow_to(&mut self, bytes: u64) -> Result<u64> {
         let layout = self.layout;
         if bytes >> layout.slab_log2 > layout.slabs.into() {

@@ -189,8 +189,9 @@ impl HeapBuilder {
     /// Makes the heap.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) that names the setting, [`Error::OutOfMemory`]; for [`initial`](Self::initial) also [`Error::NotSupported`]
-    /// where there is no virtual memory management.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) that names the setting,
+    /// [`Error::OutOfMemory`]; for [`initial`](Self::initial) also [`Error::NotSupported`] where
+    /// there is no virtual memory management.
     ///
     /// [`Error::OutOfMemory`]: crate::Error::OutOfMemory
     /// [`Error::NotSupported`]: crate::Error::NotSupported

@@ -23,11 +23,12 @@ struct Sent {
 }
 
 impl Heap {
-    /// Waits for the device, then makes all memory free and forgets the faults. Launches that are given the heap wait
-    /// meanwhile. What was allocated before must not be used any more.
+    /// Waits for the device, then makes all memory free and forgets the faults. Launches that are
+    /// given the heap wait meanwhile. What was allocated before must not be used any more.
     ///
     /// # Errors
-    /// What failed since. If it was the reset itself, no launch may be given the heap until one has succeeded.
+    /// What failed since. If it was the reset itself, no launch may be given the heap until one has
+    /// succeeded.
     pub fn reset(&mut self) -> Result<()> {
         let _held = self.memory().hold_off_launches()?;
         let device = self.metadata.device();
@@ -41,8 +42,8 @@ impl Heap {
     fn send(&self, stream: &Stream, sent: &Sent) -> Result<()> {
         let (metadata, places) = (&self.metadata, self.places);
         let cursor_bytes = size_of_val(&sent.cursors[..]) as u64;
-        // SAFETY: `reset` has waited for the device, holds off launches, and waits for the stream. So it is for all that
-        // follow.
+        // SAFETY: `reset` has waited for the device, holds off launches, and waits for the stream.
+        // So it is for all that follow.
         unsafe { metadata.fill_on(stream, places.slab_sets, places.end - places.slab_sets, 0) }?;
         // SAFETY: as above.
         unsafe { metadata.fill_on(stream, places.entries, places.slab_sets - places.entries, 0xff) }?;

@@ -77,9 +77,9 @@ pub struct Leaks {
 }
 
 impl Heap {
-    /// Waits for the device, and copies all metadata to the host: about a 120th of the heap's size, most of it a bit
-    /// for every 16 bytes. Launches that are given the heap wait meanwhile. Of a debug heap it also copies those parts of the
-    /// memory that live blocks are in.
+    /// Waits for the device, and copies all metadata to the host: about a 120th of the heap's size,
+    /// most of it a bit for every 16 bytes. Launches that are given the heap wait meanwhile. Of a
+    /// debug heap it also copies those parts of the memory that live blocks are in.
     ///
     /// # Errors
     /// What failed since.

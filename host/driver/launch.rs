@@ -123,8 +123,9 @@ pub(super) unsafe fn launch<K: Kernel>(
         arguments: arguments.as_mut_slice(),
         cpu_job: &cpu_job,
     };
-    // SAFETY: the arguments are as the kernel declares them (checked by `Module::function`) and name live memory of this
-    // device, which the submission keeps until the stream has the kernel; the rest is the caller's promise (P1 to P6).
+    // SAFETY: the arguments are as the kernel declares them (checked by `Module::function`) and
+    // name live memory of this device, which the submission keeps until the stream has the kernel;
+    // the rest is the caller's promise (P1 to P6).
     let submitted = unsafe { stream.driver().launch(launch) };
     drop((submission, named));
     submitted
@@ -140,8 +141,8 @@ enum Gone {
     Unknown,
 }
 
-/// Begins a launch of which the arguments, and the variables of the module, name live memory of the device, which is not
-/// freed until the launch is submitted. Neither are the variables written.
+/// Begins a launch of which the arguments, and the variables of the module, name live memory of the
+/// device, which is not freed until the launch is submitted. Neither are the variables written.
 fn submit<'a, K: Kernel>(module: &'a Module, args: &K::Args) -> Result<(NamedMemory<'a>, Submission<'a>)> {
     let (device, named) = (module.device(), module.named_memory());
     let submission = device.registry().submit(|look| {

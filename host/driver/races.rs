@@ -1,8 +1,9 @@
-//! What another thread does while a launch is under way, or a pool is changed: each step is held where the race would be.
+//! What another thread does while a launch is under way, or a pool is changed: each step is held
+//! where the race would be.
 
 use super::fault_injection::{Call, Faults, faulty_device};
 use crate::alloc::{DeviceAllocator, DriverPool};
-use crate::driver::{Device, LaunchConfig, Stream};
+use crate::driver::{Device, LaunchConfig, Module, Stream};
 use crate::error::{Dangling, Error};
 use crate::pool::{Bump, FreeList, GrowableBuffer, Heap};
 use std::alloc::Layout;
@@ -29,9 +30,13 @@ kernel! {
 
 /// Launches [`store`] on what is live, or was.
 fn launch(stream: &Stream, bytes: DeviceSlice<u8>) -> crate::Result<()> {
-    let module = stream.device().native_module()?;
+    launch_of(&stream.device().native_module()?, stream, bytes)
+}
+
+/// The same, of that module.
+fn launch_of(module: &Module, stream: &Stream, bytes: DeviceSlice<u8>) -> crate::Result<()> {
     // SAFETY: what is not live is refused, which the tests are about; no other kernel runs.
-    unsafe { stream.launch(&module, store, &ONE_THREAD, (bytes,)) }
+    unsafe { stream.launch(module, store, &ONE_THREAD, (bytes,)) }
 }
 
 /// Whether `call` comes while this waits for a moment.
@@ -46,8 +51,8 @@ fn comes(faults: &Faults, call: Call, before: usize) -> bool {
     false
 }
 
-/// Another thread calls `frees`, which calls the driver by `call`, while a launch that has found its argument live is not
-/// yet given to the stream.
+/// Another thread calls `frees`, which calls the driver by `call`, while a launch that has found
+/// its argument live is not yet given to the stream.
 fn frees_during_a_launch(
     device: Device,
     faults: &Arc<Faults>,
@@ -104,15 +109,15 @@ fn a_module_is_not_launched_after_a_write_of_its_variables_that_failed() {
     let memory = device.zeroed_memory(256, 256).unwrap();
     let bytes = memory.slice_at(0, 256).unwrap();
     let module = device.native_module().unwrap();
-    launch(&stream, bytes).unwrap();
+    launch_of(&module, &stream, bytes).unwrap();
     faults.fail_calls(&[Call::Info], true);
     module.write_variables(None, || device.info().map(drop)).unwrap_err();
-    let refused = launch(&stream, bytes);
+    let refused = launch_of(&module, &stream, bytes);
     assert!(matches!(refused, Err(Error::Dangling(Dangling::UnknownGlobalHeap { .. }))), "{refused:?}");
     faults.fail_calls(&[Call::Info], false);
     let names = Some((memory.address(), memory.bytes()));
     module.write_variables(names, || device.info().map(drop)).unwrap();
-    launch(&stream, bytes).unwrap();
+    launch_of(&module, &stream, bytes).unwrap();
     stream.synchronize().unwrap();
 }
 
@@ -128,7 +133,8 @@ fn a_buffer_that_shrinks_during_a_launch_is_unmapped_behind_the_kernel() {
     });
 }
 
-/// Another thread launches a kernel on `bytes` inside of the next `call` of the driver's, which `change` makes.
+/// Another thread launches a kernel on `bytes` inside of the next `call` of the driver's, which
+/// `change` makes.
 fn launches_during(
     faults: &Arc<Faults>,
     call: Call,

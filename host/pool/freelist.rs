@@ -35,7 +35,8 @@ pub struct FreeListBuilder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FreeListStats {
-    /// Used are the bytes of the blocks that are taken, reserved those of all; the largest free piece is a block.
+    /// Used are the bytes of the blocks that are taken, reserved those of all; the largest free
+    /// piece is a block.
     pub usage: Usage,
     /// Blocks in the pool.
     pub capacity: u32,
@@ -66,12 +67,13 @@ impl FreeList {
         &self.memory
     }
 
-    /// Waits for the device, then makes every block free and forgets the faults. Launches that are given the pool wait
-    /// meanwhile. Blocks from before must not be used any more.
+    /// Waits for the device, then makes every block free and forgets the faults. Launches that are
+    /// given the pool wait meanwhile. Blocks from before must not be used any more.
     ///
     /// # Errors
     /// What failed since. If it was the reset itself, no launch may be given the pool until a reset
-    /// has succeeded; until then `stats` and `check` fail with [`NotReset`](crate::Error::NotReset).
+    /// has succeeded; until then `stats` and `check` fail with
+    /// [`NotReset`](crate::Error::NotReset).
     pub fn reset(&mut self) -> Result<()> {
         let _held = self.memory.hold_off_launches()?;
         self.is_reset = false;
@@ -111,13 +113,14 @@ impl FreeList {
         Ok(FreeListStats { usage, capacity: geometry.capacity(), free, taken })
     }
 
-    /// The bitmap: bit `i % 32` of word `i / 32` is set while block `i` is taken. Bits past the capacity are
-    /// set for good.
+    /// The bitmap: bit `i % 32` of word `i / 32` is set while block `i` is taken. Bits past the
+    /// capacity are set for good.
     pub fn read_bitmap(&self) -> Result<Vec<u32>> {
         self.bitmap.copy_to_vec()
     }
 
-    /// Walks the metadata after the work that the device was given before, and reports what is broken.
+    /// Walks the metadata after the work that the device was given before, and reports what is
+    /// broken.
     pub fn check(&self) -> Result<Vec<Violation>> {
         check_reset(self.is_reset, "a free list")?;
         let _held = self.memory.hold_off_launches()?;
@@ -183,8 +186,8 @@ impl FreeListBuilder {
         let regions = device.alloc_memory((lines + 1) * LINE, LINE as usize)?;
         let bitmap = device.zeroed::<u32>(geometry.words() as usize)?;
         let faults = device.zeroed::<u64>(FAULT_LOG_WORDS)?;
-        // SAFETY: `reset` fills the parts below; the pool keeps the allocations for as long as it lives, and a
-        // launch checks that the handle's memory is still there.
+        // SAFETY: `reset` fills the parts below; the pool keeps the allocations for as long as it
+        // lives, and a launch checks that the handle's memory is still there.
         let handle = unsafe {
             freelist::FreeList::from_raw_parts(
                 memory.address() as *mut u8,

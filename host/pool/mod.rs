@@ -2,8 +2,9 @@
 //!
 //! [`GrowableBuffer`] is what pools that grow stand on, and serves by itself, too.
 //!
-//! A pool owns its memory and its metadata, apart from each other, and gives out a handle that is passed to
-//! kernels by value. The handle names the pool's memory, so a launch after the pool's end is refused.
+//! A pool owns its memory and its metadata, apart from each other, and gives out a handle that is
+//! passed to kernels by value. The handle names the pool's memory, so a launch after the pool's end
+//! is refused.
 
 mod bump;
 mod freelist;

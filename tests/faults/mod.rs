@@ -1,6 +1,8 @@
-//! Each driver call of a scenario fails in turn: below each host pool, below handles, growable buffers and heaps.
+//! Each driver call of a scenario fails in turn: below each host pool, below handles, growable
+//! buffers and heaps.
 //!
-//! They are unit tests of the library: a device whose calls fail takes the traits behind `Device`, which are private.
+//! They are unit tests of the library: a device whose calls fail takes the traits behind `Device`,
+//! which are private.
 
 mod growable;
 mod handles;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 
-/// Lets each call of `reset` fail in turn from the `first` that writes on, and calls `look` after each failure.
+/// Lets each call of `reset` fail in turn from the `first` that writes on, and calls `look` after
+/// each failure.
 fn each_call_fails<P>(
     faults: &Arc<Faults>,
     first: Call,

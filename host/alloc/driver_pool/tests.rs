@@ -92,7 +92,8 @@ fn handles_of_one_pool_know_each_other_and_others_not() {
     assert!(!default.is_same(&own) && !default.is_same(&DriverPool::default_of(&Device::cpu()).unwrap()));
 }
 
-/// What is still allocated goes back at the end, also if one of the frees fails, which is tried once more.
+/// What is still allocated goes back at the end, also if one of the frees fails, which is tried
+/// once more.
 #[test]
 fn its_end_gives_back_what_is_allocated() {
     for fails in [0, 1, 2, 3] {
@@ -138,7 +139,8 @@ impl tracing::Subscriber for Panics {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// Work that uses a block is waited for before the block is freed, also if the warning about the block panics.
+/// Work that uses a block is waited for before the block is freed, also if the warning about the
+/// block panics.
 #[test]
 fn its_end_waits_and_frees_before_it_logs() {
     let (device, faults) = faulty_device(16 << 20);
@@ -147,9 +149,11 @@ fn its_end_waits_and_frees_before_it_logs() {
     std::mem::forget(PoolBuffer::<u8, _>::zeroed(&pool, 1000, &stream).unwrap());
     let (event, gate) = gate(&device);
     stream.wait(&event).unwrap();
+    // With two of them, a call site asks both, whichever thread comes there first.
+    let [dispatch, _second] = [Panics, Panics].map(tracing::Dispatch::new);
     let going = std::thread::spawn(move || {
         let drops = std::panic::AssertUnwindSafe(|| drop(pool));
-        tracing::subscriber::with_default(Panics, || std::panic::catch_unwind(drops)).is_err()
+        tracing::dispatcher::with_default(&dispatch, || std::panic::catch_unwind(drops)).is_err()
     });
     // What would come too early comes in a fraction of this.
     std::thread::sleep(std::time::Duration::from_millis(50));

@@ -1,4 +1,5 @@
-//! The CPU as a device: kernels are the program's own functions, run lane by lane by [`crate::simt`].
+//! The CPU as a device: kernels are the program's own functions, run lane by lane by
+//! [`crate::simt`].
 
 mod memory;
 #[cfg(unix)]

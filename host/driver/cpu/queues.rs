@@ -14,7 +14,8 @@ impl Queues {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).push(queue);
     }
 
-    /// Those that are not over. A panic elsewhere leaves the list whole. Not under the lock: callers wait for them.
+    /// Those that are not over. A panic elsewhere leaves the list whole. Not under the lock:
+    /// callers wait for them.
     fn all(&self) -> Vec<Arc<Queue>> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|queue| !queue.is_over());

@@ -1,4 +1,5 @@
-//! `warpheap pool show`: the driver's stream-ordered pools of a device, with their settings and figures.
+//! `warpheap pool show`: the driver's stream-ordered pools of a device, with their settings and
+//! figures.
 
 use super::super::args::PoolShowArgs;
 use super::super::backend::choose_bare;
@@ -81,7 +82,8 @@ fn refused(error: Error) -> Failure {
     }
 }
 
-/// The default pool, and the current one if it is another; with so many bytes allocated and given back, that one in each step.
+/// The default pool, and the current one if it is another; with so many bytes allocated and given
+/// back, that one in each step.
 fn look(device: &Device, bytes: Option<u64>) -> Result<Shown, Error> {
     let default = DriverPool::default_of(device)?;
     // SAFETY: this program destroys no pool that it did not make.

@@ -4,8 +4,8 @@
 //! - when the work before the free is done (opportunistic reuse), or someone has waited for it;
 //! - when the pool cannot grow, after the stream was made to wait (internal dependencies).
 //!
-//! It does not look for events that a stream waited for. What lies above the threshold goes back when someone waits for a stream or the
-//! device, as far as whole segments are free.
+//! It does not look for events that a stream waited for. What lies above the threshold goes back
+//! when someone waits for a stream or the device, as far as whole segments are free.
 
 mod segments;
 #[cfg(test)]
@@ -237,7 +237,8 @@ impl Pools {
 
     /// Someone has waited for a stream or the device.
     pub fn settle(&self) {
-        // Not under the lock: the last handle of a pool may go here, which waits for what is pending.
+        // Not under the lock: the last handle of a pool may go here, which waits for what is
+        // pending.
         let pools: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
         pools.iter().for_each(|pool| pool.settle());
     }

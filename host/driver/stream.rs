@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use warpheap_device::kernel::{DeviceData, Kernel};
 
-/// Which stream: no two of a process have the same, also after one of them is gone. Handles that were cloned name one stream;
-/// two that were made over one `CUstream` count as two.
+/// Which stream: no two of a process have the same, also after one of them is gone. Handles that
+/// were cloned name one stream; two that were made over one `CUstream` count as two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(usize);
 
@@ -42,8 +42,8 @@ impl fmt::Display for StreamId {
 
 /// A queue of work that a device does in order. Cloning gives another handle of the same queue.
 ///
-/// Nothing here waits but [`synchronize`](Self::synchronize). A kernel that fails makes every later call
-/// fail. Dropping the last handle does not wait either; the work still gets done.
+/// Nothing here waits but [`synchronize`](Self::synchronize). A kernel that fails makes every later
+/// call fail. Dropping the last handle does not wait either; the work still gets done.
 #[derive(Clone)]
 pub struct Stream {
     device: Device,
@@ -61,8 +61,9 @@ pub(super) struct Queue {
 
 /// Someone who is to know when the last handle of a stream goes.
 pub(crate) trait StreamWatcher: Send + Sync {
-    /// No handle is left, and the stream is given nothing more. `last` marks the point behind all it was given; a failure to
-    /// mark it is the driver's. Called once, by the thread that drops the handle, which may hold locks: it takes leaf locks only.
+    /// No handle is left, and the stream is given nothing more. `last` marks the point behind all
+    /// it was given; a failure to mark it is the driver's. Called once, by the thread that drops
+    /// the handle, which may hold locks: it takes leaf locks only.
     fn ended(&self, last: &dyn Fn() -> Result<Arc<dyn EventBackend>>);
 }
 
@@ -114,7 +115,8 @@ impl Stream {
         watchers.push(watcher);
     }
 
-    /// A stream over a `CUstream` of the caller's, which keeps it: dropping this does not destroy it.
+    /// A stream over a `CUstream` of the caller's, which keeps it: dropping this does not destroy
+    /// it.
     ///
     /// # Errors
     /// [`Error::NotSupported`](crate::Error::NotSupported) on the CPU.
@@ -149,8 +151,8 @@ impl Stream {
     ///
     /// # Errors
     /// [`InvalidLaunch`](crate::Error::InvalidLaunch), [`Dangling`](crate::Error::Dangling),
-    /// [`WrongDevice`](crate::Error::WrongDevice), and for the first launch of a kernel of a module also
-    /// [`InvalidModule`](crate::Error::InvalidModule).
+    /// [`WrongDevice`](crate::Error::WrongDevice), and for the first launch of a kernel of a module
+    /// also [`InvalidModule`](crate::Error::InvalidModule).
     ///
     /// # Safety
     /// From the call until the kernel has ended:
@@ -162,18 +164,31 @@ impl Stream {
     ///   not what the PTX does with them.
     /// - **P3, memory.** Nothing else writes what the kernel reads or accesses what it writes,
     ///   except by atomics of the same size. This includes other kernels and copies of streams,
-    ///   also those of another thread. Memory that the kernel reaches through pointers in memory is
-    ///   live. Memory that the arguments name was live when they were made: a launch checks only
-    ///   that the same addresses are live now.
-    /// - **P4, pools.** A block that the kernel uses or frees was allocated since its pool was
-    ///   built or last reset, and was not freed since. The last reset of each pool that the kernel
-    ///   receives succeeded.
+    ///   also those of another thread.
+    ///   - Memory that an argument names was live when the argument was made, and the allocation
+    ///     is the same now: a launch checks only that there is live memory at its addresses.
+    ///   - Memory that the kernel reaches otherwise, through pointers in memory for instance, is
+    ///     live until the kernel has ended.
+    ///   - A block of a host pool ([`alloc`](crate::alloc)) is live when the launch is called. It
+    ///     is freed, and its pool dropped, only after the launch has returned, and freed only on a
+    ///     stream that is ordered after the kernel.
+    ///   - Where the host then reads memory as values (`read`, `copy_to_vec`), the kernel has
+    ///     written no uninitialised bytes, such as the padding of a struct.
+    /// - **P4, pools.** Each pool that the kernel receives, as an argument or as the global heap of
+    ///   its module, is the one that its handle was made by, and its last reset succeeded: a launch
+    ///   checks only the addresses of its memory. A block that the kernel uses or frees was
+    ///   allocated since its pool was built or last reset, and was not freed since.
     /// - **P5, ends.** The safety of the kernel, and of what it calls, depends neither on a
     ///   destructor nor on a return. A thread that exits or traps stops without unwinding and leaks
     ///   what it owns, as does on the CPU every thread of a grid that fails. On the CPU a kernel
     ///   must not use `std::thread::scope`, for instance.
+    /// - **P6, thread-locals.** On the CPU the threads of a block take turns on one OS thread: they
+    ///   switch at atomics, collectives, pauses, clock reads and `active_mask`. No initialiser and
+    ///   no borrow of a thread-local variable spans one of these, and neither does anything else
+    ///   that relies on last-in-first-out order within an OS thread.
     ///
-    /// Calls that block on the host may run at any time, on any thread: copies of buffers and of
+    /// For memory that the arguments name, except blocks of host pools, calls that block on the
+    /// host may run at any time, on any thread: copies of buffers and of
     /// [`DeviceMemory`](super::DeviceMemory), statistics and checks of pools, their resets and
     /// growths, and drops. Each runs before the launch or waits for the kernel. On a GPU a copy to
     /// the host may show partial results of a running kernel.
@@ -244,7 +259,8 @@ impl Stream {
         if from.bytes() == 0 || from.address() == to.address() {
             return Ok(());
         }
-        // SAFETY: inside both buffers, which are two; the caller keeps others away until it is done.
+        // SAFETY: inside both buffers, which are two; the caller keeps others away until it is
+        // done.
         unsafe { self.queue.backend.copy(to.address(), from.address(), from.bytes() as usize) }
     }
 
@@ -273,7 +289,8 @@ impl Stream {
         Ok(Event::new(self.device.clone(), self.queue.backend.record()?))
     }
 
-    /// Makes what is given to this stream from now on wait for `event`, which may be of another stream.
+    /// Makes what is given to this stream from now on wait for `event`, which may be of another
+    /// stream.
     ///
     /// # Errors
     /// [`WrongDevice`](crate::Error::WrongDevice), or what the driver answers.
@@ -303,8 +320,8 @@ impl Stream {
         self.queue.backend.is_idle()
     }
 
-    /// What the CPU's executor counted in the last kernel that ended on this stream; `None` on a GPU and
-    /// before the first.
+    /// What the CPU's executor counted in the last kernel that ended on this stream; `None` on a
+    /// GPU and before the first.
     pub fn cpu_stats(&self) -> Option<Stats> {
         self.queue.backend.cpu_stats()
     }

@@ -205,6 +205,12 @@ impl Builder {
                 let device = device.clone().map_or_else(DeviceCrate::of_build_script, Ok)?;
                 let module = module::write(&module::file(path)?, &package, &device, &target_dir)?;
                 let folder = module.workspace_root.clone();
+                if !folder.join("Cargo.lock").is_file() {
+                    // Whatever features of warpheap-device bring with them, the outer cargo has fetched it. Where this
+                    // fails, the build itself asks the network.
+                    let mut lock = cargo::cargo(&compiler, &module.manifest);
+                    cargo::run(lock.args(["generate-lockfile", "--offline"]))?;
+                }
                 (module, folder)
             }
         };

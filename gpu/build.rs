@@ -1,7 +1,7 @@
 //! Tells the build scripts of crates that depend on this one what their kernels are to be compiled against: where the
-//! source is, wherever cargo has it from, and which features change what kernels and host must agree on.
+//! source is, wherever cargo has it from, and which of the features that kernels see are on.
 
-const FEATURES: [&str; 2] = ["debug", "panic-handler"];
+const FEATURES: [&str; 3] = ["bytemuck", "debug", "panic-handler"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -38,12 +38,9 @@ if [ -z "$quick" ]; then
 fi
 
 step the libraries without default features, and with each feature alone
-for package in warpheap warpheap-device; do
-    for feature in '' rustacuda cust debug; do
-        DOCS_RS=1 cargo check --package "$package" --no-default-features --features "$feature" --locked
-    done
+for build in warpheap-device: warpheap-device:{rustacuda,cust,bytemuck,debug} warpheap: warpheap:{debug,csv} warpheap-harness:; do
+    DOCS_RS=1 cargo check --package "${build%:*}" --no-default-features --features "${build#*:}" --locked
 done
-DOCS_RS=1 cargo check --package warpheap-harness --no-default-features --locked
 
 if [ -z "$quick" ]; then
     # The model checker goes on beside the tests, which leave a core idle at times. Its own target folder: the flag would
@@ -59,8 +56,8 @@ step tests, with the rustacuda and cust features
 # Without `debug`, which changes the program's kernels: their registers are looked at as they are without it.
 cargo test --workspace --features rustacuda,cust --locked
 
-step debug heaps, and others in a build that has them
-cargo test --locked --features debug --test heap_debug --test heap_host --test heap_grow --test heap_groups --test global_heap
+step 'debug heaps, others in a build that has them, and arguments of bytemuck types'
+cargo test --locked --features debug,bytemuck --test kernel_arguments --test heap_debug --test heap_host --test heap_grow --test heap_groups --test global_heap
 
 step the example of the README
 cargo run --quiet --locked --features rustacuda,cust --example hello

@@ -149,7 +149,7 @@ fn no_dependency_is_asked_for_in_any_version_or_in_one_alone() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Who adds the library to a program gets nothing for command lines, progress, tables or reports with it.
+/// The library brings no crates for command lines, progress, tables or reports.
 #[test]
 fn the_library_has_few_dependencies() {
     const MOST: usize = 40;

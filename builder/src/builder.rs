@@ -52,10 +52,11 @@ impl Builder {
         Builder::of(Kernels::Crate(folder.into()))
     }
 
-    /// The module of kernels in `path`, a file or a folder with `mod.rs`, of the crate that is being built. The crate
-    /// compiles it for the CPU as any other module, and this for the GPU as a crate of its own, with the
-    /// `warpheap-device` that the crate depends on and the features which that has. It may use `core`,
-    /// `warpheap_device` and, where it says `extern crate alloc`, `alloc`; nothing of what is beside the module is there.
+    /// The module of kernels in `path`, a file or a folder with `mod.rs`, of the crate that is being
+    /// built. The crate compiles it for the CPU as any other module. The builder compiles it for the
+    /// GPU as a crate of its own, against the `warpheap-device` that the crate depends on, with its
+    /// enabled features. The module may use `core`, `warpheap_device` and, after
+    /// `extern crate alloc`, `alloc`. It cannot use the rest of the crate.
     ///
     /// ```no_run
     /// // build.rs; src/lib.rs has `mod kernels;`
@@ -204,6 +205,12 @@ impl Builder {
                 let device = device.clone().map_or_else(DeviceCrate::of_build_script, Ok)?;
                 let module = module::write(&module::file(path)?, &package, &device, &target_dir)?;
                 let folder = module.workspace_root.clone();
+                if !folder.join("Cargo.lock").is_file() {
+                    // Whatever features of warpheap-device bring with them, the outer cargo has fetched it. Where this
+                    // fails, the build itself asks the network.
+                    let mut lock = cargo::cargo(&compiler, &module.manifest);
+                    cargo::run(lock.args(["generate-lockfile", "--offline"]))?;
+                }
                 (module, folder)
             }
         };

@@ -1,23 +1,22 @@
-//! Builds a Rust kernel crate to PTX with stock rustc, from a `build.rs` or anywhere else.
+//! Compiles Rust kernels to PTX with stock rustc, from a `build.rs` or anywhere else.
 //!
 //! ```no_run
-//! // build.rs
+//! // build.rs; src/lib.rs has `mod kernels;`
 //! fn main() -> Result<(), warpheap_build::Error> {
-//!     let ptx = warpheap_build::Builder::new("kernels").arch("sm_80").build()?;
+//!     let ptx = warpheap_build::Builder::module("src/kernels").arch("sm_80").build()?;
 //!     println!("cargo::rustc-env=KERNELS_PTX={}", ptx.path.display());
 //!     Ok(())
 //! }
 //! ```
 //!
-//! Then `include_str!(env!("KERNELS_PTX"))` in the host crate. In the kernel crate:
+//! Then `include_str!(env!("KERNELS_PTX"))` is the PTX. The crate depends on `warpheap-device`:
 //!
 //! ```toml
 //! [dependencies]
 //! warpheap-device = "0.1"
 //! ```
 //!
-//! Kernels may also be a module of the host crate, which depends on `warpheap-device` itself:
-//! [`Builder::module`].
+//! Kernels may also be a crate of their own: [`Builder::new`].
 //!
 //! # What it needs
 //! A rustc of at least 1.96 that comes with the source of its core library: Debian's `rustc-web` with

@@ -27,6 +27,8 @@ compile_error!("`--cfg loom` needs the feature `loom`, which brings the model ch
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 
+#[doc(hidden)]
+pub mod __private;
 pub mod alloc;
 pub mod bump;
 pub mod check;

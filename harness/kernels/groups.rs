@@ -1,5 +1,5 @@
-//! What `tests/heap_groups.rs` runs, on the CPU and on a GPU: allocations for warps and blocks, and the block's cache
-//! under threads that end in every way.
+//! What `harness/tests/heap_groups.rs` runs, on the CPU and on a GPU: allocations for warps and
+//! blocks, and the block's cache under threads that end in every way.
 
 use super::bench::Counter;
 use core::alloc::Layout;

@@ -109,8 +109,8 @@ const STRESS_SPILLS: &[Spills] = &[
 /// What the host launches to allocate for itself.
 const HOST_SPILLS: &[Spills] = &[("heap_alloc_many", [12438, 12470, 11134])];
 
-/// The kernels of `tests/heap_groups.rs`, which are assembled for sm_90 alone: they are held to the heap's own spills, which
-/// they can reach.
+/// The kernels of `harness/tests/heap_groups.rs`, which are assembled for sm_90 alone: they are held
+/// to the heap's own spills, which they can reach.
 const GROUP_SPILLS: &[Spills] = &[
     ("groups_block", [0, 0, 11146]),
     ("groups_cache", [0, 0, 11750]),

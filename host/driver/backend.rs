@@ -143,8 +143,9 @@ pub(crate) trait DeviceBackend: Send + Sync {
     fn synchronize(&self) -> Result<()>;
     /// The same for what is given back: whoever owns a stream is told of its failure, not the caller.
     fn drain(&self);
-    /// Copies into device memory and waits. A kernel that runs at the same time may see a part of it; that it races with the
-    /// copy must not be undefined behaviour. The same holds for the other two.
+    /// Copies into device memory and waits. A kernel that runs at the same time may see a part of
+    /// it; that it races with the copy must not be undefined behaviour. The same holds for the
+    /// other two.
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()>;
     /// Copies out of device memory and waits.
     unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()>;

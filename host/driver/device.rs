@@ -228,7 +228,10 @@ impl Device {
     /// let module = Device::cpu().load_kernels(PTX, &kernel_names![double])?;
     /// assert_eq!(module.kernels().collect::<Vec<_>>(), ["double"]);
     /// let error = module.check(sum).unwrap_err();
-    /// assert!(matches!(error, Error::InvalidModule(InvalidModule::UnknownKernel { kernel: "sum", .. })));
+    /// assert!(matches!(
+    ///     error,
+    ///     Error::InvalidModule(InvalidModule::UnknownKernel { kernel: "sum", .. })
+    /// ));
     /// # Ok::<(), Error>(())
     /// ```
     ///
@@ -275,7 +278,8 @@ impl Device {
         self.registry().usage()
     }
 
-    /// The module of the library's own kernels: one for all that use them at the same time, made by `load`.
+    /// The module of the library's own kernels: one for all that use them at the same time, made by
+    /// `load`.
     pub(crate) fn shared_module(&self, load: impl FnOnce() -> Result<Module>) -> Result<Module> {
         let mut slot = self.inner.own_kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(module) = slot.upgrade() {

@@ -15,7 +15,8 @@ pub struct KernelImage {
 }
 
 impl KernelImage {
-    /// The PTX of some of the kernels alone, as [`Device::load_kernels`](super::Device::load_kernels) has it compiled.
+    /// The PTX of some of the kernels alone, as
+    /// [`Device::load_kernels`](super::Device::load_kernels) has it compiled.
     ///
     /// # Errors
     /// [`Error::InvalidModule`](crate::Error::InvalidModule).
@@ -23,8 +24,9 @@ impl KernelImage {
         cut(self.ptx, kernels)
     }
 
-    /// The newest of `images`, which are in order of their age, that a GPU of this compute capability runs. For a GPU that
-    /// is too old for all of them it is the oldest, which the driver refuses.
+    /// The newest of `images`, which are in order of their age, that a GPU of this compute
+    /// capability runs. For a GPU that is too old for all of them it is the oldest, which the
+    /// driver refuses.
     pub fn newest_for(images: &[KernelImage], capability: Option<(u32, u32)>) -> Option<&KernelImage> {
         let fits = |image: &&KernelImage| capability.is_some_and(|capability| capability >= image.capability);
         images.iter().rev().find(fits).or(images.first())

@@ -2,7 +2,7 @@
 
 use super::backend::{CpuJob, Launch, Limits, Range};
 use super::device::Device;
-use super::module::{Module, NamedMemory};
+use super::module::{Module, NamedMemory, Variables};
 use super::registry::{Look, Submission};
 use super::stream::Stream;
 use crate::error::{Bytes, Dangling, Error, Result};
@@ -109,7 +109,7 @@ pub(super) unsafe fn launch<K: Kernel>(
 
     let grid = Grid { blocks: config.grid, threads: config.block };
     let cpu_job = || -> CpuJob {
-        // SAFETY: P1 and P3 to P5 of `Stream::launch`.
+        // SAFETY: P1 and P3 to P6 of `Stream::launch`.
         Box::new(move |executor| unsafe { executor.run::<K>(grid, args) })
     };
     let passed = args.to_abi();
@@ -123,25 +123,36 @@ pub(super) unsafe fn launch<K: Kernel>(
         arguments: arguments.as_mut_slice(),
         cpu_job: &cpu_job,
     };
-    // SAFETY: the arguments are as the kernel declares them (checked by `Module::function`) and name live memory of this
-    // device, which the submission keeps until the stream has the kernel; the rest is the caller's promise (P1 to P5).
+    // SAFETY: the arguments are as the kernel declares them (checked by `Module::function`) and
+    // name live memory of this device, which the submission keeps until the stream has the kernel;
+    // the rest is the caller's promise (P1 to P6).
     let submitted = unsafe { stream.driver().launch(launch) };
     drop((submission, named));
     submitted
 }
 
-/// Why a launch is refused: memory that is not live, and the argument that names it; `None` for a variable of the module.
-type Gone = (Option<usize>, Range);
+/// Why a launch is refused.
+enum Gone {
+    /// The argument at that position names memory that is not live.
+    Argument(usize, Range),
+    /// The heap that a variable of the module names is not live.
+    GlobalHeap(Range),
+    /// What the variables of the module name is not known.
+    Unknown,
+}
 
-/// Begins a launch of which the arguments, and the variables of the module, name live memory of the device, which is not
-/// freed until the launch is submitted. Neither are the variables written.
+/// Begins a launch of which the arguments, and the variables of the module, name live memory of the
+/// device, which is not freed until the launch is submitted. Neither are the variables written.
 fn submit<'a, K: Kernel>(module: &'a Module, args: &K::Args) -> Result<(NamedMemory<'a>, Submission<'a>)> {
     let (device, named) = (module.device(), module.named_memory());
     let submission = device.registry().submit(|look| {
         check_arguments::<K>(look, args)?;
         match *named {
-            Some(named) if look.number(named.range) != Some(named.number) => Err((None, named.range)),
-            _ => Ok(()),
+            Variables::Memory(of) if look.number(of.range) != Some(of.number) => {
+                Err(Gone::GlobalHeap(of.range))
+            }
+            Variables::Unknown => Err(Gone::Unknown),
+            Variables::Memory(_) | Variables::Nothing => Ok(()),
         }
     });
     match submission {
@@ -157,18 +168,21 @@ fn check_arguments<K: Kernel>(look: &mut Look<'_>, args: &K::Args) -> Result<(),
         let range = Range { address, bytes };
         // Values of no bytes lie nowhere.
         if bytes > 0 && outcome.is_ok() && look.number(range).is_none() {
-            outcome = Err((Some(position), range));
+            outcome = Err(Gone::Argument(position, range));
         }
     });
     outcome
 }
 
 #[cold]
-fn explain<K: Kernel>(device: &Device, (position, range): Gone) -> Error {
-    let Some(position) = position else {
-        let (bytes, address) = (Bytes(range.bytes), range.address);
-        let device = device.to_string();
-        return Dangling::GlobalHeap { kernel: K::NAME, bytes, address, device }.into();
+fn explain<K: Kernel>(device: &Device, gone: Gone) -> Error {
+    let (position, range) = match gone {
+        Gone::Argument(position, range) => (position, range),
+        Gone::GlobalHeap(Range { address, bytes }) => {
+            let (bytes, device) = (Bytes(bytes), device.to_string());
+            return Dangling::GlobalHeap { kernel: K::NAME, bytes, address, device }.into();
+        }
+        Gone::Unknown => return Dangling::UnknownGlobalHeap { kernel: K::NAME }.into(),
     };
     Error::Dangling(Dangling::Argument {
         kernel: K::NAME,

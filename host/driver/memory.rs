@@ -77,8 +77,9 @@ impl DeviceMemory {
         DeviceMemory { device, range, kept: Kept::Entry }
     }
 
-    /// That part of a reservation of `bytes` at `address` which has memory: nothing yet. The reservation outlives it. The
-    /// handle of a pool may name all of it, if `is_named_whole` says so.
+    /// That part of a reservation of `bytes` at `address` which has memory: nothing yet. The
+    /// reservation outlives it. The handle of a pool may name all of it, if `is_named_whole` says
+    /// so.
     pub(crate) fn of_reservation(
         device: &Device,
         address: u64,
@@ -89,8 +90,8 @@ impl DeviceMemory {
         DeviceMemory { device: device.clone(), range: Range { address, bytes: 0 }, kept: Kept::Entry }
     }
 
-    /// The first `bytes` of the reservation have memory now. If those are fewer, every launch that has found more is given to
-    /// the device when this returns.
+    /// The first `bytes` of the reservation have memory now. If those are fewer, every launch that
+    /// has found more is given to the device when this returns.
     pub(crate) fn resize(&mut self, bytes: u64) {
         let shrinks = bytes < self.range.bytes;
         self.device.registry().resize(self.range.address, bytes);
@@ -133,7 +134,8 @@ impl DeviceMemory {
     /// `len` values at byte `offset`, for a kernel's argument.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] if it reaches past the end, [`Error::InvalidRequest`] if it is not aligned for `T`.
+    /// [`Error::OutOfBounds`] if it reaches past the end, [`Error::InvalidRequest`] if it is not
+    /// aligned for `T`.
     pub fn slice_at<T: Copy>(&self, offset: u64, len: u64) -> Result<DeviceSlice<T>> {
         let element = size_of::<T>() as u64;
         let bytes = len.checked_mul(element).ok_or(InvalidRequest::SizeOverflow {
@@ -161,8 +163,8 @@ impl DeviceMemory {
         self.fill_part(0, self.bytes(), byte)
     }
 
-    /// Sets `bytes` bytes from byte `offset` on, after all work that the device was given before. Launches that name the memory
-    /// wait meanwhile.
+    /// Sets `bytes` bytes from byte `offset` on, after all work that the device was given before.
+    /// Launches that name the memory wait meanwhile.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], or what failed since.
@@ -173,13 +175,13 @@ impl DeviceMemory {
         }
         let _held = self.hold_off_launches()?;
         let part = Range { address: self.address() + offset, bytes };
-        // SAFETY: in bounds; `&mut self` keeps other host threads away. The device is idle, launches that name the memory wait,
-        // and the backend keeps other kernels away.
+        // SAFETY: in bounds; `&mut self` keeps other host threads away. The device is idle,
+        // launches that name the memory wait, and the backend keeps other kernels away.
         unsafe { self.device.driver().fill(part, byte) }
     }
 
-    /// Copies `from` to byte `offset`, after all work that the device was given before. Launches that name the memory wait
-    /// meanwhile.
+    /// Copies `from` to byte `offset`, after all work that the device was given before. Launches
+    /// that name the memory wait meanwhile.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], or what failed since.
@@ -190,12 +192,13 @@ impl DeviceMemory {
             return Ok(());
         }
         let _held = self.hold_off_launches()?;
-        // SAFETY: in bounds; `&mut self` keeps other host threads away. The device is idle, launches that name the memory wait,
-        // and the backend keeps other kernels away.
+        // SAFETY: in bounds; `&mut self` keeps other host threads away. The device is idle,
+        // launches that name the memory wait, and the backend keeps other kernels away.
         unsafe { self.device.driver().write(self.address() + offset, from.as_ptr().cast(), bytes) }
     }
 
-    /// Copies the handle that `handle` stands for to byte `offset`, after all work that the device was given before.
+    /// Copies the handle that `handle` stands for to byte `offset`, after all work that the device
+    /// was given before.
     ///
     /// # Errors
     /// [`Error::CopyRange`], or what failed since.
@@ -208,8 +211,8 @@ impl DeviceMemory {
         unsafe { self.device.driver().write(self.address() + offset, from.cast(), bytes) }
     }
 
-    /// Copies from byte `offset` to `to`, after all work that the device was given before. On a GPU a kernel that another
-    /// thread launches meanwhile may be seen half done.
+    /// Copies from byte `offset` to `to`, after all work that the device was given before. On a GPU
+    /// the copy may show partial results of a kernel that another thread launches meanwhile.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], or what failed since.
@@ -229,8 +232,8 @@ impl DeviceMemory {
     /// `offset + bytes` is in bounds, and `bytes` can be written at `to`.
     pub(super) unsafe fn read_raw(&self, offset: u64, to: *mut u8, bytes: usize) -> Result<()> {
         self.device.synchronize()?;
-        // SAFETY: `&self` lets no host thread write, and the backend keeps kernels away that were launched since the wait; the
-        // rest is the caller's promise.
+        // SAFETY: `&self` lets no host thread write, and the backend keeps kernels away that were
+        // launched since the wait; the rest is the caller's promise.
         unsafe { self.device.driver().read(to, self.address() + offset, bytes) }
     }
 
@@ -262,7 +265,8 @@ impl DeviceMemory {
         if bytes > 0 { unsafe { stream.driver().write(to, from, bytes) } } else { Ok(()) }
     }
 
-    /// Copies the handle that `handle` stands for to byte `offset`, as work of a stream of the same device.
+    /// Copies the handle that `handle` stands for to byte `offset`, as work of a stream of the same
+    /// device.
     ///
     /// # Safety
     /// As for [`write_on`](Self::write_on).
@@ -279,8 +283,8 @@ impl DeviceMemory {
         unsafe { stream.driver().write(self.address() + offset, from.cast(), bytes) }
     }
 
-    /// Repeats the `pattern` bytes at byte `offset` until `bytes` bytes are written, as work of a stream of the same
-    /// device.
+    /// Repeats the `pattern` bytes at byte `offset` until `bytes` bytes are written, as work of a
+    /// stream of the same device.
     ///
     /// # Safety
     /// Nothing else touches those bytes until the stream has done it.

@@ -11,8 +11,8 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 use warpheap_device::kernel::{Kernel, KernelArgs};
 
-/// The names of kernels, for [`Device::load_kernels`]: `kernel_names![double, sum]` is `["double", "sum"]`, and compiles
-/// only if there are kernels of those names.
+/// The names of kernels, for [`Device::load_kernels`]: `kernel_names![double, sum]` is `["double",
+/// "sum"]`, and compiles only if there are kernels of those names.
 #[macro_export]
 macro_rules! kernel_names {
     ($($kernel:path),* $(,)?) => {
@@ -35,8 +35,9 @@ struct Inner {
     only: Option<Vec<&'static str>>,
     /// The kernels that were looked up and checked.
     functions: RwLock<HashMap<TypeId, Arc<Function>>>,
-    /// What the module's variables name: not a kernel's argument, and to be as live as one at each launch.
-    named: RwLock<Option<Named>>,
+    /// What the module's variables name: not a kernel's argument, and to be as live as one at each
+    /// launch.
+    named: RwLock<Variables>,
     device: Device,
 }
 
@@ -58,11 +59,23 @@ pub(super) struct Named {
     pub number: u64,
 }
 
+/// What the variables of a module name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Variables {
+    #[default]
+    Nothing,
+    Memory(Named),
+    /// A write failed or panicked: they may hold the value from before, the new one, or parts of
+    /// both.
+    Unknown,
+}
+
 /// Keeps the variables of a module as they are.
-pub(super) type NamedMemory<'a> = RwLockReadGuard<'a, Option<Named>>;
+pub(super) type NamedMemory<'a> = RwLockReadGuard<'a, Variables>;
 
 impl Module {
-    /// A module of `ptx`, or of the program's own functions; of the kernels that `only` names, where it does.
+    /// A module of `ptx`, or of the program's own functions; of the kernels that `only` names,
+    /// where it does.
     pub(crate) fn load(device: &Device, ptx: Option<&str>, only: Option<&[&'static str]>) -> Result<Module> {
         let ptx = match (ptx, only) {
             (Some(ptx), Some(only)) => Some(Cow::Owned(cut(ptx, only)?)),
@@ -99,8 +112,9 @@ impl Module {
         self.inner.ptx.iter().flat_map(|ptx| ptx.entries.keys().map(String::as_str))
     }
 
-    /// Whether the PTX has `kernel` with the parameters that the program passes. A launch on a GPU asks
-    /// this once for each kernel; the CPU runs the program's own functions and need not. True without PTX.
+    /// Whether the PTX has `kernel` with the parameters that the program passes. A launch on a GPU
+    /// asks this once for each kernel; the CPU runs the program's own functions and need not. True
+    /// without PTX.
     ///
     /// # Errors
     /// [`Error::InvalidModule`].
@@ -169,8 +183,9 @@ impl Module {
         self.inner.named.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `write` to write the module's variables, with no launch of the module under way and the device idle. Each launch
-    /// from then on checks that the memory which they name is still there.
+    /// Calls `write` to write the module's variables, with no launch of the module under way and
+    /// the device idle. Each launch from then on checks that the memory which they name is still
+    /// there. After a failure of `write`, launches are refused until a later call succeeds.
     pub(crate) fn write_variables(
         &self,
         names: Option<(u64, u64)>,
@@ -181,11 +196,16 @@ impl Module {
         device.synchronize()?;
         let mut named = self.inner.named.write().unwrap_or_else(PoisonError::into_inner);
         device.synchronize()?;
+        *named = Variables::Unknown;
         write()?;
-        *named = names.and_then(|(address, bytes)| {
-            let range = Range { address, bytes };
-            Some(Named { range, number: device.registry().number(range)? })
-        });
+        *named = match names {
+            None => Variables::Nothing,
+            Some((address, bytes)) => {
+                let range = Range { address, bytes };
+                let number = device.registry().number(range);
+                number.map_or(Variables::Unknown, |number| Variables::Memory(Named { range, number }))
+            }
+        };
         Ok(())
     }
 

@@ -1,8 +1,12 @@
-//! What another thread does while a launch is under way, or a pool is changed: each step is held where the race would be.
+//! What another thread does while a launch is under way, or a pool is changed: each step is held
+//! where the race would be.
 
 use super::fault_injection::{Call, Faults, faulty_device};
-use crate::driver::{Device, LaunchConfig, Stream};
+use crate::alloc::{DeviceAllocator, DriverPool};
+use crate::driver::{Device, LaunchConfig, Module, Stream};
+use crate::error::{Dangling, Error};
 use crate::pool::{Bump, FreeList, GrowableBuffer, Heap};
+use std::alloc::Layout;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -26,9 +30,13 @@ kernel! {
 
 /// Launches [`store`] on what is live, or was.
 fn launch(stream: &Stream, bytes: DeviceSlice<u8>) -> crate::Result<()> {
-    let module = stream.device().native_module()?;
+    launch_of(&stream.device().native_module()?, stream, bytes)
+}
+
+/// The same, of that module.
+fn launch_of(module: &Module, stream: &Stream, bytes: DeviceSlice<u8>) -> crate::Result<()> {
     // SAFETY: what is not live is refused, which the tests are about; no other kernel runs.
-    unsafe { stream.launch(&module, store, &ONE_THREAD, (bytes,)) }
+    unsafe { stream.launch(module, store, &ONE_THREAD, (bytes,)) }
 }
 
 /// Whether `call` comes while this waits for a moment.
@@ -43,8 +51,8 @@ fn comes(faults: &Faults, call: Call, before: usize) -> bool {
     false
 }
 
-/// Another thread calls `frees`, which calls the driver by `call`, while a launch that has found its argument live is not
-/// yet given to the stream.
+/// Another thread calls `frees`, which calls the driver by `call`, while a launch that has found
+/// its argument live is not yet given to the stream.
 fn frees_during_a_launch(
     device: Device,
     faults: &Arc<Faults>,
@@ -82,6 +90,37 @@ fn memory_that_is_dropped_during_a_launch_is_freed_behind_the_kernel() {
     frees_during_a_launch(device, &faults, bytes, Call::Free, move || drop(memory));
 }
 
+/// The block is not freed when its pool goes, as with a handle that was forgotten.
+#[test]
+fn a_pool_of_the_drivers_that_is_dropped_during_a_launch_frees_its_blocks_behind_the_kernel() {
+    let (device, faults) = faulty_device(64 * MIB);
+    let pool = DriverPool::builder().build(&device).unwrap();
+    let block = pool.allocate(Layout::new::<[u64; 32]>(), &device.stream().unwrap()).unwrap();
+    // SAFETY: as long as the block.
+    let bytes = unsafe { DeviceSlice::from_raw_parts(block.0, 256) };
+    frees_during_a_launch(device, &faults, bytes, Call::PoolFree, move || drop(pool));
+}
+
+/// The write may have taken effect: which memory the variables name is not known.
+#[test]
+fn a_module_is_not_launched_after_a_write_of_its_variables_that_failed() {
+    let (device, faults) = faulty_device(64 * MIB);
+    let stream = device.stream().unwrap();
+    let memory = device.zeroed_memory(256, 256).unwrap();
+    let bytes = memory.slice_at(0, 256).unwrap();
+    let module = device.native_module().unwrap();
+    launch_of(&module, &stream, bytes).unwrap();
+    faults.fail_calls(&[Call::Info], true);
+    module.write_variables(None, || device.info().map(drop)).unwrap_err();
+    let refused = launch_of(&module, &stream, bytes);
+    assert!(matches!(refused, Err(Error::Dangling(Dangling::UnknownGlobalHeap { .. }))), "{refused:?}");
+    faults.fail_calls(&[Call::Info], false);
+    let names = Some((memory.address(), memory.bytes()));
+    module.write_variables(names, || device.info().map(drop)).unwrap();
+    launch_of(&module, &stream, bytes).unwrap();
+    stream.synchronize().unwrap();
+}
+
 #[test]
 fn a_buffer_that_shrinks_during_a_launch_is_unmapped_behind_the_kernel() {
     let (device, faults) = faulty_device(64 * MIB);
@@ -94,7 +133,8 @@ fn a_buffer_that_shrinks_during_a_launch_is_unmapped_behind_the_kernel() {
     });
 }
 
-/// Another thread launches a kernel on `bytes` inside of the next `call` of the driver's, which `change` makes.
+/// Another thread launches a kernel on `bytes` inside of the next `call` of the driver's, which
+/// `change` makes.
 fn launches_during(
     faults: &Arc<Faults>,
     call: Call,

@@ -1,14 +1,15 @@
 //! Which device memory is live, and which launches rely on that.
 //!
-//! A map from the first address of each live allocation to its length in bytes and its number, and the launches that are
-//! between their check and the end of their submission.
+//! A map from the first address of each live allocation to its length in bytes and its number, and
+//! the launches that are between their check and the end of their submission.
 //!
 //! I1: allocations do not overlap. I2: none is empty. I3: no two allocations ever have the same number.
-//! I4: the first `bytes` of a reservation are live, none at first. A handle of a pool, which knows by itself where it has
-//! memory, may name the reservation as a whole, if it was made for that.
-//! I5: a launch in `submitting` has found all memory that it names live, and is not in a queue of the device yet, as far
-//! as one can tell. Memory that was taken out of the map is freed only after the launches that are in there then
-//! ([`settle`](Registry::settle)), and then after the work of the device.
+//! I4: the first `bytes` of a reservation are live, none at first. A handle of a pool, which knows
+//! by itself where it has memory, may name the reservation as a whole, if it was made for that.
+//! I5: a launch in `submitting` has found all memory that it names live, and is not in a queue of
+//! the device yet, as far as one can tell. Memory that was taken out of the map is freed only after
+//! the launches that are in there then ([`settle`](Registry::settle)), and then after the work of
+//! the device.
 //! I6: no launch that names an allocation with `holds > 0` passes its check.
 
 use super::backend::Range;
@@ -152,8 +153,8 @@ impl Registry {
         }
     }
 
-    /// Begins a launch that `check` lets pass: it is given the allocations as they are, and is called again after a wait if
-    /// one of those that it asked for is held off (I6).
+    /// Begins a launch that `check` lets pass: it is given the allocations as they are, and is
+    /// called again after a wait if one of those that it asked for is held off (I6).
     pub(super) fn submit<E>(
         &self,
         mut check: impl FnMut(&mut Look<'_>) -> Result<(), E>,
@@ -182,8 +183,9 @@ impl Registry {
         }
     }
 
-    /// Has launches that name the allocation which that address lies in wait until [`let_go`](Self::let_go). Those that have
-    /// passed their check are submitted when this returns. `None` where there is no allocation.
+    /// Has launches that name the allocation which that address lies in wait until
+    /// [`let_go`](Self::let_go). Those that have passed their check are submitted when this
+    /// returns. `None` where there is no allocation.
     pub(super) fn hold_off(&self, address: u64) -> Option<Hold> {
         let hold = self.live().allocations.range_mut(..=address).next_back().map(|(start, of)| {
             of.holds += 1;

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use warpheap_device::kernel::{DeviceData, Kernel};
 
-/// Which stream: no two of a process have the same, also after one of them is gone. Handles that were cloned name one stream;
-/// two that were made over one `CUstream` count as two.
+/// Which stream: no two of a process have the same, also after one of them is gone. Handles that
+/// were cloned name one stream; two that were made over one `CUstream` count as two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(usize);
 
@@ -42,8 +42,8 @@ impl fmt::Display for StreamId {
 
 /// A queue of work that a device does in order. Cloning gives another handle of the same queue.
 ///
-/// Nothing here waits but [`synchronize`](Self::synchronize). A kernel that fails makes every later call
-/// fail. Dropping the last handle does not wait either; the work still gets done.
+/// Nothing here waits but [`synchronize`](Self::synchronize). A kernel that fails makes every later
+/// call fail. Dropping the last handle does not wait either; the work still gets done.
 #[derive(Clone)]
 pub struct Stream {
     device: Device,
@@ -61,8 +61,9 @@ pub(super) struct Queue {
 
 /// Someone who is to know when the last handle of a stream goes.
 pub(crate) trait StreamWatcher: Send + Sync {
-    /// No handle is left, and the stream is given nothing more. `last` marks the point behind all it was given; a failure to
-    /// mark it is the driver's. Called once, by the thread that drops the handle, which may hold locks: it takes leaf locks only.
+    /// No handle is left, and the stream is given nothing more. `last` marks the point behind all
+    /// it was given; a failure to mark it is the driver's. Called once, by the thread that drops
+    /// the handle, which may hold locks: it takes leaf locks only.
     fn ended(&self, last: &dyn Fn() -> Result<Arc<dyn EventBackend>>);
 }
 
@@ -114,14 +115,15 @@ impl Stream {
         watchers.push(watcher);
     }
 
-    /// A stream over a `CUstream` of the caller's, which keeps it: dropping this does not destroy it.
+    /// A stream over a `CUstream` of the caller's, which keeps it: dropping this does not destroy
+    /// it.
     ///
     /// # Errors
     /// [`Error::NotSupported`](crate::Error::NotSupported) on the CPU.
     ///
     /// # Safety
-    /// `stream` is a live stream of the device's context and stays so for as long as a handle of this stream or an event of
-    /// it does. It is not being captured into a graph.
+    /// `stream` is a live stream of the device's context and stays so for as long as a handle of
+    /// this stream or an event of it does. It is not being captured into a graph.
     pub unsafe fn from_raw(device: &Device, stream: *mut c_void) -> Result<Stream> {
         // SAFETY: the caller's promise.
         let backend = unsafe { device.driver().foreign_stream(stream) }?;
@@ -149,29 +151,47 @@ impl Stream {
     ///
     /// # Errors
     /// [`InvalidLaunch`](crate::Error::InvalidLaunch), [`Dangling`](crate::Error::Dangling),
-    /// [`WrongDevice`](crate::Error::WrongDevice), and for the first launch of a kernel of a module also
-    /// [`InvalidModule`](crate::Error::InvalidModule).
+    /// [`WrongDevice`](crate::Error::WrongDevice), and for the first launch of a kernel of a module
+    /// also [`InvalidModule`](crate::Error::InvalidModule).
     ///
     /// # Safety
     /// From the call until the kernel has ended:
     ///
-    /// - **P1, the kernel.** What the section *Safety* of the kernel asks holds for this grid, this shared memory and these
-    ///   arguments.
-    /// - **P2, the module.** Its kernel of that name was compiled from the source that `K` was declared by, or from
-    ///   source that asks for no more. A launch checks the sizes of the parameters, not what the PTX does with them.
-    /// - **P3, memory.** What the kernel reads, nothing else writes, and what it writes, nothing else accesses, but by atomics
-    ///   of one size on both sides. Other kernels and copies of streams count, also those of another thread. What the kernel
-    ///   reaches through pointers in memory is live. The memory that the arguments themselves name was live when they were
-    ///   made from it: a launch checks that there is live memory now.
-    /// - **P4, pools.** A block that the kernel uses or frees was allocated since its pool was made or reset, and was not freed
-    ///   before. The last reset of a pool whose handle it is given went well.
-    /// - **P5, ends.** The kernel, and what it calls, relies for safety neither on a destructor nor on a return. A thread that
-    ///   exits or traps, and on the CPU every thread of a grid that fails, is forgotten where it stands, with all that it owns:
-    ///   on the CPU a kernel cannot use `std::thread::scope`, for instance.
+    /// - **P1, the kernel.** The section *Safety* of the kernel holds for this grid, this shared
+    ///   memory and these arguments.
+    /// - **P2, the module.** Its kernel of that name was compiled from the source that declares
+    ///   `K`, or from source that requires no more. A launch checks the sizes of the parameters,
+    ///   not what the PTX does with them.
+    /// - **P3, memory.** Nothing else writes what the kernel reads or accesses what it writes,
+    ///   except by atomics of the same size. This includes other kernels and copies of streams,
+    ///   also those of another thread.
+    ///   - Memory that an argument names was live when the argument was made, and the allocation
+    ///     is the same now: a launch checks only that there is live memory at its addresses.
+    ///   - Memory that the kernel reaches otherwise, through pointers in memory for instance, is
+    ///     live until the kernel has ended.
+    ///   - A block of a host pool ([`alloc`](crate::alloc)) is live when the launch is called. It
+    ///     is freed, and its pool dropped, only after the launch has returned, and freed only on a
+    ///     stream that is ordered after the kernel.
+    ///   - Where the host then reads memory as values (`read`, `copy_to_vec`), the kernel has
+    ///     written no uninitialised bytes, such as the padding of a struct.
+    /// - **P4, pools.** Each pool that the kernel receives, as an argument or as the global heap of
+    ///   its module, is the one that its handle was made by, and its last reset succeeded: a launch
+    ///   checks only the addresses of its memory. A block that the kernel uses or frees was
+    ///   allocated since its pool was built or last reset, and was not freed since.
+    /// - **P5, ends.** The safety of the kernel, and of what it calls, depends neither on a
+    ///   destructor nor on a return. A thread that exits or traps stops without unwinding and leaks
+    ///   what it owns, as does on the CPU every thread of a grid that fails. On the CPU a kernel
+    ///   must not use `std::thread::scope`, for instance.
+    /// - **P6, thread-locals.** On the CPU the threads of a block take turns on one OS thread: they
+    ///   switch at atomics, collectives, pauses, clock reads and `active_mask`. No initialiser and
+    ///   no borrow of a thread-local variable spans one of these, and neither does anything else
+    ///   that relies on last-in-first-out order within an OS thread.
     ///
-    /// What blocks on the host needs no care: copies of buffers and of [`DeviceMemory`](super::DeviceMemory), what pools tell
-    /// of themselves, their resets and growths, and drops. They come before the launch or wait for the kernel, whichever
-    /// threads call them; only a copy to the host may on a GPU show what a kernel has done so far.
+    /// For memory that the arguments name, except blocks of host pools, calls that block on the
+    /// host may run at any time, on any thread: copies of buffers and of
+    /// [`DeviceMemory`](super::DeviceMemory), statistics and checks of pools, their resets and
+    /// growths, and drops. Each runs before the launch or waits for the kernel. On a GPU a copy to
+    /// the host may show partial results of a running kernel.
     pub unsafe fn launch<K: Kernel>(
         &self,
         module: &Module,
@@ -186,12 +206,13 @@ impl Stream {
     /// Copies `from` to the start of `to`.
     ///
     /// # Errors
-    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or what the
-    /// driver answers.
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or
+    /// what the driver answers.
     ///
     /// # Safety
-    /// Until the stream has done it, `from` lives and is not written, and nothing else accesses `to`; as for a launch (P3),
-    /// what blocks on the host needs no care. The other copies and fills of a stream ask the same.
+    /// Until the stream has done it, `from` lives and is not written, and nothing else accesses
+    /// `to`. As for a launch (P3), calls that block on the host are safe at any time. This also
+    /// holds for the other copies and fills of a stream.
     pub unsafe fn copy_from_host<T: DeviceData>(&self, to: &DeviceBuffer<T>, from: &[T]) -> Result<()> {
         self.device.same_as(to.device(), "the buffer")?;
         let bytes = size_of_val(from);
@@ -206,11 +227,12 @@ impl Stream {
     /// Copies the start of `from` to `to`, all of it.
     ///
     /// # Errors
-    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or what the
-    /// driver answers.
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or
+    /// what the driver answers.
     ///
     /// # Safety
-    /// Until the stream has done it, `to` lives and nothing else accesses it, and nothing writes `from`.
+    /// Until the stream has done it, `to` lives and nothing else accesses it, and nothing writes
+    /// `from`.
     pub unsafe fn copy_to_host<T: DeviceData>(&self, to: &mut [T], from: &DeviceBuffer<T>) -> Result<()> {
         self.device.same_as(from.device(), "the buffer")?;
         let bytes = size_of_val(to);
@@ -225,8 +247,8 @@ impl Stream {
     /// Copies all of `from` to the start of `to`.
     ///
     /// # Errors
-    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or what the
-    /// driver answers.
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or
+    /// what the driver answers.
     ///
     /// # Safety
     /// Until the stream has done it, nothing else accesses `to`, and nothing writes `from`.
@@ -237,7 +259,8 @@ impl Stream {
         if from.bytes() == 0 || from.address() == to.address() {
             return Ok(());
         }
-        // SAFETY: inside both buffers, which are two; the caller keeps others away until it is done.
+        // SAFETY: inside both buffers, which are two; the caller keeps others away until it is
+        // done.
         unsafe { self.queue.backend.copy(to.address(), from.address(), from.bytes() as usize) }
     }
 
@@ -266,7 +289,8 @@ impl Stream {
         Ok(Event::new(self.device.clone(), self.queue.backend.record()?))
     }
 
-    /// Makes what is given to this stream from now on wait for `event`, which may be of another stream.
+    /// Makes what is given to this stream from now on wait for `event`, which may be of another
+    /// stream.
     ///
     /// # Errors
     /// [`WrongDevice`](crate::Error::WrongDevice), or what the driver answers.
@@ -296,22 +320,25 @@ impl Stream {
         self.queue.backend.is_idle()
     }
 
-    /// What the CPU's executor counted in the last kernel that ended on this stream; `None` on a GPU and
-    /// before the first.
+    /// What the CPU's executor counted in the last kernel that ended on this stream; `None` on a
+    /// GPU and before the first.
     pub fn cpu_stats(&self) -> Option<Stats> {
         self.queue.backend.cpu_stats()
     }
 
-    /// Repeats the `pattern` bytes at `address` until `bytes` bytes are written. Each copy doubles what is written.
+    /// Repeats the `pattern` bytes at `address` until `bytes` bytes are written. Each copy doubles
+    /// what is written.
     ///
     /// # Safety
-    /// The bytes are live memory of this stream's device, and nothing else touches them until the stream has done it.
+    /// The bytes are live memory of this stream's device, and nothing else touches them until the
+    /// stream has done it.
     pub(crate) unsafe fn repeat(&self, address: u64, pattern: u64, bytes: u64) -> Result<()> {
         let mut done = pattern;
         // At most 64 rounds, as each doubles `done`.
         while 0 < done && done < bytes {
             let more = done.min(bytes - done);
-            // SAFETY: inside of `bytes`, and the two parts do not overlap; the rest is the caller's promise.
+            // SAFETY: inside of `bytes`, and the two parts do not overlap; the rest is the caller's
+            // promise.
             unsafe { self.driver().copy(address + done, address, more as usize) }?;
             done += more;
         }

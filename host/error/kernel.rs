@@ -32,7 +32,8 @@ pub enum KernelFault {
         source: SimtError,
     },
 
-    /// The executor of a CPU stream panicked outside of a kernel's lanes. Its stream runs nothing more.
+    /// The executor of a CPU stream panicked outside of a kernel's lanes. Its stream runs nothing
+    /// more.
     #[error("the CPU stream panicked: {message}; this is a defect of warpheap, please report it")]
     CpuStream {
         /// The message of the panic.
@@ -40,7 +41,8 @@ pub enum KernelFault {
     },
 }
 
-/// How module and program differ: the detail of [`Error::InvalidModule`](super::Error::InvalidModule).
+/// How module and program differ: the detail of
+/// [`Error::InvalidModule`](super::Error::InvalidModule).
 #[derive(thiserror::Error, Debug, Clone)]
 #[non_exhaustive]
 pub enum InvalidModule {
@@ -133,5 +135,16 @@ pub enum Dangling {
         bytes: Bytes,
         /// The device of the launch.
         device: String,
+    },
+
+    /// The heap that a module allocates from was to be set or cleared, and that failed. Set or
+    /// clear it again.
+    #[error(
+        "`{kernel}` might allocate from any heap: the last Module::set_global_heap or clear_global_heap of its module failed; \
+         call one of them again before the launch"
+    )]
+    UnknownGlobalHeap {
+        /// The kernel's name.
+        kernel: &'static str,
     },
 }

@@ -1,7 +1,8 @@
 //! The error type of the host crate.
 //!
-//! [`Error`] has one variant for each cause that a caller can act on. Where a cause has several shapes, the variant
-//! holds a detail enum of this module: match the variant for the cause, and the detail for its figures.
+//! [`Error`] has one variant for each cause that a caller can act on. Where a cause has several
+//! shapes, the variant holds a detail enum of this module: match the variant for the cause, and the
+//! detail for its figures.
 //!
 //! ```
 //! use warpheap::error::{Error, OutOfMemory};
@@ -46,7 +47,8 @@ pub enum Error {
         advice: String,
     },
 
-    /// A driver call failed with a status that no other variant stands for. Look `code` up in the driver's documentation.
+    /// A driver call failed with a status that no other variant stands for. Look `code` up in the
+    /// driver's documentation.
     #[error("{call} failed with {name} ({code}): {detail}")]
     Driver {
         /// The driver function.
@@ -59,11 +61,13 @@ pub enum Error {
         detail: String,
     },
 
-    /// The backend or the driver lacks a feature. Do without it, or use another backend or a newer driver.
+    /// The backend or the driver lacks a feature. Do without it, or use another backend or a newer
+    /// driver.
     #[error(transparent)]
     NotSupported(#[from] NotSupported),
 
-    /// A kernel failed. Its context (GPU) or stream (CPU) is unusable: discard it, or end the process.
+    /// A kernel failed. Its context (GPU) or stream (CPU) is unusable: discard it, or end the
+    /// process.
     #[error(transparent)]
     KernelFault(#[from] KernelFault),
 
@@ -105,8 +109,8 @@ pub enum Error {
     #[error(transparent)]
     InvalidRequest(#[from] InvalidRequest),
 
-    /// A free of an address at which no live block starts, or with another layout. Nothing was freed for that address;
-    /// the program has a double, foreign or interior free.
+    /// A free of an address at which no live block starts, or with another layout. Nothing was
+    /// freed for that address; the program has a double, foreign or interior free.
     #[error(transparent)]
     InvalidFree(#[from] InvalidFree),
 
@@ -127,7 +131,18 @@ pub enum Error {
         advice: &'static str,
     },
 
-    /// Out of memory or of addresses. Free memory and try again, or ask for less; nothing was allocated.
+    /// The last reset of a pool failed, so its metadata may be incomplete. Reset it again, or drop
+    /// it.
+    #[error(
+        "{pool} cannot be used: its last reset failed; call `reset` again before anything else, or drop it"
+    )]
+    NotReset {
+        /// The pool.
+        pool: &'static str,
+    },
+
+    /// Out of memory or of addresses. Free memory and try again, or ask for less; nothing was
+    /// allocated.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
 
@@ -144,7 +159,8 @@ pub enum Error {
         there: Bytes,
     },
 
-    /// A launch would use memory that was freed. The kernel was not launched; keep the memory alive until then.
+    /// A launch would use memory that was freed. The kernel was not launched; keep the memory alive
+    /// until then.
     #[error(transparent)]
     Dangling(#[from] Dangling),
 
@@ -159,7 +175,8 @@ pub enum Error {
         got: String,
     },
 
-    /// A test's [`FailureInjected`](crate::alloc::FailureInjected) failed this call. Handle it as out of memory.
+    /// A test's [`FailureInjected`](crate::alloc::FailureInjected) failed this call. Handle it as
+    /// out of memory.
     #[error("call {call} of an allocator failed: a FailureInjected was told to let it fail")]
     FailureInjected {
         /// The number of the call, from 1.

@@ -35,9 +35,11 @@ fn position(error: &Error) -> usize {
         Error::OutOfBounds { .. } => 26,
         Error::Dangling(Dangling::Argument { .. }) => 27,
         Error::Dangling(Dangling::GlobalHeap { .. }) => 28,
-        Error::WrongDevice { .. } => 29,
-        Error::FailureInjected { .. } => 30,
-        Error::AllocLog { .. } => 31,
+        Error::Dangling(Dangling::UnknownGlobalHeap { .. }) => 29,
+        Error::WrongDevice { .. } => 30,
+        Error::FailureInjected { .. } => 31,
+        Error::AllocLog { .. } => 32,
+        Error::NotReset { .. } => 33,
     }
 }
 
@@ -247,6 +249,11 @@ fn memory() -> Vec<(Error, &'static str)> {
             "`add` would allocate from the heap of 5 B at 0x20 of GPU 0, which was dropped after \
              Module::set_global_heap; keep the heap alive until the launch, or set another",
         ),
+        (
+            Dangling::UnknownGlobalHeap { kernel: "add" }.into(),
+            "`add` might allocate from any heap: the last Module::set_global_heap or clear_global_heap of its module failed; \
+             call one of them again before the launch",
+        ),
     ]
 }
 
@@ -264,13 +271,17 @@ fn rest() -> Vec<(Error, &'static str)> {
             Error::AllocLog { what: "read", why: "line 3".into(), advice: "mend that line" },
             "the log of allocations cannot be read: line 3; mend that line",
         ),
+        (
+            Error::NotReset { pool: "a heap" },
+            "a heap cannot be used: its last reset failed; call `reset` again before anything else, or drop it",
+        ),
     ]
 }
 
 #[test]
 fn every_error_has_its_text() {
     let all = all();
-    assert_eq!(all.len(), 32);
+    assert_eq!(all.len(), 34);
     for (at, (error, text)) in all.iter().enumerate() {
         assert_eq!(position(error), at, "{error:?}");
         assert_eq!(error.to_string(), *text, "{error:?}");

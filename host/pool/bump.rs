@@ -1,6 +1,6 @@
 //! The host's side of the bump arena.
 
-use super::{LINE, LINE_WORDS, Violation, refuse};
+use super::{LINE, LINE_WORDS, Violation, check_reset, refuse};
 use crate::alloc::Usage;
 use crate::driver::{Device, DeviceMemory};
 use crate::error::{Bytes, Result};
@@ -9,7 +9,8 @@ use warpheap_device::bump::{self, MAX_GRANULES, RESIDENT_WARPS, Root, Shard};
 use warpheap_device::kernel::Arg;
 use warpheap_device::units::WARP_SIZE;
 
-/// Arenas smaller than this get no shards: one counter serves the few warps that they have memory for.
+/// Arenas smaller than this get no shards: one counter serves the few warps that they have memory
+/// for.
 const SHARDED_FROM: u64 = 16 << 20;
 const MAX_MIN_ALIGN: u64 = 1 << 16;
 
@@ -22,6 +23,8 @@ pub struct Bump {
     granules: u64,
     granule_bytes: u64,
     handle: Arg<bump::Bump>,
+    /// False while a reset runs, and after one that failed.
+    is_reset: bool,
 }
 
 /// How an arena shall be. [`Bump::builder`] makes one.
@@ -39,14 +42,15 @@ pub struct BumpBuilder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BumpStats {
-    /// Used is what was handed out, padding included: where one cursor over all of it would stand. Reserved is what the arena
-    /// was made with. The largest free piece is known of an arena without shards.
+    /// `used_bytes` includes padding. `reserved_bytes` is the size of the arena.
+    /// `largest_free_bytes` is known only for an arena without shards.
     pub usage: Usage,
     /// Bytes that can still be handed out, in pieces: the root's, the leases' and the tails'.
     pub remaining_bytes: u64,
     /// Bytes lost to leftovers of leases until the next reset.
     pub wasted_bytes: u64,
-    /// Counters that a thread was changing when its grid ended with an error. What they have left is among the used bytes.
+    /// Counters that a thread was changing when its grid ended with an error. Their remaining bytes
+    /// count as used.
     pub unsettled: u64,
 }
 
@@ -66,11 +70,14 @@ impl Bump {
         &self.memory
     }
 
-    /// Waits for the device, then makes everything free. Launches that are given the arena wait meanwhile. Addresses from
-    /// before must not be used any more; the same ones are handed out again.
+    /// Waits for the device, then makes everything free. Launches that are given the arena wait
+    /// meanwhile. Addresses from before must not be used any more; the same ones are handed out
+    /// again.
     ///
     /// # Errors
-    /// What failed since. If it was the reset itself, no launch may be given the arena until one has succeeded.
+    /// What failed since. If it was the reset itself, no launch may be given the arena until a
+    /// reset has succeeded; until then `stats` and `check` fail with
+    /// [`NotReset`](crate::Error::NotReset).
     pub fn reset(&mut self) -> Result<()> {
         self.write_state()
     }
@@ -80,6 +87,7 @@ impl Bump {
     /// # Errors
     /// What failed since.
     pub fn stats(&self) -> Result<BumpStats> {
+        check_reset(self.is_reset, "a bump arena")?;
         let _held = self.memory.hold_off_launches()?;
         let (root, shards) = self.read_state()?;
         let counters: Vec<_> =
@@ -96,8 +104,10 @@ impl Bump {
         Ok(BumpStats { usage, remaining_bytes, wasted_bytes, unsettled })
     }
 
-    /// Walks the metadata after the work that the device was given before, and reports what is broken.
+    /// Walks the metadata after the work that the device was given before, and reports what is
+    /// broken.
     pub fn check(&self) -> Result<Vec<Violation>> {
+        check_reset(self.is_reset, "a bump arena")?;
         let (root, shards) = self.read_state()?;
         let mut broken = Vec::new();
         if root.remaining().is_none() {
@@ -126,11 +136,14 @@ impl Bump {
 
     fn write_state(&mut self) -> Result<()> {
         let _held = self.memory.hold_off_launches()?;
+        self.is_reset = false;
         let mut words = Root::new(self.granules, self.shards).to_words().to_vec();
         words.extend(self.fresh_shards().flat_map(|shard| shard.to_words()));
         self.state.write(0, &words)?;
         let handle_at = words.len() as u64 * 8;
-        self.state.write_handle(handle_at, &self.handle)
+        self.state.write_handle(handle_at, &self.handle)?;
+        self.is_reset = true;
+        Ok(())
     }
 
     fn read_state(&self) -> Result<(Root, Vec<Shard>)> {
@@ -143,15 +156,16 @@ impl Bump {
 }
 
 impl BumpBuilder {
-    /// The least alignment, and the unit in which memory is handed out: a power of two from 1 to 65,536
-    /// bytes; 16 unless set.
+    /// The least alignment, and the unit in which memory is handed out: a power of two from 1 to
+    /// 65,536 bytes; 16 unless set.
     pub fn min_align(mut self, bytes: u64) -> Self {
         self.min_align = bytes;
         self
     }
 
-    /// Over how many counters it is spread: one a multiprocessor unless set, none for arenas under 16 MiB.
-    /// With none, all warps share one, which serves about one warp a nanosecond, and nothing is ever wasted.
+    /// Over how many counters it is spread: one a multiprocessor unless set, none for arenas under
+    /// 16 MiB. With none, all warps share one, which serves about one warp a nanosecond, and
+    /// nothing is ever wasted.
     pub fn shards(mut self, count: u32) -> Self {
         self.shards = Some(count);
         self
@@ -182,8 +196,9 @@ impl BumpBuilder {
         let lines = 1 + u64::from(shards.max(1));
         let state = device.alloc_memory((lines + 1) * LINE, LINE as usize)?;
         let at = |line: u64| state.address() + line * LINE;
-        // SAFETY: `write_state` fills the parts below, at these places; the pool keeps both allocations for as
-        // long as it lives, and a launch checks that the handle's memory is still there.
+        // SAFETY: `write_state` fills the parts below, at these places; the pool keeps both
+        // allocations for as long as it lives, and a launch checks that the handle's memory is
+        // still there.
         let handle = unsafe {
             bump::Bump::from_raw_parts(
                 memory.address() as *mut u8,
@@ -197,14 +212,15 @@ impl BumpBuilder {
         };
         // SAFETY: the same.
         let handle = unsafe { Arg::new(handle) };
-        let mut pool = Bump { memory, state, shards, granules, granule_bytes: self.min_align, handle };
+        let mut pool =
+            Bump { memory, state, shards, granules, granule_bytes: self.min_align, handle, is_reset: false };
         pool.write_state()?;
         Ok(pool)
     }
 }
 
-/// Refuses a device that runs more warps at once than a lease can count with. On the CPU, which runs a block
-/// a worker, `threads_each` is 0.
+/// Refuses a device that runs more warps at once than a lease can count with. On the CPU, which
+/// runs a block a worker, `threads_each` is 0.
 fn check_resident_warps(multiprocessors: u32, threads_each: u32) -> Result<()> {
     let warps = u64::from(multiprocessors) * u64::from(threads_each.div_ceil(WARP_SIZE));
     if warps <= RESIDENT_WARPS {

@@ -1,6 +1,6 @@
 //! The host's side of the block pool.
 
-use super::{Faults, LINE, LINE_WORDS, Violation, refuse};
+use super::{Faults, LINE, LINE_WORDS, Violation, check_reset, refuse};
 use crate::alloc::Usage;
 use crate::driver::{Device, DeviceBuffer, DeviceMemory};
 use crate::error::{Bytes, Result};
@@ -18,6 +18,8 @@ pub struct FreeList {
     faults: DeviceBuffer<u64>,
     geometry: Geometry,
     handle: Arg<freelist::FreeList>,
+    /// False while a reset runs, and after one that failed.
+    is_reset: bool,
 }
 
 /// How a pool shall be. [`FreeList::builder`] makes one.
@@ -33,7 +35,8 @@ pub struct FreeListBuilder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FreeListStats {
-    /// Used are the bytes of the blocks that are taken, reserved those of all; the largest free piece is a block.
+    /// Used are the bytes of the blocks that are taken, reserved those of all; the largest free
+    /// piece is a block.
     pub usage: Usage,
     /// Blocks in the pool.
     pub capacity: u32,
@@ -64,13 +67,16 @@ impl FreeList {
         &self.memory
     }
 
-    /// Waits for the device, then makes every block free and forgets the faults. Launches that are given the pool wait
-    /// meanwhile. Blocks from before must not be used any more.
+    /// Waits for the device, then makes every block free and forgets the faults. Launches that are
+    /// given the pool wait meanwhile. Blocks from before must not be used any more.
     ///
     /// # Errors
-    /// What failed since. If it was the reset itself, no launch may be given the pool until one has succeeded.
+    /// What failed since. If it was the reset itself, no launch may be given the pool until a reset
+    /// has succeeded; until then `stats` and `check` fail with
+    /// [`NotReset`](crate::Error::NotReset).
     pub fn reset(&mut self) -> Result<()> {
         let _held = self.memory.hold_off_launches()?;
+        self.is_reset = false;
         let geometry = self.geometry;
         let regions = (0..geometry.regions()).map(|r| Region::new(geometry.blocks_in(r)));
         let words: Vec<u64> = regions.flat_map(|region| region.to_words()).collect();
@@ -78,7 +84,9 @@ impl FreeList {
         self.regions.write_handle(words.len() as u64 * 8, &self.handle)?;
         let bitmap: Vec<u32> = (0..geometry.words()).map(|w| geometry.initial_word(w)).collect();
         self.bitmap.copy_from_slice(&bitmap)?;
-        self.faults.fill_bytes(0)
+        self.faults.fill_bytes(0)?;
+        self.is_reset = true;
+        Ok(())
     }
 
     /// What threads did wrong, after the work that the device was given before.
@@ -89,6 +97,7 @@ impl FreeList {
 
     /// How many blocks are free and taken, after the work that the device was given before.
     pub fn stats(&self) -> Result<FreeListStats> {
+        check_reset(self.is_reset, "a free list")?;
         let _held = self.memory.hold_off_launches()?;
         let free: i64 = self.read_regions()?.iter().map(|region| i64::from(region.free())).sum();
         let geometry = self.geometry;
@@ -104,14 +113,16 @@ impl FreeList {
         Ok(FreeListStats { usage, capacity: geometry.capacity(), free, taken })
     }
 
-    /// The bitmap: bit `i % 32` of word `i / 32` is set while block `i` is taken. Bits past the capacity are
-    /// set for good.
+    /// The bitmap: bit `i % 32` of word `i / 32` is set while block `i` is taken. Bits past the
+    /// capacity are set for good.
     pub fn read_bitmap(&self) -> Result<Vec<u32>> {
         self.bitmap.copy_to_vec()
     }
 
-    /// Walks the metadata after the work that the device was given before, and reports what is broken.
+    /// Walks the metadata after the work that the device was given before, and reports what is
+    /// broken.
     pub fn check(&self) -> Result<Vec<Violation>> {
+        check_reset(self.is_reset, "a free list")?;
         let _held = self.memory.hold_off_launches()?;
         let geometry = self.geometry;
         let (regions, bitmap) = (self.read_regions()?, self.read_bitmap()?);
@@ -175,8 +186,8 @@ impl FreeListBuilder {
         let regions = device.alloc_memory((lines + 1) * LINE, LINE as usize)?;
         let bitmap = device.zeroed::<u32>(geometry.words() as usize)?;
         let faults = device.zeroed::<u64>(FAULT_LOG_WORDS)?;
-        // SAFETY: `reset` fills the parts below; the pool keeps the allocations for as long as it lives, and a
-        // launch checks that the handle's memory is still there.
+        // SAFETY: `reset` fills the parts below; the pool keeps the allocations for as long as it
+        // lives, and a launch checks that the handle's memory is still there.
         let handle = unsafe {
             freelist::FreeList::from_raw_parts(
                 memory.address() as *mut u8,
@@ -189,7 +200,7 @@ impl FreeListBuilder {
         };
         // SAFETY: the same.
         let handle = unsafe { Arg::new(handle) };
-        let mut pool = FreeList { memory, regions, bitmap, faults, geometry, handle };
+        let mut pool = FreeList { memory, regions, bitmap, faults, geometry, handle, is_reset: false };
         pool.reset()?;
         Ok(pool)
     }

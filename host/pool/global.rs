@@ -17,9 +17,10 @@ type HandleBytes = [MaybeUninit<u8>; HANDLE_BYTES];
 const _: () = assert!(HANDLE_BYTES == size_of::<Arg<warpheap_device::heap::Heap>>());
 
 impl Module {
-    /// Has `alloc` in the module's kernels allocate from `heap`: `Vec`, `Box` and whatever else a kernel crate
-    /// with [`global_heap!`](warpheap_device::global_heap!) uses. Waits for the device first; launches of the module wait
-    /// meanwhile. The heap has to outlive the launches, each of which checks that it is still there.
+    /// Has `alloc` in the module's kernels allocate from `heap`: `Vec`, `Box` and whatever else a
+    /// kernel crate with [`global_heap!`](warpheap_device::global_heap!) uses. Waits for the device
+    /// first; launches of the module wait meanwhile. The heap has to outlive the launches, each of
+    /// which checks that it is still there.
     ///
     /// On the CPU, where kernels allocate as the program does, the heap is only checked, and watched.
     ///

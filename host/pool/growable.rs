@@ -36,8 +36,8 @@ impl GrowableBuffer {
         GrowableBuffer::over(device, device.driver().virtual_memory()?, bytes, None)
     }
 
-    /// The same for a pool, whose handle names all of the addresses and knows by itself where there is memory: at a multiple
-    /// of `align`, a power of two.
+    /// The same for a pool, whose handle names all of the addresses and knows by itself where there
+    /// is memory: at a multiple of `align`, a power of two.
     pub(super) fn for_pool(device: &Device, bytes: u64, align: u64) -> Result<GrowableBuffer> {
         GrowableBuffer::over(device, device.driver().virtual_memory()?, bytes, Some(align))
     }
@@ -88,7 +88,8 @@ impl GrowableBuffer {
     /// now on reach all of it. A buffer that has as much already stays as it is.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], of the device or of the reservation, or what the driver answers. Nothing changes then.
+    /// [`Error::OutOfMemory`], of the device or of the reservation, or what the driver answers.
+    /// Nothing changes then.
     pub fn grow_to(&mut self, bytes: u64) -> Result<u64> {
         if bytes > self.reserved() {
             return Err(Error::OutOfMemory(OutOfMemory::Reservation {
@@ -128,7 +129,8 @@ impl GrowableBuffer {
     fn shrink_behind(&mut self, bytes: u64, wait: fn(&Device) -> Result<()>) -> Result<u64> {
         let rest = self.reservation.cut(bytes);
         if rest < self.size() {
-            // First: from here on no launch names what goes, and each that did is given to the device.
+            // First: from here on no launch names what goes, and each that did is given to the
+            // device.
             self.memory.resize(rest);
             let idle = wait(self.device());
             // SAFETY: the device has done its work, and launches are refused what lies there.

@@ -2,8 +2,9 @@
 //!
 //! [`GrowableBuffer`] is what pools that grow stand on, and serves by itself, too.
 //!
-//! A pool owns its memory and its metadata, apart from each other, and gives out a handle that is passed to
-//! kernels by value. The handle names the pool's memory, so a launch after the pool's end is refused.
+//! A pool owns its memory and its metadata, apart from each other, and gives out a handle that is
+//! passed to kernels by value. The handle names the pool's memory, so a launch after the pool's end
+//! is refused.
 
 mod bump;
 mod freelist;
@@ -18,7 +19,7 @@ pub use heap::{
     AllocationSite, ClassStats, Heap, HeapBuilder, HeapSnapshot, HeapStats, Leak, Leaks, Origin, SiteLeaks,
 };
 
-use crate::error::{InvalidConfig, Result};
+use crate::error::{Error, InvalidConfig, Result};
 use warpheap_device::fault::{FAULT_LOG_WORDS, Fault, FaultLog};
 
 /// Words of what lies alone in a cache line.
@@ -59,6 +60,11 @@ pub struct Violation {
     pub invariant: &'static str,
     /// What was found, and where.
     pub found: String,
+}
+
+/// Fails if the last reset of `pool` did not end.
+fn check_reset(is_reset: bool, pool: &'static str) -> Result<()> {
+    if is_reset { Ok(()) } else { Err(Error::NotReset { pool }) }
 }
 
 fn refuse<T>(setting: &'static str, given: impl ToString, why: impl Into<String>) -> Result<T> {

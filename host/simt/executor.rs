@@ -54,8 +54,8 @@ impl Executor {
         Executor { mode, sm_count, step_limit, clock: Instant::now(), stacks, replaying: Mutex::new(()) }
     }
 
-    /// An executor of another mode that takes its stacks from the same store: cheap, for one seed after
-    /// another.
+    /// An executor of another mode that takes its stacks from the same store: cheap, for one seed
+    /// after another.
     #[must_use]
     pub fn with_mode(&self, mode: Mode) -> Self {
         Self::with_stacks(mode, Arc::clone(&self.stacks))
@@ -68,8 +68,9 @@ impl Executor {
         self
     }
 
-    /// Bounds the steps of a run: atomic operations, collectives and pauses of all threads together. In
-    /// parallel mode workers look now and then only: a run ends some million steps later.
+    /// Bounds the steps of a run: atomic operations, collectives and pauses of all threads
+    /// together. In parallel mode workers look now and then only: a run ends some million steps
+    /// later.
     #[must_use]
     pub fn with_step_limit(mut self, steps: u64) -> Self {
         self.step_limit = steps;
@@ -92,10 +93,12 @@ impl Executor {
     /// system shares the processors among them; in replay mode the calls come one after another.
     ///
     /// # Errors
-    /// Whatever ends the grid early. The threads that had not ended are then abandoned where they stand.
+    /// Whatever ends the grid early. The threads that had not ended are then abandoned where they
+    /// stand.
     ///
     /// # Safety
-    /// P1 and P3 to P5 of [`Stream::launch`](crate::Stream::launch), for memory that nothing here checks.
+    /// P1 and P3 to P6 of [`Stream::launch`](crate::Stream::launch), for memory that nothing here
+    /// checks.
     pub unsafe fn run<K: Kernel>(&self, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
         // Lanes do not suspend on an OS thread that a panic unwinds, so that one runs none.
         if std::thread::panicking() {
@@ -115,7 +118,8 @@ impl Executor {
     unsafe fn run_here<K: Kernel>(&self, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
         let args = Shared(args);
         let start: &Start<'_> = &|lane: &mut Lane, machine, coords| {
-            // SAFETY: the caller's promise; machines are declared before the blocks of their worker.
+            // SAFETY: the caller's promise; machines are declared before the blocks of their
+            // worker.
             unsafe { lane.start::<K>(machine, coords, args.get()) }
         };
         let launch = Launch::new(grid, self.sm_count, self.step_limit, start, &self.stacks)?;
@@ -150,8 +154,8 @@ impl Executor {
 /// A kernel's arguments, of which every worker makes copies.
 struct Shared<A>(A);
 
-// SAFETY: through a shared reference it only gives copies (`KernelArgs: Copy`), and those may be sent
-// (`KernelArgs: Send`).
+// SAFETY: through a shared reference it only gives copies (`KernelArgs: Copy`), and those may be
+// sent (`KernelArgs: Send`).
 unsafe impl<A: Copy + Send> Sync for Shared<A> {}
 
 impl<A: Copy> Shared<A> {

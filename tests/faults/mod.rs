@@ -1,10 +1,13 @@
-//! Each driver call of a scenario fails in turn: below each host pool, below handles, growable buffers and heaps.
+//! Each driver call of a scenario fails in turn: below each host pool, below handles, growable
+//! buffers and heaps.
 //!
-//! They are unit tests of the library: a device whose calls fail takes the traits behind `Device`, which are private.
+//! They are unit tests of the library: a device whose calls fail takes the traits behind `Device`,
+//! which are private.
 
 mod growable;
 mod handles;
 mod heap;
 mod pools;
+mod resets;
 mod rig;
 mod subjects;

@@ -5,7 +5,7 @@ use crate::support::replays_and_cpu;
 use std::alloc::Layout;
 use warpheap::error::{InvalidConfig, InvalidModule};
 use warpheap::pool::Heap;
-use warpheap::{Device, Error};
+use warpheap::{Arg, Device, Error};
 
 fn refused(builder: &warpheap::pool::HeapBuilder, words: &str) {
     let error = builder.build(&Device::cpu()).unwrap_err();
@@ -62,4 +62,13 @@ fn kernels_without_the_feature_are_refused() {
     let error = device.load_module(&ptx(128)).unwrap().check(give_all).unwrap_err();
     assert!(matches!(error, Error::InvalidModule(InvalidModule::KernelSignature { .. })), "{error}");
     assert!(error.to_string().contains("feature `debug`"), "{error}");
+}
+
+/// Cargo tells the library's build script which features `warpheap-device` has in the program, whichever crate asks for them.
+#[test]
+fn the_librarys_own_kernels_have_the_feature() {
+    let handle = format!("heap_alloc_many_param_0[{}]", size_of::<Arg<warpheap_device::heap::Heap>>());
+    for image in warpheap::build_info::images().unwrap_or_default() {
+        assert!(image.ptx.contains(&handle), "{} has no {handle}", image.arch);
+    }
 }

@@ -76,16 +76,16 @@ macro_rules! kernel_arg {
         }
     )+) => {$(
         $(#[doc = $doc])*
-        $(#[derive($($derive),+)])?
-        #[derive(Clone, Copy)]
+        $(#[$crate::__private::derive($($derive),+)])?
+        #[$crate::__private::derive($crate::__private::Clone, $crate::__private::Copy)]
         #[repr(C)]
         $vis struct $name {
             $($(#[doc = $field_doc])* $field_vis $field: $ty),*
         }
 
+        // The types are those of the fields: `$ty` could have another meaning here.
         const _: () = {
-            const fn passed_as_it_is<T: $crate::kernel::KernelArg<Abi = T>>() {}
-            $(passed_as_it_is::<$ty>();)*
+            $($crate::__private::argument_field(|value: &$name| &value.$field);)*
         };
 
         // SAFETY: `repr(C)`, and each field is an argument that is passed as it is.
@@ -148,12 +148,14 @@ macro_rules! device_data {
         }
 
         const _: () = {
-            const fn plain<T: $crate::kernel::DeviceData>() -> usize {
-                ::core::mem::size_of::<T>()
-            }
-            assert!(
-                ::core::mem::size_of::<$name>() == 0 $(+ plain::<$ty>())*,
-                concat!("`", stringify!($name), "` has padding: order its fields by size, or add fields in its place"),
+            let fields = 0 $(+ $crate::__private::plain_field(|value: &$name| &value.$field))*;
+            $crate::__private::assert!(
+                $crate::__private::size_of::<$name>() == fields,
+                $crate::__private::concat!(
+                    "`",
+                    $crate::__private::stringify!($name),
+                    "` has padding: order its fields by size, or add fields in its place"
+                ),
             );
         };
 

@@ -39,7 +39,7 @@ unsafe impl<T: 'static> KernelArg for DevicePtr<T> {
 }
 itself! { [T: 'static] DevicePtr<T> }
 
-/// An array in device memory.
+/// An array in device memory: an address and a length, which may be any. To read or write it is `unsafe`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DeviceSlice<T> {
@@ -78,7 +78,7 @@ impl<T: Copy> DeviceSlice<T> {
     /// `len` values from `ptr` on.
     ///
     /// # Safety
-    /// The memory is there for as long as kernels use the slice.
+    /// The memory is `len` values of one allocation, aligned for `T`, and there for as long as kernels use the slice.
     pub const unsafe fn from_raw_parts(ptr: *mut T, len: u64) -> Self {
         DeviceSlice { ptr, len }
     }
@@ -104,30 +104,32 @@ impl<T: Copy> DeviceSlice<T> {
     /// The value at `i`, or `None` past the end.
     ///
     /// # Safety
-    /// The value was written, and no other thread writes it now.
+    /// The slice's memory is live, aligned for `T`, and accessible to the calling thread: a slice can hold any address, and one
+    /// in a GPU's memory is out of the host's reach. The value was written, and no other thread writes it now.
     #[inline(always)]
     pub unsafe fn get(&self, i: u64) -> Option<T> {
         if i >= self.len {
             return None;
         }
-        // SAFETY: in bounds.
+        // SAFETY: in bounds, of memory that is live by the caller's promise.
         let place = unsafe { self.ptr.add(i as usize) };
-        // SAFETY: live memory, by `from_raw_parts`; the caller excludes a race.
+        // SAFETY: the caller's promise: live, accessible memory, and no race.
         Some(unsafe { place.read() })
     }
 
     /// Writes `value` at `i`. Returns whether that is inside.
     ///
     /// # Safety
-    /// No other thread touches the value at `i` now.
+    /// The slice's memory is live, aligned for `T`, and accessible to the calling thread, as for [`get`](Self::get). No other
+    /// thread reads or writes the value at `i` now.
     #[inline(always)]
     pub unsafe fn set(&self, i: u64, value: T) -> bool {
         if i >= self.len {
             return false;
         }
-        // SAFETY: in bounds.
+        // SAFETY: in bounds, of memory that is live by the caller's promise.
         let place = unsafe { self.ptr.add(i as usize) };
-        // SAFETY: live memory, by `from_raw_parts`; the caller excludes a race.
+        // SAFETY: the caller's promise: live, accessible memory, and no race.
         unsafe { place.write(value) };
         true
     }

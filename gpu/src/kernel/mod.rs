@@ -46,9 +46,19 @@ pub unsafe trait Kernel: Copy + Send + Sync + 'static {
 /// [`Arg`](crate::kernel::KernelParam::Arg). A kernel has at most 16 parameters.
 ///
 /// # Safety
-/// The body of a kernel keeps no [handle](crate::kernel::DeviceHandle) beyond its end: not in a static, a thread-local
-/// variable, or memory that another kernel reads. The pool may be gone when that is used. And none of its frames relies on
-/// being left: [`thread::exit`](crate::thread::exit), a trap, or an error of another thread ends a thread where it stands.
+/// A kernel's author promises:
+///
+/// - **K1, handles.** The body keeps no [handle](crate::kernel::DeviceHandle) beyond its end: not in a static, a
+///   thread-local variable, or memory that another kernel reads. The pool may be gone when that is used.
+/// - **K2, ends.** None of its frames relies on being left: [`thread::exit`](crate::thread::exit), a trap, or an error of
+///   another thread ends a thread where it stands.
+/// - **K3, interleaving.** On the CPU the lanes of a warp take turns on one OS thread. They change at atomic operations,
+///   collectives, barriers, [`thread::nanosleep`](crate::thread::nanosleep), reads of the clock and
+///   [`warp::activemask`](crate::warp::activemask), and so at calls of pools. None of these is called while a thread-local
+///   variable is initialised or borrowed (in the closure of `LocalKey::with`), nor while code relies on the order in which
+///   frames of one OS thread end. Two lanes that initialise the same variable of std would drop a value in use.
+/// - **K4, names.** On the GPU the kernel's name is a symbol without mangling. It is none that the compiler, `core` or a
+///   linked crate calls or defines: not `memcpy`, not `malloc`.
 ///
 /// ```
 /// use warpheap_device::{kernel, kernel::DeviceSlice, thread};
@@ -90,7 +100,7 @@ macro_rules! kernel {
         // SAFETY: the entry point above is this declaration's.
         unsafe impl $crate::kernel::Kernel for $name {
             type Args = ($(<$ty as $crate::kernel::KernelParam>::Arg,)*);
-            const NAME: &'static str = stringify!($name);
+            const NAME: &'static str = $crate::__private::stringify!($name);
             unsafe fn run_thread(($($arg,)*): Self::Args) {
                 $(
                     let $arg = $crate::kernel::KernelArg::to_abi($arg);

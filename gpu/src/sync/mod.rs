@@ -143,7 +143,8 @@ macro_rules! atomic {
             /// A word holding `v`, to be written to global memory by a kernel.
             ///
             /// # Safety
-            /// On a GPU no operation is called on it before it lies in global memory. A local variable does not.
+            /// On a GPU, whenever an operation is called on the word, it lies in global memory. A local variable does not,
+            /// and safe code can move a word out of a `Box` into one.
             #[inline(always)]
             pub unsafe fn in_global(v: $int) -> Self {
                 Self(backend::$cell::new(v))

@@ -1,7 +1,8 @@
 //! Data structures that kernels build, use and take down, each checked against a plain computation on the host.
 //!
-//! The kernels are in `gpu/kernels/src/examples`. After each example the heap has to be empty again: no thread was
-//! recorded for misuse or for want of memory, and one allocation of all its memory succeeds.
+//! The kernels are in `harness/kernels/examples`. After each example the heap has to be empty again:
+//! no thread was recorded for misuse or for want of memory, and one allocation of all its memory
+//! succeeds.
 
 mod graph;
 mod octree;

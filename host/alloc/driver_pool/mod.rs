@@ -5,8 +5,9 @@
 //!   pool   | used | free, pending | free |  the driver's: from `reserved`, above the threshold back to the device at a synchronisation
 //! ```
 //!
-//! I1: `live` holds exactly what the driver gave out and nobody gave back, and the device's registry the same blocks.
-//! I2: a block leaves both before the driver may give its address out again: before the driver's free, which puts it back if it fails.
+//! I1: `live` holds exactly what the driver gave out and nobody gave back, and the device's
+//! registry the same blocks. I2: a block leaves both before the driver may give its address out
+//! again: before the driver's free, which puts it back if it fails.
 //!
 //! A short lock guards `live`; the driver is called without it, and orders the blocks itself.
 
@@ -34,13 +35,15 @@ const DRIVER_ALIGN: u64 = 256;
 /// The largest alignment that is served: 1 GiB.
 const MAX_ALIGN: usize = 1 << 30;
 
-/// A pool of the driver's (`cuMemAllocFromPoolAsync`, `cuMemFreeAsync`); on the CPU, one that behaves alike.
+/// A pool of the driver's (`cuMemAllocFromPoolAsync`, `cuMemFreeAsync`); on the CPU, one that
+/// behaves alike.
 ///
-/// Allocations and frees are work of their streams: a block that was freed serves the same stream at once, and others as the
-/// [`ReusePolicies`] say. Memory above the release threshold goes back to the device when someone waits for its work.
+/// Allocations and frees are work of their streams: a block that was freed serves the same stream
+/// at once, and others as the [`ReusePolicies`] say. Memory above the release threshold goes back
+/// to the device when someone waits for its work.
 ///
-/// Dropping it destroys the pool, after blocks that are still allocated were given back: for those it waits for the device, and a warning
-/// is logged. The device's own pool stays as it is.
+/// Dropping it destroys the pool, after blocks that are still allocated were given back: for those
+/// it waits for the device, and a warning is logged. The device's own pool stays as it is.
 pub struct DriverPool {
     device: Device,
     /// For what is still allocated at the end.
@@ -53,13 +56,14 @@ pub struct DriverPool {
 }
 
 impl DriverPool {
-    /// Settings of a pool of its own, which by default keeps what it has until it is told otherwise, and may grow as far as there is memory.
+    /// Settings of a pool of its own, which by default keeps what it has until it is told
+    /// otherwise, and may grow as far as there is memory.
     pub fn builder() -> DriverPoolBuilder {
         DriverPoolBuilder::default()
     }
 
-    /// The pool that the device has from the start, with the settings that it has. All of the program shares it: also
-    /// `cudaMallocAsync` of other libraries.
+    /// The pool that the device has from the start, with the settings that it has. All of the
+    /// program shares it: also `cudaMallocAsync` of other libraries.
     ///
     /// # Errors
     /// [`Error::NotSupported`] where there is none, or what the driver answers.
@@ -67,12 +71,15 @@ impl DriverPool {
         DriverPool::over(device, device.driver().default_pool()?, None)
     }
 
-    /// The pool that the device's allocations come from that name none, as `cudaMallocAsync` makes them: its own, until the program sets
-    /// another (`cuDeviceSetMemPool`). It has to live for as long as this does.
+    /// The pool that the device's allocations come from that name none, as `cudaMallocAsync` makes
+    /// them: its own, until the program sets another (`cuDeviceSetMemPool`).
     ///
     /// # Errors
     /// As for [`default_of`](Self::default_of).
-    pub fn current_of(device: &Device) -> Result<DriverPool> {
+    ///
+    /// # Safety
+    /// The pool is not destroyed (`cuMemPoolDestroy`) while this value exists.
+    pub unsafe fn current_of(device: &Device) -> Result<DriverPool> {
         DriverPool::over(device, device.driver().current_pool()?, None)
     }
 
@@ -151,7 +158,8 @@ impl DriverPool {
     unsafe fn release(&self, address: u64, block: Block<u64>, stream: &Stream) -> Result<()> {
         // Before the memory goes: the next allocation may get the same address (I2).
         let entry = self.device.registry().remove(address);
-        // SAFETY: the driver gave it out, and it is given back once (I1); the rest is the caller's promise.
+        // SAFETY: the driver gave it out, and it is given back once (I1); the rest is the caller's
+        // promise.
         let done = unsafe { self.pool.free(block.of, stream) };
         if done.is_err() {
             self.device.registry().put_back(address, entry);
@@ -189,7 +197,8 @@ unsafe impl DeviceAllocator for DriverPool {
         unsafe { self.release(address, block, stream) }
     }
 
-    /// What live blocks take as far as is known here: the driver may round sizes up. Reserved is what the driver says.
+    /// What live blocks take as far as is known here: the driver may round sizes up. Reserved is
+    /// what the driver says.
     fn usage(&self) -> Usage {
         let used_bytes = lock(&self.live).taken();
         let reserved = self.pool.get(PoolAttribute::ReservedCurrent).inspect_err(|error| {
@@ -207,16 +216,26 @@ impl Drop for DriverPool {
         if blocks == 0 {
             return;
         }
-        tracing::warn!(blocks, bytes, "a stream-ordered pool goes while some of its blocks are allocated");
+        let all: Vec<_> = live.take_all().collect();
+        // As for `DeviceMemory`: no later launch finds them, those that did are submitted, and the
+        // device has done its work.
+        for (address, _) in &all {
+            self.device.registry().remove(*address);
+        }
+        self.device.registry().settle();
         self.device.driver().drain();
-        for (address, block) in live.take_all() {
-            self.device.registry().remove(address);
+        let free = |(address, block): &(u64, Block<u64>)| {
             // SAFETY: the driver gave it out, it is given back once, and no work is in flight.
             let free = || unsafe { self.pool.free(block.of, &self.home) };
-            // Nobody can come back to it: a second try is the last.
-            if let Err(error) = free().or_else(|_| free()) {
-                tracing::warn!(%error, address, bytes = block.taken, "a block could not be given back to the driver");
-            }
+            // Nothing can free it later: a second try is the last.
+            let error = free().or_else(|_| free()).err()?;
+            Some((error, *address, block.taken))
+        };
+        let failed: Vec<_> = all.iter().filter_map(free).collect();
+        // Last: a subscriber may panic.
+        tracing::warn!(blocks, bytes, "a stream-ordered pool goes while some of its blocks are allocated");
+        for (error, address, bytes) in failed {
+            tracing::warn!(%error, address, bytes, "a block could not be given back to the driver");
         }
     }
 }

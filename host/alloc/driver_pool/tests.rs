@@ -1,7 +1,8 @@
 //! Each driver call fails once, and nothing is lost.
 
 use super::*;
-use crate::driver::fault_injection::{Call, Run, Which, each_call_fails_once, faulty_device};
+use crate::alloc::PoolBuffer;
+use crate::driver::fault_injection::{Call, Run, Which, each_call_fails_once, faulty_device, gate};
 use crate::error::{InvalidFree, OutOfMemory};
 use crate::simt::{Executor, Mode};
 
@@ -83,17 +84,16 @@ fn when_memory_runs_out_the_figures_are_the_pools() {
 #[test]
 fn handles_of_one_pool_know_each_other_and_others_not() {
     let device = Device::cpu();
-    let pools = [
-        DriverPool::default_of(&device),
-        DriverPool::current_of(&device),
-        DriverPool::builder().build(&device),
-    ];
+    // SAFETY: nothing destroys it.
+    let current = unsafe { DriverPool::current_of(&device) };
+    let pools = [DriverPool::default_of(&device), current, DriverPool::builder().build(&device)];
     let [default, current, own] = pools.map(Result::unwrap);
     assert!(default.is_same(&current) && current.is_same(&default));
     assert!(!default.is_same(&own) && !default.is_same(&DriverPool::default_of(&Device::cpu()).unwrap()));
 }
 
-/// What is still allocated goes back at the end, also if one of the frees fails, which is tried once more.
+/// What is still allocated goes back at the end, also if one of the frees fails, which is tried
+/// once more.
 #[test]
 fn its_end_gives_back_what_is_allocated() {
     for fails in [0, 1, 2, 3] {
@@ -112,4 +112,55 @@ fn its_end_gives_back_what_is_allocated() {
         assert_eq!(faults.calls_of(Call::PoolFree), 3 + faults.failed().len(), "three frees, and a retry");
         assert_eq!((faults.held(), device.memory_in_use()), (Vec::new(), (0, 0)));
     }
+}
+
+/// A subscriber that panics at each event.
+struct Panics;
+
+impl tracing::Subscriber for Panics {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        panic!("a subscriber panics");
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Work that uses a block is waited for before the block is freed, also if the warning about the
+/// block panics.
+#[test]
+fn its_end_waits_and_frees_before_it_logs() {
+    let (device, faults) = faulty_device(16 << 20);
+    let stream = device.stream().unwrap();
+    let pool = DriverPool::builder().build(&device).unwrap();
+    std::mem::forget(PoolBuffer::<u8, _>::zeroed(&pool, 1000, &stream).unwrap());
+    let (event, gate) = gate(&device);
+    stream.wait(&event).unwrap();
+    // With two of them, a call site asks both, whichever thread comes there first.
+    let [dispatch, _second] = [Panics, Panics].map(tracing::Dispatch::new);
+    let going = std::thread::spawn(move || {
+        let drops = std::panic::AssertUnwindSafe(|| drop(pool));
+        tracing::dispatcher::with_default(&dispatch, || std::panic::catch_unwind(drops)).is_err()
+    });
+    // What would come too early comes in a fraction of this.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(!going.is_finished(), "gone before the stream's work has ended");
+    assert_eq!(faults.calls_of(Call::PoolFree), 0);
+    gate.open();
+    assert!(going.join().unwrap(), "the subscriber panicked");
+    assert_eq!(faults.calls_of(Call::PoolFree), 1);
+    assert_eq!((faults.held(), device.memory_in_use()), (Vec::new(), (0, 0)));
 }

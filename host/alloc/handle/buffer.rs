@@ -15,11 +15,13 @@ use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 
 /// `len` values of `T` in memory of an allocator, given back on their stream when this is dropped.
 ///
-/// `A` is what it holds of the allocator: `&P` or `Arc<P>` of any, `dyn DeviceAllocator` among them, or an allocator itself. It is
-/// `Send` and `Sync` as `T` is. With no values, or values of no bytes, it takes nothing of the allocator.
+/// `A` is what it holds of the allocator: `&P` or `Arc<P>` of any, `dyn DeviceAllocator` among
+/// them, or an allocator itself. It is `Send` and `Sync` as `T` is. With no values, or values of no
+/// bytes, it takes nothing of the allocator.
 ///
-/// Dropping it never waits on the host, unless it cannot be freed on its stream: then it waits for the device and tries once more. What
-/// cannot be freed then is logged as a warning, and stays allocated until its allocator goes.
+/// Dropping it never waits on the host, unless it cannot be freed on its stream: then it waits for
+/// the device and tries once more. What cannot be freed then is logged as a warning, and stays
+/// allocated until its allocator goes.
 #[must_use = "it gives its memory back when it is dropped"]
 pub struct PoolBuffer<T: Copy, A: DeviceAllocator = Arc<dyn DeviceAllocator>> {
     pub(super) owned: Owned<A>,
@@ -31,7 +33,8 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// `len` values that no one has written yet, for work that `stream` is given from now on.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`](crate::Error::InvalidRequest), and what [`DeviceAllocator::allocate`] answers.
+    /// [`Error::InvalidRequest`](crate::Error::InvalidRequest), and what
+    /// [`DeviceAllocator::allocate`] answers.
     pub fn new_uninit(allocator: A, len: usize, stream: &Stream) -> Result<PoolBuffer<MaybeUninit<T>, A>> {
         let element = Bytes(size_of::<T>() as u64);
         let layout = Layout::array::<T>(len).map_err(|_| InvalidRequest::SizeOverflow { len, element })?;
@@ -80,10 +83,11 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
 
     /// All values, for a kernel's argument.
     ///
-    /// Launching on another stream than this one's needs [`record_stream`](Self::record_stream) or [`move_to`](Self::move_to). A
-    /// launch does not notice if the buffer went back to a pool meanwhile.
+    /// Launching on another stream than this one's needs [`record_stream`](Self::record_stream) or
+    /// [`move_to`](Self::move_to). A launch does not check that the block is still allocated: its
+    /// caller promises that (P3 of [`Stream::launch`]).
     pub fn slice(&self) -> DeviceSlice<T> {
-        // SAFETY: the whole buffer; whoever launches promises that it is still there.
+        // SAFETY: the whole buffer; the caller of a launch promises that it is still there (P3).
         unsafe { DeviceSlice::from_raw_parts(self.ptr().0, self.len as u64) }
     }
 
@@ -97,11 +101,12 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
         &self.parts().home
     }
 
-    /// Says that work of `stream` uses the values, too. Whatever is done with the handle from then on waits on the device for all that
-    /// `stream` was given until then: copies, [`move_to`](Self::move_to), the free.
+    /// Says that work of `stream` uses the values, too. Whatever is done with the handle from then
+    /// on waits on the device for all that `stream` was given until then: copies,
+    /// [`move_to`](Self::move_to), the free.
     ///
-    /// It orders nothing by itself: the other stream has to wait for whoever wrote the values ([`Stream::wait`]). The handle keeps the
-    /// stream until then.
+    /// It orders nothing by itself: the other stream has to wait for whoever wrote the values
+    /// ([`Stream::wait`]). The handle keeps the stream until then.
     ///
     /// # Errors
     /// [`Error::WrongDevice`](crate::Error::WrongDevice).
@@ -109,11 +114,13 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
         self.parts().record(stream)
     }
 
-    /// Passes the values on to `stream`: it waits on the device for all work that used them so far, and from now on it is the handle's
-    /// stream. One that goes on using them has to be recorded again.
+    /// Passes the values on to `stream`: it waits on the device for all work that used them so far,
+    /// and from now on it is the handle's stream. One that goes on using them has to be recorded
+    /// again.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`](crate::Error::WrongDevice), or what the driver answers. The handle is as it was then.
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice), or what the driver answers. The handle is
+    /// as it was then.
     pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
         self.owned.move_to(stream)
     }
@@ -127,10 +134,12 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
         self.owned.free(None, |owned| PoolBuffer::over(owned, len))
     }
 
-    /// Gives the memory back on `stream`, which waits on the device for the other streams that used it.
+    /// Gives the memory back on `stream`, which waits on the device for the other streams that used
+    /// it.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`](crate::Error::WrongDevice), and what [`DeviceAllocator::deallocate`] and the driver answer, with the handle, as it was.
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice), and what [`DeviceAllocator::deallocate`]
+    /// and the driver answer, with the handle, as it was.
     pub fn free_on(self, stream: &Stream) -> Result<(), FreeError<Self>> {
         let len = self.len;
         self.owned.free(Some(stream), |owned| PoolBuffer::over(owned, len))
@@ -146,9 +155,10 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// A handle of those parts. The values may be of another type than before.
     ///
     /// # Safety
-    /// `ptr` is a live block that was allocated from `allocator` with `layout`, and nobody else gives it back; without bytes, it is null.
-    /// `layout` has room for `len` values of `T`, is aligned for them, and they were written, unless `T` is a
-    /// [`MaybeUninit`]. All work that may use them is work of `stream` or of the streams that are `recorded`, or one of them is
+    /// `ptr` is a live block that was allocated from `allocator` with `layout`, and nobody else
+    /// gives it back; without bytes, it is null. `layout` has room for `len` values of `T`, is
+    /// aligned for them, and they were written, unless `T` is a [`MaybeUninit`]. All work that may
+    /// use them is work of `stream` or of the streams that are `recorded`, or one of them is
     /// ordered after it. All these are of the allocator's device.
     pub unsafe fn from_raw(parts: PoolParts<T, A>) -> PoolBuffer<T, A> {
         let PoolParts { ptr, len, layout, stream, recorded, allocator } = parts;
@@ -162,8 +172,8 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
 impl<T: Copy, A: DeviceAllocator> PoolBuffer<MaybeUninit<T>, A> {
     /// All values, for the argument of a kernel that writes them.
     pub fn slice_to_init(&self) -> DeviceSlice<T> {
-        // SAFETY: the whole buffer, of the same layout; whoever launches promises that it is still there. To read a value is `unsafe` and
-        // needs that it was written.
+        // SAFETY: the whole buffer, of the same layout; the caller of a launch promises that it is
+        // still there (P3). To read a value is `unsafe` and needs that it was written.
         unsafe { DeviceSlice::from_raw_parts(self.ptr_to_init().0, self.len as u64) }
     }
 
@@ -175,7 +185,8 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<MaybeUninit<T>, A> {
     /// The same buffer, of values that were written.
     ///
     /// # Safety
-    /// Each of them is a value of `T`, written by work that its stream or a recorded one was given, or was ordered after.
+    /// Each of them is a value of `T`, written by work that its stream or a recorded one was given,
+    /// or was ordered after.
     pub unsafe fn assume_init(self) -> PoolBuffer<T, A> {
         PoolBuffer::over(self.owned, self.len)
     }

@@ -1,16 +1,19 @@
-//! The CPU as a device: kernels are the program's own functions, run lane by lane by [`crate::simt`].
+//! The CPU as a device: kernels are the program's own functions, run lane by lane by
+//! [`crate::simt`].
 
 mod memory;
 #[cfg(unix)]
 mod pages;
 mod pool;
+mod queues;
 mod rooms;
 mod stream;
 
 use self::memory::Heap;
 use self::pool::{CpuPool, Pools};
+use self::queues::Queues;
 use self::rooms::Rooms;
-use self::stream::{CpuStream, Queue};
+use self::stream::CpuStream;
 use super::backend::{
     Backend, DeviceBackend, Function, KernelAttributes, Limits, ModuleBackend, PoolBackend, Range,
     StreamBackend, VirtualMemory,
@@ -19,7 +22,7 @@ use super::device::DeviceInfo;
 use crate::error::{Error, NotSupported, Result};
 use crate::simt::{Executor, Mode};
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use warpheap_device::units::WARP_SIZE;
 
 pub(crate) use self::memory::default_memory_bytes;
@@ -39,8 +42,7 @@ pub(crate) struct CpuDevice {
     heap: Arc<Heap>,
     /// Kernels, or copies of the host.
     rooms: Arc<Rooms>,
-    /// The queues that may still hold work or a failure that nobody has been told of.
-    queues: Mutex<Vec<Arc<Queue>>>,
+    queues: Arc<Queues>,
     pools: Arc<Pools>,
     default_pool: OnceLock<Arc<CpuPool>>,
 }
@@ -52,16 +54,13 @@ impl CpuDevice {
             Mode::Replay { seed } => format!("CPU (replay, seed {seed})"),
         };
         let heap = Arc::new(Heap::new(&label, memory_bytes));
-        let (rooms, queues, pools) = (Arc::default(), Mutex::default(), Arc::default());
+        let (rooms, queues, pools) = (Arc::default(), Arc::default(), Arc::default());
         let (executor, default_pool) = (Arc::new(executor), OnceLock::new());
         CpuDevice { label, executor, heap, rooms, queues, pools, default_pool }
     }
 
-    /// The queues that are not over. A panic elsewhere leaves the list whole.
-    fn queues(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.retain(|queue| !queue.is_over());
-        queues
+    fn make_pool(&self, most: Option<u64>) -> Arc<CpuPool> {
+        self.pools.enlist(CpuPool::new(self.heap.clone(), self.queues.clone(), most))
     }
 }
 
@@ -126,12 +125,11 @@ impl DeviceBackend for CpuDevice {
     }
 
     fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
-        Ok(self.pools.enlist(CpuPool::new(self.heap.clone(), most)))
+        Ok(self.make_pool(most))
     }
 
     fn default_pool(&self) -> Result<Arc<dyn PoolBackend>> {
-        let make = || self.pools.enlist(CpuPool::new(self.heap.clone(), None));
-        Ok(self.default_pool.get_or_init(make).clone())
+        Ok(self.default_pool.get_or_init(|| self.make_pool(None)).clone())
     }
 
     /// Nothing sets another here.
@@ -140,18 +138,13 @@ impl DeviceBackend for CpuDevice {
     }
 
     fn synchronize(&self) -> Result<()> {
-        // Not under the lock: the work waited for may be long. Every queue is waited for, also after one
-        // that failed.
-        let queues = self.queues().clone();
-        let done = queues.iter().map(|queue| queue.settle()).fold(Ok(()), Result::and);
+        let done = self.queues.settle();
         self.pools.settle();
         done
     }
 
     fn drain(&self) {
-        // Not under the lock: the work waited for may be long.
-        let queues = self.queues().clone();
-        queues.iter().for_each(|queue| queue.drain());
+        self.queues.drain();
         self.pools.settle();
     }
 
@@ -178,7 +171,7 @@ impl DeviceBackend for CpuDevice {
 
     fn stream(&self) -> Result<Arc<dyn StreamBackend>> {
         let stream = CpuStream::start(self.executor.clone(), self.rooms.clone(), self.pools.clone())?;
-        self.queues().push(stream.queue().clone());
+        self.queues.push(stream.queue().clone());
         Ok(Arc::new(stream))
     }
 

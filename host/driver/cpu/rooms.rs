@@ -1,11 +1,11 @@
 //! Keeps what the host copies apart from what streams run.
 //!
-//! `jobs` kernels and copies of streams run, or `copies` of the host, never both: `jobs == 0 || copies == 0`. So a copy of
-//! the host never races with a kernel, not even with one that another thread has launched since the wait before the
-//! copy.
+//! `jobs` kernels and copies of streams run, or `copies` of the host, never both:
+//! `jobs == 0 || copies == 0`. So a copy of the host never races with a kernel, not even with one
+//! that another thread has launched since the wait before the copy.
 //!
-//! A copy waits without being in the way of jobs: a kernel that it waits for may itself wait for one that has not begun. Jobs
-//! wait for copies alone, and those end by themselves.
+//! A copy waits without being in the way of jobs: a kernel that it waits for may itself wait for
+//! one that has not begun. Jobs wait for copies alone, and those end by themselves.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 

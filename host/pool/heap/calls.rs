@@ -1,7 +1,7 @@
 //! What the host itself allocates from a heap, and gives back: kernels that do nothing else.
 //!
-//! They have a handle of their own, whose fault log is read after each call. So what the host does wrong comes back to
-//! it as an error, and is not among [`Heap::faults`].
+//! They have a handle of their own, whose fault log is read after each call. So what the host does
+//! wrong comes back to it as an error, and is not among [`Heap::faults`].
 
 use super::super::Faults;
 use super::{Heap, heap};
@@ -63,7 +63,8 @@ impl Calls {
         let (requests, blocks) = (device.from_slice(&requests)?, device.zeroed::<u64>(layouts.len())?);
         let grid = LaunchConfig::linear(layouts.len() as u32, BLOCK_THREADS);
         let args = (self.handle, requests.slice(), blocks.slice());
-        // SAFETY: the heap is live, and the two buffers are until the stream is done; no one else has them.
+        // SAFETY: the heap is live, and the two buffers are until the stream is done; no one else
+        // has them.
         unsafe { self.stream.launch(&self.module, heap_alloc_many, &grid, args) }?;
         self.stream.synchronize()?;
         blocks.copy_to_vec()
@@ -75,7 +76,8 @@ impl Calls {
         self.state.write(FAULTS_AT, &[0_u64; FAULT_LOG_WORDS])?;
         let buffer = self.state.device().from_slice(blocks)?;
         let grid = LaunchConfig::linear(blocks.len() as u32, BLOCK_THREADS);
-        // SAFETY: the heap is live, and the buffer is until the stream is done; the rest is the caller's promise.
+        // SAFETY: the heap is live, and the buffer is until the stream is done; the rest is the
+        // caller's promise.
         unsafe { self.stream.launch(&self.module, heap_free_many, &grid, (self.handle, buffer.slice())) }?;
         self.stream.synchronize()?;
         let mut words = [0; FAULT_LOG_WORDS];
@@ -103,23 +105,29 @@ fn load(device: &Device) -> Result<Module> {
 }
 
 impl Heap {
-    /// Allocates memory for kernels to use; `None` if the heap is out of memory. A kernel frees it, or
-    /// [`deallocate`](Self::deallocate). Kernels may use the heap meanwhile; the call waits for the device.
+    /// Allocates memory for kernels to use; `None` if the heap is out of memory. A kernel frees it,
+    /// or [`deallocate`](Self::deallocate). Kernels may use the heap meanwhile; the call waits for
+    /// the device.
     ///
-    /// It launches a kernel: [`allocate_many`](Self::allocate_many) launches one for all. The first call on a GPU has the
-    /// driver compile the library's kernels for that, which takes seconds; all heaps of a device share them.
+    /// It launches a kernel: [`allocate_many`](Self::allocate_many) launches one for all. The first
+    /// call on a GPU has the driver compile the library's kernels for that, which takes seconds;
+    /// all heaps of a device share them.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`] for a layout of no bytes or of more than 2 MiB alignment; what failed since.
+    /// [`Error::InvalidRequest`] for a layout of no bytes or of more than 2 MiB alignment,
+    /// [`Error::NotReset`] after a reset that failed, before anything is allocated; what failed
+    /// since, as for [`allocate_many`](Self::allocate_many).
     pub fn allocate(&self, layout: Layout) -> Result<Option<DevicePtr<u8>>> {
         Ok(self.allocate_many(&[layout])?.pop().flatten())
     }
 
-    /// Allocates memory for each of `layouts`, by one launch for a million of them; `None` for those that the heap has no
-    /// memory for.
+    /// Allocates memory for each of `layouts`, by one launch for a million of them; `None` for
+    /// those that the heap has no memory for.
     ///
     /// # Errors
-    /// As for [`allocate`](Self::allocate), before anything is allocated.
+    /// As for [`allocate`](Self::allocate). If a call fails after a launch (the wait for it, the
+    /// copy of the addresses, or a later launch), the blocks of the launches before stay allocated
+    /// until the next reset: their addresses are lost.
     pub fn allocate_many(&self, layouts: &[Layout]) -> Result<Vec<Option<DevicePtr<u8>>>> {
         layouts.iter().try_for_each(check_layout)?;
         let mut blocks = Vec::with_capacity(layouts.len());
@@ -130,10 +138,12 @@ impl Heap {
         Ok(blocks)
     }
 
-    /// Frees a block that a kernel or the host allocated. See [`deallocate_many`](Self::deallocate_many).
+    /// Frees a block that a kernel or the host allocated. See
+    /// [`deallocate_many`](Self::deallocate_many).
     ///
     /// # Errors
-    /// [`Error::InvalidFree`] if no live block of the heap starts there; then nothing is changed. What failed since.
+    /// [`Error::InvalidFree`] if no live block of the heap starts there; then nothing is changed.
+    /// Otherwise as for [`deallocate_many`](Self::deallocate_many).
     ///
     /// # Safety
     /// No kernel uses the block any more.
@@ -145,8 +155,10 @@ impl Heap {
     /// Frees blocks, by one launch for a million of them.
     ///
     /// # Errors
-    /// [`Error::InvalidFree`] for those addresses at which no live block of the heap starts, among them a block's second
-    /// time; the others are given back. What failed since.
+    /// [`Error::InvalidFree`] for those addresses at which no live block of the heap starts, among
+    /// them a block's second time; the others are given back. [`Error::NotReset`] after a reset
+    /// that failed. What failed since: after a launch the blocks may be free already, so a second
+    /// try of the same call may return [`Error::InvalidFree`] for them.
     ///
     /// # Safety
     /// No kernel uses the blocks any more.
@@ -166,8 +178,10 @@ impl Heap {
         }
     }
 
-    /// Calls that come at once take turns. A panic elsewhere leaves nothing half done that a call relies on.
+    /// Calls that come at once take turns. A panic elsewhere leaves nothing half done that a call
+    /// relies on.
     fn with_calls<T>(&self, call: impl FnOnce(&mut Calls) -> Result<T>) -> Result<T> {
+        self.check_reset()?;
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *calls {
             Some(calls) => call(calls),

@@ -22,10 +22,11 @@ const NEAR: u64 = 64 << 10;
 const AT_ONCE: u64 = 4 << 20;
 
 impl HeapBuilder {
-    /// Whether the heap finds writes out of bounds and after the free, and remembers who allocated: a debug heap; not
-    /// unless set. It needs the feature `debug` of `warpheap`, and of the `warpheap-device` of every kernel crate that uses
-    /// the heap: a launch of kernels without it is refused ([`Error::InvalidModule`](crate::Error::InvalidModule)).
-    /// The guide of the heap says what it finds and what that costs.
+    /// Whether the heap finds writes out of bounds and after the free, and remembers who allocated:
+    /// a debug heap; not unless set. It needs the feature `debug` of `warpheap`, and of the
+    /// `warpheap-device` of every kernel crate that uses the heap: a launch of kernels without it
+    /// is refused ([`Error::InvalidModule`](crate::Error::InvalidModule)). The guide of the heap
+    /// says what it finds and what that costs.
     pub fn debug(mut self, debug: bool) -> Self {
         self.debug = debug;
         self

@@ -1,8 +1,9 @@
 //! A heap's memory, which may be less than its addresses, and how it gets more.
 //!
-//! The metadata covers all addresses from the start. Slabs without memory are free by their entries, and in no place where
-//! a thread would find one. When they get memory, the host puts them there between two launches: so kernels need nothing
-//! for that, and a heap that never grows pays nothing.
+//! The metadata covers all addresses from the start. Slabs without memory are free by their
+//! entries, and in no place where a thread would find one. When they get memory, the host puts them
+//! there between two launches: so kernels need nothing for that, and a heap that never grows pays
+//! nothing.
 
 use super::super::GrowableBuffer;
 use super::{Heap, HeapBuilder, Places};
@@ -50,11 +51,13 @@ fn whole_slabs(layout: &Layout, bytes: u64) -> u64 {
 }
 
 impl HeapBuilder {
-    /// How much memory it has at first; all unless set. With this the heap reserves addresses for all of its bytes, has
-    /// memory for these, rounded up to whole slabs and to what the device maps at once (2 MiB on most), and gets more by
-    /// [`Heap::grow_to`]. The metadata are there for all of it. 1 MiB at least.
+    /// How much memory it has at first; all unless set. With this the heap reserves addresses for
+    /// all of its bytes, has memory for these, rounded up to whole slabs and to what the device
+    /// maps at once (2 MiB on most), and gets more by [`Heap::grow_to`]. The metadata are there for
+    /// all of it. 1 MiB at least.
     ///
-    /// It takes a device with virtual memory management ([`DeviceInfo::virtual_memory`](crate::DeviceInfo)).
+    /// It takes a device with virtual memory management
+    /// ([`DeviceInfo::virtual_memory`](crate::DeviceInfo)).
     pub fn initial(mut self, bytes: u64) -> Self {
         self.initial = Some(bytes);
         self
@@ -62,15 +65,18 @@ impl HeapBuilder {
 }
 
 impl Heap {
-    /// Waits for the device, then gives the heap memory for `bytes` from its start on, rounded up as those of
-    /// [`initial`](HeapBuilder::initial), and returns how many it has. Kernels of later launches get it, with handles from
-    /// before, too; launches that are given the heap wait meanwhile. No block moves, and none changes. A heap that has as much
-    /// already stays as it is.
+    /// Waits for the device, then gives the heap memory for `bytes` from its start on, rounded up
+    /// as those of [`initial`](HeapBuilder::initial), and returns how many it has. Kernels of later
+    /// launches get it, with handles from before, too; launches that are given the heap wait
+    /// meanwhile. No block moves, and none changes. A heap that has as much already stays as it is.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], of the device or of what the heap was built for, or what failed since. Nothing changes then.
-    /// Should a copy to the metadata fail after the memory was mapped, some of the new slabs are handed out to no one.
+    /// [`Error::OutOfMemory`], of the device or of what the heap was built for; [`Error::NotReset`]
+    /// after a reset that failed; or what failed since. Nothing changes then, except if a copy to
+    /// the metadata fails after the memory was mapped: the heap has the memory, but some of the new
+    /// slabs are not allocated from before the next reset. A second call does not repair that.
     pub fn grow_to(&mut self, bytes: u64) -> Result<u64> {
+        self.check_reset()?;
         let layout = self.layout;
         if bytes >> layout.slab_log2 > layout.slabs.into() {
             return Err(Error::OutOfMemory(OutOfMemory::Reservation {
@@ -136,8 +142,9 @@ impl FreeWords {
         metadata.write(places.slab_sets, &self.free)
     }
 
-    /// Puts slabs there that no one has had. A share of which all slabs are among them is handed out in order, the other
-    /// slabs as free ones: who has a share's first slab may take all behind it.
+    /// Puts slabs there that no one has had. A share of which all slabs are among them is handed
+    /// out in order, the other slabs as free ones: who has a share's first slab may take all behind
+    /// it.
     pub fn add(&mut self, layout: &Layout, slabs: Range<u32>) {
         let slab_words = layout.slabs.div_ceil(u32::BITS) as usize;
         for (home, next) in (0..).zip(self.fresh.chunks_mut(FRESH_STRIDE)) {

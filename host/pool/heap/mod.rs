@@ -1,7 +1,8 @@
 //! The host's side of the heap: its set-up, and its end.
 //!
-//! How all of it becomes free is in `reset`, where its memory comes from in `grow`, what it holds and whether it is whole
-//! in `snapshot` and `stats`, allocations of the host in `calls`, and what a debug heap has besides in `debug`.
+//! How all of it becomes free is in `reset`, where its memory comes from in `grow`, what it holds
+//! and whether it is whole in `snapshot` and `stats`, allocations of the host in `calls`, and what
+//! a debug heap has besides in `debug`.
 
 mod calls;
 mod debug;
@@ -16,7 +17,7 @@ pub use debug::{AllocationSite, Origin};
 pub use snapshot::{HeapSnapshot, Leak, Leaks, SiteLeaks};
 pub use stats::{ClassStats, HeapStats};
 
-use super::{Faults, Violation, refuse};
+use super::{Faults, Violation, check_reset, refuse};
 use crate::driver::{Device, DeviceMemory};
 use crate::error::{Bytes, Result};
 use calls::Calls;
@@ -50,6 +51,9 @@ pub struct Heap {
     /// That of a debug heap's records in this life.
     salt: u64,
     calls: Mutex<Option<Calls>>,
+    /// Whether the metadata are as the last reset and the work since left them: false while a reset
+    /// runs, and after one that failed.
+    is_reset: bool,
 }
 
 /// How a heap shall be. [`Heap::builder`] makes one.
@@ -159,6 +163,11 @@ impl Heap {
         self.backing.memory()
     }
 
+    /// Fails while no reset has succeeded since the last one that failed.
+    fn check_reset(&self) -> Result<()> {
+        check_reset(self.is_reset, "a heap")
+    }
+
     /// Bytes of its metadata, which lie apart from the memory.
     pub fn metadata_bytes(&self) -> u64 {
         self.places.end
@@ -173,14 +182,16 @@ impl Heap {
 }
 
 impl HeapBuilder {
-    /// The largest size that is served by a size class, rounded up to that; three slabs unless set, which is also the
-    /// most. What is larger takes slabs of its own. Fewer classes need less metadata.
+    /// The largest size that is served by a size class, rounded up to that; three slabs unless set,
+    /// which is also the most. What is larger takes slabs of its own. Fewer classes need less
+    /// metadata.
     pub fn largest_class(mut self, bytes: u32) -> Self {
         self.largest_class = Some(bytes);
         self
     }
 
-    /// Over how many cursors a class is spread at most: one a multiprocessor unless set, fewer in small heaps.
+    /// Over how many cursors a class is spread at most: one a multiprocessor unless set, fewer in
+    /// small heaps.
     pub fn homes(mut self, count: u32) -> Self {
         self.homes = Some(count);
         self
@@ -189,8 +200,9 @@ impl HeapBuilder {
     /// Makes the heap.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) that names the setting, [`Error::OutOfMemory`]; for [`initial`](Self::initial) also [`Error::NotSupported`]
-    /// where there is no virtual memory management.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) that names the setting,
+    /// [`Error::OutOfMemory`]; for [`initial`](Self::initial) also [`Error::NotSupported`] where
+    /// there is no virtual memory management.
     ///
     /// [`Error::OutOfMemory`]: crate::Error::OutOfMemory
     /// [`Error::NotSupported`]: crate::Error::NotSupported
@@ -201,13 +213,14 @@ impl HeapBuilder {
         let places = Places::new(&layout, self.debug_quarantine()?);
         let metadata = device.alloc_memory(places.end, 128)?;
         let parts = places.parts(backing.memory().address(), metadata.address());
-        // SAFETY: `reset` fills the parts below; the heap keeps both allocations for as long as it lives, and a
-        // launch checks that the handle's memory is still there.
+        // SAFETY: `reset` fills the parts below; the heap keeps both allocations for as long as it
+        // lives, and a launch checks that the handle's memory is still there.
         let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, places.cursor_stride_log2) };
         // SAFETY: the same.
         let handle = unsafe { Arg::new(handle) };
         let calls = Mutex::default();
-        let mut heap = Heap { backing, metadata, places, layout, handle, present, salt: 0, calls };
+        let mut heap =
+            Heap { backing, metadata, places, layout, handle, present, salt: 0, calls, is_reset: false };
         heap.reset()?;
         Ok(heap)
     }

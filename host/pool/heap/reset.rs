@@ -1,7 +1,7 @@
 //! A heap's metadata when all of its memory is free.
 //!
-//! The device writes nearly all of it, by fills and by copies of what is there. The host sends some KiB and waits once,
-//! so that a set-up takes little longer than the metadata take to be written.
+//! The device writes nearly all of it, by fills and by copies of what is there. The host sends some
+//! KiB and waits once, so that a set-up takes little longer than the metadata take to be written.
 
 use super::Heap;
 use super::grow::FreeWords;
@@ -23,26 +23,35 @@ struct Sent {
 }
 
 impl Heap {
-    /// Waits for the device, then makes all memory free and forgets the faults. Launches that are given the heap wait
-    /// meanwhile. What was allocated before must not be used any more.
+    /// Waits for the device, then makes all memory free and forgets the faults. Launches that are
+    /// given the heap wait meanwhile. What was allocated before must not be used any more.
     ///
     /// # Errors
-    /// What failed since. If it was the reset itself, no launch may be given the heap until one has succeeded.
+    /// What failed since. If it was the reset itself, no launch may be given the heap until a reset
+    /// has succeeded; until then allocations, frees, growths and snapshots by the host fail with
+    /// [`NotReset`](crate::Error::NotReset).
     pub fn reset(&mut self) -> Result<()> {
-        let _held = self.memory().hold_off_launches()?;
+        let _held = self.backing.memory().hold_off_launches()?;
+        self.is_reset = false;
         let device = self.metadata.device();
         let (stream, sent) = (device.default_stream()?, self.sent());
         let queued = self.send(&stream, &sent);
         // Before `sent` goes, whatever has come of the queueing.
-        stream.synchronize().and(queued)?;
-        self.reset_debug()
+        let done = stream.synchronize();
+        if done.is_err() {
+            device.driver().drain();
+        }
+        done.and(queued)?;
+        self.reset_debug()?;
+        self.is_reset = true;
+        Ok(())
     }
 
     fn send(&self, stream: &Stream, sent: &Sent) -> Result<()> {
         let (metadata, places) = (&self.metadata, self.places);
         let cursor_bytes = size_of_val(&sent.cursors[..]) as u64;
-        // SAFETY: `reset` has waited for the device, holds off launches, and waits for the stream. So it is for all that
-        // follow.
+        // SAFETY: `reset` has waited for the device, holds off launches, and waits for the stream.
+        // So it is for all that follow.
         unsafe { metadata.fill_on(stream, places.slab_sets, places.end - places.slab_sets, 0) }?;
         // SAFETY: as above.
         unsafe { metadata.fill_on(stream, places.entries, places.slab_sets - places.entries, 0xff) }?;

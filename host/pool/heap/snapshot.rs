@@ -12,7 +12,8 @@ use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{self as device, LargeAudit, RunAudit, Visitor};
 use warpheap_device::kernel::{Arg, DeviceData};
 
-/// How many violations are told one by one. A heap that was written over has as many as it has blocks.
+/// How many violations are told one by one. A heap that was written over has as many as it has
+/// blocks.
 const TOLD: usize = 256;
 
 /// A piece of the metadata, as aligned as any part of it.
@@ -28,11 +29,13 @@ impl Line {
 // SAFETY: integers, with nothing between or behind them.
 unsafe impl DeviceData for Line {}
 
-/// A copy of a heap's metadata. It answers as the heap would have at that moment, and needs the device no more.
+/// A copy of a heap's metadata. It answers as the heap would have at that moment, and needs the
+/// device no more.
 pub struct HeapSnapshot {
     /// The copy, which `heap` reads.
     _lines: Vec<Line>,
-    /// A handle over the copy. What it hands out is not there: its base is an address of the device.
+    /// A handle over the copy. What it hands out is not there: its base is an address of the
+    /// device.
     heap: Arg<device::Heap>,
     present: u32,
     faults: u64,
@@ -44,7 +47,8 @@ pub struct HeapSnapshot {
 pub struct Leak {
     /// Its address on the device.
     pub address: u64,
-    /// Its length: what was asked for, rounded up to a size class or to whole slabs; in a debug heap as it was asked for.
+    /// Its length: what was asked for, rounded up to a size class or to whole slabs; in a debug
+    /// heap as it was asked for.
     pub bytes: u64,
     /// Who allocated it, in a debug heap; `None` if that was written over.
     pub origin: Option<Origin>,
@@ -72,18 +76,20 @@ pub struct Leaks {
     pub bytes: u64,
     /// The first of them, by their addresses: as many as were asked for.
     pub first: Vec<Leak>,
-    /// Of a debug heap: all of them by the calls that allocated them, those with the most bytes first.
+    /// Of a debug heap: all of them by the calls that allocated them, those with the most bytes
+    /// first.
     pub sites: Vec<SiteLeaks>,
 }
 
 impl Heap {
-    /// Waits for the device, and copies all metadata to the host: about a 120th of the heap's size, most of it a bit
-    /// for every 16 bytes. Launches that are given the heap wait meanwhile. Of a debug heap it also copies those parts of the
-    /// memory that live blocks are in.
+    /// Waits for the device, and copies all metadata to the host: about a 120th of the heap's size,
+    /// most of it a bit for every 16 bytes. Launches that are given the heap wait meanwhile. Of a
+    /// debug heap it also copies those parts of the memory that live blocks are in.
     ///
     /// # Errors
-    /// What failed since.
+    /// What failed since; [`NotReset`](crate::Error::NotReset) after a reset that failed.
     pub fn snapshot(&self) -> Result<HeapSnapshot> {
+        self.check_reset()?;
         let _held = self.memory().hold_off_launches()?;
         let places = self.places;
         let mut lines = vec![Line([0; Line::WORDS]); (places.end / Line::BYTES) as usize];
@@ -93,8 +99,9 @@ impl Heap {
         let copy = lines.as_mut_ptr().expose_provenance() as u64;
         let mut parts = places.parts(self.memory().address(), copy);
         parts.debugger = Debugger::NONE;
-        // SAFETY: the copy has every part at its place, and lives as long as the handle; a snapshot only reads it.
-        // Of the memory, and of the handle in the copy, which names the device's metadata, it touches nothing.
+        // SAFETY: the copy has every part at its place, and lives as long as the handle; a snapshot
+        // only reads it. Of the memory, and of the handle in the copy, which names the device's
+        // metadata, it touches nothing.
         let heap = unsafe { heap::Heap::from_raw_parts(parts, self.layout, places.cursor_stride_log2) };
         // SAFETY: the same.
         let heap = unsafe { Arg::new(heap) };
@@ -109,8 +116,8 @@ impl Heap {
         Ok(snapshot)
     }
 
-    /// Walks all metadata after the work that the device was given before, and reports what is broken. See
-    /// [`snapshot`](Self::snapshot) for what that costs.
+    /// Walks all metadata after the work that the device was given before, and reports what is
+    /// broken. See [`snapshot`](Self::snapshot) for what that costs.
     ///
     /// # Errors
     /// What failed since.
@@ -118,8 +125,8 @@ impl Heap {
         Ok(self.snapshot()?.check())
     }
 
-    /// What the heap holds, after the work that the device was given before. See [`snapshot`](Self::snapshot) for what
-    /// that costs.
+    /// What the heap holds, after the work that the device was given before. See
+    /// [`snapshot`](Self::snapshot) for what that costs.
     ///
     /// # Errors
     /// What failed since.
@@ -127,8 +134,8 @@ impl Heap {
         Ok(self.snapshot()?.stats())
     }
 
-    /// The blocks that were not given back, after the work that the device was given before: how many, and the first
-    /// `limit`. See [`snapshot`](Self::snapshot) for what that costs.
+    /// The blocks that were not given back, after the work that the device was given before: how
+    /// many, and the first `limit`. See [`snapshot`](Self::snapshot) for what that costs.
     ///
     /// # Errors
     /// What failed since.
@@ -140,7 +147,8 @@ impl Heap {
 impl HeapSnapshot {
     /// The heap over the copy.
     fn copy(&self) -> device::Heap {
-        // SAFETY: the copy lives as long as `self`, by whose methods alone the handle is used, to read metadata.
+        // SAFETY: the copy lives as long as `self`, by whose methods alone the handle is used, to
+        // read metadata.
         unsafe { self.heap.into_inner() }
     }
 }
@@ -155,8 +163,9 @@ impl fmt::Debug for HeapSnapshot {
 }
 
 impl HeapSnapshot {
-    /// Every broken invariant, with its number at the head of [`warpheap_device::heap`]. None in a heap that was used as
-    /// it should be. Of many the first 256 are told, and how many more there are.
+    /// Every broken invariant, with its number at the head of [`warpheap_device::heap`]. None in a
+    /// heap that was used as it should be. Of many the first 256 are told, and how many more there
+    /// are.
     pub fn check(&self) -> Vec<Violation> {
         let mut broken = Broken::default();
         self.audit(&mut broken);
@@ -200,14 +209,16 @@ impl HeapSnapshot {
         leaks
     }
 
-    /// The allocation site of this number: that of an [`Origin`], or the [`detail`] of a fault that a debug heap found.
+    /// The allocation site of this number: that of an [`Origin`], or the [`detail`] of a fault that
+    /// a debug heap found.
     ///
     /// [`detail`]: warpheap_device::fault::Fault::detail
     pub fn site(&self, number: u64) -> Option<&AllocationSite> {
         self.debugged.as_ref()?.site(u32::try_from(number).ok()?)
     }
 
-    /// Calls `f` with every block that someone had, in the order of their addresses. Blocks in quarantine are no one's.
+    /// Calls `f` with every block that someone had, in the order of their addresses. Blocks in
+    /// quarantine are no one's.
     pub fn for_each_live(&self, f: impl FnMut(Leak)) {
         self.audit(&mut Live {
             f,

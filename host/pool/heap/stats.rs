@@ -1,6 +1,7 @@
 //! What a heap holds, in numbers.
 //!
-//! `usage.reserved = live + large + quarantined + holes + cursors + slack + free + fresh`, all in bytes.
+//! `usage.reserved = live + large + quarantined + holes + cursors + slack + free + fresh`, all in
+//! bytes.
 
 use super::debug::Debugged;
 use crate::alloc::Usage;
@@ -12,8 +13,9 @@ use warpheap_device::heap::{self, CursorAudit, FreeSlab, LargeAudit, Layout, Run
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HeapStats {
-    /// Used are the bytes of live blocks, large ones among them; reserved is what has memory. The largest free piece is the
-    /// largest size that one allocation may get: slabs without a live block, one after the other, or a block of a size class.
+    /// Used are the bytes of live blocks, large ones among them; reserved is what has memory. The
+    /// largest free piece is the largest size that one allocation may get: slabs without a live
+    /// block, one after the other, or a block of a size class.
     pub usage: Usage,
     /// Bytes that the heap was built for, whole slabs: it can grow to that.
     pub max_bytes: u64,

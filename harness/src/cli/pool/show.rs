@@ -1,4 +1,5 @@
-//! `warpheap pool show`: the driver's stream-ordered pools of a device, with their settings and figures.
+//! `warpheap pool show`: the driver's stream-ordered pools of a device, with their settings and
+//! figures.
 
 use super::super::args::PoolShowArgs;
 use super::super::backend::choose_bare;
@@ -81,9 +82,12 @@ fn refused(error: Error) -> Failure {
     }
 }
 
-/// The default pool, and the current one if it is another; with so many bytes allocated and given back, that one in each step.
+/// The default pool, and the current one if it is another; with so many bytes allocated and given
+/// back, that one in each step.
 fn look(device: &Device, bytes: Option<u64>) -> Result<Shown, Error> {
-    let (default, current) = (DriverPool::default_of(device)?, DriverPool::current_of(device)?);
+    let default = DriverPool::default_of(device)?;
+    // SAFETY: this program destroys no pool that it did not make.
+    let current = unsafe { DriverPool::current_of(device) }?;
     let current_is_default = current.is_same(&default);
     let mut pools = vec![State::of(&default, "default", "at first")?];
     let name = if current_is_default { "default" } else { "current" };

@@ -4,8 +4,8 @@
 //! - when the work before the free is done (opportunistic reuse), or someone has waited for it;
 //! - when the pool cannot grow, after the stream was made to wait (internal dependencies).
 //!
-//! It does not look for events that a stream waited for. What lies above the threshold goes back when someone waits for a stream or the
-//! device, as far as whole segments are free.
+//! It does not look for events that a stream waited for. What lies above the threshold goes back
+//! when someone waits for a stream or the device, as far as whole segments are free.
 
 mod segments;
 #[cfg(test)]
@@ -13,6 +13,7 @@ mod tests;
 
 use self::segments::Segments;
 use super::memory::Heap;
+use super::queues::Queues;
 use crate::driver::backend::{PoolAttribute, PoolBackend, Range};
 use crate::driver::stream::Stream;
 use crate::error::{Bytes, Error, OutOfMemory, Result};
@@ -25,6 +26,8 @@ const SEGMENT: u64 = 2 << 20;
 
 pub(super) struct CpuPool {
     heap: Arc<Heap>,
+    /// Those of the device: for blocks that are live at the end.
+    queues: Arc<Queues>,
     most: u64,
     state: Mutex<State>,
 }
@@ -41,7 +44,7 @@ struct State {
 
 impl CpuPool {
     /// Of `most` bytes at most.
-    pub fn new(heap: Arc<Heap>, most: Option<u64>) -> CpuPool {
+    pub fn new(heap: Arc<Heap>, queues: Arc<Queues>, most: Option<u64>) -> CpuPool {
         let state = State {
             segments: Segments::default(),
             reserved_high: 0,
@@ -51,7 +54,7 @@ impl CpuPool {
             opportunistic: true,
             internal_dependencies: true,
         };
-        CpuPool { heap, most: most.unwrap_or(u64::MAX), state: Mutex::new(state) }
+        CpuPool { heap, queues, most: most.unwrap_or(u64::MAX), state: Mutex::new(state) }
     }
 
     /// A panic elsewhere leaves the state whole: nothing here panics between two changes.
@@ -202,6 +205,10 @@ impl PoolBackend for CpuPool {
 impl Drop for CpuPool {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.segments.used() > 0 {
+            // Work that no free was ordered behind may use them.
+            self.queues.drain();
+        }
         let (segments, pending) = state.segments.take_all();
         // Events come true also on streams that failed.
         pending.iter().for_each(|event| drop(event.synchronize()));
@@ -230,7 +237,8 @@ impl Pools {
 
     /// Someone has waited for a stream or the device.
     pub fn settle(&self) {
-        // Not under the lock: the last handle of a pool may go here, which waits for what is pending.
+        // Not under the lock: the last handle of a pool may go here, which waits for what is
+        // pending.
         let pools: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
         pools.iter().for_each(|pool| pool.settle());
     }

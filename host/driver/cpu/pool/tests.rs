@@ -19,7 +19,7 @@ struct Setup {
 fn setup(most: Option<u64>) -> Setup {
     let heap = Arc::new(Heap::new("CPU", 64 * MIB));
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), MIB);
-    Setup { device, pool: CpuPool::new(heap.clone(), most), heap }
+    Setup { device, pool: CpuPool::new(heap.clone(), Arc::default(), most), heap }
 }
 
 /// Holds a stream up at an event of another one until it is told.
@@ -46,6 +46,23 @@ impl crate::driver::EventBackend for Held {
     fn elapsed(&self, _: &dyn crate::driver::EventBackend) -> Result<std::time::Duration> {
         Err(InvalidRequest::EventOrder.into())
     }
+}
+
+#[test]
+fn a_pool_that_goes_with_live_blocks_waits_for_the_device() {
+    let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 4 * MIB);
+    let stream = device.stream().unwrap();
+    let pool = device.driver().new_pool(None).unwrap();
+    pool.alloc(4096, &stream).unwrap();
+    let held = hold(&device, &stream);
+    let going = std::thread::spawn(move || drop(pool));
+    // What would come too early comes in a fraction of this.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let info = device.info().unwrap();
+    assert!(info.memory_free < info.memory_total, "freed before the stream's work has ended");
+    drop(held);
+    going.join().unwrap();
+    assert_eq!(device.info().unwrap().memory_free, info.memory_total);
 }
 
 fn give(pool: &CpuPool, address: u64, stream: &Stream) {

@@ -8,6 +8,7 @@ use std::alloc::Layout;
 use std::error::Error;
 use warpheap::pool::Heap;
 use warpheap::{Device, KernelImage, LaunchConfig, Module};
+use warpheap_device::kernel::Pod;
 use warpheap_harness::stress::{AllocatorKind, Limit, SizeMix, StressConfig, Workload, stress};
 
 /// The kernels of this program.
@@ -46,15 +47,16 @@ fn square(device: &Device, module: &Module, heap: &Heap) -> warpheap::Result<()>
     let (stream, out) = (device.stream()?, device.zeroed::<u64>(THREADS as usize)?);
     let grid = LaunchConfig::linear(THREADS, 256);
     // SAFETY: the heap and the buffer live until the stream is done, and no other kernel touches the buffer.
-    unsafe { stream.launch(module, user_square, &grid, (heap.handle(), out.slice()))? };
+    unsafe { stream.launch(module, user_square, &grid, (heap.handle(), Pod([3, 5]), out.slice()))? };
     stream.synchronize()?;
-    assert!(out.copy_to_vec()?.into_iter().zip(0_u64..).all(|(square, i)| square == i * i));
+    assert!(out.copy_to_vec()?.into_iter().zip(0_u64..).all(|(result, i)| result == 3 * i * i + 5));
     assert_eq!(heap.faults()?.count, 0);
     Ok(())
 }
 
 fn allocate_from_host(heap: &Heap) -> warpheap::Result<()> {
-    let layouts: Vec<_> = (1..=500).map(|bytes| Layout::from_size_align(bytes, 8).expect("a layout")).collect();
+    let layouts: Vec<_> =
+        (1..=500).map(|bytes| Layout::from_size_align(bytes, 8).expect("a layout")).collect();
     let blocks: Vec<_> = heap.allocate_many(&layouts)?.into_iter().flatten().collect();
     assert_eq!(blocks.len(), layouts.len());
     assert_eq!(heap.leaks(0)?.count, layouts.len() as u64);

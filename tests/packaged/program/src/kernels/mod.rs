@@ -2,15 +2,15 @@
 
 use core::alloc::Layout;
 use warpheap_device::heap::Heap;
-use warpheap_device::kernel::DeviceSlice;
+use warpheap_device::kernel::{DeviceSlice, Pod};
 use warpheap_device::{kernel, thread};
 
 kernel! {
-    /// Thread `i` squares `i` in a block of the heap.
+    /// Thread `i` squares `i` in a block of the heap, times one number and plus another.
     ///
     /// # Safety
     /// `out` and the heap are live, and no other kernel touches `out`.
-    pub unsafe fn user_square(heap: Heap, out: DeviceSlice<u64>) {
+    pub unsafe fn user_square(heap: Heap, factors: Pod<[u64; 2]>, out: DeviceSlice<u64>) {
         let i = u64::from(thread::index_1d());
         let Some(block) = heap.alloc(Layout::new::<u64>()) else { return };
         let place = block.cast::<u64>();
@@ -21,6 +21,6 @@ kernel! {
         // SAFETY: allocated above, and not used after.
         unsafe { heap.free(block) };
         // SAFETY: each thread writes its own element.
-        unsafe { out.set(i, squared) };
+        unsafe { out.set(i, factors.0[0] * squared + factors.0[1]) };
     }
 }

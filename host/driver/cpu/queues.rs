@@ -1,0 +1,34 @@
+//! The queues of a device that may still hold work, or a failure that was not reported yet.
+
+use super::stream::Queue;
+use crate::error::Result;
+use std::sync::{Arc, Mutex, PoisonError};
+
+#[derive(Default)]
+pub(super) struct Queues {
+    all: Mutex<Vec<Arc<Queue>>>,
+}
+
+impl Queues {
+    pub fn push(&self, queue: Arc<Queue>) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(queue);
+    }
+
+    /// Those that are not over. A panic elsewhere leaves the list whole. Not under the lock:
+    /// callers wait for them.
+    fn all(&self) -> Vec<Arc<Queue>> {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|queue| !queue.is_over());
+        all.clone()
+    }
+
+    /// Waits for all of them, also after one that failed, and returns the first failure.
+    pub fn settle(&self) -> Result<()> {
+        self.all().iter().map(|queue| queue.settle()).fold(Ok(()), Result::and)
+    }
+
+    /// Waits for all of them.
+    pub fn drain(&self) {
+        self.all().iter().for_each(|queue| queue.drain());
+    }
+}

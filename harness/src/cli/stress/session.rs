@@ -57,18 +57,17 @@ impl Session {
             (None, Some(pairs)) => Limit::Pairs(pairs),
             (None, None) => Limit::Rounds(args.rounds.unwrap_or(rounds)),
         };
-        let config = |allocator| StressConfig {
-            allocator,
-            threads: args.threads.unwrap_or(threads),
-            workload,
-            sizes: args.size.0.clone(),
-            mix: args.work.mix.into(),
-            limit,
-            streams: args.streams,
-            pool_bytes: args.pool,
-            seed,
-            plant,
-        };
+        let base = StressConfig::new()
+            .threads(args.threads.unwrap_or(threads))
+            .workload(workload)
+            .sizes(args.size.0.clone())
+            .mix(args.work.mix.into())
+            .limit(limit)
+            .streams(args.streams)
+            .pool_bytes(args.pool)
+            .seed(seed)
+            .plant(plant);
+        let config = |allocator| base.clone().allocator(allocator);
         let configs: Vec<_> = kinds.into_iter().map(config).collect();
         configs.iter().try_for_each(|config| config.validate(&chosen.device))?;
         Ok(Session { chosen, replay: args.replay, seed, configs, left_out })

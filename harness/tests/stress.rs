@@ -1,8 +1,15 @@
 //! Stress runs on the CPU: all allocators, both ways to run, several streams.
 
+#[path = "support/slots.rs"]
+mod slots;
+
+use slots::SlotPool;
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Device, Module};
-use warpheap_harness::stress::{AllocatorKind, Limit, SizeMix, StressConfig, StressReport, Workload, stress};
+use warpheap_harness::stress::{
+    AllocatorKind, FindingKind, Limit, Plant, SizeMix, StressConfig, StressReport, Subject, Workload, stress,
+    stress_allocator,
+};
 
 fn config(allocator: AllocatorKind) -> StressConfig {
     StressConfig::new()
@@ -216,6 +223,77 @@ fn what_cannot_be_run_is_refused_with_advice() {
     ];
     for (config, advice) in cases {
         let error = config.validate(&device).unwrap_err().to_string();
+        assert!(error.contains(advice), "{config:?}: {error}");
+    }
+}
+
+/// A stress of an allocator that is not of this library.
+fn run_own<S: Subject>(mode: Mode, config: &StressConfig) -> warpheap_harness::Result<StressReport> {
+    let device = Device::cpu_with(mode);
+    let module = device.native_kernels(&config.kernels_of::<S>())?;
+    stress_allocator::<S>(&device, &module, config, &mut |_| ())
+}
+
+fn own_config() -> StressConfig {
+    StressConfig::new().threads(256).sizes(16..=64).streams(2).limit(Limit::Rounds(9))
+}
+
+fn modes() -> [Mode; 2] {
+    [Mode::Parallel { workers: 2 }, Mode::Replay { seed: 5 }]
+}
+
+#[test]
+fn an_allocator_of_others_is_stressed() {
+    for (mode, workload) in
+        modes().into_iter().flat_map(|mode| [(mode, Workload::Churn), (mode, Workload::Storm)])
+    {
+        let report = run_own::<SlotPool<false>>(mode, &own_config().workload(workload)).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.findings);
+        assert_eq!((report.allocator, report.allocations), ("slots", report.frees));
+        assert!(
+            report.allocations > 5000 && report.exhaustions > 1,
+            "{} {}",
+            report.allocations,
+            report.exhaustions
+        );
+    }
+}
+
+#[test]
+fn an_allocator_of_others_that_hands_a_slot_out_twice_is_caught() {
+    for mode in modes() {
+        let report = run_own::<SlotPool<true>>(mode, &own_config()).unwrap();
+        let overlaps: Vec<_> =
+            report.findings.iter().filter(|finding| finding.kind == FindingKind::Overlap).collect();
+        let [finding, ..] = &overlaps[..] else { panic!("{:#?}", report.findings) };
+        assert!(finding.message.contains("(block "), "the slot is named: {}", finding.message);
+        assert!(report.rounds < 9, "the run ends with the round of the fault");
+        let mut kinds = report.findings.iter().map(|finding| finding.kind);
+        assert!(kinds.all(|kind| kind != FindingKind::ChecksDisagree), "{:#?}", report.findings);
+    }
+}
+
+/// What needs no kernels of the allocator's is injected, and found.
+#[test]
+fn faults_are_injected_into_an_allocator_of_others() {
+    let found = |plant| {
+        let report = run_own::<SlotPool<false>>(modes()[0], &own_config().plant(Some(plant))).unwrap();
+        report.findings.into_iter().map(|finding| finding.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(found(Plant::TornWrite), [FindingKind::Torn]);
+    assert_eq!(found(Plant::LostBlock), [FindingKind::CountMismatch]);
+}
+
+#[test]
+fn what_an_allocator_of_others_does_not_support_is_refused() {
+    let cases = [
+        (own_config().workload(Workload::Exchange), "use churn or storm"),
+        (own_config().plant(Some(Plant::Overlap)), "use lost-block or torn-write"),
+        (own_config().plant(Some(Plant::DoubleFree)), "use lost-block or torn-write"),
+        (own_config().threads(0), "at least one thread"),
+    ];
+    for (config, advice) in cases {
+        let error = run_own::<SlotPool<false>>(modes()[0], &config).unwrap_err().to_string();
         assert!(error.contains(advice), "{config:?}: {error}");
     }
 }

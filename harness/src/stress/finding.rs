@@ -77,6 +77,7 @@ pub(super) enum Table {
 }
 
 /// The live blocks at the end of a round, and the words for what is found among them.
+#[derive(Debug)]
 pub struct Narrator<'a> {
     pub(super) plan: &'a Plan,
     pub(super) round: u64,

@@ -55,6 +55,13 @@ pub use driver::{
     Backend, Device, DeviceBuffer, DeviceInfo, DeviceMemory, Event, KernelAttributes, KernelImage,
     LaunchConfig, Module, Stream, StreamId, Watchdog,
 };
+// Features unify in one program; the library's own kernels, which its build script compiles, do not see that.
+const _: () = assert!(
+    !warpheap_device::heap::DEBUG || cfg!(feature = "debug"),
+    "a crate of this program asks for the feature `debug` of warpheap-device: ask for the feature `debug` of warpheap as well, \
+     so that the library's own kernels are built with it, or for neither"
+);
+
 pub use error::{Bytes, Error, Result};
 pub use warpheap_device::device_data;
 pub use warpheap_device::kernel::{Arg, DeviceData};

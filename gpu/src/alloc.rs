@@ -22,12 +22,17 @@ use core::ptr::NonNull;
 
 /// An allocator as kernels hold it: a `Copy` handle that any thread may call, any time, in any subset of a
 /// warp.
-pub trait DeviceAlloc: DeviceHandle {
+///
+/// # Safety
+/// What `alloc` returns is live global memory, as large and as aligned as the layout, and no one else's until it is freed.
+/// It lies in the `region`.
+pub unsafe trait DeviceAlloc: DeviceHandle {
     /// Whether memory that was given back is handed out again.
     const RECLAIMS: bool;
 
     /// Memory for `layout`, or `None` when there is none. For a layout of no bytes the address may be one
     /// that must not be touched.
+    #[must_use = "memory without an address is never freed"]
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>>;
 
     /// Gives memory back. Any thread may, also one that did not allocate it.
@@ -42,7 +47,8 @@ pub trait DeviceAlloc: DeviceHandle {
 }
 
 /// An arena forgets nothing before its reset: `free` does nothing, and the block stays used.
-impl DeviceAlloc for Bump {
+// SAFETY: granted memory is disjoint (I1 of the arena).
+unsafe impl DeviceAlloc for Bump {
     const RECLAIMS: bool = false;
 
     #[inline(always)]
@@ -60,7 +66,8 @@ impl DeviceAlloc for Bump {
 }
 
 /// Each allocation is a whole block. A layout that no block can hold is refused.
-impl DeviceAlloc for FreeList {
+// SAFETY: a block has one owner (I2 of the pool), and fits by the check.
+unsafe impl DeviceAlloc for FreeList {
     const RECLAIMS: bool = true;
 
     #[inline(always)]
@@ -84,7 +91,8 @@ impl DeviceAlloc for FreeList {
     }
 }
 
-impl DeviceAlloc for Heap {
+// SAFETY: a block has one owner (I1 to I3 of the heap).
+unsafe impl DeviceAlloc for Heap {
     const RECLAIMS: bool = true;
 
     #[track_caller]

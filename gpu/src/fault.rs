@@ -98,6 +98,7 @@ pub struct FaultLog {
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<FaultLog>() == 8 + 32 * FAULT_ENTRIES);
 const _: () = assert!(!NATIVE_LAYOUT || align_of::<FaultLog>() == 8);
 
+#[cfg(not(target_arch = "nvptx64"))]
 impl Default for FaultLog {
     fn default() -> Self {
         let zero = || AtomicU64::new(0);
@@ -117,6 +118,7 @@ impl Default for FaultLog {
 pub const FAULT_LOG_WORDS: usize = 1 + 4 * FAULT_ENTRIES;
 
 impl FaultLog {
+    #[cfg(not(target_arch = "nvptx64"))]
     /// As it lay in device memory, for the host to read.
     pub fn from_words(words: &[u64; FAULT_LOG_WORDS]) -> Self {
         let word = |i: usize| AtomicU64::new(words[i]);

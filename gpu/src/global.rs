@@ -24,6 +24,7 @@
 
 use crate::fault::{FaultKind, FaultLog};
 use crate::heap::Heap;
+#[cfg(not(target_arch = "nvptx64"))]
 use crate::kernel::Arg;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -74,6 +75,7 @@ impl GlobalHeap {
         GlobalHeap { parts: UnsafeCell::new(MaybeUninit::zeroed()) }
     }
 
+    #[cfg(not(target_arch = "nvptx64"))]
     /// With a heap.
     ///
     /// # Safety

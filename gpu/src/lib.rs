@@ -14,6 +14,7 @@
 //! Layers, each using only those before it: `sync, warp, thread, shared` → [`units`] → `lanes` → [`fault`] →
 //! [`bump`], [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`].
 #![no_std]
+#![warn(missing_debug_implementations)]
 #![cfg_attr(
     target_arch = "nvptx64",
     feature(abi_ptx, abi_unadjusted, asm_experimental_arch, link_llvm_intrinsics)

@@ -82,7 +82,10 @@ pub struct Deposits {
 /// An executor, as the lane that it is running sees it. `at` is the line of the caller, for messages.
 ///
 /// # Safety
-/// What `exchange` gives is live and does not change until the lane calls the machine again.
+/// - What `exchange` gives is live and does not change until the lane calls the machine again. It waits for the lanes of `mask`.
+/// - `converged` has the running lane, and only lanes that are at `at`; `coords().lane` is below 32.
+/// - What `shared_memory` gives is as it says.
+/// - `exit` and `trap` do not run destructors of the lane's frames, or run all of them.
 pub unsafe trait Machine {
     /// Where the running lane stands. Not asked while [`stand_at`] says it; a machine that keeps it there
     /// and is asked runs no lane.

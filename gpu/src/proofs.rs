@@ -41,16 +41,19 @@ pub(crate) struct Sites {
 }
 
 impl Proofs {
+    #[cfg(not(target_arch = "nvptx64"))]
     /// Of none.
     pub fn new() -> Self {
         Proofs { begun: AtomicU64::new(0), verdict: AtomicU64::new(0) }
     }
 
+    #[cfg(not(target_arch = "nvptx64"))]
     /// As they lie in device memory.
     pub(crate) fn to_words(&self) -> [u64; 2] {
         [self.begun.load_relaxed(), self.verdict.load_relaxed()]
     }
 
+    #[cfg(not(target_arch = "nvptx64"))]
     /// As they lay in device memory.
     pub(crate) fn from_words(words: [u64; 2]) -> Self {
         let [begun, verdict] = words.map(AtomicU64::new);
@@ -74,7 +77,7 @@ impl Proofs {
     ) -> Option<bool> {
         // ordering: release; pairs with the beginning below: what this group has freed, or knows to be freed, before
         // the looks of a proof that begins later (I2).
-        let arrived = lanes.lead_64(|| self.begun.add_release(0, sites.arrive));
+        let arrived = lanes.lead_64(|| self.begun.at(sites.arrive).add_release(0));
         let mut under_way = u64::MAX;
         for poll in 0..wait.polls {
             // Relaxed: a verdict by itself publishes nothing.
@@ -86,7 +89,7 @@ impl Proofs {
             if verdict != under_way && poll >= wait.polls_first {
                 let begun = verdict / 2;
                 // ordering: acquire; pairs with the arrivals above (I2).
-                let mine = || self.begun.cas_acquire(begun, begun + 1, sites.begin).is_ok().into();
+                let mine = || self.begun.at(sites.begin).cas_acquire(begun, begun + 1).is_ok().into();
                 if lanes.lead_64(mine) == 1 {
                     // What the leader acquired is before the looks of all.
                     lanes.order();
@@ -104,6 +107,7 @@ impl Proofs {
     }
 }
 
+#[cfg(not(target_arch = "nvptx64"))]
 impl Default for Proofs {
     fn default() -> Self {
         Proofs::new()

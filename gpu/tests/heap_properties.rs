@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use warpheap_device::fault::FaultKind;
 use warpheap_device::heap::class::SizeClass;
+use warpheap_device::heap::{RunAudit, Violation, Visitor};
 use warpheap_device::machine;
 
 thread_local! {
@@ -237,4 +238,27 @@ fn a_walk_without_a_word_for_each_slab_is_none() {
     let walk =
         |words: u32| owned.heap.audit(slabs, &mut vec![7; words as usize], &mut heap::Census::default());
     assert_eq!((walk(slabs - 1), walk(slabs), walk(slabs + 1)), (None, Some(()), Some(())));
+}
+
+/// A visitor can change its copy of what it is told.
+#[test]
+fn a_run_that_is_not_there_has_no_blocks() {
+    struct Elsewhere(u32);
+    impl Visitor for Elsewhere {
+        fn violation(&mut self, _: Violation) {}
+        fn run(&mut self, run: &RunAudit<'_>) {
+            for slab in [1 << 20, u32::MAX] {
+                let mut moved = *run;
+                moved.slab = slab;
+                assert_eq!(moved.live_blocks().count(), 0);
+            }
+            self.0 += 1;
+        }
+    }
+    let mut checked = Checked::new(1 << 20);
+    with_machine(|| checked.step(Step::Alloc(64, 0)));
+    let slabs = checked.owned.layout.slabs;
+    let mut elsewhere = Elsewhere(0);
+    assert_eq!(checked.owned.heap.audit(slabs, &mut vec![0; slabs as usize], &mut elsewhere), Some(()));
+    assert!(elsewhere.0 > 0);
 }

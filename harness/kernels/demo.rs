@@ -31,7 +31,7 @@ kernel! {
         let flag = unsafe { flag(word) };
         for _ in 0..patience {
             // ordering: acquire; pairs with HOLD of `demo_let_go`: what its stream did before comes before what this one does next.
-            if flag.load_acquire(HOLD) == 1 {
+            if flag.at(HOLD).load_acquire() == 1 {
                 return;
             }
             thread::nanosleep(1000);
@@ -46,7 +46,7 @@ kernel! {
         // SAFETY: the caller's promise.
         let flag = unsafe { flag(word) };
         // ordering: release; pairs with HOLD of `demo_hold`.
-        flag.store_release(1, HOLD);
+        flag.at(HOLD).store_release(1);
     }
 
     /// `threads` threads write `value` to all words; threads beyond that do nothing.

@@ -6,12 +6,9 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::heap::{BlockCache, Heap};
 use warpheap_device::kernel::DeviceSlice;
-use warpheap_device::sync::{AtomicU32, AtomicU64, Site};
+use warpheap_device::sync::{AtomicU32, AtomicU64};
 use warpheap_device::units::{LaneMask, WARP_SIZE};
 use warpheap_device::{kernel, kernel_arg, thread, warp};
-
-/// The hand-over of a block to whoever takes it from its place.
-const HAND_OVER: Site = Site::new("groups/hand-over");
 
 /// Threads with slots in the tests: fewer than blocks have.
 pub const CACHE_THREADS: u32 = 64;
@@ -143,7 +140,7 @@ impl Worker<'_> {
     fn swap(&mut self, place: &AtomicU64) {
         let mine = self.held.map_or(0, |block| block.as_ptr() as u64);
         // ordering: acquire and release; pairs with itself: what the former owner wrote, before the next one's.
-        self.held = NonNull::new(place.swap_acq_rel(mine, HAND_OVER) as *mut u8);
+        self.held = NonNull::new(place.swap_acq_rel(mine) as *mut u8);
     }
 
     fn step(&mut self, numbers: &mut Numbers, places: DeviceSlice<u64>) {

@@ -2,7 +2,7 @@
 
 use warpheap_device::kernel;
 use warpheap_device::kernel::DeviceSlice;
-use warpheap_device::sync::{AtomicU32, Site};
+use warpheap_device::sync::AtomicU32;
 use warpheap_device::thread;
 
 /// How often a kernel looks before it gives up: minutes.
@@ -59,7 +59,7 @@ kernel! {
     pub unsafe fn raise(values: DeviceSlice<u32>) {
         // SAFETY: the caller's promise.
         let flag = unsafe { flag(values) };
-        flag.store_release(1, Site::new("test/raise"));
+        flag.store_release(1);
     }
 
     /// Waits for the flag in the first value, then makes it 2. For one thread.
@@ -70,8 +70,8 @@ kernel! {
         // SAFETY: the caller's promise.
         let flag = unsafe { flag(values) };
         for _ in 0..PATIENCE {
-            if flag.load_acquire(Site::new("test/wait")) == 1 {
-                flag.store_release(2, Site::new("test/waited"));
+            if flag.load_acquire() == 1 {
+                flag.store_release(2);
                 return;
             }
             thread::nanosleep(1000);

@@ -3,7 +3,6 @@
 use crate::support::{PARALLEL, Words, grid, modes, run, word};
 use warpheap_device::kernel;
 use warpheap_device::kernel::DeviceSlice;
-use warpheap_device::sync::Site;
 use warpheap_device::units::LaneMask;
 use warpheap_device::{thread, warp};
 
@@ -11,12 +10,12 @@ kernel! {
     /// Lane 0 waits for a flag that lane 31 sets; `pausing`: between looks it sleeps.
     unsafe fn spin(flag: DeviceSlice<u32>, pausing: u32) {
         match warp::lane_id() {
-            0 => while word(flag, 0).load_acquire(Site::new("test/spin")) == 0 {
+            0 => while word(flag, 0).load_acquire() == 0 {
                 if pausing == 1 {
                     thread::nanosleep(100);
                 }
             },
-            31 => word(flag, 0).store_release(1, Site::new("test/spin")),
+            31 => word(flag, 0).store_release(1),
             _ => {}
         }
         word(flag, 1).add_relaxed(1);

@@ -4,7 +4,7 @@ use super::alloc::NO_START;
 use super::lease::{Lease, Piece};
 use super::{Bump, POLL_NANOS, SEE_LENT, SEE_TAIL, Shard};
 use crate::lanes::{Group, Sum};
-use crate::sync::{AtomicU64, NATIVE_LAYOUT, fence_acquire};
+use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 use crate::thread;
 
 /// How often everything is searched again because another thread was just changing it.
@@ -57,7 +57,7 @@ impl Bump {
         }
         // ordering: acquire; pairs with LEND in `lend`: what the root has lent by now is in its shard, or
         // that shard is seen unsettled.
-        fence_acquire(SEE_LENT);
+        SEE_LENT.fence_acquire();
         let Look { shard, settled } = self.look(group, least);
         if shard != NO_SHARD {
             let piece =
@@ -116,7 +116,7 @@ struct Look {
 #[inline(always)]
 fn longest_piece(shard: &Shard) -> Option<u32> {
     // ordering: acquire; pairs with LEND in `lend`: the tail that was kept before this lease.
-    let lease = Lease(shard.lease.load_acquire(SEE_TAIL));
+    let lease = Lease(shard.lease.at(SEE_TAIL).load_acquire());
     let tail = Lease(shard.tail.load_relaxed()).remaining()?;
     if !lease.is_dry() {
         return Some(lease.remaining()?.max(tail));

@@ -101,6 +101,7 @@ pub const fn first_lease(granules: u64, shards: u32) -> u64 {
     share - share % LEASE_UNIT
 }
 
+#[cfg(not(target_arch = "nvptx64"))]
 impl Root {
     /// The root of a pool of `granules` with `shards` shards, each holding its first lease.
     pub fn new(granules: u64, shards: u32) -> Self {
@@ -140,6 +141,7 @@ impl Root {
     }
 }
 
+#[cfg(not(target_arch = "nvptx64"))]
 impl Shard {
     /// Shard `i` of a pool of `granules` with `shards` shards, holding its first lease.
     pub fn new(granules: u64, shards: u32, i: u32) -> Self {

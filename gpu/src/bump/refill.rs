@@ -3,7 +3,6 @@
 use super::lease::{Lease, MAX_LEASE, Piece};
 use super::root::decode;
 use super::{Bump, LEND};
-use crate::sync::fence_release;
 
 /// Leases get no shorter than this many granules while the root has more.
 const MIN_LEASE: u64 = 1 << 12;
@@ -36,7 +35,7 @@ impl Bump {
     pub(super) fn lend(&self, r: u32, granules: u32) {
         // ordering: release; pairs with SEE_LENT in `search`: the word below zero before the root that lends;
         // and with SEE_TAIL in `longest_piece`: the tail before the lease after it.
-        fence_release(LEND);
+        LEND.fence_release();
         let next = match self.take_from_root(self.lease_length(granules).into(), granules.into(), u64::MAX) {
             Piece::NOTHING => Lease::DRY,
             // The root is being settled. Leave the shard able to ask again.

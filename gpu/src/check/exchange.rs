@@ -132,5 +132,5 @@ fn swap<A: DeviceAlloc>(worker: &Worker<'_, A>, cells: DeviceSlice<u64>, step: u
     // layout.
     let cell = unsafe { &*cell.cast::<AtomicU64>() };
     // ordering: acquire and release; pairs with itself: what the last holder did, before what the next one does (I2).
-    Token(cell.swap_acq_rel(token.0, SWAP))
+    Token(cell.at(SWAP).swap_acq_rel(token.0))
 }

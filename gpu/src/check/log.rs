@@ -88,6 +88,7 @@ pub struct CheckLog {
 
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<CheckLog>() == 8 * LOG_WORDS);
 
+#[cfg(not(target_arch = "nvptx64"))]
 impl Default for CheckLog {
     fn default() -> Self {
         let zero = || AtomicU64::new(0);

@@ -24,6 +24,8 @@ const GENERATION_BITS: u32 = 25;
 const GENERATION: u32 = (1 << GENERATION_BITS) - 1;
 const ALIGN: u32 = 0x3f;
 const CLASHED: u32 = 1 << 31;
+/// The largest alignment that a `Layout` can have with any size of 32 bits.
+const MAX_ALIGN_LOG2: u32 = 62;
 
 impl Record {
     /// A live block of `layout` at `address`, the next of this slot's generations.
@@ -74,7 +76,8 @@ impl Record {
     /// The alignment that was asked for.
     #[inline(always)]
     pub const fn align(self) -> u64 {
-        1 << (self.tag >> GENERATION_BITS & ALIGN)
+        let log2 = self.tag >> GENERATION_BITS & ALIGN;
+        1 << if log2 < MAX_ALIGN_LOG2 { log2 } else { MAX_ALIGN_LOG2 }
     }
 
     /// How many blocks this slot has held, wrapping.
@@ -86,7 +89,7 @@ impl Record {
     /// What was asked for.
     #[inline(always)]
     pub fn layout(self) -> Layout {
-        // SAFETY: both come from a layout, by `next`; an empty record is of no bytes, aligned to 1.
+        // SAFETY: a power of two of at most 2^62, and a size of 32 bits: rounded up they are no more than `isize` holds.
         unsafe { Layout::from_size_align_unchecked(self.bytes as usize, self.align() as usize) }
     }
 }
@@ -106,6 +109,15 @@ mod tests {
         let empty = live.clashed().emptied();
         assert!(!empty.is_live() && !empty.is_clashed());
         assert_eq!(empty.next(16, layout).generation(), 2);
+    }
+
+    /// A record can be read from memory that was written over.
+    #[test]
+    fn any_bytes_have_a_valid_layout() {
+        for tag in [u32::MAX, 0x3f << GENERATION_BITS, 62 << GENERATION_BITS, CLASHED] {
+            let layout = Record { address: u64::MAX, bytes: u32::MAX, tag }.layout();
+            assert_eq!(Layout::from_size_align(layout.size(), layout.align()), Ok(layout));
+        }
     }
 
     #[test]

@@ -89,7 +89,7 @@ const _: () = assert!(size_of::<Round>() == 56 && align_of::<Round>() == 8);
 ///
 /// # Safety
 /// `records` are `SLOTS * round.threads` records of blocks of `pool`, claimed in `map`; the records are
-/// touched by this launch alone. `stripes` is live.
+/// touched by this launch alone. `stripes` is live, and `round.multiplier` is coprime to `round.threads`.
 #[inline(always)]
 pub unsafe fn run<A: DeviceAlloc>(
     pool: &A,

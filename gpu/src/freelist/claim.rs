@@ -96,7 +96,7 @@ impl FreeList {
     #[inline(always)]
     fn claim(&self, word: u32, wanted: u32) -> u32 {
         // ordering: acquire; pairs with RELEASE in `free`: the last owner's writes before the bit (I3).
-        wanted & !self.word(word).or_acquire(wanted, CLAIM)
+        wanted & !self.word(word).at(CLAIM).or_acquire(wanted)
     }
 
     /// Finds the block of a reservation that the cursor did not lead to, one word after the other. Each

@@ -118,7 +118,7 @@ impl FreeList {
     #[inline(always)]
     fn release_bits(&self, word: u32, bits: u32) -> u32 {
         // ordering: release; pairs with CLAIM: the owners' writes before their bits (I3).
-        let old = self.word(word).and_release(!bits, RELEASE);
+        let old = self.word(word).at(RELEASE).and_release(!bits);
         self.credit(self.geometry.region_of_word(word), (old & bits).count_ones());
         bits & !old
     }

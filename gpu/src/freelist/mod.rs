@@ -87,6 +87,7 @@ pub struct Region {
 
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Region>() == 128);
 
+#[cfg(not(target_arch = "nvptx64"))]
 impl Region {
     /// A region of `blocks` blocks, all free.
     pub fn new(blocks: u32) -> Self {
@@ -174,13 +175,11 @@ impl FreeList {
         self.base
     }
 
-    /// The block at this place.
+    /// The block at this place; an address outside of the pool for one that the pool does not have.
     #[inline(always)]
     pub fn address_of(&self, block: BlockIndex) -> *mut u8 {
-        debug_assert!(block.0 < self.geometry.capacity());
         let offset = u64::from(block.0) * self.geometry.stride();
-        // SAFETY: the block is inside the pool, by `from_raw_parts`' promise.
-        unsafe { self.base.add(offset as usize) }
+        self.base.wrapping_add(offset as usize)
     }
 
     #[inline(always)]

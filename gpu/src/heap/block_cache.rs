@@ -83,6 +83,7 @@ use slots::Slots;
 ///     } // Here, or wherever a thread returns, its blocks go back to the heap.
 /// }
 /// ```
+#[must_use = "a thread leaves the cache when this is dropped"]
 pub struct BlockCache<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static = ()> {
     heap: &'h Heap,
     part: Part,
@@ -115,6 +116,8 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
     ///   [`sync_threads`](thread::sync_threads).
     /// - A block has one cache of these parameters at a time: of the one before, each thread has dropped or ended its
     ///   part.
+    /// - The thread drops, ends or forgets its part before its block ends, and uses it no more then. Safe code could keep a
+    ///   part of a `&'static Heap` in a thread-local variable of the CPU.
     #[inline(always)]
     pub unsafe fn begin(heap: &'h Heap, layout: Layout) -> Self {
         // SAFETY: the caller's promise.
@@ -134,6 +137,7 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
     /// Cost from a slot: a load and a store in shared memory.
     #[track_caller]
     #[inline(always)]
+    #[must_use = "the memory is lost unless it is freed"]
     pub fn alloc(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         let address =
             if self.part.top != self.part.bottom && self.heap.class_of(layout) == Some(self.part.class) {
@@ -286,7 +290,8 @@ impl Heap {
         let slab = (offset >> self.layout.slab_log2) as u32;
         // Who frees a block has it, or got it from who has: its slab's entry was written before (I5). Through the cache of this
         // multiprocessor, which whoever acquires a span empties.
-        let entry = Entry(self.entry(slab).load_unraced());
+        // SAFETY: no thread writes the entry of a slab with a live block (I5).
+        let entry = Entry(unsafe { self.entry(slab).load_unraced() });
         entry.class() == Some(class) && self.place_of(entry, class, slab, offset).is_some()
     }
 

@@ -74,7 +74,7 @@ impl Heap {
             let kept = left.div_ceil(info.blocks) / 2;
             let rest = Span::new(seen.end(), kept * info.blocks);
             // ordering: acquire; pairs with INSTALL, as a subtraction does.
-            match span.cas_acquire(seen.0, rest.0, TAKE) {
+            match span.at(TAKE).cas_acquire(seen.0, rest.0) {
                 Ok(_) => return Span::new(seen.end() - kept * info.slabs, left - kept * info.blocks),
                 Err(now) => seen = Span(now),
             }
@@ -118,7 +118,7 @@ impl Heap {
         }
         let rest = Span::new(seen.end() - runs * info.slabs, seen.left().unwrap_or(0) - runs * info.blocks);
         // ordering: acquire; pairs with INSTALL, as a subtraction does. A failure is another thread's success.
-        if span.cas_acquire(seen.0, rest.0, TAKE).is_err() {
+        if span.at(TAKE).cas_acquire(seen.0, rest.0).is_err() {
             return 0;
         }
         (0..runs).map(|i| self.free_run(class, info, rest.end() + i * info.slabs)).sum()
@@ -129,7 +129,7 @@ impl Heap {
     fn free_run(&self, class: SizeClass, info: &ClassInfo, run: u32) -> u32 {
         let empty = Count::of_class(class);
         // ordering: acquire; pairs with CLAIM: the looks at the bits of who has pinned it.
-        if self.count(run).cas_acquire(empty.0, Count::NONE.0, RETIRE).is_err() {
+        if self.count(run).at(RETIRE).cas_acquire(empty.0, Count::NONE.0).is_err() {
             self.make_holes(info, run + info.slabs, info.blocks);
             return 0;
         }
@@ -174,7 +174,7 @@ impl Heap {
                 return false;
             }
             // ordering: acquire; pairs with INSTALL, as a subtraction does.
-            match span.cas_acquire(seen.0, Span::new(seen.end(), 0).0, TAKE) {
+            match span.at(TAKE).cas_acquire(seen.0, Span::new(seen.end(), 0).0) {
                 Ok(_) => {
                     self.make_holes(self.class(class), seen.end(), left);
                     return true;

@@ -140,6 +140,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    #[cfg(not(target_arch = "nvptx64"))]
     /// With these blocks left.
     pub fn new(span: Span) -> Self {
         let [searches_begun, verdict, runs] = [0; 3].map(AtomicU64::new);
@@ -162,11 +163,13 @@ impl Cursor {
         Span(self.span.load_relaxed())
     }
 
+    #[cfg(not(target_arch = "nvptx64"))]
     /// As it lies in device memory, for the host to write.
     pub fn to_words(&self) -> [u64; 4] {
         [&self.span, &self.searches_begun, &self.verdict, &self.runs].map(AtomicU64::load_relaxed)
     }
 
+    #[cfg(not(target_arch = "nvptx64"))]
     /// As it lay in device memory, for the host to read.
     pub fn from_words(words: [u64; 4]) -> Self {
         let [span, searches_begun, verdict, runs] = words.map(AtomicU64::new);

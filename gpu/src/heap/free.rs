@@ -8,7 +8,6 @@ use super::layout::WORD_BITS;
 use super::{FREE, Heap};
 use crate::fault::FaultKind;
 use crate::lanes::{Group, Warp};
-use crate::sync::fence_release;
 use core::ptr::NonNull;
 
 /// A block in the bitmap, and what is to be known of its run.
@@ -65,7 +64,7 @@ impl Heap {
         let entry = Entry(self.entry(slab).load_relaxed());
         // ordering: release; pairs with CLAIM and with RETIRE: the owners' writes before their bits (I4). Here, and not
         // at the bits, it takes no longer than the load.
-        fence_release(FREE);
+        FREE.fence_release();
         let Some(class) = entry.class() else { return self.shared().free_large(slab, address) };
         match self.place_of(entry, class, slab, offset) {
             Some(place) => self.release(group, place),
@@ -222,7 +221,7 @@ impl Heap {
         if let Some((run, class)) = self.owner_of(word) {
             let block = (word - self.word_of(run, 0)) * WORD_BITS;
             // ordering: release; pairs with CLAIM and with RETIRE: hands on what was acquired with the blocks (I4).
-            fence_release(FREE);
+            FREE.fence_release();
             self.release_bits(Place { run, class, blocks: self.class(class).blocks, block }, bits);
         }
     }

@@ -5,7 +5,7 @@ use super::cursor::Span;
 use super::overview::ClassSet;
 use super::{Heap, SEARCH, SEEK};
 use crate::lanes::Group;
-use crate::sync::{NATIVE_LAYOUT, fence_release};
+use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 
 /// Looks for the end of another group's search for a span, and the pause between two: more than most of them take, for a
@@ -131,7 +131,7 @@ impl Heap {
         let cursor = self.cursor(class, home);
         // ordering: acquire; pairs with the end of a search below: the span that it stored, before the look whether the
         // cursor is dry (I8).
-        let ended = lanes.lead_64(|| cursor.verdict.load_acquire(SEARCH) / 2);
+        let ended = lanes.lead_64(|| cursor.verdict.at(SEARCH).load_acquire() / 2);
         // Relaxed: whoever was here before has ended, and that was acquired.
         let mine = lanes.lead_64(|| cursor.searches_begun.cas_relaxed(ended, ended + 1).is_ok().into());
         if mine == 0 {
@@ -143,7 +143,7 @@ impl Heap {
         if lanes.leads() {
             let found_none = is_dry && found.is_dry();
             // ordering: release; pairs with the beginning of the next search above (I8).
-            cursor.verdict.store_release(2 * (ended + 1) + u64::from(found_none), SEARCH);
+            cursor.verdict.at(SEARCH).store_release(2 * (ended + 1) + u64::from(found_none));
         }
         if is_dry && found.is_dry() { Look::Nothing } else { Look::Span }
     }
@@ -156,7 +156,7 @@ impl Heap {
         }
         lanes.sync();
         // ordering: release; pairs with SEEK of a proof: counted, before what any lane takes from here on.
-        fence_release(SEEK);
+        SEEK.fence_release();
         let found = self.find(lanes, class, home, count, 0);
         self.hand_on(lanes);
         if lanes.leads() {
@@ -164,7 +164,7 @@ impl Heap {
                 self.cursor(class, home).install(found);
             }
             // ordering: release; pairs with SEEK of a proof: the span in the cursor.
-            self.seekers(class).sub_release(1, SEEK);
+            self.seekers(class).at(SEEK).sub_release(1);
         }
         found
     }

@@ -42,7 +42,7 @@ impl Heap {
     #[inline(never)]
     fn claim_hole_of(&self, class: SizeClass, run: u32, rank: u32) -> u64 {
         // ordering: acquire; pairs with FREE: the run's bits were cleared before the frees that the count tells of.
-        let pinned = Count(self.count(run).add_acquire(Count::PIN.0, CLAIM));
+        let pinned = Count(self.count(run).at(CLAIM).add_acquire(Count::PIN.0));
         let (address, change) = match pinned.is_of(class) && pinned.some() > 0 {
             true => self.claim_bit(self.class(class), run, rank),
             false => (0, Count::NONE),
@@ -65,7 +65,7 @@ impl Heap {
             }
             let bit = 1 << select_bit(seen, rank % seen.count_ones());
             // ordering: acquire; pairs with FREE: what the last owner wrote, before the next (I4).
-            let old = self.bits(first + w).and_acquire(!bit, CLAIM);
+            let old = self.bits(first + w).at(CLAIM).and_acquire(!bit);
             if old & bit != 0 {
                 let change = Count::change(old, old & !bit, full_word(info.blocks, w));
                 return (self.block_address(info, run, w * WORD_BITS + bit.trailing_zeros()), change);
@@ -78,7 +78,7 @@ impl Heap {
     #[inline(always)]
     fn unpin(&self, run: u32, change: Count) {
         // ordering: release; pairs with RETIRE: this look at the bits, before who takes the run clears them.
-        let before = Count(self.count(run).add_release(change.minus(Count::PIN).0, CLAIM));
+        let before = Count(self.count(run).at(CLAIM).add_release(change.minus(Count::PIN).0));
         // Of whatever class it is: who has found it pinned does not look again.
         let Some(class) = before.class() else { return };
         let (words, after) = (self.class(class).words(), before.plus(change));

@@ -182,7 +182,7 @@ impl Heap {
     /// A handle of the heap made of these parts.
     ///
     /// # Safety
-    /// Each part is as [`Parts`] says and stays there while the handle or a copy of it is used. At first the
+    /// `layout` is one of [`Layout`]'s constructors, with fewer classes at most. Each part is as [`Parts`] says and stays there while the handle or a copy of it is used. At first the
     /// cursors are [`Span::UNUSED`], `fresh` is each home's [`Layout::share_start`], the entries are
     /// [`free_entry`](Self::free_entry), and every other word is zero. Where there are slabs without memory, `fresh` of
     /// their homes is where the share ends, and the other slabs of these are in the set of free ones.

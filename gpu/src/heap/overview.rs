@@ -50,6 +50,7 @@ pub(super) struct Line<T>(pub T);
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Overview>() == 512);
 
 impl Overview {
+    #[cfg(not(target_arch = "nvptx64"))]
     /// That of a heap that no one has used.
     pub fn new() -> Self {
         let zeros = || core::array::from_fn(|_| AtomicU32::new(0));
@@ -67,6 +68,7 @@ impl Overview {
         core::mem::offset_of!(Overview, found)..core::mem::offset_of!(Overview, refusals);
 }
 
+#[cfg(not(target_arch = "nvptx64"))]
 impl Default for Overview {
     fn default() -> Self {
         Overview::new()

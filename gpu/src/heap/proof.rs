@@ -7,7 +7,7 @@ use super::sets::IndexSet;
 use super::{ARRIVE, Heap, SEEK, VERDICT};
 use crate::lanes::Group;
 use crate::proofs::{Sites, Wait};
-use crate::sync::{NATIVE_LAYOUT, fence_acquire, fence_release};
+use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 
 /// All warps of a GPU may wait for a proof, and read one word for that; and the proof of a lone lane in a large heap takes
@@ -48,7 +48,7 @@ impl Heap {
         }
         // ordering: acquire; pairs with that of `prove`: the bits of the search whose verdict was seen. Those of a later
         // one say as much.
-        fence_acquire(VERDICT);
+        VERDICT.fence_acquire();
         lanes.sync();
         let (full, bare) = (self.full_classes(lanes), self.bare_classes(lanes));
         if full != bare {
@@ -65,7 +65,7 @@ impl Heap {
     fn prove(&self, lanes: Group) {
         // ordering: acquire; pairs with the release below: what the search before has moved from place to place. And with
         // ARRIVE, as the beginning does that was before it.
-        fence_acquire(VERDICT);
+        VERDICT.fence_acquire();
         lanes.sync();
         let used = self.used_classes(lanes);
         self.close_all(lanes);
@@ -93,7 +93,7 @@ impl Heap {
             self.set_verdict(full, bare);
             // ordering: release; pairs with that of `refused_classes`, the bits before the verdict; and with that of the
             // next search.
-            fence_release(VERDICT);
+            VERDICT.fence_release();
         }
     }
 
@@ -101,13 +101,13 @@ impl Heap {
     /// taken: so it is seen here, or what it has stored is seen in the cursor after this.
     fn sought_classes(&self, lanes: Group) -> ClassSet {
         // ordering: acquire; pairs with the beginning of a search: what it has taken, after it was counted.
-        fence_acquire(SEEK);
+        SEEK.fence_acquire();
         // What any lane has seen taken is before all lanes' looks.
         lanes.sync();
         let (mut sought, mut class) = (ClassSet::NONE, lanes.rank());
         while class < self.layout.classes {
             // ordering: acquire; pairs with the end of a search: the span that it stored.
-            if self.seekers(SizeClass(class)).load_acquire(SEEK) != 0 {
+            if self.seekers(SizeClass(class)).at(SEEK).load_acquire() != 0 {
                 sought.insert(SizeClass(class));
             }
             class += lanes.count();

@@ -9,7 +9,7 @@ use super::layout::WORD_BITS;
 use super::sets::Run;
 use super::{Heap, INSTALL, PART_HOMES};
 use crate::lanes::{Group, Lanes};
-use crate::sync::{NATIVE_LAYOUT, fence_release};
+use crate::sync::NATIVE_LAYOUT;
 
 /// Slabs that are taken of another home's share at once, so that it does not run dry for it.
 const FOREIGN_SLABS: u32 = 16;
@@ -83,7 +83,7 @@ impl Heap {
         lanes.sync();
         // ordering: release; pairs with TAKE: the slabs' entries, that their bits are clear, and what their last owners
         // wrote (I4). Each lane's own, which the model does not ask for: decision 6 says why.
-        fence_release(INSTALL);
+        INSTALL.fence_release();
         lanes.sync();
     }
 

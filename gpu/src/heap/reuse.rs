@@ -15,7 +15,7 @@ use super::layout::WORD_BITS;
 use super::sets::{Run, WINDOWS};
 use super::{Heap, RETIRE};
 use crate::lanes::{Group, Lanes};
-use crate::sync::{NATIVE_LAYOUT, QUAD, fence_acq_rel, fence_acquire, quad};
+use crate::sync::{NATIVE_LAYOUT, QUAD, quad};
 
 /// Rows of a few words of the set that are tried: each that is not whole has lost its runs their place there.
 const ROWS: u32 = if NATIVE_LAYOUT { 32 } else { 3 };
@@ -104,7 +104,7 @@ impl Heap {
         let mut seen = whole.0;
         if asks {
             // ordering: acquire; pairs with FREE: what the owners wrote, before the next ones (I4).
-            seen = self.count(run).cas_acquire(whole.0, taken.0, RETIRE).unwrap_or_else(|seen| seen);
+            seen = self.count(run).at(RETIRE).cas_acquire(whole.0, taken.0).unwrap_or_else(|seen| seen);
         }
         // A free's addition to the count may be there before its bits. Once they are seen, by who looks after the swap of
         // their run's count, they are before their clearing.
@@ -195,7 +195,7 @@ impl Heap {
         if asks && seen == joined.0 {
             had = joined;
             // ordering: acquire; pairs with FREE, as above.
-            taken = self.count(run).cas_acquire(joined.0, mine.0, RETIRE).is_ok();
+            taken = self.count(run).at(RETIRE).cas_acquire(joined.0, mine.0).is_ok();
         }
         let lost = lanes.ballot(asks && !taken);
         let mut len = if lost.is_empty() { row.len } else { lanes.rank_of(lost.leader()) };
@@ -221,7 +221,7 @@ impl Heap {
             let full = self.is_full(lanes, info, row);
             if lanes.all(full) {
                 // ordering: acquire; pairs with FREE: of those, too, who have not changed the count (I4).
-                fence_acquire(RETIRE);
+                RETIRE.fence_acquire();
                 return true;
             }
         }
@@ -239,7 +239,7 @@ impl Heap {
     fn look_again(&self, class: SizeClass, run: u32) {
         // ordering: acquire and release; pairs with itself and with the addition to the count that makes a run whole: the
         // run is out of the set before this look, and who makes it whole after the look puts it in.
-        fence_acq_rel(RETIRE);
+        RETIRE.fence_acq_rel();
         let count = self.count_after_note(run);
         if count.is_of(class) {
             self.note_if_whole(class, run, count);

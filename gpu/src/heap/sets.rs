@@ -91,7 +91,7 @@ impl IndexSet {
         // Relaxed: the above.
         if self.word(w).or_relaxed(1 << (run % WORD_BITS)) == 0 {
             // ordering: release; pairs with `settle_summary`: the word before its bit (I2).
-            self.summary(w).or_release(1 << (w % WORD_BITS), SUMMARISE);
+            self.summary(w).at(SUMMARISE).or_release(1 << (w % WORD_BITS));
         }
     }
 
@@ -110,10 +110,10 @@ impl IndexSet {
     #[inline(never)]
     fn insert_bits(&self, w: u32, bits: u32) -> u32 {
         // ordering: release; pairs with TAKE_SLAB: what the last users wrote before the next ones.
-        let old = self.word(w).or_release(bits, GIVE_SLAB);
+        let old = self.word(w).at(GIVE_SLAB).or_release(bits);
         if old == 0 {
             // ordering: release; pairs with `settle_summary`: the word before its bit (I2).
-            self.summary(w).or_release(1 << (w % WORD_BITS), SUMMARISE);
+            self.summary(w).at(SUMMARISE).or_release(1 << (w % WORD_BITS));
         }
         old
     }
@@ -121,7 +121,7 @@ impl IndexSet {
     /// Clears bits of a word and returns those that were set: the caller's slabs.
     fn claim_bits(&self, w: u32, bits: u32) -> u32 {
         // ordering: acquire; pairs with GIVE_SLAB.
-        let old = self.word(w).and_acquire(!bits, TAKE_SLAB);
+        let old = self.word(w).at(TAKE_SLAB).and_acquire(!bits);
         if old & !bits == 0 {
             self.settle_summary(w);
         }
@@ -140,10 +140,10 @@ impl IndexSet {
     fn settle_summary(&self, w: u32) {
         let bit = 1 << (w % WORD_BITS);
         // ordering: acquire; pairs with SUMMARISE: who set this bit before had set the word's (I2).
-        self.summary(w).and_acq_rel(!bit, SUMMARISE);
+        self.summary(w).at(SUMMARISE).and_acq_rel(!bit);
         if self.word(w).load_relaxed() != 0 {
             // ordering: release; pairs with itself above, as the first insertion's does.
-            self.summary(w).or_release(bit, SUMMARISE);
+            self.summary(w).at(SUMMARISE).or_release(bit);
         }
     }
 
@@ -205,7 +205,7 @@ impl IndexSet {
                 if slab < first + most && w < self.len {
                     let wanted = low_bits(first + most - slab) << bit;
                     // ordering: acquire; pairs with GIVE_SLAB.
-                    *got = self.word(w).and_acquire(!wanted, TAKE_SLAB);
+                    *got = self.word(w).at(TAKE_SLAB).and_acquire(!wanted);
                 }
                 slab = (slab | (WORD_BITS - 1)) + 1;
             }

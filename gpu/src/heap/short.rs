@@ -9,7 +9,7 @@ use super::sets::Run;
 use super::take::TURNS;
 use super::{Heap, INSTALL};
 use crate::lanes::{Group, Lanes, Warp};
-use crate::sync::{NATIVE_LAYOUT, fence_release};
+use crate::sync::NATIVE_LAYOUT;
 
 /// How often a group starts again because others took what was found for it.
 const PATIENCE: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
@@ -52,7 +52,7 @@ impl Heap {
         warp.sync();
         if warp.leads() {
             // ordering: release; pairs with TAKE: the run's bits are clear, and what its blocks' last owners wrote (I4).
-            fence_release(INSTALL);
+            INSTALL.fence_release();
             cursor.install(rest);
             cursor.runs.store_relaxed(row.len.into());
         }

@@ -8,7 +8,7 @@ use super::layout::WORD_BITS;
 use super::sets::Run;
 use super::{GIVE_SLAB, Heap};
 use crate::lanes::Group;
-use crate::sync::{NATIVE_LAYOUT, fence_release};
+use crate::sync::NATIVE_LAYOUT;
 
 /// Rows that are taken of as many words of a set as there are lanes: more than they have, but for what is put in meanwhile.
 const SWEEPS: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 4 };
@@ -77,7 +77,7 @@ impl Heap {
         }
         lanes.sync();
         // ordering: release; pairs with TAKE_SLAB: what each lane wrote and cleared, before the slabs are in the set.
-        fence_release(GIVE_SLAB);
+        GIVE_SLAB.fence_release();
         lanes.sync();
         if lanes.leads() {
             self.free_slabs().insert_run(run);

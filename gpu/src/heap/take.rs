@@ -29,7 +29,7 @@ impl Heap {
     pub(super) fn take(&self, wanted: u32, class: SizeClass, home: u32) -> Span {
         let cursor = self.cursor(class, home);
         // ordering: acquire; pairs with INSTALL: the slabs' entries, and what their last owners wrote (I4).
-        Span(cursor.span.sub_acquire(wanted.into(), TAKE))
+        Span(cursor.span.at(TAKE).sub_acquire(wanted.into()))
     }
 
     /// The same, from another cursor where a group is storing the next span of this one, and after a wait if others

@@ -47,7 +47,8 @@ pub unsafe trait Kernel: Copy + Send + Sync + 'static {
 ///
 /// # Safety
 /// The body of a kernel keeps no [handle](crate::kernel::DeviceHandle) beyond its end: not in a static, a thread-local
-/// variable, or memory that another kernel reads. The pool may be gone when that is used.
+/// variable, or memory that another kernel reads. The pool may be gone when that is used. And none of its frames relies on
+/// being left: [`thread::exit`](crate::thread::exit), a trap, or an error of another thread ends a thread where it stands.
 ///
 /// ```
 /// use warpheap_device::{kernel, kernel::DeviceSlice, thread};

@@ -66,7 +66,7 @@ macro_rules! operations {
             #[doc = $doc]
             ///
             /// # Safety
-            /// The place is inside of the piece that it was made from.
+            /// The place is inside of the piece that it was made from, by a thread of the same block, which is still running.
             #[inline(always)]
             pub unsafe fn $name(self, $($arg: u64),*) -> $out {
                 // SAFETY: the caller's promise.

@@ -6,11 +6,14 @@
 //! | [`BlockAtomicU32`], [`BlockAtomicU64`] | `.cta` | the threads of this block |
 //! | [`SystemAtomicU32`], [`SystemAtomicU64`] | `.sys` | the host and other devices too |
 //!
-//! All of them address **global memory** (`.global`); a word in shared memory is out of their reach.
+//! All of them address **global memory** (`.global`); a word in shared or local memory is out of their reach. So kernels make
+//! references to words in unsafe code alone, which promises that the word is aligned, lies in global memory, and is accessed by
+//! threads of the type's scope. On the host, words are made by `new`.
 //! Core's own atomics must not be used on the device: rustc 1.96 emits their read-modify-writes without
 //! an ordering and the rest at `.sys` scope.
 //!
-//! Every operation that is not relaxed takes a [`Site`], its name. Costs on an H200: a relaxed or acquire
+//! A program that is run under loom names its operations, `word.at(SITE).add_acquire(1)`, and its fences, `SITE.fence_release()`: a
+//! [`Site`] costs nothing in a normal build, and each can be weakened there to see that a test notices. Costs on an H200: a relaxed or acquire
 //! operation is one L2 round trip (397 to 491 cycles), a release adds a fence (392 cycles), `.sys` doubles it.
 
 mod site;
@@ -31,9 +34,19 @@ mod backend;
 /// Whether an atomic has the size and the layout of its integer (it has not under loom).
 pub const NATIVE_LAYOUT: bool = !cfg!(loom);
 
+/// A word and the name of the operation that comes next: [`AtomicU32::at`] and those of the other types.
+///
+/// In a normal build it is the word alone.
+#[must_use = "it does nothing without an operation"]
+#[derive(Debug)]
+pub struct At<'a, W> {
+    word: &'a W,
+    site: Site,
+}
+
 /// One read-modify-write in its four orderings.
 macro_rules! rmw {
-    ($int:ty, $($relaxed:ident $acquire:ident $release:ident $acq_rel:ident: $doc:literal;)+) => {$(
+    (word $int:ty, $($relaxed:ident $acquire:ident $release:ident $acq_rel:ident: $doc:literal;)+) => {$(
         #[doc = $doc]
         /// Returns the old value. Relaxed.
         #[inline(always)]
@@ -43,39 +56,72 @@ macro_rules! rmw {
         #[doc = $doc]
         /// Returns the old value. Acquire.
         #[inline(always)]
-        pub fn $acquire(&self, v: $int, at: Site) -> $int {
-            if at.is_weakened() { self.0.$relaxed(v) } else { self.0.$acquire(v) }
+        pub fn $acquire(&self, v: $int) -> $int {
+            self.0.$acquire(v)
         }
         #[doc = $doc]
         /// Returns the old value. Release.
         #[inline(always)]
-        pub fn $release(&self, v: $int, at: Site) -> $int {
-            if at.is_weakened() { self.0.$relaxed(v) } else { self.0.$release(v) }
+        pub fn $release(&self, v: $int) -> $int {
+            self.0.$release(v)
         }
         #[doc = $doc]
         /// Returns the old value. Acquire and release.
         #[inline(always)]
-        pub fn $acq_rel(&self, v: $int, at: Site) -> $int {
-            if at.is_weakened() { self.0.$relaxed(v) } else { self.0.$acq_rel(v) }
+        pub fn $acq_rel(&self, v: $int) -> $int {
+            self.0.$acq_rel(v)
         }
     )+};
+    (at $int:ty, $($relaxed:ident $acquire:ident $release:ident $acq_rel:ident: $doc:literal;)+) => {$(
+        rmw! { @at $int, $relaxed $acquire $doc "Returns the old value. Acquire." }
+        rmw! { @at $int, $relaxed $release $doc "Returns the old value. Release." }
+        rmw! { @at $int, $relaxed $acq_rel $doc "Returns the old value. Acquire and release." }
+    )+};
+    (@at $int:ty, $relaxed:ident $ordered:ident $doc:literal $order:literal) => {
+        #[doc = $doc]
+        #[doc = $order]
+        #[inline(always)]
+        pub fn $ordered(self, v: $int) -> $int {
+            if self.site.is_weakened() { self.word.$relaxed(v) } else { self.word.$ordered(v) }
+        }
+    };
 }
 
 /// A compare-and-swap in its four orderings.
 macro_rules! cas {
-    ($int:ty, $relaxed:ident; $($ordered:ident: $doc:literal),+) => {
-        /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`. Relaxed.
-        #[inline(always)]
-        pub fn $relaxed(&self, old: $int, new: $int) -> Result<$int, $int> {
-            self.0.$relaxed(old, new)
-        }
-        $(
+    (word $int:ty, $($name:ident: $doc:literal),+) => {$(
         /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`.
         #[doc = $doc]
         #[inline(always)]
-        pub fn $ordered(&self, old: $int, new: $int, at: Site) -> Result<$int, $int> {
-            if at.is_weakened() { self.0.$relaxed(old, new) } else { self.0.$ordered(old, new) }
-        })+
+        pub fn $name(&self, old: $int, new: $int) -> Result<$int, $int> {
+            self.0.$name(old, new)
+        }
+    )+};
+    (at $int:ty, $($name:ident: $doc:literal),+) => {$(
+        /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`.
+        #[doc = $doc]
+        #[inline(always)]
+        pub fn $name(self, old: $int, new: $int) -> Result<$int, $int> {
+            if self.site.is_weakened() { self.word.cas_relaxed(old, new) } else { self.word.$name(old, new) }
+        }
+    )+};
+}
+
+/// The read-modify-writes of a word, or of a word `at` a site.
+macro_rules! exchanges {
+    ($of:ident $int:ty) => {
+        rmw! { $of $int,
+            add_relaxed add_acquire add_release add_acq_rel: "Adds `v`, wrapping.";
+            sub_relaxed sub_acquire sub_release sub_acq_rel: "Subtracts `v`, wrapping.";
+            and_relaxed and_acquire and_release and_acq_rel: "Keeps the bits of `v`.";
+            or_relaxed or_acquire or_release or_acq_rel: "Sets the bits of `v`.";
+            xor_relaxed xor_acquire xor_release xor_acq_rel: "Flips the bits of `v`.";
+            max_relaxed max_acquire max_release max_acq_rel: "Raises to `v`.";
+            min_relaxed min_acquire min_release min_acq_rel: "Lowers to `v`.";
+            swap_relaxed swap_acquire swap_release swap_acq_rel: "Replaces by `v`.";
+        }
+        cas! { $of $int,
+        cas_acquire: "Acquire.", cas_release: "Release.", cas_acq_rel: "Acquire and release." }
     };
 }
 
@@ -89,8 +135,17 @@ macro_rules! atomic {
         const _: () = assert!(!NATIVE_LAYOUT || align_of::<$name>() == $bytes);
 
         impl $name {
-            /// A word holding `v`.
+            /// A word holding `v`. On the host alone: see [`in_global`](Self::in_global).
+            #[cfg(not(target_arch = "nvptx64"))]
             pub fn new(v: $int) -> Self {
+                Self(backend::$cell::new(v))
+            }
+            /// A word holding `v`, to be written to global memory by a kernel.
+            ///
+            /// # Safety
+            /// On a GPU no operation is called on it before it lies in global memory. A local variable does not.
+            #[inline(always)]
+            pub unsafe fn in_global(v: $int) -> Self {
                 Self(backend::$cell::new(v))
             }
             /// Reads. Relaxed.
@@ -100,13 +155,16 @@ macro_rules! atomic {
             }
             /// Reads. Acquire.
             #[inline(always)]
-            pub fn load_acquire(&self, at: Site) -> $int {
-                if at.is_weakened() { self.0.load_relaxed() } else { self.0.load_acquire() }
+            pub fn load_acquire(&self) -> $int {
+                self.0.load_acquire()
             }
             /// Reads a word that no one is writing: the last write is ordered before this by what the caller
             /// acquired. On a GPU the multiprocessor's cache may answer.
+            ///
+            /// # Safety
+            /// No thread writes the word meanwhile: on a GPU that is a data race.
             #[inline(always)]
-            pub fn load_unraced(&self) -> $int {
+            pub unsafe fn load_unraced(&self) -> $int {
                 self.0.load_unraced()
             }
             /// Writes. Relaxed.
@@ -116,21 +174,34 @@ macro_rules! atomic {
             }
             /// Writes. Release.
             #[inline(always)]
-            pub fn store_release(&self, v: $int, at: Site) {
-                if at.is_weakened() { self.0.store_relaxed(v) } else { self.0.store_release(v) }
+            pub fn store_release(&self, v: $int) {
+                self.0.store_release(v)
             }
-            rmw! { $int,
-                add_relaxed add_acquire add_release add_acq_rel: "Adds `v`, wrapping.";
-                sub_relaxed sub_acquire sub_release sub_acq_rel: "Subtracts `v`, wrapping.";
-                and_relaxed and_acquire and_release and_acq_rel: "Keeps the bits of `v`.";
-                or_relaxed or_acquire or_release or_acq_rel: "Sets the bits of `v`.";
-                xor_relaxed xor_acquire xor_release xor_acq_rel: "Flips the bits of `v`.";
-                max_relaxed max_acquire max_release max_acq_rel: "Raises to `v`.";
-                min_relaxed min_acquire min_release min_acq_rel: "Lowers to `v`.";
-                swap_relaxed swap_acquire swap_release swap_acq_rel: "Replaces by `v`.";
+            /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`. Relaxed.
+            #[inline(always)]
+            pub fn cas_relaxed(&self, old: $int, new: $int) -> Result<$int, $int> {
+                self.0.cas_relaxed(old, new)
             }
-            cas! { $int, cas_relaxed;
-                cas_acquire: "Acquire.", cas_release: "Release.", cas_acq_rel: "Acquire and release." }
+            exchanges! { word $int }
+            /// Names the operation that comes next, so that a model checker can weaken it.
+            #[inline(always)]
+            pub fn at(&self, site: Site) -> At<'_, Self> {
+                At { word: self, site }
+            }
+        }
+
+        impl At<'_, $name> {
+            /// Reads. Acquire.
+            #[inline(always)]
+            pub fn load_acquire(self) -> $int {
+                if self.site.is_weakened() { self.word.load_relaxed() } else { self.word.load_acquire() }
+            }
+            /// Writes. Release.
+            #[inline(always)]
+            pub fn store_release(self, v: $int) {
+                if self.site.is_weakened() { self.word.store_relaxed(v) } else { self.word.store_release(v) }
+            }
+            exchanges! { at $int }
         }
 
         impl core::fmt::Debug for $name {
@@ -159,7 +230,7 @@ pub const QUAD: usize = if NATIVE_LAYOUT { 4 } else { 1 };
 
 /// [`QUAD`] words, the first of them aligned to all of them together: on a GPU one instruction for each lane, of which
 /// each word is an access of its own. Relaxed.
-pub mod quad {
+pub(crate) mod quad {
     use super::{AtomicU32, QUAD, backend};
 
     /// Reads them.
@@ -176,15 +247,26 @@ pub mod quad {
 }
 
 macro_rules! fences {
-    ($($name:ident: $doc:literal;)+) => {$(
+    ($($name:ident: $doc:literal;)+) => {
+        $(
         #[doc = $doc]
         #[inline(always)]
-        pub fn $name(at: Site) {
-            if !at.is_weakened() {
-                backend::$name();
-            }
+        pub fn $name() {
+            backend::$name();
         }
-    )+};
+        )+
+
+        /// Fences by the name of the place where they are, so that a model checker can leave them out.
+        impl Site {$(
+            #[doc = $doc]
+            #[inline(always)]
+            pub fn $name(self) {
+                if !self.is_weakened() {
+                    backend::$name();
+                }
+            }
+        )+}
+    };
 }
 
 fences! {

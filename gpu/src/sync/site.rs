@@ -3,7 +3,7 @@
 /// The name of one fence or one non-relaxed operation in the source.
 ///
 /// In a normal build it holds nothing and costs nothing. Under `--cfg loom` it holds its name, and the
-/// operation that carries it turns relaxed while `weaken` names it.
+/// operation that carries it turns relaxed while `weaken` names it. Operations and fences without one are never weakened.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
     #[cfg(loom)]

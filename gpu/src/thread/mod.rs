@@ -34,7 +34,7 @@ registers! {
     sm_count: "An upper bound of [`sm_id`] (`%nsmid`).";
 }
 
-/// This thread in a one-dimensional grid.
+/// This thread in a one-dimensional grid; the same for two threads only in grids beyond 2^32 threads.
 #[inline(always)]
 pub fn index_1d() -> u32 {
     block_idx_x() * block_dim_x() + thread_idx_x()
@@ -101,6 +101,9 @@ pub fn global_timer_nanos() -> u64 {
 }
 
 /// Ends this thread alone; the others of its warp go on.
+///
+/// Nothing is dropped, on the GPU and on the CPU alike. A kernel has no frame that must be left by a return or an unwinding
+/// to be sound, such as that of `std::thread::scope` on the CPU: [`kernel!`](crate::kernel!) asks that of its body.
 #[inline(always)]
 pub fn exit() -> ! {
     backend::exit()

@@ -17,11 +17,8 @@ use core::ptr::NonNull;
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::heap::Heap;
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
-use warpheap_device::sync::{AtomicU64, Site};
+use warpheap_device::sync::AtomicU64;
 use warpheap_device::{kernel, kernel_arg, thread};
-
-/// A node that was put in its place.
-const PLACE: Site = Site::new("example-octree/place");
 
 /// Levels below the root; coordinates have as many bits.
 pub const LEVELS: u32 = 6;
@@ -67,14 +64,14 @@ fn octant([x, y, z]: Point, level: u32) -> usize {
 
 /// The node in `place`, brought by this thread if there is none; `None` without memory for it.
 fn node_in<'a, A: DeviceAlloc>(place: &AtomicU64, memory: &A) -> Option<&'a Node> {
-    // ordering: acquire; pairs with PLACE: the node's zeroes before its address.
-    let mut address = place.load_acquire(PLACE);
+    // ordering: acquire; pairs with the swap below: the node's zeroes before its address.
+    let mut address = place.load_acquire();
     if address == 0 {
         let new = memory.alloc(Layout::new::<Node>())?;
         // SAFETY: allocated for a node, whose words are 0 at first.
         unsafe { new.cast::<Node>().write_bytes(0, 1) };
         // ordering: acquire and release; pairs with itself and the load: the winner's zeroes before its address.
-        match place.cas_acq_rel(0, new.as_ptr() as u64, PLACE) {
+        match place.cas_acq_rel(0, new.as_ptr() as u64) {
             Ok(_) => address = new.as_ptr() as u64,
             Err(other) => {
                 discard(memory, new.cast());

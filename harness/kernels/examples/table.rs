@@ -16,11 +16,8 @@ use core::ptr::NonNull;
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::heap::Heap;
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
-use warpheap_device::sync::{AtomicU64, Site};
+use warpheap_device::sync::AtomicU64;
 use warpheap_device::{kernel, kernel_arg, thread};
-
-/// The push of a node on a chain.
-const PUSH: Site = Site::new("example-table/push");
 
 kernel_arg! {
     /// The chains: a word a bucket, all zeroes at first.
@@ -84,8 +81,8 @@ impl Table {
         let mut new: Option<NonNull<Node>> = None;
         // A turn for each node that others push to this chain meanwhile.
         loop {
-            // ordering: acquire; pairs with PUSH: the nodes before their address.
-            let first = head.load_acquire(PUSH);
+            // ordering: acquire; pairs with the push in `add`: the nodes before their address.
+            let first = head.load_acquire();
             if let Some(node) = self.find(key, first, looked_to) {
                 // Relaxed: a sum, read after the kernel has ended.
                 node.count.add_relaxed(1);
@@ -97,10 +94,12 @@ impl Table {
                 return false;
             };
             new = Some(mine);
+            // SAFETY: the heap's memory, to which the node is written next, is global.
+            let count = unsafe { AtomicU64::in_global(1) };
             // SAFETY: allocated above for a node, and on no chain yet.
-            unsafe { mine.write(Node { key, count: AtomicU64::new(1), next: first }) };
+            unsafe { mine.write(Node { key, count, next: first }) };
             // ordering: release; pairs with the load above and `get`: the node before its address.
-            if head.cas_release(first, mine.as_ptr() as u64, PUSH).is_ok() {
+            if head.cas_release(first, mine.as_ptr() as u64).is_ok() {
                 return true;
             }
         }
@@ -108,8 +107,8 @@ impl Table {
 
     /// How often `key` was counted.
     fn get(&self, key: u64) -> u64 {
-        // ordering: acquire; pairs with PUSH: the nodes before their address.
-        let first = self.head_of(key).load_acquire(PUSH);
+        // ordering: acquire; pairs with the push in `add`: the nodes before their address.
+        let first = self.head_of(key).load_acquire();
         self.find(key, first, 0).map_or(0, |node| node.count.load_relaxed())
     }
 

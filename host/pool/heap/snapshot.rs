@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{self as device, LargeAudit, RunAudit, Visitor};
-use warpheap_device::kernel::DeviceData;
+use warpheap_device::kernel::{Arg, DeviceData};
 
 /// How many violations are told one by one. A heap that was written over has as many as it has blocks.
 const TOLD: usize = 256;
@@ -33,16 +33,11 @@ pub struct HeapSnapshot {
     /// The copy, which `heap` reads.
     _lines: Vec<Line>,
     /// A handle over the copy. What it hands out is not there: its base is an address of the device.
-    heap: device::Heap,
+    heap: Arg<device::Heap>,
     present: u32,
     faults: u64,
     debugged: Option<Debugged>,
 }
-
-// SAFETY: the handle reads the copy, which nothing writes, and nothing else; what goes along with it has no thread.
-unsafe impl Send for HeapSnapshot {}
-// SAFETY: the same.
-unsafe impl Sync for HeapSnapshot {}
 
 /// A block that someone has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -101,6 +96,8 @@ impl Heap {
         // SAFETY: the copy has every part at its place, and lives as long as the handle; a snapshot only reads it.
         // Of the memory, and of the handle in the copy, which names the device's metadata, it touches nothing.
         let heap = unsafe { heap::Heap::from_raw_parts(parts, self.layout, places.cursor_stride_log2) };
+        // SAFETY: the same.
+        let heap = unsafe { Arg::new(heap) };
         let mut snapshot =
             HeapSnapshot { _lines: lines, heap, present: self.present, faults, debugged: None };
         if places.debug.is_some() {
@@ -140,9 +137,17 @@ impl Heap {
     }
 }
 
+impl HeapSnapshot {
+    /// The heap over the copy.
+    fn copy(&self) -> device::Heap {
+        // SAFETY: the copy lives as long as `self`, by whose methods alone the handle is used, to read metadata.
+        unsafe { self.heap.into_inner() }
+    }
+}
+
 impl fmt::Debug for HeapSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let layout = self.heap.layout();
+        let layout = self.copy().layout();
         let mut shown = f.debug_struct("HeapSnapshot");
         shown.field("slabs", &self.present).field("slab_bytes", &layout.slab_bytes());
         shown.field("faults", &self.faults).finish_non_exhaustive()
@@ -165,9 +170,9 @@ impl HeapSnapshot {
 
     /// What the heap held.
     pub fn stats(&self) -> HeapStats {
-        let mut tally = Tally::new(&self.heap.layout(), self.present, self.debugged.as_ref());
+        let mut tally = Tally::new(&self.copy().layout(), self.present, self.debugged.as_ref());
         self.audit(&mut tally);
-        tally.finish(self.faults, &self.heap)
+        tally.finish(self.faults, &self.copy())
     }
 
     /// The blocks that someone had: how many, and the first `limit`.
@@ -206,14 +211,14 @@ impl HeapSnapshot {
     pub fn for_each_live(&self, f: impl FnMut(Leak)) {
         self.audit(&mut Live {
             f,
-            slab_bytes: self.heap.layout().slab_bytes().into(),
+            slab_bytes: self.copy().layout().slab_bytes().into(),
             debugged: self.debugged.as_ref(),
         });
     }
 
     pub(super) fn audit(&self, visitor: &mut impl Visitor) {
-        let mut held = vec![0; self.heap.layout().slabs as usize];
-        self.heap.audit(self.present, &mut held, visitor).expect("a word for each slab");
+        let mut held = vec![0; self.copy().layout().slabs as usize];
+        self.copy().audit(self.present, &mut held, visitor).expect("a word for each slab");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::probe;
 use warpheap_device::sync::{
-    self, AtomicU32, AtomicU64, BlockAtomicU32, BlockAtomicU64, Site, SystemAtomicU32, SystemAtomicU64,
+    AtomicU32, AtomicU64, BlockAtomicU32, BlockAtomicU64, Site, SystemAtomicU32, SystemAtomicU64,
 };
 
 const SITE: Site = Site::new("probe");
@@ -20,18 +20,18 @@ macro_rules! exchanges {
             // SAFETY: the launch passes a live word.
             let word = unsafe { &*word };
             // SAFETY: and room for the result.
-            unsafe { out.write(word.$ordered(v, SITE)) };
+            unsafe { out.write(word.at(SITE).$ordered(v)) };
         } })+
     )+};
 }
 
-/// Compare-and-swap; `site` is nothing for the relaxed one.
+/// Compare-and-swap.
 macro_rules! swaps {
-    ($word:ident $int:ty; $($name:ident($($site:ident)?);)+) => {$(
+    ($word:ident $int:ty; $($name:ident;)+) => {$(
         probe! { $word $name(word: *const $word, old: $int, new: $int, out: *mut $int) {
             // SAFETY: the launch passes a live word.
             let word = unsafe { &*word };
-            let (Ok(found) | Err(found)) = word.$name(old, new $(, $site)?);
+            let (Ok(found) | Err(found)) = word.$name(old, new);
             // SAFETY: and room for the result.
             unsafe { out.write(found) };
         } }
@@ -39,17 +39,17 @@ macro_rules! swaps {
 }
 
 macro_rules! accesses {
-    ($word:ident $int:ty; $($load:ident $store:ident($($site:ident)?);)+) => {$(
+    ($word:ident $int:ty; $($load:ident $store:ident;)+) => {$(
         probe! { $word $load(word: *const $word, out: *mut $int) {
             // SAFETY: the launch passes a live word.
             let word = unsafe { &*word };
             // SAFETY: and room for the result.
-            unsafe { out.write(word.$load($($site)?)) };
+            unsafe { out.write(word.$load()) };
         } }
         probe! { $word $store(word: *const $word, v: $int) {
             // SAFETY: the launch passes a live word.
             let word = unsafe { &*word };
-            word.$store(v $(, $site)?);
+            word.$store(v);
         } }
     )+};
 }
@@ -59,10 +59,12 @@ macro_rules! words {
         probe! { $word load_unraced(word: *const $word, out: *mut $int) {
             // SAFETY: the launch passes a live word.
             let word = unsafe { &*word };
-            // SAFETY: and room for the result.
-            unsafe { out.write(word.load_unraced()) };
+            // SAFETY: no one writes it.
+            let value = unsafe { word.load_unraced() };
+            // SAFETY: the launch passes room for the result.
+            unsafe { out.write(value) };
         } }
-        accesses! { $word $int; load_relaxed store_relaxed(); load_acquire store_release(SITE); }
+        accesses! { $word $int; load_relaxed store_relaxed; load_acquire store_release; }
         exchanges! { $word $int;
             add_relaxed add_acquire add_release add_acq_rel;
             sub_relaxed sub_acquire sub_release sub_acq_rel;
@@ -73,7 +75,7 @@ macro_rules! words {
             min_relaxed min_acquire min_release min_acq_rel;
             swap_relaxed swap_acquire swap_release swap_acq_rel;
         }
-        swaps! { $word $int; cas_relaxed(); cas_acquire(SITE); cas_release(SITE); cas_acq_rel(SITE); }
+        swaps! { $word $int; cas_relaxed; cas_acquire; cas_release; cas_acq_rel; }
     )+};
 }
 
@@ -88,7 +90,7 @@ words! {
 
 macro_rules! fences {
     ($($name:ident)+) => {$(
-        probe! { sync $name() { sync::$name(SITE) } }
+        probe! { sync $name() { SITE.$name() } }
     )+};
 }
 

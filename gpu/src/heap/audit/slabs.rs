@@ -80,7 +80,7 @@ impl<V: Visitor> Walk<'_, V> {
     fn zeroes(&mut self, slab: u32) {
         let first = self.heap.word_of(slab, 0);
         for word in 0..self.heap.layout.words_per_slab() {
-            let bits = self.heap.bits(first + word).load_unraced();
+            let bits = self.heap.bits(first + word).load_relaxed();
             if bits != 0 {
                 self.slab_is(slab, Found::BitsWithoutClass { word, bits });
                 break;
@@ -139,7 +139,7 @@ impl<V: Visitor> Walk<'_, V> {
         let (mut sum, mut both) = (Count::of_class(class), 0);
         for w in 0..info.words() {
             let (bits, full) =
-                (self.heap.bits(self.heap.word_of(slab, 0) + w).load_unraced(), full_word(info.blocks, w));
+                (self.heap.bits(self.heap.word_of(slab, 0) + w).load_relaxed(), full_word(info.blocks, w));
             sum = sum.plus(Count::of(bits, full));
             run.holes += (bits & full).count_ones();
             run.live += run.live_bits(w).count_ones();
@@ -147,7 +147,7 @@ impl<V: Visitor> Walk<'_, V> {
             self.beyond(slab, class, w, bits & !full);
         }
         for w in info.words()..info.slabs * self.heap.layout.words_per_slab() {
-            self.beyond(slab, class, w, self.heap.bits(self.heap.word_of(slab, 0) + w).load_unraced());
+            self.beyond(slab, class, w, self.heap.bits(self.heap.word_of(slab, 0) + w).load_relaxed());
         }
         if both > 0 {
             self.tell(Some(slab), Some(class), None, Found::HolesInCursor { blocks: both });

@@ -94,7 +94,13 @@ impl RunAudit<'_> {
     }
 
     pub(super) fn live_bits(&self, w: u32) -> u32 {
-        let holes = self.heap.bits(self.heap.word_of(self.slab, 0) + w).load_unraced();
+        let layout = &self.heap.layout;
+        let word = u64::from(self.slab) * u64::from(layout.words_per_slab()) + u64::from(w);
+        if word >= layout.block_words() {
+            // Its fields were changed by the visitor.
+            return 0;
+        }
+        let holes = self.heap.bits(word as u32).load_relaxed();
         full_word(self.info.blocks, w) & !holes & !self.held_bits(w)
     }
 }

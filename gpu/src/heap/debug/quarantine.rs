@@ -35,6 +35,7 @@ pub struct Ring {
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Ring>() == 32 && align_of::<Ring>() == 8);
 
 impl Ring {
+    #[cfg(not(target_arch = "nvptx64"))]
     /// A ring of these slots.
     ///
     /// # Safety
@@ -64,13 +65,13 @@ impl Ring {
         for i in 0..self.slot_count {
             // ordering: acquire; pairs with QUARANTINE's release in `exchange`: of a slot that another has emptied, that
             // it counts what it took (Q2).
-            if self.slot(i).load_acquire(QUARANTINE) != 0 {
+            if self.slot(i).at(QUARANTINE).load_acquire() != 0 {
                 any |= self.exchange(i, 0, &mut leave);
             }
         }
         // ordering: acquire; pairs with LEFT's release in `exchange`: of a count that has shrunk, that the heap has the
         // block (Q2).
-        any | (self.leaving.load_acquire(LEFT) != 0)
+        any | (self.leaving.at(LEFT).load_acquire() != 0)
     }
 
     /// Puts a block or 0 in a slot, and gives `leave` what was there. Whether something was.
@@ -79,12 +80,12 @@ impl Ring {
         self.leaving.add_relaxed(1);
         // ordering: acquire and release; pairs with itself: what who freed a block wrote there, before who takes it out
         // (D4); and with the acquire in `empty`.
-        let out = self.slot(i).swap_acq_rel(block, QUARANTINE);
+        let out = self.slot(i).at(QUARANTINE).swap_acq_rel(block);
         if out != 0 {
             leave(out);
         }
         // ordering: release; pairs with the acquire in `empty`: the heap has the block (Q2).
-        self.leaving.sub_release(1, LEFT);
+        self.leaving.at(LEFT).sub_release(1);
         out != 0
     }
 

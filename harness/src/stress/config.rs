@@ -221,7 +221,7 @@ impl StressConfig {
     /// Fails on what cannot be run on the device.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`], which says what to change, or what the driver answers.
+    /// [`Error::InvalidStress`], which says what to change, or what the driver answers.
     pub fn validate(&self, device: &Device) -> Result<(), Error> {
         match self.allocator {
             AllocatorKind::Bump => Plan::new::<BumpSubject>(self, device),

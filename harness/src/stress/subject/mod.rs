@@ -63,7 +63,7 @@ impl Launched {
 
 /// An allocator under stress: a pool, its kernels, and what it says of itself.
 ///
-/// The allocator may be wrong: no check relies on what it returns, and the threads write to a block only after its
+/// The allocator may be wrong: no check relies on the promise of its `DeviceAlloc`, which is what is tested, and the threads write to a block only after its
 /// address was found inside the pool and its memory was claimed.
 ///
 /// # Safety
@@ -73,8 +73,8 @@ impl Launched {
 ///   device memory, which nothing but blocks of this pool uses, and all that [`handle`](Self::handle) refers to is live.
 /// - S2. `STRESS`, `GRAB` and `GIVE_BACK` are declared by [`stress_kernels!`](warpheap_device::stress_kernels!) under those
 ///   keys, or ask no more of their callers.
-/// - S3. Every thread of any number of kernels may call `alloc` of the handle at the same time, and `free` with what
-///   `alloc` returned. They write to no memory but the pool's and its metadata.
+/// - S3. Every thread of any number of kernels may call `alloc` of the handle at the same time, and `free` once for each
+///   return of `alloc`, also where it returned an address twice. They write to no memory but the pool's and its metadata.
 /// - S4. Methods of the host that launch kernels or copies wait for them before they return, except
 ///   [`exchange`](Self::exchange), which launches on the stream that it is given alone.
 pub unsafe trait Subject: Sized {

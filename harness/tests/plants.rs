@@ -9,18 +9,17 @@ use warpheap_harness::stress::{
 fn config(allocator: AllocatorKind, plant: Option<Plant>, seed: u64) -> StressConfig {
     // The smallest heap has 1 MiB, and a planted overlap shows when it runs out.
     let largest = if allocator == AllocatorKind::Heap { 2048 } else { 64 };
-    StressConfig {
-        allocator,
-        threads: 256,
-        workload: Workload::Churn,
-        sizes: 24..=largest,
-        mix: SizeMix::Uniform,
-        limit: Limit::Rounds(5),
-        streams: 2,
-        pool_bytes: None,
-        seed,
-        plant,
-    }
+    StressConfig::new()
+        .allocator(allocator)
+        .threads(256)
+        .workload(Workload::Churn)
+        .sizes(24..=largest)
+        .mix(SizeMix::Uniform)
+        .limit(Limit::Rounds(5))
+        .streams(2)
+        .pool_bytes(None)
+        .seed(seed)
+        .plant(plant)
 }
 
 fn run(mode: Mode, config: &StressConfig) -> StressReport {
@@ -83,7 +82,7 @@ fn every_planted_fault_is_caught() {
 fn every_planted_fault_is_caught_on_a_gpu() {
     for allocator in AllocatorKind::ALL {
         for plant in Plant::ALL.into_iter().filter(|plant| plant.suits(allocator)) {
-            let config = StressConfig { threads: 1 << 16, ..config(allocator, Some(plant), 5) };
+            let config = config(allocator, Some(plant), 5).threads(1 << 16);
             let Some(report) = run_on_gpu(&config) else { return eprintln!("no GPU: nothing was tried") };
             let kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
             let caught = is_caught(&report, allocator, plant);
@@ -134,7 +133,7 @@ fn misuse_is_told_exactly() {
 fn an_overlap_is_caught_in_every_workload() {
     for allocator in AllocatorKind::ALL {
         for workload in Workload::ALL.into_iter().filter(|workload| workload.suits(allocator)) {
-            let config = StressConfig { workload, ..config(allocator, Some(Plant::Overlap), 7) };
+            let config = config(allocator, Some(Plant::Overlap), 7).workload(workload);
             let report = run(Mode::Parallel { workers: 2 }, &config);
             let caught = is_caught(&report, allocator, Plant::Overlap);
             assert!(caught, "{allocator} {workload}: {:#?}", report.findings);

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::time::Instant;
 use warpheap::KernelImage;
 use warpheap_harness::bench::{self, BenchConfig};
-use warpheap_harness::stress::{self, AllocatorKind, Workload};
+use warpheap_harness::stress::{AllocatorKind, StressConfig};
 
 const ARCHS: [&str; 5] = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"];
 
@@ -251,7 +251,7 @@ fn check_shipped(ptxas: &Path, images: &[KernelImage], spills: &mut BTreeMap<Str
 /// Kernels that a run loads without the others are compiled as they are among them.
 fn check_cuts(ptxas: &Path, image: &KernelImage, arch: &str, among_all: &[Usage]) {
     let config = BenchConfig { rounds: 1, only: Some("heap alloc, 16 B".into()) };
-    let stress = stress::kernels(AllocatorKind::Heap, Workload::Churn, None);
+    let stress = StressConfig::new().allocator(AllocatorKind::Heap).kernels();
     for (what, kernels) in [("the heap's stress", stress), ("a figure", bench::kernels(&config))] {
         let ptx = image.ptx_of(&kernels).unwrap();
         let kernels: BTreeSet<_> = kernels.into_iter().collect();

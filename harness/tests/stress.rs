@@ -1,22 +1,28 @@
 //! Stress runs on the CPU: all allocators, both ways to run, several streams.
 
+#[path = "support/slots.rs"]
+mod slots;
+
+use slots::SlotPool;
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Device, Module};
-use warpheap_harness::stress::{AllocatorKind, Limit, SizeMix, StressConfig, StressReport, Workload, stress};
+use warpheap_harness::stress::{
+    AllocatorKind, FindingKind, Limit, Plant, SizeMix, StressConfig, StressReport, Subject, Workload, stress,
+    stress_allocator,
+};
 
 fn config(allocator: AllocatorKind) -> StressConfig {
-    StressConfig {
-        allocator,
-        threads: 512,
-        workload: Workload::Churn,
-        sizes: 16..=256,
-        mix: SizeMix::Uniform,
-        limit: Limit::Rounds(9),
-        streams: 1,
-        pool_bytes: None,
-        seed: 0x5eed,
-        plant: None,
-    }
+    StressConfig::new()
+        .allocator(allocator)
+        .threads(512)
+        .workload(Workload::Churn)
+        .sizes(16..=256)
+        .mix(SizeMix::Uniform)
+        .limit(Limit::Rounds(9))
+        .streams(1)
+        .pool_bytes(None)
+        .seed(0x5eed)
+        .plant(None)
 }
 
 fn run(device: &Device, config: &StressConfig) -> StressReport {
@@ -54,7 +60,7 @@ fn an_arena_in_parallel() {
 
 /// The smallest heap has 1 MiB: with these sizes the threads ask for more.
 fn heap_config() -> StressConfig {
-    StressConfig { sizes: 16..=1024, ..config(AllocatorKind::Heap) }
+    config(AllocatorKind::Heap).sizes(16..=1024)
 }
 
 #[test]
@@ -69,14 +75,14 @@ fn a_heap_in_parallel() {
 
 /// Allocators that take blocks back.
 fn reclaiming() -> [StressConfig; 2] {
-    [config(AllocatorKind::FreeList), heap_config()].map(|config| StressConfig { threads: 256, ..config })
+    [config(AllocatorKind::FreeList), heap_config()].map(|config| config.threads(256))
 }
 
 #[test]
 fn blocks_change_hands_while_kernels_run() {
     for base in reclaiming() {
         for mode in [Mode::Parallel { workers: 2 }, Mode::Replay { seed: 5 }] {
-            let config = StressConfig { streams: 3, workload: Workload::Exchange, ..base.clone() };
+            let config = base.clone().streams(3).workload(Workload::Exchange);
             let report = run(&Device::cpu_with(mode), &config);
             let (warps, kernels) = (report.crossed_warps, report.crossed_kernels);
             assert!(2 * warps > report.frees, "{}: {warps} of {}", base.allocator, report.frees);
@@ -89,7 +95,7 @@ fn blocks_change_hands_while_kernels_run() {
 fn one_kernel_frees_what_another_allocates() {
     for base in reclaiming() {
         let crossed = |mode, seed| {
-            let config = StressConfig { streams: 2, workload: Workload::Pipeline, seed, ..base.clone() };
+            let config = base.clone().streams(2).workload(Workload::Pipeline).seed(seed);
             let report = run(&Device::cpu_with(mode), &config);
             assert_eq!(report.crossed_kernels, report.crossed_warps, "a producer frees nothing of others");
             report.crossed_kernels
@@ -105,7 +111,7 @@ fn one_kernel_frees_what_another_allocates() {
 #[test]
 fn after_a_storm_the_pool_gives_as_much_as_at_first() {
     for base in reclaiming() {
-        let config = StressConfig { threads: 1024, streams: 2, workload: Workload::Storm, ..base };
+        let config = base.threads(1024).streams(2).workload(Workload::Storm);
         let report = run(&parallel(), &config);
         // Five rounds fill it, after four and at the end it is emptied; a heap also when it is new.
         let measured = u64::from(config.allocator == AllocatorKind::Heap);
@@ -118,7 +124,7 @@ fn after_a_storm_the_pool_gives_as_much_as_at_first() {
 fn every_mix_of_sizes() {
     for allocator in AllocatorKind::ALL {
         for mix in SizeMix::ALL {
-            let report = run(&parallel(), &StressConfig { mix, sizes: 16..=4096, ..config(allocator) });
+            let report = run(&parallel(), &config(allocator).mix(mix).sizes(16..=4096));
             assert_eq!(report.mix, mix);
             let mean = report.bytes_written / report.allocations;
             let expected = match mix {
@@ -134,7 +140,7 @@ fn every_mix_of_sizes() {
 #[test]
 fn several_streams_share_one_pool() {
     for allocator in AllocatorKind::ALL {
-        let report = run(&parallel(), &StressConfig { streams: 3, threads: 256, ..config(allocator) });
+        let report = run(&parallel(), &config(allocator).streams(3).threads(256));
         assert!(report.allocations > 9 * 3 * 256, "{}", report.allocations);
     }
 }
@@ -143,7 +149,7 @@ fn several_streams_share_one_pool() {
 fn one_size_and_odd_sizes() {
     for sizes in [64..=64, 1..=1, 33..=47, 512..=512, 1..=5000] {
         for allocator in AllocatorKind::ALL {
-            let config = StressConfig { sizes: sizes.clone(), threads: 256, ..config(allocator) };
+            let config = config(allocator).sizes(sizes.clone()).threads(256);
             assert!(run(&parallel(), &config).allocations > 0, "{config:?}");
         }
     }
@@ -153,7 +159,7 @@ fn one_size_and_odd_sizes() {
 fn a_pool_of_few_blocks_and_one_of_many() {
     let base = config(AllocatorKind::FreeList);
     for blocks in [1, 31, 33, 100, 10_000] {
-        let report = run(&parallel(), &StressConfig { pool_bytes: Some(blocks * 256), ..base.clone() });
+        let report = run(&parallel(), &base.clone().pool_bytes(Some(blocks * 256)));
         assert!(report.peak_live_blocks <= blocks);
     }
 }
@@ -161,7 +167,7 @@ fn a_pool_of_few_blocks_and_one_of_many() {
 #[test]
 fn replays_of_one_seed_are_the_same_run_and_of_another_are_not() {
     for allocator in AllocatorKind::ALL {
-        let short = StressConfig { threads: 256, streams: 2, limit: Limit::Rounds(4), ..config(allocator) };
+        let short = config(allocator).threads(256).streams(2).limit(Limit::Rounds(4));
         let replay = |seed| {
             let report = run(&Device::cpu_with(Mode::Replay { seed }), &short);
             (report.allocations, report.frees, report.refused, report.bytes_written, report.peak_live_blocks)
@@ -169,7 +175,7 @@ fn replays_of_one_seed_are_the_same_run_and_of_another_are_not() {
         let first = replay(1);
         assert!(first.0 > 1000, "{first:?}");
         assert_eq!(first, replay(1));
-        let other = StressConfig { seed: 7, ..short.clone() };
+        let other = short.clone().seed(7);
         let other = run(&Device::cpu_with(Mode::Replay { seed: 1 }), &other);
         assert_ne!(first.3, other.bytes_written);
     }
@@ -180,7 +186,7 @@ fn a_time_limit_ends_a_run() {
     let limit = Limit::Time(std::time::Duration::from_millis(1));
     let mut rounds = 0;
     let device = parallel();
-    let config = StressConfig { limit, ..config(AllocatorKind::FreeList) };
+    let config = config(AllocatorKind::FreeList).limit(limit);
     let module = device.native_kernels(&config.kernels()).unwrap();
     let report = stress(&device, &module, &config, &mut |progress| rounds = progress.round).unwrap();
     assert!(report.is_clean() && report.rounds >= 1 && report.rounds == rounds);
@@ -189,9 +195,9 @@ fn a_time_limit_ends_a_run() {
 #[test]
 fn a_run_of_so_many_pairs_ends_when_they_are_done() {
     for allocator in AllocatorKind::ALL {
-        let one = run(&parallel(), &StressConfig { limit: Limit::Rounds(1), ..config(allocator) });
+        let one = run(&parallel(), &config(allocator).limit(Limit::Rounds(1)));
         let pairs = 3 * one.pairs;
-        let report = run(&parallel(), &StressConfig { limit: Limit::Pairs(pairs), ..config(allocator) });
+        let report = run(&parallel(), &config(allocator).limit(Limit::Pairs(pairs)));
         assert!(report.is_clean() && report.pairs >= pairs && report.pairs == report.frees);
         assert!(report.rounds > 1 && report.rounds < 12, "{allocator}: {} rounds", report.rounds);
     }
@@ -203,20 +209,91 @@ fn what_cannot_be_run_is_refused_with_advice() {
     let base = config(AllocatorKind::FreeList);
     #[allow(clippy::reversed_empty_ranges, reason = "that is the mistake")]
     let cases = [
-        (StressConfig { sizes: 0..=16, ..base.clone() }, "sizes go from 1"),
-        (StressConfig { sizes: 32..=16, ..base.clone() }, "the smaller one first"),
-        (StressConfig { threads: 0, ..base.clone() }, "at least one thread"),
-        (StressConfig { streams: 0, ..base.clone() }, "at least one thread"),
-        (StressConfig { limit: Limit::Rounds(0), ..base.clone() }, "at least one"),
-        (StressConfig { limit: Limit::Pairs(0), ..base.clone() }, "at least one"),
-        (StressConfig { threads: u32::MAX - 300, streams: 9, ..base.clone() }, "fewer threads"),
-        (StressConfig { pool_bytes: Some(1 << 40), ..base.clone() }, "smaller pool"),
-        (StressConfig { threads: 1 << 24, ..base.clone() }, "fewer threads"),
-        (StressConfig { workload: Workload::Pipeline, ..base.clone() }, "two streams"),
-        (StressConfig { workload: Workload::Storm, ..config(AllocatorKind::Bump) }, "freelist or heap"),
+        (base.clone().sizes(0..=16), "sizes go from 1"),
+        (base.clone().sizes(32..=16), "the smaller one first"),
+        (base.clone().threads(0), "at least one thread"),
+        (base.clone().streams(0), "at least one thread"),
+        (base.clone().limit(Limit::Rounds(0)), "at least one"),
+        (base.clone().limit(Limit::Pairs(0)), "at least one"),
+        (base.clone().threads(u32::MAX - 300).streams(9), "fewer threads"),
+        (base.clone().pool_bytes(Some(1 << 40)), "smaller pool"),
+        (base.clone().threads(1 << 24), "fewer threads"),
+        (base.clone().workload(Workload::Pipeline), "two streams"),
+        (config(AllocatorKind::Bump).workload(Workload::Storm), "freelist or heap"),
     ];
     for (config, advice) in cases {
         let error = config.validate(&device).unwrap_err().to_string();
+        assert!(error.contains(advice), "{config:?}: {error}");
+    }
+}
+
+/// A stress of an allocator that is not of this library.
+fn run_own<S: Subject>(mode: Mode, config: &StressConfig) -> warpheap_harness::Result<StressReport> {
+    let device = Device::cpu_with(mode);
+    let module = device.native_kernels(&config.kernels_of::<S>())?;
+    stress_allocator::<S>(&device, &module, config, &mut |_| ())
+}
+
+fn own_config() -> StressConfig {
+    StressConfig::new().threads(256).sizes(16..=64).streams(2).limit(Limit::Rounds(9))
+}
+
+fn modes() -> [Mode; 2] {
+    [Mode::Parallel { workers: 2 }, Mode::Replay { seed: 5 }]
+}
+
+#[test]
+fn an_allocator_of_others_is_stressed() {
+    for (mode, workload) in
+        modes().into_iter().flat_map(|mode| [(mode, Workload::Churn), (mode, Workload::Storm)])
+    {
+        let report = run_own::<SlotPool<false>>(mode, &own_config().workload(workload)).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.findings);
+        assert_eq!((report.allocator, report.allocations), ("slots", report.frees));
+        assert!(
+            report.allocations > 5000 && report.exhaustions > 1,
+            "{} {}",
+            report.allocations,
+            report.exhaustions
+        );
+    }
+}
+
+#[test]
+fn an_allocator_of_others_that_hands_a_slot_out_twice_is_caught() {
+    for mode in modes() {
+        let report = run_own::<SlotPool<true>>(mode, &own_config()).unwrap();
+        let overlaps: Vec<_> =
+            report.findings.iter().filter(|finding| finding.kind == FindingKind::Overlap).collect();
+        let [finding, ..] = &overlaps[..] else { panic!("{:#?}", report.findings) };
+        assert!(finding.message.contains("(block "), "the slot is named: {}", finding.message);
+        assert!(report.rounds < 9, "the run ends with the round of the fault");
+        let mut kinds = report.findings.iter().map(|finding| finding.kind);
+        assert!(kinds.all(|kind| kind != FindingKind::ChecksDisagree), "{:#?}", report.findings);
+    }
+}
+
+/// What needs no kernels of the allocator's is injected, and found.
+#[test]
+fn faults_are_injected_into_an_allocator_of_others() {
+    let found = |plant| {
+        let report = run_own::<SlotPool<false>>(modes()[0], &own_config().plant(Some(plant))).unwrap();
+        report.findings.into_iter().map(|finding| finding.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(found(Plant::TornWrite), [FindingKind::Torn]);
+    assert_eq!(found(Plant::LostBlock), [FindingKind::CountMismatch]);
+}
+
+#[test]
+fn what_an_allocator_of_others_does_not_support_is_refused() {
+    let cases = [
+        (own_config().workload(Workload::Exchange), "use churn or storm"),
+        (own_config().plant(Some(Plant::Overlap)), "use lost-block or torn-write"),
+        (own_config().plant(Some(Plant::DoubleFree)), "use lost-block or torn-write"),
+        (own_config().threads(0), "at least one thread"),
+    ];
+    for (config, advice) in cases {
+        let error = run_own::<SlotPool<false>>(modes()[0], &config).unwrap_err().to_string();
         assert!(error.contains(advice), "{config:?}: {error}");
     }
 }
@@ -237,7 +314,7 @@ fn a_gpu_if_there_is_one() {
 
 fn stress_on_gpu(device: &Device, module: &Module, allocator: AllocatorKind) {
     for (threads, sizes) in [(1 << 18, 64..=64), (1 << 16, 16..=8192), (256, 1..=100)] {
-        let config = StressConfig { threads, sizes, streams: 4, ..config(allocator) };
+        let config = config(allocator).threads(threads).sizes(sizes).streams(4);
         let report = stress(device, module, &config, &mut |_| ()).unwrap();
         assert!(report.is_clean(), "{:#?}", report.findings);
         assert!(report.exhaustions > 0 && report.allocations == report.frees);
@@ -255,12 +332,7 @@ fn stress_on_gpu(device: &Device, module: &Module, allocator: AllocatorKind) {
 #[test]
 #[ignore = "a measurement, for release builds on a quiet machine"]
 fn speed() {
-    let config = StressConfig {
-        threads: 1 << 14,
-        sizes: 64..=64,
-        limit: Limit::Rounds(64),
-        ..config(AllocatorKind::FreeList)
-    };
+    let config = config(AllocatorKind::FreeList).threads(1 << 14).sizes(64..=64).limit(Limit::Rounds(64));
     let report = run(&Device::cpu(), &config);
     let overall = report.frees as f64 / report.elapsed_seconds;
     println!(

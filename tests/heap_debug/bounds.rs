@@ -106,7 +106,7 @@ fn what_a_block_of_the_host_suffers_is_among_the_heaps_faults() {
         }
         assert!(found(3).contains(&(FaultKind::WriteAfterFree as u32, at(2) + 7)));
         let site = bench.heap.snapshot().unwrap().site(bench.faults()[0].detail).cloned().unwrap();
-        assert!(site.file.ends_with("host_calls.rs"), "{site}");
+        assert!(site.file.ends_with("host/kernels/mod.rs"), "{site}");
     }
 }
 

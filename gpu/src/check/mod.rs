@@ -12,11 +12,13 @@
 //! | [`exchange`] | the same threads, handing blocks to each other while they run |
 //! | [`census`] | all live blocks at once on a fresh map; a pool emptied to its last block |
 //! | [`misuse`] | threads that do wrong on purpose, so that the checks can be checked |
+//! | [`stress_kernels!`](crate::stress_kernels!) | the kernels that run these for a type of handle |
 //!
 //! Nothing here knows which allocator it checks, beyond [`DeviceAlloc`](crate::alloc::DeviceAlloc), and
 //! nothing here panics: what is wrong is written down.
 
 pub mod census;
+mod declare;
 pub mod exchange;
 pub mod hash;
 pub mod log;

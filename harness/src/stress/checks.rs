@@ -4,7 +4,7 @@ use super::census::{self, Verdict};
 use super::finding::{FindingKind, Narrator, Table};
 use super::plan::BLOCK_THREADS;
 use super::run::Run;
-use super::subject::Subject;
+use super::subject::{Subject, give_back};
 use crate::Result;
 use std::time::Instant;
 use warpheap::Bytes;
@@ -35,9 +35,10 @@ impl<S: Subject> Run<'_, S> {
         let records = if log.total() > 0 { self.tables.records.copy_to_vec()? } else { Vec::new() };
         let narrator = self.narrator(&records);
         let breaches: Vec<_> = log.breaches().map(|breach| narrator.breach(&breach)).collect();
-        let (fault_count, faults) = self.subject.faults(&narrator)?;
+        let faults = self.subject.faults()?;
+        let named = faults.first.iter().map(|fault| narrator.fault(fault)).collect();
         self.report.add(breaches, log.total());
-        self.report.add(faults, fault_count);
+        self.report.add(named, faults.count);
         Ok(())
     }
 
@@ -46,7 +47,8 @@ impl<S: Subject> Run<'_, S> {
         let stream = &self.streams[0];
         let verdict = self.census.on_device(self.module, stream, &self.tables.records, &mut self.report)?;
         let live = self.report.live_blocks();
-        let agrees = verdict.is_clean() && verdict.checked == live && self.subject.agrees(live)?;
+        let counted = self.subject.agrees(live)?;
+        let agrees = verdict.is_clean() && verdict.checked == live && counted;
         let spent = self.report.host_check_seconds;
         let has_time = spent <= HOST_CHECK_SHARE * self.started.elapsed().as_secs_f64();
         if !(needed || has_time || !agrees) {
@@ -55,7 +57,13 @@ impl<S: Subject> Run<'_, S> {
         let started = Instant::now();
         let records = self.tables.records.copy_to_vec()?;
         self.report.host_check_seconds += started.elapsed().as_secs_f64();
-        self.compare_all(verdict, &records, Table::Slots)
+        self.compare_all(verdict, &records, Table::Slots)?;
+        if !counted && self.report.is_clean() {
+            let message = format!("{live} blocks are live, and the allocator counts others");
+            let finding = self.narrator(&records).finding(FindingKind::CountMismatch, None, message);
+            self.report.add(vec![finding], 1);
+        }
+        Ok(())
     }
 
     /// The host's comparison, and the allocator's own numbers.
@@ -133,7 +141,7 @@ impl<S: Subject> Run<'_, S> {
     /// Takes all that the new pool has, so that it can be held to it later.
     pub(super) fn measure(&mut self) -> Result<()> {
         self.empty_the_pool()?;
-        Ok(self.subject.reset()?)
+        self.subject.reset()
     }
 
     /// All threads allocate until they are refused: exactly what there is must be granted.
@@ -153,7 +161,7 @@ impl<S: Subject> Run<'_, S> {
         let verdict = self.census.on_device(self.module, &stream, &out, &mut self.report)?;
         self.compare_all(verdict, &out.copy_to_vec()?, Table::Grabbed)?;
         if S::Handle::RECLAIMS && self.report.is_clean() {
-            self.subject.give_back(self.module, &stream, out.slice(), granted)?;
+            give_back(&self.subject, self.module, &stream, out.slice(), granted)?;
             let verdict = self.census.on_device(self.module, &stream, &out, &mut self.report)?;
             self.compare_all(verdict, &out.copy_to_vec()?, Table::Grabbed)?;
             self.check_all_free()?;

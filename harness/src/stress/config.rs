@@ -9,7 +9,10 @@ use std::time::Duration;
 use warpheap::driver::Device;
 
 use super::plan::Plan;
+use super::subject::{BumpSubject, FreeListSubject, HeapSubject, Subject};
 use super::workload::{SizeMix, Workload};
+use super::{census, plant};
+use warpheap_device::kernel::Kernel;
 
 /// An allocator to be stressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -114,10 +117,11 @@ pub enum Limit {
     Pairs(u64),
 }
 
-/// A stress run.
+/// A stress run. [`new`](Self::new) has the defaults; one method for each field changes it.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct StressConfig {
-    /// What is stressed.
+    /// What [`stress`](super::stress) runs over. [`stress_allocator`](super::stress_allocator) does not read it.
     pub allocator: AllocatorKind,
     /// GPU threads of each stream, rounded up to whole blocks of 256.
     pub threads: u32,
@@ -141,18 +145,96 @@ pub struct StressConfig {
     pub plant: Option<Plant>,
 }
 
+macro_rules! setters {
+    ($($(#[$meta:meta])* $field:ident: $ty:ty),+ $(,)?) => {$(
+        $(#[$meta])*
+        #[must_use]
+        pub fn $field(mut self, $field: $ty) -> Self {
+            self.$field = $field;
+            self
+        }
+    )+};
+}
+
 impl StressConfig {
-    /// The kernels that the run launches.
+    /// A churn of 16 rounds over a heap: 1024 threads in one stream allocate 16 to 256 bytes.
+    pub fn new() -> Self {
+        StressConfig {
+            allocator: AllocatorKind::Heap,
+            threads: 1024,
+            workload: Workload::default(),
+            sizes: 16..=256,
+            mix: SizeMix::default(),
+            limit: Limit::Rounds(16),
+            streams: 1,
+            pool_bytes: None,
+            seed: 1,
+            plant: None,
+        }
+    }
+
+    setters! {
+        /// What [`stress`](super::stress) runs over. Default: the heap.
+        allocator: AllocatorKind,
+        /// GPU threads of each stream, rounded up to whole blocks of 256. Default: 1024.
+        threads: u32,
+        /// What the threads do. Default: [`Workload::Churn`].
+        workload: Workload,
+        /// The smallest and the largest allocation, in bytes. Default: 16 to 256.
+        sizes: RangeInclusive<u64>,
+        /// How the sizes between the two are spread. Default: [`SizeMix::Uniform`].
+        mix: SizeMix,
+        /// When to stop. Default: after 16 rounds.
+        limit: Limit,
+        /// Streams whose kernels share the pool at the same time. Default: 1.
+        streams: u32,
+        /// Memory of the pool. Default: `None`, see the [field](#structfield.pool_bytes).
+        pool_bytes: Option<u64>,
+        /// Decides everything that the threads do. Default: 1.
+        seed: u64,
+        /// A fault to inject. Default: none.
+        plant: Option<Plant>,
+    }
+
+    /// The kernels that [`stress`](super::stress) launches.
     pub fn kernels(&self) -> Vec<&'static str> {
-        super::kernels(self.allocator, self.workload, self.plant)
+        match self.allocator {
+            AllocatorKind::Bump => self.kernels_of::<BumpSubject>(),
+            AllocatorKind::FreeList => self.kernels_of::<FreeListSubject>(),
+            AllocatorKind::Heap => self.kernels_of::<HeapSubject>(),
+        }
+    }
+
+    /// The kernels that [`stress_allocator`](super::stress_allocator) launches for `S`.
+    pub fn kernels_of<S: Subject>(&self) -> Vec<&'static str> {
+        let mut all = vec![S::Stress::NAME, S::Grab::NAME, S::GiveBack::NAME];
+        all.extend(S::LAUNCHED.always.iter().chain(&census::LAUNCHED));
+        if self.workload.hands_over() {
+            all.extend(S::LAUNCHED.handing_over);
+        }
+        if self.plant.is_some() {
+            all.extend(S::LAUNCHED.planted.iter().chain(&plant::LAUNCHED));
+        }
+        all
     }
 
     /// Fails on what cannot be run on the device.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`], which says what to change, or what the driver answers.
+    /// [`Error::InvalidStress`], which says what to change, or what the driver answers.
     pub fn validate(&self, device: &Device) -> Result<(), Error> {
-        Plan::new(self, device).map(drop)
+        match self.allocator {
+            AllocatorKind::Bump => Plan::new::<BumpSubject>(self, device),
+            AllocatorKind::FreeList => Plan::new::<FreeListSubject>(self, device),
+            AllocatorKind::Heap => Plan::new::<HeapSubject>(self, device),
+        }
+        .map(drop)
+    }
+}
+
+impl Default for StressConfig {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -76,18 +76,24 @@ pub(super) enum Table {
     Grabbed,
 }
 
-/// Puts numbers into words: which round, and whose record a place is.
-pub(super) struct Narrator<'a> {
-    pub plan: &'a Plan,
-    pub round: u64,
-    pub pool_start: u64,
-    /// All records as they are at the end of the round; empty if they were not copied.
-    pub records: &'a [Record],
+/// The live blocks at the end of a round, and the words for what is found among them.
+#[derive(Debug)]
+pub struct Narrator<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) round: u64,
+    pub(super) pool_start: u64,
+    pub(super) records: &'a [Record],
     /// What they are records of.
-    pub table: Table,
+    pub(super) table: Table,
 }
 
 impl Narrator<'_> {
+    /// All records as they are at the end of the round, also those that hold no block.
+    pub fn records(&self) -> &[Record] {
+        self.records
+    }
+
+    /// A finding of this round.
     pub fn finding(&self, kind: FindingKind, address: Option<u64>, message: String) -> Finding {
         Finding { kind, round: self.round, stream: None, address, message }
     }
@@ -100,7 +106,7 @@ impl Narrator<'_> {
     }
 
     /// An owner, as `stream 1, thread 5, slot 2`.
-    pub fn owner(&self, owner: Owner) -> String {
+    pub(super) fn owner(&self, owner: Owner) -> String {
         let Some(place) = owner.record() else { return "no one".into() };
         if self.table == Table::Grabbed {
             return format!("grant {place} of the emptied pool");
@@ -111,7 +117,7 @@ impl Narrator<'_> {
     }
 
     /// A block of which the place of its record is known.
-    pub fn block(&self, place: u32, record: Record) -> String {
+    pub(super) fn block(&self, place: u32, record: Record) -> String {
         format!(
             "{} B at {} (generation {}) of {}",
             record.bytes(),
@@ -128,16 +134,12 @@ impl Narrator<'_> {
             return format!("{address:#x}, outside the pool at {:#x}..{end:#x},", self.pool_start);
         }
         let offset = address - self.pool_start;
-        match self.plan.allocator {
-            super::AllocatorKind::FreeList => {
-                let (block, within) = (offset / self.plan.stride, offset % self.plan.stride);
-                let within = if within == 0 { String::new() } else { format!(" + {within}") };
-                format!("{address:#x} (block {block}{within})")
-            }
-            super::AllocatorKind::Bump | super::AllocatorKind::Heap => {
-                format!("{address:#x} (offset {offset:#x})")
-            }
-        }
+        let Some(stride) = self.plan.block_bytes.filter(|stride| *stride != 0) else {
+            return format!("{address:#x} (offset {offset:#x})");
+        };
+        let (block, within) = (offset / stride, offset % stride);
+        let within = if within == 0 { String::new() } else { format!(" + {within}") };
+        format!("{address:#x} (block {block}{within})")
     }
 
     /// What another owner of a breach holds now.
@@ -150,7 +152,7 @@ impl Narrator<'_> {
     }
 
     /// What the device has written down.
-    pub fn breach(&self, breach: &Breach) -> Finding {
+    pub(super) fn breach(&self, breach: &Breach) -> Finding {
         let Breach { owner, other, address, bytes, offset, expected, found, .. } = *breach;
         let block = format!("{bytes} B at {} of {}", self.place_in_pool(address), self.owner(owner));
         let (kind, message) = match breach.kind {
@@ -188,7 +190,7 @@ impl Narrator<'_> {
     }
 
     /// What the allocator has written down.
-    pub fn fault(&self, fault: &Fault) -> Finding {
+    pub(super) fn fault(&self, fault: &Fault) -> Finding {
         let Fault { thread, block, address, detail, .. } = *fault;
         let place = self.place_in_pool(address);
         let by = format!("by thread {thread} of block {block} of its grid");

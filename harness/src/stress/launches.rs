@@ -21,7 +21,7 @@ impl<S: Subject> Run<'_, S> {
         self.launch_all(|run, s, stream| run.launch_shared(s, stream, phase(s)))
     }
 
-    fn launch_all(&mut self, launch: impl Fn(&Self, u32, &Stream) -> warpheap::Result<()>) -> Result<()> {
+    fn launch_all(&mut self, launch: impl Fn(&Self, u32, &Stream) -> Result<()>) -> Result<()> {
         let started = Instant::now();
         for (s, stream) in (0..).zip(&self.streams) {
             launch(self, s, stream)?;
@@ -49,17 +49,18 @@ impl<S: Subject> Run<'_, S> {
     }
 
     /// A kernel whose threads use the records of one set.
-    fn launch_own(&self, s: u32, stream: &Stream, phase: Phase) -> warpheap::Result<()> {
+    fn launch_own(&self, s: u32, stream: &Stream, phase: Phase) -> Result<()> {
         let (records, first_record) = self.tables.set(&self.plan, self.set_of(s));
         let round = self.parameters(phase, first_record);
         let args = (self.subject.handle(), records, self.tables.map.handle(), self.tables.stripes(), round);
         // SAFETY: each stream has a set of records of its own; pool, map and stripes are shared by atomics alone,
         // and all of them live until the streams have been waited for.
-        unsafe { stream.launch(self.module, S::STRESS, &self.grid(), args) }
+        unsafe { stream.launch(self.module, S::STRESS, &self.grid(), args) }?;
+        Ok(())
     }
 
     /// A kernel whose threads begin with the records of one set, and exchange them with the other kernels'.
-    fn launch_shared(&self, s: u32, stream: &Stream, phase: Phase) -> warpheap::Result<()> {
+    fn launch_shared(&self, s: u32, stream: &Stream, phase: Phase) -> Result<()> {
         let (_, first_record) = self.tables.set(&self.plan, self.set_of(s));
         let round = self.parameters(phase, first_record);
         let (records, map) = (self.tables.records.slice(), self.tables.map.handle());

@@ -14,25 +14,82 @@
 //! | a heap of which all was given back is taken in one piece | device, at the end | lost blocks |
 //!
 //! ```
-//! use std::time::Duration;
 //! use warpheap::Device;
-//! use warpheap_harness::stress::{AllocatorKind, Limit, SizeMix, StressConfig, Workload, stress};
+//! use warpheap_harness::stress::{AllocatorKind, Limit, StressConfig, stress};
 //!
 //! let device = Device::cpu();
-//! let config = StressConfig {
-//!     allocator: AllocatorKind::FreeList,
-//!     threads: 256,
-//!     workload: Workload::Churn,
-//!     sizes: 16..=64,
-//!     mix: SizeMix::Uniform,
-//!     limit: Limit::Rounds(2),
-//!     streams: 2,
-//!     pool_bytes: None,
-//!     seed: 1,
-//!     plant: None,
-//! };
+//! let config = StressConfig::new()
+//!     .allocator(AllocatorKind::FreeList)
+//!     .threads(256)
+//!     .sizes(16..=64)
+//!     .limit(Limit::Rounds(2))
+//!     .streams(2);
 //! let module = device.native_kernels(&config.kernels())?;
 //! let report = stress(&device, &module, &config, &mut |_| ())?;
+//! assert!(report.is_clean() && report.allocations > 1000);
+//! # Ok::<(), warpheap_harness::Error>(())
+//! ```
+//!
+//! # An allocator of your own
+//! [`stress_allocator`] runs the same over any allocator: its handle implements
+//! [`DeviceAlloc`](warpheap_device::alloc::DeviceAlloc), [`stress_kernels!`](warpheap_device::stress_kernels!) declares the
+//! kernels for it, and a [`Subject`] builds the pool. This one takes this crate's own free list:
+//!
+//! ```
+//! use warpheap::pool::{Faults, FreeList};
+//! use warpheap::Device;
+//! use warpheap_device::freelist::FreeList as Handle;
+//! use warpheap_device::kernel::Arg;
+//! use warpheap_harness::Result;
+//! use warpheap_harness::stress::{Plan, StressConfig, Subject, stress_allocator};
+//!
+//! warpheap_device::stress_kernels! { Handle { stress: stress_mine, grab: grab_mine, give_back: give_back_mine } }
+//!
+//! struct Mine(FreeList);
+//!
+//! // SAFETY: the pool keeps its memory while it lives (S1), the kernels are the macro's (S2), any thread may call the
+//! // handle (S3), and nothing is launched here (S4).
+//! unsafe impl Subject for Mine {
+//!     type Handle = Handle;
+//!     type Stress = stress_mine;
+//!     type Grab = grab_mine;
+//!     type GiveBack = give_back_mine;
+//!     const STRESS: stress_mine = stress_mine;
+//!     const GRAB: grab_mine = grab_mine;
+//!     const GIVE_BACK: give_back_mine = give_back_mine;
+//!     const NAME: &'static str = "mine";
+//!
+//!     fn new(device: &Device, plan: &Plan) -> Result<Self> {
+//!         let stride = plan.block_bytes().expect("the default shape is of blocks");
+//!         Ok(Mine(FreeList::builder(plan.pool_bytes() / stride, stride).build(device)?))
+//!     }
+//!     fn handle(&self) -> Arg<Handle> {
+//!         self.0.handle()
+//!     }
+//!     fn start(&self) -> u64 {
+//!         self.0.memory().address()
+//!     }
+//!     fn reset(&mut self) -> Result<()> {
+//!         Ok(self.0.reset()?)
+//!     }
+//!     fn faults(&self) -> Result<Faults> {
+//!         Ok(self.0.faults()?)
+//!     }
+//!     fn agrees(&self, live: u64) -> Result<bool> {
+//!         Ok(u64::from(self.0.stats()?.taken) == live)
+//!     }
+//!     fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool> {
+//!         Ok(live == self.most_blocks(plan).min(most))
+//!     }
+//!     fn most_blocks(&self, plan: &Plan) -> u64 {
+//!         plan.pool_bytes() / plan.block_bytes().expect("the default shape is of blocks")
+//!     }
+//! }
+//!
+//! let device = Device::cpu();
+//! let config = StressConfig::new().threads(256);
+//! let module = device.native_kernels(&config.kernels_of::<Mine>())?;
+//! let report = stress_allocator::<Mine>(&device, &module, &config, &mut |_| ())?;
 //! assert!(report.is_clean() && report.allocations > 1000);
 //! # Ok::<(), warpheap_harness::Error>(())
 //! ```
@@ -52,32 +109,16 @@ mod tables;
 mod workload;
 
 pub use config::{AllocatorKind, Limit, Plant, StressConfig, UnknownName};
-pub use finding::{Finding, FindingKind};
+pub use finding::{Finding, FindingKind, Narrator};
+pub use plan::{Plan, Shape};
 pub use report::{Progress, StressReport};
+pub use subject::{Account, ExchangeArgs, GiveBackArgs, GrabArgs, Launched, StressArgs, Subject};
 pub use workload::{SizeMix, Workload};
 
 use crate::Error;
-use plan::Plan;
 use run::Run;
-use subject::{BumpSubject, FreeListSubject, HeapSubject, Subject};
+use subject::{BumpSubject, FreeListSubject, HeapSubject};
 use warpheap::driver::{Device, Module};
-
-/// The kernels that a stress of `allocator` launches.
-pub fn kernels(allocator: AllocatorKind, workload: Workload, plant: Option<Plant>) -> Vec<&'static str> {
-    let subject = match allocator {
-        AllocatorKind::Bump => BumpSubject::LAUNCHED,
-        AllocatorKind::FreeList => FreeListSubject::LAUNCHED,
-        AllocatorKind::Heap => HeapSubject::LAUNCHED,
-    };
-    let mut all = [subject.always, &census::LAUNCHED].concat();
-    if workload.hands_over() {
-        all.extend(subject.handing_over);
-    }
-    if plant.is_some() {
-        all.extend(subject.planted.iter().chain(&plant::LAUNCHED));
-    }
-    all
-}
 
 /// Runs the stress that `config` describes and tells what was found. `progress` is called after each round.
 ///
@@ -92,10 +133,29 @@ pub fn stress(
     config: &StressConfig,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<StressReport, Error> {
-    let plan = Plan::new(config, device)?;
     match config.allocator {
-        AllocatorKind::Bump => Run::<BumpSubject>::new(device, module, config, plan)?.run(progress),
-        AllocatorKind::FreeList => Run::<FreeListSubject>::new(device, module, config, plan)?.run(progress),
-        AllocatorKind::Heap => Run::<HeapSubject>::new(device, module, config, plan)?.run(progress),
+        AllocatorKind::Bump => stress_allocator::<BumpSubject>(device, module, config, progress),
+        AllocatorKind::FreeList => stress_allocator::<FreeListSubject>(device, module, config, progress),
+        AllocatorKind::Heap => stress_allocator::<HeapSubject>(device, module, config, progress),
     }
+}
+
+/// Runs the stress that `config` describes over an allocator of the caller's. As [`stress`], which is this for the
+/// three of this library; `config.allocator` is not read.
+///
+/// `module` holds the kernels that [`kernels_of`](StressConfig::kernels_of) names. On a GPU that is PTX of a crate which
+/// declares them with [`stress_kernels!`](warpheap_device::stress_kernels!), `stress_kernels!(checks)` included; on the CPU,
+/// `device.native_kernels(&config.kernels_of::<S>())`.
+///
+/// # Errors
+/// [`Error::InvalidStress`] for what the configuration or the [`Subject`] does not allow, and whatever fails on the way: a
+/// kernel that crashes is an error, not a finding.
+pub fn stress_allocator<S: Subject>(
+    device: &Device,
+    module: &Module,
+    config: &StressConfig,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<StressReport, Error> {
+    let plan = Plan::new::<S>(config, device)?;
+    Run::<S>::new(device, module, config, plan)?.run(progress)
 }

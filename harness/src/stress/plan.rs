@@ -1,29 +1,21 @@
 //! What follows from a configuration and a device: how large everything is.
 
-use super::config::{AllocatorKind, Limit, Plant, StressConfig};
+use super::config::{Limit, Plant, StressConfig};
+use super::subject::Subject;
 use super::workload::{SizeMix, Workload};
 use crate::Error;
+use std::ops::RangeInclusive;
 use warpheap::Bytes;
 use warpheap::driver::Device;
+use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::check::record::Record;
 use warpheap_device::check::workload::SLOTS;
-use warpheap_device::freelist::Geometry;
-use warpheap_device::heap::class::SizeClass;
-use warpheap_device::heap::layout::HEAP_BYTES;
 
 /// Threads in a block.
 pub(super) const BLOCK_THREADS: u32 = 256;
 
 /// The least alignment of every pool, and what sizes are rounded up to.
-const MIN_GRANULE_LOG2: u32 = 4;
-
-/// The largest alignment that threads ask for, as a multiple of the least.
-const MAX_EXTRA_ALIGN_LOG2: u32 = 2;
-
-/// A heap is cut to whole MiB, of which its slabs are parts.
-const HEAP_UNIT: u64 = 1 << 20;
-/// The largest alignment that threads ask a heap for: 4 KiB.
-const HEAP_ALIGN_LOG2: u32 = 12;
+pub(super) const MIN_GRANULE_LOG2: u32 = 4;
 
 /// The largest size of one allocation: sizes are 32 bits in a record.
 const MAX_BYTES: u64 = 1 << 31;
@@ -33,123 +25,144 @@ const CHURN_STEPS: u32 = 32;
 /// The same, in an arena: enough to fill some slots, and to leave some for the threads that empty it.
 const ARENA_STEPS: u32 = 8;
 
+/// What an allocator is to the checks, for a range of sizes.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
-    pub allocator: AllocatorKind,
-    /// Threads of a stream, and columns of a set of records.
-    pub threads: u32,
-    pub streams: u32,
-    pub workload: Workload,
-    pub mix: SizeMix,
-    pub min_bytes: u32,
-    pub max_bytes: u32,
-    pub max_align_log2: u32,
-    pub steps: u32,
-    pub seed: u64,
-    /// Bytes from one block of a free list to the next.
-    pub stride: u64,
-    pub pool_bytes: u64,
-    /// The unit of the ownership map; it divides every block's start.
+#[non_exhaustive]
+pub struct Shape {
+    /// The base-2 logarithm of the unit of the ownership map, in bytes. It divides every block's offset in the pool.
     pub granule_log2: u32,
-    pub plant: Option<Plant>,
+    /// The base-2 logarithm of the largest alignment that threads ask for, in bytes.
+    pub max_align_log2: u32,
+    /// The pool's size is a multiple of so many bytes, which are whole granules.
+    pub unit: u64,
+    /// The largest pool, in bytes.
+    pub most_bytes: u64,
+    /// About what an allocation takes from the pool, in bytes.
+    pub mean_bytes: u64,
+    /// Bytes from one block to the next, where that is always the same: findings then number the blocks.
+    pub block_bytes: Option<u64>,
+}
+
+impl Shape {
+    /// A pool of blocks that all have room for `max_bytes`, at multiples of 16 bytes.
+    pub fn of_blocks(max_bytes: u32) -> Self {
+        let stride = stride(max_bytes);
+        Shape {
+            granule_log2: MIN_GRANULE_LOG2,
+            max_align_log2: MIN_GRANULE_LOG2,
+            unit: stride,
+            most_bytes: 1 << 48,
+            mean_bytes: stride,
+            block_bytes: Some(stride),
+        }
+    }
+}
+
+/// `max_bytes` rounded up to the least alignment of a pool.
+fn stride(max_bytes: u32) -> u64 {
+    u64::from(max_bytes).next_multiple_of(1 << MIN_GRANULE_LOG2)
+}
+
+/// How large everything of a run is.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(super) name: &'static str,
+    /// Threads of a stream, and columns of a set of records.
+    pub(super) threads: u32,
+    pub(super) streams: u32,
+    pub(super) workload: Workload,
+    pub(super) mix: SizeMix,
+    pub(super) min_bytes: u32,
+    pub(super) max_bytes: u32,
+    pub(super) max_align_log2: u32,
+    pub(super) steps: u32,
+    pub(super) seed: u64,
+    /// The largest size, rounded up to the least alignment: bytes from one block of a free list to the next.
+    pub(super) stride: u64,
+    pub(super) block_bytes: Option<u64>,
+    /// About what an allocation takes from the pool.
+    pub(super) mean_bytes: u64,
+    pub(super) pool_bytes: u64,
+    /// The unit of the ownership map; it divides every block's start.
+    pub(super) granule_log2: u32,
+    pub(super) plant: Option<Plant>,
 }
 
 impl Plan {
-    pub fn new(config: &StressConfig, device: &Device) -> Result<Plan, Error> {
-        check_numbers(config)?;
+    pub(super) fn new<S: Subject>(config: &StressConfig, device: &Device) -> Result<Plan, Error> {
+        check_numbers::<S>(config)?;
         let (min_bytes, max_bytes) = (*config.sizes.start() as u32, *config.sizes.end() as u32);
-        let stride = u64::from(max_bytes).next_multiple_of(1 << MIN_GRANULE_LOG2);
-        let granule_log2 = match config.allocator {
-            AllocatorKind::Bump => MIN_GRANULE_LOG2,
-            AllocatorKind::FreeList => stride.trailing_zeros(),
-            AllocatorKind::Heap => heap_granule_log2(min_bytes, max_bytes),
-        };
+        let shape = S::shape(min_bytes, max_bytes, config.mix.mean(min_bytes, max_bytes));
+        check_shape(S::NAME, &shape)?;
         let mut plan = Plan {
-            allocator: config.allocator,
+            name: S::NAME,
             threads: config.threads.next_multiple_of(BLOCK_THREADS),
             streams: config.streams,
             workload: config.workload,
             mix: config.mix,
             min_bytes,
             max_bytes,
-            max_align_log2: granule_log2.min(MIN_GRANULE_LOG2 + MAX_EXTRA_ALIGN_LOG2),
-            steps: CHURN_STEPS,
+            max_align_log2: shape.max_align_log2,
+            steps: if S::Handle::RECLAIMS { CHURN_STEPS } else { ARENA_STEPS },
             seed: config.seed,
-            stride,
+            stride: stride(max_bytes),
+            block_bytes: shape.block_bytes,
+            mean_bytes: shape.mean_bytes,
             pool_bytes: 0,
-            granule_log2,
+            granule_log2: shape.granule_log2,
             plant: config.plant,
         };
-        match config.allocator {
-            AllocatorKind::Bump => {
-                plan.max_align_log2 = MIN_GRANULE_LOG2 + MAX_EXTRA_ALIGN_LOG2;
-                plan.steps = ARENA_STEPS;
-            }
-            AllocatorKind::FreeList => {}
-            AllocatorKind::Heap => plan.max_align_log2 = HEAP_ALIGN_LOG2,
-        }
-        plan.size_pool(config, device)?;
+        plan.size_pool(config, &shape, device)?;
         Ok(plan)
     }
 
+    /// Bytes of the pool.
+    pub fn pool_bytes(&self) -> u64 {
+        self.pool_bytes
+    }
+
+    /// The smallest and the largest allocation, in bytes.
+    pub fn sizes(&self) -> RangeInclusive<u32> {
+        self.min_bytes..=self.max_bytes
+    }
+
+    /// The largest alignment that threads ask for, in bytes: a pool starts at a multiple of it.
+    pub fn max_align(&self) -> u64 {
+        1 << self.max_align_log2
+    }
+
+    /// [`Shape::block_bytes`].
+    pub fn block_bytes(&self) -> Option<u64> {
+        self.block_bytes
+    }
+
     /// Records of all threads of all streams.
-    pub fn records(&self) -> u64 {
+    pub(super) fn records(&self) -> u64 {
         u64::from(self.set_len()) * u64::from(self.streams)
     }
 
     /// Records of the threads of one stream.
-    pub fn set_len(&self) -> u32 {
+    pub(super) fn set_len(&self) -> u32 {
         self.threads * SLOTS
     }
 
     /// Granules of the ownership map.
-    pub fn granules(&self) -> u64 {
+    pub(super) fn granules(&self) -> u64 {
         self.pool_bytes >> self.granule_log2
     }
 
     /// Blocks of a free list.
-    pub fn blocks(&self) -> u64 {
+    pub(super) fn blocks(&self) -> u64 {
         self.pool_bytes / self.stride
-    }
-
-    /// How a free list is laid out; `None` if it cannot be.
-    pub fn geometry(&self) -> Option<Geometry> {
-        Geometry::new(u32::try_from(self.blocks()).ok()?, u32::try_from(self.stride).ok()?)
-    }
-
-    /// Granules that an allocation of an arena takes: a larger alignment than a granule costs its own size.
-    pub fn footprint(&self, bytes: u32, align: u64) -> u64 {
-        let padding = align.saturating_sub(1 << self.granule_log2);
-        (u64::from(bytes) + padding).div_ceil(1 << self.granule_log2)
-    }
-
-    fn mean_bytes(&self) -> u32 {
-        self.mix.mean(self.min_bytes, self.max_bytes)
     }
 
     /// About what all threads together would hold if the pool had room for it.
     fn demand_bytes(&self) -> u64 {
-        let each = match self.allocator {
-            AllocatorKind::FreeList => self.stride,
-            AllocatorKind::Bump => {
-                let aligns = 0..=self.max_align_log2;
-                let count = u64::from(self.max_align_log2) + 1;
-                let mean = self.mean_bytes() | 1;
-                aligns.map(|log2| self.footprint(mean, 1 << log2)).sum::<u64>() * (1 << self.granule_log2)
-                    / count
-            }
-            // A block is a quarter larger than its class' smallest request, an eighth in the mean.
-            AllocatorKind::Heap => u64::from(self.mean_bytes()).max(16) * 9 / 8,
-        };
-        each.saturating_mul(self.records())
+        self.mean_bytes.saturating_mul(self.records())
     }
 
-    fn size_pool(&mut self, config: &StressConfig, device: &Device) -> Result<(), Error> {
-        let unit = match self.allocator {
-            AllocatorKind::Bump => 1 << self.granule_log2,
-            AllocatorKind::FreeList => self.stride,
-            AllocatorKind::Heap => HEAP_UNIT,
-        };
+    fn size_pool(&mut self, config: &StressConfig, shape: &Shape, device: &Device) -> Result<(), Error> {
+        let unit = shape.unit;
         let (parts, of) = self.workload.pool_share();
         let free = device.info()?.memory_free;
         let tables = self.records() * (size_of::<Record>() + size_of::<u32>()) as u64
@@ -158,7 +171,7 @@ impl Plan {
         // Two ownership maps go with the pool, and a list of all blocks at the end.
         let listed = (MARKED_BYTES * unit).div_ceil(self.stride);
         let per_unit = unit + 2 * (unit >> self.granule_log2) * size_of::<u32>() as u64 + listed;
-        let most = (room / per_unit).saturating_mul(unit).min(self.most_bytes());
+        let most = (room / per_unit).saturating_mul(unit).min(shape.most_bytes);
         let least = (self.stride * 64).next_multiple_of(unit);
         let wanted = match config.pool_bytes {
             Some(bytes) => bytes.next_multiple_of(unit),
@@ -179,15 +192,6 @@ impl Plan {
         self.check_pool()
     }
 
-    /// What the allocator can address.
-    fn most_bytes(&self) -> u64 {
-        match self.allocator {
-            AllocatorKind::Bump => warpheap_device::bump::MAX_GRANULES << self.granule_log2,
-            AllocatorKind::FreeList => self.stride << 31,
-            AllocatorKind::Heap => HEAP_BYTES.1,
-        }
-    }
-
     fn check_pool(&self) -> Result<(), Error> {
         if self.pool_bytes < self.stride {
             return Err(refuse(
@@ -197,12 +201,6 @@ impl Plan {
                     self.max_bytes
                 ),
                 "use a larger pool or smaller sizes".into(),
-            ));
-        }
-        if self.allocator == AllocatorKind::FreeList && self.geometry().is_none() {
-            return Err(refuse(
-                format!("a pool of {} blocks of {}", self.blocks(), Bytes(self.stride)),
-                "a free list has 2^31 blocks of 2^31 bytes at most; use a smaller pool".into(),
             ));
         }
         // The planted overlap shows when the pool runs out, which it must do within a round.
@@ -223,14 +221,19 @@ impl Plan {
 /// For each block of the pool: its record at the end, and its mark.
 const MARKED_BYTES: u64 = (size_of::<Record>() + size_of::<u32>()) as u64;
 
-/// The largest power of two that divides all blocks that a heap has for these sizes.
-fn heap_granule_log2(min_bytes: u32, max_bytes: u32) -> u32 {
-    let (first, last) = (SizeClass::of(min_bytes), SizeClass::of(max_bytes));
-    let all = (first.0..=last.0).fold(0, |all, class| all | SizeClass(class).bytes());
-    all.trailing_zeros().min(HEAP_ALIGN_LOG2)
+fn check_shape(name: &str, shape: &Shape) -> Result<(), Error> {
+    let &Shape { granule_log2, max_align_log2, unit, .. } = shape;
+    if granule_log2 < 32 && max_align_log2 < 32 && unit != 0 && unit.is_multiple_of(1 << granule_log2) {
+        return Ok(());
+    }
+    Err(refuse(
+        format!("{name}: {shape:?}"),
+        "its subject's shape has a granule and an alignment below 2^32 bytes, and a unit of whole granules"
+            .into(),
+    ))
 }
 
-fn check_numbers(config: &StressConfig) -> Result<(), Error> {
+fn check_numbers<S: Subject>(config: &StressConfig) -> Result<(), Error> {
     let (least, most) = (*config.sizes.start(), *config.sizes.end());
     if least == 0 || least > most || most > MAX_BYTES {
         return Err(refuse(
@@ -252,20 +255,7 @@ fn check_numbers(config: &StressConfig) -> Result<(), Error> {
             format!("{MOST_RECORDS} can be told apart; use fewer threads or fewer streams"),
         ));
     }
-    if let Some(plant) = config.plant.filter(|plant| !plant.suits(config.allocator)) {
-        return Err(refuse(
-            format!("a planted {plant} in a {}", config.allocator),
-            "an arena gives nothing back before its reset, so a second free does nothing there; use it with \
-             freelist or heap"
-                .into(),
-        ));
-    }
-    if !config.workload.suits(config.allocator) {
-        return Err(refuse(
-            format!("a workload of {} on a {}", config.workload, config.allocator),
-            "an arena gives nothing back before its reset; use it with freelist or heap".into(),
-        ));
-    }
+    check_support::<S>(config)?;
     if config.workload == Workload::Pipeline && config.streams < 2 {
         return Err(refuse(
             "a pipeline in one stream".into(),
@@ -278,9 +268,37 @@ fn check_numbers(config: &StressConfig) -> Result<(), Error> {
     Ok(())
 }
 
+/// Fails on a fault and a workload that the allocator does not have.
+fn check_support<S: Subject>(config: &StressConfig) -> Result<(), Error> {
+    let reclaims = S::Handle::RECLAIMS;
+    if let Some(plant) = config.plant {
+        let what = format!("a planted {plant} in a {}", S::NAME);
+        if plant == Plant::DoubleFree && !reclaims {
+            let advice = "an arena gives nothing back before its reset, so a second free does nothing there; use it \
+                          with freelist or heap";
+            return Err(refuse(what, advice.into()));
+        }
+        if matches!(plant, Plant::Overlap | Plant::DoubleFree) && S::LAUNCHED.planted.is_empty() {
+            return Err(refuse(what, "its subject injects no faults; use lost-block or torn-write".into()));
+        }
+    }
+    let what = format!("a workload of {} on a {}", config.workload, S::NAME);
+    if config.workload != Workload::Churn && !reclaims {
+        let advice = "an arena gives nothing back before its reset; use it with freelist or heap";
+        return Err(refuse(what, advice.into()));
+    }
+    if config.workload.hands_over() && S::LAUNCHED.handing_over.is_empty() {
+        return Err(refuse(
+            what,
+            "its subject has no kernel that exchanges blocks; use churn or storm".into(),
+        ));
+    }
+    Ok(())
+}
+
 /// Owners are 31 bits, so that the places of records never wrap.
 const MOST_RECORDS: u64 = 1 << 31;
 
-fn refuse(what: String, advice: String) -> Error {
+pub(super) fn refuse(what: String, advice: String) -> Error {
     Error::InvalidStress { what, advice }
 }

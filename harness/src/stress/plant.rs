@@ -4,8 +4,8 @@ use super::config::Plant;
 use super::plan::Plan;
 use super::subject::Subject;
 use super::tables::Tables;
+use crate::Result;
 use crate::kernels::stress::{plant_lost_block, plant_torn_write};
-use warpheap::Result;
 use warpheap::driver::{LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
 use warpheap_device::check::hash::{absorb, below};
@@ -31,7 +31,7 @@ pub(super) fn inject<S: Subject>(
             // SAFETY: nothing else runs; the bytes end inside the next block, which is inside the pool.
             unsafe { stream.launch(module, plant_torn_write, &one, (all, place, past)) }?;
         }
-        return stream.synchronize();
+        return Ok(stream.synchronize()?);
     }
     let Some((place, record)) = victim(&records, plan.seed) else { return Ok(()) };
     match plant {
@@ -40,7 +40,7 @@ pub(super) fn inject<S: Subject>(
         _ => {
             // SAFETY: nothing else runs, and the records are of this map.
             unsafe { stream.launch(module, plant_lost_block, &one, (all, map, place)) }?;
-            stream.synchronize()
+            Ok(stream.synchronize()?)
         }
     }
 }

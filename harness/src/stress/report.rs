@@ -1,6 +1,6 @@
 //! What a run did and what it found.
 
-use super::config::{AllocatorKind, Plant, StressConfig};
+use super::config::{Plant, StressConfig};
 use super::finding::Finding;
 use super::plan::Plan;
 use super::workload::{SizeMix, Workload};
@@ -27,8 +27,8 @@ pub struct Progress {
 #[non_exhaustive]
 #[must_use = "it says whether the run was clean"]
 pub struct StressReport {
-    /// What was stressed.
-    pub allocator: AllocatorKind,
+    /// What was stressed: [`Subject::NAME`](super::Subject::NAME).
+    pub allocator: &'static str,
     /// GPU threads of each stream.
     pub threads: u32,
     /// Streams that shared the pool.
@@ -100,7 +100,7 @@ pub struct StressReport {
 impl StressReport {
     pub(super) fn new(config: &StressConfig, plan: &Plan) -> Self {
         StressReport {
-            allocator: plan.allocator,
+            allocator: plan.name,
             threads: plan.threads,
             streams: plan.streams,
             workload: plan.workload,

@@ -105,7 +105,7 @@ pub fn closing(session: &Session, outcomes: &[Outcome], console: &Console) -> St
 
 /// One column for each run.
 fn summary(reports: &[&StressReport], for_terminal: bool) -> String {
-    let names = reports.iter().map(|report| report.allocator.name());
+    let names = reports.iter().map(|report| report.allocator);
     let headings: Vec<_> = [""].into_iter().chain(names).collect();
     let mut table = Summary::new(&headings, for_terminal);
     let mut row = |name: &str, value: &dyn Fn(&StressReport) -> String| {

@@ -7,9 +7,7 @@ use super::super::status::Failure;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use warpheap::Backend;
 use warpheap::simt::Mode;
-use warpheap_harness::stress::{
-    self, AllocatorKind, Limit, Plant, SizeMix, StressConfig, StressReport, Workload,
-};
+use warpheap_harness::stress::{AllocatorKind, Limit, Plant, SizeMix, StressConfig, StressReport, Workload};
 
 /// Threads of each stream on a GPU: more than any holds at once.
 const CUDA_THREADS: u32 = 1 << 20;
@@ -45,7 +43,8 @@ impl Session {
         let mode = args.replay.then_some(Mode::Replay { seed });
         let (plant, workload) = (args.plant.map(Plant::from), args.work.workload.into());
         let (kinds, left_out) = suitable(args.allocator.kinds(), plant, workload);
-        let kernels: Vec<_> = kinds.iter().flat_map(|kind| stress::kernels(*kind, workload, plant)).collect();
+        let base = StressConfig::new().workload(workload).plant(plant);
+        let kernels: Vec<_> = kinds.iter().flat_map(|kind| base.clone().allocator(*kind).kernels()).collect();
         let chosen = choose(args.backend, args.gpu, mode, &kernels)?;
         let (threads, rounds) = match chosen.device.backend() {
             Backend::Cuda => (CUDA_THREADS, CUDA_ROUNDS),
@@ -57,18 +56,15 @@ impl Session {
             (None, Some(pairs)) => Limit::Pairs(pairs),
             (None, None) => Limit::Rounds(args.rounds.unwrap_or(rounds)),
         };
-        let config = |allocator| StressConfig {
-            allocator,
-            threads: args.threads.unwrap_or(threads),
-            workload,
-            sizes: args.size.0.clone(),
-            mix: args.work.mix.into(),
-            limit,
-            streams: args.streams,
-            pool_bytes: args.pool,
-            seed,
-            plant,
-        };
+        let base = base
+            .threads(args.threads.unwrap_or(threads))
+            .sizes(args.size.0.clone())
+            .mix(args.work.mix.into())
+            .limit(limit)
+            .streams(args.streams)
+            .pool_bytes(args.pool)
+            .seed(seed);
+        let config = |allocator| base.clone().allocator(allocator);
         let configs: Vec<_> = kinds.into_iter().map(config).collect();
         configs.iter().try_for_each(|config| config.validate(&chosen.device))?;
         Ok(Session { chosen, replay: args.replay, seed, configs, left_out })

@@ -2,18 +2,21 @@
 //!
 //! What was granted, what is left and what was wasted must add up to the arena's size, granule by granule.
 
-use super::{Account, ExchangeArgs, Launched, Subject};
-use crate::kernels::stress::{grab_bump, plant_overlap_bump, stress_bump};
-use crate::stress::finding::{Finding, FindingKind, Narrator};
-use crate::stress::plan::Plan;
+use super::{Account, Launched, Subject};
+use crate::Result;
+use crate::kernels::stress::{give_back_bump, grab_bump, plant_overlap_bump, stress_bump};
+use crate::stress::config::AllocatorKind;
+use crate::stress::finding::{FindingKind, Narrator};
+use crate::stress::plan::{MIN_GRANULE_LOG2, Plan, Shape};
+use warpheap::Bytes;
 use warpheap::driver::{Device, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
-use warpheap::pool::{self, BumpStats};
-use warpheap::{Bytes, Result};
-use warpheap_device::bump::Bump;
-use warpheap_device::check::ownership::OwnershipMap;
-use warpheap_device::check::record::Record;
-use warpheap_device::kernel::{Arg, DeviceSlice};
+use warpheap::pool::{self, BumpStats, Faults};
+use warpheap_device::bump::{Bump, MAX_GRANULES};
+use warpheap_device::kernel::Arg;
+
+/// The largest alignment that threads ask for, as a multiple of the least.
+const MAX_EXTRA_ALIGN_LOG2: u32 = 2;
 
 /// What part of the arena a planted overlap makes it hand out again, at most.
 const REWOUND_PART: u64 = 8;
@@ -24,17 +27,32 @@ pub(crate) struct BumpSubject {
     pieces: u64,
 }
 
-impl Subject for BumpSubject {
+// SAFETY: the library's pool keeps its memory while it lives and its handle's methods may be called by any thread (S1,
+// S3); the kernels are those of `stress_kernels!` (S2); what is launched here is waited for (S4).
+unsafe impl Subject for BumpSubject {
     type Handle = Bump;
     type Stress = stress_bump;
     type Grab = grab_bump;
+    type GiveBack = give_back_bump;
     const STRESS: stress_bump = stress_bump;
     const GRAB: grab_bump = grab_bump;
-    const LAUNCHED: Launched = Launched {
-        always: &kernel_names![stress_bump, grab_bump],
-        handing_over: &[],
-        planted: &kernel_names![plant_overlap_bump],
-    };
+    const GIVE_BACK: give_back_bump = give_back_bump;
+    const NAME: &'static str = AllocatorKind::Bump.name();
+    const LAUNCHED: Launched =
+        Launched { always: &[], handing_over: &[], planted: &kernel_names![plant_overlap_bump] };
+
+    fn shape(_: u32, _: u32, mean_bytes: u32) -> Shape {
+        let max_align_log2 = MIN_GRANULE_LOG2 + MAX_EXTRA_ALIGN_LOG2;
+        let each = (0..=max_align_log2).map(|log2| footprint(mean_bytes | 1, 1 << log2)).sum::<u64>();
+        Shape {
+            granule_log2: MIN_GRANULE_LOG2,
+            max_align_log2,
+            unit: 1 << MIN_GRANULE_LOG2,
+            most_bytes: MAX_GRANULES << MIN_GRANULE_LOG2,
+            mean_bytes: (each << MIN_GRANULE_LOG2) / (u64::from(max_align_log2) + 1),
+            block_bytes: None,
+        }
+    }
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {
         // A shard for each multiprocessor also where the builder would do without: all of it is to be tried.
@@ -53,12 +71,12 @@ impl Subject for BumpSubject {
     }
 
     fn reset(&mut self) -> Result<()> {
-        self.pool.reset()
+        Ok(self.pool.reset()?)
     }
 
     /// An arena has no misuse to see.
-    fn faults(&self, _: &Narrator<'_>) -> Result<(u64, Vec<Finding>)> {
-        Ok((0, Vec::new()))
+    fn faults(&self) -> Result<Faults> {
+        Ok(Faults::default())
     }
 
     /// The number of blocks says nothing about their sizes.
@@ -68,7 +86,7 @@ impl Subject for BumpSubject {
 
     fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Account> {
         let live = narrator.records.iter().filter(|record| record.is_live());
-        let granted: u64 = live.map(|record| plan.footprint(record.bytes(), record.align())).sum();
+        let granted: u64 = live.map(|record| footprint(record.bytes(), record.align())).sum();
         let mut account = Account::default();
         for violation in self.pool.check()? {
             let message = format!("invariant {} is broken: {}", violation.invariant, violation.found);
@@ -83,24 +101,14 @@ impl Subject for BumpSubject {
     }
 
     fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool> {
-        let largest = plan.footprint(plan.max_bytes, 1 << plan.max_align_log2) << plan.granule_log2;
+        let largest = footprint(plan.max_bytes, 1 << plan.max_align_log2) << plan.granule_log2;
         let stats = self.pool.stats()?;
         let is_short = stats.unsettled == 0 && stats.remaining_bytes < self.pieces * largest;
         Ok(live == most || is_short)
     }
 
     fn most_blocks(&self, plan: &Plan) -> u64 {
-        plan.granules() / plan.footprint(plan.max_bytes, 1)
-    }
-
-    /// There is no such thing: the plan has refused it.
-    unsafe fn exchange(&self, _: &Module, _: &Stream, _: &LaunchConfig, _: ExchangeArgs<Bump>) -> Result<()> {
-        Ok(())
-    }
-
-    /// An arena takes nothing back.
-    fn give_back(&self, _: &Module, _: &Stream, _: DeviceSlice<Record>, _: u64) -> Result<()> {
-        Ok(())
+        plan.granules() / footprint(plan.max_bytes, 1)
     }
 
     fn corrupt(&self, module: &Module, stream: &Stream, _victim: u64) -> Result<()> {
@@ -110,20 +118,14 @@ impl Subject for BumpSubject {
         let args = (self.handle(), lent);
         // SAFETY: as much was lent, nothing else runs, and the run ends with the findings this leads to.
         unsafe { stream.launch(module, plant_overlap_bump, &LaunchConfig::linear(1, 1), args) }?;
-        stream.synchronize()
+        Ok(stream.synchronize()?)
     }
+}
 
-    /// There is no such thing: the plan has refused it.
-    fn free_twice(
-        &self,
-        _: &Module,
-        _: &Stream,
-        _: DeviceSlice<Record>,
-        _: Arg<OwnershipMap>,
-        _: u32,
-    ) -> Result<()> {
-        Ok(())
-    }
+/// Granules that an allocation of an arena takes: a larger alignment than a granule costs its own size.
+fn footprint(bytes: u32, align: u64) -> u64 {
+    let padding = align.saturating_sub(1 << MIN_GRANULE_LOG2);
+    (u64::from(bytes) + padding).div_ceil(1 << MIN_GRANULE_LOG2)
 }
 
 /// The arena's numbers against the bytes that live blocks take.
@@ -146,7 +148,7 @@ fn compare_bytes(
     );
     let (total, difference) = (Bytes(stats.usage.reserved_bytes), sum.abs_diff(stats.usage.reserved_bytes));
     let (kind, message) = if sum < stats.usage.reserved_bytes {
-        account.lost_blocks = (difference >> plan.granule_log2) / plan.footprint(plan.min_bytes, 1);
+        account.lost_blocks = (difference >> plan.granule_log2) / footprint(plan.min_bytes, 1);
         (
             FindingKind::Lost,
             format!("{} of {total} are neither free nor anyone's: {parts}", Bytes(difference)),

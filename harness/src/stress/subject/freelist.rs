@@ -4,37 +4,53 @@
 //! answers to how many blocks are live, and which.
 
 use super::{Account, ExchangeArgs, Launched, Subject};
+use crate::Result;
 use crate::kernels::stress::{
     exchange_freelist, give_back_freelist, grab_freelist, plant_double_free, plant_overlap_freelist,
     stress_freelist,
 };
-use crate::stress::finding::{Finding, FindingKind, Narrator};
-use crate::stress::plan::{BLOCK_THREADS, Plan};
-use warpheap::Result;
+use crate::stress::config::AllocatorKind;
+use crate::stress::finding::{FindingKind, Narrator};
+use crate::stress::plan::{Plan, Shape};
 use warpheap::driver::{Device, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
-use warpheap::pool;
+use warpheap::pool::{self, Faults};
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
-use warpheap_device::freelist::FreeList;
+use warpheap_device::freelist::{FreeList, MAX_CAPACITY};
 use warpheap_device::kernel::{Arg, DeviceSlice};
+
+/// The largest alignment that threads ask for: 64 bytes.
+const MAX_ALIGN_LOG2: u32 = 6;
 
 /// How many lost blocks are named; the others are counted.
 const NAMED: usize = 8;
 
 pub(crate) struct FreeListSubject(pool::FreeList);
 
-impl Subject for FreeListSubject {
+// SAFETY: the library's pool keeps its memory while it lives and its handle's methods may be called by any thread (S1,
+// S3); the kernels are those of `stress_kernels!` (S2); what is launched here is waited for (S4).
+unsafe impl Subject for FreeListSubject {
     type Handle = FreeList;
     type Stress = stress_freelist;
     type Grab = grab_freelist;
+    type GiveBack = give_back_freelist;
     const STRESS: stress_freelist = stress_freelist;
     const GRAB: grab_freelist = grab_freelist;
+    const GIVE_BACK: give_back_freelist = give_back_freelist;
+    const NAME: &'static str = AllocatorKind::FreeList.name();
     const LAUNCHED: Launched = Launched {
-        always: &kernel_names![stress_freelist, grab_freelist, give_back_freelist],
+        always: &[],
         handing_over: &kernel_names![exchange_freelist],
         planted: &kernel_names![plant_overlap_freelist, plant_double_free],
     };
+
+    fn shape(_: u32, max_bytes: u32, _: u32) -> Shape {
+        let blocks = Shape::of_blocks(max_bytes);
+        let granule_log2 = blocks.unit.trailing_zeros();
+        let max_align_log2 = granule_log2.min(MAX_ALIGN_LOG2);
+        Shape { granule_log2, max_align_log2, most_bytes: blocks.unit * u64::from(MAX_CAPACITY), ..blocks }
+    }
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {
         let builder = pool::FreeList::builder(plan.blocks(), plan.stride).align(1 << plan.max_align_log2);
@@ -50,12 +66,11 @@ impl Subject for FreeListSubject {
     }
 
     fn reset(&mut self) -> Result<()> {
-        self.0.reset()
+        Ok(self.0.reset()?)
     }
 
-    fn faults(&self, narrator: &Narrator<'_>) -> Result<(u64, Vec<Finding>)> {
-        let faults = self.0.faults()?;
-        Ok((faults.count, faults.first.iter().map(|fault| narrator.fault(fault)).collect()))
+    fn faults(&self) -> Result<Faults> {
+        Ok(self.0.faults()?)
     }
 
     fn agrees(&self, live: u64) -> Result<bool> {
@@ -95,28 +110,15 @@ impl Subject for FreeListSubject {
         args: ExchangeArgs<FreeList>,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { stream.launch(module, exchange_freelist, grid, args) }
-    }
-
-    fn give_back(
-        &self,
-        module: &Module,
-        stream: &Stream,
-        records: DeviceSlice<Record>,
-        count: u64,
-    ) -> Result<()> {
-        let grid = LaunchConfig::linear(records.len() as u32, BLOCK_THREADS);
-        let args = (self.handle(), records, count);
-        // SAFETY: the records are blocks of this pool, and nothing else runs.
-        unsafe { stream.launch(module, give_back_freelist, &grid, args) }?;
-        stream.synchronize()
+        unsafe { stream.launch(module, exchange_freelist, grid, args) }?;
+        Ok(())
     }
 
     fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
         let one = LaunchConfig::linear(1, 1);
         // SAFETY: nothing else runs, and the run ends with the findings that this leads to.
         unsafe { stream.launch(module, plant_overlap_freelist, &one, (self.handle(), victim)) }?;
-        stream.synchronize()
+        Ok(stream.synchronize()?)
     }
 
     fn free_twice(
@@ -130,7 +132,7 @@ impl Subject for FreeListSubject {
         let args = (self.handle(), records, map, place);
         // SAFETY: nothing else runs, and the records are of this pool and this map.
         unsafe { stream.launch(module, plant_double_free, &LaunchConfig::linear(1, 1), args) }?;
-        stream.synchronize()
+        Ok(stream.synchronize()?)
     }
 }
 

@@ -5,25 +5,34 @@
 //! piece; and emptied, as many blocks as when it was new.
 
 use super::{Account, ExchangeArgs, Launched, Subject};
+use crate::Result;
 use crate::kernels::stress::{
     exchange_heap, give_back_heap, grab_heap, plant_double_free_heap, plant_overlap_heap, stress_heap,
     take_whole_heap,
 };
-use crate::stress::finding::{Finding, FindingKind, Narrator};
-use crate::stress::plan::{BLOCK_THREADS, Plan};
+use crate::stress::config::AllocatorKind;
+use crate::stress::finding::{FindingKind, Narrator};
+use crate::stress::plan::{Plan, Shape};
+use warpheap::Bytes;
 use warpheap::driver::{Device, DeviceBuffer, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
-use warpheap::pool::{self, HeapSnapshot, HeapStats};
-use warpheap::{Bytes, Result};
+use warpheap::pool::{self, Faults, HeapSnapshot, HeapStats};
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
 use warpheap_device::heap::Heap;
-use warpheap_device::heap::class::MIN_BLOCK;
+use warpheap_device::heap::class::{MIN_BLOCK, SizeClass};
+use warpheap_device::heap::layout::HEAP_BYTES;
 use warpheap_device::kernel::{Arg, DeviceSlice};
 
 /// A new heap grants this part of its memory at least, as blocks of one size: a block is at most a quarter larger
 /// than what was asked for, and an eighth of a slab is left over at most.
 const LEAST_GRANTED: f64 = 0.8 * 0.875;
+
+/// A heap is cut to whole MiB, of which its slabs are parts.
+const UNIT: u64 = 1 << 20;
+
+/// The largest alignment that threads ask for: 4 KiB.
+const MAX_ALIGN_LOG2: u32 = 12;
 
 /// How many differences are named.
 const NAMED: usize = 8;
@@ -36,18 +45,35 @@ pub(crate) struct HeapSubject {
     at_first: Option<u64>,
 }
 
-impl Subject for HeapSubject {
+// SAFETY: the library's pool keeps its memory while it lives and its handle's methods may be called by any thread (S1,
+// S3); the kernels are those of `stress_kernels!` (S2); what is launched here is waited for (S4).
+unsafe impl Subject for HeapSubject {
     type Handle = Heap;
     type Stress = stress_heap;
     type Grab = grab_heap;
+    type GiveBack = give_back_heap;
     const STRESS: stress_heap = stress_heap;
     const GRAB: grab_heap = grab_heap;
+    const GIVE_BACK: give_back_heap = give_back_heap;
+    const NAME: &'static str = AllocatorKind::Heap.name();
     const MEASURED: bool = true;
     const LAUNCHED: Launched = Launched {
-        always: &kernel_names![stress_heap, grab_heap, give_back_heap, take_whole_heap],
+        always: &kernel_names![take_whole_heap],
         handing_over: &kernel_names![exchange_heap],
         planted: &kernel_names![plant_overlap_heap, plant_double_free_heap],
     };
+
+    fn shape(min_bytes: u32, max_bytes: u32, mean_bytes: u32) -> Shape {
+        Shape {
+            granule_log2: granule_log2(min_bytes, max_bytes),
+            max_align_log2: MAX_ALIGN_LOG2,
+            unit: UNIT,
+            most_bytes: HEAP_BYTES.1,
+            // A block is a quarter larger than its class' smallest request, an eighth in the mean.
+            mean_bytes: u64::from(mean_bytes).max(16) * 9 / 8,
+            block_bytes: None,
+        }
+    }
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {
         let pool = pool::Heap::builder(plan.pool_bytes).build(device)?;
@@ -63,12 +89,11 @@ impl Subject for HeapSubject {
     }
 
     fn reset(&mut self) -> Result<()> {
-        self.pool.reset()
+        Ok(self.pool.reset()?)
     }
 
-    fn faults(&self, narrator: &Narrator<'_>) -> Result<(u64, Vec<Finding>)> {
-        let faults = self.pool.faults()?;
-        Ok((faults.count, faults.first.iter().map(|fault| narrator.fault(fault)).collect()))
+    fn faults(&self) -> Result<Faults> {
+        Ok(self.pool.faults()?)
     }
 
     /// Whatever says how many blocks are live says which, too, and is compared with the records when the host does.
@@ -121,28 +146,15 @@ impl Subject for HeapSubject {
         args: ExchangeArgs<Heap>,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { stream.launch(module, exchange_heap, grid, args) }
-    }
-
-    fn give_back(
-        &self,
-        module: &Module,
-        stream: &Stream,
-        records: DeviceSlice<Record>,
-        count: u64,
-    ) -> Result<()> {
-        let grid = LaunchConfig::linear(records.len() as u32, BLOCK_THREADS);
-        let args = (self.handle(), records, count);
-        // SAFETY: the records are blocks of this heap, and nothing else runs.
-        unsafe { stream.launch(module, give_back_heap, &grid, args) }?;
-        stream.synchronize()
+        unsafe { stream.launch(module, exchange_heap, grid, args) }?;
+        Ok(())
     }
 
     fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
         let one = LaunchConfig::linear(1, 1);
         // SAFETY: nothing else runs, and the run ends with the findings that this leads to.
         unsafe { stream.launch(module, plant_overlap_heap, &one, (self.handle(), victim)) }?;
-        stream.synchronize()
+        Ok(stream.synchronize()?)
     }
 
     fn free_twice(
@@ -156,8 +168,15 @@ impl Subject for HeapSubject {
         let args = (self.handle(), records, map, place);
         // SAFETY: nothing else runs, and the records are of this heap and this map.
         unsafe { stream.launch(module, plant_double_free_heap, &LaunchConfig::linear(1, 1), args) }?;
-        stream.synchronize()
+        Ok(stream.synchronize()?)
     }
+}
+
+/// The largest power of two that divides all blocks that a heap has for these sizes.
+fn granule_log2(min_bytes: u32, max_bytes: u32) -> u32 {
+    let (first, last) = (SizeClass::of(min_bytes), SizeClass::of(max_bytes));
+    let all = (first.0..=last.0).fold(0, |all, class| all | SizeClass(class).bytes());
+    all.trailing_zeros().min(MAX_ALIGN_LOG2)
 }
 
 /// The blocks that the heap takes for live, against those that the records have; both in the order of addresses.

@@ -9,27 +9,35 @@ pub(super) use freelist::FreeListSubject;
 pub(super) use heap::HeapSubject;
 
 use super::finding::{Finding, Narrator};
-use super::plan::Plan;
-use warpheap::Result;
+use super::plan::{BLOCK_THREADS, Plan, Shape, refuse};
+use crate::Result;
 use warpheap::driver::{Device, LaunchConfig, Module, Stream};
+use warpheap::pool::Faults;
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
 use warpheap_device::check::workload::Round;
 use warpheap_device::kernel::{Arg, DevicePtr, DeviceSlice, Kernel};
 
-/// The arguments of a round's kernel.
-pub(super) type StressArgs<H> = (Arg<H>, DeviceSlice<Record>, Arg<OwnershipMap>, DeviceSlice<u64>, Round);
-/// The arguments of the kernel that empties a pool.
-pub(super) type GrabArgs<H> = (Arg<H>, u32, u32, DeviceSlice<Record>, DevicePtr<u64>);
+/// The arguments of a round's kernel: `stress` of [`stress_kernels!`](warpheap_device::stress_kernels!).
+pub type StressArgs<H> = (Arg<H>, DeviceSlice<Record>, Arg<OwnershipMap>, DeviceSlice<u64>, Round);
 
-/// The arguments of a kernel in which blocks change hands: all records, and the cells.
-pub(super) type ExchangeArgs<H> =
+/// The arguments of the kernel that empties a pool: `grab` of [`stress_kernels!`](warpheap_device::stress_kernels!).
+pub type GrabArgs<H> = (Arg<H>, u32, u32, DeviceSlice<Record>, DevicePtr<u64>);
+
+/// The arguments of the kernel that frees blocks: `give_back` of [`stress_kernels!`](warpheap_device::stress_kernels!).
+pub type GiveBackArgs<H> = (Arg<H>, DeviceSlice<Record>, u64);
+
+/// The arguments of a kernel in which blocks change hands, with all records and the cells: `exchange` of
+/// [`stress_kernels!`](warpheap_device::stress_kernels!).
+pub type ExchangeArgs<H> =
     (Arg<H>, DeviceSlice<Record>, Arg<OwnershipMap>, DeviceSlice<u64>, DeviceSlice<u64>, Round);
 
 /// What the allocator's own numbers say, beside the blocks that are live.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+#[non_exhaustive]
+pub struct Account {
+    /// Where the two differ.
     pub findings: Vec<Finding>,
     /// Blocks that are neither free nor anyone's; for an arena, allocations of the least size.
     pub lost_blocks: u64,
@@ -37,92 +45,167 @@ pub(super) struct Account {
     pub wasted_bytes: u64,
 }
 
-/// The kernels that a subject launches, by when.
-pub(super) struct Launched {
+/// The kernels that a subject launches beside the three of its associated types, by when.
+#[derive(Clone, Copy, Debug)]
+pub struct Launched {
     /// In every run.
     pub always: &'static [&'static str],
-    /// Where blocks change hands.
+    /// By [`Subject::exchange`]. Empty: workloads that hand blocks over are refused.
     pub handing_over: &'static [&'static str],
-    /// To inject a fault.
+    /// By [`Subject::corrupt`] and [`Subject::free_twice`]. Empty: those faults are refused.
     pub planted: &'static [&'static str],
 }
 
-pub(super) trait Subject: Sized {
-    type Handle: DeviceAlloc;
-    type Stress: Kernel<Args = StressArgs<Self::Handle>>;
-    type Grab: Kernel<Args = GrabArgs<Self::Handle>>;
-    const STRESS: Self::Stress;
-    const GRAB: Self::Grab;
-    /// Whether what the new pool gives is measured, to be compared with what it gives later.
-    const MEASURED: bool = false;
-    /// What it launches. A kernel that is not here is refused.
-    const LAUNCHED: Launched;
+impl Launched {
+    /// None.
+    pub const NONE: Launched = Launched { always: &[], handing_over: &[], planted: &[] };
+}
 
-    /// A pool with nothing allocated.
+/// An allocator under stress: a pool, its kernels, and what it says of itself.
+///
+/// The allocator may be wrong: no check relies on the promise of its `DeviceAlloc`, which is what is tested, and the threads write to a block only after its
+/// address was found inside the pool and its memory was claimed.
+///
+/// # Safety
+/// [`stress_allocator`](super::stress_allocator) is safe, and launches kernels with what an implementation returns:
+///
+/// - S1. From [`new`](Self::new) until `self` is dropped, [`start`](Self::start)` .. start + plan.pool_bytes()` is
+///   device memory, which nothing but blocks of this pool uses, and all that [`handle`](Self::handle) refers to is live.
+/// - S2. `STRESS`, `GRAB` and `GIVE_BACK` are declared by [`stress_kernels!`](warpheap_device::stress_kernels!) under those
+///   keys, or ask no more of their callers.
+/// - S3. Every thread of any number of kernels may call `alloc` of the handle at the same time, and `free` once for each
+///   return of `alloc`, also where it returned an address twice. They write to no memory but the pool's and its metadata.
+/// - S4. Methods of the host that launch kernels or copies wait for them before they return, except
+///   [`exchange`](Self::exchange), which launches on the stream that it is given alone.
+pub unsafe trait Subject: Sized {
+    /// The pool as kernels have it.
+    type Handle: DeviceAlloc;
+    /// The type of [`STRESS`](Self::STRESS).
+    type Stress: Kernel<Args = StressArgs<Self::Handle>>;
+    /// The type of [`GRAB`](Self::GRAB).
+    type Grab: Kernel<Args = GrabArgs<Self::Handle>>;
+    /// The type of [`GIVE_BACK`](Self::GIVE_BACK).
+    type GiveBack: Kernel<Args = GiveBackArgs<Self::Handle>>;
+    /// A round: `stress` of [`stress_kernels!`](warpheap_device::stress_kernels!).
+    const STRESS: Self::Stress;
+    /// Empties the pool: `grab`.
+    const GRAB: Self::Grab;
+    /// Frees blocks: `give_back`.
+    const GIVE_BACK: Self::GiveBack;
+    /// The allocator's name in reports.
+    const NAME: &'static str;
+    /// Whether what the new pool grants is measured before the first round, by [`is_emptied`](Self::is_emptied).
+    const MEASURED: bool = false;
+    /// The kernels of the methods that have a default.
+    const LAUNCHED: Launched = Launched::NONE;
+
+    /// Granule, alignments and size of a pool for allocations of `min_bytes` to `max_bytes`, `mean_bytes` in the mean.
+    /// Default: blocks that all have room for `max_bytes`.
+    fn shape(min_bytes: u32, max_bytes: u32, mean_bytes: u32) -> Shape {
+        let _ = (min_bytes, mean_bytes);
+        Shape::of_blocks(max_bytes)
+    }
+
+    /// A pool of `plan.pool_bytes()` with nothing allocated.
+    ///
+    /// # Errors
+    /// What the device answers.
     fn new(device: &Device, plan: &Plan) -> Result<Self>;
 
     /// The pool as kernels take it.
     fn handle(&self) -> Arg<Self::Handle>;
 
-    /// Where its memory starts.
+    /// Where its memory starts, in bytes: at a multiple of `plan.max_align()`.
     fn start(&self) -> u64;
 
     /// Makes all memory free again. No kernel runs.
+    ///
+    /// # Errors
+    /// What the device answers.
     fn reset(&mut self) -> Result<()>;
 
-    /// Misuse that the allocator has seen since the last reset: how often, and the first few.
-    fn faults(&self, narrator: &Narrator<'_>) -> Result<(u64, Vec<Finding>)>;
+    /// Misuse that the allocator has recorded since the last reset. `Faults::default()` if it records none.
+    ///
+    /// # Errors
+    /// What the device answers.
+    fn faults(&self) -> Result<Faults>;
 
-    /// Whether the allocator's numbers agree with the number of live blocks. Needs no records.
+    /// Whether the allocator's own count agrees with `live` blocks; `true` if it has none. If not,
+    /// [`account`](Self::account) is asked for what is wrong.
+    ///
+    /// # Errors
+    /// What the device answers.
     fn agrees(&self, live: u64) -> Result<bool>;
 
-    /// Compares the allocator's numbers with all live blocks, and names what is lost.
-    fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Account>;
-
-    /// Whether threads that allocated until they were refused, or until they held `most` blocks, have left
-    /// nothing: `live` is what they hold.
+    /// Whether threads that allocated until allocation failed, or until they held `most` blocks, have left nothing:
+    /// `live` is what they hold.
+    ///
+    /// # Errors
+    /// What the device answers.
     fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool>;
 
-    /// Whether threads that took blocks of the largest size until they were refused have left nothing: `granted`
-    /// is what they hold.
+    /// How many allocations of the largest size the empty pool can grant, at most.
+    fn most_blocks(&self, plan: &Plan) -> u64;
+
+    /// Compares the allocator's metadata with all live blocks. Default: there is nothing to compare.
+    ///
+    /// # Errors
+    /// What the device answers.
+    fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Account> {
+        let _ = (plan, narrator);
+        Ok(Account::default())
+    }
+
+    /// Whether threads that took blocks of the largest size until allocation failed have left nothing: `granted` is
+    /// what they hold. Default: as [`is_exhausted`](Self::is_exhausted).
+    ///
+    /// # Errors
+    /// What the device answers.
     fn is_emptied(&mut self, plan: &Plan, granted: u64) -> Result<bool> {
         self.is_exhausted(plan, granted, u64::MAX)
     }
 
-    /// Whether all memory is free, now that everything was given back. A pool whose numbers say so is not asked
-    /// again. No kernel runs.
-    fn is_all_free(&self, _: &Module, _: &Stream) -> Result<bool> {
+    /// Whether all memory is free, now that every block was freed. No kernel runs. Default: the numbers of
+    /// [`agrees`](Self::agrees) say so.
+    ///
+    /// # Errors
+    /// What the device answers.
+    fn is_all_free(&self, module: &Module, stream: &Stream) -> Result<bool> {
+        let _ = (module, stream);
         Ok(true)
     }
 
-    /// How many allocations of the largest size the empty pool can give, at most.
-    fn most_blocks(&self, plan: &Plan) -> u64;
-
     /// Launches a kernel in which blocks change hands.
     ///
+    /// # Errors
+    /// Not supported by default; else what the device answers.
+    ///
     /// # Safety
-    /// As for the kernel.
+    /// As for the kernel: [`exchange::run`](warpheap_device::check::exchange::run).
     unsafe fn exchange(
         &self,
         module: &Module,
         stream: &Stream,
         grid: &LaunchConfig,
         args: ExchangeArgs<Self::Handle>,
-    ) -> Result<()>;
-
-    /// Gives the first `count` of the records' blocks back, and empties the records. No kernel runs.
-    fn give_back(
-        &self,
-        module: &Module,
-        stream: &Stream,
-        records: DeviceSlice<Record>,
-        count: u64,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        let _ = (module, stream, grid, args);
+        Err(unsupported::<Self>("with blocks that change hands"))
+    }
 
     /// Makes the allocator hand out memory twice: `victim` is a live block's address. No kernel runs.
-    fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()>;
+    ///
+    /// # Errors
+    /// Not supported by default; else what the device answers.
+    fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
+        let _ = (module, stream, victim);
+        Err(unsupported::<Self>("with a planted overlap"))
+    }
 
-    /// Gives the block of the record at `place` back twice. No kernel runs.
+    /// Frees the block of the record at `place` twice. No kernel runs.
+    ///
+    /// # Errors
+    /// Not supported by default; else what the device answers.
     fn free_twice(
         &self,
         module: &Module,
@@ -130,5 +213,30 @@ pub(super) trait Subject: Sized {
         records: DeviceSlice<Record>,
         map: Arg<OwnershipMap>,
         place: u32,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        let _ = (module, stream, records, map, place);
+        Err(unsupported::<Self>("with a planted double free"))
+    }
+}
+
+fn unsupported<S: Subject>(how: &str) -> crate::Error {
+    refuse(
+        format!("{} {how}", S::NAME),
+        "implement that method of its subject, and name its kernels in `LAUNCHED`".into(),
+    )
+}
+
+/// Frees the first `count` of the records' blocks, and empties the records. No kernel runs.
+pub(super) fn give_back<S: Subject>(
+    subject: &S,
+    module: &Module,
+    stream: &Stream,
+    records: DeviceSlice<Record>,
+    count: u64,
+) -> Result<()> {
+    let grid = LaunchConfig::linear(records.len() as u32, BLOCK_THREADS);
+    let args = (subject.handle(), records, count);
+    // SAFETY: the records are blocks of this pool, and nothing else runs (S1, S2).
+    unsafe { stream.launch(module, S::GIVE_BACK, &grid, args) }?;
+    Ok(stream.synchronize()?)
 }

@@ -9,7 +9,7 @@ use std::error::Error;
 use warpheap::pool::Heap;
 use warpheap::{Device, KernelImage, LaunchConfig, Module};
 use warpheap_device::kernel::Pod;
-use warpheap_harness::stress::{AllocatorKind, Limit, SizeMix, StressConfig, Workload, stress};
+use warpheap_harness::stress::{AllocatorKind, Limit, StressConfig, stress};
 
 /// The kernels of this program.
 const PTX: &str = include_str!(env!("KERNELS_PTX"));
@@ -67,18 +67,7 @@ fn allocate_from_host(heap: &Heap) -> warpheap::Result<()> {
 }
 
 fn stress_heap(device: &Device, on_gpu: bool) -> Result<(), Box<dyn Error>> {
-    let config = StressConfig {
-        allocator: AllocatorKind::Heap,
-        threads: 512,
-        workload: Workload::Churn,
-        sizes: 16..=512,
-        mix: SizeMix::Uniform,
-        limit: Limit::Rounds(2),
-        streams: 1,
-        pool_bytes: None,
-        seed: 1,
-        plant: None,
-    };
+    let config = StressConfig::new().allocator(AllocatorKind::Heap).threads(512).sizes(16..=512).limit(Limit::Rounds(2));
     let module = match on_gpu {
         true => {
             let images = warpheap_harness::build_info::images()?;

@@ -1,0 +1,150 @@
+//! A pool of slots with a word for each, as a user of the harness would write one, and the same with a fault.
+
+use core::alloc::Layout;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use warpheap::pool::Faults;
+use warpheap::{Device, DeviceBuffer};
+use warpheap_device::alloc::DeviceAlloc;
+use warpheap_device::kernel::{Arg, DeviceHandle, DevicePtr, DeviceSlice};
+use warpheap_device::sync::AtomicU32;
+use warpheap_device::{stress_kernels, thread};
+use warpheap_harness::Result;
+use warpheap_harness::stress::{Plan, Subject};
+
+/// Of a flawed pool, every so manieth slot is handed out to all that ask.
+const FLAWED_SLOTS: u64 = 64;
+
+/// A handle: the words are 1 for the slots that are taken.
+///
+/// A search begins at the thread's own slot, and tries each slot once.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Slots<const FLAWED: bool> {
+    words: DeviceSlice<u32>,
+    memory: DevicePtr<u8>,
+    stride: u64,
+    not_send: PhantomData<*mut u8>,
+}
+
+// SAFETY: `repr(C)` of addresses and integers; every thread may use the words at once, as atomics.
+unsafe impl<const FLAWED: bool> DeviceHandle for Slots<FLAWED> {
+    fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
+        found(self.words.as_ptr() as u64, 4 * self.words.len());
+        found(self.memory.0 as u64, self.words.len() * self.stride);
+    }
+}
+
+impl<const FLAWED: bool> Slots<FLAWED> {
+    fn word(&self, slot: u64) -> &AtomicU32 {
+        assert!(slot < self.words.len());
+        let word = self.words.as_ptr().wrapping_add(slot as usize).cast::<AtomicU32>();
+        // SAFETY: in bounds, live as long as the pool, and accessed by kernels through this type alone.
+        unsafe { &*word }
+    }
+}
+
+// SAFETY: a slot whose word was 0 is this thread's. Not so in a flawed pool, on purpose: the harness relies on none of it.
+unsafe impl<const FLAWED: bool> DeviceAlloc for Slots<FLAWED> {
+    const RECLAIMS: bool = true;
+
+    fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
+        if layout.size() as u64 > self.stride || layout.align() > 16 {
+            return None;
+        }
+        let slots = self.words.len();
+        let first = u64::from(thread::index_1d());
+        let slot = (0..slots).map(|i| (first + i) % slots).find(|slot| {
+            // ordering: acquire; pairs with free()'s release; the last owner's accesses before the next one's.
+            let was_free = self.word(*slot).swap_acquire(1) == 0;
+            was_free || FLAWED && slot.is_multiple_of(FLAWED_SLOTS)
+        })?;
+        NonNull::new(self.memory.0.wrapping_add((slot * self.stride) as usize))
+    }
+
+    unsafe fn free(&self, block: NonNull<u8>, _: Layout) {
+        let slot = (block.as_ptr() as u64 - self.memory.0 as u64) / self.stride;
+        // ordering: release; pairs with alloc()'s acquire.
+        self.word(slot).store_release(0);
+    }
+
+    fn region(&self) -> (*mut u8, u64) {
+        (self.memory.0, self.words.len() * self.stride)
+    }
+}
+
+stress_kernels! { Slots<false> { stress: stress_slots, grab: grab_slots, give_back: give_back_slots } }
+stress_kernels! {
+    Slots<true> { stress: stress_flawed_slots, grab: grab_flawed_slots, give_back: give_back_flawed_slots }
+}
+
+/// The pool on the host.
+pub struct SlotPool<const FLAWED: bool> {
+    words: DeviceBuffer<u32>,
+    memory: DeviceBuffer<u64>,
+    stride: u64,
+}
+
+impl<const FLAWED: bool> SlotPool<FLAWED> {
+    fn of(device: &Device, plan: &Plan) -> Result<Self> {
+        let stride = plan.block_bytes().expect("the default shape is of blocks");
+        let slots = (plan.pool_bytes() / stride) as usize;
+        let memory = device.zeroed((plan.pool_bytes() / 8) as usize)?;
+        Ok(SlotPool { words: device.zeroed(slots)?, memory, stride })
+    }
+
+    fn arg(&self) -> Arg<Slots<FLAWED>> {
+        let (words, memory) = (self.words.slice(), DevicePtr(self.memory.ptr().0.cast()));
+        let slots = Slots { words, memory, stride: self.stride, not_send: PhantomData };
+        // SAFETY: both buffers live as long as the pool.
+        unsafe { Arg::new(slots) }
+    }
+
+    fn taken(&self) -> Result<u64> {
+        Ok(self.words.copy_to_vec()?.into_iter().map(u64::from).sum())
+    }
+}
+
+macro_rules! subject {
+    ($flawed:literal, $name:literal, $stress:ident, $grab:ident, $give_back:ident) => {
+        // SAFETY: the buffers live as long as the pool (S1); the kernels are those of `stress_kernels!` (S2); threads share
+        // the words as atomics (S3); nothing is launched here (S4).
+        unsafe impl Subject for SlotPool<$flawed> {
+            type Handle = Slots<$flawed>;
+            type Stress = $stress;
+            type Grab = $grab;
+            type GiveBack = $give_back;
+            const STRESS: $stress = $stress;
+            const GRAB: $grab = $grab;
+            const GIVE_BACK: $give_back = $give_back;
+            const NAME: &'static str = $name;
+
+            fn new(device: &Device, plan: &Plan) -> Result<Self> {
+                Self::of(device, plan)
+            }
+            fn handle(&self) -> Arg<Slots<$flawed>> {
+                self.arg()
+            }
+            fn start(&self) -> u64 {
+                self.memory.ptr().0 as u64
+            }
+            fn reset(&mut self) -> Result<()> {
+                Ok(self.words.fill(0)?)
+            }
+            fn faults(&self) -> Result<Faults> {
+                Ok(Faults::default())
+            }
+            fn agrees(&self, live: u64) -> Result<bool> {
+                Ok(self.taken()? == live)
+            }
+            fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool> {
+                Ok(live == self.most_blocks(plan).min(most))
+            }
+            fn most_blocks(&self, _: &Plan) -> u64 {
+                self.words.len() as u64
+            }
+        }
+    };
+}
+subject!(false, "slots", stress_slots, grab_slots, give_back_slots);
+subject!(true, "flawed slots", stress_flawed_slots, grab_flawed_slots, give_back_flawed_slots);

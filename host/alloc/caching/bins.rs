@@ -27,7 +27,7 @@ const MOST_SMALL_BYTES: u64 = 4 << 20;
 const MOST_LARGE: u64 = 32;
 const MOST_LARGE_BYTES: u64 = 16 << 20;
 /// Large blocks from this size on are kept in no bin once as much lies free as may: what merges with its neighbours serves better.
-const LARGE: u64 = 4 << 20;
+const LARGE: u64 = 1 << 20;
 /// Numbers of blocks that are taken, and given back, at a time: the list of them is one for all streams.
 const NUMBERS: usize = 32;
 /// Blocks that are known again without the map of all: a power of two.
@@ -194,10 +194,9 @@ impl Bins {
         }
     }
 
-    /// Takes a shared piece that is out for an extent, and cuts a block for a request out of what that makes; its number.
-    pub fn adopt(&mut self, shared: &mut Arena, home: u32, need: Need, live: &Live) -> Option<BlockId> {
+    /// Takes a shared piece that is out for an extent.
+    pub fn adopt(&mut self, shared: &mut Arena, home: u32) {
         self.local.adopt(shared, home);
-        self.cut_out(need, live)
     }
 
     /// Gives a block of an extent, which nobody has, to the shared segments; the number of its piece there.

@@ -65,6 +65,11 @@ impl Orders {
         self.of_stream.get(&key).map(|(order, _)| *order)
     }
 
+    /// Whether no two streams ask for memory, and nothing of others is pending.
+    pub fn has_one_stream(&self) -> bool {
+        self.of_stream.len() <= 1 && self.behind.is_empty() && self.unmarked.is_empty()
+    }
+
     /// Of all streams.
     pub fn of_streams(&self) -> impl Iterator<Item = Order> {
         self.of_stream.values().map(|(order, _)| *order)

@@ -13,12 +13,14 @@
 //! segments' bytes, which do not overlap.
 
 mod chain;
+mod pieces;
 #[cfg(test)]
 mod tests;
 
 use super::orders::Order;
 use chain::{Chain, NONE, Node, Use};
 use foldhash::fast::FixedState;
+use pieces::{Piece, Pieces};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Pieces that fit by size and are looked at for their alignment, before one is taken that is large enough for any.
@@ -32,8 +34,6 @@ pub(super) struct Segment {
     first: u32,
     last: u32,
 }
-
-type Pieces = BTreeSet<(u64, u64, u32)>;
 
 #[derive(Default)]
 pub(super) struct Arena {
@@ -81,7 +81,7 @@ impl Arena {
 
     /// Whether no piece is free.
     pub fn is_out(&self) -> bool {
-        self.free.values().all(BTreeSet::is_empty)
+        self.free.values().all(Pieces::is_empty)
     }
 
     /// Whether an order has free pieces.
@@ -181,7 +181,7 @@ impl Arena {
 
     /// The free pieces of an order.
     pub fn free_of(&self, order: Order) -> Vec<u32> {
-        self.free.get(&order).into_iter().flatten().map(|(_, _, node)| *node).collect()
+        self.free.get(&order).into_iter().flat_map(Pieces::iter).map(|(_, _, node)| *node).collect()
     }
 
     /// The segment has so many bytes more at its end; one of none is made.
@@ -251,11 +251,11 @@ impl Arena {
     /// The smallest piece of the order that has room for `bytes` at a multiple of `align`; the lowest of equals.
     pub fn fit(&self, order: Order, bytes: u64, align: u64) -> Option<u32> {
         let pieces = self.free.get(&order)?;
-        let fits = |(size, start, _): &&(u64, u64, u32)| {
+        let fits = |(size, start, _): &&Piece| {
             start.next_multiple_of(align).checked_add(bytes).is_some_and(|end| end <= start + size)
         };
-        let near = pieces.range((bytes, 0, 0)..).take(FITS).find(fits);
-        let any = || pieces.range((bytes + align, 0, 0)..).next();
+        let near = pieces.from(bytes).take(FITS).find(fits);
+        let any = || pieces.from(bytes + align).next();
         near.or_else(any).map(|(_, _, node)| *node)
     }
 
@@ -318,7 +318,8 @@ impl Arena {
     /// What is free of one order is of another one from now on.
     pub fn retag(&mut self, from: Order, to: Order) {
         // Each piece once: they are of `to` afterwards, or a part of one that is.
-        while let Some((_, _, node)) = self.free.get_mut(&from).and_then(|pieces| pieces.first().copied()) {
+        while let Some((_, _, node)) = self.free.get(&from).and_then(|pieces| pieces.from(0).next().copied())
+        {
             self.unlist(node, from);
             self.give(node, to);
         }
@@ -379,7 +380,10 @@ impl Arena {
                 let order = self.order(node);
                 assert!(order.is_none() || order != before, "I2: {of:?}");
                 if let Some(order) = order {
-                    assert!(self.free[&order].contains(&(of.bytes, of.start, node)), "I3: {of:?}");
+                    assert!(
+                        self.free[&order].iter().any(|one| *one == (of.bytes, of.start, node)),
+                        "I3: {of:?}"
+                    );
                     listed += 1;
                 }
                 used += 1;
@@ -388,7 +392,7 @@ impl Arena {
             assert_eq!((at, last), (segment.start + segment.bytes, segment.last), "I1");
             reserved += segment.bytes;
         }
-        assert_eq!(listed, self.free.values().map(BTreeSet::len).sum::<usize>(), "I3");
+        assert_eq!(listed, self.free.values().map(Pieces::len).sum::<usize>(), "I3");
         assert_eq!(reserved, self.reserved, "I4");
         self.chain.check(used);
     }

@@ -30,6 +30,9 @@ use std::sync::Arc;
 /// Streams whose events are looked at before a first search.
 pub(super) const POLLS: usize = 16;
 
+/// Pieces that become extents with the one that a request needs.
+const MOST_OTHERS: usize = 32;
+
 pub(super) struct Shared {
     pub arena: Arena,
     classes: Classes,
@@ -119,12 +122,21 @@ impl Shared {
         let (start, bytes) = (self.arena.start(node), self.arena.bytes(node));
         let least = start.next_multiple_of(need.align) - start + need.bytes;
         let wanted = least.max(self.extent);
-        // What is the stream's own serves best as a whole, and no piece is left that is too small to be an extent.
-        let is_whole = self.arena.order(node) != Some(Order::IDLE) || bytes - wanted.min(bytes) < self.extent;
+        // What is the stream's own, or could be no other's, serves best as a whole, and no piece is left that is too small to be an extent.
+        let is_own = self.arena.order(node) != Some(Order::IDLE) || self.orders.has_one_stream();
+        let is_whole = is_own || bytes - wanted.min(bytes) < self.extent;
         let wanted = if is_whole { bytes } else { wanted };
+        let own = self.orders.of_key(cache.key).filter(|_| is_own);
         let home = self.arena.cut(node, wanted, 1);
         self.owners.entry(cache.owner).or_insert_with(|| cache.clone());
-        cache.adopt(&mut self.arena, home, need, live)
+        // With the largest of the others that are the stream's own: what fits best is found among all of them.
+        let others = own.map_or(Vec::new(), |own| self.arena.free_of(own));
+        for node in others.into_iter().rev().take(MOST_OTHERS) {
+            let home = self.arena.cut(node, self.arena.bytes(node), 1);
+            cache.adopt(&mut self.arena, home);
+        }
+        cache.adopt(&mut self.arena, home);
+        cache.cut_out(need, live)
     }
 
     /// A block of one of these orders for a cache, which keeps up to `most - 1` others of a small class.

@@ -108,8 +108,8 @@ impl StreamCache {
     }
 
     /// As [`Bins::adopt`], under the lock of what all share.
-    pub fn adopt(&self, shared: &mut Arena, home: u32, need: Need, live: &Live) -> Option<BlockId> {
-        lock(&self.bins).adopt(shared, home, need, live)
+    pub fn adopt(&self, shared: &mut Arena, home: u32) {
+        lock(&self.bins).adopt(shared, home);
     }
 
     /// As [`Bins::cut_out`].

@@ -70,7 +70,7 @@ fn memory_of(device: &Device, block: DevicePtr<u8>, bytes: u64) -> DeviceMemory 
 fn stats(heap: &Heap) -> HeapStats {
     assert_eq!(heap.check().unwrap(), []);
     let stats = heap.stats().unwrap();
-    let in_blocks = stats.live_bytes + stats.hole_bytes + stats.cursor_bytes + stats.slack_bytes;
+    let in_blocks = stats.live_bytes + stats.free_block_bytes + stats.cursor_bytes + stats.slack_bytes;
     let sum = in_blocks + stats.large_bytes + stats.free_slab_bytes + stats.fresh_bytes;
     assert_eq!(sum, stats.usage.reserved_bytes, "every byte is in one place: {stats:#?}");
     let leaks = heap.leaks(0).unwrap();

@@ -41,7 +41,7 @@ fn give(heap: &Heap, blocks: &[DevicePtr<u8>]) {
 fn stats(heap: &Heap) -> HeapStats {
     assert_eq!(heap.check().unwrap(), []);
     let stats = heap.stats().unwrap();
-    let in_blocks = stats.live_bytes + stats.hole_bytes + stats.cursor_bytes + stats.slack_bytes;
+    let in_blocks = stats.live_bytes + stats.free_block_bytes + stats.cursor_bytes + stats.slack_bytes;
     let sum = in_blocks + stats.large_bytes + stats.free_slab_bytes + stats.fresh_bytes;
     assert_eq!(sum, stats.usage.reserved_bytes, "every byte is in one place: {stats:#?}");
     assert!((0.0..1.0).contains(&stats.fragmentation), "{stats:#?}");
@@ -49,7 +49,7 @@ fn stats(heap: &Heap) -> HeapStats {
         stats.usage.largest_free_bytes.unwrap() <= stats.free_bytes
             && stats.free_bytes <= stats.usage.reserved_bytes
     );
-    let classes: u64 = stats.classes.iter().map(|class| class.live).sum();
+    let classes: u64 = stats.classes.iter().map(|class| class.live_blocks).sum();
     assert_eq!(classes + stats.large_blocks, stats.live_blocks);
     let leaks = heap.leaks(0).unwrap();
     assert_eq!((leaks.count, leaks.bytes), (stats.live_blocks, stats.live_bytes + stats.large_bytes));
@@ -82,7 +82,7 @@ fn blocks_are_counted_by_class_and_listed_by_address() {
         let heap = Heap::builder(BYTES).build(&device).unwrap();
         let (small, odd, large) = (take(&heap, 500, 60), take(&heap, 40, 1000), take(&heap, 2, 300_000));
         let stats = stats(&heap);
-        let live: Vec<_> = stats.classes.iter().map(|class| (class.block_bytes, class.live)).collect();
+        let live: Vec<_> = stats.classes.iter().map(|class| (class.class_bytes, class.live_blocks)).collect();
         assert_eq!(live, [(64, 500), (1024, 40)]);
         assert_eq!((stats.live_blocks, stats.live_bytes), (542, 500 * 64 + 40 * 1024));
         assert_eq!(
@@ -120,7 +120,7 @@ fn what_was_given_back_is_free_again() {
         };
         give(&heap, &only(even));
         let half = stats(&heap);
-        assert_eq!((half.live_blocks, half.hole_bytes), (3000, 3000 * 256));
+        assert_eq!((half.live_blocks, half.free_block_bytes), (3000, 3000 * 256));
         assert!(half.fragmentation > 0.0);
         give(&heap, &only(odd));
         let none = stats(&heap);
@@ -165,8 +165,8 @@ fn a_refusal_is_no_error_and_leaves_a_trace() {
         let full = stats(&heap);
         assert_eq!((full.live_bytes, full.free_bytes, full.refused), (1 << 20, 0, 1 + 300 - 256));
         assert!(full.searches > 0 && full.cursors_found_none > 0, "{full:#?}");
-        let class = full.classes.iter().find(|class| class.block_bytes == 4096).unwrap();
-        assert_eq!((class.live, class.searches), (256, full.searches));
+        let class = full.classes.iter().find(|class| class.class_bytes == 4096).unwrap();
+        assert_eq!((class.live_blocks, class.searches), (256, full.searches));
     }
 }
 
@@ -267,9 +267,9 @@ fn kernels_and_the_host_share_a_heap() {
             unsafe { stream.launch(&module, swap, &grid, (heap.handle(), words.slice(), bytes)) }.unwrap();
             blocks = words.copy_to_vec().unwrap().into_iter().map(|at| DevicePtr(at as *mut u8)).collect();
             let stats = stats(&heap);
-            let live: Vec<_> = stats.classes.iter().filter(|class| class.live > 0).collect();
-            assert_eq!((live.len(), live[0].live), (1, 300), "{stats:#?}");
-            assert!(u64::from(live[0].block_bytes) >= bytes);
+            let live: Vec<_> = stats.classes.iter().filter(|class| class.live_blocks > 0).collect();
+            assert_eq!((live.len(), live[0].live_blocks), (1, 300), "{stats:#?}");
+            assert!(live[0].class_bytes >= bytes);
         }
         give(&heap, &blocks);
         assert_eq!((heap.leaks(9).unwrap().count, heap.faults().unwrap().count), (0, 0));

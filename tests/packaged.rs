@@ -1,5 +1,6 @@
-//! The published crates as their users get them: packaged, unpacked together into an empty folder, and used by a program
-//! with kernels of its own (`packaged/program`), which runs on the CPU here and on a GPU from the bundle.
+//! The published crates as their users get them: packaged, unpacked together into an empty folder, and used
+//! by two programs with kernels of their own. One is the guide's. The other, `packaged/program`, also uses the
+//! harness; it runs on the CPU here and on a GPU from the bundle.
 //!
 //! Without a compiler for kernels the test passes, unless `WARPHEAP_REQUIRE_COMPILER=1`.
 #![cfg(not(loom))]
@@ -7,6 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// In the order in which they are published.
 const PUBLISHED: [&str; 4] = ["warpheap-device", "warpheap-build", "warpheap", "warpheap-harness"];
@@ -51,42 +53,99 @@ fn unpack(to: &Path, target_dir: &Path) {
     }
 }
 
-/// The user's program in `to`, with the versions and the profiles of this workspace, so that what it depends on need not be
-/// built again.
-fn write_program(to: &Path) {
-    let from = Path::new(ROOT).join("tests/packaged/program");
-    fs::create_dir_all(to.join("src/kernels")).unwrap();
-    for file in ["build.rs", "src/main.rs", "src/kernels/mod.rs"] {
-        fs::copy(from.join(file), to.join(file)).unwrap();
+/// Writes the files of a program to `to`, with the versions and the profiles of this workspace, so that its
+/// dependencies need not be built again.
+fn write_program(to: &Path, files: &[(&str, String)]) {
+    for (file, text) in files {
+        fs::create_dir_all(to.join(file).parent().expect("a file is in a folder")).unwrap();
+        fs::write(to.join(file), text).unwrap();
     }
-    let read =
-        |path: PathBuf| fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let workspace = read(Path::new(ROOT).join("Cargo.toml"));
+    let workspace = read("Cargo.toml");
     let profiles = workspace.find("\n[profile.").expect("the workspace has profiles");
     // What is built anew, for a short run, is built quickly.
     let quick = PUBLISHED.map(|name| format!("\n[profile.dev.package.{name}]\nopt-level = 0\n")).concat();
-    let manifest = read(from.join("Cargo.toml")) + &workspace[profiles..] + &quick;
+    let manifest = read("tests/packaged/program/Cargo.toml") + &workspace[profiles..] + &quick;
     fs::write(to.join("Cargo.toml"), manifest).unwrap();
     fs::copy(Path::new(ROOT).join("Cargo.lock"), to.join("Cargo.lock")).unwrap();
 }
 
-#[test]
-fn a_users_program_builds_with_its_kernels_and_runs() {
-    let required = std::env::var_os("WARPHEAP_REQUIRE_COMPILER").is_some_and(|value| value == "1");
-    if let Err(error) = warpheap_build::Compiler::find() {
-        assert!(!required, "{error}");
-        return eprintln!("skipped, there is no compiler for kernels on this machine");
-    }
-    let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (folder, target_dir) = (own.join("packaged"), own.parent().expect("it is in the target folder"));
-    if folder.exists() {
-        fs::remove_dir_all(&folder).unwrap();
-    }
-    unpack(&folder.join("crates"), target_dir);
-    let program = folder.join("program");
-    write_program(&program);
+fn read(file: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// The program of `packaged/program`.
+fn users_program() -> Vec<(&'static str, String)> {
+    let files = ["build.rs", "src/main.rs", "src/kernels/mod.rs"];
+    files.map(|file| (file, read(&format!("tests/packaged/program/{file}")))).into()
+}
+
+/// The program that the guide shows.
+fn guides_program() -> Vec<(&'static str, String)> {
+    let guide = read("docs/guide/using-warpheap-in-your-kernels.md");
+    let text = |file: &str| {
+        let (_, rest) = guide.split_once(&format!("\n`{file}`:\n\n```rust\n")).expect("the guide shows it");
+        rest.split_once("\n```\n").expect("it has an end").0.to_owned()
+    };
+    ["build.rs", "src/main.rs", "src/kernels.rs"].map(|file| (file, text(file))).into()
+}
+
+/// The unpacked crates' folder, once for all tests; `None` without a compiler for kernels.
+fn crates() -> Option<&'static Path> {
+    static CRATES: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let unpacked = CRATES.get_or_init(|| {
+        let required = std::env::var_os("WARPHEAP_REQUIRE_COMPILER").is_some_and(|value| value == "1");
+        if let Err(error) = warpheap_build::Compiler::find() {
+            assert!(!required, "{error}");
+            eprintln!("skipped: there is no compiler for kernels on this machine");
+            return None;
+        }
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packaged");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).unwrap();
+        }
+        unpack(&folder.join("crates"), target_dir());
+        Some(folder)
+    });
+    unpacked.as_deref()
+}
+
+fn target_dir() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in the target folder")
+}
+
+/// Builds the program `name` beside the unpacked crates and runs it; its output.
+fn build_and_run(name: &str, files: &[(&str, String)], args: &[&str]) -> Option<String> {
+    let program = crates()?.join(name);
+    write_program(&program, files);
     let (profile, output) = if cfg!(debug_assertions) { ("dev", "debug") } else { ("release", "release") };
-    run(cargo(&program, target_dir).args(["build", "--profile", profile]));
-    let said = run(Command::new(target_dir.join(output).join("warpheap-user")).arg("cpu"));
+    run(cargo(&program, target_dir()).args(["build", "--profile", profile]));
+    Some(run(Command::new(target_dir().join(output).join("warpheap-user")).args(args)))
+}
+
+#[test]
+fn the_packages_have_what_users_need_and_no_more() {
+    let Some(folder) = crates() else { return };
+    let needed = [
+        ("warpheap-device", "build.rs"),
+        ("warpheap", "host/kernels"),
+        ("warpheap-harness", "kernels"),
+        ("warpheap-harness", "src/main.rs"),
+    ];
+    for (name, file) in needed {
+        assert!(folder.join("crates").join(name).join(file).exists(), "{name} has no {file}");
+    }
+    for (name, file) in
+        PUBLISHED.into_iter().flat_map(|name| ["results", "tests", "docs"].map(|file| (name, file)))
+    {
+        assert!(!folder.join("crates").join(name).join(file).exists(), "{name} has {file}");
+    }
+}
+
+#[test]
+fn programs_build_with_their_kernels_and_run() {
+    // One after the other: both are `warpheap-user`. The bundle takes the one that is built last.
+    let Some(said) = build_and_run("guide", &guides_program(), &[]) else { return };
+    assert!(said.contains("every sum is right"), "{said}");
+    let Some(said) = build_and_run("program", &users_program(), &["cpu"]) else { return };
     assert!(said.starts_with("ok: "), "{said}");
 }

@@ -16,7 +16,8 @@
 //! warpheap-device = "0.1"
 //! ```
 //!
-//! Kernels may also be a crate of their own: [`Builder::new`].
+//! Kernels may also be a crate of their own: [`Builder::new`]. [`Builder::embed`] also builds the crate on
+//! a machine without a compiler for kernels, for the CPU only.
 //!
 //! # What it needs
 //! A rustc of at least 1.96 that comes with the source of its core library: Debian's `rustc-web` with
@@ -37,6 +38,7 @@ mod builder;
 mod cargo;
 mod check;
 mod compiler;
+mod embed;
 mod error;
 mod module;
 mod registers;

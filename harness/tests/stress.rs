@@ -244,18 +244,14 @@ fn modes() -> [Mode; 2] {
 
 #[test]
 fn an_allocator_of_others_is_stressed() {
-    for (mode, workload) in
-        modes().into_iter().flat_map(|mode| [(mode, Workload::Churn), (mode, Workload::Storm)])
+    for (mode, workload, least) in
+        modes().into_iter().flat_map(|mode| [(mode, Workload::Churn, 5000), (mode, Workload::Storm, 1000)])
     {
         let report = run_own::<SlotPool<false>>(mode, &own_config().workload(workload)).unwrap();
         assert!(report.is_clean(), "{:#?}", report.findings);
         assert_eq!((report.allocator, report.allocations), ("slots", report.frees));
-        assert!(
-            report.allocations > 5000 && report.exhaustions > 1,
-            "{} {}",
-            report.allocations,
-            report.exhaustions
-        );
+        let (allocations, exhaustions) = (report.allocations, report.exhaustions);
+        assert!(allocations > least && exhaustions > 1, "{workload:?}: {allocations} {exhaustions}");
     }
 }
 

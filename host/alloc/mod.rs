@@ -45,10 +45,10 @@ pub use adaptor::{
 pub use adaptor::{LogRow, read_log, read_rows};
 pub use block::{BlockPool, BlockPoolBuilder, BlockPoolStats};
 pub use bump::{BumpPool, BumpPoolBuilder, BumpPoolStats, Overflow};
-pub use caching::{CachingPool, CachingPoolBuilder, CachingPoolStats, ClassStats, RungStats};
+pub use caching::{CachingClassStats, CachingPool, CachingPoolBuilder, CachingPoolStats, RungStats};
 pub use driver::DriverMemory;
 pub use driver_pool::{DriverPool, DriverPoolBuilder, DriverPoolStats, ReusePolicies};
-pub use handle::{FreeError, PoolBox, PoolBuffer, PoolParts};
+pub use handle::{DeallocateError, PoolBox, PoolBuffer, PoolParts};
 
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, InvalidRequest, Result};

@@ -35,15 +35,15 @@ pub struct FreeListBuilder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FreeListStats {
-    /// Used are the bytes of the blocks that are taken, reserved those of all; the largest free
-    /// piece is a block.
+    /// `used_bytes` counts allocated blocks, `reserved_bytes` all blocks. The largest free
+    /// piece is one block.
     pub usage: Usage,
-    /// Blocks in the pool.
-    pub capacity: u32,
-    /// Blocks that can be allocated, by the regions' counts.
-    pub free: u32,
-    /// Blocks that are taken, by the bitmap.
-    pub taken: u32,
+    /// Blocks of the pool.
+    pub blocks: u64,
+    /// Blocks that can be allocated, by the counts of the regions.
+    pub free_blocks: u64,
+    /// Allocated blocks, by the bitmap.
+    pub live_blocks: u64,
 }
 
 impl FreeList {
@@ -95,7 +95,7 @@ impl FreeList {
         Ok(words.first_chunk::<FAULT_LOG_WORDS>().map(Faults::read).unwrap_or_default())
     }
 
-    /// How many blocks are free and taken, after the work that the device was given before.
+    /// Counts free and allocated blocks after the work that the device was given before.
     pub fn stats(&self) -> Result<FreeListStats> {
         check_reset(self.is_reset, "a free list")?;
         let _held = self.memory.hold_off_launches()?;
@@ -103,14 +103,15 @@ impl FreeList {
         let geometry = self.geometry;
         let set: u64 = self.read_bitmap()?.iter().map(|word| u64::from(word.count_ones())).sum();
         let never = geometry.initial_word(geometry.words() - 1).count_ones();
-        let (free, taken) = (u32::try_from(free).unwrap_or(0), set.saturating_sub(never.into()) as u32);
+        let free_blocks = u64::try_from(free).unwrap_or(0);
+        let live_blocks = set.saturating_sub(never.into());
         let stride = geometry.stride();
         let usage = Usage {
-            used_bytes: u64::from(taken) * stride,
+            used_bytes: live_blocks * stride,
             reserved_bytes: geometry.bytes(),
-            largest_free_bytes: Some(if free > 0 { stride } else { 0 }),
+            largest_free_bytes: Some(if free_blocks > 0 { stride } else { 0 }),
         };
-        Ok(FreeListStats { usage, capacity: geometry.capacity(), free, taken })
+        Ok(FreeListStats { usage, blocks: geometry.capacity().into(), free_blocks, live_blocks })
     }
 
     /// The bitmap: bit `i % 32` of word `i / 32` is set while block `i` is taken. Bits past the

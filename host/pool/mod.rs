@@ -16,7 +16,8 @@ pub use bump::{Bump, BumpBuilder, BumpStats};
 pub use freelist::{FreeList, FreeListBuilder, FreeListStats};
 pub use growable::GrowableBuffer;
 pub use heap::{
-    AllocationSite, ClassStats, Heap, HeapBuilder, HeapSnapshot, HeapStats, Leak, Leaks, Origin, SiteLeaks,
+    AllocationSite, Heap, HeapBuilder, HeapClassStats, HeapSnapshot, HeapStats, Leak, Leaks, Origin,
+    SiteLeaks,
 };
 
 use crate::error::{Error, InvalidConfig, Result};

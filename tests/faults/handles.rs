@@ -18,8 +18,8 @@ fn use_handles(run: &Run) -> Result<()> {
         values.move_to(&second)?;
         copy.record_stream(&first)?;
         assert_eq!(copy.copy_to_vec()?, [1, 7, 3], "{run}");
-        copy.free_on(&first).map_err(|failed| failed.into_parts().0)?;
-        values.free().map_err(|failed| failed.into_parts().0)
+        copy.deallocate_on(&first).map_err(|failed| failed.into_parts().0)?;
+        values.deallocate().map_err(|failed| failed.into_parts().0)
     };
     let outcome = used();
     // Handles that were dropped on the way tried again by themselves.

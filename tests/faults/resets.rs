@@ -62,7 +62,7 @@ fn a_free_list_or_an_arena_whose_reset_failed_has_no_figures() {
     each_call_fails(&faults, Call::Write, &mut list, FreeList::reset, |list| {
         assert!(is_refused(list.stats()) && is_refused(list.check()));
     });
-    assert_eq!(list.stats().unwrap().free, 64);
+    assert_eq!(list.stats().unwrap().free_blocks, 64);
     let mut arena = Bump::builder(4096).build(&device).unwrap();
     each_call_fails(&faults, Call::Write, &mut arena, Bump::reset, |arena| {
         assert!(is_refused(arena.stats()) && is_refused(arena.check()));

@@ -102,7 +102,7 @@ fn blocks_in_quarantine_are_counted_and_are_no_leaks() {
         unsafe { bench.heap.deallocate(large) }.unwrap();
         let some = bench.stats();
         assert_eq!((some.live_blocks, some.quarantined_blocks), (0, 61));
-        assert_eq!(some.classes.iter().map(|class| class.quarantined).sum::<u64>(), 60);
+        assert_eq!(some.classes.iter().map(|class| class.quarantined_blocks).sum::<u64>(), 60);
         assert!(some.quarantined_bytes >= 60 * 40 + 200_000 && some.free_bytes < BYTES);
         free_others(&bench, 99);
         let full = bench.stats();

@@ -81,7 +81,7 @@ impl Bench {
 /// The numbers, of which each byte is in one.
 pub fn stats(heap: &Heap) -> HeapStats {
     let stats = heap.stats().unwrap();
-    let in_blocks = stats.live_bytes + stats.quarantined_bytes + stats.hole_bytes + stats.cursor_bytes;
+    let in_blocks = stats.live_bytes + stats.quarantined_bytes + stats.free_block_bytes + stats.cursor_bytes;
     let in_slabs = stats.large_bytes + stats.slack_bytes + stats.free_slab_bytes + stats.fresh_bytes;
     assert_eq!(in_blocks + in_slabs, stats.usage.reserved_bytes, "{stats:#?}");
     assert_eq!(stats.live_blocks, heap.leaks(0).unwrap().count);

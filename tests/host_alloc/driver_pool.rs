@@ -60,11 +60,17 @@ fn used_and_reserved_before_and_after_an_allocation_a_free_and_a_trim() {
         device.synchronize().unwrap();
         assert_eq!(figures(), (0, reserved), "on {device}: below the threshold it stays");
         let stats = pool.stats().unwrap();
-        assert_eq!((stats.used_high, stats.reserved_high, stats.live_blocks), (used, reserved, 0));
+        assert_eq!(
+            (stats.peak_used_bytes, stats.peak_reserved_bytes, stats.live_blocks),
+            (used, reserved, 0)
+        );
         pool.trim_to(0).unwrap();
         assert_eq!(figures(), (0, 0), "on {device}");
         pool.reset_high_water().unwrap();
-        assert_eq!((pool.stats().unwrap().used_high, pool.stats().unwrap().reserved_high), (0, 0));
+        assert_eq!(
+            (pool.stats().unwrap().peak_used_bytes, pool.stats().unwrap().peak_reserved_bytes),
+            (0, 0)
+        );
     }
 }
 

@@ -23,11 +23,13 @@ const ENDS: [(&str, End); 4] = [
         drop(values);
     }),
     ("moved before, dropped", |values, _| drop(values)),
-    ("freed there", |values, second| values.free_on(second).unwrap()),
+    ("freed there", |values, second| values.deallocate_on(second).unwrap()),
     ("recorded, freed on the first, from a thread", |values, second| {
         let first = values.stream().clone();
         values.record_stream(second).unwrap();
-        std::thread::scope(|scope| scope.spawn(move || values.free_on(&first).unwrap()).join().unwrap());
+        std::thread::scope(|scope| {
+            scope.spawn(move || values.deallocate_on(&first).unwrap()).join().unwrap()
+        });
     }),
 ];
 

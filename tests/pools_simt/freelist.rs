@@ -25,10 +25,10 @@ impl Pool {
     /// The pool is sound, `taken` blocks are gone, no block ever had two owners; and how often it refused.
     fn check(&self, taken: u32, mode: &str) -> u32 {
         assert_eq!(self.list.check().unwrap(), [], "{mode}");
-        let stats = self.list.stats().unwrap();
+        let (stats, blocks) = (self.list.stats().unwrap(), u64::from(self.blocks));
         assert_eq!(
-            (stats.capacity, stats.free, stats.taken),
-            (self.blocks, self.blocks - taken, taken),
+            (stats.blocks, stats.free_blocks, stats.live_blocks),
+            (blocks, blocks - u64::from(taken), u64::from(taken)),
             "{mode}"
         );
         let owners = self.owners.copy_to_vec().unwrap();
@@ -126,10 +126,14 @@ fn of_those_who_free_one_block_all_but_one_are_recorded() {
                     "{mode}"
                 );
             }
-            assert_eq!(pool.list.stats().unwrap().taken, blocks - freed.len() as u32, "{mode}");
+            assert_eq!(
+                pool.list.stats().unwrap().live_blocks,
+                u64::from(blocks) - freed.len() as u64,
+                "{mode}"
+            );
             assert_eq!(pool.list.check().unwrap(), [], "{mode}");
             pool.list.reset().unwrap();
-            assert_eq!(pool.list.stats().unwrap().free, blocks);
+            assert_eq!(pool.list.stats().unwrap().free_blocks, u64::from(blocks));
         }
     }
 }
@@ -169,7 +173,7 @@ fn check_listed(device: &Device, mode: &str, before: &[u32], lanes: &[u32; 32]) 
         let by: Vec<usize> = (0..32).filter(named).collect();
         assert!(by.contains(&(fault.thread as usize)), "{mode}: {fault:?} by one of {by:?}");
     }
-    assert_eq!(pool.list.stats().unwrap().taken, blocks - free.len() as u32, "{mode}");
+    assert_eq!(pool.list.stats().unwrap().live_blocks, u64::from(blocks) - free.len() as u64, "{mode}");
     assert_eq!(pool.list.check().unwrap(), [], "{mode}");
 }
 
@@ -210,13 +214,13 @@ fn a_warp_gathers_blocks_from_regions_that_have_one_each() {
     let out = device.zeroed::<u32>(blocks as usize).unwrap();
     run(&device, take_all, blocks, (pool.list.handle(), pool.owners.slice(), out.slice(), 0));
     run(&device, free_every, blocks / 32, (pool.list.handle(), pool.owners.slice(), 32));
-    assert_eq!(pool.list.stats().unwrap().free, blocks / 32);
+    assert_eq!(pool.list.stats().unwrap().free_blocks, u64::from(blocks / 32));
     // Three blocks of threads, eight warps that all start at regions with a single block.
     let asking = 240;
     run(&device, take_all, asking, (pool.list.handle(), pool.owners.slice(), out.slice(), 0));
     let refused = out.copy_to_vec().unwrap()[..asking as usize].iter().filter(|b| **b == NONE).count();
     assert_eq!(refused, 0, "of {asking} requests for {} blocks", blocks / 32);
-    assert_eq!(pool.list.stats().unwrap().free, blocks / 32 - asking);
+    assert_eq!(pool.list.stats().unwrap().free_blocks, u64::from(blocks / 32 - asking));
     assert_eq!(pool.list.check().unwrap(), []);
     pool.list.reset().unwrap();
 }

@@ -208,11 +208,15 @@ impl Bench {
     /// Every block is free again and nothing went wrong.
     pub fn check_blocks_free(&self, name: &str, pool: &FreeList) -> Result<String> {
         let (stats, faults, broken) = (pool.stats()?, pool.faults()?, pool.check()?);
-        if stats.taken != 0 || stats.free != stats.capacity || faults.count != 0 || !broken.is_empty() {
+        if stats.live_blocks != 0
+            || stats.free_blocks != stats.blocks
+            || faults.count != 0
+            || !broken.is_empty()
+        {
             let found = format!("{stats:?}, {} faults, {broken:?}", faults.count);
             return Err(Error::WrongResult { what: name.into(), found });
         }
-        Ok(format!("all {} blocks free afterwards, no fault", stats.capacity))
+        Ok(format!("all {} blocks free afterwards, no fault", stats.blocks))
     }
 
     /// Allocations that failed since the counter was cleared.

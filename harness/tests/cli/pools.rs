@@ -165,12 +165,13 @@ fn the_drivers_pools_are_shown_with_their_settings() {
     let pools = data["pools"].as_array().expect("pools");
     let when: Vec<_> = pools.iter().map(|pool| pool["when"].as_str().expect("a moment")).collect();
     assert_eq!(when, ["at first", "allocated", "freed", "waited for"]);
-    let figures =
-        |pool: usize| [&pools[pool]["used_bytes"], &pools[pool]["used_high"], &pools[pool]["reserved_bytes"]];
+    let figures = |pool: usize| {
+        [&pools[pool]["used_bytes"], &pools[pool]["peak_used_bytes"], &pools[pool]["reserved_bytes"]]
+    };
     let (mib3, mib4) = (3 << 20, 4 << 20);
     assert_eq!(figures(0), [0, 0, 0]);
     assert_eq!(figures(1), [mib3, mib3, mib4]);
     assert_eq!(figures(3), [0, mib3, 0], "the threshold is 0");
-    assert_eq!((&pools[0]["release_threshold"], &pools[3]["reserved_high"]), (&0.into(), &mib4.into()));
+    assert_eq!((&pools[0]["release_threshold"], &pools[3]["peak_reserved_bytes"]), (&0.into(), &mib4.into()));
     assert_eq!(pools[0]["reuse"]["allow_internal_dependencies"], true);
 }

@@ -61,8 +61,10 @@ pub struct BlockPoolStats {
     pub usage: Usage,
     /// Blocks that it has.
     pub blocks: u64,
-    /// Those of them that can be allocated.
+    /// Blocks that can be allocated.
     pub free_blocks: u64,
+    /// Allocated blocks.
+    pub live_blocks: u64,
     /// Allocations that the stream's own cache served.
     pub hits: u64,
     /// Those that it did not.
@@ -74,7 +76,7 @@ impl BlockPoolBuilder {
     ///
     /// # Errors
     /// As for [`build_over`](Self::build_over).
-    pub fn build(self, device: &Device) -> Result<BlockPool> {
+    pub fn build(&self, device: &Device) -> Result<BlockPool> {
         self.build_over(DriverMemory::new(device))
     }
 
@@ -82,8 +84,8 @@ impl BlockPoolBuilder {
     ///
     /// # Errors
     /// [`Error::InvalidConfig`] for no blocks or no bytes, and for more than 2^32 - 1 blocks or 2^63 - 1 bytes; what the upstream returns.
-    pub fn build_over<A: DeviceAllocator>(self, upstream: A) -> Result<BlockPool<A>> {
-        let BlockPoolBuilder { block, blocks } = self;
+    pub fn build_over<A: DeviceAllocator>(&self, upstream: A) -> Result<BlockPool<A>> {
+        let &BlockPoolBuilder { block, blocks } = self;
         let refuse = |setting, given: String, why: &str| {
             Err(InvalidConfig::Pool { setting, given, why: why.into() }.into())
         };
@@ -135,10 +137,15 @@ impl<A: DeviceAllocator> BlockPool<A> {
     /// What it holds and what it did.
     pub fn stats(&self) -> BlockPoolStats {
         let of = self.pool.stats();
-        let usage = self.usage_of(of.live_blocks);
-        let blocks = u64::from(self.blocks);
-        let free_blocks = blocks.saturating_sub(of.live_blocks);
-        BlockPoolStats { usage, blocks, free_blocks, hits: of.hits, misses: of.misses }
+        let (blocks, live_blocks) = (u64::from(self.blocks), of.live_blocks);
+        BlockPoolStats {
+            usage: self.usage_of(live_blocks),
+            blocks,
+            free_blocks: blocks.saturating_sub(live_blocks),
+            live_blocks,
+            hits: of.hits,
+            misses: of.misses,
+        }
     }
 
     fn usage_of(&self, live: u64) -> Usage {

@@ -92,7 +92,7 @@ impl BumpPoolBuilder {
     ///
     /// # Errors
     /// As for [`build_over`](Self::build_over).
-    pub fn build(self, device: &Device) -> Result<BumpPool> {
+    pub fn build(&self, device: &Device) -> Result<BumpPool> {
         self.build_over(DriverMemory::new(device))
     }
 
@@ -100,8 +100,8 @@ impl BumpPoolBuilder {
     ///
     /// # Errors
     /// [`Error::InvalidConfig`] for no bytes; what the upstream returns.
-    pub fn build_over<A: DeviceAllocator>(self, upstream: A) -> Result<BumpPool<A>> {
-        let BumpPoolBuilder { region, policy } = self;
+    pub fn build_over<A: DeviceAllocator>(&self, upstream: A) -> Result<BumpPool<A>> {
+        let &BumpPoolBuilder { region, policy } = self;
         if region.size() == 0 {
             let why = "a region has at least 1 B".into();
             return Err(InvalidConfig::Pool { setting: "region", given: words(region), why }.into());

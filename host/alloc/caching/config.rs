@@ -160,7 +160,7 @@ impl CachingPoolBuilder {
         self
     }
 
-    fn check(self) -> Result<Settings> {
+    fn check(&self) -> Result<Settings> {
         let classes = Classes::new(self.min_block, self.classes_per_doubling, self.slab_limit)?;
         let (most, least) = (self.max_bytes.unwrap_or(u64::MAX), Bytes(self.min_block));
         if most < self.min_block {
@@ -178,7 +178,7 @@ impl CachingPoolBuilder {
             );
         }
         let granularity = if self.segment_bytes.is_multiple_of(PAGE) { PAGE } else { self.min_block };
-        let CachingPoolBuilder { segment_bytes, spare_bytes, hook, stream_ordered: is_ordered, .. } = self;
+        let &CachingPoolBuilder { segment_bytes, spare_bytes, stream_ordered: is_ordered, .. } = self;
         // Whole least blocks, as everything in it is.
         let most = most & !(self.min_block - 1);
         let most_spare = most / MOST_SPARE;
@@ -191,7 +191,7 @@ impl CachingPoolBuilder {
             granularity,
             is_ordered,
             is_fixed: false,
-            hook,
+            hook: self.hook.clone(),
         })
     }
 
@@ -199,7 +199,7 @@ impl CachingPoolBuilder {
     ///
     /// # Errors
     /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for settings that cannot be, or what the driver answers.
-    pub fn build_over<A: DeviceAllocator>(self, upstream: A) -> Result<CachingPool<A>> {
+    pub fn build_over<A: DeviceAllocator>(&self, upstream: A) -> Result<CachingPool<A>> {
         let mut settings = self.check()?;
         settings.allow_spare_of(upstream.device().info()?.memory_total);
         CachingPool::new(upstream, None, settings)
@@ -213,7 +213,7 @@ impl CachingPoolBuilder {
     /// # Errors
     /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for settings that cannot be, a `max_bytes` below what the device maps at a time among them;
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or what the driver answers.
-    pub fn build(self, device: &Device) -> Result<CachingPool<DriverMemory>> {
+    pub fn build(&self, device: &Device) -> Result<CachingPool<DriverMemory>> {
         let asked = self.max_bytes.unwrap_or(u64::MAX);
         let (mut settings, info) = (self.check()?, device.info()?);
         settings.allow_spare_of(info.memory_total);

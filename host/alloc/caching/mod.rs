@@ -43,7 +43,7 @@ mod tests;
 pub(in crate::alloc) use bins::Back;
 pub use config::CachingPoolBuilder;
 pub(in crate::alloc) use live::Wrong;
-pub use stats::{CachingPoolStats, ClassStats, RungStats};
+pub use stats::{CachingClassStats, CachingPoolStats, RungStats};
 
 use super::{DeviceAllocator, Usage, address_of, check_request, lock};
 use crate::driver::{Device, Stream};

@@ -65,7 +65,7 @@ impl Orders {
         self.of_stream.get(&key).map(|(order, _)| *order)
     }
 
-    /// Whether no two streams ask for memory, and nothing of others is pending.
+    /// Whether at most one stream uses the pool and no memory of another stream is pending.
     pub fn has_one_stream(&self) -> bool {
         self.of_stream.len() <= 1 && self.behind.is_empty() && self.unmarked.is_empty()
     }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// Streams whose events are looked at before a first search.
 pub(super) const POLLS: usize = 16;
 
-/// Pieces that become extents with the one that a request needs.
+/// Other free pieces of the stream that become extents together with the one that a request needs.
 const MOST_OTHERS: usize = 32;
 
 pub(super) struct Shared {
@@ -122,14 +122,15 @@ impl Shared {
         let (start, bytes) = (self.arena.start(node), self.arena.bytes(node));
         let least = start.next_multiple_of(need.align) - start + need.bytes;
         let wanted = least.max(self.extent);
-        // What is the stream's own, or could be no other's, serves best as a whole, and no piece is left that is too small to be an extent.
+        // A piece that only this stream can use becomes an extent whole. So does one whose rest would be too small to
+        // be an extent.
         let is_own = self.arena.order(node) != Some(Order::IDLE) || self.orders.has_one_stream();
         let is_whole = is_own || bytes - wanted.min(bytes) < self.extent;
         let wanted = if is_whole { bytes } else { wanted };
         let own = self.orders.of_key(cache.key).filter(|_| is_own);
         let home = self.arena.cut(node, wanted, 1);
         self.owners.entry(cache.owner).or_insert_with(|| cache.clone());
-        // With the largest of the others that are the stream's own: what fits best is found among all of them.
+        // The stream's largest other pieces become extents too: best fit then chooses among all of them.
         let others = own.map_or(Vec::new(), |own| self.arena.free_of(own));
         for node in others.into_iter().rev().take(MOST_OTHERS) {
             let home = self.arena.cut(node, self.arena.bytes(node), 1);

@@ -117,10 +117,10 @@ impl Counts {
     }
 
     /// Those that were ever asked for.
-    pub fn by_class(&self, classes: Classes) -> Vec<ClassStats> {
+    pub fn by_class(&self, classes: Classes) -> Vec<CachingClassStats> {
         let all = self.classes.iter().enumerate().map(|(class, of)| (Some(classes.bytes(class)), of));
         let all = all.chain([(None, &self.huge)]);
-        let stats = |(bytes, of): (Option<u64>, &Total)| ClassStats {
+        let stats = |(bytes, of): (Option<u64>, &Total)| CachingClassStats {
             class_bytes: bytes,
             live_blocks: number(of.blocks),
             live_bytes: number(of.bytes),
@@ -163,7 +163,7 @@ pub struct CachingPoolStats {
     /// How often each rung served what the stream's cache did not.
     pub rungs: RungStats,
     /// By class, of those that were ever used.
-    pub classes: Vec<ClassStats>,
+    pub classes: Vec<CachingClassStats>,
 }
 
 /// How often each rung of the ladder served an allocation, from the first on.
@@ -191,7 +191,7 @@ pub struct RungStats {
 /// Of one size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct ClassStats {
+pub struct CachingClassStats {
     /// The class; `None` for what is above all of them.
     pub class_bytes: Option<u64>,
     /// Blocks that are allocated.

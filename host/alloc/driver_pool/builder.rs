@@ -38,14 +38,14 @@ impl DriverPoolBuilder {
     /// # Errors
     /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for a largest size of 0 or of more than the device has, and for a threshold above it;
     /// [`Error::NotSupported`](crate::Error::NotSupported) for a driver or a GPU without such pools; what the driver answers.
-    pub fn build(self, device: &Device) -> Result<DriverPool> {
+    pub fn build(&self, device: &Device) -> Result<DriverPool> {
         self.check(device)?;
         let pool = DriverPool::over(device, device.driver().new_pool(self.max_size)?, self.max_size)?;
         self.apply(pool)
     }
 
     /// The same over a given pool of the driver's.
-    pub(super) fn apply(self, pool: DriverPool) -> Result<DriverPool> {
+    pub(super) fn apply(&self, pool: DriverPool) -> Result<DriverPool> {
         let threshold = self.release_threshold.unwrap_or(u64::MAX);
         pool.pool.set(PoolAttribute::ReleaseThreshold, threshold)?;
         pool.set_reuse(self.reuse)?;

@@ -48,9 +48,9 @@ pub struct DriverPoolStats {
     /// What the pool has of the device, and what is allocated from it, with what the driver rounds up.
     pub usage: Usage,
     /// The most that it had since [`DriverPool::reset_high_water`].
-    pub reserved_high: u64,
+    pub peak_reserved_bytes: u64,
     /// The most that was allocated since [`DriverPool::reset_high_water`].
-    pub used_high: u64,
+    pub peak_used_bytes: u64,
     /// What stays with the pool when someone waits for the device.
     pub release_threshold: u64,
     /// Blocks that were allocated through this [`DriverPool`] and not given back.
@@ -88,8 +88,8 @@ impl DriverPool {
                 reserved_bytes: self.reserved_bytes()?,
                 largest_free_bytes: None,
             },
-            reserved_high: self.pool.get(PoolAttribute::ReservedHigh)?,
-            used_high: self.pool.get(PoolAttribute::UsedHigh)?,
+            peak_reserved_bytes: self.pool.get(PoolAttribute::ReservedHigh)?,
+            peak_used_bytes: self.pool.get(PoolAttribute::UsedHigh)?,
             release_threshold: self.release_threshold()?,
             live_blocks,
             live_bytes,

@@ -1,7 +1,7 @@
 //! One value in memory of an allocator.
 
 use super::buffer::PoolBuffer;
-use super::error::FreeError;
+use super::error::DeallocateError;
 use super::parts::PoolParts;
 use crate::alloc::DeviceAllocator;
 use crate::driver::{Device, Stream};
@@ -83,22 +83,22 @@ impl<T: Copy, A: DeviceAllocator> PoolBox<T, A> {
     /// What dropping it does, and says if it failed.
     ///
     /// # Errors
-    /// As for [`PoolBuffer::free`].
-    pub fn free(self) -> Result<(), FreeError<Self>> {
-        self.values.free().map_err(PoolBox::whole)
+    /// As for [`PoolBuffer::deallocate`].
+    pub fn deallocate(self) -> Result<(), DeallocateError<Self>> {
+        self.values.deallocate().map_err(PoolBox::whole)
     }
 
     /// Gives the memory back on `stream`, which waits on the device for the other streams that used it.
     ///
     /// # Errors
-    /// As for [`PoolBuffer::free_on`].
-    pub fn free_on(self, stream: &Stream) -> Result<(), FreeError<Self>> {
-        self.values.free_on(stream).map_err(PoolBox::whole)
+    /// As for [`PoolBuffer::deallocate_on`].
+    pub fn deallocate_on(self, stream: &Stream) -> Result<(), DeallocateError<Self>> {
+        self.values.deallocate_on(stream).map_err(PoolBox::whole)
     }
 
-    fn whole(failed: FreeError<PoolBuffer<T, A>>) -> FreeError<Self> {
+    fn whole(failed: DeallocateError<PoolBuffer<T, A>>) -> DeallocateError<Self> {
         let (error, values) = failed.into_parts();
-        FreeError::new(error, PoolBox { values })
+        DeallocateError::new(error, PoolBox { values })
     }
 
     /// A buffer of this one value.

@@ -1,6 +1,6 @@
 //! Arrays in memory of an allocator.
 
-use super::error::FreeError;
+use super::error::DeallocateError;
 use super::owned::{Owned, Parts};
 use super::parts::PoolParts;
 use crate::alloc::{DeviceAllocator, address_of, lock};
@@ -129,9 +129,9 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     ///
     /// # Errors
     /// What [`DeviceAllocator::deallocate`] and the driver answer, with the handle, as it was.
-    pub fn free(self) -> Result<(), FreeError<Self>> {
+    pub fn deallocate(self) -> Result<(), DeallocateError<Self>> {
         let len = self.len;
-        self.owned.free(None, |owned| PoolBuffer::over(owned, len))
+        self.owned.deallocate(None, |owned| PoolBuffer::over(owned, len))
     }
 
     /// Gives the memory back on `stream`, which waits on the device for the other streams that used
@@ -140,9 +140,9 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// # Errors
     /// [`Error::WrongDevice`](crate::Error::WrongDevice), and what [`DeviceAllocator::deallocate`]
     /// and the driver answer, with the handle, as it was.
-    pub fn free_on(self, stream: &Stream) -> Result<(), FreeError<Self>> {
+    pub fn deallocate_on(self, stream: &Stream) -> Result<(), DeallocateError<Self>> {
         let len = self.len;
-        self.owned.free(Some(stream), |owned| PoolBuffer::over(owned, len))
+        self.owned.deallocate(Some(stream), |owned| PoolBuffer::over(owned, len))
     }
 
     /// Its parts. Nothing is given back by itself any more.

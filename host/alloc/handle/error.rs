@@ -7,14 +7,14 @@ use std::fmt;
 ///
 /// Dropping this drops the handle, which tries once more. `?` makes an [`Error`] of it and drops the handle, too.
 #[must_use = "the handle is in it, and its memory is freed when it is dropped"]
-pub struct FreeError<H> {
+pub struct DeallocateError<H> {
     /// Boxed, so that results of a free stay small.
     of: Box<(Error, H)>,
 }
 
-impl<H> FreeError<H> {
-    pub(super) fn new(error: Error, handle: H) -> FreeError<H> {
-        FreeError { of: Box::new((error, handle)) }
+impl<H> DeallocateError<H> {
+    pub(super) fn new(error: Error, handle: H) -> DeallocateError<H> {
+        DeallocateError { of: Box::new((error, handle)) }
     }
 
     /// Why it failed.
@@ -33,26 +33,26 @@ impl<H> FreeError<H> {
     }
 }
 
-impl<H> fmt::Debug for FreeError<H> {
+impl<H> fmt::Debug for DeallocateError<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("FreeError").field(self.error()).finish_non_exhaustive()
+        f.debug_tuple("DeallocateError").field(self.error()).finish_non_exhaustive()
     }
 }
 
-impl<H> fmt::Display for FreeError<H> {
+impl<H> fmt::Display for DeallocateError<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a handle could not be given back: {}; FreeError::into_handle has it", self.error())
+        write!(f, "a handle could not be given back: {}; DeallocateError::into_handle has it", self.error())
     }
 }
 
-impl<H> std::error::Error for FreeError<H> {
+impl<H> std::error::Error for DeallocateError<H> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(self.error())
     }
 }
 
-impl<H> From<FreeError<H>> for Error {
-    fn from(failed: FreeError<H>) -> Error {
+impl<H> From<DeallocateError<H>> for Error {
+    fn from(failed: DeallocateError<H>) -> Error {
         let (error, handle) = failed.into_parts();
         drop(handle);
         error

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | [`record_stream`](PoolBuffer::record_stream) | another stream uses the values, too: whatever the handle does next waits for that one on the device |
 //! | [`move_to`](PoolBuffer::move_to) | the values are another stream's from now on, which waits for the streams before |
-//! | [`free_on`](PoolBuffer::free_on) | it is given back on another stream, which waits for the others |
+//! | [`deallocate_on`](PoolBuffer::deallocate_on) | it is given back on another stream, which waits for the others |
 //!
 //! None of them, and no drop, waits on the host, but for copies to and from the host, and a drop after a failure.
 //!
@@ -57,7 +57,7 @@
 //! assert_eq!(out.copy_to_vec()?, [1.5, 2.5, 3.5]);
 //!
 //! drop(values); // back to the pool, behind the kernel
-//! out.free_on(&other)?; // the same, for the next one that asks on `other`
+//! out.deallocate_on(&other)?; // the same, for the next one that asks on `other`
 //! assert_eq!(pool.stats().free_blocks, 99);
 //! # Ok(())
 //! # }
@@ -81,5 +81,5 @@ mod tests;
 
 pub use boxed::PoolBox;
 pub use buffer::PoolBuffer;
-pub use error::FreeError;
+pub use error::DeallocateError;
 pub use parts::PoolParts;

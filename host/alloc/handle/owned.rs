@@ -12,7 +12,7 @@
 //! launches has to see to.
 //! I3: each stream is in `home` or in `recorded`, and there once.
 
-use super::error::FreeError;
+use super::error::DeallocateError;
 use crate::alloc::{DeviceAllocator, address_of, lock};
 use crate::driver::{Device, Stream};
 use crate::error::{Error, InvalidFree, Result};
@@ -59,15 +59,15 @@ impl<A: DeviceAllocator> Owned<A> {
     }
 
     /// Gives the block back on `stream`, or on its own; after a failure it is as it was.
-    pub fn free<H>(
+    pub fn deallocate<H>(
         self,
         stream: Option<&Stream>,
         handle: impl FnOnce(Owned<A>) -> H,
-    ) -> Result<(), FreeError<H>> {
+    ) -> Result<(), DeallocateError<H>> {
         let parts = self.into_parts();
         match parts.give_back(stream.unwrap_or(&parts.home)) {
             Ok(()) => Ok(()),
-            Err(error) => Err(FreeError::new(error, handle(Owned::from_parts(parts)))),
+            Err(error) => Err(DeallocateError::new(error, handle(Owned::from_parts(parts)))),
         }
     }
 

@@ -37,7 +37,7 @@ fn a_free_waits_for_recorded_streams_and_for_no_other() {
 
     let values = buffer(&pool, &home);
     values.record_stream(&other).unwrap();
-    values.free_on(&other).unwrap();
+    values.deallocate_on(&other).unwrap();
     assert_eq!((of_home.waits(), of_other.waits()), (1, 1), "the stream of the free waits for home");
     assert_eq!(pool.stats().free_blocks, 4);
 }
@@ -56,7 +56,7 @@ fn what_was_moved_is_waited_for_once_and_by_the_next_stream() {
     drop(values);
     assert_eq!((of_first.waits(), of_second.waits()), (0, 2), "the order is there already");
     // It went back on the second: which has it at once.
-    buffer(&pool, &second).free().unwrap();
+    buffer(&pool, &second).deallocate().unwrap();
     assert_eq!((of_first.waits(), of_second.waits()), (0, 2));
 }
 
@@ -71,8 +71,8 @@ fn a_free_whose_stream_fails_returns_the_handle_as_it_was() {
         faults.fail(true);
         for on in [None, Some(&home)] {
             let failed = match on {
-                None => values.free(),
-                Some(stream) => values.free_on(stream),
+                None => values.deallocate(),
+                Some(stream) => values.deallocate_on(stream),
             };
             let failed = failed.unwrap_err();
             assert!(matches!(failed.error(), Error::Driver { .. }), "{failed}");
@@ -87,7 +87,7 @@ fn a_free_whose_stream_fails_returns_the_handle_as_it_was() {
     let parts = values.into_raw();
     assert_eq!(parts.recorded.len(), 1, "still recorded");
     // SAFETY: the parts of a handle.
-    unsafe { PoolBuffer::from_raw(parts) }.free().unwrap();
+    unsafe { PoolBuffer::from_raw(parts) }.deallocate().unwrap();
     assert_eq!(pool.stats().free_blocks, 4);
 }
 
@@ -135,7 +135,7 @@ fn copies_wait_for_recorded_streams() -> Result<()> {
     let mut copy = buffer(&pool, &other);
     copy.copy_from(&values)?;
     assert_eq!(of_other.waits(), 1, "home is waited for");
-    values.free()?;
+    values.deallocate()?;
     assert_eq!(of_home.waits(), 4, "the copy is, too");
     Ok(())
 }

@@ -15,7 +15,7 @@ mod tests;
 
 pub use debug::{AllocationSite, Origin};
 pub use snapshot::{HeapSnapshot, Leak, Leaks, SiteLeaks};
-pub use stats::{ClassStats, HeapStats};
+pub use stats::{HeapClassStats, HeapStats};
 
 use super::{Faults, Violation, check_reset, refuse};
 use crate::driver::{Device, DeviceMemory};

@@ -35,7 +35,7 @@ pub struct HeapStats {
     pub quarantined_bytes: u64,
     /// Blocks that were given back one by one, and that their class hands out again, or that become slabs when all of
     /// a run were given back.
-    pub hole_bytes: u64,
+    pub free_block_bytes: u64,
     /// Blocks that cursors hand out next.
     pub cursor_bytes: u64,
     /// What lies behind the last block of a run.
@@ -68,25 +68,25 @@ pub struct HeapStats {
     /// [`Faults::count`]: crate::pool::Faults::count
     pub faults: u64,
     /// The classes that have slabs or had searches, smallest first.
-    pub classes: Vec<ClassStats>,
+    pub classes: Vec<HeapClassStats>,
 }
 
 /// What a size class holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct ClassStats {
+pub struct HeapClassStats {
     /// Bytes of a block.
-    pub block_bytes: u32,
+    pub class_bytes: u64,
     /// Slabs that are the class'.
     pub slabs: u32,
     /// Blocks that someone has.
-    pub live: u64,
+    pub live_blocks: u64,
     /// Blocks that were freed, and that a debug heap keeps in quarantine.
-    pub quarantined: u64,
+    pub quarantined_blocks: u64,
     /// Blocks that were given back.
-    pub holes: u64,
+    pub free_blocks: u64,
     /// Blocks that cursors hand out next.
-    pub in_cursors: u64,
+    pub cursor_blocks: u64,
     /// Searches for slabs for its dry cursors.
     pub searches: u64,
 }
@@ -106,8 +106,10 @@ pub(super) struct Tally<'a> {
 impl<'a> Tally<'a> {
     pub fn new(layout: &Layout, present: u32, debugged: Option<&'a Debugged>) -> Tally<'a> {
         let slab_bytes = layout.slab_bytes().into();
-        let class =
-            |class: u32| ClassStats { block_bytes: SizeClass(class).bytes(), ..ClassStats::default() };
+        let class = |class: u32| HeapClassStats {
+            class_bytes: SizeClass(class).bytes().into(),
+            ..HeapClassStats::default()
+        };
         let stats = HeapStats {
             usage: Usage { reserved_bytes: u64::from(present) * slab_bytes, ..Usage::default() },
             max_bytes: layout.bytes(),
@@ -178,16 +180,16 @@ impl Visitor for Tally<'_> {
         stats.live_bytes += bytes(live);
         stats.quarantined_blocks += u64::from(quarantined);
         stats.quarantined_bytes += bytes(quarantined);
-        stats.hole_bytes += bytes(run.holes);
+        stats.free_block_bytes += bytes(run.holes);
         stats.cursor_bytes += bytes(run.in_cursor);
         stats.slack_bytes += slack;
         stats.free_bytes += bytes(run.holes) + bytes(run.in_cursor);
         let class = &mut stats.classes[run.class.0 as usize];
         class.slabs += info.slabs;
-        class.live += u64::from(live);
-        class.quarantined += u64::from(quarantined);
-        class.holes += u64::from(run.holes);
-        class.in_cursors += u64::from(run.in_cursor);
+        class.live_blocks += u64::from(live);
+        class.quarantined_blocks += u64::from(quarantined);
+        class.free_blocks += u64::from(run.holes);
+        class.cursor_blocks += u64::from(run.in_cursor);
         if run.live == 0 {
             stats.free_bytes += slack;
             self.extend_row(run.slab, info.slabs);

@@ -29,7 +29,7 @@ pub fn main() -> Result<()> {
     let values = unsafe { values.assume_init() };
     // SAFETY: the parts of a handle.
     let values = unsafe { PoolBuffer::from_raw(values.into_raw()) };
-    values.free_on(&stream)?;
-    PoolBox::new(memory, 1_u32, &stream)?.free()?;
+    values.deallocate_on(&stream)?;
+    PoolBox::new(memory, 1_u32, &stream)?.deallocate()?;
     Ok(())
 }

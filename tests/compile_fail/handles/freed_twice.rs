@@ -6,7 +6,7 @@ fn main() -> Result<()> {
     let device = Device::cpu();
     let (memory, stream) = (DriverMemory::new(&device), device.stream()?);
     let values = PoolBuffer::from_slice(&memory, &[1_u32], &stream)?;
-    values.free_on(&stream)?;
+    values.deallocate_on(&stream)?;
     drop(values);
     Ok(())
 }

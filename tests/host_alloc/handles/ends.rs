@@ -22,7 +22,7 @@ fn a_free_that_fails_returns_the_handle_with_its_values() -> Result<()> {
     for other_stream in [false, true] {
         let pool = flawed(&device, Failures::Nth(2));
         let values = PoolBuffer::from_slice(&pool, &[1_u32, 2, 3], &stream)?;
-        let failed = if other_stream { values.free_on(&other) } else { values.free() };
+        let failed = if other_stream { values.deallocate_on(&other) } else { values.deallocate() };
         let failed = failed.unwrap_err();
         assert!(matches!(failed.error(), Error::FailureInjected { call: 2 }), "{failed}");
         assert!(failed.to_string().contains("could not be given back: call 2"), "{failed}");
@@ -32,11 +32,11 @@ fn a_free_that_fails_returns_the_handle_with_its_values() -> Result<()> {
             (values.copy_to_vec()?, pool.upstream().upstream().stats().free_blocks),
             (vec![1, 2, 3], 3)
         );
-        values.free_on(&other)?;
+        values.deallocate_on(&other)?;
         assert_eq!(pool.upstream().upstream().stats().free_blocks, 4);
     }
     let pool = flawed(&device, Failures::Nth(2));
-    let (error, mut one) = PoolBox::new(&pool, 5_u8, &stream)?.free().unwrap_err().into_parts();
+    let (error, mut one) = PoolBox::new(&pool, 5_u8, &stream)?.deallocate().unwrap_err().into_parts();
     assert!(matches!(error, Error::FailureInjected { .. }));
     one.set(one.get()? + 1)?;
     assert_eq!(one.get()?, 6);
@@ -48,7 +48,7 @@ fn a_question_mark_frees_once_more() {
     let device = Device::cpu();
     let (stream, pool) = (device.stream().unwrap(), flawed(&device, Failures::Nth(2)));
     let run = || -> Result<()> {
-        PoolBox::new(&pool, 1_u32, &stream)?.free()?;
+        PoolBox::new(&pool, 1_u32, &stream)?.deallocate()?;
         Ok(())
     };
     assert!(matches!(run(), Err(Error::FailureInjected { call: 2 })));
@@ -64,7 +64,7 @@ fn streams_of_another_device_are_refused_and_the_handle_stays() {
         let mut values = PoolBuffer::from_slice(&allocator, &[1_u32], &stream).unwrap();
         assert!(is_refused(&values.record_stream(&other).unwrap_err()), "{case}");
         assert!(is_refused(&values.move_to(&other).unwrap_err()), "{case}");
-        let failed = values.free_on(&other).unwrap_err();
+        let failed = values.deallocate_on(&other).unwrap_err();
         assert!(is_refused(failed.error()), "{case}");
         assert_eq!(failed.into_handle().copy_to_vec().unwrap(), [1], "{case}");
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
@@ -87,8 +87,10 @@ fn each_call_fails_once_and_nothing_is_lost() {
         }
         let mut made = made.into_iter();
         drop(made.next());
-        let freed =
-            made.next().unwrap().map(|values| values.free_on(&other).map_err(|failed| failed.into_handle()));
+        let freed = made
+            .next()
+            .unwrap()
+            .map(|values| values.deallocate_on(&other).map_err(|failed| failed.into_handle()));
         drop((made, freed));
         let stats = pool.upstream().stats();
         assert_eq!((stats.live_blocks, pool.upstream().upstream().stats().free_blocks), (0, 4), "{which:?}");

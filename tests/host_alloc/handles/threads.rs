@@ -78,7 +78,7 @@ impl<'a> Worker<'_, 'a> {
                 }
                 2 => assert_eq!(values.copy_to_vec().unwrap(), [value; LEN], "{}", self.case),
                 3 => {
-                    values.free_on(&self.stream).unwrap();
+                    values.deallocate_on(&self.stream).unwrap();
                     continue;
                 }
                 4 => continue,

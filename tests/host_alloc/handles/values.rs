@@ -177,9 +177,9 @@ fn no_bytes_take_no_memory_and_can_be_used() -> Result<()> {
     // SAFETY: the kernel does nothing.
     unsafe { stream.launch(&module, nothing, &LaunchConfig::linear(5, 5), args) }?;
     // SAFETY: the parts of a handle.
-    unsafe { PoolBuffer::from_raw(none.into_raw()) }.free_on(&stream)?;
+    unsafe { PoolBuffer::from_raw(none.into_raw()) }.deallocate_on(&stream)?;
     let other = Device::cpu().stream()?;
-    assert!(matches!(empty.free_on(&other).unwrap_err().error(), Error::WrongDevice { .. }));
+    assert!(matches!(empty.deallocate_on(&other).unwrap_err().error(), Error::WrongDevice { .. }));
     assert!(PoolBuffer::<u32, _>::zeroed(&memory, 0, &other).is_err(), "a stream of another device");
     drop(unit);
     stream.synchronize()?;
@@ -242,7 +242,7 @@ fn parts_make_the_same_handle_again() -> Result<()> {
     // SAFETY: the parts of a handle, whose values are bytes, too.
     let bytes = unsafe { PoolBuffer::from_raw(parts) };
     assert_eq!(bytes.copy_to_vec()?[4..8], [1; 4]);
-    bytes.free()?;
+    bytes.deallocate()?;
     assert_eq!(memory.stats().live_blocks, 0);
 
     let one = PoolBox::new(&memory, 7_u64, &first)?;

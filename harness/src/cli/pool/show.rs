@@ -33,9 +33,9 @@ struct State {
     when: &'static str,
     release_threshold: u64,
     used_bytes: u64,
-    used_high: u64,
+    peak_used_bytes: u64,
     reserved_bytes: u64,
-    reserved_high: u64,
+    peak_reserved_bytes: u64,
     reuse: ReusePolicies,
 }
 
@@ -47,9 +47,9 @@ impl State {
             when,
             release_threshold: stats.release_threshold,
             used_bytes: stats.usage.used_bytes,
-            used_high: stats.used_high,
+            peak_used_bytes: stats.peak_used_bytes,
             reserved_bytes: stats.usage.reserved_bytes,
-            reserved_high: stats.reserved_high,
+            peak_reserved_bytes: stats.peak_reserved_bytes,
             reuse: pool.reuse()?,
         })
     }
@@ -141,9 +141,9 @@ type Row = (&'static str, fn(&State) -> String);
 const ROWS: [Row; 8] = [
     ("release threshold", |state| threshold(state.release_threshold)),
     ("used", |state| bytes(state.used_bytes)),
-    ("used at most", |state| bytes(state.used_high)),
+    ("used at most", |state| bytes(state.peak_used_bytes)),
     ("reserved", |state| bytes(state.reserved_bytes)),
-    ("reserved at most", |state| bytes(state.reserved_high)),
+    ("reserved at most", |state| bytes(state.peak_reserved_bytes)),
     ("reuse: follow event dependencies", |state| yes(state.reuse.follow_event_dependencies)),
     ("reuse: allow opportunistic", |state| yes(state.reuse.allow_opportunistic)),
     ("reuse: allow internal dependencies", |state| yes(state.reuse.allow_internal_dependencies)),
@@ -186,15 +186,15 @@ mod tests {
         stream.synchronize().unwrap();
         let shown = look(&device, None).unwrap();
         let (reserved, high) =
-            (pool.stats().unwrap().usage.reserved_bytes, pool.stats().unwrap().reserved_high);
+            (pool.stats().unwrap().usage.reserved_bytes, pool.stats().unwrap().peak_reserved_bytes);
         let expected = State {
             pool: "default",
             when: "at first",
             release_threshold: 64 * MIB,
             used_bytes: MIB,
-            used_high: 21 * MIB,
+            peak_used_bytes: 21 * MIB,
             reserved_bytes: reserved,
-            reserved_high: high,
+            peak_reserved_bytes: high,
             reuse: ReusePolicies::default(),
         };
         assert!(reserved >= 21 * MIB && high >= reserved);

@@ -75,7 +75,7 @@ unsafe impl Subject for FreeListSubject {
 
     fn agrees(&self, live: u64) -> Result<bool> {
         let stats = self.0.stats()?;
-        Ok(u64::from(stats.taken) == live && stats.free == stats.capacity - stats.taken)
+        Ok(stats.live_blocks == live && stats.free_blocks == stats.blocks - live)
     }
 
     fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Account> {

@@ -210,7 +210,7 @@ const UNKNOWN: &str = "a live block is not one of the heap's, or counts as free 
 
 /// Every byte of the heap is in one place.
 fn compare_bytes(stats: &HeapStats, narrator: &Narrator<'_>, account: &mut Account) {
-    let in_blocks = stats.live_bytes + stats.hole_bytes + stats.cursor_bytes + stats.slack_bytes;
+    let in_blocks = stats.live_bytes + stats.free_block_bytes + stats.cursor_bytes + stats.slack_bytes;
     let sum =
         in_blocks + stats.quarantined_bytes + stats.large_bytes + stats.free_slab_bytes + stats.fresh_bytes;
     if sum != stats.usage.reserved_bytes {

@@ -1,22 +1,23 @@
-//! Free pieces in the order of their sizes, for best fit.
+//! Free pieces sorted by size, for best fit.
 //!
 //! ```text
-//!   bin            …  4096 to 4607   4608 to 5119   …        an eighth of a doubling each
-//!   filled         …  1              0              …        a bit for each bin
-//!   pieces         …  (4096, start), (4200, start)           in the order of size and start
+//!   bin            …  4096 to 4607   4608 to 5119   …        eight per doubling
+//!   filled         …  1              0              …        one bit per bin
+//!   pieces         …  (4096, start), (4200, start)           sorted by size and start
 //! ```
 //!
-//! I1: a piece is in the bin of its size, once, and the pieces of a bin are in order. I2: a bit of `filled` is set if and only if its bin has pieces. I3: `len` is the sum over
-//! all bins.
+//! I1: each piece is in the bin of its size, once, and the pieces of a bin are sorted. I2: a bit of `filled` is
+//! set if and only if its bin is not empty. I3: `len` is the sum over all bins.
 //!
-//! A change takes a binary search in one bin and moves what is behind it there: some hundred bytes, where a tree has several nodes to touch.
+//! An insertion or removal is a binary search in one bin and moves the pieces behind it: some hundred bytes,
+//! where a tree touches several nodes.
 
 /// Size, start and number of a piece.
 pub(super) type Piece = (u64, u64, u32);
 
-/// Bins of a doubling, as a power of two.
+/// Bins per doubling, as a power of two.
 const PER_LOG: u32 = 3;
-/// Of the smallest pieces: all below are in the first bin.
+/// All smaller pieces are in the first bin.
 const LEAST_LOG: u32 = 8;
 
 #[derive(Default)]
@@ -28,7 +29,7 @@ pub(super) struct Pieces {
 
 const BINS: usize = bin_of(u64::MAX) + 1;
 
-/// Grows with the size.
+/// The bin of a size; monotonic.
 const fn bin_of(bytes: u64) -> usize {
     let bytes = if bytes < 1 << LEAST_LOG { 1 << LEAST_LOG } else { bytes };
     let log = bytes.ilog2();
@@ -58,7 +59,7 @@ impl Pieces {
         self.len += 1;
     }
 
-    /// Takes a piece out, if it is there.
+    /// Removes a piece, if present.
     pub fn remove(&mut self, piece: &Piece) {
         let at = bin_of(piece.0);
         let Some(bin) = self.bins.get_mut(at) else { return };
@@ -70,7 +71,7 @@ impl Pieces {
         self.len -= 1;
     }
 
-    /// The first bin from `at` on that has pieces.
+    /// The first bin from `at` on that is not empty.
     fn next_filled(&self, at: usize) -> Option<usize> {
         let word = at / 64;
         let first = self.filled.get(word)? & (u64::MAX << (at % 64));
@@ -79,7 +80,7 @@ impl Pieces {
         words.find_map(|(bits, word)| (bits > 0).then(|| word * 64 + bits.trailing_zeros() as usize))
     }
 
-    /// Pieces of at least so many bytes, the smallest first, and of equal ones the lowest.
+    /// Pieces of at least `bytes` bytes, by size, then by start.
     pub fn from(&self, bytes: u64) -> impl Iterator<Item = &Piece> {
         let first = bin_of(bytes);
         let own =
@@ -92,7 +93,7 @@ impl Pieces {
         own.iter().chain(behind.flatten())
     }
 
-    /// All of them, the smallest first.
+    /// All pieces, by size, then by start.
     pub fn iter(&self) -> impl Iterator<Item = &Piece> {
         self.bins.iter().flatten()
     }

@@ -57,7 +57,7 @@ fn race(times: usize, most: usize) -> (Arc<Growing>, Result<()>, usize) {
         .max_bytes((most * MIB) as u64);
     let pool = Arc::new(builder.build(&device).unwrap());
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
-    // A stream that is alone would have all of the first step for itself.
+    // A stream that is alone would get the whole first step.
     let cache = pool.streams.get(&other);
     lock(&pool.shared).order_of(&cache);
     let first = take_of(&pool, 2 * MIB, &stream);

@@ -1,0 +1,78 @@
+//! PTX inside the crate that a `build.rs` belongs to.
+
+use crate::error::io;
+use crate::{Arch, Builder, Error, Ptx};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+impl Builder {
+    /// Builds one PTX for each of several architectures, for a `build.rs`, and sets environment variables
+    /// for the crate:
+    ///
+    /// | variable | value |
+    /// |---|---|
+    /// | `WARPHEAP_PTX_SM_70`, and so on for each of `archs` | path of a file: the PTX |
+    /// | `WARPHEAP_PTX_MISSING` | path of a file: empty, or why there is no PTX and what to install |
+    /// | `WARPHEAP_DEVICE_RUSTC` | version of the compiler: `rustc 1.96.0 (...)`, or `none` |
+    ///
+    /// The crate reads a file by `include_str!(env!("WARPHEAP_PTX_SM_70"))`.
+    ///
+    /// The PTX is empty if no compiler for kernels is found, with a warning, and if the build is one for
+    /// docs.rs or for loom. The crate then still builds, for the CPU only.
+    ///
+    /// # Errors
+    /// As for [`build`](Self::build), other than [`Error::NoCompiler`].
+    pub fn embed(&self, archs: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), Error> {
+        let archs = archs.into_iter().map(|arch| arch.as_ref().parse()).collect::<Result<Vec<Arch>, _>>()?;
+        println!("cargo::rerun-if-env-changed=DOCS_RS");
+        if env::var_os("CARGO_CFG_LOOM").is_some() || env::var_os("DOCS_RS").is_some() {
+            return note_missing(&archs, "built without kernels, for documentation or a model checker");
+        }
+        match self.build_archs(archs.iter().map(Arch::to_string)) {
+            Ok(built) => note_built(&built),
+            Err(error @ Error::NoCompiler(_)) => {
+                println!("cargo::warning=built without kernels for GPUs: no compiler for them was found");
+                println!(
+                    "cargo::warning=the CPU backend is complete; `warpheap doctor` says what to install"
+                );
+                note_missing(&archs, &error.to_string())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn note_built(built: &[Ptx]) -> Result<(), Error> {
+    for ptx in built {
+        note_ptx(&ptx.arch, &ptx.path);
+    }
+    note("WARPHEAP_PTX_MISSING", write("why-no-kernels.txt", "")?.display());
+    note("WARPHEAP_DEVICE_RUSTC", built.first().map_or("none", |ptx| &ptx.compiler.version));
+    Ok(())
+}
+
+fn note_missing(archs: &[Arch], why: &str) -> Result<(), Error> {
+    let empty = write("no-kernels.ptx", "")?;
+    for arch in archs {
+        note_ptx(arch, &empty);
+    }
+    note("WARPHEAP_PTX_MISSING", write("why-no-kernels.txt", why)?.display());
+    note("WARPHEAP_DEVICE_RUSTC", "none");
+    Ok(())
+}
+
+fn note_ptx(arch: &Arch, path: &Path) {
+    note(&format!("WARPHEAP_PTX_{}", arch.to_string().to_uppercase()), path.display());
+}
+
+fn note(name: &str, value: impl Display) {
+    println!("cargo::rustc-env={name}={value}");
+}
+
+/// Writes a file in the build script's output folder.
+fn write(name: &str, text: &str) -> Result<PathBuf, Error> {
+    let path = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join(name);
+    fs::write(&path, text).map_err(io("write", &path))?;
+    Ok(path)
+}

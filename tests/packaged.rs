@@ -55,7 +55,7 @@ fn unpack(to: &Path, target_dir: &Path) {
 
 /// Writes the files of a program to `to`, with the versions and the profiles of this workspace, so that its
 /// dependencies need not be built again.
-fn write_program(to: &Path, files: &[(&str, String)]) {
+fn write_program(to: &Path, name: &str, files: &[(&str, String)]) {
     for (file, text) in files {
         fs::create_dir_all(to.join(file).parent().expect("a file is in a folder")).unwrap();
         fs::write(to.join(file), text).unwrap();
@@ -64,7 +64,9 @@ fn write_program(to: &Path, files: &[(&str, String)]) {
     let profiles = workspace.find("\n[profile.").expect("the workspace has profiles");
     // What is built anew, for a short run, is built quickly.
     let quick = PUBLISHED.map(|name| format!("\n[profile.dev.package.{name}]\nopt-level = 0\n")).concat();
-    let manifest = read("tests/packaged/program/Cargo.toml") + &workspace[profiles..] + &quick;
+    // Cargo takes packages of one name in one target folder for the same.
+    let manifest = read("tests/packaged/program/Cargo.toml").replace("warpheap-user", name);
+    let manifest = manifest + &workspace[profiles..] + &quick;
     fs::write(to.join("Cargo.toml"), manifest).unwrap();
     fs::copy(Path::new(ROOT).join("Cargo.lock"), to.join("Cargo.lock")).unwrap();
 }
@@ -116,10 +118,10 @@ fn target_dir() -> &'static Path {
 /// Builds the program `name` beside the unpacked crates and runs it; its output.
 fn build_and_run(name: &str, files: &[(&str, String)], args: &[&str]) -> Option<String> {
     let program = crates()?.join(name);
-    write_program(&program, files);
+    write_program(&program, name, files);
     let (profile, output) = if cfg!(debug_assertions) { ("dev", "debug") } else { ("release", "release") };
     run(cargo(&program, target_dir()).args(["build", "--profile", profile]));
-    Some(run(Command::new(target_dir().join(output).join("warpheap-user")).args(args)))
+    Some(run(Command::new(target_dir().join(output).join(name)).args(args)))
 }
 
 #[test]
@@ -143,9 +145,8 @@ fn the_packages_have_what_users_need_and_no_more() {
 
 #[test]
 fn programs_build_with_their_kernels_and_run() {
-    // One after the other: both are `warpheap-user`. The bundle takes the one that is built last.
-    let Some(said) = build_and_run("guide", &guides_program(), &[]) else { return };
+    let Some(said) = build_and_run("warpheap-guide", &guides_program(), &[]) else { return };
     assert!(said.contains("every sum is right"), "{said}");
-    let Some(said) = build_and_run("program", &users_program(), &["cpu"]) else { return };
+    let Some(said) = build_and_run("warpheap-user", &users_program(), &["cpu"]) else { return };
     assert!(said.starts_with("ok: "), "{said}");
 }

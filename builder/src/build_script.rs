@@ -37,10 +37,14 @@ fn workspace_tag(root: &Path) -> String {
     format!("{name}-{:016x}", hasher.finish())
 }
 
-/// The target folder that `out` lies in: cargo marks it if cargo made it, else it may be the kernel crate's too.
+/// Files that cargo puts into a target folder: the first one only into a folder that cargo created.
+const MARKS: [&str; 2] = ["CACHEDIR.TAG", ".rustc_info.json"];
+
+/// The target folder that contains `out`: one with cargo's marks, else that of the kernel crate.
 fn outer_target_dir<'a>(out: &'a Path, package: &'a Package) -> Option<&'a Path> {
     // target/[triple/]profile/build/package/out
-    let marked = out.ancestors().take(6).find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    let is_marked = |folder: &&Path| MARKS.iter().any(|mark| folder.join(mark).is_file());
+    let marked = out.ancestors().take(6).find(is_marked);
     marked.or_else(|| Some(package.target_dir.as_path()).filter(|folder| out.starts_with(folder)))
 }
 
@@ -86,7 +90,10 @@ mod tests {
         };
         assert_eq!(outer_target_dir(&out, &package(target.clone())), Some(target.as_path()));
         assert_eq!(outer_target_dir(&out, &package("/elsewhere/target".into())), None);
-        fs::write(target.join("CACHEDIR.TAG"), "").unwrap();
-        assert_eq!(outer_target_dir(&out, &package("/elsewhere/target".into())), Some(target.as_path()));
+        for mark in MARKS {
+            fs::write(target.join(mark), "").unwrap();
+            assert_eq!(outer_target_dir(&out, &package("/elsewhere/target".into())), Some(target.as_path()));
+            fs::remove_file(target.join(mark)).unwrap();
+        }
     }
 }

@@ -62,11 +62,9 @@ fn write_program(to: &Path, name: &str, files: &[(&str, String)]) {
     }
     let workspace = read("Cargo.toml");
     let profiles = workspace.find("\n[profile.").expect("the workspace has profiles");
-    // What is built anew, for a short run, is built quickly.
-    let quick = PUBLISHED.map(|name| format!("\n[profile.dev.package.{name}]\nopt-level = 0\n")).concat();
     // Cargo takes packages of one name in one target folder for the same.
     let manifest = read("tests/packaged/program/Cargo.toml").replace("warpheap-user", name);
-    let manifest = manifest + &workspace[profiles..] + &quick;
+    let manifest = manifest + &workspace[profiles..];
     fs::write(to.join("Cargo.toml"), manifest).unwrap();
     fs::copy(Path::new(ROOT).join("Cargo.lock"), to.join("Cargo.lock")).unwrap();
 }

@@ -1,19 +1,66 @@
 #!/usr/bin/env bash
-# Runs tests of the host's side under valgrind: kernels on the CPU, copies, drops, and what other threads do meanwhile.
-# Fibers count as stacks of their own from 40,000 bytes apart; the stacks of lanes lie 128 KiB apart.
+# Runs tests of the host side under sanitizers. usage: scripts/sanitize.sh [memory | threads]; default: both.
+#
+# memory: under valgrind: kernels on the CPU, copies, drops, and what other threads do meanwhile. Valgrind takes fibers
+#   for stacks of their own from 40,000 bytes apart; the stacks of lanes lie 128 KiB apart.
+# threads: the host pools under ThreadSanitizer, with an instrumented standard library. It does not know fibers, so tests
+#   that run kernels are left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-command -v valgrind >/dev/null || {
-    echo "valgrind is needed (Debian: apt-get install valgrind)" >&2
-    exit 2
+target=$(rustc -vV | sed -n 's/^host: //p')
+
+memory() {
+    command -v valgrind >/dev/null || {
+        echo "valgrind is needed (Debian: apt-get install valgrind)" >&2
+        exit 2
+    }
+    export "CARGO_TARGET_$(tr a-z- A-Z_ <<<"$target")_RUNNER=valgrind -q --error-exitcode=9 --max-stackframe=40000 --fair-sched=yes"
+    local tests=(cargo test --quiet --locked -p warpheap)
+    "${tests[@]}" --test driver -- --test-threads=1 copies:: lifetimes:: memory:: streams::
+    "${tests[@]}" --test simt -- --test-threads=1 endings:: errors:: shared::
+    "${tests[@]}" --lib -- --test-threads=1 driver::races driver::registry driver::cpu
 }
 
-host=$(rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)
-export "CARGO_TARGET_${host}_RUNNER=valgrind -q --error-exitcode=9 --max-stackframe=40000 --fair-sched=yes"
+# Tests that run kernels, and some that take minutes.
+without_kernels=(
+    bump_pool::ten_million_floats
+    driver_pool::a_block_crosses_streams
+    driver_pool::a_trim_keeps
+    driver_pool::stream_ordered
+    handles::threads::handles_go_from_thread_to_thread
+    injected::calls_fail_by_a_seed
+    threads::caching_with_all_adaptors
+)
 
-under_valgrind() { cargo test --quiet --locked -p warpheap "$@"; }
+threads() {
+    local rustc runtime
+    # A compiler with the source of the standard library, and the runtime of any toolchain of rustup's.
+    rustc=${WARPHEAP_RUSTC:-/usr/bin/rustc}
+    runtime=$(find "$(rustc --print target-libdir)" -name 'librustc*_rt.tsan.a' | head -n 1)
+    if [ -z "$runtime" ] || [ ! -d "$("$rustc" --print sysroot)/lib/rustlib/src/rust/library/std" ]; then
+        echo "ThreadSanitizer needs its runtime (a toolchain of rustup's) and $rustc with the source of std" >&2
+        exit 2
+    fi
+    local link="-Clink-arg=-Wl,--whole-archive -Clink-arg=$runtime -Clink-arg=-Wl,--no-whole-archive"
+    # The runtime replaces functions of libc that the linker would find only behind it.
+    link+=" -Clink-arg=-lc -Clink-arg=-lm -Clink-arg=-Wl,--unresolved-symbols=ignore-in-object-files"
+    # Kernels for a GPU are not needed. The flags must not reach build scripts: hence --target.
+    DOCS_RS=1 RUSTC=$rustc RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Zexternal-clangrt $link" \
+        CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/threads TSAN_OPTIONS=halt_on_error=1 \
+        cargo test --locked -Zbuild-std --target "$target" -p warpheap --test host_alloc -- \
+        --test-threads=1 "${without_kernels[@]/#/--skip=}"
+}
 
-under_valgrind --test driver -- --test-threads=1 copies:: lifetimes:: memory:: streams::
-under_valgrind --test simt -- --test-threads=1 endings:: errors:: shared::
-under_valgrind --lib -- --test-threads=1 driver::races driver::registry driver::cpu
+case "${1:-both}" in
+    memory) memory ;;
+    threads) threads ;;
+    both)
+        memory
+        threads
+        ;;
+    *)
+        sed -n 's/^# .*usage: //p' "$0" >&2
+        exit 2
+        ;;
+esac

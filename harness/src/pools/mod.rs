@@ -41,6 +41,10 @@ pub struct PoolKind {
 pub const DRIVER: &str = "driver";
 /// The other one, where it is there.
 pub const DRIVER_POOL: &str = "driver-pool";
+/// The pool of equal blocks.
+pub const BLOCKS: &str = "blocks";
+/// The pool of blocks of any size.
+pub const CACHING: &str = "caching";
 
 /// All pools, those first that others are compared with.
 pub static POOLS: &[PoolKind] = &[
@@ -59,14 +63,14 @@ pub static POOLS: &[PoolKind] = &[
         make: driver_pool,
     },
     PoolKind {
-        name: "blocks",
+        name: BLOCKS,
         does: "equal blocks, as large as the largest allocation",
         reuses: true,
-        has_bars: false,
+        has_bars: true,
         make: blocks,
     },
     PoolKind {
-        name: "caching",
+        name: CACHING,
         does: "blocks of any size, kept for the stream that freed them",
         reuses: true,
         has_bars: true,

@@ -1,6 +1,6 @@
 //! What a heap holds, in numbers.
 //!
-//! `usage.reserved = live + large + quarantined + holes + cursors + slack + free + fresh`, all in
+//! `usage.reserved = live + large + quarantined + free_block + cursor + slack + free_slab + fresh`, all in
 //! bytes.
 
 use super::debug::Debugged;

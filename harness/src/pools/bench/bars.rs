@@ -1,9 +1,10 @@
 //! What the figures are held to, and by how much they beat the driver.
 
 use super::pairs::{MIXED_SIZES, ONE_SIZE, PairFigure};
+use super::random::LARGEST;
 use super::{PoolBenchReport, RandomFigure};
 use crate::bench::Bar;
-use crate::pools::{DRIVER, DRIVER_POOL};
+use crate::pools::{BLOCKS, CACHING, DRIVER, DRIVER_POOL};
 use serde::Serialize;
 
 /// The host threads that the second bar for a pair is for.
@@ -16,7 +17,7 @@ pub struct Judged {
     pub what: &'static str,
     /// The figure.
     pub value: f64,
-    /// Its unit: `ns` for nanoseconds of a pair, `x` for a ratio.
+    /// Its unit: `ns` for nanoseconds of a pair, `ms` for milliseconds of all calls, `x` for a ratio.
     pub unit: &'static str,
     /// Which way.
     pub holds: Bar,
@@ -66,15 +67,26 @@ fn is_base(pool: &str) -> bool {
     [DRIVER, DRIVER_POOL].contains(&pool)
 }
 
+/// The longest that a pair may take, in nanoseconds. That of one thread and 1 MiB is what commit b1900eb took.
+fn most_nanos(figure: &PairFigure) -> Option<f64> {
+    match (figure.pool, figure.name, figure.threads) {
+        (CACHING, ONE_SIZE, 1) => Some(46.0),
+        (CACHING, MIXED_SIZES, 1) => Some(120.0),
+        (CACHING, MIXED_SIZES, MANY) => Some(1000.0),
+        (BLOCKS, ONE_SIZE, 1) => Some(60.0),
+        (CACHING | BLOCKS, ONE_SIZE, MANY) => Some(100.0),
+        _ => None,
+    }
+}
+
 fn of_pair(figure: &PairFigure) -> Vec<Judged> {
-    let mut bars = Vec::new();
+    let nanos = figure.ns.median;
+    let mut bars: Vec<_> =
+        most_nanos(figure).map(|most| Judged::at_most("a pair", nanos, "ns", most)).into_iter().collect();
+    if figure.pool == BLOCKS {
+        return bars;
+    }
     if figure.name == ONE_SIZE {
-        let nanos = figure.ns.median;
-        match figure.threads {
-            1 => bars.push(Judged::at_most("a pair, one host thread", nanos, "ns", 100.0)),
-            MANY => bars.push(Judged::at_most("a pair, 16 host threads, each", nanos, "ns", 300.0)),
-            _ => {}
-        }
         let driver = figure.driver_ratio;
         bars.extend(driver.map(|ratio| Judged::at_least("against the driver", ratio, "x", 1000.0)));
     }
@@ -85,6 +97,18 @@ fn of_pair(figure: &PairFigure) -> Vec<Judged> {
     bars
 }
 
+/// What PyTorch's caching allocator takes for 100,000 random allocations to 64 MiB, in milliseconds.
+const PYTORCH_MILLIS: f64 = 43.2;
+
 fn of_random(figure: &RandomFigure) -> Vec<Judged> {
-    vec![Judged::at_most("peak reserved over peak live", figure.reserved_ratio, "x", 1.15)]
+    if figure.pool == BLOCKS {
+        // Each block has room for the largest allocation.
+        return Vec::new();
+    }
+    let reserved = figure.reserved_ratio;
+    let mut bars = vec![Judged::at_most("peak reserved over peak live", reserved, "x", 1.15)];
+    if figure.max_bytes == LARGEST && figure.allocations == 100_000 {
+        bars.push(Judged::at_most("all calls", 1e3 * figure.seconds, "ms", PYTORCH_MILLIS));
+    }
+    bars
 }

@@ -18,7 +18,9 @@ use serde::Serialize;
 use std::alloc::Layout;
 
 /// The largest sizes, in bytes.
-pub(super) const MAX_BYTES: [u64; 2] = [MIB, 64 * MIB];
+pub(super) const MAX_BYTES: [u64; 2] = [MIB, LARGEST];
+/// The larger of both.
+pub(super) const LARGEST: u64 = 64 * MIB;
 /// Allocations of a hundred calls.
 const ALLOCATIONS_PERCENT: u64 = 73;
 /// RMM's: every allocation is aligned so.

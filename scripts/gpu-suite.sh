@@ -111,7 +111,7 @@ for backend in cuda cpu; do
     done
 done
 
-for name in heap_groups heap_host heap_grow growable host_alloc driver_alone driver global_heap pools_simt kernel_arguments; do
+for name in heap_groups heap_host heap_grow growable host_alloc driver_alone driver global_heap kernel_arguments; do
     limit=300 apart=()
     # One at a time: tests take the GPU in turns anyway, and their times are printed.
     [ "$name" != host_alloc ] || limit=900 apart=(--test-threads=1)

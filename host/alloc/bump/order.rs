@@ -1,10 +1,10 @@
 //! The ordering of a region's reuse: the events that later allocations of the region must wait for.
 //!
 //! ```text
-//!   stream 1   work  free ●                           alloc: joined, for the reset was there
-//!   stream 2      work      free ●                    alloc: waits for ◆, once
-//!                            \     \
-//!   stream 1                   reset ◆
+//! stream 1   work  free ●                       alloc: joined already by the reset
+//! stream 2      work      free ●                alloc: waits for ◆, once
+//!                           \     \
+//! stream 1                   reset ◆
 //! ```
 //!
 //! I1: every free since the last reset is before one of the events in `frees`. I2: all use of the

@@ -60,7 +60,7 @@ pub(super) struct Bins {
     bins: Vec<Bin>,
     /// Counters of blocks above all classes.
     huge: Tally,
-    /// The first class whose blocks are cut to the requested size.
+    /// The first class with blocks that are cut to the requested size.
     first_large: usize,
     /// The owner number of these bins, as stored in the slots of blocks; [`SHARED`] for a cache
     /// without extents.

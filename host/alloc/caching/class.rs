@@ -93,8 +93,8 @@ impl Classes {
         units << self.least_log
     }
 
-    /// The first class whose blocks are cut to the requested size. The blocks of all classes below
-    /// come from slabs.
+    /// The first class with blocks that are cut to the requested size. The blocks of all classes
+    /// below come from slabs.
     pub const fn first_large(self) -> usize {
         if self.equal > 0 { 1 } else { self.index(self.slab_limit) + 1 }
     }

@@ -134,8 +134,8 @@ impl CachingPoolBuilder {
         self
     }
 
-    /// Largest class whose blocks come from slabs and take their whole class, in bytes: a power of
-    /// two from the least block to 1 MiB. Default: 64 KiB. Larger blocks take the requested size,
+    /// Largest class that slabs serve; its blocks take their whole class, in bytes: a power of two
+    /// from the least block to 1 MiB. Default: 64 KiB. Larger blocks take the requested size,
     /// rounded up to a multiple of the least block.
     pub fn slab_limit(mut self, bytes: u64) -> Self {
         self.slab_limit = bytes;

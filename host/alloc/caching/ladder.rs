@@ -15,7 +15,7 @@
 //!   more.
 //! - `hooked`: the user's hook may free memory, and the ladder starts again.
 //!
-//! The upstream is asked after blocks whose work is done, and before this stream waits for
+//! The upstream is asked after free blocks with completed work, and before this stream waits for
 //! unfinished work of another stream. The memory that a pool holds beyond its live blocks is
 //! therefore bounded by what is in flight plus `spare_bytes`, and streams stay independent while
 //! there is memory. Below that bound, a stream that has work left keeps the memory that it will
@@ -157,7 +157,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             if self.is_empty() {
                 return Ok(Err(Short::Limit));
             }
-            // Blocks of a stream whose point could not be marked, or blocks that were freed since.
+            // Blocks of a stream without a marked point, or blocks that were freed since.
             self.wait_for_pending();
             if let Some(found) = self.find_done(climb) {
                 return Ok(Ok((found, Rung::Waited)));

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! An extent is a piece of the shared segments that is out and belongs to one cache. It is created
-//! by a request that the cache could not serve. Free parts return to the shared segments when
-//! another request looks for memory. A single block returns when it was freed on another stream:
-//! the extent is then split in two.
+//! by a request that the cache could not serve. Free parts return to the shared segments when a
+//! request looks for memory. A single block returns when it was freed on another stream: the extent
+//! is then split in two.
 //!
 //! I1: `homes` maps the start of each segment of `arena` to its shared piece; both have the same
 //! start and length, and the piece is out. I2: adjacent extents whose shared pieces are neighbours

@@ -30,8 +30,8 @@ pub(super) struct Orders {
     /// The stream is recorded as well: its events complete in the order in which they were
     /// recorded.
     behind: BTreeMap<Order, (Key, Event)>,
-    /// Orders of streams whose point could not be marked: idle once the device has completed all
-    /// work submitted before.
+    /// Orders of streams without a marked point (the driver call failed): idle once the device has
+    /// completed all work submitted before.
     unmarked: Vec<Order>,
     next: u64,
 }
@@ -120,7 +120,7 @@ impl Orders {
         self.behind.iter().filter_map(mine).collect()
     }
 
-    /// The orders whose point in a stream is unknown.
+    /// The orders without a known point in a stream.
     pub fn unmarked(&self) -> impl Iterator<Item = Order> {
         self.unmarked.iter().copied()
     }

@@ -192,7 +192,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         shared.poll(usize::MAX);
     }
 
-    /// The first class whose blocks are cut to the requested size.
+    /// The first class with blocks that are cut to the requested size.
     fn first_large(&self) -> usize {
         self.settings.classes.first_large()
     }

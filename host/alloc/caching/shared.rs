@@ -29,7 +29,7 @@ use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Streams whose events are polled before a first search.
+/// Maximum number of unfinished streams that are polled before a first search.
 pub(super) const POLLS: usize = 16;
 
 /// Maximum number of other free pieces of the stream that become extents together with the piece
@@ -129,8 +129,8 @@ impl Shared {
         let (start, bytes) = (self.arena.start(node), self.arena.bytes(node));
         let least = start.next_multiple_of(need.align) - start + need.bytes;
         let wanted = least.max(self.extent);
-        // A piece that only this stream can use becomes an extent as a whole. So does a piece whose
-        // remainder would be smaller than an extent.
+        // A piece that only this stream can use becomes an extent as a whole. So does a piece if
+        // its remainder would be smaller than an extent.
         let is_own = self.arena.order(node) != Some(Order::IDLE) || self.orders.has_one_stream();
         let is_whole = is_own || bytes - wanted.min(bytes) < self.extent;
         let wanted = if is_whole { bytes } else { wanted };
@@ -236,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// Forgets a stream whose order has been fenced.
+    /// Forgets a stream. Its order must have been fenced.
     pub fn forget(&mut self, key: Key) {
         self.orders.forget(key);
     }
@@ -247,7 +247,7 @@ impl Shared {
         self.orders.behind(key).into_iter().for_each(|order| self.hand_over(order, own));
     }
 
-    /// The orders whose point in a stream is unknown. Called after all streams were fenced, it
+    /// The orders without a known point in a stream. Called after all streams were fenced, it
     /// includes the orders of streams that are about to end.
     pub fn unmarked(&self) -> Vec<Order> {
         let ending = self.orders.of_streams().filter(|order| self.has(*order));

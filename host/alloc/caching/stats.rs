@@ -199,7 +199,7 @@ pub struct CachingClassStats {
     pub class_bytes: Option<u64>,
     /// Live blocks.
     pub live_blocks: u64,
-    /// Bytes of live blocks: above the slab limit, less than the class size.
+    /// Bytes of live blocks. Above the slab limit, a block may take less than its class.
     pub live_bytes: u64,
     /// Bytes of live blocks that were not requested.
     pub wasted_bytes: u64,

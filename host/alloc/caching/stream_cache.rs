@@ -1,8 +1,8 @@
 //! Blocks that were freed on one stream. Later allocations on that stream need no synchronisation.
 //!
 //! I1: a block in a bin is free, and all work that may use it was submitted to the cache's stream
-//! before. I2: a cache whose stream has ended receives no more blocks. Its blocks may be in use
-//! until the stream's last point; by then the cache is in the list of ended streams.
+//! before. I2: after its stream has ended, a cache receives no more blocks. Its blocks may be in
+//! use until the stream's last point; by then the cache is in the list of ended streams.
 //!
 //! The lock of a cache is a leaf: no other lock is taken under it, and no driver call is made. Only
 //! threads that use one stream at the same time, or that take blocks from other streams' caches,

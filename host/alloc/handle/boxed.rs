@@ -59,7 +59,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBox<T, A> {
         self.values.slice()
     }
 
-    /// The stream whose work uses the value, and on which it is freed.
+    /// The handle's stream: its work uses the value, and the value is freed on it.
     pub fn stream(&self) -> &Stream {
         self.values.stream()
     }

@@ -97,7 +97,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
         DevicePtr(self.parts().ptr.0.cast())
     }
 
-    /// The stream whose work uses the values, and on which they are freed.
+    /// The handle's stream: its work uses the values, and they are freed on it.
     pub fn stream(&self) -> &Stream {
         &self.parts().home
     }

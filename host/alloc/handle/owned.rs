@@ -3,7 +3,7 @@
 //! ```text
 //! Owned ─┬─ allocator, ptr, layout    the block, and the allocator that frees it
 //!        ├─ home                      the stream that it is freed on
-//!        └─ recorded                  other streams whose work may use it
+//!        └─ recorded                  other streams with work that may use it
 //! ```
 //!
 //! I1: if `layout` has bytes, `ptr` is a live block of `allocator`, allocated with `layout`, and no

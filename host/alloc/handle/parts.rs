@@ -19,9 +19,9 @@ pub struct PoolParts<T, A> {
     pub len: usize,
     /// Layout of the block's allocation.
     pub layout: Layout,
-    /// The stream whose work uses the block, and on which it is freed.
+    /// The handle's stream: its work uses the block, and the block is freed on it.
     pub stream: Stream,
-    /// Other streams whose work may use it.
+    /// Other streams with work that may use it.
     pub recorded: Vec<Stream>,
     /// The allocator of the block.
     pub allocator: A,

@@ -1,4 +1,4 @@
-//! Which streams wait for which, and blocks whose streams fail.
+//! Which streams wait for which, and frees after a stream failure.
 
 use super::*;
 use crate::alloc::{BlockPool, DriverMemory, Statistics};

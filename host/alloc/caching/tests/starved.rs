@@ -1,4 +1,4 @@
-//! A stream that is blocked for long, and other streams whose work is done.
+//! A stream that is blocked for long, and other streams with completed work.
 
 use super::*;
 use crate::alloc::DriverMemory;

@@ -5,9 +5,9 @@
 //!   events. From the shared state a large request takes an extent for the stream's cache. A small
 //!   request takes a slab, which may be cut from such an extent.
 //! - `done`: memory that idle streams have freed. Once free memory has reached its limit
-//!   (`spare_bytes`), first the memory that the stream itself caches, after coalescing. Then memory
-//!   that other streams have freed and passed, with an event recorded on each stream that has work
-//!   left.
+//!   (`spare_bytes`), the rung also searches the memory that the stream itself caches, after
+//!   coalescing, and then memory that other streams have freed and passed, with an event recorded
+//!   on each stream that has work left.
 //! - `grown`: new memory of the upstream.
 //! - `stolen`: free blocks of other streams; this stream waits for them on the device.
 //! - `released`: cached segments are released, and the upstream is asked again.

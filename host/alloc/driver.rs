@@ -1,6 +1,6 @@
-//! The end of every chain: memory of the driver's, one of its allocations for each block.
+//! The end of every chain: driver memory, one driver allocation per block.
 //!
-//! I1: `live` holds exactly the blocks that were given out and not given back, each with its memory.
+//! I1: `live` holds exactly the blocks that are allocated and not yet freed, each with its memory.
 
 use super::live::{Block, Live};
 use super::{DeviceAllocator, Usage, address_of, check_request, lock};
@@ -11,26 +11,28 @@ use std::fmt;
 use std::sync::Mutex;
 use warpheap_device::kernel::DevicePtr;
 
-/// How it calls itself in errors.
+/// Name in error messages.
 const NAME: &str = "the driver's memory";
 
-/// Synchronous memory of the driver's, on a GPU (`cuMemAlloc`, `cuMemFree`) and on the CPU.
+/// Synchronous driver memory, on a GPU (`cuMemAlloc`, `cuMemFree`) and on the CPU.
 ///
-/// It allocates at once, whatever the stream, and to give back waits for all work of the device. Alignments are at least 256.
-/// Dropping it gives back what is still live, which waits as well.
+/// An allocation takes effect at once, whatever the stream. A free waits for all work of the
+/// device. Alignments are at least 256 B. Dropping it frees the blocks that are still live, which
+/// waits as well.
 pub struct DriverMemory {
     device: Device,
     live: Mutex<Live<DeviceMemory>>,
 }
 
 impl DriverMemory {
-    /// The memory of `device`.
+    /// Allocates from the memory of `device`.
     pub fn new(device: &Device) -> DriverMemory {
         DriverMemory { device: device.clone(), live: Mutex::default() }
     }
 }
 
-// SAFETY: the driver's own allocations, each for one block; to free them waits for the device.
+// SAFETY: each block is a separate driver allocation (A1, I1), and a free waits for the device
+// (A2).
 unsafe impl DeviceAllocator for DriverMemory {
     fn device(&self) -> &Device {
         &self.device
@@ -50,7 +52,7 @@ unsafe impl DeviceAllocator for DriverMemory {
         let address = address_of(ptr);
         let removed = lock(&self.live).remove(address, layout);
         let mut block = removed.map_err(|why| InvalidFree::Block { allocator: NAME.into(), address, why })?;
-        // Not under the lock: it waits for the device.
+        // Outside the lock: this waits for the device.
         let done = block.of.free();
         if done.is_err() {
             lock(&self.live).insert(address, block);

@@ -1,7 +1,7 @@
-//! Blocks that were given out, by address: what a free is checked against.
+//! Live blocks by address. Every free is checked against them.
 //!
-//! I1: `blocks` holds exactly what was inserted and not removed, by the first address. I2: no two of them overlap.
-//! I3: `taken` is the sum of what they take.
+//! I1: `blocks` holds exactly the blocks that were inserted and not removed, keyed by start
+//! address. I2: no two blocks overlap. I3: `taken` is the sum of the blocks' `taken`.
 
 use super::words;
 use std::alloc::Layout;
@@ -12,10 +12,10 @@ pub(super) struct Live<T> {
     taken: u64,
 }
 
-/// A block, and what its allocator knows about it.
+/// A block and the allocator's data about it.
 pub(super) struct Block<T> {
     pub layout: Layout,
-    /// Bytes, with what the size was rounded up by.
+    /// Bytes, including rounding.
     pub taken: u64,
     pub of: T,
 }
@@ -32,7 +32,7 @@ impl<T> Live<T> {
         self.blocks.insert(address, block);
     }
 
-    /// The block that starts there, no longer live; or why there is none.
+    /// Removes the live block that starts at `address`. Fails with the reason if there is none.
     pub fn remove(&mut self, address: u64, layout: Layout) -> Result<Block<T>, String> {
         let below = self.blocks.range(..=address).next_back();
         let Some((start, found)) = below.filter(|(start, of)| address - **start < of.layout.size() as u64)
@@ -50,17 +50,17 @@ impl<T> Live<T> {
         Ok(block)
     }
 
-    /// How many there are.
+    /// Number of live blocks.
     pub fn blocks(&self) -> usize {
         self.blocks.len()
     }
 
-    /// What they take, in bytes.
+    /// Bytes of all live blocks, including rounding.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// All of them, which are no longer live then.
+    /// Removes all blocks and returns them.
     pub fn take_all(&mut self) -> impl Iterator<Item = (u64, Block<T>)> + use<T> {
         self.taken = 0;
         std::mem::take(&mut self.blocks).into_iter()

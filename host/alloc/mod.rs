@@ -1,14 +1,17 @@
-//! Device memory that the host hands out: what allocators have in common, the allocators, and what wraps them.
+//! Host-side allocation of device memory: the allocator trait, the allocators and their adaptors.
 //!
 //! ```text
-//!   BlockPool ─┐                                                          ┌─ DriverMemory, DriverPool (a GPU, or the CPU)
-//!   BumpPool   ├─ Statistics, Limit, Logged, Traced, FailureInjected ─ … ─┤
-//!   another   ─┘                                                          └─ any other allocator
+//! BlockPool ─┐
+//! BumpPool   ├─ Statistics, Limit, Logged, Traced, FailureInjected ─┐
+//! another   ─┘                                                      │
+//!                                                                   ├─ DriverMemory, DriverPool
+//!                                                                   └─ any other allocator
 //! ```
 //!
-//! Every allocator is a [`DeviceAllocator`]: memory is taken for a [`Stream`] and given back after the work of one. Each takes
-//! its memory from an *upstream*, which is another one; at the end of the chain is [`DriverMemory`] or [`DriverPool`]. An adaptor is an
-//! allocator that passes every call on and adds one thing.
+//! Every allocator is a [`DeviceAllocator`]: memory is allocated for a [`Stream`] and freed in the
+//! order of a stream. Each allocator takes its memory from an *upstream* allocator. At the end of
+//! the chain is [`DriverMemory`] or [`DriverPool`], on a GPU or on the CPU. An adaptor is an
+//! allocator that forwards every call and adds one feature.
 //!
 //! ```
 //! use std::alloc::Layout;
@@ -18,11 +21,12 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let device = Device::cpu();
 //! let stream = device.stream()?;
-//! let pool = BlockPool::builder(Layout::from_size_align(4096, 256)?, 100).build_over(DriverMemory::new(&device))?;
+//! let pool = BlockPool::builder(Layout::from_size_align(4096, 256)?, 100)
+//!     .build_over(DriverMemory::new(&device))?;
 //! let pool = Statistics::new(pool);
 //! let block = pool.allocate(Layout::new::<[f32; 1024]>(), &stream)?;
 //! // ... launches on `stream` that use `block` ...
-//! // SAFETY: allocated above, and nothing but that work uses it.
+//! // SAFETY: allocated above; only the launches on `stream` use it (P1, P2).
 //! unsafe { pool.deallocate(block, Layout::new::<[f32; 1024]>(), &stream)? };
 //! assert_eq!((pool.stats().live_blocks, pool.stats().peak_bytes), (0, 4096));
 //! # Ok(())
@@ -56,61 +60,73 @@ use std::alloc::Layout;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use warpheap_device::kernel::DevicePtr;
 
-/// Memory of a device, handed out by the host.
+/// Device memory, allocated by the host.
 ///
-/// Memory belongs to the order of a stream, not to a moment: what [`allocate`](Self::allocate) returns may be used by work that the
-/// stream is given from then on, and what [`deallocate`](Self::deallocate) takes back may still be in use by work that its stream was
-/// given before. To use a block elsewhere as well, order the other stream: after the allocation
-/// ([`Stream::record`], [`Stream::wait`]), and the stream of the free after the other stream's work.
+/// Allocation is stream-ordered. Work submitted to the stream after [`allocate`](Self::allocate)
+/// returns may use the block. Work submitted to the stream of the free before
+/// [`deallocate`](Self::deallocate) may still be using the block when that call returns. To use a
+/// block on another stream, order that stream after the allocation ([`Stream::record`],
+/// [`Stream::wait`]), and order the stream of the free after the other stream's work.
 ///
-/// Any thread may call it. A block may be given back by another thread, and on another stream, than it was allocated on.
+/// All methods may be called from any thread. A block may be freed by another thread, and on
+/// another stream, than it was allocated on.
 ///
 /// # Safety
-/// Whoever implements it promises that what `allocate` returns is memory of the device, of the size and alignment of the layout, and
-/// that no one else has any of it until it is given back: neither before that call returns nor, on any stream, before the work
-/// that the stream of the free was given by then.
+/// The implementation promises two things.
+///
+/// - A1: `allocate` returns memory of the device with the size and alignment of the layout.
+/// - A2: the memory is exclusive to the caller until it is freed. Nothing else uses any of it
+///   before `allocate` returns, nor, on any stream, before the work that was submitted to the
+///   stream of the free by then.
 pub unsafe trait DeviceAllocator: Send + Sync {
-    /// The device it is memory of.
+    /// The device that the memory belongs to.
     fn device(&self) -> &Device;
 
-    /// Memory, of any content, for work that `stream` is given from now on.
+    /// Allocates uninitialised memory for work that is submitted to `stream` from now on.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] for a stream of another device, [`Error::InvalidRequest`] for no bytes and for what the
-    /// allocator never serves, [`Error::OutOfMemory`], or what the driver answers. Nothing is allocated then.
+    /// [`Error::WrongDevice`] if the stream belongs to another device, [`Error::InvalidRequest`]
+    /// for a size of zero and for layouts that the allocator never serves, [`Error::OutOfMemory`],
+    /// or an error of the driver. Nothing is allocated in these cases.
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>>;
 
-    /// Takes a block back, after the work that `stream` was given so far.
+    /// Frees a block after the work submitted to `stream` so far.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] for a stream of another device, [`Error::InvalidFree`] for an address that no live block starts at
-    /// (foreign, interior, given back before) and for another layout, or what the driver answers. The block stays allocated
-    /// then and can be given back again.
+    /// [`Error::WrongDevice`] if the stream belongs to another device, [`Error::InvalidFree`] if no
+    /// live block starts at the address (foreign, interior or double free) or if the layout
+    /// differs, or an error of the driver. The block stays allocated in these cases and can be
+    /// freed again.
     ///
     /// # Safety
-    /// Nothing uses the block any more but work that `stream` was given before, and work that this stream was ordered after. It was
-    /// allocated here: wrong addresses are errors, but a block that was given back twice may have another owner by then.
+    /// - P1: only work submitted to `stream` before this call, and work that `stream` was ordered
+    ///   after, uses the block.
+    /// - P2: the block was allocated here and has not been freed since. Wrong addresses are
+    ///   reported as errors, but after a double free the block may already belong to another
+    ///   caller.
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()>;
 
-    /// What it holds at the moment. While others allocate, the numbers are of one moment, which may be over.
+    /// Current usage. While other threads allocate, the figures may be out of date when the call
+    /// returns.
     fn usage(&self) -> Usage;
 }
 
-/// What an allocator holds, in bytes.
+/// Bytes that an allocator holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Usage {
-    /// What live blocks take, with what sizes were rounded up by.
+    /// Bytes of live blocks, including rounding.
     pub used_bytes: u64,
-    /// What it has of its upstream: used, or kept for later.
+    /// Bytes allocated from the upstream: used, or cached for later.
     pub reserved_bytes: u64,
-    /// The largest block that can be allocated without more of the upstream; `None` if only the driver knows, or a search through all blocks would tell.
+    /// Size of the largest block that can be allocated without more memory from the upstream.
+    /// `None` if only the driver knows it, or if finding it would need a search through all blocks.
     pub largest_free_bytes: Option<u64>,
 }
 
 macro_rules! pass_on {
     ($($pointer:ty),+) => {$(
-        // SAFETY: the promise of what it points to.
+        // SAFETY: A1 and A2 hold for the allocator that it points to.
         unsafe impl<A: DeviceAllocator + ?Sized> DeviceAllocator for $pointer {
             fn device(&self) -> &Device {
                 (**self).device()
@@ -121,7 +137,7 @@ macro_rules! pass_on {
             }
 
             unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's promises P1 and P2, forwarded unchanged.
                 unsafe { (**self).deallocate(ptr, layout, stream) }
             }
 
@@ -133,33 +149,35 @@ macro_rules! pass_on {
 }
 pass_on!(&A, Arc<A>, Box<A>);
 
-/// A panic elsewhere leaves what is behind these locks whole: nothing panics between two changes that belong together.
+/// Locks a mutex and ignores poisoning. The data stays consistent: no code panics between two
+/// updates that belong together.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A layout in words.
+/// The layout as text for messages.
 fn words(layout: Layout) -> String {
     format!("{} aligned to {}", Bytes(layout.size() as u64), layout.align())
 }
 
-/// The address as a number.
+/// The address as an integer.
 #[inline]
 pub(crate) fn address_of(ptr: DevicePtr<u8>) -> u64 {
     ptr.0.addr() as u64
 }
 
-/// For a pool that goes: gives memory of its upstream back, and tries once more. What is left then is logged, and stays with the upstream.
+/// Frees memory of the upstream while a pool is dropped, with one retry. If both attempts fail, the
+/// failure is logged and the memory stays with the upstream.
 ///
 /// # Safety
-/// As for [`DeviceAllocator::deallocate`].
+/// P1 and P2 of [`DeviceAllocator::deallocate`].
 unsafe fn give_back_at_the_end(
     upstream: &impl DeviceAllocator,
     ptr: DevicePtr<u8>,
     layout: Layout,
     stream: &Stream,
 ) {
-    // SAFETY: the caller's promise; after a failure it is still allocated.
+    // SAFETY: the caller's promises P1 and P2. After a failure the block is still allocated.
     let give = || unsafe { upstream.deallocate(ptr, layout, stream) };
     if let Err(error) = give().or_else(|_| give()) {
         let bytes = layout.size();
@@ -167,7 +185,7 @@ unsafe fn give_back_at_the_end(
     }
 }
 
-/// Fails on a stream of another device and on no bytes.
+/// Rejects a stream of another device and a size of zero.
 #[inline]
 fn check_request(allocator: &str, device: &Device, layout: Layout, stream: &Stream) -> Result<()> {
     device.same_as(stream.device(), "the stream")?;

@@ -1,4 +1,4 @@
-//! Calls that fail on purpose, so that what stands above can be tested.
+//! Fault injection: calls that fail on purpose, to test code above an allocator.
 
 use crate::alloc::{DeviceAllocator, Usage, lock};
 use crate::driver::{Device, Stream};
@@ -14,15 +14,16 @@ use warpheap_device::kernel::DevicePtr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failures {
-    /// None; they are counted alone.
+    /// None; calls are only counted.
     Never,
-    /// The one with this number.
+    /// The call with this number.
     Nth(u64),
-    /// Each with a chance of one in so many. The same seed lets calls of the same numbers fail.
+    /// Each call with a probability of one in this many. The second field is the seed: the same
+    /// seed makes the same calls fail.
     OneIn(NonZeroU64, u64),
 }
 
-/// Lets some calls fail with [`Error::FailureInjected`], without passing them on.
+/// Makes some calls fail with [`Error::FailureInjected`], without forwarding them.
 #[derive(Debug)]
 pub struct FailureInjected<A> {
     upstream: A,
@@ -38,7 +39,7 @@ struct State {
 }
 
 impl<A: DeviceAllocator> FailureInjected<A> {
-    /// Lets calls of `upstream` fail as `which` says.
+    /// Wraps `upstream`, whose calls fail according to `which`.
     pub fn new(upstream: A, which: Failures) -> FailureInjected<A> {
         let seed = match which {
             Failures::OneIn(_, seed) => seed,
@@ -48,22 +49,22 @@ impl<A: DeviceAllocator> FailureInjected<A> {
         FailureInjected { upstream, state: Mutex::new(state) }
     }
 
-    /// How many calls there were, those that failed among them.
+    /// Number of calls, including failed ones.
     pub fn calls(&self) -> u64 {
         lock(&self.state).calls
     }
 
-    /// How many of them failed on purpose.
+    /// Number of calls that failed on purpose.
     pub fn failed(&self) -> u64 {
         lock(&self.state).failed
     }
 
-    /// What it wraps.
+    /// The wrapped allocator.
     pub fn upstream(&self) -> &A {
         &self.upstream
     }
 
-    /// Counts a call, and lets it fail if it is its turn.
+    /// Counts a call, and returns an error if it is to fail.
     fn call(&self) -> Result<()> {
         let mut state = lock(&self.state);
         state.calls += 1;
@@ -78,7 +79,7 @@ impl<A: DeviceAllocator> FailureInjected<A> {
     }
 }
 
-// SAFETY: the upstream's promise; a free that fails here has not been passed on.
+// SAFETY: A1 and A2 hold for the upstream; a free that fails here is not forwarded.
 unsafe impl<A: DeviceAllocator> DeviceAllocator for FailureInjected<A> {
     fn device(&self) -> &Device {
         self.upstream.device()
@@ -91,7 +92,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for FailureInjected<A> {
 
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         self.call()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises P1 and P2.
         unsafe { self.upstream.deallocate(ptr, layout, stream) }
     }
 

@@ -1,7 +1,7 @@
-//! No more than so many bytes at a time.
+//! A limit on the bytes that are live at a time.
 //!
-//! I1: `used <= most`; `used` is the sum of the sizes, as asked for, of what is live, of what is being allocated, and of what is
-//! being given back.
+//! I1: `used <= most`; `used` is the sum of the requested sizes of blocks that are live, being
+//! allocated, or being freed.
 
 use crate::alloc::{DeviceAllocator, Usage, lock};
 use crate::driver::{Device, Stream};
@@ -10,9 +10,9 @@ use std::alloc::Layout;
 use std::sync::Mutex;
 use warpheap_device::kernel::DevicePtr;
 
-/// Refuses what would exceed a number of live bytes, without asking its upstream.
+/// Fails allocations that would exceed a limit of live bytes, without asking its upstream.
 ///
-/// An allocation counts while it is under way, also one that the upstream then refuses.
+/// An allocation counts while it is in progress, even if the upstream then fails it.
 #[derive(Debug)]
 pub struct Limit<A> {
     upstream: A,
@@ -21,22 +21,22 @@ pub struct Limit<A> {
 }
 
 impl<A: DeviceAllocator> Limit<A> {
-    /// At most `bytes` of `upstream` at a time, by the sizes that are asked for.
+    /// Limits `upstream` to `bytes` live bytes, by requested sizes.
     pub fn new(upstream: A, bytes: u64) -> Limit<A> {
         Limit { upstream, most: bytes, used: Mutex::default() }
     }
 
-    /// What it allows, in bytes.
+    /// The limit in bytes.
     pub fn limit(&self) -> u64 {
         self.most
     }
 
-    /// What it wraps.
+    /// The wrapped allocator.
     pub fn upstream(&self) -> &A {
         &self.upstream
     }
 
-    /// Counts them as used, or says how many are.
+    /// Counts `bytes` as used. On failure returns the bytes used so far.
     fn claim(&self, bytes: u64) -> Result<(), u64> {
         let mut used = lock(&self.used);
         if bytes > self.most - *used {
@@ -48,7 +48,7 @@ impl<A: DeviceAllocator> Limit<A> {
 
     fn unclaim(&self, bytes: u64) {
         let mut used = lock(&self.used);
-        // Not below 0 if the upstream took back with another size than it gave out.
+        // Does not underflow if the upstream accepted a free with a different size.
         *used = used.saturating_sub(bytes);
     }
 
@@ -66,7 +66,7 @@ impl<A: DeviceAllocator> Limit<A> {
     }
 }
 
-// SAFETY: the upstream's promise.
+// SAFETY: A1 and A2 hold for the upstream.
 unsafe impl<A: DeviceAllocator> DeviceAllocator for Limit<A> {
     fn device(&self) -> &Device {
         self.upstream.device()
@@ -79,7 +79,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Limit<A> {
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises P1 and P2.
         unsafe { self.upstream.deallocate(ptr, layout, stream) }?;
         self.unclaim(layout.size() as u64);
         Ok(())

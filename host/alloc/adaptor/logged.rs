@@ -7,27 +7,28 @@
 //! 1,40817,free,0x7f5bd4000000,4096,2,256
 //! ```
 //!
-//! | column | what |
+//! | column | content |
 //! |---|---|
-//! | `thread` | a number for each thread of the process, from 1 |
-//! | `time` | nanoseconds since the log began: when an allocation had returned, and when a free was called |
+//! | `thread` | number of the thread within the process, from 1 |
+//! | `time` | nanoseconds since the log began, when an allocation returned or a free was called |
 //! | `action` | `allocate`, `allocate failure`, `free` or `free failure` |
-//! | `pointer` | the address, hexadecimal; `0x0` of an allocation that failed |
-//! | `size` | bytes, as asked for |
-//! | `stream` | the number of the stream, as [`StreamId`](crate::StreamId) prints it |
-//! | `align` | the alignment, as asked for |
+//! | `pointer` | address, hexadecimal; `0x0` for a failed allocation |
+//! | `size` | requested bytes |
+//! | `stream` | number of the stream, as [`StreamId`](crate::StreamId) prints it |
+//! | `align` | requested alignment |
 //!
-//! The first six columns are those of RMM's logs, which give the time of day instead, and which [`read_log`] reads as well. A row is
-//! written when its call has returned, so rows of several threads may not be in the order of their times. By time, an address is
-//! never allocated twice without a free between: that is what the two moments are chosen for, and the order in which
-//! [`read_log`] returns.
+//! The first six columns are those of RMM's logs, which contain the time of day instead;
+//! [`read_log`] reads both. A row is written when its call has returned, so rows of several threads
+//! may not be sorted by time. In the order of `time`, an address is never allocated twice without a
+//! free in between: the two times are chosen for this, and [`read_log`] returns the rows in this
+//! order.
 
 #[cfg(feature = "csv")]
 mod read;
 
 #[cfg(feature = "csv")]
 pub use read::read_log;
-// For replays, which name the line of what is wrong.
+// For replays, which report the line of an invalid row.
 #[cfg(feature = "csv")]
 #[doc(hidden)]
 pub use read::{LogRow, read_rows};
@@ -43,16 +44,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use warpheap_device::kernel::DevicePtr;
 
-/// What a call did.
+/// Outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogAction {
-    /// It allocated.
+    /// An allocation.
     Allocate,
-    /// It was to allocate, and failed.
+    /// A failed allocation.
     AllocateFailure,
-    /// It gave a block back.
+    /// A free.
     Free,
-    /// It was to give a block back, and failed.
+    /// A failed free.
     FreeFailure,
 }
 
@@ -67,29 +68,29 @@ impl fmt::Display for LogAction {
     }
 }
 
-/// The first row: the names of the columns.
+/// The first row: the column names.
 const HEADER: &str = "thread,time,action,pointer,size,stream,align";
 
 /// A row of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Which thread of the process.
+    /// Number of the thread within the process.
     pub thread: u64,
-    /// Nanoseconds since the log began.
+    /// Nanoseconds since the start of the log.
     pub time: u64,
-    /// What the call did.
+    /// Outcome of the call.
     pub action: LogAction,
-    /// The address; 0 of an allocation that failed.
+    /// Address; 0 for a failed allocation.
     pub pointer: u64,
     /// Bytes.
     pub size: u64,
-    /// Which stream of the process.
+    /// Number of the stream within the process.
     pub stream: u64,
-    /// The alignment.
+    /// Alignment.
     pub align: u64,
 }
 
-/// A row of CSV: numbers and words, which need no quotes.
+/// A CSV row of numbers and words, which need no quotes.
 impl fmt::Display for LogRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LogRecord { thread, time, action, pointer, size, stream, align } = self;
@@ -97,10 +98,11 @@ impl fmt::Display for LogRecord {
     }
 }
 
-/// Writes a row of CSV for every call.
+/// Writes a CSV row for every call.
 ///
-/// What cannot be written does not disturb the calls: the first failure is told by [`flush`](Self::flush), and by
-/// [`into_parts`](Self::into_parts). Dropping it writes what is buffered.
+/// Write failures do not affect the calls. [`flush`](Self::flush) and
+/// [`into_parts`](Self::into_parts) report the first failure. Dropping this writes the buffered
+/// rows.
 pub struct Logged<A, W: Write> {
     upstream: A,
     log: Mutex<Log<W>>,
@@ -115,37 +117,37 @@ impl<A: fmt::Debug, W: Write> fmt::Debug for Logged<A, W> {
 
 struct Log<W: Write> {
     writer: BufWriter<W>,
-    /// Whether the names of the columns are still to be written.
+    /// Whether the header is still to be written.
     is_empty: bool,
     failure: Option<Error>,
 }
 
 impl<A: DeviceAllocator, W: Write + Send> Logged<A, W> {
-    /// Logs the calls of `upstream` to `to`, which needs no buffer of its own.
+    /// Logs the calls of `upstream` to `to`, which needs no buffering.
     pub fn new(upstream: A, to: W) -> Logged<A, W> {
         let log = Log { writer: BufWriter::new(to), is_empty: true, failure: None };
         Logged { upstream, log: Mutex::new(log), start: Instant::now() }
     }
 
-    /// What it wraps.
+    /// The wrapped allocator.
     pub fn upstream(&self) -> &A {
         &self.upstream
     }
 
-    /// Writes what is buffered.
+    /// Writes the buffered rows.
     ///
     /// # Errors
-    /// [`Error::AllocLog`] if this or a row before could not be written.
+    /// [`Error::AllocLog`] if this or an earlier row could not be written.
     pub fn flush(&self) -> Result<()> {
         let mut log = lock(&self.log);
         let done = log.writer.flush().map_err(not_written);
         log.failure.clone().map_or(done, Err)
     }
 
-    /// Ends the log, and returns what it wrapped and what it was written to.
+    /// Ends the log, and returns the wrapped allocator and the writer.
     ///
     /// # Errors
-    /// As for [`flush`](Self::flush).
+    /// The errors of [`flush`](Self::flush).
     pub fn into_parts(self) -> Result<(A, W)> {
         let Log { writer, failure, .. } =
             self.log.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -177,7 +179,7 @@ impl<A: DeviceAllocator, W: Write + Send> Logged<A, W> {
     }
 }
 
-// SAFETY: the upstream's promise.
+// SAFETY: A1 and A2 hold for the upstream.
 unsafe impl<A: DeviceAllocator, W: Write + Send> DeviceAllocator for Logged<A, W> {
     fn device(&self) -> &Device {
         self.upstream.device()
@@ -189,15 +191,15 @@ unsafe impl<A: DeviceAllocator, W: Write + Send> DeviceAllocator for Logged<A, W
             Ok(ptr) => (LogAction::Allocate, address_of(*ptr)),
             Err(_) => (LogAction::AllocateFailure, 0),
         };
-        // After: by then whoever had the address before has called its free.
+        // After the call: by then the previous owner of the address has called its free.
         self.write(self.nanos(), action, pointer, layout, stream);
         done
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
-        // Before: another thread may get the address as soon as the upstream has it.
+        // Before the call: another thread may get the address as soon as the upstream has it.
         let time = self.nanos();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises P1 and P2.
         let done = unsafe { self.upstream.deallocate(ptr, layout, stream) };
         let action = if done.is_ok() { LogAction::Free } else { LogAction::FreeFailure };
         self.write(time, action, address_of(ptr), layout, stream);
@@ -221,7 +223,7 @@ fn not_written(why: impl ToString) -> Error {
 fn this_thread() -> u64 {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     thread_local! {
-        // Relaxed: all that counts is that no two are alike.
+        // ordering: relaxed; only the uniqueness of the number matters.
         static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
     }
     NUMBER.with(|number| *number as u64)

@@ -1,4 +1,4 @@
-//! Allocators that wrap another one, pass every call on, and add one thing.
+//! Adaptors: allocators that wrap another one, forward every call and add one feature.
 
 mod failure;
 mod limit;

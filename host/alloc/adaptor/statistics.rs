@@ -1,10 +1,11 @@
-//! Counts what goes through.
+//! Counts calls and live memory.
 //!
-//! I1: at a moment without a call under way, `live_blocks = allocs - frees`, and `live_bytes` is the sum of their sizes.
-//! I2: `peak >= live`.
+//! I1: while no call is in progress, `live_blocks = allocs - frees`, and `live_bytes` is the sum of
+//! their sizes. I2: `peak >= live`.
 //!
-//! A block counts from before its allocation returns until after its free was called, which is as long as its user has it: so the
-//! peak is of what users had at one time, also while other threads free and allocate.
+//! A block counts from before its allocation returns until after its free was called, which is as
+//! long as its user owns it. The peak is therefore the most that users owned at one time, even
+//! while other threads allocate and free.
 
 use crate::alloc::{DeviceAllocator, Usage, lock};
 use crate::driver::{Device, Stream};
@@ -14,38 +15,38 @@ use std::alloc::Layout;
 use std::sync::Mutex;
 use warpheap_device::kernel::DevicePtr;
 
-/// Counts the calls, what is live, and the most that was.
+/// Counts calls, live memory and its high-water marks.
 #[derive(Debug)]
 pub struct Statistics<A> {
     upstream: A,
     counts: Mutex<Counts>,
 }
 
-/// What went through a [`Statistics`] since it was made. Sizes are those that were asked for.
+/// Counts of a [`Statistics`] since it was created. Sizes are requested sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct AllocStats {
-    /// What the upstream holds.
+    /// Usage of the upstream.
     pub usage: Usage,
-    /// Blocks that were allocated and not given back.
+    /// Live blocks.
     pub live_blocks: u64,
-    /// Their bytes.
+    /// Bytes of live blocks.
     pub live_bytes: u64,
-    /// The most blocks that were live at one time.
+    /// High-water mark of live blocks.
     pub peak_blocks: u64,
-    /// The most bytes that were live at one time.
+    /// High-water mark of live bytes.
     pub peak_bytes: u64,
-    /// Allocations that went well.
+    /// Successful allocations.
     pub allocs: u64,
-    /// Frees that went well.
+    /// Successful frees.
     pub frees: u64,
-    /// Allocations that failed.
+    /// Failed allocations.
     pub failed_allocs: u64,
-    /// Frees that failed.
+    /// Failed frees.
     pub failed_frees: u64,
 }
 
-/// Signed: a wrong free is taken off until it has failed.
+/// Signed: an invalid free is subtracted until it has failed.
 #[derive(Debug, Default)]
 struct Counts {
     blocks: i64,
@@ -78,7 +79,7 @@ impl<A: DeviceAllocator> Statistics<A> {
         Statistics { upstream, counts: Mutex::default() }
     }
 
-    /// The numbers at the moment.
+    /// Current counts.
     pub fn stats(&self) -> AllocStats {
         let usage = self.upstream.usage();
         let counts = lock(&self.counts);
@@ -96,13 +97,13 @@ impl<A: DeviceAllocator> Statistics<A> {
         }
     }
 
-    /// What it wraps.
+    /// The wrapped allocator.
     pub fn upstream(&self) -> &A {
         &self.upstream
     }
 }
 
-// SAFETY: the upstream's promise.
+// SAFETY: A1 and A2 hold for the upstream.
 unsafe impl<A: DeviceAllocator> DeviceAllocator for Statistics<A> {
     fn device(&self) -> &Device {
         self.upstream.device()
@@ -122,9 +123,10 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Statistics<A> {
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
-        // Before: another thread may get the memory, and count it, as soon as the upstream has it.
+        // Before the call: another thread may get the memory, and count it, as soon as the upstream
+        // has it.
         lock(&self.counts).take_off(layout);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises P1 and P2.
         let done = unsafe { self.upstream.deallocate(ptr, layout, stream) };
         let mut counts = lock(&self.counts);
         match done {

@@ -1,4 +1,4 @@
-//! Every call as an event of the crate `tracing`.
+//! Emits a `tracing` event for every call.
 
 use crate::alloc::{DeviceAllocator, Usage, address_of};
 use crate::driver::{Device, Stream};
@@ -6,27 +6,27 @@ use crate::error::Result;
 use std::alloc::Layout;
 use warpheap_device::kernel::DevicePtr;
 
-/// Makes an event of every call: of those that go well at the level `DEBUG`, of those that fail at `WARN`, all with the target
-/// `warpheap::alloc`. Their fields are `address` (not of an allocation that failed), `bytes`, `align`, `stream` and, of those that
-/// failed, `error`.
+/// Emits an event for every call: at level `DEBUG` for success, at `WARN` for failure, all with the
+/// target `warpheap::alloc`. The fields are `address` (absent for a failed allocation), `bytes`,
+/// `align`, `stream` and, for failures, `error`.
 #[derive(Debug)]
 pub struct Traced<A> {
     upstream: A,
 }
 
 impl<A: DeviceAllocator> Traced<A> {
-    /// Makes events of the calls of `upstream`.
+    /// Emits events for the calls of `upstream`.
     pub fn new(upstream: A) -> Traced<A> {
         Traced { upstream }
     }
 
-    /// What it wraps.
+    /// The wrapped allocator.
     pub fn upstream(&self) -> &A {
         &self.upstream
     }
 }
 
-// SAFETY: the upstream's promise.
+// SAFETY: A1 and A2 hold for the upstream.
 unsafe impl<A: DeviceAllocator> DeviceAllocator for Traced<A> {
     fn device(&self) -> &Device {
         self.upstream.device()
@@ -48,7 +48,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Traced<A> {
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises P1 and P2.
         let done = unsafe { self.upstream.deallocate(ptr, layout, stream) };
         let (address, bytes, align, stream) = (address_of(ptr), layout.size(), layout.align(), stream.id());
         match &done {

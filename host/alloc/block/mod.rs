@@ -1,17 +1,20 @@
-//! Equal blocks from one piece of memory.
+//! A pool of equal blocks in one piece of memory.
 //!
 //! ```text
-//!   memory       | 0 | 1 | 2 | … | 63 | 64 | …                | 99 |       one allocation upstream
-//!   slabs        └ cut into blocks ───┘└ not cut yet ────────────┘
-//!   block 2      live, in the cache of one stream, or free for a stream, behind an event or for any
+//! memory     | 0 | 1 | 2 | … | 63 | 64 | …               | 99 |    one upstream allocation
+//! slabs      └ cut into blocks ────┘└ not cut yet ───────────┘
+//! block 2    live, in a stream's cache, or free: for a stream, behind an event, or idle
 //! ```
 //!
-//! It is a [`CachingPool`] of one class and of one segment, which it has from the beginning to its end: what is kept there for the stream of a
-//! free, what other streams wait for and what is checked at a free is described in [`caching`](super::caching). A pair that the stream's cache
-//! serves takes five atomic read-modify-writes, no driver call and no lock but the cache's own.
+//! The pool is a [`CachingPool`] of one class and one segment, which it owns for its whole
+//! lifetime. [`caching`](super::caching) describes how blocks are cached for the stream of the
+//! free, when other streams wait, and what a free checks. An allocate/free pair that the stream's
+//! cache serves costs five atomic read-modify-writes, makes no driver call and takes no lock but
+//! the cache's own.
 //!
-//! I1: block `i` starts at `start + i * block.size()`, and `region` is as long as `blocks` of them. I2: of the blocks, `stats().free_blocks` are not
-//! live; an allocation fails only if at one moment none was free.
+//! I1: block `i` starts at `start + i * block.size()`, and `region` has the size of `blocks`
+//! blocks. I2: `stats().free_blocks` blocks are not live; an allocation fails only if at one moment
+//! no block was free.
 
 #[cfg(test)]
 mod tests;
@@ -25,17 +28,18 @@ use std::alloc::Layout;
 use std::fmt;
 use warpheap_device::kernel::DevicePtr;
 
-/// The largest block: what the caching pool can write down of a layout.
+/// The largest block: the caching pool cannot encode a larger layout.
 const MOST_BLOCK: usize = 1 << 48;
 
-/// A pool of equal blocks, taken from its upstream in one piece.
+/// A pool of equal blocks, allocated from its upstream in one piece.
 ///
-/// A block that was freed is allocated again by the stream of its free at once, without a driver call. Other streams get blocks that no work can be
-/// using, then those of streams that have no work left, then those that another stream freed, which they wait for on the device. No allocation waits
-/// on the host, unless the driver cannot mark a point of a stream.
+/// The stream of a free can allocate the block again at once, without a driver call. Other streams
+/// get, in this order: blocks that no work can be using, blocks of streams that have no work left,
+/// and blocks that another stream freed, for which they wait on the device. No allocation waits on
+/// the host, unless the driver cannot record an event on a stream.
 ///
-/// Dropping it frees the memory after all work that blocks were freed behind; if some are still allocated, it waits for the
-/// device, and a warning is logged.
+/// Dropping the pool frees the memory after all work that blocks were freed behind. If blocks are
+/// still allocated, it waits for the device and logs a warning.
 pub struct BlockPool<A: DeviceAllocator = DriverMemory> {
     pool: CachingPool<A>,
     start: u64,
@@ -45,7 +49,7 @@ pub struct BlockPool<A: DeviceAllocator = DriverMemory> {
     blocks: u32,
 }
 
-/// What a [`BlockPool`] is made from.
+/// Builder for a [`BlockPool`].
 #[derive(Clone, Debug)]
 #[must_use = "a pool is made by build or build_over"]
 pub struct BlockPoolBuilder {
@@ -53,37 +57,39 @@ pub struct BlockPoolBuilder {
     blocks: usize,
 }
 
-/// What a [`BlockPool`] holds. While others allocate, the numbers are not all of one moment.
+/// Statistics of a [`BlockPool`]. While other threads allocate, the figures are not a snapshot of
+/// one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BlockPoolStats {
-    /// Bytes.
+    /// Usage in bytes.
     pub usage: Usage,
-    /// Blocks that it has.
+    /// Number of blocks in the pool.
     pub blocks: u64,
     /// Blocks that can be allocated.
     pub free_blocks: u64,
-    /// Allocated blocks.
+    /// Live blocks.
     pub live_blocks: u64,
-    /// Allocations that the stream's own cache served.
+    /// Allocations served by the stream's own cache.
     pub hits: u64,
-    /// Those that it did not.
+    /// Allocations not served by the stream's own cache.
     pub misses: u64,
 }
 
 impl BlockPoolBuilder {
-    /// A pool over the driver's memory of `device`.
+    /// Builds a pool over the driver memory of `device`.
     ///
     /// # Errors
-    /// As for [`build_over`](Self::build_over).
+    /// The errors of [`build_over`](Self::build_over).
     pub fn build(&self, device: &Device) -> Result<BlockPool> {
         self.build_over(DriverMemory::new(device))
     }
 
-    /// A pool in one allocation of `upstream`.
+    /// Builds a pool in one allocation of `upstream`.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`] for no blocks or no bytes, and for more than 2^32 - 1 blocks or 2^63 - 1 bytes; what the upstream returns.
+    /// [`Error::InvalidConfig`] for zero blocks or zero bytes, and for more than 2^32 - 1 blocks or
+    /// 2^63 - 1 bytes; errors of the upstream.
     pub fn build_over<A: DeviceAllocator>(&self, upstream: A) -> Result<BlockPool<A>> {
         let &BlockPoolBuilder { block, blocks } = self;
         let refuse = |setting, given: String, why: &str| {
@@ -111,30 +117,31 @@ impl BlockPoolBuilder {
 }
 
 impl BlockPool {
-    /// Settings of a pool of `blocks` blocks, each with the size and alignment of `block`; the size is rounded up to a multiple of the
-    /// alignment. On the host, each takes some 100 bytes from its first use on.
+    /// Returns the builder of a pool of `blocks` blocks with the size and alignment of `block`. The
+    /// size is rounded up to a multiple of the alignment. On the host, each block takes some 100
+    /// bytes from its first use on.
     pub fn builder(block: Layout, blocks: usize) -> BlockPoolBuilder {
         BlockPoolBuilder { block, blocks }
     }
 }
 
 impl<A: DeviceAllocator> BlockPool<A> {
-    /// Size and alignment of a block: the largest layout that it serves.
+    /// Size and alignment of a block: the largest layout that the pool serves.
     pub fn block(&self) -> Layout {
         self.block
     }
 
-    /// The first address of the pool.
+    /// Start address of the pool.
     pub fn address(&self) -> u64 {
         self.start
     }
 
-    /// What it takes its memory from.
+    /// The upstream allocator.
     pub fn upstream(&self) -> &A {
         self.pool.upstream()
     }
 
-    /// What it holds and what it did.
+    /// Statistics since the pool was created.
     pub fn stats(&self) -> BlockPoolStats {
         let of = self.pool.stats();
         let (blocks, live_blocks) = (u64::from(self.blocks), of.live_blocks);
@@ -157,7 +164,7 @@ impl<A: DeviceAllocator> BlockPool<A> {
         }
     }
 
-    /// How it calls itself in errors.
+    /// Name in error messages.
     fn name(&self) -> String {
         format!("a pool of {} blocks of {}", self.blocks, Bytes(self.block.size() as u64))
     }
@@ -185,7 +192,7 @@ impl<A: DeviceAllocator> BlockPool<A> {
         })
     }
 
-    /// What is wrong with an address that is freed.
+    /// The error for an invalid free.
     #[cold]
     fn misuse(&self, address: u64, layout: Layout, wrong: Wrong) -> Error {
         let (size, bytes) = (self.block.size() as u64, self.region.size() as u64);
@@ -207,7 +214,8 @@ impl<A: DeviceAllocator> BlockPool<A> {
     }
 }
 
-// SAFETY: as the caching pool's, of which it is one: blocks do not overlap (I1), and are of a size and an alignment that serve the layout.
+// SAFETY: A1 and A2 hold for the caching pool; its blocks do not overlap (I1). `allocate` accepts
+// only layouts that fit the size and alignment of a block (A1).
 unsafe impl<A: DeviceAllocator> DeviceAllocator for BlockPool<A> {
     fn device(&self) -> &Device {
         self.pool.device()
@@ -229,7 +237,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BlockPool<A> {
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         self.device().same_as(stream.device(), "the stream")?;
         let address = address_of(ptr);
-        // SAFETY: the caller's promise; the stream is of the device.
+        // SAFETY: the caller's promises P1 and P2. The stream is of the device: checked above (P3).
         let back = unsafe { self.pool.take_back(address, layout, stream) };
         if back == Back::Kept {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What fails on the way, and how often streams wait.
+//! Failures of driver calls, and how often streams wait.
 
 use super::*;
 use crate::alloc::{DriverMemory, Statistics};
@@ -17,11 +17,12 @@ fn take(pool: &Pool, stream: &Stream) -> DevicePtr<u8> {
 }
 
 fn give(pool: &Pool, ptr: DevicePtr<u8>, stream: &Stream) -> Result<()> {
-    // SAFETY: no work uses it.
+    // SAFETY: no work uses the block (P1), and each test frees it once; a second free must be an
+    // error (P2).
     unsafe { pool.deallocate(ptr, BLOCK, stream) }
 }
 
-/// The invariants of the caching pool that it is.
+/// The invariants of the underlying caching pool.
 fn check(pool: &Pool) {
     pool.pool.check();
 }
@@ -44,7 +45,8 @@ fn only_another_stream_waits_and_only_if_it_has_to() {
     let rest = [take(&pool, &first), take(&pool, &first)];
     give(&pool, one, &first).unwrap();
     assert_eq!(calls(), (0, 0, 0, 0), "no point is marked while one stream is alone");
-    // The first stream has work left, and the second one is given its block: it waits for the point behind the free.
+    // The first stream has work left. The second stream gets its block and waits for the point
+    // behind the free.
     let (event, gate) = gate(&device);
     first.wait(&event).unwrap();
     assert_eq!(take(&pool, &second).0, one.0);
@@ -66,7 +68,7 @@ fn only_another_stream_waits_and_only_if_it_has_to() {
     check(&pool);
 }
 
-/// Exactly as many as there are, whoever keeps the free ones.
+/// Exactly `blocks` blocks can be allocated, whichever stream's cache holds the free ones.
 #[test]
 fn the_caches_of_other_streams_hold_no_block_back() {
     let device = Device::cpu();
@@ -84,7 +86,7 @@ fn the_caches_of_other_streams_hold_no_block_back() {
                 give(&pool, ptr, &streams[(n * n + round) % 3]).unwrap();
                 assert!(give(&pool, ptr, &streams[n % 3]).is_err(), "freed twice");
             }
-            // All for one stream.
+            // All blocks for one stream.
             let all: Vec<_> = (0..blocks).map(|_| take(&pool, &streams[round % 3])).collect();
             assert!(pool.allocate(BLOCK, &streams[0]).is_err());
             all.into_iter().for_each(|ptr| give(&pool, ptr, &streams[0]).unwrap());
@@ -94,7 +96,7 @@ fn the_caches_of_other_streams_hold_no_block_back() {
     }
 }
 
-/// A pool of as many blocks as threads have refuses none of them.
+/// A pool with as many blocks as all threads hold together never runs out of memory.
 #[test]
 fn threads_that_together_hold_no_more_than_there_is_are_never_refused() {
     const THREADS: usize = 16;
@@ -145,7 +147,8 @@ fn a_block_that_could_not_be_waited_for_is_as_free_as_before() {
     }
 }
 
-/// A free makes no driver call that could fail. Another stream that the driver marks no point for waits on the host.
+/// A free makes no driver call that could fail. If the driver cannot record an event on a stream,
+/// another stream waits on the host.
 #[test]
 fn a_block_of_a_stream_without_points_is_waited_for_on_the_host() {
     let device = Device::cpu();

@@ -1,13 +1,14 @@
-//! Where the next block starts, and which blocks there are.
+//! The position of the next block, and the blocks of the region.
 //!
 //! ```text
-//!   base                                at                  base + bytes
-//!   | block | . | block     | . | block |                     |     . padding, for the next one's alignment
-//!     Freed       Live            Moving
+//! base                                at                  base + bytes
+//! | block | . | block     | . | block |                     |     . padding for alignment
+//!   Freed       Live            Moving
 //! ```
 //!
-//! I1: `blocks` are in the order of their addresses, do not overlap, and end at or before `at`; `at <= bytes`.
-//! I2: `live` counts those that are not `Freed`, and `live_bytes` their sizes.
+//! I1: `blocks` are sorted by address, do not overlap, and end at or before `at`; `at <= bytes`.
+//! I2: `live` is the number of blocks that are not `Freed`, and `live_bytes` the sum of their
+//! sizes.
 
 use crate::alloc::words;
 use std::alloc::Layout;
@@ -30,28 +31,28 @@ struct Block {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Live,
-    /// It is on its way from live to freed.
+    /// In transition from live to freed.
     Moving,
     Freed,
 }
 
-/// Which of the blocks, until the next reset.
+/// Index of a block. Valid until the next reset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Index(usize);
 
-/// There is no room.
+/// The region is full.
 pub(super) struct Full {
-    /// The most bytes that could be had with the alignment that was asked for.
+    /// The largest size that fits with the requested alignment.
     pub largest: u64,
 }
 
 impl Cursor {
-    /// Over `bytes` at `base`, which do not reach past the last address.
+    /// Creates a cursor over `bytes` at `base`, which must not wrap around the address space.
     pub fn new(base: u64, bytes: u64) -> Cursor {
         Cursor { base, bytes, at: 0, blocks: Vec::new(), live: 0, live_bytes: 0 }
     }
 
-    /// Where a block would start.
+    /// The start address that a block would get.
     pub fn place(&self, layout: Layout) -> Result<u64, Full> {
         let end = self.base + self.bytes;
         let start = (self.base + self.at).checked_next_multiple_of(layout.align() as u64);
@@ -62,7 +63,7 @@ impl Cursor {
         }
     }
 
-    /// A block at `start`, where [`place`](Self::place) says that it would.
+    /// Allocates a block at `start`, the result of [`place`](Self::place).
     pub fn take(&mut self, start: u64, layout: Layout) {
         let size = layout.size() as u64;
         self.at = start - self.base + size;
@@ -71,7 +72,8 @@ impl Cursor {
         self.live_bytes += size;
     }
 
-    /// Marks the live block that starts there and has that layout as on its way; or says what is wrong with that.
+    /// Begins to free the live block that starts at `address` and has that layout. Fails with the
+    /// reason if there is none.
     pub fn begin_free(&mut self, address: u64, layout: Layout) -> Result<Index, String> {
         let behind = self.blocks.partition_point(|block| block.start <= address);
         let found = behind.checked_sub(1).map(|index| (index, &mut self.blocks[index]));
@@ -95,7 +97,8 @@ impl Cursor {
         }
     }
 
-    /// The end of [`begin_free`](Self::begin_free): freed if it went well, live as before otherwise.
+    /// Completes [`begin_free`](Self::begin_free): the block becomes freed on success, live again
+    /// on failure.
     pub fn end_free(&mut self, Index(index): Index, went_well: bool) {
         let block = &mut self.blocks[index];
         block.state = if went_well { State::Freed } else { State::Live };
@@ -105,23 +108,23 @@ impl Cursor {
         }
     }
 
-    /// As at first.
+    /// Returns to the initial state.
     pub fn reset(&mut self) {
         (self.at, self.live, self.live_bytes) = (0, 0, 0);
         self.blocks.clear();
     }
 
-    /// Bytes from the start to the end of the last block.
+    /// Bytes from the start of the region to the end of the last block.
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// Bytes behind that.
+    /// Bytes from there to the end of the region.
     pub fn left(&self) -> u64 {
         self.bytes - self.at
     }
 
-    /// How many blocks are not freed, and their sizes.
+    /// Number of blocks that are not freed, and their bytes.
     pub fn live(&self) -> (u64, u64) {
         (self.live, self.live_bytes)
     }

@@ -1,18 +1,21 @@
-//! One region, handed out from its start to its end, and reset.
+//! A bump pool: one region, allocated from its start to its end, and reset.
 //!
 //! ```text
-//!   region     | block | block   | block |  free           |      from one allocation upstream
-//!                                        ^ cursor
-//!   overflow   block, block                                       from the upstream, one by one, if that is the policy
+//! region     | block | block   | block |  free           |   one upstream allocation
+//!                                      ^ cursor
+//! overflow   block, block                                  upstream blocks, by policy
 //! ```
 //!
-//! I1: what is in use of the region is in `cursor`, what is in use of the upstream besides in `overflow`.
-//! I2: the cursor goes back at a reset alone, and with blocks in use only at a [`reset_unchecked`](BumpPool::reset_unchecked).
-//! I3: a stream is given blocks only after it was ordered behind the last reset, and that behind all use before (`order`).
-//! I4: an allocation or a reset that fails leaves the cursor where it was.
+//! I1: `cursor` tracks the live blocks of the region, `overflow` the live blocks of the upstream.
+//! I2: only a reset moves the cursor back; only [`reset_unchecked`](BumpPool::reset_unchecked) does
+//! so with live blocks. I3: a stream gets blocks only after it was ordered behind the last reset,
+//! and that reset behind all use before (`order`). I4: a failed allocation or reset leaves the
+//! cursor unchanged.
 //!
-//! A short lock guards all of it: a few comparisons and a push for an allocation. The driver is called under it in a reset, and when a stream
-//! allocates for the first time after one; frees record their event without it, as `Moving`, and the upstream is called without it.
+//! A short lock guards all of it: an allocation makes a few comparisons and a push. The driver is
+//! called under the lock by a reset, and when a stream allocates for the first time after one. A
+//! free records its event without the lock, while the block is `Moving`. The upstream is called
+//! without the lock.
 
 mod cursor;
 mod order;
@@ -35,28 +38,29 @@ use warpheap_device::kernel::DevicePtr;
 
 pub use reset::BumpPoolStats;
 
-/// What a [`BumpPool`] does with a request that does not fit into what is left of its region.
+/// Policy of a [`BumpPool`] for a request that does not fit into the rest of its region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// It refuses it.
+    /// The allocation fails.
     #[default]
     Error,
-    /// It asks its upstream for a block of its own, which goes back there when it is given back, whatever becomes of the region.
-    /// [`BumpPoolStats`] counts them.
+    /// The pool allocates a separate block from its upstream. A free returns that block to the
+    /// upstream, independent of resets. [`BumpPoolStats`] counts these blocks.
     Upstream,
 }
 
-/// A pool that hands out one region from its start to its end.
+/// A pool that allocates one region from its start to its end.
 ///
-/// An allocation advances a cursor. Blocks are given back one by one, which is checked and gives no room back, and
-/// [`reset`](Self::reset) starts at the first address again.
+/// An allocation advances a cursor. A free is checked but frees no space. [`reset`](Self::reset)
+/// starts at the first address again.
 ///
-/// It takes 32 bytes on the host for each block since the last reset. Dropping it gives the memory back after all work that
-/// blocks were freed behind; if some are still allocated, it waits for the device, and a warning is logged.
+/// The pool takes 32 bytes on the host for each block since the last reset. Dropping it frees the
+/// memory after all work that blocks were freed behind. If blocks are still allocated, it waits for
+/// the device and logs a warning.
 pub struct BumpPool<A: DeviceAllocator = DriverMemory> {
     upstream: A,
-    /// The stream that the memory is taken and given back on.
+    /// The stream on which the memory is allocated and freed.
     home: Stream,
     memory: DevicePtr<u8>,
     region: Layout,
@@ -68,12 +72,12 @@ struct State {
     cursor: Cursor,
     order: Order,
     overflow: Live<()>,
-    /// Blocks of the upstream's so far.
+    /// Number of upstream blocks allocated so far.
     overflows: u64,
     resets: u64,
 }
 
-/// What a [`BumpPool`] is made from.
+/// Builder for a [`BumpPool`].
 #[derive(Clone, Debug)]
 #[must_use = "a pool is made by build or build_over"]
 pub struct BumpPoolBuilder {
@@ -82,24 +86,24 @@ pub struct BumpPoolBuilder {
 }
 
 impl BumpPoolBuilder {
-    /// What becomes of a request that does not fit. Default: [`Overflow::Error`].
+    /// Policy for a request that does not fit. Default: [`Overflow::Error`].
     pub fn overflow(mut self, policy: Overflow) -> Self {
         self.policy = policy;
         self
     }
 
-    /// A pool over the driver's memory of `device`.
+    /// Builds a pool over the driver memory of `device`.
     ///
     /// # Errors
-    /// As for [`build_over`](Self::build_over).
+    /// The errors of [`build_over`](Self::build_over).
     pub fn build(&self, device: &Device) -> Result<BumpPool> {
         self.build_over(DriverMemory::new(device))
     }
 
-    /// A pool in one allocation of `upstream`.
+    /// Builds a pool in one allocation of `upstream`.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`] for no bytes; what the upstream returns.
+    /// [`Error::InvalidConfig`] for zero bytes; errors of the upstream.
     pub fn build_over<A: DeviceAllocator>(&self, upstream: A) -> Result<BumpPool<A>> {
         let &BumpPoolBuilder { region, policy } = self;
         if region.size() == 0 {
@@ -112,14 +116,16 @@ impl BumpPoolBuilder {
         let (order, overflow) = (Order::default(), Live::default());
         let state = Mutex::new(State { cursor, order, overflow, overflows: 0, resets: 0 });
         let pool = BumpPool { upstream, home, memory, region, policy, state };
-        // The memory belongs to the order of that stream: afterwards, to any (I3).
+        // The allocation is ordered on that stream. After this wait the memory is usable on any
+        // stream (I3).
         pool.home.synchronize()?;
         Ok(pool)
     }
 }
 
 impl BumpPool {
-    /// Settings of a pool of `region.size()` bytes that start at a multiple of `region.align()`.
+    /// Returns the builder of a pool of `region.size()` bytes that start at a multiple of
+    /// `region.align()`.
     pub fn builder(region: Layout) -> BumpPoolBuilder {
         BumpPoolBuilder { region, policy: Overflow::default() }
     }
@@ -131,17 +137,17 @@ impl<A: DeviceAllocator> BumpPool<A> {
         self.region.size() as u64
     }
 
-    /// The first address of the region.
+    /// Start address of the region.
     pub fn address(&self) -> u64 {
         address_of(self.memory)
     }
 
-    /// What it does with what does not fit.
+    /// Policy for a request that does not fit.
     pub fn overflow(&self) -> Overflow {
         self.policy
     }
 
-    /// What it takes its memory from.
+    /// The upstream allocator.
     pub fn upstream(&self) -> &A {
         &self.upstream
     }
@@ -150,12 +156,12 @@ impl<A: DeviceAllocator> BumpPool<A> {
         lock(&self.state)
     }
 
-    /// How it calls itself in errors.
+    /// Name in error messages.
     fn name(&self) -> String {
         format!("a bump pool of {}", Bytes(self.capacity()))
     }
 
-    /// A block of the region, if it fits there.
+    /// Allocates a block of the region, if it fits.
     fn take(&self, layout: Layout, stream: &Stream) -> Result<Result<DevicePtr<u8>, Full>> {
         let mut state = self.state();
         let start = match state.cursor.place(layout) {
@@ -164,7 +170,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
         };
         state.order.join(stream)?;
         state.cursor.take(start, layout);
-        // No address of it is ever used on the host.
+        // The host never dereferences this address.
         Ok(Ok(DevicePtr(self.memory.0.wrapping_add((start - self.address()) as usize))))
     }
 
@@ -197,7 +203,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
         InvalidFree::Block { allocator: self.name(), address, why }.into()
     }
 
-    /// Takes a block of the region back.
+    /// Frees a block of the region.
     fn give_back(&self, address: u64, layout: Layout, stream: &Stream) -> Result<()> {
         let mut state = self.state();
         let (began, resets) = (state.order.now(), state.resets);
@@ -206,17 +212,17 @@ impl<A: DeviceAllocator> BumpPool<A> {
         let recorded = stream.record();
         let mut state = self.state();
         if state.resets != resets {
-            // An unchecked one took the block back meanwhile.
+            // An unchecked reset has freed the block in the meantime.
             return Ok(());
         }
         state.cursor.end_free(index, recorded.is_ok());
         recorded.map(|event| state.order.freed(stream.id(), event, began))
     }
 
-    /// Takes a block back that is not of the region.
+    /// Frees a block that is not in the region.
     ///
     /// # Safety
-    /// That of [`DeviceAllocator::deallocate`].
+    /// P1 and P2 of [`DeviceAllocator::deallocate`].
     #[cold]
     unsafe fn give_back_upstream(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         let (address, mut state) = (address_of(ptr), self.state());
@@ -229,7 +235,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
         };
         let block = removed.map_err(|why| self.wrong_free(address, why))?;
         drop(state);
-        // SAFETY: a live block of the upstream's (I1); the rest is the caller's promise.
+        // SAFETY: a live block of the upstream (P2, by I1); the caller's promise P1.
         let done = unsafe { self.upstream.deallocate(ptr, layout, stream) };
         if done.is_err() {
             self.state().overflow.insert(address, block);
@@ -238,8 +244,8 @@ impl<A: DeviceAllocator> BumpPool<A> {
     }
 }
 
-// SAFETY: the cursor gives out what lies behind all other blocks (I2), after all work that used it (I3); the rest is the upstream's
-// promise.
+// SAFETY: the cursor allocates addresses behind all other blocks (A1, A2 by I2), after all work
+// that used them (A2 by I3). For overflow blocks, A1 and A2 hold for the upstream.
 unsafe impl<A: DeviceAllocator> DeviceAllocator for BumpPool<A> {
     fn device(&self) -> &Device {
         self.upstream.device()
@@ -257,7 +263,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BumpPool<A> {
         if offset.is_some_and(|offset| offset < self.capacity()) {
             return self.give_back(address_of(ptr), layout, stream);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises P1 and P2.
         unsafe { self.give_back_upstream(ptr, layout, stream) }
     }
 
@@ -282,7 +288,7 @@ impl<A: DeviceAllocator> Drop for BumpPool<A> {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         let ((live, _), elsewhere) = (state.cursor.live(), state.overflow.blocks());
-        // In order on the device, as far as the driver does that.
+        // Ordered on the device, as far as the driver supports that.
         let ordered = state.order.gather(&self.home);
         if live > 0 || elsewhere > 0 || ordered.is_err() {
             self.upstream.device().driver().drain();
@@ -293,7 +299,8 @@ impl<A: DeviceAllocator> Drop for BumpPool<A> {
         let blocks = state.overflow.take_all().map(|(address, block)| (address, block.layout));
         for (address, layout) in blocks.chain([(address_of(self.memory), self.region)]) {
             let ptr = DevicePtr(std::ptr::with_exposed_provenance_mut(address as usize));
-            // SAFETY: the upstream's, given back once, behind all work that may use it (I1, I3).
+            // SAFETY: upstream blocks, each freed once (P2, by I1), behind all work that may use
+            // them (P1, by I3).
             unsafe { give_back_at_the_end(&self.upstream, ptr, layout, &self.home) };
         }
     }

@@ -1,14 +1,15 @@
-//! What the next owners of the region are to wait for.
+//! The ordering of a region's reuse: the events that later allocations of the region must wait for.
 //!
 //! ```text
-//!   stream 1   work  free ●                           alloc: joined, for the reset was there
-//!   stream 2      work      free ●                    alloc: waits for ◆, once
-//!                            \     \
-//!   stream 1                   reset ◆
+//! stream 1   work  free ●                       alloc: joined already by the reset
+//! stream 2      work      free ●                alloc: waits for ◆, once
+//!                           \     \
+//! stream 1                   reset ◆
 //! ```
 //!
-//! I1: every free since the last reset lies before one of `frees`. I2: all that used the region before the last reset lies before
-//! `start`. I3: streams in `joined` have waited for `start`, or were given it.
+//! I1: every free since the last reset is before one of the events in `frees`. I2: all use of the
+//! region before the last reset is before `start`. I3: the streams in `joined` have waited for
+//! `start`, or recorded it.
 
 use crate::driver::{Event, Stream, StreamId};
 use crate::error::Result;
@@ -16,14 +17,15 @@ use std::collections::{BTreeMap, HashSet};
 
 #[derive(Default)]
 pub(super) struct Order {
-    /// By stream, with the moment at which they came here. One each, or as many as threads freed on the stream at one time.
+    /// By stream, each event with the moment of its insertion. One event per stream, or one per
+    /// thread that freed on the stream at the same time.
     frees: BTreeMap<StreamId, Vec<(u64, Event)>>,
     moments: u64,
     start: Option<Event>,
     joined: HashSet<StreamId>,
 }
 
-/// A moment: what is recorded from then on lies behind what came before.
+/// A moment: events recorded after it are behind all frees that came before it.
 #[derive(Clone, Copy)]
 pub(super) struct Moment(u64);
 
@@ -32,7 +34,8 @@ impl Order {
         Moment(self.moments)
     }
 
-    /// The event of a free, recorded after the moment `began`. On the same stream it lies behind all that had come by then.
+    /// Adds the event of a free, recorded after the moment `began`. On the same stream it is behind
+    /// all events inserted before `began`, and replaces them.
     pub fn freed(&mut self, stream: StreamId, event: Event, Moment(began): Moment) {
         let of_stream = self.frees.entry(stream).or_default();
         of_stream.retain(|(moment, _)| *moment >= began);
@@ -40,7 +43,7 @@ impl Order {
         self.moments += 1;
     }
 
-    /// Orders the stream after the last reset: one call of the driver's for each stream and reset.
+    /// Orders the stream after the last reset: one driver call for each stream and reset.
     pub fn join(&mut self, stream: &Stream) -> Result<()> {
         let Some(start) = &self.start else { return Ok(()) };
         if !self.joined.contains(&stream.id()) {
@@ -50,14 +53,14 @@ impl Order {
         Ok(())
     }
 
-    /// Orders the stream after all that used the region.
+    /// Orders the stream after all use of the region.
     pub fn gather(&mut self, stream: &Stream) -> Result<()> {
         self.join(stream)?;
         let others = self.frees.iter().filter(|(id, _)| **id != stream.id());
         others.flat_map(|(_, events)| events).try_for_each(|(_, event)| stream.wait(event))
     }
 
-    /// The reset is where the stream is now. After a failure all is as before.
+    /// Makes the current point of the stream the last reset. A failure changes nothing.
     pub fn restart(&mut self, stream: &Stream) -> Result<()> {
         let start = stream.record()?;
         (self.start, self.joined) = (Some(start), HashSet::from([stream.id()]));

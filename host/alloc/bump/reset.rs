@@ -1,34 +1,35 @@
-//! Starting at the first address again, and where the bytes are.
+//! Resets and statistics of a bump pool.
 
 use super::{BumpPool, DeviceAllocator, State, Usage};
 use crate::driver::Stream;
 use crate::error::{Bytes, Error, Result};
 use serde::Serialize;
 
-/// Where a [`BumpPool`]'s bytes are.
+/// Statistics of a [`BumpPool`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BumpPoolStats {
-    /// Bytes: of the region, and of the upstream's blocks beside it.
+    /// Bytes of the region and of the upstream blocks beside it.
     pub usage: Usage,
-    /// Bytes of it that were handed out since the last reset, with those that were skipped for alignment.
+    /// Bytes of the region allocated since the last reset, including alignment padding.
     pub granted: u64,
-    /// Blocks of the region that were not given back.
+    /// Live blocks of the region.
     pub live_blocks: u64,
-    /// Their bytes.
+    /// Bytes of these blocks.
     pub live_bytes: u64,
-    /// Blocks of the upstream's that were not given back, for [`Overflow::Upstream`](super::Overflow::Upstream).
+    /// Live upstream blocks, with [`Overflow::Upstream`](super::Overflow::Upstream).
     pub overflow_blocks: u64,
-    /// Their bytes.
+    /// Bytes of these blocks.
     pub overflow_bytes: u64,
-    /// How many blocks of the upstream's there ever were.
+    /// Number of upstream blocks ever allocated.
     pub overflows: u64,
-    /// How often it was reset.
+    /// Number of resets.
     pub resets: u64,
 }
 
 impl State {
-    /// Orders a reset after all that used the region, and those who come after it. A failure leaves all as it was.
+    /// Orders a reset after all use of the region, and later use after the reset. A failure changes
+    /// nothing.
     fn reset(&mut self, stream: &Stream) -> Result<()> {
         self.order.gather(stream)?;
         self.order.restart(stream)?;
@@ -39,14 +40,15 @@ impl State {
 }
 
 impl<A: DeviceAllocator> BumpPool<A> {
-    /// Starts at the first address again: the same requests get the same addresses.
+    /// Resets the pool to its first address: the same requests get the same addresses again.
     ///
-    /// The reset is work of `stream`, which is made to wait for where each block was given back; every stream that allocates
-    /// afterwards is made to wait for the reset. Nothing waits on the host. Blocks that the upstream gave are not part of it.
+    /// The reset is work of `stream`. `stream` waits on the device for the points at which blocks
+    /// were freed. Every stream that allocates afterwards waits for the reset. Nothing waits on the
+    /// host. Blocks allocated from the upstream are not affected.
     ///
     /// # Errors
-    /// [`Error::InUse`] while blocks of the region are allocated, [`Error::WrongDevice`], or what the driver answers. The pool
-    /// is as before then.
+    /// [`Error::InUse`] while blocks of the region are allocated, [`Error::WrongDevice`], or an
+    /// error of the driver. The pool is unchanged then.
     pub fn reset(&self, stream: &Stream) -> Result<()> {
         self.device().same_as(stream.device(), "the stream")?;
         let mut state = self.state();
@@ -63,21 +65,22 @@ impl<A: DeviceAllocator> BumpPool<A> {
         state.reset(stream)
     }
 
-    /// The same with blocks allocated: they are taken back, all at once.
+    /// Resets the pool while blocks are allocated: all of them are freed at once.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`], or what the driver answers. The pool is as before then.
+    /// [`Error::WrongDevice`], or an error of the driver. The pool is unchanged then.
     ///
     /// # Safety
-    /// Nothing uses a block of the region any more but work that `stream` was given before, and work that it was ordered
-    /// after. Addresses from before are neither used again nor given back: that is an error only until the
-    /// same address is handed out with the same layout.
+    /// - P1: only work submitted to `stream` before this call, and work that `stream` was ordered
+    ///   after, uses a block of the region.
+    /// - P2: addresses from before are neither used nor freed again. Such a free is an error only
+    ///   until the same address is allocated again with the same layout.
     pub unsafe fn reset_unchecked(&self, stream: &Stream) -> Result<()> {
         self.device().same_as(stream.device(), "the stream")?;
         self.state().reset(stream)
     }
 
-    /// Where its bytes are at the moment.
+    /// Current statistics.
     pub fn stats(&self) -> BumpPoolStats {
         let state = self.state();
         let (live_blocks, live_bytes) = state.cursor.live();

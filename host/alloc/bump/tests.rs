@@ -1,4 +1,4 @@
-//! Who waits for what, and resets and frees whose driver calls fail.
+//! Which stream waits for which, and driver failures in resets and frees.
 
 use super::*;
 use crate::alloc::{DriverMemory, FailureInjected, Failures, Statistics};
@@ -20,7 +20,7 @@ fn take(pool: &Pool, stream: &Stream) -> DevicePtr<u8> {
 }
 
 fn give<A: DeviceAllocator>(pool: &BumpPool<A>, ptr: DevicePtr<u8>, stream: &Stream) -> Result<()> {
-    // SAFETY: no work uses it.
+    // SAFETY: no work uses the block (P1, P2).
     unsafe { pool.deallocate(ptr, BLOCK, stream) }
 }
 
@@ -49,10 +49,10 @@ fn after_a_reset_each_stream_waits_once() {
     for ptr in again {
         give(&pool, ptr, &first).unwrap();
     }
-    // Nobody else freed: the stream waits for nothing, and is behind the last reset already.
+    // No other stream freed: the stream waits for nothing, and is already behind the last reset.
     pool.reset(&first).unwrap();
     assert_eq!(waits(), (1, 1, 2));
-    // Without any use between: behind the reset before.
+    // Without any use in between: behind the previous reset.
     pool.reset(&second).unwrap();
     assert_eq!(waits(), (1, 2, 2));
     check(&pool);
@@ -104,7 +104,7 @@ fn at_its_end_the_home_stream_waits_for_every_stream_that_freed() {
     assert_eq!(of_home.waits(), 2, "the reset, and the free since");
 }
 
-/// Two frees on one stream at one time: which of their events lies behind the other is not known.
+/// Two concurrent frees on one stream: the order of their events is unknown.
 #[test]
 fn events_of_one_stream_that_were_recorded_at_one_time_are_all_kept() {
     let device = Device::cpu();
@@ -123,7 +123,7 @@ fn events_of_one_stream_that_were_recorded_at_one_time_are_all_kept() {
 fn an_overflow_that_cannot_be_given_back_can_be_tried_again() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    // The fourth call is at the pool's end, which tries it once more.
+    // The fourth call is the free when the pool is dropped, which is retried.
     for nth in 1..=4 {
         let memory = FailureInjected::new(DriverMemory::new(&device), Failures::Nth(nth));
         let made = BumpPool::builder(BLOCK).overflow(Overflow::Upstream).build_over(&memory);
@@ -174,7 +174,7 @@ fn the_cursor_keeps_its_invariants_whatever_is_asked_for() {
     for seed in 0..20 {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let mut below = |n: u64| rng.next_u64() % n;
-        // Also where addresses end.
+        // Includes the end of the address space.
         let base = [0x1000, 0x7f_0123_4567, u64::MAX - 0xffff][seed as usize % 3];
         let mut cursor = Cursor::new(base, 0xff00);
         let mut live = Vec::new();

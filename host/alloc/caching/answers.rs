@@ -1,4 +1,4 @@
-//! What a pool says of itself: its figures, and why it refuses a free.
+//! Statistics of a pool, and the reasons for an invalid free.
 
 use super::ladder::Rung;
 use super::live::Wrong;
@@ -18,7 +18,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         counts
     }
 
-    /// What it holds and what it did.
+    /// Statistics since the pool was created.
     pub fn stats(&self) -> CachingPoolStats {
         let shared = lock(&self.shared);
         let counts = self.counts(&shared);
@@ -50,7 +50,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         }
     }
 
-    /// What is wrong with an address that is given back.
+    /// The error for an invalid free.
     #[cold]
     pub(super) fn misuse(&self, address: u64, layout: Layout, wrong: Wrong) -> Error {
         let why = match wrong {
@@ -61,7 +61,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         Error::InvalidFree(InvalidFree::Block { allocator: NAME.into(), address, why })
     }
 
-    /// What is at an address that no block starts at.
+    /// Describes an address at which no block starts.
     fn whereabouts(&self, address: u64) -> String {
         let shared = lock(&self.shared);
         if shared.arena.segment_of(address).is_none() {

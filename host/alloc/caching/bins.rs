@@ -1,14 +1,16 @@
-//! The free blocks of one stream, by class, its extents, and what it counts.
+//! The free blocks of one stream by class, its extents and its counters.
 //!
 //! ```text
-//!   class 2   │ 2048 │ 2048 │ 2048        equal blocks of slabs: the last freed first
-//!   class 13  │ 2.5 MiB │ 3 MiB │ 2.2 MiB    cut to measure: of those that fit, the least too large
+//! class 2   │ 2048 │ 2048 │ 2048            equal blocks of slabs: last in, first out
+//! class 13  │ 2.5 MiB │ 3 MiB │ 2.2 MiB      cut to the requested size: the smallest that fits
 //! ```
 //!
-//! I1: a block is in the bin of its own class, once, and in none while it is live. I2: an entry has the size and the address of its
-//! block's slot, which do not change while the block is here. I3: a bin has at most [`most`] blocks, or one; and more until who gave
-//! one too many has taken the older half out, or where several threads of a stream filled it at once. I4: a block of the cache's own extents that leaves its
-//! bin merges there; others go to what all share.
+//! I1: a free block is in the bin of its class, once; a live block is in no bin. I2: an entry holds
+//! the size and address of its block's slot, which do not change while the block is in a bin. I3: a
+//! bin holds at most [`most`] blocks, or one. It holds more until the thread that exceeded the
+//! limit has removed the older half, or after several threads of a stream refilled it at once. I4:
+//! a block of the cache's own extents that leaves its bin is merged into its extent; other blocks
+//! go to the shared state.
 
 use super::class::{Classes, Need};
 use super::live::{BlockId, Claim, Live, SHARED};
@@ -18,59 +20,64 @@ use super::segment::Arena;
 use super::stats::{Counts, Tally};
 use std::alloc::Layout;
 
-/// A block above the slabs' limit serves what is smaller by up to one in so many of what is asked for.
+/// A block above the slab limit serves a smaller request if it exceeds that request by at most
+/// 1/16.
 const SLACK: u64 = 16;
-/// Blocks that a bin keeps, and bytes, as long as both allow; but one block of any size. What is kept does not merge with its
-/// neighbours: more large blocks would strand memory between them.
+/// Limits on blocks and on bytes of a bin; both apply, but one block of any size is always kept. A
+/// cached block does not coalesce with its neighbours: a higher limit on large blocks would strand
+/// the memory between them.
 const MOST_SMALL: u64 = 256;
 const MOST_SMALL_BYTES: u64 = 4 << 20;
 const MOST_LARGE: u64 = 32;
 const MOST_LARGE_BYTES: u64 = 16 << 20;
-/// Large blocks from this size on are kept in no bin once as much lies free as may: what merges with its neighbours serves better.
+/// Large blocks of at least this size are not cached once free memory has reached its limit: a
+/// coalesced block serves later requests better.
 const LARGE: u64 = 1 << 20;
-/// Numbers of blocks that are taken, and given back, at a time: the list of them is one for all streams.
+/// Block numbers that are taken or returned at a time: all streams share one list of them.
 const NUMBERS: usize = 32;
-/// Blocks that are known again without the map of all: a power of two.
+/// Recently allocated blocks that are recognised without the block map. A power of two.
 const OUT: usize = 64;
 
-/// What became of a block that was given back. It goes through a register, where a list would go through memory.
+/// Outcome of a free. It is small enough for a register; a list would go through memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::alloc) enum Back {
     Kept,
-    /// The same, and there are more of this class than it keeps now ([`Bins::overflow`]).
+    /// Kept, and the class exceeds its limit ([`Bins::overflow`]).
     Over {
         class: u16,
         most: u16,
     },
-    /// It is above all classes, and not kept.
+    /// The block is above all classes and was not kept.
     Huge(BlockId),
-    /// It is not known here, or not live with that layout: nothing happened.
+    /// The block is not known here, or is not live with that layout. Nothing was changed.
     Unknown,
 }
 
 pub(super) struct Bins {
-    /// Blocks that went out last, by a mix of their address: most come back here, and are not looked up in the map of all.
+    /// Recently allocated blocks, hashed by address: most are freed to this cache and need no
+    /// lookup in the block map.
     out: [Option<(u64, Claim)>; OUT],
     bins: Vec<Bin>,
-    /// Of what is above all classes.
+    /// Counters of blocks above all classes.
     huge: Tally,
-    /// The first class that is cut to measure.
+    /// The first class with blocks that are cut to the requested size.
     first_large: usize,
-    /// Whose bins these are, in the slots of blocks; [`SHARED`] for a cache that has no extents.
+    /// The owner number of these bins, as stored in the slots of blocks; [`SHARED`] for a cache
+    /// without extents.
     owner: u32,
-    /// What large blocks are cut out of.
+    /// The extents that large blocks are cut from.
     local: Local,
-    /// Numbers for such blocks.
+    /// Unused numbers for such blocks.
     numbers: Vec<BlockId>,
-    /// Whether it was used since somebody looked last.
+    /// Whether the cache was used since the last check.
     used: bool,
 }
 
-/// Two lines of the cache, and no part of a third one.
+/// Exactly two cache lines, aligned to a line.
 #[derive(Default)]
 #[repr(align(64))]
 struct Bin {
-    /// The last freed at the end.
+    /// The most recently freed block is last.
     blocks: Vec<Entry>,
     tally: Tally,
 }
@@ -82,7 +89,7 @@ struct Entry {
     bytes: u64,
 }
 
-/// Where a block is in `out`.
+/// The index of a block in `out`.
 #[inline]
 fn place_of(address: u64) -> usize {
     (address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - OUT.ilog2())) as usize
@@ -103,7 +110,7 @@ impl Bins {
         }
     }
 
-    /// A block for a request, live.
+    /// Allocates a block. It is live on return.
     #[inline(always)]
     pub fn take(&mut self, need: &Need, layout: Layout, is_tight: bool, live: &Live) -> Option<u64> {
         let class = need.class?;
@@ -116,7 +123,7 @@ impl Bins {
         }
     }
 
-    /// Hands a block out.
+    /// Makes a block live and counts it.
     #[inline(always)]
     fn send(
         &mut self,
@@ -132,7 +139,7 @@ impl Bins {
         address
     }
 
-    /// A block out of an extent.
+    /// Allocates a block from an extent.
     #[inline(never)]
     fn cut(&mut self, class: usize, need: &Need, layout: Layout, is_tight: bool, live: &Live) -> Option<u64> {
         let need = *need;
@@ -148,13 +155,13 @@ impl Bins {
         Some(self.send(class, Entry { id, address, bytes: need.bytes }, layout, live))
     }
 
-    /// A block out of an extent as it is, of nobody's yet.
+    /// Cuts a block from an extent. It is not live yet.
     pub fn cut_out(&mut self, need: Need, live: &Live) -> Option<BlockId> {
         let (node, address) = self.local.cut(need)?;
         Some(self.name(node, address, need, live))
     }
 
-    /// Makes a block of a piece that was cut.
+    /// Creates a block for a piece that was cut.
     fn name(&mut self, node: u32, address: u64, need: Need, live: &Live) -> BlockId {
         let id = self.numbers.pop().unwrap_or_else(|| {
             self.numbers = live.take_numbers(NUMBERS);
@@ -164,7 +171,7 @@ impl Bins {
         id
     }
 
-    /// Puts a block of nobody's back into the extent that it was cut out of.
+    /// Returns a free block to the extent that it was cut from.
     #[inline(never)]
     fn unname(&mut self, id: BlockId, live: &Live) {
         let node = live.slot(id).home();
@@ -181,7 +188,7 @@ impl Bins {
         self.owner != SHARED && live.slot(id).owner() == self.owner
     }
 
-    /// Large blocks of the cache's extents merge there.
+    /// Merges cached large blocks into the cache's extents.
     fn merge(&mut self, live: &Live) {
         for class in self.first_large..self.bins.len() {
             for at in (0..self.bins[class].blocks.len()).rev() {
@@ -194,19 +201,21 @@ impl Bins {
         }
     }
 
-    /// Takes a shared piece that is out for an extent.
+    /// Adopts a shared piece that is out as an extent.
     pub fn adopt(&mut self, shared: &mut Arena, home: u32) {
         self.local.adopt(shared, home);
     }
 
-    /// Gives a block of an extent, which nobody has, to the shared segments; the number of its piece there.
+    /// Moves a free block from an extent to the shared segments, and returns the number of its
+    /// piece there.
     pub fn let_go(&mut self, shared: &mut Arena, id: BlockId, live: &Live) -> u32 {
         let node = live.slot(id).home();
         live.remove(id);
         self.local.let_go(shared, node)
     }
 
-    /// Gives all that is free in extents to the shared segments, of that order; or only what may have free neighbours there.
+    /// Moves all free pieces of extents to the shared segments with that order. With `all ==
+    /// false`, only pieces that may have free neighbours there.
     pub fn let_go_free(&mut self, shared: &mut Arena, order: Order, all: bool) {
         match all {
             true => self.local.let_go_free(shared, order),
@@ -214,34 +223,35 @@ impl Bins {
         }
     }
 
-    /// Gives a free piece of an extent that has so many bytes to the shared segments, for a slab; the number of its piece there.
+    /// Moves a free piece of `bytes` from an extent to the shared segments, for a slab. Returns its
+    /// number there.
     pub fn lend(&mut self, shared: &mut Arena, bytes: u64, align: u64) -> Option<u32> {
         let (node, _) = self.local.cut(Need { class: None, bytes, align, is_small: false })?;
         Some(self.local.let_go(shared, node))
     }
 
-    /// Whether it has extents.
+    /// Whether there are extents.
     pub fn has_extents(&self) -> bool {
         !self.local.is_empty()
     }
 
-    /// Whether it was used since the last look.
+    /// Whether the cache was used since the last call.
     pub fn was_used(&mut self) -> bool {
         std::mem::take(&mut self.used)
     }
 
-    /// The cache ends: numbers that it has left over.
+    /// Retires the cache: returns its unused block numbers.
     pub fn retire(&mut self, live: &Live) {
         live.give_numbers(self.numbers.drain(..));
     }
 
-    /// A block that went out from here not long ago, once.
+    /// Removes and returns the claim of a recently allocated block, if the address is known.
     #[inline]
     pub fn known(&mut self, address: u64) -> Option<Claim> {
         self.out[place_of(address)].take_if(|(known, _)| *known == address).map(|(_, claim)| claim)
     }
 
-    /// Keeps a block that nobody has.
+    /// Caches a free block.
     #[inline(always)]
     pub fn keep(&mut self, id: BlockId, asked: u64, is_tight: bool, live: &Live) -> Back {
         let slot = live.slot(id);
@@ -259,7 +269,7 @@ impl Bins {
         }
         let bin = &mut self.bins[class];
         bin.blocks.push(entry);
-        // One is always kept, and what the most is takes a division.
+        // The first block is always kept: this skips the division that computes `most`.
         let kept = bin.blocks.len();
         if kept == 1 {
             return Back::Kept;
@@ -268,12 +278,13 @@ impl Bins {
         if kept > most { self.shed(class, most, live) } else { Back::Kept }
     }
 
-    /// The older half of a class leaves its bin: blocks of the cache's extents merge there. Others are what all share's.
+    /// Removes the older half of a large class as far as its blocks belong to the cache's extents,
+    /// and merges them there. Other blocks go to the shared state.
     #[inline(never)]
     fn shed(&mut self, class: usize, most: usize, live: &Live) -> Back {
         if class >= self.first_large {
             let older = self.bins[class].blocks.len() / 2;
-            // At most 16 of them.
+            // At most 16 blocks.
             for at in (0..older).rev() {
                 if self.is_own(self.bins[class].blocks[at].id, live) {
                     let entry = self.bins[class].blocks.remove(at);
@@ -285,8 +296,9 @@ impl Bins {
         if is_over { Back::Over { class: class as u16, most: most as u16 } } else { Back::Kept }
     }
 
-    /// Takes the older half of a class out, if there still are more than `most`: another thread may have done that meanwhile. What is of the
-    /// cache's own extents merges there.
+    /// Removes the older half of a class, if it still has more than `most` blocks: another thread
+    /// may have done this in the meantime. Blocks of the cache's own extents are merged there; the
+    /// others are returned.
     pub fn overflow(&mut self, class: u16, most: u16, live: &Live) -> Vec<BlockId> {
         let blocks = &mut self.bins[usize::from(class)].blocks;
         if blocks.len() <= usize::from(most) {
@@ -296,7 +308,7 @@ impl Bins {
         self.not_own(out, live)
     }
 
-    /// Of blocks that nobody has, those that are of no extent of the cache's; the others merge there.
+    /// Merges the blocks that belong to the cache's extents, and returns the others. All are free.
     fn not_own(&mut self, mut blocks: Vec<BlockId>, live: &Live) -> Vec<BlockId> {
         blocks.retain(|id| {
             let is_own = self.is_own(*id, live);
@@ -308,7 +320,7 @@ impl Bins {
         blocks
     }
 
-    /// Counts a block that came from elsewhere and is live.
+    /// Counts a live block that was not served from the cache.
     pub fn count_miss(&mut self, claim: Claim, asked: u64, live: &Live) {
         let slot = live.slot(claim.id);
         self.out[place_of(slot.address())] = Some((slot.address(), claim));
@@ -317,7 +329,7 @@ impl Bins {
         tally.misses += 1;
     }
 
-    /// Keeps blocks of nobody's that came with one that was asked for, the next one to be handed out last.
+    /// Caches the further blocks of a refill, in reverse: the first is allocated next.
     pub fn stock(&mut self, class: usize, more: &[BlockId], live: &Live) {
         let entry = |id: &BlockId| {
             let slot = live.slot(*id);
@@ -326,19 +338,20 @@ impl Bins {
         self.bins[class].blocks.extend(more.iter().rev().map(entry));
     }
 
-    /// Whether it keeps no block, in bins or extents.
+    /// Whether no block is cached and there is no extent.
     pub fn is_empty(&self) -> bool {
         self.local.is_empty() && self.bins.iter().all(|bin| bin.blocks.is_empty())
     }
 
-    /// Takes out all blocks of the classes that `which` says. What is of the cache's own extents merges there.
+    /// Removes all blocks of the classes that `which` accepts. Blocks of the cache's own extents
+    /// are merged there; the others are returned.
     pub fn drain(&mut self, which: impl Fn(usize) -> bool, live: &Live) -> Vec<BlockId> {
         let all = self.bins.iter_mut().enumerate().filter(|(class, _)| which(*class));
         let out = all.flat_map(|(_, bin)| bin.blocks.drain(..)).map(|entry| entry.id).collect();
         self.not_own(out, live)
     }
 
-    /// Adds what was counted.
+    /// Adds the counters.
     pub fn count(&self, counts: &mut Counts) {
         for (class, bin) in self.bins.iter().enumerate() {
             counts.add(Some(class), &bin.tally, bin.blocks.len());
@@ -348,14 +361,14 @@ impl Bins {
 }
 
 impl Bin {
-    /// Of the blocks that fit and are not much too large, the smallest.
+    /// Removes the smallest block that fits and is not too large.
     #[inline]
     fn take_large(&mut self, need: &Need) -> Option<Entry> {
         let most = need.bytes + need.bytes / SLACK;
         let fits = |entry: &Entry| {
             (need.bytes..=most).contains(&entry.bytes) && entry.address & (need.align - 1) == 0
         };
-        // Mostly that is the last one, of just that size.
+        // The common case: the last block has exactly this size.
         if let Some(last) = self.blocks.pop_if(|last| last.bytes == need.bytes && fits(last)) {
             return Some(last);
         }
@@ -373,20 +386,20 @@ fn most_large(bytes: u64) -> usize {
     MOST_LARGE.min(MOST_LARGE_BYTES / bytes).max(1) as usize
 }
 
-/// How many blocks of a size a bin keeps.
+/// The number of blocks of a size that a bin keeps.
 #[inline]
 fn most(bytes: u64, is_small: bool) -> usize {
     if is_small { most_small(bytes) } else { most_large(bytes) }
 }
 
-/// How many small blocks come with one that is asked for, itself among them.
+/// The number of small blocks of one refill, including the one that was requested.
 pub(super) fn refill_of(need: Need) -> usize {
     if need.is_small { most_small(need.bytes) / 4 } else { 1 }
 }
 
 #[cfg(test)]
 impl Bins {
-    /// The invariants of its extents.
+    /// The invariants of the extents.
     pub fn check(&self, shared: &Arena) {
         self.local.check(shared);
     }
@@ -398,13 +411,13 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Large blocks of these sizes, put into bins one after the other, and what came out meanwhile.
+    /// Bins after caching large blocks of these sizes one by one, and the sizes that overflowed.
     fn bins(sizes: &[u64]) -> (Bins, Live, Classes, Vec<u64>) {
         let (classes, live) = (Classes::new(512, 1, 64 << 10).unwrap(), Live::new());
         let mut bins = Bins::new(classes, SHARED);
         let mut out = Vec::new();
         for (n, bytes) in (0..).zip(sizes) {
-            // At odd multiples of 512 B but for the first.
+            // At odd multiples of 512 B, except the first.
             let id =
                 live.insert(n * 256 * MIB + n.min(1) * 512, *bytes, 0, (Some(classes.index(*bytes)), false));
             if let Back::Over { class, most } = bins.keep(id, *bytes, false, &live) {

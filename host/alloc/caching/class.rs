@@ -1,24 +1,28 @@
-//! Sizes that requests are rounded up to.
+//! Size classes: the sizes that requests are rounded up to.
 //!
 //! ```text
-//!   units of the least block    1   2   3  4   5 6 7 8   9 … 16       one class per doubling: 1, 2, 4, 8, 16 …
-//!   class, one per doubling     0   1   2  2   3 3 3 3   4 …  4       four: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20 …
+//! units of the least block    1   2   3  4   5 6 7 8   9 … 16
+//! class, one per doubling     0   1   2  2   3 3 3 3   4 …  4
 //! ```
 //!
-//! I1: `index` grows with the size, `bytes(index(size)) >= size`, and no class between them would do. I2: classes are multiples of
-//! the least block. I3: above [`LARGEST_CLASS`] there are no classes; a size is its own.
+//! Class sizes in units: one per doubling gives 1, 2, 4, 8, 16 …; four per doubling give 1, 2, 3,
+//! 4, 5, 6, 7, 8, 10, 12, 14, 16, 20 …
 //!
-//! A block of a class up to the slabs' limit takes all of the class. One above takes its size in whole least blocks, and its class
-//! says only where it is looked for while it is cached.
+//! I1: `index` is monotonic in the size, `bytes(index(size)) >= size`, and no smaller class is
+//! large enough. I2: class sizes are multiples of the least block. I3: above [`LARGEST_CLASS`]
+//! there are no classes; a size is not rounded to a class.
+//!
+//! A block up to the slab limit takes its whole class. A larger block takes its size rounded up to
+//! a multiple of the least block; its class only selects the bin while it is cached.
 
 use crate::error::{Error, InvalidConfig, InvalidRequest, Result};
 use std::alloc::Layout;
 
-/// Above, sizes are exact.
+/// Sizes above this are exact.
 pub(super) const LARGEST_CLASS: u64 = 2 << 30;
-/// The largest alignment that is served.
+/// The largest supported alignment.
 pub(super) const MOST_ALIGN: usize = 1 << 30;
-/// What no device has: sums of two sizes never overflow.
+/// More than any device has, so that the sum of two sizes never overflows.
 const MOST_BYTES: u64 = 1 << 48;
 
 /// The rounding rule.
@@ -30,19 +34,20 @@ pub(super) struct Classes {
     pub per_log: u32,
     /// The largest size that slabs serve.
     pub slab_limit: u64,
-    /// Of a pool of equal blocks their size, a multiple of their alignment, and 0 of any other pool: then there is one class, of slabs.
+    /// Block size of a pool of equal blocks, a multiple of their alignment; such a pool has one
+    /// class, of slabs. 0 in any other pool.
     equal: u64,
 }
 
-/// What a layout takes.
+/// The memory that a layout needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::alloc) struct Need {
-    /// In which bin it is cached; `None` above all classes.
+    /// The bin that caches the block; `None` above all classes.
     pub class: Option<usize>,
     pub bytes: u64,
-    /// 1 for a slab's, which lies where it should by itself.
+    /// 1 for a block of a slab, which is aligned by its position.
     pub align: u64,
-    /// Whether it is one of a slab of equal blocks.
+    /// Whether it is a block of a slab.
     pub is_small: bool,
 }
 
@@ -51,12 +56,13 @@ impl Classes {
         1 << self.least_log
     }
 
-    /// `bytes` in whole least blocks.
+    /// `bytes` rounded up to a multiple of the least block.
     pub const fn whole(self, bytes: u64) -> u64 {
         (bytes + self.least() - 1) & !(self.least() - 1)
     }
 
-    /// The class of a size from 1 on to [`LARGEST_CLASS`]. By shifts alone: a division takes as long as a lock.
+    /// The class of a size from 1 to [`LARGEST_CLASS`]. Uses shifts only: a division takes as long
+    /// as a lock.
     #[inline]
     pub const fn index(self, bytes: u64) -> usize {
         let units = (bytes + self.least() - 1) >> self.least_log;
@@ -87,51 +93,53 @@ impl Classes {
         units << self.least_log
     }
 
-    /// The first that is cut to measure: of those before, blocks are of slabs.
+    /// The first class with blocks that are cut to the requested size. The blocks of all classes
+    /// below come from slabs.
     pub const fn first_large(self) -> usize {
         if self.equal > 0 { 1 } else { self.index(self.slab_limit) + 1 }
     }
 
-    /// How many there are.
+    /// Number of classes.
     pub const fn count(self) -> usize {
         if self.equal > 0 { 1 } else { self.index(LARGEST_CLASS) + 1 }
     }
 
-    /// Of blocks of this size, which is a multiple of their alignment.
+    /// The rule for equal blocks of this size, which is a multiple of their alignment.
     pub const fn of_equal(bytes: u64) -> Classes {
         Classes { least_log: 0, per_log: 0, slab_limit: bytes, equal: bytes }
     }
 
-    /// What any block of equal ones takes.
+    /// The need of any block in a pool of equal blocks.
     #[inline]
     pub const fn need_of_equal(self) -> Need {
         Need { class: Some(0), bytes: self.equal, align: 1, is_small: true }
     }
 
-    /// What a request of so many bytes, at least 1, is rounded up to.
+    /// Rounds a request of `bytes`, at least 1, up to its class.
     pub const fn round(self, bytes: u64) -> u64 {
         if bytes > LARGEST_CLASS { bytes } else { self.rounded(self.index(bytes)) }
     }
 
-    /// The class of which every block is aligned, in a slab that is aligned to the same.
+    /// The smallest class that holds `bytes` and aligns every block to `align`, in a slab that is
+    /// aligned to `align`.
     #[inline]
     fn aligned(self, bytes: u64, align: u64) -> usize {
         let mut class = self.index(bytes.max(align));
-        // At most to the next power of two, which is one.
+        // Ends at the next power of two at the latest: that class is aligned.
         while self.rounded(class) & (align - 1) != 0 {
             class += 1;
         }
         class
     }
 
-    /// What all blocks of a class in a row are aligned to, if the first is.
+    /// The alignment of every block of a class in a slab, if the first block has it.
     #[inline]
     pub const fn align(self, class: usize) -> u64 {
-        // Equal blocks are where they should be in the one segment that they fill.
+        // Equal blocks are aligned by their position in the one segment that they fill.
         if self.equal > 0 { 1 } else { 1 << self.bytes(class).trailing_zeros() }
     }
 
-    /// What `layout`, of at least 1 B, takes.
+    /// The need of `layout`, which has at least 1 B.
     #[inline(always)]
     pub fn need(self, layout: Layout) -> Option<Need> {
         let (size, align) = (layout.size() as u64, layout.align() as u64);
@@ -145,13 +153,14 @@ impl Classes {
         if size > MOST_BYTES || layout.align() > MOST_ALIGN {
             return None;
         }
-        // Never a class of slabs: its blocks have all of its size, and this one only as much as was asked for.
+        // Never a slab class: a slab block has the full class size, and this block only the
+        // requested size.
         let beyond = size.max(self.slab_limit + 1);
         let class = if beyond <= LARGEST_CLASS { Some(self.index(beyond)) } else { None };
         Some(Need { class, bytes: self.whole(size), align: align.max(self.least()), is_small: false })
     }
 
-    /// The same, or the error of it.
+    /// The error for a layout without a need.
     #[cold]
     pub fn refuse(self, layout: Layout) -> Error {
         let why = format!("it serves up to {} TiB, aligned to at most {MOST_ALIGN}", MOST_BYTES >> 40);
@@ -162,7 +171,8 @@ impl Classes {
         })
     }
 
-    /// Checks what `per` classes per doubling and a least block make.
+    /// Creates the rounding rule and checks its settings; `per` is the number of classes per
+    /// doubling.
     pub fn new(least: u64, per: u32, slab_limit: u64) -> Result<Classes> {
         let refuse = |setting, given: String, why: &str| {
             Err(InvalidConfig::Pool { setting, given, why: why.into() }.into())
@@ -222,7 +232,7 @@ mod tests {
         }
     }
 
-    /// I1 and I2, over every size to 1 MiB and beside every border above.
+    /// I1 and I2, for every size up to 1 MiB and around every class boundary above.
     #[test]
     fn a_size_has_the_least_class_that_holds_it() {
         for per in [1, 2, 4, 8, 16] {

@@ -7,7 +7,7 @@ use crate::driver::Device;
 use crate::error::{Bytes, InvalidConfig, Result};
 use crate::pool::GrowableBuffer;
 
-/// What a [`CachingPool`] is made from. `CachingPool::builder()` has the defaults.
+/// Builder for a [`CachingPool`]. `CachingPool::builder()` returns the defaults.
 #[derive(Clone, Debug)]
 #[must_use = "a pool is made by build or build_over"]
 pub struct CachingPoolBuilder {
@@ -29,24 +29,25 @@ pub(super) struct Settings {
     pub segment_bytes: u64,
     spare_bytes: u64,
     most_spare: u64,
-    /// What sizes of segments are rounded up to.
+    /// Segment sizes are rounded up to a multiple of this.
     pub granularity: u64,
     pub is_ordered: bool,
-    /// Of a pool of equal blocks: it has one segment from the beginning to the end.
+    /// Set in a pool of equal blocks: it has one segment for its whole lifetime.
     pub is_fixed: bool,
     pub hook: Option<Hook>,
 }
 
-/// Of what a pool may have, one in so many parts may lie free before it merges what it keeps.
+/// The fraction of the pool's limit that may be free before cached memory is coalesced: one part in
+/// this many.
 const MOST_SPARE: u64 = 32;
 
 impl Settings {
-    /// How much may lie free with so many streams before what they keep is merged.
+    /// Bytes that may be free with this many streams before cached memory is coalesced.
     pub fn spare(&self, streams: usize) -> u64 {
         self.spare_bytes.saturating_mul(streams as u64).min(self.most_spare)
     }
 
-    /// Of a pool of equal blocks of `bytes`, as many as are in `most` bytes.
+    /// Settings of a pool of equal blocks of `bytes`, as many as fit into `most` bytes.
     pub fn of_equal(bytes: u64, most: u64) -> Settings {
         Settings {
             classes: Classes::of_equal(bytes),
@@ -61,26 +62,27 @@ impl Settings {
         }
     }
 
-    /// How many blocks of a size a stream's cache takes at a time, at most: a small part of equal ones, or other streams would have to wait for it.
+    /// Maximum number of blocks of a size that one refill takes. In a pool of equal blocks it is a
+    /// small part of them, so that other streams need not wait for the rest.
     pub fn most_refill(&self, bytes: u64) -> usize {
         if self.is_fixed { (self.most / bytes / MOST_SPARE).max(1) as usize } else { usize::MAX }
     }
 
-    /// What a stream's cache takes for itself at a time, if a request needs no more.
+    /// Size of the extent that a stream's cache takes, if the request needs no more.
     pub fn extent(&self) -> u64 {
         let part = self.classes.whole((self.most / MOST_SPARE).max(1));
         MOST_EXTENT.min(self.segment_bytes).min(part)
     }
 
-    /// Never more than its part of what the device has.
+    /// Limits the free memory to its fraction of the device memory.
     fn allow_spare_of(&mut self, device_bytes: u64) {
         self.most_spare = self.most_spare.min(device_bytes / MOST_SPARE);
     }
 }
 
-/// The most that a stream's cache takes for itself at a time, if a request needs no more.
+/// Upper limit of [`Settings::extent`].
 const MOST_EXTENT: u64 = 16 << 20;
-/// What the driver maps at a time.
+/// Granularity of the driver's mappings.
 const PAGE: u64 = 2 << 20;
 /// The largest `segment_bytes`.
 const MOST_SEGMENT: u64 = 1 << 40;
@@ -105,56 +107,63 @@ impl Default for CachingPoolBuilder {
 }
 
 impl CachingPoolBuilder {
-    /// The most that it ever has of its upstream, in bytes; no limit if this is not called. It is rounded down to what the pool takes at
-    /// a time: the least block, or with [`build`](Self::build) what the device maps at a time.
+    /// Limit of the memory that the pool takes from its upstream, in bytes. Default: unlimited.
+    /// Rounded down to the pool's granularity: the least block, or with [`build`](Self::build) the
+    /// granularity of the device's mappings.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = Some(bytes);
         self
     }
 
-    /// The least block, in bytes: a power of two from 256 B to 1 MiB. 512 if this is not called.
+    /// The least block, in bytes: a power of two from 256 B to 1 MiB. Default: 512 B.
     pub fn min_block(mut self, bytes: u64) -> Self {
         self.min_block = bytes;
         self
     }
 
-    /// How much is asked of the upstream at a time, in bytes, if a request needs no more. 32 MiB if this is not called.
+    /// Size of a request to the upstream, in bytes, unless an allocation needs more. Default: 32
+    /// MiB.
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
         self
     }
 
-    /// Size classes from each power of two to the next: 1, 2, 4, 8 or 16. 1 if this is not called.
+    /// Size classes per doubling: 1, 2, 4, 8 or 16. Default: 1.
     pub fn classes_per_doubling(mut self, classes: u32) -> Self {
         self.classes_per_doubling = classes;
         self
     }
 
-    /// Up to which class blocks are those of slabs and take all of their class, in bytes: a power of two from the least block to
-    /// 1 MiB. 64 KiB if this is not called. Larger blocks take what was asked for, in whole least blocks.
+    /// Largest class that slabs serve; its blocks take their whole class, in bytes: a power of two
+    /// from the least block to 1 MiB. Default: 64 KiB. Larger blocks take the requested size,
+    /// rounded up to a multiple of the least block.
     pub fn slab_limit(mut self, bytes: u64) -> Self {
         self.slab_limit = bytes;
         self
     }
 
-    /// How much may lie free for each stream that uses the pool, in bytes, with what is asked of the upstream, before what streams keep is
-    /// merged instead. 256 MiB if this is not called; all streams together never more than a 32nd of `max_bytes` and of the device.
+    /// Limit of free memory for each stream that uses the pool, in bytes, including the next
+    /// request to the upstream. At the limit, the pool coalesces what streams cache before it
+    /// grows. Default: 256 MiB. All streams together never exceed 1/32 of `max_bytes` or of the
+    /// device memory.
     pub fn spare_bytes(mut self, bytes: u64) -> Self {
         self.spare_bytes = bytes;
         self
     }
 
-    /// Whether a free is one in its stream's order, and returns at once; as it is if this is not called. Otherwise it waits for its
-    /// stream on the host, and what was freed is anyone's.
+    /// Whether a free is ordered on its stream and returns at once. Default: `true`. Otherwise a
+    /// free waits for its stream on the host, and the memory is usable on any stream afterwards.
     pub fn stream_ordered(mut self, yes: bool) -> Self {
         self.stream_ordered = yes;
         self
     }
 
-    /// What is called when nothing else has helped, with the bytes that are asked for. It may give blocks back, to this pool as
-    /// well, and says whether to look again. It is called without any lock of this pool's, by the thread that allocates. It must not
-    /// allocate from a pool that stands on this one, nor give back to it: a caching pool on top has its own lock while it asks this one
-    /// for a segment, and would wait for itself.
+    /// Sets a hook that is called when all else has failed, with the number of bytes requested.
+    ///
+    /// The hook may free blocks, of this pool too. It returns whether the pool should try again.
+    /// The allocating thread calls it without holding any lock of this pool. The hook must not
+    /// allocate from, or free to, a pool that is built over this one: such a caching pool holds its
+    /// own lock while it asks this pool for a segment, and the call would deadlock.
     pub fn on_exhausted(mut self, hook: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
         self.hook = Some(Hook::new(hook));
         self
@@ -179,7 +188,7 @@ impl CachingPoolBuilder {
         }
         let granularity = if self.segment_bytes.is_multiple_of(PAGE) { PAGE } else { self.min_block };
         let &CachingPoolBuilder { segment_bytes, spare_bytes, stream_ordered: is_ordered, .. } = self;
-        // Whole least blocks, as everything in it is.
+        // A multiple of the least block, like all sizes in the pool.
         let most = most & !(self.min_block - 1);
         let most_spare = most / MOST_SPARE;
         Ok(Settings {
@@ -195,24 +204,29 @@ impl CachingPoolBuilder {
         })
     }
 
-    /// A pool that takes segments from `upstream`.
+    /// Builds a pool that allocates segments from `upstream`.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for settings that cannot be, or what the driver answers.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for invalid settings, or an error of
+    /// the driver.
     pub fn build_over<A: DeviceAllocator>(&self, upstream: A) -> Result<CachingPool<A>> {
         let mut settings = self.check()?;
         settings.allow_spare_of(upstream.device().info()?.memory_total);
         CachingPool::new(upstream, None, settings)
     }
 
-    /// A pool that is one segment of `device`, which grows at its end where it lies; memory at its end that is free is given back.
-    /// It reserves addresses for `max_bytes`, or for all the memory of the device; these alone take no memory. Memory comes in what the
-    /// device maps at a time, 2 MiB on most GPUs, and `max_bytes` is rounded down to that.
-    /// Where the device has no virtual memory management, segments are the driver's allocations.
+    /// Builds a pool with one segment of `device`, which grows in place at its end. Free memory at
+    /// its end is released.
+    ///
+    /// The pool reserves addresses for `max_bytes`, or for all memory of the device; a reservation
+    /// alone takes no memory. Memory is mapped in the granularity of the device, 2 MiB on most
+    /// GPUs, and `max_bytes` is rounded down to it. If the device has no virtual memory management,
+    /// segments are driver allocations.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for settings that cannot be, a `max_bytes` below what the device maps at a time among them;
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or what the driver answers.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for invalid settings, including a
+    /// `max_bytes` below the mapping granularity;
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the driver.
     pub fn build(&self, device: &Device) -> Result<CachingPool<DriverMemory>> {
         let asked = self.max_bytes.unwrap_or(u64::MAX);
         let (mut settings, info) = (self.check()?, device.info()?);
@@ -231,7 +245,7 @@ impl CachingPoolBuilder {
             );
             return refuse("max_bytes", most, why);
         }
-        // Only whole ones are mapped, so that it never has more than it may.
+        // Only whole mappings: the pool never exceeds its limit.
         settings.most = most / granularity * granularity;
         CachingPool::new(upstream, Some(buffer), settings)
     }

@@ -1,22 +1,28 @@
-//! What a stream's own cache does not have: one rung after the other, until there is memory.
+//! The fallback ladder for requests that the stream's own cache cannot serve: rung after rung,
+//! until one finds memory.
 //!
-//! ```text
-//!   shared    free for this stream, or for anyone: no driver call, but to look at events that are pending. Of what all share a large request takes
-//!             an extent for the stream's cache, and a small one a slab, which may be cut out of such an extent
-//!   done      what streams that have nothing to do have freed. Once as much lies free as may (`spare_bytes`): what the stream itself keeps,
-//!             merged, then what others have freed and passed, with an event on each that has work left
-//!   grown     more of the upstream
-//!   stolen    other streams' free blocks, which this stream waits for on the device
-//!   released  cached segments go back, and the upstream is asked again
-//!   waited    the host waits for all that is pending; then all of that once more
-//!   hooked    the user's hook may give something back, and it all begins again
-//! ```
+//! - `shared`: memory that is free for this stream or idle. The only driver calls poll pending
+//!   events. From the shared state a large request takes an extent for the stream's cache. A small
+//!   request takes a slab, which may be cut from such an extent.
+//! - `done`: memory that idle streams have freed. Once free memory has reached its limit
+//!   (`spare_bytes`), the rung also searches the memory that the stream itself caches, after
+//!   coalescing, and then memory that other streams have freed and passed, with an event recorded
+//!   on each stream that has work left.
+//! - `grown`: new memory of the upstream.
+//! - `stolen`: free blocks of other streams; this stream waits for them on the device.
+//! - `released`: cached segments are released, and the upstream is asked again.
+//! - `waited`: the host waits for all pending work; then `stolen` and `released` are tried once
+//!   more.
+//! - `hooked`: the user's hook may free memory, and the ladder starts again.
 //!
-//! The upstream is asked before this stream is made to wait for another one's unfinished work, and after blocks whose work is done: so what a pool holds beyond
-//! its live blocks is bounded by what is in flight and by what may lie free (`spare_bytes`), and streams stay apart while there is memory. Below that bound a
-//! stream that has work left keeps what it will ask for again.
+//! The upstream is asked after free blocks with completed work, and before this stream waits for
+//! unfinished work of another stream. The memory that a pool holds beyond its live blocks is
+//! therefore bounded by what is in flight plus `spare_bytes`, and streams stay independent while
+//! there is memory. Below that bound, a stream that has work left keeps the memory that it will
+//! allocate again.
 //!
-//! The source's lock is held by `grown` and `released` while they ask the upstream; what all share, while other streams are looked at.
+//! `grown` and `released` hold the source's lock while they ask the upstream. The shared lock is
+//! held while other streams are polled.
 
 use super::class::Need;
 use super::live::BlockId;
@@ -30,10 +36,12 @@ use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::alloc::Layout;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How often the hook is asked for one allocation: a hook that always says yes does not hold a thread for ever.
+/// Maximum number of hook calls for one allocation: a hook that always returns `true` must not
+/// block a thread for ever.
 const MOST_HOOKS: usize = 64;
 
-/// How often a pool of equal blocks looks for one that other threads took before it came to it, each time after one was free.
+/// Maximum number of attempts in a pool of equal blocks. Each one saw a free block that another
+/// thread took first.
 const MOST_TRIES: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +57,8 @@ pub(super) enum Rung {
 }
 
 impl<A: DeviceAllocator> CachingPool<A> {
-    /// A block that the stream's cache does not have; its address, or why there is none.
+    /// Allocates a block that the stream's cache does not have. Returns its address, or why the
+    /// allocation failed.
     #[cold]
     pub(super) fn alloc_slow(
         &self,
@@ -135,7 +144,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
         Ok(self.release(climb)?.map(|found| (found, Rung::Waited)).ok_or(short))
     }
 
-    /// The rungs of a pool of equal blocks, which does not grow: it fails only if at one moment all blocks were live or on their way.
+    /// The rungs of a pool of equal blocks, which does not grow. It fails only if at one moment all
+    /// blocks were live or in transit.
     fn climb_fixed(&self, climb: &Climb<'_>) -> Result<Result<(BlockId, Rung), Short>> {
         if let Some(found) = self.find_done(climb) {
             return Ok(Ok((found, Rung::Done)));
@@ -147,7 +157,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             if self.is_empty() {
                 return Ok(Err(Short::Limit));
             }
-            // Of a stream whose point could not be marked, or freed since.
+            // Blocks of a stream without a marked point, or blocks that were freed since.
             self.wait_for_pending();
             if let Some(found) = self.find_done(climb) {
                 return Ok(Ok((found, Rung::Waited)));
@@ -156,8 +166,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
         Ok(Err(Short::Raced))
     }
 
-    /// Whether more may be asked of the upstream before what streams keep is merged: with it, what lies free is no more than may,
-    /// and the upstream had some when it was asked last.
+    /// Whether the pool may grow before it coalesces what streams cache: the growth keeps free
+    /// memory within its limit, and the upstream had memory at the last request.
     fn has_spare(&self, climb: &Climb<'_>) -> bool {
         let usage = self.usage();
         let free = usage.reserved_bytes.saturating_sub(usage.used_bytes);

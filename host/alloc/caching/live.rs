@@ -1,16 +1,18 @@
-//! Blocks that were cut, and who has them.
+//! The blocks that were cut, and which of them are live.
 //!
 //! ```text
 //!   address ── shard of a map ──► number ──► slot { address, bytes, home, asked }
 //! ```
 //!
-//! A block has a slot from when it is cut out of a segment until it is merged again: while it is live, and while it is cached. So
-//! an allocation from a cache writes one word, and a free reads the map and writes one word.
+//! A block has a slot from when it is cut out of a segment until it is merged again, both while it
+//! is live and while it is cached. So an allocation from a cache writes one word, and a free reads
+//! the map and writes one word.
 //!
-//! I1: the map has exactly the addresses of slots in use. I2: `asked` has no layout unless the block is live. I3: who
-//! takes the layout out has the block, alone; only who has a block puts one in. A number that was used for another block has another generation
-//! in `asked`, so that who knows an old one claims nothing by it. I4: `address`, `bytes` and `home` are
-//! written before the map has the address, and not while it has.
+//! I1: the map contains exactly the addresses of the slots in use. I2: `asked` holds a layout only
+//! while the block is live. I3: the thread that removes the layout owns the block exclusively; only
+//! the owner of a block stores a layout. A number that is reused for another block has another
+//! generation in `asked`, so that a stale number claims nothing. I4: `address`, `bytes` and `home`
+//! are written before the map contains the address, and not while it does.
 
 use super::super::lock;
 use foldhash::fast::FixedState;
@@ -23,37 +25,41 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::alloc) struct BlockId(u32);
 
-/// A line of the cache each, so that threads that use neighbours do not disturb each other.
+/// One cache line each: avoids false sharing between threads that use neighbouring slots.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Slot {
     address: AtomicUsize,
     bytes: AtomicUsize,
-    /// The piece that it is, or that it is a part of: its number, and above 32 bits whose extent has it ([`SHARED`] for none).
+    /// The piece that the block is, or is part of. Bits 32 and up: the owner of the extent that
+    /// contains it ([`SHARED`] if none).
     home: AtomicUsize,
-    /// Twice the class, and 1 more of a small block; [`HUGE`] above all classes.
+    /// Twice the class, plus 1 for a small block; [`HUGE`] above all classes.
     class: AtomicUsize,
-    /// The layout while it is live, and how often the number was used, modulo a power of two.
+    /// The layout while the block is live, and the generation: the number of uses of this slot,
+    /// modulo a power of two.
     asked: AtomicUsize,
 }
 
-/// A live block, as it went out: its number, and what its slot says as long as it is.
+/// A live block as it was allocated: its number, and the value of `asked` while it is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub id: BlockId,
     asked: usize,
 }
 
-/// In place of an address: the number is of no block.
+/// In place of an address: an unused block number.
 const NOWHERE: usize = usize::MAX;
-/// In place of a cache: the piece is one of the shared segments.
+/// In place of an owner: the piece is in the shared segments.
 pub(super) const SHARED: u32 = 0;
-/// The bits of a layout: sizes to 2^48 and an alignment.
+/// The bits of a layout: sizes up to 2^48 and an alignment.
 const LAYOUT: usize = (1 << 55) - 1;
 const HUGE: usize = usize::MAX - 1;
 
-/// Relaxed is enough for all of a slot: whoever reads it got the block's number under a lock, or its address from whoever
-/// allocated it, after it was written (I4); and `asked` stands for nothing but itself: a number from before claims nothing, by its generation.
+/// ordering: relaxed is enough for every word of a slot. A thread that reads a slot got the block's
+/// number under a lock, or its address from the thread that allocated it, in both cases after the
+/// slot was written (I4). `asked` publishes no other data: a stale number claims nothing, because
+/// its generation differs.
 impl Slot {
     #[inline]
     pub fn address(&self) -> u64 {
@@ -70,7 +76,7 @@ impl Slot {
         self.home.load(Relaxed) as u32
     }
 
-    /// The cache that has the piece in an extent of its own.
+    /// The cache whose extent contains the piece.
     #[inline]
     pub fn owner(&self) -> u32 {
         (self.home.load(Relaxed) >> 32) as u32
@@ -82,7 +88,7 @@ impl Slot {
         (class != HUGE).then_some(class >> 1)
     }
 
-    /// Whether it is one of a slab's.
+    /// Whether it is a block of a slab.
     #[inline]
     pub fn is_small(&self) -> bool {
         self.class.load(Relaxed) & 1 == 1
@@ -93,7 +99,7 @@ impl Slot {
         self.asked.load(Relaxed) & LAYOUT != 0
     }
 
-    /// Which use of the number it is.
+    /// The generation of the number.
     #[inline]
     fn generation(&self) -> usize {
         self.asked.load(Relaxed) & !LAYOUT
@@ -115,13 +121,13 @@ fn unpack(asked: usize) -> Layout {
 pub(in crate::alloc) enum Wrong {
     /// No block starts there.
     Unknown,
-    /// It is not live.
+    /// The block is not live.
     Free,
-    /// It was allocated so.
+    /// The block was allocated with this layout.
     Layout(Layout),
 }
 
-/// Slots in a chunk; each next chunk has twice as many.
+/// Slots in the first chunk; each following chunk has twice as many.
 const FIRST: u32 = 1024;
 const CHUNKS: usize = 22;
 const SHARDS: usize = 64;
@@ -162,19 +168,19 @@ impl Live {
 
     #[inline]
     fn shard(&self, address: u64) -> &RwLock<HashMap<u64, BlockId, FixedState>> {
-        // Neighbours of any size lie in different shards.
+        // Neighbours of any size are in different shards.
         let mixed = (address >> 9).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
         &self.shards[mixed as usize].0
     }
 
-    /// A slot for a block of nobody's yet.
+    /// Creates a slot for a block, which is not live yet.
     pub fn insert(&self, address: u64, bytes: u64, home: u32, class: (Option<usize>, bool)) -> BlockId {
         let id = self.number(&mut lock(&self.numbers));
         self.insert_as(id, (address, bytes), (SHARED, home), class);
         id
     }
 
-    /// The same with a number that the caller has.
+    /// Creates a slot with a block number that the caller took before.
     pub fn insert_as(
         &self,
         id: BlockId,
@@ -193,29 +199,30 @@ impl Live {
         self.shard(address).write().unwrap_or_else(PoisonError::into_inner).insert(address, id);
     }
 
-    /// The opposite, for a block that the caller has.
+    /// Removes the slot of a block that the caller owns, and returns its number to the unused ones.
     pub fn remove(&self, id: BlockId) {
         self.forget(id);
         lock(&self.numbers).unused.push(id);
     }
 
-    /// The same; the caller has the number.
+    /// Removes the slot of a block. The caller keeps the number.
     pub fn forget(&self, id: BlockId) {
         let slot = self.slot(id);
         let address = slot.address();
         let mut shard = self.shard(address).write().unwrap_or_else(PoisonError::into_inner);
         shard.remove(&address);
-        // Under the lock: whoever is given that address again knows this number for no block there.
+        // Under the lock: a thread that is given this address later must not find it under the old
+        // number.
         slot.address.store(NOWHERE, Relaxed);
     }
 
-    /// So many numbers, for [`insert_as`](Self::insert_as).
+    /// Takes `count` block numbers, for [`insert_as`](Self::insert_as).
     pub fn take_numbers(&self, count: usize) -> Vec<BlockId> {
         let mut numbers = lock(&self.numbers);
         (0..count).map(|_| self.number(&mut numbers)).collect()
     }
 
-    /// Takes numbers back that are of no block.
+    /// Returns unused block numbers.
     pub fn give_numbers(&self, ids: impl IntoIterator<Item = BlockId>) {
         lock(&self.numbers).unused.extend(ids);
     }
@@ -234,7 +241,7 @@ impl Live {
         BlockId(id)
     }
 
-    /// Makes a block live that the caller has (I3).
+    /// Makes a block live that the caller owns (I3).
     #[inline]
     pub fn set_live(&self, id: BlockId, layout: Layout) -> Claim {
         let slot = self.slot(id);
@@ -243,10 +250,10 @@ impl Live {
         Claim { id, asked }
     }
 
-    /// Takes a live block from its owner, if `layout` is its own.
+    /// Claims a live block from its owner, if `layout` is the one it was allocated with.
     #[inline]
     pub fn claim(&self, address: u64, layout: Layout) -> Result<BlockId, Wrong> {
-        // Under the lock, so that the slot is not another block's in between (I1).
+        // Under the lock, so that the slot cannot pass to another block in between (I1).
         let shard = self.shard(address).read().unwrap_or_else(PoisonError::into_inner);
         let id = *shard.get(&address).ok_or(Wrong::Unknown)?;
         let (slot, generation) = (self.slot(id), self.slot(id).generation());
@@ -257,17 +264,20 @@ impl Live {
         }
     }
 
-    /// The same of a block as it went out. `false` says nothing: it is for [`claim`](Self::claim) to find out why.
+    /// Claims a block by its remembered claim, without the map. `false` gives no reason:
+    /// [`claim`](Self::claim) determines it.
     #[inline]
     pub fn claim_known(&self, Claim { id, asked }: Claim, address: u64, layout: Layout) -> bool {
         let (slot, free) = (self.slot(id), asked & !LAYOUT);
-        // Generations come round. A number that is in use again is of a block at another address, and one that is not has none: `forget` wrote
-        // that before the address could be another number's. So if it is this address, it is this block, which its owner has until the exchange.
+        // Generations wrap around. A reused number belongs to a block at another address, and an
+        // unused number has no address: `forget` clears it before another number can get the
+        // address. So if the address matches, it is this block, which its owner holds until the
+        // exchange.
         let is_it = asked == free | pack(layout) && slot.address() == address;
         is_it && slot.asked.compare_exchange(asked, free, Relaxed, Relaxed).is_ok()
     }
 
-    /// The layout of the live block that starts there.
+    /// The layout of the live block that starts at `address`.
     pub fn asked(&self, address: u64) -> Option<Layout> {
         let shard = self.shard(address).read().unwrap_or_else(PoisonError::into_inner);
         let asked = self.slot(*shard.get(&address)?).asked.load(Relaxed);
@@ -312,7 +322,7 @@ mod tests {
         assert_ne!(live.slot(id).address(), 4096, "a number that is of no block has no address");
     }
 
-    /// Whoever knows a block that is gone takes nothing from the one that has its number now.
+    /// A claim on a block that is gone takes nothing from the block that reuses its number.
     #[test]
     fn an_old_number_claims_nothing() {
         let live = Live::new();
@@ -321,7 +331,8 @@ mod tests {
         assert_eq!(live.claim(4096, layout(300)), Ok(id));
         live.remove(id);
         let mut came_round = 0;
-        // At the same address it has another generation until that comes round, and then it is at another address.
+        // At the same address the generation differs until it wraps around; by then the address
+        // differs.
         for address in (0..2000_u64).map(|n| if n < 100 { 4096 } else { 8192 + 512 * n }) {
             assert_eq!(live.insert(address, 512, 0, (Some(0), true)), id);
             let new = live.set_live(id, layout(300));

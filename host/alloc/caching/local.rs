@@ -1,18 +1,23 @@
-//! Memory that one stream's cache has for itself, and cuts large blocks out of without what all share.
+//! The extents of one stream's cache: memory that large blocks are cut from without the shared
+//! state.
 //!
 //! ```text
-//!   what all share   | free | out: extent of stream 7             | slab | out: of stream 9 |
-//!   stream 7's          left ► | block | free | block | free |      ◄ pieces that are cut and merge under the cache's lock
+//! shared segments  | free | out: extent of stream 7              | slab | out: of stream 9 |
+//! stream 7's local        | block | free | block | free |  cut, merged under the cache's lock
 //! ```
 //!
-//! An extent is a piece of the shared segments that is out, for one cache. It gets there with a request that the cache could not serve. Free
-//! parts go back when somebody looks for memory, and single blocks when they were freed on another stream: then the extent becomes two.
+//! An extent is a piece of the shared segments that is out and belongs to one cache. It is created
+//! by a request that the cache could not serve. Free parts return to the shared segments when a
+//! request looks for memory. A single block returns when it was freed on another stream: the extent
+//! is then split in two.
 //!
-//! I1: `homes` has the shared piece of each segment of `arena`, by its start; the two have the same start and length, and that piece is out.
-//! I2: extents that touch, and whose shared pieces are neighbours, are one. I3: what is free here may be in use by work that the cache's stream was given
-//! before, and by no other.
+//! I1: `homes` maps the start of each segment of `arena` to its shared piece; both have the same
+//! start and length, and the piece is out. I2: adjacent extents whose shared pieces are neighbours
+//! are merged. I3: memory that is free here may be in use by work that was submitted to the cache's
+//! stream before, and by no other work.
 //!
-//! Written under the lock of the cache. What changes shared pieces is done under the lock of what all share as well.
+//! Written under the lock of the cache. Operations that change shared pieces also hold the shared
+//! lock.
 
 use super::class::Need;
 use super::orders::Order;
@@ -20,7 +25,7 @@ use super::segment::Arena;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
-/// All that is free here is of the cache's stream.
+/// All free memory here belongs to the cache's stream.
 const OWN: Order = Order::IDLE;
 
 #[derive(Default)]
@@ -30,7 +35,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// A piece for a request by best fit, and where it starts.
+    /// Cuts a piece for a request by best fit. Returns its number and start.
     #[inline]
     pub fn cut(&mut self, need: Need) -> Option<(u32, u64)> {
         let node = self.arena.fit(OWN, need.bytes, need.align)?;
@@ -38,7 +43,7 @@ impl Local {
         Some((node, self.arena.start(node)))
     }
 
-    /// Takes a piece back that was cut here.
+    /// Frees a piece that was cut here.
     #[inline]
     pub fn give(&mut self, node: u32) {
         self.arena.give(node, OWN);
@@ -48,7 +53,7 @@ impl Local {
         self.homes.is_empty()
     }
 
-    /// Takes a shared piece that is out for an extent, all of it free.
+    /// Adopts a shared piece that is out as an extent, all of it free.
     pub fn adopt(&mut self, shared: &mut Arena, home: u32) {
         let (start, bytes) = (shared.start(home), shared.bytes(home));
         let (prev, next) = shared.neighbours(home);
@@ -65,7 +70,7 @@ impl Local {
         self.arena.add_between(start, bytes, (before.is_some(), behind), OWN);
     }
 
-    /// Gives a piece to the shared segments, where it is out; the number that it has there.
+    /// Moves a piece to the shared segments, where it is out, and returns its number there.
     pub fn let_go(&mut self, shared: &mut Arena, node: u32) -> u32 {
         let (start, bytes) = (self.arena.start(node), self.arena.bytes(node));
         let Some(extent) = self.arena.segment_of(start).map(|extent| extent.start) else {
@@ -83,13 +88,14 @@ impl Local {
         part
     }
 
-    /// Gives all that is free to the shared segments, of that order.
+    /// Moves all free pieces to the shared segments with that order.
     pub fn let_go_free(&mut self, shared: &mut Arena, order: Order) {
         let all = self.arena.free_of(OWN);
         self.let_go_all(shared, all, order);
     }
 
-    /// The same of what is free at the ends of extents: the rest has no free neighbour there.
+    /// Moves the free pieces at the ends of extents to the shared segments with that order. The
+    /// others have no free neighbour there.
     pub fn let_go_ends(&mut self, shared: &mut Arena, order: Order) {
         let ends = self.arena.free_ends();
         self.let_go_all(shared, ends, order);
@@ -105,7 +111,7 @@ impl Local {
 
 #[cfg(test)]
 impl Local {
-    /// I1 and I2, and the invariants of its segments.
+    /// I1 and I2, and the invariants of the segments.
     pub fn check(&self, shared: &Arena) {
         self.arena.check();
         assert_eq!(self.arena.segments().count(), self.homes.len(), "I1");

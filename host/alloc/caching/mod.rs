@@ -1,25 +1,36 @@
-//! Blocks of any size, kept for the stream that freed them.
+//! A caching pool: blocks of any size, cached for the stream that freed them.
 //!
 //! ```text
-//!   stream 7 ── cache: bins, extents ─┐ overflow                     ┌─ blocks of the upstream
-//!   stream 9 ── cache: bins, extents ─┼──────► shared ◄── segments ──┤ or
-//!   …                                 ┘ refill  large pieces, slabs  └─ one reservation that grows at its end
+//! stream 7 ── cache: bins, extents ─┐ overflow                   ┌─ blocks of the upstream
+//! stream 9 ── cache: bins, extents ─┼─────► shared ◄── segments ─┤ or
+//! …                                 ┘ refill  (large pieces,     └─ one reservation that
+//!                                              slabs)               grows at its end
 //! ```
 //!
-//! - An allocation and a free that a stream's cache serves lock that cache, and no one else's; no driver is called and no event recorded.
-//!   Uncontended, the pair is five atomic read-modify-writes: two for each lock of the cache, one to claim the block. A block that the cache does
-//!   not know again is looked up in the map of all, which takes four more.
-//! - Large blocks are cut out of the cache's own extents and merge there (`local`), under the cache's lock as well: a search and two changes of a tree for an
-//!   allocation, up to three for a free, and the map is written at each. What all share is not touched.
-//! - What a cache does not have comes from what all share, where what is side by side merges, or by the ladder of `ladder`.
-//! - Classes and bins are those of `class`. Blocks up to the slabs' limit take their whole class; larger ones take what was asked for, cut out of a
-//!   segment by best fit, so that 33 MiB do not take 64.
+//! - An allocation or a free that the stream's cache serves takes that cache's lock and no other.
+//!   It makes no driver call and records no event. Uncontended, an allocate/free pair costs five
+//!   atomic read-modify-writes: two for each lock of the cache and one to claim the block. A block
+//!   that the cache no longer remembers is looked up in the global block map, which costs four
+//!   more.
+//! - Large blocks are cut from the cache's own extents and merge there (`local`), also under the
+//!   cache's lock. An allocation costs one search and two updates of a tree, a free up to three
+//!   updates, and each writes to the block map. The shared state is not touched.
+//! - A request that the cache cannot serve is served from the shared state, where free neighbours
+//!   merge, or by the fallback ladder (`ladder`).
+//! - `class` defines the size classes and bins. Blocks up to the slab limit take their whole class.
+//!   Larger blocks take the requested size, cut from a segment by best fit, so that 33 MiB do not
+//!   take 64.
 //!
-//! I1: a byte of a segment is in one live block, in one cached block, free, or on its way from one of these to the next with one thread, and never in two. I2: who uses a block comes after all
-//! work that may have used it: of the same stream by its order, of another one by an event. I3: `used + cached == reserved`.
+//! I1: a byte of a segment is in one live block, in one cached block, free, or held by one thread
+//! that moves it from one of these states to the next; never in two. I2: work that uses a block
+//! runs after all work that may have used it before: on the same stream by stream order, on another
+//! stream by an event. I3: `used + cached == reserved`.
 //!
-//! Locks, in this order, each only while one before it is held or none: `source` (growing and giving back; a driver may be waited for), `shared`, then one after the other of:
-//! the map of caches; a cache's bins and extents (all of them only to see whether a pool of equal blocks is exhausted); a shard of the map of blocks, its numbers, a stream's end, the list of streams that have ended. The hook and upstream allocators are called without `shared`.
+//! Lock order; a lock is taken only while holding none or locks that come before it: `source`
+//! (grows and releases segments; the driver may be waited for), `shared`, then one at a time of:
+//! the map of caches; a cache's bins and extents (all of them only to check whether a pool of equal
+//! blocks is exhausted); a shard of the block map; its block numbers; a stream's end; the list of
+//! ended streams. The hook and upstream allocators are called without holding `shared`.
 
 mod answers;
 mod bins;
@@ -62,23 +73,28 @@ use stream_cache::StreamCache;
 use streams::Streams;
 use warpheap_device::kernel::DevicePtr;
 
-/// How it calls itself in errors.
+/// Name in error messages.
 const NAME: &str = "a caching pool";
 
-/// A pool of blocks of any size, for programs that allocate and free all the time on streams.
+/// A pool of blocks of any size, for programs that allocate and free continuously on streams.
 ///
-/// A block that was freed is kept for the stream of the free, whose next allocation of that size gets it at once. Other streams get it
-/// after that stream has passed the point of the free, or wait for that on the device if there is no other memory. Nothing has to be
-/// called for that. A stream may go while blocks that were freed on it are pending.
+/// A freed block is cached for the stream of the free. The next allocation of that size on this
+/// stream gets it at once. Other streams get it after that stream has passed the point of the free.
+/// If there is no other memory, they wait for that point on the device. The caller needs to do
+/// nothing for this. A stream may be destroyed while blocks that were freed on it are pending.
 ///
-/// Sizes up to 2 GiB are rounded to classes ([`rounded`](Self::rounded)): powers of two from 512 B, or finer ones by a setting. Up to 64 KiB (a
-/// setting) a block takes all of its class. A larger one takes its size in multiples of 512 B, and the class is where it is cached.
+/// Sizes up to 2 GiB are rounded to size classes ([`rounded`](Self::rounded)): powers of two from
+/// 512 B, or finer classes (configurable). Up to 64 KiB (configurable) a block takes its whole
+/// class. A larger block takes its size rounded up to a multiple of 512 B; its class only selects
+/// the bin that caches it.
 ///
-/// When memory runs out, the pool looks through other streams' blocks, gives cached segments back, waits for pending work, and asks a hook, in
-/// that order, before it fails ([`CachingPoolStats::rungs`] counts them).
+/// When memory runs out, the pool searches other streams' blocks, releases cached segments, waits
+/// for pending work, and calls a hook, in that order, before the allocation fails.
+/// [`CachingPoolStats::rungs`] counts these steps.
 ///
-/// Dropping it gives all memory back after the work that blocks were freed behind; if some are still allocated, it waits for the device, and a
-/// warning is logged. On the host a block takes some 100 bytes for as long as it is cut.
+/// Dropping the pool frees all its memory after the work that blocks were freed behind. If blocks
+/// are still allocated, it waits for the device and logs a warning. On the host, a block takes some
+/// 100 bytes from when it is cut until it is merged.
 ///
 /// ```
 /// use std::alloc::Layout;
@@ -91,7 +107,7 @@ const NAME: &str = "a caching pool";
 /// let pool = CachingPool::builder().max_bytes(1 << 30).build(&device)?;
 /// let layout = Layout::from_size_align(1 << 20, 256).expect("a layout");
 /// let first = pool.allocate(layout, &stream)?;
-/// // SAFETY: allocated above, and nothing uses it.
+/// // SAFETY: allocated above, and no work uses it (P1, P2).
 /// unsafe { pool.deallocate(first, layout, &stream)? };
 /// assert_eq!(pool.allocate(layout, &stream)?.0, first.0, "from the stream's cache");
 /// # unsafe { pool.deallocate(first, layout, &stream)? };
@@ -100,26 +116,27 @@ const NAME: &str = "a caching pool";
 /// ```
 pub struct CachingPool<A: DeviceAllocator> {
     upstream: A,
-    /// The stream that segments are taken and given back on; it has no other work.
+    /// The stream on which segments are allocated and freed. It has no other work.
     home: Stream,
     settings: Settings,
     streams: Streams,
     live: Live,
     shared: Mutex<Shared>,
     source: Mutex<Source>,
-    /// Whether as much lay free as may, when somebody looked last: a hint.
+    /// Whether the free memory had reached its limit at the last check. A hint.
     is_tight: AtomicBool,
-    /// Whether the upstream had no more when it was asked last: then it is asked again only once nothing else helps. A hint.
+    /// Whether the upstream was out of memory at the last request. If so, it is asked again only
+    /// after every other step has failed. A hint.
     is_short: AtomicBool,
     upstream_allocs: AtomicUsize,
     upstream_frees: AtomicUsize,
-    /// The most that was ever reserved.
+    /// High-water mark of reserved bytes.
     peak: AtomicUsize,
-    /// By [`ladder::Rung`].
+    /// Allocations per rung, indexed by [`ladder::Rung`].
     rungs: [AtomicUsize; 8],
 }
 
-/// What is called when there is no memory.
+/// The hook called when the pool is out of memory.
 #[derive(Clone)]
 struct Hook(Arc<dyn Fn(u64) -> bool + Send + Sync>);
 
@@ -140,7 +157,7 @@ impl fmt::Debug for Hook {
 }
 
 impl CachingPool<super::DriverMemory> {
-    /// Settings to make one from.
+    /// Default settings of a caching pool.
     pub fn builder() -> CachingPoolBuilder {
         CachingPoolBuilder::default()
     }
@@ -166,26 +183,30 @@ impl<A: DeviceAllocator> CachingPool<A> {
         })
     }
 
-    /// What a request of so many bytes is rounded up to: its class, or above 2 GiB itself. No bytes count as one.
+    /// Rounds a request of `bytes` up to its size class. A size above 2 GiB is returned unchanged;
+    /// zero counts as one byte.
     pub fn rounded(&self, bytes: u64) -> u64 {
         self.settings.classes.round(bytes.max(1))
     }
 
-    /// The most that it ever has of its upstream, in bytes; `None` if there is no limit.
+    /// Limit of the memory that the pool takes from its upstream, in bytes. `None` if unlimited.
     pub fn max_bytes(&self) -> Option<u64> {
         Some(self.settings.most).filter(|most| *most < self.settings.classes.whole(u64::MAX >> 1))
     }
 
-    /// What it takes its memory from.
+    /// The upstream allocator.
     pub fn upstream(&self) -> &A {
         &self.upstream
     }
 
-    /// Gives cached memory back, after waiting on the host for the work that blocks were freed behind; how many bytes. Streams' caches are
-    /// empty afterwards. Segments go as wholes: one with a live block stays. A reservation shrinks at its end.
+    /// Releases cached memory to the upstream and returns the number of bytes released.
+    ///
+    /// Waits on the host for the work that blocks were freed behind. The stream caches are empty
+    /// afterwards. Only fully free segments are released: a segment with a live block stays. A
+    /// reservation shrinks at its end.
     ///
     /// # Errors
-    /// What the upstream or the driver answers. What could not be given back stays cached.
+    /// An error of the upstream or the driver. Memory that could not be released stays cached.
     pub fn trim(&self) -> Result<u64> {
         self.wait_for_pending();
         let mut source = lock(&self.source);
@@ -194,7 +215,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
         outcome.map(|()| bytes)
     }
 
-    /// A pool of equal blocks over one allocation of the upstream's, which it has until it goes; the first address.
+    /// Creates a pool of equal blocks over one upstream allocation, which is freed when the pool is
+    /// dropped. Also returns the start address.
     pub(in crate::alloc) fn of_equal(
         upstream: A,
         block: Layout,
@@ -207,14 +229,15 @@ impl<A: DeviceAllocator> CachingPool<A> {
         Ok((pool, start))
     }
 
-    /// What any block of a pool of equal ones takes.
+    /// The size and class of every block of a pool of equal blocks.
     #[inline]
     pub(in crate::alloc) fn need_of_equal(&self) -> Need {
         self.settings.classes.need_of_equal()
     }
 
-    /// A block that the stream's cache has.
-    // Always: copied through memory, what is needed would be loaded while its stores are under way. That is why it is by reference, too.
+    /// Allocates a block from the stream's cache, if it has one.
+    // `inline(always)`, and `need` by reference: if `need` were copied through memory, it would be
+    // loaded while its stores are still in flight.
     #[inline(always)]
     pub(in crate::alloc) fn cached(
         &self,
@@ -227,7 +250,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.streams.with(stream, take).map(Self::ptr)
     }
 
-    /// One that it does not have; `None` if all blocks of a pool of equal ones are live.
+    /// Allocates a block that the stream's cache does not have. `None` if all blocks of a pool of
+    /// equal blocks are live.
     #[cold]
     pub(in crate::alloc) fn find_equal(
         &self,
@@ -244,10 +268,11 @@ impl<A: DeviceAllocator> CachingPool<A> {
         found.map(Self::ptr).map_err(|short| self.exhausted(layout, &short))
     }
 
-    /// Takes a block from its owner that went out from the stream's cache not long ago, back to that; `None` if there is more to be done.
+    /// Frees a block that the stream's cache allocated recently, into that cache. The result says
+    /// whether more must be done ([`take_back_slow`](Self::take_back_slow)).
     ///
     /// # Safety
-    /// As for [`DeviceAllocator::deallocate`]. The stream is of the pool's device.
+    /// P1 and P2 of [`DeviceAllocator::deallocate`]. P3: the stream belongs to the pool's device.
     #[inline(always)]
     pub(in crate::alloc) unsafe fn take_back(&self, address: u64, layout: Layout, stream: &Stream) -> Back {
         let is_tight = self.is_tight.load(Relaxed);
@@ -255,7 +280,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.streams.with(stream, take_back)
     }
 
-    /// What is left to be done after that, for any block of the pool's; or why the address is none's.
+    /// Completes the free after [`take_back`](Self::take_back), for any block of the pool. Fails if
+    /// no block of the pool matches the address and layout.
     #[inline(never)]
     pub(in crate::alloc) fn take_back_slow(
         &self,
@@ -279,7 +305,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         DevicePtr(std::ptr::with_exposed_provenance_mut(address as usize))
     }
 
-    /// Puts a block that nobody has into the cache of the stream; what is too many there becomes shared.
+    /// Puts a free block into the stream's cache. Surplus blocks become shared.
     #[inline]
     fn keep(&self, id: BlockId, layout: Layout, stream: &Stream) {
         let asked = layout.size() as u64;
@@ -291,11 +317,12 @@ impl<A: DeviceAllocator> CachingPool<A> {
         }
     }
 
-    /// What a cache does not keep.
+    /// Shares the blocks that a cache does not keep.
     #[cold]
     fn share(&self, back: Back, stream: &Stream) {
         let cache = self.streams.get(stream);
-        // Under this lock: who empties all caches finds these blocks there, or here.
+        // Under this lock, a thread that flushes all caches finds these blocks either in the cache
+        // or in the shared state.
         let mut shared = lock(&self.shared);
         let blocks = match back {
             Back::Over { class, most } => cache.overflow(class, most, &self.live),
@@ -307,7 +334,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
     }
 }
 
-// SAFETY: live blocks do not overlap (I1), and a block is handed out behind all work that may use it (I2).
+// SAFETY: live blocks do not overlap (A1, A2 by I1). A block is allocated after all work that may
+// use it (A2 by I2).
 unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
     fn device(&self) -> &Device {
         self.upstream.device()
@@ -330,7 +358,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
         if !self.settings.is_ordered {
             stream.synchronize()?;
         }
-        // SAFETY: the caller's promise; the stream is of the device.
+        // SAFETY: the caller's promises P1 and P2. The stream is of the device: checked above (P3).
         let back = unsafe { self.take_back(address, layout, stream) };
         if back == Back::Kept {
             return Ok(());
@@ -339,7 +367,8 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
         taken.map_err(|wrong| self.misuse(address, layout, wrong))
     }
 
-    /// It looks at each stream's cache, not at blocks. The largest free block would take a look at all of them: errors say it.
+    /// Reads each stream's cache, not the blocks. The largest free block would need a scan of all
+    /// blocks; error messages report it.
     fn usage(&self) -> Usage {
         let shared = lock(&self.shared);
         Usage {
@@ -358,7 +387,7 @@ impl<A: DeviceAllocator> Drop for CachingPool<A> {
             self.flush_all(&mut shared);
             (shared.unmarked(), shared.pending(), self.counts(&shared))
         };
-        // In order on the device, as far as the driver does that.
+        // Ordered on the device, as far as the driver supports that.
         let ordered = pending.iter().try_for_each(|(_, event)| self.home.wait(event));
         let blocks = counts.blocks();
         if blocks > 0 || !unmarked.is_empty() || ordered.is_err() {

@@ -1,12 +1,14 @@
-//! Whose free memory is: a stream's, behind an event, or anyone's.
+//! Orders: the ordering tag of free memory. Memory is ordered on a stream, behind an event, or
+//! idle.
 //!
 //! ```text
-//!   stream 7 ─► order 3 ── marked ──► order 5, behind an event of stream 7 ── it has happened ──► anyone's
-//!                          └ marking fails ─► order 6, unmarked ── the device has been waited for ─┘
+//! stream 7 ─► order 3 ── marked ──► order 5, behind an event of stream 7 ── completed ──► idle
+//!                       └ marking fails ─► order 6, unmarked ── device synchronised ─┘
 //! ```
 //!
-//! I1: what is of a stream's order may be in use by work that this stream was given before; what is behind an event, by work before that; what is
-//! unmarked, by any; what is anyone's, by none. I2: an order is behind an event, unmarked, or a stream's own, and only one of these.
+//! I1: memory of a stream's order may be in use by work that was submitted to this stream before;
+//! memory behind an event, by work before that event; unmarked memory, by any work; idle memory, by
+//! none. I2: an order is behind an event, unmarked, or a stream's own; exactly one of these.
 
 use super::stream_cache::{ANYONE, End, Key, StreamCache};
 use crate::driver::{Device, Event};
@@ -14,20 +16,22 @@ use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Whose work may use a free piece or block.
+/// Ordering tag: says which work may still use a free piece or block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Order(pub u64);
 
 impl Order {
-    /// Anyone's: no work in flight uses it.
+    /// Idle: no work in flight uses the memory.
     pub const IDLE: Order = Order(0);
 }
 
 pub(super) struct Orders {
     of_stream: HashMap<Key, (Order, Arc<StreamCache>), FixedState>,
-    /// By stream: its events happen in the order in which they were recorded.
+    /// The stream is recorded as well: its events complete in the order in which they were
+    /// recorded.
     behind: BTreeMap<Order, (Key, Event)>,
-    /// Of streams whose point could not be marked: anyone's once the device has done all that it was given before.
+    /// Orders of streams without a marked point (the driver call failed): idle once the device has
+    /// completed all work submitted before.
     unmarked: Vec<Order>,
     next: u64,
 }
@@ -47,7 +51,7 @@ impl Orders {
         Order(self.next - 1)
     }
 
-    /// Whose what is freed on that cache's stream is.
+    /// The ordering tag of memory freed on that cache's stream.
     pub fn of_cache(&mut self, cache: &Arc<StreamCache>) -> Order {
         if cache.key == ANYONE {
             return Order::IDLE;
@@ -60,7 +64,7 @@ impl Orders {
         order
     }
 
-    /// The order of a stream, if something was ever freed on it.
+    /// The order of a stream, if memory was ever freed on it.
     pub fn of_key(&self, key: Key) -> Option<Order> {
         self.of_stream.get(&key).map(|(order, _)| *order)
     }
@@ -70,13 +74,14 @@ impl Orders {
         self.of_stream.len() <= 1 && self.behind.is_empty() && self.unmarked.is_empty()
     }
 
-    /// Of all streams.
+    /// The orders of all streams.
     pub fn of_streams(&self) -> impl Iterator<Item = Order> {
         self.of_stream.values().map(|(order, _)| *order)
     }
 
-    /// Marks the point where a stream is: the order of what it has freed before. `None` if that stays its own, for it is about to end, and
-    /// whoever finds it ended comes here again; and of a stream that it does not know.
+    /// Marks the current point of a stream. Returns the order for the memory that it has freed
+    /// before. `None` if the memory keeps the stream's order: the stream is about to end, and the
+    /// thread that finds it ended calls this again. `None` also for an unknown stream.
     pub fn mark(&mut self, key: Key, device: &Device) -> Option<Order> {
         let cache = self.of_stream.get(&key)?.1.clone();
         let event = match cache.stream(device) {
@@ -86,7 +91,7 @@ impl Orders {
             None => match cache.end() {
                 End::At(event) => Some(Event::new(device.clone(), event)),
                 End::NotYet => return None,
-                // Its driver has failed.
+                // The driver failed to record its last point.
                 End::Unknown => None,
             },
         };
@@ -103,7 +108,7 @@ impl Orders {
         self.of_stream.remove(&key);
     }
 
-    /// Nothing is of that order any more.
+    /// Forgets an order that no memory has any more.
     pub fn clear(&mut self, order: Order) {
         self.behind.remove(&order);
         self.unmarked.retain(|other| *other != order);
@@ -115,12 +120,13 @@ impl Orders {
         self.behind.iter().filter_map(mine).collect()
     }
 
-    /// Those of which nobody knows where in a stream they are.
+    /// The orders without a known point in a stream.
     pub fn unmarked(&self) -> impl Iterator<Item = Order> {
         self.unmarked.iter().copied()
     }
 
-    /// The orders whose events have happened, as far as a look at up to `most` streams that are not done tells.
+    /// The orders whose events have completed. Polls events until `most` streams were found
+    /// unfinished.
     pub fn passed(&self, most: usize) -> Vec<Order> {
         let (mut done, mut busy) = (Vec::new(), HashSet::new());
         for (order, (key, event)) in &self.behind {
@@ -138,7 +144,7 @@ impl Orders {
         done
     }
 
-    /// The orders behind events, the oldest first.
+    /// The orders behind events, oldest first.
     pub fn pending(&self) -> Vec<(Order, Event)> {
         self.behind.iter().map(|(order, (_, event))| (*order, event.clone())).collect()
     }
@@ -146,7 +152,7 @@ impl Orders {
 
 #[cfg(test)]
 impl Orders {
-    /// Whether it knows whose the order is.
+    /// Whether the order is known.
     pub fn has(&self, order: Order) -> bool {
         let known = self.of_streams().chain(self.unmarked()).chain(self.behind.keys().copied());
         order == Order::IDLE || known.into_iter().any(|other| other == order)

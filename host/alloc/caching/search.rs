@@ -1,8 +1,9 @@
-//! Where the ladder's rungs look, and what they do to find more.
+//! The searches of the ladder's rungs, and the steps by which they find more memory.
 //!
-//! A cache that is flushed gives its blocks to what all share, of its stream's order; a fence puts these behind an event, or makes them
-//! anyone's if the stream has nothing to do. Of its extents, what is free goes with that; for a request of the stream itself only
-//! what may have free neighbours. Nothing here holds a lock when it returns.
+//! Flushing a cache moves its blocks to the shared state with the order of its stream. A fence puts
+//! them behind an event, or marks them idle if the stream is idle. The free memory of the cache's
+//! extents moves along; for a request of the stream itself, only pieces that may have free
+//! neighbours do. No function here returns while it holds a lock.
 
 use super::CachingPool;
 use super::bins::refill_of;
@@ -18,10 +19,11 @@ use crate::driver::{Event, Stream};
 use crate::error::Result;
 use std::sync::{Arc, TryLockError};
 
-/// How often a reservation grows for one allocation, if others take what was free at its end meanwhile.
+/// Maximum number of growths of a reservation for one allocation, if other threads take the free
+/// memory at its end each time.
 pub(super) const MOST_GROWTHS: usize = 8;
 
-/// Who climbs, and for what.
+/// One climb of the ladder: the request, its stream and the stream's cache.
 pub(super) struct Climb<'a> {
     pub need: Need,
     pub stream: &'a Stream,
@@ -33,14 +35,15 @@ impl Climb<'_> {
         self.cache.key == other.key
     }
 
-    /// Which bins may help: its own, or for what is cut out of segments all that are.
+    /// Whether flushing this bin may help: the bin of a small request's class, or all large bins
+    /// for a large request.
     pub fn wants(&self, class: usize, first_large: usize) -> bool {
         if self.need.is_small { self.need.class == Some(class) } else { class >= first_large }
     }
 }
 
 impl<A: DeviceAllocator> CachingPool<A> {
-    /// Streams that have ended leave what they had behind their last point.
+    /// Moves the memory of ended streams behind their last points.
     pub(super) fn reap(&self, shared: &mut Shared) {
         for key in self.streams.ended.take() {
             let Some(cache) = self.streams.remove(key) else { continue };
@@ -53,14 +56,15 @@ impl<A: DeviceAllocator> CachingPool<A> {
         }
     }
 
-    /// What a cache has in these bins becomes shared, of its stream's order, or free in the extents that it was cut out of.
+    /// Moves a cache's blocks in the bins that `which` accepts to the shared state, with the order
+    /// of its stream, or merges them into the extents that they were cut from.
     fn flush(&self, shared: &mut Shared, cache: &Arc<StreamCache>, which: impl Fn(usize) -> bool) {
         let blocks = cache.drain(which, &self.live);
         let order = shared.order_of(cache);
         shared.accept(blocks, order, &self.live);
     }
 
-    /// The same of all caches; then all of it is behind events.
+    /// Flushes all caches and their extents. Afterwards all of it is behind events.
     pub(super) fn flush_all(&self, shared: &mut Shared) {
         self.reap(shared);
         for cache in self.streams.all() {
@@ -70,8 +74,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
         }
     }
 
-    /// A block of these orders, with a new slab if that is what it takes.
-    /// A pool of equal blocks takes what there is room for at its end, too.
+    /// Finds a block of these orders; cuts a new slab if needed. In a pool of equal blocks, the
+    /// last slab may be smaller.
     fn find(
         &self,
         shared: &mut Shared,
@@ -90,7 +94,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         if is_there { shared.find(orders, need, most, climb.cache, &self.live) } else { None }
     }
 
-    /// The same once pieces of these two orders that are side by side are one.
+    /// Finds a block after coalescing adjacent pieces of the stream's order and idle pieces.
     fn find_gathered(
         &self,
         shared: &mut Shared,
@@ -103,7 +107,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.find(shared, &[own, Order::IDLE], climb, any_slab)
     }
 
-    /// The same with slabs that nobody uses.
+    /// Finds a block after also dissolving fully free slabs.
     fn find_dissolved(
         &self,
         shared: &mut Shared,
@@ -125,7 +129,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.find(&mut shared, &orders, climb, false).or_else(|| self.find_own(&mut shared, climb))
     }
 
-    /// A block out of the stream's own extents, or out of a slab that is made there.
+    /// Finds a block in the stream's own extents, or in a slab that is cut there.
     fn find_own(&self, shared: &mut Shared, climb: &Climb<'_>) -> Option<BlockId> {
         let Climb { need, cache, .. } = climb;
         if !need.is_small {
@@ -139,7 +143,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.find(shared, &[own, Order::IDLE], climb, false)
     }
 
-    /// More memory, unless somebody else is about to change how much there is, which may take as long as a kernel.
+    /// Grows the pool, unless another thread holds the source's lock: waiting for it may take as
+    /// long as a kernel.
     pub(super) fn find_spare(&self, climb: &Climb<'_>) -> Result<Option<BlockId>> {
         let mut source = match self.source.try_lock() {
             Ok(source) => source,
@@ -149,7 +154,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
         Ok(self.find_grown(&mut source, climb)?.ok())
     }
 
-    /// What streams that have nothing to do have freed. Others keep what they will ask for again.
+    /// Finds memory that idle streams have freed. Busy streams keep memory that they will allocate
+    /// again.
     pub(super) fn find_passed(&self, climb: &Climb<'_>) -> Option<BlockId> {
         if self.streams.count() <= 1 {
             return None;
@@ -157,14 +163,14 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let mut shared = lock(&self.shared);
         let is_idle =
             |cache: &StreamCache| cache.stream(self.device()).is_some_and(|stream| stream.is_idle());
-        // One that was used since the last look will ask again for what it has.
+        // A cache that was used since the last check will allocate its blocks again.
         self.flush_others(&mut shared, climb, |cache, wanted| wanted && !cache.was_used() && is_idle(cache));
         let own = shared.order_of(climb.cache);
         self.find_gathered(&mut shared, own, climb, false)
     }
 
-    /// What other streams keep becomes shared, and anyone's as far as they have passed it: the bins that `which` says, of those that help with
-    /// a request at once and of others.
+    /// Flushes other streams' caches; memory that they have passed becomes idle. `which` selects
+    /// the caches, first for the bins that help this request directly, then for all bins.
     fn flush_others(
         &self,
         shared: &mut Shared,
@@ -172,7 +178,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         which: impl Fn(&StreamCache, bool) -> bool,
     ) {
         let first_large = self.first_large();
-        // Listed under the lock: a stream that has ended and was forgotten stays so.
+        // Listed under the lock: a stream that has ended and was forgotten stays forgotten.
         for cache in self.streams.all().iter().filter(|cache| !climb.is_self(cache)) {
             if which(cache, true) {
                 let all = which(cache, false);
@@ -186,7 +192,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         shared.poll(usize::MAX);
     }
 
-    /// The first class that is cut to measure.
+    /// The first class with blocks that are cut to the requested size.
     fn first_large(&self) -> usize {
         self.settings.classes.first_large()
     }
@@ -195,7 +201,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let mut shared = lock(&self.shared);
         let own = shared.order_of(climb.cache);
         let first_large = self.first_large();
-        // Large pieces first: slabs take longer to make than to keep.
+        // Large pieces first: a slab costs more to build than to keep.
         self.flush(&mut shared, climb.cache, |class| class >= first_large);
         if let Some(found) = self.find_own(&mut shared, climb) {
             return Some(found);
@@ -212,7 +218,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         if let Some(found) = self.find_dissolved(&mut shared, own, climb, false) {
             return Some(found);
         }
-        // Large blocks for a small one, and the other way round.
+        // Flush large blocks for a small request, and the reverse.
         self.flush_others(&mut shared, climb, |_, _| true);
         shared.dissolve(|order| order == Order::IDLE, None, &self.live);
         self.find_dissolved(&mut shared, own, climb, false)
@@ -223,7 +229,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         source: &mut Source,
         climb: &Climb<'_>,
     ) -> Result<Result<BlockId, Short>> {
-        // While this one waited for the source, somebody may have made it grow.
+        // While this thread waited for the source, another thread may have grown the pool.
         if let Some(found) = self.find_shared(climb) {
             return Ok(Ok(found));
         }
@@ -232,7 +238,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let align = need.class.filter(|_| need.is_small).map_or(need.align, |class| classes.align(class));
         let own = {
             let mut shared = lock(&self.shared);
-            // A reservation counts on what is free at its end.
+            // The growth of a reservation relies on the free memory at its end.
             shared.take_extents(climb.cache, false);
             shared.order_of(climb.cache)
         };
@@ -249,7 +255,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         Ok(Err(Short::Raced))
     }
 
-    /// What is pending, for this stream, which comes after it on the device.
+    /// Finds pending memory of other streams; this stream waits for it on the device.
     pub(super) fn steal(&self, climb: &Climb<'_>) -> Result<Option<BlockId>> {
         let mut shared = lock(&self.shared);
         self.flush_all(&mut shared);
@@ -270,7 +276,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         Ok(self.find_dissolved(&mut shared, own, climb, true))
     }
 
-    /// Gives segments back and asks the upstream again.
+    /// Releases cached segments, then allocates from the upstream again.
     pub(super) fn release(&self, climb: &Climb<'_>) -> Result<Option<BlockId>> {
         let mut source = lock(&self.source);
         self.flush_all(&mut lock(&self.shared));
@@ -280,13 +286,14 @@ impl<A: DeviceAllocator> CachingPool<A> {
         Ok(self.find_grown(&mut source, climb)?.ok())
     }
 
-    /// Whether nothing is free, in any cache or order: at one moment, of all that was freed by then.
+    /// Whether no memory is free in any cache or order, at one moment and including all frees up to
+    /// it.
     pub(super) fn is_empty(&self) -> bool {
         let shared = lock(&self.shared);
         shared.is_empty() && self.streams.ended.is_empty() && self.streams.are_empty()
     }
 
-    /// Waits on the host until what was freed so far is anyone's.
+    /// Waits on the host until all memory that was freed so far is idle.
     pub(super) fn wait_for_pending(&self) {
         let (unmarked, pending) = {
             let mut shared = lock(&self.shared);

@@ -1,16 +1,19 @@
-//! Segments, and the pieces that they are cut into: best fit, with splitting and coalescing.
+//! Segments and the pieces that they are divided into: best fit, with splitting and coalescing.
 //!
 //! ```text
-//!   segment   | out | free, of order 3 | out | out | free, of anyone |     linked to its neighbours, left and right
-//!   free                      3 ─► { (bytes, start) … }      anyone ─► { (bytes, start) … }
+//! segment   | out | free, order 3 | out | out | free, idle |   each linked to its neighbours
+//! free      3 ─► { (bytes, start) … }      idle ─► { (bytes, start) … }
 //! ```
 //!
-//! A free piece belongs to an [`Order`]: whose later work may use it at once. Pieces of two orders do not merge by themselves, since
-//! the whole would be nobody's; [`Arena::gather`] merges them for someone who comes after both.
+//! A free piece has an [`Order`]: the stream whose later work may use it at once. A piece that is
+//! not free is *out*. Neighbours of different orders do not coalesce by themselves, since no stream
+//! could use the result without synchronisation. [`Arena::gather`] coalesces them for a stream that
+//! is ordered after both.
 //!
-//! I1: the pieces of a segment lie side by side and fill it, none is empty, and `next` and `prev` name their neighbours. I2: no two
-//! free neighbours have one order. I3: `free` has exactly the free pieces, by order, size and start. I4: `reserved` is the sum of the
-//! segments' bytes, which do not overlap.
+//! I1: the pieces of a segment are adjacent and fill it, none is empty, and `next` and `prev` name
+//! the neighbours. I2: no two free neighbours have the same order. I3: `free` contains exactly the
+//! free pieces, by order, size and start. I4: `reserved` is the sum of the segments' bytes;
+//! segments do not overlap.
 
 mod chain;
 mod pieces;
@@ -23,7 +26,8 @@ use foldhash::fast::FixedState;
 use pieces::{Piece, Pieces};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Pieces that fit by size and are looked at for their alignment, before one is taken that is large enough for any.
+/// Number of pieces of sufficient size that are tested for alignment, before a piece is chosen that
+/// is large enough for any alignment.
 const FITS: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -60,18 +64,18 @@ impl Arena {
         self.segments.values()
     }
 
-    /// The segment that has the address.
+    /// The segment that contains the address.
     pub fn segment_of(&self, address: u64) -> Option<&Segment> {
         let (_, below) = self.segments.range(..=address).next_back()?;
         (address - below.start < below.bytes).then_some(below)
     }
 
-    /// The pieces of a segment, from its start on.
+    /// The pieces of a segment, in address order.
     pub fn pieces(&self, segment: &Segment) -> impl Iterator<Item = u32> {
         self.chain.from(segment.first)
     }
 
-    /// Whose a free piece is.
+    /// The order of a free piece; `None` if the piece is out.
     pub fn order(&self, node: u32) -> Option<Order> {
         match self.chain.get(node).is {
             Use::Free(order) => Some(order),
@@ -84,18 +88,18 @@ impl Arena {
         self.free.values().all(Pieces::is_empty)
     }
 
-    /// Whether an order has free pieces.
+    /// Whether any free piece has this order.
     pub fn has(&self, order: Order) -> bool {
         self.free.get(&order).is_some_and(|pieces| !pieces.is_empty())
     }
 
-    /// More memory: a segment that starts where none is, all of it free.
+    /// Adds a segment, all of it free. No segment may start at `start` yet.
     pub fn add_segment(&mut self, start: u64, bytes: u64, align: u64, order: Order) {
         let first = self.insert(start, bytes, align);
         self.give(first, order);
     }
 
-    /// A segment of one piece, which is out.
+    /// Inserts a segment of one piece, which is out.
     fn insert(&mut self, start: u64, bytes: u64, align: u64) -> u32 {
         let first = self.chain.push((start, bytes), NONE);
         self.segments.insert(start, Segment { start, bytes, align, first, last: first });
@@ -103,8 +107,9 @@ impl Arena {
         first
     }
 
-    /// The same of memory that continues segments here, as far as the caller says: the one that ends where it starts, and the one that starts where
-    /// it ends. They are one segment with it then.
+    /// Adds memory next to existing segments. `left` and `right` say on which sides it continues
+    /// one: the segment that ends at `start`, and the segment that starts at the end. It is merged
+    /// with these segments into one.
     pub fn add_between(&mut self, start: u64, bytes: u64, (left, right): (bool, bool), order: Order) {
         let node = self.insert(start, bytes, 1);
         if right {
@@ -116,7 +121,7 @@ impl Arena {
         self.give(node, order);
     }
 
-    /// Makes one segment of two, of which the second starts where the first ends.
+    /// Merges two segments, where the second starts at the end of the first.
     fn append(&mut self, left: u64, right: u64) {
         let Some(second) = self.segments.remove(&right) else { return };
         let Some(first) = self.segments.get_mut(&left) else { return };
@@ -126,7 +131,8 @@ impl Arena {
         first.last = second.last;
     }
 
-    /// Takes a piece out of its segment, free or not: what is on either side of it is a segment of its own.
+    /// Removes a piece, free or not, from its segment. The parts on either side become separate
+    /// segments.
     pub fn take_out(&mut self, node: u32) {
         if let Some(order) = self.order(node) {
             self.unlist(node, order);
@@ -146,7 +152,8 @@ impl Arena {
         }
     }
 
-    /// Cuts `bytes` at `start` out of a piece that is out, and covers them: the part, and what is behind it, if anything is.
+    /// Cuts `bytes` at `start` out of a piece that is out. Returns that part and the part behind
+    /// it, if any. All parts stay out.
     pub fn carve(&mut self, node: u32, start: u64, bytes: u64) -> (u32, Option<u32>) {
         let before = start - self.start(node);
         let part = if before > 0 { self.split(node, before) } else { node };
@@ -154,18 +161,18 @@ impl Arena {
         (part, behind)
     }
 
-    /// Makes one of two neighbours that are out.
+    /// Merges a piece that is out with its right neighbour, which is out too.
     pub fn join_out(&mut self, left: u32) {
         self.join(left);
     }
 
-    /// Where the segment starts that ends there.
+    /// Start of the segment that ends at `end`.
     pub fn ending_at(&self, end: u64) -> Option<u64> {
         let (start, segment) = self.segments.range(..end).next_back()?;
         (start + segment.bytes == end).then_some(*start)
     }
 
-    /// The pieces on either side, [`NONE`](chain::NONE) at an end.
+    /// The neighbours on both sides, [`NONE`](chain::NONE) at an end.
     pub fn neighbours(&self, node: u32) -> (u32, u32) {
         let Node { prev, next, .. } = *self.chain.get(node);
         (prev, next)
@@ -184,7 +191,7 @@ impl Arena {
         self.free.get(&order).into_iter().flat_map(Pieces::iter).map(|(_, _, node)| *node).collect()
     }
 
-    /// The segment has so many bytes more at its end; one of none is made.
+    /// Grows a segment by `bytes` at its end. Creates the segment if there is none at `start`.
     pub fn extend(&mut self, start: u64, bytes: u64, align: u64) {
         let Some(segment) = self.segments.get(&start).copied() else {
             return self.add_segment(start, bytes, align, Order::IDLE);
@@ -195,7 +202,7 @@ impl Arena {
         self.give(node, Order::IDLE);
     }
 
-    /// Free bytes at the end of a segment, of orders that `may`.
+    /// Free bytes at the end of a segment, counting the orders that `may` accepts.
     pub fn tail(&self, start: u64, may: impl Fn(Order) -> bool) -> u64 {
         let Some(segment) = self.segments.get(&start) else { return 0 };
         let (mut bytes, mut node) = (0, segment.last);
@@ -206,7 +213,8 @@ impl Arena {
         bytes
     }
 
-    /// Takes the last `bytes` off a segment, all of them free; the segment goes if it has no more.
+    /// Removes the last `bytes` of a segment, all of them free. The segment is removed if nothing
+    /// is left.
     pub fn truncate(&mut self, start: u64, mut bytes: u64) {
         while bytes > 0
             && let Some(segment) = self.segments.get(&start).copied()
@@ -248,7 +256,8 @@ impl Arena {
         }
     }
 
-    /// The smallest piece of the order that has room for `bytes` at a multiple of `align`; the lowest of equals.
+    /// The smallest piece of the order that can hold `bytes` at a multiple of `align`; the lowest
+    /// address among equals.
     pub fn fit(&self, order: Order, bytes: u64, align: u64) -> Option<u32> {
         let pieces = self.free.get(&order)?;
         let fits = |(size, start, _): &&Piece| {
@@ -259,7 +268,8 @@ impl Arena {
         near.or_else(any).map(|(_, _, node)| *node)
     }
 
-    /// Cuts `bytes` at a multiple of `align` out of a free piece that has room; the rest stays free.
+    /// Cuts `bytes` at a multiple of `align` out of a free piece that is large enough. The rest
+    /// stays free.
     pub fn cut(&mut self, node: u32, bytes: u64, align: u64) -> u32 {
         let Some(order) = self.order(node) else { return node };
         self.unlist(node, order);
@@ -277,20 +287,20 @@ impl Arena {
         taken
     }
 
-    /// Makes two of a piece that is out; the second.
+    /// Splits a piece that is out, and returns the second part.
     fn split(&mut self, node: u32, bytes: u64) -> u32 {
         let right = self.chain.split(node, bytes);
         self.note_last(right);
         right
     }
 
-    /// Joins a piece that is out with the next one, which is not listed.
+    /// Joins a piece that is out with its right neighbour, which must not be listed as free.
     fn join(&mut self, node: u32) {
         self.chain.join(node);
         self.note_last(node);
     }
 
-    /// The piece may be the last one of its segment now.
+    /// Updates the segment's last piece, if `node` is now the last one.
     fn note_last(&mut self, node: u32) {
         let Node { start, next, .. } = *self.chain.get(node);
         if next == NONE
@@ -300,7 +310,7 @@ impl Arena {
         }
     }
 
-    /// A piece that was out is free again, and merges with neighbours of the same order.
+    /// Frees a piece that was out, and coalesces it with neighbours of the same order.
     pub fn give(&mut self, mut node: u32, order: Order) {
         let Node { prev, next, .. } = *self.chain.get(node);
         if next != NONE && self.order(next) == Some(order) {
@@ -315,9 +325,9 @@ impl Arena {
         self.list(node, order);
     }
 
-    /// What is free of one order is of another one from now on.
+    /// Changes the order of all free pieces of `from` to `to`.
     pub fn retag(&mut self, from: Order, to: Order) {
-        // Each piece once: they are of `to` afterwards, or a part of one that is.
+        // Each piece once: afterwards it has order `to`, or is part of a piece that has.
         while let Some((_, _, node)) = self.free.get(&from).and_then(|pieces| pieces.from(0).next().copied())
         {
             self.unlist(node, from);
@@ -326,7 +336,8 @@ impl Arena {
         self.free.remove(&from);
     }
 
-    /// Merges free neighbours whose orders `may`, where together they have at least `least` bytes, into pieces of `to`.
+    /// Coalesces runs of free neighbours whose orders `may` accepts into pieces of order `to`. Runs
+    /// of less than `least` bytes are left alone.
     pub fn gather(&mut self, may: impl Fn(Order) -> bool, to: Order, least: u64) {
         let mut runs: Vec<Vec<u32>> = Vec::new();
         for segment in self.segments.values() {
@@ -353,7 +364,7 @@ impl Arena {
         }
     }
 
-    /// Segments that are free as a whole, and the orders of their pieces.
+    /// Fully free segments, and the orders of their pieces.
     pub fn empty(&self) -> Vec<(Segment, BTreeSet<Order>)> {
         let orders = |segment: &Segment| -> Option<BTreeSet<Order>> {
             self.pieces(segment).map(|node| self.order(node)).collect()
@@ -364,7 +375,7 @@ impl Arena {
 
 #[cfg(test)]
 impl Arena {
-    /// Those that have pieces.
+    /// The orders that have pieces.
     pub fn orders(&self) -> impl Iterator<Item = Order> {
         self.free.keys().copied().filter(|order| self.has(*order))
     }
@@ -397,7 +408,7 @@ impl Arena {
         self.chain.check(used);
     }
 
-    /// Start, length and order of what is free.
+    /// Start, length and order of the free pieces.
     pub fn pieces_free(&self) -> Vec<(u64, u64, Order)> {
         let of = |(order, pieces): (&Order, &Pieces)| {
             pieces.iter().map(|(bytes, start, _)| (*start, *bytes, *order)).collect::<Vec<_>>()

@@ -1,18 +1,20 @@
-//! What all streams share: the free pieces of the segments, the slabs, and whose they are.
+//! State that all streams share: the free pieces of the segments, the slabs, and their ordering
+//! tags.
 //!
 //! ```text
-//!   order 0: anyone's    large pieces, small blocks by class
-//!   order 3: stream 7's  large pieces, small blocks by class       its cache has overflowed, or was emptied
-//!   order 5: behind an event …                                     of a stream; anyone's once the event has happened
-//!   order 6: unmarked …                                            anyone's once the device was waited for
+//! order 0: idle               large pieces, small blocks by class
+//! order 3: owned by stream 7  large pieces, small blocks by class  from its cache: overflow, flush
+//! order 5: behind an event …                                       idle after the event
+//! order 6: unmarked …                                              idle after a device sync
 //! ```
 //!
-//! Extents of caches are pieces that are out. I1: pieces and small blocks are of an order that `orders` knows, and of one each. I2: `owners` has each cache
-//! that has an extent, so that a block of it finds its piece, also after its stream has ended.
+//! A piece that is an extent of a cache is out (not free). I1: each free piece and each free small
+//! block has exactly one order, and `orders` knows it. I2: `owners` contains each cache that has an
+//! extent, so that a block of the extent leads to its piece, also after the stream has ended.
 //!
-//! Its lock comes after that of the source and before the leaves that [`super`] lists. Under it the
-//! driver is asked to mark points and to look at them, and streams are made to wait on the device: none of that waits on the host, unless a
-//! driver's queue is full.
+//! Lock order: after the lock of the source and before the leaf locks that [`super`] lists. While
+//! it is held, the driver records and queries events, and streams are made to wait on the device.
+//! None of that waits on the host, unless a queue of the driver is full.
 
 use super::class::{Classes, Need};
 use super::live::{BlockId, Live, SHARED};
@@ -27,10 +29,11 @@ use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Streams whose events are looked at before a first search.
+/// Maximum number of unfinished streams that are polled before a first search.
 pub(super) const POLLS: usize = 16;
 
-/// Other free pieces of the stream that become extents together with the one that a request needs.
+/// Maximum number of other free pieces of the stream that become extents together with the piece
+/// that a request needs.
 const MOST_OTHERS: usize = 32;
 
 pub(super) struct Shared {
@@ -38,11 +41,12 @@ pub(super) struct Shared {
     classes: Classes,
     slabs: Slabs,
     orders: Orders,
-    /// Caches that have extents, by the numbers of these, also of streams that have ended: as long as a block is in one.
+    /// Caches that have extents, by owner number. The cache of an ended stream stays as long as one
+    /// of its extents contains a block.
     owners: HashMap<u32, Arc<StreamCache>, FixedState>,
-    /// The least that becomes an extent, as far as there is as much.
+    /// Minimum size of a new extent, if the piece is that large.
     extent: u64,
-    /// Of the caches of streams that have ended.
+    /// Counts of the caches of streams that have ended.
     pub retired: Counts,
 }
 
@@ -59,12 +63,12 @@ impl Shared {
         }
     }
 
-    /// Whose what is freed on that cache's stream is.
+    /// The ordering tag of memory freed on that cache's stream.
     pub fn order_of(&mut self, cache: &Arc<StreamCache>) -> Order {
         self.orders.of_cache(cache)
     }
 
-    /// Takes blocks that nobody has.
+    /// Adds free blocks.
     pub fn accept(&mut self, blocks: Vec<BlockId>, order: Order, live: &Live) {
         for id in blocks {
             let slot = live.slot(id);
@@ -78,7 +82,8 @@ impl Shared {
         }
     }
 
-    /// The piece of a large block that nobody has, which is forgotten. One of an extent leaves that.
+    /// Returns the piece of a large free block and forgets the block. If it was cut from an extent,
+    /// the piece leaves the extent.
     fn node_of(&mut self, id: BlockId, live: &Live) -> u32 {
         let (owner, node) = (live.slot(id).owner(), live.slot(id).home());
         let Some(cache) = self.owners.get(&owner).filter(|_| owner != SHARED) else {
@@ -96,7 +101,8 @@ impl Shared {
         }
     }
 
-    /// What is free in extents of the cache becomes shared, of its stream's order; or only what may have free neighbours.
+    /// Shares the free pieces of the cache's extents, with the order of its stream. With `all ==
+    /// false`, only pieces that may have free neighbours.
     pub fn take_extents(&mut self, cache: &Arc<StreamCache>, all: bool) {
         if self.owners.contains_key(&cache.owner) {
             let order = self.order_of(cache);
@@ -105,7 +111,8 @@ impl Shared {
         }
     }
 
-    /// Memory for a slab out of an extent of the cache, if one has it free; it is shared then, of the stream's order.
+    /// Shares memory for a slab from an extent of the cache, with the order of its stream. Returns
+    /// `false` if no extent has enough free memory.
     pub fn borrow(&mut self, cache: &Arc<StreamCache>, bytes: u64, align: u64) -> bool {
         if !self.owners.contains_key(&cache.owner) {
             return false;
@@ -117,20 +124,21 @@ impl Shared {
         true
     }
 
-    /// A block for a cache, out of a new extent of it that is cut out of a free piece.
+    /// Cuts a new extent for the cache from a free piece, and allocates a block from it.
     fn adopt(&mut self, node: u32, need: Need, cache: &Arc<StreamCache>, live: &Live) -> Option<BlockId> {
         let (start, bytes) = (self.arena.start(node), self.arena.bytes(node));
         let least = start.next_multiple_of(need.align) - start + need.bytes;
         let wanted = least.max(self.extent);
-        // A piece that only this stream can use becomes an extent whole. So does one whose rest would be too small to
-        // be an extent.
+        // A piece that only this stream can use becomes an extent as a whole. So does a piece if
+        // its remainder would be smaller than an extent.
         let is_own = self.arena.order(node) != Some(Order::IDLE) || self.orders.has_one_stream();
         let is_whole = is_own || bytes - wanted.min(bytes) < self.extent;
         let wanted = if is_whole { bytes } else { wanted };
         let own = self.orders.of_key(cache.key).filter(|_| is_own);
         let home = self.arena.cut(node, wanted, 1);
         self.owners.entry(cache.owner).or_insert_with(|| cache.clone());
-        // The stream's largest other pieces become extents too: best fit then chooses among all of them.
+        // The stream's largest other pieces become extents too: best fit then chooses among all of
+        // them.
         let others = own.map_or(Vec::new(), |own| self.arena.free_of(own));
         for node in others.into_iter().rev().take(MOST_OTHERS) {
             let home = self.arena.cut(node, self.arena.bytes(node), 1);
@@ -140,7 +148,8 @@ impl Shared {
         cache.cut_out(need, live)
     }
 
-    /// A block of one of these orders for a cache, which keeps up to `most - 1` others of a small class.
+    /// Allocates a block of one of `orders` for a cache. For a small class, up to `most - 1`
+    /// further blocks go to the cache.
     pub fn find(
         &mut self,
         orders: &[Order],
@@ -153,7 +162,8 @@ impl Shared {
             return orders.iter().find_map(|order| {
                 let mut more = self.slabs.take(*order, class, most, live);
                 let id = more.pop()?;
-                // Under this lock: who empties all caches finds them there.
+                // Under this lock, a thread that flushes all caches finds these blocks in the
+                // cache.
                 cache.stock(class, &more, live);
                 Some(id)
             });
@@ -167,7 +177,8 @@ impl Shared {
         Some(live.insert(self.arena.start(node), need.bytes, node, (need.class, false)))
     }
 
-    /// Cuts a slab for a class out of a piece of these orders. With `any_size`, one that is as large as there is room for.
+    /// Cuts a slab for a class from a piece of one of `orders`. With `any_size`, the slab is as
+    /// large as fits.
     pub fn add_slab(&mut self, orders: &[Order], class: usize, any_size: bool, live: &Live) -> bool {
         let (bytes, align) = (self.classes.bytes(class), self.classes.align(class));
         let mut blocks = slab_blocks(bytes);
@@ -186,15 +197,16 @@ impl Shared {
         }
     }
 
-    /// Makes pieces of slabs whose blocks are all here: of those of one order beside anyone's, and with `to` of all, for that order.
-    /// Without it, blocks of several orders stay; so they do if one of them is not one that `may`.
+    /// Turns fully free slabs back into pieces. The blocks of a slab must have at most one order
+    /// besides idle, which the piece gets. With `to`, they may have several orders, and the piece
+    /// gets `to`. A slab stays if `may` rejects the order of one of its blocks.
     pub fn dissolve(&mut self, may: impl Fn(Order) -> bool, to: Option<Order>, live: &Live) {
         for (node, order) in self.slabs.dissolve(may, to, live) {
             self.arena.give(node, order);
         }
     }
 
-    /// Whether nothing is free here, whosever it is.
+    /// Whether no memory is free here, of any order.
     pub fn is_empty(&self) -> bool {
         self.arena.is_out() && self.slabs.is_out()
     }
@@ -203,19 +215,20 @@ impl Shared {
         self.arena.has(order) || self.slabs.has(order)
     }
 
-    /// What was of one order is of another one.
+    /// Changes the order of all free memory of `from` to `to`.
     fn retag(&mut self, from: Order, to: Order) {
         self.arena.retag(from, to);
         self.slabs.retag(from, to);
     }
 
-    /// What was behind an event, or unmarked, is of another order.
+    /// Moves free memory that was behind an event, or unmarked, to another order.
     fn hand_over(&mut self, from: Order, to: Order) {
         self.retag(from, to);
         self.orders.clear(from);
     }
 
-    /// Puts what is of a stream's order behind an event, so that others can tell when it is theirs.
+    /// Puts free memory of the stream's order behind an event, so that other streams can tell when
+    /// they may use it.
     pub fn fence(&mut self, key: Key, device: &Device) {
         let Some(own) = self.orders.of_key(key).filter(|own| self.has(*own)) else { return };
         if let Some(order) = self.orders.mark(key, device) {
@@ -223,45 +236,48 @@ impl Shared {
         }
     }
 
-    /// Forgets a stream, whose order has been fenced.
+    /// Forgets a stream. Its order must have been fenced.
     pub fn forget(&mut self, key: Key) {
         self.orders.forget(key);
     }
 
-    /// What that stream has freed is its own by its order, whatever it was put behind for others.
+    /// Returns memory that this stream freed, and that was put behind events for other streams, to
+    /// the stream's own order.
     pub fn reclaim(&mut self, key: Key, own: Order) {
         self.orders.behind(key).into_iter().for_each(|order| self.hand_over(order, own));
     }
 
-    /// The orders of which nobody knows where in a stream they are. Of all that were to be fenced, also those of streams that are about to end.
+    /// The orders without a known point in a stream. Called after all streams were fenced, it
+    /// includes the orders of streams that are about to end.
     pub fn unmarked(&self) -> Vec<Order> {
         let ending = self.orders.of_streams().filter(|order| self.has(*order));
         self.orders.unmarked().chain(ending).collect()
     }
 
-    /// What is of that order is anyone's.
+    /// Marks free memory of that order idle.
     pub fn settle(&mut self, order: Order) {
         self.hand_over(order, Order::IDLE);
     }
 
-    /// Looks which events have happened, of up to `most` streams that are not done: what is behind them is anyone's.
+    /// Polls the events of up to `most` unfinished streams. Memory behind completed events becomes
+    /// idle.
     pub fn poll(&mut self, most: usize) {
         self.orders.passed(most).into_iter().for_each(|order| self.settle(order));
     }
 
-    /// The orders behind events, the oldest first.
+    /// The orders behind events, oldest first.
     pub fn pending(&self) -> Vec<(Order, Event)> {
         self.orders.pending()
     }
 
-    /// Whether the order could serve a request.
+    /// Whether free memory of that order could serve a request.
     pub fn serves(&self, order: Order, need: Need) -> bool {
         let class = need.class.filter(|_| need.is_small);
         class.is_some_and(|class| self.slabs.has_class(order, class))
             || self.arena.fit(order, need.bytes, need.align).is_some()
     }
 
-    /// Makes `stream` come after everything that is behind events, which is then of its order.
+    /// Makes `stream` wait for all events. The memory behind them moves to the stream's order.
     pub fn follow_all(&mut self, stream: &Stream, own: Order) -> Result<()> {
         for (order, event) in self.pending() {
             if self.has(order) {
@@ -272,7 +288,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Bytes of the longest stretch that nobody has, whosever order it is.
+    /// Bytes of the longest contiguous free range, of any order.
     pub fn largest(&self, live: &Live) -> u64 {
         let mut taken: BTreeMap<u64, u64> = BTreeMap::new();
         let mut largest = 0;
@@ -280,7 +296,7 @@ impl Shared {
             if !slot.is_live() {
                 largest = largest.max(slot.bytes());
             } else if slot.is_small() {
-                // The slab as a whole.
+                // The whole slab.
                 taken.insert(self.arena.start(slot.home()), self.arena.bytes(slot.home()));
             } else {
                 taken.insert(slot.address(), slot.bytes());
@@ -300,7 +316,7 @@ impl Shared {
 
 #[cfg(test)]
 impl Shared {
-    /// I1, and the invariants of its parts.
+    /// I1, and the invariants of the parts.
     pub fn check(&self, live: &Live) {
         let all = self.arena.orders().chain(self.slabs.orders());
         all.for_each(|order| assert!(self.orders.has(order), "I1: {order:?}"));

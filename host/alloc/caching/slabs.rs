@@ -1,14 +1,15 @@
-//! Slabs: pieces that were cut into equal blocks of a small class, and those of the blocks that nobody has.
+//! Slabs: pieces that are cut into equal blocks of a small class, and the free blocks among them.
 //!
 //! ```text
-//!   piece 12, cut for class 2:   │ live │ here │ cached │ here │ …      here: 2
-//!   here    anyone's ─► class 2: { … }      order 3 ─► class 2: { … }, class 4: { … }
+//! piece 12, cut for class 2:   │ live │ here │ cached │ here │ …      here: 2
+//! here    idle ─► class 2: { … }      order 3 ─► class 2: { … }, class 4: { … }
 //! ```
 //!
-//! A slab is a piece again when all of its blocks are here.
+//! A block is *here* if it is free and in no cache. A slab can become a piece again when all of its
+//! blocks are here.
 //!
-//! I1: each block of a slab is live, in one cache, or here once; `here` of the slab counts the last. I2: `whole` counts slabs whose blocks
-//! are all here.
+//! I1: each block of a slab is live, in one cache, or here once; `here` of the slab counts the
+//! blocks that are here. I2: `whole` counts the fully free slabs.
 
 use super::class::{Classes, Need};
 use super::live::{BlockId, Live};
@@ -16,26 +17,26 @@ use super::orders::Order;
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, HashSet};
 
-/// Blocks of a slab, and bytes, as long as both allow.
+/// Limits on blocks and on bytes of a slab; both apply.
 const SLAB_BLOCKS: u64 = 64;
 const SLAB_BYTES: u64 = 64 << 10;
 
-/// Of a full slab.
+/// Number of blocks of a full slab.
 pub(super) fn slab_blocks(bytes: u64) -> u64 {
     (SLAB_BYTES / bytes).max(SLAB_BLOCKS.min((2 << 20) / bytes)).max(1)
 }
 
-/// What a request takes of the segments at once.
+/// Bytes that a request takes from the segments at once.
 pub(super) fn room_for(need: Need) -> u64 {
     if need.is_small { need.bytes * slab_blocks(need.bytes) } else { need.bytes }
 }
 
 pub(super) struct Slabs {
     classes: Classes,
-    /// By the piece that each was.
+    /// Keyed by the piece that the slab was cut from.
     slabs: HashMap<u32, Slab, FixedState>,
     whole: usize,
-    /// Blocks that nobody has, by class.
+    /// Free blocks, by order and class.
     free: HashMap<Order, Vec<Vec<BlockId>>, FixedState>,
 }
 
@@ -54,7 +55,7 @@ impl Slabs {
         self.free.entry(order).or_insert_with(|| vec![Vec::new(); small])
     }
 
-    /// Takes a block that nobody has, of the slab that `home` was.
+    /// Adds a free block of the slab that was cut from piece `home`.
     pub fn give(&mut self, id: BlockId, home: u32, class: usize, order: Order) {
         self.list(order)[class].push(id);
         if let Some(slab) = self.slabs.get_mut(&home) {
@@ -63,7 +64,7 @@ impl Slabs {
         }
     }
 
-    /// Up to `most` blocks of a class, one at least; none if there is none.
+    /// Removes up to `most` blocks of a class, at least one. Returns none if the class is empty.
     pub fn take(&mut self, order: Order, class: usize, most: usize, live: &Live) -> Vec<BlockId> {
         let Some(lists) = self.free.get_mut(&order) else { return Vec::new() };
         let list = &mut lists[class];
@@ -77,11 +78,11 @@ impl Slabs {
         taken
     }
 
-    /// Cuts a piece that starts at `start` into so many blocks of a class.
+    /// Cuts a piece that starts at `start` into `blocks` blocks of a class.
     pub fn add(&mut self, (node, start): (u32, u64), blocks: u64, class: usize, order: Order, live: &Live) {
         let bytes = self.classes.bytes(class);
         self.slabs.insert(node, Slab { blocks: blocks as usize, here: 0 });
-        // The first block on top.
+        // The first block ends up on top.
         for index in (0..blocks).rev() {
             let id = live.insert(start + index * bytes, bytes, node, (Some(class), true));
             self.give(id, node, class, order);
@@ -101,7 +102,7 @@ impl Slabs {
         self.free.get(&order).is_some_and(|lists| !lists[class].is_empty())
     }
 
-    /// What was of one order is of another one.
+    /// Changes the order of all free blocks of `from` to `to`.
     pub fn retag(&mut self, from: Order, to: Order) {
         if let Some(lists) = self.free.remove(&from) {
             for (list, mut more) in self.list(to).iter_mut().zip(lists) {
@@ -110,8 +111,9 @@ impl Slabs {
         }
     }
 
-    /// Forgets slabs whose blocks are all here, of orders that [`Shared::dissolve`](super::shared::Shared::dissolve) says: the pieces that they were, and
-    /// whose these are.
+    /// Forgets the fully free slabs whose orders
+    /// [`Shared::dissolve`](super::shared::Shared::dissolve) accepts. Returns their pieces and the
+    /// order of each.
     #[must_use = "the pieces are nobody's until they are given to the segments"]
     pub fn dissolve(
         &mut self,
@@ -148,7 +150,7 @@ impl Slabs {
         going
     }
 
-    /// Slabs whose blocks are all here, and whose these are.
+    /// Fully free slabs, and the orders of their blocks.
     fn orders_of_whole(&self, live: &Live) -> HashMap<u32, HashSet<Order>> {
         let mut found: HashMap<u32, HashSet<Order>> = HashMap::new();
         for (order, lists) in &self.free {
@@ -165,7 +167,7 @@ impl Slabs {
 
 #[cfg(test)]
 impl Slabs {
-    /// Those that have blocks.
+    /// The orders that have blocks.
     pub fn orders(&self) -> impl Iterator<Item = Order> {
         self.free.keys().copied().filter(|order| self.has(*order))
     }

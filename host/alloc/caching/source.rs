@@ -1,7 +1,9 @@
-//! Where segments come from, and where they go: blocks of the upstream, or one reservation that grows.
+//! The source of segments: blocks of the upstream, or one reservation that grows.
 //!
-//! I1: a segment of the arena is memory of the source, all of it, and so is a segment that is on its way back. I2: who grows or gives back has the source's lock, so
-//! that the sum of the segments stays within the limit. I3: memory comes in order for any stream, and goes back behind all work that may use it.
+//! I1: a segment of the arena, and a segment that is being released, consists entirely of memory of
+//! the source. I2: a thread that grows or releases holds the source's lock, so that the sum of the
+//! segments stays within the limit. I3: new memory is idle, usable on any stream; memory is
+//! released after all work that may use it.
 
 use super::orders::Order;
 use super::segment::Segment;
@@ -17,24 +19,25 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
 use warpheap_device::kernel::DevicePtr;
 
-/// What the source's lock guards.
+/// State guarded by the source's lock.
 pub(super) struct Source {
-    /// In place of blocks of the upstream.
+    /// Replaces blocks of the upstream, if set.
     pub reservation: Option<GrowableBuffer>,
 }
 
-/// Why there is no more memory.
+/// Why the pool cannot grow.
 #[derive(Debug)]
 pub(super) enum Short {
-    /// The pool's limit.
+    /// The limit of the pool.
     Limit,
-    /// The upstream or the device.
+    /// The upstream or the device is out of memory.
     Upstream(Shortage),
-    /// Other threads took what was counted on, each time that it grew.
+    /// Other threads took the free memory that the growth relied on, on each attempt.
     Raced,
 }
 
-/// What an upstream without memory said. It prints in few words: it stands in a message of this pool's.
+/// The upstream's out-of-memory error. Displayed briefly, because it is embedded in a message of
+/// this pool.
 #[derive(Debug)]
 pub(super) struct Shortage(Error);
 
@@ -44,7 +47,7 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// Whether a failure says that there is no memory, and not that something is broken.
+/// Whether an error means out of memory, rather than a fault.
 fn is_shortage(error: &Error) -> bool {
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     const OUT_OF_MEMORY: u32 = 2;
@@ -68,9 +71,10 @@ fn layout(bytes: u64, align: u64) -> Result<Layout> {
 }
 
 impl<A: DeviceAllocator> CachingPool<A> {
-    /// More memory, of which `bytes` at a multiple of `align` are free for `own`: as much more as is asked for at a time, or as
-    /// there is, down to `least` bytes. The lock is held, so that nobody else takes what is new. A reservation counts on what is free at its
-    /// end as well, which somebody else may take while it grows: then the caller asks again.
+    /// Grows the pool so that `bytes` at a multiple of `align` are free for `own`. It adds a full
+    /// segment if possible, otherwise less, down to `least` bytes. The returned guard keeps other
+    /// threads from taking the new memory. A reservation also relies on the free memory at its end.
+    /// Another thread may take that during the growth; the caller then tries again.
     pub(super) fn grow(
         &self,
         source: &mut Source,
@@ -98,7 +102,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     ) -> Result<Result<MutexGuard<'_, Shared>, Short>> {
         let (start, size) = (buffer.address(), buffer.size());
         let tail = lock(&self.shared).arena.tail(start, |order| order == own || order == Order::IDLE);
-        // With what is free at the end already.
+        // Takes the free memory at the end into account.
         let missing = |bytes: u64| {
             let from = (start + size - tail).next_multiple_of(align);
             (from + bytes).saturating_sub(start + size).next_multiple_of(buffer.granularity())
@@ -128,16 +132,16 @@ impl<A: DeviceAllocator> CachingPool<A> {
         left: u64,
     ) -> Result<Result<MutexGuard<'_, Shared>, Short>> {
         let classes = self.settings.classes;
-        // So that a slab of any class can start where the segment does.
+        // A larger alignment first: a slab of any class can then start where the segment does.
         let wanted = [align.max(classes.slab_limit), align];
         for align in wanted {
             match self.take_block((bytes, least), align, left)? {
-                // An upstream that aligns to less.
+                // The upstream does not serve this alignment.
                 Err(Short::Upstream(Shortage(Error::InvalidRequest(InvalidRequest::Layout { .. })))) => {}
                 other => return Ok(other),
             }
         }
-        // With so much more, there is such a place inside.
+        // With this many extra bytes, the segment contains an aligned position.
         self.take_block((bytes + align, least + align), classes.least(), left)
     }
 
@@ -163,7 +167,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
                 }
                 Err(error) => return Err(error),
             };
-            // It belongs to the order of that stream, which has no other work: afterwards, to any (I3).
+            // The allocation is ordered on the home stream, which has no other work. After this
+            // wait it is usable on any stream (I3).
             if let Err(error) = self.home.synchronize() {
                 if self.give_block(start, size, align).is_err() {
                     self.keep_block(start, size, align);
@@ -175,13 +180,13 @@ impl<A: DeviceAllocator> CachingPool<A> {
         Ok(Err(short))
     }
 
-    /// The one block of the upstream's that a pool of equal blocks has; where it starts.
+    /// Allocates the one upstream block of a pool of equal blocks, and returns its start.
     pub(super) fn take_whole(&self, bytes: u64, align: u64) -> Result<u64> {
         self.upstream_allocs.fetch_add(1, Relaxed);
         let ptr = layout(bytes, align).and_then(|layout| self.upstream.allocate(layout, &self.home))?;
         let start = address_of(ptr);
         drop(self.add(|shared| shared.arena.add_segment(start, bytes, align, Order::IDLE)));
-        // A failure lets the pool go, and the block with it.
+        // On failure the pool is dropped, and the block with it.
         self.home.synchronize()?;
         Ok(start)
     }
@@ -193,11 +198,12 @@ impl<A: DeviceAllocator> CachingPool<A> {
         shared
     }
 
-    /// Gives a block of the upstream's back. A failure is logged as well.
+    /// Frees a block of the upstream. A failure is also logged.
     fn give_block(&self, start: u64, bytes: u64, align: u64) -> Result<()> {
         self.upstream_frees.fetch_add(1, Relaxed);
         let given = layout(bytes, align).and_then(|layout| {
-            // SAFETY: it was allocated with this layout, and the stream comes behind all work that may use it (I3).
+            // SAFETY: allocated here with this layout and not freed since (P2); the home stream is
+            // ordered after all work that may use it (P1, by I3).
             unsafe { self.upstream.deallocate(block(start), layout, &self.home) }
         });
         if let Err(error) = &given {
@@ -206,15 +212,15 @@ impl<A: DeviceAllocator> CachingPool<A> {
         given
     }
 
-    /// Takes a block of the upstream's for the pool that could not be given back: nobody uses it once the device has come to what the home stream
-    /// waits for.
+    /// Returns an upstream block that could not be freed to the pool. No work uses it once the
+    /// device has reached what the home stream waits for.
     fn keep_block(&self, start: u64, bytes: u64, align: u64) {
         self.device().driver().drain();
         drop(self.add(|shared| shared.arena.add_segment(start, bytes, align, Order::IDLE)));
     }
 
-    /// Gives back what is free as a whole, of any order that is not a stream's alone; how many bytes that was, and the first failure. What could not be
-    /// given back is the pool's again.
+    /// Releases the fully free segments, except memory that has only a stream's order. Returns the
+    /// bytes released and the first failure. Memory that could not be released returns to the pool.
     pub(super) fn give_back(&self, source: &mut Source) -> (u64, Result<()>) {
         if let Some(buffer) = &mut source.reservation {
             return self.shrink(buffer);
@@ -232,14 +238,15 @@ impl<A: DeviceAllocator> CachingPool<A> {
         (bytes, outcome)
     }
 
-    /// Segments that are free as a whole, no longer the pool's; the home stream comes after all work that may use them.
+    /// Removes the fully free segments from the pool. The home stream is ordered after all work
+    /// that may use them.
     fn take_empty(&self) -> Vec<Segment> {
         let mut shared = lock(&self.shared);
         let pending = shared.pending();
         let empty = shared.arena.empty();
         let is_ordered = |order: &Order| {
             let event = pending.iter().find(|(of, _)| of == order).map(|(_, event)| event);
-            // Of a stream's order alone, it is not behind anything yet.
+            // Memory with only a stream's order is not behind an event yet.
             *order == Order::IDLE || event.is_some_and(|event| self.home.wait(event).is_ok())
         };
         let goes = |(_, orders): &(Segment, BTreeSet<Order>)| orders.iter().all(is_ordered);
@@ -250,7 +257,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         going
     }
 
-    /// The same at the end of the reservation.
+    /// Releases the free memory at the end of the reservation.
     fn shrink(&self, buffer: &mut GrowableBuffer) -> (u64, Result<()>) {
         let (start, size) = (buffer.address(), buffer.size());
         let tail = {
@@ -260,11 +267,11 @@ impl<A: DeviceAllocator> CachingPool<A> {
             tail
         };
         if tail == 0 {
-            // What the driver did not take back before is tried again.
+            // Retries what the driver could not release before.
             return (0, buffer.shrink_quietly(size).map(drop));
         }
         self.upstream_frees.fetch_add(1, Relaxed);
-        // Waits for the device, so that what is left is anyone's.
+        // This waits for the device, so the remaining memory is idle.
         let outcome = buffer.shrink_quietly(size - tail).map(drop).inspect_err(|error| {
             tracing::warn!(%error, bytes = tail, "a caching pool could not shrink its segment");
             self.device().driver().drain();
@@ -276,14 +283,17 @@ impl<A: DeviceAllocator> CachingPool<A> {
         (tail - stays, outcome)
     }
 
-    /// At the end: gives all segments back, whatever is in them, behind the home stream.
+    /// Frees all segments when the pool is dropped, whatever they contain, in the order of the home
+    /// stream.
     pub(super) fn give_all(&mut self) {
         let all: Vec<Segment> = lock(&self.shared).arena.segments().copied().collect();
         let has_blocks = lock(&self.source).reservation.is_none();
         for Segment { start, bytes, align, .. } in all.into_iter().filter(|_| has_blocks) {
             self.upstream_frees.fetch_add(1, Relaxed);
             let layout = layout(bytes, align).expect("it was allocated with it");
-            // SAFETY: as in `give_block`.
+            // SAFETY: allocated here with this layout and not freed since (P2); the drop has
+            // ordered the home stream after all work that may use the segment, or has waited for
+            // the device (P1, by I3).
             unsafe { give_back_at_the_end(&self.upstream, block(start), layout, &self.home) };
         }
     }

@@ -1,23 +1,25 @@
-//! What a caching pool counts.
+//! Counters of a caching pool.
 //!
-//! Each stream's cache counts for itself, under its own lock; a sum over them is of no one moment while others allocate. A block that is allocated on one
-//! stream and freed on another counts as gone out here and as come back there: what a cache has more of may be either.
+//! Each stream's cache counts under its own lock. While other threads allocate, a sum over the
+//! caches is not a snapshot of one moment. A block that is allocated on one stream and freed on
+//! another counts as allocated in the first cache and as freed in the second, so the difference in
+//! one cache may be positive or negative.
 
 use super::class::Classes;
 use crate::alloc::Usage;
 use serde::Serialize;
 
-/// Of one class, in one cache. Allocations and frees write to different words: a processor that has to put a load together of
-/// two stores that are still under way waits for both.
+/// Counters of one class in one cache. Allocations and frees write to different words: a load that
+/// spans two stores still in flight waits for both.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     out: Sum,
     back: Sum,
-    /// Of the allocations, those that the cache did not serve.
+    /// Allocations that the cache did not serve.
     pub misses: u64,
 }
 
-/// Of blocks that went out or came back; it wraps around.
+/// Sums over allocated or freed blocks. Wraps around.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     blocks: u64,
@@ -46,7 +48,7 @@ impl Tally {
     }
 }
 
-/// Of one class, in all caches.
+/// Totals of one class over all caches.
 #[derive(Clone, Copy, Debug, Default)]
 struct Total {
     hits: u64,
@@ -95,7 +97,7 @@ impl Counts {
         self.classes.iter().chain([&self.huge])
     }
 
-    /// What live blocks take.
+    /// Bytes of live blocks.
     pub fn used(&self) -> u64 {
         number(self.totals().map(|of| of.bytes).fold(0, i64::wrapping_add))
     }
@@ -116,7 +118,7 @@ impl Counts {
         self.totals().map(|of| of.misses).sum()
     }
 
-    /// Those that were ever asked for.
+    /// Statistics of the classes that were ever used.
     pub fn by_class(&self, classes: Classes) -> Vec<CachingClassStats> {
         let all = self.classes.iter().enumerate().map(|(class, of)| (Some(classes.bytes(class)), of));
         let all = all.chain([(None, &self.huge)]);
@@ -133,78 +135,79 @@ impl Counts {
     }
 }
 
-/// What a [`CachingPool`](super::CachingPool) holds, and what it did since it was made. Sizes are in bytes. While others allocate,
-/// the numbers are not all of one moment.
+/// What a [`CachingPool`](super::CachingPool) holds, and what it has done since it was created.
+/// Sizes are in bytes. While other threads allocate, the figures are not a snapshot of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CachingPoolStats {
-    /// Blocks that are allocated.
+    /// Live blocks.
     pub live_blocks: u64,
-    /// Bytes that they take, and that the pool has of its upstream.
+    /// Bytes of live blocks, and bytes allocated from the upstream.
     pub usage: Usage,
-    /// What was asked for them.
+    /// Bytes that were requested for live blocks.
     pub asked_bytes: u64,
-    /// What sizes were rounded up by: used, less asked.
+    /// Internal fragmentation: used bytes minus requested bytes.
     pub wasted_bytes: u64,
-    /// What is kept for later: reserved, less used.
+    /// Bytes cached for later: reserved minus used.
     pub cached_bytes: u64,
-    /// The most that it ever had.
+    /// High-water mark of the reserved bytes.
     pub peak_reserved_bytes: u64,
-    /// Pieces that it has of its upstream.
+    /// Segments allocated from the upstream.
     pub segments: u64,
-    /// Allocations that the stream's own cache served.
+    /// Allocations served by the stream's own cache.
     pub hits: u64,
-    /// Those that it did not.
+    /// Allocations not served by the stream's own cache.
     pub misses: u64,
-    /// Allocations upstream that were tried, or growths of the reservation.
+    /// Attempted allocations from the upstream, or growths of the reservation.
     pub upstream_allocs: u64,
-    /// Frees upstream that were tried, or shrinkings of the reservation.
+    /// Attempted frees to the upstream, or shrinks of the reservation.
     pub upstream_frees: u64,
-    /// How often each rung served what the stream's cache did not.
+    /// Allocations per rung, of those that the stream's cache did not serve.
     pub rungs: RungStats,
-    /// By class, of those that were ever used.
+    /// Statistics per class, for the classes that were ever used.
     pub classes: Vec<CachingClassStats>,
 }
 
-/// How often each rung of the ladder served an allocation, from the first on.
+/// Allocations served by each rung of the fallback ladder, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RungStats {
-    /// Free for this stream, or for any.
+    /// From memory that is free for this stream or for all streams.
     pub shared: u64,
-    /// Merged from what this stream freed itself, or freed on another stream that has come past that.
+    /// From memory that this stream freed, after coalescing, or that another stream freed and has
+    /// since passed.
     pub done: u64,
-    /// More of the upstream.
+    /// From new memory of the upstream.
     pub grown: u64,
-    /// Freed on another stream, which this one waits for on the device.
+    /// From memory that another stream freed; this stream waits for it on the device.
     pub stolen: u64,
-    /// More of the upstream, after cached segments were given back.
+    /// From the upstream, after cached segments were released.
     pub released: u64,
-    /// After waiting on the host for all that was pending.
+    /// After waiting on the host for all pending work.
     pub waited: u64,
     /// After the hook.
     pub hooked: u64,
-    /// None: the allocation failed.
+    /// Allocations that failed.
     pub failed: u64,
 }
 
-/// Of one size class.
+/// Statistics of one size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CachingClassStats {
-    /// The class; `None` for what is above all of them.
+    /// Size of the class; `None` for blocks above all classes.
     pub class_bytes: Option<u64>,
-    /// Blocks that are allocated.
+    /// Live blocks.
     pub live_blocks: u64,
-    /// What they take: above the slabs' limit less than the class.
+    /// Bytes of live blocks. Above the slab limit, a block may take less than its class.
     pub live_bytes: u64,
-    /// What of it was not asked for.
+    /// Bytes of live blocks that were not requested.
     pub wasted_bytes: u64,
-    /// Blocks in the caches of streams.
+    /// Blocks in stream caches.
     pub cached_blocks: u64,
-    /// Allocations that the stream's own cache served.
+    /// Allocations served by the stream's own cache.
     pub hits: u64,
-    /// Those that it did not.
+    /// Allocations not served by the stream's own cache.
     pub misses: u64,
 }
 
@@ -226,7 +229,7 @@ mod tests {
         assert_eq!((counts.blocks(), counts.used(), counts.asked(), counts.hits()), (1, 1 << 20, 1000, 2));
     }
 
-    /// More than half of all numbers went from one stream to another.
+    /// More than half of the range of `u64` moved from one stream to the other.
     #[test]
     fn streams_that_only_give_or_only_take_add_up() {
         let classes = Classes::new(512, 1, 64 << 10).unwrap();

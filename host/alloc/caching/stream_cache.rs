@@ -1,10 +1,12 @@
-//! What was freed on a stream, and is handed out to its later work without anyone's leave.
+//! Blocks that were freed on one stream. Later allocations on that stream need no synchronisation.
 //!
-//! I1: a block in a bin is nobody's, and work that may use it was given to the cache's stream before. I2: a cache whose stream has
-//! ended gets no more blocks; what it has may be in use until the stream's last point, and by then it is in the list of ended ones.
+//! I1: a block in a bin is free, and all work that may use it was submitted to the cache's stream
+//! before. I2: after its stream has ended, a cache receives no more blocks. Its blocks may be in
+//! use until the stream's last point; by then the cache is in the list of ended streams.
 //!
-//! The lock of a cache is a leaf: nothing else is locked under it, and no driver is called. Only threads that use one stream at a time, or take
-//! from others' caches, meet there.
+//! The lock of a cache is a leaf: no other lock is taken under it, and no driver call is made. Only
+//! threads that use one stream at the same time, or that take blocks from other streams' caches,
+//! contend for it.
 
 use super::super::lock;
 use super::bins::{Back, Bins};
@@ -19,14 +21,14 @@ use std::alloc::Layout;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What a stream is to a pool: its number, or [`ANYONE`].
+/// Key of a stream within a pool: its number, or [`ANYONE`].
 pub(super) type Key = u64;
-/// Of a pool that does not order by streams: one cache for all.
+/// Key in a pool that is not stream-ordered: one cache for all streams.
 pub(super) const ANYONE: Key = 0;
 
 pub(super) struct StreamCache {
     pub key: Key,
-    /// In the slots of blocks that are cut out of its extents.
+    /// Stored in the slots of blocks that are cut from the cache's extents.
     pub owner: u32,
     stream: WeakStream,
     bins: Mutex<Bins>,
@@ -34,22 +36,22 @@ pub(super) struct StreamCache {
     ended: Arc<Ended>,
 }
 
-/// What is known of a stream's last point.
+/// State of a stream's last point.
 #[derive(Default)]
 pub(super) enum End {
-    /// The stream is there, or is about to end.
+    /// The stream exists, or is about to end.
     #[default]
     NotYet,
     At(Arc<dyn EventBackend>),
-    /// The driver could not mark it.
+    /// The driver could not record an event.
     Unknown,
 }
 
-/// Streams that have ended, and whose caches are still to be emptied.
+/// Streams that have ended and still have caches to flush.
 #[derive(Default)]
 pub(super) struct Ended {
     keys: Mutex<Vec<Key>>,
-    /// The pool is gone.
+    /// The pool has been dropped.
     closed: AtomicBool,
 }
 
@@ -58,20 +60,21 @@ impl Ended {
         std::mem::take(&mut lock(&self.keys))
     }
 
-    /// Whether all that have ended were taken.
+    /// Whether the list of ended streams is empty.
     pub fn is_empty(&self) -> bool {
         lock(&self.keys).is_empty()
     }
 
-    /// The pool goes.
+    /// Marks the pool as dropped.
     pub fn close(&self) {
-        // ordering: relaxed; as where it is read.
+        // ordering: relaxed; a hint that publishes no other data (see the load in `ended`).
         self.closed.store(true, Ordering::Relaxed);
     }
 }
 
 impl StreamCache {
-    /// Of `stream`; of nobody if there is none.
+    /// Creates a cache for `stream`. The reference may be empty: then the cache belongs to no
+    /// stream.
     pub fn new(
         (key, owner): (Key, u32),
         stream: WeakStream,
@@ -82,13 +85,13 @@ impl StreamCache {
         StreamCache { key, owner, stream, bins, end: Mutex::default(), ended }
     }
 
-    /// A cached block for a request, live.
+    /// Allocates a cached block. The block is live on return.
     #[inline(always)]
     pub fn take(&self, need: &Need, layout: Layout, is_tight: bool, live: &Live) -> Option<u64> {
         lock(&self.bins).take(need, layout, is_tight, live)
     }
 
-    /// Takes a block back that went out from here not long ago.
+    /// Frees a block that this cache allocated recently.
     #[inline]
     pub fn take_back(&self, address: u64, layout: Layout, is_tight: bool, live: &Live) -> Back {
         let mut bins = lock(&self.bins);
@@ -96,83 +99,83 @@ impl StreamCache {
         known.map_or(Back::Unknown, |claim| bins.keep(claim.id, layout.size() as u64, is_tight, live))
     }
 
-    /// Keeps a block that nobody has, in the bin of its own class.
+    /// Keeps a free block in the bin of its class.
     #[inline]
     pub fn keep(&self, id: BlockId, asked: u64, is_tight: bool, live: &Live) -> Back {
         lock(&self.bins).keep(id, asked, is_tight, live)
     }
 
-    /// Takes out what is too many of a class.
+    /// Removes the surplus blocks of a class.
     pub fn overflow(&self, class: u16, most: u16, live: &Live) -> Vec<BlockId> {
         lock(&self.bins).overflow(class, most, live)
     }
 
-    /// As [`Bins::adopt`], under the lock of what all share.
+    /// Forwards to [`Bins::adopt`]. Called under the shared lock.
     pub fn adopt(&self, shared: &mut Arena, home: u32) {
         lock(&self.bins).adopt(shared, home);
     }
 
-    /// As [`Bins::cut_out`].
+    /// Forwards to [`Bins::cut_out`].
     pub fn cut_out(&self, need: Need, live: &Live) -> Option<BlockId> {
         lock(&self.bins).cut_out(need, live)
     }
 
-    /// As [`Bins::let_go`], under the lock of what all share.
+    /// Forwards to [`Bins::let_go`]. Called under the shared lock.
     pub fn let_go(&self, shared: &mut Arena, id: BlockId, live: &Live) -> u32 {
         lock(&self.bins).let_go(shared, id, live)
     }
 
-    /// As [`Bins::let_go_free`], under the lock of what all share.
+    /// Forwards to [`Bins::let_go_free`]. Called under the shared lock.
     pub fn let_go_free(&self, shared: &mut Arena, order: Order, all: bool) {
         lock(&self.bins).let_go_free(shared, order, all);
     }
 
-    /// As [`Bins::lend`], under the lock of what all share.
+    /// Forwards to [`Bins::lend`]. Called under the shared lock.
     pub fn lend(&self, shared: &mut Arena, bytes: u64, align: u64) -> Option<u32> {
         lock(&self.bins).lend(shared, bytes, align)
     }
 
-    /// Whether it has extents. Only under the lock of what all share does it stay so.
+    /// Whether the cache has extents. The answer stays valid only under the shared lock.
     pub fn has_extents(&self) -> bool {
         lock(&self.bins).has_extents()
     }
 
-    /// Whether it was used since the last look.
+    /// Whether the cache was used since the last call.
     pub fn was_used(&self) -> bool {
         lock(&self.bins).was_used()
     }
 
-    /// The cache ends.
+    /// Retires the cache.
     pub fn retire(&self, live: &Live) {
         lock(&self.bins).retire(live);
     }
 
-    /// Counts a block that came from elsewhere.
+    /// Counts a block that was not served from the cache.
     pub fn count_miss(&self, claim: Claim, asked: u64, live: &Live) {
         lock(&self.bins).count_miss(claim, asked, live);
     }
 
-    /// Keeps blocks that came with one that was asked for.
+    /// Keeps the further blocks of a refill.
     pub fn stock(&self, class: usize, more: &[BlockId], live: &Live) {
         lock(&self.bins).stock(class, more, live);
     }
 
-    /// Its bins, for who looks at those of all streams at one moment.
+    /// Locks the bins, for a check of the bins of all streams at one moment.
     pub fn bins(&self) -> MutexGuard<'_, Bins> {
         lock(&self.bins)
     }
 
-    /// Takes out all cached blocks of the classes that `which` says.
+    /// Removes all cached blocks of the classes that `which` accepts.
     pub fn drain(&self, which: impl Fn(usize) -> bool, live: &Live) -> Vec<BlockId> {
         lock(&self.bins).drain(which, live)
     }
 
-    /// Adds what it counted.
+    /// Adds the cache's counts.
     pub fn count(&self, counts: &mut Counts) {
         lock(&self.bins).count(counts);
     }
 
-    /// A handle of its stream, if there is still one.
+    /// A handle of the cache's stream, if the stream still exists.
     pub fn stream(&self, device: &Device) -> Option<Stream> {
         self.stream.upgrade(device)
     }
@@ -189,7 +192,7 @@ impl StreamCache {
 
 #[cfg(test)]
 impl StreamCache {
-    /// The invariants of its extents.
+    /// The invariants of the cache's extents.
     pub fn check(&self, shared: &Arena) {
         lock(&self.bins).check(shared);
     }
@@ -197,7 +200,8 @@ impl StreamCache {
 
 impl StreamWatcher for StreamCache {
     fn ended(&self, last: &dyn Fn() -> Result<Arc<dyn EventBackend>>) {
-        // ordering: relaxed; a pool that goes waits for its streams itself, and then nobody reads what is written here.
+        // ordering: relaxed; a pool that is being dropped waits for its streams itself, and after
+        // that no code reads what is written here.
         if self.ended.closed.load(Ordering::Relaxed) {
             return;
         }

@@ -5,7 +5,7 @@
 //!                 └ miss ─► map of all streams' caches
 //! ```
 //!
-//! A thread finds the caches that it used last without a lock.
+//! A thread finds its recently used caches without a lock.
 
 use super::class::Classes;
 use super::live::SHARED;
@@ -16,18 +16,18 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Caches that a thread finds again without the map.
+/// Number of caches that a thread remembers.
 const RECENT: usize = 16;
 
 /// The caches of a pool.
 pub(super) struct Streams {
-    /// Which pool: no two have the same.
+    /// Identifies the pool: no two pools have the same number.
     pool: usize,
     all: RwLock<HashMap<Key, Arc<StreamCache>, foldhash::fast::FixedState>>,
     pub ended: Arc<Ended>,
     is_ordered: bool,
     classes: Classes,
-    /// Caches that were made.
+    /// Number of caches created.
     made: AtomicUsize,
 }
 
@@ -37,14 +37,15 @@ struct Recent {
 }
 
 thread_local! {
-    /// By pool and stream. One that is not used any more stays until another takes its place, and holds no memory of a device.
+    /// By pool and stream. An unused cache stays until another one replaces it. It holds no device
+    /// memory.
     static FOUND: RefCell<[Option<Recent>; RECENT]> = const { RefCell::new([const { None }; RECENT]) };
 }
 
 impl Streams {
     pub fn new(classes: Classes, is_ordered: bool) -> Streams {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        // ordering: relaxed; all that counts is that no two are alike.
+        // ordering: relaxed; only the uniqueness of the number matters.
         let pool = NEXT.fetch_add(1, Ordering::Relaxed);
         Streams {
             pool,
@@ -60,7 +61,7 @@ impl Streams {
         if self.is_ordered { id.number() } else { ANYONE }
     }
 
-    /// Calls `use_it` with the stream's cache, which is made at the first time.
+    /// Calls `use_it` with the stream's cache, which is created on first use.
     #[inline(always)]
     pub fn with<R>(&self, stream: &Stream, use_it: impl FnOnce(&StreamCache) -> R) -> R {
         let key = self.key(stream.id());
@@ -76,7 +77,7 @@ impl Streams {
             return done;
         }
         let cache = self.get(stream);
-        // A thread that is about to end remembers nothing any more.
+        // A thread that is being destroyed cannot store it any more.
         let _ = FOUND.try_with(|found| {
             let recent = Some(Recent { pool: self.pool, cache: cache.clone() });
             let before = found.try_borrow_mut().map(|mut found| std::mem::replace(&mut found[place], recent));
@@ -84,12 +85,12 @@ impl Streams {
         });
         match use_it {
             Some(use_it) => use_it(&cache),
-            // It was called above, and then there was a result.
+            // If `use_it` had been called above, there would be a result.
             None => unreachable!("a closure is called once"),
         }
     }
 
-    /// The stream's cache.
+    /// The stream's cache, created on first use.
     #[cold]
     pub fn get(&self, stream: &Stream) -> Arc<StreamCache> {
         let key = self.key(stream.id());
@@ -113,7 +114,7 @@ impl Streams {
         all.entry(key).or_insert_with(make).clone()
     }
 
-    /// All caches at the moment, in the order in which their streams were made.
+    /// All caches, in the order in which their streams were created.
     pub fn all(&self) -> Vec<Arc<StreamCache>> {
         let mut all: Vec<_> =
             self.all.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
@@ -121,26 +122,26 @@ impl Streams {
         all
     }
 
-    /// Whether no stream's cache keeps a block, all of them looked at at one moment.
+    /// Whether no stream's cache keeps a block, checked over all caches at one moment.
     pub fn are_empty(&self) -> bool {
-        // No cache is made meanwhile.
+        // The read lock prevents the creation of caches in the meantime.
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        // Nobody else locks two caches.
+        // No other code locks two caches.
         let locked: Vec<_> = all.values().map(|cache| cache.bins()).collect();
         locked.iter().all(|bins| bins.is_empty())
     }
 
-    /// How many streams have one.
+    /// Number of streams that have a cache.
     pub fn count(&self) -> usize {
         self.all.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Of a stream that has ended: it is not found any more.
+    /// Removes the cache of a stream that has ended.
     pub fn remove(&self, key: Key) -> Option<Arc<StreamCache>> {
         self.all.write().unwrap_or_else(PoisonError::into_inner).remove(&key)
     }
 
-    /// The pool goes: streams that end later are of no interest.
+    /// The pool is being dropped: it ignores streams that end later.
     pub fn close(&self) {
         self.ended.close();
     }

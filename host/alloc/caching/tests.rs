@@ -1,4 +1,4 @@
-//! Streams that fail, and streams that are gone.
+//! Streams that fail, and streams that have ended.
 
 mod growth;
 mod starved;
@@ -13,7 +13,7 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 256).unwrap()
 }
 
-/// A stream that can go, and what it fails by and counts.
+/// A stream that can end, with its injected faults and call counts.
 struct Watched {
     stream: Option<Stream>,
     of: Arc<Faults>,
@@ -31,7 +31,7 @@ impl Watched {
 }
 
 impl<A: DeviceAllocator> CachingPool<A> {
-    /// The invariants of its parts.
+    /// The invariants of the pool's parts.
     pub(crate) fn check(&self) {
         lock(&self.shared).check(&self.live);
     }
@@ -39,7 +39,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
 
 type Pool = CachingPool<Limit<DriverMemory>>;
 
-/// Of one segment of 2 MiB.
+/// A pool of one segment of 2 MiB.
 fn pool(device: &Device) -> Pool {
     let upstream = Limit::new(DriverMemory::new(device), 2 << 20);
     CachingPool::builder().segment_bytes(2 << 20).spare_bytes(0).build_over(upstream).unwrap()
@@ -50,7 +50,7 @@ fn take(pool: &Pool, size: usize, stream: &Stream) -> DevicePtr<u8> {
 }
 
 fn give(pool: &Pool, ptr: DevicePtr<u8>, size: usize, stream: &Stream) {
-    // SAFETY: no work uses it.
+    // SAFETY: no work uses the block, and each test frees it once (P1, P2).
     unsafe { pool.deallocate(ptr, layout(size), stream) }.unwrap();
 }
 
@@ -84,7 +84,7 @@ fn a_stream_is_not_kept_and_its_blocks_are_behind_its_last_point() {
     assert_eq!((stats.misses, stats.usage.used_bytes, stats.live_blocks), (2, 0, 0), "its counts are not");
 }
 
-/// The rung `waited`: there is no event that anyone could wait for.
+/// The rung `waited`: there is no event to wait for.
 #[test]
 fn what_no_event_could_be_recorded_for_is_waited_for_on_the_host() {
     let device = Device::cpu();
@@ -122,7 +122,8 @@ fn threads_that_outlive_a_pool_keep_nothing_of_it() {
     give(&second, ptr, MIB, other.stream());
 }
 
-/// I1 and I3 of the pool: what is in use, cached and free adds up to what is reserved, after many operations on several streams.
+/// I1 and I3 of the pool: used, cached and free bytes add up to the reserved bytes after many
+/// operations on several streams.
 #[test]
 fn nothing_is_lost_between_caches_slabs_and_segments() {
     use rand_pcg::Pcg64Mcg;
@@ -144,7 +145,7 @@ fn nothing_is_lost_between_caches_slabs_and_segments() {
             held.extend(pool.allocate(layout(size), &streams[at]).map(|ptr| (ptr, size)));
         } else if !held.is_empty() {
             let (ptr, size) = held.swap_remove(word / 7 % held.len());
-            // SAFETY: no work uses it.
+            // SAFETY: no work uses the block, and it is freed once (P1, P2).
             unsafe { pool.deallocate(ptr, layout(size), &streams[at]) }.unwrap();
         }
         if step % 100 == 0 {
@@ -157,14 +158,14 @@ fn nothing_is_lost_between_caches_slabs_and_segments() {
     let rungs = pool.stats().rungs;
     assert!(rungs.shared > 0 && rungs.grown > 0 && rungs.done + rungs.stolen > 0, "{rungs:?}");
     for (ptr, size) in held {
-        // SAFETY: no work uses it.
+        // SAFETY: no work uses the block, and it is freed once (P1, P2).
         unsafe { pool.deallocate(ptr, layout(size), &streams[0]) }.unwrap();
     }
     assert!(pool.trim().unwrap() > 0);
     assert_eq!((pool.stats().usage.reserved_bytes, pool.live.all().len()), (0, 0));
 }
 
-/// The pool's own check finds memory that would never be anyone's again.
+/// The pool's own check detects memory that could never be allocated again.
 #[test]
 #[should_panic(expected = "I1: Order(")]
 fn pieces_whose_order_was_forgotten_are_noticed() {
@@ -179,7 +180,8 @@ fn pieces_whose_order_was_forgotten_are_noticed() {
     pool.check();
 }
 
-/// What one thread has too many of is taken out by that thread, while others allocate and free on the same stream.
+/// The thread that exceeds a bin's limit removes the surplus, while others allocate and free on the
+/// same stream.
 #[test]
 fn threads_of_one_stream_lose_nothing_to_each_other() {
     let device = Device::cpu();
@@ -190,12 +192,12 @@ fn threads_of_one_stream_lose_nothing_to_each_other() {
             let (pool, stream) = (&pool, &stream);
             scope.spawn(move || {
                 for turn in 0..200 {
-                    // More than a bin keeps, of small blocks and of large ones.
+                    // More than a bin keeps, both small and large blocks.
                     let size = if (turn + thread) % 8 == 0 { MIB } else { 512 };
                     let blocks: Vec<_> =
                         (0..100).map(|_| pool.allocate(layout(size), stream).unwrap()).collect();
                     for ptr in blocks {
-                        // SAFETY: no work uses it.
+                        // SAFETY: no work uses the block, and it is freed once (P1, P2).
                         unsafe { pool.deallocate(ptr, layout(size), stream) }.unwrap();
                     }
                 }
@@ -210,7 +212,7 @@ fn threads_of_one_stream_lose_nothing_to_each_other() {
     assert_eq!((pool.stats().usage.reserved_bytes, pool.live.all().len()), (0, 0));
 }
 
-/// No cache keeps it, and its memory is the pool's again at once.
+/// No cache keeps such a block; its memory returns to the pool at once.
 #[test]
 fn blocks_above_all_classes_go_back_to_what_all_share() {
     use crate::simt::{Executor, Mode};
@@ -222,9 +224,10 @@ fn blocks_above_all_classes_go_back_to_what_all_share() {
         let two = [(); 2].map(|()| pool.allocate(layout(size), &stream).unwrap());
         assert!(pool.allocate(layout(size), &stream).is_err());
         for ptr in two {
-            // SAFETY: no work uses it.
+            // SAFETY: no work uses the block, and it is live (P1, P2).
             unsafe { pool.deallocate(ptr, layout(size), &stream) }.unwrap();
-            // SAFETY: it is refused.
+            // SAFETY: no work uses the block (P1). It is free, and nothing allocates in between:
+            // the call must return an error (P2).
             assert!(unsafe { pool.deallocate(ptr, layout(size), &stream) }.is_err());
         }
         pool.check();

@@ -1,10 +1,10 @@
-//! How a pool of the driver's shall be.
+//! Settings of a driver pool.
 
 use super::{DriverPool, ReusePolicies};
 use crate::driver::{Device, PoolAttribute};
 use crate::error::{Bytes, InvalidConfig, Result};
 
-/// How a [`DriverPool`] shall be. [`DriverPool::builder`] makes one.
+/// Builder for a [`DriverPool`], created by [`DriverPool::builder`].
 #[derive(Clone, Debug, Default)]
 #[must_use = "a pool is made by build"]
 pub struct DriverPoolBuilder {
@@ -14,37 +14,40 @@ pub struct DriverPoolBuilder {
 }
 
 impl DriverPoolBuilder {
-    /// Bytes that stay with the pool, used or not, when someone waits for the device. Without it all stays; with 0, the driver's
-    /// own default, what is free goes back each time.
+    /// Release threshold: bytes that the pool keeps, used or free, when the device is synchronised.
+    /// Default: keep all. With 0, the driver's own default, all free memory is released each time.
     pub fn release_threshold(mut self, bytes: u64) -> DriverPoolBuilder {
         self.release_threshold = Some(bytes);
         self
     }
 
-    /// The most bytes that the pool may have of the device, which the driver may round up. Needs CUDA 12.2.
+    /// Limit of the memory that the pool reserves, in bytes. The driver may round it up. Requires
+    /// CUDA 12.2.
     pub fn max_size(mut self, bytes: u64) -> DriverPoolBuilder {
         self.max_size = Some(bytes);
         self
     }
 
-    /// When memory that was freed on one stream serves another.
+    /// Policies for reusing memory that was freed on another stream.
     pub fn reuse(mut self, policies: ReusePolicies) -> DriverPoolBuilder {
         self.reuse = policies;
         self
     }
 
-    /// Makes the pool of `device`, which has no memory yet.
+    /// Creates the pool on `device`. It has no memory yet.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for a largest size of 0 or of more than the device has, and for a threshold above it;
-    /// [`Error::NotSupported`](crate::Error::NotSupported) for a driver or a GPU without such pools; what the driver answers.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for a maximum size of 0 or above the
+    /// device memory, and for a threshold above the maximum size;
+    /// [`Error::NotSupported`](crate::Error::NotSupported) for a driver or a GPU without such
+    /// pools; an error of the driver.
     pub fn build(&self, device: &Device) -> Result<DriverPool> {
         self.check(device)?;
         let pool = DriverPool::over(device, device.driver().new_pool(self.max_size)?, self.max_size)?;
         self.apply(pool)
     }
 
-    /// The same over a given pool of the driver's.
+    /// Applies the settings to an existing driver pool.
     pub(super) fn apply(&self, pool: DriverPool) -> Result<DriverPool> {
         let threshold = self.release_threshold.unwrap_or(u64::MAX);
         pool.pool.set(PoolAttribute::ReleaseThreshold, threshold)?;

@@ -1,4 +1,4 @@
-//! What can be asked of the driver's pool, and told.
+//! Queries and settings of a driver pool.
 
 use super::DriverPool;
 use crate::alloc::{Usage, lock};
@@ -6,16 +6,17 @@ use crate::driver::PoolAttribute;
 use crate::error::Result;
 use serde::Serialize;
 
-/// When memory that was freed on one stream serves another, before anybody has waited for it. All are allowed at first, as the driver
-/// has it.
+/// When memory that was freed on one stream may be reused on another, before any synchronisation.
+/// All are allowed by default, as in the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ReusePolicies {
-    /// If the other stream waits for an event behind the free. The CPU's pools do not look for that.
+    /// Reuse if the other stream waits for an event behind the free. The CPU's pools do not check
+    /// this.
     pub follow_event_dependencies: bool,
-    /// If the work before the free is done: so it depends on the moment which memory an allocation gets.
+    /// Reuse if the work before the free is done. The choice of memory then depends on timing.
     pub allow_opportunistic: bool,
-    /// If there is no more memory: the other stream is made to wait for the free.
+    /// Reuse if there is no other memory: the other stream is made to wait for the free.
     pub allow_internal_dependencies: bool,
 }
 
@@ -30,8 +31,8 @@ impl Default for ReusePolicies {
 }
 
 impl ReusePolicies {
-    /// Memory serves the stream alone that it was freed on, until someone waits for the work: always the same addresses for the same
-    /// calls, and no stream waits for another.
+    /// Memory is reused only on the stream that it was freed on, until a synchronisation. The same
+    /// calls always get the same addresses, and no stream waits for another.
     pub fn none() -> ReusePolicies {
         ReusePolicies {
             follow_event_dependencies: false,
@@ -41,21 +42,22 @@ impl ReusePolicies {
     }
 }
 
-/// The driver's figures of a pool, in bytes. Of the device's own pool they include what others use.
+/// Statistics of a driver pool, in bytes. Those of the device's own pool include use by other code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DriverPoolStats {
-    /// What the pool has of the device, and what is allocated from it, with what the driver rounds up.
+    /// Bytes that the pool reserves and bytes that are allocated from it, including rounding by the
+    /// driver.
     pub usage: Usage,
-    /// The most that it had since [`DriverPool::reset_high_water`].
+    /// High-water mark of reserved bytes since [`DriverPool::reset_high_water`].
     pub peak_reserved_bytes: u64,
-    /// The most that was allocated since [`DriverPool::reset_high_water`].
+    /// High-water mark of allocated bytes since [`DriverPool::reset_high_water`].
     pub peak_used_bytes: u64,
-    /// What stays with the pool when someone waits for the device.
+    /// Bytes that the pool keeps when the device is synchronised.
     pub release_threshold: u64,
-    /// Blocks that were allocated through this [`DriverPool`] and not given back.
+    /// Live blocks that were allocated through this [`DriverPool`].
     pub live_blocks: u64,
-    /// Their bytes, with what alignments take.
+    /// Bytes of these blocks, including alignment padding.
     pub live_bytes: u64,
 }
 
@@ -64,19 +66,19 @@ impl DriverPool {
         self.pool.get(PoolAttribute::ReservedCurrent)
     }
 
-    /// Lets both highest amounts begin anew, at what there is.
+    /// Resets both high-water marks to the current values.
     ///
     /// # Errors
-    /// What the driver answers; one of them may have been reset then.
+    /// An error of the driver; one of the marks may have been reset then.
     pub fn reset_high_water(&self) -> Result<()> {
         self.pool.set(PoolAttribute::ReservedHigh, 0)?;
         self.pool.set(PoolAttribute::UsedHigh, 0)
     }
 
-    /// All of these figures, asked for one after the other.
+    /// All statistics, queried one after the other.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// An error of the driver.
     pub fn stats(&self) -> Result<DriverPoolStats> {
         let (live_blocks, live_bytes) = {
             let live = lock(&self.live);
@@ -96,35 +98,36 @@ impl DriverPool {
         })
     }
 
-    /// Gives what nothing uses back to the device, until the pool has `bytes` left, or what is in use. Frees that are pending are in
-    /// use: wait for their streams first.
+    /// Releases free memory to the device, until the pool holds `bytes` or only memory in use.
+    /// Pending frees count as in use: synchronise their streams first.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// An error of the driver.
     pub fn trim_to(&self, bytes: u64) -> Result<()> {
         self.pool.trim_to(bytes)
     }
 
-    /// Bytes that stay with the pool, used or not, when someone waits for the device.
+    /// Release threshold: bytes that the pool keeps, used or free, when the device is synchronised.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// An error of the driver.
     pub fn release_threshold(&self) -> Result<u64> {
         self.pool.get(PoolAttribute::ReleaseThreshold)
     }
 
-    /// Sets that; `u64::MAX` keeps all. Of the device's own pool it holds for everyone.
+    /// Sets the release threshold; `u64::MAX` keeps all memory. On the device's own pool it applies
+    /// to all users of that pool.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// An error of the driver.
     pub fn set_release_threshold(&self, bytes: u64) -> Result<()> {
         self.pool.set(PoolAttribute::ReleaseThreshold, bytes)
     }
 
-    /// When memory that was freed on one stream serves another.
+    /// Policies for reusing memory that was freed on another stream.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// An error of the driver.
     pub fn reuse(&self) -> Result<ReusePolicies> {
         let is_on = |which| self.pool.get(which).map(|value| value != 0);
         Ok(ReusePolicies {
@@ -134,10 +137,10 @@ impl DriverPool {
         })
     }
 
-    /// Sets that. Of the device's own pool it holds for everyone.
+    /// Sets the reuse policies. On the device's own pool they apply to all users of that pool.
     ///
     /// # Errors
-    /// What the driver answers; some of it may have been set then.
+    /// An error of the driver; some of the policies may have been set then.
     pub fn set_reuse(&self, policies: ReusePolicies) -> Result<()> {
         self.pool.set(PoolAttribute::FollowEvents, policies.follow_event_dependencies.into())?;
         self.pool.set(PoolAttribute::Opportunistic, policies.allow_opportunistic.into())?;

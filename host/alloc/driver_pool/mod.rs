@@ -1,15 +1,16 @@
 //! Memory of the driver's stream-ordered pools.
 //!
 //! ```text
-//!   live   address ─► base, layout          what a free is checked against, and what launches may name
-//!   pool   | used | free, pending | free |  the driver's: from `reserved`, above the threshold back to the device at a synchronisation
+//! live   address ─► base, layout          checked by every free; the memory that launches may use
+//! pool   | used | free, pending | free |  in the driver; free memory above the release threshold
+//!                                         is released at a synchronisation
 //! ```
 //!
-//! I1: `live` holds exactly what the driver gave out and nobody gave back, and the device's
-//! registry the same blocks. I2: a block leaves both before the driver may give its address out
-//! again: before the driver's free, which puts it back if it fails.
+//! I1: `live` contains exactly the blocks that the driver allocated and that are not yet freed, and
+//! the device's registry contains the same blocks. I2: a block is removed from both before the
+//! driver may reuse its address: before the driver's free, and it is restored if that fails.
 //!
-//! A short lock guards `live`; the driver is called without it, and orders the blocks itself.
+//! A short lock guards `live`. The driver is called without it, and orders the blocks itself.
 
 mod builder;
 mod control;
@@ -28,54 +29,55 @@ use warpheap_device::kernel::DevicePtr;
 pub use builder::DriverPoolBuilder;
 pub use control::{DriverPoolStats, ReusePolicies};
 
-/// How it calls itself in errors.
+/// Name in error messages.
 const NAME: &str = "a stream-ordered pool";
-/// Blocks of the driver's start at multiples of this.
+/// Driver blocks start at multiples of this.
 const DRIVER_ALIGN: u64 = 256;
-/// The largest alignment that is served: 1 GiB.
+/// The largest supported alignment: 1 GiB.
 const MAX_ALIGN: usize = 1 << 30;
 
-/// A pool of the driver's (`cuMemAllocFromPoolAsync`, `cuMemFreeAsync`); on the CPU, one that
-/// behaves alike.
+/// A pool of the driver (`cuMemAllocFromPoolAsync`, `cuMemFreeAsync`). On the CPU, an equivalent
+/// pool.
 ///
-/// Allocations and frees are work of their streams: a block that was freed serves the same stream
-/// at once, and others as the [`ReusePolicies`] say. Memory above the release threshold goes back
-/// to the device when someone waits for its work.
+/// Allocations and frees are work of their streams. A freed block can be reused on the same stream
+/// at once, and on other streams according to the [`ReusePolicies`]. Memory above the release
+/// threshold returns to the device at a synchronisation.
 ///
-/// Dropping it destroys the pool, after blocks that are still allocated were given back: for those
-/// it waits for the device, and a warning is logged. The device's own pool stays as it is.
+/// Dropping this destroys the pool, after freeing blocks that are still allocated: for those it
+/// waits for the device and logs a warning. The device's own pool is not destroyed.
 pub struct DriverPool {
     device: Device,
-    /// For what is still allocated at the end.
+    /// The stream for freeing blocks that are still allocated on drop.
     home: Stream,
     pool: Arc<dyn PoolBackend>,
-    /// The most bytes that it may reserve, if that is limited.
+    /// Limit of reserved bytes, if any.
     most: Option<u64>,
-    /// With the addresses that the driver gave out.
+    /// Each block with its base address, as the driver returned it.
     live: Mutex<Live<u64>>,
 }
 
 impl DriverPool {
-    /// Settings of a pool of its own, which by default keeps what it has until it is told
-    /// otherwise, and may grow as far as there is memory.
+    /// Returns the builder of a new pool. By default the pool keeps its memory until it is trimmed,
+    /// and is limited only by the device memory.
     pub fn builder() -> DriverPoolBuilder {
         DriverPoolBuilder::default()
     }
 
-    /// The pool that the device has from the start, with the settings that it has. All of the
-    /// program shares it: also `cudaMallocAsync` of other libraries.
+    /// The default pool of the device, with its current settings. The whole program shares it,
+    /// including `cudaMallocAsync` of other libraries.
     ///
     /// # Errors
-    /// [`Error::NotSupported`] where there is none, or what the driver answers.
+    /// [`Error::NotSupported`] if the device has none, or an error of the driver.
     pub fn default_of(device: &Device) -> Result<DriverPool> {
         DriverPool::over(device, device.driver().default_pool()?, None)
     }
 
-    /// The pool that the device's allocations come from that name none, as `cudaMallocAsync` makes
-    /// them: its own, until the program sets another (`cuDeviceSetMemPool`).
+    /// The current pool of the device: the source of allocations that name no pool, such as those
+    /// of `cudaMallocAsync`. It is the default pool, until the program sets another
+    /// (`cuDeviceSetMemPool`).
     ///
     /// # Errors
-    /// As for [`default_of`](Self::default_of).
+    /// The errors of [`default_of`](Self::default_of).
     ///
     /// # Safety
     /// The pool is not destroyed (`cuMemPoolDestroy`) while this value exists.
@@ -83,7 +85,7 @@ impl DriverPool {
         DriverPool::over(device, device.driver().current_pool()?, None)
     }
 
-    /// Whether both are handles of one pool of the driver's.
+    /// Whether both are handles of the same driver pool.
     pub fn is_same(&self, other: &DriverPool) -> bool {
         self.pool.key() == other.pool.key()
     }
@@ -93,7 +95,7 @@ impl DriverPool {
         Ok(DriverPool { device: device.clone(), home, pool, most, live: Mutex::default() })
     }
 
-    /// The most that it may reserve, in bytes; `None` if the device's memory is the limit.
+    /// Limit of reserved memory, in bytes; `None` if only the device memory limits it.
     pub fn max_size(&self) -> Option<u64> {
         self.most
     }
@@ -106,7 +108,7 @@ impl DriverPool {
         Err(InvalidRequest::Layout { allocator: NAME.into(), asked: words(layout), why }.into())
     }
 
-    /// Fails where what is live leaves no room for so many bytes, whatever the driver would do.
+    /// Fails if live blocks leave less than `bytes` below the limit, whatever the driver would do.
     fn check_room(&self, layout: Layout, bytes: u64) -> Result<()> {
         let used = lock(&self.live).taken();
         match self.most {
@@ -123,7 +125,7 @@ impl DriverPool {
         }
     }
 
-    /// The error of an allocation, with the figures of the pool.
+    /// Adds the figures of the pool to an allocation error.
     fn explain(&self, error: Error, layout: Layout) -> Error {
         let Error::OutOfMemory(OutOfMemory::Device { device, free, total, .. }) = error else { return error };
         // Unknown figures must not hide the error itself.
@@ -145,21 +147,21 @@ impl DriverPool {
         })
     }
 
-    /// A new block, from which on it is live.
+    /// Registers a new block, which is live from now on.
     fn enlist(&self, address: u64, block: Block<u64>) {
         self.device.registry().insert(Range { address, bytes: block.layout.size() as u64 });
         lock(&self.live).insert(address, block);
     }
 
-    /// Gives a block back that is no longer live; after a failure it is again.
+    /// Frees a block that was removed from `live`. After a failure it is live again.
     ///
     /// # Safety
-    /// That of [`DeviceAllocator::deallocate`].
+    /// P1 and P2 of [`DeviceAllocator::deallocate`].
     unsafe fn release(&self, address: u64, block: Block<u64>, stream: &Stream) -> Result<()> {
-        // Before the memory goes: the next allocation may get the same address (I2).
+        // Before the driver's free: the next allocation may get the same address (I2).
         let entry = self.device.registry().remove(address);
-        // SAFETY: the driver gave it out, and it is given back once (I1); the rest is the caller's
-        // promise.
+        // SAFETY: the driver allocated the block, and it is freed once (I1); the caller's promises
+        // P1 and P2.
         let done = unsafe { self.pool.free(block.of, stream) };
         if done.is_err() {
             self.device.registry().put_back(address, entry);
@@ -169,7 +171,7 @@ impl DriverPool {
     }
 }
 
-// SAFETY: the driver's own blocks, which it orders by streams.
+// SAFETY: each block is a driver allocation (A1), which the driver orders by streams (A2).
 unsafe impl DeviceAllocator for DriverPool {
     fn device(&self) -> &Device {
         &self.device
@@ -193,12 +195,12 @@ unsafe impl DeviceAllocator for DriverPool {
         let address = address_of(ptr);
         let removed = lock(&self.live).remove(address, layout);
         let block = removed.map_err(|why| InvalidFree::Block { allocator: NAME.into(), address, why })?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises P1 and P2.
         unsafe { self.release(address, block, stream) }
     }
 
-    /// What live blocks take as far as is known here: the driver may round sizes up. Reserved is
-    /// what the driver says.
+    /// Used bytes are those of live blocks as known here: the driver may round sizes up. Reserved
+    /// bytes are those that the driver reports.
     fn usage(&self) -> Usage {
         let used_bytes = lock(&self.live).taken();
         let reserved = self.pool.get(PoolAttribute::ReservedCurrent).inspect_err(|error| {
@@ -217,22 +219,23 @@ impl Drop for DriverPool {
             return;
         }
         let all: Vec<_> = live.take_all().collect();
-        // As for `DeviceMemory`: no later launch finds them, those that did are submitted, and the
-        // device has done its work.
+        // Same sequence as in `DeviceMemory`: later launches no longer find the blocks, earlier
+        // launches are submitted, and the device has completed its work.
         for (address, _) in &all {
             self.device.registry().remove(*address);
         }
         self.device.registry().settle();
         self.device.driver().drain();
         let free = |(address, block): &(u64, Block<u64>)| {
-            // SAFETY: the driver gave it out, it is given back once, and no work is in flight.
+            // SAFETY: the driver allocated the block, it is freed once (I1), and no work is in
+            // flight.
             let free = || unsafe { self.pool.free(block.of, &self.home) };
-            // Nothing can free it later: a second try is the last.
+            // No later free is possible: this retry is the last attempt.
             let error = free().or_else(|_| free()).err()?;
             Some((error, *address, block.taken))
         };
         let failed: Vec<_> = all.iter().filter_map(free).collect();
-        // Last: a subscriber may panic.
+        // Last, because a subscriber may panic.
         tracing::warn!(blocks, bytes, "a stream-ordered pool goes while some of its blocks are allocated");
         for (error, address, bytes) in failed {
             tracing::warn!(%error, address, bytes, "a block could not be given back to the driver");

@@ -1,4 +1,4 @@
-//! Each driver call fails once, and nothing is lost.
+//! Each driver call fails once, and no memory is lost.
 
 use super::*;
 use crate::alloc::PoolBuffer;
@@ -6,7 +6,7 @@ use crate::driver::fault_injection::{Call, Run, Which, each_call_fails_once, fau
 use crate::error::{InvalidFree, OutOfMemory};
 use crate::simt::{Executor, Mode};
 
-/// Makes a pool, uses all of it, and drops it.
+/// Creates a pool, uses every operation, and drops it.
 fn scenario(run: &mut Run) {
     let device = &run.device;
     let stream = run.must(|| device.stream()).unwrap();
@@ -22,7 +22,7 @@ fn scenario(run: &mut Run) {
     let stats = run.must(|| pool.stats()).unwrap();
     assert_eq!((stats.live_blocks, stats.release_threshold), (4, 1 << 20));
     for (ptr, of) in blocks {
-        // SAFETY: no work uses it.
+        // SAFETY: no work uses the block, and it is freed once (P1, P2).
         run.must(|| unsafe { pool.deallocate(ptr, of, &stream) }).unwrap();
     }
     assert_eq!(device.memory_in_use(), (0, 0));
@@ -43,7 +43,7 @@ fn each_call_of_the_driver_fails_once() {
     assert!(calls.len() > 20, "{calls:?}");
 }
 
-/// A free that fails leaves the block as it was: live, in the registry, with its layout.
+/// A failed free leaves the block unchanged: live, in the registry, with its layout.
 #[test]
 fn a_block_whose_free_failed_is_still_its_owners() {
     let (device, faults) = faulty_device(16 << 20);
@@ -52,7 +52,8 @@ fn a_block_whose_free_failed_is_still_its_owners() {
     let layout = Layout::from_size_align(1000, 1024).unwrap();
     let ptr = pool.allocate(layout, &stream).unwrap();
     let range = Range { address: address_of(ptr), bytes: 1000 };
-    // SAFETY: no work uses it.
+    // SAFETY: no work uses the block (P1). It is freed until a free succeeds; one more free must be
+    // an error (P2).
     let free = || unsafe { pool.deallocate(ptr, layout, &stream) };
     faults.fail_calls(&[Call::PoolFree], true);
     assert!(matches!(free(), Err(Error::Driver { .. })));
@@ -84,7 +85,7 @@ fn when_memory_runs_out_the_figures_are_the_pools() {
 #[test]
 fn handles_of_one_pool_know_each_other_and_others_not() {
     let device = Device::cpu();
-    // SAFETY: nothing destroys it.
+    // SAFETY: nothing destroys the pool.
     let current = unsafe { DriverPool::current_of(&device) };
     let pools = [DriverPool::default_of(&device), current, DriverPool::builder().build(&device)];
     let [default, current, own] = pools.map(Result::unwrap);
@@ -92,8 +93,8 @@ fn handles_of_one_pool_know_each_other_and_others_not() {
     assert!(!default.is_same(&own) && !default.is_same(&DriverPool::default_of(&Device::cpu()).unwrap()));
 }
 
-/// What is still allocated goes back at the end, also if one of the frees fails, which is tried
-/// once more.
+/// Blocks that are still allocated are freed on drop, even if one of the frees fails; it is retried
+/// once.
 #[test]
 fn its_end_gives_back_what_is_allocated() {
     for fails in [0, 1, 2, 3] {
@@ -114,7 +115,7 @@ fn its_end_gives_back_what_is_allocated() {
     }
 }
 
-/// A subscriber that panics at each event.
+/// A subscriber that panics on each event.
 struct Panics;
 
 impl tracing::Subscriber for Panics {
@@ -139,8 +140,7 @@ impl tracing::Subscriber for Panics {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// Work that uses a block is waited for before the block is freed, also if the warning about the
-/// block panics.
+/// A block is freed after the work that uses it, even if the warning about the block panics.
 #[test]
 fn its_end_waits_and_frees_before_it_logs() {
     let (device, faults) = faulty_device(16 << 20);
@@ -149,13 +149,13 @@ fn its_end_waits_and_frees_before_it_logs() {
     std::mem::forget(PoolBuffer::<u8, _>::zeroed(&pool, 1000, &stream).unwrap());
     let (event, gate) = gate(&device);
     stream.wait(&event).unwrap();
-    // With two of them, a call site asks both, whichever thread comes there first.
+    // With two dispatchers, a call site asks both, whichever thread gets there first.
     let [dispatch, _second] = [Panics, Panics].map(tracing::Dispatch::new);
     let going = std::thread::spawn(move || {
         let drops = std::panic::AssertUnwindSafe(|| drop(pool));
         tracing::dispatcher::with_default(&dispatch, || std::panic::catch_unwind(drops)).is_err()
     });
-    // What would come too early comes in a fraction of this.
+    // A premature free would happen within a fraction of this time.
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert!(!going.is_finished(), "gone before the stream's work has ended");
     assert_eq!(faults.calls_of(Call::PoolFree), 0);

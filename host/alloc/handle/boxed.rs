@@ -12,59 +12,59 @@ use std::slice;
 use std::sync::Arc;
 use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
 
-/// One value of `T` in memory of an allocator, given back on its stream when this is dropped. In everything else, too, it is a
-/// [`PoolBuffer`] of one value.
+/// One value of `T` in memory of an allocator, freed on its stream when this is dropped. In all
+/// other respects it behaves like a [`PoolBuffer`] of one value.
 #[must_use = "it gives its memory back when it is dropped"]
 pub struct PoolBox<T: Copy, A: DeviceAllocator = Arc<dyn DeviceAllocator>> {
-    /// It has one value.
+    /// Contains exactly one value.
     values: PoolBuffer<T, A>,
 }
 
 impl<T: Copy, A: DeviceAllocator> PoolBox<T, A> {
-    /// A value that no one has written yet, for work that `stream` is given from now on.
+    /// Allocates an uninitialised value for work that is submitted to `stream` from now on.
     ///
     /// # Errors
-    /// What [`DeviceAllocator::allocate`] answers.
+    /// The errors of [`DeviceAllocator::allocate`].
     pub fn new_uninit(allocator: A, stream: &Stream) -> Result<PoolBox<MaybeUninit<T>, A>> {
         Ok(PoolBox { values: PoolBuffer::<T, A>::new_uninit(allocator, 1, stream)? })
     }
 
-    /// The device it is memory of.
+    /// The device that the memory belongs to.
     pub fn device(&self) -> &Device {
         self.values.device()
     }
 
-    /// What it is allocated from.
+    /// The allocator of the memory.
     pub fn allocator(&self) -> &A {
         self.values.allocator()
     }
 
-    /// How many bytes.
+    /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.values.bytes()
     }
 
-    /// Its address, a `CUdeviceptr`; 0 if there are no bytes.
+    /// Address, a `CUdeviceptr`; 0 if the size is 0.
     pub fn address(&self) -> u64 {
         self.values.address()
     }
 
-    /// The value, for a kernel's argument, as [`PoolBuffer::slice`].
+    /// The value as a kernel argument. See [`PoolBuffer::slice`].
     pub fn ptr(&self) -> DevicePtr<T> {
         self.values.ptr()
     }
 
-    /// The value as an array of one, for a kernel's argument, as [`PoolBuffer::slice`].
+    /// The value as an array of one, as a kernel argument. See [`PoolBuffer::slice`].
     pub fn slice(&self) -> DeviceSlice<T> {
         self.values.slice()
     }
 
-    /// The stream whose work uses the value, and on which it is given back.
+    /// The handle's stream: its work uses the value, and the value is freed on it.
     pub fn stream(&self) -> &Stream {
         self.values.stream()
     }
 
-    /// As [`PoolBuffer::record_stream`].
+    /// Records that `stream` uses the value. See [`PoolBuffer::record_stream`].
     ///
     /// # Errors
     /// [`Error::WrongDevice`](crate::Error::WrongDevice).
@@ -72,26 +72,27 @@ impl<T: Copy, A: DeviceAllocator> PoolBox<T, A> {
         self.values.record_stream(stream)
     }
 
-    /// As [`PoolBuffer::move_to`].
+    /// Moves the value to `stream`. See [`PoolBuffer::move_to`].
     ///
     /// # Errors
-    /// [`Error::WrongDevice`](crate::Error::WrongDevice), or what the driver answers. The handle is as it was then.
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice), or an error of the driver. The handle is
+    /// unchanged then.
     pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
         self.values.move_to(stream)
     }
 
-    /// What dropping it does, and says if it failed.
+    /// Frees the memory as a drop does, and reports failures.
     ///
     /// # Errors
-    /// As for [`PoolBuffer::deallocate`].
+    /// The errors of [`PoolBuffer::deallocate`].
     pub fn deallocate(self) -> Result<(), DeallocateError<Self>> {
         self.values.deallocate().map_err(PoolBox::whole)
     }
 
-    /// Gives the memory back on `stream`, which waits on the device for the other streams that used it.
+    /// Frees the memory on `stream`, which waits on the device for the other streams that used it.
     ///
     /// # Errors
-    /// As for [`PoolBuffer::deallocate_on`].
+    /// The errors of [`PoolBuffer::deallocate_on`].
     pub fn deallocate_on(self, stream: &Stream) -> Result<(), DeallocateError<Self>> {
         self.values.deallocate_on(stream).map_err(PoolBox::whole)
     }
@@ -101,75 +102,78 @@ impl<T: Copy, A: DeviceAllocator> PoolBox<T, A> {
         DeallocateError::new(error, PoolBox { values })
     }
 
-    /// A buffer of this one value.
+    /// Converts this into a buffer of one value.
     pub fn into_buffer(self) -> PoolBuffer<T, A> {
         self.values
     }
 
-    /// Its parts, of which `len` is 1. Nothing is given back by itself any more.
+    /// Decomposes the handle into its parts, with a `len` of 1. The memory is no longer freed
+    /// automatically.
     pub fn into_raw(self) -> PoolParts<T, A> {
         self.values.into_raw()
     }
 
-    /// A handle of those parts, whatever their `len`.
+    /// Creates a handle from parts, whatever their `len`.
     ///
     /// # Safety
-    /// As for [`PoolBuffer::from_raw`], of one value.
+    /// P1 to P4 of [`PoolBuffer::from_raw`], for one value.
     pub unsafe fn from_raw(parts: PoolParts<T, A>) -> PoolBox<T, A> {
         let one = PoolParts { len: 1, ..parts };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises P1 to P4, for `len == 1`.
         PoolBox { values: unsafe { PoolBuffer::from_raw(one) } }
     }
 }
 
 impl<T: Copy, A: DeviceAllocator> PoolBox<MaybeUninit<T>, A> {
-    /// The value, for the argument of a kernel that writes it.
+    /// The value as an argument of a kernel that initialises it.
     pub fn ptr_to_init(&self) -> DevicePtr<T> {
         self.values.ptr_to_init()
     }
 
-    /// The same handle, of a value that was written.
+    /// Asserts that the value is initialised.
     ///
     /// # Safety
-    /// As for [`PoolBuffer::assume_init`].
+    /// The promise of [`PoolBuffer::assume_init`].
     pub unsafe fn assume_init(self) -> PoolBox<T, A> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise that the value is initialised.
         PoolBox { values: unsafe { self.values.assume_init() } }
     }
 }
 
 impl<T: DeviceData, A: DeviceAllocator> PoolBox<T, A> {
-    /// A copy of `value`, for work that `stream` is given from now on. Waits for the work that it was given before.
+    /// Allocates a copy of `value` for work that is submitted to `stream` from now on. Waits on the
+    /// host for the work submitted before.
     ///
     /// # Errors
-    /// As for [`PoolBuffer::from_slice`].
+    /// The errors of [`PoolBuffer::from_slice`].
     pub fn new(allocator: A, value: T, stream: &Stream) -> Result<PoolBox<T, A>> {
         Ok(PoolBox { values: PoolBuffer::from_slice(allocator, &[value], stream)? })
     }
 
-    /// A value of zero bytes, for work that `stream` is given from now on. Nothing waits on the host.
+    /// Allocates a value of zero bytes for work that is submitted to `stream` from now on. Nothing
+    /// waits on the host.
     ///
     /// # Errors
-    /// As for [`PoolBuffer::zeroed`].
+    /// The errors of [`PoolBuffer::zeroed`].
     pub fn zeroed(allocator: A, stream: &Stream) -> Result<PoolBox<T, A>> {
         Ok(PoolBox { values: PoolBuffer::zeroed(allocator, 1, stream)? })
     }
 
-    /// The value, after the work that uses it so far, which it waits for.
+    /// Copies the value to the host. Waits on the host for the work submitted so far that uses it.
     ///
     /// # Errors
-    /// What failed since on the stream.
+    /// A failure on the stream since the last check.
     pub fn get(&self) -> Result<T> {
         let mut value = MaybeUninit::<T>::uninit();
         self.values.read_into(slice::from_mut(&mut value))?;
-        // SAFETY: it was just written, and any bytes are a value.
+        // SAFETY: `read_into` has written it, and every bit pattern is a value (`DeviceData`).
         Ok(unsafe { value.assume_init() })
     }
 
-    /// Replaces the value, after the work that uses it so far, which it waits for.
+    /// Replaces the value. Waits on the host for the work submitted so far that uses it.
     ///
     /// # Errors
-    /// What failed since on the stream.
+    /// A failure on the stream since the last check.
     pub fn set(&mut self, value: T) -> Result<()> {
         self.values.write(0, &[value])
     }

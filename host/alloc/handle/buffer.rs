@@ -13,15 +13,15 @@ use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, PoisonError};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 
-/// `len` values of `T` in memory of an allocator, given back on their stream when this is dropped.
+/// `len` values of `T` in memory of an allocator, freed on their stream when this is dropped.
 ///
-/// `A` is what it holds of the allocator: `&P` or `Arc<P>` of any, `dyn DeviceAllocator` among
-/// them, or an allocator itself. It is `Send` and `Sync` as `T` is. With no values, or values of no
-/// bytes, it takes nothing of the allocator.
+/// `A` is the reference to the allocator: `&P` or `Arc<P>` of any allocator, including `dyn
+/// DeviceAllocator`, or an allocator itself. The buffer is `Send` and `Sync` if `T` is. With no
+/// values, or zero-sized values, it allocates nothing.
 ///
-/// Dropping it never waits on the host, unless it cannot be freed on its stream: then it waits for
-/// the device and tries once more. What cannot be freed then is logged as a warning, and stays
-/// allocated until its allocator goes.
+/// A drop does not wait on the host, unless the memory cannot be freed on its stream: then it waits
+/// for the device and retries once. If that fails too, a warning is logged and the memory stays
+/// allocated until its allocator is dropped.
 #[must_use = "it gives its memory back when it is dropped"]
 pub struct PoolBuffer<T: Copy, A: DeviceAllocator = Arc<dyn DeviceAllocator>> {
     pub(super) owned: Owned<A>,
@@ -30,18 +30,18 @@ pub struct PoolBuffer<T: Copy, A: DeviceAllocator = Arc<dyn DeviceAllocator>> {
 }
 
 impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
-    /// `len` values that no one has written yet, for work that `stream` is given from now on.
+    /// Allocates `len` uninitialised values for work that is submitted to `stream` from now on.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`](crate::Error::InvalidRequest), and what
-    /// [`DeviceAllocator::allocate`] answers.
+    /// [`Error::InvalidRequest`](crate::Error::InvalidRequest), and the errors of
+    /// [`DeviceAllocator::allocate`].
     pub fn new_uninit(allocator: A, len: usize, stream: &Stream) -> Result<PoolBuffer<MaybeUninit<T>, A>> {
         let element = Bytes(size_of::<T>() as u64);
         let layout = Layout::array::<T>(len).map_err(|_| InvalidRequest::SizeOverflow { len, element })?;
         Ok(PoolBuffer::over(Owned::allocate(allocator, layout, stream)?, len))
     }
 
-    /// It has `len` values of `T`.
+    /// Wraps memory that holds `len` values of `T`.
     fn over(owned: Owned<A>, len: usize) -> PoolBuffer<T, A> {
         PoolBuffer { owned, len, _values: PhantomData }
     }
@@ -50,63 +50,65 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
         self.owned.parts()
     }
 
-    /// The device it is memory of.
+    /// The device that the memory belongs to.
     pub fn device(&self) -> &Device {
         self.parts().device()
     }
 
-    /// What it is allocated from.
+    /// The allocator of the memory.
     pub fn allocator(&self) -> &A {
         &self.parts().allocator
     }
 
-    /// How many values.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many bytes.
+    /// Size in bytes.
     pub fn bytes(&self) -> u64 {
-        // Fits: the memory is there.
+        // Cannot overflow: the memory is allocated.
         (self.len * size_of::<T>()) as u64
     }
 
-    /// Its first address, a `CUdeviceptr`; 0 if there are no bytes.
+    /// Start address, a `CUdeviceptr`; 0 if the size is 0.
     pub fn address(&self) -> u64 {
         address_of(self.parts().ptr)
     }
 
-    /// All values, for a kernel's argument.
+    /// All values, as a kernel argument.
     ///
-    /// Launching on another stream than this one's needs [`record_stream`](Self::record_stream) or
-    /// [`move_to`](Self::move_to). A launch does not check that the block is still allocated: its
-    /// caller promises that (P3 of [`Stream::launch`]).
+    /// A launch on a stream other than this buffer's needs [`record_stream`](Self::record_stream)
+    /// or [`move_to`](Self::move_to). A launch does not check that the block is still allocated:
+    /// its caller promises that (P3 of [`Stream::launch`]).
     pub fn slice(&self) -> DeviceSlice<T> {
-        // SAFETY: the whole buffer; the caller of a launch promises that it is still there (P3).
+        // SAFETY: the whole buffer. The caller of a launch promises that it is still allocated (P3
+        // of `launch`).
         unsafe { DeviceSlice::from_raw_parts(self.ptr().0, self.len as u64) }
     }
 
-    /// The first value, for a kernel's argument, as [`slice`](Self::slice).
+    /// The first value, as a kernel argument. See [`slice`](Self::slice).
     pub fn ptr(&self) -> DevicePtr<T> {
         DevicePtr(self.parts().ptr.0.cast())
     }
 
-    /// The stream whose work uses the values, and on which they are given back.
+    /// The handle's stream: its work uses the values, and they are freed on it.
     pub fn stream(&self) -> &Stream {
         &self.parts().home
     }
 
-    /// Says that work of `stream` uses the values, too. Whatever is done with the handle from then
-    /// on waits on the device for all that `stream` was given until then: copies,
-    /// [`move_to`](Self::move_to), the free.
+    /// Records that work of `stream` uses the values too. Later operations on the handle (copies,
+    /// [`move_to`](Self::move_to), the free) wait on the device for all work that was submitted to
+    /// `stream` before them.
     ///
-    /// It orders nothing by itself: the other stream has to wait for whoever wrote the values
-    /// ([`Stream::wait`]). The handle keeps the stream until then.
+    /// This creates no other ordering: `stream` must wait for the work that writes the values
+    /// ([`Stream::wait`]). The handle keeps a reference to the stream until the memory is freed or
+    /// moved.
     ///
     /// # Errors
     /// [`Error::WrongDevice`](crate::Error::WrongDevice).
@@ -114,52 +116,53 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
         self.parts().record(stream)
     }
 
-    /// Passes the values on to `stream`: it waits on the device for all work that used them so far,
-    /// and from now on it is the handle's stream. One that goes on using them has to be recorded
+    /// Moves the values to `stream`: it waits on the device for all work that used them so far, and
+    /// becomes the handle's stream. A stream that continues to use the values must be recorded
     /// again.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`](crate::Error::WrongDevice), or what the driver answers. The handle is
-    /// as it was then.
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice), or an error of the driver. The handle is
+    /// unchanged then.
     pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
         self.owned.move_to(stream)
     }
 
-    /// What dropping it does, and says if it failed.
+    /// Frees the memory as a drop does, and reports failures.
     ///
     /// # Errors
-    /// What [`DeviceAllocator::deallocate`] and the driver answer, with the handle, as it was.
+    /// The errors of [`DeviceAllocator::deallocate`] and of the driver, with the unchanged handle.
     pub fn deallocate(self) -> Result<(), DeallocateError<Self>> {
         let len = self.len;
         self.owned.deallocate(None, |owned| PoolBuffer::over(owned, len))
     }
 
-    /// Gives the memory back on `stream`, which waits on the device for the other streams that used
-    /// it.
+    /// Frees the memory on `stream`, which waits on the device for the other streams that used it.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`](crate::Error::WrongDevice), and what [`DeviceAllocator::deallocate`]
-    /// and the driver answer, with the handle, as it was.
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice), and the errors of
+    /// [`DeviceAllocator::deallocate`] and of the driver, with the unchanged handle.
     pub fn deallocate_on(self, stream: &Stream) -> Result<(), DeallocateError<Self>> {
         let len = self.len;
         self.owned.deallocate(Some(stream), |owned| PoolBuffer::over(owned, len))
     }
 
-    /// Its parts. Nothing is given back by itself any more.
+    /// Decomposes the handle into its parts. The memory is no longer freed automatically.
     pub fn into_raw(self) -> PoolParts<T, A> {
         let Parts { ptr, layout, home, recorded, allocator } = self.owned.into_parts();
         let recorded = recorded.into_inner().unwrap_or_else(PoisonError::into_inner);
         PoolParts { ptr: DevicePtr(ptr.0.cast()), len: self.len, layout, stream: home, recorded, allocator }
     }
 
-    /// A handle of those parts. The values may be of another type than before.
+    /// Creates a handle from parts. The values may have another type than before.
     ///
     /// # Safety
-    /// `ptr` is a live block that was allocated from `allocator` with `layout`, and nobody else
-    /// gives it back; without bytes, it is null. `layout` has room for `len` values of `T`, is
-    /// aligned for them, and they were written, unless `T` is a [`MaybeUninit`]. All work that may
-    /// use them is work of `stream` or of the streams that are `recorded`, or one of them is
-    /// ordered after it. All these are of the allocator's device.
+    /// - P1: `ptr` is a live block that was allocated from `allocator` with `layout`, and no other
+    ///   code frees it. It is null if `layout` has zero bytes.
+    /// - P2: `layout` has room for `len` values of `T` and is aligned for them, and the values were
+    ///   written, unless `T` is a [`MaybeUninit`].
+    /// - P3: all work that may use the block belongs to `stream` or to a stream in `recorded`, or
+    ///   one of these is ordered after it.
+    /// - P4: all these streams belong to the allocator's device.
     pub unsafe fn from_raw(parts: PoolParts<T, A>) -> PoolBuffer<T, A> {
         let PoolParts { ptr, len, layout, stream, recorded, allocator } = parts;
         let (ptr, recorded) = (DevicePtr(ptr.0.cast()), Mutex::new(recorded));
@@ -170,23 +173,24 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
 }
 
 impl<T: Copy, A: DeviceAllocator> PoolBuffer<MaybeUninit<T>, A> {
-    /// All values, for the argument of a kernel that writes them.
+    /// All values, as an argument of a kernel that initialises them.
     pub fn slice_to_init(&self) -> DeviceSlice<T> {
-        // SAFETY: the whole buffer, of the same layout; the caller of a launch promises that it is
-        // still there (P3). To read a value is `unsafe` and needs that it was written.
+        // SAFETY: the whole buffer, with the layout of `T`. The caller of a launch promises that it
+        // is still allocated (P3 of `launch`). Reading a value is `unsafe` and requires that it was
+        // written.
         unsafe { DeviceSlice::from_raw_parts(self.ptr_to_init().0, self.len as u64) }
     }
 
-    /// The first value, for the argument of a kernel that writes it.
+    /// The first value, as an argument of a kernel that initialises it.
     pub fn ptr_to_init(&self) -> DevicePtr<T> {
         DevicePtr(self.parts().ptr.0.cast())
     }
 
-    /// The same buffer, of values that were written.
+    /// Asserts that the values are initialised.
     ///
     /// # Safety
-    /// Each of them is a value of `T`, written by work that its stream or a recorded one was given,
-    /// or was ordered after.
+    /// Each value is a valid `T`, written by work that was submitted to the buffer's stream or a
+    /// recorded one, or that one of these is ordered after.
     pub unsafe fn assume_init(self) -> PoolBuffer<T, A> {
         PoolBuffer::over(self.owned, self.len)
     }

@@ -1,7 +1,7 @@
-//! Copies into, out of and between owned blocks, as work of their own streams.
+//! Copies into, out of and between owned blocks, as work of the handle's stream.
 //!
-//! Offsets and lengths are in bytes, and the callers have checked them. Each copy comes after all work that may use the block (I2 of
-//! `owned`), also that of recorded streams.
+//! Offsets and lengths are in bytes and were checked by the callers. Each copy is ordered after all
+//! work that may use the block (I2 of `owned`), including that of recorded streams.
 
 use super::owned::Owned;
 use crate::alloc::{DeviceAllocator, address_of};
@@ -13,7 +13,7 @@ impl<A: DeviceAllocator> Owned<A> {
         address_of(self.parts().ptr) + offset
     }
 
-    /// Its own stream, which has waited for the others.
+    /// The handle's stream, after it has waited for the others.
     fn ordered(&self) -> Result<&Stream> {
         let home = &self.parts().home;
         self.parts().order(home).map(|()| home)
@@ -22,65 +22,72 @@ impl<A: DeviceAllocator> Owned<A> {
     /// Copies `bytes` bytes to `offset`.
     ///
     /// # Safety
-    /// They are inside of the block, and nobody else uses them. They can be read at `from` until the stream has done it.
+    /// P1: the bytes are inside the block, and no other code uses them. P2: `from` stays readable
+    /// until the stream has completed the copy.
     pub unsafe fn write(&self, offset: u64, from: *const u8, bytes: usize) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
         let home = self.ordered()?;
-        // SAFETY: the caller's promise; other streams are waited for.
+        // SAFETY: the caller's promises P1 and P2. The copy is ordered after the other streams
+        // (I2).
         unsafe { home.driver().write(self.address(offset), from, bytes) }
     }
 
     /// Copies `bytes` bytes from `offset`.
     ///
     /// # Safety
-    /// They are inside of the block, and nobody writes them. They can be written at `to` until the stream has done it.
+    /// P1: the bytes are inside the block, and no other code writes them. P2: `to` stays writable
+    /// until the stream has completed the copy.
     pub unsafe fn read(&self, offset: u64, to: *mut u8, bytes: usize) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
         let home = self.ordered()?;
-        // SAFETY: the caller's promise; other streams are waited for.
+        // SAFETY: the caller's promises P1 and P2. The copy is ordered after the other streams
+        // (I2).
         unsafe { home.driver().read(to, self.address(offset), bytes) }
     }
 
-    /// Sets the first `bytes` bytes.
+    /// Sets the first `bytes` bytes to `byte`.
     ///
     /// # Safety
-    /// They are inside of the block, and nobody else uses them.
+    /// P1: the bytes are inside the block, and no other code uses them.
     pub unsafe fn fill(&self, bytes: u64, byte: u8) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
         let (home, range) = (self.ordered()?, Range { address: self.address(0), bytes });
-        // SAFETY: the caller's promise; other streams are waited for.
+        // SAFETY: the caller's promise P1. The fill is ordered after the other streams (I2).
         unsafe { home.driver().fill(range, byte) }
     }
 
     /// Repeats the first `pattern` bytes of the block until `bytes` bytes are written.
     ///
     /// # Safety
-    /// `bytes` are inside of the block, and nobody else uses them.
+    /// P1: the bytes are inside the block, and no other code uses them.
     pub unsafe fn repeat(&self, pattern: u64, bytes: u64) -> Result<()> {
         let home = self.ordered()?;
-        // SAFETY: inside of the block; the rest is the caller's promise.
+        // SAFETY: the caller's promise P1. `home` is ordered after the other streams (I2).
         unsafe { home.repeat(self.address(0), pattern, bytes) }
     }
 
-    /// Copies the first `bytes` bytes of `from`, as work of this one's stream, which `from` remembers.
+    /// Copies the first `bytes` bytes of `from`, as work of this handle's stream, which `from`
+    /// records.
     ///
     /// # Safety
-    /// They are inside of both blocks, nobody else uses them here, and nobody writes them there.
+    /// P1: the bytes are inside both blocks. P2: no other code uses them here, and no code writes
+    /// them in `from`.
     pub unsafe fn copy<B: DeviceAllocator>(&self, from: &Owned<B>, bytes: usize) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
         let home = self.ordered()?;
         from.parts().order(home)?;
-        // Before the copy, so that there is none that `from` does not know of.
+        // Before the copy, so that `from` knows of it in every case.
         from.parts().record(home)?;
-        // SAFETY: the caller's promise; other streams are waited for.
+        // SAFETY: the caller's promises P1 and P2. The copy is ordered after the other streams of
+        // both handles (I2).
         unsafe { home.driver().copy(self.address(0), from.address(0), bytes) }
     }
 }

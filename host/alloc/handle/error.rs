@@ -1,14 +1,15 @@
-//! A free that failed: why, and what was to be freed.
+//! A failed free: the error, and the handle that was to be freed.
 
 use crate::error::Error;
 use std::fmt;
 
-/// A handle could not be given back. It is in here, as it was, and so nothing is lost.
+/// A handle could not be freed. It is returned in this error unchanged.
 ///
-/// Dropping this drops the handle, which tries once more. `?` makes an [`Error`] of it and drops the handle, too.
+/// Dropping this drops the handle, which tries once more. `?` converts this into an [`Error`] and
+/// drops the handle too.
 #[must_use = "the handle is in it, and its memory is freed when it is dropped"]
 pub struct DeallocateError<H> {
-    /// Boxed, so that results of a free stay small.
+    /// Boxed, to keep results of a free small.
     of: Box<(Error, H)>,
 }
 
@@ -17,17 +18,17 @@ impl<H> DeallocateError<H> {
         DeallocateError { of: Box::new((error, handle)) }
     }
 
-    /// Why it failed.
+    /// Reason of the failure.
     pub fn error(&self) -> &Error {
         &self.of.0
     }
 
-    /// The handle, to be used or given back again.
+    /// The handle, to be used or freed again.
     pub fn into_handle(self) -> H {
         self.of.1
     }
 
-    /// Both.
+    /// The error and the handle.
     pub fn into_parts(self) -> (Error, H) {
         *self.of
     }

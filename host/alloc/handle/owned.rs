@@ -1,16 +1,15 @@
-//! A block that gives itself back: what all handles have in common, without types.
+//! A block that is freed on drop: the untyped base of all handles.
 //!
 //! ```text
-//!   Owned ─┬─ allocator, ptr, layout    what is given back, and to whom
-//!          ├─ home                      the stream that it is given back on
-//!          └─ recorded                  other streams whose work may use it
+//! Owned ─┬─ allocator, ptr, layout    the block, and the allocator that frees it
+//!        ├─ home                      the stream that it is freed on
+//!        └─ recorded                  other streams with work that may use it
 //! ```
 //!
-//! I1: with bytes, `ptr` is a live block of `allocator`, allocated with `layout`, and nobody else gives it back. Without bytes it is
-//! null, and there is nothing to give back.
-//! I2: work that may use the block is work of `home` or of one of `recorded`, or `home` is ordered after it. That is what whoever
-//! launches has to see to.
-//! I3: each stream is in `home` or in `recorded`, and there once.
+//! I1: if `layout` has bytes, `ptr` is a live block of `allocator`, allocated with `layout`, and no
+//! other code frees it. Otherwise it is null, and there is nothing to free. I2: work that may use
+//! the block is work of `home` or of a stream in `recorded`, or `home` is ordered after it. The
+//! code that launches must maintain this. I3: each stream is in `home` or in `recorded`, once.
 
 use super::error::DeallocateError;
 use crate::alloc::{DeviceAllocator, address_of, lock};
@@ -21,12 +20,12 @@ use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
 use warpheap_device::kernel::DevicePtr;
 
-/// A block, given back when this is dropped.
+/// A block, freed when this is dropped.
 pub(super) struct Owned<A: DeviceAllocator> {
     parts: ManuallyDrop<Parts<A>>,
 }
 
-/// The same, not given back.
+/// The parts of [`Owned`], which are not freed on drop.
 pub(super) struct Parts<A> {
     pub ptr: DevicePtr<u8>,
     pub layout: Layout,
@@ -43,14 +42,14 @@ impl<A: DeviceAllocator> Owned<A> {
         Ok(Owned::from_parts(Parts { ptr, layout, home, recorded, allocator }))
     }
 
-    /// I1 and I2 hold of the parts.
+    /// Requires I1 and I2 of the parts.
     pub fn from_parts(parts: Parts<A>) -> Owned<A> {
         Owned { parts: ManuallyDrop::new(parts) }
     }
 
     pub fn into_parts(self) -> Parts<A> {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not used any more, and not dropped either.
+        // SAFETY: `this` is neither used again nor dropped, so the parts are taken once.
         unsafe { ManuallyDrop::take(&mut this.parts) }
     }
 
@@ -58,7 +57,7 @@ impl<A: DeviceAllocator> Owned<A> {
         &self.parts
     }
 
-    /// Gives the block back on `stream`, or on its own; after a failure it is as it was.
+    /// Frees the block on `stream`, or on its own stream. After a failure it is unchanged.
     pub fn deallocate<H>(
         self,
         stream: Option<&Stream>,
@@ -71,7 +70,8 @@ impl<A: DeviceAllocator> Owned<A> {
         }
     }
 
-    /// From now on it is for work of `stream`, which waits for all that may use it so far.
+    /// Makes `stream` the block's stream, after it waits for all work that may use the block so
+    /// far.
     pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
         self.parts.order(stream)?;
         self.parts.home = stream.clone();
@@ -85,7 +85,7 @@ impl<A: DeviceAllocator> Parts<A> {
         self.allocator.device()
     }
 
-    /// Work of `stream` may use it as well.
+    /// Records that work of `stream` may use the block too.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.device().same_as(stream.device(), "the stream")?;
         let mut recorded = lock(&self.recorded);
@@ -96,16 +96,16 @@ impl<A: DeviceAllocator> Parts<A> {
         Ok(())
     }
 
-    /// Makes `stream` wait for the work that its other streams were given so far (I2).
+    /// Makes `stream` wait for the work submitted to the block's other streams so far (I2).
     pub fn order(&self, stream: &Stream) -> Result<()> {
         self.device().same_as(stream.device(), "the stream")?;
-        // Not under the lock: the driver is called. Mostly there are none.
+        // Outside the lock: this calls the driver. Usually there are no recorded streams.
         let recorded = lock(&self.recorded).clone();
         let users = std::iter::once(&self.home).chain(&recorded);
         users.filter(|user| user.id() != stream.id()).try_for_each(|user| stream.wait(&user.record()?))
     }
 
-    /// After all work that may use it, as long as I1 holds: once.
+    /// Frees the block after all work that may use it. May succeed only once, while I1 holds.
     fn give_back(&self, stream: &Stream) -> Result<()> {
         self.order(stream)?;
         self.deallocate(stream)
@@ -115,17 +115,19 @@ impl<A: DeviceAllocator> Parts<A> {
         if self.layout.size() == 0 {
             return Ok(());
         }
-        // SAFETY: it is a live block (I1), and `stream` is ordered after all work that may use it (I2).
+        // SAFETY: a live block (P2, by I1), and `stream` is ordered after all work that may use it
+        // (P1, by I2).
         unsafe { self.allocator.deallocate(self.ptr, self.layout, stream) }
     }
 
-    /// Gives it back where nobody can be told of a failure.
+    /// Frees the block where no caller can handle a failure.
     ///
-    /// What failed may be one of its streams. When the device is idle, nobody uses the block, and any stream will do.
+    /// The failure may be that of one of its streams. When the device is idle, no work uses the
+    /// block, and any stream will do.
     fn let_go(&self) {
         let Err(error) = self.give_back(&self.home) else { return };
         let (bytes, address) = (self.layout.size(), address_of(self.ptr));
-        // Of a block that is not the allocator's there is nothing to be tried again.
+        // If the block does not belong to the allocator, a retry is useless.
         let again = match &error {
             Error::InvalidFree(InvalidFree::Block { .. }) => Err(error.clone()),
             _ => self.dealloc_idle(),
@@ -149,7 +151,7 @@ impl<A: DeviceAllocator> Parts<A> {
 
 impl<A: DeviceAllocator> Drop for Owned<A> {
     fn drop(&mut self) {
-        // SAFETY: nobody uses `self` after this.
+        // SAFETY: `self` is not used after this, so the parts are taken once.
         let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
         parts.let_go();
     }

@@ -1,28 +1,29 @@
-//! What a handle is made of, to be passed through code that knows no handles.
+//! The parts of a handle, for code that does not know the handle types.
 
 use crate::driver::Stream;
 use std::alloc::Layout;
 use std::fmt;
 use warpheap_device::kernel::DevicePtr;
 
-/// What [`PoolBuffer::into_raw`](super::PoolBuffer::into_raw) leaves of a handle, and
-/// [`from_raw`](super::PoolBuffer::from_raw) makes one of.
+/// The result of [`PoolBuffer::into_raw`](super::PoolBuffer::into_raw), and the input of
+/// [`from_raw`](super::PoolBuffer::from_raw).
 ///
-/// It gives nothing back. [`DeviceAllocator::deallocate`](crate::alloc::DeviceAllocator::deallocate) does, with `ptr` and `layout`, on
-/// `stream` after that was made to wait for those that are `recorded`; not where `layout` has no bytes.
+/// Dropping it does not free the block. To free it, make `stream` wait for the streams in
+/// `recorded` and call [`DeviceAllocator::deallocate`](crate::alloc::DeviceAllocator::deallocate)
+/// with `ptr` and `layout` on `stream`. If `layout` has zero bytes, there is nothing to free.
 #[must_use = "nothing gives the block back any more"]
 pub struct PoolParts<T, A> {
     /// The first value; null if there are no bytes.
     pub ptr: DevicePtr<T>,
-    /// How many values.
+    /// Number of values.
     pub len: usize,
-    /// What the block was allocated as.
+    /// Layout of the block's allocation.
     pub layout: Layout,
-    /// Whose work uses it, and where it is given back.
+    /// The handle's stream: its work uses the block, and the block is freed on it.
     pub stream: Stream,
-    /// Other streams whose work may use it.
+    /// Other streams with work that may use it.
     pub recorded: Vec<Stream>,
-    /// What it was allocated from.
+    /// The allocator of the block.
     pub allocator: A,
 }
 

@@ -1,4 +1,4 @@
-//! Which streams wait for which, and what becomes of a block whose streams fail.
+//! Which streams wait for which, and frees after a stream failure.
 
 use super::*;
 use crate::alloc::{BlockPool, DriverMemory, Statistics};
@@ -55,7 +55,7 @@ fn what_was_moved_is_waited_for_once_and_by_the_next_stream() {
     assert_eq!(values.stream().id(), second.id());
     drop(values);
     assert_eq!((of_first.waits(), of_second.waits()), (0, 2), "the order is there already");
-    // It went back on the second: which has it at once.
+    // It was freed on the second stream, which can allocate it at once.
     buffer(&pool, &second).deallocate().unwrap();
     assert_eq!((of_first.waits(), of_second.waits()), (0, 2));
 }
@@ -86,7 +86,7 @@ fn a_free_whose_stream_fails_returns_the_handle_as_it_was() {
     assert_eq!(values.copy_to_vec().unwrap(), [7, 8]);
     let parts = values.into_raw();
     assert_eq!(parts.recorded.len(), 1, "still recorded");
-    // SAFETY: the parts of a handle.
+    // SAFETY: the parts of a handle, unchanged (P1 to P4).
     unsafe { PoolBuffer::from_raw(parts) }.deallocate().unwrap();
     assert_eq!(pool.stats().free_blocks, 4);
 }
@@ -140,7 +140,8 @@ fn copies_wait_for_recorded_streams() -> Result<()> {
     Ok(())
 }
 
-/// What is copied is the caller's own memory, which may be gone as soon as it knows of the failure.
+/// The copy uses the caller's memory, which the caller may free as soon as it learns of the
+/// failure.
 #[test]
 fn a_copy_is_over_also_if_it_could_not_be_waited_for() {
     let device = Device::cpu();

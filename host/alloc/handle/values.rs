@@ -1,4 +1,4 @@
-//! What the host puts into a buffer and gets out of it.
+//! Copies between the host and a buffer.
 
 use super::buffer::PoolBuffer;
 use crate::alloc::DeviceAllocator;
@@ -8,59 +8,70 @@ use std::mem::MaybeUninit;
 use warpheap_device::kernel::DeviceData;
 
 impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
-    /// `len` values of zero bytes, for work that `stream` is given from now on. Nothing waits on the host.
+    /// Allocates `len` values of zero bytes for work that is submitted to `stream` from now on.
+    /// Nothing waits on the host.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`], and what [`DeviceAllocator::allocate`] and the driver answer.
+    /// [`Error::InvalidRequest`], and the errors of [`DeviceAllocator::allocate`] and of the
+    /// driver.
     pub fn zeroed(allocator: A, len: usize, stream: &Stream) -> Result<PoolBuffer<T, A>> {
         let buffer = PoolBuffer::<T, A>::new_uninit(allocator, len, stream)?;
-        // SAFETY: all of it, and it is new.
+        // SAFETY: the whole new block, which no other code uses (P1).
         unsafe { buffer.owned.fill(buffer.bytes(), 0) }?;
-        // SAFETY: any bytes are values, and these were written, as work of its stream.
+        // SAFETY: every bit pattern is a value (`DeviceData`), and the fill above wrote all of them
+        // as work of the buffer's stream.
         Ok(unsafe { buffer.assume_init() })
     }
 
-    /// A copy of `values`, for work that `stream` is given from now on. Waits for the work that it was given before.
+    /// Allocates a copy of `values` for work that is submitted to `stream` from now on. Waits on
+    /// the host for the work submitted before.
     ///
     /// # Errors
-    /// What [`DeviceAllocator::allocate`] answers, or what failed since on the stream.
+    /// The errors of [`DeviceAllocator::allocate`], or a failure on the stream since the last
+    /// check.
     pub fn from_slice(allocator: A, values: &[T], stream: &Stream) -> Result<PoolBuffer<T, A>> {
         let buffer = PoolBuffer::<T, A>::new_uninit(allocator, values.len(), stream)?;
-        // SAFETY: it is to be written before anyone reads it: here.
+        // SAFETY: the next statement writes all values before anything reads them.
         let mut buffer = unsafe { buffer.assume_init() };
         buffer.write(0, values)?;
         Ok(buffer)
     }
 
-    /// A copy of all values, after the work that uses them so far, which it waits for.
+    /// Copies all values to the host. Waits on the host for the work submitted so far that uses
+    /// them.
     ///
     /// # Errors
-    /// What failed since on the stream.
+    /// A failure on the stream since the last check.
     pub fn copy_to_vec(&self) -> Result<Vec<T>> {
         let mut values: Vec<T> = Vec::with_capacity(self.len());
         self.read_into(&mut values.spare_capacity_mut()[..self.len()])?;
-        // SAFETY: all of them were just written, and any bytes are values.
+        // SAFETY: `read_into` has written all of them, and every bit pattern is a value
+        // (`DeviceData`).
         unsafe { values.set_len(self.len()) };
         Ok(values)
     }
 
-    /// Writes the first values to all of `to`, which are no more.
+    /// Copies the first values to `to` and fills all of it. `to` must not be longer than the
+    /// buffer.
     pub(super) fn read_into(&self, to: &mut [MaybeUninit<T>]) -> Result<()> {
-        // SAFETY: `to` is borrowed until the next call has returned: then the stream has written it, or does nothing more.
+        // SAFETY: in bounds, and `&self` excludes host writes (P1). `to` is borrowed until
+        // `wait_for` returns; by then the stream has written it, or never will (P2).
         unsafe { self.owned.read(self.offset(0, to.len())?, to.as_mut_ptr().cast(), size_of_val(to)) }?;
         self.wait_for(size_of_val(to))
     }
 
-    /// Waits for a copy of `bytes` bytes. It is over also after a failure: what it copies may be the caller's no longer.
+    /// Waits for a copy of `bytes` bytes. The copy has ended even after a failure: the caller may
+    /// free the host memory afterwards.
     fn wait_for(&self, bytes: usize) -> Result<()> {
         let wait = || self.stream().synchronize().inspect_err(|_| self.device().driver().drain());
         if bytes > 0 { wait() } else { Ok(()) }
     }
 
-    /// Replaces all values, after the work that uses them so far, which it waits for.
+    /// Replaces all values. Waits on the host for the work submitted so far that uses them.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] unless there are as many in `values`, or what failed since on the stream.
+    /// [`Error::OutOfBounds`] unless `values` has the same length, or a failure on the stream since
+    /// the last check.
     pub fn copy_from_slice(&mut self, values: &[T]) -> Result<()> {
         if values.len() != self.len() {
             return Err(self.out_of_range(0, values.len(), "the buffer, exactly,"));
@@ -68,71 +79,84 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
         self.write(0, values)
     }
 
-    /// Replaces the values from number `first` on, after the work that uses them so far, which it waits for.
+    /// Replaces the values from index `first` on. Waits on the host for the work submitted so far
+    /// that uses them.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] if there are fewer, or what failed since on the stream.
+    /// [`Error::OutOfBounds`] if the buffer has too few values, or a failure on the stream since
+    /// the last check.
     pub fn write(&mut self, first: usize, values: &[T]) -> Result<()> {
-        // SAFETY: `values` is borrowed until the next call has returned: then the stream has read it, or does nothing more.
+        // SAFETY: `values` is borrowed until `wait_for` returns; by then the stream has read it, or
+        // never will (P1).
         unsafe { self.write_async(first, values) }?;
         self.wait_for(size_of_val(values))
     }
 
-    /// Copies the values from number `first` on, after the work that uses them so far, which it waits for.
+    /// Copies the values from index `first` on to the host. Waits on the host for the work
+    /// submitted so far that uses them.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] if there are fewer, or what failed since on the stream.
+    /// [`Error::OutOfBounds`] if the buffer has too few values, or a failure on the stream since
+    /// the last check.
     pub fn read(&self, first: usize, to: &mut [T]) -> Result<()> {
-        // SAFETY: `to` is borrowed until the next call has returned: then the stream has written it, or does nothing more.
+        // SAFETY: `to` is borrowed until `wait_for` returns; by then the stream has written it, or
+        // never will. `&self` excludes host writes of the values (P1).
         unsafe { self.read_async(first, to) }?;
         self.wait_for(size_of_val(to))
     }
 
-    /// As [`write`](Self::write), without waiting.
+    /// Replaces the values from index `first` on, like [`write`](Self::write), without waiting.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], or what the driver answers.
+    /// [`Error::OutOfBounds`], or an error of the driver.
     ///
     /// # Safety
-    /// Until the buffer's stream has done it, `values` lives and is not written.
+    /// P1: `values` stays alive and is not written until the buffer's stream has completed the
+    /// copy.
     pub unsafe fn write_async(&mut self, first: usize, values: &[T]) -> Result<()> {
         let offset = self.offset(first, values.len())?;
-        // SAFETY: in bounds, and `&mut self` keeps other host threads away; the rest is the caller's promise.
+        // SAFETY: in bounds, and `&mut self` excludes other host threads (P1 of `Owned::write`).
+        // The caller's promise P1 (P2 of `Owned::write`).
         unsafe { self.owned.write(offset, values.as_ptr().cast(), size_of_val(values)) }
     }
 
-    /// As [`read`](Self::read), without waiting.
+    /// Copies the values from index `first` on to the host, like [`read`](Self::read), without
+    /// waiting.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], or what the driver answers.
+    /// [`Error::OutOfBounds`], or an error of the driver.
     ///
     /// # Safety
-    /// Until the buffer's stream has done it, `to` lives and no one else touches it, and no one writes these values.
+    /// P1: until the buffer's stream has completed the copy, `to` stays alive and no other code
+    /// uses it, and no code writes these values.
     pub unsafe fn read_async(&self, first: usize, to: &mut [T]) -> Result<()> {
         let offset = self.offset(first, to.len())?;
-        // SAFETY: in bounds, and any bytes are values; the rest is the caller's promise.
+        // SAFETY: in bounds, every bit pattern is a value (`DeviceData`), and the caller's promise
+        // P1 (P1 and P2 of `Owned::read`).
         unsafe { self.owned.read(offset, to.as_mut_ptr().cast(), size_of_val(to)) }
     }
 
-    /// Sets every value, after the work that uses them so far, which it waits for.
+    /// Sets every value. Waits on the host for the work submitted so far that uses them.
     ///
     /// # Errors
-    /// What failed since on the stream.
+    /// A failure on the stream since the last check.
     pub fn fill(&mut self, value: T) -> Result<()> {
         if self.is_empty() {
             return Ok(());
         }
         self.write(0, &[value])?;
-        // SAFETY: the whole buffer, of which the first value is written, and `&mut self` keeps other host threads away.
+        // SAFETY: the whole buffer, whose first value is written; `&mut self` excludes other host
+        // threads (P1).
         unsafe { self.owned.repeat(size_of::<T>() as u64, self.bytes()) }
     }
 
-    /// Sets every byte, after the work that uses them so far. Nothing waits on the host.
+    /// Sets every byte, after the work submitted so far that uses them. Nothing waits on the host.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// An error of the driver.
     pub fn fill_bytes(&mut self, byte: u8) -> Result<()> {
-        // SAFETY: the whole buffer, any bytes are values, and `&mut self` keeps other host threads away.
+        // SAFETY: the whole buffer, and every bit pattern is a value (`DeviceData`); `&mut self`
+        // excludes other host threads (P1).
         unsafe { self.owned.fill(self.bytes(), byte) }
     }
 
@@ -145,17 +169,20 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
 }
 
 impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
-    /// Replaces all values by those of another buffer, as work of this one's stream, after the work that uses both so far. Nothing waits
-    /// on the host. `from` records the stream.
+    /// Copies all values of another buffer into this one, as work of this buffer's stream, after
+    /// the work submitted so far that uses either buffer. Nothing waits on the host. `from` records
+    /// the stream.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] unless there are as many, [`Error::WrongDevice`], or what the driver answers.
+    /// [`Error::OutOfBounds`] unless the lengths are equal, [`Error::WrongDevice`], or an error of
+    /// the driver.
     pub fn copy_from<B: DeviceAllocator>(&mut self, from: &PoolBuffer<T, B>) -> Result<()> {
         self.device().same_as(from.device(), "the buffer to copy from")?;
         if from.len() != self.len() {
             return Err(self.out_of_range(0, from.len(), "the buffer, exactly,"));
         }
-        // SAFETY: all of both; `&mut self` and `&from` keep other host threads away.
+        // SAFETY: all of both buffers, of equal length (P1); `&mut self` and `&from` exclude host
+        // writes (P2).
         unsafe { self.owned.copy(&from.owned, self.bytes() as usize) }
     }
 

@@ -1,7 +1,8 @@
-//! Reading a log: by the names of its columns, and with the line and the column of what is wrong.
+//! Reads a log by its column names. Errors name the line and column of the invalid value.
 //!
-//! Capitals in names, blanks around values and the order of columns do not count. RMM's logs are read as they are: without
-//! `align`, where 256 is what its allocators promise, with times of day, and with streams as addresses.
+//! The case of names, blanks around values and the order of columns do not matter. RMM's logs are
+//! read unchanged: without `align`, where 256 is what RMM's allocators promise, with the time of
+//! day, and with addresses as streams.
 
 #[cfg(test)]
 mod tests;
@@ -12,31 +13,31 @@ use csv::{StringRecord, Trim};
 use std::collections::HashSet;
 use std::io::Read;
 
-/// What a log without the column `align` was allocated with.
+/// Alignment of allocations in a log without the column `align`.
 const DEFAULT_ALIGN: u64 = 256;
 
-/// A row of a log, and where it stands.
+/// A row of a log, and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRow {
-    /// The line of the file, from 1, which is that of the columns' names.
+    /// Line of the file. Line 1 contains the column names.
     pub line: u64,
-    /// What it says.
+    /// Content of the row.
     pub record: LogRecord,
 }
 
-/// Reads a log, and returns its rows by time. Needs the feature `csv`.
+/// Reads a log, and returns its rows sorted by time. Needs the feature `csv`.
 ///
 /// # Errors
-/// [`Error::AllocLog`] for what is no log, with the line and the column of the first value that is none, and for what cannot be
-/// read.
+/// [`Error::AllocLog`] for input that is not a log, with the line and the column of the first
+/// invalid value, and for input that cannot be read.
 pub fn read_log(from: impl Read) -> Result<Vec<LogRecord>> {
     Ok(read_rows(from)?.into_iter().map(|row| row.record).collect())
 }
 
-/// The same with the lines.
+/// Reads a log like [`read_log`], and returns the rows with their lines.
 ///
 /// # Errors
-/// As for [`read_log`].
+/// The errors of [`read_log`].
 pub fn read_rows(from: impl Read) -> Result<Vec<LogRow>> {
     let mut reader = csv::ReaderBuilder::new().trim(Trim::All).flexible(true).from_reader(from);
     let header = reader.headers().map_err(|error| unreadable(&error))?;
@@ -51,7 +52,7 @@ pub fn read_rows(from: impl Read) -> Result<Vec<LogRow>> {
     Ok(in_order(rows))
 }
 
-/// Where the columns are, from 0.
+/// Column positions, from 0.
 struct Columns {
     count: usize,
     thread: usize,
@@ -63,7 +64,7 @@ struct Columns {
     align: Option<usize>,
 }
 
-/// Those that each log has.
+/// The columns of every log.
 const NAMES: [&str; 6] = ["thread", "time", "action", "pointer", "size", "stream"];
 const ALIGN: &str = "align";
 
@@ -107,7 +108,7 @@ impl Columns {
     }
 }
 
-/// A value, and where it stands.
+/// A value, and its position.
 struct Cell<'a> {
     line: u64,
     column: usize,
@@ -173,25 +174,26 @@ impl Cell<'_> {
     }
 }
 
-/// Nanoseconds since midnight, of `12:34:56.789012` or `12:34:56:789012`.
+/// Nanoseconds since midnight, from `12:34:56.789012` or `12:34:56:789012`.
 fn time_of_day(text: &str) -> Option<u64> {
     let mut parts = text.split([':', '.']);
     let mut next = || parts.next().and_then(|part| part.parse::<u64>().ok());
     let (hours, minutes, seconds, micros) = (next()?, next()?, next()?, next()?);
     let within = hours < 24 && minutes < 60 && seconds <= 60 && micros < 1_000_000;
-    // Six digits: of another number, nobody could say what they mean.
+    // Exactly six digits: any other number of digits is ambiguous.
     let is_whole = parts.next().is_none() && text.len() - text.rfind([':', '.'])? == 7;
     (within && is_whole).then(|| (((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + micros) * 1000)
 }
 
-/// `0x7f00`, also without its first two letters.
+/// Parses `0x7f00`, with or without the prefix.
 fn address(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is no address"))
 }
 
-/// By time. Of one tick of the clock, an allocation of an address that is live comes after its free, and the rest as
-/// it was written: an allocation has its row before anyone can give it back.
+/// Sorts by time. Within one clock tick, an allocation of a live address is moved behind its free;
+/// other rows keep the order in which they were written. An allocation is written before the block
+/// can be freed.
 fn in_order(mut rows: Vec<LogRow>) -> Vec<LogRow> {
     rows.sort_by_key(|row| row.record.time);
     let (mut ordered, mut live) = (Vec::with_capacity(rows.len()), HashSet::new());
@@ -212,7 +214,7 @@ fn in_order(mut rows: Vec<LogRow>) -> Vec<LogRow> {
                 _ => ordered.push(*row),
             }
         }
-        // Allocated twice: whoever reads the log is to see that.
+        // Allocated twice: the reader of the log must see this.
         ordered.append(&mut waiting);
     }
     ordered
@@ -229,12 +231,12 @@ fn refuse(why: String) -> Error {
     Error::AllocLog { what: "read", why, advice }
 }
 
-/// A row is none.
+/// A row is invalid.
 fn misshapen(why: String) -> Error {
     Error::AllocLog { what: "read", why, advice: "mend that line, or leave it out" }
 }
 
-/// There is no text, or none that can be read.
+/// The input is empty or cannot be read.
 fn unreadable(error: &csv::Error) -> Error {
     match error.kind() {
         csv::ErrorKind::Utf8 { pos, err } => {

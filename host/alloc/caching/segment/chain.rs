@@ -1,24 +1,26 @@
-//! Numbered pieces, each linked to the one before and the one behind it in its segment.
+//! Numbered pieces, each linked to its left and right neighbour in the segment.
 //!
 //! ```text
 //!   first ─► 4 ◄─► 0 ◄─► 7 ◄─ last      split(0) ─► 4 ◄─► 0 ◄─► 2 ◄─► 7      vacant: 1, 3, 5, 6
 //! ```
 //!
-//! Links and numbers are written here alone; what a piece is for and how long it is, by [`Arena`](super::Arena) too.
+//! Links and numbers are written only here. The use and the length of a piece are also written by
+//! [`Arena`](super::Arena).
 //!
-//! I1: `next` and `prev` of two neighbours name each other; both ends have [`NONE`]. I2: a number in `vacant` is no piece's.
+//! I1: `next` and `prev` of two neighbours name each other; both ends hold [`NONE`]. I2: a number
+//! in `vacant` belongs to no piece.
 
 use super::super::orders::Order;
 
-/// In place of a neighbour: there is none.
+/// In place of a neighbour: no neighbour.
 pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// No piece; its number can be used.
+    /// An unused number.
     Vacant,
     Free(Order),
-    /// Someone's, or cached.
+    /// Not free: in a live or cached block, a slab or an extent.
     Out,
 }
 
@@ -59,20 +61,21 @@ impl Chain {
         }
     }
 
-    /// A piece that is out, behind the last one of its segment; the first one behind [`NONE`].
+    /// Appends a piece that is out behind `prev`, the last piece of a segment. [`NONE`] starts a
+    /// new segment.
     pub fn push(&mut self, (start, bytes): (u64, u64), prev: u32) -> u32 {
         let node = self.add(Node { start, bytes, prev, next: NONE, is: Use::Out });
         self.link(prev, node);
         node
     }
 
-    /// Takes a piece out that has none behind it.
+    /// Removes the last piece of a segment.
     pub fn pop(&mut self, node: u32) {
         self.link(self.get(node).prev, NONE);
         self.retire(node);
     }
 
-    /// Takes a piece out from between its neighbours, each of which is an end then.
+    /// Removes a piece. Its neighbours become ends of their segments.
     pub fn take_out(&mut self, node: u32) {
         let Node { prev, next, .. } = *self.get(node);
         self.link(prev, NONE);
@@ -80,7 +83,7 @@ impl Chain {
         self.retire(node);
     }
 
-    /// Makes neighbours of two ends.
+    /// Links two ends as neighbours.
     pub fn link(&mut self, left: u32, right: u32) {
         if left != NONE {
             self.get_mut(left).next = right;
@@ -95,7 +98,7 @@ impl Chain {
         self.vacant.push(node);
     }
 
-    /// Makes two of a piece, the first of `bytes`; the second.
+    /// Splits a piece, so that the first part has `bytes`. Returns the second part.
     pub fn split(&mut self, node: u32, bytes: u64) -> u32 {
         let of = *self.get(node);
         let right = self.add(Node { start: of.start + bytes, bytes: of.bytes - bytes, ..of });
@@ -105,7 +108,7 @@ impl Chain {
         right
     }
 
-    /// Makes one of a piece and the one behind it.
+    /// Merges a piece with its right neighbour.
     pub fn join(&mut self, node: u32) {
         let right = self.get(node).next;
         let Node { bytes, next, .. } = *self.get(right);
@@ -114,7 +117,7 @@ impl Chain {
         self.retire(right);
     }
 
-    /// A piece and all behind it.
+    /// The piece and all pieces to its right.
     pub fn from(&self, node: u32) -> impl Iterator<Item = u32> {
         let next = |node: &u32| Some(self.get(*node).next).filter(|next| *next != NONE);
         std::iter::successors(Some(node), next)
@@ -123,7 +126,7 @@ impl Chain {
 
 #[cfg(test)]
 impl Chain {
-    /// I2, if so many pieces are in use.
+    /// I2, given the number of pieces in use.
     pub fn check(&self, used: usize) {
         let vacant: std::collections::BTreeSet<_> = self.vacant.iter().collect();
         assert_eq!((vacant.len(), vacant.len() + used), (self.vacant.len(), self.nodes.len()), "I2");

@@ -6,11 +6,11 @@
 //!   pieces         …  (4096, start), (4200, start)           sorted by size and start
 //! ```
 //!
-//! I1: each piece is in the bin of its size, once, and the pieces of a bin are sorted. I2: a bit of `filled` is
-//! set if and only if its bin is not empty. I3: `len` is the sum over all bins.
+//! I1: each piece is in the bin of its size, once, and the pieces of a bin are sorted. I2: a bit of
+//! `filled` is set if and only if its bin is not empty. I3: `len` is the sum over all bins.
 //!
-//! An insertion or removal is a binary search in one bin and moves the pieces behind it: some hundred bytes,
-//! where a tree touches several nodes.
+//! An insertion or removal is a binary search in one bin, and moves the pieces behind it: some
+//! hundred bytes, where a tree touches several nodes.
 
 /// Size, start and number of a piece.
 pub(super) type Piece = (u64, u64, u32);

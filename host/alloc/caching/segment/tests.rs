@@ -1,4 +1,4 @@
-//! Against a segment of single units, each with its owner.
+//! Compares a segment with a reference model of single units, each with its owner.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const UNIT: u64 = 512;
 const FIRST: u64 = 1 << 20;
 
-/// A unit of the reference.
+/// A unit of the reference model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Free(Order),
@@ -35,7 +35,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Free runs: start, length in units, and order. `joined` says which orders count as one.
+/// Free runs: start, length in units, and orders. Neighbouring orders that `joined` accepts count
+/// as one run.
 fn runs(units: &[Unit], joined: impl Fn(Order) -> bool) -> Vec<(u64, u64, Vec<Order>)> {
     let mut all: Vec<(u64, u64, Vec<Order>)> = Vec::new();
     let mut before = None;
@@ -102,7 +103,7 @@ impl Model {
     }
 
     fn gather(&mut self, may: u32, to: Order, least: u64) {
-        // `to` is one that may, as it is for whoever comes after all of them.
+        // `to` is always allowed: it is the order of a stream that is ordered after all of them.
         let may = |order: Order| order == to || may & 1 << order.0 != 0;
         self.arena.gather(may, to, least * UNIT);
         for (at, len, orders) in runs(&self.units, may) {
@@ -175,7 +176,8 @@ fn segments_that_touch_do_not_merge() {
     arena.check();
 }
 
-/// What two extents of a cache become whose memory touches, and one that loses a piece from its middle.
+/// Two extents of a cache are joined when adjacent memory is added, and an extent is split when a
+/// piece is taken from its middle.
 #[test]
 fn segments_are_joined_on_demand_and_part_where_a_piece_is_taken_out() {
     let mut arena = Arena::default();
@@ -193,7 +195,7 @@ fn segments_are_joined_on_demand_and_part_where_a_piece_is_taken_out() {
     let parts: Vec<_> = arena.segments().map(|of| (of.start - FIRST, of.bytes)).collect();
     assert_eq!((parts, arena.reserved()), (vec![(0, 4096), (5120, 7168)], 3 * 4096 - 1024));
     arena.give(first, Order::IDLE);
-    // The last one, and one that is free.
+    // The last piece, and a free one.
     for (bytes, left) in [(4096, 7168), (7168, 0)] {
         arena.take_out(arena.fit(Order::IDLE, bytes, UNIT).unwrap());
         arena.check();

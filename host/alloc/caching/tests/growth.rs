@@ -1,22 +1,24 @@
-//! A reservation grows, and meanwhile somebody takes what it counted on: what was free at its end.
+//! While a reservation grows, another thread takes the free memory at its end that the growth
+//! relied on.
 
 use super::*;
 use crate::alloc::DriverMemory;
 use crate::driver::fault_injection::{self, Call, Faults};
 use crate::error::{Error, OutOfMemory};
 
-/// What the pool grows by at a time, in MiB, at least.
+/// Minimum growth of the pool, in MiB.
 const STEP: usize = 4;
-/// What is asked for: more than that.
+/// The requested size in MiB, larger than one step.
 const ASKED: usize = 6;
-/// The most that it may have, in MiB: no stream takes more than two for itself, so that two are left of the first step.
+/// Limit of the pool in MiB. An extent has at most 2 MiB, so 2 MiB of the first step stay free.
 const MOST: usize = 64;
-/// As many as there are attempts to grow for one allocation.
+/// The number of growth attempts for one allocation.
 const ATTEMPTS: usize = crate::alloc::caching::search::MOST_GROWTHS;
 
 type Growing = CachingPool<DriverMemory>;
 
-/// Another thread, with a stream of its own, that has a block of all that is free at the end each time that memory is mapped there.
+/// A competing thread with a separate stream. Each time memory is mapped, it allocates all free
+/// memory at the end.
 struct Thief {
     pool: Arc<Growing>,
     faults: Arc<Faults>,
@@ -25,13 +27,14 @@ struct Thief {
 }
 
 impl Thief {
-    /// It comes that often.
+    /// Interferes with the next `times` mappings.
     fn come(self: Arc<Thief>, times: usize) {
         if times == 0 {
             return;
         }
         self.faults.clone().before(Call::Map, move || {
-            // At first two are left of the first step; then the step before, which was for the others.
+            // At first 2 MiB of the first step are free; later the previous step, which was meant
+            // for the other thread.
             let size = if lock(&self.taken).is_empty() { 2 * MIB } else { STEP * MIB };
             let one = &self;
             let ptr = std::thread::scope(|scope| {
@@ -48,7 +51,8 @@ fn take_of(pool: &Growing, size: usize, stream: &Stream) -> DevicePtr<u8> {
     pool.allocate(layout(size), stream).unwrap()
 }
 
-/// Asks for more than there is, while the thief comes that often; the pool, how it went, and how often memory was mapped for it.
+/// Requests more than is free, while the thief interferes `times` times. Returns the pool, the
+/// outcome, and the number of mappings for the request.
 fn race(times: usize, most: usize) -> (Arc<Growing>, Result<()>, usize) {
     let (device, faults) = fault_injection::faulty_device(256 << 20);
     let builder = CachingPool::builder()
@@ -57,7 +61,7 @@ fn race(times: usize, most: usize) -> (Arc<Growing>, Result<()>, usize) {
         .max_bytes((most * MIB) as u64);
     let pool = Arc::new(builder.build(&device).unwrap());
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
-    // A stream that is alone would get the whole first step.
+    // If the pool had one stream only, that stream would get the whole first step.
     let cache = pool.streams.get(&other);
     lock(&pool.shared).order_of(&cache);
     let first = take_of(&pool, 2 * MIB, &stream);
@@ -78,13 +82,13 @@ fn race(times: usize, most: usize) -> (Arc<Growing>, Result<()>, usize) {
         blocks.windows(2).map(|two| address_of(two[0].0) + two[0].1 as u64 <= address_of(two[1].0));
     assert!(ends.all(|is_apart| is_apart), "two blocks overlap");
     for (ptr, size) in blocks {
-        // SAFETY: no work uses it.
+        // SAFETY: no work uses the block, and it is freed once (P1, P2).
         unsafe { pool.deallocate(ptr, layout(size), &stream) }.unwrap();
     }
     (pool, asked.map(drop), mapped)
 }
 
-/// All is free again, and goes back.
+/// All memory is free again, and is released.
 fn ends_well(pool: &Growing) {
     pool.check();
     pool.trim().unwrap();
@@ -121,7 +125,7 @@ fn who_loses_each_time_up_to_the_limit_is_told_of_the_others() {
     let device = pool.device().clone();
     let stream = device.stream().unwrap();
     let ptr = take_of(&pool, ASKED * MIB, &stream);
-    // SAFETY: no work uses it.
+    // SAFETY: no work uses the block, and it is freed once (P1, P2).
     unsafe { pool.deallocate(ptr, layout(ASKED * MIB), &stream) }.unwrap();
     ends_well(&pool);
 }

@@ -1,8 +1,8 @@
-//! warpheap, the host side: devices, memory, and launches of kernels written in Rust.
+//! The host side of warpheap: devices, memory, and launches of kernels written in Rust.
 //!
-//! The same program runs its kernels on an NVIDIA GPU or on the CPU. [`Device::cuda`] loads the PTX that the
-//! kernels were compiled to; [`Device::cpu`] calls the very functions they were compiled from. Everything
-//! after that line is the same:
+//! The same program runs its kernels on an NVIDIA GPU or on the CPU. [`Device::cuda`] loads the PTX
+//! that the kernels were compiled to. [`Device::cpu`] calls the same functions natively. The rest
+//! of the program does not change:
 //!
 //! ```
 //! use warpheap::{Device, LaunchConfig};
@@ -36,8 +36,8 @@
 //! # }
 //! ```
 //!
-//! Layers, each using only those before it: [`simt`] → [`driver`] → [`alloc`], [`pool`]. Failures of all of them are
-//! [`Error`]s.
+//! Layers, each using only those before it: [`simt`] → [`driver`] → [`alloc`], [`pool`]. All of
+//! them return [`Error`].
 #![cfg(not(loom))]
 
 pub mod alloc;

@@ -12,12 +12,12 @@
 //!     /// Doubles every value.
 //!     ///
 //!     /// # Safety
-//!     /// `values` is live and no one else touches it.
+//!     /// `values` is live and nothing else accesses it.
 //!     pub unsafe fn double(values: DeviceSlice<u32>) {
 //!         let i = thread::index_1d().into();
-//!         // SAFETY: each thread touches its own value.
+//!         // SAFETY: `values` is live, and each thread accesses its own value.
 //!         if let Some(v) = unsafe { values.get(i) } {
-//!             // SAFETY: the same.
+//!             // SAFETY: `values` is live, and each thread accesses its own value.
 //!             unsafe { values.set(i, 2 * v) };
 //!         }
 //!     }
@@ -28,7 +28,7 @@
 //! let module = device.native_module()?;
 //! let stream = device.stream()?;
 //! let values = device.from_slice(&[1_u32, 2, 3])?;
-//! // SAFETY: the buffer lives until the stream is done, and no one else touches it.
+//! // SAFETY: the buffer lives until the stream is done, and nothing else accesses it.
 //! unsafe { stream.launch(&module, double, &LaunchConfig::linear(3, 256), (values.slice(),))? };
 //! stream.synchronize()?;
 //! assert_eq!(values.copy_to_vec()?, [2, 4, 6]);

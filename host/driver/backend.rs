@@ -174,7 +174,7 @@ pub(crate) trait DeviceBackend: Send + Sync {
 /// A kernel ready to run on the CPU, with its arguments captured.
 pub(crate) type CpuJob = Box<dyn FnOnce(&Executor) -> Result<Stats, SimtError> + Send>;
 
-/// A launch whose arguments and grid have been checked.
+/// A launch with checked arguments and a checked grid.
 pub(crate) struct Launch<'a> {
     pub kernel: &'static str,
     pub function: &'a Function,

@@ -99,7 +99,7 @@ impl Heap {
             words.add(&layout, old..self.present);
             // If this fails, some slabs are lost, but none is added twice.
             words.write(&mut self.metadata, &self.places)?;
-            // Classes whose last search found only free blocks search for slabs again.
+            // Makes classes search for slabs again after a search that found only free blocks.
             let found = Overview::FOUND;
             self.metadata.fill_part(self.places.overview + found.start as u64, found.len() as u64, 0)?;
         }

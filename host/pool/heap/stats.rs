@@ -33,8 +33,8 @@ pub struct HeapStats {
     pub quarantined_blocks: u64,
     /// Bytes of the blocks in quarantine.
     pub quarantined_bytes: u64,
-    /// Blocks that were freed one by one. Their class allocates them again. When all blocks of a
-    /// run are free, its slabs become free.
+    /// Bytes of blocks that were freed one by one. Their class allocates them again. When all
+    /// blocks of a run are free, its slabs become free.
     pub free_block_bytes: u64,
     /// Bytes of the blocks in cursors.
     pub cursor_bytes: u64,
@@ -63,7 +63,7 @@ pub struct HeapStats {
     /// Failed allocations by kernels and by the host since the heap was built or reset, modulo
     /// 2^32.
     pub refused: u64,
-    /// Number of cursors whose last search found nothing.
+    /// Number of cursors with an unsuccessful last search.
     pub cursors_found_none: u64,
     /// Number of faults, including failed allocations of the global allocator: [`Faults::count`].
     ///

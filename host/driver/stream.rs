@@ -24,7 +24,7 @@ pub struct StreamId(usize);
 impl StreamId {
     pub(super) fn next() -> StreamId {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        // Relaxed: only uniqueness matters.
+        // ordering: relaxed; only uniqueness matters.
         StreamId(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -162,8 +162,7 @@ impl Stream {
     ///   memory and these arguments.
     /// - **P2, the module.** Its kernel of that name was compiled from the source that declares
     ///   `K`, or from source that has no further requirements. A launch checks the sizes of the
-    ///   parameters,
-    ///   not what the PTX does with them.
+    ///   parameters, not what the PTX does with them.
     /// - **P3, memory.** Nothing else writes what the kernel reads or accesses what it writes,
     ///   except by atomics of the same size. This includes other kernels and copies of streams,
     ///   also those of another thread.

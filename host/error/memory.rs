@@ -17,7 +17,7 @@ pub enum OutOfMemory {
         free: Bytes,
         /// Total memory.
         total: Bytes,
-        /// What to do about it.
+        /// Advice.
         advice: String,
     },
 
@@ -40,7 +40,7 @@ pub enum OutOfMemory {
         cached: Bytes,
         /// The largest block that can be allocated at the moment.
         largest: Bytes,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
     },
 
@@ -53,7 +53,7 @@ pub enum OutOfMemory {
         asked: Bytes,
         /// The size of the reservation.
         reserved: Bytes,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
     },
 
@@ -68,7 +68,7 @@ pub enum OutOfMemory {
         device: String,
         /// The system's reason.
         why: String,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
     },
 }

@@ -39,11 +39,11 @@ pub enum Error {
     /// No usable device. Run on [`Device::cpu`](crate::Device::cpu), or follow `advice`.
     #[error("no usable device: {asked} was asked for, but {found}; {advice}")]
     NoDevice {
-        /// The device that was asked for.
+        /// The requested device.
         asked: String,
-        /// What is there instead.
+        /// What was found instead.
         found: String,
-        /// What to do about it.
+        /// Advice.
         advice: String,
     },
 
@@ -78,7 +78,7 @@ pub enum Error {
         code: u32,
         /// The name of the status.
         name: String,
-        /// What to do about it.
+        /// Advice.
         advice: String,
         /// The compiler's log.
         log: String,
@@ -93,11 +93,11 @@ pub enum Error {
     InvalidLaunch {
         /// The kernel's name.
         kernel: &'static str,
-        /// What was asked for.
+        /// The requested grid, block or shared memory.
         asked: String,
-        /// What the device or the kernel allows.
+        /// The limit of the device or the kernel.
         limit: String,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
     },
 
@@ -127,7 +127,7 @@ pub enum Error {
         bytes: Bytes,
         /// The bytes of the pool, used or free.
         reserved: Bytes,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
     },
 
@@ -190,7 +190,7 @@ pub enum Error {
         what: &'static str,
         /// The reason.
         why: String,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
     },
 }

@@ -13,7 +13,7 @@ pub enum NotSupported {
         what: &'static str,
         /// The backend.
         backend: &'static str,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
     },
 

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | uniform | any lane, for one step | races of a few steps |
 //! | bursts | any lane, for 1 to 256 steps | whole operations between two steps of a lane |
-//! | starve | any lane for one step, without one lane or warp for 16 to 4096 picks | stale reads, ABA |
+//! | starve | any lane for 1 step, except a lane or warp for 16 to 4096 picks | stale reads, ABA |
 //! | ranks | the highest rank; at times the running lane is demoted | few, distant interruptions |
 //!
 //! Ranks implement the probabilistic concurrency testing of Burckhardt et al. (ASPLOS 2010), with

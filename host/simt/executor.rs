@@ -152,7 +152,7 @@ impl Executor {
 /// A kernel's arguments. Every worker copies them.
 struct Shared<A>(A);
 
-// SAFETY: a shared reference only gives copies (`KernelArgs: Copy`), which may be sent to another
+// SAFETY: a shared reference only yields copies (`KernelArgs: Copy`), which may be sent to another
 // thread (`KernelArgs: Send`).
 unsafe impl<A: Copy + Send> Sync for Shared<A> {}
 

@@ -41,7 +41,7 @@ impl CudaModule {
         let image = linked.as_ref().map_or(text.as_ptr().cast(), Linked::image);
         let (api, options, values) = (context.api, options.as_mut_ptr(), values.as_mut_ptr());
         // SAFETY: the text ends with a zero. There are as many values as options. Two values point
-        // to buffers that live on, and two others give their lengths.
+        // to buffers that outlive the call, and two others give their lengths.
         let status = unsafe { (api.module_load_data_ex)(&mut raw, image, count, options, values) };
         // The driver has copied the image by now.
         drop(linked);

@@ -12,7 +12,7 @@ use warpheap_device::kernel::DeviceData;
 
 pub const BYTES: u64 = 64 << 20;
 
-/// Where there is what.
+/// The heap objects found by a walk.
 #[derive(Default)]
 pub struct Sights {
     pub free: Vec<u32>,
@@ -22,7 +22,7 @@ pub struct Sights {
     pub runs: Vec<Sight>,
 }
 
-/// A run: slab, class, holes, blocks in a cursor, live ones, blocks.
+/// A run: slab, class, free blocks, blocks in a cursor, live blocks, all blocks.
 #[derive(Clone, Copy)]
 pub struct Sight {
     pub slab: u32,

@@ -1,8 +1,8 @@
 //! Mutual exclusion between host copies and stream work.
 //!
-//! Either `jobs` kernels and copies of streams run, or `copies` host copies, never both: `jobs == 0
-//! || copies == 0`. So a host copy never races with a kernel, not even with one that another thread
-//! launched after the wait that precedes the copy.
+//! Either `jobs` kernels and copies of streams run, or `copies` host copies, never both:
+//! `jobs == 0 || copies == 0`. So a host copy never races with a kernel, not even with one that
+//! another thread launched after the wait that precedes the copy.
 //!
 //! A waiting copy does not block new jobs: a kernel that it waits for may itself wait for a kernel
 //! that has not started. Jobs wait only for active copies, which always finish.

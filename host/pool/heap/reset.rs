@@ -28,8 +28,8 @@ impl Heap {
     ///
     /// # Errors
     /// An earlier failure of the device. If the reset itself failed, no launch may be given the
-    /// heap until a reset has succeeded; until then allocations, frees, growths and snapshots by the
-    /// host fail with [`NotReset`](crate::Error::NotReset).
+    /// heap until a reset has succeeded; until then allocations, frees, growths and snapshots by
+    /// the host fail with [`NotReset`](crate::Error::NotReset).
     pub fn reset(&mut self) -> Result<()> {
         let _held = self.backing.memory().hold_off_launches()?;
         self.is_reset = false;

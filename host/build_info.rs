@@ -1,19 +1,19 @@
-//! What this library was built from: the PTX of its own kernels, and what compiled it.
+//! Build information of this library: the PTX of its kernels, and the compiler that produced it.
 
 use crate::driver::KernelImage;
 
-/// What compiled the kernels: `rustc 1.96.0 (...)`; `none` when there are none.
+/// The compiler of the kernels: `rustc 1.96.0 (...)`, or `none` without kernels.
 pub const DEVICE_COMPILER: &str = env!("WARPHEAP_DEVICE_RUSTC");
 
-/// Oldest first. From sm_80 on a warp sums in one instruction.
+/// Oldest first. From sm_80 on, one instruction sums over a warp.
 const IMAGES: [KernelImage; 2] = [
     KernelImage { arch: "sm_70", capability: (7, 0), ptx: include_str!(env!("WARPHEAP_PTX_SM_70")) },
     KernelImage { arch: "sm_80", capability: (8, 0), ptx: include_str!(env!("WARPHEAP_PTX_SM_80")) },
 ];
 const PTX_MISSING: &str = include_str!(env!("WARPHEAP_PTX_MISSING"));
 
-/// The kernels that the library itself launches, oldest architecture first; or why this build has none, and what to
-/// install.
+/// The kernels that the library itself launches, oldest architecture first. If this build has none,
+/// the reason and what to install.
 pub fn images() -> std::result::Result<&'static [KernelImage], &'static str> {
     if PTX_MISSING.is_empty() { Ok(&IMAGES) } else { Err(PTX_MISSING) }
 }

@@ -1,8 +1,8 @@
-//! warpheap, the host side: devices, memory, and launches of kernels written in Rust.
+//! The host side of warpheap: devices, memory, and launches of kernels written in Rust.
 //!
-//! The same program runs its kernels on an NVIDIA GPU or on the CPU. [`Device::cuda`] loads the PTX that the
-//! kernels were compiled to; [`Device::cpu`] calls the very functions they were compiled from. Everything
-//! after that line is the same:
+//! The same program runs its kernels on an NVIDIA GPU or on the CPU. [`Device::cuda`] loads the PTX
+//! that the kernels were compiled to. [`Device::cpu`] calls the same functions natively. The rest
+//! of the program does not change:
 //!
 //! ```
 //! use warpheap::{Device, LaunchConfig};
@@ -12,12 +12,12 @@
 //!     /// Doubles every value.
 //!     ///
 //!     /// # Safety
-//!     /// `values` is live and no one else touches it.
+//!     /// `values` is live and nothing else accesses it.
 //!     pub unsafe fn double(values: DeviceSlice<u32>) {
 //!         let i = thread::index_1d().into();
-//!         // SAFETY: each thread touches its own value.
+//!         // SAFETY: `values` is live, and each thread accesses its own value.
 //!         if let Some(v) = unsafe { values.get(i) } {
-//!             // SAFETY: the same.
+//!             // SAFETY: `values` is live, and each thread accesses its own value.
 //!             unsafe { values.set(i, 2 * v) };
 //!         }
 //!     }
@@ -28,7 +28,7 @@
 //! let module = device.native_module()?;
 //! let stream = device.stream()?;
 //! let values = device.from_slice(&[1_u32, 2, 3])?;
-//! // SAFETY: the buffer lives until the stream is done, and no one else touches it.
+//! // SAFETY: the buffer lives until the stream is done, and nothing else accesses it.
 //! unsafe { stream.launch(&module, double, &LaunchConfig::linear(3, 256), (values.slice(),))? };
 //! stream.synchronize()?;
 //! assert_eq!(values.copy_to_vec()?, [2, 4, 6]);
@@ -36,8 +36,8 @@
 //! # }
 //! ```
 //!
-//! Layers, each using only those before it: [`simt`] → [`driver`] → [`alloc`], [`pool`]. Failures of all of them are
-//! [`Error`]s.
+//! Layers, each using only those before it: [`simt`] → [`driver`] → [`alloc`], [`pool`]. All of
+//! them return [`Error`].
 #![cfg(not(loom))]
 
 pub mod alloc;

@@ -288,7 +288,10 @@ fn a_copy_of_the_metadata_stays_as_it_was() {
     assert_eq!((before.leaks(3).count, after.leaks(3).count), (10, 0));
     assert_eq!((before.check(), before.stats().live_bytes), (vec![], 640));
     let json = serde_json::to_value(before.stats()).unwrap();
-    assert_eq!((json["live_bytes"].as_u64(), json["classes"][0]["live_blocks"].as_u64()), (Some(640), Some(10)));
+    assert_eq!(
+        (json["live_bytes"].as_u64(), json["classes"][0]["live_blocks"].as_u64()),
+        (Some(640), Some(10))
+    );
 }
 
 fn refused(builder: &warpheap::pool::HeapBuilder, setting: &str, words: &str) {

@@ -1,8 +1,8 @@
-//! What a device, a stream, an event and a module must be able to do: one implementation for CUDA, one for
-//! the CPU.
+//! The backend traits: what a device, a stream, an event and a module must implement. CUDA has one
+//! implementation, the CPU has the other.
 //!
-//! Addresses are plain numbers here. The callers have checked bounds, devices and lengths; the `unsafe`
-//! methods trust them.
+//! Addresses are plain numbers here. The callers have checked bounds, devices and lengths; the
+//! `unsafe` methods trust them.
 
 use super::device::DeviceInfo;
 use super::stream::Stream;
@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What runs the kernels.
+/// Where kernels run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
@@ -25,7 +25,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// `cuda` or `cpu`, as the command line spells it.
+    /// `cuda` or `cpu`, the spelling of the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Backend::Cuda => "cuda",
@@ -56,64 +56,74 @@ pub(crate) struct Range {
     pub bytes: u64,
 }
 
-/// Memory that may have no addresses yet: what [`VirtualMemory::create`] makes.
+/// Physical memory that may not be mapped yet. Made by [`VirtualMemory::create`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pages(pub u64);
 
-/// Addresses that are reserved first and get memory later, step by step. Every length, and every place in a reservation,
-/// is a multiple of the granularity.
+/// Address ranges that are reserved first and backed with memory later, step by step. Every length,
+/// and every offset in a reservation, is a multiple of the granularity.
 pub(crate) trait VirtualMemory: Send + Sync {
-    /// In bytes: a power of two.
+    /// The granularity in bytes, a power of two.
     fn granularity(&self) -> u64;
-    /// Addresses that no one may touch yet, the first a multiple of `align`, a power of two. `bytes` is not 0.
+    /// Reserves addresses without memory. They must not be accessed until memory is mapped. The
+    /// first address is a multiple of `align`, a power of two. `bytes` is not 0.
     fn reserve(&self, bytes: u64, align: u64) -> Result<Range>;
-    /// Gives back what [`reserve`](Self::reserve) gave out, where nothing is mapped.
+    /// Frees a range from [`reserve`](Self::reserve). Nothing is mapped there.
     unsafe fn unreserve(&self, range: Range) -> Result<()>;
-    /// Memory, of any content. `bytes` is not 0.
+    /// Allocates memory with arbitrary contents. `bytes` is not 0.
     fn create(&self, bytes: u64) -> Result<Pages>;
-    /// Gives back what [`create`](Self::create) made, which is mapped nowhere.
+    /// Frees memory from [`create`](Self::create). It is not mapped.
     unsafe fn release(&self, pages: Pages) -> Result<()>;
-    /// Puts all of `pages` to reserved addresses. No one may touch them there yet.
+    /// Maps all of `pages` to reserved addresses. They must not be accessed until
+    /// [`allow`](Self::allow).
     unsafe fn map(&self, range: Range, pages: Pages) -> Result<()>;
-    /// Undoes one [`map`](Self::map), all of it. No work in flight uses it.
+    /// Undoes one [`map`](Self::map) entirely. No work in flight uses the range.
     unsafe fn unmap(&self, range: Range) -> Result<()>;
-    /// Lets kernels and copies read and write what one [`map`](Self::map) put there.
+    /// Allows kernels and copies to read and write the range of one [`map`](Self::map).
     unsafe fn allow(&self, range: Range) -> Result<()>;
 }
 
-/// What can be asked of a driver's pool. The first four can be told, and the highest amounts to be 0.
+/// Attributes of a driver pool. The first four can be set. The high-water marks can only be set to
+/// 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PoolAttribute {
-    /// 0 or 1: what was freed on one stream serves another that has waited for an event behind that.
+    /// 0 or 1: memory freed on one stream can be allocated on another stream that has waited for an
+    /// event recorded after the free.
     FollowEvents,
-    /// 0 or 1: it serves another once the work before the free is done.
+    /// 0 or 1: freed memory can be allocated on another stream once the work before the free is
+    /// done.
     Opportunistic,
-    /// 0 or 1: it serves another, which is made to wait, rather than to fail.
+    /// 0 or 1: rather than fail, an allocation may take memory freed on another stream and make its
+    /// own stream wait for that free.
     InternalDependencies,
-    /// Bytes that stay with the pool when someone waits for the device.
+    /// Release threshold: bytes that the pool keeps when the host synchronises with the device.
     ReleaseThreshold,
-    /// Bytes that the pool has of the device.
+    /// Bytes that the pool holds from the device.
     ReservedCurrent,
-    /// The most since that was made 0.
+    /// High-water mark of [`ReservedCurrent`](Self::ReservedCurrent) since it was last set to 0.
     ReservedHigh,
-    /// Bytes that are allocated from the pool.
+    /// Bytes currently allocated from the pool.
     UsedCurrent,
-    /// The most since that was made 0.
+    /// High-water mark of [`UsedCurrent`](Self::UsedCurrent) since it was last set to 0.
     UsedHigh,
 }
 
-/// A pool of the driver's, whose memory is given out and taken back in the order of streams. Dropping it gives back what is free, and what is
-/// not once that is.
+/// A stream-ordered memory pool of the driver. Dropping it releases its free memory at once, and
+/// its allocated memory when that is freed.
 pub(crate) trait PoolBackend: Send + Sync {
-    /// The address of `bytes`, not 0, for work that the stream is given from now on: a multiple of 256.
+    /// Allocates `bytes`, not 0, for work submitted to the stream from now on. The address is a
+    /// multiple of 256.
     fn alloc(&self, bytes: u64, stream: &Stream) -> Result<u64>;
-    /// Takes back what [`alloc`](Self::alloc) gave out, behind what the stream was given so far.
+    /// Frees memory from [`alloc`](Self::alloc), ordered after all work submitted to `stream` so
+    /// far.
     unsafe fn free(&self, address: u64, stream: &Stream) -> Result<()>;
-    /// Gives what nothing uses back to the device, but keeps so many bytes, in use or not.
+    /// Releases unused memory to the device until the pool holds `keep` bytes, allocated ones
+    /// included.
     fn trim_to(&self, keep: u64) -> Result<()>;
     fn get(&self, attribute: PoolAttribute) -> Result<u64>;
     fn set(&self, attribute: PoolAttribute, value: u64) -> Result<()>;
-    /// The same for all handles of one pool, and for no other pool while there is one.
+    /// Identifies the pool. All handles of one pool have the same key, and no other pool has it
+    /// while a handle exists.
     fn key(&self) -> usize;
 }
 
@@ -126,43 +136,45 @@ pub(crate) trait DeviceBackend: Send + Sync {
     /// The CUDA context; null on the CPU.
     fn raw_context(&self) -> *mut c_void;
 
-    /// Memory that is zero if `zeroed` and of any content otherwise. `bytes` is not 0.
+    /// Allocates memory that is zero if `zeroed`, arbitrary otherwise. `bytes` is not 0.
     fn alloc(&self, bytes: u64, align: u64, zeroed: bool) -> Result<Range>;
-    /// Waits for the work in flight and gives back what [`alloc`](Self::alloc) gave out.
+    /// Waits for the work in flight and frees memory from [`alloc`](Self::alloc).
     fn free(&self, range: Range) -> Result<()>;
-    /// What it takes to reserve addresses, if the device can.
+    /// The operations on virtual memory, if the device supports them.
     fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>>;
-    /// A new pool of the driver's, of `most` bytes at most, if the device has such.
+    /// A new driver pool of at most `most` bytes, if the device supports pools.
     fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>>;
-    /// The device's own, which all of the program shares.
+    /// The default pool of the device, which the whole program shares.
     fn default_pool(&self) -> Result<Arc<dyn PoolBackend>>;
-    /// The one that allocations that name no pool come from: the device's own until the program sets another.
+    /// The pool for allocations that name no pool. The default pool unless the program sets
+    /// another.
     fn current_pool(&self) -> Result<Arc<dyn PoolBackend>>;
 
     /// Waits for the work of every stream.
     fn synchronize(&self) -> Result<()>;
-    /// The same for what is given back: whoever owns a stream is told of its failure, not the caller.
+    /// Waits for the work of every stream before memory is freed. A failure is reported to the
+    /// owner of the stream, not to the caller.
     fn drain(&self);
-    /// Copies into device memory and waits. A kernel that runs at the same time may see a part of
-    /// it; that it races with the copy must not be undefined behaviour. The same holds for the
-    /// other two.
+    /// Copies into device memory and waits. A kernel that runs at the same time may see a partial
+    /// copy; its race with the copy must not be undefined behaviour. The same holds for `read` and
+    /// `fill`.
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()>;
     /// Copies out of device memory and waits.
     unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()>;
-    /// Sets each byte and waits.
+    /// Sets every byte and waits.
     unsafe fn fill(&self, range: Range, byte: u8) -> Result<()>;
 
     fn stream(&self) -> Result<Arc<dyn StreamBackend>>;
-    /// A stream over a raw handle of the caller's.
+    /// A stream for a raw handle that the caller owns.
     unsafe fn foreign_stream(&self, raw: *mut c_void) -> Result<Arc<dyn StreamBackend>>;
-    /// A module of `ptx`, or of the program's own functions.
+    /// A module of `ptx`, or of the native functions of the program.
     fn module(&self, ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>>;
 }
 
-/// A kernel made ready to run on the CPU, its arguments inside.
+/// A kernel ready to run on the CPU, with its arguments captured.
 pub(crate) type CpuJob = Box<dyn FnOnce(&Executor) -> Result<Stats, SimtError> + Send>;
 
-/// A launch whose arguments and grid have been checked.
+/// A launch with checked arguments and a checked grid.
 pub(crate) struct Launch<'a> {
     pub kernel: &'static str,
     pub function: &'a Function,
@@ -185,11 +197,12 @@ pub(crate) trait StreamBackend: Send + Sync {
     fn wait(&self, event: Arc<dyn EventBackend>) -> Result<()>;
     fn synchronize(&self) -> Result<()>;
     fn is_done(&self) -> Result<bool>;
-    /// Whether nothing that the stream was given is still to be done, as far as one can tell; who is told of failures is not told here.
+    /// Whether the stream has no pending work, as far as can be told. Does not consume a failure,
+    /// so the owner of the stream still receives it.
     fn is_idle(&self) -> bool;
     /// The `CUstream`; null on the CPU.
     fn raw(&self) -> *mut c_void;
-    /// What the CPU's executor counted in the last kernel that ended on this stream.
+    /// Counters of the CPU executor for the last kernel that ended on this stream.
     fn cpu_stats(&self) -> Option<Stats> {
         None
     }
@@ -198,11 +211,11 @@ pub(crate) trait StreamBackend: Send + Sync {
 pub(crate) trait EventBackend: Any + Send + Sync {
     fn is_done(&self) -> Result<bool>;
     fn synchronize(&self) -> Result<()>;
-    /// Time since `earlier`; both are done.
+    /// Time since `earlier`. Both events are done.
     fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration>;
 }
 
-/// The event as the backend's own. Devices were compared before, so it is.
+/// The event as this backend's type. The devices were compared before, so the type matches.
 pub(crate) fn own_event<E: EventBackend>(event: &dyn EventBackend) -> &E {
     let any: &dyn Any = event;
     any.downcast_ref().expect("an event of this backend's device is this backend's")
@@ -210,11 +223,12 @@ pub(crate) fn own_event<E: EventBackend>(event: &dyn EventBackend) -> &E {
 
 pub(crate) trait ModuleBackend: Send + Sync {
     fn function(&self, name: &'static str) -> Result<Function>;
-    /// Where a variable of the module lies; `None` where the kernels are the program's own functions.
+    /// The address range of a variable of the module. `None` if the kernels are the native
+    /// functions of the program.
     fn variable(&self, _name: &'static str) -> Result<Option<Range>> {
         Ok(None)
     }
-    /// What the compiler said about a module that it accepted.
+    /// The compiler's log for a module that it accepted.
     fn log(&self) -> &str {
         ""
     }
@@ -227,25 +241,25 @@ pub(crate) struct Function {
     pub attributes: KernelAttributes,
 }
 
-// SAFETY: the handle is an address that the driver lets any thread use.
+// SAFETY: the handle is an address, and the driver allows its use from any thread.
 unsafe impl Send for Function {}
-// SAFETY: the same.
+// SAFETY: as for `Send`: the driver allows concurrent use of the handle from any thread.
 unsafe impl Sync for Function {}
 
-/// What the compiler made of a kernel. On the CPU only the largest block is known, the rest is 0.
+/// Properties of a compiled kernel. On the CPU only the maximum block size is known; the rest is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelAttributes {
-    /// Registers of each thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Bytes of local memory of each thread: stack and spilled registers.
+    /// Bytes of local memory per thread: stack and spilled registers.
     pub local_bytes: u32,
-    /// Bytes of static shared memory of each block.
+    /// Bytes of static shared memory per block.
     pub shared_bytes: u32,
-    /// The largest block it can be launched with.
+    /// Maximum threads per block.
     pub max_threads_per_block: u32,
-    /// PTX version it was written in, ten times the major plus the minor: 70 for 7.0.
+    /// PTX version of the kernel: ten times the major plus the minor, so 70 for 7.0.
     pub ptx_version: u32,
-    /// Architecture it was compiled to, ten times the major plus the minor: 90 for sm_90.
+    /// Target architecture: ten times the major plus the minor, so 90 for sm_90.
     pub binary_version: u32,
 }

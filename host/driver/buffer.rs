@@ -8,10 +8,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
 
-/// `len` values of `T` in device memory, given back when it is dropped.
+/// `len` values of `T` in device memory, freed when dropped.
 ///
-/// The copies here block: they wait for everything that the device was given before. A
-/// [`Stream`](super::Stream) has copies that do not.
+/// The copies here block: they wait for all work submitted to the device so far. A
+/// [`Stream`](super::Stream) has asynchronous copies.
 #[must_use = "its memory is freed when it is dropped"]
 pub struct DeviceBuffer<T: DeviceData> {
     memory: DeviceMemory,
@@ -20,7 +20,7 @@ pub struct DeviceBuffer<T: DeviceData> {
 }
 
 impl Device {
-    /// `len` values, which are what happens to be there.
+    /// Allocates `len` values with arbitrary contents.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::InvalidRequest`].
@@ -28,7 +28,7 @@ impl Device {
         DeviceBuffer::new(self, len, false)
     }
 
-    /// `len` values of zero bytes.
+    /// Allocates `len` values of zero bytes.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::InvalidRequest`].
@@ -36,10 +36,10 @@ impl Device {
         DeviceBuffer::new(self, len, true)
     }
 
-    /// A copy of `values` in device memory.
+    /// Copies `values` to a new buffer.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], or what failed since.
+    /// [`Error::OutOfMemory`], or an earlier failure of the device.
     pub fn from_slice<T: DeviceData>(&self, values: &[T]) -> Result<DeviceBuffer<T>> {
         let mut buffer = self.alloc_uninit(values.len())?;
         buffer.copy_from_slice(values)?;
@@ -56,53 +56,53 @@ impl<T: DeviceData> DeviceBuffer<T> {
         Ok(DeviceBuffer { memory, len, _values: PhantomData })
     }
 
-    /// The device it is memory of.
+    /// The device that owns the memory.
     pub fn device(&self) -> &Device {
         self.memory.device()
     }
 
-    /// How many values.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the buffer has no values.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many bytes.
+    /// Number of bytes.
     pub fn bytes(&self) -> u64 {
         self.memory.bytes()
     }
 
-    /// Its first address, a `CUdeviceptr`; 0 if there are no bytes.
+    /// The first address, a `CUdeviceptr`; 0 if the buffer is empty.
     pub fn address(&self) -> u64 {
         self.memory.address()
     }
 
-    /// All values, for a kernel's argument.
+    /// All values, as a kernel argument.
     pub fn slice(&self) -> DeviceSlice<T> {
-        // SAFETY: the whole buffer; a launch checks that it is still live.
+        // SAFETY: the range is the buffer; a launch checks that it is still live.
         unsafe { DeviceSlice::from_raw_parts(self.ptr().0, self.len as u64) }
     }
 
-    /// The first value, for a kernel's argument. A launch checks that this one value is live.
+    /// The first value, as a kernel argument. A launch checks that this one value is live.
     pub fn ptr(&self) -> DevicePtr<T> {
         DevicePtr(self.memory.ptr().0.cast())
     }
 
-    /// A copy of all values.
+    /// Copies all values to the host.
     ///
     /// # Errors
-    /// What failed since.
+    /// An earlier failure of the device.
     pub fn copy_to_vec(&self) -> Result<Vec<T>> {
         let mut values: Vec<T> = Vec::with_capacity(self.len);
         if self.bytes() > 0 {
-            // SAFETY: the whole buffer, and there is capacity for it.
+            // SAFETY: the range is the buffer, and the vector has capacity for it.
             unsafe { self.memory.read_raw(0, values.as_mut_ptr().cast(), self.bytes() as usize) }?;
         }
-        // SAFETY: all of them were just written, and any bytes are values.
+        // SAFETY: all values were just written, and any bytes are a value of a `DeviceData` type.
         unsafe { values.set_len(self.len) };
         Ok(values)
     }
@@ -110,7 +110,8 @@ impl<T: DeviceData> DeviceBuffer<T> {
     /// Replaces all values.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] unless there are as many in `values`, or what failed since.
+    /// [`Error::OutOfBounds`] if `values` has a different length, or an earlier failure of the
+    /// device.
     pub fn copy_from_slice(&mut self, values: &[T]) -> Result<()> {
         if values.len() != self.len {
             let asked = Bytes(size_of_val(values) as u64);
@@ -123,9 +124,9 @@ impl<T: DeviceData> DeviceBuffer<T> {
     /// Sets every value.
     ///
     /// # Errors
-    /// What failed since.
+    /// An earlier failure of the device.
     pub fn fill(&mut self, value: T) -> Result<()> {
-        /// One copy at a time holds so much on the host.
+        /// Size of the staging copy on the host.
         const CHUNK_BYTES: usize = 1 << 20;
         let chunk_len = (CHUNK_BYTES / size_of::<T>().max(1)).clamp(1, self.len.max(1));
         let chunk = vec![value; chunk_len];
@@ -139,12 +140,12 @@ impl<T: DeviceData> DeviceBuffer<T> {
     /// Sets every byte.
     ///
     /// # Errors
-    /// What failed since.
+    /// An earlier failure of the device.
     pub fn fill_bytes(&mut self, byte: u8) -> Result<()> {
         self.memory.fill(byte)
     }
 
-    /// The memory without its type.
+    /// The untyped memory.
     pub fn into_memory(self) -> DeviceMemory {
         self.memory
     }

@@ -1,4 +1,4 @@
-//! Devices: what owns memory, streams and modules.
+//! Devices: owners of memory, streams and modules.
 
 use super::backend::{Backend, DeviceBackend, Range};
 use super::memory::DeviceMemory;
@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// A GPU, or the CPU in its place. Cloning gives another handle of the same device.
+/// A GPU, or the CPU as a substitute. Cloning gives another handle to the same device.
 #[derive(Clone)]
 pub struct Device {
     inner: Arc<Inner>,
@@ -20,52 +20,54 @@ pub struct Device {
 
 struct Inner {
     backend: Box<dyn DeviceBackend>,
-    /// The ordinal of a GPU whose primary context this is.
+    /// The ordinal of the GPU if this is its primary context.
     primary: Option<u32>,
     registry: Registry,
     default_stream: Mutex<Option<Arc<Queue>>>,
-    /// The library's own kernels, while something uses them.
+    /// The module of the library's own kernels, while it is in use.
     own_kernels: Mutex<WeakModule>,
 }
 
-/// What a device is. Sizes are in bytes; what a backend does not know is 0 or `None`.
+/// Properties of a device. Sizes are in bytes. A property that a backend does not know is 0 or
+/// `None`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceInfo {
-    /// The product's name.
+    /// The product name.
     pub name: String,
-    /// What runs the kernels.
+    /// Where kernels run.
     pub backend: Backend,
     /// Major and minor compute capability: (9, 0) for sm_90.
     pub compute_capability: Option<(u32, u32)>,
     /// Major and minor CUDA version that the driver supports.
     pub driver_version: Option<(u32, u32)>,
-    /// Multiprocessors; on the CPU, the executor's.
+    /// Number of SMs. On the CPU, the number that the executor simulates.
     pub multiprocessors: u32,
-    /// Lanes of a warp.
+    /// Lanes per warp.
     pub warp_size: u32,
-    /// Threads of a block, at most.
+    /// Maximum threads per block.
     pub max_threads_per_block: u32,
-    /// Threads that one multiprocessor holds at a time, at most.
+    /// Maximum resident threads per SM.
     pub max_threads_per_multiprocessor: u32,
-    /// Shared memory of a block, at most.
+    /// Maximum shared memory per block.
     pub shared_bytes_per_block: u32,
-    /// Device memory. On the CPU, the cap that the device was made with.
+    /// Total device memory. On the CPU, the limit that the device was made with.
     pub memory_total: u64,
-    /// Device memory that nobody uses at the moment.
+    /// Device memory that is free at the moment.
     pub memory_free: u64,
-    /// The second-level cache.
+    /// Size of the L2 cache.
     pub l2_bytes: u64,
-    /// Whether addresses can be reserved first and memory mapped there later.
+    /// Whether addresses can be reserved first and mapped later.
     pub virtual_memory: bool,
-    /// Whether a kernel runs the same way each time: the CPU in replay mode.
+    /// Whether kernels run deterministically: the CPU in replay mode.
     pub replays: bool,
 }
 
-/// Every device that is alive: to find the same GPU again, and to name the owner of a foreign address.
+/// All live devices. Used to return the same device for the same GPU, and to name the owner of a
+/// foreign address.
 static ALIVE: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
 
-/// The list, without the devices that are gone. A panic elsewhere leaves it whole.
+/// The list of live devices, pruned of dropped ones. A panic elsewhere leaves it consistent.
 fn alive() -> MutexGuard<'static, Vec<Weak<Inner>>> {
     let mut all = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|device| device.strong_count() > 0);
@@ -73,12 +75,13 @@ fn alive() -> MutexGuard<'static, Vec<Weak<Inner>>> {
 }
 
 impl Device {
-    /// GPU number `ordinal`, from 0, through its primary context. The same GPU gives the same device.
+    /// The GPU with this ordinal, from 0, through its primary context. The same GPU gives the same
+    /// device.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] where there is no driver or no such GPU; it says what to do.
+    /// [`Error::NoDevice`] if there is no driver or no such GPU. The message says what to do.
     pub fn cuda(ordinal: u32) -> Result<Device> {
-        // They go after the guard: the last handle of a device must not be dropped under it.
+        // Dropped after the guard: the last handle of a device must not be dropped under the lock.
         let mut devices = Vec::new();
         let mut all = alive();
         devices.extend(all.iter().filter_map(Device::upgrade));
@@ -89,41 +92,41 @@ impl Device {
         Ok(Device::enlist(&mut all, backend, Some(ordinal)))
     }
 
-    /// How many GPUs there are.
+    /// Number of GPUs.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] where there is no driver to ask.
+    /// [`Error::NoDevice`] if there is no driver.
     pub fn cuda_count() -> Result<u32> {
         cuda::count()
     }
 
-    /// The CPU, a worker for each of its threads, and half of the machine's memory at most.
+    /// The CPU with one worker per hardware thread, limited to half of the machine's memory.
     pub fn cpu() -> Device {
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
         Device::cpu_with(Mode::Parallel { workers })
     }
 
-    /// The CPU with lanes scheduled as `mode` says, and half of the machine's memory at most.
+    /// The CPU with lanes scheduled in `mode`, limited to half of the machine's memory.
     pub fn cpu_with(mode: Mode) -> Device {
         Device::cpu_with_executor(Executor::new(mode), cpu::default_memory_bytes())
     }
 
-    /// The CPU through an executor of the caller's settings, and `memory_bytes` of device memory at most.
-    /// Each call makes a device of its own.
+    /// The CPU with the caller's executor, limited to `memory_bytes` of device memory. Each call
+    /// makes a separate device.
     pub fn cpu_with_executor(executor: Executor, memory_bytes: u64) -> Device {
         Device::enlist(&mut alive(), Box::new(cpu::CpuDevice::new(executor, memory_bytes)), None)
     }
 
-    /// A device over a `CUcontext` of the caller's.
+    /// A device for a `CUcontext` that the caller owns.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] where there is no driver.
+    /// [`Error::NoDevice`] if there is no driver.
     ///
     /// # Safety
-    /// `context` is a live CUDA context, and stays so for as long as the device or anything made from it
-    /// does.
+    /// `context` is a live CUDA context. It stays live as long as the device and everything made
+    /// from it.
     pub unsafe fn from_raw_context(context: *mut c_void) -> Result<Device> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise: a live context that outlives the device.
         let backend = unsafe { cuda::CudaDevice::foreign(context) }?;
         Ok(Device::enlist(&mut alive(), Box::new(backend), None))
     }
@@ -141,7 +144,7 @@ impl Device {
         Device { inner }
     }
 
-    /// One of any backend.
+    /// A device of any backend.
     #[cfg(test)]
     pub(super) fn over(backend: Box<dyn DeviceBackend>) -> Device {
         Device::enlist(&mut alive(), backend, None)
@@ -151,15 +154,15 @@ impl Device {
         weak.upgrade().map(|inner| Device { inner })
     }
 
-    /// What runs the kernels.
+    /// Where kernels run.
     pub fn backend(&self) -> Backend {
         self.driver().backend()
     }
 
-    /// What the device is, and how much of its memory is free right now.
+    /// The properties of the device and its current free memory.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// An error of the driver.
     pub fn info(&self) -> Result<DeviceInfo> {
         self.driver().info()
     }
@@ -169,18 +172,19 @@ impl Device {
         self.driver().raw_context()
     }
 
-    /// A new stream, which waits for no other.
+    /// A new stream, not ordered with any other.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// An error of the driver.
     pub fn stream(&self) -> Result<Stream> {
         Ok(Stream::new(self.clone(), self.driver().stream()?))
     }
 
-    /// The device's own stream, made at the first call. It waits for no other stream.
+    /// The default stream of the device, created by the first call. It is not ordered with any
+    /// other stream.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// An error of the driver.
     pub fn default_stream(&self) -> Result<Stream> {
         let mut slot = self.inner.default_stream.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = match &*slot {
@@ -193,13 +197,13 @@ impl Device {
     /// Waits for the work of every stream.
     ///
     /// # Errors
-    /// What failed since, a kernel for instance.
+    /// An earlier failure, of a kernel for instance.
     pub fn synchronize(&self) -> Result<()> {
         self.driver().synchronize()
     }
 
-    /// Compiles `ptx` for this device. On the CPU the text is read for its declarations alone: the kernels
-    /// are the program's own functions.
+    /// Compiles `ptx` for this device. On the CPU only the declarations of the text are read: the
+    /// kernels are the native functions of the program.
     ///
     /// # Errors
     /// [`Error::Jit`] with the compiler's log.
@@ -207,9 +211,10 @@ impl Device {
         Module::load(self, Some(ptx), None)
     }
 
-    /// Compiles some of the kernels of `ptx`, all its variables, and nothing that those kernels cannot reach. A driver
-    /// needs seconds for each kernel that can reach much, a heap's slow paths for instance.
-    /// [`kernel_names!`](crate::kernel_names!) makes the list. Any other kernel is refused when it is launched, on the CPU, too.
+    /// Compiles some kernels of `ptx`, everything that they can reach, and all variables. A driver
+    /// needs seconds for each kernel that reaches much code, the slow paths of a heap for instance.
+    /// [`kernel_names!`](crate::kernel_names!) makes the list. Launching any other kernel is an
+    /// error, on the CPU too.
     ///
     /// ```
     /// use warpheap::error::{Error, InvalidModule};
@@ -241,7 +246,7 @@ impl Device {
         Module::load(self, Some(ptx), Some(kernels))
     }
 
-    /// The kernels as this program itself contains them, without any PTX. Only the CPU can run those.
+    /// The kernels that are compiled into this program, without PTX. Only the CPU can run them.
     ///
     /// # Errors
     /// [`Error::NotSupported`] on a GPU.
@@ -249,7 +254,8 @@ impl Device {
         Module::load(self, None, None)
     }
 
-    /// The same, of some kernels: as [`load_kernels`](Self::load_kernels), it refuses others.
+    /// As [`native_module`](Self::native_module), restricted to some kernels. Launching any other
+    /// kernel is an error, as for [`load_kernels`](Self::load_kernels).
     ///
     /// # Errors
     /// [`Error::NotSupported`] on a GPU.
@@ -257,7 +263,7 @@ impl Device {
         Module::load(self, None, Some(kernels))
     }
 
-    /// `bytes` of memory, of any content, at an address divisible by `align` and by 256.
+    /// Allocates `bytes` with arbitrary contents, aligned to `align` and to 256.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::InvalidRequest`].
@@ -265,7 +271,7 @@ impl Device {
         DeviceMemory::new(self, bytes, align, false)
     }
 
-    /// `bytes` of memory, all 0, at an address divisible by `align` and by 256.
+    /// Allocates `bytes` of zeroed memory, aligned to `align` and to 256.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::InvalidRequest`].
@@ -273,13 +279,12 @@ impl Device {
         DeviceMemory::new(self, bytes, align, true)
     }
 
-    /// Bytes and number of the live allocations made through this device.
+    /// Total bytes and count of the live allocations made through this device.
     pub fn memory_in_use(&self) -> (u64, usize) {
         self.registry().usage()
     }
 
-    /// The module of the library's own kernels: one for all that use them at the same time, made by
-    /// `load`.
+    /// The module of the library's own kernels. All concurrent users share one. `load` makes it.
     pub(crate) fn shared_module(&self, load: impl FnOnce() -> Result<Module>) -> Result<Module> {
         let mut slot = self.inner.own_kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(module) = slot.upgrade() {
@@ -309,9 +314,10 @@ impl Device {
         Error::WrongDevice { what, expected: self.to_string(), got: other.to_string() }
     }
 
-    /// Where the memory that a launch on this device cannot use is, in words.
+    /// Describes the location of memory that a launch on this device cannot use, for messages.
     pub(crate) fn explain_foreign(&self, range: Range) -> String {
-        // The guard goes before the handles: the last handle of a device must not be dropped under it.
+        // The guard is dropped before the handles: the last handle of a device must not be dropped
+        // under the lock.
         let devices: Vec<_> = alive().iter().filter_map(Device::upgrade).collect();
         match devices.iter().find(|device| *device != self && device.registry().holds(range)) {
             Some(owner) => format!("it belongs to another device, {owner}"),

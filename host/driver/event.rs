@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Clone)]
 #[must_use = "an event that nothing waits for orders nothing"]
 pub struct Event {
-    // Before the device: an event goes before its context does.
+    // Before the device: an event must be dropped before its context.
     backend: Arc<dyn EventBackend>,
     device: Device,
 }
@@ -21,32 +21,33 @@ impl Event {
         Event { backend, device }
     }
 
-    /// The device whose stream this is a point of.
+    /// The device of the event's stream.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Whether the stream has come there.
+    /// Whether the stream has reached this point.
     ///
     /// # Errors
-    /// What failed before it on a GPU.
+    /// On a GPU, a failure of earlier work.
     pub fn is_done(&self) -> Result<bool> {
         self.backend.is_done()
     }
 
-    /// Waits until the stream comes there.
+    /// Waits until the stream has reached this point.
     ///
     /// # Errors
-    /// What failed before it on a GPU.
+    /// On a GPU, a failure of earlier work.
     pub fn synchronize(&self) -> Result<()> {
         self.backend.synchronize()
     }
 
-    /// The time from `earlier` to this point, waiting for both. A GPU resolves about half a microsecond.
+    /// The time from `earlier` to this event. Waits for both. The resolution on a GPU is about half
+    /// a microsecond.
     ///
     /// # Errors
-    /// [`InvalidRequest`](crate::Error::InvalidRequest) if `earlier` is the later one,
-    /// [`WrongDevice`](crate::Error::WrongDevice) if it is of another device.
+    /// [`InvalidRequest`](crate::Error::InvalidRequest) if `earlier` is the later event,
+    /// [`WrongDevice`](crate::Error::WrongDevice) if it belongs to another device.
     pub fn elapsed(&self, earlier: &Event) -> Result<Duration> {
         self.device.same_as(&earlier.device, "the earlier event")?;
         earlier.synchronize()?;

@@ -1,22 +1,22 @@
-//! Kernels compiled for several architectures, and which of them a GPU is given.
+//! Kernels compiled for several architectures, and the choice of an image for a GPU.
 
 use super::ptx::cut;
 use crate::error::Result;
 
-/// A program's kernels, compiled for one architecture; newer GPUs run them too.
+/// The kernels of a program, compiled for one architecture. Newer GPUs run them too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelImage {
-    /// `sm_80`.
+    /// The architecture, for instance `sm_80`.
     pub arch: &'static str,
-    /// The least compute capability.
+    /// The minimum compute capability.
     pub capability: (u32, u32),
     /// The PTX.
     pub ptx: &'static str,
 }
 
 impl KernelImage {
-    /// The PTX of some of the kernels alone, as
-    /// [`Device::load_kernels`](super::Device::load_kernels) has it compiled.
+    /// The PTX of only these kernels, as [`Device::load_kernels`](super::Device::load_kernels)
+    /// compiles it.
     ///
     /// # Errors
     /// [`Error::InvalidModule`](crate::Error::InvalidModule).
@@ -24,9 +24,9 @@ impl KernelImage {
         cut(self.ptx, kernels)
     }
 
-    /// The newest of `images`, which are in order of their age, that a GPU of this compute
-    /// capability runs. For a GPU that is too old for all of them it is the oldest, which the
-    /// driver refuses.
+    /// The newest of `images` that a GPU of this compute capability can run. `images` are ordered
+    /// from oldest to newest. If the GPU is too old for all of them, this is the oldest one, and
+    /// the driver rejects it.
     pub fn newest_for(images: &[KernelImage], capability: Option<(u32, u32)>) -> Option<&KernelImage> {
         let fits = |image: &&KernelImage| capability.is_some_and(|capability| capability >= image.capability);
         images.iter().rev().find(fits).or(images.first())

@@ -1,4 +1,4 @@
-//! Launches: the grid, and every check that comes before one.
+//! Launches: the grid, and the checks before a launch.
 
 use super::backend::{CpuJob, Launch, Limits, Range};
 use super::device::Device;
@@ -22,20 +22,21 @@ pub struct LaunchConfig {
 }
 
 impl LaunchConfig {
-    /// At least `threads` threads in blocks of `block`; the last block may reach beyond `threads`.
+    /// At least `threads` threads in blocks of `block`. The last block may extend beyond `threads`.
     pub const fn linear(threads: u32, block: u32) -> LaunchConfig {
-        // Of a block of 0, the launch itself complains.
+        // The launch itself reports a block size of 0.
         let blocks = if block == 0 { 0 } else { threads.div_ceil(block) };
         LaunchConfig { grid: [blocks, 1, 1], block: [block, 1, 1], shared_bytes: 0 }
     }
 
     /// Threads in a block.
     pub const fn threads_per_block(&self) -> u64 {
-        // Three dimensions of 32 bits can exceed 64; no device allows a block of that size.
+        // A product of three 32-bit dimensions can exceed 64 bits; no device allows a block of that
+        // size.
         (self.block[0] as u64).saturating_mul(self.block[1] as u64).saturating_mul(self.block[2] as u64)
     }
 
-    /// Fails on a grid that the device, or this kernel, cannot be launched with.
+    /// Fails if the device or this kernel does not support the grid.
     pub(crate) fn validate(&self, kernel: &'static str, limits: &Limits, most_threads: u32) -> Result<()> {
         let complaint = self.empty().or_else(|| self.block_too_large(limits, most_threads));
         let complaint = complaint.or_else(|| self.grid_too_large(limits));
@@ -82,14 +83,14 @@ impl LaunchConfig {
     }
 }
 
-/// What was asked, what is allowed, and what to do.
+/// The request, the limit, and advice.
 type Complaint = (String, String, &'static str);
 
 fn exceeds(asked: [u32; 3], limit: [u32; 3]) -> bool {
     asked.iter().zip(limit).any(|(asked, limit)| *asked > limit)
 }
 
-/// Checks the launch and hands it to the stream's backend.
+/// Checks the launch and submits it to the stream's backend.
 ///
 /// # Safety
 /// As for [`Stream::launch`].
@@ -123,26 +124,26 @@ pub(super) unsafe fn launch<K: Kernel>(
         arguments: arguments.as_mut_slice(),
         cpu_job: &cpu_job,
     };
-    // SAFETY: the arguments are as the kernel declares them (checked by `Module::function`) and
-    // name live memory of this device, which the submission keeps until the stream has the kernel;
-    // the rest is the caller's promise (P1 to P6).
+    // SAFETY: the arguments match the kernel's declaration (checked by `Module::function`) and name
+    // live memory of this device, which the submission keeps until the launch is in the stream; the
+    // caller promises the rest (P1 to P6).
     let submitted = unsafe { stream.driver().launch(launch) };
     drop((submission, named));
     submitted
 }
 
-/// Why a launch is refused.
+/// Why a launch fails its check.
 enum Gone {
     /// The argument at that position names memory that is not live.
     Argument(usize, Range),
     /// The heap that a variable of the module names is not live.
     GlobalHeap(Range),
-    /// What the variables of the module name is not known.
+    /// The variables of the module are in an unknown state.
     Unknown,
 }
 
-/// Begins a launch of which the arguments, and the variables of the module, name live memory of the
-/// device, which is not freed until the launch is submitted. Neither are the variables written.
+/// Begins the submission of a launch. The memory that its arguments and the module's variables name
+/// is live. Until the submission ends, that memory is not freed and the variables are not written.
 fn submit<'a, K: Kernel>(module: &'a Module, args: &K::Args) -> Result<(NamedMemory<'a>, Submission<'a>)> {
     let (device, named) = (module.device(), module.named_memory());
     let submission = device.registry().submit(|look| {
@@ -161,12 +162,12 @@ fn submit<'a, K: Kernel>(module: &'a Module, args: &K::Args) -> Result<(NamedMem
     }
 }
 
-/// Fails on the first argument that names memory which is not live.
+/// Fails on the first argument that names memory that is not live.
 fn check_arguments<K: Kernel>(look: &mut Look<'_>, args: &K::Args) -> Result<(), Gone> {
     let mut outcome = Ok(());
     args.for_each_range(|position, address, bytes| {
         let range = Range { address, bytes };
-        // Values of no bytes lie nowhere.
+        // An empty range has no address to check.
         if bytes > 0 && outcome.is_ok() && look.number(range).is_none() {
             outcome = Err(Gone::Argument(position, range));
         }
@@ -194,14 +195,14 @@ fn explain<K: Kernel>(device: &Device, gone: Gone) -> Error {
     })
 }
 
-/// The address of each argument that exists in PTX, which those without a size do not.
+/// The address of each argument that exists in PTX. Zero-sized arguments do not.
 struct Arguments {
     addresses: [*mut c_void; Arguments::MOST],
     len: usize,
 }
 
 impl Arguments {
-    /// As many as the largest tuple that implements `KernelArgs` has.
+    /// The size of the largest tuple that implements `KernelArgs`.
     const MOST: usize = 16;
 
     fn of<K: Kernel>(passed: &<K::Args as KernelArgs>::Abi) -> Arguments {
@@ -233,7 +234,7 @@ mod tests {
         shared_bytes_per_block: 48 << 10,
     };
 
-    /// What the error says was asked and allowed; empty if there is none.
+    /// The error's text; empty if validation passes.
     fn complaint(grid: [u32; 3], block: [u32; 3], shared_bytes: u32, most_threads: u32) -> String {
         let config = LaunchConfig { grid, block, shared_bytes };
         config.validate("k", &LIMITS, most_threads).err().map(|e| e.to_string()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Devices, streams, events, memory, modules and launches, alike on a GPU and on the CPU.
+//! Devices, streams, events, memory, modules and launches. One API for the GPU and the CPU.
 //!
 //! ```text
 //!   Device ─┬─ DeviceBuffer ── DeviceMemory ─┐
@@ -6,9 +6,10 @@
 //!           └─ Stream ── Event ──────────────┘
 //! ```
 //!
-//! The public types check and keep alive; what differs between the GPU and the CPU is behind the traits of
-//! `backend`, of which `cuda` and `cpu` are the two implementations. Calls that block (copies of a
-//! [`DeviceBuffer`], [`Device::synchronize`]) first wait for everything that the device was given before.
+//! The public types check arguments and keep resources alive. The differences between the GPU and
+//! the CPU are behind the traits of `backend`, which `cuda` and `cpu` implement. Calls that block
+//! (copies of a [`DeviceBuffer`], [`Device::synchronize`]) first wait for all work submitted to the
+//! device so far.
 
 mod backend;
 mod buffer;

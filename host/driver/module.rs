@@ -1,4 +1,4 @@
-//! Modules: compiled kernels, and the check that they are the ones the program was written against.
+//! Modules: compiled kernels, and the check that they match the program's declarations.
 
 use super::backend::{Function, KernelAttributes, ModuleBackend, Range};
 use super::device::Device;
@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 use warpheap_device::kernel::{Kernel, KernelArgs};
 
 /// The names of kernels, for [`Device::load_kernels`]: `kernel_names![double, sum]` is `["double",
-/// "sum"]`, and compiles only if there are kernels of those names.
+/// "sum"]`. Compiles only if kernels of those names exist.
 #[macro_export]
 macro_rules! kernel_names {
     ($($kernel:path),* $(,)?) => {
@@ -20,62 +20,61 @@ macro_rules! kernel_names {
     };
 }
 
-/// Kernels made ready for a device. Cloning gives another handle of the same module.
+/// Kernels loaded on a device. Cloning gives another handle to the same module.
 #[derive(Clone)]
 pub struct Module {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    // Before the device: a module goes before its context does.
+    // Before the device: a module must be dropped before its context.
     backend: Box<dyn ModuleBackend>,
-    /// The declarations of the PTX; `None` for the program's own functions.
+    /// The declarations of the PTX; `None` for native functions.
     ptx: Option<Ptx>,
-    /// The kernels that it was asked for by name; `None` for all.
+    /// The kernels that the module is restricted to; `None` for all.
     only: Option<Vec<&'static str>>,
     /// The kernels that were looked up and checked.
     functions: RwLock<HashMap<TypeId, Arc<Function>>>,
-    /// What the module's variables name: not a kernel's argument, and to be as live as one at each
-    /// launch.
+    /// The memory that the module's variables name. It is not a kernel argument, but like one it
+    /// must be live at each launch.
     named: RwLock<Variables>,
     device: Device,
 }
 
-/// A module that may be gone.
+/// A weak handle of a module.
 #[derive(Clone, Default)]
 pub(super) struct WeakModule(Weak<Inner>);
 
 impl WeakModule {
-    /// A handle, if there is still one elsewhere.
+    /// A handle, if another one still exists.
     pub fn upgrade(&self) -> Option<Module> {
         self.0.upgrade().map(|inner| Module { inner })
     }
 }
 
-/// A range of device memory, and the number of the allocation that it lies in.
+/// A range of device memory, and the number of the allocation that contains it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
     pub range: Range,
     pub number: u64,
 }
 
-/// What the variables of a module name.
+/// The memory that the variables of a module name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Variables {
     #[default]
     Nothing,
     Memory(Named),
-    /// A write failed or panicked: they may hold the value from before, the new one, or parts of
-    /// both.
+    /// A write failed or panicked. The variables may hold the old value, the new one, or a mixture.
     Unknown,
 }
 
-/// Keeps the variables of a module as they are.
+/// While held, nothing writes the variables of the module.
 pub(super) type NamedMemory<'a> = RwLockReadGuard<'a, Variables>;
 
 impl Module {
-    /// A module of `ptx`, or of the program's own functions; of the kernels that `only` names,
-    /// where it does.
+    /// A module of `ptx`, or of the native functions of the program. Restricted to the kernels in
+    /// `only`, if given.
     pub(crate) fn load(device: &Device, ptx: Option<&str>, only: Option<&[&'static str]>) -> Result<Module> {
         let ptx = match (ptx, only) {
             (Some(ptx), Some(only)) => Some(Cow::Owned(cut(ptx, only)?)),
@@ -92,29 +91,29 @@ impl Module {
         Ok(Module { inner: Arc::new(inner) })
     }
 
-    /// Does not keep the module.
+    /// A weak handle, which does not keep the module alive.
     pub(super) fn downgrade(&self) -> WeakModule {
         WeakModule(Arc::downgrade(&self.inner))
     }
 
-    /// The device it was made for.
+    /// The device that the module was loaded on.
     pub fn device(&self) -> &Device {
         &self.inner.device
     }
 
-    /// What the driver's compiler said about the PTX that it accepted; empty on the CPU.
+    /// The log of the driver's compiler for the accepted PTX; empty on the CPU.
     pub fn log(&self) -> &str {
         self.inner.backend.log()
     }
 
-    /// The names of the kernels that its PTX declares; none without PTX.
+    /// The names of the kernels that the PTX declares; empty without PTX.
     pub fn kernels(&self) -> impl Iterator<Item = &str> {
         self.inner.ptx.iter().flat_map(|ptx| ptx.entries.keys().map(String::as_str))
     }
 
-    /// Whether the PTX has `kernel` with the parameters that the program passes. A launch on a GPU
-    /// asks this once for each kernel; the CPU runs the program's own functions and need not. True
-    /// without PTX.
+    /// Checks that the PTX has `kernel` with the parameters that the program passes. The first
+    /// launch of each kernel on a GPU makes this check. The CPU runs the program's native functions
+    /// and does not need it. Always succeeds without PTX.
     ///
     /// # Errors
     /// [`Error::InvalidModule`].
@@ -135,7 +134,7 @@ impl Module {
         Err(InvalidModule::KernelSignature { kernel: K::NAME, program, ptx }.into())
     }
 
-    /// Fails on a kernel that was not named, where some were.
+    /// Fails if the module is restricted to some kernels and this is not one of them.
     fn check_named_kernel(&self, kernel: &'static str) -> Result<()> {
         match &self.inner.only {
             Some(only) if !only.contains(&kernel) => {
@@ -148,7 +147,7 @@ impl Module {
         }
     }
 
-    /// What the compiler made of `kernel`: registers, spills, the largest block.
+    /// Properties of the compiled `kernel`: registers, spills, maximum block size.
     ///
     /// # Errors
     /// As for [`check`](Self::check), on a GPU.
@@ -156,7 +155,8 @@ impl Module {
         Ok(self.function(kernel)?.attributes)
     }
 
-    /// Where the variable `name` lies, which the program takes for `bytes` long; `None` on the CPU.
+    /// The address range of the variable `name`, which the program expects to have `bytes` bytes.
+    /// `None` on the CPU.
     pub(crate) fn variable(&self, name: &'static str, bytes: u64) -> Result<Option<Range>> {
         if let Some(ptx) = &self.inner.ptx {
             let Some(found) = ptx.globals.get(name) else {
@@ -169,7 +169,7 @@ impl Module {
         }
         let place = self.inner.backend.variable(name)?;
         match place {
-            // What the driver has counts, however the text was read.
+            // The driver's size is authoritative, whatever the parser found in the text.
             Some(place) if place.bytes != bytes => {
                 let (ptx, program) = (Bytes(place.bytes), Bytes(bytes));
                 Err(InvalidModule::GlobalHeapLayout { symbol: name, ptx, program }.into())
@@ -178,21 +178,21 @@ impl Module {
         }
     }
 
-    /// What the module's variables name. While the guard lives, nothing writes them.
+    /// The memory that the module's variables name. While the guard lives, nothing writes them.
     pub(super) fn named_memory(&self) -> NamedMemory<'_> {
         self.inner.named.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `write` to write the module's variables, with no launch of the module under way and
-    /// the device idle. Each launch from then on checks that the memory which they name is still
-    /// there. After a failure of `write`, launches are refused until a later call succeeds.
+    /// Calls `write` to write the module's variables while no launch of the module is in progress
+    /// and the device is idle. Each later launch checks that the memory that they name is still
+    /// live. After a failure of `write`, launches fail until a later call succeeds.
     pub(crate) fn write_variables(
         &self,
         names: Option<(u64, u64)>,
         write: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let device = &self.inner.device;
-        // Before launches wait: a kernel that runs may wait for one that is yet to be launched.
+        // Before blocking launches: a running kernel may wait for one that is yet to be launched.
         device.synchronize()?;
         let mut named = self.inner.named.write().unwrap_or_else(PoisonError::into_inner);
         device.synchronize()?;
@@ -209,10 +209,10 @@ impl Module {
         Ok(())
     }
 
-    /// The kernel, checked at the first call.
+    /// The kernel. The first call checks it.
     pub(crate) fn function<K: Kernel>(&self, kernel: K) -> Result<Arc<Function>> {
         let id = TypeId::of::<K>();
-        // A panic elsewhere leaves the map whole: every change to it is one call.
+        // A panic elsewhere leaves the map consistent: every change to it is one call.
         let functions = self.inner.functions.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = functions.get(&id) {
             return Ok(function.clone());

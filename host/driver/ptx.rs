@@ -1,7 +1,9 @@
-//! The entry points of a PTX text, the layout of their parameters, and the variables in global memory.
+//! Parser for the entry points of a PTX text, the layout of their parameters, and the global
+//! variables.
 //!
-//! Grammar: PTX ISA, "Kernel and Function Directives: .entry" and "Kernel Function Parameter Attributes".
-//! Parameters with no size do not exist in PTX, so [`signature`] leaves them out of the program's side too.
+//! Grammar: PTX ISA, "Kernel and Function Directives: .entry" and "Kernel Function Parameter
+//! Attributes". Zero-sized parameters do not exist in PTX, so [`signature`] removes them from the
+//! program's parameters too.
 
 mod cut;
 
@@ -9,21 +11,21 @@ pub(crate) use cut::cut;
 use std::collections::BTreeMap;
 use warpheap_device::kernel::Param;
 
-/// What a PTX text declares.
+/// The declarations of a PTX text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ptx {
-    /// The language version: `7.0`.
+    /// The PTX version, for instance `7.0`.
     pub version: String,
-    /// The lowest architecture it is for: `sm_70`.
+    /// The minimum architecture, for instance `sm_70`.
     pub target: String,
-    /// Each kernel's parameters, in order.
+    /// The parameters of each kernel, in order.
     pub entries: BTreeMap<String, Vec<Param>>,
-    /// Each variable in global memory that the host can find.
+    /// Each variable in global memory that is visible to the host.
     pub globals: BTreeMap<String, Param>,
 }
 
 impl Ptx {
-    /// Reads the declarations. Bodies, and whatever is no declaration, are passed over.
+    /// Parses the declarations. Skips bodies and everything that is not a declaration.
     pub fn parse(text: &str) -> Ptx {
         let code = code_alone(text);
         let mut tokens = Tokens { rest: &code };
@@ -43,13 +45,13 @@ impl Ptx {
         ptx
     }
 
-    /// The first few of the entry points.
+    /// The names of the first few entry points, for messages.
     pub fn entries_in_words(&self) -> String {
         names_in_words(self.entries.keys().map(String::as_str))
     }
 }
 
-/// The first few of some kernels.
+/// The first few of these kernel names, for messages.
 pub(crate) fn names_in_words<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 8;
     let all = names.len();
@@ -61,7 +63,7 @@ pub(crate) fn names_in_words<'a>(names: impl ExactSizeIterator<Item = &'a str>) 
     }
 }
 
-/// The parameters up to the closing parenthesis; none where no parenthesis follows the name.
+/// The parameters up to the closing parenthesis. Empty if no parenthesis follows the name.
 fn parameters(tokens: &mut Tokens<'_>) -> Vec<Param> {
     let mut all = Vec::new();
     if tokens.peek() != Some("(") {
@@ -71,7 +73,7 @@ fn parameters(tokens: &mut Tokens<'_>) -> Vec<Param> {
     while let Some(token) = tokens.next() {
         match token {
             "," | ")" => all.extend(std::mem::take(&mut one).param()),
-            // `.ptr .space .align n` describes what a pointer points to, not the parameter.
+            // `.ptr .space .align n` describes the target of a pointer, not the parameter.
             ".ptr" => one.is_pointer = true,
             ".align" => one.align(tokens.next()),
             "[" => one.count = tokens.next().and_then(|n| n.parse().ok()),
@@ -84,7 +86,7 @@ fn parameters(tokens: &mut Tokens<'_>) -> Vec<Param> {
     all
 }
 
-/// A variable up to its value or its end, after `.visible`: `.global .align 8 .b8 name[16];`.
+/// A variable, from after `.visible` to its value or its end: `.global .align 8 .b8 name[16];`.
 fn variable(tokens: &mut Tokens<'_>) -> Option<(String, Param)> {
     let (mut one, mut name) = (Declaration::default(), None);
     while let Some(token) = tokens.next() {
@@ -100,7 +102,7 @@ fn variable(tokens: &mut Tokens<'_>) -> Option<(String, Param)> {
     Some((name?, one.param()?))
 }
 
-/// One parameter or variable while it is read: `.param .align 8 .b8 name[16]`.
+/// A parameter or variable that is being parsed: `.param .align 8 .b8 name[16]`.
 #[derive(Default)]
 struct Declaration {
     align: Option<usize>,
@@ -122,7 +124,7 @@ impl Declaration {
     }
 }
 
-/// The bytes of `.u32` and the like; `None` for what is no fundamental type.
+/// Size in bytes of `.u32` and the like. `None` if the name is not a fundamental type.
 fn size_of_type(name: &str) -> Option<usize> {
     let bits = match name {
         ".f16x2" | ".bf16x2" => 32,
@@ -135,7 +137,7 @@ fn size_of_type(name: &str) -> Option<usize> {
     matches!(bits, 8 | 16 | 32 | 64 | 128).then_some(bits / 8)
 }
 
-/// The text with spaces for its comments, and `_` for what is in its strings; everything is where it was.
+/// The text with comments replaced by spaces and string contents by `_`. Offsets do not change.
 fn code_alone(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -156,7 +158,7 @@ fn code_alone(text: &str) -> String {
     code
 }
 
-/// Words and single punctuation marks.
+/// Tokenizer: words and single punctuation marks.
 struct Tokens<'a> {
     rest: &'a str,
 }
@@ -182,7 +184,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// The parameters that the PTX of these arguments has.
+/// The parameters that exist in PTX: all but the zero-sized ones.
 pub(crate) fn signature(params: &[Param]) -> Vec<Param> {
     params.iter().copied().filter(|p| p.size > 0).collect()
 }

@@ -1,15 +1,17 @@
-//! Which device memory is live, and which launches rely on that.
+//! Registry of live device memory and of the launches that depend on it.
 //!
 //! A map from the first address of each live allocation to its length in bytes and its number, and
 //! the launches that are between their check and the end of their submission.
 //!
-//! I1: allocations do not overlap. I2: none is empty. I3: no two allocations ever have the same number.
-//! I4: the first `bytes` of a reservation are live, none at first. A handle of a pool, which knows
-//! by itself where it has memory, may name the reservation as a whole, if it was made for that.
-//! I5: a launch in `submitting` has found all memory that it names live, and is not in a queue of
-//! the device yet, as far as one can tell. Memory that was taken out of the map is freed only after
-//! the launches that are in there then ([`settle`](Registry::settle)), and then after the work of
-//! the device.
+//! I1: allocations do not overlap. I2: no allocation is empty. I3: every allocation has a unique
+//! number.
+//! I4: only the first `bytes` of a reservation are live, initially 0. A pool knows which part of
+//! its reservation is mapped, so a pool handle may name the entire reservation if it was registered
+//! for that.
+//! I5: a launch in `submitting` has found all memory that it names live. It may not be in a queue
+//! of the device yet. Memory that was removed from the map is freed only after the launches that
+//! are in `submitting` at that time ([`settle`](Registry::settle)), and then after the work of the
+//! device.
 //! I6: no launch that names an allocation with `holds > 0` passes its check.
 
 use super::backend::Range;
@@ -20,7 +22,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 #[derive(Default)]
 pub(crate) struct Registry {
     live: Mutex<Live>,
-    /// A launch was submitted, or an allocation is held off no more.
+    /// Signalled when a launch was submitted or a hold on an allocation was released.
     changed: Condvar,
 }
 
@@ -29,41 +31,41 @@ struct Live {
     allocations: BTreeMap<u64, Allocation>,
     /// The number of the next allocation (I3).
     next: u64,
-    /// The numbers of launches (I5), which grow.
+    /// Numbers of launches being submitted (I5), ascending.
     submitting: Vec<u64>,
     /// The number of the next launch.
     next_launch: u64,
-    /// Threads that wait for `changed`.
+    /// Number of threads that wait for `changed`.
     waiting: usize,
 }
 
-/// An entry.
+/// An entry of the map.
 pub(crate) struct Allocation {
     bytes: u64,
-    /// As many, or more of a reservation.
+    /// Equal to `bytes` for an allocation; at least `bytes` for a reservation.
     reserved: u64,
-    /// Whether handles of pools name all of it (I4).
+    /// Whether pool handles may name the entire reservation (I4).
     is_named_whole: bool,
     number: u64,
-    /// How many calls hold off launches (I6).
+    /// Number of active holds that block launches (I6).
     holds: usize,
 }
 
-/// The allocation that a call holds launches off.
+/// A hold: blocks launches that name one allocation.
 #[derive(Clone, Copy)]
 pub(super) struct Hold {
     start: u64,
     number: u64,
 }
 
-/// What the check of a launch looks at.
+/// The registry as seen by the check of a launch.
 pub(super) struct Look<'a> {
     live: &'a Live,
     is_held: bool,
 }
 
 impl Look<'_> {
-    /// The number of the live allocation that the launch names.
+    /// The number of the live allocation that contains `range`. Notes whether it is held.
     pub fn number(&mut self, range: Range) -> Option<u64> {
         let found = self.live.find(range)?;
         self.is_held |= found.holds > 0;
@@ -87,7 +89,7 @@ impl Drop for Submission<'_> {
 }
 
 impl Live {
-    /// The live allocation that the range lies inside, or the reservation that it is.
+    /// The live allocation that contains the range, or the reservation that equals it.
     fn find(&self, range: Range) -> Option<&Allocation> {
         let end = range.address.checked_add(range.bytes)?;
         let (start, below) = self.allocations.range(..=range.address).next_back()?;
@@ -97,7 +99,7 @@ impl Live {
 }
 
 impl Registry {
-    /// A panic elsewhere leaves the map whole: every change to it is one call.
+    /// A panic elsewhere leaves the map consistent: every change to it is one call.
     fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,7 +124,8 @@ impl Registry {
         self.add(range.address, range.bytes, range.bytes, false);
     }
 
-    /// A reservation, of which nothing is live yet, and whether handles of pools name all of it.
+    /// Registers a reservation with no live bytes yet. `is_named_whole`: pool handles may name all
+    /// of it.
     pub fn reserve(&self, range: Range, is_named_whole: bool) {
         self.add(range.address, 0, range.bytes, is_named_whole);
     }
@@ -135,7 +138,8 @@ impl Registry {
         live.allocations.insert(address, entry);
     }
 
-    /// The reservation that starts there has so many live bytes now. Its number stays.
+    /// Sets the number of live bytes of the reservation that starts at `address`. Its allocation
+    /// number stays.
     pub fn resize(&self, address: u64, bytes: u64) {
         if let Some(of) = self.live().allocations.get_mut(&address) {
             of.bytes = bytes;
@@ -146,15 +150,16 @@ impl Registry {
         self.live().allocations.remove(&address)
     }
 
-    /// The opposite: it is the same one again, with its number (I3).
+    /// Undoes [`remove`](Self::remove). The allocation keeps its number (I3).
     pub fn put_back(&self, address: u64, entry: Option<Allocation>) {
         if let Some(entry) = entry {
             self.live().allocations.insert(address, entry);
         }
     }
 
-    /// Begins a launch that `check` lets pass: it is given the allocations as they are, and is
-    /// called again after a wait if one of those that it asked for is held off (I6).
+    /// Registers a launch as being submitted once `check` passes. `check` sees the current
+    /// allocations. It is called again after a wait if an allocation that it looked up is held
+    /// (I6).
     pub(super) fn submit<E>(
         &self,
         mut check: impl FnMut(&mut Look<'_>) -> Result<(), E>,
@@ -174,7 +179,7 @@ impl Registry {
         Ok(Submission { registry: self, number })
     }
 
-    /// Waits until the launches that have passed their check are submitted (I5).
+    /// Waits until every launch that has passed its check is submitted (I5).
     pub fn settle(&self) {
         let mut live = self.live();
         let end = live.next_launch;
@@ -183,9 +188,9 @@ impl Registry {
         }
     }
 
-    /// Has launches that name the allocation which that address lies in wait until
-    /// [`let_go`](Self::let_go). Those that have passed their check are submitted when this
-    /// returns. `None` where there is no allocation.
+    /// Makes launches that name the allocation at `address` wait until [`let_go`](Self::let_go).
+    /// Launches that passed their check before are submitted when this returns. `None` if there is
+    /// no allocation at `address`.
     pub(super) fn hold_off(&self, address: u64) -> Option<Hold> {
         let hold = self.live().allocations.range_mut(..=address).next_back().map(|(start, of)| {
             of.holds += 1;
@@ -195,7 +200,7 @@ impl Registry {
         hold
     }
 
-    /// The opposite of [`hold_off`](Self::hold_off).
+    /// Releases a hold from [`hold_off`](Self::hold_off).
     pub(super) fn let_go(&self, hold: Hold) {
         let mut live = self.live();
         let of = live.allocations.get_mut(&hold.start).filter(|of| of.number == hold.number);
@@ -205,17 +210,18 @@ impl Registry {
         self.tell(live);
     }
 
-    /// Whether the range lies inside one live allocation, or is one reservation.
+    /// Whether the range is inside one live allocation, or equals one reservation.
     pub fn holds(&self, range: Range) -> bool {
         self.number(range).is_some()
     }
 
-    /// The number of the live allocation that the range lies inside, or of the reservation that it is.
+    /// The number of the live allocation that contains the range, or of the reservation that equals
+    /// it.
     pub fn number(&self, range: Range) -> Option<u64> {
         self.live().find(range).map(|of| of.number)
     }
 
-    /// The live allocation nearest to the address, in words.
+    /// Describes the live allocation nearest to the address, for messages.
     pub fn nearest(&self, address: u64) -> String {
         let live = self.live();
         let below = live.allocations.range(..=address).next_back();
@@ -234,7 +240,7 @@ impl Registry {
         format!("the nearest live one is {} at {start:#x}{of_more}", Bytes(nearest.bytes))
     }
 
-    /// Bytes and number of the live allocations.
+    /// Total bytes and count of the live allocations.
     pub fn usage(&self) -> (u64, usize) {
         let live = self.live();
         (live.allocations.values().map(|of| of.bytes).sum(), live.allocations.len())
@@ -312,7 +318,7 @@ mod tests {
         assert!(!registry.holds(range(0x1000, 0x1000)), "a slice of what is gone");
     }
 
-    /// A check that finds that range.
+    /// A launch check that looks up `range`.
     fn find(range: Range) -> impl FnMut(&mut Look<'_>) -> Result<(), ()> {
         move |look| look.number(range).map(drop).ok_or(())
     }

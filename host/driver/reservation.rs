@@ -1,37 +1,40 @@
-//! Addresses that are reserved once, and get memory piece by piece, without anything moving.
+//! A reservation: an address range that is reserved once and backed with memory piece by piece.
+//! Addresses never change.
 //!
 //! ```text
 //!   address                    mapped                      reserved
 //!   | piece | piece   | piece  |  addresses without memory  |
 //! ```
 //!
-//! I1: the pieces lie one after the other from the start on, without gaps. I2: each is mapped once, by itself, and
-//! everyone on the device may use it; its memory was created for it. I3: a step that fails undoes the steps of its own
-//! piece, and the others stay as they are. I4: what could not be undone is in `left`, which nobody uses; it is tried again before
-//! anything else is mapped, unmapped or given back, and until that went well nothing is mapped.
+//! I1: the pieces are contiguous from the start of the range.
+//! I2: each piece is mapped once, in one call, and the whole device may access it. Its memory was
+//! created for it.
+//! I3: a failing step undoes the earlier steps of its own piece. The other pieces are not affected.
+//! I4: a piece that could not be undone is in `left` and is not in use. Undoing it is retried
+//! before anything else is mapped, unmapped or freed. Nothing is mapped until that succeeds.
 //!
-//! Every handle of the driver's is given back in the opposite order: mapping, memory, addresses. At the end each step is tried
-//! twice; what the driver refuses then is logged.
+//! Driver resources are freed in reverse order: mapping, memory, addresses. On drop each step is
+//! tried twice; a step that still fails is logged.
 
 use super::backend::{Pages, Range, VirtualMemory};
 use super::device::Device;
 use crate::error::{Error, Result};
 use std::sync::Arc;
 
-/// How often a step is tried at the end, when nobody can come back to it.
+/// Number of attempts per step on drop, after which there is no later retry.
 const LAST_TRIES: usize = 2;
 
-/// Dropping it waits for the work that the device was given before.
+/// Dropping it waits for all work submitted to the device so far.
 pub(crate) struct Reservation {
     device: Device,
     pieces: Vec<Piece>,
-    /// What is left of pieces (I4).
+    /// Pieces that are not fully undone (I4).
     left: Vec<Piece>,
-    /// After the pieces: nothing may be mapped to the addresses when they go.
+    /// Dropped after the pieces: addresses are freed only when nothing is mapped there.
     addresses: Addresses,
 }
 
-/// Memory at its addresses, or as much of that as there is.
+/// A range of addresses with its memory. While incomplete, the steps that have succeeded.
 struct Piece {
     driver: Arc<dyn VirtualMemory>,
     range: Range,
@@ -45,8 +48,8 @@ struct Addresses {
 }
 
 impl Reservation {
-    /// `bytes` of addresses, not 0 and a multiple of the granularity, at a multiple of that and of `align`, powers of
-    /// two.
+    /// Reserves `bytes` of addresses, not 0 and a multiple of the granularity. The start is aligned
+    /// to the granularity and to `align`, both powers of two.
     pub fn new(
         device: &Device,
         driver: Arc<dyn VirtualMemory>,
@@ -58,17 +61,17 @@ impl Reservation {
         Ok(Reservation { device: device.clone(), pieces: Vec::new(), left: Vec::new(), addresses })
     }
 
-    /// All of its addresses.
+    /// The entire address range.
     pub fn range(&self) -> Range {
         self.addresses.range
     }
 
-    /// In bytes.
+    /// The granularity in bytes.
     pub fn granularity(&self) -> u64 {
         self.addresses.driver.granularity()
     }
 
-    /// Bytes from the start on that have memory.
+    /// Number of mapped bytes, counted from the start.
     pub fn mapped(&self) -> u64 {
         self.pieces.last().map_or(0, |last| self.end_of(last))
     }
@@ -81,17 +84,18 @@ impl Reservation {
         self.start_of(piece) + piece.range.bytes
     }
 
-    /// Maps one more piece, up to byte `end`, a multiple of the granularity behind what is mapped and inside of the
-    /// reservation. A failure leaves all as it was (I3).
+    /// Maps one more piece, up to offset `end`: a multiple of the granularity, beyond the mapped
+    /// part and inside the reservation. A failure changes nothing (I3).
     pub fn map_to(&mut self, end: u64) -> Result<()> {
         self.clear()?;
         let (start, driver) = (self.mapped(), self.addresses.driver.clone());
         debug_assert!(start < end && end <= self.addresses.range.bytes);
         let range = Range { address: self.addresses.range.address + start, bytes: end - start };
         let mut piece = Piece { driver, range, memory: None, is_mapped: false };
-        // SAFETY: reserved addresses behind what is mapped (I1), and nothing is left there (I4).
+        // SAFETY: reserved addresses after the mapped part (I1). `left` is empty, so nothing is
+        // mapped there (I4).
         if let Err(error) = unsafe { piece.map() } {
-            // SAFETY: nobody was told of it.
+            // SAFETY: the piece was not published, so no work uses it.
             if let Err(error) = unsafe { piece.undo() } {
                 log(error, "memory could not be unmapped again", range);
                 self.left.push(piece);
@@ -102,11 +106,11 @@ impl Reservation {
         Ok(())
     }
 
-    /// Tries again what could not be undone (I4).
+    /// Retries undoing the pieces in `left` (I4).
     pub fn clear(&mut self) -> Result<()> {
         let mut outcome = Ok(());
         self.left.retain_mut(|piece| {
-            // SAFETY: nobody uses it (I4).
+            // SAFETY: a piece in `left` is not in use (I4).
             let done = unsafe { piece.undo() };
             let stays = done.is_err();
             outcome = std::mem::replace(&mut outcome, Ok(())).and(done);
@@ -115,23 +119,25 @@ impl Reservation {
         outcome
     }
 
-    /// Where the first piece starts of those that lie behind byte `offset` as a whole; what is mapped if there are none.
+    /// Start of the first piece that lies entirely at or after byte `offset`; the end of the mapped
+    /// part if there is none.
     pub fn cut(&self, offset: u64) -> u64 {
         let behind = self.pieces.iter().map(|piece| self.start_of(piece)).find(|start| *start >= offset);
         behind.unwrap_or(self.mapped())
     }
 
-    /// Unmaps the pieces from byte `start` on, the last first. After a failure that one and those before it are there; but if it was memory
-    /// that did not go back, it has no addresses any more, and is tried again later (I4).
+    /// Unmaps the pieces from byte `start` on, the last first. If unmapping fails, that piece and
+    /// those before it stay mapped. If releasing the memory of an unmapped piece fails, the piece
+    /// moves to `left` and is retried later (I4).
     ///
     /// # Safety
-    /// No work in flight uses them.
+    /// No work in flight uses these pieces.
     pub unsafe fn unmap_from(&mut self, start: u64) -> Result<()> {
         let mut outcome = self.clear();
         while self.mapped() > start
             && let Some(mut last) = self.pieces.pop()
         {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's promise: no work in flight uses the piece.
             if let Err(error) = unsafe { last.unmap() } {
                 self.pieces.push(last);
                 return Err(error);
@@ -151,7 +157,7 @@ impl Drop for Reservation {
             self.device.driver().drain();
         }
         self.left.clear();
-        // From the last to the first, as they are undone elsewhere.
+        // From the last to the first, the order in which `unmap_from` frees them.
         while self.pieces.pop().is_some() {}
     }
 }
@@ -160,14 +166,15 @@ impl Piece {
     /// Creates memory and maps it.
     ///
     /// # Safety
-    /// It is reserved, nothing is mapped there, and nobody uses it.
+    /// The range is reserved, nothing is mapped there, and it is not in use.
     unsafe fn map(&mut self) -> Result<()> {
         let pages = self.driver.create(self.range.bytes)?;
         self.memory = Some(pages);
-        // SAFETY: the caller's promise; memory of that length that is mapped nowhere else.
+        // SAFETY: the caller's promise: reserved, unmapped, unused. The new memory has the same
+        // length and is not mapped elsewhere.
         unsafe { self.driver.map(self.range, pages) }?;
         self.is_mapped = true;
-        // SAFETY: what was just mapped.
+        // SAFETY: the range was just mapped.
         unsafe { self.driver.allow(self.range) }
     }
 
@@ -175,29 +182,30 @@ impl Piece {
     /// No work in flight uses it.
     unsafe fn unmap(&mut self) -> Result<()> {
         if self.is_mapped {
-            // SAFETY: mapped by `map`, unmapped once; the rest is the caller's promise.
+            // SAFETY: mapped by `map`, unmapped once. The caller promises that no work in flight
+            // uses it.
             unsafe { self.driver.unmap(self.range) }?;
             self.is_mapped = false;
         }
         Ok(())
     }
 
-    /// After [`unmap`](Self::unmap).
+    /// Frees the memory, after [`unmap`](Self::unmap).
     fn release(&mut self) -> Result<()> {
         if let Some(pages) = self.memory {
-            // SAFETY: created by `map`, given back once, and mapped nowhere.
+            // SAFETY: created by `map`, freed once, and not mapped.
             unsafe { self.driver.release(pages) }?;
             self.memory = None;
         }
         Ok(())
     }
 
-    /// What is there of it goes. After a failure the rest is still there.
+    /// Unmaps and frees what exists of the piece. After a failure the rest still exists.
     ///
     /// # Safety
     /// That of [`unmap`](Self::unmap).
     unsafe fn undo(&mut self) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise: no work in flight uses it.
         unsafe { self.unmap() }?;
         self.release()
     }
@@ -205,7 +213,7 @@ impl Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        // SAFETY: nobody was told of it, or the reservation has waited for all work.
+        // SAFETY: the piece was not published, or the reservation has waited for all work.
         let done = at_last(|| unsafe { self.undo() });
         if let Err(error) = done {
             log(error, "memory of a reservation could not be given back", self.range);
@@ -215,7 +223,7 @@ impl Drop for Piece {
 
 impl Drop for Addresses {
     fn drop(&mut self) {
-        // SAFETY: reserved once, given back once, and the pieces went before.
+        // SAFETY: reserved once, freed once, and the pieces were dropped before.
         let done = at_last(|| unsafe { self.driver.unreserve(self.range) });
         if let Err(error) = done {
             log(error, "addresses could not be given back", self.range);
@@ -223,7 +231,7 @@ impl Drop for Addresses {
     }
 }
 
-/// The outcome of the last of some tries.
+/// Tries `step` up to `LAST_TRIES` times and returns the last result.
 fn at_last(mut step: impl FnMut() -> Result<()>) -> Result<()> {
     let mut outcome = step();
     for _ in 1..LAST_TRIES {

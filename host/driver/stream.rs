@@ -1,4 +1,4 @@
-//! Streams: work in order, beside the host and beside other streams.
+//! Streams: queues of work that run in order, concurrently with the host and with other streams.
 
 use super::backend::{EventBackend, StreamBackend};
 use super::buffer::DeviceBuffer;
@@ -15,19 +15,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use warpheap_device::kernel::{DeviceData, Kernel};
 
-/// Which stream: no two of a process have the same, also after one of them is gone. Handles that
-/// were cloned name one stream; two that were made over one `CUstream` count as two.
+/// Identifies a stream. Ids are unique within the process and are not reused after a stream is
+/// dropped. Clones of a handle have the same id. Two streams made from the same `CUstream` have
+/// different ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(usize);
 
 impl StreamId {
     pub(super) fn next() -> StreamId {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        // Relaxed: all that counts is that no two are alike.
+        // ordering: relaxed; only uniqueness matters.
         StreamId(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The number, from 1, as it prints.
+    /// The number, starting from 1, as displayed.
     #[inline]
     pub fn number(self) -> u64 {
         self.0 as u64
@@ -40,10 +41,10 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// A queue of work that a device does in order. Cloning gives another handle of the same queue.
+/// A queue of work that a device executes in order. Cloning gives another handle to the same queue.
 ///
-/// Nothing here waits but [`synchronize`](Self::synchronize). A kernel that fails makes every later
-/// call fail. Dropping the last handle does not wait either; the work still gets done.
+/// Only [`synchronize`](Self::synchronize) waits. After a kernel fails, every later call fails.
+/// Dropping the last handle does not wait either; the submitted work still completes.
 #[derive(Clone)]
 pub struct Stream {
     device: Device,
@@ -51,28 +52,28 @@ pub struct Stream {
     queue: Arc<Queue>,
 }
 
-/// What the handles of a stream share. It goes with the last of them.
+/// The state that all handles of a stream share. Dropped with the last handle.
 pub(super) struct Queue {
     id: StreamId,
     backend: Arc<dyn StreamBackend>,
-    /// Whom to tell of its end.
+    /// Notified when the stream ends.
     watchers: Mutex<Vec<Weak<dyn StreamWatcher>>>,
 }
 
-/// Someone who is to know when the last handle of a stream goes.
+/// Is notified when the last handle of a stream is dropped.
 pub(crate) trait StreamWatcher: Send + Sync {
-    /// No handle is left, and the stream is given nothing more. `last` marks the point behind all
-    /// it was given; a failure to mark it is the driver's. Called once, by the thread that drops
-    /// the handle, which may hold locks: it takes leaf locks only.
+    /// No handle is left, so no more work is submitted to the stream. `last` records an event after
+    /// all submitted work. It fails if the driver fails. Called once, by the thread that drops the
+    /// handle. That thread may hold locks, so an implementation may take leaf locks only.
     fn ended(&self, last: &dyn Fn() -> Result<Arc<dyn EventBackend>>);
 }
 
-/// A stream that may be gone.
+/// A weak handle of a stream.
 #[derive(Clone, Default)]
 pub(crate) struct WeakStream(Weak<Queue>);
 
 impl WeakStream {
-    /// A handle, if there is still one elsewhere. `device` is the stream's.
+    /// A handle, if another one still exists. `device` is the stream's device.
     pub fn upgrade(&self, device: &Device) -> Option<Stream> {
         self.0.upgrade().map(|queue| Stream::of(device.clone(), queue))
     }
@@ -98,34 +99,34 @@ impl Stream {
         Stream::of(device, Arc::new(Queue::new(backend)))
     }
 
-    /// Another handle of that stream.
+    /// Another handle of the stream of `queue`.
     pub(super) fn of(device: Device, queue: Arc<Queue>) -> Stream {
         Stream { device, id: queue.id, queue }
     }
 
-    /// Does not keep the stream.
+    /// A weak handle, which does not keep the stream alive.
     pub(crate) fn downgrade(&self) -> WeakStream {
         WeakStream(Arc::downgrade(&self.queue))
     }
 
-    /// Tells `watcher` of the stream's end, if it is still there then.
+    /// Notifies `watcher` when the stream ends, if `watcher` still exists then.
     pub(crate) fn watch(&self, watcher: Weak<dyn StreamWatcher>) {
         let mut watchers = self.queue.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.retain(|other| other.strong_count() > 0);
         watchers.push(watcher);
     }
 
-    /// A stream over a `CUstream` of the caller's, which keeps it: dropping this does not destroy
-    /// it.
+    /// A stream for a `CUstream` that the caller owns. Dropping this stream does not destroy the
+    /// `CUstream`.
     ///
     /// # Errors
     /// [`Error::NotSupported`](crate::Error::NotSupported) on the CPU.
     ///
     /// # Safety
-    /// `stream` is a live stream of the device's context and stays so for as long as a handle of
-    /// this stream or an event of it does. It is not being captured into a graph.
+    /// `stream` is a live stream of the device's context. It stays live as long as any handle of
+    /// this stream or any of its events. It is not being captured into a graph.
     pub unsafe fn from_raw(device: &Device, stream: *mut c_void) -> Result<Stream> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise: a live stream of this context that is not being captured.
         let backend = unsafe { device.driver().foreign_stream(stream) }?;
         Ok(Stream::new(device.clone(), backend))
     }
@@ -135,13 +136,13 @@ impl Stream {
         self.queue.backend.raw()
     }
 
-    /// Which stream this is a handle of.
+    /// The id of this stream.
     #[inline]
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// The device whose work this is.
+    /// The device that the stream belongs to.
     #[inline]
     pub fn device(&self) -> &Device {
         &self.device
@@ -160,8 +161,8 @@ impl Stream {
     /// - **P1, the kernel.** The section *Safety* of the kernel holds for this grid, this shared
     ///   memory and these arguments.
     /// - **P2, the module.** Its kernel of that name was compiled from the source that declares
-    ///   `K`, or from source that requires no more. A launch checks the sizes of the parameters,
-    ///   not what the PTX does with them.
+    ///   `K`, or from source that has no further requirements. A launch checks the sizes of the
+    ///   parameters, not what the PTX does with them.
     /// - **P3, memory.** Nothing else writes what the kernel reads or accesses what it writes,
     ///   except by atomics of the same size. This includes other kernels and copies of streams,
     ///   also those of another thread.
@@ -180,7 +181,7 @@ impl Stream {
     ///   allocated since its pool was built or last reset, and was not freed since.
     /// - **P5, ends.** The safety of the kernel, and of what it calls, depends neither on a
     ///   destructor nor on a return. A thread that exits or traps stops without unwinding and leaks
-    ///   what it owns, as does on the CPU every thread of a grid that fails. On the CPU a kernel
+    ///   what it owns. On the CPU, so does every thread of a grid that fails. On the CPU a kernel
     ///   must not use `std::thread::scope`, for instance.
     /// - **P6, thread-locals.** On the CPU the threads of a block take turns on one OS thread: they
     ///   switch at atomics, collectives, pauses, clock reads and `active_mask`. No initialiser and
@@ -199,7 +200,7 @@ impl Stream {
         config: &LaunchConfig,
         args: K::Args,
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises P1 to P6.
         unsafe { launch::launch(self, module, kernel, config, args) }
     }
 
@@ -207,12 +208,12 @@ impl Stream {
     ///
     /// # Errors
     /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or
-    /// what the driver answers.
+    /// an error of the driver.
     ///
     /// # Safety
-    /// Until the stream has done it, `from` lives and is not written, and nothing else accesses
-    /// `to`. As for a launch (P3), calls that block on the host are safe at any time. This also
-    /// holds for the other copies and fills of a stream.
+    /// Until the stream has completed the copy, `from` lives and is not written, and nothing else
+    /// accesses `to`. As for a launch (P3), calls that block on the host are safe at any time. This
+    /// also holds for the other copies and fills of a stream.
     pub unsafe fn copy_from_host<T: DeviceData>(&self, to: &DeviceBuffer<T>, from: &[T]) -> Result<()> {
         self.device.same_as(to.device(), "the buffer")?;
         let bytes = size_of_val(from);
@@ -220,19 +221,20 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: inside the buffer; the caller keeps both sides until it is done.
+        // SAFETY: inside the buffer; the caller keeps `from` and `to` valid until the copy
+        // completes.
         unsafe { self.queue.backend.write(to.address(), from.as_ptr().cast(), bytes) }
     }
 
-    /// Copies the start of `from` to `to`, all of it.
+    /// Fills all of `to` with a copy of the start of `from`.
     ///
     /// # Errors
     /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or
-    /// what the driver answers.
+    /// an error of the driver.
     ///
     /// # Safety
-    /// Until the stream has done it, `to` lives and nothing else accesses it, and nothing writes
-    /// `from`.
+    /// Until the stream has completed the copy, `to` lives and nothing else accesses it, and
+    /// nothing writes `from`.
     pub unsafe fn copy_to_host<T: DeviceData>(&self, to: &mut [T], from: &DeviceBuffer<T>) -> Result<()> {
         self.device.same_as(from.device(), "the buffer")?;
         let bytes = size_of_val(to);
@@ -240,7 +242,8 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: inside the buffer; the caller keeps both sides until it is done.
+        // SAFETY: inside the buffer; the caller keeps `to` and `from` valid until the copy
+        // completes.
         unsafe { self.queue.backend.read(to.as_mut_ptr().cast(), from.address(), bytes) }
     }
 
@@ -248,10 +251,11 @@ impl Stream {
     ///
     /// # Errors
     /// [`OutOfBounds`](crate::Error::OutOfBounds), [`WrongDevice`](crate::Error::WrongDevice), or
-    /// what the driver answers.
+    /// an error of the driver.
     ///
     /// # Safety
-    /// Until the stream has done it, nothing else accesses `to`, and nothing writes `from`.
+    /// Until the stream has completed the copy, nothing else accesses `to`, and nothing writes
+    /// `from`.
     pub unsafe fn copy<T: DeviceData>(&self, to: &DeviceBuffer<T>, from: &DeviceBuffer<T>) -> Result<()> {
         self.device.same_as(from.device(), "the buffer to copy from")?;
         self.device.same_as(to.device(), "the buffer to copy to")?;
@@ -259,86 +263,87 @@ impl Stream {
         if from.bytes() == 0 || from.address() == to.address() {
             return Ok(());
         }
-        // SAFETY: inside both buffers, which are two; the caller keeps others away until it is
-        // done.
+        // SAFETY: inside both buffers, which are distinct. The caller promises that nothing
+        // conflicts with the copy until it completes.
         unsafe { self.queue.backend.copy(to.address(), from.address(), from.bytes() as usize) }
     }
 
-    /// Sets each byte of the buffer.
+    /// Sets every byte of the buffer.
     ///
     /// # Errors
-    /// [`WrongDevice`](crate::Error::WrongDevice), or what the driver answers.
+    /// [`WrongDevice`](crate::Error::WrongDevice), or an error of the driver.
     ///
     /// # Safety
-    /// Until the stream has done it, nothing else accesses the buffer.
+    /// Until the stream has completed the fill, nothing else accesses the buffer.
     pub unsafe fn fill_bytes<T: DeviceData>(&self, buffer: &DeviceBuffer<T>, byte: u8) -> Result<()> {
         self.device.same_as(buffer.device(), "the buffer")?;
         let range = buffer.range();
         if range.bytes == 0 {
             return Ok(());
         }
-        // SAFETY: the whole buffer; the caller keeps others away until it is done.
+        // SAFETY: the range is the buffer; the caller promises that nothing else accesses it until
+        // then.
         unsafe { self.queue.backend.fill(range, byte) }
     }
 
-    /// Marks the point after everything the stream was given so far.
+    /// Records an event after all work submitted so far.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// An error of the driver.
     pub fn record(&self) -> Result<Event> {
         Ok(Event::new(self.device.clone(), self.queue.backend.record()?))
     }
 
-    /// Makes what is given to this stream from now on wait for `event`, which may be of another
-    /// stream.
+    /// Makes all work submitted to this stream from now on wait for `event`, which may belong to
+    /// another stream.
     ///
     /// # Errors
-    /// [`WrongDevice`](crate::Error::WrongDevice), or what the driver answers.
+    /// [`WrongDevice`](crate::Error::WrongDevice), or an error of the driver.
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.device.same_as(event.device(), "the event")?;
         self.queue.backend.wait(event.backend().clone())
     }
 
-    /// Waits for everything the stream was given so far.
+    /// Waits for all work submitted so far.
     ///
     /// # Errors
-    /// What failed since, a kernel for instance. A failed stream stays failed.
+    /// An earlier failure, of a kernel for instance. A failed stream stays failed.
     pub fn synchronize(&self) -> Result<()> {
         self.queue.backend.synchronize()
     }
 
-    /// Whether everything the stream was given so far is done.
+    /// Whether all work submitted so far is done.
     ///
     /// # Errors
-    /// What failed since.
+    /// An earlier failure.
     pub fn is_done(&self) -> Result<bool> {
         self.queue.backend.is_done()
     }
 
-    /// Whether it has nothing to do. Nobody is told of a failure.
+    /// Whether no work is pending. Does not report or consume a failure.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.backend.is_idle()
     }
 
-    /// What the CPU's executor counted in the last kernel that ended on this stream; `None` on a
-    /// GPU and before the first.
+    /// Counters of the CPU executor for the last kernel that ended on this stream. `None` on a GPU
+    /// and before the first kernel has ended.
     pub fn cpu_stats(&self) -> Option<Stats> {
         self.queue.backend.cpu_stats()
     }
 
     /// Repeats the `pattern` bytes at `address` until `bytes` bytes are written. Each copy doubles
-    /// what is written.
+    /// the number of bytes written.
     ///
     /// # Safety
-    /// The bytes are live memory of this stream's device, and nothing else touches them until the
-    /// stream has done it.
+    /// The bytes are live memory of this stream's device, and nothing else accesses them until the
+    /// stream has completed the copies.
     pub(crate) unsafe fn repeat(&self, address: u64, pattern: u64, bytes: u64) -> Result<()> {
         let mut done = pattern;
-        // At most 64 rounds, as each doubles `done`.
+        // At most 64 rounds: each doubles `done`.
         while 0 < done && done < bytes {
             let more = done.min(bytes - done);
-            // SAFETY: inside of `bytes`, and the two parts do not overlap; the rest is the caller's
-            // promise.
+            // SAFETY: inside `bytes`, and source and target do not overlap. The caller promises
+            // live memory that nothing else accesses.
             unsafe { self.driver().copy(address + done, address, more as usize) }?;
             done += more;
         }

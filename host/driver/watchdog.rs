@@ -1,13 +1,14 @@
-//! A time limit for what cannot be cancelled.
+//! A time limit for work that cannot be cancelled.
 
 use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Ends the process, with a message, unless it is dropped in time.
+/// Ends the process with a message, unless dropped within the limit.
 ///
-/// A kernel that hangs can be cancelled neither on a GPU nor on the CPU, and waiting for it hangs too.
+/// A hanging kernel cannot be cancelled, neither on a GPU nor on the CPU, and waiting for it hangs
+/// too.
 #[derive(Debug)]
 #[must_use = "dropping the watchdog disarms it"]
 pub struct Watchdog {
@@ -15,7 +16,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// After `limit`, prints that `what` hangs and what to do about it, if `advice` is not empty, and ends the
+    /// After `limit`, prints that `what` hangs, with `advice` unless it is empty, and ends the
     /// process with `exit_code`.
     pub fn start(
         limit: Duration,
@@ -25,7 +26,7 @@ impl Watchdog {
     ) -> Watchdog {
         let (armed, disarmed) = channel();
         let (what, advice) = (what.into(), advice.into());
-        // Without a thread there is no watchdog; the work itself is not in danger.
+        // Without a thread there is no watchdog; the watched work is not affected.
         if let Err(error) = thread::Builder::new()
             .name("watchdog".into())
             .spawn(move || watch(&disarmed, limit, &what, &advice, exit_code))
@@ -35,7 +36,7 @@ impl Watchdog {
         Watchdog { _armed: armed }
     }
 
-    /// The work ended in time. The same as dropping it.
+    /// Disarms the watchdog: the work ended in time. Equivalent to dropping it.
     pub fn disarm(self) {}
 }
 
@@ -48,16 +49,16 @@ fn watch(disarmed: &Receiver<()>, limit: Duration, what: &str, advice: &str, exi
         "error: {what} did not end within {limit:?}. A kernel that hangs cannot be cancelled, so this process \
          ends now, with status {exit_code}.\n{advice}"
     );
-    // If nobody can read it, there is still the exit status.
+    // If stderr cannot be written, the exit status still tells.
     let _ = writeln!(std::io::stderr(), "{}", message.trim_end());
     exit_now(exit_code)
 }
 
-/// Ends the process without its exit handlers: the driver's would wait for the kernel.
+/// Ends the process without its exit handlers: the driver's handler would wait for the kernel.
 fn exit_now(exit_code: i32) -> ! {
     unsafe extern "C" {
         fn _exit(code: i32) -> !;
     }
-    // SAFETY: it does not return, and nothing that this process leaves behind needs cleaning up.
+    // SAFETY: `_exit` does not return, and the process leaves nothing behind that needs cleanup.
     unsafe { _exit(exit_code) }
 }

@@ -1,10 +1,11 @@
-//! An error within the message of another one.
+//! A short form of an error, for use within the message of another error.
 
 use super::Error;
 use crate::error::{InvalidRequest, OutOfMemory};
 use std::fmt;
 
-/// Prints what an error found, in a few words. What was asked and what to do are left to the message around it.
+/// Prints the finding of an error in a few words. The enclosing message gives the request and the
+/// advice.
 pub(crate) struct Brief<'a>(&'a Error);
 
 impl Error {
@@ -46,7 +47,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// What 2 MiB of a caching pool over `upstream` are refused with.
+    /// The message of a failed 2 MiB allocation from a caching pool over `upstream`.
     fn refused(upstream: impl DeviceAllocator) -> String {
         let stream = upstream.device().stream().unwrap();
         let pool = CachingPool::builder().segment_bytes(MIB as u64).build_over(upstream).unwrap();
@@ -82,7 +83,8 @@ mod tests {
         );
     }
 
-    /// Advice is the outermost pool's, and what was asked is said once, however deep they are nested.
+    /// Only the outermost pool gives advice, and the request is mentioned once, at any nesting
+    /// depth.
     #[test]
     fn nothing_is_said_twice_of_pools_in_pools() {
         let inner = CachingPool::builder().segment_bytes(MIB as u64).build_over(limit()).unwrap();

@@ -1,8 +1,8 @@
-//! Numbers of bytes, as messages say them.
+//! Numbers of bytes in messages.
 
 use std::fmt;
 
-/// A number of bytes. It prints the exact number, and above 1 KiB the rounded one beside it.
+/// A number of bytes. Prints the exact number and, from 1 KiB on, also a rounded one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Bytes(pub u64);
 

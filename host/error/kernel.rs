@@ -3,11 +3,11 @@
 use super::Bytes;
 use crate::simt::SimtError;
 
-/// How a kernel failed: the detail of [`Error::KernelFault`](super::Error::KernelFault).
+/// Details of [`Error::KernelFault`](super::Error::KernelFault): how a kernel failed.
 #[derive(thiserror::Error, Debug, Clone)]
 #[non_exhaustive]
 pub enum KernelFault {
-    /// A kernel failed on the GPU and took its context with it. End the process.
+    /// A kernel failed on the GPU, which makes its context unusable. End the process.
     #[error(
         "a kernel failed on the GPU before {call} returned: {name} ({code}): {detail}; every later call on \
          this device fails too, so end the process; `compute-sanitizer --tool memcheck` names the access"
@@ -23,7 +23,7 @@ pub enum KernelFault {
         detail: String,
     },
 
-    /// A kernel failed on the CPU. Its stream runs nothing more; other streams do.
+    /// A kernel failed on the CPU. Its stream runs nothing more; other streams continue.
     #[error("kernel `{kernel}` failed on the CPU: {source}; this stream runs nothing more")]
     Simt {
         /// The kernel's name.
@@ -32,7 +32,7 @@ pub enum KernelFault {
         source: SimtError,
     },
 
-    /// The executor of a CPU stream panicked outside of a kernel's lanes. Its stream runs nothing
+    /// The executor of a CPU stream panicked outside a kernel's lanes. Its stream runs nothing
     /// more.
     #[error("the CPU stream panicked: {message}; this is a defect of warpheap, please report it")]
     CpuStream {
@@ -41,18 +41,17 @@ pub enum KernelFault {
     },
 }
 
-/// How module and program differ: the detail of
-/// [`Error::InvalidModule`](super::Error::InvalidModule).
+/// Details of [`Error::InvalidModule`](super::Error::InvalidModule): how module and program differ.
 #[derive(thiserror::Error, Debug, Clone)]
 #[non_exhaustive]
 pub enum InvalidModule {
-    /// The module has no such kernel.
+    /// The module does not contain the kernel.
     #[error(
         "the module has no kernel `{kernel}` (it has {known}); where it is loaded by the names of kernels, name this one, too; \
          otherwise the PTX is older than the program, or of other kernels: rebuild it"
     )]
     UnknownKernel {
-        /// The kernel that was asked for.
+        /// The requested kernel.
         kernel: &'static str,
         /// The kernels of the module.
         known: String,
@@ -72,7 +71,7 @@ pub enum InvalidModule {
         ptx: String,
     },
 
-    /// The module has no global allocator to set a heap for.
+    /// The module has no global allocator, so no heap can be set.
     #[error(
         "the PTX has no `{symbol}`, so there is no global allocator to set a heap for; write \
          `warpheap_device::global_heap!();` in the kernel crate and rebuild it"
@@ -90,18 +89,18 @@ pub enum InvalidModule {
     GlobalHeapLayout {
         /// The variable.
         symbol: &'static str,
-        /// Its length in the PTX.
+        /// Its size in the PTX.
         ptx: Bytes,
-        /// Its length in the program.
+        /// Its size in the program.
         program: Bytes,
     },
 }
 
-/// What names freed memory: the detail of [`Error::Dangling`](super::Error::Dangling).
+/// Details of [`Error::Dangling`](super::Error::Dangling): what refers to freed memory.
 #[derive(thiserror::Error, Debug, Clone)]
 #[non_exhaustive]
 pub enum Dangling {
-    /// An argument names memory outside of every live allocation of the device.
+    /// An argument names memory outside every live allocation of the device.
     #[error(
         "argument {position} of `{kernel}` names {bytes} at {address:#x}, which lies in no live allocation \
          of {device}; {nearest}; keep the buffer alive until the launch, and pass it to its own device"
@@ -121,7 +120,7 @@ pub enum Dangling {
         nearest: String,
     },
 
-    /// The heap that a module allocates from was dropped. Set another before the launch.
+    /// The heap of the module's global allocator was dropped. Set another before the launch.
     #[error(
         "`{kernel}` would allocate from the heap of {bytes} at {address:#x} of {device}, which was dropped after \
          Module::set_global_heap; keep the heap alive until the launch, or set another"
@@ -137,8 +136,7 @@ pub enum Dangling {
         device: String,
     },
 
-    /// The heap that a module allocates from was to be set or cleared, and that failed. Set or
-    /// clear it again.
+    /// Setting or clearing the heap of the module's global allocator failed. Set or clear it again.
     #[error(
         "`{kernel}` might allocate from any heap: the last Module::set_global_heap or clear_global_heap of its module failed; \
          call one of them again before the launch"

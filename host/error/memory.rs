@@ -2,26 +2,26 @@
 
 use super::Bytes;
 
-/// What is exhausted.
+/// The resource that is exhausted.
 #[derive(thiserror::Error, Debug, Clone)]
 #[non_exhaustive]
 pub enum OutOfMemory {
-    /// The device has not enough memory. Free memory on the device, or leave it to fewer programs.
+    /// The device is out of memory. Free memory on the device, or run fewer programs on it.
     #[error("cannot allocate {requested} on {device}: {free} of {total} are free; {advice}")]
     Device {
         /// The device's name.
         device: String,
-        /// How much was asked for.
+        /// The requested size.
         requested: Bytes,
-        /// How much is free.
+        /// Free memory.
         free: Bytes,
-        /// How much there is.
+        /// Total memory.
         total: Bytes,
-        /// What to do about it.
+        /// Advice.
         advice: String,
     },
 
-    /// A host allocator has not enough memory, or not in one piece. Free blocks of it and try again.
+    /// A host allocator is out of memory, or too fragmented. Free some of its blocks and try again.
     #[error(
         "{allocator} cannot allocate {requested}: {used} of {reserved} are in use, {cached} are kept for later, and the \
          largest free block has {largest}; {advice}"
@@ -29,34 +29,35 @@ pub enum OutOfMemory {
     Pool {
         /// The allocator.
         allocator: String,
-        /// How much was asked for.
+        /// The requested size.
         requested: Bytes,
-        /// How much is in use.
+        /// Bytes in use.
         used: Bytes,
-        /// How much the allocator holds, used or free; of a limit, how much it allows.
+        /// Bytes that the allocator holds, used or free; the maximum of a limit.
         reserved: Bytes,
-        /// How much is free and not returned upstream; of a limit, by the allocator that it wraps.
+        /// Bytes that are free and not returned upstream; for a limit, those of the allocator that
+        /// it wraps.
         cached: Bytes,
         /// The largest block that can be allocated at the moment.
         largest: Bytes,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
     },
 
     /// A growable object reached the end of its reserved addresses. Reserve more when it is built.
     #[error("cannot grow {what} to {asked}: {reserved} are reserved for it, once and for all; {advice}")]
     Reservation {
-        /// What was to grow.
+        /// The object that was to grow.
         what: &'static str,
-        /// The size that was asked for.
+        /// The requested size.
         asked: Bytes,
         /// The size of the reservation.
         reserved: Bytes,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
     },
 
-    /// The system has not enough addresses, or does not allow their use. Reserve fewer.
+    /// The system is out of addresses, or does not allow their use. Reserve fewer.
     #[error("cannot {what} {bytes} of addresses on {device}: {why}; {advice}")]
     AddressSpace {
         /// The operation, a verb.
@@ -65,9 +66,9 @@ pub enum OutOfMemory {
         bytes: Bytes,
         /// The device's name.
         device: String,
-        /// What the system says.
+        /// The system's reason.
         why: String,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
     },
 }

@@ -1,8 +1,8 @@
 //! The error type of the host crate.
 //!
-//! [`Error`] has one variant for each cause that a caller can act on. Where a cause has several
-//! shapes, the variant holds a detail enum of this module: match the variant for the cause, and the
-//! detail for its figures.
+//! [`Error`] has one variant for each cause that a caller can act on. If a cause has several forms,
+//! the variant holds a detail enum of this module: match the variant for the cause, and the detail
+//! for its figures.
 //!
 //! ```
 //! use warpheap::error::{Error, OutOfMemory};
@@ -32,22 +32,22 @@ pub use request::{InvalidConfig, InvalidFree, InvalidRequest, NotSupported};
 /// A result with the error type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error, by cause. Its text says what was asked for, what there was, and what to do.
+/// An error, by cause. The message says what was requested, what was available, and what to do.
 #[derive(thiserror::Error, Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
     /// No usable device. Run on [`Device::cpu`](crate::Device::cpu), or follow `advice`.
     #[error("no usable device: {asked} was asked for, but {found}; {advice}")]
     NoDevice {
-        /// The device that was asked for.
+        /// The requested device.
         asked: String,
-        /// What is there instead.
+        /// What was found instead.
         found: String,
-        /// What to do about it.
+        /// Advice.
         advice: String,
     },
 
-    /// A driver call failed with a status that no other variant stands for. Look `code` up in the
+    /// A driver call failed with a status that no other variant represents. Look up `code` in the
     /// driver's documentation.
     #[error("{call} failed with {name} ({code}): {detail}")]
     Driver {
@@ -78,7 +78,7 @@ pub enum Error {
         code: u32,
         /// The name of the status.
         name: String,
-        /// What to do about it.
+        /// Advice.
         advice: String,
         /// The compiler's log.
         log: String,
@@ -88,16 +88,16 @@ pub enum Error {
     #[error(transparent)]
     InvalidModule(#[from] InvalidModule),
 
-    /// The device or the kernel allows no such grid. Change the launch configuration.
+    /// The device or the kernel does not support the grid. Change the launch configuration.
     #[error("cannot launch `{kernel}`: {asked}, but {limit}; {advice}")]
     InvalidLaunch {
         /// The kernel's name.
         kernel: &'static str,
-        /// What was asked for.
+        /// The requested grid, block or shared memory.
         asked: String,
-        /// What the device or the kernel allows.
+        /// The limit of the device or the kernel.
         limit: String,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
     },
 
@@ -105,12 +105,12 @@ pub enum Error {
     #[error(transparent)]
     InvalidConfig(#[from] InvalidConfig),
 
-    /// A request that is never served, however much memory is free. Change the request.
+    /// A request that can never succeed, however much memory is free. Change the request.
     #[error(transparent)]
     InvalidRequest(#[from] InvalidRequest),
 
-    /// A free of an address at which no live block starts, or with another layout. Nothing was
-    /// freed for that address; the program has a double, foreign or interior free.
+    /// A free of an address where no live block starts, or with another layout. Nothing was freed
+    /// for that address. The program has a double, foreign or interior free.
     #[error(transparent)]
     InvalidFree(#[from] InvalidFree),
 
@@ -127,7 +127,7 @@ pub enum Error {
         bytes: Bytes,
         /// The bytes of the pool, used or free.
         reserved: Bytes,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
     },
 
@@ -149,7 +149,7 @@ pub enum Error {
     /// A copy or a view reaches past the end of its memory. Nothing was copied; correct the range.
     #[error("cannot copy {asked} at offset {offset}: {what} holds {there}")]
     OutOfBounds {
-        /// Where the copy would begin.
+        /// The offset of the copy.
         offset: Bytes,
         /// The length of the copy.
         asked: Bytes,
@@ -186,23 +186,23 @@ pub enum Error {
     /// A log of allocations cannot be written or read. The allocations themselves are not affected.
     #[error("the log of allocations cannot be {what}: {why}; {advice}")]
     AllocLog {
-        /// What was to be done with it: `written`, `read` or another verb.
+        /// The failed operation: `written`, `read` or another verb.
         what: &'static str,
         /// The reason.
         why: String,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
     },
 }
 
 impl Error {
-    /// Whether there was no device to run on, as opposed to one that failed.
+    /// Whether no device was available, as opposed to a device that failed.
     #[must_use]
     pub fn is_no_device(&self) -> bool {
         matches!(self, Error::NoDevice { .. })
     }
 
-    /// Whether the device is unusable: a kernel failed and took its context or stream with it.
+    /// Whether the device is unusable: a kernel failed, and its context or stream with it.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         matches!(self, Error::KernelFault(_))

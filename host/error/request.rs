@@ -1,19 +1,19 @@
-//! Requests, frees and settings that no state of the device can serve.
+//! Requests, frees and settings that fail in any state of the device.
 
 use super::Bytes;
 
-/// What is missing: the detail of [`Error::NotSupported`](super::Error::NotSupported).
+/// Details of [`Error::NotSupported`](super::Error::NotSupported): what is missing.
 #[derive(thiserror::Error, Debug, Clone)]
 #[non_exhaustive]
 pub enum NotSupported {
-    /// The backend has no such feature. Use another backend, or do without.
+    /// The backend lacks the feature. Use another backend, or do without.
     #[error("{backend} has no {what}; {advice}")]
     Backend {
-        /// The feature that was asked for.
+        /// The requested feature.
         what: &'static str,
         /// The backend.
         backend: &'static str,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
     },
 
@@ -25,7 +25,7 @@ pub enum NotSupported {
     },
 }
 
-/// Which setting is wrong: the detail of [`Error::InvalidConfig`](super::Error::InvalidConfig).
+/// Details of [`Error::InvalidConfig`](super::Error::InvalidConfig): which setting is wrong.
 #[derive(thiserror::Error, Debug, Clone)]
 #[non_exhaustive]
 pub enum InvalidConfig {
@@ -41,11 +41,12 @@ pub enum InvalidConfig {
     },
 }
 
-/// What is wrong with a request: the detail of [`Error::InvalidRequest`](super::Error::InvalidRequest).
+/// Details of [`Error::InvalidRequest`](super::Error::InvalidRequest): what is wrong with the
+/// request.
 #[derive(thiserror::Error, Debug, Clone)]
 #[non_exhaustive]
 pub enum InvalidRequest {
-    /// A host allocator never serves this layout.
+    /// A host allocator does not support the layout.
     #[error("{allocator} cannot allocate {asked}: {why}")]
     Layout {
         /// The allocator.
@@ -56,7 +57,7 @@ pub enum InvalidRequest {
         why: String,
     },
 
-    /// A heap never serves this layout.
+    /// A heap does not support the layout.
     #[error("a heap cannot allocate {asked}: {why}")]
     HeapLayout {
         /// Size and alignment.
@@ -74,25 +75,25 @@ pub enum InvalidRequest {
         element: Bytes,
     },
 
-    /// The alignment is no power of two, or too large.
+    /// The alignment is not a power of two, or too large.
     #[error("an alignment of {align} was asked for; it must be a power of two of at most {most}")]
     Alignment {
-        /// The alignment that was asked for.
+        /// The requested alignment.
         align: usize,
-        /// The largest alignment that is served.
+        /// The maximum alignment.
         most: usize,
     },
 
-    /// The time between two events was asked for in the wrong order.
+    /// The time between two events was requested in the wrong order.
     #[error("the event said to be the earlier one happened later; swap the two")]
     EventOrder,
 }
 
-/// What is wrong with a free: the detail of [`Error::InvalidFree`](super::Error::InvalidFree).
+/// Details of [`Error::InvalidFree`](super::Error::InvalidFree): what is wrong with the free.
 #[derive(thiserror::Error, Debug, Clone)]
 #[non_exhaustive]
 pub enum InvalidFree {
-    /// A host allocator has no live block at this address, or one of another layout.
+    /// A host allocator has no live block at this address, or the layout differs.
     #[error(
         "{allocator} cannot take back {address:#x}: {why}; give back what its `allocate` returned, with the same layout, \
          and once"
@@ -100,7 +101,7 @@ pub enum InvalidFree {
     Block {
         /// The allocator.
         allocator: String,
-        /// The address that was freed.
+        /// The address passed to the free.
         address: u64,
         /// What is wrong with it.
         why: String,

@@ -1,9 +1,9 @@
-//! The text of every error. [`position`] fails to compile when a variant is missing there.
+//! Tests the text of every error. [`position`] fails to compile if a variant is missing there.
 
 use super::*;
 use crate::simt::SimtError;
 
-/// The place of an error's variant and detail in [`all`].
+/// The index of an error's variant and detail in [`all`].
 fn position(error: &Error) -> usize {
     match error {
         Error::NoDevice { .. } => 0,
@@ -43,7 +43,7 @@ fn position(error: &Error) -> usize {
     }
 }
 
-/// One error of each kind, in the order of [`position`], with its text.
+/// One error of each kind, in the order of [`position`], with its expected text.
 fn all() -> Vec<(Error, &'static str)> {
     let mut all = device();
     all.extend(kernel());
@@ -296,7 +296,7 @@ fn predicates_follow_the_variants() {
     }
 }
 
-/// A detail's source is the source of the error around it.
+/// The source of a detail is the source of the enclosing error.
 #[test]
 fn the_source_of_a_cpu_fault_is_the_executors_error() {
     let sources = all().into_iter().filter_map(|(error, _)| {
@@ -305,7 +305,7 @@ fn the_source_of_a_cpu_fault_is_the_executors_error() {
     assert_eq!(sources.collect::<Vec<_>>(), [true]);
 }
 
-/// An allocation that succeeds returns this size, too.
+/// A successful allocation returns a value of this size too.
 #[test]
 fn an_error_is_small() {
     assert!(size_of::<Error>() <= 96, "{}", size_of::<Error>());

@@ -1,4 +1,4 @@
-//! The host's side of the block pool.
+//! The host side of the pool of equal blocks.
 
 use super::{Faults, LINE, LINE_WORDS, Violation, check_reset, refuse};
 use crate::alloc::Usage;
@@ -9,7 +9,7 @@ use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::freelist::{self, Geometry, MAX_CAPACITY, MAX_STRIDE, Region};
 use warpheap_device::kernel::Arg;
 
-/// A pool of equal blocks in device memory; see [`warpheap_device::freelist`].
+/// A pool of equal-sized blocks in device memory; see [`warpheap_device::freelist`].
 #[derive(Debug)]
 pub struct FreeList {
     memory: DeviceMemory,
@@ -18,11 +18,11 @@ pub struct FreeList {
     faults: DeviceBuffer<u64>,
     geometry: Geometry,
     handle: Arg<freelist::FreeList>,
-    /// False while a reset runs, and after one that failed.
+    /// False during a reset, and after a failed one.
     is_reset: bool,
 }
 
-/// How a pool shall be. [`FreeList::builder`] makes one.
+/// Settings of a pool, from [`FreeList::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "`build` makes the pool"]
 pub struct FreeListBuilder {
@@ -31,48 +31,48 @@ pub struct FreeListBuilder {
     align: u64,
 }
 
-/// How many blocks there are, and where.
+/// Statistics of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FreeListStats {
-    /// `used_bytes` counts allocated blocks, `reserved_bytes` all blocks. The largest free
-    /// piece is one block.
+    /// `used_bytes` counts allocated blocks, `reserved_bytes` all blocks. `largest_free_bytes` is
+    /// one block.
     pub usage: Usage,
-    /// Blocks of the pool.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Blocks that can be allocated, by the counts of the regions.
+    /// Number of free blocks, by the counts of the regions.
     pub free_blocks: u64,
-    /// Allocated blocks, by the bitmap.
+    /// Number of allocated blocks, by the bitmap.
     pub live_blocks: u64,
 }
 
 impl FreeList {
-    /// A pool of `blocks` blocks of `block_size` bytes, to be built.
+    /// Settings for a pool of `blocks` blocks of `block_size` bytes.
     pub fn builder(blocks: u64, block_size: u64) -> FreeListBuilder {
         FreeListBuilder { blocks, block_size, align: 16 }
     }
 
-    /// What a launch passes to a kernel that takes a [`freelist::FreeList`].
+    /// The argument for kernels that take a [`freelist::FreeList`].
     pub fn handle(&self) -> Arg<freelist::FreeList> {
         self.handle
     }
 
-    /// Sizes and counts.
+    /// Sizes and counts of the pool.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// The memory that it hands out.
+    /// The memory that the pool allocates from.
     pub fn memory(&self) -> &DeviceMemory {
         &self.memory
     }
 
-    /// Waits for the device, then makes every block free and forgets the faults. Launches that are
-    /// given the pool wait meanwhile. Blocks from before must not be used any more.
+    /// Waits for the device, then frees every block and clears the faults. Launches that use the
+    /// pool wait until the reset is done. Blocks allocated before must not be used any more.
     ///
     /// # Errors
-    /// What failed since. If it was the reset itself, no launch may be given the pool until a reset
-    /// has succeeded; until then `stats` and `check` fail with
+    /// An earlier failure of the device. If the reset itself failed, no launch may be given the
+    /// pool until a reset has succeeded; until then `stats` and `check` fail with
     /// [`NotReset`](crate::Error::NotReset).
     pub fn reset(&mut self) -> Result<()> {
         let _held = self.memory.hold_off_launches()?;
@@ -89,13 +89,13 @@ impl FreeList {
         Ok(())
     }
 
-    /// What threads did wrong, after the work that the device was given before.
+    /// Waits for the device, then returns the faults that kernels caused.
     pub fn faults(&self) -> Result<Faults> {
         let words = self.faults.copy_to_vec()?;
         Ok(words.first_chunk::<FAULT_LOG_WORDS>().map(Faults::read).unwrap_or_default())
     }
 
-    /// Counts free and allocated blocks after the work that the device was given before.
+    /// Waits for the device, then counts free and allocated blocks.
     pub fn stats(&self) -> Result<FreeListStats> {
         check_reset(self.is_reset, "a free list")?;
         let _held = self.memory.hold_off_launches()?;
@@ -114,14 +114,13 @@ impl FreeList {
         Ok(FreeListStats { usage, blocks: geometry.capacity().into(), free_blocks, live_blocks })
     }
 
-    /// The bitmap: bit `i % 32` of word `i / 32` is set while block `i` is taken. Bits past the
-    /// capacity are set for good.
+    /// The bitmap: bit `i % 32` of word `i / 32` is set while block `i` is allocated. Bits past the
+    /// capacity are always set.
     pub fn read_bitmap(&self) -> Result<Vec<u32>> {
         self.bitmap.copy_to_vec()
     }
 
-    /// Walks the metadata after the work that the device was given before, and reports what is
-    /// broken.
+    /// Waits for the device, then checks the metadata and reports violated invariants.
     pub fn check(&self) -> Result<Vec<Violation>> {
         check_reset(self.is_reset, "a free list")?;
         let _held = self.memory.hold_off_launches()?;
@@ -156,14 +155,14 @@ impl FreeList {
 }
 
 impl FreeListBuilder {
-    /// The alignment of every block: a power of two up to 65,536 bytes; 16 unless set. Blocks lie
-    /// `block_size` bytes apart, rounded up to it.
+    /// The alignment of every block: a power of two up to 65,536 bytes. Default: 16. The distance
+    /// between blocks is `block_size` rounded up to the alignment.
     pub fn align(mut self, bytes: u64) -> Self {
         self.align = bytes;
         self
     }
 
-    /// Makes the pool.
+    /// Builds the pool.
     pub fn build(&self, device: &Device) -> Result<FreeList> {
         if !self.align.is_power_of_two() || self.align > 1 << 16 {
             return refuse("align", self.align, "it must be a power of two from 1 to 65536 bytes");
@@ -187,8 +186,8 @@ impl FreeListBuilder {
         let regions = device.alloc_memory((lines + 1) * LINE, LINE as usize)?;
         let bitmap = device.zeroed::<u32>(geometry.words() as usize)?;
         let faults = device.zeroed::<u64>(FAULT_LOG_WORDS)?;
-        // SAFETY: `reset` fills the parts below; the pool keeps the allocations for as long as it
-        // lives, and a launch checks that the handle's memory is still there.
+        // SAFETY: `reset` below initialises the parts. The pool keeps the allocations as long as it
+        // lives, and a launch checks that the handle's memory is still live.
         let handle = unsafe {
             freelist::FreeList::from_raw_parts(
                 memory.address() as *mut u8,
@@ -199,7 +198,8 @@ impl FreeListBuilder {
                 (regions.address() + lines * LINE) as *const freelist::FreeList,
             )
         };
-        // SAFETY: the same.
+        // SAFETY: the pool keeps the parts alive, and a launch checks the memory that the handle
+        // names.
         let handle = unsafe { Arg::new(handle) };
         let mut pool = FreeList { memory, regions, bitmap, faults, geometry, handle, is_reset: false };
         pool.reset()?;

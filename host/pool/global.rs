@@ -1,4 +1,4 @@
-//! The heap that a module's `alloc` allocates from.
+//! The heap behind a module's global allocator (`alloc`).
 
 use super::{Faults, Heap};
 use crate::driver::Module;
@@ -8,7 +8,7 @@ use warpheap_device::fault::FAULT_LOG_WORDS;
 use warpheap_device::global::{GlobalHeap, SYMBOL};
 use warpheap_device::kernel::{Arg, KernelArg};
 
-/// Bytes of the handle in a module's global allocator, and of the whole.
+/// Size of the handle in a module's global allocator, and of the entire variable.
 const HANDLE_BYTES: usize = GlobalHeap::FAULTS_OFFSET;
 const BYTES: u64 = size_of::<GlobalHeap>() as u64;
 
@@ -17,27 +17,29 @@ type HandleBytes = [MaybeUninit<u8>; HANDLE_BYTES];
 const _: () = assert!(HANDLE_BYTES == size_of::<Arg<warpheap_device::heap::Heap>>());
 
 impl Module {
-    /// Has `alloc` in the module's kernels allocate from `heap`: `Vec`, `Box` and whatever else a
-    /// kernel crate with [`global_heap!`](warpheap_device::global_heap!) uses. Waits for the device
-    /// first; launches of the module wait meanwhile. The heap has to outlive the launches, each of
-    /// which checks that it is still there.
+    /// Makes `alloc` in the module's kernels allocate from `heap`: `Vec`, `Box` and everything else
+    /// that a kernel crate with [`global_heap!`](warpheap_device::global_heap!) uses. Waits for the
+    /// device first; launches of the module wait until the call is done. The heap must outlive the
+    /// launches, and each launch checks that it is still live.
     ///
-    /// On the CPU, where kernels allocate as the program does, the heap is only checked, and watched.
+    /// On the CPU kernels allocate like the program, so the heap is only checked at this call and
+    /// at launches.
     ///
     /// # Errors
-    /// [`InvalidModule`](crate::Error::InvalidModule),
-    /// [`WrongDevice`](crate::Error::WrongDevice), or what failed since.
+    /// [`InvalidModule`](crate::Error::InvalidModule), [`WrongDevice`](crate::Error::WrongDevice),
+    /// or an earlier failure of the device.
     pub fn set_global_heap(&self, heap: &Heap) -> Result<()> {
         self.device().same_as(heap.memory().device(), "the heap")?;
         let handle = heap.handle();
-        // SAFETY: as long as a handle.
+        // SAFETY: the array has the size of the handle (asserted above).
         let bytes = unsafe { &*(&raw const handle).cast::<HandleBytes>() };
         let mut named = None;
         handle.for_each_range(&mut |address, bytes| named = Some((address, bytes)));
         self.write_handle(bytes, named)
     }
 
-    /// The opposite of [`set_global_heap`](Self::set_global_heap): a thread that uses `alloc` now ends there.
+    /// Undoes [`set_global_heap`](Self::set_global_heap). A thread that then uses `alloc` is
+    /// terminated.
     ///
     /// # Errors
     /// As for [`set_global_heap`](Self::set_global_heap).
@@ -45,8 +47,8 @@ impl Module {
         self.write_handle(&[MaybeUninit::new(0); HANDLE_BYTES], None)
     }
 
-    /// The threads that used `alloc` while no heap was set, after the work that the device was given before.
-    /// Those that a heap refused are among [`Heap::faults`]. On the CPU there are none.
+    /// Waits for the device, then returns the faults of threads that used `alloc` while no heap was
+    /// set. Failed allocations of a heap are in [`Heap::faults`]. On the CPU there are none.
     ///
     /// # Errors
     /// As for [`set_global_heap`](Self::set_global_heap).
@@ -55,7 +57,8 @@ impl Module {
         let mut words = [0_u64; FAULT_LOG_WORDS];
         self.device().synchronize()?;
         let from = place.address + GlobalHeap::FAULTS_OFFSET as u64;
-        // SAFETY: the log's part of the variable, whose length was checked, and as many words.
+        // SAFETY: the log is inside the variable, whose size was checked; `words` has the log's
+        // length.
         unsafe { self.device().driver().read(words.as_mut_ptr().cast(), from, size_of_val(&words)) }?;
         Ok(Faults::read(&words))
     }
@@ -64,7 +67,7 @@ impl Module {
         let place = self.variable(SYMBOL, BYTES)?;
         self.write_variables(names, || {
             let Some(place) = place else { return Ok(()) };
-            // SAFETY: the handle's part of the variable, whose length was checked; no kernel runs.
+            // SAFETY: the handle is inside the variable, whose size was checked; no kernel runs.
             unsafe { self.device().driver().write(place.address, bytes.as_ptr().cast(), bytes.len()) }
         })
     }

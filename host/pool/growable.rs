@@ -1,8 +1,8 @@
-//! A buffer that grows where it lies.
+//! A buffer that grows in place.
 //!
-//! Addresses for the most that it may ever hold are reserved at once; they cost no memory. Memory is mapped to them as it
-//! is needed, from the start on, so that nothing moves and nothing is copied: addresses that kernels have been given
-//! stay right.
+//! Addresses for the maximum size are reserved at once and cost no memory. Memory is mapped as
+//! needed, from the start, so nothing moves and nothing is copied: addresses that were passed to
+//! kernels stay valid.
 
 #[cfg(test)]
 mod tests;
@@ -14,30 +14,31 @@ use std::fmt;
 use std::sync::Arc;
 use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
 
-/// Device memory of which only the addresses are there from the start.
+/// Device memory with a fixed range of addresses that is mapped as needed.
 ///
-/// The copies are those of [`DeviceMemory`]: they wait for the work that the device was given before, and reach as far as
-/// there is memory. So do the arguments of launches. Dropping it waits for that work, too.
+/// The copies are those of [`DeviceMemory`]: they wait for all work submitted to the device so far,
+/// and are limited to the mapped part. So are the arguments of launches. Dropping it also waits for
+/// that work.
 #[must_use = "its memory is freed when it is dropped"]
 pub struct GrowableBuffer {
-    /// What has memory. Before the reservation: no launch may name it when that goes.
+    /// The mapped part. Dropped before the reservation, so that no launch can name freed memory.
     memory: DeviceMemory,
     reservation: Reservation,
 }
 
 impl GrowableBuffer {
-    /// Reserves `bytes` of addresses on the device, rounded up to its [granularity](Self::granularity). None of them has
-    /// memory yet.
+    /// Reserves `bytes` of addresses on the device, rounded up to its
+    /// [granularity](Self::granularity). No memory is mapped yet.
     ///
     /// # Errors
-    /// [`Error::NotSupported`] where there is no virtual memory management,
-    /// [`Error::OutOfMemory`] if there are not as many, [`Error::InvalidConfig`] for no bytes.
+    /// [`Error::NotSupported`] if the device has no virtual memory management,
+    /// [`Error::OutOfMemory`] if the addresses are exhausted, [`Error::InvalidConfig`] for 0 bytes.
     pub fn reserve(device: &Device, bytes: u64) -> Result<GrowableBuffer> {
         GrowableBuffer::over(device, device.driver().virtual_memory()?, bytes, None)
     }
 
-    /// The same for a pool, whose handle names all of the addresses and knows by itself where there
-    /// is memory: at a multiple of `align`, a power of two.
+    /// As [`reserve`](Self::reserve), for a pool. Its handle names all of the addresses, and the
+    /// pool knows which part is mapped. The start is aligned to `align`, a power of two.
     pub(super) fn for_pool(device: &Device, bytes: u64, align: u64) -> Result<GrowableBuffer> {
         GrowableBuffer::over(device, device.driver().virtual_memory()?, bytes, Some(align))
     }
@@ -58,38 +59,39 @@ impl GrowableBuffer {
         Ok(GrowableBuffer { memory, reservation })
     }
 
-    /// The device it is memory of.
+    /// The device that owns the memory.
     pub fn device(&self) -> &Device {
         self.memory.device()
     }
 
-    /// Its first address, a `CUdeviceptr`, which never changes.
+    /// The first address, a `CUdeviceptr`. It never changes.
     pub fn address(&self) -> u64 {
         self.memory.address()
     }
 
-    /// Bytes from the start on that have memory.
+    /// Number of mapped bytes, counted from the start.
     pub fn size(&self) -> u64 {
         self.memory.bytes()
     }
 
-    /// Bytes of addresses: how far it can grow.
+    /// Number of reserved bytes: the maximum size.
     pub fn reserved(&self) -> u64 {
         self.reservation.range().bytes
     }
 
-    /// What sizes are rounded up to, in bytes: a power of two, 2 MiB on most GPUs.
+    /// The granularity of sizes in bytes: a power of two, 2 MiB on most GPUs.
     pub fn granularity(&self) -> u64 {
         self.reservation.granularity()
     }
 
-    /// Gives it memory for `bytes`, rounded up to the granularity, and returns its size. What it holds stays where and as it
-    /// is; what is new has any content. It asks for no wait, and kernels may use the buffer meanwhile: launches from
-    /// now on reach all of it. A buffer that has as much already stays as it is.
+    /// Grows the buffer to `bytes`, rounded up to the granularity, and returns its size. Existing
+    /// contents do not move or change; new memory has arbitrary contents. Does not wait, and
+    /// kernels may use the buffer during the call: later launches can access all of it. Does
+    /// nothing if the buffer is already large enough.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], of the device or of the reservation, or what the driver answers.
-    /// Nothing changes then.
+    /// [`Error::OutOfMemory`] if the device has no memory or the reservation is exceeded, or an
+    /// error of the driver. Then nothing changes.
     pub fn grow_to(&mut self, bytes: u64) -> Result<u64> {
         if bytes > self.reserved() {
             return Err(Error::OutOfMemory(OutOfMemory::Reservation {
@@ -107,18 +109,20 @@ impl GrowableBuffer {
         Ok(self.size())
     }
 
-    /// Waits for the work that the device was given before, gives back memory beyond `bytes`, and returns the size. What
-    /// one growth has added goes as a whole or stays as a whole, so the size may be more than `bytes`. A buffer that has no
-    /// more stays as it is.
+    /// Waits for all work submitted to the device so far, frees memory beyond `bytes`, and returns
+    /// the size. The memory of one growth is freed entirely or not at all, so the size may exceed
+    /// `bytes`. Does nothing if the buffer is already small enough.
     ///
     /// # Errors
-    /// What failed since, a kernel for instance; all is as before then. What the driver answers: then what it did not take
-    /// back is still there, or if it has no addresses any more, is tried again by whatever grows or shrinks the buffer next.
+    /// An earlier failure of the device, of a kernel for instance; then nothing changes. An error
+    /// of the driver; then memory that it failed to unmap stays mapped, and memory that was
+    /// unmapped but not freed is freed by the next growth or shrink.
     pub fn shrink_to(&mut self, bytes: u64) -> Result<u64> {
         self.shrink_behind(bytes, Device::synchronize)
     }
 
-    /// The same for who has nothing to do with what failed: nobody is told of it.
+    /// As [`shrink_to`](Self::shrink_to), for a caller that is unrelated to an earlier failure: the
+    /// failure is not reported or consumed.
     pub(crate) fn shrink_quietly(&mut self, bytes: u64) -> Result<u64> {
         self.shrink_behind(bytes, |device| {
             device.driver().drain();
@@ -129,11 +133,11 @@ impl GrowableBuffer {
     fn shrink_behind(&mut self, bytes: u64, wait: fn(&Device) -> Result<()>) -> Result<u64> {
         let rest = self.reservation.cut(bytes);
         if rest < self.size() {
-            // First: from here on no launch names what goes, and each that did is given to the
-            // device.
+            // First: from here on no launch names the freed part, and every launch that did is
+            // submitted.
             self.memory.resize(rest);
             let idle = wait(self.device());
-            // SAFETY: the device has done its work, and launches are refused what lies there.
+            // SAFETY: the device is idle, and launches that name the freed part fail.
             let done = idle.and_then(|()| unsafe { self.reservation.unmap_from(rest) });
             self.memory.resize(self.reservation.mapped());
             done?;
@@ -148,39 +152,39 @@ impl GrowableBuffer {
         self.memory.ptr()
     }
 
-    /// As [`DeviceMemory::slice_at`], of what has memory.
+    /// As [`DeviceMemory::slice_at`], limited to the mapped part.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`DeviceMemory::slice_at`].
     pub fn slice_at<T: Copy>(&self, offset: u64, len: u64) -> Result<DeviceSlice<T>> {
         self.memory.slice_at(offset, len)
     }
 
-    /// As [`DeviceMemory::read`], of what has memory.
+    /// As [`DeviceMemory::read`], limited to the mapped part.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`DeviceMemory::read`].
     pub fn read<T: DeviceData>(&self, offset: u64, to: &mut [T]) -> Result<()> {
         self.memory.read(offset, to)
     }
 
-    /// As [`DeviceMemory::write`], to what has memory.
+    /// As [`DeviceMemory::write`], limited to the mapped part.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`DeviceMemory::write`].
     pub fn write<T: DeviceData>(&mut self, offset: u64, from: &[T]) -> Result<()> {
         self.memory.write(offset, from)
     }
 
-    /// As [`DeviceMemory::fill_part`], of what has memory.
+    /// As [`DeviceMemory::fill_part`], limited to the mapped part.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`DeviceMemory::fill_part`].
     pub fn fill_part(&mut self, offset: u64, bytes: u64, byte: u8) -> Result<()> {
         self.memory.fill_part(offset, bytes, byte)
     }
 
-    /// What has memory at the moment.
+    /// The mapped part.
     pub fn memory(&self) -> &DeviceMemory {
         &self.memory
     }

@@ -1,10 +1,10 @@
-//! Pools that kernels allocate from: their set-up, their state as the host sees it, and their end.
+//! Pools that kernels allocate from: setup, host-side inspection, and release.
 //!
-//! [`GrowableBuffer`] is what pools that grow stand on, and serves by itself, too.
+//! [`GrowableBuffer`] is the basis of growable pools, and can be used separately.
 //!
-//! A pool owns its memory and its metadata, apart from each other, and gives out a handle that is
-//! passed to kernels by value. The handle names the pool's memory, so a launch after the pool's end
-//! is refused.
+//! A pool owns its memory and its metadata, in separate allocations, and provides a handle that is
+//! passed to kernels by value. The handle names the pool's memory, so a launch after the pool was
+//! dropped fails.
 
 mod bump;
 mod freelist;
@@ -23,12 +23,12 @@ pub use heap::{
 use crate::error::{Error, InvalidConfig, Result};
 use warpheap_device::fault::{FAULT_LOG_WORDS, Fault, FaultLog};
 
-/// Words of what lies alone in a cache line.
+/// Words per cache line.
 const LINE_WORDS: usize = 16;
 /// Bytes of a cache line.
 const LINE: u64 = 8 * LINE_WORDS as u64;
 
-/// Threads share all of these.
+/// Asserts that threads can share all of these.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     is_shared::<Heap>();
@@ -38,12 +38,12 @@ const _: () = {
     is_shared::<GrowableBuffer>();
 };
 
-/// What threads did wrong since the pool was made or reset.
+/// Faults of kernel threads since the pool was built or reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// How often.
+    /// Number of faults.
     pub count: u64,
-    /// The first of them, at most 64.
+    /// The first faults, at most 64.
     pub first: Vec<Fault>,
 }
 
@@ -54,16 +54,16 @@ impl Faults {
     }
 }
 
-/// A broken invariant: its number at the head of the structure's module, and what was found.
+/// A violated invariant: its number at the head of the structure's module, and a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// `I1`, `I2`, ...
+    /// The invariant's number: `I1`, `I2`, ...
     pub invariant: &'static str,
-    /// What was found, and where.
+    /// A description of the violation and its location.
     pub found: String,
 }
 
-/// Fails if the last reset of `pool` did not end.
+/// Fails if the last reset of `pool` did not complete.
 fn check_reset(is_reset: bool, pool: &'static str) -> Result<()> {
     if is_reset { Ok(()) } else { Err(Error::NotReset { pool }) }
 }

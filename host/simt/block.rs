@@ -1,7 +1,7 @@
-//! A block of threads: its warps and the barrier among them.
+//! A block of threads: its warps and the barrier of all threads.
 //!
-//! Invariant: `waiting` is the number of lanes in the `at_barrier` of all warps, and `waiting < alive`
-//! unless both are 0: who makes them equal releases the barrier.
+//! Invariant: `waiting` is the number of lanes in the `at_barrier` of all warps, and
+//! `waiting < alive` unless both are 0: the lane that makes them equal releases the barrier.
 
 use super::error::{SimtError, Thread};
 use super::lane::{Event, LaneMachine, Request};
@@ -13,17 +13,17 @@ use std::panic::Location;
 use warpheap_device::machine::Coords;
 use warpheap_device::units::{LaneMask, WARP_SIZE};
 
-/// Where a warp stands.
+/// The position of a warp.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Place {
     pub(super) block: [u32; 3],
     pub(super) block_dim: [u32; 3],
-    /// This warp in its block.
+    /// The index of the warp in its block.
     pub(super) warp: u32,
 }
 
 impl Place {
-    /// Lane `lane` of the warp.
+    /// The thread of lane `lane` of the warp.
     pub(super) fn thread(&self, lane: u32) -> Thread {
         let [x, y, _] = self.block_dim;
         let linear = self.warp * WARP_SIZE + lane;
@@ -31,22 +31,22 @@ impl Place {
     }
 }
 
-/// How a lane came to rest.
+/// The reason why a lane stopped running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rest {
-    /// It waits for others, or nobody was missing and it can go on.
+    /// It waits for others, or arrived last and can continue.
     Meets,
-    /// It has taken its steps and can go on.
+    /// It has used up its steps and can continue.
     Yields,
-    /// It can go on, but would rather let others.
+    /// It can continue, but asked for a pause.
     Pauses,
     /// It has ended.
     Ends,
 }
 
-/// A block that is running, or one that has ended and whose place the next can take.
+/// A block that is running, or a block that has ended and can be replaced by the next one.
 pub(super) struct Block {
-    /// In the grid, counted over x, then y, then z.
+    /// The index in the grid, counted over x, then y, then z.
     pub(super) number: u64,
     index: [u32; 3],
     pub(super) warps: Vec<Warp>,
@@ -55,7 +55,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// The place for a block of `threads` threads.
+    /// A slot for a block of `threads` threads.
     pub(super) fn new(threads: u32, stacks: &StackPool) -> Result<Self, SimtError> {
         let mut block = Block { number: 0, index: [0; 3], warps: Vec::new(), alive: 0, waiting: 0 };
         let mut rest = threads;
@@ -67,7 +67,7 @@ impl Block {
         Ok(block)
     }
 
-    /// Puts block `number` of the grid here. All lanes must have ended.
+    /// Starts block `number` of the grid here. All lanes must have ended.
     pub(super) fn begin(&mut self, number: u64, launch: &Launch<'_>, machine: &LaneMachine) {
         let grid = launch.grid;
         let [x, y, _] = grid.blocks.map(u64::from);
@@ -97,12 +97,13 @@ impl Block {
         self.alive == 0
     }
 
-    /// Whether some lane can be run.
+    /// Whether any lane can run.
     pub(super) fn can_run(&self) -> bool {
         self.warps.iter().any(|warp| warp.ready() != 0)
     }
 
-    /// Runs a ready lane for `quantum` steps, or until it waits or ends. Inlined: see `Lane::resume`.
+    /// Runs a ready lane for `quantum` steps, or until it waits or ends. Inlined: see
+    /// `Lane::resume`.
     #[inline(always)]
     pub(super) fn run(
         &mut self,
@@ -156,7 +157,7 @@ impl Block {
         stacks.put(self.warps.into_iter().flat_map(Warp::into_stacks));
     }
 
-    /// The error for a block of which no lane can run.
+    /// The error for a block without a runnable lane.
     #[cold]
     pub(super) fn deadlock(&self) -> SimtError {
         const SHOWN: usize = 6;
@@ -192,7 +193,7 @@ fn describe(wait: Wait) -> String {
     }
 }
 
-/// The thread after `thread` in a block of `dim`.
+/// The thread after `thread` in a block of dimensions `dim`.
 fn next(thread: [u32; 3], dim: [u32; 3]) -> [u32; 3] {
     let [x, y, z] = thread;
     if x + 1 < dim[0] {

@@ -1,20 +1,20 @@
 //! The seeded choice of the next lane.
 //!
-//! A race needs its lanes to be interrupted at the right places, some of them for long. No one way of
-//! choosing finds all, so the seed first draws one of four:
+//! A race occurs only if its lanes are interrupted at the right places, some of them for long. No
+//! single strategy finds all races, so the seed first selects one of four:
 //!
-//! | way | what runs next | finds |
+//! | strategy | what runs next | finds |
 //! |---|---|---|
 //! | uniform | any lane, for one step | races of a few steps |
-//! | bursts | any lane, for 1 to 256 steps | a whole operation of others between two steps of one |
-//! | starve | any lane for one step, but a lane or warp is left out for 16 to 4096 picks | stale reads, ABA |
-//! | ranks | the lane of the highest rank; at times the running one becomes the lowest | few, far interruptions |
+//! | bursts | any lane, for 1 to 256 steps | whole operations between two steps of a lane |
+//! | starve | any lane for 1 step, except a lane or warp for 16 to 4096 picks | stale reads, ABA |
+//! | ranks | the highest rank; at times the running lane is demoted | few, distant interruptions |
 //!
-//! Ranks are the probabilistic concurrency testing of Burckhardt et al. (ASPLOS 2010), with changes at
-//! random distances instead of a fixed number of them.
+//! Ranks implement the probabilistic concurrency testing of Burckhardt et al. (ASPLOS 2010), with
+//! changes at random intervals instead of a fixed number of changes.
 //!
-//! No lane that can run is left out for ever, whatever another spins on: starving ends, and a lane of high
-//! rank loses it when it pauses or has run for long.
+//! No runnable lane is starved forever, whatever another lane spins on: starvation ends, and a lane
+//! loses a high rank when it pauses or has run for long.
 
 use super::block::{Block, Rest};
 use super::rendezvous::bits;
@@ -23,16 +23,16 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 /// Log2 of the longest burst, in steps.
 const LOG_BURST: u32 = 8;
-/// Log2 of the shortest and longest starving, in picks.
+/// Log2 of the shortest and longest starvation, in picks.
 const LOG_STARVE: (u32, u32) = (4, 12);
-/// Log2 of the longest stretch between two changes of rank, in steps.
+/// Log2 of the longest interval between two rank changes, in steps.
 const LOG_CHANGE: u32 = 12;
-/// Steps of a warp, usually, before its lanes that converge go on without the others.
+/// Usual number of steps of a warp before its converging lanes continue without the others.
 const PATIENCE: u64 = 4096;
-/// The same, now and then: at most.
+/// Upper bound of that number in the occasional impatient case.
 const IMPATIENCE: u64 = 64;
 
-/// The lane to run next, and for how many steps.
+/// The lane to run next, and its step quantum.
 pub(super) struct Pick {
     pub(super) block: usize,
     pub(super) warp: usize,
@@ -48,13 +48,13 @@ enum Way {
         picks_left: u64,
     },
     Ranks {
-        /// Below all ranks given so far.
+        /// Lower than all ranks assigned so far.
         lowest: u64,
         steps_left: u64,
     },
 }
 
-/// Who is left out: a block's warp and some of its lanes.
+/// The lanes to starve: some lanes of one warp of a block.
 #[derive(Clone, Copy, Default)]
 struct Victim {
     block: u64,
@@ -62,7 +62,7 @@ struct Victim {
     lanes: u32,
 }
 
-/// Draws the next lane.
+/// Chooses the next lane.
 pub(super) struct Choice {
     rng: Pcg64Mcg,
     way: Way,
@@ -80,18 +80,18 @@ impl Choice {
         choice
     }
 
-    /// A number below `n`.
+    /// A random number below `n`.
     fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.rng.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// A number from 1 to 2^`log`, small ones as likely as large ones.
+    /// A random number from 1 to 2^`log`. Small ones are as likely as large ones.
     fn up_to_power(&mut self, log: u32) -> u64 {
         let most = 1 << self.below(u64::from(log) + 1);
         1 + self.below(most)
     }
 
-    /// Gives the lanes of a new block what the choice needs.
+    /// Initialises the ranks of a new block.
     pub(super) fn admit(&mut self, block: &mut Block) {
         if let Way::Ranks { .. } = self.way {
             for warp in &mut block.warps {
@@ -102,7 +102,7 @@ impl Choice {
         }
     }
 
-    /// Picks among the lanes that can run; there is one.
+    /// Picks a runnable lane. At least one exists.
     pub(super) fn pick(&mut self, blocks: &mut [Block]) -> Pick {
         match self.way {
             Way::Uniform => self.uniform(blocks, Victim::default(), 1),
@@ -115,7 +115,7 @@ impl Choice {
         }
     }
 
-    /// Any lane that can run and is not of `victim`, or any at all if there is none.
+    /// A random runnable lane outside `victim`, or any runnable lane if there is none.
     fn uniform(&mut self, blocks: &[Block], victim: Victim, quantum: u64) -> Pick {
         let counts =
             |victim: Victim| ready(blocks, victim).map(|(.., lanes)| lanes.count_ones()).sum::<u32>();
@@ -144,7 +144,7 @@ impl Choice {
         let (shortest, longest) = LOG_STARVE;
         let picks_left = self.up_to_power(longest - shortest) << shortest;
         self.way = Way::Starve { victim, picks_left };
-        // The victim takes a step first: it stops between two.
+        // The victim takes one step first, so that it stops between two steps.
         pick
     }
 
@@ -165,8 +165,8 @@ impl Choice {
         best.expect("some lane of the resident blocks can run").1
     }
 
-    /// A lane has run for `steps` and come to rest: takes note, and lets lanes that converge go on when
-    /// they have waited long enough.
+    /// Updates the state after a lane has run for `steps`. Releases converging lanes that have
+    /// waited long enough.
     pub(super) fn ran(&mut self, block: &mut Block, pick: &Pick, rest: Rest, steps: u64) {
         let warp = &mut block.warps[pick.warp];
         if let Way::Ranks { lowest, steps_left } = &mut self.way {
@@ -186,7 +186,7 @@ impl Choice {
         }
         let patience = match home.patience {
             Some(left) => left,
-            // Now and then the lanes do not wait for the others: divergence that a GPU may show too.
+            // Sometimes the lanes do not wait for the others: divergence that a GPU may show too.
             None if self.below(8) == 0 => self.below(IMPATIENCE),
             None => PATIENCE,
         };
@@ -197,7 +197,7 @@ impl Choice {
         }
     }
 
-    /// Releases lanes that converge at one place, now and then not all of them.
+    /// Releases lanes that converge at one place, sometimes only a part of them.
     fn release(&mut self, block: &mut Block, warp: usize) {
         let home = &mut block.warps[warp];
         let mut group = home.group();
@@ -209,7 +209,7 @@ impl Choice {
     }
 }
 
-/// The lanes that can run and are not of `victim`, by block and warp.
+/// The runnable lanes outside `victim`, by block and warp.
 fn ready(blocks: &[Block], victim: Victim) -> impl Iterator<Item = (usize, usize, u32)> {
     blocks.iter().enumerate().flat_map(move |(number, block)| {
         block.warps.iter().enumerate().map(move |(warp, home)| {

@@ -1,4 +1,4 @@
-//! Why a grid ended before its end.
+//! Errors that end a grid early.
 
 use super::Grid;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::panic::Location;
 use warpheap_device::machine::Collective;
 use warpheap_device::units::LaneMask;
 
-/// A thread of the grid, as errors name it.
+/// A thread of the grid, in errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread {
     /// Its block in the grid (x, y, z).
     pub block: [u32; 3],
-    /// Its place in the block (x, y, z).
+    /// The thread's index in the block (x, y, z).
     pub thread: [u32; 3],
-    /// Its place in its warp.
+    /// The lane in the warp.
     pub lane: u32,
 }
 
@@ -24,16 +24,16 @@ impl fmt::Display for Thread {
     }
 }
 
-/// A lane's call of a collective, as errors name it.
+/// A lane's call of a collective, in errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Who called.
+    /// The calling thread.
     pub thread: Thread,
-    /// What it called.
+    /// The operation.
     pub what: Collective,
-    /// The lanes it waits for.
+    /// The mask of the call.
     pub mask: LaneMask,
-    /// The line that called.
+    /// The source location of the call.
     pub at: &'static Location<'static>,
 }
 
@@ -44,82 +44,82 @@ impl fmt::Display for Call {
     }
 }
 
-/// Why a grid ended before its end. The lanes that had not ended were abandoned where they stood.
+/// The error that ended a grid. Lanes that had not ended were abandoned.
 #[derive(thiserror::Error, Clone, Debug)]
 #[non_exhaustive]
 pub enum SimtError {
-    /// The grid has a size that no launch can have.
+    /// The grid has dimensions that no launch supports.
     #[error("a grid of {:?} blocks of {:?} threads cannot be launched: {why}", .grid.blocks, .grid.threads)]
     Grid {
-        /// The size.
+        /// The dimensions.
         grid: Grid,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
     /// A thread panicked.
     #[error("{thread} panicked: {message}")]
     Panic {
-        /// Who.
+        /// The thread.
         thread: Thread,
-        /// What the panic said.
+        /// The panic message.
         message: String,
     },
     /// A thread executed `trap`.
     #[error("{thread} trapped")]
     Trap {
-        /// Who.
+        /// The thread.
         thread: Thread,
     },
-    /// Two lanes wait for each other in collectives that are not the same.
+    /// Two lanes wait for each other in different collectives.
     #[error("two lanes of a warp wait for each other in different collectives: {first}; {second}")]
     Mismatch {
-        /// The lane that came first.
+        /// The call of the lane that arrived first.
         first: Box<Call>,
-        /// The lane that came second.
+        /// The call of the lane that arrived second.
         second: Box<Call>,
     },
-    /// A collective names lanes that cannot come, or leaves out its caller.
+    /// A collective's mask names lanes that cannot arrive, or omits its caller.
     #[error("{call}, but {why} (lanes {:#010x})", .lanes.0)]
     Mask {
         /// The call.
         call: Box<Call>,
-        /// The lanes that the mask is wrong about.
+        /// The wrong lanes of the mask.
         lanes: LaneMask,
-        /// What is wrong about them.
+        /// The reason.
         why: &'static str,
     },
-    /// Lanes of one warp wait for the block at different places.
+    /// Lanes of one warp wait at the block's barrier at different places.
     #[error("{thread} waits for its block at {at}, and a lane of the same warp at {other}")]
     Barrier {
-        /// The lane that came second.
+        /// The lane that arrived second.
         thread: Thread,
-        /// Where it came to.
+        /// The source location of its wait.
         at: &'static Location<'static>,
-        /// Where the other waits.
+        /// The source location of the other lane's wait.
         other: &'static Location<'static>,
     },
-    /// Every thread of a block waits for another, so none ever goes on.
+    /// Every thread of a block waits for another, so the block is deadlocked.
     #[error("block {block:?} is deadlocked: all {lanes} threads that have not ended wait: {waiting}")]
     Deadlock {
         /// The block in the grid (x, y, z).
         block: [u32; 3],
-        /// How many of its threads have not ended.
+        /// Number of its threads that have not ended.
         lanes: u32,
-        /// What they wait for, abbreviated.
+        /// Their wait conditions, abbreviated.
         waiting: String,
     },
-    /// The grid took more steps than it was given.
+    /// The grid exceeded its step limit.
     #[error("the grid did not end within {limit} steps: a livelock, or the limit is too low for the job")]
     StepLimit {
-        /// The bound on atomic operations, collectives and pauses.
+        /// The limit on atomic operations, collectives and pauses.
         limit: u64,
     },
-    /// The system gave no memory for the lanes' stacks.
+    /// The system has no memory for the lanes' stacks.
     #[error("no stack for a lane of {bytes} bytes: {why} (fewer threads in a block need fewer stacks)")]
     Stack {
-        /// Bytes of one stack.
+        /// Bytes per stack.
         bytes: usize,
-        /// What the system said.
+        /// The system's reason.
         why: String,
     },
 }

@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use warpheap_device::kernel::Kernel;
 
-/// Multiprocessors that a replay pretends to have, and the fewest that a parallel run does.
+/// Number of SMs that a replay simulates; the minimum for a parallel run.
 const MIN_SM_COUNT: u32 = 4;
 
-/// Steps until a run counts as a livelock, unless set otherwise: minutes.
+/// Default step limit: a longer run counts as a livelock, after minutes.
 const PARALLEL_STEP_LIMIT: u64 = 1 << 36;
-/// The same, for replays: two minutes.
+/// Default step limit of replays, reached after two minutes.
 const REPLAY_STEP_LIMIT: u64 = 1 << 30;
 
 /// Runs kernels on the CPU. See the [module](super).
@@ -25,7 +25,7 @@ pub struct Executor {
     step_limit: u64,
     clock: Instant,
     stacks: Arc<StackPool>,
-    /// Held by a replay, so that replays of several OS threads come one after another.
+    /// Held during a replay, so that replays of several OS threads are serialised.
     replaying: Mutex<()>,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for Executor {
 }
 
 impl Executor {
-    /// An executor with the usual limits.
+    /// An executor with default limits.
     pub fn new(mode: Mode) -> Self {
         Self::with_stacks(mode, Arc::default())
     }
@@ -54,72 +54,70 @@ impl Executor {
         Executor { mode, sm_count, step_limit, clock: Instant::now(), stacks, replaying: Mutex::new(()) }
     }
 
-    /// An executor of another mode that takes its stacks from the same store: cheap, for one seed
-    /// after another.
+    /// An executor of another mode that shares this one's stacks. Cheap, for running many seeds.
     #[must_use]
     pub fn with_mode(&self, mode: Mode) -> Self {
         Self::with_stacks(mode, Arc::clone(&self.stacks))
     }
 
-    /// Pretends to have `count` multiprocessors, at least one; block `i` runs on `i % count`.
+    /// Simulates `count` SMs, at least one. Block `i` runs on SM `i % count`.
     #[must_use]
     pub fn with_sm_count(mut self, count: u32) -> Self {
         self.sm_count = count.max(1);
         self
     }
 
-    /// Bounds the steps of a run: atomic operations, collectives and pauses of all threads
-    /// together. In parallel mode workers look now and then only: a run ends some million steps
-    /// later.
+    /// Limits the steps of a run: atomic operations, collectives and pauses of all threads. In
+    /// parallel mode workers check only at intervals, so a run may exceed the limit by some million
+    /// steps.
     #[must_use]
     pub fn with_step_limit(mut self, steps: u64) -> Self {
         self.step_limit = steps;
         self
     }
 
-    /// How it runs.
+    /// The mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Multiprocessors that kernels see.
+    /// Number of SMs that kernels see.
     pub fn sm_count(&self) -> u32 {
         self.sm_count
     }
 
     /// Runs the grid to its end on the calling thread and its workers.
     ///
-    /// Several threads may call at once. In parallel mode each call has workers of its own, and the
-    /// system shares the processors among them; in replay mode the calls come one after another.
+    /// Several threads may call concurrently. In parallel mode each call has separate workers,
+    /// which compete for the processors. In replay mode the calls are serialised.
     ///
     /// # Errors
-    /// Whatever ends the grid early. The threads that had not ended are then abandoned where they
-    /// stand.
+    /// The error that ends the grid early. Threads that have not ended are abandoned.
     ///
     /// # Safety
-    /// P1 and P3 to P6 of [`Stream::launch`](crate::Stream::launch), for memory that nothing here
-    /// checks.
+    /// P1 and P3 to P6 of [`Stream::launch`](crate::Stream::launch). Nothing here checks the
+    /// memory.
     pub unsafe fn run<K: Kernel>(&self, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
-        // Lanes do not suspend on an OS thread that a panic unwinds, so that one runs none.
+        // Lanes cannot suspend on an unwinding OS thread, so use another thread.
         if std::thread::panicking() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's promises P1 and P3 to P6; the new thread is not unwinding.
             let run = move || unsafe { self.run_here::<K>(grid, args) };
             return match std::thread::scope(|scope| scope.spawn(run).join()) {
                 Ok(done) => done,
                 Err(payload) => std::panic::resume_unwind(payload),
             };
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises P1 and P3 to P6; this thread is not unwinding.
         unsafe { self.run_here::<K>(grid, args) }
     }
 
     /// # Safety
-    /// That of [`run`](Self::run). The calling OS thread is not unwinding.
+    /// As for [`run`](Self::run). The calling OS thread is not unwinding.
     unsafe fn run_here<K: Kernel>(&self, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
         let args = Shared(args);
         let start: &Start<'_> = &|lane: &mut Lane, machine, coords| {
-            // SAFETY: the caller's promise; machines are declared before the blocks of their
-            // worker.
+            // SAFETY: the caller's promises P1 and P3 to P6. Each machine is declared before the
+            // blocks of its worker, so it outlives the lanes.
             unsafe { lane.start::<K>(machine, coords, args.get()) }
         };
         let launch = Launch::new(grid, self.sm_count, self.step_limit, start, &self.stacks)?;
@@ -151,11 +149,11 @@ impl Executor {
     }
 }
 
-/// A kernel's arguments, of which every worker makes copies.
+/// A kernel's arguments. Every worker copies them.
 struct Shared<A>(A);
 
-// SAFETY: through a shared reference it only gives copies (`KernelArgs: Copy`), and those may be
-// sent (`KernelArgs: Send`).
+// SAFETY: a shared reference only yields copies (`KernelArgs: Copy`), which may be sent to another
+// thread (`KernelArgs: Send`).
 unsafe impl<A: Copy + Send> Sync for Shared<A> {}
 
 impl<A: Copy> Shared<A> {

@@ -1,19 +1,20 @@
-//! A fiber: a stack, and a function on it that suspends itself in the middle and goes on later.
+//! A fiber: a function on a separate stack that can suspend itself and continue later.
 
 use super::stack::LaneStack;
 pub(super) use corosensei::Yielder;
 use corosensei::{Coroutine, CoroutineResult};
 
-/// Gets an `I` at every resume and gives an `O` at every suspension, the last when its function returns.
+/// Receives an `I` at every resume and returns an `O` at every suspension and when its function
+/// returns.
 pub(super) struct Fiber<I: 'static, O: 'static>(Coroutine<I, O, O, LaneStack>);
 
 impl<I, O> Fiber<I, O> {
-    /// Puts `body` on the stack, to start at the first resume; it must not panic.
+    /// Puts `body` on the stack. It starts at the first resume and must not panic.
     pub fn new(stack: LaneStack, body: impl FnOnce(&Yielder<I, O>) -> O + 'static) -> Self {
         Fiber(Coroutine::with_stack(stack, move |yielder, _| body(yielder)))
     }
 
-    /// Runs the function until it suspends or returns; it must not have returned.
+    /// Runs the function until it suspends or returns. It must not have returned before.
     #[inline(always)]
     pub fn resume(&mut self, input: I) -> O {
         match self.0.resume(input) {
@@ -21,12 +22,12 @@ impl<I, O> Fiber<I, O> {
         }
     }
 
-    /// Forgets the function's frames, of which nothing is dropped, and gives the stack.
+    /// Discards the function's frames without running destructors and returns the stack.
     ///
     /// # Safety
-    /// The frames may be forgotten.
+    /// The frames may be discarded.
     pub unsafe fn abandon(mut self) -> LaneStack {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise: the frames may be discarded.
         unsafe { self.0.force_reset() };
         self.0.into_stack()
     }

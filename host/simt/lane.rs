@@ -1,18 +1,20 @@
-//! A lane: a fiber that runs one GPU thread, and what the running lane sees of its executor.
+//! A lane: a fiber that runs one GPU thread, and the running lane's view of its executor.
 //!
-//! A lane never touches the executor's state. It suspends with a [`Request`] and is resumed with an
-//! [`Answer`]; whoever resumes it owns everything else. So nothing here is shared between OS threads, and
-//! no lock or cell guards a warp.
+//! A lane never accesses the executor's state. It suspends with a [`Request`] and is resumed with
+//! an [`Answer`]; the code that resumes it owns everything else. So nothing here is shared between
+//! OS threads, and no lock or cell guards a warp.
 //!
 //! Invariants:
-//! - I1: a lane runs, from its start to its end, on the OS thread that its [`LaneMachine`] is installed on.
-//! - I2: while a lane runs, `LaneMachine::current` is its [`LaneContext`]: set at its start and again by
-//!   the lane itself after every suspension. Only a running lane asks the machine anything. Before the
-//!   context dies, as the lane ends or suspends for good, it is null.
-//! - I3: a lane that a panic unwinds does not suspend: it would leave the OS thread's count of panics to
-//!   the next lane. No other lane is on an OS thread that unwinds: see `Executor::run`.
-//! - I4: a block's shared memory is there from its first use until all lanes of the block have ended. They run on
-//!   one OS thread (I1), so its machine keeps it.
+//! - I1: from start to end, a lane runs on the OS thread on which its [`LaneMachine`] is installed.
+//! - I2: while a lane runs, `LaneMachine::current` is its [`LaneContext`]. The lane sets it at its
+//!   start and again after every suspension. Only a running lane makes requests to the machine. The
+//!   pointer is null before the context is destroyed, that is when the lane ends or suspends for
+//!   good.
+//! - I3: a lane does not suspend while a panic unwinds it, because the next lane would inherit the
+//!   panic count of the OS thread. No other lane runs on an unwinding OS thread: see
+//!   `Executor::run`.
+//! - I4: a block's shared memory exists from its first use until all lanes of the block have ended.
+//!   They run on one OS thread (I1), so that thread's machine owns it.
 
 use super::fiber::{Fiber, Yielder};
 use super::stack::LaneStack;
@@ -26,7 +28,7 @@ use warpheap_device::kernel::Kernel;
 use warpheap_device::machine::{self, Collective, Coords, Deposits, Machine, SharedPieces};
 use warpheap_device::units::LaneMask;
 
-/// A call of a collective.
+/// A call to a collective.
 #[derive(Clone, Copy)]
 pub(super) struct Exchange {
     pub(super) mask: LaneMask,
@@ -35,43 +37,43 @@ pub(super) struct Exchange {
     pub(super) at: &'static Location<'static>,
 }
 
-/// Why a lane suspends.
+/// The reason for a suspension.
 pub(super) enum Request {
     Exchange(Exchange),
     Converged(&'static Location<'static>),
     Barrier(&'static Location<'static>),
-    /// It has taken as many steps as it was given.
+    /// The lane has used up its step quantum.
     Yield,
     Pause,
     Exit,
     Trap,
 }
 
-/// What a lane is resumed with.
+/// The answer that resumes a lane.
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
-    /// Nothing that it waits for.
+    /// No data.
     Go,
-    /// The lanes that have converged.
+    /// The converged lanes.
     Lanes(LaneMask),
-    /// What the lanes of its collective brought. Valid until the lane suspends again.
+    /// The values deposited by the lanes of its collective. Valid until the lane suspends again.
     Deposits(NonNull<Deposits>),
 }
 
-/// What a lane does next, as the one that resumed it learns.
+/// The result of a resume, as seen by the code that resumed the lane.
 pub(super) enum Event {
     Asks(Request),
     Ends,
     Panics(String),
 }
 
-/// Lives on the lane's stack.
+/// Stored on the lane's stack.
 struct LaneContext {
     yielder: *const Yielder<Answer, Event>,
     coords: Coords,
 }
 
-/// What stands in for the GPU on one OS thread: counts steps and suspends the running lane.
+/// Replaces the GPU on one OS thread: counts steps and suspends the running lane.
 pub(super) struct LaneMachine {
     current: Cell<*const LaneContext>,
     steps: Cell<u64>,
@@ -79,12 +81,12 @@ pub(super) struct LaneMachine {
     last_step: Cell<u64>,
     /// `None`: the clock counts steps.
     start: Option<Instant>,
-    /// The shared memory of the blocks that run here and have asked for some (I4).
+    /// The shared memory of the blocks that run here and have used some (I4).
     shared: RefCell<HashMap<[u32; 3], SharedPieces>>,
 }
 
 impl LaneMachine {
-    /// A machine whose clock counts nanoseconds from `start`, or steps.
+    /// A machine with a clock that counts nanoseconds from `start`, or steps if it is `None`.
     pub(super) fn new(start: Option<Instant>) -> Self {
         LaneMachine {
             current: Cell::new(std::ptr::null()),
@@ -95,12 +97,12 @@ impl LaneMachine {
         }
     }
 
-    /// All lanes of this block have ended.
+    /// Frees the shared memory of a block. All its lanes have ended.
     pub(super) fn forget_block(&self, block: [u32; 3]) {
         self.shared.borrow_mut().remove(&block);
     }
 
-    /// Steps taken by all lanes so far.
+    /// Steps of all lanes so far.
     pub(super) fn steps(&self) -> u64 {
         self.steps.get()
     }
@@ -110,56 +112,57 @@ impl LaneMachine {
         self.steps.set(self.steps.get() + 1);
     }
 
-    /// The running lane, from now on, is that of `context` (I2).
+    /// Makes the lane of `context` the running lane (I2).
     #[inline]
     fn take_up(&self, context: *const LaneContext) {
         self.current.set(context);
-        // SAFETY: the context lives on the stack of the lane, until that ends.
+        // SAFETY: the context lives on the lane's stack until the lane ends (I2).
         let coords = unsafe { &raw const (*context).coords };
-        // SAFETY: another lane takes up its own before it asks anything.
+        // SAFETY: another lane sets its own coordinates before it makes any request (I2).
         unsafe { machine::stand_at(coords) };
     }
 
-    /// The running lane ends, or suspends for good: no lane runs until another is taken up.
+    /// No lane is running from now on: the current one ends or suspends for good.
     fn put_down(&self) {
         self.current.set(std::ptr::null());
-        // SAFETY: null.
+        // SAFETY: null is allowed.
         unsafe { machine::stand_at(std::ptr::null()) };
     }
 
     fn context(&self) -> &LaneContext {
-        // SAFETY: I2; the context lives on the stack of the lane that asks.
+        // SAFETY: I2; the context lives on the stack of the requesting lane.
         unsafe { self.current.get().as_ref() }.expect("no lane is running")
     }
 
-    /// Suspends the running lane. `None` where it must not be suspended (I3), and where none runs: then it is the executor
-    /// itself that asks, by an allocator of the program that uses the facade.
+    /// Suspends the running lane. Returns `None` if it must not be suspended (I3) or if no lane
+    /// runs. The latter occurs if the executor itself makes the request, through a global allocator
+    /// that uses the facade.
     fn ask(&self, request: Request) -> Option<Answer> {
         let me = self.current.get();
         if me.is_null() || std::thread::panicking() {
             return None;
         }
         let yielder = self.context().yielder;
-        // SAFETY: the yielder lives as long as the fiber that calls this (I2).
+        // SAFETY: the yielder lives as long as the fiber that makes this call (I2).
         let answer = unsafe { &*yielder }.suspend(Event::Asks(request));
         self.take_up(me);
         Some(answer)
     }
 
-    /// Suspends the running lane for good. Returns where it must not be suspended (I3).
+    /// Suspends the running lane for good. Returns only if it must not be suspended (I3).
     fn leave(&self, request: Request) {
         if std::thread::panicking() {
             return;
         }
         let yielder = self.context().yielder;
         self.put_down();
-        // SAFETY: the yielder lives as long as the fiber that calls this (I2).
+        // SAFETY: the yielder lives as long as the fiber that makes this call (I2).
         unsafe { &*yielder }.suspend(Event::Asks(request));
     }
 }
 
-// SAFETY: the deposits that a lane is given change only when another lane arrives, and none does before this
-// one has suspended again: they run on one OS thread (I1), and only between two of them is a slot filled.
+// SAFETY: deposits change only when another lane arrives, and none arrives before this lane has
+// suspended again: lanes share one OS thread (I1), and slots are filled only between two resumes.
 unsafe impl Machine for LaneMachine {
     fn coords(&self) -> Coords {
         self.context().coords
@@ -216,7 +219,8 @@ unsafe impl Machine for LaneMachine {
     }
 
     fn clock(&self) -> u64 {
-        // A step, so that a lane that waits for a time to pass lets others run, and time pass.
+        // Counts as a step, so that a lane that waits for time to pass lets others run and time
+        // advance.
         self.step();
         match self.start {
             Some(start) => start.elapsed().as_nanos() as u64,
@@ -235,30 +239,30 @@ unsafe impl Machine for LaneMachine {
     }
 }
 
-/// A stack, and the fiber on it while the lane has not ended.
+/// A stack, with a fiber on it until the lane has ended.
 pub(super) enum Lane {
     Idle(LaneStack),
     Running(Fiber<Answer, Event>),
-    /// Between two of the others.
+    /// Transient state between the other two.
     Moving,
 }
 
 impl Lane {
-    /// Puts a thread of the kernel `K` on the stack, to start at the first resume.
+    /// Prepares a thread of the kernel `K` on the stack. It starts at the first resume.
     ///
     /// # Safety
-    /// What `K` asks of its caller; `machine` outlives the lane.
+    /// The caller fulfils the safety section of `K`; `machine` outlives the lane.
     pub(super) unsafe fn start<K: Kernel>(&mut self, machine: &LaneMachine, coords: Coords, args: K::Args) {
         let machine: *const LaneMachine = machine;
         let body = move |yielder: &Yielder<Answer, Event>| {
             let context = LaneContext { yielder, coords };
-            // SAFETY: the machine outlives the lane.
+            // SAFETY: the caller's promise: the machine outlives the lane.
             unsafe { &*machine }.take_up(&context);
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's promise: the safety section of `K`.
             let run = || unsafe { K::run_thread(args) };
             let event = catch_unwind(AssertUnwindSafe(run))
                 .map_or_else(|payload| Event::Panics(message(payload)), |()| Event::Ends);
-            // SAFETY: the machine outlives the lane.
+            // SAFETY: the caller's promise: the machine outlives the lane.
             unsafe { &*machine }.put_down();
             event
         };
@@ -267,8 +271,8 @@ impl Lane {
 
     /// Runs the lane for `quantum` steps, or until it waits or ends.
     ///
-    /// Inlined, as its callers are, so that no event goes through memory in parts and is read as a whole:
-    /// the CPU waits for such a read until the parts are out of its queue.
+    /// Inlined, like its callers, so that no event is stored to memory in parts and then loaded as
+    /// one word: such a load stalls until the stores have left the store buffer.
     #[inline(always)]
     pub(super) fn resume(&mut self, machine: &LaneMachine, answer: Answer, quantum: u64) -> Event {
         let Lane::Running(fiber) = self else { unreachable!("a lane that has ended was resumed") };
@@ -276,30 +280,31 @@ impl Lane {
         fiber.resume(answer)
     }
 
-    /// Ends the lane where it stands and gives its stack. Nothing that the lane owned is dropped, as
-    /// nothing is on the device.
+    /// Ends the lane immediately and returns its stack. No destructor of the lane runs, as on the
+    /// device.
     fn abandon(&mut self) -> LaneStack {
         match std::mem::replace(self, Lane::Moving) {
             Lane::Idle(stack) => stack,
-            // SAFETY: `Executor::run` has its caller promise that frames of a kernel may be forgotten; the
-            // frames of this module below them hold nothing that needs to be dropped.
+            // SAFETY: the caller of `Executor::run` promises that frames of a kernel may be
+            // discarded (P5). The frames of this module below them need no drop.
             Lane::Running(fiber) => unsafe { fiber.abandon() },
             Lane::Moving => unreachable!("a lane is moved in one place at a time"),
         }
     }
 
-    /// Ends the lane where it stands, if it has not ended.
+    /// Ends the lane immediately, if it has not ended.
     pub(super) fn end(&mut self) {
         *self = Lane::Idle(self.abandon());
     }
 
-    /// Ends the lane where it stands and takes its stack.
+    /// Ends the lane immediately and returns its stack.
     pub(super) fn into_stack(mut self) -> LaneStack {
         self.abandon()
     }
 }
 
-/// What a panic said. Its payload may be of any type, the drop of which may panic again: that ends here, too.
+/// The message of a panic. Dropping a payload of arbitrary type may panic again; this is caught
+/// too.
 pub(crate) fn message(payload: Box<dyn Any + Send>) -> String {
     let text = payload.downcast_ref::<&str>().map(|s| s.to_string());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());

@@ -1,6 +1,6 @@
-//! One run of a grid, as all its workers share it.
+//! One run of a grid: the state that all workers share.
 //!
-//! Who writes what: any worker takes blocks (`next`), adds to `steps`, and stores the first error.
+//! Any worker may take blocks (`next`), add to `steps`, and store the first error.
 
 use super::Grid;
 use super::error::SimtError;
@@ -11,10 +11,10 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use warpheap_device::machine::Coords;
 
-/// Threads in a block, at most: as on every GPU.
+/// Maximum threads per block, as on every GPU.
 const MAX_BLOCK_THREADS: u64 = 1024;
 
-/// Puts a thread of the kernel on a lane.
+/// Prepares a thread of the kernel on a lane.
 pub(super) type Start<'a> = dyn Fn(&mut Lane, &LaneMachine, Coords) + Sync + 'a;
 
 /// One run of a grid.
@@ -65,24 +65,24 @@ impl<'a> Launch<'a> {
         })
     }
 
-    /// Threads in a block.
+    /// Threads per block.
     pub(super) fn block_threads(&self) -> u32 {
         self.grid.threads.iter().product()
     }
 
-    /// Blocks in the grid.
+    /// Number of blocks in the grid.
     pub(super) fn blocks(&self) -> usize {
         self.blocks
     }
 
-    /// The number of a block that has not run yet.
+    /// The index of a block that has not run yet.
     pub(super) fn next_block(&self) -> Option<u64> {
         // ordering: relaxed; a block carries nothing but its number.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         (number < self.blocks).then_some(number as u64)
     }
 
-    /// Adds to the steps of the run, which must not become too many.
+    /// Adds to the step count of the run. Fails if the limit is exceeded.
     pub(super) fn count_steps(&self, steps: u64) -> Result<(), SimtError> {
         // ordering: relaxed; a count.
         let before = self.steps.fetch_add(steps as usize, Ordering::Relaxed) as u64;
@@ -92,7 +92,7 @@ impl<'a> Launch<'a> {
         Ok(())
     }
 
-    /// Ends the run with `error`, unless another error has.
+    /// Ends the run with `error`, unless it already ended with another error.
     pub(super) fn fail(&self, error: SimtError) {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         // ordering: relaxed; workers only stop early because of it, and the error is behind a lock.
@@ -105,7 +105,7 @@ impl<'a> Launch<'a> {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// The steps taken, or the first error. To be called when all workers are done.
+    /// The step count, or the first error. Called when all workers are done.
     pub(super) fn finish(self) -> Result<u64, SimtError> {
         match self.error.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),

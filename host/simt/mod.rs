@@ -1,8 +1,8 @@
-//! Kernels on the CPU: the same kernel functions, run by 32-lane warps without a GPU.
+//! Kernels on the CPU: runs the same kernel functions in warps of 32 lanes, without a GPU.
 //!
-//! A GPU thread is a fiber with a stack of its own; the 32 of a warp run by turns on one OS thread, and
-//! a collective waits for the lanes of its mask. Lanes are independent, as on every GPU since Volta: they
-//! may diverge, spin on each other, and end one by one.
+//! A GPU thread is a fiber with a separate stack. The 32 threads of a warp take turns on one OS
+//! thread, and a collective waits for the lanes of its mask. Lanes are independent, as on every GPU
+//! since Volta: they may diverge, spin on each other, and end at different times.
 //!
 //! ```
 //! use warpheap::simt::{Executor, Grid, Mode};
@@ -12,9 +12,9 @@
 //!     /// Writes how many threads of the warp have an odd number.
 //!     ///
 //!     /// # Safety
-//!     /// `out` is live, and blocks have whole warps.
+//!     /// `out` is live, and all warps of a block are full.
 //!     unsafe fn odd(out: DeviceSlice<u32>) {
-//!         // SAFETY: all lanes come here.
+//!         // SAFETY: all lanes reach this call.
 //!         let lanes = unsafe { warp::warp_vote_ballot(LaneMask::ALL, thread::index_1d() % 2 == 1) };
 //!         // SAFETY: each thread has its own element.
 //!         unsafe { out.set(thread::index_1d().into(), lanes.count()) };
@@ -27,7 +27,7 @@
 //! let grid = Grid { blocks: [4, 1, 1], threads: [64, 1, 1] };
 //! for mode in [Mode::Parallel { workers: 2 }, Mode::Replay { seed: 1 }] {
 //!     let executor = Executor::new(mode);
-//!     // SAFETY: `out` is live, and 64 threads are two whole warps.
+//!     // SAFETY: `out` is live, and 64 threads are two full warps.
 //!     let stats = unsafe { executor.run::<odd>(grid, (out,)) }?;
 //!     assert!(stats.steps >= 256);
 //!     assert!(counts.iter().all(|&n| n == 16));
@@ -35,43 +35,47 @@
 //! # Ok::<(), warpheap::simt::SimtError>(())
 //! ```
 //!
-//! # Two ways to run
-//! - [`Mode::Parallel`]: blocks over OS threads, with the CPU's own atomics. For stress and for speed.
-//! - [`Mode::Replay`]: one OS thread, and a seed that decides at every atomic operation, collective and pause
-//!   which lane of the resident blocks runs next. The same seed, kernel and inputs give the same run, which
-//!   [`Stats::schedule_hash`] confirms. For finding a race, and finding it again.
+//! # Two modes
+//! - [`Mode::Parallel`]: blocks run on several OS threads, with the CPU's atomics. For stress tests
+//!   and speed.
+//! - [`Mode::Replay`]: one OS thread. At every atomic operation, collective and pause a seeded
+//!   choice selects the lane of the resident blocks that runs next. The same seed, kernel and
+//!   inputs give the same run, which [`Stats::schedule_hash`] confirms. For finding and reproducing
+//!   races.
 //!
-//! Different seeds choose in different ways: single steps at random, bursts, one lane or warp left out for
-//! long, or strict ranks that change now and then.
+//! Different seeds use different schedules: random single steps, bursts, starvation of one lane or
+//! warp, or strict priorities that change at times.
 //!
-//! # What differs from a GPU
-//! - **Memory.** A replay is sequentially consistent and a parallel run has the CPU's memory model, which
-//!   on x86 is nearly so. A missing fence or a too weak ordering shows up in neither: that is the model
-//!   checker's job. What is found is every wrong *interleaving* of atomic operations.
-//! - **Where lanes switch.** Only at atomic operations, collectives, pauses and readings of the clock.
-//!   Between two of those a lane runs alone on its OS thread, so a race of plain reads and writes is found
-//!   only where atomics lie in between, and a lane that spins without any of them never ends.
-//! - **`activemask`.** Lanes wait at the call until the rest of the warp waits, has ended, or has had its
-//!   turn without coming; then all lanes that wait at the same *line of source* go on together. In a replay
-//!   the seed now and then lets them go early or in parts. A helper function that calls it and that one
-//!   warp can be in through two call sites at once must be `#[track_caller]` (`cfg_attr`-ed off nvptx), so
-//!   that the sites count as different places, as they do on a GPU once the helper is inlined.
-//! - **Stricter.** Collectives of lanes that wait for each other with different masks or operations,
-//!   masks that name lanes that have ended or miss the caller, lanes of one warp at different
-//!   `sync_threads`, and blocks in which everyone waits are errors that name lanes and lines. A GPU hangs,
-//!   or goes on with wrong values.
-//! - **More forgiving.** Blocks need no co-residency to wait for one another in parallel mode, up to 32
-//!   warps for each worker; replays keep 8 warps resident, or one block.
-//! - **Ends.** `exit`, and any error, forget a thread's frames without dropping what they own, as a GPU
-//!   does. A panic is the exception: the frames of the thread that panicked are unwound.
-//! - **Stack overflow** of a lane (128 KiB) hits a guard page and kills the process.
-//! - **Time.** `clock` and `global_timer_nanos` count nanoseconds in parallel mode and steps of the whole
-//!   grid in replays. `nanosleep` never sleeps: it lets others run.
+//! # Differences from a GPU
+//! - **Memory.** A replay is sequentially consistent. A parallel run has the CPU's memory model,
+//!   which on x86 is nearly so. Neither shows a missing fence or a too weak ordering; the model
+//!   checker does. Every wrong *interleaving* of atomic operations can be found.
+//! - **Switching.** Lanes switch only at atomic operations, collectives, pauses and clock reads.
+//!   Between two of those a lane runs alone on its OS thread. So a race of plain reads and writes
+//!   is found only if atomics lie in between, and a lane that spins without any of them never ends.
+//! - **`activemask`.** Lanes wait at the call until the rest of the warp waits, has ended, or has
+//!   had its turn elsewhere. Then all lanes that wait at the same *source line* continue together.
+//!   In a replay the seed sometimes releases them early or in parts. A helper function that calls
+//!   it and that one warp can enter through two call sites at once must be `#[track_caller]`
+//!   (`cfg_attr`-ed off nvptx), so that the call sites count as different places, as on a GPU after
+//!   inlining.
+//! - **Stricter.** These are errors that name lanes and lines: collectives of lanes that wait for
+//!   each other with different masks or operations, masks that name ended lanes or omit the caller,
+//!   lanes of one warp at different `sync_threads`, and blocks in which every thread waits. A GPU
+//!   hangs, or continues with wrong values.
+//! - **More forgiving.** In parallel mode blocks may wait for one another without co-residency, up
+//!   to 32 warps per worker. A replay keeps 8 warps resident, or one block.
+//! - **Ends.** `exit` and all errors discard a thread's frames without running destructors, as on a
+//!   GPU. A panic is the exception: it unwinds the frames of the thread that panicked.
+//! - **Stack overflow.** A lane that exceeds its 128 KiB hits a guard page, which kills the
+//!   process.
+//! - **Time.** `clock` and `global_timer_nanos` count nanoseconds in parallel mode and steps of the
+//!   entire grid in a replay. `nanosleep` does not sleep: it lets other lanes run.
 //!
 //! # Modules
-//! `stack → fiber → lane → rendezvous → warp → block → launch → parallel, replay (with choice) → executor`: each
-//! uses those before it. What a mode decides is only which ready lane runs next; who is ready is decided
-//! by `warp` and `block` for both.
+//! `stack → fiber → lane → rendezvous → warp → block → launch → parallel, replay (with choice)`
+//! `→ executor`: each module uses only those before it. A mode only selects which ready lane runs
+//! next; `warp` and `block` decide which lanes are ready, for both modes.
 
 mod block;
 mod choice;
@@ -90,35 +94,36 @@ pub use error::{Call, SimtError, Thread};
 pub use executor::Executor;
 pub(crate) use lane::message;
 
-/// How an [`Executor`] runs a grid.
+/// The mode in which an [`Executor`] runs a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Blocks over OS threads.
+    /// Blocks run on several OS threads.
     Parallel {
-        /// OS threads for each run, the calling one among them. None counts as one.
+        /// Number of OS threads per run, including the caller. 0 counts as 1.
         workers: usize,
     },
-    /// One OS thread; the seed decides which lane runs next.
+    /// One OS thread; the seed selects the lane that runs next.
     Replay {
-        /// Reproduces the run.
+        /// The seed that reproduces the run.
         seed: u64,
     },
 }
 
-/// The size of a grid.
+/// The dimensions of a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Blocks in the grid (x, y, z).
     pub blocks: [u32; 3],
-    /// Threads in a block (x, y, z), 1024 at most together.
+    /// Threads in a block (x, y, z), at most 1024 in total.
     pub threads: [u32; 3],
 }
 
-/// What a run that came to its end was like.
+/// Statistics of a completed run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// Atomic operations, collectives and pauses of all threads together.
+    /// Atomic operations, collectives and pauses of all threads.
     pub steps: u64,
-    /// Of a replay: a hash of which lane ran when. Two runs with the same hash were the same. Otherwise 0.
+    /// In a replay: a hash of the schedule. Runs with the same hash had the same schedule.
+    /// Otherwise 0.
     pub schedule_hash: u64,
 }

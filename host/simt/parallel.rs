@@ -1,7 +1,7 @@
 //! Parallel mode: every worker takes blocks and runs their lanes in turn.
 //!
-//! A worker runs one block at a time, warp by warp, and takes a second one in beside it only when nothing
-//! in the first goes on: then what its lanes spin on may be the work of a block that has not started.
+//! A worker runs one block at a time, warp by warp. It takes a second block only if the first makes
+//! no progress: its lanes may spin on the work of a block that has not started.
 
 use super::block::{Block, Rest};
 use super::error::SimtError;
@@ -12,26 +12,27 @@ use super::warp::Warp;
 use std::time::Instant;
 use warpheap_device::machine;
 
-/// Steps that a lane takes before it must let others run: it may spin on what another will store.
+/// Steps that a lane takes before it must yield: it may spin on a store of another lane.
 const QUANTUM: u64 = 256;
 
-/// How often the lanes of a warp run before the next warp has its turn: it may wait for that one.
+/// Rounds over the lanes of a warp before the next warp's turn: this warp may wait for that one.
 const ROUNDS: u32 = 256;
 
-/// Passes over the resident blocks without the end of one, after which another is taken in.
+/// Passes over the resident blocks in which no block ends, before another block is taken.
 const PATIENCE: u32 = 64;
 
-/// Warps that a worker holds at once, unless a single block has more: their stacks take memory.
+/// Maximum resident warps per worker, unless a single block has more: their stacks use memory.
 const RESIDENT_WARPS: usize = 32;
 
-/// Steps after which a worker reports them.
+/// Number of steps between two reports of a worker.
 const REPORT: u64 = 1 << 16;
 
-/// Runs blocks until there are none left or the run has failed.
+/// Runs blocks until none is left or the run has failed.
 pub(super) fn work(launch: &Launch<'_>, clock: Instant) {
     let machine = LaneMachine::new(Some(clock));
     let mut worker = Worker { launch, machine: &machine, resident: Vec::new(), reported: 0 };
-    // SAFETY: the machine outlives the guard, which is dropped first; nothing else is installed meanwhile.
+    // SAFETY: the machine outlives the guard, which is dropped first; nothing else is installed
+    // meanwhile.
     let installed = unsafe { machine::install(&machine) };
     if let Err(error) = worker.run() {
         launch.fail(error);
@@ -46,7 +47,7 @@ struct Worker<'a> {
     launch: &'a Launch<'a>,
     machine: &'a LaneMachine,
     resident: Vec<Block>,
-    /// Steps that `launch` knows of.
+    /// Steps that were reported to `launch`.
     reported: u64,
 }
 
@@ -69,7 +70,7 @@ impl Worker<'_> {
         self.report()
     }
 
-    /// Takes in the next block of the grid, if there is one and room for it.
+    /// Starts the next block of the grid, if one is left and there is room.
     fn admit(&mut self) -> Result<bool, SimtError> {
         let spare = match self.resident.iter().position(Block::is_over) {
             Some(spare) => spare,
@@ -118,21 +119,22 @@ impl Worker<'_> {
 }
 
 struct Pass {
-    /// Every lane that ran has only used up its steps or paused.
+    /// Every lane that ran only used up its steps or paused.
     stalled: bool,
     /// A block has ended.
     ended: bool,
 }
 
-/// Runs the lanes of a warp in turn until each waits, has ended, paused or used up its steps. Returns
-/// whether any did something else than the last two.
+/// Runs the lanes of a warp in turn until each waits, has ended, paused or used up its steps.
+/// Returns whether any lane did something other than pausing or using up its steps.
 fn turn(block: &mut Block, warp: usize, machine: &LaneMachine) -> Result<bool, SimtError> {
     let mut advanced = false;
     let mut resting = 0;
     for _ in 0..ROUNDS {
         let runnable = block.warps[warp].ready() & !resting;
         if runnable == 0 {
-            // Those that rest are not waited for: they may rest for as long as these wait.
+            // Does not wait for resting lanes: they may spin for as long as the converging lanes
+            // wait.
             let group = block.warps[warp].group();
             if group == 0 {
                 break;

@@ -1,25 +1,25 @@
-//! Where the lanes of a warp meet in collectives.
+//! The meeting point of a warp's lanes in collectives.
 //!
 //! ```text
-//! slot 0   mask 0000ffff   arrived 0000ffff   unread 0000fffe   complete: 15 lanes have yet to read it
-//! slot 1   mask 0000ffff   arrived 00000001   unread 00000000   open: lane 0 is in the next one already
+//! slot 0   mask 0000ffff   arrived 0000ffff   unread 0000fffe   complete: 15 lanes must read it
+//! slot 1   mask 0000ffff   arrived 00000001   unread 00000000   open: lane 0 is in the next one
 //! slot 2   mask ffff0000   arrived 00ff0000   unread 00000000   open
 //! ```
 //!
 //! Invariants:
-//! - I1: a lane is in at most one slot: `arrived` of open and `unread` of complete slots are disjoint.
-//!   Hence 32 slots are always enough.
-//! - I2: open slots have different masks or lanes: no lane is in `mask` of two slots that both have
-//!   arrived lanes out of the other's mask (that is a [`Clash`]).
-//! - I3: a slot is used again only when its last lane has read it.
+//! - I1: a lane is in at most one slot: `arrived` of open and `unread` of complete slots are
+//!   disjoint. So 32 slots are always enough.
+//! - I2: open slots differ in masks or operations. No lane is in the `mask` of two slots that each
+//!   have arrived lanes in the other's mask (that is a [`Clash`]).
+//! - I3: a slot is reused only after its last lane has read it.
 //!
-//! The one who runs the warp writes everything here; lanes only read deposits.
+//! Only the code that runs the warp writes here; lanes only read deposits.
 
 use std::ptr::NonNull;
 use warpheap_device::machine::{Collective, Deposits};
 use warpheap_device::units::{LaneMask, WARP_SIZE};
 
-/// One collective. The sets are bit `i` for lane `i`.
+/// One collective. Sets have bit `i` for lane `i`.
 struct Slot {
     mask: u32,
     arrived: u32,
@@ -28,7 +28,7 @@ struct Slot {
     deposits: Deposits,
 }
 
-/// The collectives of a warp that are waited for or being read.
+/// The collectives of a warp that wait for lanes or readers.
 #[derive(Default)]
 pub(super) struct Rendezvous {
     slots: Vec<Slot>,
@@ -38,20 +38,20 @@ pub(super) struct Rendezvous {
     used: u32,
 }
 
-/// A lane has come to a collective.
+/// The arrival of a lane at a collective.
 pub(super) struct Arrival {
     pub(super) slot: u8,
-    /// Whether it was the last.
+    /// Whether this lane was the last.
     pub(super) complete: bool,
 }
 
-/// Lanes that have come wait for this lane, and it for them, but not in the same collective.
+/// A deadlock: this lane and lanes that have arrived wait for each other in different collectives.
 pub(super) struct Clash {
-    /// One of them.
+    /// One of the lanes that have arrived.
     pub(super) with: u32,
 }
 
-/// The numbers of the bits that are set, from the lowest.
+/// The indices of the set bits, from the lowest.
 pub(super) fn bits(mut set: u32) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let bit = (set != 0).then(|| set.trailing_zeros());
@@ -67,7 +67,7 @@ impl Rendezvous {
         self.used = 0;
     }
 
-    /// Lane `lane` comes to a collective with `value`.
+    /// Lane `lane` arrives at a collective with `value`.
     #[inline(always)]
     pub(super) fn arrive(
         &mut self,
@@ -122,7 +122,7 @@ impl Rendezvous {
         index
     }
 
-    /// Lane `lane` is about to read the complete slot `index`. The deposits stay until the next arrival.
+    /// Lane `lane` reads the complete slot `index`. The deposits stay valid until the next arrival.
     pub(super) fn read(&mut self, lane: u32, index: u8) -> NonNull<Deposits> {
         let slot = &mut self.slots[index as usize];
         slot.unread &= !(1 << lane);
@@ -132,7 +132,7 @@ impl Rendezvous {
         NonNull::from_ref(&slot.deposits)
     }
 
-    /// A lane that waits in vain if `lane` ends now.
+    /// A lane that would wait forever if `lane` ends now.
     pub(super) fn waits_for(&self, lane: u32) -> Option<u32> {
         let mut slots = bits(self.open).map(|index| &self.slots[index as usize]);
         slots.find(|slot| slot.mask >> lane & 1 == 1).map(|slot| slot.arrived.trailing_zeros())

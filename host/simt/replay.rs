@@ -1,8 +1,8 @@
-//! Replay mode: one OS thread runs every lane, and a seed decides which is next.
+//! Replay mode: one OS thread runs every lane, in an order determined by a seed.
 //!
-//! Several blocks are resident; at every step of a lane the choice is made anew among all their lanes that
-//! can run. Nothing here depends on an address or on time, so the same seed, kernel and inputs give the
-//! same run.
+//! Several blocks are resident. At every step of a lane the next one is chosen among all their
+//! runnable lanes. The choice does not depend on addresses or time, so the same seed, kernel and
+//! inputs give the same run.
 
 use super::block::{Block, Rest};
 use super::choice::{Choice, Pick};
@@ -11,13 +11,13 @@ use super::lane::LaneMachine;
 use super::launch::Launch;
 use warpheap_device::machine;
 
-/// Warps that are resident at once, unless a single block has more.
+/// Maximum resident warps, unless a single block has more.
 const RESIDENT_WARPS: usize = 8;
 
-/// Picks after which steps are reported.
+/// Number of picks between two reports of steps.
 const REPORT: u64 = 1 << 12;
 
-/// Runs the whole grid. Returns the hash of the schedule.
+/// Runs the entire grid. Returns the hash of the schedule.
 pub(super) fn work(launch: &Launch<'_>, seed: u64) -> u64 {
     let machine = LaneMachine::new(None);
     let mut replay = Replay {
@@ -28,7 +28,8 @@ pub(super) fn work(launch: &Launch<'_>, seed: u64) -> u64 {
         hash: 0,
         reported: 0,
     };
-    // SAFETY: the machine outlives the guard, which is dropped first; nothing else is installed meanwhile.
+    // SAFETY: the machine outlives the guard, which is dropped first; nothing else is installed
+    // meanwhile.
     let installed = unsafe { machine::install(&machine) };
     if let Err(error) = replay.run() {
         launch.fail(error);
@@ -47,7 +48,7 @@ struct Replay<'a> {
     /// None of them is over when a lane is picked.
     resident: Vec<Block>,
     hash: u64,
-    /// Steps that `launch` knows of.
+    /// Steps that were reported to `launch`.
     reported: u64,
 }
 
@@ -64,7 +65,7 @@ impl Replay<'_> {
         self.report()
     }
 
-    /// Takes in blocks while there is room.
+    /// Starts blocks while there is room.
     fn fill(&mut self) -> Result<(), SimtError> {
         let threads = self.launch.block_threads();
         let most = (RESIDENT_WARPS / threads.div_ceil(32) as usize).max(1);
@@ -98,7 +99,7 @@ impl Replay<'_> {
         if block.can_run() { Ok(()) } else { Err(block.deadlock()) }
     }
 
-    /// Puts the next block of the grid where one is over.
+    /// Replaces a finished block by the next block of the grid.
     fn replace(&mut self, place: usize) {
         match self.launch.next_block() {
             Some(number) => self.begin(place, number),
@@ -113,7 +114,7 @@ impl Replay<'_> {
     }
 }
 
-/// Takes `word` into `hash`: odd multiplier, so no word is lost.
+/// Mixes `word` into `hash`. The multiplier is odd, so no information of `word` is lost.
 fn mix(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(23) ^ word).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

@@ -1,19 +1,19 @@
-//! The stacks that lanes run on, kept from launch to launch.
+//! The stacks of lanes, reused between launches.
 
 use super::error::SimtError;
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a lane's stack. Only the pages that a lane touches take memory; a guard page lies below.
-/// Enough for a panic with a backtrace in an unoptimized build.
+/// Bytes of a lane's stack. Only touched pages use memory; a guard page lies below. Large enough
+/// for a panic with a backtrace in an unoptimized build.
 const STACK_BYTES: usize = 128 << 10;
 
-/// The stacks of a warp start this many bytes apart within their page, in `COLOURS` steps: were they all
-/// to start at the same offset, the hot lines of 32 lanes would fall into the same few sets of the L1 cache.
+/// The tops of a warp's stacks are shifted by multiples of this, in `COLOURS` steps. With the same
+/// offset in each page, the hot lines of 32 lanes would map to the same few sets of the L1 cache.
 const COLOUR_BYTES: usize = 5 * 64;
 const COLOURS: usize = 12;
 
-/// A stack with a guard page, whose top is shifted by its colour.
+/// A stack with a guard page. Its top is shifted by its colour.
 pub(super) struct LaneStack {
     memory: DefaultStack,
     shift: usize,
@@ -30,8 +30,8 @@ impl LaneStack {
 const _: () = assert!(COLOUR_BYTES.is_multiple_of(corosensei::stack::STACK_ALIGNMENT));
 const _: () = assert!(COLOURS * COLOUR_BYTES < STACK_BYTES / 8);
 
-// SAFETY: the memory below the shifted top is a part of `memory`, which has the guard page and, by the
-// assertion above, room to spare; the shift keeps the alignment.
+// SAFETY: the memory below the shifted top is a part of `memory`, which has the guard page and, by
+// the assertions above, enough room; the shift keeps the alignment.
 unsafe impl Stack for LaneStack {
     fn base(&self) -> StackPointer {
         let top = self.memory.base().get() - self.shift;
@@ -43,7 +43,7 @@ unsafe impl Stack for LaneStack {
     }
 }
 
-/// Stacks that no lane uses now. Shared by all runs of an executor.
+/// Unused stacks. Shared by all runs of an executor.
 #[derive(Default)]
 pub(super) struct StackPool {
     idle: Mutex<Vec<LaneStack>>,
@@ -54,7 +54,7 @@ impl StackPool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `count` stacks, the most recently used first.
+    /// Takes `count` stacks, the most recently used first.
     pub(super) fn take(&self, count: usize) -> Result<Vec<LaneStack>, SimtError> {
         let mut stacks = {
             let mut idle = self.idle();

@@ -1,12 +1,13 @@
-//! A warp: which of its lanes can run, and what the others wait for. The same for every mode; only the
-//! order in which lanes are run differs.
+//! A warp: its runnable lanes, and what the others wait for. The same for both modes; only the
+//! order in which lanes run differs.
 //!
 //! Invariants (sets of lanes, bit `i` for lane `i`):
 //! - I1: `alive = ready ⊎ converging ⊎ at_barrier ⊎ lanes in open slots of the rendezvous`.
-//! - I2: a lane outside `ready` has a `wait` other than `Nothing`, and a lane in `converging` one of
+//! - I2: a lane outside `ready` has a `wait` other than `Nothing`, and a lane in `converging` has
 //!   `Wait::Converged`.
-//! - I3: every lane of `converging` is released after finitely many calls of [`Warp::group`] and
-//!   [`Warp::release`] on what it returned: each fourth group is that of the longest waiting lane.
+//! - I3: every lane of `converging` is released after finitely many calls of [`Warp::group`], each
+//!   followed by [`Warp::release`] of the result: every fourth group is that of the lane that has
+//!   waited longest.
 
 mod misuse;
 
@@ -19,7 +20,7 @@ use std::panic::Location;
 use warpheap_device::machine::Collective;
 use warpheap_device::units::LaneMask;
 
-/// What a lane waits for.
+/// The reason why a lane waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
     Nothing,
@@ -28,7 +29,7 @@ pub(super) enum Wait {
     Barrier(&'static Location<'static>),
 }
 
-/// What a lane will be told when it is resumed.
+/// The answer for a lane at its next resume.
 #[derive(Clone, Copy)]
 enum Pending {
     Go,
@@ -40,13 +41,13 @@ struct Seat {
     lane: Lane,
     wait: Wait,
     pending: Pending,
-    /// When it came to where it converges: the value of `Warp::arrivals`.
+    /// When the lane began to converge: the value of `Warp::arrivals`.
     since: u64,
-    /// For the one who picks lanes: the higher first.
+    /// For the scheduler: lanes of higher rank run first.
     rank: u64,
 }
 
-/// Up to 32 lanes.
+/// A warp of up to 32 lanes.
 pub(super) struct Warp {
     pub(super) place: Place,
     alive: u32,
@@ -55,17 +56,17 @@ pub(super) struct Warp {
     at_barrier: u32,
     seats: Vec<Seat>,
     rendezvous: Rendezvous,
-    /// Lanes that have come to converge, so far.
+    /// Number of times that a lane began to converge.
     arrivals: u64,
-    /// Groups that were asked for, so far.
+    /// Number of groups requested.
     groups: u32,
-    /// For the one who picks lanes: how many more steps this warp takes before the lanes that converge
-    /// go on without the others. `None` when lanes have gone on, until the next look.
+    /// For the scheduler: how many more steps this warp takes before its converging lanes continue
+    /// without the others. `None` after a release, until the next check.
     pub(super) patience: Option<u64>,
 }
 
 impl Warp {
-    /// A warp with a lane for each stack. No lane is alive.
+    /// A warp with one lane per stack. No lane is alive.
     pub(super) fn new(stacks: Vec<LaneStack>) -> Self {
         let seat = |stack| Seat {
             lane: Lane::Idle(stack),
@@ -88,7 +89,7 @@ impl Warp {
         }
     }
 
-    /// Makes every lane ready, once `start` has put its thread on it. All lanes must have ended.
+    /// Makes every lane ready after `start` has put its thread on it. All lanes must have ended.
     pub(super) fn begin(&mut self, place: Place, mut start: impl FnMut(u32, &mut Lane)) {
         self.place = place;
         self.rendezvous.reset();
@@ -101,17 +102,17 @@ impl Warp {
         self.ready = self.alive;
     }
 
-    /// Lanes that have not ended.
+    /// The lanes that have not ended.
     pub(super) fn alive(&self) -> u32 {
         self.alive
     }
 
-    /// Lanes that can be run.
+    /// The lanes that can run.
     pub(super) fn ready(&self) -> u32 {
         self.ready
     }
 
-    /// Lanes that wait for others to come to the same place.
+    /// The lanes that wait for others to reach the same place.
     pub(super) fn converging(&self) -> u32 {
         self.converging
     }
@@ -132,7 +133,7 @@ impl Warp {
         seat.lane.resume(machine, answer, quantum)
     }
 
-    /// A running lane calls a collective. Inlined, so that the call's parts stay in registers.
+    /// A running lane calls a collective. Inlined, so that the parts of the call stay in registers.
     #[inline(always)]
     pub(super) fn exchange(&mut self, lane: u32, call: Exchange) -> Result<(), SimtError> {
         let Exchange { mask, what, value, at } = call;
@@ -154,7 +155,7 @@ impl Warp {
         Ok(())
     }
 
-    /// A running lane asks who is at the same place.
+    /// A running lane waits for the other lanes at the same place.
     pub(super) fn converge(&mut self, lane: u32, at: &'static Location<'static>) {
         let seat = &mut self.seats[lane as usize];
         (seat.wait, seat.since) = (Wait::Converged(at), self.arrivals);
@@ -163,13 +164,14 @@ impl Warp {
         self.ready &= !(1 << lane);
     }
 
-    /// Whether lanes wait for others to come to the same place: they can always be let go.
+    /// Whether any lanes are converging. These can always be released.
     pub(super) fn converges(&self) -> bool {
         self.converging != 0
     }
 
-    /// The lanes to be released next: all that converge at one place, the first in the source, or each
-    /// fourth time that where a lane has waited longest. Empty if none converges.
+    /// The lanes to release next: all lanes that converge at one place. This is the first place in
+    /// source order, or every fourth time the place where a lane has waited longest. Empty if no
+    /// lane converges.
     pub(super) fn group(&mut self) -> u32 {
         if self.converging == 0 {
             return 0;
@@ -188,7 +190,7 @@ impl Warp {
         first.map_or(0, |lane| self.same_place(lane))
     }
 
-    /// All lanes that converge where `lane` does.
+    /// All lanes that converge at the same place as `lane`.
     pub(super) fn same_place(&self, lane: u32) -> u32 {
         let Some(here) = self.converges_at(lane) else { return 0 };
         let joins = |other: &u32| {
@@ -204,7 +206,7 @@ impl Warp {
         }
     }
 
-    /// Lets lanes that converge at one place go on, and tells them of each other.
+    /// Releases lanes that converge at one place. Each receives the set of these lanes.
     pub(super) fn release(&mut self, lanes: u32) {
         for lane in bits(lanes) {
             self.seats[lane as usize].pending = Pending::Lanes(LaneMask(lanes));
@@ -214,7 +216,7 @@ impl Warp {
         self.patience = None;
     }
 
-    /// A running lane waits for its block.
+    /// A running lane waits at the block's barrier.
     pub(super) fn wait_for_block(
         &mut self,
         lane: u32,
@@ -232,7 +234,7 @@ impl Warp {
         Ok(())
     }
 
-    /// Lets the lanes that wait for their block go on.
+    /// Releases the lanes that wait at the block's barrier.
     pub(super) fn release_barrier(&mut self) {
         self.ready |= std::mem::take(&mut self.at_barrier);
     }
@@ -248,12 +250,12 @@ impl Warp {
         }
     }
 
-    /// Abandons the lanes that have not ended and gives up all stacks.
+    /// Abandons the lanes that have not ended and returns all stacks.
     pub(super) fn into_stacks(self) -> impl Iterator<Item = LaneStack> {
         self.seats.into_iter().map(|seat| seat.lane.into_stack())
     }
 
-    /// Each thing that lanes wait for, with those lanes.
+    /// Each wait condition, with the lanes that wait for it.
     pub(super) fn waits(&self) -> Vec<(u32, Wait)> {
         let mut waits: Vec<(u32, Wait)> = Vec::new();
         for lane in bits(self.alive & !self.ready) {

@@ -1,11 +1,11 @@
-//! Device memory on the CPU: the program's own heap, up to a cap.
+//! Device memory on the CPU: the program's heap, up to a limit.
 //!
-//! I1: the cap is never exceeded: `used <= total`, both in bytes as asked for, without the padding of
-//! alignment. I2: `blocks` holds exactly the blocks that were given out and not given back; what else is used was
-//! [claimed](Heap::claim).
+//! I1: the limit is never exceeded: `used <= total`, both in requested bytes, without padding for
+//! alignment.
+//! I2: `blocks` holds exactly the live blocks. The rest of `used` was [claimed](Heap::claim).
 //!
-//! All of it starts as zeros: large blocks come from the system as untouched zero pages, which cost nothing
-//! until they are used, and so the host may read whatever a kernel did not write.
+//! All memory is initially zero: the system provides large blocks as untouched zero pages, which
+//! cost nothing until they are touched. So the host may read memory that no kernel has written.
 
 use crate::driver::backend::Range;
 use crate::error::{Bytes, Error, OutOfMemory, Result};
@@ -14,7 +14,8 @@ use std::collections::HashMap;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The system hands out zero pages lazily only for alignments up to this one; larger ones are rounded here.
+/// The system provides lazy zero pages only for alignments up to this one; larger ones are handled
+/// here.
 const SYSTEM_ALIGN: usize = 16;
 
 pub(super) struct Heap {
@@ -26,7 +27,7 @@ pub(super) struct Heap {
 #[derive(Default)]
 struct State {
     used: u64,
-    /// By the address given out: the address that the system gave, and its layout.
+    /// Maps the returned address to the address and layout of the system allocation.
     blocks: HashMap<u64, (usize, Layout)>,
 }
 
@@ -35,7 +36,7 @@ impl Heap {
         Heap { device: device.into(), total, state: Mutex::default() }
     }
 
-    /// A panic elsewhere leaves the counters whole: nothing here panics between two changes.
+    /// A panic elsewhere leaves the counters consistent: nothing here panics between two changes.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,13 +64,13 @@ impl Heap {
         })
     }
 
-    /// Fails if the cap has not as many bytes (I1).
+    /// Fails if fewer than `bytes` are left below the limit (I1).
     fn check_cap(&self, state: &State, bytes: u64) -> Result<()> {
         const ADVICE: &str = "ask for less, drop other buffers, or raise the cap (Device::cpu_with_executor)";
         if bytes > self.total - state.used { Err(self.refuse(state, bytes, ADVICE)) } else { Ok(()) }
     }
 
-    /// Counts `bytes` that others map as used.
+    /// Counts `bytes` as used that other code maps.
     pub fn claim(&self, bytes: u64) -> Result<()> {
         let mut state = self.state();
         self.check_cap(&state, bytes)?;
@@ -77,12 +78,12 @@ impl Heap {
         Ok(())
     }
 
-    /// The opposite of [`claim`](Self::claim).
+    /// Undoes [`claim`](Self::claim).
     pub fn unclaim(&self, bytes: u64) {
         self.state().used -= bytes;
     }
 
-    /// `bytes`, not 0, at a multiple of `align`.
+    /// Allocates `bytes`, not 0, aligned to `align`.
     pub fn alloc(&self, bytes: u64, align: u64) -> Result<Range> {
         let mut state = self.state();
         self.check_cap(&state, bytes)?;
@@ -105,7 +106,7 @@ impl Heap {
         let mut state = self.state();
         if let Some((base, layout)) = state.blocks.remove(&range.address) {
             state.used -= range.bytes;
-            // SAFETY: the system gave it out with this layout, and it is given back once (I2).
+            // SAFETY: allocated by `alloc` with this layout, freed once (I2).
             unsafe { dealloc(ptr::with_exposed_provenance_mut(base), layout) };
         }
     }
@@ -113,19 +114,19 @@ impl Heap {
 
 impl Drop for Heap {
     fn drop(&mut self) {
-        // Memory holds its device, so a heap that goes has had all its blocks back.
+        // Memory keeps its device alive, so all blocks were freed before the heap is dropped.
         debug_assert!(self.state().blocks.is_empty(), "a heap goes before its memory");
     }
 }
 
-/// Half of what this machine has; 4 GiB where that is unknown.
+/// Half of this machine's memory; 4 GiB if that is unknown.
 pub(crate) fn default_memory_bytes() -> u64 {
     const UNKNOWN: u64 = 8 << 30;
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     total_of(&meminfo).unwrap_or(UNKNOWN) / 2
 }
 
-/// The total in a text like `MemTotal:   24012345 kB`.
+/// The total from a text like `MemTotal:   24012345 kB`.
 fn total_of(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1024)
@@ -136,30 +137,30 @@ fn device_ptr(address: u64) -> *mut u8 {
 }
 
 /// # Safety
-/// `bytes` can be read at `from` and written at `to`, and no one else touches either.
+/// `bytes` can be read at `from` and written at `to`, and nothing else accesses either range.
 pub(super) unsafe fn write(to: u64, from: *const u8, bytes: usize) {
-    // SAFETY: the caller's promise; host and device memory do not overlap.
+    // SAFETY: the caller's promise: both ranges are valid; host and device memory do not overlap.
     unsafe { ptr::copy_nonoverlapping(from, device_ptr(to), bytes) }
 }
 
 /// # Safety
-/// `bytes` can be read at `from` and written at `to`, and no one else touches either.
+/// `bytes` can be read at `from` and written at `to`, and nothing else accesses either range.
 pub(super) unsafe fn read(to: *mut u8, from: u64, bytes: usize) {
-    // SAFETY: the caller's promise; host and device memory do not overlap.
+    // SAFETY: the caller's promise: both ranges are valid; host and device memory do not overlap.
     unsafe { ptr::copy_nonoverlapping(device_ptr(from), to, bytes) }
 }
 
 /// # Safety
-/// `bytes` can be read at `from` and written at `to`, and no one else touches either.
+/// `bytes` can be read at `from` and written at `to`, and nothing else accesses either range.
 pub(super) unsafe fn copy(to: u64, from: u64, bytes: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise: both ranges are valid; `copy` allows overlap.
     unsafe { ptr::copy(device_ptr(from), device_ptr(to), bytes) }
 }
 
 /// # Safety
-/// The range can be written, and no one else touches it.
+/// The range can be written, and nothing else accesses it.
 pub(super) unsafe fn fill(range: Range, byte: u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise: the range can be written.
     unsafe { ptr::write_bytes(device_ptr(range.address), byte, range.bytes as usize) }
 }
 
@@ -189,7 +190,7 @@ mod tests {
             let block = heap.alloc(100, align).unwrap();
             assert!(block.address.is_multiple_of(align));
             let mut bytes = [1_u8; 100];
-            // SAFETY: both are 100 bytes long and ours.
+            // SAFETY: both are 100 bytes long and owned by this test.
             unsafe { read(bytes.as_mut_ptr(), block.address, 100) };
             assert_eq!(bytes, [0; 100]);
             heap.free(block);

@@ -1,5 +1,5 @@
-//! The CPU as a device: kernels are the program's own functions, run lane by lane by
-//! [`crate::simt`].
+//! The CPU as a device: kernels are native functions of the program, which [`crate::simt`] runs
+//! lane by lane.
 
 mod memory;
 #[cfg(unix)]
@@ -27,7 +27,7 @@ use warpheap_device::units::WARP_SIZE;
 
 pub(crate) use self::memory::default_memory_bytes;
 
-/// What every CUDA device allows too, so that a grid that runs here runs there.
+/// Limits that every CUDA device satisfies, so that a grid that runs here also runs there.
 const LIMITS: Limits = Limits {
     threads_per_block: 1024,
     block: [1024, 1024, 64],
@@ -35,12 +35,12 @@ const LIMITS: Limits = Limits {
     shared_bytes_per_block: 48 << 10,
 };
 
-/// The device: an executor that its streams share, and a heap.
+/// The device: a heap, and an executor that its streams share.
 pub(crate) struct CpuDevice {
     label: String,
     executor: Arc<Executor>,
     heap: Arc<Heap>,
-    /// Kernels, or copies of the host.
+    /// Mutual exclusion of kernels and host copies.
     rooms: Arc<Rooms>,
     queues: Arc<Queues>,
     pools: Arc<Pools>,
@@ -132,7 +132,7 @@ impl DeviceBackend for CpuDevice {
         Ok(self.default_pool.get_or_init(|| self.make_pool(None)).clone())
     }
 
-    /// Nothing sets another here.
+    /// There is no call to set another pool here.
     fn current_pool(&self) -> Result<Arc<dyn PoolBackend>> {
         self.default_pool()
     }
@@ -150,21 +150,21 @@ impl DeviceBackend for CpuDevice {
 
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
         let _alone = self.rooms.copy();
-        // SAFETY: the caller's promise; no kernel runs.
+        // SAFETY: the caller's promise: both ranges are valid. The guard excludes kernels.
         unsafe { memory::write(to, from, bytes) };
         Ok(())
     }
 
     unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
         let _alone = self.rooms.copy();
-        // SAFETY: the caller's promise; no kernel runs.
+        // SAFETY: the caller's promise: both ranges are valid. The guard excludes kernels.
         unsafe { memory::read(to, from, bytes) };
         Ok(())
     }
 
     unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
         let _alone = self.rooms.copy();
-        // SAFETY: the caller's promise; no kernel runs.
+        // SAFETY: the caller's promise: the range is valid. The guard excludes kernels.
         unsafe { memory::fill(range, byte) };
         Ok(())
     }
@@ -188,7 +188,7 @@ impl DeviceBackend for CpuDevice {
     }
 }
 
-/// The kernels of the program itself: any that the program can name is there.
+/// The native functions of the program: every kernel that the program can name exists.
 struct NativeModule;
 
 impl ModuleBackend for NativeModule {

@@ -1,8 +1,9 @@
-//! Reserved addresses on the CPU: pages that no one may touch until they are allowed.
+//! Reserved addresses on the CPU: pages that must not be accessed until they are allowed.
 //!
-//! What is reserved is mapped without access, which takes no memory. To allow access takes some as soon as pages are
-//! touched; to unmap puts back what was reserved. So a kernel that goes astray ends the program, as on a GPU it ends the
-//! context. Created memory is its length, counted against the device's cap.
+//! A reservation is mapped without access rights, which takes no memory. Once access is allowed,
+//! pages take memory when they are touched. Unmapping restores the inaccessible reservation. So an
+//! out-of-bounds access of a kernel ends the program, as it ends the context on a GPU. Created
+//! memory is represented by its length, counted against the device's limit.
 
 use super::memory::Heap;
 use crate::driver::backend::{Pages, Range, VirtualMemory};
@@ -13,7 +14,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-/// That of most GPUs, and a multiple of every page.
+/// The granularity of most GPUs, and a multiple of every page size.
 const GRANULARITY: u64 = 2 << 20;
 
 pub(super) struct CpuVirtualMemory {
@@ -25,7 +26,7 @@ impl CpuVirtualMemory {
         CpuVirtualMemory { heap }
     }
 
-    /// The system's answer as an error of `what`.
+    /// Converts a system error of the operation `what`.
     fn refuse(&self, what: &'static str, bytes: u64, why: impl ToString) -> Error {
         Error::OutOfMemory(OutOfMemory::AddressSpace {
             what,
@@ -42,12 +43,12 @@ fn place(address: u64) -> *mut c_void {
 }
 
 /// # Safety
-/// Nothing uses the addresses any more.
+/// The addresses are not in use any more.
 unsafe fn unmap_addresses(start: u64, end: u64) -> Result<(), Errno> {
     if start == end {
         return Ok(());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise: the addresses are not in use.
     unsafe { munmap(place(start), (end - start) as usize) }
 }
 
@@ -60,20 +61,20 @@ impl VirtualMemory for CpuVirtualMemory {
         let refuse = |why: &dyn ToString| self.refuse("reserve", bytes, why.to_string());
         let padded = bytes.checked_add(align).and_then(|n| usize::try_from(n).ok());
         let padded = padded.ok_or_else(|| refuse(&"that is more than an address can count"))?;
-        // SAFETY: a new mapping at addresses that the system chooses.
+        // SAFETY: a new mapping at addresses chosen by the system.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), padded, ProtFlags::empty(), MapFlags::PRIVATE) };
         let base = base.map_err(|why| refuse(&why))?.expose_provenance() as u64;
         let address = base.next_multiple_of(align);
-        // What is left over on either side goes back. If it does not, it is addresses alone that are lost.
-        // SAFETY: just mapped, and no one knows of it.
+        // Frees the excess on both sides. A failure only leaks addresses.
+        // SAFETY: just mapped and not published.
         let _ = unsafe { unmap_addresses(base, address) };
-        // SAFETY: the same.
+        // SAFETY: just mapped and not published.
         let _ = unsafe { unmap_addresses(address + bytes, base + padded as u64) };
         Ok(Range { address, bytes })
     }
 
     unsafe fn unreserve(&self, range: Range) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise: the reservation is not in use and nothing is mapped there.
         let done = unsafe { unmap_addresses(range.address, range.address + range.bytes) };
         done.map_err(|why| self.refuse("give back", range.bytes, why))
     }
@@ -88,13 +89,14 @@ impl VirtualMemory for CpuVirtualMemory {
     }
 
     unsafe fn map(&self, _range: Range, _pages: Pages) -> Result<()> {
-        // The reservation is a mapping, without access.
+        // The reservation already is a mapping, without access rights.
         Ok(())
     }
 
     unsafe fn unmap(&self, range: Range) -> Result<()> {
         let (start, bytes) = (place(range.address), range.bytes as usize);
-        // SAFETY: addresses of a reservation, which stay reserved; the caller keeps everyone away.
+        // SAFETY: addresses of a reservation, which stay reserved; the caller promises that no work
+        // uses them.
         let done =
             unsafe { mmap_anonymous(start, bytes, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::FIXED) };
         done.map(drop).map_err(|why| self.refuse("close", range.bytes, why))
@@ -102,7 +104,7 @@ impl VirtualMemory for CpuVirtualMemory {
 
     unsafe fn allow(&self, range: Range) -> Result<()> {
         let (start, bytes) = (place(range.address), range.bytes as usize);
-        // SAFETY: addresses of a reservation, which no one uses yet.
+        // SAFETY: addresses of a reservation that are not in use yet.
         let done = unsafe { mprotect(start, bytes, MprotectFlags::READ | MprotectFlags::WRITE) };
         done.map_err(|why| self.refuse("open", range.bytes, why))
     }

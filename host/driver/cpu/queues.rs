@@ -1,4 +1,4 @@
-//! The queues of a device that may still hold work, or a failure that was not reported yet.
+//! The queues of a device that may still have pending work or an unreported failure.
 
 use super::stream::Queue;
 use crate::error::Result;
@@ -14,20 +14,20 @@ impl Queues {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).push(queue);
     }
 
-    /// Those that are not over. A panic elsewhere leaves the list whole. Not under the lock:
-    /// callers wait for them.
+    /// The queues that are not over. A panic elsewhere leaves the list consistent. Returns a copy,
+    /// because callers wait for the queues and must not hold the lock.
     fn all(&self) -> Vec<Arc<Queue>> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|queue| !queue.is_over());
         all.clone()
     }
 
-    /// Waits for all of them, also after one that failed, and returns the first failure.
+    /// Waits for all queues, even after a failure, and returns the first failure.
     pub fn settle(&self) -> Result<()> {
         self.all().iter().map(|queue| queue.settle()).fold(Ok(()), Result::and)
     }
 
-    /// Waits for all of them.
+    /// Waits for all queues.
     pub fn drain(&self) {
         self.all().iter().for_each(|queue| queue.drain());
     }

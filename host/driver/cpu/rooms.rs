@@ -1,18 +1,18 @@
-//! Keeps what the host copies apart from what streams run.
+//! Mutual exclusion between host copies and stream work.
 //!
-//! `jobs` kernels and copies of streams run, or `copies` of the host, never both:
-//! `jobs == 0 || copies == 0`. So a copy of the host never races with a kernel, not even with one
-//! that another thread has launched since the wait before the copy.
+//! Either `jobs` kernels and copies of streams run, or `copies` host copies, never both:
+//! `jobs == 0 || copies == 0`. So a host copy never races with a kernel, not even with one that
+//! another thread launched after the wait that precedes the copy.
 //!
-//! A copy waits without being in the way of jobs: a kernel that it waits for may itself wait for
-//! one that has not begun. Jobs wait for copies alone, and those end by themselves.
+//! A waiting copy does not block new jobs: a kernel that it waits for may itself wait for a kernel
+//! that has not started. Jobs wait only for active copies, which always finish.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
 pub(super) struct Rooms {
     inside: Mutex<Inside>,
-    /// One of the two has become 0.
+    /// Signalled when one of the counters becomes 0.
     empty: Condvar,
 }
 
@@ -22,13 +22,13 @@ struct Inside {
     copies: usize,
 }
 
-/// Jobs or copies.
+/// Selects one of the counters.
 type Room = fn(&mut Inside) -> &mut usize;
 
 const JOBS: Room = |inside| &mut inside.jobs;
 const COPIES: Room = |inside| &mut inside.copies;
 
-/// Leaves at its end.
+/// Leaves the room when dropped.
 #[must_use]
 pub(super) struct Stay<'a> {
     rooms: &'a Rooms,
@@ -40,12 +40,12 @@ impl Rooms {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For a kernel or a copy of a stream: waits until the host copies nothing.
+    /// Enters for a kernel or a copy of a stream. Waits until no host copy is active.
     pub fn run_job(&self) -> Stay<'_> {
         self.enter(JOBS, COPIES)
     }
 
-    /// For a copy of the host: waits until no stream runs anything.
+    /// Enters for a host copy. Waits until no stream runs a job.
     pub fn copy(&self) -> Stay<'_> {
         self.enter(COPIES, JOBS)
     }

@@ -1,12 +1,13 @@
-//! A stream on the CPU: a queue and the OS thread that works it off.
+//! A stream on the CPU: a queue, and an OS thread that executes its jobs.
 //!
 //! ```text
 //!   host threads ── push ──► jobs ── worker ──► Executor::run, memcpy, events
 //! ```
 //!
-//! I1: jobs run in the order of their pushes, one at a time. I2: `pending` counts the jobs pushed and not
-//! ended. I3: after a failure no work runs any more, but events still come true, so that nobody waits for
-//! ever. I4: the worker ends when the stream is gone and the queue is empty.
+//! I1: jobs run in the order of their pushes, one at a time.
+//! I2: `pending` counts the jobs that were pushed and have not ended.
+//! I3: after a failure no work runs, but events still complete, so that no waiter blocks forever.
+//! I4: the worker ends when the stream is closed and the queue is empty.
 
 use super::memory;
 use super::pool::Pools;
@@ -21,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Locks are held for moments and nothing panics under them; if it did, the state would still be whole.
+/// Critical sections are short and do not panic; if one did, the state would still be consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -51,21 +52,21 @@ pub(super) struct Queue {
 struct State {
     jobs: VecDeque<Job>,
     pending: usize,
-    /// The host's end is gone.
+    /// The host side was dropped.
     closed: bool,
     failed: Option<Error>,
-    /// Somebody has been told of the failure.
+    /// Whether the failure was reported to a caller.
     reported: bool,
     last: Option<Stats>,
 }
 
 impl State {
-    /// Whether the stream is gone, and it went well or somebody knows that it did not.
+    /// Whether the stream is closed and either succeeded or its failure was reported.
     fn is_settled(&self) -> bool {
         self.closed && (self.failed.is_none() || self.reported)
     }
 
-    /// Tells of a failure.
+    /// Reports a failure, if there is one.
     fn outcome(&mut self) -> Result<()> {
         self.reported = self.failed.is_some();
         self.failed.clone().map_or(Ok(()), Err)
@@ -84,29 +85,30 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits until everything pushed is done.
+    /// Waits until all pushed jobs are done.
     pub fn drain(&self) {
         drop(wait_while(&self.changed, lock(&self.state), |state| state.pending > 0));
     }
 
-    /// The same, and tells whether it went well.
+    /// As [`drain`](Self::drain), and reports a failure.
     pub fn synchronize(&self) -> Result<()> {
         wait_while(&self.changed, lock(&self.state), |state| state.pending > 0).outcome()
     }
 
-    /// The same for the whole device: a failure that somebody was told of goes with its stream.
+    /// As [`synchronize`](Self::synchronize), for the whole device: a reported failure of a closed
+    /// stream is not returned again.
     pub fn settle(&self) -> Result<()> {
         let mut state = wait_while(&self.changed, lock(&self.state), |state| state.pending > 0);
         if state.is_settled() { Ok(()) } else { state.outcome() }
     }
 
-    /// Whether there is nothing more to wait for or to tell.
+    /// Whether there is nothing left to wait for or to report.
     pub fn is_over(&self) -> bool {
         let state = lock(&self.state);
         state.pending == 0 && state.is_settled()
     }
 
-    /// The worker: runs jobs until the stream is gone and none is left (I4).
+    /// The worker loop: runs jobs until the stream is closed and the queue is empty (I4).
     fn work(&self, executor: &Executor, rooms: &Rooms) {
         loop {
             let idle = |state: &mut State| state.jobs.is_empty() && !state.closed;
@@ -127,14 +129,15 @@ impl Queue {
     }
 }
 
-/// Runs one job, or with `skip` only what others wait for (I3).
+/// Runs one job. With `skip`, only jobs that others may wait for (I3).
 fn run(job: Job, executor: &Executor, rooms: &Rooms, skip: bool) -> Result<Option<Stats>> {
     let attempt = AssertUnwindSafe(|| match job {
         Job::Record(event) => {
             event.happen();
             Ok(None)
         }
-        // Also on a stream that has failed: what comes behind it is taken for done by who sees that this is.
+        // Also on a failed stream: an observer of a later event assumes that everything before it
+        // is done.
         Job::Wait(event) => event.synchronize().map(|()| None),
         _ if skip => Ok(None),
         Job::Memory(copy) => {
@@ -147,12 +150,12 @@ fn run(job: Job, executor: &Executor, rooms: &Rooms, skip: bool) -> Result<Optio
             run(executor).map(Some).map_err(|source| KernelFault::Simt { kernel, source }.into())
         }
     });
-    // The queue must not see a panic: whoever waits for the job would wait for ever.
+    // The worker must not unwind: the waiters for this job would block forever.
     catch_unwind(attempt)
         .unwrap_or_else(|payload| Err(KernelFault::CpuStream { message: message(payload) }.into()))
 }
 
-/// The stream's end that the host holds.
+/// The host side of a stream.
 pub(super) struct CpuStream {
     queue: Arc<Queue>,
     pools: Arc<Pools>,
@@ -166,7 +169,7 @@ impl CpuStream {
             .name("warpheap-stream".into())
             .spawn(move || theirs.work(&executor, &rooms));
         match spawned {
-            // Detached: it ends by itself (I4).
+            // Detached: the thread ends on its own (I4).
             Ok(_) => Ok(CpuStream { queue, pools }),
             Err(error) => {
                 Err(KernelFault::CpuStream { message: format!("no thread for it: {error}") }.into())
@@ -197,25 +200,29 @@ impl StreamBackend for CpuStream {
 
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
         let from = from.expose_provenance();
-        // SAFETY: the caller keeps both sides until the stream has come here.
+        // SAFETY: the caller promises that both ranges are valid until the stream has completed the
+        // copy.
         self.push_memory(move || unsafe { memory::write(to, std::ptr::with_exposed_provenance(from), bytes) })
     }
 
     unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
         let to = to.expose_provenance();
-        // SAFETY: the caller keeps both sides until the stream has come here.
+        // SAFETY: the caller promises that both ranges are valid until the stream has completed the
+        // copy.
         self.push_memory(move || unsafe {
             memory::read(std::ptr::with_exposed_provenance_mut(to), from, bytes)
         })
     }
 
     unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller keeps others away until the stream has come here; freeing waits for that.
+        // SAFETY: the caller promises exclusive access until the copy is done; freeing waits for
+        // that.
         self.push_memory(move || unsafe { memory::copy(to, from, bytes) })
     }
 
     unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
-        // SAFETY: the caller keeps others away until the stream has come here; freeing waits for that.
+        // SAFETY: the caller promises exclusive access until the fill is done; freeing waits for
+        // that.
         self.push_memory(move || unsafe { memory::fill(range, byte) })
     }
 
@@ -253,7 +260,7 @@ impl StreamBackend for CpuStream {
     }
 }
 
-/// The moment at which a stream came to a point.
+/// The time at which a stream reached a point.
 #[derive(Default)]
 struct CpuEvent {
     at: Mutex<Option<Instant>>,

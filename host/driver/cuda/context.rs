@@ -1,4 +1,4 @@
-//! A CUDA context, and making it the calling thread's for the length of a call.
+//! A CUDA context, and making it current for the duration of a call.
 
 use super::sys::{Api, CONTEXT_IS_DESTROYED, DEINITIALIZED, Status};
 use crate::error::{Error, Result};
@@ -10,26 +10,26 @@ pub(super) struct Context {
     pub api: &'static Api,
     pub device: CUdevice,
     raw: CUcontext,
-    /// Whether it is the device's primary context, of which this holds one reference.
+    /// Whether this is the device's primary context, on which this value holds one reference.
     primary: bool,
 }
 
-// SAFETY: the driver lets any thread use a context.
+// SAFETY: the driver allows the use of a context from any thread.
 unsafe impl Send for Context {}
-// SAFETY: the driver locks by itself.
+// SAFETY: the driver synchronises its own state.
 unsafe impl Sync for Context {}
 
 impl Context {
     /// The primary context of `device`.
     pub fn primary(api: &'static Api, device: CUdevice) -> Result<Context> {
         let mut raw = null_mut();
-        // SAFETY: the driver writes the handle there.
+        // SAFETY: the driver writes the handle to `raw`.
         let status = unsafe { (api.primary_ctx_retain)(&mut raw, device) };
         api.check("cuDevicePrimaryCtxRetain", status)?;
         Ok(Context { api, device, raw, primary: true })
     }
 
-    /// A context of someone else's.
+    /// A context that the caller owns.
     ///
     /// # Safety
     /// It is live and outlives this value.
@@ -37,7 +37,7 @@ impl Context {
         let mut context = Context { api, device: 0, raw, primary: false };
         let mut device = 0;
         let current = context.enter()?;
-        // SAFETY: the driver writes the device there.
+        // SAFETY: the driver writes the device to `device`.
         let status = unsafe { (api.ctx_get_device)(&mut device) };
         api.check("cuCtxGetDevice", status)?;
         drop(current);
@@ -49,11 +49,11 @@ impl Context {
         self.raw
     }
 
-    /// Makes the context current until the guard goes; then the one from before is again.
+    /// Makes the context current until the guard is dropped, which restores the previous one.
     pub fn enter(&self) -> Result<Current> {
         let api = self.api;
         let mut current = null_mut();
-        // SAFETY: the driver writes the handle there.
+        // SAFETY: the driver writes the handle to `current`.
         let status = unsafe { (api.ctx_get_current)(&mut current) };
         api.check("cuCtxGetCurrent", status)?;
         if current == self.raw {
@@ -71,10 +71,10 @@ impl Context {
         self.api.check(name, call(self.api))
     }
 
-    /// The same for what a `Drop` gives back: a failure is logged.
+    /// As [`call`](Self::call), for releasing a resource in `Drop`: a failure is logged.
     pub fn release(&self, name: &'static str, call: impl FnOnce(&Api) -> Status) {
         match self.call(name, call) {
-            // At the end of the process the driver may go before our last handles do.
+            // At process exit the driver may shut down before our last handles are dropped.
             Ok(()) | Err(Error::Driver { code: DEINITIALIZED | CONTEXT_IS_DESTROYED, .. }) => {}
             Err(error) => tracing::warn!(%error, "a handle of the driver's could not be given back"),
         }
@@ -92,7 +92,7 @@ impl Drop for Context {
         if !self.primary {
             return;
         }
-        // SAFETY: the reference that `primary` took, given back once.
+        // SAFETY: the reference that `primary` retained, released once.
         let status = unsafe { (self.api.primary_ctx_release)(self.device) };
         if let Err(error) = self.api.check("cuDevicePrimaryCtxRelease", status)
             && status != DEINITIALIZED
@@ -106,7 +106,7 @@ impl Drop for Context {
 #[must_use]
 pub(super) struct Current {
     pushed: Option<&'static Api>,
-    /// What is current is so on one thread; a pointer keeps the guard there.
+    /// The current context is per thread; a raw pointer makes the guard `!Send`.
     _thread: PhantomData<*const ()>,
 }
 
@@ -114,7 +114,8 @@ impl Drop for Current {
     fn drop(&mut self) {
         let Some(api) = self.pushed else { return };
         let mut popped = null_mut();
-        // SAFETY: the driver writes the handle there; `enter` pushed one on this same thread.
+        // SAFETY: the driver writes the handle to `popped`; `enter` pushed a context on this
+        // thread.
         let status = unsafe { (api.ctx_pop_current)(&mut popped) };
         if let Err(error) = api.check("cuCtxPopCurrent", status) {
             tracing::warn!(%error, "the context from before could not be made current again");

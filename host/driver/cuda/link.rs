@@ -1,7 +1,9 @@
-//! Linking of PTX by the driver: each function is compiled once, and not once for each kernel that can reach it.
+//! PTX linking by the driver: compiles each function once, instead of once per kernel that can
+//! reach it.
 //!
-//! Functions keep to the calling convention then, so that what a kernel has in registers stays there when it calls one;
-//! compiled whole, a kernel writes such values to its stack before the first call that it may make.
+//! Linked functions follow the calling convention, so the values that a kernel holds in registers
+//! stay there across a call. Without linking, a kernel spills such values to its stack before the
+//! first call that it may make.
 
 use super::sys::{LinkApi, SUCCESS, Status};
 use crate::error::Result;
@@ -9,7 +11,7 @@ use cudarc::driver::sys::{CUjit_option, CUjitInputType, CUlinkState};
 use std::ffi::{CStr, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 
-/// What the driver has made of a PTX text. The image lives as long as this.
+/// The linked image of a PTX text. The image lives as long as this value.
 pub(super) struct Linked {
     api: &'static LinkApi,
     state: CUlinkState,
@@ -17,12 +19,13 @@ pub(super) struct Linked {
 }
 
 impl Linked {
-    /// Compiles and links `text`, functions with at most `registers` registers if that says so. The context is current.
-    /// `None` where the driver does not: it may still take the text as it is, or say why not.
+    /// Compiles and links `text`, with at most `registers` registers per function if given. The
+    /// context must be current. `None` if the driver cannot link the text. It may still load the
+    /// text unlinked, or report why not.
     pub fn new(text: &CStr, registers: Option<u32>) -> Option<Linked> {
         let api = LinkApi::get().ok()?;
         let mut state = null_mut();
-        // SAFETY: no options; the driver writes the state there.
+        // SAFETY: no options; the driver writes the state to `state`.
         let status = unsafe { (api.link_create)(0, null_mut(), null_mut(), &mut state) };
         if status != SUCCESS {
             return None;
@@ -35,7 +38,7 @@ impl Linked {
         done.ok().map(|()| linked)
     }
 
-    /// The image, for the driver to load.
+    /// The image to load.
     pub fn image(&self) -> *const c_void {
         self.image
     }
@@ -46,7 +49,8 @@ impl Linked {
         let count = registers.iter().len() as u32;
         let bytes = text.to_bytes_with_nul();
         let (data, len) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
-        // SAFETY: the text ends with a zero, and the driver only reads it; as many values as options.
+        // SAFETY: the text ends with a zero and the driver only reads it; there are as many values
+        // as options.
         let status = unsafe {
             (self.api.link_add_data)(
                 self.state,
@@ -64,7 +68,8 @@ impl Linked {
 
     fn complete(&mut self) -> Result<(), Status> {
         let mut bytes = 0;
-        // SAFETY: the driver writes address and length of the image there, which it keeps with the state.
+        // SAFETY: the driver writes address and length of the image, which lives as long as the
+        // state.
         let status = unsafe { (self.api.link_complete)(self.state, &mut self.image, &mut bytes) };
         if status == SUCCESS { Ok(()) } else { Err(status) }
     }
@@ -72,7 +77,7 @@ impl Linked {
 
 impl Drop for Linked {
     fn drop(&mut self) {
-        // SAFETY: created by `new`, destroyed once. A failure leaves memory of the driver's behind.
+        // SAFETY: created by `new`, destroyed once. A failure only leaks memory of the driver.
         let status = unsafe { (self.api.link_destroy)(self.state) };
         if status != SUCCESS {
             tracing::warn!(status, "cuLinkDestroy failed");
@@ -80,7 +85,7 @@ impl Drop for Linked {
     }
 }
 
-/// The registers that a thread of each kernel of `ptx` may have, if all kernels have such a limit: the most of them.
+/// The largest register limit of the kernels of `ptx`. `None` unless all kernels have a limit.
 pub(super) fn register_limit(ptx: &str) -> Option<u32> {
     let entries = ptx.matches(".visible .entry ").count();
     let limits = ptx.lines().filter_map(|line| line.trim().strip_prefix(".maxnreg ")?.trim().parse().ok());

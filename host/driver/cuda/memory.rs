@@ -1,6 +1,7 @@
 //! Device memory of a GPU.
 //!
-//! I1: `bases` holds the blocks whose address is not the driver's own, for their alignment's sake.
+//! I1: `bases` maps each block whose address was moved for alignment to the address from the
+//! driver.
 
 use super::context::Context;
 use super::sys::OUT_OF_MEMORY;
@@ -10,7 +11,7 @@ use cudarc::driver::sys::CUdeviceptr;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What `cuMemAlloc` aligns to by itself.
+/// The alignment that `cuMemAlloc` guarantees.
 const DRIVER_ALIGN: u64 = 256;
 
 pub(super) struct Heap {
@@ -24,26 +25,26 @@ impl Heap {
         Heap { context, device: device.into(), bases: Mutex::default() }
     }
 
-    /// A panic elsewhere leaves the map whole: every change to it is one call.
+    /// A panic elsewhere leaves the map consistent: every change to it is one call.
     fn bases(&self) -> MutexGuard<'_, HashMap<u64, CUdeviceptr>> {
         self.bases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that nobody uses, and all.
+    /// Free and total bytes.
     pub fn free_and_total(&self) -> Result<(u64, u64)> {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: the driver writes the two numbers there.
+        // SAFETY: the driver writes both numbers.
         self.context.call("cuMemGetInfo", |api| unsafe { (api.mem_get_info)(&mut free, &mut total) })?;
         Ok((free as u64, total as u64))
     }
 
-    /// `bytes`, not 0, at a multiple of `align`.
+    /// Allocates `bytes`, not 0, aligned to `align`.
     pub fn alloc(&self, bytes: u64, align: u64) -> Result<Range> {
         let padding = if align > DRIVER_ALIGN { align } else { 0 };
         let padded = bytes.checked_add(padding).and_then(|n| usize::try_from(n).ok());
         let Some(padded) = padded else { return Err(self.out_of_memory(bytes)) };
         let mut base = 0;
-        // SAFETY: the driver writes the address there.
+        // SAFETY: the driver writes the address to `base`.
         let done = self.context.call("cuMemAlloc", |api| unsafe { (api.mem_alloc)(&mut base, padded) });
         match done {
             Err(Error::Driver { code: OUT_OF_MEMORY, .. }) => return Err(self.out_of_memory(bytes)),
@@ -56,15 +57,15 @@ impl Heap {
         Ok(Range { address, bytes })
     }
 
-    /// Waits for the work in flight, which may use the memory, and gives it back.
+    /// Waits for the work in flight, which may use the memory, and frees it.
     pub fn free(&self, range: Range) -> Result<()> {
-        // `cuMemFree` waits too, but nowhere promises it. After a fault there is nothing to wait for, and
-        // the stream tells its owner of that.
+        // `cuMemFree` waits too, but its documentation does not promise it. After a fault there is
+        // no work to wait for, and the stream reports the fault to its owner.
         let _ = self.context.synchronize();
-        // First: as soon as the memory is given back, another block may get the address.
+        // Before the free: as soon as the memory is freed, another block may get the address.
         let moved = self.bases().remove(&range.address);
         let base = moved.unwrap_or(range.address);
-        // SAFETY: the driver gave it out, and it is given back once.
+        // SAFETY: the address comes from `cuMemAlloc` and is freed once.
         let done = self.context.call("cuMemFree", |api| unsafe { (api.mem_free)(base) });
         if let (Err(_), Some(base)) = (&done, moved) {
             self.bases().insert(range.address, base);
@@ -78,9 +79,9 @@ impl Heap {
         }
     }
 
-    /// The error for so many bytes that the driver has not.
+    /// The out-of-memory error for a request of `bytes`.
     pub fn out_of_memory(&self, bytes: u64) -> Error {
-        // Unknown figures must not hide the error itself.
+        // A failure to read the figures must not hide the error itself.
         let (free, total) = self.free_and_total().unwrap_or((0, 0));
         Error::OutOfMemory(OutOfMemory::Device {
             device: self.device.clone(),

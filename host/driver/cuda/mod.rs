@@ -1,4 +1,4 @@
-//! NVIDIA GPUs, through the driver API. No type of cudarc's leaves this folder.
+//! NVIDIA GPUs, through the driver API. No cudarc type is used outside this folder.
 
 mod context;
 mod link;
@@ -25,21 +25,21 @@ use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
 
-/// How many GPUs the driver shows.
+/// The number of GPUs that the driver reports.
 pub(super) fn count() -> Result<u32> {
     count_of(Api::get("a CUDA device")?)
 }
 
 fn count_of(api: &Api) -> Result<u32> {
     let mut count = 0;
-    // SAFETY: the driver writes the number there.
+    // SAFETY: the driver writes the number to `count`.
     let status = unsafe { (api.device_get_count)(&mut count) };
     api.check("cuDeviceGetCount", status)?;
     Ok(count.try_into().unwrap_or(0))
 }
 
 pub(super) struct CudaDevice {
-    // Before the context: streams and memory go before it does.
+    // Before the context: streams and memory must be dropped before it.
     own: CudaStream,
     heap: Arc<Heap>,
     context: Arc<Context>,
@@ -49,7 +49,7 @@ pub(super) struct CudaDevice {
 }
 
 impl CudaDevice {
-    /// GPU number `ordinal` through its primary context.
+    /// The GPU with this ordinal, through its primary context.
     pub fn primary(ordinal: u32) -> Result<CudaDevice> {
         let asked = format!("CUDA device {ordinal}");
         let api = Api::get(&asked)?;
@@ -65,19 +65,19 @@ impl CudaDevice {
             advice: "look at `nvidia-smi` and CUDA_VISIBLE_DEVICES".into(),
         })?;
         let mut device: CUdevice = 0;
-        // SAFETY: the driver writes the device there.
+        // SAFETY: the driver writes the device to `device`.
         let status = unsafe { (api.device_get)(&mut device, number) };
         api.check("cuDeviceGet", status)?;
         CudaDevice::over(Context::primary(api, device)?)
     }
 
-    /// The device of a context of someone else's.
+    /// A device for a context that the caller owns.
     ///
     /// # Safety
-    /// The context is live and outlives this value and all made from it.
+    /// The context is live and outlives this value and everything made from it.
     pub unsafe fn foreign(context: *mut c_void) -> Result<CudaDevice> {
         let api = Api::get("a CUDA context")?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise: a live context that outlives the device.
         CudaDevice::over(unsafe { Context::foreign(api, context.cast()) }?)
     }
 
@@ -97,7 +97,8 @@ impl CudaDevice {
 }
 
 impl CudaDevice {
-    /// Waits for the own stream. After a failure, too, no copy is under way: the caller's memory is the caller's again.
+    /// Waits for the device's own stream. Even after a failure no copy is in flight when this
+    /// returns, so the caller may reuse its memory.
     fn settle(&self) -> Result<()> {
         self.own.synchronize().inspect_err(|_| self.drain())
     }
@@ -105,7 +106,7 @@ impl CudaDevice {
 
 fn name_of(context: &Context) -> Result<String> {
     let mut name = [0_u8; 256];
-    // SAFETY: the driver writes a string with its end within the length there.
+    // SAFETY: the driver writes a terminated string of at most this length to `name`.
     let status = unsafe {
         (context.api.device_get_name)(name.as_mut_ptr().cast(), name.len() as c_int, context.device)
     };
@@ -116,7 +117,7 @@ fn name_of(context: &Context) -> Result<String> {
 
 fn attribute(context: &Context, attribute: Attribute) -> Result<u32> {
     let mut value = 0;
-    // SAFETY: the driver writes the value there.
+    // SAFETY: the driver writes the value to `value`.
     let status = unsafe { (context.api.device_get_attribute)(&mut value, attribute, context.device) };
     context.api.check("cuDeviceGetAttribute", status)?;
     Ok(value.try_into().unwrap_or(0))
@@ -144,7 +145,7 @@ fn has_virtual_memory(context: &Context) -> Result<bool> {
     Ok(attribute(context, Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? != 0)
 }
 
-/// Fails unless the GPU has pools, and those with a largest size if there is `most`.
+/// Fails unless the GPU supports pools, and pools with a maximum size if `most` is given.
 fn check_pools(context: &Context, most: Option<u64>) -> Result<()> {
     let refuse = |what, backend, advice| Err(NotSupported::Backend { what, backend, advice }.into());
     let version = driver_version(context.api)?;
@@ -166,10 +167,10 @@ fn check_pools(context: &Context, most: Option<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Major and minor of a version that the driver writes as 1000 times the one and 10 times the other.
+/// Major and minor version. The driver encodes them as 1000 × major + 10 × minor.
 fn driver_version(api: &Api) -> Result<(u32, u32)> {
     let mut version = 0;
-    // SAFETY: the driver writes the version there.
+    // SAFETY: the driver writes the version to `version`.
     let status = unsafe { (api.driver_get_version)(&mut version) };
     api.check("cuDriverGetVersion", status)?;
     let version = u32::try_from(version).unwrap_or(0);
@@ -222,7 +223,7 @@ impl DeviceBackend for CudaDevice {
     fn alloc(&self, bytes: u64, align: u64, zeroed: bool) -> Result<Range> {
         let range = self.heap.alloc(bytes, align)?;
         if zeroed {
-            // SAFETY: just allocated; nobody else knows it.
+            // SAFETY: the memory was just allocated and is not published yet.
             let done = unsafe { self.fill(range, 0) };
             done.inspect_err(|_| self.heap.free_or_log(range))?;
         }
@@ -264,24 +265,27 @@ impl DeviceBackend for CudaDevice {
     }
 
     fn drain(&self) {
-        // After a fault there is nothing to wait for.
+        // After a fault there is no work to wait for.
         let _ = self.context.synchronize();
     }
 
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise; the next line waits for it.
+        // SAFETY: the caller's promise: both ranges are valid until the copy ends, which `settle`
+        // awaits.
         unsafe { self.own.write(to, from, bytes) }?;
         self.settle()
     }
 
     unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise; the next line waits for it.
+        // SAFETY: the caller's promise: both ranges are valid until the copy ends, which `settle`
+        // awaits.
         unsafe { self.own.read(to, from, bytes) }?;
         self.settle()
     }
 
     unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
-        // SAFETY: the caller's promise; the next line waits for it.
+        // SAFETY: the caller's promise: the range is valid until the fill ends, which the next line
+        // awaits.
         unsafe { self.own.fill(range, byte) }?;
         self.own.synchronize()
     }
@@ -291,7 +295,7 @@ impl DeviceBackend for CudaDevice {
     }
 
     unsafe fn foreign_stream(&self, raw: *mut c_void) -> Result<Arc<dyn StreamBackend>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise: a live stream of the context that outlives this value.
         Ok(Arc::new(unsafe { CudaStream::foreign(self.context.clone(), raw) }))
     }
 

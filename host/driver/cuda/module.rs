@@ -1,4 +1,4 @@
-//! Modules of a GPU: PTX, compiled by the driver.
+//! Modules of a GPU: PTX that the driver compiles.
 
 use super::context::Context;
 use super::link::{Linked, register_limit};
@@ -19,9 +19,9 @@ pub(super) struct CudaModule {
     log: String,
 }
 
-// SAFETY: the driver lets any thread use a module.
+// SAFETY: the driver allows the use of a module from any thread.
 unsafe impl Send for CudaModule {}
-// SAFETY: the driver locks by itself.
+// SAFETY: the driver synchronises its own state.
 unsafe impl Sync for CudaModule {}
 
 impl CudaModule {
@@ -40,10 +40,10 @@ impl CudaModule {
         let linked = Linked::new(&text, register_limit(ptx));
         let image = linked.as_ref().map_or(text.as_ptr().cast(), Linked::image);
         let (api, options, values) = (context.api, options.as_mut_ptr(), values.as_mut_ptr());
-        // SAFETY: the text ends with a zero; there are as many values as options, and the buffers that two
-        // of the values point to live on and are as long as two others say.
+        // SAFETY: the text ends with a zero. There are as many values as options. Two values point
+        // to buffers that outlive the call, and two others give their lengths.
         let status = unsafe { (api.module_load_data_ex)(&mut raw, image, count, options, values) };
-        // Of its image the driver has made its own by now.
+        // The driver has copied the image by now.
         drop(linked);
         drop(current);
         if status != SUCCESS {
@@ -54,8 +54,9 @@ impl CudaModule {
         Ok(module)
     }
 
-    /// Has the driver load every kernel now. Left to itself it loads one at its first launch, and waits for
-    /// the kernels that are running to do so: for ever, if one of those waits for the one to be launched.
+    /// Makes the driver load every kernel now. With lazy loading it loads a kernel at its first
+    /// launch and waits for all running kernels before. That deadlocks if a running kernel waits
+    /// for the new launch.
     fn load_kernels(&self, ptx: &str) -> Result<()> {
         for name in Ptx::parse(ptx).entries.keys() {
             let function = self.raw_function(name)?;
@@ -68,7 +69,8 @@ impl CudaModule {
         let symbol = CString::new(name).expect("an identifier has no zero byte");
         let mut function = null_mut();
         self.context.call("cuModuleGetFunction", |api| {
-            // SAFETY: a live module and a string with its end; the driver writes the handle there.
+            // SAFETY: a live module and a terminated string; the driver writes the handle to
+            // `function`.
             unsafe { (api.module_get_function)(&mut function, self.raw, symbol.as_ptr()) }
         })?;
         Ok(function)
@@ -77,7 +79,7 @@ impl CudaModule {
     fn attribute(&self, function: CUfunction, attribute: Attribute) -> Result<u32> {
         let mut value = 0;
         self.context.call("cuFuncGetAttribute", |api| {
-            // SAFETY: a function of this module; the driver writes the value there.
+            // SAFETY: a function of this module; the driver writes the value to `value`.
             unsafe { (api.func_get_attribute)(&mut value, attribute, function) }
         })?;
         Ok(value.try_into().unwrap_or(0))
@@ -103,7 +105,8 @@ impl ModuleBackend for CudaModule {
         let symbol = CString::new(name).expect("an identifier has no zero byte");
         let (mut address, mut bytes) = (0, 0);
         self.context.call("cuModuleGetGlobal", |api| {
-            // SAFETY: a live module and a string with its end; the driver writes address and length there.
+            // SAFETY: a live module and a terminated string; the driver writes the address and the
+            // length.
             unsafe { (api.module_get_global)(&mut address, &mut bytes, self.raw, symbol.as_ptr()) }
         })?;
         Ok(Some(Range { address, bytes: bytes as u64 }))
@@ -116,8 +119,8 @@ impl ModuleBackend for CudaModule {
 
 impl Drop for CudaModule {
     fn drop(&mut self) {
-        // A kernel of the module may still run. After one that failed there is nothing to wait for, and the
-        // stream has told its owner.
+        // A kernel of the module may still run. After a kernel fault there is no work to wait for,
+        // and the stream has reported it to its owner.
         if self.context.synchronize().is_ok() {
             // SAFETY: loaded by `load`, unloaded once.
             self.context.release("cuModuleUnload", |api| unsafe { (api.module_unload)(self.raw) });
@@ -125,7 +128,7 @@ impl Drop for CudaModule {
     }
 }
 
-/// What the compiler says, in two buffers that the driver fills and ends with a zero.
+/// The compiler's logs: two buffers that the driver fills and terminates with a zero.
 struct Logs {
     info: Vec<u8>,
     error: Vec<u8>,
@@ -146,22 +149,23 @@ impl Logs {
         Logs { info: vec![0; Logs::BYTES], error: vec![0; Logs::BYTES] }
     }
 
-    /// The options and their values: pointers, and numbers in pointers' places. The driver writes to both.
+    /// The options and their values: pointers, or integers stored as pointers. The driver writes to
+    /// both arrays.
     fn options(&mut self) -> ([CUjit_option; 5], [*mut c_void; 5]) {
-        // One byte less than there is, so that the text ends with a zero whatever the driver does.
+        // One byte less than the buffer, so that the text always ends with a zero.
         let bytes = without_provenance_mut(Logs::BYTES - 1);
         let (info, error) = (self.info.as_mut_ptr().cast(), self.error.as_mut_ptr().cast());
         (OPTIONS, [info, bytes, error, bytes, without_provenance_mut(1)])
     }
 }
 
-/// The text up to its zero.
+/// The text before the terminating zero.
 fn text_of(buffer: &[u8]) -> String {
     let end = buffer.iter().position(|byte| *byte == 0).unwrap_or(buffer.len());
     String::from_utf8_lossy(&buffer[..end]).trim_end().into()
 }
 
-/// Why the driver did not take the PTX.
+/// The error for PTX that the driver rejected.
 fn refusal(api: &Api, status: Status, ptx: &str, logs: &Logs) -> Error {
     let (name, detail) = api.explain(status);
     let ptx = Ptx::parse(ptx);

@@ -1,4 +1,4 @@
-//! The driver's stream-ordered pools.
+//! Stream-ordered memory pools of the driver.
 
 use super::context::Context;
 use super::memory::Heap;
@@ -15,7 +15,7 @@ use std::mem::{offset_of, size_of};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// A pool of this program's own, or the device's.
+/// A pool that this program created, or one of the device.
 pub(super) struct CudaPool {
     api: &'static PoolApi,
     context: Arc<Context>,
@@ -25,38 +25,38 @@ pub(super) struct CudaPool {
     owned: bool,
 }
 
-// SAFETY: the driver lets any thread use a pool.
+// SAFETY: the driver allows the use of a pool from any thread.
 unsafe impl Send for CudaPool {}
-// SAFETY: the driver locks by itself.
+// SAFETY: the driver synchronises its own state.
 unsafe impl Sync for CudaPool {}
 
 impl CudaPool {
-    /// A new pool of memory of the GPU, of `most` bytes at most, which drivers know since CUDA 12.2.
+    /// Creates a pool of GPU memory. A limit of `most` bytes requires CUDA 12.2.
     pub fn create(context: Arc<Context>, heap: Arc<Heap>, most: Option<u64>) -> Result<CudaPool> {
         let (api, properties) = (PoolApi::get()?, properties(&context, most));
         let mut raw = null_mut();
         context.call("cuMemPoolCreate", |_| {
-            // SAFETY: the driver reads the properties and writes the handle there.
+            // SAFETY: the driver reads the properties and writes the handle to `raw`.
             unsafe { (api.mem_pool_create)(&mut raw, &properties) }
         })?;
         Ok(CudaPool { api, context, heap, raw, owned: true })
     }
 
-    /// The pool that the device has from the start.
+    /// The default pool of the device.
     pub fn of_device(context: Arc<Context>, heap: Arc<Heap>) -> Result<CudaPool> {
         let (api, mut raw) = (PoolApi::get()?, null_mut());
         context.call("cuDeviceGetDefaultMemPool", |_| {
-            // SAFETY: the driver writes the handle there.
+            // SAFETY: the driver writes the handle to `raw`.
             unsafe { (api.device_get_default_mem_pool)(&mut raw, context.device) }
         })?;
         Ok(CudaPool { api, context, heap, raw, owned: false })
     }
 
-    /// The pool of the device's allocations that name none.
+    /// The current pool of the device, for allocations that name no pool.
     pub fn current(context: Arc<Context>, heap: Arc<Heap>) -> Result<CudaPool> {
         let (api, mut raw) = (PoolApi::get()?, null_mut());
         context.call("cuDeviceGetMemPool", |_| {
-            // SAFETY: the driver writes the handle there.
+            // SAFETY: the driver writes the handle to `raw`.
             unsafe { (api.device_get_mem_pool)(&mut raw, context.device) }
         })?;
         Ok(CudaPool { api, context, heap, raw, owned: false })
@@ -68,9 +68,10 @@ impl CudaPool {
     }
 }
 
-/// Memory of the GPU that no other process gets a handle of.
+/// GPU memory without handles for other processes.
 fn properties(context: &Context, most: Option<u64>) -> CUmemPoolProps {
-    // Since CUDA 12.2 the first of the reserved bytes are `maxSize`, a `size_t`; before, they are to be 0, which means no such limit.
+    // Since CUDA 12.2 the first reserved bytes are `maxSize`, a `size_t`, where 0 means no limit.
+    // Before, all reserved bytes must be 0.
     const { assert!(offset_of!(CUmemPoolProps, reserved) == 24 && size_of::<CUmemPoolProps>() == 88) };
     let mut reserved = [0; 64];
     reserved[..size_of::<u64>()].copy_from_slice(&most.unwrap_or(0).to_ne_bytes());
@@ -83,7 +84,7 @@ fn properties(context: &Context, most: Option<u64>) -> CUmemPoolProps {
     }
 }
 
-/// The driver's name of it, and whether it is an `int`; the others have 64 bits.
+/// The driver's name of the attribute, and whether its type is `int`; the others have 64 bits.
 fn name_of(attribute: PoolAttribute) -> (CUmemPool_attribute, bool) {
     use CUmemPool_attribute as Name;
     match attribute {
@@ -105,7 +106,7 @@ impl PoolBackend for CudaPool {
         let (mut address, stream) = (0, stream.raw_stream());
         let Ok(size) = usize::try_from(bytes) else { return Err(self.heap.out_of_memory(bytes)) };
         let done = self.call("cuMemAllocFromPoolAsync", |api| {
-            // SAFETY: the driver writes the address there; both handles are live.
+            // SAFETY: the driver writes the address to `address`; both handles are live.
             unsafe { (api.mem_alloc_from_pool_async)(&mut address, size, self.raw, stream.cast()) }
         });
         match done {
@@ -117,7 +118,7 @@ impl PoolBackend for CudaPool {
     unsafe fn free(&self, address: u64, stream: &Stream) -> Result<()> {
         let stream = stream.raw_stream();
         self.call("cuMemFreeAsync", |api| {
-            // SAFETY: the driver gave the address out, and it is given back once, by the caller's promise.
+            // SAFETY: the address comes from this pool; the caller promises to free it once.
             unsafe { (api.mem_free_async)(address, stream.cast()) }
         })
     }
@@ -133,7 +134,7 @@ impl PoolBackend for CudaPool {
         let (mut int, mut long): (c_int, u64) = (0, 0);
         let to: *mut c_void = if is_int { (&raw mut int).cast() } else { (&raw mut long).cast() };
         self.call("cuMemPoolGetAttribute", |api| {
-            // SAFETY: the driver writes a value of that attribute's type there.
+            // SAFETY: the driver writes a value of the attribute's type to `to`.
             unsafe { (api.mem_pool_get_attribute)(self.raw, name, to) }
         })?;
         Ok(if is_int { u64::from(int != 0) } else { long })
@@ -144,7 +145,7 @@ impl PoolBackend for CudaPool {
         let (mut int, mut long) = (c_int::from(value != 0), value);
         let from: *mut c_void = if is_int { (&raw mut int).cast() } else { (&raw mut long).cast() };
         self.call("cuMemPoolSetAttribute", |api| {
-            // SAFETY: the driver reads a value of that attribute's type there.
+            // SAFETY: the driver reads a value of the attribute's type from `from`.
             unsafe { (api.mem_pool_set_attribute)(self.raw, name, from) }
         })
     }
@@ -157,7 +158,8 @@ impl PoolBackend for CudaPool {
 impl Drop for CudaPool {
     fn drop(&mut self) {
         if self.owned {
-            // SAFETY: created by `create`, destroyed once; the driver waits by itself for frees that are pending.
+            // SAFETY: created by `create`, destroyed once; the driver itself waits for pending
+            // frees.
             self.context.release("cuMemPoolDestroy", |_| unsafe { (self.api.mem_pool_destroy)(self.raw) });
         }
     }

@@ -12,7 +12,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Dynamic shared memory beyond this must be asked for, kernel by kernel.
+/// Dynamic shared memory beyond this needs an opt-in per kernel.
 const SHARED_BYTES_UNASKED: u32 = 48 << 10;
 
 pub(super) struct CudaStream {
@@ -22,22 +22,22 @@ pub(super) struct CudaStream {
     owned: bool,
 }
 
-// SAFETY: the driver lets any thread use a stream.
+// SAFETY: the driver allows the use of a stream from any thread.
 unsafe impl Send for CudaStream {}
-// SAFETY: the driver locks by itself.
+// SAFETY: the driver synchronises its own state.
 unsafe impl Sync for CudaStream {}
 
 impl CudaStream {
-    /// A stream that waits for no other, the legacy default stream included.
+    /// A stream that is not ordered with any other, not even the legacy default stream.
     pub fn create(context: Arc<Context>) -> Result<CudaStream> {
         let mut raw = null_mut();
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: the driver writes the handle there.
+        // SAFETY: the driver writes the handle to `raw`.
         context.call("cuStreamCreate", |api| unsafe { (api.stream_create)(&mut raw, flags) })?;
         Ok(CudaStream { context, raw, owned: true })
     }
 
-    /// A stream of someone else's.
+    /// A stream that the caller owns.
     ///
     /// # Safety
     /// It is a live stream of the context and outlives this value.
@@ -54,7 +54,7 @@ impl CudaStream {
 impl Drop for CudaStream {
     fn drop(&mut self) {
         if self.owned {
-            // SAFETY: created by `create`, destroyed once; its work still gets done.
+            // SAFETY: created by `create`, destroyed once; the driver still completes its work.
             self.context.release("cuStreamDestroy", |api| unsafe { (api.stream_destroy)(self.raw) });
         }
     }
@@ -74,8 +74,8 @@ impl StreamBackend for CudaStream {
         let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
         let (shared, arguments) = (launch.shared_bytes, launch.arguments.as_mut_ptr());
         self.call("cuLaunchKernel", |api, stream| {
-            // SAFETY: the arguments are those that the function declares, and the driver copies them before
-            // it returns; the rest is the caller's promise.
+            // SAFETY: the arguments match the function's declaration, and the driver copies them
+            // before it returns; the caller promises the rest (P1 to P6 of `Stream::launch`).
             unsafe {
                 (api.launch_kernel)(function, gx, gy, gz, bx, by, bz, shared, stream, arguments, null_mut())
             }
@@ -84,28 +84,28 @@ impl StreamBackend for CudaStream {
 
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
         self.call("cuMemcpyHtoDAsync", |api, stream| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's promise: both ranges are valid until the copy ends.
             unsafe { (api.memcpy_htod_async)(to, from.cast(), bytes, stream) }
         })
     }
 
     unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
         self.call("cuMemcpyDtoHAsync", |api, stream| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's promise: both ranges are valid until the copy ends.
             unsafe { (api.memcpy_dtoh_async)(to.cast(), from, bytes, stream) }
         })
     }
 
     unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
         self.call("cuMemcpyDtoDAsync", |api, stream| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's promise: both ranges are valid until the copy ends.
             unsafe { (api.memcpy_dtod_async)(to, from, bytes, stream) }
         })
     }
 
     unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
         self.call("cuMemsetD8Async", |api, stream| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's promise: the range is valid until the fill ends.
             unsafe { (api.memset_d8_async)(range.address, byte, range.bytes as usize, stream) }
         })
     }
@@ -119,7 +119,7 @@ impl StreamBackend for CudaStream {
 
     fn wait(&self, event: Arc<dyn EventBackend>) -> Result<()> {
         let event = own_event::<CudaEvent>(&*event).raw;
-        // SAFETY: both are live handles; the driver keeps what it needs of the event.
+        // SAFETY: both are live handles; the driver copies what it needs from the event.
         self.call("cuStreamWaitEvent", |api, stream| unsafe { (api.stream_wait_event)(stream, event, 0) })
     }
 
@@ -133,7 +133,7 @@ impl StreamBackend for CudaStream {
         query(&self.context, "cuStreamQuery", |api| unsafe { (api.stream_query)(self.raw) })
     }
 
-    /// A failure of the device stays with its context, whoever has seen it.
+    /// A failure sticks to the CUDA context, so this query does not consume it.
     fn is_idle(&self) -> bool {
         matches!(self.is_done(), Ok(true))
     }
@@ -143,7 +143,7 @@ impl StreamBackend for CudaStream {
     }
 }
 
-/// A question that the driver answers with "done" or "not ready".
+/// A query that the driver answers with "done" or "not ready".
 fn query(context: &Context, name: &'static str, ask: impl FnOnce(&Api) -> Status) -> Result<bool> {
     let _current = context.enter()?;
     match ask(context.api) {
@@ -158,16 +158,16 @@ struct CudaEvent {
     raw: CUevent,
 }
 
-// SAFETY: the driver lets any thread use an event.
+// SAFETY: the driver allows the use of an event from any thread.
 unsafe impl Send for CudaEvent {}
-// SAFETY: the driver locks by itself.
+// SAFETY: the driver synchronises its own state.
 unsafe impl Sync for CudaEvent {}
 
 impl CudaEvent {
     fn create(context: Arc<Context>) -> Result<CudaEvent> {
         let mut raw = null_mut();
         let flags = CUevent_flags::CU_EVENT_DEFAULT as u32;
-        // SAFETY: the driver writes the handle there.
+        // SAFETY: the driver writes the handle to `raw`.
         context.call("cuEventCreate", |api| unsafe { (api.event_create)(&mut raw, flags) })?;
         Ok(CudaEvent { context, raw })
     }
@@ -195,7 +195,7 @@ impl EventBackend for CudaEvent {
         let earlier = own_event::<CudaEvent>(earlier).raw;
         let mut millis = 0.0;
         self.context.call("cuEventElapsedTime", |api| {
-            // SAFETY: both are live events; the driver writes the time there.
+            // SAFETY: both are live events; the driver writes the time to `millis`.
             unsafe { (api.event_elapsed_time)(&mut millis, earlier, self.raw) }
         })?;
         Duration::try_from_secs_f64(f64::from(millis) / 1e3).map_err(|_| InvalidRequest::EventOrder.into())

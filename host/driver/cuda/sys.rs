@@ -1,8 +1,8 @@
-//! The driver's functions, found at run time.
+//! The functions of the driver, loaded at run time.
 //!
-//! The types and the library come from cudarc; its functions are not called, for two reasons: they panic
-//! where a driver lacks the symbol, and they return an enum of the statuses known today, of which a newer
-//! driver may return one that is none. Here a missing symbol is an error and a status is a number.
+//! The types and the library loader come from cudarc. Its functions are not used, for two reasons:
+//! they panic if the driver lacks a symbol, and they return an enum of the statuses known today,
+//! which a newer driver may extend. Here a missing symbol is an error and a status is a number.
 
 use crate::error::{Error, KernelFault, NotSupported, Result};
 use cudarc::driver::sys::{
@@ -16,7 +16,7 @@ use std::panic::catch_unwind;
 use std::ptr::null;
 use std::sync::OnceLock;
 
-/// A `CUresult`, any of them.
+/// A `CUresult` of any value.
 pub type Status = c_uint;
 
 pub const SUCCESS: Status = CUresult::CUDA_SUCCESS as Status;
@@ -29,7 +29,7 @@ pub const UNSUPPORTED_PTX_VERSION: Status = CUresult::CUDA_ERROR_UNSUPPORTED_PTX
 pub const JIT_COMPILER_NOT_FOUND: Status = CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND as Status;
 pub const CONTEXT_IS_DESTROYED: Status = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED as Status;
 
-/// Statuses by which the driver reports that a kernel failed; they stay with the context.
+/// Statuses for a failed kernel; they stick to the context.
 const KERNEL_FAULTS: [Status; 9] = [
     CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as Status,
     CUresult::CUDA_ERROR_LAUNCH_TIMEOUT as Status,
@@ -61,7 +61,7 @@ macro_rules! api {
 }
 
 api! {
-    /// The driver's functions, each under its name without `cu` and version.
+    /// Driver functions, each named as the symbol without `cu` and version.
     Api:
     init "cuInit" (c_uint);
     driver_get_version "cuDriverGetVersion" (*mut c_int);
@@ -108,7 +108,7 @@ api! {
 }
 
 api! {
-    /// Those of virtual memory management, which only pools that grow need.
+    /// Functions of virtual memory management. Only growable pools need them.
     VirtualApi:
     mem_get_allocation_granularity "cuMemGetAllocationGranularity"
         (*mut usize, *const CUmemAllocationProp, CUmemAllocationGranularity_flags);
@@ -123,7 +123,7 @@ api! {
 }
 
 api! {
-    /// Those of stream-ordered allocation, which drivers have since CUDA 11.2.
+    /// Functions of stream-ordered allocation, available since CUDA 11.2.
     PoolApi:
     device_get_default_mem_pool "cuDeviceGetDefaultMemPool" (*mut CUmemoryPool, CUdevice);
     device_get_mem_pool "cuDeviceGetMemPool" (*mut CUmemoryPool, CUdevice);
@@ -137,7 +137,7 @@ api! {
 }
 
 api! {
-    /// Those of the linker, without which a driver takes PTX as it is.
+    /// Functions of the linker. Without them the driver loads unlinked PTX.
     LinkApi:
     link_create "cuLinkCreate_v2" (c_uint, *mut CUjit_option, *mut *mut c_void, *mut CUlinkState);
     link_add_data "cuLinkAddData_v2" (CUlinkState, CUjitInputType, *mut c_void, usize, *const c_char, c_uint,
@@ -147,7 +147,7 @@ api! {
 }
 
 impl LinkApi {
-    /// The functions, of a driver that was found before.
+    /// The functions. The driver must have been loaded before.
     pub fn get() -> Result<&'static LinkApi> {
         static API: OnceLock<Result<LinkApi>> = OnceLock::new();
         API.get_or_init(LinkApi::load).as_ref().map_err(Error::clone)
@@ -155,7 +155,7 @@ impl LinkApi {
 }
 
 impl PoolApi {
-    /// The functions, of a driver that was found before.
+    /// The functions. The driver must have been loaded before.
     pub fn get() -> Result<&'static PoolApi> {
         static API: OnceLock<Result<PoolApi>> = OnceLock::new();
         API.get_or_init(PoolApi::load).as_ref().map_err(Error::clone)
@@ -163,7 +163,7 @@ impl PoolApi {
 }
 
 impl VirtualApi {
-    /// The functions, of a driver that was found before.
+    /// The functions. The driver must have been loaded before.
     pub fn get() -> Result<&'static VirtualApi> {
         static API: OnceLock<Result<VirtualApi>> = OnceLock::new();
         API.get_or_init(VirtualApi::load).as_ref().map_err(Error::clone)
@@ -171,18 +171,18 @@ impl VirtualApi {
 }
 
 /// # Safety
-/// `F` is the type of the function called `symbol`, which outlives the program's use of it: cudarc never
-/// closes the library.
+/// `F` is the type of the function `symbol`. The function outlives its use: cudarc never closes the
+/// library.
 unsafe fn find<F: Copy>(symbol: &'static str) -> Result<F> {
-    // SAFETY: the library is there, or `Api::get` had not come here.
+    // SAFETY: the library is present, or `Api::get` would have failed before.
     let library = unsafe { culib() };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise: `F` is the type of the function `symbol`.
     let function = unsafe { library.get::<F>(symbol) };
     function.map(|function| *function).map_err(|_| NotSupported::DriverTooOld { symbol }.into())
 }
 
 impl Api {
-    /// The driver, initialised. `asked` says for what, in the error.
+    /// The initialised driver. `asked` is the purpose, for the error.
     pub fn get(asked: &str) -> Result<&'static Api> {
         static API: OnceLock<Result<Api>> = OnceLock::new();
         match API.get_or_init(Api::open) {
@@ -195,7 +195,7 @@ impl Api {
     }
 
     fn open() -> Result<Api> {
-        // SAFETY: loading the library runs its constructors; NVIDIA's do nothing to this program.
+        // SAFETY: loading the library runs its constructors; NVIDIA's do not affect this program.
         let present = catch_unwind(|| unsafe { is_culib_present() }).unwrap_or(false);
         if !present {
             return Err(no_device(
@@ -222,7 +222,7 @@ impl Api {
         }
     }
 
-    /// The status as an error of `call`.
+    /// Converts the status to an error of `call`.
     pub fn check(&self, call: &'static str, status: Status) -> Result<()> {
         if status == SUCCESS {
             return Ok(());
@@ -234,7 +234,7 @@ impl Api {
         })
     }
 
-    /// Name and meaning of a status, in the driver's words.
+    /// Name and description of a status, from the driver.
     pub fn explain(&self, status: Status) -> (String, String) {
         (self.text(self.get_error_name, status), self.text(self.get_error_string, status))
     }
@@ -245,12 +245,12 @@ impl Api {
         status: Status,
     ) -> String {
         let mut text = null();
-        // SAFETY: the driver writes a pointer there.
+        // SAFETY: the driver writes a pointer to `text`.
         let answered = unsafe { ask(status, &mut text) };
         if answered != SUCCESS || text.is_null() {
             return "unknown".into();
         }
-        // SAFETY: a string of the driver's that lives as long as the program.
+        // SAFETY: a string of the driver that lives as long as the program.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 }

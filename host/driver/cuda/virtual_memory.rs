@@ -1,4 +1,5 @@
-//! Reserved addresses of a GPU, and the memory that is mapped there: the driver's virtual memory management.
+//! Virtual memory management of the driver: reserved addresses of a GPU and the memory mapped
+//! there.
 
 use super::context::Context;
 use super::memory::Heap;
@@ -22,13 +23,13 @@ pub(super) struct CudaVirtualMemory {
 }
 
 impl CudaVirtualMemory {
-    /// For a GPU that has virtual memory management.
+    /// Requires a GPU with virtual memory management.
     pub fn new(context: Arc<Context>, heap: Arc<Heap>, device: &str) -> Result<CudaVirtualMemory> {
         let api = VirtualApi::get()?;
         let (mut granularity, properties) = (0, properties(&context));
         let least = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
         context.call("cuMemGetAllocationGranularity", |_| {
-            // SAFETY: the driver reads the properties and writes the number there.
+            // SAFETY: the driver reads the properties and writes the number to `granularity`.
             unsafe { (api.mem_get_allocation_granularity)(&mut granularity, &properties, least) }
         })?;
         Ok(CudaVirtualMemory { api, context, heap, device: device.into(), granularity: granularity as u64 })
@@ -44,7 +45,7 @@ fn location(context: &Context) -> CUmemLocation {
     CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: context.device }
 }
 
-/// Memory of the GPU that no other process gets a handle of.
+/// GPU memory without handles for other processes.
 fn properties(context: &Context) -> CUmemAllocationProp {
     CUmemAllocationProp {
         type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -68,7 +69,7 @@ impl VirtualMemory for CudaVirtualMemory {
     fn reserve(&self, bytes: u64, align: u64) -> Result<Range> {
         let mut address = 0;
         let done = self.call("cuMemAddressReserve", |api| {
-            // SAFETY: the driver writes the address there.
+            // SAFETY: the driver writes the address to `address`.
             unsafe { (api.mem_address_reserve)(&mut address, bytes as usize, align as usize, 0, 0) }
         });
         match done {
@@ -90,7 +91,7 @@ impl VirtualMemory for CudaVirtualMemory {
 
     unsafe fn unreserve(&self, range: Range) -> Result<()> {
         self.call("cuMemAddressFree", |api| {
-            // SAFETY: the driver gave the addresses out, and they are given back once.
+            // SAFETY: the addresses come from `cuMemAddressReserve` and are freed once.
             unsafe { (api.mem_address_free)(range.address, range.bytes as usize) }
         })
     }
@@ -98,7 +99,7 @@ impl VirtualMemory for CudaVirtualMemory {
     fn create(&self, bytes: u64) -> Result<Pages> {
         let (mut handle, properties) = (0, properties(&self.context));
         let done = self.call("cuMemCreate", |api| {
-            // SAFETY: the driver reads the properties and writes the handle there.
+            // SAFETY: the driver reads the properties and writes the handle to `handle`.
             unsafe { (api.mem_create)(&mut handle, bytes as usize, &properties, 0) }
         });
         match done {
@@ -108,20 +109,21 @@ impl VirtualMemory for CudaVirtualMemory {
     }
 
     unsafe fn release(&self, Pages(handle): Pages) -> Result<()> {
-        // SAFETY: the driver gave it out, and it is given back once.
+        // SAFETY: the handle comes from `cuMemCreate` and is released once.
         self.call("cuMemRelease", |api| unsafe { (api.mem_release)(handle) })
     }
 
     unsafe fn map(&self, range: Range, Pages(handle): Pages) -> Result<()> {
         self.call("cuMemMap", |api| {
-            // SAFETY: reserved addresses where nothing is mapped, and memory of that length, by the caller's promise.
+            // SAFETY: the caller's promise: reserved, unmapped addresses and memory of the same
+            // length.
             unsafe { (api.mem_map)(range.address, range.bytes as usize, 0, handle, 0) }
         })
     }
 
     unsafe fn unmap(&self, range: Range) -> Result<()> {
         self.call("cuMemUnmap", |api| {
-            // SAFETY: all of one mapping that no work uses any more, by the caller's promise.
+            // SAFETY: the caller's promise: an entire mapping that no work in flight uses.
             unsafe { (api.mem_unmap)(range.address, range.bytes as usize) }
         })
     }
@@ -132,7 +134,7 @@ impl VirtualMemory for CudaVirtualMemory {
             flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
         };
         self.call("cuMemSetAccess", |api| {
-            // SAFETY: all of one mapping; the driver reads the one description.
+            // SAFETY: an entire mapping; the driver reads one access descriptor.
             unsafe { (api.mem_set_access)(range.address, range.bytes as usize, &access, 1) }
         })
     }

@@ -1,8 +1,9 @@
-//! Cuts a PTX text down to some of its entry points and what they reach.
+//! Reduces a PTX text to some of its entry points and the code that they reach.
 //!
-//! A driver compiles each entry point with a copy of every function that it can reach, so what a program does not launch
-//! costs it seconds. What stays is the exact text: directives, variables, the entry points, and each function whose name
-//! is a word in something that stays, wherever it stands there. So calls through addresses are followed, too.
+//! A driver compiles each entry point with a copy of every function that it can reach, so kernels
+//! that a program does not launch cost seconds. The remaining text is unchanged: directives,
+//! variables, the selected entry points, and each function whose name appears as a word anywhere in
+//! the remaining text. So indirect calls are covered too.
 //!
 //! Grammar: PTX ISA, "Statements" and "Directives".
 
@@ -10,8 +11,8 @@ use super::{Ptx, Tokens, code_alone};
 use crate::error::{Error, InvalidModule, Result};
 use std::collections::HashMap;
 
-/// The text with those `kernels` alone. A text with sections of debugging information, which name places in all
-/// functions, stays whole.
+/// The text with only these `kernels`. A text with sections of debugging information is not cut,
+/// because those sections refer to places in all functions.
 pub(crate) fn cut(text: &str, kernels: &[&'static str]) -> Result<String> {
     let code = code_alone(text);
     let statements: Vec<_> = Statements { code: &code, at: 0 }.collect();
@@ -36,22 +37,22 @@ enum Kind {
     Entry,
     Function,
     Section,
-    /// A variable or a directive, which stays.
+    /// A variable or a directive, which is always kept.
     Other,
 }
 
-/// A statement of the outermost level, with the spaces and comments before it.
+/// A statement at top level, with the whitespace and comments before it.
 #[derive(Debug)]
 struct Statement<'a> {
     kind: Kind,
-    /// Of an entry point or a function.
+    /// The name of an entry point or a function.
     name: &'a str,
     start: usize,
     end: usize,
 }
 
 impl Statement<'_> {
-    /// `.section .debug_info { ... }` with something between the braces.
+    /// `.section .debug_info { ... }` with a non-empty body.
     fn is_filled_section(&self, code: &str) -> bool {
         let between = code[self.start..self.end].split_once('{').map_or("", |(_, rest)| rest);
         self.kind == Kind::Section && between.trim_end_matches('}').trim() != ""
@@ -59,7 +60,7 @@ impl Statement<'_> {
 }
 
 struct Statements<'a> {
-    /// Without comments and the contents of strings.
+    /// The text without comments and string contents.
     code: &'a str,
     at: usize,
 }
@@ -71,7 +72,7 @@ impl<'a> Iterator for Statements<'a> {
         let (start, mut tokens) = (self.at, Tokens { rest: &self.code[self.at..] });
         let mut token = tokens.next()?;
         let (mut kind, mut name) = (Kind::Other, "");
-        // These end where the next directive begins.
+        // These directives end where the next directive begins.
         let is_open = matches!(token, ".version" | ".target" | ".address_size" | ".file" | ".loc");
         let mut depth = 0;
         loop {
@@ -101,7 +102,7 @@ impl<'a> Iterator for Statements<'a> {
     }
 }
 
-/// The name after `.func`, before which what it returns may stand in parentheses.
+/// The name after `.func`. A return parameter in parentheses may precede it.
 fn function_name<'a>(tokens: &Tokens<'a>) -> &'a str {
     let mut tokens = Tokens { rest: tokens.rest };
     if tokens.peek() == Some("(") {
@@ -110,9 +111,9 @@ fn function_name<'a>(tokens: &Tokens<'a>) -> &'a str {
     tokens.next().unwrap_or_default()
 }
 
-/// Which of the statements stay.
+/// For each statement, whether it is kept.
 fn reached(code: &str, statements: &[Statement<'_>], kernels: &[&str]) -> Vec<bool> {
-    // A function that is declared before it is defined has two statements.
+    // A function that is declared before its definition has two statements.
     let mut named = HashMap::<&str, Vec<usize>>::new();
     for (i, one) in statements.iter().enumerate().filter(|(_, one)| one.kind != Kind::Other) {
         named.entry(one.name).or_default().push(i);

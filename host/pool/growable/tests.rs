@@ -1,4 +1,4 @@
-//! Every step of a growth fails once, and the buffer is as it was.
+//! Each step of a growth fails once and leaves the buffer unchanged.
 
 use super::*;
 use crate::driver::Backend;
@@ -8,13 +8,14 @@ use crate::simt::{Executor, Mode};
 const MIB: u64 = 1 << 20;
 const TOTAL: u64 = 64 * MIB;
 
-/// Reservations, pieces of memory and mappings that the driver has given out.
+/// Numbers of reservations, memory pieces and mappings that the driver holds.
 fn counts(faults: &Faults) -> [usize; 3] {
     let held = faults.held();
     [Call::Reserve, Call::Create, Call::Map].map(|call| held.iter().filter(|(of, _)| *of == call).count())
 }
 
-/// A device of [`TOTAL`] on the CPU, and the first GPU where there is one. With `WARPHEAP_REQUIRE_CUDA=1` there must be.
+/// A CPU device of [`TOTAL`] bytes, and the first GPU if there is one. `WARPHEAP_REQUIRE_CUDA=1`
+/// requires a GPU.
 fn devices() -> Vec<Device> {
     let cpu = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), TOTAL);
     let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
@@ -23,12 +24,12 @@ fn devices() -> Vec<Device> {
     [cpu].into_iter().chain(gpu).collect()
 }
 
-/// What the device has given out; nothing of a GPU, which other tests use at the same time.
+/// Memory in use on the device; 0 for a GPU, which other tests use concurrently.
 fn in_use(device: &Device) -> (u64, usize) {
     if device.backend() == Backend::Cpu { device.memory_in_use() } else { (0, 0) }
 }
 
-/// A buffer with 4 MiB of sevens, and what it stands on.
+/// A buffer with 4 MiB of sevens, and its fault injector.
 fn buffer(device: &Device) -> (GrowableBuffer, Arc<Faults>) {
     let (driver, faults) = faulty_virtual_memory(device);
     let mut buffer = GrowableBuffer::over(device, driver, 32 * MIB, None).unwrap();

@@ -1,7 +1,7 @@
-//! What the host itself allocates from a heap, and gives back: kernels that do nothing else.
+//! Allocations and frees of a heap by the host, through kernels that do nothing else.
 //!
-//! They have a handle of their own, whose fault log is read after each call. So what the host does
-//! wrong comes back to it as an error, and is not among [`Heap::faults`].
+//! They use a separate handle with its own fault log, which is read after each call. So misuse by
+//! the host is returned as an error and does not appear in [`Heap::faults`].
 
 use super::super::Faults;
 use super::{Heap, heap};
@@ -16,26 +16,26 @@ use warpheap_device::fault::{FAULT_LOG_WORDS, Fault, FaultKind, FaultLog};
 use warpheap_device::heap::MAX_ALIGN;
 use warpheap_device::kernel::{Arg, DevicePtr};
 
-/// Requests of one launch.
+/// Maximum requests per launch.
 const BATCH: usize = 1 << 20;
-/// Threads of a block.
+/// Threads per block.
 const BLOCK_THREADS: u32 = 128;
 
-/// What the calls launch.
+/// The kernels that the calls launch.
 const LAUNCHED: [&str; 2] = kernel_names![heap_alloc_many, heap_free_many];
 
-/// Where the fault log lies, behind the handle.
+/// Offset of the fault log, after the handle.
 const FAULTS_AT: u64 = 256;
 const STATE_BYTES: u64 = FAULTS_AT + 8 * FAULT_LOG_WORDS as u64;
 
 const _: () = assert!(size_of::<heap::Heap>() as u64 <= FAULTS_AT);
 
-/// What the calls need.
+/// Resources of the host's calls.
 #[derive(Debug)]
 pub(super) struct Calls {
     module: Module,
     stream: Stream,
-    /// The handle that code off the fast path uses, and the fault log.
+    /// The shared handle for code off the fast path, followed by the fault log.
     state: DeviceMemory,
     handle: Arg<heap::Heap>,
 }
@@ -48,9 +48,10 @@ impl Calls {
         parts.shared = state.address() as *const heap::Heap;
         parts.faults = (state.address() + FAULTS_AT) as *const FaultLog;
         let layout = heap.layout;
-        // SAFETY: the heap keeps its parts, and this as well, which is as long as both need.
+        // SAFETY: the heap keeps its parts alive, and `state` is large enough for the handle and
+        // the log.
         let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, heap.places.cursor_stride_log2) };
-        // SAFETY: the same.
+        // SAFETY: the heap and `Calls` keep alive all memory that the handle names.
         let handle = unsafe { Arg::new(handle) };
         state.write_handle(0, &handle)?;
         let module = kernels(device)?;
@@ -63,21 +64,21 @@ impl Calls {
         let (requests, blocks) = (device.from_slice(&requests)?, device.zeroed::<u64>(layouts.len())?);
         let grid = LaunchConfig::linear(layouts.len() as u32, BLOCK_THREADS);
         let args = (self.handle, requests.slice(), blocks.slice());
-        // SAFETY: the heap is live, and the two buffers are until the stream is done; no one else
-        // has them.
+        // SAFETY: the heap is live. Both buffers live until the stream is done, and nothing else
+        // accesses them.
         unsafe { self.stream.launch(&self.module, heap_alloc_many, &grid, args) }?;
         self.stream.synchronize()?;
         blocks.copy_to_vec()
     }
 
     /// # Safety
-    /// No one uses the blocks any more.
+    /// The blocks are not in use any more.
     unsafe fn free(&mut self, blocks: &[u64]) -> Result<Faults> {
         self.state.write(FAULTS_AT, &[0_u64; FAULT_LOG_WORDS])?;
         let buffer = self.state.device().from_slice(blocks)?;
         let grid = LaunchConfig::linear(blocks.len() as u32, BLOCK_THREADS);
-        // SAFETY: the heap is live, and the buffer is until the stream is done; the rest is the
-        // caller's promise.
+        // SAFETY: the heap is live, and the buffer lives until the stream is done. The caller
+        // promises that the blocks are not in use.
         unsafe { self.stream.launch(&self.module, heap_free_many, &grid, (self.handle, buffer.slice())) }?;
         self.stream.synchronize()?;
         let mut words = [0; FAULT_LOG_WORDS];
@@ -86,7 +87,7 @@ impl Calls {
     }
 }
 
-/// Those of the library's kernels, for the device.
+/// The library's kernels for the device, shared by all heaps.
 fn kernels(device: &Device) -> Result<Module> {
     device.shared_module(|| load(device))
 }
@@ -105,29 +106,29 @@ fn load(device: &Device) -> Result<Module> {
 }
 
 impl Heap {
-    /// Allocates memory for kernels to use; `None` if the heap is out of memory. A kernel frees it,
-    /// or [`deallocate`](Self::deallocate). Kernels may use the heap meanwhile; the call waits for
-    /// the device.
+    /// Allocates memory for kernels. Returns `None` if the heap is out of memory. A kernel or
+    /// [`deallocate`](Self::deallocate) frees it. Kernels may use the heap during the call, which
+    /// waits for the device.
     ///
-    /// It launches a kernel: [`allocate_many`](Self::allocate_many) launches one for all. The first
-    /// call on a GPU has the driver compile the library's kernels for that, which takes seconds;
-    /// all heaps of a device share them.
+    /// Launches a kernel; [`allocate_many`](Self::allocate_many) launches one for many requests.
+    /// The first call on a GPU makes the driver compile the library's kernels, which takes seconds.
+    /// All heaps of a device share them.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`] for a layout of no bytes or of more than 2 MiB alignment,
-    /// [`Error::NotReset`] after a reset that failed, before anything is allocated; what failed
-    /// since, as for [`allocate_many`](Self::allocate_many).
+    /// [`Error::InvalidRequest`] for a size of 0 or an alignment above 2 MiB, and
+    /// [`Error::NotReset`] after a failed reset, both before anything is allocated. An earlier
+    /// failure of the device, as for [`allocate_many`](Self::allocate_many).
     pub fn allocate(&self, layout: Layout) -> Result<Option<DevicePtr<u8>>> {
         Ok(self.allocate_many(&[layout])?.pop().flatten())
     }
 
-    /// Allocates memory for each of `layouts`, by one launch for a million of them; `None` for
-    /// those that the heap has no memory for.
+    /// Allocates memory for each of `layouts`, with one launch per million requests. Returns `None`
+    /// for each request for which the heap is out of memory.
     ///
     /// # Errors
-    /// As for [`allocate`](Self::allocate). If a call fails after a launch (the wait for it, the
-    /// copy of the addresses, or a later launch), the blocks of the launches before stay allocated
-    /// until the next reset: their addresses are lost.
+    /// As for [`allocate`](Self::allocate). If the call fails after a launch (while waiting,
+    /// copying the addresses, or in a later launch), the blocks of the earlier launches stay
+    /// allocated until the next reset: their addresses are lost.
     pub fn allocate_many(&self, layouts: &[Layout]) -> Result<Vec<Option<DevicePtr<u8>>>> {
         layouts.iter().try_for_each(check_layout)?;
         let mut blocks = Vec::with_capacity(layouts.len());
@@ -142,23 +143,23 @@ impl Heap {
     /// [`deallocate_many`](Self::deallocate_many).
     ///
     /// # Errors
-    /// [`Error::InvalidFree`] if no live block of the heap starts there; then nothing is changed.
+    /// [`Error::InvalidFree`] if no live block of the heap starts there; then nothing changes.
     /// Otherwise as for [`deallocate_many`](Self::deallocate_many).
     ///
     /// # Safety
     /// No kernel uses the block any more.
     pub unsafe fn deallocate(&self, block: DevicePtr<u8>) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise: no kernel uses the block any more.
         unsafe { self.deallocate_many(&[block]) }
     }
 
-    /// Frees blocks, by one launch for a million of them.
+    /// Frees blocks, with one launch per million blocks.
     ///
     /// # Errors
-    /// [`Error::InvalidFree`] for those addresses at which no live block of the heap starts, among
-    /// them a block's second time; the others are given back. [`Error::NotReset`] after a reset
-    /// that failed. What failed since: after a launch the blocks may be free already, so a second
-    /// try of the same call may return [`Error::InvalidFree`] for them.
+    /// [`Error::InvalidFree`] for addresses where no live block of the heap starts, including a
+    /// double free; the other blocks are freed. [`Error::NotReset`] after a failed reset. An
+    /// earlier failure of the device: after a launch the blocks may be free already, so repeating
+    /// the call may return [`Error::InvalidFree`] for them.
     ///
     /// # Safety
     /// No kernel uses the blocks any more.
@@ -167,7 +168,7 @@ impl Heap {
         let nulls = blocks.iter().filter(|at| **at == 0).count() as u64;
         let (mut failed, mut first) = (nulls, (nulls > 0).then(|| "null is no block".to_owned()));
         for batch in blocks.chunks(BATCH) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's promise: no kernel uses the blocks any more.
             let faults = self.with_calls(|calls| unsafe { calls.free(batch) })?;
             failed += faults.count;
             first = first.or_else(|| faults.first.first().map(describe));
@@ -178,8 +179,8 @@ impl Heap {
         }
     }
 
-    /// Calls that come at once take turns. A panic elsewhere leaves nothing half done that a call
-    /// relies on.
+    /// Serialises concurrent calls. A panic elsewhere leaves no partial state that a call relies
+    /// on.
     fn with_calls<T>(&self, call: impl FnOnce(&mut Calls) -> Result<T>) -> Result<T> {
         self.check_reset()?;
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A debug heap on the host: its part of the metadata, and what the records of its blocks say.
+//! The host side of a debug heap: its part of the metadata, and the analysis of block records.
 
 use super::{Heap, HeapBuilder, Places, Violation, heap, refuse};
 use crate::driver::DeviceMemory;
@@ -11,35 +11,35 @@ use warpheap_device::heap::debug::{
     CANARY, Extra, NAME_BYTES, RECORD_WORDS, Record, SITE_WORDS, SITES, State,
 };
 
-/// Blocks that a debug heap keeps in quarantine, unless set.
+/// Default number of blocks in quarantine.
 const QUARANTINE: u32 = 1024;
-/// The most that it may be set to.
+/// Maximum number of blocks in quarantine.
 const MAX_QUARANTINE: u32 = 1 << 20;
 
 const RECORD_BYTES: u64 = 8 * RECORD_WORDS as u64;
-/// Records that lie no further apart are read at once, up to so many bytes.
+/// Records of blocks at most `NEAR` bytes apart are read at once, up to `AT_ONCE` bytes.
 const NEAR: u64 = 64 << 10;
 const AT_ONCE: u64 = 4 << 20;
 
 impl HeapBuilder {
-    /// Whether the heap finds writes out of bounds and after the free, and remembers who allocated:
-    /// a debug heap; not unless set. It needs the feature `debug` of `warpheap`, and of the
+    /// Makes a debug heap, which detects writes out of bounds and after free, and records
+    /// allocation sites. Default: `false`. It needs the feature `debug` of `warpheap`, and of the
     /// `warpheap-device` of every kernel crate that uses the heap: a launch of kernels without it
-    /// is refused ([`Error::InvalidModule`](crate::Error::InvalidModule)). The guide of the heap
-    /// says what it finds and what that costs.
+    /// fails ([`Error::InvalidModule`](crate::Error::InvalidModule)). The guide of the heap
+    /// describes what it detects and its cost.
     pub fn debug(mut self, debug: bool) -> Self {
         self.debug = debug;
         self
     }
 
-    /// How many frees of others a debug heap keeps a freed block from being handed out again; 1024 unless set. 0 for
-    /// none.
+    /// Size of a debug heap's quarantine: a freed block is reused only after this many frees of
+    /// other blocks. Default: 1024. 0 disables the quarantine.
     pub fn quarantine(mut self, blocks: u32) -> Self {
         self.quarantine = Some(blocks);
         self
     }
 
-    /// The slots of a debug heap's quarantine.
+    /// Number of quarantine slots; `None` without debugging.
     pub(super) fn debug_quarantine(&self) -> Result<Option<u32>> {
         if self.debug && !heap::DEBUG {
             let why = "this program was built without the feature `debug` of warpheap; build it with that";
@@ -57,7 +57,7 @@ impl HeapBuilder {
     }
 }
 
-/// Where the parts of a debug heap lie in the metadata, in bytes from its start.
+/// Offsets of the parts of a debug heap, in bytes from the start of the metadata.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DebugPlaces {
     pub extra: u64,
@@ -67,7 +67,7 @@ pub(super) struct DebugPlaces {
 }
 
 impl DebugPlaces {
-    /// With a part for each, which `part` places.
+    /// Places each part with `part`.
     pub fn new(slot_count: u32, mut part: impl FnMut(u64) -> u64) -> DebugPlaces {
         DebugPlaces {
             extra: part(size_of::<Extra>() as u64),
@@ -78,11 +78,11 @@ impl DebugPlaces {
     }
 }
 
-/// How many lives of debug heaps this program has begun.
+/// Number of resets of debug heaps in this process, including the first. Makes each salt unique.
 static LIVES: Mutex<u64> = Mutex::new(0);
 
 impl Heap {
-    /// Makes the debug heap's part of the metadata new, which is all zeroes.
+    /// Resets the debug part of the metadata, which is already zeroed.
     pub(super) fn reset_debug(&mut self) -> Result<()> {
         let Some(places) = self.places.debug else { return Ok(()) };
         let mut lives = LIVES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,14 +98,14 @@ impl Heap {
     }
 }
 
-/// A call in the source that allocates.
+/// A call in the source code that allocates.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct AllocationSite {
-    /// The file, as the compiler was given it; of a longer name the last 232 bytes.
+    /// The file name as passed to the compiler; the last 232 bytes of a longer name.
     pub file: String,
-    /// From 1.
+    /// The line, from 1.
     pub line: u32,
-    /// From 1.
+    /// The column, from 1.
     pub column: u32,
 }
 
@@ -115,18 +115,19 @@ impl fmt::Display for AllocationSite {
     }
 }
 
-/// Who allocated a block.
+/// The origin of a block: the allocation site and thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Origin {
-    /// The number of the call: [`HeapSnapshot::site`](super::HeapSnapshot::site) says where that is.
+    /// The number of the allocation site: [`HeapSnapshot::site`](super::HeapSnapshot::site)
+    /// resolves it.
     pub site: u32,
-    /// The thread in its block.
+    /// Index of the thread in its block.
     pub thread: u32,
-    /// The block in its grid.
+    /// Index of the block in its grid.
     pub block: u32,
 }
 
-/// A block that the heap takes for live.
+/// A block that is live according to the heap's metadata.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     pub start: u64,
@@ -140,7 +141,7 @@ struct Copied {
 }
 
 impl Copied {
-    /// What there is of it: metadata that was written over may say more.
+    /// Copies the range, clipped to the memory: corrupted metadata may specify more.
     fn of(memory: &DeviceMemory, from: u64, to: u64) -> Result<Copied> {
         let end = memory.address() + memory.bytes();
         let mut bytes = vec![0; to.min(end).saturating_sub(from) as usize];
@@ -150,26 +151,27 @@ impl Copied {
         Ok(Copied { from, bytes })
     }
 
-    /// What is between two addresses, if all of that was copied.
+    /// The bytes between two addresses, if all of them were copied.
     fn part(&self, from: u64, to: u64) -> Option<&[u8]> {
         let start = from.checked_sub(self.from)? as usize;
         self.bytes.get(start..start + (to - from) as usize)
     }
 }
 
-/// The records of all blocks that the heap takes for live, the quarantine, and the sites.
+/// The records of all blocks that are live according to the heap, the quarantine, and the sites.
 pub(super) struct Debugged {
     records: BTreeMap<u64, Option<(Record, State)>>,
     quarantined: BTreeSet<u64>,
-    /// Blocks that are in the quarantine more than once.
+    /// Blocks that occur in the quarantine more than once.
     twice: Vec<u64>,
-    /// The first byte of each canary that was written to, and whose that is.
+    /// The first overwritten byte of each damaged canary, with the record of its block.
     damaged: Vec<(u64, Record)>,
     sites: BTreeMap<u32, AllocationSite>,
 }
 
 impl Debugged {
-    /// Of these blocks, in the order of their addresses, in the memory of a heap; the rest is in a copy of its metadata.
+    /// Reads the records of these blocks, ordered by address, from the heap's memory. Reads
+    /// everything else from a copy of its metadata.
     pub fn read(
         blocks: &[Block],
         memory: &DeviceMemory,
@@ -226,7 +228,7 @@ impl Debugged {
     ) -> Result<()> {
         for (from, to) in record.canaries(block.start, block.bytes) {
             let other = |bytes: &[u8]| bytes.iter().position(|byte| *byte != CANARY);
-            // Those of a large block are far from its record.
+            // The canaries of a large block are far from its record.
             let found = match near.part(from, to) {
                 Some(bytes) => other(bytes),
                 None => other(&Copied::of(memory, from, to)?.bytes),
@@ -249,7 +251,7 @@ impl Debugged {
         self.sites.get(&number)
     }
 
-    /// What is wrong with records and quarantine.
+    /// Violations in the records and the quarantine.
     pub fn violations(&self) -> Vec<Violation> {
         let wrong_state = self.records.iter().filter_map(|(start, record)| {
             let state = record.as_ref()?.1;
@@ -280,7 +282,7 @@ fn violation(invariant: &'static str, found: String) -> Violation {
     Violation { invariant, found }
 }
 
-/// The sites of a table, by their numbers.
+/// The sites of a table, by number.
 fn sites(table: &[u64]) -> BTreeMap<u32, AllocationSite> {
     let used = (1..).zip(table.chunks_exact(SITE_WORDS)).filter(|(_, site)| site[0] != 0);
     let read = used.map(|(number, site)| {

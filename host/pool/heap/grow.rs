@@ -1,9 +1,9 @@
-//! A heap's memory, which may be less than its addresses, and how it gets more.
+//! A heap's memory, which may cover only a part of its addresses, and how it grows.
 //!
-//! The metadata covers all addresses from the start. Slabs without memory are free by their
-//! entries, and in no place where a thread would find one. When they get memory, the host puts them
-//! there between two launches: so kernels need nothing for that, and a heap that never grows pays
-//! nothing.
+//! The metadata covers all addresses from the start. The entries of slabs without memory are marked
+//! free, but the slabs are in no structure where a thread would find them. When they get memory,
+//! the host adds them there between two launches. So kernels need no support for growth, and a heap
+//! that never grows pays nothing.
 
 use super::super::GrowableBuffer;
 use super::{Heap, HeapBuilder, Places};
@@ -12,17 +12,17 @@ use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::ops::Range;
 use warpheap_device::heap::{FRESH_STRIDE, Layout, MAX_ALIGN, Overview};
 
-/// What a heap hands out.
+/// The memory that a heap allocates from.
 #[derive(Debug)]
 pub(super) enum Backing {
-    /// All of it is there.
+    /// All of the memory.
     Plain(DeviceMemory),
-    /// The addresses are there.
+    /// A reservation that is mapped step by step.
     Growable(GrowableBuffer),
 }
 
 impl Backing {
-    /// All memory of a heap; or its addresses, with memory for `initial` bytes.
+    /// The memory of a heap: all of it, or a reservation with `initial` bytes mapped.
     pub fn new(device: &Device, layout: &Layout, initial: Option<u64>) -> Result<Backing> {
         let Some(initial) = initial else {
             return device.alloc_memory(layout.bytes(), MAX_ALIGN as usize).map(Backing::Plain);
@@ -39,24 +39,24 @@ impl Backing {
         }
     }
 
-    /// Slabs that have memory: the first of those that the layout has.
+    /// Number of slabs with memory: the first slabs of the layout.
     pub fn slabs(&self, layout: &Layout) -> u32 {
         (self.memory().bytes() >> layout.slab_log2).min(layout.slabs.into()) as u32
     }
 }
 
-/// `bytes`, rounded up to whole slabs of the heap.
+/// `bytes` rounded up to a multiple of the slab size, at most the heap's size.
 fn whole_slabs(layout: &Layout, bytes: u64) -> u64 {
     bytes.next_multiple_of(layout.slab_bytes().into()).min(layout.bytes())
 }
 
 impl HeapBuilder {
-    /// How much memory it has at first; all unless set. With this the heap reserves addresses for
-    /// all of its bytes, has memory for these, rounded up to whole slabs and to what the device
-    /// maps at once (2 MiB on most), and gets more by [`Heap::grow_to`]. The metadata are there for
-    /// all of it. 1 MiB at least.
+    /// Initial amount of memory. Default: all. With this setting the heap reserves addresses for
+    /// all of its bytes, maps memory for `bytes`, rounded up to a multiple of the slab size and of
+    /// the device's granularity (2 MiB on most), and grows by [`Heap::grow_to`]. The metadata
+    /// always covers the entire heap. Minimum: 1 MiB.
     ///
-    /// It takes a device with virtual memory management
+    /// Requires a device with virtual memory management
     /// ([`DeviceInfo::virtual_memory`](crate::DeviceInfo)).
     pub fn initial(mut self, bytes: u64) -> Self {
         self.initial = Some(bytes);
@@ -65,16 +65,17 @@ impl HeapBuilder {
 }
 
 impl Heap {
-    /// Waits for the device, then gives the heap memory for `bytes` from its start on, rounded up
-    /// as those of [`initial`](HeapBuilder::initial), and returns how many it has. Kernels of later
-    /// launches get it, with handles from before, too; launches that are given the heap wait
-    /// meanwhile. No block moves, and none changes. A heap that has as much already stays as it is.
+    /// Waits for the device, then grows the heap's memory to `bytes`, rounded up as for
+    /// [`initial`](HeapBuilder::initial), and returns its size. Kernels of later launches can use
+    /// the new memory, also through older handles. Launches that use the heap wait until the growth
+    /// is done. No block moves or changes. Does nothing if the heap is already large enough.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], of the device or of what the heap was built for; [`Error::NotReset`]
-    /// after a reset that failed; or what failed since. Nothing changes then, except if a copy to
-    /// the metadata fails after the memory was mapped: the heap has the memory, but some of the new
-    /// slabs are not allocated from before the next reset. A second call does not repair that.
+    /// [`Error::OutOfMemory`] if the device has no memory or the heap's maximum size is exceeded;
+    /// [`Error::NotReset`] after a failed reset; or an earlier failure of the device. Then nothing
+    /// changes, with one exception: if a copy to the metadata fails after the memory was mapped,
+    /// the heap has the memory, but some of the new slabs cannot be allocated before the next
+    /// reset. A second call does not repair that.
     pub fn grow_to(&mut self, bytes: u64) -> Result<u64> {
         self.check_reset()?;
         let layout = self.layout;
@@ -91,36 +92,36 @@ impl Heap {
             && let Backing::Growable(buffer) = &mut self.backing
         {
             let _held = buffer.memory().hold_off_launches()?;
-            // First, so that what failed before is told of while nothing has changed.
+            // First, so that an earlier failure is reported before anything changes.
             let mut words = FreeWords::read(&self.metadata, &self.places, &layout)?;
             buffer.grow_to(wanted)?;
             let old = std::mem::replace(&mut self.present, self.backing.slabs(&layout));
             words.add(&layout, old..self.present);
-            // Should this fail, some slabs are found by no one; none is ever put there twice.
+            // If this fails, some slabs are lost, but none is added twice.
             words.write(&mut self.metadata, &self.places)?;
-            // Classes for which the last search found nothing but holes look for slabs again.
+            // Makes classes search for slabs again after a search that found only free blocks.
             let found = Overview::FOUND;
             self.metadata.fill_part(self.places.overview + found.start as u64, found.len() as u64, 0)?;
         }
         Ok(self.present_bytes())
     }
 
-    /// Bytes of the slabs that are handed out.
+    /// Bytes of the usable slabs.
     fn present_bytes(&self) -> u64 {
         u64::from(self.present) << self.layout.slab_log2
     }
 }
 
-/// Where threads find slabs that no one has: words of the metadata, as they lie there.
+/// Where threads find unused slabs: a copy of these metadata words.
 pub(super) struct FreeWords {
-    /// The next slab of each home's share that no one has had.
+    /// The next fresh slab of each home's share.
     pub fresh: Vec<u32>,
     /// The set of free slabs: a bit for each, then a bit for each word of those.
     pub free: Vec<u32>,
 }
 
 impl FreeWords {
-    /// No slab is there.
+    /// Words without any slab.
     pub fn none(layout: &Layout) -> FreeWords {
         let mut fresh = vec![0; layout.homes as usize * FRESH_STRIDE];
         for (home, next) in (0..).zip(fresh.chunks_mut(FRESH_STRIDE)) {
@@ -129,7 +130,7 @@ impl FreeWords {
         FreeWords { fresh, free: vec![0; layout.set_words() as usize] }
     }
 
-    /// Those of a heap, after the work that the device was given before.
+    /// The words of a heap. Waits for the device.
     fn read(metadata: &DeviceMemory, places: &Places, layout: &Layout) -> Result<FreeWords> {
         let mut words = FreeWords::none(layout);
         metadata.read(places.fresh, &mut words.fresh)?;
@@ -142,9 +143,9 @@ impl FreeWords {
         metadata.write(places.slab_sets, &self.free)
     }
 
-    /// Puts slabs there that no one has had. A share of which all slabs are among them is handed
-    /// out in order, the other slabs as free ones: who has a share's first slab may take all behind
-    /// it.
+    /// Adds slabs that were never used. A share that is entirely among them is allocated in order;
+    /// the other slabs are added to the free set, because the thread that takes the first slab of a
+    /// share may take all slabs after it.
     pub fn add(&mut self, layout: &Layout, slabs: Range<u32>) {
         let slab_words = layout.slabs.div_ceil(u32::BITS) as usize;
         for (home, next) in (0..).zip(self.fresh.chunks_mut(FRESH_STRIDE)) {
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The slabs that threads would find, each once.
+    /// The slabs that threads would find. Asserts that each is found once.
     fn found(words: &FreeWords, layout: &Layout) -> BTreeSet<u32> {
         let mut slabs = BTreeSet::new();
         let mut find = |slab| assert!(slabs.insert(slab), "slab {slab} is in two places");
@@ -208,14 +209,14 @@ mod tests {
         let share = layout.share_start(1);
         let mut words = FreeWords::none(&layout);
         words.add(&layout, 0..share + 5);
-        // Three of the first share, all of the free ones.
+        // Three slabs of the first share and all slabs of the free set are taken.
         words.fresh[0] += 3;
         words.free.fill(0);
         words.add(&layout, share + 5..3 * share);
         assert_eq!(found(&words, &layout), (3..share).chain(share + 5..3 * share).collect());
     }
 
-    /// What the last search of the whole heap found of the classes.
+    /// The words with the result of the last exhaustive search for each class.
     fn words_found(heap: &Heap) -> Vec<u32> {
         let mut words = vec![0; Overview::FOUND.len() / 4];
         heap.metadata.read(heap.places.overview + Overview::FOUND.start as u64, &mut words).unwrap();

@@ -1,8 +1,7 @@
-//! The host's side of the heap: its set-up, and its end.
+//! The host side of the heap: building it and dropping it.
 //!
-//! How all of it becomes free is in `reset`, where its memory comes from in `grow`, what it holds
-//! and whether it is whole in `snapshot` and `stats`, allocations of the host in `calls`, and what
-//! a debug heap has besides in `debug`.
+//! `reset` frees all memory, `grow` provides memory, `snapshot` and `stats` check and measure the
+//! heap, `calls` allocates from the host, and `debug` holds the additions of a debug heap.
 
 mod calls;
 mod debug;
@@ -32,10 +31,10 @@ use warpheap_device::heap::{self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE,
 use warpheap_device::kernel::Arg;
 use warpheap_device::sync::{AtomicU32, AtomicU64};
 
-/// The most cursors of a class.
+/// Maximum number of cursors per class.
 const MAX_HOMES: u32 = 1 << 15;
 
-/// Heaps from here on have each cursor alone in its cache line.
+/// Heaps of at least this size place each cursor in a separate cache line.
 const SPREAD_FROM: u64 = 64 << 20;
 
 /// A heap in device memory; see [`warpheap_device::heap`].
@@ -46,17 +45,16 @@ pub struct Heap {
     places: Places,
     layout: Layout,
     handle: Arg<heap::Heap>,
-    /// Slabs that are handed out: the first of those that the layout has, and none without memory.
+    /// Number of usable slabs: the first slabs of the layout, all of which have memory.
     present: u32,
-    /// That of a debug heap's records in this life.
+    /// Salt of the records of a debug heap, changed by each reset.
     salt: u64,
     calls: Mutex<Option<Calls>>,
-    /// Whether the metadata are as the last reset and the work since left them: false while a reset
-    /// runs, and after one that failed.
+    /// Whether the metadata is valid: false during a reset, and after a failed one.
     is_reset: bool,
 }
 
-/// How a heap shall be. [`Heap::builder`] makes one.
+/// Settings of a heap, from [`Heap::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "`build` makes the heap"]
 pub struct HeapBuilder {
@@ -68,7 +66,7 @@ pub struct HeapBuilder {
     quarantine: Option<u32>,
 }
 
-/// Where the parts of the metadata lie, in bytes from its start.
+/// Offsets of the parts of the metadata, in bytes from its start.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     handle: u64,
@@ -82,13 +80,13 @@ struct Places {
     fresh: u64,
     counts: u64,
     bitmap: u64,
-    /// Of a debug heap.
+    /// The parts of a debug heap.
     debug: Option<DebugPlaces>,
     end: u64,
 }
 
 impl Places {
-    /// `quarantine`: that of a debug heap.
+    /// `quarantine`: the number of slots in a debug heap.
     fn new(layout: &Layout, quarantine: Option<u32>) -> Places {
         let spread = layout.bytes() >= SPREAD_FROM;
         let cursor_stride_log2 = if spread { 7 } else { size_of::<Cursor>().trailing_zeros() };
@@ -116,7 +114,7 @@ impl Places {
         }
     }
 
-    /// The parts of a heap whose memory starts at `base`, and its metadata at address `metadata`.
+    /// The parts of a heap with memory at `base` and metadata at `metadata`.
     fn parts(&self, base: u64, metadata: u64) -> Parts {
         let at = |place: u64| metadata + place;
         let debugger = self.debug.and_then(|places| Debugger::of(at(places.extra) as *const Extra));
@@ -138,42 +136,43 @@ impl Places {
 }
 
 impl Heap {
-    /// A heap of `bytes`, to be built.
+    /// Settings for a heap of `bytes`.
     pub fn builder(bytes: u64) -> HeapBuilder {
         HeapBuilder { bytes, initial: None, largest_class: None, homes: None, debug: false, quarantine: None }
     }
 
-    /// What a launch passes to a kernel that takes a [`heap::Heap`].
+    /// The argument for kernels that take a [`heap::Heap`].
     pub fn handle(&self) -> Arg<heap::Heap> {
         self.handle
     }
 
-    /// Bytes that can be handed out, in a heap that grows once it has memory for all of them.
+    /// Bytes that can be allocated in total. A growable heap must have memory for all of them
+    /// first.
     pub fn capacity(&self) -> u64 {
         self.layout.bytes()
     }
 
-    /// Sizes and counts.
+    /// The layout: sizes and counts.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// The memory that it hands out, as much as there is at the moment.
+    /// The memory that the heap allocates from, as much as is mapped at the moment.
     pub fn memory(&self) -> &DeviceMemory {
         self.backing.memory()
     }
 
-    /// Fails while no reset has succeeded since the last one that failed.
+    /// Fails if the last reset failed.
     fn check_reset(&self) -> Result<()> {
         check_reset(self.is_reset, "a heap")
     }
 
-    /// Bytes of its metadata, which lie apart from the memory.
+    /// Bytes of the metadata, which is separate from the memory.
     pub fn metadata_bytes(&self) -> u64 {
         self.places.end
     }
 
-    /// What threads did wrong, after the work that the device was given before.
+    /// Waits for the device, then returns the faults that kernels caused.
     pub fn faults(&self) -> Result<Faults> {
         let mut words = vec![0; FAULT_LOG_WORDS];
         self.metadata.read(self.places.faults, &mut words)?;
@@ -182,27 +181,25 @@ impl Heap {
 }
 
 impl HeapBuilder {
-    /// The largest size that is served by a size class, rounded up to that; three slabs unless set,
-    /// which is also the most. What is larger takes slabs of its own. Fewer classes need less
-    /// metadata.
+    /// The largest size served by a size class, rounded up to a class. Default and maximum: three
+    /// slabs. Larger requests take entire slabs. Fewer classes need less metadata.
     pub fn largest_class(mut self, bytes: u32) -> Self {
         self.largest_class = Some(bytes);
         self
     }
 
-    /// Over how many cursors a class is spread at most: one a multiprocessor unless set, fewer in
-    /// small heaps.
+    /// Maximum number of cursors per class. Default: one per SM, fewer in small heaps.
     pub fn homes(mut self, count: u32) -> Self {
         self.homes = Some(count);
         self
     }
 
-    /// Makes the heap.
+    /// Builds the heap.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) that names the setting,
-    /// [`Error::OutOfMemory`]; for [`initial`](Self::initial) also [`Error::NotSupported`] where
-    /// there is no virtual memory management.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig), which names the setting,
+    /// [`Error::OutOfMemory`]; for [`initial`](Self::initial) also [`Error::NotSupported`] if the
+    /// device has no virtual memory management.
     ///
     /// [`Error::OutOfMemory`]: crate::Error::OutOfMemory
     /// [`Error::NotSupported`]: crate::Error::NotSupported
@@ -213,10 +210,11 @@ impl HeapBuilder {
         let places = Places::new(&layout, self.debug_quarantine()?);
         let metadata = device.alloc_memory(places.end, 128)?;
         let parts = places.parts(backing.memory().address(), metadata.address());
-        // SAFETY: `reset` fills the parts below; the heap keeps both allocations for as long as it
-        // lives, and a launch checks that the handle's memory is still there.
+        // SAFETY: `reset` below initialises the parts. The heap keeps both allocations as long as
+        // it lives, and a launch checks that the handle's memory is still live.
         let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, places.cursor_stride_log2) };
-        // SAFETY: the same.
+        // SAFETY: the heap keeps the parts alive, and a launch checks the memory that the handle
+        // names.
         let handle = unsafe { Arg::new(handle) };
         let calls = Mutex::default();
         let mut heap =

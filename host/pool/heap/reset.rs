@@ -1,7 +1,7 @@
-//! A heap's metadata when all of its memory is free.
+//! Resets a heap's metadata to the state in which all memory is free.
 //!
-//! The device writes nearly all of it, by fills and by copies of what is there. The host sends some
-//! KiB and waits once, so that a set-up takes little longer than the metadata take to be written.
+//! The device writes nearly all of it, by fills and by copies within the metadata. The host sends a
+//! few KiB and waits once, so building a heap takes little longer than writing its metadata.
 
 use super::Heap;
 use super::grow::FreeWords;
@@ -10,33 +10,33 @@ use crate::error::Result;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::{ClassInfo, Cursor, Span};
 
-/// Bytes of cursors that the host sends at most; the others are copies of them.
+/// Maximum bytes of cursors that the host sends; the other cursors are copies of them.
 const SENT_BYTES: u64 = 16 << 10;
 
-/// What the host sends.
+/// The data that the host sends.
 struct Sent {
     classes: Vec<ClassInfo>,
-    /// Some cursors, each as long as their stride.
+    /// Some cursors, each padded to the stride.
     cursors: Vec<u64>,
-    /// Where the slabs are found that have memory.
+    /// Free-slab words that cover the slabs with memory.
     slabs: FreeWords,
 }
 
 impl Heap {
-    /// Waits for the device, then makes all memory free and forgets the faults. Launches that are
-    /// given the heap wait meanwhile. What was allocated before must not be used any more.
+    /// Waits for the device, then frees all memory and clears the faults. Launches that use the
+    /// heap wait until the reset is done. Blocks allocated before must not be used any more.
     ///
     /// # Errors
-    /// What failed since. If it was the reset itself, no launch may be given the heap until a reset
-    /// has succeeded; until then allocations, frees, growths and snapshots by the host fail with
-    /// [`NotReset`](crate::Error::NotReset).
+    /// An earlier failure of the device. If the reset itself failed, no launch may be given the
+    /// heap until a reset has succeeded; until then allocations, frees, growths and snapshots by
+    /// the host fail with [`NotReset`](crate::Error::NotReset).
     pub fn reset(&mut self) -> Result<()> {
         let _held = self.backing.memory().hold_off_launches()?;
         self.is_reset = false;
         let device = self.metadata.device();
         let (stream, sent) = (device.default_stream()?, self.sent());
         let queued = self.send(&stream, &sent);
-        // Before `sent` goes, whatever has come of the queueing.
+        // Before `sent` is dropped, whether or not queueing succeeded.
         let done = stream.synchronize();
         if done.is_err() {
             device.driver().drain();
@@ -50,23 +50,24 @@ impl Heap {
     fn send(&self, stream: &Stream, sent: &Sent) -> Result<()> {
         let (metadata, places) = (&self.metadata, self.places);
         let cursor_bytes = size_of_val(&sent.cursors[..]) as u64;
-        // SAFETY: `reset` has waited for the device, holds off launches, and waits for the stream.
-        // So it is for all that follow.
+        // S1: `reset` has waited for the device, holds off launches, and waits for the stream. So
+        // the metadata is not in use, and it, the heap and `sent` live until the stream is done.
+        // SAFETY: S1.
         unsafe { metadata.fill_on(stream, places.slab_sets, places.end - places.slab_sets, 0) }?;
-        // SAFETY: as above.
+        // SAFETY: S1.
         unsafe { metadata.fill_on(stream, places.entries, places.slab_sets - places.entries, 0xff) }?;
-        // SAFETY: as above; the heap and `sent` live until then.
+        // SAFETY: S1.
         unsafe { metadata.write_handle_on(stream, places.handle, &self.handle) }?;
-        // SAFETY: as above.
+        // SAFETY: S1.
         unsafe { metadata.write_on(stream, places.classes, &sent.classes) }?;
-        // SAFETY: as above.
+        // SAFETY: S1.
         unsafe { metadata.write_on(stream, places.cursors, &sent.cursors) }?;
         let all_bytes = places.entries - places.cursors;
-        // SAFETY: as above.
+        // SAFETY: S1.
         unsafe { metadata.repeat_on(stream, places.cursors, cursor_bytes, all_bytes) }?;
-        // SAFETY: as above.
+        // SAFETY: S1.
         unsafe { metadata.write_on(stream, places.fresh, &sent.slabs.fresh) }?;
-        // SAFETY: as above.
+        // SAFETY: S1.
         unsafe { metadata.write_on(stream, places.slab_sets, &sent.slabs.free) }
     }
 
@@ -81,7 +82,7 @@ impl Heap {
         let mut slabs = FreeWords::none(&layout);
         slabs.add(&layout, 0..self.present);
         if slabs.free.iter().all(|word| *word == 0) {
-            // The device has written that already.
+            // The device has already filled the words with zeroes.
             slabs.free.clear();
         }
         Sent { classes, cursors, slabs }
@@ -100,7 +101,7 @@ mod tests {
             let mut words = vec![0_u64; (heap.places.end / 8) as usize];
             heap.metadata.read(0, &mut words).map(|()| words).unwrap()
         };
-        // What lies between the parts keeps what it held.
+        // The padding between the parts keeps its old contents.
         heap.metadata.fill(0xa5).unwrap();
         heap.reset().unwrap();
         let new = all(&heap);

@@ -1,4 +1,4 @@
-//! All metadata of a heap at one moment, and what it says.
+//! A copy of all metadata of a heap at one moment, and its analysis.
 
 use super::super::Violation;
 use super::debug::{AllocationSite, Block, Debugged, Origin};
@@ -12,11 +12,10 @@ use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{self as device, LargeAudit, RunAudit, Visitor};
 use warpheap_device::kernel::{Arg, DeviceData};
 
-/// How many violations are told one by one. A heap that was written over has as many as it has
-/// blocks.
+/// Maximum number of violations reported one by one. A corrupted heap may have one per block.
 const TOLD: usize = 256;
 
-/// A piece of the metadata, as aligned as any part of it.
+/// A piece of the metadata, aligned as strictly as any part of it.
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
 struct Line([u64; Line::WORDS]);
@@ -26,68 +25,65 @@ impl Line {
     const BYTES: u64 = 8 * Line::WORDS as u64;
 }
 
-// SAFETY: integers, with nothing between or behind them.
+// SAFETY: an array of integers without padding.
 unsafe impl DeviceData for Line {}
 
-/// A copy of a heap's metadata. It answers as the heap would have at that moment, and needs the
-/// device no more.
+/// A copy of a heap's metadata at one moment. Its methods do not access the device.
 pub struct HeapSnapshot {
-    /// The copy, which `heap` reads.
+    /// The copy that `heap` reads.
     _lines: Vec<Line>,
-    /// A handle over the copy. What it hands out is not there: its base is an address of the
-    /// device.
+    /// A handle for the copy. Its blocks do not exist on the host: the base is a device address.
     heap: Arg<device::Heap>,
     present: u32,
     faults: u64,
     debugged: Option<Debugged>,
 }
 
-/// A block that someone has.
+/// A live block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Leak {
-    /// Its address on the device.
+    /// The device address.
     pub address: u64,
-    /// Its length: what was asked for, rounded up to a size class or to whole slabs; in a debug
-    /// heap as it was asked for.
+    /// The size: the request rounded up to a size class or to whole slabs. In a debug heap, the
+    /// requested size.
     pub bytes: u64,
-    /// Who allocated it, in a debug heap; `None` if that was written over.
+    /// The allocation's origin in a debug heap; `None` if the record was overwritten.
     pub origin: Option<Origin>,
 }
 
-/// Blocks of one allocation site that someone has.
+/// The live blocks of one allocation site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SiteLeaks {
-    /// Where they were allocated; `None` for what is not known.
+    /// The allocation site; `None` if unknown.
     pub site: Option<AllocationSite>,
-    /// How many there are.
+    /// Number of blocks.
     pub count: u64,
-    /// How many bytes were asked for.
+    /// Total requested bytes.
     pub bytes: u64,
 }
 
-/// Blocks that someone has.
+/// Live blocks of a heap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Leaks {
-    /// How many there are.
+    /// Number of blocks.
     pub count: u64,
-    /// How long they are together.
+    /// Total bytes of the blocks.
     pub bytes: u64,
-    /// The first of them, by their addresses: as many as were asked for.
+    /// The first blocks in address order, up to the requested limit.
     pub first: Vec<Leak>,
-    /// Of a debug heap: all of them by the calls that allocated them, those with the most bytes
-    /// first.
+    /// In a debug heap: all blocks grouped by allocation site, those with the most bytes first.
     pub sites: Vec<SiteLeaks>,
 }
 
 impl Heap {
-    /// Waits for the device, and copies all metadata to the host: about a 120th of the heap's size,
-    /// most of it a bit for every 16 bytes. Launches that are given the heap wait meanwhile. Of a
-    /// debug heap it also copies those parts of the memory that live blocks are in.
+    /// Waits for the device and copies all metadata to the host: about 1/120 of the heap's size,
+    /// mostly one bit per 16 bytes. Launches that use the heap wait until the copy is done. For a
+    /// debug heap it also copies the parts of the memory that contain live blocks.
     ///
     /// # Errors
-    /// What failed since; [`NotReset`](crate::Error::NotReset) after a reset that failed.
+    /// An earlier failure of the device; [`NotReset`](crate::Error::NotReset) after a failed reset.
     pub fn snapshot(&self) -> Result<HeapSnapshot> {
         self.check_reset()?;
         let _held = self.memory().hold_off_launches()?;
@@ -99,11 +95,11 @@ impl Heap {
         let copy = lines.as_mut_ptr().expose_provenance() as u64;
         let mut parts = places.parts(self.memory().address(), copy);
         parts.debugger = Debugger::NONE;
-        // SAFETY: the copy has every part at its place, and lives as long as the handle; a snapshot
-        // only reads it. Of the memory, and of the handle in the copy, which names the device's
-        // metadata, it touches nothing.
+        // SAFETY: the copy has every part at its place and lives as long as the handle. A snapshot
+        // only reads it. It does not access the heap's memory, nor the handle inside the copy,
+        // which names the device's metadata.
         let heap = unsafe { heap::Heap::from_raw_parts(parts, self.layout, places.cursor_stride_log2) };
-        // SAFETY: the same.
+        // SAFETY: the handle is used only by methods of this snapshot, which keep the copy alive.
         let heap = unsafe { Arg::new(heap) };
         let mut snapshot =
             HeapSnapshot { _lines: lines, heap, present: self.present, faults, debugged: None };
@@ -116,39 +112,39 @@ impl Heap {
         Ok(snapshot)
     }
 
-    /// Walks all metadata after the work that the device was given before, and reports what is
-    /// broken. See [`snapshot`](Self::snapshot) for what that costs.
+    /// Waits for the device, then checks all metadata and reports violated invariants. See
+    /// [`snapshot`](Self::snapshot) for the cost.
     ///
     /// # Errors
-    /// What failed since.
+    /// An earlier failure of the device.
     pub fn check(&self) -> Result<Vec<Violation>> {
         Ok(self.snapshot()?.check())
     }
 
-    /// What the heap holds, after the work that the device was given before. See
-    /// [`snapshot`](Self::snapshot) for what that costs.
+    /// Waits for the device, then returns statistics of the heap. See [`snapshot`](Self::snapshot)
+    /// for the cost.
     ///
     /// # Errors
-    /// What failed since.
+    /// An earlier failure of the device.
     pub fn stats(&self) -> Result<HeapStats> {
         Ok(self.snapshot()?.stats())
     }
 
-    /// The blocks that were not given back, after the work that the device was given before: how
-    /// many, and the first `limit`. See [`snapshot`](Self::snapshot) for what that costs.
+    /// Waits for the device, then returns the live blocks: their number, and the first `limit` of
+    /// them. See [`snapshot`](Self::snapshot) for the cost.
     ///
     /// # Errors
-    /// What failed since.
+    /// An earlier failure of the device.
     pub fn leaks(&self, limit: usize) -> Result<Leaks> {
         Ok(self.snapshot()?.leaks(limit))
     }
 }
 
 impl HeapSnapshot {
-    /// The heap over the copy.
+    /// A device heap for the copy.
     fn copy(&self) -> device::Heap {
-        // SAFETY: the copy lives as long as `self`, by whose methods alone the handle is used, to
-        // read metadata.
+        // SAFETY: the copy lives as long as `self`. Only methods of `self` use the handle, to read
+        // metadata.
         unsafe { self.heap.into_inner() }
     }
 }
@@ -163,9 +159,9 @@ impl fmt::Debug for HeapSnapshot {
 }
 
 impl HeapSnapshot {
-    /// Every broken invariant, with its number at the head of [`warpheap_device::heap`]. None in a
-    /// heap that was used as it should be. Of many the first 256 are told, and how many more there
-    /// are.
+    /// Checks all invariants, numbered at the head of [`warpheap_device::heap`]. Returns an empty
+    /// list for a heap that was used correctly. At most 256 violations are listed, followed by the
+    /// number of the others.
     pub fn check(&self) -> Vec<Violation> {
         let mut broken = Broken::default();
         self.audit(&mut broken);
@@ -177,14 +173,14 @@ impl HeapSnapshot {
         broken.told
     }
 
-    /// What the heap held.
+    /// Statistics of the heap.
     pub fn stats(&self) -> HeapStats {
         let mut tally = Tally::new(&self.copy().layout(), self.present, self.debugged.as_ref());
         self.audit(&mut tally);
         tally.finish(self.faults, &self.copy())
     }
 
-    /// The blocks that someone had: how many, and the first `limit`.
+    /// The live blocks: their number, and the first `limit` of them.
     pub fn leaks(&self, limit: usize) -> Leaks {
         let mut leaks = Leaks::default();
         let mut sites = BTreeMap::<Option<&AllocationSite>, (u64, u64)>::new();
@@ -209,16 +205,15 @@ impl HeapSnapshot {
         leaks
     }
 
-    /// The allocation site of this number: that of an [`Origin`], or the [`detail`] of a fault that
-    /// a debug heap found.
+    /// The allocation site with this number, from an [`Origin`] or from the [`detail`] of a fault
+    /// that a debug heap detected.
     ///
     /// [`detail`]: warpheap_device::fault::Fault::detail
     pub fn site(&self, number: u64) -> Option<&AllocationSite> {
         self.debugged.as_ref()?.site(u32::try_from(number).ok()?)
     }
 
-    /// Calls `f` with every block that someone had, in the order of their addresses. Blocks in
-    /// quarantine are no one's.
+    /// Calls `f` for every live block in address order. Blocks in quarantine are not live.
     pub fn for_each_live(&self, f: impl FnMut(Leak)) {
         self.audit(&mut Live {
             f,
@@ -233,12 +228,12 @@ impl HeapSnapshot {
     }
 }
 
-/// What is broken.
+/// The violations found.
 #[derive(Default)]
 struct Broken {
     told: Vec<Violation>,
     count: usize,
-    /// The invariant of the first that is not told.
+    /// The invariant of the first violation that is not listed.
     next: Option<&'static str>,
 }
 
@@ -254,7 +249,7 @@ impl Visitor for Broken {
     }
 }
 
-/// Live blocks.
+/// Visits live blocks.
 struct Live<'a, F> {
     f: F,
     slab_bytes: u64,
@@ -262,7 +257,7 @@ struct Live<'a, F> {
 }
 
 impl<F: FnMut(Leak)> Live<'_, F> {
-    /// A block that is live to the heap.
+    /// A block that is live according to the heap.
     fn block(&mut self, start: u64, bytes: u64) {
         let mut leak = Leak { address: start, bytes, origin: None };
         if let Some(debugged) = self.debugged {

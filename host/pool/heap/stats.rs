@@ -1,4 +1,4 @@
-//! What a heap holds, in numbers.
+//! Statistics of a heap.
 //!
 //! `usage.reserved = live + large + quarantined + free_block + cursor + slack + free_slab + fresh`, all in
 //! bytes.
@@ -9,97 +9,99 @@ use serde::Serialize;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::{self, CursorAudit, FreeSlab, LargeAudit, Layout, RunAudit, Violation, Visitor};
 
-/// What a heap holds. Bytes are those of blocks and slabs, not those that were asked for.
+/// Statistics of a heap. Bytes are those of blocks and slabs, not of the requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HeapStats {
-    /// Used are the bytes of live blocks, large ones among them; reserved is what has memory. The
-    /// largest free piece is the largest size that one allocation may get: slabs without a live
-    /// block, one after the other, or a block of a size class.
+    /// `used_bytes` counts live blocks, including large ones. `reserved_bytes` counts mapped
+    /// memory. `largest_free_bytes` is the largest size that one allocation may get: consecutive
+    /// slabs without a live block, or a block of a size class.
     pub usage: Usage,
-    /// Bytes that the heap was built for, whole slabs: it can grow to that.
+    /// Maximum size of the heap in bytes, a multiple of the slab size. It can grow to this size.
     pub max_bytes: u64,
-    /// Bytes of a slab.
+    /// Bytes per slab.
     pub slab_bytes: u64,
-    /// Blocks that someone has, large allocations among them.
+    /// Number of live blocks, including large allocations.
     pub live_blocks: u64,
-    /// Bytes of the live blocks that have a size class.
+    /// Bytes of the live blocks of size classes.
     pub live_bytes: u64,
-    /// Allocations of whole slabs.
+    /// Number of large allocations, which take entire slabs.
     pub large_blocks: u64,
-    /// Their bytes.
+    /// Bytes of the large allocations.
     pub large_bytes: u64,
-    /// Blocks that were freed, and that a debug heap keeps in quarantine; they are not live.
+    /// Freed blocks that a debug heap keeps in quarantine. They are not live.
     pub quarantined_blocks: u64,
-    /// Their bytes.
+    /// Bytes of the blocks in quarantine.
     pub quarantined_bytes: u64,
-    /// Blocks that were given back one by one, and that their class hands out again, or that become slabs when all of
-    /// a run were given back.
+    /// Bytes of blocks that were freed one by one. Their class allocates them again. When all
+    /// blocks of a run are free, its slabs become free.
     pub free_block_bytes: u64,
-    /// Blocks that cursors hand out next.
+    /// Bytes of the blocks in cursors.
     pub cursor_bytes: u64,
-    /// What lies behind the last block of a run.
+    /// Unused bytes after the last block of a run.
     pub slack_bytes: u64,
-    /// Slabs that were used and are free.
+    /// Bytes of free slabs that were used before.
     pub free_slab_bytes: u64,
-    /// Slabs that no one has had since the heap was made or reset.
+    /// Bytes of slabs that were never used since the heap was built or reset.
     pub fresh_bytes: u64,
-    /// All that can be allocated, in pieces: free and fresh slabs, holes, what cursors have, and the slack of runs
-    /// without a live block.
+    /// All bytes that can be allocated: free and fresh slabs, free blocks, blocks in cursors, and
+    /// the slack of runs without a live block.
     pub free_bytes: u64,
     /// `1 - usage.largest_free_bytes / free_bytes`; 0 if nothing is free.
     pub fragmentation: f64,
-    /// Bytes of slabs that were in use at some time since the heap was made or reset. It is an upper bound of what was
-    /// in use at one time: also slabs that were put within reach of a large allocation count, those at the end of a heap that
-    /// has not all of its memory, as far as they are a part of a home's share, and others stay counted.
+    /// High-water mark: bytes of slabs that were in use at any time since the heap was built or
+    /// reset. An upper bound of the bytes in use at one time. Slabs stay counted once they were
+    /// made available to a large allocation. If a heap does not have all of its memory, its last
+    /// slabs count too if they are only a part of a home's share.
     pub high_water_bytes: u64,
-    /// How often slabs were looked for because a cursor had run dry.
+    /// Number of searches for slabs by exhausted cursors.
     pub searches: u64,
-    /// How often all of the heap was searched, and what cursors had made free for that. A warp that is refused memory of a
-    /// size class has made such a search or waited for one, unless it gave up because others took each span before it came
-    /// to it.
+    /// Number of exhaustive searches of the heap, each after the cursors' blocks were freed. An
+    /// allocation of a size class fails only after such a search by its own or another warp, unless
+    /// it gave up because other warps took each span first.
     pub proofs: u64,
-    /// Requests that were refused, by kernels and by the host, since the heap was made or reset; modulo 2^32.
+    /// Failed allocations by kernels and by the host since the heap was built or reset, modulo
+    /// 2^32.
     pub refused: u64,
-    /// Cursors whose last search found nothing.
+    /// Number of cursors with an unsuccessful last search.
     pub cursors_found_none: u64,
-    /// What threads did wrong, and those that the global allocator refused memory: [`Faults::count`].
+    /// Number of faults, including failed allocations of the global allocator: [`Faults::count`].
     ///
     /// [`Faults::count`]: crate::pool::Faults::count
     pub faults: u64,
-    /// The classes that have slabs or had searches, smallest first.
+    /// The classes with slabs or searches, smallest first.
     pub classes: Vec<HeapClassStats>,
 }
 
-/// What a size class holds.
+/// Statistics of a size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct HeapClassStats {
-    /// Bytes of a block.
+    /// Bytes per block.
     pub class_bytes: u64,
-    /// Slabs that are the class'.
+    /// Number of slabs of the class.
     pub slabs: u32,
-    /// Blocks that someone has.
+    /// Number of live blocks.
     pub live_blocks: u64,
-    /// Blocks that were freed, and that a debug heap keeps in quarantine.
+    /// Freed blocks that a debug heap keeps in quarantine.
     pub quarantined_blocks: u64,
-    /// Blocks that were given back.
+    /// Number of free blocks outside cursors.
     pub free_blocks: u64,
-    /// Blocks that cursors hand out next.
+    /// Number of blocks in cursors.
     pub cursor_blocks: u64,
-    /// Searches for slabs for its dry cursors.
+    /// Number of searches for slabs by the exhausted cursors of the class.
     pub searches: u64,
 }
 
-/// The sums, while the walk goes on.
+/// Accumulates statistics during the walk.
 pub(super) struct Tally<'a> {
     layout: Layout,
     stats: HeapStats,
     debugged: Option<&'a Debugged>,
-    /// Slabs without a live block, one after the other: where they end, and how many they are.
+    /// Consecutive slabs without a live block: the end and the number of slabs.
     row: (u32, u32),
     longest_row: u32,
-    /// The largest class that has a block that no one has.
+    /// The largest class with a free block.
     largest_block: u32,
 }
 
@@ -136,7 +138,8 @@ impl<'a> Tally<'a> {
         stats
     }
 
-    /// The longest row of slabs is one piece where a row of slabs is asked for; a smaller size takes a run of its class.
+    /// A row of slabs larger than the largest class is allocated as one piece. A smaller size takes
+    /// a run of its class.
     fn largest_free(&self, slab_bytes: u64) -> u64 {
         let row = u64::from(self.longest_row) * slab_bytes;
         if row > self.layout.small_bytes.into() {
@@ -151,7 +154,7 @@ impl<'a> Tally<'a> {
         self.debugged.is_some_and(|debugged| debugged.is_quarantined(start))
     }
 
-    /// Slabs in which nothing is live.
+    /// Adds slabs without a live block to the current row.
     fn extend_row(&mut self, slab: u32, slabs: u32) {
         let before = if self.row.0 == slab { self.row.1 } else { 0 };
         self.row = (slab + slabs, before + slabs);
@@ -164,7 +167,7 @@ impl Visitor for Tally<'_> {
 
     fn cursor(&mut self, cursor: CursorAudit) {
         let class = &mut self.stats.classes[cursor.class.0 as usize];
-        // Of a heap that was written over they may be any numbers.
+        // In a corrupted heap the counts may be arbitrary.
         class.searches = class.searches.saturating_add(cursor.searches);
         self.stats.searches = self.stats.searches.saturating_add(cursor.searches);
         self.stats.cursors_found_none += u64::from(cursor.found_none);

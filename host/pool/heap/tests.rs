@@ -1,4 +1,4 @@
-//! Every kind of metadata word, written over: the check names the invariant that this breaks.
+//! Overwrites every kind of metadata word and checks that the violated invariant is reported.
 
 mod used;
 
@@ -87,7 +87,7 @@ fn sets() {
 #[test]
 fn slabs_that_the_heap_does_not_have() {
     let device = Device::cpu();
-    // 100 slabs: the last word of a set has bits for 28 more.
+    // 100 slabs: the last word of a set has 28 unused bits.
     let mut heap = Heap::builder(100 << 14).build(&device).unwrap();
     assert_eq!(heap.layout.slabs, 100);
     heap.assert_broken_by(heap.free_at(100), bit(100), "I5", "the heap has not");
@@ -119,16 +119,16 @@ fn cursors() {
     heap.assert_broken_by(used, bit(class.0), "I1", "no bit says that the class has any");
 }
 
-/// The cursor hands out a block that came back, a second time.
+/// The cursor would allocate a freed block a second time.
 #[test]
 fn a_cursor_that_has_a_hole() {
     let mut heap = used_heap();
     let seen = sights(&heap);
-    // Of a run of which a part is in a cursor, the block after that part is the one that was handed out last.
+    // In a run that is partly in a cursor, the block after the cursor's blocks was allocated last.
     let run = seen.run(|run| run.in_cursor > 0 && run.live > 0 && run.holes == 0);
     let offset = u64::from(run.in_cursor) * u64::from(run.class.bytes());
     let block = heap.memory().address() + (u64::from(run.slab) << heap.layout.slab_log2) + offset;
-    // SAFETY: no kernel has it.
+    // SAFETY: no kernel uses the block.
     unsafe { heap.deallocate(DevicePtr(block as *mut u8)) }.unwrap();
     let slabs = heap.layout.class(run.class).slabs;
     let is_its = |cursor: &&CursorAudit| {
@@ -173,7 +173,7 @@ fn slabs_without_memory() {
     heap.assert_broken(heap.fresh_at(3), last, "I5", "where the heap has no memory");
 }
 
-/// A heap that was written over answers too, and not with everything it could say.
+/// A corrupted heap is analysed too, and the number of reported violations is bounded.
 #[test]
 fn metadata_that_is_written_over() {
     let mut heap = used_heap();

@@ -4,7 +4,7 @@ use std::panic::catch_unwind;
 use warpheap_device::thread;
 
 warpheap_device::kernel! {
-    /// Asks where it stands, pauses, and ends in one of three ways.
+    /// Checks its coordinates, pauses, and ends in one of three ways.
     ///
     /// # Safety
     /// None.
@@ -20,7 +20,7 @@ warpheap_device::kernel! {
     }
 }
 
-/// What a panic said of someone who asks where it stands.
+/// The panic message of a coordinate read outside a lane.
 fn who_asks() -> String {
     message(catch_unwind(thread::block_idx_x).expect_err("no lane stands anywhere"))
 }

@@ -1,4 +1,4 @@
-//! The errors of collectives that are called wrongly.
+//! Errors for incorrect calls of collectives.
 
 use super::{Wait, Warp};
 use crate::simt::error::{Call, SimtError};

@@ -1,11 +1,11 @@
-//! A stream-ordered pool of the CPU's memory, as a driver's behaves.
+//! A stream-ordered pool of CPU memory that behaves like a driver pool.
 //!
-//! What a stream freed serves the same stream at once, and another one
-//! - when the work before the free is done (opportunistic reuse), or someone has waited for it;
-//! - when the pool cannot grow, after the stream was made to wait (internal dependencies).
+//! Memory freed on a stream can be allocated on the same stream at once, and on another stream
+//! - once the work before the free is done (opportunistic reuse), or the host has waited for it;
+//! - if the pool cannot grow, after making the stream wait (internal dependencies).
 //!
-//! It does not look for events that a stream waited for. What lies above the threshold goes back
-//! when someone waits for a stream or the device, as far as whole segments are free.
+//! It does not track the events that a stream waited for. When the host waits for a stream or the
+//! device, fully free segments above the release threshold are returned to the device.
 
 mod segments;
 #[cfg(test)]
@@ -19,14 +19,14 @@ use crate::driver::stream::Stream;
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Blocks start and end at multiples of this.
+/// Block addresses and sizes are multiples of this.
 const GRAIN: u64 = 512;
-/// Segments have a multiple of this, if there is room for as much.
+/// Segment sizes are multiples of this, if there is enough room.
 const SEGMENT: u64 = 2 << 20;
 
 pub(super) struct CpuPool {
     heap: Arc<Heap>,
-    /// Those of the device: for blocks that are live at the end.
+    /// The queues of the device, to drain if blocks are live on drop.
     queues: Arc<Queues>,
     most: u64,
     state: Mutex<State>,
@@ -43,7 +43,7 @@ struct State {
 }
 
 impl CpuPool {
-    /// Of `most` bytes at most.
+    /// A pool of at most `most` bytes.
     pub fn new(heap: Arc<Heap>, queues: Arc<Queues>, most: Option<u64>) -> CpuPool {
         let state = State {
             segments: Segments::default(),
@@ -57,12 +57,12 @@ impl CpuPool {
         CpuPool { heap, queues, most: most.unwrap_or(u64::MAX), state: Mutex::new(state) }
     }
 
-    /// A panic elsewhere leaves the state whole: nothing here panics between two changes.
+    /// A panic elsewhere leaves the state consistent: nothing here panics between two changes.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Someone has waited for work: what is above the threshold goes back.
+    /// The host has waited for work: releases memory above the threshold.
     fn settle(&self) {
         let mut state = self.state();
         state.segments.sweep();
@@ -70,7 +70,7 @@ impl CpuPool {
         self.release(&mut state, threshold);
     }
 
-    /// Gives segments back that nothing uses, the first that are not needed to keep so many bytes.
+    /// Frees unused segments, lowest address first, as long as at least `keep` bytes remain.
     fn release(&self, state: &mut State, keep: u64) {
         state.segments.release(keep).into_iter().for_each(|range| self.heap.free(range));
     }
@@ -85,7 +85,7 @@ impl CpuPool {
         })
     }
 
-    /// One more segment, for a block of so many bytes.
+    /// Adds a segment that can hold a block of `bytes`.
     fn grow(&self, state: &mut State, bytes: u64) -> Result<()> {
         let room = self.most - state.segments.reserved();
         if bytes > room {
@@ -98,7 +98,8 @@ impl CpuPool {
         Ok(())
     }
 
-    /// A block of the stream's, from what there is, from more, or from what it has to wait for.
+    /// Allocates a block for the stream: from free memory, by growing the pool, or from a pending
+    /// free.
     fn take(&self, state: &mut State, bytes: u64, stream: &Stream) -> Result<u64> {
         if let Some(address) = state.segments.take(bytes, stream.id()) {
             return Ok(address);
@@ -110,7 +111,7 @@ impl CpuPool {
             }
         }
         let grown = self.grow(state, bytes).or_else(|_| {
-            // What is free, but too small, may be what is in the way.
+            // Segments that are free but too small may use up the limit.
             state.segments.sweep();
             self.release(state, 0);
             self.grow(state, bytes)
@@ -139,7 +140,8 @@ impl PoolBackend for CpuPool {
     }
 
     unsafe fn free(&self, address: u64, stream: &Stream) -> Result<()> {
-        // Under the lock: numbers of frees are in the order of the events of a stream.
+        // Under the lock, so that sequence numbers of frees match the order of the events of a
+        // stream.
         let mut state = self.state();
         if !state.segments.is_live(address) {
             return Err(Error::Driver {
@@ -206,17 +208,17 @@ impl Drop for CpuPool {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if state.segments.used() > 0 {
-            // Work that no free was ordered behind may use them.
+            // Work that is not ordered before any free may use the live blocks.
             self.queues.drain();
         }
         let (segments, pending) = state.segments.take_all();
-        // Events come true also on streams that failed.
+        // Events complete even on failed streams.
         pending.iter().for_each(|event| drop(event.synchronize()));
         segments.into_iter().for_each(|range: Range| self.heap.free(range));
     }
 }
 
-/// The pools of a device, which are told when someone has waited for its work.
+/// The pools of a device. They are notified when the host has waited for its work.
 #[derive(Default)]
 pub(super) struct Pools {
     all: Mutex<Vec<Weak<CpuPool>>>,
@@ -235,10 +237,10 @@ impl Pools {
         pool
     }
 
-    /// Someone has waited for a stream or the device.
+    /// The host has waited for a stream or the device.
     pub fn settle(&self) {
-        // Not under the lock: the last handle of a pool may go here, which waits for what is
-        // pending.
+        // Not under the lock: the last handle of a pool may be dropped here, which waits for
+        // pending frees.
         let pools: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
         pools.iter().for_each(|pool| pool.settle());
     }

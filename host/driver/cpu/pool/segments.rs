@@ -1,12 +1,14 @@
-//! What a pool has of the device's memory: segments, cut into blocks.
+//! The memory that a pool holds from the device: segments, divided into blocks.
 //!
 //! ```text
 //!   segment   | block | free   | block  | free: stream 7, number 12 |
 //! ```
 //!
-//! I1: of each segment, what is free and what is in `live` covers it, once. I2: of two neighbours that are free, both wait for
-//! something, and not for the same stream. I3: what waits may be in use until its event has happened, by work that its stream was
-//! given before. I4: `reserved` and `used` are the sums of the segments and of what is live.
+//! I1: the free ranges and the blocks in `live` cover each segment without overlap.
+//! I2: adjacent free ranges that are pending on the same stream, or not pending, are coalesced.
+//! I3: work submitted to a stream before its free may use a pending range until its event
+//! completes.
+//! I4: `reserved` is the sum of the segments, `used` the sum of the live blocks.
 
 use crate::driver::StreamId;
 use crate::driver::backend::{EventBackend, Range};
@@ -16,11 +18,11 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Segments {
     segments: BTreeMap<u64, Segment>,
-    /// Bytes by first address.
+    /// Length in bytes by first address.
     live: BTreeMap<u64, u64>,
     reserved: u64,
     used: u64,
-    /// The number of the next free.
+    /// The sequence number of the next free.
     next: u64,
 }
 
@@ -34,7 +36,7 @@ struct Free {
     behind: Option<Behind>,
 }
 
-/// Where a stream was when it gave memory back. Numbers grow with the frees.
+/// Position of a stream when it freed memory. Sequence numbers increase with each free.
 #[derive(Clone)]
 pub(super) struct Behind {
     pub stream: StreamId,
@@ -47,7 +49,8 @@ impl Segment {
         self.free.values().any(|free| free.bytes == self.bytes && free.behind.is_none())
     }
 
-    /// Makes a range free, as one with its neighbours where they wait for the same (I2).
+    /// Inserts a free range and coalesces it with neighbours that are pending on the same stream
+    /// (I2).
     fn insert(&mut self, mut start: u64, mut free: Free) {
         let below = self.free.range(..start).next_back().map(|(at, of)| (*at, of.bytes));
         if let Some((at, bytes)) = below.filter(|(at, bytes)| at + bytes == start)
@@ -75,7 +78,8 @@ impl Free {
         self.behind.as_ref().map(|of| of.stream) == other.behind.as_ref().map(|of| of.stream)
     }
 
-    /// Both in one, behind the later of two frees on one stream; `more` bytes are those of `self`.
+    /// Coalesces both ranges. Of two frees on one stream the later one is kept. `more` is the size
+    /// of `self`.
     fn merged(self, other: Free, more: u64) -> Free {
         let later = match (self.behind, other.behind) {
             (Some(one), Some(two)) => Some(if one.number > two.number { one } else { two }),
@@ -94,7 +98,8 @@ impl Segments {
         self.used
     }
 
-    /// Segment and start of the first free range with so many bytes whose wait, if it has one, is right.
+    /// Segment and start of the first free range of at least `bytes` whose pending free satisfies
+    /// `is_right`.
     fn find(&self, bytes: u64, is_right: impl Fn(Option<&Behind>) -> bool) -> Option<(u64, u64)> {
         let all = self
             .segments
@@ -104,7 +109,7 @@ impl Segments {
         found.next().map(|(base, at, _)| (*base, *at))
     }
 
-    /// Takes the start of a free range.
+    /// Allocates `bytes` from the start of a free range.
     fn cut(&mut self, base: u64, at: u64, bytes: u64) -> Option<u64> {
         let segment = self.segments.get_mut(&base)?;
         let free = segment.free.remove(&at)?;
@@ -116,31 +121,32 @@ impl Segments {
         Some(at)
     }
 
-    /// So many bytes that work of `stream` may use from now on.
+    /// Allocates `bytes` for work submitted to `stream` from now on.
     pub fn take(&mut self, bytes: u64, stream: StreamId) -> Option<u64> {
         let (base, at) = self.find(bytes, |behind| behind.is_none_or(|of| of.stream == stream))?;
         self.cut(base, at, bytes)
     }
 
-    /// What the range waits for that [`take_pending`](Self::take_pending) would take: the one that was freed first.
+    /// The pending free that [`take_pending`](Self::take_pending) would use: the oldest that is
+    /// large enough.
     pub fn pending(&self, bytes: u64) -> Option<Behind> {
         let all = self.segments.values().flat_map(|of| of.free.values());
         let fit = all.filter(|free| free.bytes >= bytes).filter_map(|free| free.behind.as_ref());
         fit.min_by_key(|behind| behind.number).cloned()
     }
 
-    /// So many bytes that whoever has waited for that may use.
+    /// Allocates `bytes` that are pending on `behind`, for a stream that waits for its event.
     pub fn take_pending(&mut self, bytes: u64, behind: &Behind) -> Option<u64> {
         let (base, at) = self.find(bytes, |of| of.is_some_and(|of| of.number == behind.number))?;
         self.cut(base, at, bytes)
     }
 
-    /// Whether a live block starts there.
+    /// Whether a live block starts at `address`.
     pub fn is_live(&self, address: u64) -> bool {
         self.live.contains_key(&address)
     }
 
-    /// Takes a live block back, behind an event.
+    /// Frees a live block, pending on `event`.
     pub fn give(&mut self, address: u64, stream: StreamId, event: Arc<dyn EventBackend>) {
         let Some(bytes) = self.live.remove(&address) else { return };
         self.used -= bytes;
@@ -152,14 +158,14 @@ impl Segments {
         }
     }
 
-    /// A new segment, all of it free.
+    /// Adds a segment that is entirely free.
     pub fn add(&mut self, range: Range) {
         let free = BTreeMap::from([(range.address, Free { bytes: range.bytes, behind: None })]);
         self.reserved += range.bytes;
         self.segments.insert(range.address, Segment { bytes: range.bytes, free });
     }
 
-    /// Lets what has happened be waited for no longer.
+    /// Clears the pending state of frees whose event has completed.
     pub fn sweep(&mut self) {
         let happened = |behind: &Behind| behind.event.is_done().unwrap_or(false);
         for segment in self.segments.values_mut() {
@@ -167,14 +173,14 @@ impl Segments {
             let over: Vec<u64> =
                 segment.free.iter().filter(|(_, free)| is_over(free)).map(|(at, _)| *at).collect();
             for at in over {
-                // One that a neighbour took in is swept with it, or later.
+                // A range that was coalesced into a neighbour is swept with it, or later.
                 let Some(free) = segment.free.remove(&at) else { continue };
                 segment.insert(at, Free { bytes: free.bytes, behind: None });
             }
         }
     }
 
-    /// Takes out segments that nothing uses, while at least `keep` bytes are left.
+    /// Removes fully free segments while at least `keep` bytes remain.
     pub fn release(&mut self, keep: u64) -> Vec<Range> {
         let whole = self.segments.iter().filter(|(_, segment)| segment.is_whole());
         let whole: Vec<Range> = whole.map(|(at, of)| Range { address: *at, bytes: of.bytes }).collect();
@@ -189,7 +195,7 @@ impl Segments {
         released
     }
 
-    /// All segments, and the events of what is pending.
+    /// Removes all segments. Also returns the events of pending frees.
     pub fn take_all(&mut self) -> (Vec<Range>, Vec<Arc<dyn EventBackend>>) {
         let segments = std::mem::take(&mut self.segments);
         let ranges = segments.iter().map(|(at, of)| Range { address: *at, bytes: of.bytes }).collect();
@@ -197,7 +203,7 @@ impl Segments {
         (ranges, free.filter_map(|free| free.behind.map(|of| of.event)).collect())
     }
 
-    /// I1, I2 and I4.
+    /// Checks I1, I2 and I4.
     #[cfg(test)]
     pub fn check(&self) {
         for (base, segment) in &self.segments {

@@ -1,4 +1,4 @@
-//! What serves whom and when, what goes back and what stays.
+//! Which memory is reused by which stream and when, what is released, and what is kept.
 
 use super::*;
 use crate::driver::{Device, Event};
@@ -22,7 +22,7 @@ fn setup(most: Option<u64>) -> Setup {
     Setup { device, pool: CpuPool::new(heap.clone(), Arc::default(), most), heap }
 }
 
-/// Holds a stream up at an event of another one until it is told.
+/// Blocks a stream on an event of another stream until released.
 fn hold(device: &Device, stream: &Stream) -> Sender<()> {
     let (sender, receiver): (Sender<()>, Receiver<()>) = channel();
     let held = Held(Mutex::new(receiver));
@@ -38,7 +38,7 @@ impl crate::driver::EventBackend for Held {
     }
 
     fn synchronize(&self) -> Result<()> {
-        // It ends when the sender goes as well.
+        // The job also ends when the sender is dropped.
         let _ = self.0.lock().unwrap().recv();
         Ok(())
     }
@@ -56,7 +56,7 @@ fn a_pool_that_goes_with_live_blocks_waits_for_the_device() {
     pool.alloc(4096, &stream).unwrap();
     let held = hold(&device, &stream);
     let going = std::thread::spawn(move || drop(pool));
-    // What would come too early comes in a fraction of this.
+    // A premature completion would occur within a fraction of this.
     std::thread::sleep(std::time::Duration::from_millis(50));
     let info = device.info().unwrap();
     assert!(info.memory_free < info.memory_total, "freed before the stream's work has ended");
@@ -66,7 +66,7 @@ fn a_pool_that_goes_with_live_blocks_waits_for_the_device() {
 }
 
 fn give(pool: &CpuPool, address: u64, stream: &Stream) {
-    // SAFETY: no work uses it.
+    // SAFETY: no work uses the block.
     unsafe { pool.free(address, stream) }.unwrap();
 }
 
@@ -205,7 +205,7 @@ fn its_end_waits_for_what_is_pending() {
     let held = hold(&device, &stream);
     let block = pool.alloc(MIB, &stream).unwrap();
     give(&pool, block, &stream);
-    // Streams may go while frees are pending.
+    // Streams may be dropped while frees are pending.
     drop(stream);
     std::thread::scope(|scope| {
         let end = scope.spawn(move || drop(pool));
@@ -222,12 +222,12 @@ fn wrong_frees_are_refused_as_a_driver_would() {
     let stream = device.stream().unwrap();
     let block = pool.alloc(MIB, &stream).unwrap();
     for address in [0, block + 512, u64::MAX] {
-        // SAFETY: it is refused.
+        // SAFETY: the free fails.
         let refused = unsafe { pool.free(address, &stream) };
         assert!(matches!(refused, Err(Error::Driver { .. })));
     }
     give(&pool, block, &stream);
-    // SAFETY: it is refused.
+    // SAFETY: the free fails.
     assert!(unsafe { pool.free(block, &stream) }.is_err());
 }
 

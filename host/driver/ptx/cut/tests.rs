@@ -1,7 +1,8 @@
 use super::*;
 use crate::error::InvalidModule;
 
-/// Two kernels and what each reaches; `helper` is declared, used, and defined, `table` names `listed`.
+/// Two kernels with the functions that each reaches. `helper` is declared, used and defined.
+/// `table` refers to `listed`.
 const TEXT: &str = r#"
 // Generated
 .version 7.0

@@ -1,4 +1,4 @@
-//! A heap in use, and where its metadata lie.
+//! A heap in use, and the places of its metadata.
 
 use crate::driver::Device;
 use crate::pool::Heap;
@@ -12,7 +12,7 @@ use warpheap_device::kernel::DeviceData;
 
 pub const BYTES: u64 = 64 << 20;
 
-/// Where there is what.
+/// The heap objects found by a walk.
 #[derive(Default)]
 pub struct Sights {
     pub free: Vec<u32>,
@@ -22,7 +22,7 @@ pub struct Sights {
     pub runs: Vec<Sight>,
 }
 
-/// A run: slab, class, holes, blocks in a cursor, live ones, blocks.
+/// A run: slab, class, free blocks, blocks in a cursor, live blocks, all blocks.
 #[derive(Clone, Copy)]
 pub struct Sight {
     pub slab: u32,
@@ -71,7 +71,7 @@ fn heap() -> Heap {
     Heap::builder(BYTES).homes(4).build(&device).unwrap()
 }
 
-/// A heap with live blocks, holes, idle runs, large allocations, and slabs that came back.
+/// A heap with live blocks, free blocks, idle runs, large allocations, and freed slabs.
 pub fn used_heap() -> Heap {
     let heap = heap();
     let of = |count, size| vec![Request::from_size_align(size, 1).unwrap(); count];
@@ -79,13 +79,13 @@ pub fn used_heap() -> Heap {
         let blocks: Option<Vec<_>> = heap.allocate_many(layouts).unwrap().into_iter().collect();
         blocks.expect("there is room")
     };
-    // Eight runs of one size for four homes, so that one of them at least is used whole.
+    // Eight runs of one size for four homes, so that at least one run is fully used.
     let runs_of = |size| 8 * heap.layout.class(SizeClass::of(size)).blocks as usize;
     let (small, middle, odd) = (got(&of(3000, 64)), got(&of(runs_of(1024), 1024)), got(&of(20, 48)));
     got(&of(runs_of(32), 32));
     got(&of(5, 2048));
     let large = got(&of(3, 200 << 10));
-    // SAFETY: no kernel has them.
+    // SAFETY: no kernel uses the blocks.
     let free = |blocks: &[_]| unsafe { heap.deallocate_many(blocks) }.unwrap();
     free(&small.iter().copied().step_by(7).collect::<Vec<_>>());
     free(&middle);
@@ -151,8 +151,8 @@ impl Heap {
         u64::from(self.word(place)) | u64::from(self.word(place + 4)) << 32
     }
 
-    /// Asserts that the check finds `invariant` broken, in these words, while the metadata at `place` is `value`, and
-    /// nothing after.
+    /// Asserts that the check reports `invariant` with these words while the metadata at `place` is
+    /// `value`, and no violation after the old value is restored.
     pub(super) fn assert_broken<T: DeviceData + Default>(
         &mut self,
         place: u64,
@@ -170,7 +170,7 @@ impl Heap {
         assert_eq!(self.check().unwrap(), [], "whole again");
     }
 
-    /// The same for a word of which some bits are flipped.
+    /// As [`assert_broken`](Self::assert_broken), for a word with some bits flipped.
     pub(super) fn assert_broken_by(&mut self, place: u64, flipped: u32, invariant: &str, words: &str) {
         self.assert_broken(place, self.word(place) ^ flipped, invariant, words);
     }

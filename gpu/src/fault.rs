@@ -7,7 +7,7 @@
 //!
 //! I1. `count` is the number of faults since the last reset; entries `0..min(count, 64)` hold the
 //! first ones.
-//! I2. Entry `i` is written once, by the thread whose increment of `count` returned `i`.
+//! I2. Entry `i` is written once, by the thread that got `i` from its increment of `count`.
 //!
 //! The host reads after the kernel has ended, which orders every write before the read. Wait-free.
 

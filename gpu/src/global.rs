@@ -71,8 +71,8 @@ impl GlobalHeap {
     /// A global allocator without a heap.
     ///
     /// # Safety
-    /// Only kernels use it. In particular it is not the `#[global_allocator]` of a host program: a
-    /// thread whose allocation fails ends, which only a kernel's thread can do inside an allocator.
+    /// Only kernels use it. In particular it is not the `#[global_allocator]` of a host program: if
+    /// an allocation fails, the thread ends, which only a kernel's thread can do inside an allocator.
     pub const unsafe fn unset() -> Self {
         GlobalHeap { parts: UnsafeCell::new(MaybeUninit::zeroed()) }
     }

@@ -97,7 +97,7 @@ const CEILING: Model = Model {
     },
 };
 
-/// Two threads share a counter whose lease is exhausted: one stores the next lease, the other waits
+/// Two threads share a counter with an exhausted lease: one stores the next lease, the other waits
 /// for it.
 const SHARED_LEASE: Model = Model {
     preemptions: 3,

@@ -53,7 +53,7 @@ impl Quarantine {
         assert_eq!(self.back[block as usize].add_relaxed(1), 0, "one block left twice");
     }
 
-    /// Acts once like a thread whose allocation failed: checks that a ring found empty was really
+    /// Acts once like a thread after a failed allocation: checks that a ring found empty was really
     /// empty.
     fn refused(&self, block: u64) {
         if !self.ring.empty(|out| self.leave(out)) {
@@ -81,7 +81,7 @@ const DISPLACED: Model = Model {
     },
 };
 
-/// Two threads whose allocations failed empty the ring: neither gives up while the other still
+/// After failed allocations two threads empty the ring: neither gives up while the other still
 /// holds the block.
 const EMPTIED_BY_TWO: Model = Model {
     preemptions: 9,

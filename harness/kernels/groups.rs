@@ -208,8 +208,8 @@ kernel! {
     }
 
     /// Every block allocates for all its threads. Each thread writes its piece and reads its
-    /// neighbour's. If `gone` is not 0, every thread whose index in the block is a multiple of
-    /// `gone` ends before that. Runs three times in a row, or once if the memory is to be kept
+    /// neighbour's. If `gone` is not 0, every thread with an index in the block that is a multiple
+    /// of `gone` ends before that. Runs three times in a row, or once if the memory is to be kept
     /// (`keep`).
     ///
     /// # Safety
@@ -258,7 +258,7 @@ kernel! {
     }
 
     /// Threads allocate and free through the cache of their block, and exchange blocks with threads
-    /// of their own and of other blocks. Then they end as the plan says.
+    /// of the same block and of other blocks. Then they end as the plan says.
     ///
     /// # Safety
     /// All arguments are live. `marks` has a zero for every 16 bytes of the heap. `places` are

@@ -1,8 +1,8 @@
 //! A bump arena: memory is allocated front to back and freed all at once by a reset.
 //!
 //! ```text
-//!  root      one counter: memory in no lease         | remaining |
-//!  shard[s]  one per SM: a lease of part of the pool | lease: end, remaining | tail: end, remaining |
+//!  root      one counter: memory in no lease | remaining |
+//!  shard[s]  one per SM: a part of the pool  | lease: end, remaining | tail: end, remaining |
 //!
 //!  pool      [ lease of 0 |###---][ lease of 1 |#-----][ lease of 0, used up ][ ... root's ... ]
 //! ```
@@ -69,7 +69,7 @@ pub const SITES: [&str; 3] = ["bump/lend", "bump/see-tail", "bump/see-lent"];
 /// The maximum size of a pool in granules: 512 GiB at 16 bytes each.
 pub const MAX_GRANULES: u64 = lease::MAX_END;
 
-/// The pool-wide state, in a cache line of its own.
+/// The pool-wide state, alone in its cache line to avoid false sharing.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Root {
@@ -78,7 +78,7 @@ pub struct Root {
     wasted: AtomicU64,
 }
 
-/// The memory that one SM allocates from, in a cache line of its own.
+/// The memory that one SM allocates from, alone in its cache line to avoid false sharing.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Shard {
@@ -89,8 +89,8 @@ pub struct Shard {
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Root>() == 128);
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Shard>() == 128);
 
-/// The initial leases are multiples of this many granules, so that requests whose size divides it
-/// leave no tail. Together they are half of the pool.
+/// The initial leases are multiples of this many granules, so that requests with a size that
+/// divides it leave no tail. Together they are half of the pool.
 const LEASE_UNIT: u64 = 512;
 
 /// Length of each shard's initial lease in granules, for a pool of `granules` with `shards` shards.

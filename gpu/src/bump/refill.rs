@@ -29,8 +29,9 @@ impl Bump {
         self.root().wasted.add_relaxed(lost.into());
     }
 
-    /// Stores the next lease of shard `r`, whose word the caller has taken below zero (I2). It
-    /// holds at least `granules`. If the root has fewer, the shard is dry until the next reset.
+    /// Stores the next lease of shard `r`. The caller has taken the shard's word below zero (I2).
+    /// The lease holds at least `granules`. If the root has fewer, the shard is dry until the next
+    /// reset.
     #[cold]
     #[inline(never)]
     pub(super) fn lend(&self, r: u32, granules: u32) {

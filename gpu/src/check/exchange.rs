@@ -10,8 +10,8 @@
 //! the block what the phase says, and swaps its token with that of a cell.
 //!
 //! - I1. Only the holder of a record's token accesses the record, and the token is in one place at
-//!   a time: with a thread, or in a cell. At first it is with the thread whose column the record is
-//!   in.
+//!   a time: with a thread, or in a cell. At first it is with the thread that works on the
+//!   record's column.
 //! - I2. What a thread did to a record and its block happens before what the next holder does: by
 //!   the swap.
 //!
@@ -72,7 +72,7 @@ pub unsafe fn run<A: DeviceAlloc>(
     round: &Round,
 ) {
     let Some(mut worker) = Worker::new(pool, records, map, round) else { return };
-    // Kernels whose numbers differ by a multiple of 256 are treated as one.
+    // Kernels with numbers that differ by a multiple of 256 are treated as one.
     let kernel = round.first_record / (SLOTS * round.threads) % (1 << KERNEL_BITS);
     let me = thread::warp_index() << KERNEL_BITS | kernel;
     let mut token = Token::NONE;

@@ -7,8 +7,8 @@
 //!
 //! I1. The counts cover everything since the last reset; the first 64 breaches of all kinds are
 //! kept.
-//! I2. A breach's entry is written once, by the thread whose increment of the total returned its
-//! index.
+//! I2. A breach's entry is written once, by the thread that got its index from the increment of the
+//! total.
 //!
 //! The host reads after the kernel has ended, which orders every write before the read. Wait-free.
 

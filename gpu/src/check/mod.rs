@@ -12,7 +12,7 @@
 //! | [`exchange`] | threads that pass blocks to each other while they run |
 //! | [`census`] | all live blocks at once on a fresh map; a pool allocated to its last block |
 //! | [`misuse`] | threads that misuse an allocator on purpose, to test the checks |
-//! | [`stress_kernels!`](crate::stress_kernels!) | the kernels that run these for a type of handle |
+//! | [`stress_kernels!`](crate::stress_kernels!) | the kernels that run these for a handle type |
 //!
 //! The checks know nothing about the allocator beyond [`DeviceAlloc`](crate::alloc::DeviceAlloc).
 //! Nothing here panics: findings are recorded in the log.
@@ -40,7 +40,7 @@ impl Owner {
     /// No owner.
     pub const NONE: Owner = Owner(0);
 
-    /// The owner whose record is at `place`.
+    /// The owner of the record at `place`.
     #[inline(always)]
     pub const fn of_record(place: u32) -> Owner {
         Owner(place.wrapping_add(1))

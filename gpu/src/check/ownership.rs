@@ -54,7 +54,7 @@ pub struct Clash {
     pub other: Owner,
 }
 
-/// A block whose granules lie where no block can be.
+/// A block at a place where no block can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Misplaced(BreachKind);
 

@@ -129,7 +129,7 @@ impl FreeList {
         bits & !old
     }
 
-    /// Some lane released bits that were already clear: every lane whose block is among them
+    /// Some lane released bits that were already clear: every lane that freed one of these blocks
     /// records a fault.
     #[cold]
     #[inline(never)]

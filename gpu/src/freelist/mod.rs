@@ -21,7 +21,7 @@
 //!
 //! - I1. `bits(r) = free(r) + reserved(r) + released(r)`, where `reserved(r)` includes blocks owed.
 //!   A thread that has a reservation and owes nothing finds a clear bit.
-//! - I2. A set bit has one owner: the thread whose atomic OR turned it from 0 to 1.
+//! - I2. A set bit has one owner: the thread that turned it from 0 to 1 by its atomic OR.
 //! - I3. The owner's writes to its block happen before the release of its bit, and the next claim
 //!   of that bit happens before the next owner's writes.
 //! - I4. `cursor(r)` moves with every reservation in `r`, so two equal looks at all cursors show

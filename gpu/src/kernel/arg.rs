@@ -194,7 +194,7 @@ impl<H: Copy> Clone for Arg<H> {
     }
 }
 impl<H: Copy> Copy for Arg<H> {}
-// SAFETY: the handle is accessed only through `into_inner`, whose caller promises a correct thread.
+// SAFETY: the handle is accessed only through `into_inner`; its caller promises a correct thread.
 unsafe impl<H> Send for Arg<H> {}
 // SAFETY: as for `Send`: accessed only through `into_inner`.
 unsafe impl<H> Sync for Arg<H> {}

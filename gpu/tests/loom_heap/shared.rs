@@ -22,7 +22,7 @@ pub const HALF: usize = 256;
 pub const SLAB: usize = 512;
 pub const SLAB_ALIGN: usize = 1 << 15;
 
-/// The report of a free whose thread has not seen the slab's entry.
+/// The report of a free by a thread that has not seen the slab's entry.
 pub const FAULT: &str = "a fault is recorded of threads without one";
 
 /// A heap, and for every [`QUARTER`] bytes a plain value that only their owner may access: whether

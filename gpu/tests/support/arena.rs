@@ -1,4 +1,4 @@
-//! A bump arena whose memory is never accessed.
+//! A bump arena without real memory: its addresses are never dereferenced.
 
 use std::alloc::Layout;
 use warpheap_device::bump::{Bump, Root, Shard};

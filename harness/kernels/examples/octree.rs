@@ -66,7 +66,7 @@ fn octant([x, y, z]: Point, level: u32) -> usize {
 /// The node at `place`, which this thread adds if there is none. Returns `None` if the allocation
 /// fails.
 fn node_in<'a, A: DeviceAlloc>(place: &AtomicU64, memory: &A) -> Option<&'a Node> {
-    // ordering: acquire; pairs with the swap below: the node's zeroes before its address.
+    // ordering: acquire; pairs with the swap below: the node's zeros before its address.
     let mut address = place.load_acquire();
     if address == 0 {
         let new = memory.alloc(Layout::new::<Node>())?;

@@ -10,8 +10,8 @@
 //! I2. A chain grows only at its head, so the nodes behind a head that was already searched need
 //! not be searched again.
 //!
-//! Progress: lock-free. A thread whose push fails has met another thread's node, and searches the
-//! new nodes.
+//! Progress: lock-free. If a push fails, the thread has met another thread's node, and searches
+//! the new nodes.
 
 use super::count;
 use core::alloc::Layout;

@@ -4,18 +4,18 @@
 //! Not shown, and why:
 //!
 //! - "No allocation fails while a block is free that another thread freed, without an order that
-//!   the caller knows of." This does not hold: a search sees what was freed before the calls that it
-//!   counts for (I9), by those threads or in an order that they know.
+//!   the caller knows of." This does not hold: a search sees what was freed before the calls that
+//!   it counts for (I9), by those threads or in an order that they know.
 //! - "With two blocks and two threads that hold at most one block each, no allocation fails." This
-//!   does not hold for the same reason: a thread finds the cursor lowered, and need not see what was
-//!   freed in between.
+//!   does not hold for the same reason: a thread finds the cursor lowered, and need not see what
+//!   was freed in between.
 //! - Warps of more than one lane. In the model each lane has a warp to itself.
 //! - More than one preemption where threads share a search of the whole heap.
 //!   `FREED_BEFORE_A_SEARCH` with 2 did not end in four minutes.
 //! - The clearing of bits as a store. Loom would let read-modify-writes of other threads ignore the
 //!   new value, so it is a swap here.
-//! - All orders of the models with 3 preemptions or fewer. They are too many for a test: `NEXT_SPAN`
-//!   with 2 takes half a minute, with 3 more than one.
+//! - All orders of the models with 3 preemptions or fewer. They are too many for a test:
+//!   `NEXT_SPAN` with 2 takes half a minute, with 3 more than one.
 #![cfg(loom)]
 
 #[path = "../loom_support/mod.rs"]

@@ -1,4 +1,5 @@
-//! What every allocator of this crate is to a kernel, so that a kernel can be written once for all of them.
+//! The interface that all allocators of this crate share, for kernels that are generic over the
+//! allocator.
 //!
 //! ```
 //! use core::alloc::Layout;
@@ -7,7 +8,7 @@
 //! /// Copies `value` into memory of the pool.
 //! fn store<A: DeviceAlloc>(pool: &A, value: u64) -> Option<core::ptr::NonNull<u64>> {
 //!     let place = pool.alloc(Layout::new::<u64>())?.cast();
-//!     // SAFETY: the memory is this thread's alone, large enough and aligned.
+//!     // SAFETY: this thread owns the memory, which is large enough and aligned.
 //!     unsafe { place.write(value) };
 //!     Some(place)
 //! }
@@ -20,34 +21,34 @@ use crate::kernel::DeviceHandle;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-/// An allocator as kernels hold it: a `Copy` handle that any thread may call, any time, in any subset of a
-/// warp.
+/// An allocator in the form that kernels use: a `Copy` handle. Any thread may call it at any time,
+/// in any divergent subset of a warp.
 ///
 /// # Safety
-/// What `alloc` returns is live global memory, as large and as aligned as the layout, and no one else's until it is freed.
-/// It lies in the `region`.
+/// `alloc` returns live global memory with the size and alignment of the layout. It has no other
+/// owner until it is freed. It lies in the `region`.
 pub unsafe trait DeviceAlloc: DeviceHandle {
-    /// Whether memory that was given back is handed out again.
+    /// Whether freed memory is allocated again.
     const RECLAIMS: bool;
 
-    /// Memory for `layout`, or `None` when there is none. For a layout of no bytes the address may be one
-    /// that must not be touched.
+    /// Allocates memory for `layout`. Returns `None` if the allocator is out of memory. For a
+    /// zero-size layout the address may be one that must not be dereferenced.
     #[must_use = "memory without an address is never freed"]
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>>;
 
-    /// Gives memory back. Any thread may, also one that did not allocate it.
+    /// Frees memory. May be called from any thread, not only the one that allocated it.
     ///
     /// # Safety
-    /// `block` is what [`alloc`](Self::alloc) of this pool gave for `layout`, it was not given back
+    /// [`alloc`](Self::alloc) of this pool returned `block` for `layout`, it has not been freed
     /// since, and no thread uses it any more.
     unsafe fn free(&self, block: NonNull<u8>, layout: Layout);
 
-    /// The memory that blocks are cut from: its start, and its length in bytes.
+    /// The memory that blocks are allocated from: its start and its length in bytes.
     fn region(&self) -> (*mut u8, u64);
 }
 
-/// An arena forgets nothing before its reset: `free` does nothing, and the block stays used.
-// SAFETY: granted memory is disjoint (I1 of the arena).
+/// An arena frees memory only by a reset: `free` does nothing, and the block stays in use.
+// SAFETY: allocated memory is disjoint (I1 of the arena).
 unsafe impl DeviceAlloc for Bump {
     const RECLAIMS: bool = false;
 
@@ -65,15 +66,16 @@ unsafe impl DeviceAlloc for Bump {
     }
 }
 
-/// Each allocation is a whole block. A layout that no block can hold is refused.
-// SAFETY: a block has one owner (I2 of the pool), and fits by the check.
+/// Each allocation is a full block. Allocation fails for a layout that does not fit into a block.
+// SAFETY: a block has one owner (I2 of the pool), and the layout fits by the check.
 unsafe impl DeviceAlloc for FreeList {
     const RECLAIMS: bool = true;
 
     #[inline(always)]
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         let stride = self.geometry().stride();
-        // Every block is aligned to what divides both its pool's start and the stride.
+        // Every block is aligned to any power of two that divides both the pool's start and the
+        // stride.
         let aligned = (self.base() as u64 | stride).is_multiple_of(layout.align() as u64);
         let fits = layout.size() as u64 <= stride && aligned;
         if fits { self.alloc() } else { None }
@@ -81,7 +83,7 @@ unsafe impl DeviceAlloc for FreeList {
 
     #[inline(always)]
     unsafe fn free(&self, block: NonNull<u8>, _: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: an allocated block that no thread uses any more, by the caller's promise.
         unsafe { self.free(block) }
     }
 
@@ -103,7 +105,7 @@ unsafe impl DeviceAlloc for Heap {
 
     #[inline(always)]
     unsafe fn free(&self, block: NonNull<u8>, _: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: an allocated block that no thread uses any more, by the caller's promise.
         unsafe { self.free(block) }
     }
 

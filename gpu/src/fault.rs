@@ -1,49 +1,51 @@
-//! What went wrong on the device, written down where the host finds it after the launch.
+//! The log of faults on the device, which the host reads after the launch.
 //!
 //! ```text
 //! FaultLog  | count | entry 0 | entry 1 | ... | entry 63 |
 //! entry     | kind, thread | block | address | detail |
 //! ```
 //!
-//! I1. `count` is the number of faults since the last reset; entries `0..min(count, 64)` hold the first.
-//! I2. Entry `i` is written once, by the thread whose increment of `count` returned `i`.
+//! I1. `count` is the number of faults since the last reset; entries `0..min(count, 64)` hold the
+//! first ones.
+//! I2. Entry `i` is written once, by the thread that got `i` from its increment of `count`.
 //!
 //! The host reads after the kernel has ended, which orders every write before the read. Wait-free.
 
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 use crate::thread;
 
-/// How many faults are kept in full. Later ones are counted.
+/// The number of faults kept in full. Later ones are only counted.
 pub const FAULT_ENTRIES: usize = 64;
 
-/// What a thread did wrong, or what it found broken.
+/// A misuse by a thread, or corruption that it found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// A block was freed that was not allocated.
+    /// A thread freed a block that was not allocated.
     DoubleFree = 1,
-    /// An address was freed that is not inside the pool.
+    /// A thread freed an address that is not inside the pool.
     ForeignFree = 2,
-    /// An address was freed that is inside a block but not its start.
+    /// A thread freed an address inside a block that is not its start.
     InteriorFree = 3,
     /// The free count of a region promised a block that its bitmap does not have.
     CountMismatch = 4,
-    /// The global allocator had no memory for a thread, which ended there.
+    /// The global allocator was out of memory. The calling thread ended.
     OutOfMemory = 5,
-    /// A thread used the global allocator of a module that no heap was set for, and ended there.
+    /// A thread used the global allocator of a module without a heap. The thread ended.
     NoGlobalHeap = 6,
-    /// In a debug heap: bytes behind an allocation were written to, seen at its free.
+    /// Debug heap: bytes behind an allocation were overwritten; detected at its free.
     Overrun = 7,
-    /// In a debug heap: bytes before an allocation were written to, seen at its free. Without a
-    /// [`detail`](Fault::detail): so many that nothing is known of it, or there was none at the address.
+    /// Debug heap: bytes before an allocation were overwritten; detected at its free. Without a
+    /// [`detail`](Fault::detail), so many bytes were overwritten that nothing is known about the
+    /// allocation, or there was no allocation at the address.
     Underrun = 8,
-    /// In a debug heap: a block was written to after its free, seen when it left quarantine.
+    /// Debug heap: a block was written to after its free; detected when it left quarantine.
     WriteAfterFree = 9,
 }
 
 impl FaultKind {
-    /// The kind with this number, if there is one.
+    /// The kind with this code, if there is one.
     pub const fn from_code(code: u32) -> Option<Self> {
         match code {
             1 => Some(FaultKind::DoubleFree),
@@ -63,18 +65,19 @@ impl FaultKind {
 /// One fault, as the host reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What happened.
+    /// The kind of the fault.
     pub kind: FaultKind,
-    /// The thread in its block.
+    /// The thread's index in its block.
     pub thread: u32,
-    /// The block in its grid.
+    /// The block's index in its grid.
     pub block: u32,
-    /// The address in question; 0 where there is none. The first byte that was written to, for [`FaultKind::Overrun`],
-    /// [`FaultKind::Underrun`] and [`FaultKind::WriteAfterFree`].
+    /// The address in question; 0 if there is none. For [`FaultKind::Overrun`],
+    /// [`FaultKind::Underrun`] and [`FaultKind::WriteAfterFree`]: the first byte that was
+    /// overwritten.
     pub address: u64,
-    /// The block of the pool in question; the region for [`FaultKind::CountMismatch`]; the bytes asked for,
-    /// for [`FaultKind::OutOfMemory`] and [`FaultKind::NoGlobalHeap`]; the number of the allocation's site, or 0, for what
-    /// a debug heap finds.
+    /// The index of the pool's block in question. The region for [`FaultKind::CountMismatch`]. The
+    /// requested bytes for [`FaultKind::OutOfMemory`] and [`FaultKind::NoGlobalHeap`]. The number
+    /// of the allocation's site, or 0, for faults that a debug heap detects.
     pub detail: u64,
 }
 
@@ -87,7 +90,7 @@ struct Entry {
     detail: AtomicU64,
 }
 
-/// The log, in device memory. All zeroes is an empty log.
+/// The log, in device memory. All zeros is an empty log.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FaultLog {
@@ -114,12 +117,12 @@ impl Default for FaultLog {
     }
 }
 
-/// Words of a [`FaultLog`] in device memory.
+/// The number of words of a [`FaultLog`] in device memory.
 pub const FAULT_LOG_WORDS: usize = 1 + 4 * FAULT_ENTRIES;
 
 impl FaultLog {
     #[cfg(not(target_arch = "nvptx64"))]
-    /// As it lay in device memory, for the host to read.
+    /// Decodes the representation in device memory, which the host has read.
     pub fn from_words(words: &[u64; FAULT_LOG_WORDS]) -> Self {
         let word = |i: usize| AtomicU64::new(words[i]);
         FaultLog {
@@ -133,10 +136,11 @@ impl FaultLog {
         }
     }
 
-    /// Writes a fault of the calling thread down.
+    /// Records a fault of the calling thread.
     #[cold]
     pub fn record(&self, kind: FaultKind, address: u64, detail: u64) {
-        // Relaxed: the count only hands out entries (I2); the end of the kernel orders them for the host.
+        // Relaxed: the count only assigns entries (I2); the end of the kernel orders them for the
+        // host.
         let i = self.count.add_relaxed(1);
         if let Some(entry) = self.entries.get(i as usize) {
             let thread = u64::from(thread::index_in_block());
@@ -147,12 +151,12 @@ impl FaultLog {
         }
     }
 
-    /// Faults since the last reset.
+    /// The number of faults since the last reset.
     pub fn count(&self) -> u64 {
         self.count.load_relaxed()
     }
 
-    /// The faults that were kept in full, in the order of their recording.
+    /// The faults kept in full, in the order of recording.
     pub fn faults(&self) -> impl Iterator<Item = Fault> + '_ {
         let kept = self.count().min(FAULT_ENTRIES as u64) as usize;
         self.entries[..kept].iter().filter_map(|entry| {

@@ -7,20 +7,22 @@
 //! # fn main() {}
 //! ```
 //!
-//! [`global_heap!`](crate::global_heap!) puts one [`GlobalHeap`] in the module, under the name [`SYMBOL`]; the host writes a heap's
-//! handle to it before the first launch.
+//! [`global_heap!`](crate::global_heap!) defines one [`GlobalHeap`] in the module, under the name
+//! [`SYMBOL`]. The host writes a heap's handle to it before the first launch.
 //!
 //! ```text
 //! GlobalHeap  | handle | fault log |        all zeroes: no heap is set
 //! ```
 //!
 //! I1. The handle does not change while a kernel of the module runs: only the host writes it.
-//! I2. The log holds the faults of threads that found no handle. The others are in the heap's own log.
+//! I2. The log holds the faults of threads that found no handle. All other faults are in the heap's
+//! own log.
 //!
-//! `alloc` has no way to go on without memory: told that there is none, it ends the grid. So a thread that
-//! asks in vain is written down, with the bytes it asked for, and ends; the others of its warp go on.
+//! Rust's `alloc` cannot continue without memory: on a null result it ends the grid. So if an
+//! allocation fails, the fault and the requested bytes are recorded and the thread ends; the other
+//! threads of its warp continue.
 //!
-//! Progress: as the heap's.
+//! Progress: that of the heap.
 
 use crate::fault::{FaultKind, FaultLog};
 use crate::heap::Heap;
@@ -57,50 +59,50 @@ impl fmt::Debug for GlobalHeap {
     }
 }
 
-// SAFETY: the handle is only read (I1), and may be by every thread; the log is atomic.
+// SAFETY: the handle is only read (I1), by any number of threads; the log is atomic.
 unsafe impl Sync for GlobalHeap {}
-// SAFETY: the same.
+// SAFETY: as for `Sync`: the handle is only read (I1), and the log is atomic.
 unsafe impl Send for GlobalHeap {}
 
 impl GlobalHeap {
-    /// Bytes before the fault log: the handle's.
+    /// The offset of the fault log in bytes: the size of the handle.
     pub const FAULTS_OFFSET: usize = offset_of!(Parts, faults);
 
-    /// Without a heap.
+    /// A global allocator without a heap.
     ///
     /// # Safety
-    /// It is used by kernels alone, and so is no `#[global_allocator]` of a program of the host: a thread that asks for
-    /// memory ends, which only a kernel's thread can do inside of an allocator.
+    /// Only kernels use it. In particular it is not the `#[global_allocator]` of a host program: if
+    /// an allocation fails, the thread ends, which only a kernel's thread can do inside an allocator.
     pub const unsafe fn unset() -> Self {
         GlobalHeap { parts: UnsafeCell::new(MaybeUninit::zeroed()) }
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
-    /// With a heap.
+    /// A global allocator with a heap.
     ///
     /// # Safety
     /// As for [`unset`](Self::unset), and the heap is live whenever a kernel uses this.
     pub unsafe fn over(heap: Arg<Heap>) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: only kernels use the handle, while the heap is live, by the caller's promises.
         let handle = unsafe { heap.into_inner() };
         let parts = Parts { handle, faults: FaultLog::default() };
         GlobalHeap { parts: UnsafeCell::new(MaybeUninit::new(parts)) }
     }
 
-    /// What threads did before a heap was set (I2).
+    /// The faults of threads that allocated before a heap was set (I2).
     pub fn faults(&self) -> &FaultLog {
         &self.parts().faults
     }
 
     #[inline(always)]
     fn parts(&self) -> &Parts {
-        // SAFETY: no one writes now (I1).
+        // SAFETY: no thread writes at the same time (I1).
         let parts = unsafe { &*self.parts.get() };
-        // SAFETY: written, or all zeroes, which is a handle of nothing and an empty log.
+        // SAFETY: written, or all zeros, which is a null handle and an empty log.
         unsafe { parts.assume_init_ref() }
     }
 
-    /// The heap. Without one the calling thread ends here.
+    /// The heap. If none is set, the calling thread ends.
     #[inline(always)]
     fn heap(&self, size: usize) -> &Heap {
         let handle = &self.parts().handle;
@@ -118,7 +120,7 @@ impl GlobalHeap {
     }
 }
 
-/// The block's address. Without a block the calling thread ends here.
+/// The block's address. If there is no block, the calling thread ends.
 #[inline(always)]
 fn or_stop(heap: &Heap, block: Option<NonNull<u8>>, size: usize) -> *mut u8 {
     match block {
@@ -135,8 +137,8 @@ fn stop_refused(heap: &Heap, size: usize) -> ! {
 }
 
 // Out of line: the collections call each of these from many places.
-// SAFETY: the heap's blocks are as large and as aligned as asked for, and of one owner; none is given out again
-// before it is freed. A refusal does not return.
+// SAFETY: the heap's blocks have the requested size and alignment, and one owner; none is allocated
+// again before it is freed. A failed allocation does not return.
 unsafe impl GlobalAlloc for GlobalHeap {
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -154,7 +156,7 @@ unsafe impl GlobalAlloc for GlobalHeap {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let heap = self.heap(layout.size());
         if let Some(block) = NonNull::new(block) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the block was allocated here and is used no more, by `dealloc`'s contract.
             unsafe { heap.free(block) };
         }
     }
@@ -163,23 +165,23 @@ unsafe impl GlobalAlloc for GlobalHeap {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         let heap = self.heap(new_size);
         let Some(block) = NonNull::new(block) else { return null_mut() };
-        // SAFETY: the caller's promise.
+        // SAFETY: the block was allocated here with this layout, by `realloc`'s contract.
         or_stop(heap, unsafe { heap.realloc(block, layout, new_size) }, new_size)
     }
 }
 
-/// Makes a heap the global allocator of this kernel crate, once in a module. On the host it does nothing: there
-/// kernels are functions of the program, and allocate as the program does.
+/// Makes a heap the global allocator of this kernel crate. Use it once per module. On the host it
+/// has no effect: there, kernels are functions of the program and use its allocator.
 #[macro_export]
 macro_rules! global_heap {
     () => {
-        /// What `alloc` allocates from; the host sets it.
+        /// The global allocator of this module. The host sets its heap.
         #[cfg(target_arch = "nvptx64")]
         #[global_allocator]
         #[allow(non_upper_case_globals)]
         #[unsafe(no_mangle)]
         pub static warpheap_global_heap: $crate::global::GlobalHeap = {
-            // SAFETY: on the GPU, kernels alone use it.
+            // SAFETY: on the GPU, only kernels use it.
             unsafe { $crate::global::GlobalHeap::unset() }
         };
     };

@@ -1,18 +1,18 @@
 //! Memory allocation inside GPU kernels, in Rust.
 //!
-//! A kernel crate depends on this crate alone. The same source runs in three places:
+//! A kernel crate depends only on this crate. The same source runs in three places:
 //!
 //! | where | atomics | warps |
 //! |---|---|---|
-//! | `nvptx64-nvidia-cuda` | PTX instructions with their ordering and scope spelled out | the hardware's |
-//! | the host | core's atomics | whatever [`machine::Machine`] is installed; one lane if none is |
+//! | `nvptx64-nvidia-cuda` | PTX instructions with explicit ordering and scope | the hardware's |
+//! | the host | core's atomics | those of the installed [`machine::Machine`]; one lane if none is |
 //! | the host under `--cfg loom` | loom's | one lane |
 //!
-//! Only [`sync`], [`warp`], [`thread`], [`shared`] and [`mod@kernel`] know which; everything above them is the same
-//! code.
+//! Only [`sync`], [`warp`], [`thread`], [`shared`] and [`mod@kernel`] differ between them.
+//! Everything above is common code.
 //!
-//! Layers, each using only those before it: `sync, warp, thread, shared` → [`units`] → `lanes` → [`fault`] →
-//! [`bump`], [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`].
+//! Layers, each using only those before it: `sync, warp, thread, shared` → [`units`] → `lanes` →
+//! [`fault`] → [`bump`], [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`].
 #![no_std]
 #![warn(missing_debug_implementations)]
 #![cfg_attr(
@@ -50,7 +50,7 @@ pub mod thread;
 pub mod units;
 pub mod warp;
 
-/// A panic in a kernel ends the grid: nothing can unwind on the device.
+/// A panic in a kernel ends the grid: the device cannot unwind.
 #[cfg(all(target_arch = "nvptx64", feature = "panic-handler"))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {

@@ -1,18 +1,19 @@
-//! Keeping a call off the fast path from costing the fast path its registers.
+//! Calls off the fast path that do not cost the fast path registers.
 
 use core::hint::black_box;
 
-/// Calls `f` with `kept` in memory instead of in registers, and gives both back.
+/// Calls `f` with `kept` in memory instead of in registers. Returns `kept` and the result of `f`.
 ///
-/// The assembler adds up the registers along a chain of calls, and a kernel runs as many warps as its
-/// registers allow, also while it never takes the slow path. So a slow path leaves what it needs later on
-/// the thread's stack, which costs nothing until it is run.
+/// The assembler adds up the registers along a chain of calls. The number of resident warps of a
+/// kernel is limited by its registers, even if it never takes the slow path. A slow path therefore
+/// spills what it needs later to the thread's stack, which costs nothing until it runs.
 #[inline(always)]
 pub(crate) fn with_parked<T: Copy, R>(kept: T, f: impl FnOnce() -> R) -> (T, R) {
     let mut place = kept;
-    // The compiler cannot know what happens behind this address, so the value is there, and only there.
+    // The compiler cannot know what happens behind this address, so the value is in memory, and
+    // only there.
     let seen = black_box(&raw mut place);
     let result = f();
-    // SAFETY: `place` lives, and no one else knows of it.
+    // SAFETY: `place` is alive, and no other code knows its address.
     (unsafe { seen.read() }, result)
 }

@@ -1,4 +1,4 @@
-//! The bump arena, used by one lane, against a naive model.
+//! The bump arena, used by one lane, checked against a naive model.
 #![cfg(not(loom))]
 
 #[path = "support/arena.rs"]
@@ -22,13 +22,13 @@ fn address(arena: &Arena, offset: u64) -> u64 {
     (arena.bump.base().addr() as u64).wrapping_add(offset)
 }
 
-/// Granules that a request takes.
+/// The number of granules that a request takes.
 fn granules(arena: &Arena, size: usize, align: usize) -> u64 {
     let padding = (align as u64).saturating_sub(arena.granule);
     (size as u64 + padding).div_ceil(arena.granule)
 }
 
-/// Sizes: small, at the limits of the fast path, and beyond everything.
+/// Sizes: small, around the limits of the fast path, and beyond the capacity.
 fn sizes() -> impl Strategy<Value = usize> {
     prop_oneof![
         8 => 0..100usize,
@@ -38,7 +38,7 @@ fn sizes() -> impl Strategy<Value = usize> {
     ]
 }
 
-/// Alignments to 2 MiB, small ones as likely as all others.
+/// Alignments up to 2 MiB. Small ones are three times as likely as all others together.
 fn aligns() -> impl Strategy<Value = usize> {
     prop_oneof![3 => 0..5u32, 1 => 5..22u32].prop_map(|log2| 1 << log2)
 }
@@ -46,7 +46,7 @@ fn aligns() -> impl Strategy<Value = usize> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// One counter for all is a cursor: the model predicts every address.
+    /// An arena with one counter is a cursor: the model predicts every address.
     #[test]
     fn one_counter_is_a_cursor(
         capacity in 1..100_000u64,
@@ -71,8 +71,9 @@ proptest! {
         }
     }
 
-    /// Over several counters: aligned, inside, disjoint; a refusal takes nothing; and what is left when a
-    /// granule is refused is what was counted as wasted.
+    /// Over several counters: allocations are aligned, in bounds and disjoint. A failed allocation
+    /// takes nothing. When one granule cannot be allocated, all that is left has been counted as
+    /// wasted.
     #[test]
     fn several_counters_share_the_arena_exactly(
         capacity in 1..60_000u64,
@@ -133,7 +134,7 @@ fn a_refused_request_leaves_room_for_a_smaller_one() {
 
 #[test]
 fn no_number_of_refused_requests_brings_memory_back() {
-    /// The most that is subtracted at once, and often enough to use up the bits that count it.
+    /// The largest single subtraction, repeated until it would overflow the bits that count it.
     const GRANULES: usize = 1 << 9;
     const REQUESTS: usize = (1 << 29) / GRANULES + 1000;
     let arena = Arena::new(1, 0, 0);

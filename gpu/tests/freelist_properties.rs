@@ -1,4 +1,4 @@
-//! The block pool, used by one lane, against a naive model.
+//! The block pool, used by one lane, checked against a naive model.
 #![cfg(not(loom))]
 
 #[path = "support/list.rs"]
@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use warpheap_device::fault::{Fault, FaultKind};
 use warpheap_device::units::BlockIndex;
 
-/// What a lane does. Numbers are taken modulo what there is.
+/// A step of a lane. Numbers are taken modulo the number of candidates.
 #[derive(Clone, Debug)]
 enum Step {
     Alloc,
@@ -34,7 +34,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..400)
 }
 
-/// The pool, and what the model knows of it.
+/// The pool and the state of its model.
 struct Checked {
     list: List,
     live: Vec<u32>,
@@ -52,11 +52,11 @@ impl Checked {
 
     fn free_address(&self, address: u64) {
         let Some(block) = NonNull::new(std::ptr::without_provenance_mut(address as usize)) else { return };
-        // SAFETY: no one uses the block, if it is one.
+        // SAFETY: no thread uses the block, if the address is one.
         unsafe { self.list.handle.free(block) };
     }
 
-    /// Frees what must not be freed.
+    /// Frees something that must not be freed.
     fn misuse(&mut self, kind: FaultKind, address: u64, detail: u64) {
         if address != 0 {
             self.free_address(address);
@@ -101,7 +101,7 @@ impl Checked {
         }
     }
 
-    /// The pool is as the model says.
+    /// Checks the pool against the model.
     fn check(&self) {
         self.list.check(self.live.len() as u32);
         for block in &self.live {
@@ -147,7 +147,7 @@ fn exactly_the_capacity_is_granted_however_often() {
             assert_eq!((blocks.len(), distinct.len()), (capacity as usize, capacity as usize));
             list.check(capacity);
             for block in blocks {
-                // SAFETY: no one uses it.
+                // SAFETY: no thread uses the block.
                 unsafe { list.handle.free_index(block) };
             }
             list.check(0);
@@ -160,7 +160,7 @@ fn exactly_the_capacity_is_granted_however_often() {
 fn a_block_number_beyond_the_pool_is_recorded() {
     let list = List::new(40, 16, 0);
     for block in [40, 63, 64, u32::MAX] {
-        // SAFETY: it is no block.
+        // SAFETY: the index is outside the pool: no block is freed.
         unsafe { list.handle.free_index(BlockIndex(block)) };
     }
     let faults: Vec<_> = list.faults.faults().map(|fault| (fault.kind, fault.detail)).collect();

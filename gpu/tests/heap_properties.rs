@@ -1,4 +1,4 @@
-//! The heap, used by one lane, against a naive model.
+//! The heap, used by one lane, checked against a naive model.
 #![cfg(not(loom))]
 
 #[path = "support/heap.rs"]
@@ -22,7 +22,7 @@ thread_local! {
     static PLACE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// What a lane does. Numbers are taken modulo what there is.
+/// A step of a lane. Numbers are taken modulo the number of candidates.
 #[derive(Clone, Debug)]
 enum Step {
     Alloc(usize, u32),
@@ -30,7 +30,7 @@ enum Step {
     FreeTwice(usize),
     FreeInside(usize, u64),
     FreeBeyond(u64),
-    /// Goes on from another multiprocessor.
+    /// Continues on another SM.
     Move(u32),
 }
 
@@ -53,10 +53,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..1500)
 }
 
-/// The heap, and what the model knows of it.
+/// The heap and the state of its model.
 struct Checked {
     owned: OwnedHeap,
-    /// Start, and layout asked for.
+    /// Start address, and requested layout.
     live: BTreeMap<u64, Layout>,
     order: Vec<u64>,
     faults: Vec<(FaultKind, u64)>,
@@ -78,7 +78,7 @@ impl Checked {
 
     fn free_address(&self, address: u64) {
         let Some(block) = NonNull::new(std::ptr::without_provenance_mut(address as usize)) else { return };
-        // SAFETY: no one uses the block, if it is one.
+        // SAFETY: no thread uses the block, if the address is one.
         unsafe { self.owned.heap.free(block) };
     }
 
@@ -111,7 +111,8 @@ impl Checked {
                 self.free_address(start);
             }
             Step::FreeTwice(n) if !self.order.is_empty() => {
-                // Alone in its slab or not: the block, or its slab, is free the second time.
+                // Whether or not it is the only block of its slab: at the second free, the block or
+                // its slab is free already.
                 let start = self.order.swap_remove(n % self.order.len());
                 self.live.remove(&start);
                 self.free_address(start);
@@ -182,7 +183,7 @@ proptest! {
     }
 }
 
-/// Blocks of one size until there are no more.
+/// Allocates blocks of one size until the allocation fails.
 fn fill(checked: &mut Checked, size: usize) -> usize {
     let before = checked.order.len();
     loop {
@@ -206,7 +207,7 @@ fn a_heap_is_filled_to_its_end_with_blocks_of_any_class() {
                 assert_eq!(payload, 4 << 20, "{size} bytes fill it");
             }
             checked.check();
-            // Half of them, then as many again.
+            // Frees half of them, then allocates as many again.
             let freed = checked.order.len() / 2;
             for n in 0..freed {
                 checked.step(Step::Free(n * 7919));
@@ -240,7 +241,7 @@ fn a_walk_without_a_word_for_each_slab_is_none() {
     assert_eq!((walk(slabs - 1), walk(slabs), walk(slabs + 1)), (None, Some(()), Some(())));
 }
 
-/// A visitor can change its copy of what it is told.
+/// A visitor can modify its copy of the run it is given.
 #[test]
 fn a_run_that_is_not_there_has_no_blocks() {
     struct Elsewhere(u32);

@@ -1,4 +1,4 @@
-//! Blocks that change their size, against a model that knows every byte.
+//! Resizing of blocks, checked against a model that knows every byte.
 #![cfg(not(loom))]
 
 #[path = "support/heap.rs"]
@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::machine;
 
-/// What a lane does. Numbers are taken modulo what there is.
+/// A step of a lane. Numbers are taken modulo the number of candidates.
 #[derive(Clone, Debug)]
 enum Step {
     Alloc { size: usize, align: u32, zeroed: bool },
@@ -47,7 +47,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Block {
     place: NonNull<u8>,
     layout: Layout,
-    /// What it was allocated for at this address.
+    /// The layout with which it was allocated at this address.
     born: Layout,
     first: u8,
 }
@@ -59,16 +59,16 @@ impl Block {
 
     fn fill(&self) {
         for i in 0..self.layout.size() {
-            // SAFETY: inside of the block, which is the test's.
+            // SAFETY: inside the block, which the test owns.
             let place = unsafe { self.place.add(i) };
-            // SAFETY: the same.
+            // SAFETY: inside the block, which the test owns.
             unsafe { place.write(self.byte(i)) };
         }
     }
 
-    /// The first `len` bytes are what they were.
+    /// Checks that the first `len` bytes are unchanged.
     fn check(&self, len: usize) {
-        // SAFETY: filled before.
+        // SAFETY: `fill` has written these bytes.
         let bytes = unsafe { std::slice::from_raw_parts(self.place.as_ptr(), len) };
         let wrong = (0..len).find(|i| bytes[*i] != self.byte(*i));
         assert_eq!(wrong, None, "a byte of {:?} at {:?}", self.layout, self.place);
@@ -101,7 +101,7 @@ impl Checked {
         let place = if zeroed { heap.alloc_zeroed(layout) } else { heap.alloc(layout) };
         let Some(place) = place else { return };
         if zeroed {
-            // SAFETY: all of it was just cleared.
+            // SAFETY: all of it was just zeroed.
             let bytes = unsafe { std::slice::from_raw_parts(place.as_ptr(), layout.size()) };
             assert!(bytes.iter().all(|byte| *byte == 0), "{layout:?} is not clear");
         }
@@ -110,7 +110,7 @@ impl Checked {
 
     fn resize(&mut self, n: usize, new_size: usize) {
         let Block { place, layout, born, first } = self.blocks.swap_remove(n);
-        // SAFETY: the test's, of this layout.
+        // SAFETY: the test owns the block, which has this layout.
         let resized = unsafe { self.owned.heap.realloc(place, layout, new_size) };
         let kept = layout.size().min(new_size);
         let Some(new) = resized else {
@@ -140,7 +140,7 @@ impl Checked {
     fn free(&mut self, n: usize) {
         let block = self.blocks.swap_remove(n);
         block.check(block.layout.size());
-        // SAFETY: the test's, and not used after.
+        // SAFETY: the test owns the block, and does not use it afterwards.
         unsafe { self.owned.heap.free(block.place) };
     }
 
@@ -186,7 +186,7 @@ proptest! {
     }
 }
 
-/// Where a block of `size` bytes is after it was resized through `sizes`; `true` for each that moved it.
+/// Resizes a block of `size` bytes through `sizes`. Returns `true` for each resize that moved it.
 fn moves(checked: &mut Checked, size: usize, align: usize, sizes: &[usize]) -> Vec<bool> {
     checked.alloc(Layout::from_size_align(size, align).unwrap(), false);
     let moved = sizes.iter().map(|size| {
@@ -201,7 +201,8 @@ fn moves(checked: &mut Checked, size: usize, align: usize, sizes: &[usize]) -> V
 fn a_block_stays_while_it_serves_and_is_at_least_half_used() {
     with_machine(|| {
         let mut checked = Checked::new(4 << 20);
-        // A block of 112 bytes serves up to 112; the block for 45 bytes is one of 48, less than half of it.
+        // A block of 112 bytes serves up to 112 bytes. A request of 45 bytes needs a block of 48,
+        // less than half of it.
         assert_eq!(moves(&mut checked, 100, 4, &[112, 97, 56, 49, 113]), [false, false, false, false, true]);
         assert_eq!(moves(&mut checked, 100, 4, &[48, 40, 24]), [true, false, false]);
         // No block is smaller than 16 bytes.
@@ -211,7 +212,7 @@ fn a_block_stays_while_it_serves_and_is_at_least_half_used() {
             moves(&mut checked, 8 * slab - 5, 16, &[8 * slab, 7 * slab, 4 * slab, 3 * slab]),
             [false, false, false, true]
         );
-        // A slab for its alignment's sake: no smaller one would do.
+        // The alignment requires a full slab: nothing smaller would do.
         assert_eq!(moves(&mut checked, 100, 2 * slab, &[200, slab, 1]), [false, false, false]);
         checked.end();
     });
@@ -238,8 +239,8 @@ fn what_the_heap_does_not_hand_out_has_no_size() {
         let nothing = owned.heap.alloc(Layout::new::<()>()).unwrap();
         assert_eq!(owned.heap.usable_size(nothing), 0);
         assert_eq!(owned.heap.usable_size(NonNull::dangling()), 0);
-        // What grows from no bytes is a new block.
-        // SAFETY: an allocation of no bytes.
+        // Growing a zero-size allocation allocates a new block.
+        // SAFETY: a zero-size allocation.
         let some = unsafe { owned.heap.realloc(nothing, Layout::new::<()>(), 100) }.unwrap();
         assert_eq!(owned.heap.usable_size(some), 112);
     });

@@ -1,4 +1,4 @@
-//! The heap, filled with blocks of all sizes and emptied again and again, by many multiprocessors.
+//! The heap, repeatedly filled with blocks of all sizes and emptied, from many SMs.
 #![cfg(not(loom))]
 
 #[path = "support/heap.rs"]
@@ -21,7 +21,7 @@ thread_local! {
     static PLACE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Numbers that look random.
+/// A pseudo-random number generator.
 struct Xorshift(u64);
 
 impl Xorshift {
@@ -33,8 +33,9 @@ impl Xorshift {
     }
 }
 
-/// Allocates blocks of 16 to 8192 bytes on one multiprocessor after the other, of which some ask more often, until
-/// they have `part` of the heap, rounded up to classes. Every request is granted.
+/// Allocates blocks of 16 to 8192 bytes on one SM after the other, on some more often than on
+/// others, until they take up the fraction `part` of the heap, with sizes rounded up to classes.
+/// Every allocation must succeed.
 fn fill(owned: &OwnedHeap, numbers: &mut Xorshift, busiest: u32, part: f64) -> Vec<NonNull<u8>> {
     let (mut blocks, mut bytes) = (Vec::new(), 0);
     while (bytes as f64) < part * BYTES as f64 {
@@ -57,7 +58,7 @@ fn blocks_of_all_sizes_fit_round_after_round() {
     let owned = OwnedHeap::new(BYTES, MULTIPROCESSORS);
     let mut numbers = Xorshift(12345);
     for round in 0..6 {
-        // Half of the requests come from one multiprocessor, another one each time.
+        // One SM issues half of the allocations, a different one in each round.
         for block in fill(&owned, &mut numbers, round % MULTIPROCESSORS, 0.8) {
             // SAFETY: allocated in `fill`, and not used.
             unsafe { owned.heap.free(block) };

@@ -1,4 +1,4 @@
-//! The bump arena in the model checker: every order of its atomics that the memory model allows.
+//! The bump arena under the model checker: every order of its atomics that the memory model allows.
 #![cfg(loom)]
 
 mod loom_support;
@@ -11,7 +11,7 @@ use loom_support::{Model, at, spawn};
 use std::sync::{Arc, Mutex};
 use warpheap_device::bump::SITES;
 
-/// An arena of one-byte granules, and what was granted of it: start and length.
+/// An arena with one-byte granules, and its allocations as start and length.
 struct Shared {
     arena: Arena,
     granted: Mutex<Vec<(u64, u64)>>,
@@ -22,14 +22,15 @@ impl Shared {
         Arc::new(Shared { arena: Arena::new(granules, 0, shards), granted: Mutex::default() })
     }
 
-    /// Asks for `granules`. Whether they were granted.
+    /// Allocates `granules`. Returns whether the allocation succeeded.
     fn alloc(&self, granules: u64) -> bool {
         let Some(start) = self.arena.alloc(granules as usize, 1) else { return false };
         self.granted.lock().unwrap().push((start, granules));
         true
     }
 
-    /// When all threads are done: what was granted is disjoint and inside, and with what is left it is all.
+    /// To be called when all threads have ended. The allocations are disjoint and in bounds, and
+    /// together with the remainder they are the whole arena.
     fn check(&self) {
         let granted = self.granted.lock().unwrap().clone();
         let sum: u64 = granted.iter().map(|(_, len)| len).sum();
@@ -38,7 +39,8 @@ impl Shared {
     }
 }
 
-/// Threads at these places, each asking for these sizes; and what the first was granted, and so on.
+/// Runs threads at these places, each of which allocates these sizes. Returns, per thread, which
+/// allocations succeeded.
 fn ask<const N: usize>(arena: &Arc<Shared>, threads: [(u32, &'static [u64]); N]) -> [Vec<bool>; N] {
     let [first, others @ ..] = &threads[..] else { unreachable!("there is a thread") };
     let work =
@@ -63,7 +65,7 @@ fn count(granted: &[Vec<bool>]) -> usize {
 const FITTING_REFUSED: &str = "one of two that fit is refused";
 const TAIL_LOST: &str = "the tail that fits is not found";
 
-/// One counter for all: of three requests that two fit, two are granted.
+/// One counter: of three requests, of which two fit, two succeed.
 const ONE_COUNTER: Model = Model {
     preemptions: 3,
     run: || {
@@ -73,7 +75,8 @@ const ONE_COUNTER: Model = Model {
     },
 };
 
-/// A refusal changes nothing: of 4096, 4000 are taken; 200 are refused, and 96 granted, in any order.
+/// A failed allocation changes nothing: of 4096 granules, 4000 are taken. In any order, a request
+/// of 200 fails and one of 96 succeeds.
 const REFUSAL_TAKES_NOTHING: Model = Model {
     preemptions: 3,
     run: || {
@@ -84,7 +87,7 @@ const REFUSAL_TAKES_NOTHING: Model = Model {
     },
 };
 
-/// A refusal lowers the ceiling, but never to what still fits.
+/// A failed allocation lowers the ceiling, but never to a size that still fits.
 const CEILING: Model = Model {
     preemptions: 3,
     run: || {
@@ -94,7 +97,8 @@ const CEILING: Model = Model {
     },
 };
 
-/// Two threads share a counter whose lease runs out: one stores the next, the other waits for it.
+/// Two threads share a counter with an exhausted lease: one stores the next lease, the other waits
+/// for it.
 const SHARED_LEASE: Model = Model {
     preemptions: 3,
     run: || {
@@ -104,7 +108,8 @@ const SHARED_LEASE: Model = Model {
     },
 };
 
-/// The root's last is lent to one counter, and another's thread needs some of it.
+/// The last of the root's memory is leased to one counter, and a thread of the other counter needs
+/// some of it.
 const LENT_TO_ANOTHER: Model = Model {
     preemptions: 3,
     run: || {
@@ -113,7 +118,7 @@ const LENT_TO_ANOTHER: Model = Model {
     },
 };
 
-/// What a lease has left when it is too little for one is kept where another finds it.
+/// The remainder of a lease that is too small for one thread is kept where another thread finds it.
 const KEPT_TAIL: Model = Model {
     preemptions: 3,
     run: || {
@@ -125,8 +130,8 @@ const KEPT_TAIL: Model = Model {
     },
 };
 
-/// One thread is lent some of the root, another the rest, and a third, which sees the root empty, needs
-/// what the first was lent.
+/// One thread leases some of the root's memory, another thread the rest. A third thread sees the
+/// root empty, and needs what the first one leased.
 const ROOT_EMPTIED_BY_ANOTHER: Model = Model {
     preemptions: 2,
     run: || {

@@ -1,4 +1,4 @@
-//! The block pool in the model checker: every order of its atomics that the memory model allows.
+//! The block pool under the model checker: every order of its atomics that the memory model allows.
 #![cfg(loom)]
 
 mod loom_support;
@@ -15,7 +15,7 @@ use warpheap_device::fault::FaultKind;
 use warpheap_device::freelist::SITES;
 use warpheap_device::units::BlockIndex;
 
-/// A pool, and a plain value in every block that only the block's owner may touch.
+/// A pool, and a plain value per block that only the block's owner may access.
 struct Pool {
     list: List,
     values: Vec<UnsafeCell<u32>>,
@@ -29,19 +29,19 @@ impl Deref for Pool {
     }
 }
 
-// SAFETY: a value is touched by the owner of its block alone, which is what the model checks.
+// SAFETY: only the owner of a block accesses its value: the model checks this.
 unsafe impl Sync for Pool {}
-// SAFETY: the same.
+// SAFETY: only the owner of a block accesses its value: the model checks this.
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// A pool of `capacity` blocks of which the first `taken` are allocated.
+    /// A pool of `capacity` blocks, of which the first `taken` are allocated.
     fn new(capacity: u32, taken: u32) -> Arc<Pool> {
         let values = (0..capacity).map(UnsafeCell::new).collect();
         Arc::new(Pool { list: List::new(capacity, 8, taken), values })
     }
 
-    /// Allocates, and uses the block as its owner.
+    /// Allocates a block and uses it as its owner.
     fn alloc(&self) -> Option<BlockIndex> {
         let block = self.handle.alloc_index()?;
         self.touch(block);
@@ -49,25 +49,26 @@ impl Pool {
     }
 
     fn touch(&self, block: BlockIndex) {
-        // SAFETY: the model reports whoever else touches it.
+        // SAFETY: the model reports any concurrent access.
         self.values[block.0 as usize].with_mut(|value| unsafe { *value += 1 });
     }
 
     /// Uses the block for the last time and frees it.
     fn free(&self, block: BlockIndex) {
         self.touch(block);
-        // SAFETY: not used any more.
+        // SAFETY: the block is not used any more.
         unsafe { self.handle.free_index(block) };
     }
 
-    /// When all threads are done: no fault, counts as the bits say, and `taken` blocks gone.
+    /// To be called when all threads have ended: no fault, counts that match the bits, and `taken`
+    /// blocks allocated.
     fn check(&self, taken: u32) {
         assert_eq!(self.faults.count(), 0);
         self.list.check(taken);
     }
 }
 
-/// A block goes from one owner to the next, and with it what the former wrote.
+/// A block changes owners: the writes of the former owner are visible to the next.
 const HANDED_ON: Model = Model {
     preemptions: 9,
     run: || {
@@ -83,7 +84,8 @@ const HANDED_ON: Model = Model {
     },
 };
 
-/// Two threads, two blocks, each allocates and frees: none is refused, none meets the other in a block.
+/// Two threads and two blocks; each thread allocates and frees. No allocation fails, and the
+/// threads never share a block.
 const ROOM_FOR_ALL: Model = Model {
     preemptions: 9,
     run: || {
@@ -102,7 +104,7 @@ const ROOM_FOR_ALL: Model = Model {
     },
 };
 
-/// Three threads, two blocks: exactly two are served.
+/// Three threads, two blocks: exactly two allocations succeed.
 const EXHAUSTED: Model = Model {
     preemptions: 9,
     run: || {
@@ -119,7 +121,7 @@ const EXHAUSTED: Model = Model {
     },
 };
 
-/// The same with all three at once, over two regions.
+/// Like [`EXHAUSTED`], with all three threads concurrent, over two regions.
 const EXHAUSTED_REGIONS: Model = Model {
     preemptions: 9,
     run: || {
@@ -136,8 +138,8 @@ const EXHAUSTED_REGIONS: Model = Model {
     },
 };
 
-/// One thread takes and frees the only block again and again. Whoever is refused while the other never
-/// gets it was refused wrongly.
+/// One thread repeatedly allocates and frees the only block. If its allocation fails although the
+/// other thread never gets the block, the failure was wrong.
 const REFUSED_BESIDE_A_CHURN: Model = Model {
     preemptions: 9,
     run: || {
@@ -161,8 +163,9 @@ const REFUSED_BESIDE_A_CHURN: Model = Model {
     },
 };
 
-/// A thread frees the only block, in a region that is not its own, and allocates again, while a thread of
-/// its own region is refused: its proof must not count for the one that freed.
+/// A thread frees the only block, which lies in another region than its own, and allocates again.
+/// Meanwhile the allocation of another thread of its own region fails. The proof of that thread
+/// must not count for the thread that freed the block.
 const FREED_ELSEWHERE: Model = Model {
     preemptions: 9,
     run: || {
@@ -179,17 +182,17 @@ const FREED_ELSEWHERE: Model = Model {
     },
 };
 
-/// Two threads free one block: one of them is right.
+/// Two threads free one block: exactly one free is valid.
 const FREED_TWICE: Model = Model {
     preemptions: 9,
     run: || {
         let pool = Pool::new(2, 1);
         let other = spawn(1, {
             let pool = pool.clone();
-            // SAFETY: nobody uses it.
+            // SAFETY: no thread uses the block.
             move || unsafe { pool.handle.free_index(BlockIndex(0)) }
         });
-        // SAFETY: the same.
+        // SAFETY: no thread uses the block.
         unsafe { pool.handle.free_index(BlockIndex(0)) };
         other.join().unwrap();
         let faults: Vec<_> = pool.faults.faults().map(|fault| (fault.kind, fault.detail)).collect();
@@ -235,7 +238,8 @@ fn of_two_frees_of_one_block_one_is_recorded() {
 
 #[test]
 fn every_weakened_ordering_is_noticed() {
-    // Two owners of a block write unordered; a block that was freed before is refused.
+    // Two owners of a block write without an order, or an allocation fails although a block was
+    // freed before.
     let noticed_by = [
         ("freelist/claim", HANDED_ON, "Concurrent write accesses"),
         ("freelist/release", HANDED_ON, "Concurrent write accesses"),

@@ -1,4 +1,5 @@
-//! The quarantine of a debug heap in the model checker: every order of its atomics that the memory model allows.
+//! The quarantine of a debug heap under the model checker: every order of its atomics that the
+//! memory model allows.
 #![cfg(loom)]
 
 mod loom_support;
@@ -9,7 +10,8 @@ use std::sync::Arc;
 use warpheap_device::heap::debug::{DEBUG_SITES, Ring};
 use warpheap_device::sync::AtomicU64;
 
-/// A ring, a plain value in every block that only who has it may touch, and which blocks the heap has back.
+/// A ring, a plain value per block that only the block's holder may access, and the set of blocks
+/// that the heap got back.
 struct Quarantine {
     ring: Ring,
     values: Vec<UnsafeCell<u32>>,
@@ -17,17 +19,17 @@ struct Quarantine {
     _slots: Vec<AtomicU64>,
 }
 
-// SAFETY: a value is touched by who has its block alone, which is what the model checks.
+// SAFETY: only the holder of a block accesses its value: the model checks this.
 unsafe impl Sync for Quarantine {}
-// SAFETY: the same.
+// SAFETY: only the holder of a block accesses its value: the model checks this.
 unsafe impl Send for Quarantine {}
 
 impl Quarantine {
-    /// For blocks 1 to `blocks`.
+    /// A quarantine of `slots` slots, for blocks 1 to `blocks`.
     fn new(slots: u64, blocks: u32) -> Arc<Quarantine> {
         let slots: Vec<_> = (0..slots).map(|_| AtomicU64::new(0)).collect();
         Arc::new(Quarantine {
-            // SAFETY: they are kept beside it, and do not move.
+            // SAFETY: the slots are stored next to the ring, and do not move.
             ring: unsafe { Ring::over(slots.as_ptr(), slots.len() as u64) },
             values: (0..=blocks).map(UnsafeCell::new).collect(),
             back: (0..=blocks).map(|_| AtomicU64::new(0)).collect(),
@@ -36,7 +38,7 @@ impl Quarantine {
     }
 
     fn touch(&self, block: u64) {
-        // SAFETY: the model reports whoever else touches it.
+        // SAFETY: the model reports any concurrent access.
         self.values[block as usize].with_mut(|value| unsafe { *value += 1 });
     }
 
@@ -51,7 +53,8 @@ impl Quarantine {
         assert_eq!(self.back[block as usize].add_relaxed(1), 0, "one block left twice");
     }
 
-    /// As who was refused memory, once: whether a look that found nothing was right.
+    /// Acts once like a thread after a failed allocation: checks that a ring found empty was really
+    /// empty.
     fn refused(&self, block: u64) {
         if !self.ring.empty(|out| self.leave(out)) {
             let back = self.back[block as usize].load_relaxed();
@@ -64,7 +67,8 @@ impl Quarantine {
     }
 }
 
-/// Of two frees the later one takes out what the earlier one put in, and sees what that wrote.
+/// Of two frees, the later one takes out the block that the earlier one put in, and sees its
+/// writes.
 const DISPLACED: Model = Model {
     preemptions: 9,
     run: || {
@@ -77,7 +81,8 @@ const DISPLACED: Model = Model {
     },
 };
 
-/// Two that were refused memory empty the ring: neither gives up while the other has the block in hand.
+/// After failed allocations two threads empty the ring: neither gives up while the other still
+/// holds the block.
 const EMPTIED_BY_TWO: Model = Model {
     preemptions: 9,
     run: || {
@@ -91,7 +96,7 @@ const EMPTIED_BY_TWO: Model = Model {
     },
 };
 
-/// The same beside a free that takes a block out.
+/// A thread empties the ring while a free takes a block out.
 const EMPTIED_BESIDE_A_FREE: Model = Model {
     preemptions: 9,
     run: || {

@@ -1,4 +1,4 @@
-//! The kernels of `warpheap pool demo`: what users of the host's memory do with it, in few lines.
+//! Kernels of `warpheap pool demo`: typical uses of the host's memory, in a few lines each.
 
 use core::alloc::Layout;
 use warpheap_device::bump::Bump;
@@ -6,31 +6,33 @@ use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_device::sync::{AtomicU32, AtomicU64, Site};
 use warpheap_device::{kernel, thread};
 
-/// In place of an offset: nothing was allocated.
+/// In place of an offset: the allocation failed.
 pub const NONE: u64 = u64::MAX;
 
 const HOLD: Site = Site::new("demo/hold");
 
-/// The word as a flag for kernels that run at the same time.
+/// Accesses the word as a flag between concurrent kernels.
 ///
 /// # Safety
-/// It is live while the flag is used.
+/// The word is live while the flag is used.
 unsafe fn flag<'a>(word: DevicePtr<u32>) -> &'a AtomicU32 {
-    // SAFETY: the caller's promise; an atomic has the layout of its integer.
+    // SAFETY: live, by the caller's promise; an atomic has the layout of its integer.
     unsafe { &*word.0.cast() }
 }
 
 kernel! {
-    /// Holds its stream until [`demo_let_go`] comes on another one. It looks `patience` times at most, with a microsecond between on a GPU, so
-    /// that streams that do not run side by side end all the same. For one thread.
+    /// Holds its stream until [`demo_let_go`] runs on another stream. Polls at most `patience`
+    /// times, on a GPU with a microsecond between polls, so that streams that do not run
+    /// concurrently end as well. For one thread.
     ///
     /// # Safety
-    /// The word is live, and only these two kernels touch it.
+    /// The word is live, and only these two kernels access it.
     pub unsafe fn demo_hold(word: DevicePtr<u32>, patience: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the word is live, by the caller's promise.
         let flag = unsafe { flag(word) };
         for _ in 0..patience {
-            // ordering: acquire; pairs with HOLD of `demo_let_go`: what its stream did before comes before what this one does next.
+            // ordering: acquire; pairs with HOLD of `demo_let_go`: what its stream did before comes
+            // before what this stream does next.
             if flag.at(HOLD).load_acquire() == 1 {
                 return;
             }
@@ -38,38 +40,40 @@ kernel! {
         }
     }
 
-    /// Lets the stream go on that [`demo_hold`] holds. For one thread.
+    /// Releases the stream that [`demo_hold`] holds. For one thread.
     ///
     /// # Safety
-    /// The same.
+    /// As for [`demo_hold`]: the word is live, and only these two kernels access it.
     pub unsafe fn demo_let_go(word: DevicePtr<u32>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the word is live, by the caller's promise.
         let flag = unsafe { flag(word) };
         // ordering: release; pairs with HOLD of `demo_hold`.
         flag.at(HOLD).store_release(1);
     }
 
-    /// `threads` threads write `value` to all words; threads beyond that do nothing.
+    /// `threads` threads write `value` to all words. Threads beyond that do nothing.
     ///
     /// # Safety
-    /// The words are live and no one else touches them; `threads` is not 0.
+    /// The words are live and nothing else accesses them; `threads` is not 0.
     pub unsafe fn demo_fill(words: DeviceSlice<u32>, value: u32, threads: u32) {
         let mut i = u64::from(thread::index_1d());
         while i < words.len() && thread::index_1d() < threads {
-            // SAFETY: each thread has its own words: its number, and every `threads`th after it.
+            // SAFETY: each thread has its own words: the one at its index, and every `threads`th
+            // after it.
             unsafe { words.set(i, value) };
             i += u64::from(threads);
         }
     }
 
-    /// `threads` threads count in `others` the words that are not `value`; threads beyond that do nothing.
+    /// `threads` threads count in `others` the words that differ from `value`. Threads beyond that
+    /// do nothing.
     ///
     /// # Safety
-    /// The words are live and no one writes them; `others` is live; `threads` is not 0.
+    /// The words are live and no thread writes them; `others` is live; `threads` is not 0.
     pub unsafe fn demo_count_others(words: DeviceSlice<u32>, value: u32, threads: u32, others: DevicePtr<u64>) {
         let (mut i, mut count) = (u64::from(thread::index_1d()), 0);
         while i < words.len() && thread::index_1d() < threads {
-            // SAFETY: only read.
+            // SAFETY: `words` is only read.
             count += u64::from(unsafe { words.get(i) } != Some(value));
             i += u64::from(threads);
         }
@@ -79,11 +83,12 @@ kernel! {
         others.add_relaxed(count);
     }
 
-    /// Each of the first `threads` threads takes `bytes` of the arena, aligned to 4, writes `first` and its own number there, added,
-    /// and keeps the offset in `offsets`: [`NONE`] if it was refused.
+    /// Each of the first `threads` threads allocates `bytes` from the arena, aligned to 4, and
+    /// writes the sum of `first` and its index there. It stores the block's offset in `offsets`, or
+    /// [`NONE`] if the allocation fails.
     ///
     /// # Safety
-    /// The arena is live. `offsets` are, and no one else touches them. `bytes` is 4 or more.
+    /// The arena is live. `offsets` is live, and nothing else accesses it. `bytes` is 4 or more.
     pub unsafe fn demo_take(arena: Bump, threads: u32, bytes: u32, first: u32, offsets: DeviceSlice<u64>) {
         let i = thread::index_1d();
         if i >= threads {
@@ -92,7 +97,7 @@ kernel! {
         let Ok(layout) = Layout::from_size_align(bytes as usize, align_of::<u32>()) else { return };
         let block = arena.alloc(layout);
         if let Some(block) = block {
-            // SAFETY: the block is this thread's, and has room for a word.
+            // SAFETY: this thread owns the block, which has room for a word.
             unsafe { block.cast::<u32>().write(first + i) };
         }
         let offset = block.map_or(NONE, |block| block.as_ptr() as u64 - arena.base() as u64);

@@ -1,5 +1,5 @@
-//! What `harness/tests/heap_groups.rs` runs, on the CPU and on a GPU: allocations for warps and
-//! blocks, and the block's cache under threads that end in every way.
+//! Kernels of `harness/tests/heap_groups.rs`, for the CPU and a GPU: allocations for warps and
+//! blocks, and the block's cache under threads that end in every possible way.
 
 use super::bench::Counter;
 use core::alloc::Layout;
@@ -10,9 +10,9 @@ use warpheap_device::sync::{AtomicU32, AtomicU64};
 use warpheap_device::units::{LaneMask, WARP_SIZE};
 use warpheap_device::{kernel, kernel_arg, thread, warp};
 
-/// Threads with slots in the tests: fewer than blocks have.
+/// Threads with cache slots in the tests: fewer than a block has.
 pub const CACHE_THREADS: u32 = 64;
-/// Blocks that such a thread may keep.
+/// Blocks that a thread with slots may keep.
 const CACHE_SLOTS: u32 = 3;
 
 type Cache<'h> = BlockCache<'h, CACHE_THREADS, CACHE_SLOTS>;
@@ -21,27 +21,29 @@ type Cache<'h> = BlockCache<'h, CACHE_THREADS, CACHE_SLOTS>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Endings {
-    /// All return, some early.
+    /// All threads return, some early.
     Return = 0,
-    /// All end the cache together.
+    /// All threads end the cache together.
     Together = 1,
-    /// Some return early, some exit or forget their part; the others end the cache together.
+    /// Some threads return early, some exit or forget their cache handle; the others end the cache
+    /// together.
     Any = 2,
 }
 
 kernel_arg! {
-    /// What the threads of [`groups_cache`] do.
+    /// The plan for the threads of [`groups_cache`].
     #[derive(Debug)]
     pub struct Plan {
-        /// Steps of each thread, at most.
+        /// The maximum number of steps per thread.
         pub steps: u32,
-        /// Bytes of a block of the cache.
+        /// The size of a block of the cache, in bytes.
         pub bytes: u32,
-        /// Decides what each thread does.
+        /// The seed of every choice that a thread makes.
         pub seed: u32,
         /// An [`Endings`].
         pub endings: u32,
-        /// Not 0: a thread in 16 frees a block twice, the second time through another thread.
+        /// If not 0, one thread in 16 plants a double free: it frees a block, and another thread
+        /// frees it again.
         pub plant: u32,
     }
 }
@@ -50,7 +52,7 @@ const _: () = assert!(size_of::<Plan>() == 20 && align_of::<Plan>() == 4);
 
 #[inline(always)]
 fn layout(bytes: u32) -> Layout {
-    // SAFETY: 8 is a power of two, and sizes are far below the limit.
+    // SAFETY: 8 is a power of two, and sizes are far below the limit of `Layout`.
     unsafe { Layout::from_size_align_unchecked(bytes as usize, 8) }
 }
 
@@ -62,26 +64,27 @@ fn count(counter: Counter) {
 /// Word `i` of a block.
 ///
 /// # Safety
-/// The block has the word, and is live.
+/// The block is live and has this word.
 unsafe fn word<'a>(block: NonNull<u8>, i: u32) -> &'a AtomicU64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the block has the word, by the caller's promise.
     let place = unsafe { block.cast::<AtomicU64>().add(i as usize) };
-    // SAFETY: the same; atomics have the layout of their integers.
+    // SAFETY: the block is live, by the caller's promise; an atomic has the layout of its integer.
     unsafe { place.as_ref() }
 }
 
-/// A generator of numbers that follow from a seed.
+/// A generator of pseudo-random numbers from a seed.
 struct Numbers(u32);
 
 impl Numbers {
     fn below(&mut self, n: u32) -> u32 {
-        // A linear congruential generator; its high bits are the good ones.
+        // A linear congruential generator: its high bits are the better ones.
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         ((u64::from(self.0) * u64::from(n)) >> 32) as u32
     }
 }
 
-/// Who owns which block: a word for every 16 bytes of the heap, 1 while someone does.
+/// Marks the owned blocks: a word per 16 bytes of the heap, 1 while a thread owns the block that
+/// starts there.
 #[derive(Clone, Copy)]
 struct Owners {
     marks: DeviceSlice<u32>,
@@ -94,7 +97,7 @@ impl Owners {
         let i = (block.as_ptr() as u64 - self.base) / 16;
         // SAFETY: there is a word for every block.
         let mark = unsafe { self.marks.as_ptr().add(i as usize) };
-        // SAFETY: live; the layouts are the same.
+        // SAFETY: the word is live, and an atomic has the layout of its integer.
         let mark = unsafe { &*mark.cast::<AtomicU32>() };
         if mark.swap_relaxed(to) != from {
             count(self.failures);
@@ -102,7 +105,7 @@ impl Owners {
     }
 }
 
-/// What a thread of [`groups_cache`] holds.
+/// State of one thread of [`groups_cache`].
 struct Worker<'h> {
     heap: &'h Heap,
     cache: Cache<'h>,
@@ -112,7 +115,7 @@ struct Worker<'h> {
 }
 
 impl Worker<'_> {
-    /// Allocates, if it holds nothing.
+    /// Allocates, unless the thread already holds a block.
     fn take(&mut self, bytes: u32) {
         if self.held.is_none() {
             self.held = self.cache.alloc(layout(bytes));
@@ -127,19 +130,20 @@ impl Worker<'_> {
         }
     }
 
-    /// Frees what it holds.
+    /// Frees the block that the thread holds.
     fn give(&mut self) {
         if let Some(block) = self.held.take() {
             self.owners.set(block, 1, 0);
-            // SAFETY: this thread owns it, as its mark has said.
+            // SAFETY: this thread owns the block: its mark was 1.
             unsafe { self.cache.free(block) };
         }
     }
 
-    /// Leaves what it holds at a place, and takes what was there.
+    /// Exchanges the block that the thread holds for the one at `place`.
     fn swap(&mut self, place: &AtomicU64) {
         let mine = self.held.map_or(0, |block| block.as_ptr() as u64);
-        // ordering: acquire and release; pairs with itself: what the former owner wrote, before the next one's.
+        // ordering: acquire and release; pairs with itself: the former owner's writes before the
+        // next owner's.
         self.held = NonNull::new(place.swap_acq_rel(mine) as *mut u8);
     }
 
@@ -147,13 +151,14 @@ impl Worker<'_> {
         match numbers.below(8) {
             0..3 => self.take(self.bytes),
             3..6 => self.give(),
-            // Of another class: the heap's.
+            // A size of another class, which the heap serves.
             6 => self.take(if numbers.below(2) == 0 { 3 * self.bytes } else { self.bytes / 3 }),
             _ => {
                 let i = numbers.below(places.len() as u32);
-                // SAFETY: a word of the places.
+                // SAFETY: `i` is below the number of places.
                 let place = unsafe { places.as_ptr().add(i as usize) };
-                // SAFETY: live, and used by exchanges alone; the layouts are the same.
+                // SAFETY: the word is live and only exchanged atomically; an atomic has the layout
+                // of its integer.
                 self.swap(unsafe { &*place.cast::<AtomicU64>() });
             }
         }
@@ -161,10 +166,12 @@ impl Worker<'_> {
 }
 
 kernel! {
-    /// The lanes of `lanes` of each warp share an allocation, write a word each and read their neighbours'.
+    /// The lanes in the mask `lanes` of each warp share an allocation. Each writes a word and reads
+    /// its neighbour's.
     ///
     /// # Safety
-    /// The heap and the counter are live; `out` has a word for each thread; an allocation holds 32 words.
+    /// The heap and the counter are live. `out` has a word for each thread. An allocation holds 32
+    /// words.
     pub unsafe fn groups_warp(
         heap: Heap,
         out: DeviceSlice<u64>,
@@ -179,32 +186,34 @@ kernel! {
         if !mask.contains(lane) {
             return;
         }
-        // SAFETY: every lane of the mask comes here.
+        // SAFETY: every lane of the mask executes this call.
         let Some(block) = (unsafe { heap.alloc_warp(mask, layout(bytes)) }) else { return };
         // SAFETY: the allocation has a word for each lane.
         unsafe { word(block, lane) }.store_relaxed(i.into());
-        // SAFETY: every lane of the mask comes here.
+        // SAFETY: every lane of the mask executes this call.
         unsafe { warp::sync_warp(mask) };
         let above = LaneMask(mask.0 & !(u32::MAX >> (WARP_SIZE - 1 - lane)));
         let next = if above.is_empty() { mask.leader() } else { above.leader() };
-        // SAFETY: the same.
+        // SAFETY: the allocation has a word for each lane.
         if unsafe { word(block, next) }.load_relaxed() != u64::from(i - lane + next) {
             count(failures);
         }
         // SAFETY: each thread writes its own word.
         unsafe { out.set(i.into(), block.as_ptr() as u64) };
         if keep == 0 {
-            // SAFETY: every lane of the mask comes here, and uses the block no more.
+            // SAFETY: every lane of the mask executes this call, and none uses the block
+            // afterwards.
             unsafe { heap.free_warp(mask, block) };
         }
     }
 
-    /// Every block of threads allocates for all; each thread writes its piece and reads its neighbour's. Every
-    /// thread whose number in the block is a multiple of `gone`, if that is not 0, ends before. Three times, one right
-    /// after the other, or once if they are to `keep` it.
+    /// Every block allocates for all its threads. Each thread writes its piece and reads its
+    /// neighbour's. If `gone` is not 0, every thread with an index in the block that is a multiple
+    /// of `gone` ends before that. Runs three times in a row, or once if the memory is to be kept
+    /// (`keep`).
     ///
     /// # Safety
-    /// The heap and the counter are live; `out` and `wholes` have a word for each thread.
+    /// The heap and the counter are live. `out` and `wholes` have a word for each thread.
     pub unsafe fn groups_block(
         heap: Heap,
         out: DeviceSlice<u64>,
@@ -220,37 +229,40 @@ kernel! {
             return;
         }
         for _ in 0..if keep == 0 { 3 } else { 1 } {
-            // SAFETY: every thread comes here that has not ended.
+            // SAFETY: every thread that has not ended executes this call.
             let Some(share) = (unsafe { heap.alloc_block_each(layout(bytes)) }) else { return };
-            // SAFETY: a piece has a word.
+            // SAFETY: a piece has at least one word.
             unsafe { word(share.piece, 0) }.store_relaxed(i.into());
-            // SAFETY: every thread comes here that has not ended: all got a piece or none.
+            // SAFETY: every thread that has not ended executes this call: all got a piece, or none
+            // did.
             unsafe { thread::sync_threads() };
             let next = number + 1;
             if next < thread::block_threads() && !ends(next) {
-                // SAFETY: inside of the whole, and written.
+                // SAFETY: the next thread's piece is inside the allocation, and was written.
                 let piece = unsafe { share.piece.byte_add(bytes.next_multiple_of(8) as usize) };
-                // SAFETY: the same.
+                // SAFETY: the piece has a word, which was written before the barrier.
                 if unsafe { word(piece, 0) }.load_relaxed() != u64::from(i + 1) {
                     count(failures);
                 }
             }
             // SAFETY: each thread writes its own words.
             unsafe { out.set(i.into(), share.piece.as_ptr() as u64) };
-            // SAFETY: the same.
+            // SAFETY: each thread writes its own word of `wholes`.
             unsafe { wholes.set(i.into(), share.whole.as_ptr() as u64) };
             if keep == 0 {
-                // SAFETY: every thread comes here that has not ended, and uses its piece no more.
+                // SAFETY: every thread that has not ended executes this call, and uses its piece no
+                // more.
                 unsafe { heap.free_block(share.whole) };
             }
         }
     }
 
-    /// Threads allocate and free through the cache of their block, and leave blocks to one another, of their own
-    /// block and of others; then they end as the plan says.
+    /// Threads allocate and free through the cache of their block, and exchange blocks with threads
+    /// of the same block and of other blocks. Then they end as the plan says.
     ///
     /// # Safety
-    /// All is live; `marks` has a zero for every 16 bytes of the heap, and `places` are addresses of blocks or 0.
+    /// All arguments are live. `marks` has a zero for every 16 bytes of the heap. `places` are
+    /// addresses of blocks, or 0.
     pub unsafe fn groups_cache(
         heap: Heap,
         marks: DeviceSlice<u32>,
@@ -259,7 +271,7 @@ kernel! {
         failures: Counter,
     ) {
         let i = thread::index_1d();
-        // SAFETY: all threads come here first, and the block has no other cache.
+        // SAFETY: all threads execute this call first, and the block has no other cache.
         let cache = unsafe { Cache::begin(&heap, layout(plan.bytes)) };
         let owners = Owners { marks, base: heap.base() as u64, failures };
         let mut worker = Worker { heap: &heap, cache, owners, bytes: plan.bytes, held: None };
@@ -273,17 +285,19 @@ kernel! {
             worker.take(plan.bytes);
             let again = worker.held;
             worker.give();
-            // The mark says that it is not this thread's: whoever finds it there frees it again.
+            // The mark says that this thread no longer owns the block. The thread that takes it
+            // from the place frees it again.
             worker.held = again;
-            // SAFETY: there is a place.
+            // SAFETY: there is at least one place.
             worker.swap(unsafe { &*places.as_ptr().cast::<AtomicU64>() });
         }
         worker.give();
         let ending = if plan.endings == Endings::Any as u32 { numbers.below(4) } else { plan.endings };
         match ending {
-            // Returns, from the middle of the grid's work or from its end.
+            // Returns, in the middle of the grid's work or at its end.
             0 => {}
-            // SAFETY: every thread comes here that has not ended: the others end at once.
+            // SAFETY: every thread that has not ended executes this call; the others end without
+            // it.
             1 => unsafe { worker.cache.end() },
             2 => thread::exit(),
             _ => core::mem::forget(worker.cache),
@@ -293,21 +307,22 @@ kernel! {
     /// Thread `i` frees block `i`, if there is one.
     ///
     /// # Safety
-    /// The blocks are the heap's, and each is named once.
+    /// The blocks were allocated from the heap, and each is named once.
     pub unsafe fn groups_free(heap: Heap, blocks: DeviceSlice<u64>) {
-        // SAFETY: only read.
+        // SAFETY: `blocks` is only read.
         let address = unsafe { blocks.get(thread::index_1d().into()) }.unwrap_or(0);
         if let Some(block) = NonNull::new(address as *mut u8) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the block is the heap's and freed once, by the caller's promise.
             unsafe { heap.free(block) };
         }
     }
 
-    /// Every thread takes blocks through the cache until the heap refuses or it has 32, writes down how many, and
-    /// frees them through the cache, which all end together.
+    /// Every thread allocates through the cache until allocation fails or it holds 32 blocks,
+    /// writes the number of blocks, and frees them through the cache. All threads end the cache
+    /// together.
     ///
     /// # Safety
-    /// All is live; `taken` has a word for each thread, and `marks` as for [`groups_cache`].
+    /// All arguments are live. `taken` has a word for each thread. `marks` as for [`groups_cache`].
     pub unsafe fn groups_exhaust(
         heap: Heap,
         marks: DeviceSlice<u32>,
@@ -315,7 +330,7 @@ kernel! {
         bytes: u32,
         failures: Counter,
     ) {
-        // SAFETY: all threads come here first, and the block has no other cache.
+        // SAFETY: all threads execute this call first, and the block has no other cache.
         let mut cache = unsafe { Cache::begin(&heap, layout(bytes)) };
         let owners = Owners { marks, base: heap.base() as u64, failures };
         cache.fill(u32::MAX);
@@ -331,52 +346,57 @@ kernel! {
         }
         for block in blocks.into_iter().flatten() {
             owners.set(block, 1, 0);
-            // SAFETY: this thread's, as its mark has said.
+            // SAFETY: this thread owns the block: its mark was 1.
             unsafe { cache.free(block) };
         }
         // SAFETY: each thread writes its own word.
         unsafe { taken.set(thread::index_1d().into(), count) };
-        // SAFETY: all threads come here.
+        // SAFETY: all threads execute this call.
         unsafe { cache.end() };
     }
 
-    /// Every thread keeps blocks in the cache. One in `gone` exits without leaving; the others return, or end the
-    /// cache if `together` is not 0.
+    /// Every thread keeps blocks in the cache. One thread in `gone` exits without ending the cache.
+    /// The others return, or end the cache together if `together` is not 0.
     ///
     /// # Safety
     /// The heap is live, and `gone` is not 0.
     pub unsafe fn groups_vanish(heap: Heap, gone: u32, together: u32) {
-        // SAFETY: all threads come here first, and the block has no other cache.
+        // SAFETY: all threads execute this call first, and the block has no other cache.
         let mut cache = unsafe { Cache::begin(&heap, layout(16)) };
         cache.fill(2);
         if thread::index_in_block().is_multiple_of(gone) {
             thread::exit();
         }
         if together != 0 {
-            // SAFETY: every thread comes here that has not ended.
+            // SAFETY: every thread that has not ended executes this call.
             unsafe { cache.end() };
         }
     }
 
-    /// One misuse of the cache: the thread 0 of a block frees
-    /// 0: a block twice; 1: a block that thread 1 has freed; 2: an address inside of a block; 3: no block at all.
-    /// Then it allocates two, writes down where they are, and frees them.
+    /// One misuse of the cache. Thread 0 of a block frees:
+    /// - `what` 0: a block twice;
+    /// - `what` 1: a block that thread 1 has freed;
+    /// - `what` 2: an address inside a block;
+    /// - `what` 3: an address that is no block at all.
+    ///
+    /// Then it allocates two blocks, writes their addresses to `place`, and frees them.
     ///
     /// # Safety
     /// The heap is live, and `place` has three words.
     pub unsafe fn groups_misuse(heap: Heap, place: DeviceSlice<u64>, what: u32) {
-        // SAFETY: all threads come here first, and the block has no other cache.
+        // SAFETY: all threads execute this call first, and the block has no other cache.
         let mut cache = unsafe { Cache::begin(&heap, layout(64)) };
         let number = thread::index_in_block();
         if number == 1 && let Some(block) = cache.alloc(layout(64)) {
-            // SAFETY: thread 0 reads it behind the barrier.
+            // SAFETY: only this thread writes the word; thread 0 reads it after the barrier.
             unsafe { place.set(0, block.as_ptr() as u64) };
             if what == 1 {
-                // SAFETY: the second free, by thread 0, is the purpose, and nobody allocates.
+                // SAFETY: the second free, by thread 0, is intended, and no thread allocates in
+                // between.
                 unsafe { cache.free(block) };
             }
         }
-        // SAFETY: all threads come here.
+        // SAFETY: all threads execute this call.
         unsafe { thread::sync_threads() };
         // SAFETY: written before the barrier.
         let address = unsafe { place.get(0) }.unwrap_or(0);
@@ -387,12 +407,12 @@ kernel! {
         } as *mut u8);
         if number == 0 && let Some(block) = block {
             for _ in 0..if what == 0 { 2 } else { 1 } {
-                // SAFETY: the misuse is the purpose, and nobody allocates.
+                // SAFETY: the misuse is intended, and no thread allocates in between.
                 unsafe { cache.free(block) };
             }
             let after = [cache.alloc(layout(64)), cache.alloc(layout(64))];
             for (i, block) in (1..).zip(after) {
-                // SAFETY: thread 0 alone writes these.
+                // SAFETY: only thread 0 writes these words.
                 unsafe { place.set(i, block.map_or(0, |block| block.as_ptr() as u64)) };
                 if let Some(block) = block {
                     // SAFETY: allocated above.
@@ -400,11 +420,11 @@ kernel! {
                 }
             }
         }
-        // SAFETY: all threads come here.
+        // SAFETY: all threads execute this call.
         unsafe { cache.end() };
     }
 
-    /// One thread asks for so many bytes, frees them, and writes down whether it got them.
+    /// One thread allocates `bytes` bytes, frees them, and writes whether the allocation succeeded.
     ///
     /// # Safety
     /// The heap is live, and `out` has a word.

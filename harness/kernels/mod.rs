@@ -1,4 +1,5 @@
-//! The kernels of the stress harness, the benchmarks, the self-tests, the examples and the demonstrations.
+//! Kernels of the stress harness, the benchmarks, the self-tests, the examples and the
+//! demonstrations.
 
 pub mod bench;
 pub mod demo;

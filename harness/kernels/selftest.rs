@@ -1,4 +1,4 @@
-//! What everything else stands on, tried once: coordinates, a collective, an atomic.
+//! Self-test of the primitives: coordinates, a collective, an atomic.
 
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_device::sync::AtomicU64;
@@ -14,12 +14,12 @@ kernel! {
     /// Thread `i` stores `i` and the ballot of [`votes`] over its warp, and adds `i` to `sum`.
     ///
     /// # Safety
-    /// The arrays and `sum` are live and no one else touches them; blocks have whole warps.
+    /// The arrays and `sum` are live and nothing else accesses them; blocks consist of full warps.
     pub unsafe fn self_test(indices: DeviceSlice<u32>, ballots: DeviceSlice<u32>, sum: DevicePtr<u64>) {
         let i = thread::index_1d();
         // SAFETY: each thread writes its own word.
         unsafe { indices.set(i.into(), i) };
-        // SAFETY: the warps are whole and every lane comes here.
+        // SAFETY: the warps are full, and every lane executes this call.
         let yes = unsafe { warp::warp_vote_ballot(LaneMask::ALL, votes(i)) };
         // SAFETY: each thread writes its own word.
         unsafe { ballots.set(i.into(), yes.0) };

@@ -1,4 +1,4 @@
-//! The kernels of the stress harness. What they do is in `warpheap_device::check`.
+//! Kernels of the stress harness. Their bodies are in `warpheap_device::check`.
 
 use core::ptr::NonNull;
 use warpheap_device::bump::Bump;
@@ -35,44 +35,46 @@ stress_kernels! {
 stress_kernels!(checks);
 
 kernel! {
-    /// Takes a whole heap at once: see [`census::take_whole`]. For one thread.
+    /// Allocates all of a heap at once: see [`census::take_whole`]. For one thread.
     ///
     /// # Safety
     /// As for [`census::take_whole`].
     pub unsafe fn take_whole_heap(pool: Heap, answer: DevicePtr<u64>) {
-        // SAFETY: the caller's promise; an atomic has the layout of its integer.
+        // SAFETY: live, by the promise of `take_whole`; an atomic has the layout of its integer.
         let answer = unsafe { &*answer.0.cast::<AtomicU64>() };
-        // SAFETY: the caller's promise.
+        // SAFETY: `take_whole`'s promise, which this kernel's caller gives.
         unsafe { census::take_whole(&pool, answer) }
     }
 
-    /// Makes the block pool hand out a live block again. For one thread.
+    /// Makes the block pool allocate a live block again. For one thread.
     ///
     /// # Safety
     /// As for `FreeList::corrupt_unclaim`.
     pub unsafe fn plant_overlap_freelist(pool: FreeList, address: u64) {
         if let Some(block) = NonNull::new(address as *mut u8) {
-            // SAFETY: the caller's promise.
+            // SAFETY: `corrupt_unclaim`'s promise, which this kernel's caller gives.
             unsafe { pool.corrupt_unclaim(block) };
         }
     }
 
-    /// Makes the arena hand out memory again. For one thread.
+    /// Makes the arena allocate the same memory again. For one thread.
     ///
     /// # Safety
     /// As for `Bump::corrupt_rewind`.
     pub unsafe fn plant_overlap_bump(pool: Bump, bytes: u64) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `corrupt_rewind`'s promise, which this kernel's caller gives.
         unsafe { pool.corrupt_rewind(bytes) }
     }
 
-    /// Makes the heap hand out a live block again, by a free behind its owner's back. For one thread.
+    /// Makes the heap allocate a live block again: frees the block without its owner's knowledge.
+    /// For one thread.
     ///
     /// # Safety
-    /// Never safe for the owner, which is the purpose. No one else uses the heap at the moment.
+    /// Never safe for the block's owner: that is the purpose. No other thread uses the heap during
+    /// the call.
     pub unsafe fn plant_overlap_heap(pool: Heap, address: u64) {
         if let Some(block) = NonNull::new(address as *mut u8) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the free of a live block is intended, and no other thread uses the heap.
             unsafe { pool.free(block) };
         }
     }

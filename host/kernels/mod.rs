@@ -1,4 +1,4 @@
-//! The kernels that the library itself launches: the host's own allocations from a heap, and what it gives back.
+//! Kernels that the library itself launches: the host's allocations from a heap, and its frees.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -7,13 +7,15 @@ use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::{kernel, thread};
 
 kernel! {
-    /// Thread `i` asks for request `i`, a size and an alignment, and writes the block's address, or 0 if there is none.
+    /// Thread `i` serves request `i`, a size and an alignment. It writes the block's address, or 0
+    /// if the allocation fails.
     ///
     /// # Safety
-    /// The heap is live, `requests` are, and `blocks` has as many words that no one else touches.
+    /// The heap and `requests` are live. `blocks` has at least as many words as `requests`, and
+    /// nothing else accesses them.
     pub unsafe fn heap_alloc_many(heap: Heap, requests: DeviceSlice<[u64; 2]>, blocks: DeviceSlice<u64>) {
         let i = thread::index_1d().into();
-        // SAFETY: only read.
+        // SAFETY: `requests` is only read.
         let Some([size, align]) = (unsafe { requests.get(i) }) else { return };
         let layout = Layout::from_size_align(size as usize, align as usize);
         let block = layout.ok().and_then(|layout| heap.alloc(layout));
@@ -21,15 +23,15 @@ kernel! {
         unsafe { blocks.set(i, block.map_or(0, |block| block.as_ptr() as u64)) };
     }
 
-    /// Thread `i` gives the block at address `i` back.
+    /// Thread `i` frees the block at address `i` of `blocks`.
     ///
     /// # Safety
-    /// The heap and `blocks` are live, and no one uses the blocks any more.
+    /// The heap and `blocks` are live, and no thread uses the blocks any more.
     pub unsafe fn heap_free_many(heap: Heap, blocks: DeviceSlice<u64>) {
-        // SAFETY: only read.
+        // SAFETY: `blocks` is only read.
         let block = unsafe { blocks.get(thread::index_1d().into()) };
         if let Some(block) = block.and_then(|block| NonNull::new(block as *mut u8)) {
-            // SAFETY: the caller's promise.
+            // SAFETY: a block that no thread uses any more, by the caller's promise.
             unsafe { heap.free(block) };
         }
     }

@@ -1,4 +1,4 @@
-//! Allocation: one subtraction per warp, and what a warp does when that was not enough.
+//! Allocation: one subtraction per warp, and the slow path if that was not enough.
 
 use super::lease::{Lease, MAX_GROUP, Outcome, Piece, SUNK};
 use super::{Bump, POLL_NANOS, SETTLE_POLLS};
@@ -9,34 +9,37 @@ use crate::units::WARP_SIZE;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-/// A lane whose size or alignment is more granules than this takes from the root by itself.
+/// A lane that needs more granules than this, by size or alignment, allocates from the root on its
+/// own.
 pub(super) const MAX_LANE: u32 = 1 << 9;
-/// An alignment may need as many granules again as the size.
+/// An alignment may need as many additional granules as the size.
 const _: () = assert!(2 * MAX_LANE * WARP_SIZE <= MAX_GROUP);
 
-/// How often a group takes from a lease that others use up before it.
+/// Maximum attempts of a group on a lease that other groups exhaust before it succeeds.
 const RETRIES: u32 = 64;
 
 /// In place of an alignment: that of a granule, which every allocation has.
 const NATURAL: u32 = 0;
 
-/// In place of the granule where an allocation starts: there is none.
+/// In place of the granule where an allocation starts: allocation failed.
 pub(super) const NO_START: u64 = u64::MAX;
 
 impl Bump {
-    /// Memory for `layout`, or `None` when the arena holds no piece that large. Any thread, any time, any
-    /// subset of a warp. A layout of no bytes gets an address that must not be touched.
+    /// Allocates memory for `layout`. Returns `None` if no free piece of the arena is large enough.
     ///
-    /// An allocation takes a whole number of granules. An alignment above a granule takes up to that
-    /// alignment more.
+    /// May be called from any thread at any time, and from any divergent subset of a warp. A
+    /// zero-size layout gets an address that must not be dereferenced.
     ///
-    /// Cost per warp: 1 relaxed atomic on a word of this multiprocessor; from sm_80 on a reduction, a vote and 2 to
-    /// 7 shuffles, before that a vote and 3 to 9 shuffles.
+    /// An allocation takes a whole number of granules. An alignment above a granule takes up to
+    /// that alignment more.
+    ///
+    /// Cost per warp: 1 relaxed atomic on a word of this SM. From sm_80 on, also a reduction, a
+    /// vote and 2 to 7 shuffles; before that, a vote and 3 to 9 shuffles.
     #[inline(always)]
     #[must_use = "memory without an address is lost until the next reset"]
     pub fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         let (size, align) = (layout.size(), layout.align());
-        // Sizes from one byte to the limit, compared once: zero wraps around.
+        // True for sizes from one byte to the limit, with one comparison: zero wraps around.
         let small = size >> 32 == 0 && (size as u32).wrapping_sub(1) < self.small_bytes;
         let address = if small && align <= self.granule_bytes as usize {
             let granules = granules_in(size as u32, self.granule_bytes, self.granule_log2);
@@ -47,7 +50,7 @@ impl Bump {
         NonNull::new(address as *mut u8)
     }
 
-    /// For sizes and alignments that [`alloc`](Self::alloc) does not deal with at once.
+    /// Allocates with sizes and alignments that are not on the fast path of [`alloc`](Self::alloc).
     #[inline(never)]
     fn alloc_unusual(&self, size: usize, align: usize) -> u64 {
         if size == 0 {
@@ -63,7 +66,7 @@ impl Bump {
         )
     }
 
-    /// The address of the allocation that starts at a granule.
+    /// The address of the allocation that starts at granule `start`.
     #[inline(always)]
     fn address(&self, start: u64, align: u32) -> u64 {
         let address = self.base as u64 + (start << self.granule_log2);
@@ -74,7 +77,7 @@ impl Bump {
         (address + align - 1) & !(align - 1)
     }
 
-    /// The same, and 0 for [`NO_START`].
+    /// Like `address`, but returns 0 for [`NO_START`].
     #[inline(always)]
     fn address_or_null(&self, start: u64, align: u32) -> u64 {
         if start == NO_START { 0 } else { self.address(start, align) }
@@ -89,7 +92,7 @@ impl Bump {
         }
     }
 
-    /// For a part of a warp.
+    /// Out of line, for a subset of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group, granules: u32, align: u32) -> u64 {
         self.alloc_together(group, granules, align)
@@ -97,7 +100,8 @@ impl Bump {
 
     #[inline(always)]
     fn alloc_together<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, granules: u32, align: u32) -> u64 {
-        // Asked once: a thread can move, and a crosser must store into the shard that it crossed (I2).
+        // Read once: a thread can move to another SM, and a crosser must store into the shard that
+        // it crossed (I2).
         let home = self.home();
         let (sum, seen) = lanes.prefix_sum_with(granules, |total| self.take_if_leader(lanes, home, total));
         let seen = Lease(lanes.broadcast_64(seen));
@@ -107,7 +111,7 @@ impl Bump {
         }
     }
 
-    /// The leader takes for all.
+    /// The leader subtracts for the whole group.
     #[inline(always)]
     fn take_for<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, home: u32, total: u32) -> Lease {
         Lease(lanes.broadcast_64(self.take_if_leader(lanes, home, total)))
@@ -115,7 +119,7 @@ impl Bump {
 
     #[inline(always)]
     fn take_if_leader<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, home: u32, total: u32) -> u64 {
-        // Relaxed: the word publishes nothing but itself, as the root's counter.
+        // Relaxed: like the root's counter, the word publishes nothing but itself.
         if lanes.leads() { self.shard(home).lease.sub_relaxed(total.into()) } else { 0 }
     }
 
@@ -126,7 +130,8 @@ impl Bump {
         self.address_or_null(start, align)
     }
 
-    /// The lease of shard `home` did not hold what the group wanted: the leader saw `seen` there.
+    /// The lease of shard `home` did not hold what the group wanted. `seen` is the value that the
+    /// leader read.
     #[inline(always)]
     fn alloc_slow(&self, group: Group, granules: u32, home: u32, seen: Lease) -> u64 {
         let mut ask = Ask { bump: self, group, granules, home };
@@ -145,7 +150,8 @@ impl Bump {
                     break;
                 }
                 Outcome::Behind => {
-                    // Each failed subtraction that is not forgotten soon brings the lease nearer to its end.
+                    // Each failed subtraction that no store discards soon brings the lease closer
+                    // to underflow.
                     if !ask.group.all(ask.bump.await_settled(ask.home)) {
                         break;
                     }
@@ -161,7 +167,8 @@ impl Bump {
         ask.bump.hunt(ask.group, ask.granules.into())
     }
 
-    /// Waits until no one is storing the lease of shard `home`. Whether that came to be in time.
+    /// Waits until no crosser is about to store the lease of shard `home`. Returns whether that
+    /// happened in time.
     fn await_settled(&self, home: u32) -> bool {
         for _ in 0..SETTLE_POLLS {
             let now = Lease(self.shard(home).lease.load_relaxed());
@@ -173,7 +180,7 @@ impl Bump {
         false
     }
 
-    /// For a size or an alignment that is too large to share a subtraction.
+    /// Allocates with a size or an alignment that is too large to share a subtraction.
     fn alloc_large(&self, size: u64, align: u64) -> u64 {
         let padding = align.saturating_sub(self.granule_bytes());
         let granules = (size.saturating_add(padding)).div_ceil(self.granule_bytes());
@@ -186,7 +193,7 @@ impl Bump {
     }
 }
 
-/// What a group asks for.
+/// The request of a group.
 #[derive(Clone, Copy)]
 struct Ask<'a> {
     bump: &'a Bump,
@@ -196,23 +203,27 @@ struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    /// The lease was `seen` to be dry: puts it back to its start when failed subtractions have sunk it far,
-    /// before they can borrow out of its end. Nothing is in a dry lease (I4).
+    /// The lease was `seen` to be exhausted for good (dry). If failed subtractions have lowered it
+    /// far, resets it to its initial value before it can borrow from its end. A dry lease holds no
+    /// granules (I4).
     #[inline(always)]
     fn lift(&self, seen: Lease) {
         if seen.signed_remaining() < SUNK && self.group.leads() {
-            // Relaxed, and a swap: who reads it still reads after the store that made the lease dry.
+            // Relaxed, and a swap: a thread that reads it still reads after the store that made the
+            // lease dry.
             self.bump.shard(self.home).lease.swap_relaxed(Lease::DRY.0);
         }
     }
 
-    /// The group crossed, and `tail` is its own: the lanes in front get it, and the shard its next lease.
-    /// Answers where this lane's part starts, or leaves the group of those without one.
+    /// The group crossed, and owns `tail`: the first lanes get memory from it, and the shard gets
+    /// its next lease. Returns where this lane's part starts. Lanes without a part stay in the
+    /// group.
     #[inline(always)]
     fn share_tail(&mut self, tail: Piece, before: u32) -> u64 {
         let fits = u64::from(before + self.granules) <= tail.len;
         let mine = if fits { tail.start + u64::from(before) } else { NO_START };
-        // Some lane is left over, and no lane behind the first such fits either.
+        // At least one lane is left over. If a lane does not fit, the lanes after it do not fit
+        // either.
         let rest = self.group.filter(!fits);
         let used = self.group.read_32(before, rest.leader());
         let leads = self.group.leads();
@@ -230,7 +241,7 @@ impl Ask<'_> {
     }
 }
 
-/// Granules that hold so many bytes.
+/// The number of granules that hold `bytes` bytes.
 #[inline(always)]
 const fn granules_in(bytes: u32, granule_bytes: u32, granule_log2: u32) -> u32 {
     (bytes + (granule_bytes - 1)) >> granule_log2

@@ -1,17 +1,17 @@
-//! Damage done on purpose, so that the checks can be checked.
+//! Deliberate corruption, for testing the checks.
 
 use super::Bump;
 
 impl Bump {
-    /// Moves the arena's counter back: the last `bytes` that the root has lent out count as not lent. The
-    /// arena will hand them out a second time.
+    /// Moves the arena's counter back: the last `bytes` that the root has leased count as not
+    /// leased. The arena will allocate them a second time.
     ///
     /// # Safety
-    /// Never safe for the owners, which is the purpose. At least as much was lent, and no one else uses the
-    /// arena at the moment.
+    /// Never safe for the owners: that is the purpose. At least `bytes` were leased, and no other
+    /// thread uses the arena during the call.
     #[doc(hidden)]
     pub unsafe fn corrupt_rewind(&self, bytes: u64) {
-        // Relaxed: no one else uses the arena.
+        // Relaxed: no other thread uses the arena.
         self.root().remaining.add_relaxed(bytes >> self.granule_log2);
         self.root().ceiling.store_relaxed(u64::MAX);
     }

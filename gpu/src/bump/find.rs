@@ -1,4 +1,4 @@
-//! The search through everything that is left, when a shard's own lease was not enough.
+//! The search of all remaining memory, used if the shard's own lease was not enough.
 
 use super::alloc::NO_START;
 use super::lease::{Lease, Piece};
@@ -7,24 +7,28 @@ use crate::lanes::{Group, Sum};
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 use crate::thread;
 
-/// How often everything is searched again because another thread was just changing it.
+/// Maximum repetitions of the full search while other threads are changing what it reads.
 const SEARCHES: u32 = if NATIVE_LAYOUT { 1 << 12 } else { 4 };
 
 impl Bump {
-    /// Where `granules` for each lane of the group start: from the root, the leases and the tails. That
-    /// there are none is exact: at no place there is, or ever will be, a piece that large; unless another
-    /// thread was held up in the middle of a change for too long.
+    /// Allocates `granules` for each lane of the group from the root, the leases and the tails.
+    /// Returns where they start. A failure is exact: no piece that large exists, or ever will until
+    /// the next reset. The exception is a thread that was held up for too long in the middle of a
+    /// change.
     ///
-    /// The leader takes for all, so that a warp competes once for a word, not once a lane.
+    /// The leader allocates for all lanes, so that a warp contends once for a word, not once per
+    /// lane.
     #[cold]
     #[inline(never)]
     pub(super) fn hunt(&self, group: Group, granules: u64) -> u64 {
         let mut group = group;
         for _ in 0..SEARCHES {
             let Sum { before, total } = group.prefix_sum_64(granules);
-            // The leader speaks for all that need as much; the others come after.
+            // The leader searches for all lanes that need as much as it does. The other lanes
+            // search later.
             let least = group.broadcast_64(granules);
-            // For all of them or for the leader alone: what does not end with a lane would be lost.
+            // Enough for all lanes, or for the leader only: the part of a piece that no lane fits
+            // into would be lost.
             let mut piece = self.search(group, total, total);
             if piece == Piece::NOTHING && total > least {
                 piece = self.search(group, least, least);
@@ -42,28 +46,29 @@ impl Bump {
         NO_START
     }
 
-    /// `wanted` granules, or else `least`, from the root, or else from a shard. If there are none, and no one
-    /// was changing anything, that is so for good: lowers the ceiling.
+    /// Allocates `wanted` granules, or else `least`, from the root, or else from a shard. If there
+    /// are none and no thread was changing anything, this result is final until the next reset:
+    /// lowers the ceiling.
     fn search(&self, group: Group, wanted: u64, least: u64) -> Piece {
         // Relaxed: a stale ceiling only lets the search run (I5).
         if least >= group.lead_64(|| self.root().ceiling.load_relaxed()) {
             return Piece::NOTHING;
         }
-        // The root first: it lends to the shards, and they never give back.
+        // The root first: memory moves from the root to the shards, never back.
         let root = if group.leads() { self.take_from_root(wanted, least, least) } else { Piece::NOTHING };
         let root = root.broadcast(group);
         if !root.is_none() {
             return root;
         }
-        // ordering: acquire; pairs with LEND in `lend`: what the root has lent by now is in its shard, or
-        // that shard is seen unsettled.
+        // ordering: acquire; pairs with LEND in `lend`: what the root has leased by now is in its
+        // shard, or that shard is seen unsettled.
         SEE_LENT.fence_acquire();
         let Look { shard, settled } = self.look(group, least);
         if shard != NO_SHARD {
             let piece =
                 if group.leads() { carve_shard(self.shard(shard), wanted, least) } else { Piece::NOTHING };
             let piece = piece.broadcast(group);
-            // It was there a moment ago: look again.
+            // The piece was there a moment ago: search again.
             return if piece.is_none() { Piece::UNSETTLED } else { piece };
         }
         if !settled || root == Piece::UNSETTLED {
@@ -76,14 +81,14 @@ impl Bump {
         Piece::NOTHING
     }
 
-    /// Looks at every shard, a lane a shard at a time, for one with a piece of `least`.
+    /// Looks at every shard, one shard per lane at a time, for a piece of `least` granules.
     #[inline(always)]
     fn look(&self, group: Group, least: u64) -> Look {
         let home = group.broadcast_32(self.home());
         let mut settled = true;
         let mut base = 0;
         while base < self.shard_count() {
-            // Every lane takes part in every ballot, also one that has no shard left to look at.
+            // Every lane takes part in every ballot, including lanes with no shard left to look at.
             let place = base + group.rank();
             let r = if home + place < self.shard_count() {
                 home + place
@@ -102,17 +107,18 @@ impl Bump {
     }
 }
 
-/// In place of a shard: none has a piece that large.
+/// In place of a shard: no shard has a piece that large.
 const NO_SHARD: u32 = u32::MAX;
 
-/// What a look at every shard found.
+/// The result of a look at every shard.
 struct Look {
     shard: u32,
-    /// Whether no lease was just being stored.
+    /// Whether no lease was waiting for its crosser's store.
     settled: bool,
 }
 
-/// The longer of what the lease and the tail of a shard have; `None` if that is just changing.
+/// The longer of the shard's lease and tail, in granules. Returns `None` while a thread is changing
+/// them.
 #[inline(always)]
 fn longest_piece(shard: &Shard) -> Option<u32> {
     // ordering: acquire; pairs with LEND in `lend`: the tail that was kept before this lease.
@@ -124,7 +130,7 @@ fn longest_piece(shard: &Shard) -> Option<u32> {
     Some(tail)
 }
 
-/// Takes from the lease of a shard, or else from its tail.
+/// Takes granules from the lease of a shard, or else from its tail.
 #[inline(always)]
 fn carve_shard(shard: &Shard, wanted: u64, least: u64) -> Piece {
     let lease = Lease(shard.lease.load_relaxed());
@@ -132,8 +138,9 @@ fn carve_shard(shard: &Shard, wanted: u64, least: u64) -> Piece {
     if piece.is_none() { carve(&shard.tail, Lease(shard.tail.load_relaxed()), wanted, least) } else { piece }
 }
 
-/// Takes `wanted` granules, or else `least`, from the front of a lease or a tail that was last seen as
-/// `seen`; never below zero. A swap, not a subtraction: nothing is left to settle.
+/// Takes `wanted` granules, or else `least`, from the front of a lease or a tail whose last read
+/// value is `seen`. Never goes below zero. Uses a compare-and-swap instead of a subtraction:
+/// nothing is left to settle.
 #[inline(always)]
 fn carve(word: &AtomicU64, seen: Lease, wanted: u64, least: u64) -> Piece {
     let Some(piece) = seen.piece() else { return Piece::UNSETTLED };

@@ -1,34 +1,34 @@
-//! A lease in one word, so that one subtraction takes from it and tells where.
+//! A lease in one word: one subtraction allocates from it and returns the position.
 //!
 //! ```text
 //! 63                          29 28                          0
 //! | end of the lease, granules | remaining + BIAS, granules  |
 //! ```
 //!
-//! The next free granule is `end - remaining`. A subtraction that asks for too much leaves `remaining`
-//! below zero; BIAS keeps it from borrowing out of `end` until `BIAS` granules too many were asked for,
-//! and that is more than all warps of a GPU can ask for at once: see the assertion.
+//! The next free granule is `end - remaining`. A subtraction of too much leaves `remaining` below
+//! zero. BIAS keeps it from borrowing from `end` until the failed subtractions add up to `BIAS`
+//! granules, which is more than all warps of a GPU can request at once: see the assertion.
 
 use crate::lanes::Group;
 
 const LOW_BITS: u32 = 29;
 const LOW: u64 = (1 << LOW_BITS) - 1;
 
-/// The longest lease, in granules.
+/// The maximum length of a lease, in granules.
 pub(super) const MAX_LEASE: u64 = (1 << 26) - 1;
 const BIAS: u64 = (1 << LOW_BITS) - (1 << 26);
 
-/// The largest `end`; one above it marks a dry shard.
+/// The maximum `end`; the value one above it marks a dry shard.
 pub(super) const MAX_END: u64 = (1 << (64 - LOW_BITS)) - 2;
 const DRY_END: u64 = MAX_END + 1;
 
-/// The most granules a warp takes from a lease with one subtraction.
+/// The most granules that a warp takes from a lease with one subtraction.
 pub(super) const MAX_GROUP: u32 = 1 << 15;
 
-/// The most warps that may ask one lease at once: 160 multiprocessors of 64. With more, `remaining` would borrow
-/// out of `end`.
+/// The most warps that may use one lease at once: 160 SMs of 64 warps. With more, `remaining` could
+/// borrow from `end`.
 pub const RESIDENT_WARPS: u64 = 160 * 64;
-/// A dry lease that has sunk this far is put back to its start by whoever subtracts from it next.
+/// When a dry lease has dropped below this value, the next thread that subtracts from it resets it.
 pub(super) const SUNK: i32 = -(1 << 26);
 const _: () = assert!(RESIDENT_WARPS * MAX_GROUP as u64 + (1 << 26) < BIAS);
 
@@ -40,37 +40,37 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// In place of a piece: there is none that large, exactly.
+    /// In place of a piece: no piece is large enough. Exact.
     pub const NOTHING: Piece = Piece { start: 0, len: 0 };
     /// In place of a piece: another thread is changing the counter and took too long to settle it.
     pub const UNSETTLED: Piece = Piece { start: 1, len: 0 };
 
-    /// Whether it is one of the two above. A piece of two registers is returned in them; an enum around it
-    /// would go through every thread's stack.
+    /// Whether it is `NOTHING` or `UNSETTLED`. A piece of two registers is returned in registers;
+    /// an enum around it would go through every thread's stack.
     #[inline(always)]
     pub fn is_none(self) -> bool {
         self.len == 0
     }
 
-    /// What the leader of the group holds.
+    /// Broadcasts the leader's piece to the group.
     #[inline(always)]
     pub fn broadcast(self, group: Group) -> Self {
         Piece { start: group.broadcast_64(self.start), len: group.broadcast_64(self.len) }
     }
 
-    /// What is left behind the first `used` granules.
+    /// The rest of the piece after its first `used` granules.
     #[inline(always)]
     pub fn after(self, used: u64) -> Self {
         Piece { start: self.start + used, len: self.len - used }
     }
 }
 
-/// What an old value of a lease means to the thread that has subtracted `wanted` from it.
+/// What the old value of a lease means to the thread that subtracted `wanted` from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The granules from here on are the caller's.
+    /// The caller owns the granules from this one on.
     Got(u64),
-    /// Too little was left, and it is now the caller's, who must store the next lease (I2).
+    /// Too little was left. The caller now owns it, and must store the next lease (I2).
     Crossed(Piece),
     /// Another thread is storing the next lease.
     Behind,
@@ -82,9 +82,9 @@ pub(super) enum Outcome {
 pub(super) struct Lease(pub u64);
 
 impl Lease {
-    /// No granules, but a root to take the next lease from.
+    /// Empty lease of a shard that can still get another one from the root.
     pub const NONE: Lease = Lease(BIAS);
-    /// No granules and nothing to come.
+    /// Empty lease of a shard that gets no further lease.
     pub const DRY: Lease = Lease(DRY_END << LOW_BITS | (BIAS - 1));
 
     #[inline(always)]
@@ -103,20 +103,20 @@ impl Lease {
         (self.0 as u32 & LOW as u32) as i32 - BIAS as i32
     }
 
-    /// Granules left; `None` below zero.
+    /// Granules left; `None` if the counter is below zero.
     #[inline(always)]
     pub fn remaining(self) -> Option<u32> {
         u32::try_from(self.signed_remaining()).ok()
     }
 
-    /// What is left; `None` below zero, or dry.
+    /// The remaining piece; `None` if the counter is below zero or the lease is dry.
     #[inline(always)]
     pub fn piece(self) -> Option<Piece> {
         let len = self.remaining()?.into();
         Some(Piece { start: (self.0 >> LOW_BITS) - len, len })
     }
 
-    /// Where the `wanted` granules start, if this word had them.
+    /// Where the `wanted` granules start, if this value had that many left.
     #[inline(always)]
     pub fn got(self, wanted: u32) -> Option<u64> {
         let remaining = self.signed_remaining();

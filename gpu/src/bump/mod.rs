@@ -1,40 +1,41 @@
-//! A bump arena: memory is handed out front to back and comes back all at once, by a reset.
+//! A bump arena: memory is allocated front to back and freed all at once by a reset.
 //!
 //! ```text
-//!  root      one counter: what no one has yet            | remaining |
-//!  shard[s]  one a multiprocessor: a lease of the pool   | lease: end, remaining | tail: end, remaining |
+//!  root      one counter: memory in no lease | remaining |
+//!  shard[s]  one per SM: a part of the pool  | lease: end, remaining | tail: end, remaining |
 //!
 //!  pool      [ lease of 0 |###---][ lease of 1 |#-----][ lease of 0, used up ][ ... root's ... ]
 //! ```
 //!
-//! A warp takes what all its lanes ask for from the lease of its multiprocessor's shard with one atomic
-//! subtraction, so no word is asked by more than the warps of one multiprocessor. Half of the pool is lent
-//! out from the start; when a lease runs out, the shard takes another from the root, and when the root is
-//! empty, warps take from other shards. In a pool without shards there
-//! is one, and it is dry from the start.
+//! A warp allocates for all its lanes from the lease of its SM's shard with one atomic subtraction.
+//! Only the warps of one SM contend for a word. Half of the pool is leased from the start. When a
+//! lease is exhausted, the shard gets another one from the root. When the root is empty, warps
+//! allocate from other shards. An arena without sharding has a single shard, which is dry from the
+//! start.
 //!
 //! Everything is counted in granules (the least alignment). Invariants:
 //!
-//! - I1. Granted, `wasted`, the root's remaining, every lease's and every tail's remaining granules are
-//!   disjoint, and together they are the pool.
-//! - I2. A counter below zero belongs to the one thread that took it there (the *crosser*). Until that
-//!   thread swaps the next value in, every other subtraction fails and is forgotten with it.
-//! - I3. A counter at or above zero is exact: no failed subtraction is in it.
-//! - I4. A dry shard stays dry, and its tail only shrinks.
-//! - I5. `ceiling` is above the size of every request that could still be granted. It only falls.
+//! - I1. The allocated granules, `wasted`, the root's remaining granules and those of every lease
+//!   and tail are disjoint; together they are the pool.
+//! - I2. A counter below zero belongs to the one thread that took it there (the *crosser*). Until
+//!   that thread swaps in the next value, every other subtraction fails, and the swap discards it.
+//! - I3. A counter at or above zero is exact: it includes no failed subtraction.
+//! - I4. A dry shard (no lease, and none to come) stays dry, and its tail only shrinks.
+//! - I5. `ceiling` is above the size of every request that could still succeed. It only falls.
 //!
-//! Who writes: `remaining` and `lease`, any thread by subtraction, the crosser by a swap, and (lease) any
-//! thread by compare-and-swap from a value at or above zero. All are read-modify-writes, so that what one
-//! thread's fence has put before its write is before every later value too. `tail`: the crosser, and any thread by
-//! compare-and-swap. The host writes everything between launches.
+//! Writers. `remaining` and `lease`: any thread by subtraction, the crosser by a swap, and (`lease`
+//! only) any thread by compare-and-swap from a value at or above zero. All are read-modify-writes:
+//! what a thread's fence has put before its write is before every later value too. `tail`: the
+//! crosser, and any thread by compare-and-swap. The host writes everything between launches.
 //!
-//! A request is refused only when no lease, no tail and not the root holds its size in one piece; a
-//! refusal changes none of them (I3). What sharding loses is counted in `wasted`: leftovers of a lease
-//! that do not fit the next request when a larger leftover is already kept. Requests of one size whose
-//! size divides 512 granules lose nothing; of another size, less than one request a shard.
+//! An allocation fails only if no lease, no tail and not the root holds its size in one piece. A
+//! failed allocation changes none of them (I3). `wasted` counts what sharding loses: remainders of
+//! leases that do not fit the next request and that are not kept because a larger remainder is kept
+//! already. Requests of a single size that divides 512 granules lose nothing. Requests of another
+//! single size lose less than one request per shard.
 //!
-//! Progress: a warp that finds a counter below zero waits for the crosser, `SETTLE_POLLS` times at most,
-//! then takes from the root or is refused; so every call ends in bounded time.
+//! Progress: a warp that finds a counter below zero waits for the crosser, `SETTLE_POLLS` polls at
+//! most, then allocates from the root or fails. Every call ends in bounded time.
 
 mod alloc;
 mod corrupt;
@@ -49,25 +50,26 @@ use crate::thread;
 pub use lease::RESIDENT_WARPS;
 use lease::{Lease, Piece};
 
-/// How often a thread looks whether a crosser has settled a counter. A crosser needs two round trips to
-/// memory; this is thousands.
+/// Maximum polls of a counter while the crosser settles it. A crosser needs two round trips to
+/// memory; this allows for thousands.
 const SETTLE_POLLS: u32 = if NATIVE_LAYOUT { 1 << 12 } else { 3 };
-/// The pause between two looks.
+/// The pause between two polls.
 const POLL_NANOS: u32 = 100;
 
-/// What a crosser has done to its shard, before it asks the root and stores the next lease.
+/// What a crosser has done to its shard before it takes memory from the root and stores the next
+/// lease.
 const LEND: Site = Site::new("bump/lend");
-/// The look at a shard's tail, after its lease.
+/// The look at a shard's tail, after the look at its lease.
 const SEE_TAIL: Site = Site::new("bump/see-tail");
-/// The look at the shards, after the root.
+/// The look at the shards, after the look at the root.
 const SEE_LENT: Site = Site::new("bump/see-lent");
-/// Every named ordering of this structure, for checkers.
+/// Every named ordering of this structure, for model checkers.
 pub const SITES: [&str; 3] = ["bump/lend", "bump/see-tail", "bump/see-lent"];
 
-/// The largest pool in granules: 512 GiB at 16 bytes each.
+/// The maximum size of a pool in granules: 512 GiB at 16 bytes each.
 pub const MAX_GRANULES: u64 = lease::MAX_END;
 
-/// The pool-wide state, alone in its cache line.
+/// The pool-wide state, alone in its cache line to avoid false sharing.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Root {
@@ -76,7 +78,7 @@ pub struct Root {
     wasted: AtomicU64,
 }
 
-/// What one multiprocessor allocates from, alone in its cache line.
+/// The memory that one SM allocates from, alone in its cache line to avoid false sharing.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Shard {
@@ -87,11 +89,11 @@ pub struct Shard {
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Root>() == 128);
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Shard>() == 128);
 
-/// What shards hold at first: half of the pool between them, in leases of a multiple of this many
-/// granules, so that requests whose size divides it leave no tail.
+/// The initial leases are multiples of this many granules, so that requests with a size that
+/// divides it leave no tail. Together they are half of the pool.
 const LEASE_UNIT: u64 = 512;
 
-/// Granules that each of `shards` shards holds at first in a pool of `granules`.
+/// Length of each shard's initial lease in granules, for a pool of `granules` with `shards` shards.
 pub const fn first_lease(granules: u64, shards: u32) -> u64 {
     if shards == 0 {
         return 0;
@@ -103,7 +105,8 @@ pub const fn first_lease(granules: u64, shards: u32) -> u64 {
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl Root {
-    /// The root of a pool of `granules` with `shards` shards, each holding its first lease.
+    /// The root of a pool of `granules` with `shards` shards, each of which holds its initial
+    /// lease.
     pub fn new(granules: u64, shards: u32) -> Self {
         let remaining = granules - u64::from(shards) * first_lease(granules, shards);
         Root {
@@ -113,7 +116,7 @@ impl Root {
         }
     }
 
-    /// As it lies in device memory, for the host to write.
+    /// The in-memory representation for device memory, for the host to write.
     pub fn to_words(&self) -> [u64; 16] {
         let mut words = [0; 16];
         words[..3].copy_from_slice(&[
@@ -124,18 +127,18 @@ impl Root {
         words
     }
 
-    /// As it lay in device memory, for the host to read.
+    /// Decodes the representation in device memory, which the host has read.
     pub fn from_words(words: [u64; 16]) -> Self {
         let [remaining, ceiling, wasted, ..] = words.map(AtomicU64::new);
         Root { remaining, ceiling, wasted }
     }
 
-    /// Granules lost to leftovers of leases.
+    /// Granules lost as remainders of leases.
     pub fn wasted(&self) -> u64 {
         self.wasted.load_relaxed()
     }
 
-    /// Granules that no lease has; `None` while a thread is changing it.
+    /// Granules that are in no lease. `None` while a thread is changing the counter.
     pub fn remaining(&self) -> Option<u64> {
         root::decode(self.remaining.load_relaxed())
     }
@@ -143,25 +146,26 @@ impl Root {
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl Shard {
-    /// Shard `i` of a pool of `granules` with `shards` shards, holding its first lease.
+    /// Shard `i` of a pool of `granules` with `shards` shards, holding its initial lease.
     pub fn new(granules: u64, shards: u32, i: u32) -> Self {
         let len = first_lease(granules, shards);
         Self::with(Lease::of(Piece { start: u64::from(i) * len, len }))
     }
 
-    /// A shard that never has a lease: the only one of an arena whose warps all take from the root.
+    /// A shard that never has a lease: the only shard of an arena without sharding, in which all
+    /// warps allocate from the root.
     pub fn dry() -> Self {
         Self::with(Lease::DRY)
     }
 
-    /// As it lies in device memory, for the host to write.
+    /// The in-memory representation for device memory, for the host to write.
     pub fn to_words(&self) -> [u64; 16] {
         let mut words = [0; 16];
         words[..2].copy_from_slice(&[self.lease.load_relaxed(), self.tail.load_relaxed()]);
         words
     }
 
-    /// As it lay in device memory, for the host to read.
+    /// Decodes the representation in device memory, which the host has read.
     pub fn from_words(words: [u64; 16]) -> Self {
         let [lease, tail, ..] = words.map(AtomicU64::new);
         Shard { lease, tail }
@@ -171,7 +175,7 @@ impl Shard {
         Shard { lease: AtomicU64::new(lease.0), tail: AtomicU64::new(Lease::NONE.0) }
     }
 
-    /// Granules in its lease and its tail; `None` while a thread is changing them.
+    /// Granules in its lease and its tail. `None` while a thread is changing them.
     pub fn remaining(&self) -> Option<u64> {
         let lease = Lease(self.lease.load_relaxed());
         let tail = Lease(self.tail.load_relaxed()).remaining()?;
@@ -180,7 +184,7 @@ impl Shard {
     }
 }
 
-/// A bump arena, as kernels hold it.
+/// A bump arena, in the form that kernels use.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Bump {
@@ -197,7 +201,8 @@ pub struct Bump {
 
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Bump>() == 56 && align_of::<Bump>() == 8);
 
-// SAFETY: `repr(C)` of addresses and integers; the layout is asserted above. Every thread may use the arena at once.
+// SAFETY: `repr(C)` of addresses and integers; the layout is asserted above. All threads may use
+// the arena concurrently.
 unsafe impl DeviceHandle for Bump {
     fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
         found(self.base as u64, self.capacity());
@@ -205,15 +210,17 @@ unsafe impl DeviceHandle for Bump {
 }
 
 impl Bump {
-    /// A handle of the arena made of these parts. `granule_log2` is the base-2 logarithm of the least
-    /// alignment in bytes.
+    /// A handle to the arena that consists of these parts. `granule_log2` is the base-2 logarithm
+    /// of the minimum alignment in bytes.
     ///
     /// # Safety
-    /// `base` is aligned to a granule and starts `granules` of them; `root` and the `shard_count` (at
-    /// least one) `shards` were made by [`Root::new`] and [`Shard::new`] for the same pool, or by
-    /// [`Root::new`] for no shards and [`Shard::dry`]; `shared` is where a
-    /// copy of this handle lies or will lie before its first use. All stay there while the handle or a copy
-    /// of it is used, and belong to this arena alone.
+    /// - `base` points to `granules` granules and is aligned to a granule.
+    /// - `root` and the `shard_count` (at least one) `shards` were made by [`Root::new`] and
+    ///   [`Shard::new`] for the same pool, or by [`Root::new`] for zero shards and [`Shard::dry`].
+    /// - `shared` is the address of a copy of this handle, which is written before its first use.
+    ///
+    /// All of them stay valid while the handle or a copy of it is used, and belong to this arena
+    /// only.
     pub unsafe fn from_raw_parts(
         base: *mut u8,
         granules: u64,
@@ -236,27 +243,27 @@ impl Bump {
         }
     }
 
-    /// The copy of this handle in memory, for code off the fast path: a call there passes its address, while
-    /// a handle passed by value would be written to every thread's stack.
+    /// The copy of this handle in memory, for code off the fast path. A call there passes the
+    /// handle's address; a handle passed by value would be written to every thread's stack.
     #[inline(always)]
     fn shared(&self) -> &Bump {
-        // SAFETY: `from_raw_parts`' promise.
+        // SAFETY: `from_raw_parts`' promise for `shared`.
         unsafe { &*self.shared }
     }
 
-    /// Bytes it was made with.
+    /// The capacity in bytes.
     #[inline(always)]
     pub const fn capacity(&self) -> u64 {
         self.granules << self.granule_log2
     }
 
-    /// The least alignment, and the unit in which memory is handed out, in bytes.
+    /// The minimum alignment and the allocation unit, in bytes.
     #[inline(always)]
     pub const fn granule_bytes(&self) -> u64 {
         self.granule_bytes as u64
     }
 
-    /// Where its memory starts.
+    /// The address of the arena's memory.
     #[inline(always)]
     pub const fn base(&self) -> *mut u8 {
         self.base
@@ -264,16 +271,16 @@ impl Bump {
 
     #[inline(always)]
     fn root(&self) -> &Root {
-        // SAFETY: `from_raw_parts`' promise.
+        // SAFETY: `from_raw_parts`' promise for `root`.
         unsafe { &*self.root }
     }
 
     #[inline(always)]
     fn shard(&self, i: u32) -> &Shard {
         debug_assert!(i <= self.last_shard);
-        // SAFETY: `i` is at most `last_shard`, by the callers.
+        // SAFETY: callers pass an `i` that is at most `last_shard`.
         let shard = unsafe { self.shards.add(i as usize) };
-        // SAFETY: `from_raw_parts`' promise.
+        // SAFETY: `from_raw_parts`' promise for `shards`.
         unsafe { &*shard }
     }
 
@@ -282,7 +289,8 @@ impl Bump {
         self.last_shard + 1
     }
 
-    /// The shard of the multiprocessor that the caller runs on, as far as it knows; any would be right.
+    /// The shard of the SM that the caller runs on. Only a hint: the thread may move, and any shard
+    /// is correct.
     #[inline(always)]
     fn home(&self) -> u32 {
         thread::sm_id().min(self.last_shard)

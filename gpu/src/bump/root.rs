@@ -1,10 +1,11 @@
-//! The root's counter: takes by subtraction, settles by the one thread that crosses zero (I2, I3).
+//! The root's counter: threads allocate by subtraction, and the one thread that crosses zero
+//! settles the counter (I2, I3).
 
 use super::lease::Piece;
 use super::{Bump, SETTLE_POLLS};
 use crate::thread;
 
-/// Zero granules remaining. Half the range is room for subtractions that fail.
+/// Zero granules remaining. Half the range is room for failing subtractions.
 const BIAS: u64 = 1 << 62;
 
 pub(super) const fn encode(granules: u64) -> u64 {
@@ -17,10 +18,11 @@ pub(super) const fn decode(word: u64) -> Option<u64> {
 }
 
 impl Bump {
-    /// Takes `wanted` granules from the root. If it has fewer, but `least` of them, takes up to `short`.
+    /// Takes `wanted` granules from the root. If fewer are left, but at least `least`, takes up to
+    /// `short`.
     ///
-    /// Every access is relaxed: the counter publishes nothing but itself. Memory that it hands out had no
-    /// owner since the reset, and the host orders the reset before the launch.
+    /// Every access is relaxed: the counter publishes nothing but itself. The memory that it
+    /// allocates had no owner since the reset, and the host orders the reset before the launch.
     #[inline(always)]
     pub(super) fn take_from_root(&self, wanted: u64, least: u64, short: u64) -> Piece {
         let counter = &self.root().remaining;
@@ -33,16 +35,16 @@ impl Bump {
                     continue;
                 }
             }
-            // None: behind a crosser, whose store forgets this subtraction (I2).
+            // `None`: below zero; the crosser's store discards this subtraction (I2).
             let Some(remaining) = decode(counter.sub_relaxed(wanted)) else { continue };
             let start = self.granules - remaining;
             if remaining >= wanted {
                 return Piece { start, len: wanted };
             }
-            // This thread has crossed zero: what remains is its own to take or to leave.
+            // This thread has crossed zero: the remainder is its to take or to leave.
             let len = if remaining >= least { remaining.min(short) } else { 0 };
-            // A swap, not a store: whoever reads it also reads after what LEND put before the subtractions
-            // that came before this one.
+            // A swap, not a store: a thread that reads it also reads after what LEND put before the
+            // subtractions that came before this one.
             counter.swap_relaxed(encode(remaining - len));
             if len > 0 {
                 return Piece { start, len };

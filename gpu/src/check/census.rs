@@ -1,5 +1,5 @@
-//! All blocks at one moment: whether any two share memory, and whether the pool has exactly as many as it
-//! should.
+//! A census of all blocks at one point in time: whether any two overlap, and whether the pool has
+//! exactly as many as it should.
 
 use super::Owner;
 use super::log::BreachKind;
@@ -15,20 +15,22 @@ use core::alloc::Layout;
 use core::ops::Range;
 use core::ptr::NonNull;
 
-/// The longest block, in granules, that one thread claims alone; a longer one takes the whole warp.
+/// The longest block, in granules, that one thread claims on its own. The full warp claims a longer
+/// one.
 const ALONE: u64 = 32;
 
-/// One thread for each record: claims its block in `map`, which no one has claimed in. Blocks that share a
-/// granule are counted in the map's log, each once, in whatever order the threads come: the claim that
-/// fails marks both.
+/// One thread per record: claims the record's block in `map`, which has no claims before. Blocks
+/// that share a granule are counted in the map's log, each once, regardless of the order of the
+/// threads: a failing claim marks both blocks.
 ///
-/// Cost for a live block: 16 bytes read and one relaxed atomic a granule.
+/// Cost per live block: 16 bytes read and one relaxed atomic per granule.
 ///
 /// # Safety
-/// No one writes `records`. `marks` are as many words at least, all 0, and no one else touches them.
+/// No thread writes `records`. `marks` has at least as many words, all 0, and no other thread
+/// accesses them.
 pub unsafe fn overlap_claim(records: DeviceSlice<Record>, map: &OwnershipMap, marks: DeviceSlice<u32>) {
     let place = thread::index_1d();
-    // SAFETY: no one writes it, and all of it was written.
+    // SAFETY: no thread writes it, and all of it was written before.
     let record = unsafe { records.get(place.into()) }.unwrap_or_default();
     let group = Group::converged();
     let live = group.ballot(record.is_live());
@@ -46,14 +48,15 @@ pub unsafe fn overlap_claim(records: DeviceSlice<Record>, map: &OwnershipMap, ma
         let (start, end) = (group.read_64(span.start, from), group.read_64(span.end, from));
         let theirs = group.read_32(place, from);
         let (rank, step) = (group.rank(), group.count());
-        // Only the lane whose block it is knows the record; each meeting is marked by whoever meets.
+        // Only the lane that owns the record knows it. The lane that finds a conflict marks both
+        // blocks.
         let record = if place == theirs { record } else { Record::default() };
         claim(map, marks, start + u64::from(rank)..end, step, record, Owner::of_record(theirs));
         waiting = waiting.without_leader();
     }
 }
 
-/// The granules of a record's block; none if it is empty or nowhere.
+/// The granules of a record's block. Empty if the record is empty or its block is misplaced.
 #[inline(always)]
 fn span(map: &OwnershipMap, record: Record, owner: Owner) -> Range<u64> {
     if !record.is_live() {
@@ -84,59 +87,61 @@ fn claim(
     }
 }
 
-/// Counts the block of `owner` unless that was done before.
+/// Counts the block of `owner`, unless it was counted before.
 #[cold]
 fn mark(map: &OwnershipMap, marks: DeviceSlice<u32>, owner: Owner) {
     let Some(place) = owner.record().filter(|place| u64::from(*place) < marks.len()) else { return };
     // SAFETY: in bounds.
     let word = unsafe { marks.as_ptr().add(place as usize) };
-    // SAFETY: live memory that everyone accesses through this type; an atomic has its integer's layout.
+    // SAFETY: live memory that all threads access through this type; an atomic has its integer's
+    // layout.
     let word = unsafe { &*word.cast::<AtomicU32>() };
     if word.swap_relaxed(1) == 0 {
         map.log().count_overlapping();
     }
 }
 
-/// Every thread allocates until the pool refuses. What they get is written to `out`, and its number, also
-/// of what `out` has no room for, is added to `count`.
+/// Every thread allocates until the allocation fails. The blocks are written to `out`. Their
+/// number, including those that do not fit into `out`, is added to `count`.
 ///
 /// # Safety
-/// `count` and `out` are live; no one else touches them.
+/// `count` and `out` are live; nothing else accesses them.
 pub unsafe fn grab<A: DeviceAlloc>(pool: &A, layout: Layout, out: DeviceSlice<Record>, count: &AtomicU64) {
-    // A thread that gets more blocks than there is room for stops at the first without.
+    // A thread stops at its first block that does not fit into `out`.
     for _ in 0..=out.len() {
         let Some(block) = pool.alloc(layout) else { return };
-        // Relaxed: it only hands out places in `out`.
+        // Relaxed: it only assigns places in `out`.
         let place = count.add_relaxed(1);
         let record = Record::default().next(block.as_ptr() as u64, layout);
-        // SAFETY: the place is this thread's alone.
+        // SAFETY: the place belongs to this thread only.
         if !unsafe { out.set(place, record) } {
             return;
         }
     }
 }
 
-/// One thread for each of the first `count` records: gives its block back and empties the record.
+/// One thread per record, for the first `count` records: frees the record's block and empties the
+/// record.
 ///
 /// # Safety
-/// The records are blocks of `pool` that no one uses, and no one else touches the records.
+/// The records are unused blocks of `pool`, and no other thread accesses the records.
 pub unsafe fn give_back<A: DeviceAlloc>(pool: &A, records: DeviceSlice<Record>, count: u64) {
     let place = u64::from(thread::index_1d());
-    // SAFETY: the caller's promise.
+    // SAFETY: no other thread accesses the record, by the caller's promise.
     let Some(record) = (unsafe { records.get(place) }) else { return };
     if let Some(block) = NonNull::new(record.address() as *mut u8).filter(|_| place < count) {
-        // SAFETY: the caller's promise.
+        // SAFETY: an unused block of `pool`, by the caller's promise.
         unsafe { pool.free(block, record.layout()) };
         // SAFETY: this thread's own record.
         unsafe { records.set(place, record.emptied()) };
     }
 }
 
-/// Takes all of the pool's memory in one allocation and gives it back. One thread writes to `answer` whether that
-/// went: 1 or 0.
+/// Allocates all of the pool's memory in one piece and frees it. One thread writes to `answer`
+/// whether the allocation succeeded: 1 or 0.
 ///
 /// # Safety
-/// `answer` is live; no one else touches it or the pool.
+/// `answer` is live; no other thread accesses it or the pool.
 pub unsafe fn take_whole<A: DeviceAlloc>(pool: &A, answer: &AtomicU64) {
     let bytes = pool.region().1 as usize;
     let Ok(layout) = Layout::from_size_align(bytes, 1) else { return };

@@ -1,20 +1,23 @@
-//! Blocks that change hands while kernels run: another warp frees them than the one that allocated them, or another
-//! kernel, on another stream, at the same time.
+//! Blocks that change owners while kernels run: the warp that frees a block is not the one that
+//! allocated it, or a concurrent kernel on another stream frees it.
 //!
 //! ```text
-//! token  | warp 24 | kernel 8 | owner 32 |     a record, and who allocated its block; 0 is none
-//! cells  | token | token | ...                 shared by all kernels of a phase, all 0 at first
+//! token  | warp 24 | kernel 8 | owner 32 |   a record and the allocator of its block; 0: none
+//! cells  | token | token | ...               shared by all kernels of a phase, all 0 at first
 //! ```
 //!
-//! A thread holds one token: the right to a record and its block. In each step it does to the block what its
-//! phase says, and swaps its token for that of a cell.
+//! A thread holds one token: the right to access a record and its block. In each step it does to
+//! the block what the phase says, and swaps its token with that of a cell.
 //!
-//! - I1. A record is touched by who holds its token alone, and in one place at a time: with a thread, or in a cell.
-//!   At first it is with the thread whose column the record is in.
-//! - I2. What a thread did to a record and its block happens before what the next holder does: by the swap.
+//! - I1. Only the holder of a record's token accesses the record, and the token is in one place at
+//!   a time: with a thread, or in a cell. At first it is with the thread that works on the
+//!   record's column.
+//! - I2. What a thread did to a record and its block happens before what the next holder does: by
+//!   the swap.
 //!
-//! When a kernel has ended, what its threads hold stays as it is. When all have, so does what is in the cells, and
-//! every record is its column's again. Wait-free: a cell that has nothing is no reason to wait.
+//! When a kernel has ended, the records held by its threads no longer change. When all kernels have
+//! ended, neither do those in the cells, and every record belongs to its column again. Wait-free:
+//! no thread waits for a cell to be filled.
 
 use super::Owner;
 use super::ownership::OwnershipMap;
@@ -29,7 +32,7 @@ use crate::units::WARP_SIZE;
 /// The swap of two tokens.
 const SWAP: Site = Site::new("check/swap");
 
-/// The right to a record, or none.
+/// The right to access a record, or none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Token(u64);
 
@@ -52,12 +55,13 @@ impl Token {
 
 const KERNEL_BITS: u32 = 8;
 
-/// One thread's part of a launch. `round.phase` is [`Phase::Exchange`], [`Phase::Produce`] or [`Phase::Consume`].
+/// Runs one thread's part of a launch. `round.phase` is [`Phase::Exchange`], [`Phase::Produce`] or
+/// [`Phase::Consume`].
 ///
 /// # Safety
-/// `records` are all records of all kernels that run, of blocks of `pool`, claimed in `map`; nothing else touches
-/// them. `cells` were 0 before the first of these kernels, and there is a warp's worth of them at least. `stripes`
-/// is live.
+/// `records` are all records of all running kernels, of blocks of `pool`, claimed in `map`; nothing
+/// else accesses them. `cells` were 0 before the first of these kernels; there are at least as many
+/// as a warp has lanes. `stripes` is live.
 #[inline(always)]
 pub unsafe fn run<A: DeviceAlloc>(
     pool: &A,
@@ -68,7 +72,7 @@ pub unsafe fn run<A: DeviceAlloc>(
     round: &Round,
 ) {
     let Some(mut worker) = Worker::new(pool, records, map, round) else { return };
-    // Kernels that differ by 256 are taken for one.
+    // Kernels with numbers that differ by a multiple of 256 are treated as one.
     let kernel = round.first_record / (SLOTS * round.threads) % (1 << KERNEL_BITS);
     let me = thread::warp_index() << KERNEL_BITS | kernel;
     let mut token = Token::NONE;
@@ -93,7 +97,7 @@ pub unsafe fn run<A: DeviceAlloc>(
 fn turn<A: DeviceAlloc>(worker: &mut Worker<'_, A>, token: Token, me: u32) -> Token {
     let owner = token.owner();
     let Some(place) = owner.record().map(u64::from) else { return token };
-    // SAFETY: the token is this thread's (I1).
+    // SAFETY: this thread holds the token (I1).
     let Some(mut record) = (unsafe { worker.records.get(place) }) else { return token };
     let phase = worker.round.phase;
     let was_live = record.is_live();
@@ -107,13 +111,14 @@ fn turn<A: DeviceAlloc>(worker: &mut Worker<'_, A>, token: Token, me: u32) -> To
     if allocates {
         record = worker.allocate(record, owner);
     }
-    // SAFETY: the same.
+    // SAFETY: this thread holds the token (I1).
     unsafe { worker.records.set(place, record) };
     if allocates { Token::new(owner, me) } else { token }
 }
 
-/// Puts the token into a cell and takes what was there. In some rounds the lanes of a warp take neighbouring cells,
-/// so that blocks that were allocated together are freed together; in others each takes any.
+/// Puts the token into a cell and takes the token that was there. In some rounds the lanes of a
+/// warp use adjacent cells, so that blocks that were allocated together are freed together. In
+/// others each lane uses a random cell.
 #[inline(always)]
 fn swap<A: DeviceAlloc>(worker: &Worker<'_, A>, cells: DeviceSlice<u64>, step: u32, token: Token) -> Token {
     let count = cells.len() as u32;
@@ -128,9 +133,10 @@ fn swap<A: DeviceAlloc>(worker: &Worker<'_, A>, cells: DeviceSlice<u64>, step: u
     }
     // SAFETY: in bounds.
     let cell = unsafe { cells.as_ptr().add(cell as usize) };
-    // SAFETY: live memory that everyone accesses through this type in this launch; an atomic has its integer's
-    // layout.
+    // SAFETY: live memory that all threads access through this type in this launch; an atomic has
+    // its integer's layout.
     let cell = unsafe { &*cell.cast::<AtomicU64>() };
-    // ordering: acquire and release; pairs with itself: what the last holder did, before what the next one does (I2).
+    // ordering: acquire and release; pairs with itself: what the last holder did, before what the
+    // next one does (I2).
     Token(cell.at(SWAP).swap_acq_rel(token.0))
 }

@@ -1,10 +1,10 @@
-//! Numbers that look random and come back the same for the same seed.
+//! Pseudo-random numbers, reproducible from a seed.
 
-/// What consecutive states of a splitmix generator differ by: 2^64 divided by the golden ratio, odd.
+/// The increment of a splitmix generator's state: 2^64 divided by the golden ratio, odd.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Spreads the bits of `x`: a bijection in which each bit of `x` flips each bit of the result about half
-/// the time.
+/// Mixes the bits of `x`: a bijection in which each bit of `x` flips each bit of the result about
+/// half the time.
 ///
 /// The output function of splitmix64: Steele, Lea and Flood, *Fast Splittable Pseudorandom Number
 /// Generators*, OOPSLA 2014, with the constants of Stafford's variant 13.
@@ -15,14 +15,14 @@ pub const fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Takes `word` into the running hash `state`.
+/// Mixes `word` into the running hash `state`.
 #[inline(always)]
 pub const fn absorb(state: u64, word: u64) -> u64 {
     mix(state.wrapping_add(GOLDEN) ^ word)
 }
 
-/// A number below `bound` from the upper half of a hash; 0 for a bound of 0. Off from even by less than
-/// `bound / 2^32`.
+/// A number below `bound` from the upper half of a hash; 0 for a bound of 0. The deviation from a
+/// uniform distribution is less than `bound / 2^32`.
 #[inline(always)]
 pub const fn below(hash: u64, bound: u32) -> u32 {
     (((hash >> 32) * bound as u64) >> 32) as u32

@@ -1,42 +1,44 @@
-//! What the checks found, written down where the host reads it after the launch.
+//! The log of what the checks found, which the host reads after the launch.
 //!
 //! ```text
 //! CheckLog  | checked | overlapping | counts by kind, 8 | breach 0 | ... | breach 63 |
 //! breach    | kind, owner | other, bytes | address | offset | expected | found |
 //! ```
 //!
-//! I1. The counts are of everything since the last reset; the breaches kept are the first 64 of all kinds.
-//! I2. A breach's place is written once, by the thread whose increment of the total returned it.
+//! I1. The counts cover everything since the last reset; the first 64 breaches of all kinds are
+//! kept.
+//! I2. A breach's entry is written once, by the thread that got its index from the increment of the
+//! total.
 //!
 //! The host reads after the kernel has ended, which orders every write before the read. Wait-free.
 
 use super::Owner;
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 
-/// How many breaches are kept in full. Later ones are counted.
+/// The number of breaches kept in full. Later ones are only counted.
 pub const BREACHES_KEPT: usize = 64;
 
-/// Words of a log.
+/// The number of words in a log.
 pub const LOG_WORDS: usize = HEAD_WORDS + BREACH_WORDS * BREACHES_KEPT;
 
 const KINDS: usize = 8;
 const HEAD_WORDS: usize = 2 + KINDS;
 const BREACH_WORDS: usize = 6;
 
-/// What a check found.
+/// The kind of a check's finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[non_exhaustive]
 pub enum BreachKind {
-    /// A block was handed out that is, in part, another owner's.
+    /// A block was allocated that overlaps another owner's block.
     Overlap = 1,
-    /// A block was handed out that is not inside the pool.
+    /// A block was allocated that is not inside the pool.
     OutOfBounds = 2,
-    /// A block was handed out that is not aligned as asked.
+    /// A block was allocated without the requested alignment.
     Misaligned = 3,
-    /// A block does not hold what its owner wrote.
+    /// A block does not contain what its owner wrote.
     Torn = 4,
-    /// A block that an owner gave back was, in part, not its own any more.
+    /// At its free, a block was partly owned by another owner, or by none.
     Usurped = 5,
 }
 
@@ -55,20 +57,20 @@ impl BreachKind {
     }
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Breach {
-    /// What it is.
+    /// The kind of the finding.
     pub kind: BreachKind,
-    /// Whose block it is.
+    /// The block's owner.
     pub owner: Owner,
-    /// Who else holds a part of it.
+    /// The other owner of a part of the block.
     pub other: Owner,
-    /// Where the block starts.
+    /// The address of the block.
     pub address: u64,
-    /// How long it is.
+    /// The size of the block.
     pub bytes: u32,
-    /// The first byte of the block that is affected.
+    /// The offset of the first affected byte in the block.
     pub offset: u64,
     /// The word that should be there, for [`BreachKind::Torn`].
     pub expected: u64,
@@ -76,7 +78,7 @@ pub struct Breach {
     pub found: u64,
 }
 
-/// The log, in device memory. All zeroes is an empty log.
+/// The log, in device memory. All zeros is an empty log.
 #[repr(C)]
 #[derive(Debug)]
 pub struct CheckLog {
@@ -102,11 +104,12 @@ impl Default for CheckLog {
 }
 
 impl CheckLog {
-    /// Writes a breach down.
+    /// Records a breach.
     #[cold]
     #[inline(never)]
     pub fn record(&self, breach: &Breach) {
-        // Relaxed: the counts only hand out places (I2); the end of the kernel orders them for the host.
+        // Relaxed: the counts only assign entries (I2); the end of the kernel orders them for the
+        // host.
         self.counts[breach.kind as usize].add_relaxed(1);
         let i = self.counts[0].add_relaxed(1);
         let Some(place) = self.breaches.get(i as usize) else { return };
@@ -118,13 +121,13 @@ impl CheckLog {
         place[5].store_relaxed(breach.found);
     }
 
-    /// Counts blocks that a [`census`](super::census) has looked at.
+    /// Counts blocks that a [`census`](super::census) has checked.
     #[inline(always)]
     pub(super) fn count_checked(&self, blocks: u32) {
         self.checked.add_relaxed(blocks.into());
     }
 
-    /// Counts a block that shares memory with another.
+    /// Counts a block that overlaps another.
     #[cold]
     pub(super) fn count_overlapping(&self) {
         self.overlapping.add_relaxed(1);
@@ -136,32 +139,32 @@ impl CheckLog {
 pub struct LogView<'a>(&'a [u64; LOG_WORDS]);
 
 impl<'a> LogView<'a> {
-    /// A view of the words of a log; `None` when they are too few or too many.
+    /// A view of the words of a log; `None` if the number of words is wrong.
     pub fn new(words: &'a [u64]) -> Option<Self> {
         words.try_into().ok().map(LogView)
     }
 
-    /// Blocks that a census looked at.
+    /// The number of blocks that a census checked.
     pub fn checked(self) -> u64 {
         self.0[0]
     }
 
-    /// Blocks that share memory with another, by a census.
+    /// The number of blocks that overlap another, as found by a census.
     pub fn overlapping(self) -> u64 {
         self.0[1]
     }
 
-    /// Everything that was found.
+    /// The number of all findings.
     pub fn total(self) -> u64 {
         self.0[2]
     }
 
-    /// How many of one kind.
+    /// The number of findings of one kind.
     pub fn count(self, kind: BreachKind) -> u64 {
         self.0[2 + kind as usize]
     }
 
-    /// What was kept in full, in the order of its recording.
+    /// The breaches kept in full, in the order of recording.
     pub fn breaches(self) -> impl Iterator<Item = Breach> + 'a {
         let kept = self.total().min(BREACHES_KEPT as u64) as usize;
         self.0[HEAD_WORDS..].chunks_exact(BREACH_WORDS).take(kept).filter_map(|words| {

@@ -1,25 +1,27 @@
-//! Which sizes and alignments threads ask for.
+//! The distribution of the requested sizes and alignments.
 
 use super::hash::below;
 use super::workload::Round;
 use core::alloc::Layout;
 
-/// How the sizes between the smallest and the largest are spread.
+/// The distribution of sizes between the smallest and the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Mix {
-    /// Each as often as any other.
+    /// All sizes with equal probability.
     Uniform = 0,
-    /// Powers of two alone, each as often as any other; the largest size where there is none between the two.
+    /// Powers of two only, all with equal probability; the largest size if the range contains no
+    /// power of two.
     Powers = 1,
-    /// Fifteen of sixteen from the lowest sixteenth of the range, the others from all of it.
+    /// Fifteen of sixteen sizes from the lowest sixteenth of the range, the others from all of it.
     Small = 2,
 }
 
-/// Alignments up to this are asked for alike; larger ones, in bytes to the base of 2, one time in eight as often.
+/// Alignments up to this base-2 logarithm of bytes are equally frequent; larger ones are an eighth
+/// as frequent.
 const COMMON_ALIGN_LOG2: u32 = 6;
 
-/// A size and an alignment that `hash` decides.
+/// A size and an alignment, determined by `hash`.
 #[inline(always)]
 pub(super) fn draw(round: &Round, hash: u64) -> Layout {
     let Round { min_bytes, max_bytes, max_align_log2, mix, .. } = *round;
@@ -31,11 +33,12 @@ pub(super) fn draw(round: &Round, hash: u64) -> Layout {
     let drawn = below(hash << 32, max_align_log2.saturating_add(1));
     let rare = drawn > COMMON_ALIGN_LOG2 && hash & 7 != 0;
     let align_log2 = if rare { drawn - (COMMON_ALIGN_LOG2 + 1) } else { drawn };
-    // SAFETY: a power of two; the sizes are 32 bits, far from where rounding up would overflow.
+    // SAFETY: a power of two; the sizes have 32 bits, so rounding up cannot overflow.
     unsafe { Layout::from_size_align_unchecked(bytes as usize, 1 << (align_log2 & 31)) }
 }
 
-/// A size that is not as likely as any other. By itself, so that a draw of a uniform size needs few registers.
+/// A size of a non-uniform distribution. Out of line, so that drawing a uniform size needs few
+/// registers.
 #[inline(never)]
 fn skewed(least: u32, most: u32, mix: u32, hash: u64) -> u32 {
     let span = most - least;

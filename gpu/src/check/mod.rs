@@ -1,21 +1,21 @@
-//! Proof that an allocator hands no byte to two owners, gathered while it runs.
+//! Checks at run time that an allocator never hands a byte to two owners.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`record`] | a live block, as its owner remembers it, in device memory |
-//! | [`log`] | what was found, where the host reads it after the launch |
-//! | [`ownership`] | a word for every granule of a pool: who holds it |
-//! | [`pattern`] | what an owner writes over its whole block and reads again before it gives it back |
-//! | [`tally`] | what all threads have done, counted |
-//! | [`workload`] | threads that allocate and free by a seed, and check every step |
-//! | [`mix`] | which sizes and alignments they ask for |
-//! | [`exchange`] | the same threads, handing blocks to each other while they run |
-//! | [`census`] | all live blocks at once on a fresh map; a pool emptied to its last block |
-//! | [`misuse`] | threads that do wrong on purpose, so that the checks can be checked |
-//! | [`stress_kernels!`](crate::stress_kernels!) | the kernels that run these for a type of handle |
+//! | [`record`] | a live block as its owner remembers it, in device memory |
+//! | [`log`] | findings, which the host reads after the launch |
+//! | [`ownership`] | a word per granule of a pool: its owner |
+//! | [`pattern`] | the pattern that an owner fills its block with and verifies before the free |
+//! | [`tally`] | counters of what all threads have done |
+//! | [`workload`] | threads that allocate and free from a seed, and check every step |
+//! | [`mix`] | the distribution of sizes and alignments |
+//! | [`exchange`] | threads that pass blocks to each other while they run |
+//! | [`census`] | all live blocks at once on a fresh map; a pool allocated to its last block |
+//! | [`misuse`] | threads that misuse an allocator on purpose, to test the checks |
+//! | [`stress_kernels!`](crate::stress_kernels!) | the kernels that run these for a handle type |
 //!
-//! Nothing here knows which allocator it checks, beyond [`DeviceAlloc`](crate::alloc::DeviceAlloc), and
-//! nothing here panics: what is wrong is written down.
+//! The checks know nothing about the allocator beyond [`DeviceAlloc`](crate::alloc::DeviceAlloc).
+//! Nothing here panics: findings are recorded in the log.
 
 pub mod census;
 mod declare;
@@ -30,22 +30,23 @@ pub mod record;
 pub mod tally;
 pub mod workload;
 
-/// Who holds a block: the place of its [`Record`](record::Record) in the table of all records, plus one.
+/// The owner of a block: the index of its [`Record`](record::Record) in the table of all records,
+/// plus one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Owner(pub u32);
 
 impl Owner {
-    /// No one.
+    /// No owner.
     pub const NONE: Owner = Owner(0);
 
-    /// The owner whose record is at `place`.
+    /// The owner of the record at `place`.
     #[inline(always)]
     pub const fn of_record(place: u32) -> Owner {
         Owner(place.wrapping_add(1))
     }
 
-    /// The place of its record; `None` for no one.
+    /// The index of the owner's record; `None` for [`NONE`](Self::NONE).
     pub const fn record(self) -> Option<u32> {
         self.0.checked_sub(1)
     }

@@ -1,19 +1,21 @@
-//! Who holds each granule of a pool: one word a granule, so that two owners of a byte meet in a word.
+//! The ownership map: one word per granule of a pool, so that two owners of a byte conflict in a
+//! word.
 //!
 //! ```text
-//! pool   | granule 0 | granule 1 | granule 2 | granule 3 | ...     a block is one or more whole granules
-//! words  |     7     |     7     |     0     |    12     | ...     7 holds two of them, 12 one, one is free
+//! pool   | granule 0 | granule 1 | granule 2 | granule 3 | ...   a block is one or more granules
+//! words  |     7     |     7     |     0     |    12     | ...   7 owns two, 12 one, one is free
 //! ```
 //!
-//! I1. A word goes from 0 to an owner by the owner's compare-and-swap, and back to 0 by the same owner's.
-//! I2. While an owner has claimed and not released, and no claim of the granule failed, the granule is its
-//!     own alone.
+//! I1. A word changes from 0 to an owner by the owner's compare-and-swap, and back to 0 by that of
+//! the same owner.
+//! I2. While an owner has claimed a granule and not released it, and no claim of the granule
+//! failed, the owner holds it exclusively.
 //!
-//! A claim right after an allocation and a release right before the free catch an overlap that lasts only
-//! for a moment. All accesses are relaxed: an allocator that orders the next owner's writes after the last
-//! owner's also orders these, and one that does not is what a failed claim reports.
+//! A claim right after an allocation and a release right before the free also catch an overlap that
+//! lasts only a moment. All accesses are relaxed: an allocator that orders the next owner's writes
+//! after the last owner's also orders these, and a failed claim reports one that does not.
 //!
-//! Cost: one relaxed atomic a granule. Wait-free.
+//! Cost: one relaxed atomic per granule. Wait-free.
 
 use super::Owner;
 use super::log::{Breach, BreachKind, CheckLog};
@@ -22,7 +24,7 @@ use crate::kernel::DeviceHandle;
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 use core::ops::Range;
 
-/// The map, as kernels hold it.
+/// The map, in the form that kernels use.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct OwnershipMap {
@@ -35,32 +37,33 @@ pub struct OwnershipMap {
 
 const _: () = assert!(size_of::<OwnershipMap>() == 40 && align_of::<OwnershipMap>() == 8);
 
-// SAFETY: `repr(C)` of addresses and integers. Any thread may use it: its words and its log are atomic.
+// SAFETY: `repr(C)` of addresses and integers. Any thread may use it: its words and its log are
+// atomic.
 unsafe impl DeviceHandle for OwnershipMap {
     fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
         found(self.words as u64, self.granules * size_of::<u32>() as u64);
     }
 }
 
-/// A granule that was not the claimer's.
+/// A granule that the caller could not claim or release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clash {
-    /// The granule's place in the pool.
+    /// The granule's index in the pool.
     pub granule: u64,
-    /// Who held it; no one when it was to be released.
+    /// The owner of the granule; [`Owner::NONE`] if the granule to be released had none.
     pub other: Owner,
 }
 
-/// Granules of a block that are not where a block can be.
+/// A block at a place where no block can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Misplaced(BreachKind);
 
 impl OwnershipMap {
-    /// A map of the memory from `base` on.
+    /// A map of the memory that starts at `base`.
     ///
     /// # Safety
-    /// `words` are `granules` words, 0 at first; `log` is a log. Both stay there while the map or a copy of
-    /// it is used.
+    /// `words` are `granules` words, all 0 at first; `log` is a log. Both stay valid while the map
+    /// or a copy of it is used.
     pub unsafe fn from_raw_parts(
         words: *const AtomicU32,
         log: *const CheckLog,
@@ -71,16 +74,16 @@ impl OwnershipMap {
         OwnershipMap { words, log, base, granules, granule_log2 }
     }
 
-    /// The log that it writes to.
+    /// The log that the map writes to.
     #[inline(always)]
     pub fn log(&self) -> &CheckLog {
-        // SAFETY: `from_raw_parts`' promise.
+        // SAFETY: `from_raw_parts`' promise for `log`.
         unsafe { &*self.log }
     }
 
-    /// Makes every granule of the block `owner`'s. The first one that another owner holds is answered and
-    /// recorded, as is a block that is not inside the pool or does not start at a granule; that one claims
-    /// nothing.
+    /// Claims every granule of the block for `owner`. If other owners hold some of them, the first
+    /// such granule is returned and recorded. A block that is not inside the pool, or does not
+    /// start at a granule, is recorded too and claims nothing.
     #[inline(always)]
     pub fn claim(&self, address: u64, bytes: u32, owner: Owner) -> Result<(), Clash> {
         let span = self.span_or_record(address, bytes, owner)?;
@@ -88,8 +91,8 @@ impl OwnershipMap {
         clash.map_or(Ok(()), |clash| Err(self.report(BreachKind::Overlap, address, bytes, owner, clash)))
     }
 
-    /// Makes every granule of the block no one's. The first one that `owner` does not hold is answered and
-    /// recorded, and stays as it is.
+    /// Releases every granule of the block. If `owner` does not hold all of them, the first such
+    /// granule is returned and recorded. Granules of other owners are left unchanged.
     #[inline(always)]
     pub fn release(&self, address: u64, bytes: u32, owner: Owner) -> Result<(), Clash> {
         let mut clash = None;
@@ -101,8 +104,8 @@ impl OwnershipMap {
         clash.map_or(Ok(()), |clash| Err(self.report(BreachKind::Usurped, address, bytes, owner, clash)))
     }
 
-    /// Claims every `step`th granule of `span`. Calls `met` with each other owner that it meets, and returns
-    /// the first meeting.
+    /// Claims every `step`th granule of `span`. Calls `met` with each other owner found, and
+    /// returns the first conflict.
     #[inline(always)]
     pub(super) fn claim_granules(
         &self,
@@ -124,7 +127,7 @@ impl OwnershipMap {
         clash
     }
 
-    /// The granules of a block, if it starts at one and ends inside the pool.
+    /// The granules of a block, if it starts at a granule and ends inside the pool.
     #[inline(always)]
     pub(super) fn span(&self, address: u64, bytes: u32) -> Result<Range<u64>, Misplaced> {
         let granule_bytes = 1u64 << self.granule_log2;
@@ -175,14 +178,14 @@ impl OwnershipMap {
         clash
     }
 
-    /// Where a granule starts.
+    /// The address of a granule.
     #[inline(always)]
     pub fn address_of(&self, granule: u64) -> u64 {
         self.base + (granule << self.granule_log2)
     }
 
-    /// Records that a block is not aligned as its owner asked.
-    // Inlined, as everything here, so that the map stays in registers; the log's `record` is not.
+    /// Records that a block does not have the alignment that its owner requested.
+    // Inlined like everything here, so that the map stays in registers; the log's `record` is not.
     #[inline(always)]
     pub(super) fn report_misaligned(&self, record: Record, owner: Owner) {
         let (kind, other) = (BreachKind::Misaligned, Owner::NONE);
@@ -194,9 +197,9 @@ impl OwnershipMap {
     #[inline(always)]
     fn word(&self, granule: u64) -> &AtomicU32 {
         debug_assert!(granule < self.granules && NATIVE_LAYOUT);
-        // SAFETY: `span` gives granules of the pool only.
+        // SAFETY: `span` returns only granules of the pool.
         let word = unsafe { self.words.add(granule as usize) };
-        // SAFETY: `from_raw_parts`' promise.
+        // SAFETY: `from_raw_parts`' promise for `words`.
         unsafe { &*word }
     }
 }
@@ -209,7 +212,7 @@ mod tests {
 
     const BASE: u64 = 0x1_0000;
 
-    /// 64 granules of 16 bytes from `BASE` on.
+    /// 64 granules of 16 bytes, starting at `BASE`.
     fn with_map(body: impl FnOnce(&OwnershipMap, &dyn Fn() -> Vec<Breach>)) {
         let words: Vec<_> = (0..64).map(|_| AtomicU32::new(0)).collect();
         let log = CheckLog::default();
@@ -246,7 +249,7 @@ mod tests {
                 (found[0].kind, found[0].owner, found[0].other, found[0].address, found[0].offset),
                 (BreachKind::Overlap, Owner(2), Owner(1), BASE + 32, 32)
             );
-            // The owner that was there first still holds all of its own.
+            // The first owner still holds all of its granules.
             assert_eq!(map.release(BASE + 64, 64, Owner(1)), Ok(()));
         });
     }

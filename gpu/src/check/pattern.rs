@@ -1,31 +1,31 @@
-//! What an owner writes over its block, and finds there again unless someone else wrote to it.
+//! The pattern that an owner writes to its block and verifies later, to detect writes by others.
 //!
-//! The word at place `i` is `key + i * GOLDEN`, where `key` is a hash of the owner, its generation and the
-//! run's seed: the words of one block all differ, and those of two blocks, or of one block's two
-//! generations, differ at every place but by a chance of 2^-64. The bytes behind the last whole word are
-//! those of the next word.
+//! The word at index `i` is `key + i * GOLDEN`, where `key` is a hash of the owner, its generation
+//! and the run's seed. All words of one block differ. Those of two blocks, or of two generations of
+//! one block, differ at every index except with probability 2^-64. The bytes after the last full
+//! word are those of the next word.
 //!
-//! Every access goes to memory: a block that is torn is one that others write to, and neither the compiler
-//! nor a cache may answer from what the owner wrote.
+//! Every access goes to memory: a torn block is one that other threads write to, so neither the
+//! compiler nor a cache may answer from what the owner wrote.
 
 use super::Owner;
 use super::hash::{GOLDEN, absorb};
 use crate::sync::{peek_u8, peek_u64, poke_u8, poke_u64};
 
-/// The pattern of one owner's one block.
+/// The pattern of one owner's block in one generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     key: u64,
 }
 
-/// The first place at which a block does not hold its pattern.
+/// The first position at which a block does not contain its pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tear {
-    /// Bytes from the start of the block.
+    /// The offset from the start of the block, in bytes.
     pub offset: u64,
-    /// What should be there; a byte if it is one.
+    /// The expected word, or byte if the access was a byte.
     pub expected: u64,
-    /// What is there.
+    /// The word or byte found.
     pub found: u64,
 }
 
@@ -43,14 +43,14 @@ impl Pattern {
         self.key.wrapping_add(i.wrapping_mul(GOLDEN))
     }
 
-    /// The byte at `offset`, in the order of a little-endian machine.
+    /// The byte at `offset`, in little-endian order.
     #[inline(always)]
     fn byte(self, offset: u64) -> u8 {
         (self.word(offset / WORD) >> (offset % WORD * 8)) as u8
     }
 
-    /// How many of the bytes from `start` on are accessed as words. A block that is aligned for less is
-    /// accessed byte by byte.
+    /// The number of words in which the bytes from `start` on are accessed. A block with a smaller
+    /// alignment is accessed byte by byte.
     #[inline(always)]
     fn words(start: *mut u8, bytes: u64) -> u64 {
         if (start as u64).is_multiple_of(WORD) { bytes / WORD } else { 0 }
@@ -59,35 +59,35 @@ impl Pattern {
     /// Writes the pattern.
     ///
     /// # Safety
-    /// The block is memory that can be written.
+    /// The block is writable memory of `bytes` bytes.
     #[inline(always)]
     pub unsafe fn fill(self, start: *mut u8, bytes: u64) {
         let words = Self::words(start, bytes);
         for i in 0..words {
             // SAFETY: inside the block.
             let place = unsafe { start.cast::<u64>().add(i as usize) };
-            // SAFETY: the caller's promise; it is aligned.
+            // SAFETY: writable memory, by the caller's promise, and aligned.
             unsafe { poke_u64(place, self.word(i)) };
         }
         for offset in words * WORD..bytes {
             // SAFETY: inside the block.
             let place = unsafe { start.add(offset as usize) };
-            // SAFETY: the caller's promise.
+            // SAFETY: writable memory, by the caller's promise.
             unsafe { poke_u8(place, self.byte(offset)) };
         }
     }
 
-    /// Reads the pattern. Returns the first place that differs.
+    /// Verifies the pattern. Returns the first position that differs.
     ///
     /// # Safety
-    /// The block is memory that was written.
+    /// The block is memory of `bytes` bytes, all of which were written.
     #[inline(always)]
     pub unsafe fn verify(self, start: *mut u8, bytes: u64) -> Option<Tear> {
         let words = Self::words(start, bytes);
         for i in 0..words {
             // SAFETY: inside the block.
             let place = unsafe { start.cast::<u64>().add(i as usize) };
-            // SAFETY: the caller's promise; it is aligned.
+            // SAFETY: written memory, by the caller's promise, and aligned.
             let found = unsafe { peek_u64(place) };
             if found != self.word(i) {
                 return Some(Tear { offset: i * WORD, expected: self.word(i), found });
@@ -96,7 +96,7 @@ impl Pattern {
         for offset in words * WORD..bytes {
             // SAFETY: inside the block.
             let place = unsafe { start.add(offset as usize) };
-            // SAFETY: the caller's promise.
+            // SAFETY: written memory, by the caller's promise.
             let found = unsafe { peek_u8(place) };
             if found != self.byte(offset) {
                 return Some(Tear { offset, expected: self.byte(offset).into(), found: found.into() });
@@ -110,7 +110,7 @@ impl Pattern {
 mod tests {
     use super::*;
 
-    /// Room for a block of any alignment.
+    /// Space for a block of any alignment.
     #[repr(C, align(16))]
     struct Memory([u8; 96]);
 
@@ -123,12 +123,12 @@ mod tests {
                 let start = memory.0[skew..].as_mut_ptr();
                 // SAFETY: the block lies inside the array.
                 unsafe { pattern.fill(start, bytes) };
-                // SAFETY: the same.
+                // SAFETY: the block lies inside the array.
                 assert_eq!(unsafe { pattern.verify(start, bytes) }, None);
                 assert!(memory.0[skew + bytes as usize..].iter().all(|&b| b == 0xaa), "past the end");
                 for hit in 0..bytes {
                     memory.0[skew + hit as usize] ^= 1;
-                    // SAFETY: the same.
+                    // SAFETY: the block lies inside the array.
                     let tear = unsafe { pattern.verify(memory.0[skew..].as_mut_ptr(), bytes) }.unwrap();
                     assert!(tear.offset <= hit && hit < tear.offset + 8, "{tear:?} {hit}");
                     assert_ne!(tear.expected, tear.found);

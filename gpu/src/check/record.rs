@@ -7,7 +7,7 @@
 use crate::kernel::DeviceData;
 use core::alloc::Layout;
 
-/// One slot of an owner: a live block, or empty. All zeroes is an empty slot.
+/// One slot of an owner: a live block, or empty. All zeros is an empty slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C, align(16))]
 pub struct Record {
@@ -24,11 +24,11 @@ const GENERATION_BITS: u32 = 25;
 const GENERATION: u32 = (1 << GENERATION_BITS) - 1;
 const ALIGN: u32 = 0x3f;
 const CLASHED: u32 = 1 << 31;
-/// The largest alignment that a `Layout` can have with any size of 32 bits.
+/// The largest alignment that a `Layout` with a 32-bit size can have.
 const MAX_ALIGN_LOG2: u32 = 62;
 
 impl Record {
-    /// A live block of `layout` at `address`, the next of this slot's generations.
+    /// A live block of `layout` at `address`, in the slot's next generation.
     #[inline(always)]
     pub fn next(self, address: u64, layout: Layout) -> Record {
         let generation = (self.tag + 1) & GENERATION;
@@ -36,60 +36,61 @@ impl Record {
         Record { address, bytes: layout.size() as u32, tag: align | generation }
     }
 
-    /// The same slot, empty.
+    /// The slot without its block.
     #[inline(always)]
     pub fn emptied(self) -> Record {
         Record { address: 0, bytes: 0, tag: self.tag & GENERATION }
     }
 
-    /// The same block, known not to be its owner's alone: nothing was written to it, and nothing in it is
-    /// checked.
+    /// The block, marked as not exclusively its owner's: it was not written to, and its content is
+    /// not checked.
     #[inline(always)]
     pub fn clashed(self) -> Record {
         Record { tag: self.tag | CLASHED, ..self }
     }
 
-    /// Whether it is a block.
+    /// Whether the slot holds a block.
     #[inline(always)]
     pub const fn is_live(self) -> bool {
         self.address != 0
     }
 
-    /// Whether another owner was found in the block when it was allocated.
+    /// Whether the block overlapped another owner's when it was allocated.
     #[inline(always)]
     pub const fn is_clashed(self) -> bool {
         self.tag & CLASHED != 0
     }
 
-    /// Where the block starts; 0 if there is none.
+    /// The address of the block; 0 if there is none.
     #[inline(always)]
     pub const fn address(self) -> u64 {
         self.address
     }
 
-    /// Bytes that were asked for.
+    /// The requested size in bytes.
     #[inline(always)]
     pub const fn bytes(self) -> u32 {
         self.bytes
     }
 
-    /// The alignment that was asked for.
+    /// The requested alignment.
     #[inline(always)]
     pub const fn align(self) -> u64 {
         let log2 = self.tag >> GENERATION_BITS & ALIGN;
         1 << if log2 < MAX_ALIGN_LOG2 { log2 } else { MAX_ALIGN_LOG2 }
     }
 
-    /// How many blocks this slot has held, wrapping.
+    /// The number of blocks that this slot has held, wrapping.
     #[inline(always)]
     pub const fn generation(self) -> u32 {
         self.tag & GENERATION
     }
 
-    /// What was asked for.
+    /// The requested layout.
     #[inline(always)]
     pub fn layout(self) -> Layout {
-        // SAFETY: a power of two of at most 2^62, and a size of 32 bits: rounded up they are no more than `isize` holds.
+        // SAFETY: the alignment is a power of two of at most 2^62 and the size has 32 bits: rounded
+        // up it does not exceed `isize::MAX`.
         unsafe { Layout::from_size_align_unchecked(self.bytes as usize, self.align() as usize) }
     }
 }
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!(empty.next(16, layout).generation(), 2);
     }
 
-    /// A record can be read from memory that was written over.
+    /// A record can be read from memory that was overwritten.
     #[test]
     fn any_bytes_have_a_valid_layout() {
         for tag in [u32::MAX, 0x3f << GENERATION_BITS, 62 << GENERATION_BITS, CLASHED] {

@@ -1,31 +1,31 @@
-//! What all threads of a run have done, counted where warps do not meet.
+//! Counters of what all threads of a run have done, spread over stripes to avoid contention.
 
 use crate::kernel::DeviceSlice;
 use crate::sync::AtomicU64;
 use crate::thread;
 
-/// Copies of the counters, so that warps do not meet at one address.
+/// Copies of the counters, so that warps do not contend for one address.
 pub const STRIPES: u64 = 256;
 
 /// Counters of a stripe: one cache line.
 pub const COUNTERS: u64 = 8;
 
-/// What a thread did; the host adds them up.
+/// Counts of one thread. The host adds them up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Blocks allocated.
     pub allocations: u64,
-    /// Blocks given back.
+    /// Blocks freed.
     pub frees: u64,
-    /// Requests that the pool refused.
+    /// Allocations that failed.
     pub refused: u64,
     /// Bytes of patterns written.
     pub bytes_written: u64,
     /// Bytes of patterns read.
     pub bytes_read: u64,
-    /// Blocks given back by another warp than the one that allocated them in the same phase.
+    /// Blocks freed by a different warp than the one that allocated them in the same phase.
     pub crossed_warps: u64,
-    /// Blocks of those that were given back by another kernel.
+    /// Those of these blocks that a different kernel freed.
     pub crossed_kernels: u64,
 }
 
@@ -43,7 +43,7 @@ impl Counts {
         })
     }
 
-    /// Adds to this warp's stripe.
+    /// Adds the counts to this warp's stripe.
     pub(super) fn publish(self, stripes: DeviceSlice<u64>) {
         let first = u64::from(thread::warp_index()) % STRIPES * COUNTERS;
         if first + COUNTERS > stripes.len() {
@@ -61,8 +61,8 @@ impl Counts {
         for (i, count) in all.into_iter().enumerate() {
             // SAFETY: in bounds.
             let word = unsafe { stripes.as_ptr().add(first as usize + i) };
-            // SAFETY: live memory that everyone accesses through this type in this launch; an atomic has
-            // its integer's layout.
+            // SAFETY: live memory that all threads access through this type in this launch; an
+            // atomic has its integer's layout.
             let word = unsafe { &*word.cast::<AtomicU64>() };
             if count > 0 {
                 // Relaxed: the host reads after the kernel has ended.

@@ -1,16 +1,17 @@
-//! Threads that allocate and free by a seed, and check every step.
+//! Threads that allocate and free pseudo-randomly from a seed, and check every step.
 //!
 //! ```text
 //! records   | slot 0 of columns 0..n | slot 1 of columns 0..n | ...     SLOTS * n records
-//! thread t works on column (t * multiplier + offset) mod n, another one in each round
+//! thread t works on column (t * multiplier + offset) mod n, a different one in each round
 //! ```
 //!
-//! In some rounds the threads of a warp act alike, so that whole warps come to the allocator, in others each
-//! acts for itself, so that all subsets of a warp do.
+//! In some rounds the threads of a warp act alike, so that full warps call the allocator. In the
+//! others each thread acts on its own, so that divergent subsets of a warp call it.
 //!
-//! A block lives in a slot from one kernel to the next, and another thread gives it back than the one that
-//! allocated it. An owner claims its block in the ownership map right after it was allocated, writes a
-//! pattern over it, and before it gives the block back reads the pattern again and releases its claim.
+//! A block stays in a slot from one kernel to the next, and the thread that frees it is not the one
+//! that allocated it. An owner claims its block in the ownership map right after the allocation and
+//! fills it with a pattern. Before it frees the block, it verifies the pattern and releases its
+//! claim.
 
 use super::Owner;
 use super::hash::absorb;
@@ -26,57 +27,59 @@ use crate::thread;
 use crate::units::WARP_SIZE;
 use core::ptr::NonNull;
 
-/// Records of each thread.
+/// Records per thread.
 pub const SLOTS: u32 = 8;
 
-/// What the threads of a launch do.
+/// The task of a launch's threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Phase {
-    /// Each step allocates into an empty slot or gives a full one back (or, in a pool that takes nothing back,
-    /// reads its pattern), so that each thread comes to hold one block or two.
+    /// Each step allocates into an empty slot or frees a live one, so that each thread ends up with
+    /// one block or two. In a pool that does not reclaim, the step verifies the pattern instead of
+    /// freeing.
     Churn = 0,
-    /// Allocate into every empty slot: with more slots than blocks, until the pool is empty.
+    /// Allocate into every empty slot. With more slots than blocks, until the pool is empty.
     Fill = 1,
-    /// Read every pattern.
+    /// Verify every pattern.
     Verify = 2,
-    /// Give everything back.
+    /// Free everything.
     Drain = 3,
-    /// Give back what others allocated, and allocate for others: see [`exchange`](super::exchange).
+    /// Free blocks of other threads, and allocate for other threads: see
+    /// [`exchange`](super::exchange).
     Exchange = 4,
-    /// Allocate for others.
+    /// Allocate for other threads.
     Produce = 5,
-    /// Give back what others allocated.
+    /// Free blocks of other threads.
     Consume = 6,
 }
 
 crate::kernel_arg! {
-    /// What a launch does: the same for all its threads.
+    /// The parameters of a launch, equal for all its threads.
     #[derive(Debug, Default)]
     pub struct Round {
-        /// Decides everything that the threads choose.
+        /// The seed of all pseudo-random choices.
         pub seed: u64,
         /// A [`Phase`].
         pub phase: u32,
-        /// Counts the launches of a run, so that each chooses anew.
+        /// The launch's number in the run, so that each launch chooses differently.
         pub number: u32,
-        /// The place of the launch's first record in the table of all.
+        /// The index of the launch's first record in the table of all records.
         pub first_record: u32,
-        /// Columns, and threads that work on them.
+        /// Number of columns, and of the threads that work on them.
         pub threads: u32,
         /// Coprime to `threads`.
         pub multiplier: u32,
         /// The column of thread 0.
         pub offset: u32,
-        /// How many steps a thread takes in [`Phase::Churn`].
+        /// The number of steps that a thread takes in [`Phase::Churn`].
         pub steps: u32,
         /// The smallest allocation, in bytes.
         pub min_bytes: u32,
-        /// The largest, in bytes.
+        /// The largest allocation, in bytes.
         pub max_bytes: u32,
         /// The base-2 logarithm of the largest alignment, in bytes.
         pub max_align_log2: u32,
-        /// Whether the threads of a warp act alike in [`Phase::Churn`]: 1, or 0.
+        /// 1 if the threads of a warp act alike in [`Phase::Churn`], otherwise 0.
         pub together: u32,
         /// A [`Mix`](super::mix::Mix) of sizes.
         pub mix: u32,
@@ -85,11 +88,11 @@ crate::kernel_arg! {
 
 const _: () = assert!(size_of::<Round>() == 56 && align_of::<Round>() == 8);
 
-/// One thread's part of a launch.
+/// Runs one thread's part of a launch.
 ///
 /// # Safety
-/// `records` are `SLOTS * round.threads` records of blocks of `pool`, claimed in `map`; the records are
-/// touched by this launch alone. `stripes` is live, and `round.multiplier` is coprime to `round.threads`.
+/// `records` are `SLOTS * round.threads` records of blocks of `pool`, claimed in `map`; only this
+/// launch accesses them. `stripes` is live, and `round.multiplier` is coprime to `round.threads`.
 #[inline(always)]
 pub unsafe fn run<A: DeviceAlloc>(
     pool: &A,
@@ -103,33 +106,33 @@ pub unsafe fn run<A: DeviceAlloc>(
     worker.counts.publish(stripes);
 }
 
-/// A thread, and what it chooses by.
+/// A thread and its pseudo-random state.
 pub(super) struct Worker<'a, A> {
     pool: &'a A,
     pub(super) records: DeviceSlice<Record>,
     map: &'a OwnershipMap,
     pub(super) round: &'a Round,
     column: u32,
-    /// What this thread chooses by: changes with every step.
+    /// This thread's random state: changes with every step.
     pub(super) state: u64,
-    /// What its warp chooses by: the same all the time.
+    /// The warp's random state: constant for the launch.
     warp_state: u64,
     pub(super) counts: Counts,
 }
 
-/// What a step does with its slot.
+/// The action of a step on its slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Act {
-    /// Allocate, if it is empty.
+    /// Allocate, if the slot is empty.
     Allocate,
-    /// Give back, if it is live.
+    /// Free the block, if the slot is live.
     Free,
-    /// Read its pattern, if it is live.
+    /// Verify the pattern, if the slot is live.
     Verify,
 }
 
-/// One slot of those in `full` to be given back, or one of the others to be allocated into: so that one slot
-/// is full, or two are.
+/// Chooses one of the slots in `full` to free, or one of the others to allocate into, so that one
+/// or two slots are full.
 #[inline(always)]
 fn draw(hash: u64, full: u32) -> (u32, Act) {
     let gives = full.count_ones() + (hash as u32 & 1) >= 2;
@@ -142,7 +145,7 @@ fn draw(hash: u64, full: u32) -> (u32, Act) {
 }
 
 impl<'a, A: DeviceAlloc> Worker<'a, A> {
-    /// The calling thread, if the round has work for it.
+    /// The state of the calling thread, if the round has work for it.
     #[inline(always)]
     pub(super) fn new(
         pool: &'a A,
@@ -169,7 +172,7 @@ impl<'a, A: DeviceAlloc> Worker<'a, A> {
         })
     }
 
-    /// Chooses anew.
+    /// Advances the random state.
     #[inline(always)]
     pub(super) fn begin_step(&mut self, step: u32) {
         self.state = absorb(self.state, step.into());
@@ -186,7 +189,8 @@ impl<'a, A: DeviceAlloc> Worker<'a, A> {
         let phase = self.round.phase;
         let churns = phase == Phase::Churn as u32;
         let steps = if churns { self.round.steps } else { SLOTS };
-        // The slots that a thread takes for full; when a warp acts together, the same on all its lanes.
+        // The slots that the thread assumes to be full. If a warp acts together, equal on all its
+        // lanes.
         let mut full = if A::RECLAIMS { (1 << SLOTS) - 1 } else { 0 };
         for step in 0..steps {
             self.begin_step(step);
@@ -206,7 +210,7 @@ impl<'a, A: DeviceAlloc> Worker<'a, A> {
         }
     }
 
-    /// A number that all lanes of the warp draw alike in this step.
+    /// A number that is equal for all lanes of the warp in this step.
     #[inline(always)]
     pub(super) fn warp_hash(&self, step: u32) -> u64 {
         absorb(self.warp_state, step.into())
@@ -215,7 +219,8 @@ impl<'a, A: DeviceAlloc> Worker<'a, A> {
     #[inline(always)]
     fn visit(&mut self, slot: u32, act: Act) {
         let place = u64::from(slot) * u64::from(self.round.threads) + u64::from(self.column);
-        // SAFETY: this thread's column, by `run`'s promise and because `column` is a permutation.
+        // SAFETY: this thread's column: `run`'s promise for the records, and `column` is a
+        // permutation.
         let Some(record) = (unsafe { self.records.get(place) }) else { return };
         let owner = self.owner(slot);
         let reads = act == Act::Verify || (!A::RECLAIMS && self.round.phase == Phase::Churn as u32);
@@ -226,7 +231,7 @@ impl<'a, A: DeviceAlloc> Worker<'a, A> {
             true => self.free(record, owner),
             false => return,
         };
-        // SAFETY: the same.
+        // SAFETY: this thread's column, as for the read above.
         unsafe { self.records.set(place, after) };
     }
 
@@ -245,7 +250,8 @@ impl<'a, A: DeviceAlloc> Worker<'a, A> {
         if self.map.claim(record.address(), record.bytes(), owner).is_err() {
             return record.clashed();
         }
-        // SAFETY: the allocator gave it, it lies in the pool, and no one else has claimed it.
+        // SAFETY: the allocator returned the block, it lies in the pool, and no other owner has
+        // claimed it.
         unsafe { self.pattern(record, owner).fill(block.as_ptr(), record.bytes().into()) };
         self.counts.bytes_written += u64::from(record.bytes());
         record
@@ -269,11 +275,12 @@ impl<'a, A: DeviceAlloc> Worker<'a, A> {
     pub(super) fn free(&mut self, record: Record, owner: Owner) -> Record {
         self.verify(record, owner);
         if !record.is_clashed() {
-            // A failure is in the log; the block goes back all the same.
+            // A failure is in the log; the block is freed anyway.
             let _ = self.map.release(record.address(), record.bytes(), owner);
         }
         if let Some(block) = NonNull::new(record.address() as *mut u8) {
-            // SAFETY: the pool gave it for this layout, and the record, which alone knows it, is emptied.
+            // SAFETY: the pool returned it for this layout. Only the record holds its address, and
+            // is emptied.
             unsafe { self.pool.free(block, record.layout()) };
             self.counts.frees += 1;
         }

@@ -11,16 +11,20 @@ use crate::thread;
 use crate::units::BlockIndex;
 use core::ptr::NonNull;
 
-/// What a group spends on looks in vain before it is refused without a proof. A block lost to a faster
-/// thread costs one, two looks at everything in which only others got something cost `UNSETTLED`.
+/// The budget of fruitless searches before an allocation fails without a proof that the pool is
+/// empty. Losing a block to a faster thread costs one. Two full looks during which only other
+/// threads reserved blocks cost `UNSETTLED`.
 const PATIENCE: u32 = if NATIVE_LAYOUT { 64 } else { 6 };
 const UNSETTLED: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 
 impl FreeList {
-    /// A block, or `None` when all are taken. Any thread, any time, any subset of a warp.
+    /// Allocates a block. Returns `None` if all blocks are taken.
     ///
-    /// Cost per warp with room: a relaxed load and a relaxed atomic on a region's word, then an acquire
-    /// atomic on a word of the bitmap (two when the cursor stands inside a word).
+    /// May be called from any thread at any time, and from any divergent subset of a warp.
+    ///
+    /// Cost per warp if the region has room: a relaxed load and a relaxed atomic on the region's
+    /// word, then an acquire atomic on a word of the bitmap (two if the cursor points inside a
+    /// word).
     #[inline(always)]
     #[must_use = "memory without an address is never freed"]
     pub fn alloc(&self) -> Option<NonNull<u8>> {
@@ -28,7 +32,7 @@ impl FreeList {
         NonNull::new(self.address_of(block))
     }
 
-    /// The place of a block instead of its address; see [`alloc`](Self::alloc).
+    /// Like [`alloc`](Self::alloc), but returns the block's index instead of its address.
     #[inline(always)]
     #[must_use = "memory without an address is never freed"]
     pub fn alloc_index(&self) -> Option<BlockIndex> {
@@ -39,7 +43,7 @@ impl FreeList {
         }
     }
 
-    /// For a part of a warp.
+    /// Out of line, for a subset of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group) -> Option<BlockIndex> {
         self.alloc_together(group)
@@ -51,7 +55,8 @@ impl FreeList {
         let (start, taken) =
             if lanes.leads() { self.take(home, lanes.count()) } else { (SCATTERED, Taken::NONE) };
         let start = lanes.broadcast_32(start);
-        // The leader claimed for all: what the last owners wrote is now before every lane (I3).
+        // The leader claimed for all lanes: the last owners' writes happen before every lane's
+        // (I3).
         lanes.order();
         if start != SCATTERED {
             return Some(BlockIndex(start + lanes.rank()));
@@ -59,7 +64,8 @@ impl FreeList {
         self.shared().alloc_slow(lanes, home, taken)
     }
 
-    /// Region `home` did not have a block for every lane under its cursor. `leaders` is the leader's.
+    /// Region `home` did not have a block for every lane under its cursor. `leaders` is valid in
+    /// the leader only.
     #[cold]
     #[inline(never)]
     fn alloc_slow<const WHOLE: bool>(
@@ -85,12 +91,12 @@ impl FreeList {
         }
     }
 
-    /// Goes through the other regions until every lane of the group has a block or the pool has none.
+    /// Searches the other regions until every lane of the group has a block or the pool is empty.
     #[inline(never)]
     fn hunt(&self, group: Group, home: u32) -> Option<BlockIndex> {
         let (mut group, mut home) = (group, home);
         let mut patience = PATIENCE;
-        // Every round serves a lane or costs some of it.
+        // Every round serves a lane or uses up patience.
         while patience > 0 {
             let kept = (group, home, patience);
             let (kept, look) = with_parked(kept, || self.look_twice_in_part(group, home));
@@ -121,12 +127,13 @@ impl FreeList {
     }
 }
 
-/// What a look at every region found.
+/// The result of a look at every region.
 pub(super) enum Look {
-    /// This region has blocks.
+    /// This region has free blocks.
     Candidate(u32),
-    /// None has any; the sum of their cursors, which grows with every reservation.
+    /// No region has free blocks. `cursors` is the sum of their cursors, which grows with every
+    /// reservation.
     Empty { cursors: u32 },
-    /// None had any, but blocks were reserved between two looks.
+    /// No region had free blocks, but blocks were reserved between two looks.
     Unsettled,
 }

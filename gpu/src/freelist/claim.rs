@@ -9,9 +9,9 @@ use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 use crate::units::BlockIndex;
 
-/// What the leader of a group took for all of it: a reservation, and the blocks it claimed of that in the
-/// word under the cursor (lower half of `bits`) and in the word after. Two registers, so that it can be
-/// passed in them.
+/// What a group's leader took for the whole group: a reservation, and the reserved blocks that it
+/// claimed in the word under the cursor (lower half of `bits`) and in the next word (upper half).
+/// It fits in two registers, so that it is passed in registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
     reservation: u64,
@@ -21,13 +21,13 @@ pub(super) struct Taken {
 impl Taken {
     pub const NONE: Taken = Taken { reservation: 0, bits: 0 };
 
-    /// The same, with nothing owed any more to region `r`, where it was taken.
+    /// Settles the reservation, which was made in region `r`: nothing is owed afterwards.
     #[inline(always)]
     pub fn settled(self, list: &FreeList, r: u32) -> Self {
         Taken { reservation: list.settle(r, self.reservation()).pack(), ..self }
     }
 
-    /// The same, known to every lane.
+    /// Broadcasts the leader's value to every lane.
     pub fn broadcast<const WHOLE: bool>(self, group: Lanes<WHOLE>) -> Self {
         Taken { reservation: group.broadcast_64(self.reservation), bits: group.broadcast_64(self.bits) }
     }
@@ -36,23 +36,24 @@ impl Taken {
         Reservation::unpack(self.reservation)
     }
 
-    /// Blocks claimed.
+    /// Number of claimed blocks.
     pub fn count(self) -> u32 {
         self.bits.count_ones()
     }
 }
 
-/// In place of a block: those of the group are not all claimed, or not one after the other.
+/// In place of a block index: the group's blocks are not all claimed, or not contiguous.
 pub(super) const SCATTERED: u32 = u32::MAX;
 
-/// Passes over a region before its metadata is called broken. A reservation is as good as a clear bit
-/// (I1), and a pass misses only bits that another claim got, or a release that is not seen yet, so a few
-/// are enough.
+/// Passes over a region before its metadata is reported as corrupt. Each reservation guarantees a
+/// clear bit (I1). A pass misses a bit only if another claim took it, or if its release is not
+/// visible yet, so a few passes are enough.
 const PASSES: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 4 };
 
 impl FreeList {
-    /// Takes up to `wanted` blocks of region `r`: reserves, and claims in the words under the cursor
-    /// without looking. The number is that of the first block if all are there, one after the other.
+    /// Takes up to `wanted` blocks of region `r`: reserves them, and claims bits in the words under
+    /// the cursor without loading those words first. Returns the index of the first block if all
+    /// blocks were claimed and are contiguous, otherwise [`SCATTERED`].
     #[inline(always)]
     pub(super) fn take(&self, r: u32, wanted: u32) -> (u32, Taken) {
         let reservation = self.reserve(r, wanted);
@@ -79,7 +80,7 @@ impl FreeList {
         )
     }
 
-    /// The block with `rank` others before it among those that were taken in region `r`.
+    /// The block of the lane with this `rank` among the blocks taken in region `r`.
     pub(super) fn nth_taken(&self, r: u32, taken: Taken, rank: u32) -> BlockIndex {
         let (first, words) = (self.geometry.first_word(r), self.geometry.words_in(r));
         let place = self.geometry.word_under(taken.reservation().cursor, words);
@@ -92,28 +93,31 @@ impl FreeList {
         BlockIndex((first + place) * WORD_BLOCKS + bit)
     }
 
-    /// Sets `wanted` bits of a word and returns those that were clear: the caller's blocks.
+    /// Sets the `wanted` bits of a word. Returns those that were clear: they are now the caller's
+    /// blocks.
     #[inline(always)]
     fn claim(&self, word: u32, wanted: u32) -> u32 {
-        // ordering: acquire; pairs with RELEASE in `free`: the last owner's writes before the bit (I3).
+        // ordering: acquire; pairs with RELEASE in `free`: the last owner's writes before the bit
+        // (I3).
         wanted & !self.word(word).at(CLAIM).or_acquire(wanted)
     }
 
-    /// Finds the block of a reservation that the cursor did not lead to, one word after the other. Each
-    /// lane looks for itself, and starts where no other lane of its warp does.
+    /// Finds a block for a reservation that the cursor did not lead to. Scans the region word by
+    /// word. Each lane scans on its own and starts at a word that no other lane of its warp starts
+    /// at.
     #[inline(never)]
     pub(super) fn claim_one(&self, r: u32, cursor: u32) -> Option<BlockIndex> {
         let (first, words) = (self.geometry.first_word(r), self.geometry.words_in(r));
         let mut place = self.geometry.word_under(cursor, words);
         for _ in 0..PASSES * words {
-            // Relaxed: the claim looks again.
+            // Relaxed: a hint only; the claim checks the bit.
             let clear = !self.word(first + place).load_relaxed();
             if clear != 0 && self.claim(first + place, clear & clear.wrapping_neg()) != 0 {
                 return Some(BlockIndex((first + place) * WORD_BLOCKS + clear.trailing_zeros()));
             }
             place += 1;
             if place == words {
-                // A release that was credited may be seen a little later than its credit.
+                // A release may become visible a little later than its credit.
                 thread::nanosleep(POLL_NANOS);
                 place = 0;
             }

@@ -7,28 +7,30 @@ use crate::lanes::{Group, Lanes};
 use crate::proofs::{Sites, Wait};
 use crate::sync::NATIVE_LAYOUT;
 
-/// Proofs that others make are waited for far longer than the few microseconds that they take.
+/// The wait for another warp's proof is far longer than the few microseconds that a proof takes.
 const WAIT: Wait = Wait { polls: if NATIVE_LAYOUT { 1 << 8 } else { 3 }, nanos: POLL_NANOS, polls_first: 0 };
 
 impl FreeList {
-    /// Whether a proof that began after this call says that the pool is empty: another warp's, or this
-    /// one's own. When all warps are refused at once, one in thirty looks at the regions for the rest;
-    /// a word that all of them read serves only about one in two nanoseconds.
+    /// Whether a proof that began after this call found the pool empty. The proof is another warp's
+    /// or this warp's. When allocation fails for all warps at once, about one warp in thirty looks
+    /// at the regions on behalf of the rest: a word that all of them read serves only about one
+    /// read in two nanoseconds.
     #[inline(always)]
     pub(super) fn is_known_empty<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, home: u32) -> bool {
         let look = || matches!(self.look_twice(lanes, home), Look::Empty { .. });
         let sites = Sites { arrive: ARRIVE, begin: PROVE };
-        // A refusal publishes nothing, and without an answer every warp looks for itself.
+        // A failed allocation publishes nothing. Without an answer, every warp looks for itself.
         self.region(home).proofs.ask(lanes, sites, WAIT, look).unwrap_or(false)
     }
 
-    /// Two looks at every region, for a part of a warp.
+    /// Two looks at every region, for a subset of a warp.
     #[inline(never)]
     pub(super) fn look_twice_in_part(&self, group: Group, home: u32) -> Look {
         self.look_twice(group, home)
     }
 
-    /// Two looks at every region. Empty only if both found that, and nothing was reserved in between (I4).
+    /// Two looks at every region. Returns `Empty` only if both looks found no blocks and nothing
+    /// was reserved between them (I4).
     #[inline(always)]
     fn look_twice<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, home: u32) -> Look {
         let mut before = None;
@@ -42,17 +44,18 @@ impl FreeList {
         Look::Unsettled
     }
 
-    /// Looks at every region, a lane a region at a time, until one has blocks.
+    /// Looks at the regions, one region per lane at a time, until one has free blocks.
     #[inline(always)]
     fn look<const WHOLE: bool>(&self, group: Lanes<WHOLE>, home: u32) -> Look {
         let regions = self.geometry.regions();
         let mut cursors = 0u32;
         let mut base = 0;
         while base < regions {
-            // Every lane takes part in every ballot, also one that has no region left to look at.
+            // Every lane takes part in every ballot, including lanes with no region left to look
+            // at.
             let place = base + group.rank();
             let r = if home + place < regions { home + place } else { home + place - regions };
-            // Relaxed: a count is a hint here, and two equal looks are the proof (I4).
+            // Relaxed: the count is only a hint; two equal looks are the proof (I4).
             let word = if place < regions { Word(self.region(r).word.load_relaxed()) } else { Word::new(0) };
             let candidates = group.ballot(word.free() > 0);
             if !candidates.is_empty() {

@@ -7,17 +7,19 @@ use crate::lanes::{Group, Lanes};
 use crate::units::BlockIndex;
 use core::ptr::NonNull;
 
-/// In place of a block: the address is none of this pool's.
+/// In place of a block index: the address is not a block of this pool.
 const MISUSE: u32 = u32::MAX;
 const _: () = assert!(MISUSE / WORD_BLOCKS > (MAX_CAPACITY - 1) / WORD_BLOCKS);
 
 impl FreeList {
-    /// Gives a block back. Any thread may, also one that did not allocate it. A block that is free
-    /// already, and an address that no block starts at, change nothing and are recorded as faults.
+    /// Frees a block. May be called from any thread, not only the one that allocated the block.
+    /// Freeing a block that is already free, or an address where no block starts, changes nothing
+    /// and is recorded as a fault.
     ///
-    /// Cost per warp that frees what it allocated: one release atomic on a word of the bitmap and one
-    /// relaxed atomic on a region's word that nobody waits for. Blocks spread over the pool cost both for
-    /// each word they are in, or for each lane where the first lane has its word to itself.
+    /// Cost per warp that frees blocks it allocated together: one release atomic on a word of the
+    /// bitmap, and one relaxed atomic on a region's word, whose result is not waited for. Blocks
+    /// scattered over the pool cost both for each word that holds one, or for each lane if no other
+    /// lane's block is in the first lane's word.
     ///
     /// # Safety
     /// No thread uses the block any more.
@@ -31,7 +33,7 @@ impl FreeList {
         });
     }
 
-    /// Gives the block at this place back; see [`free`](Self::free).
+    /// Frees the block with this index; see [`free`](Self::free).
     ///
     /// # Safety
     /// No thread uses the block any more.
@@ -41,7 +43,7 @@ impl FreeList {
         self.release(if inside { block.0 } else { self.shared().misuse(FaultKind::ForeignFree, 0, block.0) });
     }
 
-    /// Writes a free down that frees nothing.
+    /// Records an invalid free, which frees nothing.
     #[cold]
     #[inline(never)]
     fn misuse(&self, kind: FaultKind, address: u64, detail: u32) -> u32 {
@@ -49,15 +51,16 @@ impl FreeList {
         MISUSE
     }
 
-    /// Releases a block per lane; nothing for [`MISUSE`].
+    /// Releases one block per lane. Does nothing for lanes with [`MISUSE`].
     #[inline(always)]
     fn release(&self, index: u32) {
         let group = Group::converged();
         let Some(warp) = group.whole() else { return self.shared().release_partial(group, index) };
         let first = warp.broadcast_32(index);
-        // A whole word of the bitmap: the common case, when a warp frees what it allocated.
+        // A full word of the bitmap: the common case, when a warp frees the blocks it allocated
+        // together.
         let in_a_row = warp.all(index == first.wrapping_add(warp.rank()));
-        // What all lanes wrote, before the release by any of them (I3).
+        // Orders the writes of all lanes before the release by any of them (I3).
         warp.order();
         let twice = if in_a_row && first % WORD_BLOCKS == 0 {
             if warp.leads() { self.release_bits(first / WORD_BLOCKS, u32::MAX) } else { 0 }
@@ -67,7 +70,7 @@ impl FreeList {
         self.end_release(warp, index, twice);
     }
 
-    /// For a part of a warp.
+    /// Out of line, for a subset of a warp.
     #[inline(never)]
     fn release_partial(&self, group: Group, index: u32) {
         group.sync();
@@ -75,8 +78,8 @@ impl FreeList {
         self.end_release(group, index, twice);
     }
 
-    /// The lanes meet: one that comes back from here finds its block free, whoever released it. `twice` are the
-    /// bits that the lane released and that were clear already.
+    /// Synchronises the lanes: when a lane returns, its block is free, whichever lane released it.
+    /// `twice` holds the bits that the lane released although they were already clear.
     #[inline(always)]
     fn end_release<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, index: u32, twice: u32) {
         let sound = lanes.all(twice == 0);
@@ -86,8 +89,8 @@ impl FreeList {
         }
     }
 
-    /// Releases blocks in any order, gathered by word where lanes share one. `first` is the leader's. Returns
-    /// the bits that the lane released and that were clear already.
+    /// Releases blocks in any order, combined by word if lanes share one. `first` is the leader's
+    /// block. Returns the bits that the lane released although they were already clear.
     #[inline(always)]
     fn release_gathered<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, index: u32, first: u32) -> u32 {
         let word = index / WORD_BLOCKS;
@@ -95,18 +98,20 @@ impl FreeList {
         if together.count() > 1 || lanes.count() == 1 {
             return self.shared().release_by_word(lanes.group(), index);
         }
-        // Even the first has its word to itself: take it that the blocks are spread over the pool.
+        // No other lane shares the first lane's word: assume that the blocks are scattered over the
+        // pool.
         if index == MISUSE { 0 } else { self.release_bits(word, 1 << (index % WORD_BLOCKS)) }
     }
 
-    /// Releases blocks of which some share words, all of a word at once.
+    /// Releases blocks of which some share words, with one atomic per word.
     #[inline(never)]
     fn release_by_word(&self, group: Group, index: u32) -> u32 {
         let (word, bit) = (index / WORD_BLOCKS, index % WORD_BLOCKS);
-        // No block is in the word of `MISUSE`.
+        // No block lies in the word of `MISUSE`.
         let together = group.matching(word);
         let bits = together.union(1 << bit);
-        // Two lanes with one block go alone, so that the second one's mistake is seen.
+        // If two lanes free the same block, each releases it separately, so that the second free is
+        // detected.
         let alone = bits.count_ones() != together.count();
         if index == MISUSE || !(alone || together.leads()) {
             return 0;
@@ -114,7 +119,8 @@ impl FreeList {
         self.release_bits(word, if alone { 1 << bit } else { bits })
     }
 
-    /// Clears bits of a word and credits those that were set. Returns those that were not.
+    /// Clears bits of a word and credits those that were set. Returns those that were already
+    /// clear.
     #[inline(always)]
     fn release_bits(&self, word: u32, bits: u32) -> u32 {
         // ordering: release; pairs with CLAIM: the owners' writes before their bits (I3).
@@ -123,14 +129,16 @@ impl FreeList {
         bits & !old
     }
 
-    /// Some lane released bits that were clear: every lane whose block is among them writes it down.
+    /// Some lane released bits that were already clear: every lane that freed one of these blocks
+    /// records a fault.
     #[cold]
     #[inline(never)]
     fn record_double_frees(&self, group: Group, index: u32, twice: u32) {
         let bit = 1 << (index % WORD_BLOCKS);
         let together = group.matching(index / WORD_BLOCKS);
         let of_leader = together.read_32(twice, together.leader());
-        // Of two lanes with one block, which go alone, the later one made the mistake.
+        // If two lanes freed the same block, each released it separately, and the later one is the
+        // double free.
         let gathered = together.union(bit).count_ones() == together.count();
         let found = if gathered { twice | of_leader } else { twice };
         if index != MISUSE && found & bit != 0 {

@@ -1,13 +1,13 @@
-//! How a pool is cut into regions, words and blocks; the same arithmetic on host and device.
+//! Division of a pool into regions, words and blocks. Host and device use the same arithmetic.
 
 /// Blocks in one word of the bitmap.
 pub(super) const WORD_BLOCKS: u32 = 32;
 
-/// Regions a large pool is cut into: more than a GPU has multiprocessors, few enough for a warp to look
-/// at all of them in eight loads.
+/// Number of regions of a large pool: more than a GPU has SMs, few enough for a warp to look at all
+/// of them in eight loads.
 const REGIONS: u32 = 256;
 
-/// The most blocks in a pool: their numbers leave room for one that means none.
+/// The maximum number of blocks in a pool. Block indices leave room for values that mean "none".
 pub const MAX_CAPACITY: u32 = 1 << 31;
 
 /// The largest stride in bytes.
@@ -18,7 +18,7 @@ pub const MAX_STRIDE: u32 = 1 << 31;
 #[repr(C)]
 pub struct Geometry {
     bytes: u64,
-    /// `ceil(2^64 / stride)`, or 0 for a power of two, where a shift serves.
+    /// `ceil(2^64 / stride)`, or 0 for a power of two, where a shift is enough.
     reciprocal: u64,
     stride: u32,
     capacity: u32,
@@ -31,8 +31,8 @@ pub struct Geometry {
 const _: () = assert!(size_of::<Geometry>() == 40 && align_of::<Geometry>() == 8);
 
 impl Geometry {
-    /// A pool of `capacity` blocks (at least 1, at most [`MAX_CAPACITY`]), `stride` bytes apart (at least
-    /// 1, at most [`MAX_STRIDE`]); `None` outside of that.
+    /// A pool of `capacity` blocks (1 to [`MAX_CAPACITY`]), `stride` bytes apart (1 to
+    /// [`MAX_STRIDE`]). Returns `None` outside these ranges.
     pub const fn new(capacity: u32, stride: u32) -> Option<Self> {
         if capacity == 0 || capacity > MAX_CAPACITY || stride == 0 || stride > MAX_STRIDE {
             return None;
@@ -57,25 +57,25 @@ impl Geometry {
         self.stride as u64
     }
 
-    /// Blocks in the pool.
+    /// Number of blocks in the pool.
     #[inline(always)]
     pub const fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// Bytes of all blocks.
+    /// Size of all blocks together, in bytes.
     #[inline(always)]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Regions of the pool.
+    /// Number of regions in the pool.
     #[inline(always)]
     pub const fn regions(&self) -> u32 {
         self.regions
     }
 
-    /// Words of the bitmap.
+    /// Number of words in the bitmap.
     pub const fn words(&self) -> u32 {
         self.words
     }
@@ -92,7 +92,7 @@ impl Geometry {
         w >> self.region_words_log2
     }
 
-    /// Words of region `r`.
+    /// Number of words in region `r`.
     #[inline(always)]
     pub const fn words_in(&self, r: u32) -> u32 {
         let left = self.words - self.first_word(r);
@@ -100,7 +100,7 @@ impl Geometry {
         if left < full { left } else { full }
     }
 
-    /// The word of a region of `words` words under its cursor.
+    /// The index, within a region of `words` words, of the word under the cursor.
     #[inline(always)]
     pub(super) const fn word_under(&self, cursor: u32, words: u32) -> u32 {
         let place = (cursor / WORD_BLOCKS) & ((1 << self.region_words_log2) - 1);
@@ -108,15 +108,16 @@ impl Geometry {
         if place < words { place } else { place % (if words == 0 { 1 } else { words }) }
     }
 
-    /// A region for the warp with this number, so that consecutive warps load all regions alike.
+    /// The home region of the warp with this index. Consecutive warps are spread evenly over all
+    /// regions.
     #[inline(always)]
     pub(super) const fn home(&self, warp: u32) -> u32 {
-        // A divisor that may be zero would bring a panic with it.
+        // A divisor that may be zero would add a panic.
         let regions = if self.regions == 0 { 1 } else { self.regions };
         if regions.is_power_of_two() { warp & (regions - 1) } else { warp % regions }
     }
 
-    /// Blocks of region `r`.
+    /// Number of blocks in region `r`.
     pub const fn blocks_in(&self, r: u32) -> u32 {
         let first = self.first_word(r) * WORD_BLOCKS;
         let end = first as u64 + (self.words_in(r) * WORD_BLOCKS) as u64;
@@ -124,15 +125,15 @@ impl Geometry {
         (end - first as u64) as u32
     }
 
-    /// Word `w` of an empty pool: the bits past the capacity are taken for good.
+    /// Initial value of word `w`, with all blocks free. The bits past the capacity stay set.
     pub const fn initial_word(&self, w: u32) -> u32 {
         let blocks = self.capacity - w * WORD_BLOCKS;
         if blocks >= WORD_BLOCKS { 0 } else { u32::MAX << blocks }
     }
 
-    /// Which block starts `offset` bytes behind the base, or the block it is inside of.
-    ///
-    /// With `m = ceil(2^64 / s)` and `e = m*s - 2^64 < s`, the product `m*o / 2^64` exceeds `o / s` by
+    /// Locates the block that starts at, or contains, the byte `offset` bytes from the base.
+    /// With `m = ceil(2^64 / s)` and `e = m*s - 2^64 < s`, the product `m*o / 2^64` exceeds `o / s`
+    /// by `e*o / (s * 2^64) < 1`, so its floor is the block or the one after it.
     /// `e*o / (s * 2^64) < 1`, so its floor is the block or the one after it.
     #[inline(always)]
     pub const fn locate(&self, offset: u64) -> Location {
@@ -153,7 +154,7 @@ impl Geometry {
     }
 }
 
-/// Where an address is.
+/// The position of an address relative to the pool's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// At the start of this block.

@@ -1,21 +1,23 @@
-//! Reservation: the count that says a region has blocks, and the cursor that says where to look.
+//! Reservation: the count says whether a region has free blocks, the cursor says where to look for
+//! them.
 //!
 //! ```text
 //! 63       32 31              0
 //! | cursor   | free + BIAS     |
 //! ```
 //!
-//! The cursor counts blocks and wraps; it is in the upper half, where its overflow leaves the count alone.
+//! The cursor counts blocks and wraps. It is in the upper half, so its overflow does not change the
+//! count.
 
 use super::FreeList;
 use crate::lanes::Lanes;
 
-/// Half the range of the count is room for reservations that fail, at most one a resident warp.
+/// Half the range of the count is room for failing reservations, at most one per resident warp.
 const BIAS: u64 = 1 << 31;
 const CURSOR_SHIFT: u32 = 32;
 
-/// How often a cancellation is tried again. Each failure is another thread's success, and while the count
-/// is below zero only those succeed that owe or free blocks of this region.
+/// Maximum attempts of a cancellation. Each failed attempt means that another thread succeeded.
+/// While the count is below zero, only threads that owe or free blocks of this region succeed.
 const CANCELS: u32 = 1 << 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,7 @@ impl Word {
         Word(BIAS + free as u64)
     }
 
-    /// Free blocks; below zero, what threads owe (I5).
+    /// Free blocks. Below zero: the number of blocks that threads owe (I5).
     #[inline(always)]
     pub const fn free(self) -> i32 {
         (self.0 as u32 ^ BIAS as u32) as i32
@@ -37,7 +39,7 @@ impl Word {
         (self.0 >> CURSOR_SHIFT) as u32
     }
 
-    /// What to add to reserve `n` blocks: the cursor goes forward, the count down.
+    /// The addend that reserves `n` blocks: the cursor advances, the count drops.
     #[inline(always)]
     const fn step(n: u32) -> u64 {
         ((n as u64) << CURSOR_SHIFT).wrapping_sub(n as u64)
@@ -48,12 +50,12 @@ impl Word {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reservation {
     pub count: u32,
-    /// Blocks that the region did not have, to be settled.
+    /// Blocks that the region did not have; to be settled.
     pub owed: u32,
     pub cursor: u32,
 }
 
-/// Bits for a number of lanes.
+/// Bits that hold a number of lanes.
 const LANE_BITS: u32 = 8;
 
 impl Reservation {
@@ -74,19 +76,19 @@ impl Reservation {
         }
     }
 
-    /// What the leader of the group reserved.
+    /// Broadcasts the leader's reservation to the group.
     pub fn broadcast<const WHOLE: bool>(self, group: Lanes<WHOLE>) -> Self {
         Reservation::unpack(group.broadcast_64(self.pack()))
     }
 }
 
 impl FreeList {
-    /// Reserves up to `wanted` blocks of region `r`, one a lane at most: fewer when it has fewer. What is
-    /// owed in the end must be settled.
+    /// Reserves up to `wanted` blocks of region `r`, at most one per lane. Reserves fewer if the
+    /// region has fewer. What the result owes must be settled.
     ///
-    /// It looks before it takes, so that a count goes below zero only in a race for the last blocks.
-    /// Relaxed: a reservation is a right to some bits (I1); the memory behind a bit is ordered by its
-    /// claim (I3).
+    /// The load before the atomic lets the count go below zero only in a race for the last blocks.
+    /// Relaxed: a reservation is a right to some bits (I1); the memory behind a bit is ordered by
+    /// its claim (I3).
     #[inline(always)]
     pub(super) fn reserve(&self, r: u32, wanted: u32) -> Reservation {
         let word = &self.region(r).word;
@@ -99,13 +101,13 @@ impl FreeList {
         if old.free() >= wanted as i32 {
             return Reservation { count: wanted, owed: 0, cursor: old.cursor() };
         }
-        // Others were faster: keep what was there, and owe the rest.
+        // Other threads were faster: keep the blocks that were left, and owe the rest.
         let count = old.free().max(0) as u32;
         Reservation { count, owed: wanted - count, cursor: old.cursor() }
     }
 
-    /// Takes back what was reserved beyond what region `r` had, unless blocks freed since have filled it:
-    /// those are reserved now (I5).
+    /// Cancels what was reserved beyond what region `r` had. Blocks that were freed since may have
+    /// filled part of it: those stay reserved (I5).
     #[inline(always)]
     pub(super) fn settle(&self, r: u32, reservation: Reservation) -> Reservation {
         let Reservation { count, owed, cursor } = reservation;
@@ -113,7 +115,8 @@ impl FreeList {
         Reservation { count: count + filled, owed: 0, cursor }
     }
 
-    /// Takes back what is still unfilled of `owed` blocks. Returns how many those were.
+    /// Cancels the part of `owed` blocks that is still unfilled. Returns the number of blocks
+    /// cancelled.
     #[inline(never)]
     fn cancel(&self, r: u32, owed: u32) -> u32 {
         let word = &self.region(r).word;
@@ -134,8 +137,8 @@ impl FreeList {
 
     /// Adds `n` blocks to the count of region `r`, after their bits were released (I1).
     ///
-    /// Relaxed: the release has returned its old value, so it has taken place; a claimer that would still
-    /// miss it looks again.
+    /// Relaxed: the release has returned its old value, so it has taken place. A claim that still
+    /// misses it looks again.
     #[inline(always)]
     pub(super) fn credit(&self, r: u32, n: u32) {
         self.region(r).word.add_relaxed(n.into());

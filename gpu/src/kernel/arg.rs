@@ -1,4 +1,4 @@
-//! What a launch passes to a kernel: the arguments, and how they lie in its parameters.
+//! Arguments that a launch passes to a kernel, and their layout as kernel parameters.
 
 use core::any::type_name;
 use core::fmt;
@@ -6,18 +6,20 @@ use core::fmt;
 /// A value that the host passes to a kernel.
 ///
 /// # Safety
-/// `Abi` is `repr(C)`, `repr(transparent)` or primitive, with the same layout on host and device; any thread may copy
-/// it; it holds no reference and no host pointer that kernels' safe code follows.
+/// `Abi` is `repr(C)`, `repr(transparent)` or primitive, with the same layout on host and device.
+/// Any thread may copy it. It holds no reference, and no host pointer that safe code of kernels
+/// dereferences.
 pub unsafe trait KernelArg: Copy + Send + 'static {
-    /// The value as it lies in the kernel's parameter. `Self`, unless the layout of that may differ from one compiler
-    /// to another.
+    /// The representation as a kernel parameter. `Self`, unless its layout may differ between
+    /// compilers.
     type Abi: Copy + 'static;
 
-    /// The value as it is passed.
+    /// Converts the value to its representation as a parameter.
     fn to_abi(self) -> Self::Abi;
 
-    /// Calls `found` with each range of device memory that the value names, address and length in bytes, so that a
-    /// launch can check that it is still there. Numbers and null name none.
+    /// Calls `found` with each range of device memory that the value refers to, as address and
+    /// length in bytes, so that a launch can check that the range is still valid. Numbers and null
+    /// refer to none.
     fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
         let _ = found;
     }
@@ -26,25 +28,26 @@ pub unsafe trait KernelArg: Copy + Send + 'static {
 /// A type that a kernel can declare as a parameter.
 ///
 /// # Safety
-/// `from_abi` makes no value that a kernel's safe code can misuse, if the argument is as its type demands.
+/// If the argument satisfies the requirements of its type, `from_abi` returns a value that safe
+/// code of a kernel cannot misuse.
 pub unsafe trait KernelParam: Copy + 'static {
-    /// What the host passes for it.
+    /// The type that the host passes for it.
     type Arg: KernelArg;
 
-    /// The parameter in the kernel.
+    /// Converts the parameter inside the kernel.
     ///
     /// # Safety
     /// The caller is a thread of a kernel that the host launched with this argument.
     unsafe fn from_abi(abi: Abi<Self>) -> Self;
 }
 
-/// The value of a parameter as the host passes it.
+/// The representation of a parameter as the host passes it.
 pub type Abi<P> = <<P as KernelParam>::Arg as KernelArg>::Abi;
 
-/// [`KernelParam`] for types that the host passes as they are.
+/// [`KernelParam`] for types that are their own argument.
 macro_rules! itself {
     ($([$($bound:tt)*] $ty:ty),+) => {$(
-        // SAFETY: the host had the value too.
+        // SAFETY: the host held the same value.
         unsafe impl<$($bound)*> $crate::kernel::KernelParam for $ty {
             type Arg = Self;
             #[inline(always)]
@@ -72,7 +75,7 @@ plain!(u8, i8, u16, i16, u32, i32, u64, i64, usize, isize, f32, f64, bool, char)
 
 const _: () = assert!(size_of::<usize>() == 8, "host and device share addresses and `usize` of 64 bits");
 
-// SAFETY: element after element, on both sides.
+// SAFETY: an array of the elements' representations, on both sides.
 unsafe impl<T: KernelArg, const N: usize> KernelArg for [T; N] {
     type Abi = [T::Abi; N];
     fn to_abi(self) -> Self::Abi {
@@ -83,23 +86,24 @@ unsafe impl<T: KernelArg, const N: usize> KernelArg for [T; N] {
     }
 }
 
-// SAFETY: the elements' promise.
+// SAFETY: the elements' `KernelParam` promises.
 unsafe impl<T: KernelParam, const N: usize> KernelParam for [T; N] {
     type Arg = [T::Arg; N];
     #[inline(always)]
     unsafe fn from_abi(abi: Abi<Self>) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: a thread of a kernel launched with this argument, by the caller's promise.
         abi.map(|element| unsafe { T::from_abi(element) })
     }
 }
 
-/// The first value of a tuple and the rest. A tuple itself may be laid out otherwise by the compiler of the kernel.
+/// The first value of a tuple and the rest. The kernel's compiler may lay out a tuple itself
+/// differently.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Pair<A, B>(A, B);
 
-/// [`Pair`]s of values, types, or patterns.
+/// Nested [`Pair`]s of values, types, or patterns.
 macro_rules! pairs {
     (types) => { () };
     (types $head:ty $(, $tail:ty)*) => { Pair<$head, pairs!(types $($tail),*)> };
@@ -122,14 +126,15 @@ macro_rules! tuple {
             }
         }
 
-        // SAFETY: the elements' promise.
+        // SAFETY: the elements' `KernelParam` promises.
         unsafe impl<$($t: KernelParam),+> KernelParam for ($($t,)+) {
             type Arg = ($($t::Arg,)+);
             #[inline(always)]
             #[allow(non_snake_case)]
             unsafe fn from_abi(abi: Abi<Self>) -> Self {
                 let pairs!(pattern $($t)+) = abi;
-                // SAFETY: the caller's promise.
+                // SAFETY: a thread of a kernel launched with this argument, by the caller's
+                // promise.
                 ($(unsafe { $t::from_abi($t) },)+)
             }
         }
@@ -144,33 +149,35 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 
-/// A type through which safe code reaches memory that only kernels may touch. The host holds it as an [`Arg`].
+/// A type through which safe code accesses memory that only kernels may access. The host holds it
+/// as an [`Arg`].
 ///
 /// # Safety
-/// The type is `repr(C)` or `repr(transparent)` with the same layout on host and device. Every thread of
-/// a kernel may use a copy. It is neither `Send` nor `Sync`, so that safe code puts no copy where it outlives the kernel.
+/// The type is `repr(C)` or `repr(transparent)` with the same layout on host and device. Every
+/// thread of a kernel may use a copy. It is neither `Send` nor `Sync`, so that safe code cannot
+/// store a copy where it outlives the kernel.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a kernel",
     note = "numbers, `bool`, `char`, `DevicePtr`, `DeviceSlice`, pools, arrays and tuples of them, and structs declared \
             with `kernel_arg!` or `device_data!` can"
 )]
 pub unsafe trait DeviceHandle: Copy + 'static {
-    /// As [`KernelArg::for_each_range`].
+    /// See [`KernelArg::for_each_range`].
     fn for_each_range(&self, found: &mut dyn FnMut(u64, u64));
 }
 
-// SAFETY: the kernel was launched with the handle, so its memory is there until the kernel ends.
+// SAFETY: the kernel was launched with the handle, so its memory is valid until the kernel ends.
 unsafe impl<H: DeviceHandle> KernelParam for H {
     type Arg = Arg<H>;
     #[inline(always)]
     unsafe fn from_abi(abi: Arg<H>) -> H {
-        // SAFETY: the caller's promise.
+        // SAFETY: a thread of a kernel launched with this argument, by the caller's promise.
         unsafe { abi.into_inner() }
     }
 }
 
-/// A handle as the host has it: to be passed to launches. On the host nothing can be called on it; a kernel receives
-/// the handle itself.
+/// The host-side form of a handle, to be passed to launches. None of the handle's methods can be
+/// called on it; a kernel receives the handle itself.
 ///
 /// ```compile_fail
 /// # fn f(heap: warpheap_device::kernel::Arg<warpheap_device::heap::Heap>) {
@@ -187,16 +194,17 @@ impl<H: Copy> Clone for Arg<H> {
     }
 }
 impl<H: Copy> Copy for Arg<H> {}
-// SAFETY: what is inside is reached by `into_inner` alone, whose caller answers for the thread.
+// SAFETY: the handle is accessed only through `into_inner`; its caller promises a correct thread.
 unsafe impl<H> Send for Arg<H> {}
-// SAFETY: the same.
+// SAFETY: as for `Send`: accessed only through `into_inner`.
 unsafe impl<H> Sync for Arg<H> {}
 
 impl<H: DeviceHandle> Arg<H> {
-    /// The argument that stands for `handle`.
+    /// The argument for `handle`.
     ///
     /// # Safety
-    /// What the handle's constructor demands holds while a kernel runs that is launched with the argument.
+    /// Whenever a kernel launched with the argument runs, the requirements of the handle's
+    /// constructor hold.
     pub const unsafe fn new(handle: H) -> Self {
         Arg(handle)
     }
@@ -204,15 +212,16 @@ impl<H: DeviceHandle> Arg<H> {
     /// The handle.
     ///
     /// # Safety
-    /// The caller is in a kernel that was launched with the argument, and drops the handle before the kernel ends. Or it
-    /// calls nothing that reads or writes device memory through the handle.
+    /// The caller is in a kernel that was launched with the argument, and drops the handle before
+    /// the kernel ends. Alternatively, the caller uses no method of the handle that reads or writes
+    /// device memory.
     #[inline(always)]
     pub const unsafe fn into_inner(self) -> H {
         self.0
     }
 }
 
-// SAFETY: `repr(transparent)` over a handle, whose layout is the same on both sides.
+// SAFETY: `repr(transparent)` over a handle, which has the same layout on both sides.
 unsafe impl<H: DeviceHandle> KernelArg for Arg<H> {
     type Abi = Self;
     fn to_abi(self) -> Self {
@@ -227,7 +236,7 @@ itself! { [H: DeviceHandle] Arg<H> }
 // SAFETY: a bitwise copy is another argument for the same pool, valid on the device.
 unsafe impl<H: DeviceHandle> rustacuda_core::DeviceCopy for Arg<H> {}
 #[cfg(feature = "cust")]
-// SAFETY: the same.
+// SAFETY: as for rustacuda: a bitwise copy is another argument for the same pool.
 unsafe impl<H: DeviceHandle> cust_core::DeviceCopy for Arg<H> {}
 
 impl<H: DeviceHandle> fmt::Debug for Arg<H> {
@@ -242,12 +251,12 @@ impl<H: DeviceHandle> fmt::Debug for Arg<H> {
     }
 }
 
-/// Size and alignment of one parameter, in bytes.
+/// Size and alignment of one parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Bytes.
+    /// Size in bytes.
     pub size: usize,
-    /// Bytes.
+    /// Alignment in bytes.
     pub align: usize,
 }
 
@@ -264,17 +273,17 @@ mod sealed {
 
 /// The arguments of a kernel: a tuple of at most 16 [`KernelArg`]s.
 pub trait KernelArgs: sealed::Tuple + Copy + Send + 'static {
-    /// Size and alignment of each as it is passed, in order.
+    /// Size and alignment of each argument's representation, in order.
     const PARAMS: &'static [Param];
-    /// Each as it is passed.
+    /// The representations of all arguments.
     type Abi: Copy + 'static;
 
-    /// Each as it is passed, in order.
+    /// Converts each argument to its representation, in order.
     fn to_abi(self) -> Self::Abi;
-    /// Calls `each` with the address of each argument, in order.
+    /// Calls `each` with the address of each representation, in order.
     fn for_each_address(abi: &Self::Abi, each: impl FnMut(*const u8));
-    /// Calls `found` with each range of device memory that an argument names: the argument's position, the range's
-    /// address and its length in bytes.
+    /// Calls `found` with each range of device memory that an argument refers to: the argument's
+    /// index, the range's address and its length in bytes.
     fn for_each_range(&self, found: impl FnMut(usize, u64, u64));
 }
 

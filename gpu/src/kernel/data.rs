@@ -1,15 +1,16 @@
-//! Plain data: what host and device exchange in memory, and structs as arguments.
+//! Plain data that host and device exchange in memory, and structs as kernel arguments.
 
 #[cfg(feature = "bytemuck")]
 use super::arg::{KernelArg, itself};
 use super::memory::{DevicePtr, DeviceSlice};
 
 /// Plain data that host and device both read and write, byte for byte.
-/// [`device_data!`](crate::device_data!) writes checked implementations.
+/// [`device_data!`](crate::device_data!) generates checked implementations.
 ///
 /// # Safety
-/// Any bytes are a value of the type; it has no padding; it is `repr(C)`, `repr(transparent)` or a number, with the same
-/// layout on host and device; it holds no reference and no host pointer that safe code follows.
+/// Any bytes are a valid value of the type. It has no padding. It is `repr(C)`, `repr(transparent)`
+/// or a number, with the same layout on host and device. It holds no reference, and no host pointer
+/// that safe code dereferences.
 pub unsafe trait DeviceData: Copy + Send + Sync + 'static {}
 
 macro_rules! plain {
@@ -20,25 +21,25 @@ macro_rules! plain {
 }
 plain!(u8, i8, u16, i16, u32, i32, u64, i64, u128, i128, usize, isize, f32, f64);
 
-// SAFETY: nothing between the elements.
+// SAFETY: an array has no padding between its elements.
 unsafe impl<T: DeviceData, const N: usize> DeviceData for [T; N] {}
-// SAFETY: an address, of which any is a value.
+// SAFETY: an address; any bytes are a valid value.
 unsafe impl<T: 'static> DeviceData for DevicePtr<T> {}
-// SAFETY: an address and a length, of which any is a value.
+// SAFETY: an address and a length; any bytes are a valid value.
 unsafe impl<T: 'static> DeviceData for DeviceSlice<T> {}
 
-/// Plain data of a type that implements [`bytemuck::Pod`]: as an argument, and in device memory.
+/// Plain data of a type that implements [`bytemuck::Pod`], as an argument or in device memory.
 #[cfg(feature = "bytemuck")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Pod<T>(pub T);
 
 #[cfg(feature = "bytemuck")]
-// SAFETY: `Pod` promises a stable layout without padding, of which any bytes are a value.
+// SAFETY: `Pod` promises a stable layout without padding, for which any bytes are a valid value.
 unsafe impl<T: bytemuck::Pod + Send + Sync> DeviceData for Pod<T> {}
 
 #[cfg(feature = "bytemuck")]
-// SAFETY: the same.
+// SAFETY: `Pod` promises a stable layout without references.
 unsafe impl<T: bytemuck::Pod + Send + Sync> KernelArg for Pod<T> {
     type Abi = Self;
     fn to_abi(self) -> Self {
@@ -48,10 +49,12 @@ unsafe impl<T: bytemuck::Pod + Send + Sync> KernelArg for Pod<T> {
 #[cfg(feature = "bytemuck")]
 itself! { [T: bytemuck::Pod + Send + Sync] Pod<T> }
 
-/// Declares structs that can be arguments of kernels. They are `repr(C)`, `Copy` and `Clone`; other traits can be derived.
+/// Declares structs that can be kernel arguments. They are `repr(C)`, `Copy` and `Clone`; other
+/// traits can be derived.
 ///
-/// Every field is checked to be passed as it is: a number, `bool` or `char`, an array or such a struct, or device memory.
-/// A tuple is not, as compilers lay tuples out as they like.
+/// The macro checks that every field is passed unchanged: a number, `bool` or `char`, an array,
+/// such a struct, or device memory. A tuple is not accepted, because its layout is up to the
+/// compiler.
 ///
 /// ```
 /// use warpheap_device::kernel::DevicePtr;
@@ -83,12 +86,12 @@ macro_rules! kernel_arg {
             $($(#[doc = $field_doc])* $field_vis $field: $ty),*
         }
 
-        // The types are those of the fields: `$ty` could have another meaning here.
+        // The field types are taken from the fields: `$ty` could have a different meaning here.
         const _: () = {
             $($crate::__private::argument_field(|value: &$name| &value.$field);)*
         };
 
-        // SAFETY: `repr(C)`, and each field is an argument that is passed as it is.
+        // SAFETY: `repr(C)`, and each field is an argument that is passed unchanged.
         unsafe impl $crate::kernel::KernelArg for $name {
             type Abi = Self;
             fn to_abi(self) -> Self {
@@ -99,7 +102,7 @@ macro_rules! kernel_arg {
                 $($crate::kernel::KernelArg::for_each_range(&self.$field, found);)*
             }
         }
-        // SAFETY: the host had the value too.
+        // SAFETY: the host held the same value.
         unsafe impl $crate::kernel::KernelParam for $name {
             type Arg = Self;
             #[inline(always)]
@@ -110,9 +113,9 @@ macro_rules! kernel_arg {
     )+};
 }
 
-/// Declares structs of plain data: [`DeviceData`](crate::kernel::DeviceData), and arguments of kernels as
-/// [`kernel_arg!`](crate::kernel_arg!) makes them. Every field is checked to be plain data, and the struct to have no
-/// padding.
+/// Declares structs of plain data: they implement [`DeviceData`](crate::kernel::DeviceData), and
+/// are kernel arguments like those of [`kernel_arg!`](crate::kernel_arg!). The macro checks that
+/// every field is plain data, and that the struct has no padding.
 ///
 /// ```
 /// warpheap_device::device_data! {
@@ -159,7 +162,7 @@ macro_rules! device_data {
             );
         };
 
-        // SAFETY: `repr(C)` without padding, of fields of which any bytes are values.
+        // SAFETY: `repr(C)` without padding, with fields for which any bytes are valid values.
         unsafe impl $crate::kernel::DeviceData for $name {}
     )+};
 }

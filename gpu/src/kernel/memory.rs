@@ -1,8 +1,8 @@
-//! Device memory in kernels' arguments.
+//! Device memory as a kernel argument.
 
 use super::arg::{KernelArg, itself};
 
-/// An address in device memory. To be read and written by kernels; on the host it is only a number.
+/// An address in device memory, for kernels to read and write. On the host it is only a number.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct DevicePtr<T>(pub *mut T);
@@ -13,19 +13,21 @@ impl<T> Clone for DevicePtr<T> {
     }
 }
 impl<T> Copy for DevicePtr<T> {}
-// SAFETY: an address alone gives no access; every use of it is `unsafe` and says what it needs.
+// SAFETY: an address alone gives no access. Every use of it is `unsafe` and states its
+// requirements.
 unsafe impl<T> Send for DevicePtr<T> {}
-// SAFETY: the same.
+// SAFETY: as for `Send`: an address alone gives no access.
 unsafe impl<T> Sync for DevicePtr<T> {}
 
 impl<T> DevicePtr<T> {
-    /// No address.
+    /// The null address.
     pub const fn null() -> Self {
         DevicePtr(core::ptr::null_mut())
     }
 }
 
-// SAFETY: an address, 64 bits on both sides. Raw pointers are not `Send`, so they travel in `DevicePtr`.
+// SAFETY: an address of 64 bits on both sides. Raw pointers are not `Send`, so `DevicePtr` wraps
+// them.
 unsafe impl<T: 'static> KernelArg for DevicePtr<T> {
     type Abi = Self;
     fn to_abi(self) -> Self {
@@ -39,7 +41,8 @@ unsafe impl<T: 'static> KernelArg for DevicePtr<T> {
 }
 itself! { [T: 'static] DevicePtr<T> }
 
-/// An array in device memory: an address and a length, which may be any. To read or write it is `unsafe`.
+/// An array in device memory: an address and a length, neither of which is checked. Reading or
+/// writing it is `unsafe`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DeviceSlice<T> {
@@ -53,9 +56,9 @@ impl<T> Clone for DeviceSlice<T> {
     }
 }
 impl<T> Copy for DeviceSlice<T> {}
-// SAFETY: as for `DevicePtr`.
+// SAFETY: as for `DevicePtr`: an address alone gives no access.
 unsafe impl<T> Send for DeviceSlice<T> {}
-// SAFETY: the same.
+// SAFETY: as for `DevicePtr`: an address alone gives no access.
 unsafe impl<T> Sync for DeviceSlice<T> {}
 
 const _: () = assert!(size_of::<DeviceSlice<u8>>() == 16 && align_of::<DeviceSlice<u8>>() == 8);
@@ -75,27 +78,28 @@ unsafe impl<T: 'static> KernelArg for DeviceSlice<T> {
 itself! { [T: 'static] DeviceSlice<T> }
 
 impl<T: Copy> DeviceSlice<T> {
-    /// `len` values from `ptr` on.
+    /// `len` values that start at `ptr`.
     ///
     /// # Safety
-    /// The memory is `len` values of one allocation, aligned for `T`, and there for as long as kernels use the slice.
+    /// The memory holds `len` values in one allocation, is aligned for `T`, and stays valid while
+    /// kernels use the slice.
     pub const unsafe fn from_raw_parts(ptr: *mut T, len: u64) -> Self {
         DeviceSlice { ptr, len }
     }
 
-    /// How many values.
+    /// The number of values.
     #[inline(always)]
     pub const fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the slice has no values.
     #[inline(always)]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where it starts.
+    /// The address of the first value.
     #[inline(always)]
     pub const fn as_ptr(&self) -> *mut T {
         self.ptr
@@ -104,8 +108,9 @@ impl<T: Copy> DeviceSlice<T> {
     /// The value at `i`, or `None` past the end.
     ///
     /// # Safety
-    /// The slice's memory is live, aligned for `T`, and accessible to the calling thread: a slice can hold any address, and one
-    /// in a GPU's memory is out of the host's reach. The value was written, and no other thread writes it now.
+    /// The slice's memory is live, aligned for `T`, and accessible to the calling thread: a slice
+    /// can hold any address, and the host cannot access a GPU's memory. The value was written, and
+    /// no other thread writes it at the same time.
     #[inline(always)]
     pub unsafe fn get(&self, i: u64) -> Option<T> {
         if i >= self.len {
@@ -113,15 +118,15 @@ impl<T: Copy> DeviceSlice<T> {
         }
         // SAFETY: in bounds, of memory that is live by the caller's promise.
         let place = unsafe { self.ptr.add(i as usize) };
-        // SAFETY: the caller's promise: live, accessible memory, and no race.
+        // SAFETY: the caller promises live, accessible memory, and no race.
         Some(unsafe { place.read() })
     }
 
-    /// Writes `value` at `i`. Returns whether that is inside.
+    /// Writes `value` at `i`. Returns whether `i` is in bounds.
     ///
     /// # Safety
-    /// The slice's memory is live, aligned for `T`, and accessible to the calling thread, as for [`get`](Self::get). No other
-    /// thread reads or writes the value at `i` now.
+    /// The slice's memory is live, aligned for `T`, and accessible to the calling thread, as for
+    /// [`get`](Self::get). No other thread reads or writes the value at `i` at the same time.
     #[inline(always)]
     pub unsafe fn set(&self, i: u64, value: T) -> bool {
         if i >= self.len {
@@ -129,7 +134,7 @@ impl<T: Copy> DeviceSlice<T> {
         }
         // SAFETY: in bounds, of memory that is live by the caller's promise.
         let place = unsafe { self.ptr.add(i as usize) };
-        // SAFETY: the caller's promise: live, accessible memory, and no race.
+        // SAFETY: the caller promises live, accessible memory, and no race.
         unsafe { place.write(value) };
         true
     }

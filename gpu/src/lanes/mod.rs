@@ -1,4 +1,4 @@
-//! The lanes of a warp that ask for the same thing at the same time, and how they share one answer.
+//! Lanes of a warp that execute the same request together, and the collectives that they share.
 
 use crate::units::{LaneMask, WARP_SIZE};
 use crate::warp;
@@ -7,11 +7,12 @@ pub mod selftest;
 mod sums;
 pub(crate) use sums::Sum;
 
-/// Lanes that came to an allocator together. Every lane of `mask` holds an equal `Lanes` and makes the
-/// same calls on it; that is what the `unsafe` collectives below rely on.
+/// Lanes that entered an allocator together. Every lane of `mask` holds an equal `Lanes` and makes
+/// the same calls on it. The `unsafe` collectives below rely on this.
 ///
-/// `WHOLE`: the mask is known to the compiler to be a whole warp. That matters: for a mask that it does
-/// not know, the assembler puts a check of some 200 cycles in front of every collective.
+/// `WHOLE`: the compiler knows that the mask is a full warp. This matters: for a mask that is
+/// unknown at compile time, the assembler inserts a check of some 200 cycles before every
+/// collective.
 #[derive(Clone, Copy)]
 pub(crate) struct Lanes<const WHOLE: bool> {
     mask: LaneMask,
@@ -25,7 +26,7 @@ pub(crate) type Group = Lanes<false>;
 pub(crate) type Warp = Lanes<true>;
 
 impl Group {
-    /// The lanes that happen to be here together. Any subset of a warp will do.
+    /// The lanes that execute this call together. Any subset of a warp is valid.
     #[track_caller]
     #[inline(always)]
     pub fn converged() -> Self {
@@ -35,19 +36,20 @@ impl Group {
     /// The lanes of `mask`.
     ///
     /// # Safety
-    /// The calling lane is one of them, and every lane of `mask` makes the same calls on an equal group.
+    /// The calling lane is in `mask`, and every lane of `mask` makes the same calls on an equal
+    /// group.
     #[inline(always)]
     pub unsafe fn of(mask: LaneMask) -> Self {
         Lanes { mask, lane: warp::lane_id() }
     }
 
-    /// The calling lane alone.
+    /// The calling lane only.
     pub fn alone() -> Self {
         let lane = warp::lane_id();
         Lanes { mask: LaneMask::only(lane), lane }
     }
 
-    /// The same, if it is a whole warp.
+    /// The group as a full warp, if it is one.
     #[inline(always)]
     pub fn whole(self) -> Option<Warp> {
         (self.mask == LaneMask::ALL).then_some(Lanes { mask: LaneMask::ALL, lane: self.lane })
@@ -60,7 +62,7 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
         if WHOLE { LaneMask::ALL } else { self.mask }
     }
 
-    /// The same lanes, their number forgotten.
+    /// These lanes as a group, without the static knowledge of a full warp.
     #[inline(always)]
     pub fn group(self) -> Group {
         Lanes { mask: self.mask(), lane: self.lane }
@@ -70,12 +72,12 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     #[track_caller]
     #[inline(always)]
     pub fn matching(self, value: u32) -> Group {
-        // SAFETY: every lane of the group is here.
+        // SAFETY: every lane of the group executes this call.
         Lanes { mask: unsafe { warp::warp_match_any_32(self.mask(), value) }, lane: self.lane }
     }
 
-    /// The lanes of this group on which `predicate` holds. Every lane of the group calls it, and only
-    /// those on which it holds may use the result for collectives.
+    /// The lanes of this group on which `predicate` holds. Every lane of the group must call it.
+    /// Only lanes on which it holds may use the result for collectives.
     #[inline(always)]
     pub fn filter(self, predicate: bool) -> Group {
         Lanes { mask: self.ballot(predicate), lane: self.lane }
@@ -98,13 +100,13 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
         self.mask().leader()
     }
 
-    /// How many lanes of the group come before this one.
+    /// The number of lanes of the group below this one.
     #[inline(always)]
     pub fn rank(self) -> u32 {
         if WHOLE { self.lane } else { self.mask.rank(self.lane) }
     }
 
-    /// The lane of a rank, which is less than [`count`](Self::count).
+    /// The lane with a given rank, which must be less than [`count`](Self::count).
     #[inline(always)]
     pub fn lane_of(self, rank: u32) -> u32 {
         if WHOLE { rank } else { select_bit(self.mask().0, rank) }
@@ -125,51 +127,51 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     #[track_caller]
     #[inline(always)]
     pub fn ballot(self, predicate: bool) -> LaneMask {
-        // SAFETY: every lane of the group is here.
+        // SAFETY: every lane of the group executes this call.
         unsafe { warp::warp_vote_ballot(self.mask(), predicate) }
     }
 
     #[track_caller]
     #[inline(always)]
     pub fn all(self, predicate: bool) -> bool {
-        // SAFETY: every lane of the group is here.
+        // SAFETY: every lane of the group executes this call.
         unsafe { warp::warp_vote_all(self.mask(), predicate) }
     }
 
-    /// What `lane`, one of the group, holds.
+    /// The value of `lane`, which must be in the group.
     #[track_caller]
     #[inline(always)]
     pub fn read_32(self, value: u32, lane: u32) -> u32 {
-        // SAFETY: every lane of the group is here, and `lane` is one of them.
+        // SAFETY: every lane of the group executes this call, and `lane` is one of them.
         unsafe { warp::warp_shuffle_idx_32(self.mask(), value, lane) }
     }
 
-    /// What `lane`, one of the group, holds.
+    /// The value of `lane`, which must be in the group.
     #[track_caller]
     #[inline(always)]
     pub fn read_64(self, value: u64, lane: u32) -> u64 {
-        // SAFETY: every lane of the group is here, and `lane` is one of them.
+        // SAFETY: every lane of the group executes this call, and `lane` is one of them.
         unsafe { warp::warp_shuffle_idx_64(self.mask(), value, lane) }
     }
 
-    /// What the leader holds.
+    /// The leader's value.
     #[track_caller]
     #[inline(always)]
     pub fn broadcast_32(self, value: u32) -> u32 {
         self.read_32(value, self.mask().leader())
     }
 
-    /// What the leader holds.
+    /// The leader's value.
     #[track_caller]
     #[inline(always)]
     pub fn broadcast_64(self, value: u64) -> u64 {
         self.read_64(value, self.mask().leader())
     }
 
-    /// Orders memory among the lanes, which have just met in another collective.
+    /// Orders memory among the lanes, which have just synchronised in another collective.
     #[inline(always)]
     pub fn order(self) {
-        // SAFETY: every lane of the group is here.
+        // SAFETY: every lane of the group executes this call.
         unsafe { warp::order_warp(self.mask()) }
     }
 
@@ -177,11 +179,11 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     #[track_caller]
     #[inline(always)]
     pub fn sync(self) {
-        // SAFETY: every lane of the group is here.
+        // SAFETY: every lane of the group executes this call.
         unsafe { warp::sync_warp(self.mask()) }
     }
 
-    /// Runs `f` on the leader and gives every lane its answer.
+    /// Runs `f` on the leader and broadcasts its result to every lane.
     #[track_caller]
     #[inline(always)]
     pub fn lead_64(self, f: impl FnOnce() -> u64) -> u64 {
@@ -190,7 +192,7 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     }
 }
 
-/// The place of the set bit of `bits` that has `rank` set bits below it.
+/// The index of the set bit of `bits` that has `rank` set bits below it.
 #[inline(always)]
 pub(crate) fn select_bit(bits: u32, rank: u32) -> u32 {
     let mut rank = rank;

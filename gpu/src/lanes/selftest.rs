@@ -1,30 +1,32 @@
-//! The sums over lanes, as tests call them: both ways, of which an allocator takes the one that its machine is
-//! built for.
+//! Sums over lanes for tests, in both variants. An allocator uses the one that its target was built
+//! for.
 
 use super::{Lanes, Sum};
 use crate::units::LaneMask;
 use crate::warp;
 
-/// What the sums over lanes come to on one lane.
+/// The sums over lanes as seen by one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
-    /// Of the values on the lanes before this one.
+    /// The sum of the values of the lanes before this one.
     pub before: u32,
-    /// Of all values.
+    /// The sum of all values.
     pub total: u32,
-    /// The total that is handed on while `before` is worked out.
+    /// The total that is passed on while `before` is still being computed.
     pub early_total: u32,
-    /// Of all wrapping values, wrapping.
+    /// The wrapping sum of all `any` values.
     pub wrapping: u32,
-    /// The bits that any lane holds.
+    /// The bits that are set on any lane.
     pub union: u32,
 }
 
-/// Sums over the lanes of `mask`: `value`, whose total must not exceed 32 bits, and `any`. `REDUCE`: by the
-/// instruction that reduces over a mask. `WHOLE`: by the code for a whole warp.
+/// Sums over the lanes of `mask`: of `value`, whose total must not exceed 32 bits, and of `any`.
+/// `REDUCE` selects the instruction that reduces over a mask. `WHOLE` selects the code for a full
+/// warp.
 ///
 /// # Safety
-/// The caller is in `mask`, and every lane of it comes here with the same mask. `WHOLE` is for whole warps alone.
+/// The caller is in `mask`, and every lane of `mask` executes this call with the same mask. `WHOLE`
+/// requires a full warp.
 pub unsafe fn sums<const REDUCE: bool, const WHOLE: bool>(mask: LaneMask, value: u32, any: u32) -> Sums {
     let lanes = Lanes::<WHOLE> { mask, lane: warp::lane_id() };
     let (Sum { before, total }, early_total) = lanes.prefix_sum_by::<REDUCE, _>(value, |total| total);

@@ -1,20 +1,21 @@
-//! Sums over lanes: totals, and what the lanes before each hold.
+//! Sums over lanes: totals and exclusive prefix sums.
 
 use super::{Group, Lanes};
 use crate::units::WARP_SIZE;
 use crate::warp::{self, HAS_REDUCE};
 
-/// A sum over lanes, as the caller's lane sees it.
+/// A sum over lanes, as seen by the calling lane.
 #[derive(Clone, Copy)]
 pub(crate) struct Sum<T> {
     /// Over the lanes before this one.
     pub before: T,
-    /// Over all.
+    /// Over all lanes.
     pub total: T,
 }
 
 impl Group {
-    /// As [`prefix_sum`](Self::prefix_sum), for values of which only a lone lane's may exceed 32 bits.
+    /// Like [`prefix_sum`](Self::prefix_sum). Values may exceed 32 bits only in a group of one
+    /// lane.
     pub fn prefix_sum_64(self, value: u64) -> Sum<u64> {
         if self.count() == 1 {
             return Sum { before: 0, total: value };
@@ -23,8 +24,8 @@ impl Group {
         Sum { before: sum.before.into(), total: sum.total.into() }
     }
 
-    /// The sum over the lanes before this one, and over the group. No total may exceed 32 bits. Off the fast
-    /// path, where a call costs less than its registers.
+    /// The sum over the lanes before this one, and over the group. No total may exceed 32 bits. Out
+    /// of line, off the fast path, where a call costs less than its registers.
     #[inline(never)]
     pub fn prefix_sum(self, value: u32) -> Sum<u32> {
         self.prefix_sum_with(value, |_| ()).0
@@ -32,15 +33,16 @@ impl Group {
 }
 
 impl<const WHOLE: bool> Lanes<WHOLE> {
-    /// The sum over the lanes before this one, and over all, and what `f` makes of the total: it runs as soon
-    /// as that is known, before the sums of the single lanes, which are worked out while its memory operations
-    /// are under way. No total may exceed 32 bits.
+    /// The sum over the lanes before this one, the sum over all lanes, and the result of `f`. `f`
+    /// gets the total as soon as it is known. The prefix sums are computed while its memory
+    /// operations are under way. No total may exceed 32 bits.
     #[inline(always)]
     pub fn prefix_sum_with<R>(self, value: u32, f: impl FnOnce(u32) -> R) -> (Sum<u32>, R) {
         self.prefix_sum_by::<HAS_REDUCE, R>(value, f)
     }
 
-    /// [`prefix_sum_with`](Self::prefix_sum_with); `REDUCE`: by the instruction that reduces over a mask.
+    /// [`prefix_sum_with`](Self::prefix_sum_with). `REDUCE` selects the instruction that reduces
+    /// over a mask.
     #[inline(always)]
     pub(super) fn prefix_sum_by<const REDUCE: bool, R>(
         self,
@@ -48,11 +50,11 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
         f: impl FnOnce(u32) -> R,
     ) -> (Sum<u32>, R) {
         if REDUCE {
-            // SAFETY: every lane of the group is here.
+            // SAFETY: every lane of the group executes this call.
             let total = unsafe { warp::warp_reduce_add_32(self.mask(), value) };
             let result = f(total);
-            // Wrapping: one lane's share may be more than all lanes' mean. Equality on all lanes still means
-            // equal values, because the total itself does not wrap.
+            // Wrapping: one lane's value may exceed the mean of all lanes. Equality on all lanes
+            // still implies equal values, because the total itself does not wrap.
             let before = if self.all(value.wrapping_mul(self.count()) == total) {
                 self.rank() * value
             } else {
@@ -79,13 +81,13 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     #[inline(always)]
     pub(super) fn wrapping_sum_by<const REDUCE: bool>(self, value: u32) -> u32 {
         if REDUCE {
-            // SAFETY: every lane of the group is here.
+            // SAFETY: every lane of the group executes this call.
             return unsafe { warp::warp_reduce_add_32(self.mask(), value) };
         }
         self.read_32(self.scan(value, u32::wrapping_add), self.last())
     }
 
-    /// The bits that any lane of the group holds.
+    /// The bits that are set on any lane of the group.
     #[inline(always)]
     pub fn union(self, bits: u32) -> u32 {
         self.union_by::<HAS_REDUCE>(bits)
@@ -94,7 +96,7 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     #[inline(always)]
     pub(super) fn union_by<const REDUCE: bool>(self, bits: u32) -> u32 {
         if REDUCE {
-            // SAFETY: every lane of the group is here.
+            // SAFETY: every lane of the group executes this call.
             return unsafe { warp::warp_reduce_or_32(self.mask(), bits) };
         }
         self.read_32(self.scan(bits, |a, b| a | b), self.last())
@@ -117,7 +119,7 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
         let mut sum = value;
         let mut distance = 1;
         while distance < WARP_SIZE {
-            // SAFETY: the group is the whole warp and all of it is here.
+            // SAFETY: the group is a full warp, and all its lanes execute this call.
             if let Some(below) = unsafe { warp::warp_shuffle_up_found_32(self.mask(), sum, distance) } {
                 sum = op(sum, below);
             }
@@ -126,13 +128,13 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
         sum
     }
 
-    /// Inclusive scan over any set of lanes: each lane follows the lane before it, and the distance
-    /// doubles with every step. Ten shuffles.
+    /// Inclusive scan over any set of lanes: each lane links to the lane before it, and the
+    /// distance doubles with every step. Ten shuffles.
     #[inline(never)]
     fn scan_lanes(self, value: u32, op: impl Fn(u32, u32) -> u32) -> u32 {
         let before = self.mask().0 & ((1 << self.lane) - 1);
         let mut sum = value;
-        // The lane whose partial sum comes next, or this lane itself when there is none.
+        // The lane with the next partial sum, or this lane if there is none.
         let mut next = if before == 0 { self.lane } else { WARP_SIZE - 1 - before.leading_zeros() };
         let mut done = before == 0;
         let mut distance = 1;

@@ -1,5 +1,6 @@
-//! The installed machine keeps the pieces, one set for each block. The lanes of a block run on one OS thread, so
-//! plain memory does; before each access another lane may run.
+//! Shared memory on the host: the installed machine keeps one set of pieces per block. The lanes of
+//! a block run on one OS thread, so plain memory is sufficient. Each access first lets the machine
+//! run another lane.
 
 use super::{SharedMemory, WORD_BYTES};
 use crate::machine;
@@ -24,14 +25,14 @@ pub fn minus(address: Address, words: u32) -> Address {
 #[inline]
 pub unsafe fn load_relaxed(address: Address) -> u64 {
     machine::step();
-    // SAFETY: the caller's promise.
+    // SAFETY: the word is inside a live piece, by the caller's promise.
     unsafe { address.read() }
 }
 
 #[inline]
 pub unsafe fn store_relaxed(address: Address, v: u64) {
     machine::step();
-    // SAFETY: the caller's promise.
+    // SAFETY: the word is inside a live piece, by the caller's promise.
     unsafe { address.write(v) }
 }
 
@@ -41,9 +42,9 @@ macro_rules! exchanges {
         pub unsafe fn $name(address: Address, v: u64) -> u64 {
             let change: fn(u64, u64) -> u64 = $op;
             machine::step();
-            // SAFETY: the caller's promise.
+            // SAFETY: the word is inside a live piece, by the caller's promise.
             let old = unsafe { address.read() };
-            // SAFETY: the same.
+            // SAFETY: the word that was read above.
             unsafe { address.write(change(old, v)) };
             old
         }

@@ -1,19 +1,20 @@
-//! Memory that the threads of a block share (`.shared`), on the multiprocessor that runs them.
+//! Shared memory of a block (`.shared`), on the SM that runs the block.
 //!
-//! A type that implements [`SharedMemory`] names a piece of it: for all threads of a block and all calls with that
-//! type the same, for another block or another type another. It is there from the start of the block to its end, and
-//! holds **anything** at first.
+//! A type that implements [`SharedMemory`] names a piece of it. All threads of a block get the same
+//! piece for the same type; another block or another type has another piece. A piece is valid from
+//! the start of the block to its end. Its initial content is **undefined**.
 //!
 //! ```text
 //! block 0   | piece of type A | piece of type B |
 //! block 1   | piece of type A | piece of type B |
 //! ```
 //!
-//! Pieces are static: a kernel has as much of this memory as the pieces of all types that it names, 48 KiB at most,
-//! and the blocks that a multiprocessor runs at once share 100 to 228 KiB.
+//! Pieces are static. A kernel uses as much shared memory as the pieces of all types that it names,
+//! 48 KiB at most. The resident blocks of an SM share 100 to 228 KiB.
 //!
-//! Costs on an H200: a load or a store about 30 cycles, no traffic beyond the multiprocessor. All operations are
-//! relaxed: what is to be seen by others is ordered by [`thread::sync_threads`](crate::thread::sync_threads).
+//! Costs on an H200: a load or a store takes about 30 cycles and causes no traffic outside the SM.
+//! All operations are relaxed: use [`thread::sync_threads`](crate::thread::sync_threads) to order
+//! them between threads.
 
 #[cfg(not(target_arch = "nvptx64"))]
 #[path = "host.rs"]
@@ -22,19 +23,20 @@ mod backend;
 #[path = "nvptx.rs"]
 mod backend;
 
-/// Bytes of a word.
+/// The size of a word in bytes.
 pub const WORD_BYTES: u32 = 8;
 
-/// The most bytes of this memory that a kernel may have without asking the driver.
+/// The largest amount of shared memory, in bytes, that a kernel may use without an opt-in through
+/// the driver.
 pub const MAX_BYTES: u32 = 48 << 10;
 
 /// Names a piece of shared memory.
 pub trait SharedMemory: 'static {
-    /// How many words of 64 bits it has.
+    /// The number of 64-bit words in the piece.
     const WORDS: u32;
 }
 
-/// The place of a 64-bit word in shared memory.
+/// The address of a 64-bit word in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct SharedWord(backend::Address);
@@ -47,13 +49,13 @@ impl SharedWord {
         SharedWord(backend::first::<M>())
     }
 
-    /// The place so many words further on.
+    /// The word `words` positions further on.
     #[inline(always)]
     pub fn plus(self, words: u32) -> Self {
         SharedWord(backend::plus(self.0, words))
     }
 
-    /// The place so many words before.
+    /// The word `words` positions before.
     #[inline(always)]
     pub fn minus(self, words: u32) -> Self {
         SharedWord(backend::minus(self.0, words))
@@ -66,10 +68,11 @@ macro_rules! operations {
             #[doc = $doc]
             ///
             /// # Safety
-            /// The place is inside of the piece that it was made from, by a thread of the same block, which is still running.
+            /// The word is inside the piece that its address was derived from. A thread of the same
+            /// block derived the address, and the block is still running.
             #[inline(always)]
             pub unsafe fn $name(self, $($arg: u64),*) -> $out {
-                // SAFETY: the caller's promise.
+                // SAFETY: the word is inside a live piece, by the caller's promise.
                 unsafe { backend::$name(self.0, $($arg),*) }
             }
         )+}
@@ -107,7 +110,7 @@ mod tests {
             // SAFETY: four words each.
             (0..4).for_each(|w| unsafe { piece.plus(w).store_relaxed(u64::from(10 * i + w)) });
         }
-        // SAFETY: the same.
+        // SAFETY: four words each.
         let read = |piece: SharedWord| (0..4).map(move |w| unsafe { piece.plus(w).load_relaxed() });
         assert!(read(one).eq(0..4) && read(other).eq(10..14));
     }
@@ -115,15 +118,16 @@ mod tests {
     #[test]
     fn exchanges_return_what_was_there() {
         let word = SharedWord::first::<One>();
-        // SAFETY: the piece has this word; each test has an OS thread, and so a block, of its own.
+        // SAFETY: the piece has this word. Each test runs on its own OS thread, and so in its own
+        // block.
         unsafe { word.store_relaxed(0b0110) };
-        // SAFETY: the same.
+        // SAFETY: the piece has this word.
         assert_eq!(unsafe { word.or_relaxed(0b0001) }, 0b0110);
-        // SAFETY: the same.
+        // SAFETY: the piece has this word.
         assert_eq!(unsafe { word.and_relaxed(0b0011) }, 0b0111);
-        // SAFETY: the same.
+        // SAFETY: the piece has this word.
         assert_eq!(unsafe { word.swap_relaxed(9) }, 0b0011);
-        // SAFETY: the same.
+        // SAFETY: the piece has this word.
         assert_eq!(unsafe { word.load_relaxed() }, 9);
     }
 }

@@ -1,15 +1,16 @@
-//! Static shared arrays and the instructions on them. An address is an offset in the block's shared memory.
+//! Static shared arrays and the instructions on them. An address is an offset in the block's shared
+//! memory.
 
 use super::{SharedMemory, WORD_BYTES};
 use core::arch::asm;
 
 pub type Address = u32;
 
-/// Not inlined: every copy of the declaration would be an array of its own.
+/// Not inlined: every inlined copy of the declaration would be a separate array.
 #[inline(never)]
 pub fn first<M: SharedMemory>() -> Address {
     let address: u32;
-    // SAFETY: it declares memory and takes its address.
+    // SAFETY: the assembly declares memory and takes its address.
     unsafe {
         asm!("{{ .shared .align 8 .b64 piece[{words}]; mov.u32 {address}, piece; }}",
             words = const M::WORDS, address = out(reg32) address, options(nostack));
@@ -30,14 +31,14 @@ pub fn minus(address: Address, words: u32) -> Address {
 #[inline(always)]
 pub unsafe fn load_relaxed(address: Address) -> u64 {
     let v: u64;
-    // SAFETY: the caller's promise.
+    // SAFETY: the word is inside a live piece, by the caller's promise.
     unsafe { asm!("ld.relaxed.cta.shared.u64 {}, [{}];", out(reg64) v, in(reg32) address, options(nostack)) }
     v
 }
 
 #[inline(always)]
 pub unsafe fn store_relaxed(address: Address, v: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the word is inside a live piece, by the caller's promise.
     unsafe { asm!("st.relaxed.cta.shared.u64 [{}], {};", in(reg32) address, in(reg64) v, options(nostack)) }
 }
 
@@ -46,7 +47,7 @@ macro_rules! exchanges {
         #[inline(always)]
         pub unsafe fn $name(address: Address, v: u64) -> u64 {
             let old: u64;
-            // SAFETY: the caller's promise.
+            // SAFETY: the word is inside a live piece, by the caller's promise.
             unsafe {
                 asm!(concat!("atom.relaxed.cta.shared.", $op, ".b64 {}, [{}], {};"),
                     out(reg64) old, in(reg32) address, in(reg64) v, options(nostack));

@@ -1,4 +1,4 @@
-//! Core's atomics, with a call to the installed machine before each, which may run another lane there.
+//! Core's atomics. Each operation first calls the installed machine, which may run another lane.
 #![allow(clippy::disallowed_types, reason = "the facade itself")]
 
 use crate::machine;

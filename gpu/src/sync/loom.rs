@@ -1,8 +1,8 @@
-//! Loom's atomics: the model checker explores every order in which they can be seen.
+//! Loom's atomics: the model checker explores every order in which operations can become visible.
 
 use ::loom::sync::atomic::{self, Ordering, fence};
 
-/// Loom schedules at every atomic by itself.
+/// Loom itself schedules at every atomic.
 mod machine {
     pub fn step() {}
 }

@@ -1,20 +1,25 @@
 //! Atomics and fences with their ordering in the name and their scope in the type.
 //!
-//! | type | scope in PTX | meets the operations of |
+//! | type | scope in PTX | synchronises with |
 //! |---|---|---|
-//! | [`AtomicU32`], [`AtomicU64`] | `.gpu` | every thread of this device |
+//! | [`AtomicU32`], [`AtomicU64`] | `.gpu` | all threads of this device |
 //! | [`BlockAtomicU32`], [`BlockAtomicU64`] | `.cta` | the threads of this block |
-//! | [`SystemAtomicU32`], [`SystemAtomicU64`] | `.sys` | the host and other devices too |
+//! | [`SystemAtomicU32`], [`SystemAtomicU64`] | `.sys` | also the host and other devices |
 //!
-//! All of them address **global memory** (`.global`); a word in shared or local memory is out of their reach. So kernels make
-//! references to words in unsafe code alone, which promises that the word is aligned, lies in global memory, and is accessed by
-//! threads of the type's scope. On the host, words are made by `new`.
-//! Core's own atomics must not be used on the device: rustc 1.96 emits their read-modify-writes without
-//! an ordering and the rest at `.sys` scope.
+//! All of them address **global memory** (`.global`); they cannot operate on a word in shared or
+//! local memory. Kernels therefore create references to words in unsafe code only, which promises
+//! that the word is aligned, lies in global memory, and is accessed only by threads within the
+//! type's scope. On the host, words are created by `new`.
 //!
-//! A program that is run under loom names its operations, `word.at(SITE).add_acquire(1)`, and its fences, `SITE.fence_release()`: a
-//! [`Site`] costs nothing in a normal build, and each can be weakened there to see that a test notices. Costs on an H200: a relaxed or acquire
-//! operation is one L2 round trip (397 to 491 cycles), a release adds a fence (392 cycles), `.sys` doubles it.
+//! Core's own atomics must not be used on the device: rustc 1.96 emits their read-modify-writes
+//! without an ordering, and the rest at `.sys` scope.
+//!
+//! A program that runs under loom names its operations, `word.at(SITE).add_acquire(1)`, and its
+//! fences, `SITE.fence_release()`. A [`Site`] costs nothing in a normal build. Under loom each site
+//! can be weakened, to verify that a test detects it.
+//!
+//! Costs on an H200: a relaxed or acquire operation is one L2 round trip (397 to 491 cycles), a
+//! release adds a fence (392 cycles), `.sys` doubles it.
 
 mod site;
 pub use site::Site;
@@ -31,12 +36,13 @@ mod backend;
 #[path = "nvptx.rs"]
 mod backend;
 
-/// Whether an atomic has the size and the layout of its integer (it has not under loom).
+/// Whether an atomic has the size and the layout of its integer. Not the case under loom.
 pub const NATIVE_LAYOUT: bool = !cfg!(loom);
 
-/// A word and the name of the operation that comes next: [`AtomicU32::at`] and those of the other types.
+/// A word together with the name of its next operation: see [`AtomicU32::at`] and its counterparts
+/// on the other types.
 ///
-/// In a normal build it is the word alone.
+/// In a normal build it holds only the word.
 #[must_use = "it does nothing without an operation"]
 #[derive(Debug)]
 pub struct At<'a, W> {
@@ -87,7 +93,7 @@ macro_rules! rmw {
     };
 }
 
-/// A compare-and-swap in its four orderings.
+/// A compare-and-swap in its three ordered forms.
 macro_rules! cas {
     (word $int:ty, $($name:ident: $doc:literal),+) => {$(
         /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`.
@@ -135,16 +141,18 @@ macro_rules! atomic {
         const _: () = assert!(!NATIVE_LAYOUT || align_of::<$name>() == $bytes);
 
         impl $name {
-            /// A word holding `v`. On the host alone: see [`in_global`](Self::in_global).
+            /// Creates a word with value `v`. Host only: see [`in_global`](Self::in_global) for
+            /// kernels.
             #[cfg(not(target_arch = "nvptx64"))]
             pub fn new(v: $int) -> Self {
                 Self(backend::$cell::new(v))
             }
-            /// A word holding `v`, to be written to global memory by a kernel.
+            /// Creates a word with value `v`, which a kernel then writes to global memory.
             ///
             /// # Safety
-            /// On a GPU, whenever an operation is called on the word, it lies in global memory. A local variable does not,
-            /// and safe code can move a word out of a `Box` into one.
+            /// On a GPU, the word lies in global memory whenever an operation is called on it. A
+            /// local variable does not lie there, and safe code can move a word out of a `Box` into
+            /// one.
             #[inline(always)]
             pub unsafe fn in_global(v: $int) -> Self {
                 Self(backend::$cell::new(v))
@@ -159,11 +167,11 @@ macro_rules! atomic {
             pub fn load_acquire(&self) -> $int {
                 self.0.load_acquire()
             }
-            /// Reads a word that no one is writing: the last write is ordered before this by what the caller
-            /// acquired. On a GPU the multiprocessor's cache may answer.
+            /// Reads a word that no thread is writing. The caller's acquire orders the last write
+            /// before this read. On a GPU the read may be served by the SM's cache.
             ///
             /// # Safety
-            /// No thread writes the word meanwhile: on a GPU that is a data race.
+            /// No thread writes the word at the same time: on a GPU that is a data race.
             #[inline(always)]
             pub unsafe fn load_unraced(&self) -> $int {
                 self.0.load_unraced()
@@ -178,13 +186,14 @@ macro_rules! atomic {
             pub fn store_release(&self, v: $int) {
                 self.0.store_release(v)
             }
-            /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`. Relaxed.
+            /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`.
+            /// Relaxed.
             #[inline(always)]
             pub fn cas_relaxed(&self, old: $int, new: $int) -> Result<$int, $int> {
                 self.0.cas_relaxed(old, new)
             }
             exchanges! { word $int }
-            /// Names the operation that comes next, so that a model checker can weaken it.
+            /// Names the next operation, so that a model checker can weaken it.
             #[inline(always)]
             pub fn at(&self, site: Site) -> At<'_, Self> {
                 At { word: self, site }
@@ -226,21 +235,21 @@ SystemAtomicU32(SystemU32), u32, 4 }
 atomic! { /// A 64-bit word shared with the host or another device.
 SystemAtomicU64(SystemU64), u64, 8 }
 
-/// Words that are read or written by one instruction.
+/// Number of words that one instruction reads or writes.
 pub const QUAD: usize = if NATIVE_LAYOUT { 4 } else { 1 };
 
-/// [`QUAD`] words, the first of them aligned to all of them together: on a GPU one instruction for each lane, of which
-/// each word is an access of its own. Relaxed.
+/// [`QUAD`] words, aligned to their total size. On a GPU each lane executes one instruction, which
+/// accesses each word separately. Relaxed.
 pub(crate) mod quad {
     use super::{AtomicU32, QUAD, backend};
 
-    /// Reads them.
+    /// Reads the words.
     #[inline(always)]
     pub fn load_relaxed(words: &[AtomicU32; QUAD]) -> [u32; QUAD] {
         backend::load_quad(words)
     }
 
-    /// Makes all of them zero.
+    /// Sets all of the words to zero.
     #[inline(always)]
     pub fn clear_relaxed(words: &[AtomicU32; QUAD]) {
         backend::clear_quad(words);
@@ -257,7 +266,7 @@ macro_rules! fences {
         }
         )+
 
-        /// Fences by the name of the place where they are, so that a model checker can leave them out.
+        /// Fences, named by their place in the source, so that a model checker can omit them.
         impl Site {$(
             #[doc = $doc]
             #[inline(always)]
@@ -281,14 +290,14 @@ fences! {
 
 macro_rules! unowned {
     ($($int:ty: $peek:ident $poke:ident;)+) => {$(
-        /// Reads memory that another thread may be writing by mistake: what is there now, not what a cache or
-        /// the compiler remembers. For checks; orders nothing.
+        /// Reads memory that another thread may be writing by mistake. Returns the current content,
+        /// not one that a cache or the compiler remembers. For checks; orders nothing.
         ///
         /// # Safety
         /// `place` is live global memory, and aligned.
         #[inline(always)]
         pub unsafe fn $peek(place: *const $int) -> $int {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises live, aligned global memory.
             unsafe { backend::$peek(place) }
         }
 
@@ -298,7 +307,7 @@ macro_rules! unowned {
         /// `place` is live global memory, and aligned.
         #[inline(always)]
         pub unsafe fn $poke(place: *mut $int, value: $int) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises live, aligned global memory.
             unsafe { backend::$poke(place, value) }
         }
     )+};

@@ -1,5 +1,5 @@
-//! The PTX behind each operation, one instruction each. `tests/ptx_opcodes.rs` compares what the compiler
-//! emits with the names of these functions.
+//! The PTX of each operation, one instruction each. `tests/ptx_opcodes.rs` compares the opcodes
+//! that the compiler emits with the names of these functions.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -9,8 +9,8 @@ macro_rules! rmw {
         #[inline(always)]
         pub fn $name(&self, v: $int) -> $int {
             let old: $int;
-            // SAFETY: the word is live global memory for as long as `self` is borrowed, and this
-            // instruction alone touches it.
+            // SAFETY: the word is live global memory for as long as `self` is borrowed, and only
+            // this instruction accesses it here.
             unsafe {
                 asm!(concat!("atom.", $order, ".", $scope, ".global.", $op, $ty, " {}, [{}], {};"),
                     out($reg) old, in(reg64) self.0.get(), in($reg) v, options(nostack));
@@ -34,7 +34,7 @@ macro_rules! cas {
         #[inline(always)]
         pub fn $name(&self, old: $int, new: $int) -> Result<$int, $int> {
             let found: $int;
-            // SAFETY: as for the other read-modify-writes.
+            // SAFETY: as for `rmw!`: live global memory for as long as `self` is borrowed.
             unsafe {
                 asm!(concat!("atom.", $order, ".", $scope, ".global.cas.b", $ty, " {}, [{}], {}, {};"),
                     out($reg) found, in(reg64) self.0.get(), in($reg) old, in($reg) new, options(nostack));
@@ -78,7 +78,7 @@ macro_rules! cell {
         pub struct $name(UnsafeCell<$int>);
         // SAFETY: every access is one atomic instruction.
         unsafe impl Sync for $name {}
-        // SAFETY: it owns nothing that belongs to a thread.
+        // SAFETY: it owns nothing that is bound to a thread.
         unsafe impl Send for $name {}
 
         impl $name {
@@ -131,7 +131,8 @@ cell! { SystemU64, "sys", u64, "64", reg64 }
 #[inline(always)]
 pub fn load_quad(words: &[super::AtomicU32; 4]) -> [u32; 4] {
     let (a, b, c, d): (u32, u32, u32, u32);
-    // SAFETY: the words are live global memory for as long as they are borrowed, and aligned by the callers.
+    // SAFETY: the words are live global memory for as long as they are borrowed, and the callers
+    // pass aligned words.
     unsafe {
         asm!("ld.relaxed.gpu.global.v4.u32 {{{}, {}, {}, {}}}, [{}];",
             out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) words.as_ptr(), options(nostack));
@@ -141,7 +142,8 @@ pub fn load_quad(words: &[super::AtomicU32; 4]) -> [u32; 4] {
 
 #[inline(always)]
 pub fn clear_quad(words: &[super::AtomicU32; 4]) {
-    // SAFETY: the words are live global memory for as long as they are borrowed, and aligned by the callers.
+    // SAFETY: the words are live global memory for as long as they are borrowed, and the callers
+    // pass aligned words.
     unsafe {
         asm!("st.relaxed.gpu.global.v4.u32 [{}], {{{}, {}, {}, {}}};",
             in(reg64) words.as_ptr(), in(reg32) 0, in(reg32) 0, in(reg32) 0, in(reg32) 0, options(nostack));
@@ -152,7 +154,7 @@ macro_rules! fence {
     ($($name:ident $text:literal;)+) => {$(
         #[inline(always)]
         pub fn $name() {
-            // SAFETY: a fence touches no memory of its own.
+            // SAFETY: a fence accesses no memory.
             unsafe { asm!($text, options(nostack)) }
         }
     )+};
@@ -172,7 +174,7 @@ macro_rules! unowned {
         #[inline(always)]
         pub unsafe fn $peek(place: *const $int) -> $int {
             let v: $wide;
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises live, aligned global memory.
             unsafe {
                 asm!(concat!("ld.relaxed.gpu.global.u", $ty, " {}, [{}];"),
                     out($reg) v, in(reg64) place, options(nostack));
@@ -182,7 +184,7 @@ macro_rules! unowned {
 
         #[inline(always)]
         pub unsafe fn $poke(place: *mut $int, value: $int) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises live, aligned global memory.
             unsafe {
                 asm!(concat!("st.relaxed.gpu.global.u", $ty, " [{}], {};"),
                     in(reg64) place, in($reg) value as $wide, options(nostack));

@@ -1,4 +1,4 @@
-// What core's and loom's atomics have in common: an `Ordering` parameter, here turned into names.
+// The code that core's and loom's atomics share: turns an `Ordering` parameter into method names.
 
 macro_rules! rmw {
     ($int:ty, $($name:ident $method:ident $order:ident;)+) => {$(
@@ -85,7 +85,7 @@ macro_rules! cell {
     };
 }
 
-// A scope is no more than a name here.
+// A scope is only a name here.
 cell! { GpuU32, atomic::AtomicU32, u32 }
 cell! { GpuU64, atomic::AtomicU64, u64 }
 cell! { BlockU32, atomic::AtomicU32, u32 }
@@ -115,13 +115,13 @@ macro_rules! unowned {
     ($($int:ty: $peek:ident $poke:ident;)+) => {$(
         #[inline(always)]
         pub unsafe fn $peek(place: *const $int) -> $int {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises live, aligned memory.
             unsafe { place.read_volatile() }
         }
 
         #[inline(always)]
         pub unsafe fn $poke(place: *mut $int, value: $int) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises live, aligned memory.
             unsafe { place.write_volatile(value) }
         }
     )+};
@@ -137,7 +137,8 @@ pub fn load_quad(words: &[super::AtomicU32; super::QUAD]) -> [u32; super::QUAD] 
 }
 
 pub fn clear_quad(words: &[super::AtomicU32; super::QUAD]) {
-    // Of a store, loom would let others' read-modify-writes go on as if it were not there.
+    // A swap instead of a store: with a store, loom would let read-modify-writes of other threads
+    // ignore the new value.
     words.iter().for_each(|word| {
         word.swap_relaxed(0);
     });

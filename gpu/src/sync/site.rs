@@ -1,9 +1,11 @@
-//! Names for the places where an ordering matters, so that a checker can weaken them one at a time.
+//! Names for the places where an ordering matters, so that a model checker can weaken them one at a
+//! time.
 
 /// The name of one fence or one non-relaxed operation in the source.
 ///
-/// In a normal build it holds nothing and costs nothing. Under `--cfg loom` it holds its name, and the
-/// operation that carries it turns relaxed while `weaken` names it. Operations and fences without one are never weakened.
+/// In a normal build it holds nothing and costs nothing. Under `--cfg loom` it holds its name, and
+/// the operation that carries it becomes relaxed while `weaken` names it. Operations and fences
+/// without a site are never weakened.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
     #[cfg(loom)]
@@ -11,7 +13,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// A site called `name`, by convention `structure/role`: `"freelist/claim"`.
+    /// Creates a site called `name`, by convention `structure/role`: `"freelist/claim"`.
     #[cfg_attr(not(loom), allow(unused_variables))]
     pub const fn new(name: &'static str) -> Self {
         Site {
@@ -20,7 +22,7 @@ impl Site {
         }
     }
 
-    /// Whether a checker has asked for this site's ordering to be dropped.
+    /// Whether a model checker is weakening this site.
     #[inline(always)]
     pub(crate) fn is_weakened(self) -> bool {
         #[cfg(loom)]
@@ -46,7 +48,8 @@ mod weakened {
     }
 }
 
-/// Runs `body` with the ordering of the site called `name` dropped to relaxed, for the whole process.
+/// Runs `body` with the ordering of the site called `name` weakened to relaxed, in the whole
+/// process.
 #[cfg(loom)]
 pub fn weaken<R>(name: &str, body: impl FnOnce() -> R) -> R {
     struct Restore;

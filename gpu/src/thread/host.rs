@@ -1,4 +1,4 @@
-//! The same questions, asked of the installed machine.
+//! Thread indices, time and waiting on the host, answered by the installed machine.
 
 use crate::machine;
 use core::panic::Location;

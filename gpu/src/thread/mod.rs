@@ -1,4 +1,4 @@
-//! Who a thread is, time, and waiting; under the names that `cuda_std::thread` uses.
+//! Thread indices, time and waiting, under the names that `cuda_std::thread` uses.
 
 #[cfg(not(target_arch = "nvptx64"))]
 #[path = "host.rs"]
@@ -34,37 +34,37 @@ registers! {
     sm_count: "An upper bound of [`sm_id`] (`%nsmid`).";
 }
 
-/// This thread in a one-dimensional grid; the same for two threads only in grids beyond 2^32 threads.
+/// This thread's index in a one-dimensional grid. Unique in grids of up to 2^32 threads.
 #[inline(always)]
 pub fn index_1d() -> u32 {
     block_idx_x() * block_dim_x() + thread_idx_x()
 }
 
-/// Threads in a one-dimensional grid.
+/// The number of threads in a one-dimensional grid.
 #[inline(always)]
 pub fn threads_1d() -> u32 {
     grid_dim_x() * block_dim_x()
 }
 
-/// This block in the grid, counted over x, then y, then z.
+/// This block's index in the grid, counted over x, then y, then z.
 #[inline(always)]
 pub fn block_index() -> u32 {
     block_idx_x() + grid_dim_x() * (block_idx_y() + grid_dim_y() * block_idx_z())
 }
 
-/// This thread in its block, counted over x, then y, then z.
+/// This thread's index in its block, counted over x, then y, then z.
 #[inline(always)]
 pub fn index_in_block() -> u32 {
     thread_idx_x() + block_dim_x() * (thread_idx_y() + block_dim_y() * thread_idx_z())
 }
 
-/// Threads in a block.
+/// The number of threads in a block.
 #[inline(always)]
 pub fn block_threads() -> u32 {
     block_dim_x() * block_dim_y() * block_dim_z()
 }
 
-/// This warp in the grid. Warps with the same number are possible only in grids beyond 2^32 warps.
+/// This warp's index in the grid. Unique in grids of up to 2^32 warps.
 #[inline(always)]
 pub fn warp_index() -> u32 {
     let warps_per_block = block_threads().div_ceil(crate::units::WARP_SIZE);
@@ -74,36 +74,38 @@ pub fn warp_index() -> u32 {
 /// Waits for every thread of the block (`bar.sync 0`) and orders memory among them.
 ///
 /// # Safety
-/// Every thread of the block that has not ended must come here.
+/// Every thread of the block that has not ended must execute this call.
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 #[inline(always)]
 pub unsafe fn sync_threads() {
-    // SAFETY: the caller's promise.
+    // SAFETY: every thread that has not ended executes this call, by the caller's promise.
     unsafe { backend::sync_threads() }
 }
 
-/// Suspends this thread for about `nanos` nanoseconds, at most twice as long; 1 ms at most.
+/// Suspends this thread for about `nanos` nanoseconds: at most twice that time, and at most 1 ms.
 #[inline(always)]
 pub fn nanosleep(nanos: u32) {
     backend::nanosleep(nanos)
 }
 
-/// Cycles of this multiprocessor (`%clock64`).
+/// The cycle counter of this SM (`%clock64`).
 #[inline(always)]
 pub fn clock() -> u64 {
     backend::clock()
 }
 
-/// Nanoseconds on a clock that all multiprocessors share (`%globaltimer`). Its steps can be 1 µs long.
+/// Nanoseconds of a clock that all SMs share (`%globaltimer`). Its resolution can be as coarse as 1
+/// µs.
 #[inline(always)]
 pub fn global_timer_nanos() -> u64 {
     backend::global_timer_nanos()
 }
 
-/// Ends this thread alone; the others of its warp go on.
+/// Ends only this thread; the other threads of its warp continue.
 ///
-/// Nothing is dropped, on the GPU and on the CPU alike. A kernel has no frame that must be left by a return or an unwinding
-/// to be sound, such as that of `std::thread::scope` on the CPU: [`kernel!`](crate::kernel!) asks that of its body.
+/// Nothing is dropped, neither on the GPU nor on the CPU. A kernel therefore must have no frame
+/// that is sound only if it is left by a return or by unwinding, such as that of
+/// `std::thread::scope` on the CPU. [`kernel!`](crate::kernel!) requires this of its body.
 #[inline(always)]
 pub fn exit() -> ! {
     backend::exit()

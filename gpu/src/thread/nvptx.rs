@@ -39,7 +39,7 @@ pub unsafe fn sync_threads() {
         #[link_name = "llvm.nvvm.barrier0"]
         fn barrier();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: every thread that has not ended executes this call, by the caller's promise.
     unsafe { barrier() }
 }
 
@@ -49,7 +49,7 @@ pub fn nanosleep(nanos: u32) {
         #[link_name = "llvm.nvvm.nanosleep"]
         fn sleep(nanos: u32);
     }
-    // SAFETY: it touches no memory.
+    // SAFETY: it accesses no memory.
     unsafe { sleep(nanos) }
 }
 

@@ -1,4 +1,5 @@
-//! The collectives on the host: each lane brings a word, gets everyone's, and reads its answer off them.
+//! The collectives on the host: each lane deposits a word, gets all lanes' words, and computes its
+//! result from them.
 
 use crate::machine::{self, Collective, Deposits};
 use crate::units::{LaneMask, WARP_SIZE};
@@ -16,8 +17,8 @@ pub fn activemask() -> LaneMask {
     machine::with(|m| m.converged(at))
 }
 
-/// What `together` reads off the words of all lanes of `mask`, or what `alone` says if there are no others.
-/// `together` calls no collective and no atomic, and does not ask where it stands.
+/// The result of `together` for the words of all lanes of `mask`, or of `alone` if the lane is the
+/// only one. `together` must call no collective and no atomic, and must not query its coordinates.
 #[inline]
 #[track_caller]
 fn exchange<R>(
@@ -29,7 +30,8 @@ fn exchange<R>(
 ) -> R {
     let at = Location::caller();
     machine::with(|m| match m.exchange(mask, what, value, at) {
-        // SAFETY: live until this lane calls the machine again (`Machine`), which `together` does not.
+        // SAFETY: valid until this lane calls the machine again (`Machine`), which `together` does
+        // not do.
         Some(all) => together(unsafe { all.as_ref() }),
         None => alone(),
     })
@@ -76,13 +78,13 @@ pub unsafe fn warp_match_any_32(mask: LaneMask, value: u32) -> LaneMask {
     exchange(mask, Collective::Match, value, || mask, |all| lanes_with(mask, all, value))
 }
 
-/// The lanes of `mask` whose word is `value`. Without a branch, so that it becomes vector code.
+/// The lanes of `mask` that hold `value`. Branch-free, so that it compiles to vector code.
 fn lanes_with(mask: LaneMask, all: &Deposits, value: u64) -> LaneMask {
     let holds = |bits, (lane, word): (u32, &u64)| bits | u32::from(*word == value) << lane;
     LaneMask((0..WARP_SIZE).zip(&all.words).fold(0, holds) & mask.0)
 }
 
-/// The word of `source`; the caller's own where the warp has no such lane.
+/// The word of lane `source`; the caller's own if the warp has no such lane.
 #[inline]
 #[track_caller]
 fn shuffle(mask: LaneMask, value: u64, source: Option<u32>) -> u64 {

@@ -1,7 +1,7 @@
-//! What the 32 lanes of a warp do together; under the names that `cuda_std::warp` uses.
+//! Warp collectives, under the names that `cuda_std::warp` uses.
 //!
-//! Every collective takes the mask of the lanes that take part and waits for them. A shuffle or a vote
-//! orders no memory among lanes; [`sync_warp`] does.
+//! Every collective takes the mask of the participating lanes and synchronises them. A shuffle or a
+//! vote does not order memory among lanes; [`sync_warp`] does.
 
 use crate::units::LaneMask;
 pub use crate::units::WARP_SIZE;
@@ -13,42 +13,44 @@ mod backend;
 #[path = "nvptx.rs"]
 mod backend;
 
-/// Whether the machine reduces over a mask in one instruction (`redux.sync`, sm_80 on). Without it a
-/// reduction costs a shuffle a lane.
+/// Whether the target reduces over a mask in one instruction (`redux.sync`, sm_80 and later).
+/// Without it, a reduction costs one shuffle per lane.
 pub const HAS_REDUCE: bool = cfg!(any(not(target_arch = "nvptx64"), target_feature = "sm_80"));
 
-/// This thread in its warp, `0..32`.
+/// This thread's index in its warp, `0..32`.
 #[inline(always)]
 pub fn lane_id() -> u32 {
     backend::lane_id()
 }
 
-/// The lanes that happen to run this instruction together, this one among them.
+/// The lanes that execute this instruction together, including this one.
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 #[inline(always)]
 pub fn activemask() -> LaneMask {
     backend::activemask()
 }
 
-/// Waits for the lanes of `mask` and orders memory among them (`bar.warp.sync`).
+/// Synchronises the lanes of `mask` and orders memory among them (`bar.warp.sync`).
 ///
 /// # Safety
-/// The caller is in `mask`, and every lane of it comes here with the same mask.
+/// The caller is in `mask`, and every lane of `mask` executes this call with the same mask.
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 #[inline(always)]
 pub unsafe fn sync_warp(mask: LaneMask) {
-    // SAFETY: the caller's promise.
+    // SAFETY: every lane of `mask` executes this call with the same mask, by the caller's promise.
     unsafe { backend::sync_warp(mask) }
 }
 
-/// Orders memory among the lanes of `mask`, which have just met in another collective. On the GPU it is
-/// `bar.warp.sync`; on the host, where one OS thread runs the lanes of a warp, they are ordered already.
+/// Orders memory among the lanes of `mask`, which have just synchronised in another collective. On
+/// the GPU it is `bar.warp.sync`. On the host, one OS thread runs all lanes of a warp, so they are
+/// ordered already.
 ///
 /// # Safety
-/// As for [`sync_warp`], and no lane of `mask` has done anything since they met that others rely on.
+/// As for [`sync_warp`]. In addition, since that collective no lane of `mask` has done anything
+/// that the other lanes rely on.
 #[inline(always)]
 pub unsafe fn order_warp(mask: LaneMask) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the lanes of `mask` have just synchronised, by the caller's promise.
     unsafe { backend::order_warp(mask) }
 }
 
@@ -57,11 +59,12 @@ macro_rules! collectives {
         #[doc = $doc]
         ///
         /// # Safety
-        /// The caller is in `mask`, and every lane of it comes here with the same mask.
+        /// The caller is in `mask`, and every lane of `mask` executes this call with the same mask.
         #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
         #[inline(always)]
         pub unsafe fn $name(mask: LaneMask, $($arg: $ty),*) -> $out {
-            // SAFETY: the caller's promise.
+            // SAFETY: every lane of `mask` executes this call with the same mask, by the caller's
+            // promise.
             unsafe { backend::$name(mask, $($arg),*) }
         }
     )+};

@@ -1,4 +1,4 @@
-//! The collectives as LLVM intrinsics: those are convergent, which inline assembly is not.
+//! The collectives as LLVM intrinsics: intrinsics are convergent, inline assembly is not.
 
 use crate::units::LaneMask;
 
@@ -43,7 +43,7 @@ mod intrinsics {
 
 /// Shuffle over the whole warp: no segments, lanes 0 to 31.
 const WHOLE_WARP: u32 = 31;
-/// The same for `shfl.up`, whose bound is the lowest lane.
+/// Shuffle over the whole warp with `shfl.up`, where the bound is the lowest lane.
 const FROM_LANE_0: u32 = 0;
 
 #[inline(always)]
@@ -54,7 +54,7 @@ pub fn lane_id() -> u32 {
 
 #[inline(always)]
 pub fn activemask() -> LaneMask {
-    // SAFETY: it reads a mask and touches no memory.
+    // SAFETY: it reads a mask and accesses no memory.
     LaneMask(unsafe { intrinsics::active_mask() })
 }
 
@@ -63,7 +63,7 @@ macro_rules! collectives {
         #[inline(always)]
         pub unsafe fn $name($mask: LaneMask, $($arg: $ty),*) -> $out {
             let $mask = $mask.0;
-            // SAFETY: the caller's promise, that every lane of the mask comes here.
+            // SAFETY: every lane of the mask executes this call, by the caller's promise.
             unsafe { $body }
         }
     )+};
@@ -85,34 +85,34 @@ collectives! {
 
 #[inline(always)]
 pub unsafe fn warp_vote_ballot(mask: LaneMask, predicate: bool) -> LaneMask {
-    // SAFETY: the caller's promise.
+    // SAFETY: every lane of the mask executes this call, by the caller's promise.
     LaneMask(unsafe { warp_ballot_raw(mask, predicate) })
 }
 
 #[inline(always)]
 pub unsafe fn warp_match_any_32(mask: LaneMask, value: u32) -> LaneMask {
-    // SAFETY: the caller's promise.
+    // SAFETY: every lane of the mask executes this call, by the caller's promise.
     LaneMask(unsafe { warp_match_any_32_raw(mask, value) })
 }
 
 #[inline(always)]
 pub unsafe fn warp_match_any_64(mask: LaneMask, value: u64) -> LaneMask {
-    // SAFETY: the caller's promise.
+    // SAFETY: every lane of the mask executes this call, by the caller's promise.
     LaneMask(unsafe { warp_match_any_64_raw(mask, value) })
 }
 
 #[inline(always)]
 pub unsafe fn warp_shuffle_up_found_32(mask: LaneMask, value: u32, delta: u32) -> Option<u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: every lane of the mask executes this call, by the caller's promise.
     let (below, found) = unsafe { intrinsics::shuffle_up_found(mask.0, value, delta, FROM_LANE_0) };
     found.then_some(below)
 }
 
 #[inline(always)]
 pub unsafe fn warp_shuffle_idx_64(mask: LaneMask, value: u64, lane: u32) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: every lane of the mask executes this call, by the caller's promise.
     let low = unsafe { warp_shuffle_idx_32(mask, value as u32, lane) };
-    // SAFETY: the same.
+    // SAFETY: every lane of the mask executes this call, by the caller's promise.
     let high = unsafe { warp_shuffle_idx_32(mask, (value >> 32) as u32, lane) };
     u64::from(high) << 32 | u64::from(low)
 }
@@ -125,25 +125,25 @@ collectives! {
 
 #[cfg(not(target_feature = "sm_80"))]
 pub unsafe fn warp_reduce_add_32(mask: LaneMask, value: u32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: every lane of the mask executes this call, by the caller's promise.
     unsafe { fold(mask, value, u32::wrapping_add) }
 }
 
 #[cfg(not(target_feature = "sm_80"))]
 pub unsafe fn warp_reduce_or_32(mask: LaneMask, value: u32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: every lane of the mask executes this call, by the caller's promise.
     unsafe { fold(mask, value, |a, b| a | b) }
 }
 
 /// # Safety
-/// As for any collective.
+/// As for any collective: every lane of `mask` executes this call with the same mask.
 #[cfg(not(target_feature = "sm_80"))]
 #[inline(always)]
 unsafe fn fold(mask: LaneMask, value: u32, op: impl Fn(u32, u32) -> u32) -> u32 {
     let mut rest = mask.0;
     let mut result = 0;
     while rest != 0 {
-        // SAFETY: every lane of the mask walks it alike.
+        // SAFETY: every lane of the mask runs the same iterations.
         result = op(result, unsafe { warp_shuffle_idx_32(mask, value, rest.trailing_zeros()) });
         rest &= rest - 1;
     }

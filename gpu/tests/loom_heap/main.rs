@@ -1,13 +1,21 @@
-//! The heap in the model checker: orders of its atomics that the memory model allows, of a heap of one slab or two.
+//! The heap under the model checker: orders of its atomics that the memory model allows, for a heap
+//! of one slab or two.
 //!
-//! | not shown | why |
-//! |---|---|
-//! | that no one is refused beside a block that another thread has freed, which the caller knows nothing of | It does not hold: a search sees what was freed before the calls that it counts for (I9), by those threads or in an order that they know. |
-//! | that with two threads who have one block each at most, of two, none is refused | The same: a thread finds the cursor taken down, and need not see what was freed on the way. |
-//! | warps of more than one lane | A lane has its warp for itself here. |
-//! | more than one preemption where a search of the whole heap is shared | `FREED_BEFORE_A_SEARCH` with 2 did not end in four minutes. |
-//! | the clearing of bits as a store | Loom would let others' read-modify-writes go on as if it were not there: it is a swap here. |
-//! | all orders of the models with 3 preemptions or fewer | They are too many for a test: `NEXT_SPAN` with 2 takes half a minute, with 3 more than one. |
+//! Not shown, and why:
+//!
+//! - "No allocation fails while a block is free that another thread freed, without an order that
+//!   the caller knows of." This does not hold: a search sees what was freed before the calls that
+//!   it counts for (I9), by those threads or in an order that they know.
+//! - "With two blocks and two threads that hold at most one block each, no allocation fails." This
+//!   does not hold for the same reason: a thread finds the cursor lowered, and need not see what
+//!   was freed in between.
+//! - Warps of more than one lane. In the model each lane has a warp to itself.
+//! - More than one preemption where threads share a search of the whole heap.
+//!   `FREED_BEFORE_A_SEARCH` with 2 did not end in four minutes.
+//! - The clearing of bits as a store. Loom would let read-modify-writes of other threads ignore the
+//!   new value, so it is a swap here.
+//! - All orders of the models with 3 preemptions or fewer. They are too many for a test:
+//!   `NEXT_SPAN` with 2 takes half a minute, with 3 more than one.
 #![cfg(loom)]
 
 #[path = "../loom_support/mod.rs"]
@@ -21,9 +29,9 @@ use shared::FAULT;
 use std::collections::BTreeSet;
 use warpheap_device::heap::SITES;
 
-/// What is said of two owners who meet without an order.
+/// The report of two owners that access memory without an order.
 const UNORDERED: &str = "Concurrent write accesses";
-/// A hole was seen that is none any more: what its claim wrote over is lost.
+/// A free block was seen that is no longer free: what its claim overwrote is lost.
 const LOST: &str = "live blocks by class";
 
 #[test]
@@ -113,7 +121,7 @@ fn every_weakened_ordering_is_noticed() {
         ("heap/claim", HOLE, UNORDERED),
         ("heap/retire", WHOLE_RUN, UNORDERED),
         ("heap/retire", SWEPT_RUN, UNORDERED),
-        // The slab's entry is not that of its new class for who looks at it last.
+        // The thread that looks at the slab's entry last does not see that of its new class.
         ("heap/give-slab", FREE_SLAB, "I1: slab 0"),
         ("heap/take-slab", FREE_SLAB, UNORDERED),
         ("heap/summarise", HOLE, "I2 of sets"),

@@ -1,13 +1,13 @@
-//! Programs of a few threads. Each says what must hold in every order of their atomics.
+//! Models: programs of a few threads. Each states what must hold in every order of their atomics.
 
 use super::loom_support::Model;
 use super::shared::{HALF, QUARTER, SLAB, Shared, count, with};
 use warpheap_device::fault::FaultKind;
 
-/// What is said of what I9 promises.
+/// The message of an allocation that fails although I9 forbids it.
 pub const REFUSED: &str = "refused beside free memory";
 
-/// A span goes from who stored it to who takes from it, and with it what the slabs are.
+/// A span is visible to the thread that takes from it, together with the description of its slabs.
 pub const FIRST_SPAN: Model = Model {
     preemptions: 9,
     run: || {
@@ -20,7 +20,7 @@ pub const FIRST_SPAN: Model = Model {
     },
 };
 
-/// A run that is whole again is the next span, and with it goes what the last owners wrote.
+/// A run that is fully free again becomes the next span, together with the last owners' writes.
 pub const NEXT_SPAN: Model = Model {
     preemptions: 1,
     run: || {
@@ -35,7 +35,8 @@ pub const NEXT_SPAN: Model = Model {
     },
 };
 
-/// The same, where who stores the span is none of the last owners, and has released nothing by itself.
+/// Like [`NEXT_SPAN`], but the thread that stores the span is none of the last owners, and has
+/// released nothing itself.
 pub const NEXT_SPAN_OF_OTHERS: Model = Model {
     preemptions: 0,
     run: || {
@@ -54,7 +55,7 @@ pub const NEXT_SPAN_OF_OTHERS: Model = Model {
     },
 };
 
-/// A hole goes from its last owner to the next, and with it what was written there.
+/// A free block changes owners: the writes of the last owner are visible to the next.
 pub const HOLE: Model = Model {
     preemptions: 9,
     run: || {
@@ -67,7 +68,8 @@ pub const HOLE: Model = Model {
     },
 };
 
-/// Who makes a run whole hands all of it on, to who takes it as a span.
+/// The thread that makes a run fully free passes all of it on to the thread that takes it as a
+/// span.
 pub const WHOLE_RUN: Model = Model {
     preemptions: 2,
     run: || {
@@ -81,7 +83,7 @@ pub const WHOLE_RUN: Model = Model {
     },
 };
 
-/// A run goes from its class through the free set to another.
+/// A run moves from its class through the free set to another class.
 pub const SWEPT_RUN: Model = Model {
     preemptions: 9,
     run: || {
@@ -95,12 +97,14 @@ pub const SWEPT_RUN: Model = Model {
     },
 };
 
-/// A slab goes through the free set from one owner to the next: from a large allocation to a class. Or the last slab
-/// of the set is taken while that one is put in, and the summary knows of it.
+/// A slab moves through the free set from one owner to the next: from a large allocation to a
+/// class. Or the last slab of the set is taken while that one is added, and the summary reflects
+/// it.
 pub const FREE_SLAB: Model = Model {
     preemptions: 9,
     run: || {
-        // The second slab is in the set, so nothing but the set's word is between who gives a slab and who takes one.
+        // The second slab is in the set. So only the set's word synchronises the thread that frees
+        // a slab with the thread that takes one.
         let heap = Shared::new(2, 1);
         let [mine] = heap.take(SLAB);
         let other = with(&heap, 0, |heap| heap.alloc(HALF).expect("there is a slab for it"));
@@ -110,16 +114,16 @@ pub const FREE_SLAB: Model = Model {
     },
 };
 
-/// Two threads free one large allocation: one of them is right, and the slab is free once.
+/// Two threads free one large allocation: exactly one free is valid, and the slab is freed once.
 pub const LARGE_FREED_TWICE: Model = Model {
     preemptions: 9,
     run: || {
         let heap = Shared::new(2, 1);
         let [mine] = heap.take(SLAB);
         heap.write(mine, false);
-        // SAFETY: nobody uses it.
+        // SAFETY: no thread uses the allocation.
         let other = with(&heap, 0, move |heap| unsafe { heap.heap.free(mine.address) });
-        // SAFETY: the same.
+        // SAFETY: no thread uses the allocation.
         unsafe { heap.heap.free(mine.address) };
         other.join().unwrap();
         let faults: Vec<_> = heap.faults.faults().map(|fault| fault.kind).collect();
@@ -128,15 +132,15 @@ pub const LARGE_FREED_TWICE: Model = Model {
     },
 };
 
-/// Two threads free one block: one of them is right.
+/// Two threads free one block: exactly one free is valid.
 pub const FREED_TWICE: Model = Model {
     preemptions: 9,
     run: || {
         let heap = Shared::new(1, 1);
         let [mine, _kept] = heap.take(HALF);
-        // SAFETY: nobody uses it.
+        // SAFETY: no thread uses the block.
         let other = with(&heap, 0, move |heap| unsafe { heap.heap.free(mine.address) });
-        // SAFETY: the same.
+        // SAFETY: no thread uses the block.
         unsafe { heap.heap.free(mine.address) };
         other.join().unwrap();
         let faults: Vec<_> = heap.faults.faults().map(|fault| fault.kind).collect();
@@ -145,8 +149,9 @@ pub const FREED_TWICE: Model = Model {
     },
 };
 
-/// A thread makes the only slab whole and asks for another class, in the cursor where a thread is refused that has
-/// seen nothing of it: its proof must not count for the one that freed.
+/// A thread frees the last blocks of the only slab and allocates from another class. Meanwhile an
+/// allocation fails on the same cursor, for a thread that has seen none of these frees. The proof
+/// of that thread must not count for the thread that freed the blocks.
 pub const FREED_BEFORE_A_SEARCH: Model = Model {
     preemptions: 1,
     run: || {
@@ -163,7 +168,8 @@ pub const FREED_BEFORE_A_SEARCH: Model = Model {
     },
 };
 
-/// Two threads look for spans for one dry cursor, where there are two: who is second finds the first one's there.
+/// Two threads search for spans for one exhausted cursor, and there are two spans. The second
+/// thread finds the span of the first one already there.
 pub const SOUGHT_TWICE: Model = Model {
     preemptions: 2,
     run: || {
@@ -178,7 +184,8 @@ pub const SOUGHT_TWICE: Model = Model {
     },
 };
 
-/// Two threads allocate and free again and again: whatever they get, in the end nothing is lost.
+/// Two threads repeatedly allocate and free. Whichever allocations succeed, nothing is lost at the
+/// end.
 pub const CHURN: Model = Model {
     preemptions: 1,
     run: || {
@@ -195,7 +202,7 @@ pub const CHURN: Model = Model {
     },
 };
 
-/// Three threads, two blocks: exactly two are served.
+/// Three threads, two blocks: exactly two allocations succeed.
 pub const EXHAUSTED: Model = Model {
     preemptions: 2,
     run: || {
@@ -208,7 +215,8 @@ pub const EXHAUSTED: Model = Model {
     },
 };
 
-/// What one cursor has is found by a thread of another, while the first hands it out.
+/// A thread of another cursor steals what one cursor holds, while the first one still allocates
+/// from it.
 pub const STOLEN: Model = Model {
     preemptions: 2,
     run: || {
@@ -222,7 +230,7 @@ pub const STOLEN: Model = Model {
     },
 };
 
-/// What a cursor of another class has is made free, while another of its blocks comes back.
+/// A cursor of another class is closed and its memory freed, while another of its blocks is freed.
 pub const CLOSED: Model = Model {
     preemptions: 3,
     run: || {

@@ -1,4 +1,5 @@
-//! A heap whose blocks have a plain value each: the model reports two threads that touch one without an order.
+//! A heap with a plain value per block: the model reports two threads that access one without an
+//! order.
 
 #[path = "../support/heap.rs"]
 mod heap;
@@ -14,17 +15,18 @@ use std::sync::Arc;
 use warpheap_device::heap::Layout;
 use warpheap_device::heap::class::SizeClass;
 
-/// Sizes of classes of which a slab has four blocks and two.
+/// Sizes of two classes: a slab holds four blocks of one, two of the other.
 pub const QUARTER: usize = 128;
 pub const HALF: usize = 256;
-/// A slab by itself: no class has such an alignment. Only the first slab of a heap has it.
+/// A full slab: no class has such an alignment. Only the first slab of a heap has it.
 pub const SLAB: usize = 512;
 pub const SLAB_ALIGN: usize = 1 << 15;
 
-/// What is said of an entry that a thread has not seen, when it frees.
+/// The report of a free by a thread that has not seen the slab's entry.
 pub const FAULT: &str = "a fault is recorded of threads without one";
 
-/// A heap, and for every [`QUARTER`] bytes a plain value that only their owner may touch: whether they have one.
+/// A heap, and for every [`QUARTER`] bytes a plain value that only their owner may access: whether
+/// they have an owner.
 pub struct Shared {
     owned: OwnedHeap,
     values: Vec<UnsafeCell<bool>>,
@@ -38,19 +40,19 @@ impl Deref for Shared {
     }
 }
 
-// SAFETY: a value is touched by the owner of its bytes alone, which is what the model checks.
+// SAFETY: only the owner of bytes accesses their value: the model checks this.
 unsafe impl Sync for Shared {}
-// SAFETY: the same.
+// SAFETY: only the owner of bytes accesses their value: the model checks this.
 unsafe impl Send for Shared {}
 
-/// Memory that a thread has.
+/// Allocated memory.
 #[derive(Clone, Copy)]
 pub struct Piece {
     pub address: NonNull<u8>,
     size: usize,
 }
 
-// SAFETY: it is handed from owner to owner, or used by none.
+// SAFETY: it is passed from owner to owner, or has none.
 unsafe impl Send for Piece {}
 
 pub fn request(size: usize) -> Request {
@@ -71,16 +73,16 @@ impl Shared {
         Some(piece)
     }
 
-    /// The same before there are others: is granted.
+    /// Like [`alloc`](Self::alloc), while there is only one thread: must succeed.
     pub fn take<const N: usize>(&self, size: usize) -> [Piece; N] {
         std::array::from_fn(|_| self.alloc(size).expect("there is memory, and only one thread"))
     }
 
-    /// Writes whether the memory has an owner. Returns what was written there before.
+    /// Writes whether the memory has an owner. Returns the previous value.
     pub fn write(&self, piece: Piece, has_owner: bool) -> bool {
         let start = piece.address.addr().get() - self.heap.base().addr();
         let values = &self.values[start / QUARTER..(start + piece.size) / QUARTER];
-        // SAFETY: the model reports whoever else touches it.
+        // SAFETY: the model reports any concurrent access.
         let had_owner: Vec<_> =
             values.iter().map(|value| value.with_mut(|value| unsafe { value.replace(has_owner) })).collect();
         assert!(had_owner.iter().all(|had| *had == had_owner[0]), "the memory has two owners");
@@ -90,11 +92,12 @@ impl Shared {
     /// Uses the memory for the last time and frees it.
     pub fn free(&self, piece: Piece) {
         assert!(self.write(piece, false), "the owner's value is lost");
-        // SAFETY: not used any more.
+        // SAFETY: the memory is not used any more.
         unsafe { self.heap.free(piece.address) };
     }
 
-    /// When all threads are done: no fault, nothing broken, and as many blocks of each size are live.
+    /// To be called when all threads have ended: no fault, no broken invariant, and the number of
+    /// live blocks of each size is that in `live`.
     pub fn check<const N: usize>(&self, live: [(usize, usize); N]) {
         assert_eq!(self.faults.count(), 0, "{FAULT}");
         self.check_blocks(live);
@@ -107,7 +110,7 @@ impl Shared {
     }
 }
 
-/// A thread at a place with its own handle of the heap.
+/// A thread at a place, with its own handle of the heap.
 pub fn with<R: 'static>(
     heap: &Arc<Shared>,
     place: u32,

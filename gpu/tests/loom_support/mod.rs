@@ -1,6 +1,7 @@
-//! What the model-checked tests share: lanes with a place, runs of a model, and weakened orderings.
+//! Common parts of the model-checked tests: lanes with a place, runs of a model, and weakened
+//! orderings.
 //!
-//! In the model a lane is a thread and has its warp for itself.
+//! In the model, each thread is a lane that has a warp to itself.
 
 #[path = "../support/lane.rs"]
 mod lane;
@@ -17,7 +18,7 @@ loom::thread_local! {
     static PLACE: Cell<u32> = Cell::new(0);
 }
 
-/// Runs `body` as a lane of warp `place` on multiprocessor `place`.
+/// Runs `body` as a lane of warp `place` on SM `place`.
 pub fn at<R>(place: u32, body: impl FnOnce() -> R) -> R {
     let before = PLACE.with(|p| p.replace(place));
     let answer = body();
@@ -25,18 +26,18 @@ pub fn at<R>(place: u32, body: impl FnOnce() -> R) -> R {
     answer
 }
 
-/// A thread of the model as a lane of warp `place` on multiprocessor `place`.
+/// Spawns a thread of the model as a lane of warp `place` on SM `place`.
 pub fn spawn<R: 'static>(place: u32, body: impl FnOnce() -> R + 'static) -> loom::thread::JoinHandle<R> {
     loom::thread::spawn(move || at(place, body))
 }
 
-/// One model at a time: a weakened site is weak for the whole process.
+/// Runs one model at a time: a weakened site is weak in the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A program of the model, and how many preemptions of it are explored.
+/// A program to model-check, and the number of preemptions to explore.
 #[derive(Clone, Copy)]
 pub struct Model {
     pub preemptions: usize,
@@ -48,7 +49,7 @@ impl Model {
         let mut builder = Builder::new();
         builder.preemption_bound = Some(self.preemptions);
         builder.max_branches = 20_000;
-        // The model runs all its threads on one OS thread, so one machine serves them all.
+        // The model runs all its threads on one OS thread, so one machine serves all of them.
         let lanes = Apart { place: || PLACE.with(Cell::get), pause: loom::thread::yield_now };
         // SAFETY: the machine outlives the guard, which is the only one here.
         let _installed = unsafe { machine::install(&lanes) };
@@ -61,8 +62,8 @@ impl Model {
         self.explore();
     }
 
-    /// Explores the model with the ordering called `site` dropped, which must break it, and with a message
-    /// that holds `why`: a model that fails of something else shows nothing about the ordering.
+    /// Explores the model with the ordering of `site` weakened. It must fail with a message that
+    /// contains `why`: a model that fails for another reason proves nothing about the ordering.
     pub fn notices(self, site: &str, why: &str) {
         let _alone = alone();
         let broken = weaken(site, || catch_unwind(AssertUnwindSafe(|| self.explore())));

@@ -1,4 +1,4 @@
-//! A heap over memory that nobody touches, and the check of its metadata.
+//! A heap for tests, with the check of its metadata.
 
 use std::alloc::{Layout as HostLayout, alloc, dealloc};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub struct OwnedHeap {
 
 // SAFETY: the addresses in the handle belong to the heap.
 unsafe impl Sync for OwnedHeap {}
-// SAFETY: the same.
+// SAFETY: the addresses in the handle belong to the heap.
 unsafe impl Send for OwnedHeap {}
 
 fn words(count: u64, word: impl Fn(u32) -> u32) -> Vec<AtomicU32> {
@@ -35,7 +35,7 @@ fn words(count: u64, word: impl Fn(u32) -> u32) -> Vec<AtomicU32> {
 
 impl OwnedHeap {
     #[cfg_attr(loom, expect(dead_code, reason = "its heaps are too large for a model"))]
-    /// A heap of `bytes` for a device of so many multiprocessors.
+    /// A heap of `bytes` for a device with `multiprocessors` SMs.
     pub fn new(bytes: u64, multiprocessors: u32) -> OwnedHeap {
         OwnedHeap::with(Layout::new(bytes, multiprocessors).unwrap())
     }
@@ -53,7 +53,7 @@ impl OwnedHeap {
         let fresh = words(u64::from(layout.homes * stride), |i| layout.share_start(i / stride));
         let faults = Box::new(FaultLog::default());
         let host = HostLayout::from_size_align(layout.bytes() as usize, 1 << 21).unwrap();
-        // SAFETY: not of no bytes.
+        // SAFETY: the size is not zero.
         let base = unsafe { alloc(host) };
         let mut shared = Box::new(MaybeUninit::<Heap>::uninit());
         let parts = Parts {
@@ -72,7 +72,7 @@ impl OwnedHeap {
         };
         let stride = size_of::<Cursor>().trailing_zeros();
         assert!(size_of::<Cursor>().is_power_of_two());
-        // SAFETY: this keeps all parts, whose places on the heap do not change.
+        // SAFETY: this struct keeps all parts, which do not move on the heap.
         shared.write(unsafe { Heap::from_raw_parts(parts, layout, stride) });
         // SAFETY: written above.
         let heap = unsafe { Box::from_raw(Box::into_raw(shared).cast::<Heap>()) };
@@ -89,8 +89,8 @@ impl OwnedHeap {
         }
     }
 
-    /// When no thread uses it: no invariant is broken, and of each class as many blocks are live as `live` says, by
-    /// the bits and the cursors.
+    /// To be called when no thread uses the heap. No invariant is violated, and according to the
+    /// bits and the cursors the number of live blocks per class is that in `live`.
     pub fn check(&self, live: &BTreeMap<u32, u32>) {
         let mut census = Census::default();
         let mut held = vec![0; self.layout.slabs as usize];
@@ -100,7 +100,7 @@ impl OwnedHeap {
     }
 }
 
-/// Live blocks by class, and what is broken.
+/// Live blocks by class, and violations.
 #[derive(Default)]
 pub struct Census {
     live: BTreeMap<u32, u32>,

@@ -1,19 +1,20 @@
-//! Lanes that have their warps for themselves.
+//! Lanes that have a warp to themselves.
 
 use std::panic::Location;
 use std::ptr::NonNull;
 use warpheap_device::machine::{Collective, Coords, Deposits, Machine};
 use warpheap_device::units::LaneMask;
 
-/// A machine whose lanes never meet. It may serve many threads: it asks each where it is.
+/// A machine whose lanes never synchronise. It may serve many threads: it queries the place of
+/// each.
 pub struct Apart {
-    /// The warp, and the multiprocessor, of the running thread.
+    /// The index of the warp and of the SM of the running thread.
     pub place: fn() -> u32,
     /// Lets other threads run.
     pub pause: fn(),
 }
 
-// SAFETY: `exchange` gives nothing.
+// SAFETY: `exchange` returns nothing.
 unsafe impl Machine for Apart {
     fn coords(&self) -> Coords {
         let place = (self.place)();

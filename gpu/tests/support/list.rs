@@ -1,4 +1,4 @@
-//! A block pool over memory that nobody touches.
+//! A block pool whose memory is never accessed.
 
 use warpheap_device::fault::FaultLog;
 use warpheap_device::freelist::{FreeList, Geometry, Region};
@@ -14,7 +14,7 @@ pub struct List {
 
 // SAFETY: the addresses in the handle belong to the pool.
 unsafe impl Sync for List {}
-// SAFETY: the same.
+// SAFETY: the addresses in the handle belong to the pool.
 unsafe impl Send for List {}
 
 impl List {
@@ -34,7 +34,7 @@ impl List {
         let mut shared = Box::<FreeList>::new_uninit();
         let (regions_at, bitmap_at, faults_at) = (regions.as_ptr(), bitmap.as_ptr(), &raw const *faults);
         let (base, shared_at) = (memory.as_mut_ptr(), shared.as_ptr());
-        // SAFETY: the pool keeps all parts, whose places on the heap do not change.
+        // SAFETY: the pool keeps all parts, which do not move on the heap.
         let handle =
             unsafe { FreeList::from_raw_parts(base, geometry, regions_at, bitmap_at, faults_at, shared_at) };
         shared.write(handle);
@@ -43,7 +43,8 @@ impl List {
         List { handle, regions, bitmap, faults, _memory: memory }
     }
 
-    /// When no thread uses it: the counts are as the bits say, and `taken` blocks are allocated.
+    /// To be called when no thread uses the pool: the counts match the bits, and `taken` blocks are
+    /// allocated.
     pub fn check(&self, taken: u32) {
         let geometry = self.handle.geometry();
         let mut all = 0;

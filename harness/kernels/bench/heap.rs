@@ -1,4 +1,4 @@
-//! What the benchmarks of the heap time.
+//! Kernels of the heap's benchmarks.
 
 use super::{Counter, Order, Sizes, count, mix, reread, store, touch};
 use core::alloc::Layout;
@@ -8,20 +8,22 @@ use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::thread;
 use warpheap_device::{kernel, kernel_arg};
 
-/// `size` bytes, aligned to 4 at least and to 16 at most.
+/// A layout of `size` bytes, aligned to 16.
 #[inline(always)]
 pub(super) fn layout(size: u32) -> Layout {
-    // SAFETY: 16 is a power of two, and sizes are far below the limit.
+    // SAFETY: 16 is a power of two, and sizes are far below the limit of `Layout`.
     unsafe { Layout::from_size_align_unchecked(size as usize, 16) }
 }
 
 kernel_arg! {
-    /// Where the threads of a churn without a heap write: thread `i` in turn `t` at word `i * stride + t * step`.
+    /// Where the threads of a churn without a heap write: thread `i` in turn `t` writes word
+    /// `i * stride + t * step`.
     #[derive(Debug, PartialEq, Eq)]
     pub struct Places {
-        /// From one thread's place to the next one's, in words of 8 bytes.
+        /// The distance between the places of adjacent threads, in words of 8 bytes.
         pub stride: u32,
-        /// From a thread's place in one turn to that in the next, likewise; 0 if it has one place for all.
+        /// The distance between a thread's places in consecutive turns, in words of 8 bytes; 0 if
+        /// it uses one place for all turns.
         pub step: u32,
     }
 }
@@ -32,7 +34,7 @@ kernel! {
     /// Every thread allocates from a heap and stores the address.
     ///
     /// # Safety
-    /// `out` is live and no one else touches it; the heap is live.
+    /// `out` is live and nothing else accesses it; the heap is live.
     pub unsafe fn bench_heap_alloc(heap: Heap, out: DeviceSlice<u64>, sizes: Sizes) {
         let i = thread::index_1d();
         store(out, i, heap.alloc(layout(sizes.of(i))));
@@ -41,44 +43,44 @@ kernel! {
     /// Every thread frees one block.
     ///
     /// # Safety
-    /// `blocks` are allocated from the heap, each named once.
+    /// `blocks` were allocated from the heap, and each is named once.
     pub unsafe fn bench_heap_free(heap: Heap, blocks: DeviceSlice<u64>, order: Order, failures: Counter) {
-        // SAFETY: only read.
+        // SAFETY: `blocks` is only read.
         let address = unsafe { blocks.get(order.place(thread::index_1d())) };
         match NonNull::new(address.unwrap_or(0) as *mut u8) {
-            // SAFETY: the caller's promise.
+            // SAFETY: a block of the heap, named once, by the caller's promise.
             Some(block) => unsafe { heap.free(block) },
             None => count(failures.0),
         }
     }
 
-    /// One lane in 32 frees what it has.
+    /// Every thread frees its block, if it has one. Only one lane in 32 has one.
     ///
     /// # Safety
-    /// What `blocks` names was allocated, and is freed once.
+    /// The blocks in `blocks` were allocated from the heap, and each is freed once.
     pub unsafe fn bench_heap_free_sparse(heap: Heap, blocks: DeviceSlice<u64>) {
-        // SAFETY: only read.
+        // SAFETY: `blocks` is only read.
         let address = unsafe { blocks.get(thread::index_1d().into()) };
         if let Some(block) = NonNull::new(address.unwrap_or(0) as *mut u8) {
-            // SAFETY: the caller's promise.
+            // SAFETY: an allocated block, freed once, by the caller's promise.
             unsafe { heap.free(block) };
         }
     }
 
-    /// One lane in 32 allocates; every thread stores an address or null.
+    /// One lane in 32 allocates. Every thread stores an address or null.
     ///
     /// # Safety
-    /// `out` is live and no one else touches it; the heap is live.
+    /// `out` is live and nothing else accesses it; the heap is live.
     pub unsafe fn bench_heap_alloc_sparse(heap: Heap, out: DeviceSlice<u64>, sizes: Sizes) {
         let i = thread::index_1d();
         let block = if i.is_multiple_of(32) { heap.alloc(layout(sizes.of(i))) } else { None };
         store(out, i, block);
     }
 
-    /// Every thread allocates a block, stores 8 bytes in it and frees it, again and again.
+    /// Every thread repeatedly allocates a block, stores 8 bytes in it and frees it.
     ///
     /// # Safety
-    /// The heap is live, and sizes are 8 bytes at least.
+    /// The heap is live, and sizes are at least 8 bytes.
     pub unsafe fn bench_heap_churn(heap: Heap, sizes: Sizes, turns: u32, failures: Counter) {
         let i = thread::index_1d();
         let size = sizes.of(i);
@@ -87,17 +89,18 @@ kernel! {
                 count(failures.0);
                 continue;
             };
-            // SAFETY: the block is this thread's and holds 8 bytes.
+            // SAFETY: this thread owns the block, which holds 8 bytes.
             unsafe { touch(block.as_ptr(), u64::from(i) << 32 | u64::from(turn)) };
-            // SAFETY: allocated above and not used after.
+            // SAFETY: allocated above and not used afterwards.
             unsafe { heap.free(block) };
         }
     }
 
-    /// Every thread allocates a block of another size each time, writes its number, reads it back and frees it.
+    /// Every thread repeatedly allocates a block, of a different size each time, writes its index
+    /// to it, reads it back and frees the block.
     ///
     /// # Safety
-    /// The heap is live, and sizes are 8 bytes at least.
+    /// The heap is live, and sizes are at least 8 bytes.
     pub unsafe fn bench_heap_churn_mixed(heap: Heap, sizes: Sizes, turns: u32, failures: Counter) {
         let i = thread::index_1d();
         for turn in 0..turns {
@@ -107,22 +110,23 @@ kernel! {
                 continue;
             };
             let value = u64::from(i) << 32 | u64::from(turn);
-            // SAFETY: the block is this thread's and holds 8 bytes.
+            // SAFETY: this thread owns the block, which holds 8 bytes.
             unsafe { touch(block.as_ptr(), value) };
             // SAFETY: written above.
             if unsafe { reread(block.as_ptr()) } != value {
                 count(failures.0);
             }
-            // SAFETY: allocated above and not used after.
+            // SAFETY: allocated above and not used afterwards.
             unsafe { heap.free(block) };
         }
     }
 
-    /// The same without a heap: every thread uses the place that `places` has for it.
+    /// The floor of [`bench_heap_churn_mixed`], without a heap: every thread uses its places from
+    /// `places`.
     ///
     /// # Safety
-    /// `memory` is live, no one else touches it, and it has a word for each turn of each thread, of which no two
-    /// threads share one.
+    /// `memory` is live, and nothing else accesses it. It has a word for each turn of each thread,
+    /// and no two threads share one.
     pub unsafe fn bench_churn_mixed_floor(
         memory: DeviceSlice<u64>,
         places: Places,
@@ -134,10 +138,10 @@ kernel! {
         for turn in 0..turns {
             let size = sizes.of(mix(i) ^ turn);
             let place = u64::from(i) * u64::from(places.stride) + u64::from(turn) * u64::from(places.step);
-            // SAFETY: the caller's promise.
+            // SAFETY: `memory` has a word for each turn of each thread, by the caller's promise.
             let mine = unsafe { memory.as_ptr().add(place as usize) };
             let value = (u64::from(i) << 32 | u64::from(turn)) + u64::from(size);
-            // SAFETY: no other thread has this place.
+            // SAFETY: no other thread uses this word.
             unsafe { touch(mine.cast(), value) };
             // SAFETY: written above.
             if unsafe { reread(mine.cast()) } != value {
@@ -146,17 +150,18 @@ kernel! {
         }
     }
 
-    /// Every thread whose number's hash with `seed` is odd frees its block, forgets it and counts it: about a half of
-    /// all, at random.
+    /// Every thread for which the hash of its index and `seed` is odd frees its block, clears the
+    /// entry and counts the free: a random half of all threads.
     ///
     /// # Safety
-    /// `blocks` are nulls or allocated from the heap, each named once; no one else touches them, nor the counter.
+    /// Each entry of `blocks` is null or a block of the heap, and each block is named once. Nothing
+    /// else accesses `blocks` or the counter.
     pub unsafe fn bench_heap_free_half(heap: Heap, blocks: DeviceSlice<u64>, seed: u32, freed: Counter) {
         let i = thread::index_1d();
         // SAFETY: each thread reads its own entry.
         let address = unsafe { blocks.get(i.into()) }.unwrap_or(0);
         let Some(block) = NonNull::new(address as *mut u8).filter(|_| mix(i ^ mix(seed)) & 1 == 1) else { return };
-        // SAFETY: the caller's promise.
+        // SAFETY: a block of the heap, named once, by the caller's promise.
         unsafe { heap.free(block) };
         // SAFETY: each thread writes its own entry.
         unsafe { blocks.set(i.into(), 0) };

@@ -1,4 +1,5 @@
-//! What the benchmarks time. Beside each kernel stands its floor: the same kernel without the allocator.
+//! Kernels of the benchmarks. Next to each kernel is its floor: the same kernel without the
+//! allocator.
 
 mod heap;
 mod heap_groups;
@@ -16,12 +17,12 @@ use warpheap_device::thread;
 use warpheap_device::{kernel, kernel_arg};
 
 kernel_arg! {
-    /// Which sizes the threads ask for: `min` each, or drawn from `min..=max`.
+    /// The sizes that the threads allocate: always `min`, or pseudo-random from `min..=max`.
     #[derive(Debug, PartialEq, Eq)]
     pub struct Sizes {
-        /// Bytes.
+        /// The smallest size, in bytes.
         pub min: u32,
-        /// Bytes.
+        /// The largest size, in bytes.
         pub max: u32,
     }
 }
@@ -29,7 +30,7 @@ kernel_arg! {
 const _: () = assert!(size_of::<Sizes>() == 8 && align_of::<Sizes>() == 4);
 
 impl Sizes {
-    /// What thread `i` asks for, in bytes.
+    /// The size that thread `i` allocates, in bytes.
     #[inline(always)]
     pub fn of(self, i: u32) -> u32 {
         let range = u64::from(self.max - self.min) + 1;
@@ -38,12 +39,12 @@ impl Sizes {
 }
 
 kernel_arg! {
-    /// In which order the threads free: thread `i` takes the pointer at `place(i)`.
+    /// The order in which the threads free: thread `i` frees the pointer at `place(i)`.
     #[derive(Debug, PartialEq, Eq)]
     pub struct Order {
-        /// Base-2 logarithm of the number of threads.
+        /// The base-2 logarithm of the number of threads.
         pub log2: u32,
-        /// 0: its own. 1: one far from those of its neighbours.
+        /// 0: its own pointer. 1: one that is far from those of its neighbours.
         pub permuted: u32,
     }
 }
@@ -51,8 +52,8 @@ kernel_arg! {
 const _: () = assert!(size_of::<Order>() == 8 && align_of::<Order>() == 4);
 
 impl Order {
-    /// The pointer that thread `i` frees. A bijection of `0..2^log2`: odd factors and shifted exclusive
-    /// ors can be undone.
+    /// The index of the pointer that thread `i` frees. A bijection of `0..2^log2`: multiplication
+    /// by an odd factor and xor with a shifted value are invertible.
     #[inline(always)]
     pub fn place(self, i: u32) -> u64 {
         if self.permuted == 0 {
@@ -68,7 +69,7 @@ impl Order {
     }
 }
 
-/// A 32-bit finaliser: every bit of `i` changes about half of the result's.
+/// A 32-bit finaliser: every bit of `i` changes about half of the result's bits.
 #[inline(always)]
 fn mix(i: u32) -> u32 {
     let mut x = i ^ 0x5851_f42d;
@@ -84,23 +85,24 @@ fn store(out: DeviceSlice<u64>, i: u32, block: Option<NonNull<u8>>) {
     unsafe { out.set(i.into(), address) };
 }
 
-/// Writes to a block in a way that the compiler must keep.
+/// Writes to a block in a way that the compiler cannot remove.
 ///
 /// # Safety
-/// `block` is 8 bytes of the calling thread's, aligned to 8.
+/// `block` is 8 bytes, aligned to 8, that the calling thread owns.
 #[inline(always)]
 unsafe fn touch(block: *mut u8, value: u64) {
-    // SAFETY: the caller's promise. A store through the facade is one that no compiler leaves out.
+    // SAFETY: live and aligned, by the caller's promise. The compiler cannot remove a store through
+    // the facade.
     unsafe { &*block.cast::<AtomicU64>() }.store_relaxed(value);
 }
 
 /// Reads what [`touch`] wrote, from memory.
 ///
 /// # Safety
-/// `block` is 8 bytes of the calling thread's, aligned to 8.
+/// `block` is 8 bytes, aligned to 8, that the calling thread owns.
 #[inline(always)]
 unsafe fn reread(block: *mut u8) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: live and aligned, by the caller's promise.
     unsafe { &*block.cast::<AtomicU64>() }.load_relaxed()
 }
 
@@ -114,13 +116,13 @@ fn count(failures: *const AtomicU64) {
 pub type Counter = DevicePtr<AtomicU64>;
 
 kernel! {
-    /// Keeps the device busy for about `nanos`, so that what is timed next is already queued.
+    /// Keeps the device busy for about `nanos`, so that the timed kernel is already queued.
     ///
     /// # Safety
-    /// None beyond a live launch.
+    /// No requirement beyond a live launch.
     pub unsafe fn bench_spin(nanos: u64) {
         let start = thread::global_timer_nanos();
-        // A launch has at most a few hundred thousand of these steps in 40 µs.
+        // At most a few hundred thousand of these steps fit into 40 µs.
         for _ in 0..10_000_000 {
             if thread::global_timer_nanos() - start >= nanos {
                 break;
@@ -131,7 +133,7 @@ kernel! {
     /// Floor of the allocations: every thread stores an address.
     ///
     /// # Safety
-    /// `out` is live and no one else touches it.
+    /// `out` is live and nothing else accesses it.
     pub unsafe fn bench_alloc_floor(base: u64, out: DeviceSlice<u64>, sizes: Sizes) {
         let i = thread::index_1d();
         store(out, i, NonNull::new((base + u64::from(i) * 16 + u64::from(sizes.of(i))) as *mut u8));
@@ -140,11 +142,11 @@ kernel! {
     /// Every thread allocates from an arena and stores the address.
     ///
     /// # Safety
-    /// `out` is live and no one else touches it; the arena is live.
+    /// `out` is live and nothing else accesses it; the arena is live.
     pub unsafe fn bench_bump_alloc(pool: Bump, out: DeviceSlice<u64>, sizes: Sizes) {
         let i = thread::index_1d();
         let size = sizes.of(i) as usize;
-        // SAFETY: 16 is a power of two, and sizes are far below the limit.
+        // SAFETY: 16 is a power of two, and sizes are far below the limit of `Layout`.
         let layout = unsafe { Layout::from_size_align_unchecked(size, 16) };
         store(out, i, pool.alloc(layout));
     }
@@ -152,17 +154,17 @@ kernel! {
     /// Every thread allocates a block and stores the address.
     ///
     /// # Safety
-    /// `out` is live and no one else touches it; the pool is live.
+    /// `out` is live and nothing else accesses it; the pool is live.
     pub unsafe fn bench_freelist_alloc(pool: FreeList, out: DeviceSlice<u64>) {
         store(out, thread::index_1d(), pool.alloc());
     }
 
-    /// Floor of the frees: every thread loads an address and looks whether it is null.
+    /// Floor of the frees: every thread loads an address and compares it with null.
     ///
     /// # Safety
     /// `blocks` and `failures` are live.
     pub unsafe fn bench_free_floor(blocks: DeviceSlice<u64>, order: Order, failures: Counter) {
-        // SAFETY: only read.
+        // SAFETY: `blocks` is only read.
         let address = unsafe { blocks.get(order.place(thread::index_1d())) };
         if address.is_none_or(|a| a == 0) {
             count(failures.0);
@@ -172,24 +174,24 @@ kernel! {
     /// Every thread frees one block.
     ///
     /// # Safety
-    /// `blocks` are allocated from the pool, each named once.
+    /// `blocks` were allocated from the pool, and each is named once.
     pub unsafe fn bench_freelist_free(pool: FreeList, blocks: DeviceSlice<u64>, order: Order, failures: Counter) {
-        // SAFETY: only read.
+        // SAFETY: `blocks` is only read.
         let address = unsafe { blocks.get(order.place(thread::index_1d())) };
         match NonNull::new(address.unwrap_or(0) as *mut u8) {
-            // SAFETY: the caller's promise.
+            // SAFETY: a block of the pool, named once, by the caller's promise.
             Some(block) => unsafe { pool.free(block) },
             None => count(failures.0),
         }
     }
 
-    /// Floor of the churn: every thread stores to its own place again and again.
+    /// Floor of the churn: every thread repeatedly stores to its own place.
     ///
     /// # Safety
-    /// `out` is live and no one else touches it.
+    /// `out` is live and nothing else accesses it.
     pub unsafe fn bench_churn_floor(out: DeviceSlice<u64>, turns: u32) {
         let i = thread::index_1d();
-        // SAFETY: the launch has as many threads as entries.
+        // SAFETY: `out` has an entry for each thread of the launch.
         let mine = unsafe { out.as_ptr().add(i as usize) };
         for turn in 0..turns {
             // SAFETY: each thread writes its own entry.
@@ -197,7 +199,7 @@ kernel! {
         }
     }
 
-    /// Every thread allocates a block, stores 8 bytes in it and frees it, again and again.
+    /// Every thread repeatedly allocates a block, stores 8 bytes in it and frees it.
     ///
     /// # Safety
     /// The pool is live and its blocks hold 8 bytes.
@@ -208,9 +210,9 @@ kernel! {
                 count(failures.0);
                 continue;
             };
-            // SAFETY: the block is this thread's and holds 8 bytes.
+            // SAFETY: this thread owns the block, which holds 8 bytes.
             unsafe { touch(block.as_ptr(), u64::from(i) << 32 | u64::from(turn)) };
-            // SAFETY: allocated above and not used after.
+            // SAFETY: allocated above and not used afterwards.
             unsafe { pool.free(block) };
         }
     }

@@ -1,14 +1,15 @@
-//! A graph built from a list of edges: each vertex gets an array of exactly its neighbours, from the heap.
+//! A graph built from a list of edges: each vertex gets an exactly sized array of neighbours from
+//! the heap.
 //!
 //! ```text
-//! vertex | degree | filled | neighbours → | to | to | ... |      degree of them
+//! vertex | degree | filled | neighbours → | to | to | ... |      `degree` entries
 //! ```
 //!
-//! I1. Between two kernels: `degree` is the number of edges that start at the vertex; `neighbours` is null, or an
-//! array of as many, of which the first `filled` are written.
+//! I1. Between two kernels, `degree` is the number of edges that start at the vertex. `neighbours`
+//! is null, or an array of `degree` entries, of which the first `filled` are written.
 //!
-//! A kernel a step: `count`, `allocate`, `fill`; then any number of searches, and `clear`. Progress: wait-free
-//! but for the allocations.
+//! One kernel per step: `count`, `allocate`, `fill`; then any number of searches, and `clear`.
+//! Progress: wait-free except for the allocations.
 
 use super::count;
 use core::alloc::Layout;
@@ -19,10 +20,10 @@ use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_device::sync::{AtomicU32, AtomicU64};
 use warpheap_device::{kernel, thread};
 
-/// The distance of a vertex that no path leads to.
+/// The distance of an unreachable vertex.
 pub const UNREACHED: u32 = u32::MAX;
 
-/// One vertex, 16 bytes, all zeroes at first.
+/// One vertex: 16 bytes, initially all zeros.
 pub type VertexWords = [u64; 2];
 
 #[repr(C)]
@@ -34,10 +35,10 @@ struct Vertex {
 
 const _: () = assert!(size_of::<Vertex>() == size_of::<VertexWords>());
 
-/// Where an edge starts and where it ends.
+/// The start and the end of an edge.
 pub type Edge = [u32; 2];
 
-/// A value, and a way to have it changed by several threads.
+/// An element of `slice`, reinterpreted as a type that several threads may modify.
 fn element<T, U>(slice: &DeviceSlice<T>, i: u32) -> Option<&U>
 where
     T: Copy,
@@ -58,29 +59,29 @@ impl Vertex {
         if degree == 0 { None } else { Layout::array::<u32>(degree).ok() }
     }
 
-    /// Makes room for the neighbours. `false` when there is no memory for them.
+    /// Allocates the array of neighbours. Returns `false` if the allocation fails.
     fn allocate<A: DeviceAlloc>(&self, memory: &A) -> bool {
         let Some(layout) = self.layout() else { return true };
         let Some(block) = memory.alloc(layout) else { return false };
-        // Relaxed: who reads it runs in a later kernel.
+        // Relaxed: the threads that read it run in a later kernel.
         self.neighbours.store_relaxed(block.as_ptr() as u64);
         true
     }
 
     fn push(&self, to: u32) {
         let Some(array) = NonNull::new(self.neighbours.load_relaxed() as *mut u32) else { return };
-        // Relaxed: it only hands out places.
+        // Relaxed: it only assigns places.
         let place = self.filled.add_relaxed(1);
-        // SAFETY: as many places as edges (I1).
+        // SAFETY: the array has a place for each edge (I1).
         let place = unsafe { array.add(place as usize) };
-        // SAFETY: this edge's own.
+        // SAFETY: only this edge uses the place.
         unsafe { place.write(to) };
     }
 
     fn neighbours(&self) -> &[u32] {
         let array = NonNull::new(self.neighbours.load_relaxed() as *mut u32);
         array.map_or(&[], |array| {
-            // SAFETY: so many are written, by kernels that have ended (I1).
+            // SAFETY: `filled` entries are written, by kernels that have ended (I1).
             unsafe { core::slice::from_raw_parts(array.as_ptr(), self.filled.load_relaxed() as usize) }
         })
     }
@@ -88,26 +89,28 @@ impl Vertex {
     fn clear<A: DeviceAlloc>(&self, memory: &A) {
         let block = NonNull::new(self.neighbours.swap_relaxed(0) as *mut u8);
         if let (Some(block), Some(layout)) = (block, self.layout()) {
-            // SAFETY: allocated by `allocate` for this layout; taken from the vertex.
+            // SAFETY: `allocate` allocated it for this layout, and the vertex no longer refers to
+            // it.
             unsafe { memory.free(block, layout) };
         }
     }
 }
 
 kernel! {
-    /// Thread `i` counts edge `i` at its start.
+    /// Thread `i` counts edge `i` at its start vertex.
     ///
     /// # Safety
-    /// `vertices` are live; no one writes `edges`.
+    /// `vertices` are live; no thread writes `edges`.
     pub unsafe fn example_graph_count(vertices: DeviceSlice<VertexWords>, edges: DeviceSlice<Edge>) {
-        // SAFETY: only read.
+        // SAFETY: `edges` is only read.
         let Some([from, _]) = (unsafe { edges.get(thread::index_1d().into()) }) else { return };
         if let Some(vertex) = element::<_, Vertex>(&vertices, from) {
             vertex.degree.add_relaxed(1);
         }
     }
 
-    /// Thread `i` makes room for the neighbours of vertex `i`. Those without are counted in `refused`.
+    /// Thread `i` allocates the array of neighbours of vertex `i`. Failed allocations are counted
+    /// in `refused`.
     ///
     /// # Safety
     /// Heap, vertices and `refused` are live.
@@ -123,22 +126,24 @@ kernel! {
         }
     }
 
-    /// Thread `i` puts the end of edge `i` among the neighbours of its start.
+    /// Thread `i` adds the end vertex of edge `i` to the neighbours of its start vertex.
     ///
     /// # Safety
-    /// `vertices` are live, and hold what [`example_graph_count`] made of the same edges; no one writes `edges`.
+    /// `vertices` are live and contain the result of [`example_graph_count`] for the same edges. No
+    /// thread writes `edges`.
     pub unsafe fn example_graph_fill(vertices: DeviceSlice<VertexWords>, edges: DeviceSlice<Edge>) {
-        // SAFETY: only read.
+        // SAFETY: `edges` is only read.
         let Some([from, to]) = (unsafe { edges.get(thread::index_1d().into()) }) else { return };
         if let Some(vertex) = element::<_, Vertex>(&vertices, from) {
             vertex.push(to);
         }
     }
 
-    /// Thread `i` writes the sum of the squares of the neighbours of vertex `i`, counted from 1.
+    /// Thread `i` writes the sum of the squares of the neighbours of vertex `i`, where vertices are
+    /// numbered from 1.
     ///
     /// # Safety
-    /// `vertices` are live; no one else touches `sums`.
+    /// `vertices` are live; nothing else accesses `sums`.
     pub unsafe fn example_graph_sums(vertices: DeviceSlice<VertexWords>, sums: DeviceSlice<u64>) {
         let i = thread::index_1d();
         let Some(vertex) = element::<_, Vertex>(&vertices, i) else { return };
@@ -147,8 +152,8 @@ kernel! {
         unsafe { sums.set(i.into(), sum) };
     }
 
-    /// One step of a search by breadth: thread `i` tells the neighbours of vertex `i`, if that is `level` edges
-    /// away, that they are one more, and counts in `changed` those that did not know.
+    /// One step of a breadth-first search. If vertex `i` has distance `level`, thread `i` sets the
+    /// distance of its unreached neighbours to `level + 1` and counts them in `changed`.
     ///
     /// # Safety
     /// `vertices`, `distances` and `changed` are live.
@@ -167,7 +172,7 @@ kernel! {
             return;
         }
         for to in vertex.neighbours() {
-            // Relaxed: it is the only word of this level's that others read, in a later kernel.
+            // Relaxed: it is the only word of this step that other threads read, in a later kernel.
             if let Some(other) = element::<_, AtomicU32>(&distances, *to)
                 && other.min_relaxed(level + 1) == UNREACHED
             {
@@ -179,7 +184,7 @@ kernel! {
     /// Thread `i` frees the neighbours of vertex `i`.
     ///
     /// # Safety
-    /// Heap and vertices are live, and no one else uses the graph.
+    /// Heap and vertices are live, and no other thread uses the graph.
     pub unsafe fn example_graph_clear(heap: Heap, vertices: DeviceSlice<VertexWords>) {
         if let Some(vertex) = element::<_, Vertex>(&vertices, thread::index_1d()) {
             vertex.clear(&heap);

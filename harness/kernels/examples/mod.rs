@@ -1,7 +1,7 @@
-//! Kernels as people write them: data structures whose size is not known before they run.
+//! Example kernels: data structures whose size is unknown before they run.
 //!
-//! [`vectors`] uses Rust's own collections, which allocate from the module's global heap. The others are shared
-//! by all threads of a grid, and take the heap, or any other allocator, as an argument.
+//! [`vectors`] uses Rust's own collections, which allocate from the module's global heap. All
+//! threads of a grid share the others, which take the heap, or any other allocator, as an argument.
 
 pub mod graph;
 pub mod octree;
@@ -14,18 +14,19 @@ use warpheap_device::kernel::DevicePtr;
 use warpheap_device::sync::AtomicU64;
 use warpheap_device::{kernel, thread};
 
-/// A word of device memory that all threads count in.
+/// Increments a counter in device memory that all threads share.
 #[inline(always)]
 fn count(counter: DevicePtr<u64>) {
-    // SAFETY: the kernels' callers promise a live word, and an atomic has the layout of its integer.
+    // SAFETY: the kernels' callers promise a live word, and an atomic has the layout of its
+    // integer.
     let word = unsafe { &*counter.0.cast::<AtomicU64>() };
     // Relaxed: the host reads after the kernel has ended.
     word.add_relaxed(1);
 }
 
 kernel! {
-    /// One thread takes all memory of the heap in one piece, and counts in `taken` when it got it: then no block
-    /// of any other kernel is left.
+    /// One thread allocates all memory of the heap in one piece. On success it counts in `taken`:
+    /// no block of any other kernel is left.
     ///
     /// # Safety
     /// The heap and `taken` are live.

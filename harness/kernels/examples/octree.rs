@@ -1,15 +1,15 @@
-//! An octree that all threads insert points into at once; a cube gets a node when the first point comes.
+//! An octree with concurrent insertion. A cube gets a node when the first point in it is inserted.
 //!
 //! ```text
-//! node | points in its cube | child | child | ... 8        child: a node of half the edge; 0 for none
+//! node | points in its cube | child | child | ... 8      child: a node with half the edge; 0: none
 //! ```
 //!
-//! I1. A child, once there, stays until the tree is freed.
-//! I2. Between two kernels: a node's points are the sum of its children's, and at the lowest level the number of
-//! points inserted there.
+//! I1. A child that was added stays until the tree is freed.
+//! I2. Between two kernels, the points of a node are the sum of its children's. At the lowest level
+//! they are the number of points inserted there.
 //!
-//! Progress: lock-free. Of those that bring a child for the same place one succeeds; the others give theirs back
-//! and go on with that one.
+//! Progress: lock-free. Of the threads that add a child at the same place, one succeeds. The others
+//! free theirs and continue with the child that was added.
 
 use super::count;
 use core::alloc::Layout;
@@ -20,23 +20,24 @@ use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_device::sync::AtomicU64;
 use warpheap_device::{kernel, kernel_arg, thread};
 
-/// Levels below the root; coordinates have as many bits.
+/// Levels below the root. Coordinates have as many bits.
 pub const LEVELS: u32 = 6;
 
-/// Nodes that a walk has still to visit, at most: on each level the seven that it left aside, and one.
+/// Maximum number of nodes that a walk has yet to visit: the seven skipped siblings of each level,
+/// and one more node.
 const STACK: usize = 7 * LEVELS as usize + 1;
 
-/// A point, as three coordinates below `1 << LEVELS`.
+/// A point: three coordinates below `1 << LEVELS`.
 pub type Point = [u32; 3];
 
-/// The points from `min` to before `max` on every axis.
+/// The points from `min` (inclusive) to `max` (exclusive) on every axis.
 pub type Region = [Point; 2];
 
 kernel_arg! {
-    /// A word that holds the root; 0 at first.
+    /// An octree: a word that holds the root, initially 0.
     #[derive(Debug)]
     pub struct Octree {
-        /// Where the word is.
+        /// The address of the word.
         pub root: DevicePtr<u64>,
     }
 }
@@ -47,30 +48,32 @@ struct Node {
     children: [AtomicU64; 8],
 }
 
-/// What `address` says.
+/// The node at `address`.
 ///
 /// # Safety
-/// 0, or a node that is not freed while the reference is used.
+/// `address` is 0, or that of a node that is not freed while the reference is used.
 unsafe fn node_at<'a>(address: u64) -> Option<&'a Node> {
-    // SAFETY: the caller's promise.
+    // SAFETY: null or a live node, by the caller's promise.
     unsafe { (address as *const Node).as_ref() }
 }
 
-/// Which child of a cube at `level` the point is in.
+/// The index of the child that contains the point, for a cube at `level`.
 fn octant([x, y, z]: Point, level: u32) -> usize {
     let bit = |v: u32| (v >> (LEVELS - 1 - level) & 1) as usize;
     bit(x) | bit(y) << 1 | bit(z) << 2
 }
 
-/// The node in `place`, brought by this thread if there is none; `None` without memory for it.
+/// The node at `place`, which this thread adds if there is none. Returns `None` if the allocation
+/// fails.
 fn node_in<'a, A: DeviceAlloc>(place: &AtomicU64, memory: &A) -> Option<&'a Node> {
-    // ordering: acquire; pairs with the swap below: the node's zeroes before its address.
+    // ordering: acquire; pairs with the swap below: the node's zeros before its address.
     let mut address = place.load_acquire();
     if address == 0 {
         let new = memory.alloc(Layout::new::<Node>())?;
-        // SAFETY: allocated for a node, whose words are 0 at first.
+        // SAFETY: allocated for a node, whose words are initially 0.
         unsafe { new.cast::<Node>().write_bytes(0, 1) };
-        // ordering: acquire and release; pairs with itself and the load: the winner's zeroes before its address.
+        // ordering: acquire and release; pairs with itself and the load: the winner's zeros before
+        // its address.
         match place.cas_acq_rel(0, new.as_ptr() as u64) {
             Ok(_) => address = new.as_ptr() as u64,
             Err(other) => {
@@ -84,18 +87,18 @@ fn node_in<'a, A: DeviceAlloc>(place: &AtomicU64, memory: &A) -> Option<&'a Node
 }
 
 fn discard<A: DeviceAlloc>(memory: &A, node: NonNull<Node>) {
-    // SAFETY: allocated by `node_in` for a node; in no place that anyone sees.
+    // SAFETY: `node_in` allocated it for a node; no place that a thread can see refers to it.
     unsafe { memory.free(node.cast(), Layout::new::<Node>()) };
 }
 
-/// How a cube lies to a region.
+/// The position of a cube relative to a region.
 enum Meets {
     Apart,
     Partly,
     Inside,
 }
 
-/// A cube: its lowest corner, and its node's level.
+/// A cube: its lowest corner, and the level of its node.
 #[derive(Clone, Copy)]
 struct Cube {
     corner: Point,
@@ -155,7 +158,8 @@ impl Octree {
         unsafe { &*self.root.0.cast() }
     }
 
-    /// Puts a point in every cube that it lies in. `false` when there was no memory for a node.
+    /// Adds a point to every cube that contains it. Returns `false` if a node could not be
+    /// allocated.
     fn insert<A: DeviceAlloc>(&self, memory: &A, point: Point) -> bool {
         let mut place = self.place();
         for level in 0..LEVELS {
@@ -169,7 +173,7 @@ impl Octree {
         true
     }
 
-    /// How many points lie in the region. No one inserts meanwhile.
+    /// The number of points in the region. No thread may insert at the same time.
     fn points_in(&self, region: Region) -> u64 {
         let mut found = 0;
         let mut stack = Stack::with((self.place().load_relaxed(), Cube::ALL));
@@ -180,7 +184,7 @@ impl Octree {
             match cube.meets(region) {
                 Meets::Apart => {}
                 Meets::Inside => found += node.points.load_relaxed(),
-                // A leaf is inside or apart, for it is one point.
+                // A leaf is either inside or apart, because it is a single point.
                 Meets::Partly => node.children.iter().enumerate().for_each(|(octant, child)| {
                     let address = child.load_relaxed();
                     if address != 0 {
@@ -193,12 +197,12 @@ impl Octree {
     }
 }
 
-/// Frees the nodes from `root` down. No one else uses them.
+/// Frees the nodes of the subtree at `root`. No other thread may use them.
 fn clear<A: DeviceAlloc>(memory: &A, root: u64) {
     let mut stack = Stack::with(root);
     // Each node once.
     while let Some(address) = stack.pop() {
-        // SAFETY: a node of the tree that was taken.
+        // SAFETY: a node of the subtree, which only this thread uses.
         let Some(node) = (unsafe { node_at(address) }) else { continue };
         for child in &node.children {
             let address = child.load_relaxed();
@@ -211,39 +215,41 @@ fn clear<A: DeviceAlloc>(memory: &A, root: u64) {
 }
 
 kernel! {
-    /// Thread `i` inserts point `i`. Those without memory for a node are counted in `refused`.
+    /// Thread `i` inserts point `i`. Failed insertions, without memory for a node, are counted in
+    /// `refused`.
     ///
     /// # Safety
-    /// Heap, tree and `refused` are live; no one writes `points`.
+    /// Heap, tree and `refused` are live; no thread writes `points`.
     pub unsafe fn example_octree_insert(
         heap: Heap,
         tree: Octree,
         points: DeviceSlice<Point>,
         refused: DevicePtr<u64>,
     ) {
-        // SAFETY: only read.
+        // SAFETY: `points` is only read.
         let Some(point) = (unsafe { points.get(thread::index_1d().into()) }) else { return };
         if !tree.insert(&heap, point) {
             count(refused);
         }
     }
 
-    /// Thread `i` writes how many points lie in region `i`.
+    /// Thread `i` writes the number of points in region `i`.
     ///
     /// # Safety
-    /// The tree is live and no one inserts; no one writes `regions` or touches `counts`.
+    /// The tree is live and no thread inserts. No thread writes `regions`, and nothing else
+    /// accesses `counts`.
     pub unsafe fn example_octree_points(tree: Octree, regions: DeviceSlice<Region>, counts: DeviceSlice<u64>) {
         let i = thread::index_1d().into();
-        // SAFETY: only read.
+        // SAFETY: `regions` is only read.
         let Some(region) = (unsafe { regions.get(i) }) else { return };
         // SAFETY: each thread writes its own count.
         unsafe { counts.set(i, tree.points_in(region)) };
     }
 
-    /// Threads 0 to 7 free what hangs on a child of the root each.
+    /// Threads 0 to 7 each free the subtree of one child of the root.
     ///
     /// # Safety
-    /// Heap and tree are live, and no one else uses the tree.
+    /// Heap and tree are live, and no other thread uses the tree.
     pub unsafe fn example_octree_prune(heap: Heap, tree: Octree) {
         // SAFETY: a node of the tree.
         let Some(root) = (unsafe { node_at(tree.place().load_relaxed()) }) else { return };
@@ -252,10 +258,10 @@ kernel! {
         }
     }
 
-    /// Thread 0 frees the root, of which nothing hangs any more.
+    /// Thread 0 frees the root, which has no children left.
     ///
     /// # Safety
-    /// As for [`example_octree_prune`], which has ended.
+    /// As for [`example_octree_prune`], which must have ended.
     pub unsafe fn example_octree_fell(heap: Heap, tree: Octree) {
         if thread::index_1d() == 0 {
             clear(&heap, tree.place().swap_relaxed(0));

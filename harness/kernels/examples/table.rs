@@ -1,14 +1,17 @@
-//! A hash table that all threads insert into at once: how often each key occurs.
+//! A hash table with concurrent insertion, which counts how often each key occurs.
 //!
 //! ```text
 //! buckets | head | head | ...          head → node → node → null
 //! node    | key | count | next |
 //! ```
 //!
-//! I1. A node's key and next do not change once it is on a chain, and it stays there until the table is freed.
-//! I2. A chain grows at its head alone, so what lies behind a head that was seen is known.
+//! I1. The key and the successor of a node do not change once it is in a chain. The node stays
+//! there until the table is freed.
+//! I2. A chain grows only at its head, so the nodes behind a head that was already searched need
+//! not be searched again.
 //!
-//! Progress: lock-free. Who loses a push has met a node of another's, and looks through the new ones.
+//! Progress: lock-free. If a push fails, the thread has met another thread's node, and searches
+//! the new nodes.
 
 use super::count;
 use core::alloc::Layout;
@@ -20,10 +23,10 @@ use warpheap_device::sync::AtomicU64;
 use warpheap_device::{kernel, kernel_arg, thread};
 
 kernel_arg! {
-    /// The chains: a word a bucket, all zeroes at first.
+    /// The chains: one word per bucket, initially all zeros.
     #[derive(Debug)]
     pub struct Table {
-        /// The first node of each chain; 0 for none.
+        /// The first node of each chain; 0 if the chain is empty.
         pub buckets: DeviceSlice<u64>,
     }
 }
@@ -35,36 +38,37 @@ struct Node {
     next: u64,
 }
 
-/// What `address` says.
+/// The node at `address`.
 ///
 /// # Safety
-/// 0, or a node that is not freed while the reference is used.
+/// `address` is 0, or that of a node that is not freed while the reference is used.
 unsafe fn node_at<'a>(address: u64) -> Option<&'a Node> {
-    // SAFETY: the caller's promise.
+    // SAFETY: null or a live node, by the caller's promise.
     unsafe { (address as *const Node).as_ref() }
 }
 
 impl Table {
     fn head(&self, bucket: u64) -> &AtomicU64 {
         debug_assert!(bucket < self.buckets.len());
-        // SAFETY: one of the buckets, by the callers.
+        // SAFETY: callers pass an index below the number of buckets.
         let word = unsafe { self.buckets.as_ptr().add(bucket as usize) };
         // SAFETY: live, by the kernels' callers; an atomic has the layout of its integer.
         unsafe { &*word.cast() }
     }
 
     fn head_of(&self, key: u64) -> &AtomicU64 {
-        // The upper half of a product with the golden ratio's fraction spreads keys that lie close together.
+        // The upper half of a product with the golden ratio's fraction spreads keys that are close
+        // together.
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         self.head(hash % self.buckets.len())
     }
 
-    /// The node of `key` among those from `first` to before `end`.
+    /// The node of `key` among those from `first` (inclusive) to `end` (exclusive).
     fn find(&self, key: u64, first: u64, end: u64) -> Option<&Node> {
         let mut at = first;
-        // Chains have no circles (I1).
+        // Chains have no cycles (I1).
         while at != end {
-            // SAFETY: on a chain (I1).
+            // SAFETY: a node of the chain (I1).
             let node = unsafe { node_at(at) }?;
             if node.key == key {
                 return Some(node);
@@ -74,12 +78,12 @@ impl Table {
         None
     }
 
-    /// Counts one more of `key`. `false` when there was no memory for its node.
+    /// Counts one occurrence of `key`. Returns `false` if its node could not be allocated.
     fn add<A: DeviceAlloc>(&self, memory: &A, key: u64) -> bool {
         let head = self.head_of(key);
         let mut looked_to = 0;
         let mut new: Option<NonNull<Node>> = None;
-        // A turn for each node that others push to this chain meanwhile.
+        // One iteration for each node that other threads push to this chain in the meantime.
         loop {
             // ordering: acquire; pairs with the push in `add`: the nodes before their address.
             let first = head.load_acquire();
@@ -94,9 +98,9 @@ impl Table {
                 return false;
             };
             new = Some(mine);
-            // SAFETY: the heap's memory, to which the node is written next, is global.
+            // SAFETY: the node is written to the heap's memory next, which is global.
             let count = unsafe { AtomicU64::in_global(1) };
-            // SAFETY: allocated above for a node, and on no chain yet.
+            // SAFETY: allocated above for a node, and in no chain yet.
             unsafe { mine.write(Node { key, count, next: first }) };
             // ordering: release; pairs with the load above and `get`: the node before its address.
             if head.cas_release(first, mine.as_ptr() as u64).is_ok() {
@@ -105,18 +109,18 @@ impl Table {
         }
     }
 
-    /// How often `key` was counted.
+    /// The count of `key`.
     fn get(&self, key: u64) -> u64 {
         // ordering: acquire; pairs with the push in `add`: the nodes before their address.
         let first = self.head_of(key).load_acquire();
         self.find(key, first, 0).map_or(0, |node| node.count.load_relaxed())
     }
 
-    /// Frees the nodes of a chain that no one else uses.
+    /// Frees the nodes of a chain that no other thread uses.
     fn clear<A: DeviceAlloc>(&self, memory: &A, bucket: u64) {
         // Relaxed: the kernels that pushed have ended.
         let mut at = self.head(bucket).swap_relaxed(0);
-        // SAFETY: on the chain that was taken whole.
+        // SAFETY: a node of the chain, which this thread has taken.
         while let Some(node) = unsafe { node_at(at) } {
             at = node.next;
             discard(memory, NonNull::from(node));
@@ -125,30 +129,31 @@ impl Table {
 }
 
 fn discard<A: DeviceAlloc>(memory: &A, node: NonNull<Node>) {
-    // SAFETY: allocated by `add` for a node; on no chain that anyone sees.
+    // SAFETY: `add` allocated it for a node; no chain that a thread can see contains it.
     unsafe { memory.free(node.cast(), Layout::new::<Node>()) };
 }
 
 kernel! {
-    /// Thread `i` counts key `i`. Those without memory for a node are counted in `refused`.
+    /// Thread `i` counts key `i`. Failed insertions, without memory for a node, are counted in
+    /// `refused`.
     ///
     /// # Safety
-    /// Heap, table and `refused` are live; no one writes `keys`.
+    /// Heap, table and `refused` are live; no thread writes `keys`.
     pub unsafe fn example_table_count(heap: Heap, table: Table, keys: DeviceSlice<u64>, refused: DevicePtr<u64>) {
-        // SAFETY: only read.
+        // SAFETY: `keys` is only read.
         let Some(key) = (unsafe { keys.get(thread::index_1d().into()) }) else { return };
         if !table.add(&heap, key) {
             count(refused);
         }
     }
 
-    /// Thread `i` writes how often key `i` was counted.
+    /// Thread `i` writes the count of key `i`.
     ///
     /// # Safety
-    /// The table is live; no one writes `keys` or touches `counts`.
+    /// The table is live. No thread writes `keys`, and nothing else accesses `counts`.
     pub unsafe fn example_table_get(table: Table, keys: DeviceSlice<u64>, counts: DeviceSlice<u64>) {
         let i = thread::index_1d().into();
-        // SAFETY: only read.
+        // SAFETY: `keys` is only read.
         let Some(key) = (unsafe { keys.get(i) }) else { return };
         // SAFETY: each thread writes its own count.
         unsafe { counts.set(i, table.get(key)) };
@@ -157,7 +162,7 @@ kernel! {
     /// Thread `i` frees the nodes of bucket `i`.
     ///
     /// # Safety
-    /// Heap and table are live, and no one else uses the table.
+    /// Heap and table are live, and no other thread uses the table.
     pub unsafe fn example_table_clear(heap: Heap, table: Table) {
         let bucket = thread::index_1d().into();
         if bucket < table.buckets.len() {

@@ -1,4 +1,4 @@
-//! Every thread with collections of its own: `Vec`, `Box`, `String`, `BTreeMap` and `Rc`.
+//! Collections in every thread: `Vec`, `Box`, `String`, `BTreeMap` and `Rc`.
 
 extern crate alloc;
 
@@ -10,17 +10,18 @@ use alloc::vec::Vec;
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::{kernel, thread};
 
-/// Bytes of a text that a thread writes; shorter ones end with zeroes. No number below 2^32 needs more.
+/// The size in bytes of a text that a thread writes. Shorter texts are padded with zeros. No number
+/// below 2^32 needs more.
 pub const TEXT_BYTES: usize = 64;
 
-/// Numbers in a part of a version of a list.
+/// Numbers in one part of a version of a list.
 pub const PART: u32 = 8;
 
-/// The prime factors of `n`, smallest first, each as often as it divides.
+/// The prime factors of `n` in ascending order, with multiplicity.
 fn factors(mut n: u64) -> Box<[u64]> {
     let mut all = Vec::new();
     let mut divisor = 2;
-    // The divisors grow to the square root of what is left.
+    // The divisors grow up to the square root of the remaining number.
     while divisor * divisor <= n {
         while n.is_multiple_of(divisor) {
             all.push(divisor);
@@ -36,7 +37,7 @@ fn factors(mut n: u64) -> Box<[u64]> {
 
 fn push_number(text: &mut String, mut n: u64) {
     let mut digits = Vec::new();
-    // A digit a turn.
+    // One digit per iteration.
     while n >= 10 {
         digits.push((n % 10) as u8);
         n /= 10;
@@ -45,7 +46,7 @@ fn push_number(text: &mut String, mut n: u64) {
     text.extend(digits.iter().rev().map(|digit| char::from(b'0' + digit)));
 }
 
-/// A factorisation in words: `2^3*5`.
+/// A factorisation as text: `2^3*5`.
 fn product(factors: &[u64]) -> String {
     let mut powers = BTreeMap::new();
     for factor in factors {
@@ -65,14 +66,14 @@ fn product(factors: &[u64]) -> String {
     text
 }
 
-/// A list of numbers as it was at one time. Versions share the parts that did not change between them.
+/// One version of a list of numbers. Versions share the parts that did not change between them.
 #[derive(Clone, Default)]
 struct Version {
     parts: Vec<Rc<Vec<u32>>>,
 }
 
 impl Version {
-    /// The same list with `number` at its end: only the last part is another.
+    /// The list with `number` appended: only the last part differs.
     fn with(&self, number: u32) -> Version {
         let mut next = self.clone();
         match next.parts.last_mut() {
@@ -88,10 +89,10 @@ impl Version {
 }
 
 kernel! {
-    /// Thread `i` writes the factors of `first + i` to text `i`.
+    /// Thread `i` writes the factorisation of `first + i` to text `i`.
     ///
     /// # Safety
-    /// `texts` is live and no one else touches it.
+    /// `texts` is live and nothing else accesses it.
     pub unsafe fn example_factors(first: u64, texts: DeviceSlice<[u8; TEXT_BYTES]>) {
         let i = u64::from(thread::index_1d());
         if i >= texts.len() {
@@ -106,11 +107,11 @@ kernel! {
         unsafe { texts.set(i, text) };
     }
 
-    /// Thread `i` appends the first `i % limit` multiples of `i` to a list, keeps every version of it, and writes
-    /// the sum of the sums of all versions.
+    /// Thread `i` appends the first `i % limit` multiples of `i` to a list, keeps every version of
+    /// the list, and writes the sum of the sums of all versions.
     ///
     /// # Safety
-    /// `sums` is live and no one else touches it.
+    /// `sums` is live and nothing else accesses it.
     pub unsafe fn example_versions(limit: u32, sums: DeviceSlice<u64>) {
         let i = thread::index_1d();
         if u64::from(i) >= sums.len() {

@@ -38,7 +38,7 @@ fn random(pool: &'static str, seconds: f64, reserved: u64) -> RandomFigure {
     }
 }
 
-/// What came of the bars of the pool `cached`, in order.
+/// The judged bars of the pool `cached`, in order.
 fn met(report: &PoolBenchReport) -> Vec<(f64, bool)> {
     let own = report.judged().filter(|(_, counts, _)| *counts);
     own.map(|(pool, _, judged)| {
@@ -129,7 +129,7 @@ fn what_a_pool_has_no_room_for_is_left_out_and_told() {
         ..PoolBenchConfig::for_device(&info)
     };
     let report = run(&device, &config, &mut |_| ()).unwrap();
-    // 64 MiB are more than there are.
+    // 64 MiB are more than the memory.
     assert_eq!((report.pairs.len(), report.left_out.len()), (4, 4));
     let said = |part: &str| report.left_out.iter().all(|why| why.contains(part));
     assert!(said("pair of 256 B to 64 MiB") && said("40.0 MiB"), "{:?}", report.left_out);

@@ -4,7 +4,8 @@ use crate::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// The first architecture with independent thread scheduling, which every collective here relies on.
+/// The first architecture with independent thread scheduling, which every collective here relies
+/// on.
 const OLDEST: u32 = 70;
 
 /// PTX 7.0: `activemask` and the scoped atomics need 6.2; every driver since CUDA 11.0 accepts it.

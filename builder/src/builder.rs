@@ -56,8 +56,8 @@ impl Builder {
     /// The kernel module in `path`, a file or a folder with `mod.rs`, of the crate that is being
     /// built. The crate compiles it for the CPU as any other module. The builder compiles it for
     /// the GPU as a separate crate, against the `warpheap-device` that the crate depends on, with
-    /// its enabled features. The module may use `core`, `warpheap_device` and, after `extern crate
-    /// alloc`, `alloc`. It cannot use the rest of the crate.
+    /// its enabled features. The module may use `core`, `warpheap_device` and, after
+    /// `extern crate alloc`, `alloc`. It cannot use the rest of the crate.
     ///
     /// ```no_run
     /// // build.rs; src/lib.rs has `mod kernels;`
@@ -126,7 +126,8 @@ impl Builder {
         self
     }
 
-    /// Whether the PTX names the source line of each instruction, for profilers and sanitizers (the default).
+    /// Whether the PTX names the source line of each instruction, for profilers and sanitizers (the
+    /// default).
     pub fn generate_line_info(mut self, line_info: bool) -> Self {
         self.options.line_info = line_info;
         self

@@ -5,7 +5,7 @@ use crate::support::{PTX, devices, is_cpu, module};
 use warpheap::error::{InvalidModule, NotSupported};
 use warpheap::{Device, Error, LaunchConfig, kernel_names};
 
-/// PTX whose kernel `double` has other parameters.
+/// PTX with different parameters of the kernel `double`.
 const STALE: &str = "
 .version 7.0
 .target sm_70

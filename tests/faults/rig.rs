@@ -57,7 +57,8 @@ impl<'a> Rig<'a> {
         assert!(self.alloc(pool, size, stream), "{run}: no room for {size} B: {:?}", pool.usage());
     }
 
-    /// Checks that the block overlaps no other, and that its stream is ordered after earlier work on its bytes.
+    /// Checks that the block overlaps no other, and that its stream is ordered after earlier work
+    /// on its bytes.
     fn enlist(&mut self, block: Block) {
         let run = self.run;
         let (start, bytes) = (address_of(block.ptr), block.layout.size() as u64);

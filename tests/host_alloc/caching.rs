@@ -378,7 +378,8 @@ fn pairs(allocator: &dyn DeviceAllocator, count: u32, size: usize, stream: &Stre
     (by_clock / f64::from(count), of_core / f64::from(count))
 }
 
-/// Run it in a release build: `cargo test --release --test host_alloc -- --ignored --nocapture pairs_take`.
+/// Run it in a release build:
+/// `cargo test --release --test host_alloc -- --ignored --nocapture pairs_take`.
 #[test]
 #[ignore = "a measurement"]
 fn pairs_take_nanoseconds() {

@@ -74,7 +74,7 @@ fn expected(case: &Case, lane: usize) -> [u32; WORDS] {
     [before, total, total, wrapping, union]
 }
 
-/// Every kind of values over `mask`.
+/// Cases with every kind of value over `mask`.
 fn cases(mask: u32, random: &mut Pcg64Mcg) -> Vec<Case> {
     let one = random.next_u32() >> 5;
     let chosen = random.next_u32() % 32;

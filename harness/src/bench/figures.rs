@@ -1,4 +1,4 @@
-//! The figures one by one.
+//! Measurement of each figure.
 
 use super::floors::grid_of;
 use super::plan::Plan;

@@ -65,7 +65,8 @@ fn product(mut n: u64) -> String {
     parts.join("*")
 }
 
-/// The version after `k` numbers holds the first `k` multiples, so multiple `m` is in all but `m + 1` versions.
+/// The version after `k` numbers holds the first `k` multiples, so multiple `m` is in all but
+/// `m + 1` versions.
 fn sum_of_versions(i: u32) -> u64 {
     let count = i % VERSIONS;
     (0..count).map(|m| u64::from(i.wrapping_mul(m)) * u64::from(count - m)).sum()

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Durations of calls or rounds, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// Half of them took no longer.
+    /// The median.
     pub median: f64,
     /// The 99th percentile.
     pub p99: f64,

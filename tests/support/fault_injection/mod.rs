@@ -34,7 +34,8 @@ use clocks::Clocks;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Calls whose results must be returned to the driver: memory, addresses, pages, mappings, blocks of pools.
+/// Calls whose results must be returned to the driver: memory, addresses, pages, mappings, blocks
+/// of pools.
 const GIVES: [Call; 5] = [Call::Alloc, Call::Reserve, Call::Create, Call::Map, Call::PoolAlloc];
 
 /// Which calls fail, counted from 1.

@@ -4,9 +4,11 @@
 //! | names begin with | file | what |
 //! |---|---|---|
 //! | `heap alloc`, `heap free` | `alloc_free` | one block per thread |
-//! | `heap alloc, 8192 B, exactly the heap`, `full heap`, `heap reuse`, `heap whole` | `limits` | near the end of the memory |
+//! | `heap alloc, 8192 B, exactly the heap`, `full heap` | `limits` | near the end of the memory |
+//! | `heap reuse`, `heap whole` | `limits` | near the end of the memory |
 //! | `heap churn` | `churn` | repeated pairs |
-//! | `heap churn through the block cache`, `heap alloc for whole blocks` | `groups` | group functions |
+//! | `heap churn through the block cache` | `groups` | group functions |
+//! | `heap alloc for whole blocks` | `groups` | group functions |
 //! | `heap init`, `heap metadata` | `init` | fixed costs |
 
 mod alloc_free;

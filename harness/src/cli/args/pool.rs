@@ -140,7 +140,7 @@ pub struct PoolReplayArgs {
     pub run: PoolRunArgs,
 }
 
-/// Who makes the calls of a log.
+/// The host threads that make the calls of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum HostsChoice {
     /// One thread, all of them

@@ -16,7 +16,7 @@ pub struct Judged {
     pub what: &'static str,
     /// The figure.
     pub value: f64,
-    /// Its unit: `ns` for nanoseconds of a pair, `x` for a ratio.
+    /// Its unit: `ns` for nanoseconds per pair, `x` for a ratio.
     pub unit: &'static str,
     /// Direction of the bar.
     pub holds: Bar,

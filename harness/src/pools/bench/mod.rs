@@ -3,8 +3,11 @@
 //!
 //! | figure | what |
 //! |---|---|
-//! | `pair of 1 MiB`, `pair of 256 B to 64 MiB` | an allocation and its free, by one host thread and by many with a stream each |
-//! | `random to 1 MiB`, `random to 64 MiB` | RMM's benchmark of random allocations: time, and memory held by the pool |
+//! | `pair of 1 MiB`, `pair of 256 B to 64 MiB` | an allocation and its free |
+//! | `random to 1 MiB`, `random to 64 MiB` | RMM's benchmark: time, and memory held |
+//!
+//! Pairs are made by one host thread, and by many with a stream each. Random allocations are those
+//! of RMM's benchmark.
 //!
 //! No first use is timed: every pool is warmed up by the same calls that are timed afterwards.
 

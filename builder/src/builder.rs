@@ -113,7 +113,7 @@ impl Builder {
         self
     }
 
-    /// The rustc to use. No other is searched.
+    /// The rustc to use. No search takes place.
     pub fn compiler(mut self, rustc: impl Into<PathBuf>) -> Self {
         self.compiler = Some(rustc.into());
         self

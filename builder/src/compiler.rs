@@ -190,7 +190,7 @@ impl Places {
 }
 
 impl Compiler {
-    /// Searches a compiler: named by the environment variable [`SETTING`], then `rustc` on the
+    /// Searches for a compiler: named by the environment variable [`SETTING`], then `rustc` on the
     /// PATH, rustup's toolchains, the distribution's.
     pub fn find() -> Result<Compiler, Error> {
         Places::of_process(None, Path::new(".")).search()

@@ -10,7 +10,7 @@
 //! whole mode it has registers of its own instead, up to a kernel's 255. How close a kernel comes
 //! to that limit is in `tests/ptx_call_sites.rs`.
 //!
-//! ptxas is searched in `WARPHEAP_PTXAS` and on the PATH. Without it the test passes, unless
+//! ptxas is looked up in `WARPHEAP_PTXAS` and on the PATH. Without it the test passes, unless
 //! `WARPHEAP_REQUIRE_PTXAS=1`. With `--nocapture` it prints the registers of each kernel. A failing
 //! test prints the corrected rows of its tables.
 

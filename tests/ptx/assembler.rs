@@ -1,6 +1,6 @@
 //! Runs NVIDIA's ptxas and parses its report on kernels.
 //!
-//! ptxas is searched in `WARPHEAP_PTXAS` and on the PATH. Without it the tests have nothing to
+//! ptxas is looked up in `WARPHEAP_PTXAS` and on the PATH. Without it the tests have nothing to
 //! check and pass, unless `WARPHEAP_REQUIRE_PTXAS=1`.
 
 use super::required;

@@ -38,8 +38,8 @@ fn member(mask: LaneMask, n: u32) -> u32 {
     (0..32).filter(|&lane| mask.contains(lane)).nth((n % mask.count()) as usize).unwrap()
 }
 
-/// The source lane of a shuffle by `delta` where all lanes are in `mask`; the calling lane if there
-/// is no source.
+/// The source lane of a shuffle by a distance; the calling lane if `source` is `None` or not in
+/// `mask`.
 fn neighbour(mask: LaneMask, lane: u32, source: Option<u32>) -> u32 {
     source.filter(|&source| source < 32 && mask.contains(source)).unwrap_or(lane)
 }

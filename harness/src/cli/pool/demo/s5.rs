@@ -284,7 +284,7 @@ fn reuse(
         (if same { "the same memory" } else { "other memory" }, if pending { "pending" } else { "done" });
     let found = format!("{what} with the free {when}, and {others} words of before the free's kernel");
     // If the driver rounded up, the block may be other memory with other contents. The CPU's pool
-    // never rounds up.
+    // has no other memory.
     let holds = if same { others == 0 } else { !stage.is_cpu() };
     stage.check("reuse on stream 1 waits for stream 2's free", found, holds);
     let (found, holds) = match ready.elapsed(&freed) {

@@ -1,5 +1,6 @@
-//! What deny.toml asks for: every dependency's licence is one that it allows, none is asked for in any version,
-//! and none comes from anywhere but crates.io. Besides: none is asked for in one version alone, and the library has few.
+//! The rules of deny.toml: every dependency has an allowed licence, none is a wildcard, and all
+//! come from crates.io. In addition, no dependency is pinned to one version, and the library has
+//! few dependencies.
 
 use serde_json::{Value, json};
 use spdx::{Expression, LicenseReq, ParseMode};
@@ -16,7 +17,7 @@ fn allowed() -> Vec<String> {
     list.split('"').skip(1).step_by(2).map(String::from).collect()
 }
 
-/// The lines of deny.toml that are no comment, with the list of licences cut out.
+/// The lines of deny.toml without comments and without the list of licences.
 fn settings(deny: &str) -> Vec<String> {
     const LIST: &str = "allow = [";
     let (before, list) = deny.split_once(&format!("\n{LIST}")).expect("deny.toml has a list of licences");
@@ -25,7 +26,7 @@ fn settings(deny: &str) -> Vec<String> {
     without.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(String::from).collect()
 }
 
-/// Why `expression` may not be used, if so.
+/// The reason why `expression` may not be used, if there is one.
 fn refusal(expression: &str, allowed: &[String]) -> Option<String> {
     let parsed = match Expression::parse_mode(expression, ParseMode::LAX) {
         Ok(parsed) => parsed,
@@ -38,7 +39,7 @@ fn refusal(expression: &str, allowed: &[String]) -> Option<String> {
     (!parsed.evaluate(is_allowed)).then(|| format!("`{expression}` is not among those that deny.toml allows"))
 }
 
-/// What is wrong with the licence of one package of `cargo metadata`.
+/// The problem with the licence of one package of `cargo metadata`, if there is one.
 fn complaint(package: &Value, allowed: &[String]) -> Option<String> {
     let text = |field: &str| package[field].as_str();
     let why = match text("license") {
@@ -48,8 +49,8 @@ fn complaint(package: &Value, allowed: &[String]) -> Option<String> {
     Some(format!("{} {}: {why}", text("name")?, text("version")?))
 }
 
-/// The dependencies of one package of `cargo metadata` that any version would do for. Cargo itself refuses to
-/// publish a path without a version, except to tests.
+/// The wildcard dependencies of one package of `cargo metadata`. Cargo itself rejects publishing a
+/// path dependency without a version, except for dev-dependencies.
 fn wildcards(package: &Value) -> Vec<String> {
     let is_private = package["publish"].as_array().is_some_and(|registries| registries.is_empty());
     let may_be_bare = |one: &Value| one["path"].is_string() && (is_private || one["kind"] == "dev");
@@ -60,15 +61,15 @@ fn wildcards(package: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The dependencies of one package that a single version would do for: two libraries that pin different ones cannot be
-/// used together.
+/// The dependencies of one package that accept a single version only. Two libraries that pin
+/// different versions cannot be used together.
 fn pins(package: &Value) -> Vec<String> {
     let dependencies = package["dependencies"].as_array().into_iter().flatten();
     let pinned = dependencies.filter(|one| one["req"].as_str().is_some_and(|req| req.starts_with('=')));
     pinned.map(|one| format!("{} pins {}", package["name"], one["name"])).collect()
 }
 
-/// What the library with its default features is built from, itself included.
+/// The crates that the library with its default features is built from, including itself.
 fn crates_of_the_library() -> BTreeSet<String> {
     let tree =
         ["tree", "--locked", "--package=warpheap", "--edges=normal,build", "--prefix=none", "--format={p}"];
@@ -77,13 +78,13 @@ fn crates_of_the_library() -> BTreeSet<String> {
     names.filter(|name| !name.is_empty() && !name.starts_with('[')).map(String::from).collect()
 }
 
-/// The sources in a lock file that are not crates.io.
+/// The sources in a lock file other than crates.io.
 fn foreign_sources(lock: &str) -> Vec<&str> {
     let sources = lock.lines().filter_map(|line| line.strip_prefix("source = \"")?.strip_suffix('"'));
     sources.filter(|source| *source != CRATES_IO).collect()
 }
 
-/// What cargo prints.
+/// Output of a cargo command.
 fn cargo(args: &[&str]) -> String {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo).args(args).output().expect("cargo runs");
@@ -91,14 +92,14 @@ fn cargo(args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("cargo prints text")
 }
 
-/// What cargo says about the workspace and all its dependencies.
+/// `cargo metadata` of the workspace and all its dependencies.
 fn packages() -> Vec<Value> {
     let text = cargo(&["metadata", "--locked", "--all-features", "--format-version=1"]);
     let metadata: Value = serde_json::from_str(&text).expect("cargo prints JSON");
     metadata["packages"].as_array().expect("a list of packages").clone()
 }
 
-/// A setting that is added to deny.toml has to be checked here, too.
+/// A setting that is added to deny.toml must be checked here, too.
 #[test]
 fn the_settings_of_deny_toml_are_those_that_are_checked() {
     let checked = [
@@ -149,7 +150,7 @@ fn no_dependency_is_asked_for_in_any_version_or_in_one_alone() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// The library brings no crates for command lines, progress, tables or reports.
+/// The library depends on no crate for command lines, progress bars, tables or reports.
 #[test]
 fn the_library_has_few_dependencies() {
     const MOST: usize = 40;

@@ -1,4 +1,4 @@
-//! The documentation names what there is: every ordering, every option, every status.
+//! The documentation is complete: it names every ordering, statistic, option and status.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ fn page(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The words of a page that begin with `start` and go on in small letters and dashes.
+/// The words of a page that consist of `start` followed by lower-case letters and dashes.
 fn words<'a>(page: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     page.match_indices(start).map(move |(at, _)| {
         let rest = &page[at + start.len()..];

@@ -1,7 +1,7 @@
-//! What is still running at the moment of a query, and what runs at the same time.
+//! Work that is still running when it is queried, and work that runs concurrently.
 //!
-//! A program of its own, whose tests take turns: a blocking call of another test, such as a free, waits for the
-//! whole device, and a query behind it would come when the kernel that it asks about has ended.
+//! This is a separate program, and its tests run one at a time: a blocking call of another test,
+//! such as a free, waits for the whole device, and a query after it would find the kernel finished.
 #![cfg(not(loom))]
 
 #[path = "driver/kernels.rs"]
@@ -21,10 +21,10 @@ use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 
 const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
 
-/// Held by the one test that has the devices to itself, until what it made is dropped.
+/// Held by the one test that uses the devices, until everything it created is dropped.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    // The panic of one test is its own; the others still take their turns.
+    // Ignore poisoning: a panic of one test must not fail the others.
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -43,12 +43,14 @@ impl Pair {
     }
 
     fn wait_on_first(&self) {
-        // SAFETY: both kernels touch the flag by the same atomics, and it lives until both have ended.
+        // SAFETY: both kernels access the flag by the same atomics, and it lives until both have
+        // ended.
         unsafe { self.first.launch(&self.module, wait, &ONE_THREAD, (self.flag.slice(),)) }.unwrap();
     }
 
     fn raise_on_second(&self) {
-        // SAFETY: the same.
+        // SAFETY: both kernels access the flag by the same atomics, and it lives until both have
+        // ended.
         unsafe { self.second.launch(&self.module, raise, &ONE_THREAD, (self.flag.slice(),)) }.unwrap();
     }
 }
@@ -87,7 +89,7 @@ fn an_event_comes_true_when_its_stream_gets_there() {
         let mut pair = Pair::new(&device);
         pair.wait_on_first();
         let event = pair.first.record().unwrap();
-        // The stream goes, and that does not wait for its kernel, which still needs the other stream.
+        // Dropping the stream does not wait for its kernel, which still needs the other stream.
         pair.first = device.stream().unwrap();
         assert!(!event.is_done().unwrap(), "the kernel before it waits for its flag");
         pair.raise_on_second();
@@ -101,19 +103,19 @@ const FLOATS: Layout = Layout::new::<[f32; 4096]>();
 
 /// The values of a block of [`FLOATS`].
 fn memory(device: &Device, block: DevicePtr<u8>) -> DeviceMemory {
-    // SAFETY: it lies in an allocation of the device.
+    // SAFETY: the block is inside an allocation of the device.
     unsafe { DeviceMemory::from_raw(device, block.0 as u64, FLOATS.size() as u64) }
 }
 
-/// Has a stream make all values of a block `value`.
+/// Sets all values of a block to `value` on a stream.
 fn set(stream: &Stream, module: &Module, block: DevicePtr<u8>, value: f32) {
     let values: DeviceSlice<u32> = memory(stream.device(), block).slice_at(0, 4096).unwrap();
-    // SAFETY: whoever else uses the block, does so by kernels of one thread for each value.
+    // SAFETY: all other accesses to the block are by kernels with one thread per value.
     unsafe { stream.launch(module, fill, &LaunchConfig::linear(4096, 256), (values, value.to_bits())) }
         .unwrap();
 }
 
-/// What is wrong if not all values are `value`.
+/// Returns an error unless all values are `value`.
 fn check(device: &Device, block: DevicePtr<u8>, value: f32) -> Result<(), String> {
     let mut values = [0.0_f32; 4096];
     memory(device, block).read(0, &mut values).unwrap();
@@ -125,11 +127,12 @@ fn check(device: &Device, block: DevicePtr<u8>, value: f32) -> Result<(), String
 }
 
 fn give(allocator: &dyn DeviceAllocator, block: DevicePtr<u8>, stream: &Stream) {
-    // SAFETY: nothing uses it but work of the stream.
+    // SAFETY: only work on this stream uses the block.
     unsafe { allocator.deallocate(block, FLOATS, stream) }.unwrap();
 }
 
-/// Without an event between two streams, the check of the values finds that the second one did not wait.
+/// Without an event between two streams, the check of the values reports that the second stream did
+/// not wait.
 #[test]
 fn a_missing_dependency_between_streams_is_reported() {
     let _turn = turn();
@@ -176,7 +179,7 @@ fn memory_that_is_pending_on_one_stream_is_not_anothers() {
     }
 }
 
-/// What the driver does is not documented as far; this is of the CPU's model.
+/// On the CPU only: the documentation of the driver does not specify this case.
 #[test]
 fn a_full_pool_makes_the_stream_wait_for_another_ones_free() {
     let _turn = turn();
@@ -197,7 +200,8 @@ fn a_full_pool_makes_the_stream_wait_for_another_ones_free() {
     give(&pool, block, &again);
 }
 
-/// The reset, and whoever allocates after it, wait on the device for the kernel that the region was freed behind.
+/// The reset, and allocations after it, wait on the device for the kernel that precedes the free of
+/// the region.
 #[test]
 fn the_reset_of_a_bump_pool_waits_on_the_device_alone() {
     let _turn = turn();

@@ -1,6 +1,7 @@
-//! A kernel that fails: the error comes back, and stays.
+//! A kernel that fails: its error is returned, and it is sticky.
 //!
-//! A program of its own, with one test, because a fault on a GPU takes the whole process' context with it.
+//! This is a separate program with one test, because a fault on a GPU destroys the context of the
+//! whole process.
 #![cfg(not(loom))]
 
 #[path = "driver/kernels.rs"]
@@ -22,7 +23,7 @@ fn a_fault_comes_back_and_stays() {
         let bystander = device.stream().unwrap();
         let values = device.from_slice(&[1_u32; 32]).unwrap();
         let config = LaunchConfig::linear(32, 32);
-        // SAFETY: the kernel touches nothing.
+        // SAFETY: the kernel accesses nothing.
         unsafe { stream.launch(&module, fail, &config, (values.slice(),)) }.unwrap();
         let error = stream.synchronize().unwrap_err();
         assert!(error.is_fatal(), "{error}");
@@ -33,7 +34,7 @@ fn a_fault_comes_back_and_stays() {
         }
         assert!(stream.synchronize().unwrap_err().is_fatal(), "the second time it is forgotten");
         assert!(stream.is_done().unwrap_err().is_fatal());
-        // SAFETY: the buffer lives, and no one else touches it.
+        // SAFETY: the buffer is live, and nothing else accesses it.
         let later = unsafe { stream.launch(&module, double, &config, (values.slice(),)) };
         assert!(later.unwrap_err().is_fatal());
         assert!(device.synchronize().unwrap_err().is_fatal());
@@ -41,21 +42,21 @@ fn a_fault_comes_back_and_stays() {
         if cpu {
             after_a_fault_on_the_cpu(&device, stream, bystander);
         }
-        // Dropping what is left must not panic, on a lost context either.
+        // Dropping the remaining objects must not panic, even on a lost context.
     }
 }
 
-/// Other streams of the CPU go on, and nobody waits for ever for the one that failed.
+/// Other streams of the CPU continue, and no wait for the failed stream blocks for ever.
 fn after_a_fault_on_the_cpu(device: &Device, failed: warpheap::Stream, bystander: warpheap::Stream) {
     bystander.wait(&failed.record().unwrap()).unwrap();
     bystander.synchronize().unwrap();
     drop(failed);
     device.synchronize().unwrap();
-    // A failure that nobody was told of outlives its stream.
+    // An error that was never reported outlives its stream.
     let unheard = device.stream().unwrap();
     let values = device.from_slice(&[1_u32; 32]).unwrap();
     let module = device.native_module().unwrap();
-    // SAFETY: the kernel touches nothing.
+    // SAFETY: the kernel accesses nothing.
     unsafe { unheard.launch(&module, fail, &LaunchConfig::linear(32, 32), (values.slice(),)) }.unwrap();
     drop(unheard);
     assert!(device.synchronize().unwrap_err().is_fatal(), "the failure went with its stream");

@@ -1,4 +1,5 @@
-//! The global allocator: what a refused thread leaves behind, and what the host refuses to set.
+//! The global allocator: the state that a thread leaves behind when its allocation fails, and
+//! settings that the host rejects.
 #![cfg(not(loom))]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -12,14 +13,14 @@ use warpheap_device::global::{GlobalHeap, SYMBOL};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_device::{kernel, thread};
 
-/// Bytes that every thread of [`hoard`] asks for.
+/// Bytes that every thread of [`hoard`] allocates.
 const PIECE: usize = 64 << 10;
 const THREADS: u32 = 128;
 
 /// # Safety
 /// It is the address of a global heap that outlives the kernel.
 unsafe fn global<'a>(at: DevicePtr<u64>) -> &'a GlobalHeap {
-    // SAFETY: the caller's promise.
+    // SAFETY: `global` requires the address of a global heap that outlives the kernel.
     unsafe { &*at.0.cast() }
 }
 
@@ -28,64 +29,66 @@ fn piece() -> Layout {
 }
 
 kernel! {
-    /// Every thread allocates a piece and keeps it. Who is refused does not come to its word.
+    /// Every thread allocates a piece and keeps it. A thread whose allocation fails never writes
+    /// its word.
     ///
     /// # Safety
-    /// `heap` is the address of a `GlobalHeap`; `pieces` is live and no one else touches it.
+    /// `heap` is the address of a `GlobalHeap`; `pieces` is live and nothing else accesses it.
     unsafe fn hoard(heap: DevicePtr<u64>, pieces: DeviceSlice<u64>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `hoard` requires the address of a global heap.
         let heap = unsafe { global(heap) };
-        // SAFETY: a piece has bytes.
+        // SAFETY: the layout of a piece is not empty.
         let block = unsafe { heap.alloc(piece()) };
         // SAFETY: each thread writes its own word.
         unsafe { pieces.set(thread::index_1d().into(), block as u64) };
     }
 
-    /// Thread `i` gives piece `i` back, if there is one.
+    /// Thread `i` frees piece `i`, if there is one.
     ///
     /// # Safety
     /// As for [`hoard`], which wrote `pieces`.
     unsafe fn give_back(heap: DevicePtr<u64>, pieces: DeviceSlice<u64>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `give_back` requires the address of a global heap.
         let heap = unsafe { global(heap) };
-        // SAFETY: only read.
+        // SAFETY: no thread writes to `pieces`.
         let block = unsafe { pieces.get(thread::index_1d().into()) }.unwrap_or(0);
         if block != 0 {
-            // SAFETY: allocated by `hoard`, of this size.
+            // SAFETY: allocated by `hoard` with this layout.
             unsafe { heap.dealloc(block as *mut u8, piece()) };
         }
     }
 
-    /// Every thread doubles a block from 16 bytes to 4 KiB, and counts the bytes that are what they were.
+    /// Every thread repeatedly doubles a block, from 16 bytes to 4 KiB, and counts the bytes that
+    /// kept their value.
     ///
     /// # Safety
     /// As for [`hoard`].
     unsafe fn grow(heap: DevicePtr<u64>, kept: DeviceSlice<u64>) {
         let i = thread::index_1d();
-        // SAFETY: the caller's promise.
+        // SAFETY: `grow` requires the address of a global heap.
         let heap = unsafe { global(heap) };
         let layout = |bytes| Layout::from_size_align(bytes, 8).unwrap();
-        // SAFETY: it has bytes.
+        // SAFETY: the layout is not empty.
         let mut block = unsafe { heap.alloc_zeroed(layout(16)) };
         let (mut bytes, mut zeroes) = (16, 0);
         while bytes < 4096 {
             for at in 0..bytes {
-                // SAFETY: inside of the block, and written.
+                // SAFETY: inside the block, and initialised.
                 let place = unsafe { block.add(at) };
-                // SAFETY: the same.
+                // SAFETY: inside the block, and initialised.
                 zeroes += u64::from(unsafe { place.read() } == (if bytes == 16 { 0 } else { i as u8 }));
-                // SAFETY: the same.
+                // SAFETY: inside the block.
                 unsafe { place.write(i as u8) };
             }
-            // SAFETY: this thread's block, of this layout.
+            // SAFETY: this thread's block, with this layout.
             block = unsafe { heap.realloc(block, layout(bytes), 2 * bytes) };
-            // SAFETY: the block holds twice as many.
+            // SAFETY: the block has twice `bytes` bytes.
             let later = unsafe { block.add(bytes) };
-            // SAFETY: its later half.
+            // SAFETY: the second half of the block.
             unsafe { later.write_bytes(i as u8, bytes) };
             bytes *= 2;
         }
-        // SAFETY: this thread's block, of this layout.
+        // SAFETY: this thread's block, with this layout.
         unsafe { heap.dealloc(block, layout(bytes)) };
         // SAFETY: each thread writes its own word.
         unsafe { kept.set(i.into(), zeroes) };
@@ -94,7 +97,7 @@ kernel! {
     /// Does nothing.
     ///
     /// # Safety
-    /// None is needed.
+    /// No requirement.
     unsafe fn idle() {}
 }
 
@@ -110,11 +113,11 @@ where
 {
     let device = stream.device();
     let address = std::ptr::from_ref(global) as u64;
-    // SAFETY: the value outlives the kernel, and is no other allocation of the device.
+    // SAFETY: the value outlives the kernel, and is not part of another allocation of the device.
     let _named = unsafe { warpheap::DeviceMemory::from_raw(device, address, size_of::<GlobalHeap>() as u64) };
     let grid = LaunchConfig::linear(THREADS, 64);
     let args = (DevicePtr(address as *mut u64), words);
-    // SAFETY: everything lives until the stream is done.
+    // SAFETY: everything lives until the stream is synchronised.
     unsafe { stream.launch(&device.native_module().unwrap(), kernel, &grid, args) }.unwrap();
     stream.synchronize().unwrap();
 }
@@ -123,7 +126,7 @@ where
 fn a_refused_thread_is_recorded_and_ends_alone() {
     for device in devices() {
         let (stream, heap) = (device.stream().unwrap(), Heap::builder(2 << 20).build(&device).unwrap());
-        // SAFETY: kernels alone use it, and the heap outlives them.
+        // SAFETY: only kernels use it, and the heap outlives them.
         let global = unsafe { GlobalHeap::over(heap.handle()) };
         let pieces = device.zeroed::<u64>(THREADS as usize).unwrap();
         run(&stream, hoard, &global, pieces.slice());
@@ -146,7 +149,7 @@ fn a_refused_thread_is_recorded_and_ends_alone() {
 #[test]
 fn without_a_heap_every_thread_is_recorded_and_ends() {
     for device in devices() {
-        // SAFETY: kernels alone use it.
+        // SAFETY: only kernels use it.
         let (stream, global) = (device.stream().unwrap(), unsafe { GlobalHeap::unset() });
         let words = device.zeroed::<u64>(THREADS as usize).unwrap();
         run(&stream, hoard, &global, words.slice());
@@ -162,7 +165,7 @@ fn without_a_heap_every_thread_is_recorded_and_ends() {
 fn blocks_grow_and_keep_their_bytes() {
     for device in devices() {
         let (stream, heap) = (device.stream().unwrap(), Heap::builder(4 << 20).build(&device).unwrap());
-        // SAFETY: kernels alone use it, and the heap outlives them.
+        // SAFETY: only kernels use it, and the heap outlives them.
         let global = unsafe { GlobalHeap::over(heap.handle()) };
         let kept = device.zeroed::<u64>(THREADS as usize).unwrap();
         run(&stream, grow, &global, kept.slice());
@@ -171,7 +174,7 @@ fn blocks_grow_and_keep_their_bytes() {
     }
 }
 
-/// PTX with a kernel and this line.
+/// PTX with an empty kernel and `line`.
 fn ptx(line: &str) -> String {
     format!(".version 7.0\n.target sm_70\n.address_size 64\n{line}\n.visible .entry idle() {{ ret; }}\n")
 }
@@ -212,7 +215,7 @@ fn a_launch_after_the_end_of_the_heap_is_refused() {
     module.set_global_heap(&heap).unwrap();
     launch().unwrap();
     drop(heap);
-    // Another one, likely at the same address.
+    // Another heap, likely at the same address.
     let next = Heap::builder(1 << 20).build(&device).unwrap();
     let error = launch().unwrap_err();
     assert!(matches!(error, Error::Dangling(Dangling::GlobalHeap { kernel: "idle", .. })), "{error}");

@@ -1,4 +1,4 @@
-//! A buffer that grows in place: sizes, contents, copies, arguments, its end.
+//! A buffer that grows in place: sizes, contents, copies, arguments, drop.
 #![cfg(not(loom))]
 
 #[path = "driver/kernels.rs"]
@@ -17,7 +17,7 @@ use warpheap_device::kernel::DeviceSlice;
 const MIB: u64 = 1 << 20;
 const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
 
-/// What the device has given out; nothing of a GPU, which other tests use at the same time.
+/// Memory in use on the device. Zero for a GPU, which other tests use at the same time.
 fn in_use(device: &Device) -> (u64, usize) {
     if is_cpu(device) { device.memory_in_use() } else { (0, 0) }
 }
@@ -96,7 +96,7 @@ fn what_a_growth_added_is_given_back_as_a_whole() {
         let mut kept = vec![0_u8; first as usize];
         buffer.read(0, &mut kept).unwrap();
         assert!(kept.iter().all(|byte| *byte == 3));
-        // And once more, in one go.
+        // Grow again, in one step.
         assert_eq!(buffer.grow_to(60 * MIB).unwrap(), third);
         buffer.write(third - 8, &[7_u64]).unwrap();
         assert_eq!((buffer.shrink_to(0).unwrap(), in_use(&device).0), (0, 0));
@@ -163,17 +163,18 @@ fn launches_reach_what_has_memory_and_are_refused_the_rest() {
         let (module, stream) = (module(&device), device.stream().unwrap());
         let mut buffer = GrowableBuffer::reserve(&device, 64 * MIB).unwrap();
         let launch = |values: DeviceSlice<u32>| {
-            // SAFETY: no one else touches the values, and the buffer lives until the stream is done.
+            // SAFETY: nothing else accesses the values, and the buffer lives until the stream is
+            // synchronised.
             unsafe { stream.launch(&module, double, &LaunchConfig::linear(1 << 12, 256), (values,)) }
         };
         let first = buffer.grow_to(1).unwrap();
         let size = buffer.grow_to(6 * MIB).unwrap();
-        // Two thousand values on each side of where the second piece begins.
+        // Two thousand values on each side of the start of the second piece.
         let at = first - 4 * 2048;
         buffer.write(at, &[21_u32; 4096]).unwrap();
         let values = buffer.slice_at::<u32>(at, 4096).unwrap();
         launch(values).unwrap();
-        // A growth while that may be under way.
+        // The buffer may grow while the kernel runs.
         buffer.grow_to(32 * MIB).unwrap();
         let mut doubled = [0_u32; 4096];
         buffer.read(at, &mut doubled).unwrap();
@@ -200,7 +201,7 @@ fn its_end_and_to_shrink_wait_for_the_kernels_that_use_it() {
             buffer.fill_part(0, size, 0).unwrap();
             let values = buffer.slice_at::<u32>(0, 1).unwrap();
             for _ in 0..3 {
-                // SAFETY: one thread; what comes next waits.
+                // SAFETY: one thread; the shrink below waits for it.
                 unsafe { stream.launch(&module, linger, &ONE_THREAD, (values, 30_000)) }.unwrap();
             }
             buffer.shrink_to(0).unwrap();
@@ -208,7 +209,7 @@ fn its_end_and_to_shrink_wait_for_the_kernels_that_use_it() {
         }
         buffer.grow_to(4 * MIB).unwrap();
         let values = buffer.slice_at::<u32>(0, 1).unwrap();
-        // SAFETY: the same.
+        // SAFETY: one thread; the drop below waits for it.
         unsafe { stream.launch(&module, linger, &ONE_THREAD, (values, 30_000)) }.unwrap();
         drop(buffer);
         assert!(stream.is_done().unwrap(), "the memory went while kernels were in flight on {device}");

@@ -1,7 +1,7 @@
-//! A heap that starts small and grows: what it grants, what it keeps, what it refuses.
+//! A heap that starts small and grows: its capacity, its live blocks, and allocations that fail.
 //!
-//! On a GPU as well, if there is one and the kernels were built. On the CPU an access to what has no memory ends the
-//! program.
+//! Also on a GPU, if there is one and the kernels were built. On the CPU an access to addresses
+//! without memory ends the program.
 #![cfg(not(loom))]
 
 use std::alloc::Layout;
@@ -15,10 +15,10 @@ use warpheap_device::{heap, kernel, thread};
 
 const MIB: u64 = 1 << 20;
 const BYTES: u64 = 64 * MIB;
-/// Of the blocks that a heap is filled with: a quarter of a slab.
+/// Size of the blocks that fill a heap: a quarter of a slab.
 const BLOCK: u64 = 4096;
 
-/// With `WARPHEAP_REQUIRE_CUDA=1` there must be a GPU.
+/// With `WARPHEAP_REQUIRE_CUDA=1` a GPU is required.
 fn devices() -> Vec<Device> {
     let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
     let gpu = Device::cuda(0).ok().filter(|_| warpheap::build_info::images().is_ok());
@@ -32,7 +32,7 @@ fn heap(device: &Device, initial: u64) -> Heap {
     Heap::builder(BYTES).homes(4).initial(initial).build(device).unwrap()
 }
 
-/// What memory for `bytes` comes to.
+/// The capacity of a heap that was asked to hold `bytes`.
 fn rounded(device: &Device, bytes: u64) -> u64 {
     bytes.next_multiple_of(GrowableBuffer::reserve(device, 1).unwrap().granularity()).min(BYTES)
 }
@@ -41,7 +41,7 @@ fn of(size: u64) -> Layout {
     Layout::from_size_align(size as usize, 1).unwrap()
 }
 
-/// As many blocks of a size as there are: more are asked for, until there is none.
+/// Allocates blocks of `size` until the heap is out of memory.
 fn take_all(heap: &Heap, size: u64) -> Vec<DevicePtr<u8>> {
     let (mut all, mut count) = (Vec::new(), heap.memory().bytes() / size);
     loop {
@@ -60,13 +60,13 @@ fn give(heap: &Heap, blocks: &[DevicePtr<u8>]) {
     unsafe { heap.deallocate_many(blocks) }.unwrap();
 }
 
-/// A block of the heap, for copies.
+/// The memory of a block of the heap, for copies.
 fn memory_of(device: &Device, block: DevicePtr<u8>, bytes: u64) -> DeviceMemory {
-    // SAFETY: a live block, which no kernel uses meanwhile, inside of the heap's memory.
+    // SAFETY: a live block inside the heap's memory, which no kernel uses meanwhile.
     unsafe { DeviceMemory::from_raw(device, block.0 as u64, bytes) }
 }
 
-/// The numbers, of a heap that is whole.
+/// The statistics, after the heap passed its check.
 fn stats(heap: &Heap) -> HeapStats {
     assert_eq!(heap.check().unwrap(), []);
     let stats = heap.stats().unwrap();
@@ -102,7 +102,7 @@ fn a_full_heap_that_grows_grants_again() {
     for device in devices() {
         let mut heap = heap(&device, 4 * MIB);
         let (mut all, base) = (BTreeSet::new(), heap.memory().address());
-        // A part of a share, the rest of it and a whole one, and all.
+        // A part of a share, the rest of it plus a full share, and all shares.
         for bytes in [4 * MIB, 12 * MIB, 40 * MIB, 41 * MIB, BYTES] {
             let capacity = heap.grow_to(bytes).unwrap();
             assert_eq!((capacity, heap.memory().address()), (rounded(&device, bytes), base));
@@ -177,7 +177,7 @@ fn a_large_allocation_may_lie_in_several_growths_and_never_beyond() {
         let large = heap.grow_to(20 * MIB).unwrap();
         assert!(heap.allocate(of(large + 1)).unwrap().is_none(), "more than there is");
         let block = heap.allocate(of(large)).unwrap().expect("all that there is now");
-        // Every byte of it is there.
+        // Every byte of it is backed by memory.
         let mut memory = memory_of(&device, block, large);
         memory.fill(0x5a).unwrap();
         let mut ends = [0_u8; 2];
@@ -278,23 +278,23 @@ fn a_growth_that_finds_no_memory_changes_nothing() {
 }
 
 kernel! {
-    /// Each thread gives back what it has in its word, if that is something, and takes a block of a size of its own, all
-    /// bytes of which it writes.
+    /// Each thread frees the block in its word, if there is one, then allocates a block whose size
+    /// depends on the thread and writes all its bytes.
     ///
     /// # Safety
-    /// The heap lives, and no one else has the words or what they name.
+    /// The heap is live, and nothing else uses the words or the blocks that they name.
     unsafe fn churn(pool: heap::Heap, blocks: DeviceSlice<u64>, round: u64) {
         let i = thread::index_1d().into();
         // SAFETY: each thread has its own word.
         let Some(block) = (unsafe { blocks.get(i) }) else { return };
         if let Some(block) = std::ptr::NonNull::new(block as *mut u8) {
-            // SAFETY: the caller's promise.
+            // SAFETY: `churn` requires that nothing else uses the block.
             unsafe { pool.free(block) };
         }
         let bytes = 16 << ((i + 5 * round) % 13);
         let next = pool.alloc(Layout::from_size_align(bytes, 1).unwrap());
         if let Some(block) = next {
-            // SAFETY: as long as it was asked for.
+            // SAFETY: the block has `bytes` bytes.
             unsafe { block.write_bytes(round as u8, bytes) };
         }
         // SAFETY: each thread has its own word.
@@ -302,8 +302,8 @@ kernel! {
     }
 }
 
-/// Between kernels that leave blocks live, cursors half full, and others dry. On the CPU alone: this kernel is the test's
-/// own.
+/// Growth between kernels that leave blocks live, some cursors half full and others exhausted. On
+/// the CPU only, because the kernel is declared in this test.
 #[test]
 fn it_grows_between_kernels_that_keep_their_blocks() {
     for device in devices().into_iter().filter(|device| device.backend() == Backend::Cpu) {
@@ -315,9 +315,10 @@ fn it_grows_between_kernels_that_keep_their_blocks() {
         let mut refused = Vec::new();
         for round in 0..11 {
             let grid = LaunchConfig::linear(threads, 128);
-            // SAFETY: everything lives until the stream is done, and the words are the kernel's.
+            // SAFETY: everything lives until the stream is synchronised, and only this kernel uses
+            // the words.
             unsafe { stream.launch(&module, churn, &grid, (handle, words.slice(), round)) }.unwrap();
-            // It waits for the kernel.
+            // Waits for the kernel.
             let capacity = heap.grow_to((2 + 6 * round) * MIB).unwrap();
             let held = words.copy_to_vec().unwrap();
             refused.push(held.iter().filter(|block| **block == 0).count());
@@ -331,7 +332,7 @@ fn it_grows_between_kernels_that_keep_their_blocks() {
         assert_eq!((stats(&heap).live_blocks, heap.faults().unwrap().count), (0, 0));
         drop(heap);
         let grid = LaunchConfig::linear(1, 1);
-        // SAFETY: it does not start.
+        // SAFETY: the launch is rejected.
         let gone = unsafe { stream.launch(&module, churn, &grid, (handle, words.slice(), 0)) }.unwrap_err();
         assert!(matches!(gone, Error::Dangling(Dangling::Argument { .. })), "{gone}");
     }

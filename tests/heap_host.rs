@@ -1,6 +1,6 @@
-//! A heap as the host sees it: settings, its own allocations, numbers, leaks, checks.
+//! A heap from the host: settings, host allocations, statistics, leaks, checks.
 //!
-//! On a GPU as well, if there is one and the kernels were built.
+//! Also on a GPU, if there is one and the kernels were built.
 
 use std::alloc::Layout;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use warpheap_device::{heap, kernel, thread};
 
 const BYTES: u64 = 8 << 20;
 
-/// With `WARPHEAP_REQUIRE_CUDA=1` there must be a GPU.
+/// With `WARPHEAP_REQUIRE_CUDA=1` a GPU is required.
 fn devices() -> Vec<Device> {
     let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
     let gpu = Device::cuda(0).ok().filter(|_| warpheap::build_info::images().is_ok());
@@ -26,7 +26,7 @@ fn of(size: usize) -> Layout {
     Layout::from_size_align(size, 1).unwrap()
 }
 
-/// Blocks that there must be room for.
+/// Allocates blocks; all allocations must succeed.
 fn take(heap: &Heap, count: usize, size: usize) -> Vec<DevicePtr<u8>> {
     let blocks: Option<Vec<_>> = heap.allocate_many(&vec![of(size); count]).unwrap().into_iter().collect();
     blocks.expect("there is room")
@@ -37,7 +37,7 @@ fn give(heap: &Heap, blocks: &[DevicePtr<u8>]) {
     unsafe { heap.deallocate_many(blocks) }.unwrap();
 }
 
-/// The numbers, of a heap that is whole.
+/// The statistics, after the heap passed its check.
 fn stats(heap: &Heap) -> HeapStats {
     assert_eq!(heap.check().unwrap(), []);
     let stats = heap.stats().unwrap();
@@ -113,7 +113,7 @@ fn what_was_given_back_is_free_again() {
     for device in devices() {
         let heap = Heap::builder(BYTES).build(&device).unwrap();
         let blocks = take(&heap, 6000, 256);
-        // Every other block: holes, of which none is larger than a block.
+        // Every other block is freed, so no free run is larger than a block.
         let (even, odd): (Vec<_>, Vec<_>) = blocks.iter().enumerate().partition(|(i, _)| i % 2 == 0);
         let only = |half: Vec<(usize, &DevicePtr<u8>)>| {
             half.into_iter().map(|(_, block)| *block).collect::<Vec<_>>()
@@ -224,7 +224,7 @@ fn wrong_frees_come_back_as_errors() {
             "{again}"
         );
         assert_eq!(stats(&heap).live_blocks, 38);
-        // More than a fault log keeps.
+        // More frees than a fault log keeps.
         let all: Vec<_> = blocks.iter().chain(&blocks).chain(&blocks).chain(&blocks).copied().collect();
         assert!(message(&all).contains("122 of 160 addresses"));
         assert_eq!(stats(&heap).live_blocks, 0);
@@ -233,16 +233,17 @@ fn wrong_frees_come_back_as_errors() {
 }
 
 kernel! {
-    /// Thread `i` gives block `i` of the host back and asks for one of twice its size, whose address it leaves there.
+    /// Thread `i` frees block `i` of the host, allocates one of twice its size and stores its
+    /// address.
     ///
     /// # Safety
-    /// The heap lives, `blocks` are of it, and no one else uses them.
+    /// The heap is live, `blocks` are its blocks, and nothing else uses them.
     unsafe fn swap(pool: heap::Heap, blocks: DeviceSlice<u64>, bytes: u64) {
         let i = thread::index_1d().into();
         // SAFETY: each thread has its own word.
         let Some(block) = (unsafe { blocks.get(i) }) else { return };
         if let Some(block) = std::ptr::NonNull::new(block as *mut u8) {
-            // SAFETY: the caller's promise.
+            // SAFETY: `swap` requires that nothing else uses the block.
             unsafe { pool.free(block) };
         }
         let next = pool.alloc(Layout::from_size_align(bytes as usize, 1).unwrap());
@@ -251,7 +252,8 @@ kernel! {
     }
 }
 
-/// Blocks go from the host to kernels and back. On the CPU alone: this kernel is the test's own.
+/// Blocks go from the host to kernels and back. On the CPU only, because the kernel is declared in
+/// this test.
 #[test]
 fn kernels_and_the_host_share_a_heap() {
     for device in devices().into_iter().filter(|device| device.backend() == warpheap::Backend::Cpu) {
@@ -263,7 +265,8 @@ fn kernels_and_the_host_share_a_heap() {
             let words: Vec<u64> = blocks.iter().map(|block| block.0 as u64).collect();
             let words = device.from_slice(&words).unwrap();
             let grid = LaunchConfig::linear(300, 64);
-            // SAFETY: everything lives until the stream is done, and the blocks are the kernel's.
+            // SAFETY: everything lives until the stream is synchronised, and only this kernel uses
+            // the blocks.
             unsafe { stream.launch(&module, swap, &grid, (heap.handle(), words.slice(), bytes)) }.unwrap();
             blocks = words.copy_to_vec().unwrap().into_iter().map(|at| DevicePtr(at as *mut u8)).collect();
             let stats = stats(&heap);

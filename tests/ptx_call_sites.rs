@@ -1,30 +1,33 @@
-//! What one call of the heap takes of a kernel that does nothing else, by NVIDIA's ptxas for sm_90: with the program's
-//! limit of registers, with the bar's, and without one. Without ptxas the test passes, unless `WARPHEAP_REQUIRE_PTXAS=1`;
-//! `--nocapture` shows the figures as lines of the tables.
+//! Resources that one call of the heap costs a kernel that does nothing else, according to NVIDIA's
+//! ptxas for sm_90: with the program's register limit, with the bar's limit, and without a limit.
+//! Without ptxas the test passes, unless `WARPHEAP_REQUIRE_PTXAS=1`. With `--nocapture` it prints
+//! the figures as table rows.
 //!
-//! The bar is 40 registers for an allocation and 32 for a free, and no spills. As a driver links the program's kernels, each
-//! function compiled once, both meet it at the call: 32 and no spills; functions off the fast path spill. Compiled whole,
-//! each kernel with copies of all that it can reach, an allocation spills a little at the call, too. Without a limit it
-//! takes all registers then and still spills, for a kernel has those of all that it can reach.
+//! The bar is 40 registers for an allocation and 32 for a free, without spills. If the program's
+//! kernels are linked by the driver, with each function compiled once, both meet it at the call: 32
+//! registers and no spills; functions off the fast path spill. If each kernel is compiled with
+//! copies of all functions it can reach, an allocation spills a little at the call, too. Without a
+//! limit such a kernel takes all registers and still spills, because its register count includes
+//! every function it can reach.
 
 mod ptx;
 
 use ptx::assembler::{Part, Usage, assemble, assemble_apart, ptxas};
 use ptx::built_with;
 
-/// The limit that the program's kernels are built with, and the bar for a free.
+/// The register limit of the program's kernels, and the bar for a free.
 const LIMIT: u32 = 32;
 
 /// The bar for an allocation.
 const ALLOCATION_BAR: u32 = 40;
 
-/// The most that a kernel may take: the bar where it is met, else what it takes by ptxas 13.0.
+/// The limits of a kernel: the bar where it is met, otherwise the figures of ptxas 13.0.
 struct Most {
     kernel: &'static str,
     registers: u32,
-    /// Bytes of its own spills, at the call.
+    /// Bytes of spills in the kernel's own code, at the call.
     own_spills: u32,
-    /// Bytes of those of all that it can reach.
+    /// Bytes of spills in all functions it can reach.
     spills: u32,
 }
 
@@ -56,7 +59,7 @@ const UNLIMITED: [Most; 5] = [
     most("site_alloc_any", 255, 24, 204),
 ];
 
-/// Kernels that take more: of registers more than listed, of spills more than a tenth more.
+/// Kernels over their limits: more registers than listed, or over a tenth more spills.
 fn over<'a>(usages: &'a [Usage], most: &[Most]) -> Vec<&'a Usage> {
     let listed = |usage: &Usage| most.iter().find(|most| most.kernel == usage.kernel);
     let is_over = |usage: &&Usage| {
@@ -69,7 +72,7 @@ fn over<'a>(usages: &'a [Usage], most: &[Most]) -> Vec<&'a Usage> {
     usages.iter().filter(is_over).collect()
 }
 
-/// Lines of a table.
+/// Table rows of the figures.
 fn lines(usages: &[Usage]) -> String {
     let line = |usage: &Usage| {
         let Usage { kernel, registers, own_spill_bytes, spill_bytes, .. } = usage;
@@ -92,7 +95,7 @@ fn check(what: &str, limit: Option<u32>, most: &[Most]) {
     assert!(over.is_empty(), "{what}, these take more than listed: {over:#?}; all:\n{}", lines(&usages));
 }
 
-/// As the driver links the program's kernels, a call of each meets the bar.
+/// If the driver links the program's kernels, each call meets the bar.
 fn check_linked() {
     let Some(ptxas) = ptxas() else { return };
     let Some(ptx) = built_with("tests/call_sites", "sm_80", |builder| builder.max_registers(LIMIT)) else {
@@ -107,7 +110,7 @@ fn check_linked() {
     assert!(over.is_empty(), "linked, these take more than {LIMIT} registers, or spill: {over:#?}");
 }
 
-// One test for all: each builds the crate for itself, in the same folder.
+// A single test, because every build of the crate uses the same folder.
 #[test]
 fn a_call_takes_no_more_than_is_listed() {
     check_linked();

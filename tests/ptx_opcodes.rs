@@ -1,4 +1,4 @@
-//! What each primitive of the facade compiles to: opcode, ordering and scope, read off the PTX.
+//! The PTX that each primitive of the facade compiles to: opcode, ordering and scope.
 
 mod ptx;
 
@@ -14,10 +14,10 @@ const WORDS: [(&str, &str, &str); 6] = [
     ("SystemAtomicU64", "sys", "64"),
 ];
 
-/// The facade's name of a read-modify-write and PTX's.
+/// Names of the read-modify-write operations in the facade and in PTX.
 const EXCHANGES: [(&str, &str); 9] = [
     ("add", "add.u"),
-    // PTX has no atomic subtraction: the negative is added.
+    // PTX has no atomic subtraction: the negated operand is added.
     ("sub", "add.u"),
     ("and", "and.b"),
     ("or", "or.b"),
@@ -30,7 +30,7 @@ const EXCHANGES: [(&str, &str); 9] = [
 
 const ORDERS: [&str; 4] = ["relaxed", "acquire", "release", "acq_rel"];
 
-/// Primitives with one instruction each, whatever their arguments.
+/// Primitives of one instruction each, whatever their arguments.
 const SINGLES: [(&str, &str); 41] = [
     ("sync__fence_acquire", "fence.acq_rel.gpu"),
     ("sync__fence_release", "fence.acq_rel.gpu"),
@@ -70,17 +70,17 @@ const SINGLES: [(&str, &str); 41] = [
     ("thread__global_timer_nanos", "%globaltimer"),
     ("thread__nanosleep", "nanosleep.u32"),
     ("thread__sync_threads", "bar.sync"),
-    // These are longer; `expected` adds the rest.
+    // These have more instructions, which `expected` adds.
     ("thread__exit", "exit"),
     ("thread__trap", "trap"),
     ("warp__warp_shuffle_idx_64", "shfl.sync.idx.b32"),
 ];
 
-/// What reduces over a warp: one instruction from sm_80 on, before that a loop of shuffles.
+/// Warp reductions: one instruction from sm_80 on, a loop of shuffles before.
 const REDUCTIONS: [(&str, &str); 2] =
     [("warp__warp_reduce_add_32", "redux.sync.add.s32"), ("warp__warp_reduce_or_32", "redux.sync.or.b32")];
 
-/// What works on words in shared memory.
+/// Operations on words in shared memory.
 const SHARED: [(&str, &str); 5] = [
     ("load_relaxed", "ld.relaxed.cta.shared.u64"),
     ("store_relaxed", "st.relaxed.cta.shared.u64"),
@@ -89,7 +89,7 @@ const SHARED: [(&str, &str); 5] = [
     ("swap_relaxed", "atom.relaxed.cta.shared.exch.b64"),
 ];
 
-/// Every probe and the instructions it must hold, in order and nothing else.
+/// Every probe with exactly the instructions it must contain, in order.
 fn expected() -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> =
         SINGLES.iter().map(|(name, opcode)| (name.to_string(), vec![opcode.to_string()])).collect();
@@ -98,7 +98,7 @@ fn expected() -> BTreeMap<String, Vec<String>> {
         opcodes.extend(more.iter().map(|opcode| opcode.to_string()));
     };
     extend("warp__warp_shuffle_idx_64", &["shfl.sync.idx.b32"]);
-    // LLVM ends a function that does not return so.
+    // LLVM ends a function that does not return with these.
     extend("thread__exit", &["trap", "exit"]);
     extend("thread__trap", &["trap", "exit"]);
     for (word, scope, bits) in WORDS {
@@ -122,7 +122,7 @@ fn expected() -> BTreeMap<String, Vec<String>> {
     all
 }
 
-/// Every way in which `kernels` are not what `expected` says.
+/// All differences between `kernels` and `expected`.
 fn differences(expected: &BTreeMap<String, Vec<String>>, kernels: &[Kernel]) -> Vec<String> {
     let found: BTreeMap<&str, &Kernel> =
         kernels.iter().map(|kernel| (kernel.name.as_str(), kernel)).collect();
@@ -151,7 +151,7 @@ fn each_primitive_is_the_instruction_it_names() {
     }
 }
 
-/// The functions that a module declares public, whether safe or not.
+/// The public functions of a module, safe and unsafe.
 fn functions(source: &str) -> impl Iterator<Item = &str> {
     let declared = source.lines().filter_map(|line| {
         let line = line.trim_start().strip_prefix("pub ")?;
@@ -160,7 +160,7 @@ fn functions(source: &str) -> impl Iterator<Item = &str> {
     declared.filter_map(|line| line.split(['(', '<']).next()).filter(|name| !name.starts_with('$'))
 }
 
-/// The functions that the macro `collectives` is given, one a line or with more lines below it.
+/// The functions passed to the macro `collectives`, one per line, some with further lines below.
 fn collectives(source: &str) -> impl Iterator<Item = &str> {
     let (_, list) = source.split_once("\ncollectives! {\n").expect("a list of collectives");
     let (list, _) = list.split_once("\n}\n").expect("the list ends");
@@ -221,7 +221,7 @@ fn no_kernel_holds_an_unordered_unscoped_or_volatile_access() {
     }
 }
 
-/// One probe with `instruction` in it.
+/// A probe that contains `instruction`.
 fn planted(name: &str, instruction: &str) -> Vec<Kernel> {
     kernels(&format!(".visible .entry {name}(\n\t.param .u64 p\n)\n{{\n\t{instruction}\n\tret;\n}}\n"))
 }
@@ -253,7 +253,7 @@ fn a_wrong_opcode_order_or_scope_is_seen() {
 #[test]
 fn an_unsound_access_is_seen_wherever_it_stands() {
     for wrong in [
-        // What rustc 1.96 makes of core's `AtomicU64::fetch_add(_, AcqRel)`.
+        // The output of rustc 1.96 for core's `AtomicU64::fetch_add(_, AcqRel)`.
         "atom.global.add.u64 %rd1, [%rd2], 1;",
         "atom.add.u64 %rd1, [%rd2], 1;",
         "{ atom.gpu.add.u64 %rd1, [%rd2], 1; }",

@@ -1,10 +1,10 @@
-//! What must not get into the repository: one machine's paths, one network's package hosts, scripts that
-//! go on after a failure.
+//! The repository must not contain paths of one machine, package hosts of one network, or scripts
+//! that continue after a failure.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Absolute paths of somebody's machine, written so that this file does not hold them.
+/// Absolute paths of one machine, split so that this file does not contain them.
 const FOREIGN: [&str; 5] = [
     concat!("/ro", "ot/"),
     concat!("/ho", "me/"),
@@ -21,7 +21,7 @@ fn tracked() -> Option<Vec<PathBuf>> {
     Some(names.split('\0').filter(|name| !name.is_empty()).map(|name| root.join(name)).collect())
 }
 
-/// The lines of `text` that hold one machine's paths.
+/// The lines of `text` that contain paths of one machine.
 fn foreign(text: &str) -> Vec<&str> {
     text.lines().filter(|line| FOREIGN.iter().any(|part| line.contains(part))).collect()
 }
@@ -31,7 +31,7 @@ fn no_tracked_file_names_one_machine() {
     let Some(files) = tracked() else { return };
     assert!(files.len() > 20, "only {} files", files.len());
     for file in files {
-        // What is not text, or gone from the working tree, holds nothing to read.
+        // Binary files and files deleted from the working tree cannot be read as text.
         let Ok(text) = std::fs::read_to_string(&file) else { continue };
         assert_eq!(foreign(&text), [""; 0], "in {}", file.display());
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use warpheap_build::{Builder, Error};
 
-/// What a module is compiled against.
+/// The device crate that a module is compiled against.
 const DEVICE_CRATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../gpu");
 
 fn main() -> ExitCode {

@@ -1,16 +1,17 @@
-//! Architectures: which names are taken, and the oldest PTX version that each needs.
+//! Architectures: accepted names, and the oldest PTX version that each needs.
 
 use crate::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// The first architecture with independent thread scheduling, which every collective here relies on.
+/// The first architecture with independent thread scheduling, which every collective here relies
+/// on.
 const OLDEST: u32 = 70;
 
-/// PTX 7.0: `activemask` and the scoped atomics need 6.2; every driver since CUDA 11.0 takes it.
+/// PTX 7.0: `activemask` and the scoped atomics need 6.2; every driver since CUDA 11.0 accepts it.
 const OLDEST_PTX: u32 = 70;
 
-/// From which architecture on LLVM asks for which PTX version, newest first.
+/// The PTX version that LLVM requires from each architecture on, newest first.
 const PTX_SINCE: [(u32, u32); 8] =
     [(121, 88), (120, 87), (103, 88), (100, 86), (89, 78), (87, 74), (86, 71), (OLDEST, OLDEST_PTX)];
 
@@ -22,7 +23,7 @@ pub struct Arch {
 }
 
 impl Arch {
-    /// Volta, the oldest that is served; what it compiles to runs on everything newer.
+    /// Volta, the oldest supported architecture. PTX for it runs on all newer GPUs.
     pub const SM_70: Arch = Arch { number: OLDEST, suffix: None };
 
     /// `80` for `sm_80`.

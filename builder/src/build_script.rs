@@ -1,5 +1,5 @@
-//! What is different when cargo runs the builder in a `build.rs`: where the nested cargo builds, and when
-//! the outer one shall ask again.
+//! Specifics of a `build.rs`: where the nested cargo builds, and when the outer cargo must rerun
+//! the script.
 
 use crate::cargo::Package;
 use crate::compiler::Rejected;
@@ -11,14 +11,15 @@ pub(crate) fn in_build_script() -> bool {
     ["OUT_DIR", "TARGET", "HOST", "NUM_JOBS"].iter().all(|name| std::env::var_os(name).is_some())
 }
 
-/// A folder in the outer cargo's target folder, so that debug, release and test builds share one compiled
-/// core; else in that of the kernel crate. Each workspace has its own: cargo tells packages apart by their
-/// place in the workspace, so two workspaces in one folder would take each other's crates for their own.
+/// A folder in the outer cargo's target folder, so that debug, release and test builds share one
+/// compiled core; otherwise in that of the kernel crate. Each workspace has its own: cargo
+/// distinguishes packages by their path within the workspace, so two workspaces in one folder would
+/// use each other's crates.
 pub(crate) fn shared_target_dir(package: &Package) -> PathBuf {
     base_dir(package).join(workspace_tag(&package.workspace_root))
 }
 
-/// The same for modules, which differ by name and version wherever they are from.
+/// The folder for modules of all workspaces, which differ by name and version.
 pub(crate) fn modules_target_dir(owner: &Package) -> PathBuf {
     base_dir(owner).join("modules")
 }
@@ -40,7 +41,8 @@ fn workspace_tag(root: &Path) -> String {
 /// Files that cargo puts into a target folder: the first one only into a folder that cargo created.
 const MARKS: [&str; 2] = ["CACHEDIR.TAG", ".rustc_info.json"];
 
-/// The target folder that contains `out`: one with cargo's marks, else that of the kernel crate.
+/// The target folder that contains `out`: one with cargo's marks, otherwise that of the kernel
+/// crate.
 fn outer_target_dir<'a>(out: &'a Path, package: &'a Package) -> Option<&'a Path> {
     // target/[triple/]profile/build/package/out
     let is_marked = |folder: &&Path| MARKS.iter().any(|mark| folder.join(mark).is_file());
@@ -48,7 +50,7 @@ fn outer_target_dir<'a>(out: &'a Path, package: &'a Package) -> Option<&'a Path>
     marked.or_else(|| Some(package.target_dir.as_path()).filter(|folder| out.starts_with(folder)))
 }
 
-/// Has cargo run this `build.rs` again when a compiler may have been installed.
+/// Makes cargo rerun this `build.rs` when a compiler may have been installed.
 pub(crate) fn watch_for_compiler(rejected: &[Rejected]) {
     if !in_build_script() {
         return;

@@ -1,4 +1,4 @@
-//! The builder: from a kernel crate's folder to checked PTX.
+//! The builder: from the folder of a kernel crate to checked PTX.
 
 use crate::build_script::{in_build_script, modules_target_dir, shared_target_dir, watch_for_compiler};
 use crate::cargo::{self, Options, Package, TARGET};
@@ -22,12 +22,13 @@ pub struct Builder {
     options: Options,
 }
 
-/// Where the kernels are.
+/// Location of the kernels.
 #[derive(Clone, Debug)]
 enum Kernels {
     /// The folder of a crate.
     Crate(PathBuf),
-    /// A module of the crate that is being built, and what to compile it against where cargo does not say.
+    /// A module of the crate that is being built, and the device crate to compile it against if
+    /// cargo does not provide it.
     Module(PathBuf, Option<DeviceCrate>),
 }
 
@@ -35,27 +36,27 @@ enum Kernels {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ptx {
-    /// The file.
+    /// Path of the PTX file.
     pub path: PathBuf,
     /// The oldest architecture that runs it.
     pub arch: Arch,
-    /// What compiled it.
+    /// The compiler that built it.
     pub compiler: Compiler,
-    /// Whether it was compiled now; false when it was still that of its sources.
+    /// Whether it was compiled now. False if the existing PTX was still up to date.
     pub rebuilt: bool,
 }
 
 impl Builder {
-    /// The kernel crate in `folder`, for sm_70, optimised. A relative path starts at the calling crate's
-    /// folder in a `build.rs`, and at the current folder elsewhere.
+    /// The kernel crate in `folder`, for sm_70, optimised. A relative path is relative to the
+    /// calling crate's folder in a `build.rs`, and to the current folder elsewhere.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Builder::of(Kernels::Crate(folder.into()))
     }
 
-    /// The module of kernels in `path`, a file or a folder with `mod.rs`, of the crate that is being
-    /// built. The crate compiles it for the CPU as any other module. The builder compiles it for the
-    /// GPU as a crate of its own, against the `warpheap-device` that the crate depends on, with its
-    /// enabled features. The module may use `core`, `warpheap_device` and, after
+    /// The kernel module in `path`, a file or a folder with `mod.rs`, of the crate that is being
+    /// built. The crate compiles it for the CPU as any other module. The builder compiles it for
+    /// the GPU as a separate crate, against the `warpheap-device` that the crate depends on, with
+    /// its enabled features. The module may use `core`, `warpheap_device` and, after
     /// `extern crate alloc`, `alloc`. It cannot use the rest of the crate.
     ///
     /// ```no_run
@@ -70,8 +71,8 @@ impl Builder {
         Builder::of(Kernels::Module(path.into(), None))
     }
 
-    /// Compiles a [`module`](Self::module) against the `warpheap-device` in `folder`, with `features`. In a `build.rs` cargo
-    /// says which.
+    /// Compiles a [`module`](Self::module) against the `warpheap-device` in `folder`, with
+    /// `features`. In a `build.rs` cargo provides both.
     pub fn device_crate(
         mut self,
         folder: impl Into<PathBuf>,
@@ -79,7 +80,7 @@ impl Builder {
     ) -> Self {
         if let Kernels::Module(_, device) = &mut self.kernels {
             let (folder, features) = (folder.into(), features.into_iter().map(Into::into).collect());
-            // However it was named: the same folder makes the same crate.
+            // Canonical, because cargo must see the same crate under every path to the folder.
             let folder = folder.canonicalize().unwrap_or(folder);
             *device = Some(DeviceCrate { folder, features });
         }
@@ -97,53 +98,56 @@ impl Builder {
         }
     }
 
-    /// The oldest architecture that shall run the PTX: `sm_80`. Newer ones run it too.
+    /// The oldest architecture that must run the PTX: `sm_80`. Newer ones run it too.
     pub fn arch(mut self, arch: impl ToString) -> Self {
         self.arch = arch.to_string();
         self
     }
 
-    /// The most registers that a thread of any kernel may use, from 16 to 255; what does not fit goes to the
-    /// thread's stack. A multiprocessor runs as many warps as its 65,536 registers allow: all 64 warps that
-    /// most GPUs have room for at 32 registers. A kernel's count includes every function it may call, so
-    /// rare slow paths cost warps unless it is limited.
+    /// Maximum number of registers per thread of any kernel, from 16 to 255; further values are
+    /// spilled to the thread's stack. An SM runs as many warps as its 65,536 registers allow: at 32
+    /// registers all 64 warps that most GPUs have room for. The register count of a kernel includes
+    /// every function it may call, so without a limit rare slow paths reduce occupancy.
     pub fn max_registers(mut self, count: u32) -> Self {
         self.options.max_registers = Some(count);
         self
     }
 
-    /// The rustc to use; no other is looked for.
+    /// The rustc to use. No search takes place.
     pub fn compiler(mut self, rustc: impl Into<PathBuf>) -> Self {
         self.compiler = Some(rustc.into());
         self
     }
 
-    /// Whether to leave out debug assertions and overflow checks (the default). The code is optimised either way.
+    /// Whether to leave out debug assertions and overflow checks (the default). The code is
+    /// optimised in both cases.
     pub fn release(mut self, release: bool) -> Self {
         self.options.release = release;
         self
     }
 
-    /// Whether the PTX names the source line of each instruction, for profilers and sanitizers (the default).
+    /// Whether the PTX names the source line of each instruction, for profilers and sanitizers (the
+    /// default).
     pub fn generate_line_info(mut self, line_info: bool) -> Self {
         self.options.line_info = line_info;
         self
     }
 
-    /// Copies the PTX to `path` as well. With several architectures `kernels.ptx` becomes `kernels.sm_80.ptx`.
+    /// Copies the PTX to `path` as well. With several architectures `kernels.ptx` becomes
+    /// `kernels.sm_80.ptx`.
     pub fn copy_to(mut self, path: impl Into<PathBuf>) -> Self {
         self.copy_to = Some(path.into());
         self
     }
 
-    /// Where cargo puts what it builds for the device. Workspaces must not share it if crates of the same
-    /// name lie at the same place in both.
+    /// The target folder for device builds. Workspaces must not share it if they have crates of the
+    /// same name at the same relative path.
     pub fn target_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.target_dir = Some(folder.into());
         self
     }
 
-    /// More arguments for `cargo rustc`: `["--locked", "--features", "stats"]`.
+    /// Additional arguments for `cargo rustc`: `["--locked", "--features", "stats"]`.
     pub fn build_args(mut self, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         self.options.build_args.extend(args.into_iter().map(Into::into));
         self
@@ -158,7 +162,7 @@ impl Builder {
         Ok(ptx)
     }
 
-    /// Builds one PTX for each of several architectures, in their order.
+    /// Builds one PTX for each of several architectures, in the given order.
     pub fn build_archs(&self, archs: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Vec<Ptx>, Error> {
         let archs: Vec<Arch> =
             archs.into_iter().map(|arch| arch.as_ref().parse()).collect::<Result<_, _>>()?;
@@ -206,8 +210,8 @@ impl Builder {
                 let module = module::write(&module::file(path)?, &package, &device, &target_dir)?;
                 let folder = module.workspace_root.clone();
                 if !folder.join("Cargo.lock").is_file() {
-                    // Whatever features of warpheap-device bring with them, the outer cargo has fetched it. Where this
-                    // fails, the build itself asks the network.
+                    // The outer cargo has already fetched all crates that features of
+                    // warpheap-device depend on. If this fails, the build itself uses the network.
                     let mut lock = cargo::cargo(&compiler, &module.manifest);
                     cargo::run(lock.args(["generate-lockfile", "--offline"]))?;
                 }
@@ -219,13 +223,13 @@ impl Builder {
     }
 }
 
-/// Everything but the architecture.
+/// A build, without the architecture.
 struct Job {
     compiler: Compiler,
     package: Package,
     library: String,
     target_dir: PathBuf,
-    /// Where the PTX is put.
+    /// Output folder of the PTX.
     output_dir: PathBuf,
 }
 
@@ -238,7 +242,7 @@ impl Job {
         let flags = cargo::flags(arch);
         let heading = stamp::heading(&self.compiler, &flags, &arguments);
         let stamp_file = ptx.with_extension("stamp");
-        // Two builds of the same PTX at once, as by two profiles of the host crate, take turns.
+        // Serialise concurrent builds of the same PTX, as by two profiles of the host crate.
         let _turn = lock(&self.target_dir.join("build.lock"))?;
         let fresh = stamp::fresh_inputs(&stamp_file, &heading).filter(|_| ptx.is_file());
         let rebuilt = fresh.is_none();
@@ -262,7 +266,7 @@ impl Job {
         Ok(Ptx { path, arch, compiler: self.compiler.clone(), rebuilt })
     }
 
-    /// Compiles and checks. A PTX that fails a check is not left behind.
+    /// Compiles and checks. PTX that fails a check is removed.
     fn compile(&self, arch: Arch, flags: &str, arguments: &[OsString], ptx: &Path) -> Result<(), Error> {
         if ptx.exists() {
             fs::remove_file(ptx).map_err(io("remove", ptx))?;
@@ -282,12 +286,12 @@ impl Job {
         check::check(ptx, &text).inspect_err(|_| drop(fs::remove_file(ptx)))
     }
 
-    /// What cargo says the library was made of, its path dependencies' sources included.
+    /// Cargo's list of the sources of the library, including those of its path dependencies.
     fn dependency_file(&self) -> PathBuf {
         self.target_dir.join(TARGET).join("release").join(format!("{}.d", self.library))
     }
 
-    /// In a build script, the PTX's copy in `OUT_DIR`, which no other build overwrites.
+    /// In a build script, copies the PTX to `OUT_DIR`, where no other build overwrites it.
     fn hand_over(&self, ptx: PathBuf) -> Result<PathBuf, Error> {
         if !in_build_script() {
             return Ok(ptx);

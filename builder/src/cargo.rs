@@ -1,4 +1,4 @@
-//! The nested cargo: its environment, what it says about a package, and the call that compiles one.
+//! The nested cargo: its environment, the metadata of a package, and the call that compiles it.
 
 use crate::error::io;
 use crate::{Arch, Compiler, Error};
@@ -9,7 +9,7 @@ use std::process::Command;
 
 pub(crate) const TARGET: &str = "nvptx64-nvidia-cuda";
 
-/// Variables of an outer cargo, or of its user, that would change what the nested one does.
+/// Variables of an outer cargo, or of its user, that would affect the nested one.
 const STRIPPED: [&str; 24] = [
     "RUSTFLAGS",
     "RUSTDOCFLAGS",
@@ -37,7 +37,7 @@ const STRIPPED: [&str; 24] = [
     "CLIPPY_ARGS",
 ];
 
-/// The same, by how they begin.
+/// Prefixes of further such variables.
 const STRIPPED_PREFIXES: [&str; 12] = [
     "CARGO_BUILD_",
     "CARGO_PROFILE_",
@@ -53,10 +53,10 @@ const STRIPPED_PREFIXES: [&str; 12] = [
     "DEP_",
 ];
 
-/// Set to nothing, which also overrides what cargo's configuration files say.
+/// Set to the empty string, which also overrides cargo's configuration files.
 const EMPTIED: [&str; 3] = [FLAGS, "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"];
 
-/// Flags for every crate that is compiled for the device, parted by the byte 0x1f.
+/// Flags for every crate that is compiled for the device, separated by the byte 0x1f.
 const FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
 
 /// Whether an inherited variable must not reach the nested cargo.
@@ -65,7 +65,7 @@ pub(crate) fn is_stripped(name: &OsStr) -> bool {
     STRIPPED.contains(&name) || STRIPPED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// A cargo that compiles with `compiler`, in the folder of `manifest`, free of what it would inherit.
+/// A cargo that compiles with `compiler`, in the folder of `manifest`, without inherited settings.
 pub(crate) fn cargo(compiler: &Compiler, manifest: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_stripped(name)) {
@@ -74,31 +74,33 @@ pub(crate) fn cargo(compiler: &Compiler, manifest: &Path) -> Command {
     for name in EMPTIED {
         command.env(name, "");
     }
-    // The kernels' language features, and -Zbuild-std, are unstable: a stable compiler has to be told.
+    // The kernels use unstable language features and -Zbuild-std. This enables them on a stable
+    // compiler.
     command.env("RUSTC", &compiler.rustc).env("RUSTC_BOOTSTRAP", "1");
     command.current_dir(manifest.parent().unwrap_or(Path::new(".")));
     command
 }
 
-/// The same, with `flags` for every crate.
+/// As [`cargo()`], with `flags` for every crate.
 pub(crate) fn cargo_with(compiler: &Compiler, manifest: &Path, flags: &str) -> Command {
     let mut command = cargo(compiler, manifest);
     command.env(FLAGS, flags);
     command
 }
 
-/// The flags that compile for `arch`. Every crate is told, so that each can ask for
+/// The flags that compile for `arch`. They apply to every crate, so that each can test
 /// `cfg(target_feature = "sm_80")`.
 pub(crate) fn flags(arch: Arch) -> String {
     let ptx_version = arch.ptx_version();
     format!("-Ctarget-cpu={arch}\x1f-Ctarget-feature=+ptx{ptx_version}")
 }
 
-/// The kernel crate, as far as a build needs to know it.
+/// The parts of the kernel crate's metadata that a build needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Package {
     pub name: String,
-    /// The name of the library: that of its output files. `None` for a crate that is a program alone.
+    /// Name of the library, which is also that of its output files. `None` for a crate without a
+    /// library.
     pub library: Option<String>,
     pub edition: String,
     pub manifest: PathBuf,
@@ -128,7 +130,7 @@ struct MetadataTarget {
 }
 
 impl Package {
-    /// Asks cargo about the crate in `folder`.
+    /// Reads the metadata of the crate in `folder` from cargo.
     pub fn read(compiler: &Compiler, folder: &Path) -> Result<Package, Error> {
         let manifest = folder.join("Cargo.toml");
         if !manifest.is_file() {
@@ -159,7 +161,7 @@ impl Package {
     }
 }
 
-/// What one compilation is given.
+/// Settings of one compilation.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub release: bool,
@@ -184,16 +186,19 @@ impl Options {
         }
         args.extend(self.build_args.iter().cloned());
         args.extend(["--".into(), joined("--emit=asm=", ptx)]);
-        // There is nothing to link. `extern "ptx-kernel"` without the crate asking for it, or with.
+        // There is nothing to link. `extern "ptx-kernel"` works whether or not the crate enables
+        // the feature.
         let rest =
             ["-Zno-link", "-Zcrate-attr=feature(abi_ptx)", "-Aduplicate_features", "-Aunused_features"];
         args.extend(rest.map(OsString::from));
         args
     }
 
-    /// One module, optimised as a whole: PTX has no linker, and unoptimised core does not fit a GPU.
+    /// One module, optimised as a whole: PTX has no linker, and unoptimised core does not fit a
+    /// GPU.
     fn profile(&self) -> [String; 7] {
-        // Full debug information marks the whole module for debugging; directives alone cost nothing.
+        // Full debug information marks the whole module for debugging. Line directives alone have
+        // no cost.
         let debug = if self.line_info { "line-directives-only" } else { "none" };
         [
             "opt-level=3".into(),
@@ -213,7 +218,7 @@ fn joined(flag: &str, path: &Path) -> OsString {
     whole
 }
 
-/// What a program said.
+/// Result and output of a program.
 pub(crate) struct Output {
     pub succeeded: bool,
     pub stdout: String,

@@ -1,4 +1,4 @@
-//! What PTX must hold before anyone loads it.
+//! Checks of PTX before it is loaded.
 
 use crate::Error;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 /// Functions that the driver itself defines for every module.
 const DRIVER_DEFINES: [&str; 4] = ["vprintf", "malloc", "free", "__assertfail"];
 
-/// Refuses PTX without a kernel, and PTX that no driver can link.
+/// Rejects PTX without a kernel, and PTX that no driver can link.
 pub(crate) fn check(path: &Path, ptx: &str) -> Result<(), Error> {
     let symbols: Vec<String> = ptx.lines().filter_map(unresolved).map(String::from).collect();
     if !symbols.is_empty() {
@@ -25,7 +25,8 @@ pub fn entries(ptx: &str) -> impl Iterator<Item = &str> {
         .filter_map(|rest| rest.split(['(', ' ']).next())
 }
 
-/// The symbol that `line` declares without defining it; shared memory sized at launch is not one.
+/// The symbol that `line` declares without defining it. Shared memory that is sized at launch does
+/// not count.
 fn unresolved(line: &str) -> Option<&str> {
     let declared = line.trim_start().strip_prefix(".extern ")?;
     if declared.starts_with(".shared") {

@@ -1,4 +1,4 @@
-//! Finds a rustc that can compile core for the device: one whose sysroot holds core's source.
+//! Finds a rustc that can compile core for the device: one with core's source in its sysroot.
 
 use crate::Error;
 use std::ffi::{OsStr, OsString};
@@ -6,39 +6,39 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names the compiler to use, before any search.
+/// Environment variable that names the compiler to use. It takes precedence over any search.
 pub const SETTING: &str = "WARPHEAP_RUSTC";
 
-/// The oldest release that was tried.
+/// The oldest tested release.
 pub(crate) const OLDEST: (u32, u32) = (1, 96);
 
-/// Where core's source lies in a sysroot.
+/// Path of core's source in a sysroot.
 const LIBRARY: &str = "lib/rustlib/src/rust/library";
 
-/// Where distributions put theirs.
+/// Compilers installed by distributions.
 const DISTRIBUTION: [&str; 2] = ["/usr/bin/rustc", "/usr/local/bin/rustc"];
 
 /// A compiler that can build kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiler {
-    /// The program.
+    /// Path of the program.
     pub rustc: PathBuf,
     /// Its first line of `-vV`: `rustc 1.96.0 (ac68faa20 2026-05-25)`.
     pub version: String,
-    /// All it says about itself.
+    /// Full output of `-vV`.
     pub(crate) identity: String,
 }
 
-/// A compiler that cannot, and why.
+/// A compiler that cannot build kernels, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
-    /// The program.
+    /// Path of the program.
     pub rustc: PathBuf,
     /// How it was found: `on the PATH`.
     pub found: String,
-    /// Why it will not do.
+    /// Why it cannot be used.
     pub why: String,
-    /// Its sysroot, when it could say.
+    /// Its sysroot, if known.
     pub sysroot: Option<PathBuf>,
 }
 
@@ -48,19 +48,20 @@ impl fmt::Display for Rejected {
     }
 }
 
-/// Where to look.
+/// Search locations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
-    /// A compiler that the caller named, and how.
+    /// A compiler that the caller named, and the way it was named.
     pub named: Option<(PathBuf, String)>,
     pub path: OsString,
     pub distribution: Vec<PathBuf>,
-    /// Where `rustc` is asked for itself: rustup reads `rust-toolchain.toml` there.
+    /// The folder in which `rustc` runs: rustup reads `rust-toolchain.toml` there.
     pub folder: PathBuf,
 }
 
 impl Places {
-    /// This process's surroundings; `explicit` counts before the environment's [`SETTING`].
+    /// The environment of this process. `explicit` takes precedence over the environment's
+    /// [`SETTING`].
     pub fn of_process(explicit: Option<&Path>, folder: &Path) -> Self {
         let setting = || std::env::var_os(SETTING).filter(|value| !value.is_empty());
         let named = explicit
@@ -75,12 +76,12 @@ impl Places {
         }
     }
 
-    /// The first suitable compiler. A named one is never replaced by another.
+    /// The first suitable compiler. A compiler named by the user is never replaced by another.
     pub fn search(&self) -> Result<Compiler, Error> {
         let mut rejected: Vec<Rejected> = Vec::new();
         let mut seen: Vec<PathBuf> = Vec::new();
         let named = self.named.iter().cloned();
-        // rustup is asked only when the PATH has nothing suitable.
+        // rustup is queried only if the PATH has no suitable compiler.
         let found = std::iter::once_with(|| self.on_path())
             .chain(std::iter::once_with(|| self.of_rustup()))
             .chain(std::iter::once_with(|| self.of_distribution()))
@@ -123,7 +124,7 @@ impl Places {
         there.map(|rustc| (rustc.clone(), "the distribution's".to_owned())).collect()
     }
 
-    /// `None` for a compiler seen before under another name.
+    /// `None` for a compiler that was examined before under another name.
     fn examine(
         &self,
         rustc: &Path,
@@ -165,7 +166,7 @@ impl Places {
         Some(Ok(Compiler { rustc: program(rustc, &sysroot), version, identity }))
     }
 
-    /// What `program` prints when asked `args`.
+    /// Output of `program` called with `args`.
     fn ask<'a>(&self, program: &Path, args: impl IntoIterator<Item = &'a str>) -> Result<String, String> {
         let output =
             self.question(program).args(args).output().map_err(|error| format!("does not run: {error}"))?;
@@ -177,7 +178,7 @@ impl Places {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// A call of `program` that no inherited choice of a toolchain bends, and that installs nothing.
+    /// A call of `program` that ignores inherited toolchain choices and installs nothing.
     fn question(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env_remove("RUSTUP_TOOLCHAIN").env("RUSTUP_AUTO_INSTALL", "0").env("PATH", &self.path);
@@ -189,20 +190,21 @@ impl Places {
 }
 
 impl Compiler {
-    /// Looks for one: named by the environment variable [`SETTING`], else `rustc` on the PATH, rustup's
-    /// toolchains, the distribution's.
+    /// Searches for a compiler: named by the environment variable [`SETTING`], then `rustc` on the
+    /// PATH, rustup's toolchains, the distribution's.
     pub fn find() -> Result<Compiler, Error> {
         Places::of_process(None, Path::new(".")).search()
     }
 }
 
-/// A path from the current folder made absolute, as programs are asked in another; a bare name is left to the PATH.
+/// Makes a path absolute, because programs run in another folder. A bare name is left to the PATH.
 fn anchored(program: PathBuf) -> PathBuf {
     let bare = program.parent().is_none_or(|folder| folder.as_os_str().is_empty());
     if bare { program } else { std::path::absolute(&program).unwrap_or(program) }
 }
 
-/// The compiler itself where `rustc` is rustup's proxy, which would choose again by folder and environment.
+/// The compiler itself if `rustc` is rustup's proxy, which would choose again by folder and
+/// environment.
 fn program(rustc: &Path, sysroot: &Path) -> PathBuf {
     let own = sysroot.join("bin").join(rustc.file_name().unwrap_or(OsStr::new("rustc")));
     if own.is_file() { own } else { rustc.into() }

@@ -1,4 +1,4 @@
-//! The search, over fake compilers in temporary folders.
+//! The search, on fake compilers in temporary folders.
 
 use super::*;
 use std::fs;
@@ -11,7 +11,7 @@ fn script(path: &Path, body: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A sysroot under `root` with a rustc of `release`; with core's source if `source`.
+/// A sysroot under `root` with a rustc of `release`, and with core's source if `source` is set.
 fn sysroot(root: &Path, release: &str, source: bool) -> PathBuf {
     let rustc = root.join("bin/rustc");
     let identity = format!("rustc {release} (fake)\nrelease: {release}");
@@ -24,7 +24,8 @@ fn sysroot(root: &Path, release: &str, source: bool) -> PathBuf {
     rustc
 }
 
-/// Held while scripts are written and run: a fork in between would keep one open, and it could not start.
+/// Held while scripts are written and run: a fork in between would keep a script open for writing,
+/// and it could not be executed.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 struct Machine {
@@ -45,7 +46,7 @@ impl Machine {
         sysroot(&self.root.path().join(name), release, source)
     }
 
-    /// The folders of `programs`, and the shell's tools when asked for.
+    /// Sets the PATH to the folders of `programs`, with those of the shell's tools if requested.
     fn path(&mut self, programs: &[&Path]) {
         self.places.path = std::env::join_paths(programs.iter().map(|p| p.parent().unwrap())).unwrap();
     }

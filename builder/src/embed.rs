@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 impl Builder {
-    /// Builds one PTX for each of several architectures, for a `build.rs`, and sets environment variables
-    /// for the crate:
+    /// Builds one PTX for each of several architectures, for a `build.rs`, and sets environment
+    /// variables for the crate:
     ///
     /// | variable | value |
     /// |---|---|
@@ -18,11 +18,11 @@ impl Builder {
     ///
     /// The crate reads a file by `include_str!(env!("WARPHEAP_PTX_SM_70"))`.
     ///
-    /// The PTX is empty if no compiler for kernels is found, with a warning, and if the build is one for
-    /// docs.rs or for loom. The crate then still builds, for the CPU only.
+    /// The PTX is empty if no compiler for kernels is found, with a warning, and in builds for
+    /// docs.rs or loom. The crate then still builds, for the CPU only.
     ///
     /// # Errors
-    /// As for [`build`](Self::build), other than [`Error::NoCompiler`].
+    /// As for [`build`](Self::build), except for [`Error::NoCompiler`].
     pub fn embed(&self, archs: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), Error> {
         let archs = archs.into_iter().map(|arch| arch.as_ref().parse()).collect::<Result<Vec<Arch>, _>>()?;
         println!("cargo::rerun-if-env-changed=DOCS_RS");

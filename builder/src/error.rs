@@ -1,4 +1,4 @@
-//! What can go wrong, said so that the reader knows what to do next.
+//! Errors. Their messages say what to do next.
 
 use crate::compiler::Rejected;
 use std::fmt;
@@ -7,22 +7,22 @@ use std::path::PathBuf;
 
 /// Why there is no PTX.
 ///
-/// `Debug` prints the message too: it is what a `build.rs` that returns the error shows.
+/// `Debug` prints the message too, because it is what a `build.rs` that returns the error shows.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A limit on registers that PTX does not know.
+    /// A register limit outside the range of PTX.
     #[error("a kernel cannot be limited to {0} registers: it must be from 16 to 255")]
     Registers(u32),
 
-    /// The name of an architecture that is not one, or is too old.
+    /// The name of an architecture that does not exist or is too old.
     #[error(
         "`{asked}` is not an architecture to build for: {why}; write for example `sm_70`, `sm_80` or `sm_90`"
     )]
     InvalidArch {
-        /// What was asked for.
+        /// The name.
         asked: String,
-        /// What is wrong with it.
+        /// The problem with it.
         why: String,
     },
     /// No kernel crate where one was expected.
@@ -46,17 +46,17 @@ pub enum Error {
     /// A program could not be started.
     #[error("cannot run `{}`: {source}", program.display())]
     Run {
-        /// Which one.
+        /// The program.
         program: PathBuf,
-        /// The system's reason.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// `cargo metadata` refused the kernel crate.
+    /// `cargo metadata` rejected the kernel crate.
     #[error("cargo cannot read the kernel crate `{}`:\n{output}", manifest.display())]
     Metadata {
         /// Its manifest.
         manifest: PathBuf,
-        /// What cargo said.
+        /// Output of cargo.
         output: String,
     },
     /// The kernel crate does not compile.
@@ -68,25 +68,25 @@ pub enum Error {
         arch: crate::Arch,
         /// The compiler.
         compiler: String,
-        /// What the compiler said.
+        /// Output of the compiler.
         output: String,
     },
-    /// The compiler was content but left no PTX.
+    /// The compiler succeeded but produced no PTX.
     #[error("the compiler left no PTX at `{}`:\n{output}", path.display())]
     NoPtx {
-        /// Where it should be.
+        /// The expected path.
         path: PathBuf,
-        /// What the compiler said.
+        /// Output of the compiler.
         output: String,
     },
-    /// The PTX holds no kernel.
+    /// The PTX contains no kernel.
     #[error(
         "`{}` holds no kernel (`.entry`): declare one with `warpheap_device::kernel!`, or as \
          `#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn`",
         .0.display()
     )]
     NoEntry(PathBuf),
-    /// The PTX calls functions that no one defines.
+    /// The PTX uses symbols that are not defined.
     #[error("`{}` needs symbols that nothing on the device defines: {}", path.display(), symbols.join(", "))]
     Unresolved {
         /// The PTX.
@@ -97,11 +97,11 @@ pub enum Error {
     /// A file could not be read or written.
     #[error("cannot {what} `{}`: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -112,7 +112,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// For `map_err`: `what` was tried on `path`.
+/// For `map_err`: the operation `what` on `path` failed.
 pub(crate) fn io(what: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.into();
     move |source| Error::Io { what, path, source }

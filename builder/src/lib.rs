@@ -1,4 +1,4 @@
-//! Compiles Rust kernels to PTX with stock rustc, from a `build.rs` or anywhere else.
+//! Compiles Rust kernels to PTX with stock rustc, from a `build.rs` or any other program.
 //!
 //! ```no_run
 //! // build.rs; src/lib.rs has `mod kernels;`
@@ -16,21 +16,23 @@
 //! warpheap-device = "0.1"
 //! ```
 //!
-//! Kernels may also be a crate of their own: [`Builder::new`]. [`Builder::embed`] also builds the crate on
-//! a machine without a compiler for kernels, for the CPU only.
+//! Kernels may also be a separate crate: [`Builder::new`]. [`Builder::embed`] also builds the crate
+//! on a machine without a compiler for kernels, for the CPU only.
 //!
 //! # What it needs
-//! A rustc of at least 1.96 that comes with the source of its core library: Debian's `rustc-web` with
-//! `rust-web-src`, or any rustup toolchain with the component `rust-src`. It looks, in this order, at
-//! [`Builder::compiler`], the environment variable [`SETTING`], `rustc` on the PATH, rustup's toolchains,
-//! and the distribution's. No CUDA toolkit, no linker. The rest of the program may be built by another rustc.
+//! A rustc of at least 1.96 with the source of its core library: Debian's `rustc-web` with
+//! `rust-web-src`, or any rustup toolchain with the component `rust-src`. The builder searches, in
+//! this order, [`Builder::compiler`], the environment variable [`SETTING`], `rustc` on the PATH,
+//! rustup's toolchains, and the distribution's compilers. No CUDA toolkit and no linker are needed.
+//! The rest of the program may be built by another rustc.
 //!
 //! # What it does
-//! It calls cargo with `-Zbuild-std=core,alloc` and its own target folder (`warpheap-build` in cargo's own,
-//! so that every profile shares it), free of the flags and wrappers that an outer cargo or a configuration
-//! file sets. On a machine whose cargo cache is empty the first build fetches the crates that the standard
-//! library's lock file names, though none of them is compiled. In a `build.rs` it tells cargo to run it
-//! again when a source changes. PTX that is still that of its sources is not built again.
+//! It calls cargo with `-Zbuild-std=core,alloc` and a separate target folder (`warpheap-build` in
+//! cargo's target folder, so that all profiles share it), without the flags and wrappers that an
+//! outer cargo or a configuration file sets. If cargo's cache is empty, the first build fetches the
+//! crates in the lock file of the standard library, although none of them is compiled. In a
+//! `build.rs` it makes cargo rerun the script when a source changes. PTX that is up to date with
+//! its sources is not rebuilt.
 
 mod arch;
 mod build_script;

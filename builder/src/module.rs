@@ -1,8 +1,9 @@
-//! A module of kernels inside a host crate: the crate that it is compiled as.
+//! A kernel module inside a host crate, compiled as a separate crate.
 //!
-//! The module is compiled twice: by the host crate, for the CPU, and here, for the GPU. For the GPU it needs a crate
-//! of its own, which depends on `warpheap-device` and has the module at its root under the same name. Cargo tells a
-//! build script where the source of `warpheap-device` is, wherever cargo has it from.
+//! The module is compiled twice: by the host crate, for the CPU, and here, for the GPU. The GPU
+//! build needs a separate crate that depends on `warpheap-device` and has the module at its root
+//! under the same name. Cargo tells a build script where the source of `warpheap-device` is,
+//! wherever cargo got it from.
 
 use crate::Error;
 use crate::cargo::Package;
@@ -11,12 +12,12 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// What `warpheap-device` tells the build scripts of crates that depend on it: its folder, and which of its features
-/// that kernels must agree on are on.
+/// Variables that `warpheap-device` sets for the build scripts of dependent crates: its folder, and
+/// the enabled ones of those features that kernels and host must agree on.
 const SOURCE: &str = "DEP_WARPHEAP_DEVICE_SOURCE";
 const FEATURES: &str = "DEP_WARPHEAP_DEVICE_FEATURES";
 
-/// `warpheap-device`, as a module's crate depends on it.
+/// `warpheap-device`, as a dependency of a module's crate.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct DeviceCrate {
     pub folder: PathBuf,
@@ -24,7 +25,7 @@ pub(crate) struct DeviceCrate {
 }
 
 impl DeviceCrate {
-    /// What cargo tells this build script.
+    /// The device crate that cargo names to this build script.
     pub fn of_build_script() -> Result<DeviceCrate, Error> {
         let folder = std::env::var_os(SOURCE).ok_or(Error::NoDeviceCrate)?.into();
         let features = std::env::var(FEATURES).unwrap_or_default();
@@ -46,13 +47,14 @@ pub(crate) fn owner(file: &Path) -> Result<&Path, Error> {
     found.ok_or_else(|| Error::NoKernelCrate(file.parent().unwrap_or(file).into()))
 }
 
-/// The name that the host crate gives the module in `file`.
+/// The name of the module in `file` in the host crate.
 fn name(file: &Path) -> String {
     let named = if file.ends_with("mod.rs") { file.parent().unwrap_or(file) } else { file };
     named.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Writes the crate that compiles the module in `file`, of the crate `owner`, below `target_dir`.
+/// Writes the crate that compiles the module in `file`, which belongs to the crate `owner`, below
+/// `target_dir`.
 pub(crate) fn write(
     file: &Path,
     owner: &Package,
@@ -70,7 +72,7 @@ pub(crate) fn write(
     fs::create_dir_all(&folder).map_err(io("create", &folder))?;
     for (name, text) in [("Cargo.toml", &manifest), ("lib.rs", &source)] {
         let path = folder.join(name);
-        // A newer file would be compiled again.
+        // Write only if the text differs: cargo would recompile a newer file.
         if fs::read_to_string(&path).ok().as_ref() != Some(text) {
             fs::write(&path, text).map_err(io("write", &path))?;
         }
@@ -85,7 +87,8 @@ pub(crate) fn write(
     })
 }
 
-/// Crates of modules share a target folder, in which cargo tells them apart by name and version.
+/// The manifest. Crates of modules share a target folder, in which cargo distinguishes them by name
+/// and version.
 fn manifest(package: &str, version: &str, owner: &Package, device: &DeviceCrate) -> String {
     let Package { edition, .. } = owner;
     let DeviceCrate { folder, features } = device;

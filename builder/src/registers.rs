@@ -1,4 +1,4 @@
-//! A limit on registers, written into PTX: rustc has no way to ask for it.
+//! Writes a register limit into PTX, because rustc has no option for it.
 
 use crate::Error;
 use crate::error::io;
@@ -6,17 +6,17 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-/// What `.maxnreg` can be.
+/// Valid values of `.maxnreg`.
 pub(crate) const ALLOWED: RangeInclusive<u32> = 16..=255;
 
-/// Writes the kernels of a file, each of them limited, to another.
+/// Copies a PTX file with a register limit on each kernel.
 pub(crate) fn write_limited(ptx: &Path, limited: PathBuf, count: u32) -> Result<PathBuf, Error> {
     let text = fs::read_to_string(ptx).map_err(io("read", ptx))?;
     fs::write(&limited, limit(&text, count)).map_err(io("write", &limited))?;
     Ok(limited)
 }
 
-/// Puts `.maxnreg` between the parameters and the body of every kernel.
+/// Inserts `.maxnreg` between the parameters and the body of every kernel.
 fn limit(ptx: &str, count: u32) -> String {
     let mut limited = String::with_capacity(ptx.len() + 64);
     let mut in_head = false;

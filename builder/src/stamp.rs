@@ -1,7 +1,7 @@
-//! Whether PTX is still that of its sources.
+//! Whether PTX is up to date with its sources.
 //!
-//! Beside each PTX lies a stamp: the call that made it, the compiler, and every file that went in with its
-//! time and size. The PTX is fresh while the stamp would be written the same again.
+//! Next to each PTX is a stamp: the command that built it, the compiler, and every input file with
+//! its time and size. The PTX is up to date if a new stamp would be identical.
 
 use crate::error::io;
 use crate::{Compiler, Error};
@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// The stamp's first lines: what was called, and with which flags for every crate.
+/// First lines of the stamp: the command, and the flags for every crate.
 pub(crate) fn heading(compiler: &Compiler, flags: &str, arguments: &[OsString]) -> String {
     let mut text = format!("{}\n{}\n{flags}\n", compiler.rustc.display(), compiler.identity.trim_end());
     for argument in arguments {
@@ -21,7 +21,8 @@ pub(crate) fn heading(compiler: &Compiler, flags: &str, arguments: &[OsString]) 
     text
 }
 
-/// The files that the stamp at `path` names, if it begins with `heading` and none of them has changed.
+/// The files that the stamp at `path` names, if it begins with `heading` and none of them has
+/// changed.
 pub(crate) fn fresh_inputs(path: &Path, heading: &str) -> Option<Vec<PathBuf>> {
     let stamp = std::fs::read_to_string(path).ok()?;
     let lines = stamp.strip_prefix(heading)?.lines();
@@ -50,7 +51,8 @@ fn entry(input: &Path) -> Option<String> {
     Some(format!("{} {} {}", modified.as_nanos(), metadata.len(), input.display()))
 }
 
-/// What a build read: the sources in cargo's dependency file, the manifests above them, the lock file.
+/// Inputs of a build: the sources in cargo's dependency file, the manifests above them, the lock
+/// file.
 pub(crate) fn inputs(dependency_file: &Path, workspace_root: &Path) -> Result<Vec<PathBuf>, Error> {
     let text = std::fs::read_to_string(dependency_file).map_err(io("read", dependency_file))?;
     let sources = sources(&text);

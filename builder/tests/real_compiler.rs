@@ -1,4 +1,5 @@
-//! Builds with the compiler of this machine. Without one they pass unless `WARPHEAP_REQUIRE_COMPILER=1`.
+//! Builds with the installed compiler. Without one the tests pass, unless
+//! `WARPHEAP_REQUIRE_COMPILER=1`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
 }
 ";
 
-/// Whether there is a compiler; fails the test when one is required.
+/// Whether a compiler is installed. Fails the test if one is required.
 fn has_compiler() -> bool {
     let found = Compiler::find();
     let required = std::env::var_os("WARPHEAP_REQUIRE_COMPILER").is_some_and(|value| value == "1");
@@ -24,7 +25,7 @@ fn has_compiler() -> bool {
     found.is_ok()
 }
 
-/// A kernel crate called `name` with a path dependency `name-helper`, in a folder of its own.
+/// A kernel crate called `name` with a path dependency `name-helper`, in a temporary folder.
 struct Crate {
     root: tempfile::TempDir,
 }
@@ -51,7 +52,7 @@ impl Crate {
         fs::write(path, text).unwrap();
     }
 
-    /// With one target folder for every test, that of modules: core is compiled once.
+    /// All tests use the target folder for modules, so that core is compiled once.
     fn builder(&self) -> Builder {
         Builder::new(self.root.path())
             .target_dir(Path::new(env!("CARGO_TARGET_TMPDIR")).join("../warpheap-build/modules"))

@@ -1,33 +1,35 @@
-//! What this program was built from: the kernels' PTX, the commit, the compilers.
+//! Build information: the kernels' PTX, the commit, the compilers.
 
 use warpheap::KernelImage;
 
-/// The commit, 12 digits, with `-dirty` after it when a tracked file differed; `unknown` outside git.
+/// The commit, 12 digits, followed by `-dirty` if a tracked file differed; `unknown` outside git.
 pub const COMMIT: &str = env!("WARPHEAP_COMMIT");
 
-/// What compiled the kernels: `rustc 1.96.0 (...)`; `none` when there are none.
+/// The compiler of the kernels: `rustc 1.96.0 (...)`; `none` if there are no kernels.
 pub const DEVICE_COMPILER: &str = env!("WARPHEAP_DEVICE_RUSTC");
 
-/// What compiled this program: `rustc 1.95.0 (...)`.
+/// The compiler of this program: `rustc 1.95.0 (...)`.
 pub const HOST_COMPILER: &str = env!("WARPHEAP_HOST_RUSTC");
 
-/// What this program runs on: `x86_64-unknown-linux-gnu`.
+/// The target of this program: `x86_64-unknown-linux-gnu`.
 pub const TARGET: &str = env!("WARPHEAP_TARGET");
 
-/// Oldest first. From sm_80 on a warp sums in one instruction.
+/// Oldest first. From sm_80 on a warp sum is one instruction.
 const IMAGES: [KernelImage; 2] = [
     KernelImage { arch: "sm_70", capability: (7, 0), ptx: include_str!(env!("WARPHEAP_PTX_SM_70")) },
     KernelImage { arch: "sm_80", capability: (8, 0), ptx: include_str!(env!("WARPHEAP_PTX_SM_80")) },
 ];
 const PTX_MISSING: &str = include_str!(env!("WARPHEAP_PTX_MISSING"));
 
-/// The kernels, oldest architecture first; or why this build has none, and what to install.
+/// The kernels, oldest architecture first. Otherwise the reason why this build has none, and what
+/// to install.
 pub fn images() -> std::result::Result<&'static [KernelImage], &'static str> {
     if PTX_MISSING.is_empty() { Ok(&IMAGES) } else { Err(PTX_MISSING) }
 }
 
-/// The newest kernels that a GPU of this compute capability runs; or why this build has none, and what to
-/// install. For a GPU that is too old for all of them it is the oldest, which the driver refuses.
+/// The newest kernels that a GPU of this compute capability runs. Otherwise the reason why this
+/// build has none, and what to install. For a GPU that is too old for all of them this returns the
+/// oldest, which the driver rejects.
 pub fn image_for(capability: Option<(u32, u32)>) -> std::result::Result<&'static KernelImage, &'static str> {
     Ok(KernelImage::newest_for(images()?, capability).unwrap_or(&IMAGES[0]))
 }
@@ -61,7 +63,7 @@ mod tests {
         }
     }
 
-    /// A variable that the host finds, and that is as long as it thinks.
+    /// The host finds the variable, with the length it expects.
     #[test]
     fn the_kernels_have_a_global_heap() {
         use warpheap_device::global::{GlobalHeap, SYMBOL};

@@ -11,12 +11,12 @@ pub enum Error {
     #[error(transparent)]
     Library(#[from] warpheap::Error),
 
-    /// A stress run cannot be made with these settings. Change them as `advice` says.
+    /// A stress run is impossible with these settings. Change them as `advice` says.
     #[error("cannot stress {what}: {advice}")]
     InvalidStress {
-        /// What was asked for.
+        /// The rejected setting.
         what: String,
-        /// What to do about it.
+        /// How to fix it.
         advice: String,
     },
 

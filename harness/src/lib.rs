@@ -1,10 +1,13 @@
-//! What tests and measures warpheap's allocators, and those of others: stress with checks that no two live blocks
-//! overlap, injected faults, figures, and replays of logs. The program `warpheap` is its command line.
+//! Tests and benchmarks of warpheap's allocators and of third-party ones: stress runs that check
+//! that no two live blocks overlap, injected faults, figures, and replays of logs. The program
+//! `warpheap` is its command line.
 //!
-//! [`stress::stress`] runs over this library's allocators; [`stress::stress_allocator`] over one of your own, of which it asks
-//! a [`stress::Subject`] and three kernels, declared by [`stress_kernels!`](warpheap_device::stress_kernels!).
+//! [`stress::stress`] runs on this library's allocators. [`stress::stress_allocator`] runs on your
+//! own, which must implement [`stress::Subject`] and three kernels, declared by
+//! [`stress_kernels!`](warpheap_device::stress_kernels!).
 //!
-//! Modules, each using only those before it: [`kernels`] → [`mod@bench`], [`stress`], [`examples`] → [`pools`].
+//! Modules, each using only those before it: [`kernels`] → [`mod@bench`], [`stress`], [`examples`]
+//! → [`pools`].
 
 pub mod bench;
 pub mod build_info;

@@ -1,4 +1,4 @@
-//! warpheap, the command line.
+//! The warpheap command line.
 
 mod cli;
 mod report;

@@ -1,4 +1,4 @@
-//! The examples compute what the host computes, however their threads are interleaved.
+//! The examples compute the same results as the host, under any interleaving of their threads.
 #![cfg(not(loom))]
 
 use warpheap::simt::Mode;

@@ -1,5 +1,5 @@
-//! The heap's calls for warps and blocks, and the block's cache: on the CPU in parallel and under many seeds of the
-//! replay, and on a GPU if there is one.
+//! The heap's functions for warps and blocks, and the block cache: on the CPU in parallel mode and
+//! replayed under many seeds, and on a GPU if there is one.
 #![cfg(not(loom))]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use warpheap_harness::kernels::groups::{
     groups_vanish, groups_warp, groups_whole,
 };
 
-/// What is launched.
+/// The launched kernels.
 const KERNELS: [&str; 8] = kernel_names![
     groups_block,
     groups_cache,
@@ -27,15 +27,15 @@ const KERNELS: [&str; 8] = kernel_names![
     groups_whole
 ];
 
-/// The smallest heap, so that it is soon full.
+/// The smallest heap, which soon runs out of memory.
 const BYTES: u64 = 1 << 20;
-/// Two warps and a half: some threads have no slots.
+/// Two and a half warps: some threads have no slots.
 const BLOCK: u32 = 80;
 const THREADS: u32 = 4 * BLOCK;
 
 const _: () = assert!(CACHE_THREADS < BLOCK);
 
-/// A device with its kernels, a heap, and what the kernels write to.
+/// A device with its kernels, a heap, and the output buffers of the kernels.
 struct Bench {
     name: String,
     device: Device,
@@ -71,7 +71,7 @@ impl Bench {
             shared_bytes: 0,
         };
         let stream = self.device.stream().unwrap();
-        // SAFETY: everything that the kernels are given lives in `self` or until the end of the caller.
+        // SAFETY: all arguments of the kernels live in `self` or until the caller returns.
         unsafe { stream.launch(&self.module, kernel, &config, args) }.unwrap();
         stream.synchronize().unwrap_or_else(|error| panic!("{}: {error}", self.name));
     }
@@ -84,7 +84,7 @@ impl Bench {
         self.out.copy_to_vec().unwrap()
     }
 
-    /// Frees these blocks by plain calls.
+    /// Frees these blocks with plain calls.
     fn free(&self, blocks: &[u64]) {
         let mut all = blocks.to_vec();
         all.resize(THREADS as usize, 0);
@@ -92,7 +92,7 @@ impl Bench {
         self.run(groups_free, THREADS, (self.heap.handle(), blocks.slice()));
     }
 
-    /// Whether everything is free: then one allocation gets all of the heap.
+    /// Whether everything is free: the whole heap can be allocated as one block.
     fn is_whole(&self) -> bool {
         let got = self.device.zeroed::<u64>(1).unwrap();
         let handle = self.heap.handle();
@@ -100,7 +100,7 @@ impl Bench {
         got.copy_to_vec().unwrap()[0] == 1
     }
 
-    /// Nothing went wrong, and everything was given back.
+    /// Checks that no failure was recorded and that everything was freed.
     fn check(&self) {
         let faults = self.heap.faults().unwrap();
         assert_eq!(faults.count, 0, "{}: {:?}", self.name, faults.first.first());
@@ -109,7 +109,7 @@ impl Bench {
     }
 }
 
-/// The parallel CPU, one replay for each of so many seeds, and the GPU.
+/// The parallel CPU, one replay for each of `seeds` seeds, and the GPU.
 fn benches(seeds: u64) -> impl Iterator<Item = Bench> {
     let modes = std::iter::once(Mode::Parallel { workers: 2 });
     let modes = modes.chain((0..seeds).map(|seed| Mode::Replay { seed }));
@@ -121,7 +121,7 @@ fn benches(seeds: u64) -> impl Iterator<Item = Bench> {
     cpus.chain(gpus())
 }
 
-/// The GPU with each of the program's kernels that it runs.
+/// The GPU with each of the program's kernel images that it can run.
 fn gpus() -> Vec<Bench> {
     let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
     let (Ok(device), Ok(images)) = (Device::cuda(0), warpheap_harness::build_info::images()) else {
@@ -138,7 +138,7 @@ fn gpus() -> Vec<Bench> {
     images.iter().map(load).collect()
 }
 
-/// The addresses of each warp of the threads, and of each block, without the zeroes.
+/// The addresses of each warp or each block of the threads, without null.
 fn grouped(out: &[u64], of: impl Fn(u32) -> (u32, u32)) -> BTreeMap<(u32, u32), Vec<u64>> {
     let mut groups = BTreeMap::<_, Vec<u64>>::new();
     for (i, address) in (0..).zip(out).filter(|(_, address)| **address != 0) {
@@ -151,7 +151,7 @@ fn warp_of(i: u32) -> (u32, u32) {
     (i / BLOCK, i % BLOCK / 32)
 }
 
-/// The ranges do not overlap.
+/// Asserts that the ranges do not overlap.
 fn assert_apart(name: &str, starts: impl IntoIterator<Item = u64>, bytes: u64) {
     let starts: Vec<u64> = BTreeSet::from_iter(starts).into_iter().collect();
     assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= bytes), "{name}: {starts:x?}");
@@ -191,7 +191,7 @@ fn the_lanes_of_a_mask_share_one_allocation() {
 
 #[test]
 fn the_threads_of_a_block_share_one_allocation() {
-    // The first thread of each block is gone, in some of these.
+    // In some of these cases the first thread of each block has exited.
     for (bytes, gone) in [(16, 0), (24, 3), (9, 64), (4000, 2)] {
         for mut bench in benches(4) {
             let stride = u64::from(bytes).next_multiple_of(8);
@@ -228,7 +228,8 @@ fn the_threads_of_a_block_share_one_allocation() {
     }
 }
 
-/// Runs the plan, then frees what was left at the places. Returns the failures.
+/// Runs the plan, then frees the blocks that were left at the places. Returns the number of
+/// failures.
 fn run_cache(bench: &Bench, plan: Plan) -> u64 {
     let places = bench.device.zeroed::<u64>(32).unwrap();
     let args = (bench.heap.handle(), bench.marks.slice(), places.slice(), plan, bench.counter());
@@ -248,7 +249,8 @@ fn no_block_has_two_owners_and_none_is_lost_however_threads_end() {
             assert_eq!(run_cache(&bench, plan), 0, "{endings:?}, {}", bench.name);
             let faults = bench.heap.faults().unwrap();
             assert_eq!(faults.count, 0, "{endings:?}, {}: {:?}", bench.name, faults.first.first());
-            // Also with `Any`: in each block some thread comes to the end, as the seed decides.
+            // Also with `Any`: in each block at least one thread reaches the end, depending on the
+            // seed.
             assert!(bench.is_whole(), "{endings:?}, {}: blocks were lost", bench.name);
         }
     }
@@ -272,7 +274,7 @@ fn a_full_heap_refuses_through_the_cache_and_is_whole_after() {
             bench.run(groups_exhaust, THREADS, args);
             let taken: u64 = bench.out().iter().sum();
             let most = bench.heap.capacity() / u64::from(bytes);
-            // Others free meanwhile: what one has given back, another may get.
+            // Other threads free meanwhile, so a freed block may be allocated again.
             assert!(taken >= most / 2, "{}: {taken} of {most}", bench.name);
             assert!(bench.out().iter().any(|count| *count < 32), "{}: no one was refused", bench.name);
         }
@@ -285,7 +287,7 @@ fn who_vanishes_loses_nothing_if_the_others_end_the_cache() {
     for mut bench in benches(4) {
         for gone in [1, 2, 33] {
             bench.run(groups_vanish, THREADS, (bench.heap.handle(), gone, 1));
-            // If all are gone, no one is left to end it.
+            // If all threads have exited, none is left to end the cache.
             assert_eq!(bench.is_whole(), gone != 1, "one in {gone}, {}", bench.name);
             bench.heap.reset().unwrap();
         }
@@ -324,7 +326,8 @@ fn a_replay_of_the_cache_is_the_same_run() {
         let args = (bench.heap.handle(), bench.marks.slice(), places.slice(), plan, bench.counter());
         bench.run(groups_cache, THREADS, args);
         let base = bench.heap.memory().address();
-        // Null for who left nothing; the heap's memory lies elsewhere in each run.
+        // `None` for threads that left no block. Offsets, because the heap's address differs
+        // between runs.
         places.copy_to_vec().unwrap().iter().map(|&a| (a != 0).then(|| a - base)).collect::<Vec<_>>()
     };
     assert_eq!(run(7), run(7));

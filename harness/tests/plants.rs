@@ -1,4 +1,5 @@
-//! Every injected fault is caught, by the check that it is for; without one, nothing is found.
+//! Every injected fault is detected by the check that is meant for it. Without a fault, nothing is
+//! found.
 
 use warpheap::Device;
 use warpheap::simt::Mode;
@@ -7,7 +8,7 @@ use warpheap_harness::stress::{
 };
 
 fn config(allocator: AllocatorKind, plant: Option<Plant>, seed: u64) -> StressConfig {
-    // The smallest heap has 1 MiB, and a planted overlap shows when it runs out.
+    // The smallest heap has 1 MiB, and a planted overlap shows when it runs out of memory.
     let largest = if allocator == AllocatorKind::Heap { 2048 } else { 64 };
     StressConfig::new()
         .allocator(allocator)
@@ -27,7 +28,8 @@ fn run(mode: Mode, config: &StressConfig) -> StressReport {
     stress(&device, &device.native_kernels(&config.kernels()).unwrap(), config, &mut |_| ()).unwrap()
 }
 
-/// On the GPU, if there is one and the kernels were built. With `WARPHEAP_REQUIRE_CUDA=1` both must be.
+/// Runs on the GPU, if there is one and the kernels were built. With `WARPHEAP_REQUIRE_CUDA=1` both
+/// are required.
 fn run_on_gpu(config: &StressConfig) -> Option<StressReport> {
     let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
     let (Ok(device), Ok(images)) = (Device::cuda(0), warpheap_harness::build_info::images()) else {
@@ -38,7 +40,7 @@ fn run_on_gpu(config: &StressConfig) -> Option<StressReport> {
     Some(stress(&device, &module, config, &mut |_| ()).unwrap())
 }
 
-/// What must be among the findings.
+/// The expected kind of finding.
 fn expected(plant: Plant) -> FindingKind {
     match plant {
         Plant::Overlap => FindingKind::Overlap,
@@ -49,8 +51,8 @@ fn expected(plant: Plant) -> FindingKind {
     }
 }
 
-/// Whether the fault is among the findings. Of a heap that handed no block out twice, as no one asked for one of that
-/// size any more, it is known that a live block counts as free.
+/// Whether the fault is among the findings. If no thread allocates that size any more, the heap
+/// allocates no block twice. Then the only finding is that a live block counts as free.
 fn is_caught(report: &StressReport, allocator: AllocatorKind, plant: Plant) -> bool {
     let found = |kind| report.findings.iter().any(|finding| finding.kind == kind);
     let early = plant == Plant::Overlap && allocator == AllocatorKind::Heap;
@@ -112,7 +114,7 @@ fn without_a_plant_nothing_is_found() {
     }
 }
 
-/// One fault is one finding of its kind, at its address, and nothing else is blamed.
+/// One fault causes one finding of its kind, at its address, and no other finding.
 #[test]
 fn misuse_is_told_exactly() {
     for allocator in [AllocatorKind::FreeList, AllocatorKind::Heap] {
@@ -128,7 +130,7 @@ fn misuse_is_told_exactly() {
     }
 }
 
-/// A fault shows in every workload.
+/// The fault is detected in every workload.
 #[test]
 fn an_overlap_is_caught_in_every_workload() {
     for allocator in AllocatorKind::ALL {
@@ -150,9 +152,9 @@ fn an_overlap_names_both_owners() {
             findings.retain(|finding| finding.kind == FindingKind::Overlap);
             findings
         };
-        // A heap hands the block out again only if someone asks for its class later on.
+        // A heap allocates the block again only if a later request is of its size class.
         let seeds = if allocator == AllocatorKind::Heap { 3..13 } else { 3..4 };
-        // One by the thread that was given the block, one by the comparison on the host.
+        // One by the thread that got the block, one by the comparison on the host.
         let found = seeds.map(overlaps).find(|found| found.len() >= 2);
         for finding in found.expect("an overlap is found twice") {
             assert_eq!(finding.message.matches("thread ").count(), 2, "{}", finding.message);

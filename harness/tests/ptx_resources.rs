@@ -1,15 +1,18 @@
-//! Assembles the kernels for real architectures with NVIDIA's ptxas: without a limit no kernel's own code spills
-//! registers, and under the program's limit each kernel leaves them for every warp.
+//! Assembles the kernels for real architectures with NVIDIA's ptxas. Without a register limit, no
+//! kernel's own code may spill registers. With the program's limit, each kernel must leave
+//! registers for every warp.
 //!
-//! ptxas has two ways. *Whole*, as a driver does it, a kernel is compiled with a copy of every function that it can reach:
-//! what the program ships is looked at so, which takes a minute and more for an architecture. *Relocatable*
-//! (`--compile-only`), each kernel and each function is compiled once, to be linked later: seconds, so all architectures
-//! are looked at so. What a function saves there for whoever may call it counts as a spill; whole, it has registers of its
-//! own instead, up to a kernel's 255. How near a kernel comes to those is in `tests/ptx_call_sites.rs`.
+//! ptxas has two modes. In *whole* mode, which drivers use, a kernel is compiled with a copy of
+//! every function it can reach. The kernels that ship are checked in this mode, which takes a
+//! minute and more per architecture. In *relocatable* mode (`--compile-only`), each kernel and each
+//! function is compiled once, to be linked later. This takes seconds, so all architectures are
+//! checked in this mode. There, registers that a function saves for its callers count as spills; in
+//! whole mode it has registers of its own instead, up to a kernel's 255. How close a kernel comes
+//! to that limit is in `tests/ptx_call_sites.rs`.
 //!
-//! ptxas is looked for in `WARPHEAP_PTXAS` and on the PATH. Without it the test passes, unless
-//! `WARPHEAP_REQUIRE_PTXAS=1`. `--nocapture` shows the registers of each kernel. A test that fails prints the lines of its
-//! tables as they would have to be.
+//! ptxas is looked up in `WARPHEAP_PTXAS` and on the PATH. Without it the test passes, unless
+//! `WARPHEAP_REQUIRE_PTXAS=1`. With `--nocapture` it prints the registers of each kernel. A failing
+//! test prints the corrected rows of its tables.
 
 #[path = "../../tests/ptx/mod.rs"]
 mod ptx;
@@ -26,14 +29,14 @@ use warpheap_harness::stress::{AllocatorKind, StressConfig};
 
 const ARCHS: [&str; 5] = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"];
 
-/// Where the program's kernels are assembled: the image, and a GPU that is given it.
+/// The shipped images: the PTX, and a GPU that runs it.
 const SHIPPED: [(&str, &str); 3] = [("sm_70", "sm_75"), ("sm_80", "sm_80"), ("sm_80", "sm_90")];
 
-/// The limit that the program's kernels are built with.
+/// The register limit of the program's kernels.
 const LIMIT: &str = ".maxnreg 32";
 
-/// What the functions of one module, as the mangled name has it, save and spill without a limit, in bytes, in the order of
-/// [`ARCHS`], by ptxas 13.0.
+/// Bytes that the functions of one module, identified by the mangled name, save and spill without a
+/// limit, in the order of [`ARCHS`], by ptxas 13.0.
 type Saves = (&'static str, [u32; ARCHS.len()]);
 
 const FUNCTION_SAVES: &[Saves] = &[
@@ -71,11 +74,11 @@ const FUNCTION_SAVES: &[Saves] = &[
     ("warpheap_device::lanes::sums", [312, 312, 16, 16, 16]),
 ];
 
-/// What a kernel and the functions that it can reach spill under the program's limit of registers, in bytes, in the order
-/// of [`SHIPPED`], by ptxas 13.0; a kernel that is not listed spills nothing.
+/// Bytes that a kernel and the functions it can reach spill under the program's register limit, in
+/// the order of [`SHIPPED`], by ptxas 13.0. A kernel that is not listed spills nothing.
 type Spills = (&'static str, [u32; SHIPPED.len()]);
 
-/// What is measured: a growth here costs time.
+/// Benchmarked kernels: an increase here costs time.
 const BENCH_SPILLS: &[Spills] = &[
     ("bench_bump_alloc", [296, 296, 260]),
     ("bench_freelist_alloc", [76, 0, 0]),
@@ -90,7 +93,7 @@ const BENCH_SPILLS: &[Spills] = &[
     ("bench_heap_free_half", [16, 16, 16]),
 ];
 
-/// What checks: it does far more than allocate.
+/// Kernels that check: they do far more than allocate.
 const STRESS_SPILLS: &[Spills] = &[
     ("exchange_freelist", [1704, 1708, 1604]),
     ("exchange_heap", [14514, 14554, 12798]),
@@ -106,11 +109,11 @@ const STRESS_SPILLS: &[Spills] = &[
     ("take_whole_heap", [12194, 12230, 10926]),
 ];
 
-/// What the host launches to allocate for itself.
+/// Kernels of allocations by the host.
 const HOST_SPILLS: &[Spills] = &[("heap_alloc_many", [12438, 12470, 11134])];
 
-/// The kernels of `harness/tests/heap_groups.rs`, which are assembled for sm_90 alone: they are held
-/// to the heap's own spills, which they can reach.
+/// The kernels of `harness/tests/heap_groups.rs`, which are assembled for sm_90 only. Their bound
+/// is the heap's own spills, which they can reach.
 const GROUP_SPILLS: &[Spills] = &[
     ("groups_block", [0, 0, 11146]),
     ("groups_cache", [0, 0, 11750]),
@@ -121,7 +124,8 @@ const GROUP_SPILLS: &[Spills] = &[
     ("groups_whole", [0, 0, 10526]),
 ];
 
-/// The tables of [`Spills`], and how the names of their kernels begin; the first that fits has it.
+/// The tables of [`Spills`], each with the prefix of its kernels' names. The first matching prefix
+/// applies.
 const TABLES: [(&str, &str, &[Spills]); 4] = [
     ("BENCH_SPILLS", "bench_", BENCH_SPILLS),
     ("HOST_SPILLS", "heap_", HOST_SPILLS),
@@ -129,8 +133,8 @@ const TABLES: [(&str, &str, &[Spills]); 4] = [
     ("STRESS_SPILLS", "", STRESS_SPILLS),
 ];
 
-/// Whether it is a kernel of `warpheap examples` or `warpheap pool demo`: they are there to be read and checked, not
-/// measured, and may spill.
+/// Whether it is a kernel of `warpheap examples` or `warpheap pool demo`. These are for
+/// demonstration, are not measured, and may spill.
 fn is_shown(kernel: &str) -> bool {
     kernel.starts_with("example_") || kernel.starts_with("demo_")
 }
@@ -139,18 +143,18 @@ fn table_of(kernel: &str) -> &'static (&'static str, &'static str, &'static [Spi
     TABLES.iter().find(|(_, begins, _)| kernel.starts_with(begins)).expect("one fits every name")
 }
 
-/// The most of something of which so much is listed: a tenth more.
+/// The bound for a listed figure: a tenth more.
 fn most(listed: u32) -> u32 {
     listed + listed / 10
 }
 
-/// Whether anything that was found of `name` is more than is listed for it.
+/// Whether any figure of `name` exceeds its bound.
 fn is_over<const N: usize>(listed: &[(&str, [u32; N])], name: &str, found: &[u32; N]) -> bool {
     let of_name = listed.iter().find(|(one, _)| *one == name).map_or([0; N], |(_, bytes)| *bytes);
     found.iter().zip(of_name).any(|(found, listed)| *found > most(listed))
 }
 
-/// Lines of a table.
+/// Rows of a table.
 fn lines<'a, const N: usize>(found: impl IntoIterator<Item = (&'a String, &'a [u32; N])>) -> String {
     let spilling = found.into_iter().filter(|(_, bytes)| **bytes != [0; N]);
     spilling.fold(String::new(), |mut all, (name, bytes)| {
@@ -159,7 +163,7 @@ fn lines<'a, const N: usize>(found: impl IntoIterator<Item = (&'a String, &'a [u
     })
 }
 
-/// The module that a mangled name is of: its crate, and up to two names in it.
+/// The module of a mangled name: its crate, and up to two further path segments.
 fn module_of(mangled: &str) -> String {
     let root = mangled.find("Cs").map_or("", |at| &mangled[at + 2..]);
     let mut rest = root.split_once('_').map_or("", |(_, rest)| rest);
@@ -186,7 +190,7 @@ fn no_kernel_spills_on_any_architecture() {
     }
 }
 
-/// Looks at kernels without a limit of registers.
+/// Checks kernels without a register limit.
 fn check_own_spills(ptxas: &Path, ptx: &str) {
     let kernels = warpheap_build::entries(ptx).count();
     let mut saves = BTreeMap::<String, [u32; ARCHS.len()]>::new();
@@ -205,8 +209,8 @@ fn check_own_spills(ptxas: &Path, ptx: &str) {
     assert!(over.is_empty(), "{over:?}: functions save more than listed; all:\n{}", lines(&saves));
 }
 
-/// What the program carries is built with a limit, under which slow paths may spill. Of the kernels of the examples only
-/// the limit is looked at.
+/// The shipped kernels have a limit, under which slow paths may spill. For the kernels of the
+/// examples only the limit is checked.
 #[test]
 fn the_kernels_of_the_program_leave_registers_for_every_warp() {
     let Some(ptxas) = ptxas() else { return };
@@ -226,7 +230,7 @@ fn the_kernels_of_the_program_leave_registers_for_every_warp() {
     assert!(over.is_empty(), "more spills than listed: {over:?}; all:\n{}", tables.collect::<String>());
 }
 
-/// Looks at the registers of one library's kernels, and notes their spills.
+/// Checks the registers of one library's kernels, and records their spills.
 fn check_shipped(ptxas: &Path, images: &[KernelImage], spills: &mut BTreeMap<String, [u32; SHIPPED.len()]>) {
     for (place, (image, arch)) in SHIPPED.into_iter().enumerate() {
         let image = images.iter().find(|one| one.arch == image).expect("the program has this image");
@@ -248,7 +252,7 @@ fn check_shipped(ptxas: &Path, images: &[KernelImage], spills: &mut BTreeMap<Str
     }
 }
 
-/// Kernels that a run loads without the others are compiled as they are among them.
+/// Kernels that a run loads separately compile to the same code as within the full module.
 fn check_cuts(ptxas: &Path, image: &KernelImage, arch: &str, among_all: &[Usage]) {
     let config = BenchConfig { rounds: 1, only: Some("heap alloc, 16 B".into()) };
     let stress = StressConfig::new().allocator(AllocatorKind::Heap).kernels();

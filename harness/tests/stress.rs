@@ -1,4 +1,4 @@
-//! Stress runs on the CPU: all allocators, both ways to run, several streams.
+//! Stress runs on the CPU: all allocators, both modes, several streams.
 
 #[path = "support/slots.rs"]
 mod slots;
@@ -26,7 +26,7 @@ fn config(allocator: AllocatorKind) -> StressConfig {
 }
 
 fn run(device: &Device, config: &StressConfig) -> StressReport {
-    // A kernel that is launched and not among these fails the run.
+    // A launch of any other kernel fails the run.
     let module = device.native_kernels(&config.kernels()).unwrap();
     let report = stress(device, &module, config, &mut |_| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.findings);
@@ -58,7 +58,7 @@ fn an_arena_in_parallel() {
     assert!(report.bytes_read >= report.bytes_written);
 }
 
-/// The smallest heap has 1 MiB: with these sizes the threads ask for more.
+/// The smallest heap has 1 MiB: with these sizes the threads request more.
 fn heap_config() -> StressConfig {
     config(AllocatorKind::Heap).sizes(16..=1024)
 }
@@ -67,13 +67,13 @@ fn heap_config() -> StressConfig {
 fn a_heap_in_parallel() {
     let report = run(&parallel(), &heap_config());
     assert!(report.allocations > 40_000, "{}", report.allocations);
-    // When it is new, when it is filled, and at the end.
+    // When it is new, when it is full, and at the end.
     assert!(report.refused > 0 && report.exhaustions == 3, "{} {}", report.refused, report.exhaustions);
     assert!(report.blocks_checked > 3000 && report.blocks_sorted > 1000);
     assert_eq!(report.bytes_read, report.bytes_written, "each pattern is read before the block goes back");
 }
 
-/// Allocators that take blocks back.
+/// Allocators that reuse freed blocks.
 fn reclaiming() -> [StressConfig; 2] {
     [config(AllocatorKind::FreeList), heap_config()].map(|config| config.threads(256))
 }
@@ -102,7 +102,7 @@ fn one_kernel_frees_what_another_allocates() {
         };
         let of_replay = crossed(Mode::Replay { seed: 5 }, base.seed);
         assert!(of_replay > 1000, "{}: {of_replay}", base.allocator);
-        // The machine may run one kernel after the other, but not each time.
+        // The machine may serialise the kernels, but not in every run.
         let often = (0..30).any(|seed| crossed(Mode::Parallel { workers: 2 }, seed) > 100);
         assert!(often, "{}", base.allocator);
     }
@@ -113,7 +113,8 @@ fn after_a_storm_the_pool_gives_as_much_as_at_first() {
     for base in reclaiming() {
         let config = base.threads(1024).streams(2).workload(Workload::Storm);
         let report = run(&parallel(), &config);
-        // Five rounds fill it, after four and at the end it is emptied; a heap also when it is new.
+        // Five rounds fill it; after four of them and at the end it is emptied. A heap is also
+        // measured when it is new.
         let measured = u64::from(config.allocator == AllocatorKind::Heap);
         assert_eq!(report.exhaustions, 5 + 4 + 1 + measured, "{}", config.allocator);
         assert!(report.refused > 2 * report.allocations, "{} {}", report.refused, report.allocations);
@@ -227,7 +228,7 @@ fn what_cannot_be_run_is_refused_with_advice() {
     }
 }
 
-/// A stress of an allocator that is not of this library.
+/// A stress run of a third-party allocator.
 fn run_own<S: Subject>(mode: Mode, config: &StressConfig) -> warpheap_harness::Result<StressReport> {
     let device = Device::cpu_with(mode);
     let module = device.native_kernels(&config.kernels_of::<S>())?;
@@ -269,7 +270,7 @@ fn an_allocator_of_others_that_hands_a_slot_out_twice_is_caught() {
     }
 }
 
-/// What needs no kernels of the allocator's is injected, and found.
+/// Faults that need no kernels of the allocator are injected and found.
 #[test]
 fn faults_are_injected_into_an_allocator_of_others() {
     let found = |plant| {

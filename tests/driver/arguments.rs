@@ -1,4 +1,4 @@
-//! A launch checks its grid, and that its arguments name live memory.
+//! A launch checks its grid, and checks that its arguments name live memory.
 
 use crate::kernels::{double, sum};
 use crate::support::{devices, module};
@@ -11,7 +11,7 @@ const ONE: LaunchConfig = LaunchConfig::linear(1, 32);
 /// Tries to launch `double` on `values`.
 fn launch(device: &Device, values: DeviceSlice<u32>, config: &LaunchConfig) -> warpheap::Result<()> {
     let stream = device.stream()?;
-    // SAFETY: the tests pass live memory that no one else touches, or are refused.
+    // SAFETY: either the memory is live and nothing else accesses it, or the launch is rejected.
     unsafe { stream.launch(&module(device), double, config, (values,)) }?;
     stream.synchronize()
 }
@@ -36,7 +36,7 @@ fn a_freed_buffer_is_refused() {
 fn a_slice_that_reaches_too_far_is_refused_with_the_nearest_allocation() {
     for device in devices() {
         let values = device.zeroed::<u32>(100).unwrap();
-        // SAFETY: never read beyond; the launch is refused.
+        // SAFETY: never read: the launch is rejected.
         let long = unsafe { DeviceSlice::from_raw_parts(values.ptr().0, 101) };
         let error = launch(&device, long, &ONE).unwrap_err();
         assert!(matches!(error, Error::Dangling(Dangling::Argument { .. })), "{error}");
@@ -45,12 +45,12 @@ fn a_slice_that_reaches_too_far_is_refused_with_the_nearest_allocation() {
     }
 }
 
-/// Its length in bytes, 2^64, is not taken for 0.
+/// The length in bytes, 2^64, does not wrap to 0.
 #[test]
 fn a_slice_longer_than_all_addresses_is_refused() {
     for device in devices() {
         let values = device.zeroed::<u32>(4).unwrap();
-        // SAFETY: never read; the launch is refused.
+        // SAFETY: never read: the launch is rejected.
         let long = unsafe { DeviceSlice::from_raw_parts(values.ptr().0, 1 << 62) };
         let error = launch(&device, long, &ONE).unwrap_err();
         assert!(matches!(error, Error::Dangling(Dangling::Argument { .. })), "{error}");
@@ -70,7 +70,8 @@ fn parts_of_an_allocation_pass() {
 fn memory_of_someone_elses_passes_once_it_is_named() {
     for device in devices() {
         let owner = device.zeroed::<u32>(8).unwrap();
-        // A second device that does not know the memory: on the CPU a new one, on a GPU the same context.
+        // A second device on which the memory is not registered: a new one on the CPU, the same
+        // context on a GPU.
         let raw = device.raw_context();
         let other = match raw.is_null() {
             true => Device::cpu(),
@@ -81,7 +82,7 @@ fn memory_of_someone_elses_passes_once_it_is_named() {
             launch(&other, owner.slice(), &ONE),
             Err(Error::Dangling(Dangling::Argument { .. }))
         ));
-        // SAFETY: the memory lives on, and kernels of both devices can access it.
+        // SAFETY: the memory stays live, and kernels of both devices can access it.
         let named = unsafe { DeviceMemory::from_raw(&other, owner.address(), owner.bytes()) };
         launch(&other, owner.slice(), &ONE).unwrap();
         drop(named);
@@ -121,7 +122,7 @@ fn every_size_of_argument_arrives() {
         let out = device.zeroed::<u64>(1).unwrap();
         let stream = device.stream().unwrap();
         let args = (out.slice(), 200_u8, 60_000_u16, 4_000_000_000_u32, 1_u64 << 50, -7_i8);
-        // SAFETY: one thread, and the buffer lives until the stream is done.
+        // SAFETY: one thread, and the buffer lives until the stream is synchronised.
         unsafe { stream.launch(&module(&device), sum, &LaunchConfig::linear(1, 1), args) }.unwrap();
         stream.synchronize().unwrap();
         assert_eq!(out.copy_to_vec().unwrap(), [200 + 60_000 + 4_000_000_000 + (1 << 50) - 7]);

@@ -1,4 +1,4 @@
-//! What is copied in comes back, within bounds.
+//! Copies to the device and back preserve the data and are bounds-checked.
 
 use crate::kernels::{double, fill};
 use crate::support::{devices, module};
@@ -12,7 +12,7 @@ struct Pair {
     value: [f32; 2],
 }
 
-// SAFETY: `repr(C)` of numbers, without padding.
+// SAFETY: `repr(C)`, made of numbers only, without padding.
 unsafe impl DeviceData for Pair {}
 
 #[test]
@@ -36,10 +36,10 @@ fn an_empty_buffer_is_a_buffer() {
         empty.fill(7).unwrap();
         empty.copy_from_slice(&[]).unwrap();
         assert_eq!(empty.copy_to_vec().unwrap(), []);
-        // A kernel gets it as an empty slice.
+        // A kernel receives it as an empty slice.
         let stream = device.stream().unwrap();
         let empty = device.zeroed::<u32>(0).unwrap();
-        // SAFETY: nothing is touched.
+        // SAFETY: the slice is empty, so the kernel accesses nothing.
         unsafe { stream.launch(&module(&device), double, &LaunchConfig::linear(1, 32), (empty.slice(),)) }
             .unwrap();
         stream.synchronize().unwrap();
@@ -102,27 +102,29 @@ fn a_stream_copies_in_order_with_its_kernels() {
         let mut output = vec![0; 5000];
         let first = device.alloc_uninit::<u32>(5000).unwrap();
         let second = device.alloc_uninit::<u32>(6000).unwrap();
-        // SAFETY: both sides live until the stream is done, and no one else touches them.
+        // SAFETY: source and destination live until the stream is synchronised, and nothing else
+        // accesses them.
         unsafe { stream.fill_bytes(&second, 0xff) }.unwrap();
-        // SAFETY: the same.
+        // SAFETY: both live until the stream is synchronised, and nothing else accesses them.
         unsafe { stream.copy_from_host(&first, &input) }.unwrap();
-        // SAFETY: the same.
+        // SAFETY: `first` lives until the stream is synchronised, and only this stream accesses it.
         unsafe { stream.launch(&module, double, &LaunchConfig::linear(5000, 128), (first.slice(),)) }
             .unwrap();
-        // SAFETY: the same.
+        // SAFETY: both live until the stream is synchronised, and only this stream accesses them.
         unsafe { stream.copy(&second, &first) }.unwrap();
-        // SAFETY: the same.
+        // SAFETY: both live until the stream is synchronised, and nothing else accesses them.
         unsafe { stream.copy_to_host(&mut output, &second) }.unwrap();
         stream.synchronize().unwrap();
         assert!(output.iter().zip(&input).all(|(out, v)| *out == 2 * v));
         assert_eq!(second.copy_to_vec().unwrap()[5000..], [u32::MAX; 1000]);
-        // SAFETY: refused before anything is touched.
+        // SAFETY: rejected before any access.
         let refused = unsafe { stream.copy(&first, &second) }.unwrap_err();
         assert!(matches!(refused, Error::OutOfBounds { .. }), "{refused}");
     }
 }
 
-/// Another thread goes on launching. On a GPU the copy may show a kernel half done; no value is anything else.
+/// Another thread keeps launching kernels. On a GPU the copy may see a kernel half done, but no
+/// value is torn.
 #[test]
 fn the_host_copies_beside_launches_of_another_thread() {
     const VALUES: u32 = 1 << 15;
@@ -134,7 +136,8 @@ fn the_host_copies_beside_launches_of_another_thread() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for value in 1..=last {
-                    // SAFETY: one kernel at a time; the buffer outlives them, and the other thread's copies need no care.
+                    // SAFETY: one kernel runs at a time; the buffer outlives them, and the copies
+                    // of the other thread may overlap with kernels.
                     unsafe {
                         stream.launch(&module, fill, &LaunchConfig::linear(VALUES, 1024), (slice, value))
                     }

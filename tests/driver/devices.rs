@@ -1,4 +1,4 @@
-//! Devices: which there are, and that things of two of them do not mix.
+//! Devices: enumeration, and rejection of objects that belong to another device.
 
 use crate::kernels::double;
 use crate::support::{devices, is_cpu, module};
@@ -7,7 +7,7 @@ use warpheap::{Device, Error, LaunchConfig, Stream};
 
 const ONE: LaunchConfig = LaunchConfig::linear(1, 32);
 
-/// Pairs of different devices: two CPUs, and a CPU and a GPU both ways where there is one.
+/// Pairs of different devices: two CPUs, and a CPU and a GPU in both orders if there is a GPU.
 fn pairs() -> Vec<(Device, Device)> {
     let cpu = Device::cpu();
     let others = devices().into_iter();
@@ -59,13 +59,13 @@ fn things_of_two_devices_do_not_mix() {
         let own = stream.record().unwrap();
         wrong(own.elapsed(&foreign).map(|_| ()), "the earlier event");
         let values = there.zeroed::<u32>(4).unwrap();
-        // SAFETY: refused before anything is touched.
+        // SAFETY: rejected before any access.
         wrong(unsafe { stream.copy_from_host(&values, &[1]) }, "the buffer");
-        // SAFETY: the same.
+        // SAFETY: rejected before any access.
         wrong(unsafe { stream.fill_bytes(&values, 1) }, "the buffer");
-        // SAFETY: the same.
+        // SAFETY: rejected before any access.
         wrong(unsafe { stream.launch(&module(&there), double, &ONE, (values.slice(),)) }, "the module");
-        // SAFETY: the same.
+        // SAFETY: rejected before any access.
         let error = unsafe { stream.launch(&module(&here), double, &ONE, (values.slice(),)) }.unwrap_err();
         assert!(matches!(error, Error::Dangling(Dangling::Argument { position: 0, .. })), "{error}");
         assert!(error.to_string().contains("another device"), "{error}");
@@ -77,13 +77,13 @@ fn things_of_two_devices_do_not_mix() {
 fn a_context_and_a_stream_of_someone_elses_can_be_used() {
     for owner in devices().into_iter().filter(|device| !is_cpu(device)) {
         let raw = owner.stream().unwrap();
-        // SAFETY: `owner` outlives all that is made from its context here.
+        // SAFETY: `owner` outlives everything that is made from its context here.
         let device = unsafe { Device::from_raw_context(owner.raw_context()) }.unwrap();
         assert_eq!(device.raw_context(), owner.raw_context());
         // SAFETY: `raw` outlives it.
         let stream = unsafe { Stream::from_raw(&device, raw.raw_stream()) }.unwrap();
         let values = device.from_slice(&[21_u32]).unwrap();
-        // SAFETY: the buffer lives, and no one else touches it.
+        // SAFETY: the buffer is live, and nothing else accesses it.
         unsafe { stream.launch(&module(&device), double, &ONE, (values.slice(),)) }.unwrap();
         raw.synchronize().unwrap();
         assert_eq!(values.copy_to_vec().unwrap(), [42]);
@@ -94,7 +94,7 @@ fn a_context_and_a_stream_of_someone_elses_can_be_used() {
 
 #[test]
 fn the_cpu_has_no_cuda_streams() {
-    // SAFETY: refused.
+    // SAFETY: rejected before the null handle is used.
     let error = unsafe { Stream::from_raw(&Device::cpu(), std::ptr::null_mut()) }.unwrap_err();
     assert!(matches!(error, Error::NotSupported(NotSupported::Backend { .. })), "{error}");
 }

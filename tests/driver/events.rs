@@ -1,5 +1,5 @@
-//! Events: points in a stream, and the time between two. What depends on the moment of a query is in
-//! `driver_alone.rs`.
+//! Events: points in a stream, and the time between two of them. Tests that depend on when a query
+//! runs are in `driver_alone.rs`.
 
 use crate::kernels::linger;
 use crate::support::{devices, module};
@@ -16,7 +16,7 @@ fn the_time_between_two_events_is_that_of_the_kernel_between() {
         let values = device.from_slice(&[0_u32]).unwrap();
         let wall = Instant::now();
         let start = stream.record().unwrap();
-        // SAFETY: one thread, and the buffer lives until the end.
+        // SAFETY: one thread, and the buffer lives until the kernel has ended.
         unsafe { stream.launch(&module, linger, &ONE_THREAD, (values.slice(), 30_000)) }.unwrap();
         let end = stream.record().unwrap();
         let elapsed = end.elapsed(&start).unwrap();

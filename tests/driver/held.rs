@@ -1,4 +1,4 @@
-//! A stream that is held, so that a test can look at what is in flight, however long that takes it.
+//! A stream that is blocked by a kernel, so that a test has time to inspect work in flight.
 
 use crate::kernels::{raise, wait};
 use std::cell::Cell;
@@ -8,23 +8,26 @@ use warpheap::{DeviceBuffer, LaunchConfig, Module, Result, Stream, Watchdog};
 
 const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
 
-/// Lets its stream go when it is dropped at the latest, and waits for the device then: let all go before one is dropped.
+/// Blocks a stream until it is released, at the latest when this is dropped. The drop waits for the
+/// device, so release all held streams before dropping one.
 #[must_use = "dropping it lets the stream go"]
 pub struct Held {
     module: Module,
     other: Stream,
     flag: ManuallyDrop<DeviceBuffer<u32>>,
     is_gone: Cell<bool>,
-    /// For who waits for the stream before it is let go.
+    /// Ends the process if a test waits for the stream before releasing it.
     _watchdog: Watchdog,
 }
 
 impl Held {
-    /// Holds `stream` where it is now. On a CPU that runs in parallel that waits for nothing, also if another one is held.
+    /// Blocks `stream` at this point. On a CPU in parallel mode this does not wait, even if another
+    /// stream is held.
     pub fn new(module: &Module, stream: &Stream) -> Held {
         let device = stream.device();
         let (other, flag) = (device.stream().unwrap(), device.zeroed(1).unwrap());
-        // SAFETY: this kernel and that of the end touch the flag by the same atomics, and its end waits for both.
+        // SAFETY: this kernel and the one that releases it access the flag by the same atomics. The
+        // drop of the flag waits for both.
         unsafe { stream.launch(module, wait, &ONE_THREAD, (flag.slice(),)) }.unwrap();
         let limit = Duration::from_secs(300);
         let test = std::thread::current().name().unwrap_or("a test").to_owned();
@@ -38,7 +41,7 @@ impl Held {
         }
     }
 
-    /// Lets it go, and waits for nothing.
+    /// Releases the stream without waiting.
     pub fn let_go(&self) {
         self.try_let_go().unwrap();
     }
@@ -47,7 +50,8 @@ impl Held {
         if self.is_gone.replace(true) {
             return Ok(());
         }
-        // SAFETY: the same.
+        // SAFETY: both kernels access the flag by the same atomics, and the drop of the flag waits
+        // for both.
         unsafe { self.other.launch(&self.module, raise, &ONE_THREAD, (self.flag.slice(),)) }
     }
 }
@@ -55,12 +59,14 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The flag stays: its end waits for the device, where another stream may still be held.
+            // Leak the flag: dropping it waits for the device, where another stream may still be
+            // held.
             drop(self.try_let_go());
             return;
         }
         self.let_go();
-        // A stream that has failed answers by its error instead, and the kernel that holds it may not have run.
+        // A failed stream returns its error instead, and the kernel that holds it may never have
+        // run.
         if let Ok(flag) = self.flag.copy_to_vec() {
             assert_eq!(
                 flag,
@@ -68,7 +74,7 @@ impl Drop for Held {
                 "the stream went on before it was let go: the kernel that holds it gave up"
             );
         }
-        // SAFETY: this once.
+        // SAFETY: dropped here only, and not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.flag) };
     }
 }

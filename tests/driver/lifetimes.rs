@@ -1,4 +1,4 @@
-//! Whatever is dropped first, nothing in flight loses what it needs.
+//! Objects may be dropped in any order: work in flight keeps what it needs.
 
 use crate::kernels::{double, linger};
 use crate::support::{devices, module};
@@ -28,7 +28,7 @@ fn dropping_a_buffer_waits_for_a_stream_that_is_gone() {
     let stream = device.stream().unwrap();
     // SAFETY: one thread; dropping the buffer waits.
     unsafe { stream.launch(&module, linger, &ONE_THREAD, (values.slice(), 30_000)) }.unwrap();
-    // SAFETY: the same.
+    // SAFETY: one thread; dropping the buffer waits.
     unsafe { stream.launch(&module, linger, &ONE_THREAD, (witness.slice(), 1)) }.unwrap();
     let event = stream.record().unwrap();
     drop(stream);
@@ -43,7 +43,7 @@ fn handles_keep_their_device() {
         let stream = device.stream().unwrap();
         let values = device.from_slice(&[5_u32; 64]).unwrap();
         drop(device);
-        // SAFETY: the buffer lives until the end, and no one else touches it.
+        // SAFETY: the buffer lives until the kernel has ended, and nothing else accesses it.
         unsafe { stream.launch(&module, double, &LaunchConfig::linear(64, 64), (values.slice(),)) }.unwrap();
         drop(module);
         let event = stream.record().unwrap();
@@ -62,7 +62,7 @@ fn devices_come_and_go() {
         let stream = device.default_stream().unwrap();
         let values = device.from_slice(&[1_u32; 32]).unwrap();
         let module = device.native_module().unwrap();
-        // SAFETY: the buffer lives until the end, and no one else touches it.
+        // SAFETY: the buffer lives until the kernel has ended, and nothing else accesses it.
         unsafe { stream.launch(&module, double, &LaunchConfig::linear(32, 32), (values.slice(),)) }.unwrap();
         assert_eq!(values.copy_to_vec().unwrap(), [2; 32]);
     }

@@ -1,4 +1,4 @@
-//! The driver layer, on every backend that there is: one property a file.
+//! The driver layer on every available backend, one property per file.
 #![cfg(not(loom))]
 
 mod arguments;

@@ -1,4 +1,4 @@
-//! Allocation: alignment, exact accounting, and refusals that say why.
+//! Allocation: alignment, exact accounting, and errors that state the reason.
 
 use crate::support::{devices, is_cpu};
 use warpheap::error::{InvalidRequest, OutOfMemory};
@@ -25,7 +25,7 @@ fn addresses_are_aligned() {
 
 #[test]
 fn what_is_dropped_is_free_again() {
-    // A device of its own: the GPU is shared with the other tests.
+    // A separate device, because the GPU is shared with the other tests.
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 1 << 20);
     let free = || device.info().unwrap().memory_free;
     let first = device.zeroed::<u64>(1000).unwrap();
@@ -49,7 +49,7 @@ fn too_much_is_refused_with_the_figures() {
         };
         assert_eq!(*requested, Bytes(total * 2));
         assert!(*all == Bytes(total) && free <= all, "{refused}");
-        // The device is none the worse for it.
+        // The device stays usable.
         assert_eq!(device.from_slice(&[1_u8, 2]).unwrap().copy_to_vec().unwrap(), [1, 2]);
     }
 }
@@ -73,7 +73,7 @@ fn a_length_that_overflows_is_refused() {
 
 #[test]
 fn memory_is_not_touched_before_it_is_used() {
-    // More than any test machine has: only pages that are written take memory.
+    // More than any test machine has. Only pages that are written take physical memory.
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), u64::MAX);
     let Ok(memory) = device.zeroed_memory(8 << 30, 2 << 20) else {
         return; // The system does not overcommit at all.

@@ -1,5 +1,5 @@
-//! Streams: in order within one, independent across several. What depends on the moment of a query is in
-//! `driver_alone.rs`.
+//! Streams: work runs in order within one stream, and independently across several. Tests that
+//! depend on when a query runs are in `driver_alone.rs`.
 
 use crate::held::Held;
 use crate::kernels::{append, double, fail, linger, raise};
@@ -16,7 +16,8 @@ fn kernels_of_one_stream_run_in_order() {
         let (module, stream) = (module(&device), device.stream().unwrap());
         let values = device.from_slice(&[0_u32]).unwrap();
         for digit in 1..=9 {
-            // SAFETY: one thread of one kernel at a time, and the buffer lives until the end.
+            // SAFETY: one thread of one kernel at a time, and the buffer lives until the last
+            // kernel has ended.
             unsafe { stream.launch(&module, append, &ONE_THREAD, (values.slice(), digit)) }.unwrap();
         }
         stream.synchronize().unwrap();
@@ -34,7 +35,7 @@ fn a_stream_waits_for_the_event_of_another() {
             // SAFETY: the event orders the two kernels, and the buffer lives until both have ended.
             unsafe { first.launch(&module, linger, &ONE_THREAD, (values.slice(), 2000)) }.unwrap();
             second.wait(&first.record().unwrap()).unwrap();
-            // SAFETY: the same.
+            // SAFETY: the event orders the two kernels, and the buffer lives until both have ended.
             unsafe { second.launch(&module, append, &ONE_THREAD, (values.slice(), 7)) }.unwrap();
             second.synchronize().unwrap();
             assert_eq!(values.copy_to_vec().unwrap(), [17]);
@@ -42,7 +43,7 @@ fn a_stream_waits_for_the_event_of_another() {
     }
 }
 
-/// On a GPU nothing goes on after a failure.
+/// A GPU runs nothing after a failure.
 #[test]
 fn a_stream_of_the_cpu_that_has_failed_still_comes_after_what_it_waits_for() {
     let device = Device::cpu();
@@ -51,14 +52,14 @@ fn a_stream_of_the_cpu_that_has_failed_still_comes_after_what_it_waits_for() {
     let held = Held::new(&module, &other);
     let before = other.record().unwrap();
     let not_yet = Held::new(&module, &failing);
-    // SAFETY: it uses nothing.
+    // SAFETY: the kernel accesses nothing.
     unsafe { failing.launch(&module, fail, &ONE_THREAD, (values.slice(),)) }.unwrap();
     let failed = failing.record().unwrap();
     failing.wait(&before).unwrap();
     let behind = failing.record().unwrap();
     not_yet.let_go();
     failed.synchronize().unwrap();
-    // Mostly that is enough to come there too early; it never is where it waits.
+    // Usually enough time for a missing wait to show. A correct wait never fails here.
     std::thread::sleep(Duration::from_millis(20));
     let early = behind.is_done().unwrap();
     held.let_go();
@@ -74,7 +75,7 @@ fn a_copy_of_a_buffer_waits_for_every_stream() {
         let module = module(&device);
         let values = device.from_slice(&[0_u32]).unwrap();
         let stream = device.stream().unwrap();
-        // SAFETY: one thread, and the buffer lives until the end.
+        // SAFETY: one thread, and the buffer lives until the kernel has ended.
         unsafe { stream.launch(&module, linger, &ONE_THREAD, (values.slice(), 50_000)) }.unwrap();
         assert_eq!(values.copy_to_vec().unwrap(), [1]);
     }
@@ -87,7 +88,8 @@ fn a_dropped_stream_still_does_its_work() {
         let values = device.from_slice(&[3_u32; 1000]).unwrap();
         let stream = device.stream().unwrap();
         for _ in 0..4 {
-            // SAFETY: each kernel ends before the next starts, and the buffer lives until the end.
+            // SAFETY: each kernel ends before the next starts, and the buffer lives until the last
+            // has ended.
             unsafe { stream.launch(&module, double, &LaunchConfig::linear(1000, 256), (values.slice(),)) }
                 .unwrap();
         }
@@ -107,7 +109,8 @@ fn streams_of_many_threads_do_not_disturb_each_other() {
                     let stream = device.stream().unwrap();
                     let values = device.from_slice(&vec![number; 777]).unwrap();
                     for _ in 0..5 {
-                        // SAFETY: the buffer is this thread's own and lives until the end.
+                        // SAFETY: only this thread uses the buffer, which lives until its kernels
+                        // have ended.
                         unsafe {
                             stream.launch(module, double, &LaunchConfig::linear(777, 64), (values.slice(),))
                         }
@@ -128,7 +131,8 @@ fn the_default_stream_is_one_and_the_same() {
         let values = device.from_slice(&[0_u32]).unwrap();
         for digit in [4, 2] {
             let stream = device.default_stream().unwrap();
-            // SAFETY: one thread of one kernel at a time, and the buffer lives until the end.
+            // SAFETY: one thread of one kernel at a time, and the buffer lives until the last
+            // kernel has ended.
             unsafe { stream.launch(&module, append, &ONE_THREAD, (values.slice(), digit)) }.unwrap();
         }
         device.synchronize().unwrap();
@@ -159,7 +163,8 @@ fn the_cpu_tells_how_a_replay_went() {
         assert_eq!(stream.cpu_stats(), None);
         let flag = device.from_slice(&[0_u32]).unwrap();
         let module = device.native_module().unwrap();
-        // SAFETY: the kernel touches the flag by atomics, and the buffer lives until the end.
+        // SAFETY: the kernel accesses the flag by atomics, and the buffer lives until the kernel
+        // has ended.
         unsafe { stream.launch(&module, raise, &LaunchConfig::linear(64, 64), (flag.slice(),)) }.unwrap();
         stream.synchronize().unwrap();
         stream.cpu_stats().unwrap()

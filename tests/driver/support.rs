@@ -1,11 +1,11 @@
-//! The devices to test on, and their modules.
+//! The devices under test, and the module of test kernels.
 
 use warpheap::{Backend, Device, Module};
 
-/// The test kernels, as a GPU runs them.
+/// PTX of the test kernels, for GPUs.
 pub const PTX: &str = include_str!("kernels.ptx");
 
-/// The first GPU, if there is one. With `WARPHEAP_REQUIRE_CUDA=1` there must be one.
+/// The first GPU, if there is one. With `WARPHEAP_REQUIRE_CUDA=1` a GPU is required.
 pub fn gpu() -> Option<Device> {
     match Device::cuda(0) {
         Ok(device) => Some(device),
@@ -18,12 +18,12 @@ pub fn gpu() -> Option<Device> {
     }
 }
 
-/// The CPU, and the first GPU where there is one.
+/// The CPU, and the first GPU if there is one.
 pub fn devices() -> Vec<Device> {
     [Device::cpu()].into_iter().chain(gpu()).collect()
 }
 
-/// The test kernels, ready for the device.
+/// The test kernels, loaded on the device.
 pub fn module(device: &Device) -> Module {
     device.load_module(PTX).unwrap()
 }

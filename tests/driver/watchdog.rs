@@ -1,13 +1,13 @@
-//! The watchdog ends a process that hangs, and only that.
+//! The watchdog ends a process that hangs, and no other.
 
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use warpheap::Watchdog;
 
-/// Tells the child which part to play.
+/// Environment variable that selects the part of the child.
 const PART: &str = "WARPHEAP_TEST_WATCHDOG";
 
-/// Runs `child` below in a process of its own.
+/// Runs `child` below in a separate process.
 fn play(part: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let command = command.args(["--exact", "watchdog::child", "--nocapture"]);

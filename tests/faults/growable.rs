@@ -1,4 +1,4 @@
-//! A buffer that grows and shrinks: it keeps its size and its content, whatever fails.
+//! A buffer that grows and shrinks: it keeps its size and its contents, whichever call fails.
 
 use crate::driver::fault_injection::{self, Call, Run};
 use crate::pool::GrowableBuffer;
@@ -37,7 +37,7 @@ fn scenario(run: &mut Run) {
         let pages: u64 = held.iter().filter(|(call, _)| *call == Call::Create).map(|(_, bytes)| bytes).sum();
         assert_eq!(pages, buffer.size(), "{run}: memory that is not the buffer's");
     }
-    // A buffer that is dropped while the driver fails cannot return its memory.
+    // A buffer that is dropped while the driver fails cannot free its memory.
     run.recover();
 }
 

@@ -1,7 +1,8 @@
-//! A heap that the host allocates from, grows and resets: it stays whole, whatever fails.
-//!
-//! Its calls use buffers of their own, which are lost if their frees fail, too. So nothing is left behind only where one call
+//! A heap that the host allocates from, grows and resets: it stays consistent whichever driver call
 //! fails.
+//!
+//! Its calls use temporary buffers, which leak if their frees fail, too. So the test checks for
+//! leaks only where a single call fails.
 
 use crate::driver::fault_injection::{self, Call, Run};
 use crate::error::{Error, Result};
@@ -11,8 +12,8 @@ use warpheap_device::kernel::DevicePtr;
 
 const MIB: u64 = 1 << 20;
 
-/// Allocates a block for each layout. There is room for them twice: where a call fails after the launch, its blocks stay
-/// allocated, and no address of them is known.
+/// Allocates a block for each layout. The heap has room for twice as many: if a call fails after
+/// the launch, its blocks stay allocated and their addresses are unknown.
 fn allocate(run: &Run, heap: &Heap, layouts: &[Layout]) -> Option<Vec<DevicePtr<u8>>> {
     let blocks = run.must(|| heap.allocate_many(layouts))?;
     Some(blocks.into_iter().map(|block| block.expect("there is room")).collect())
@@ -24,7 +25,7 @@ fn free(run: &Run, heap: &Heap, blocks: &[DevicePtr<u8>]) -> Option<()> {
         // SAFETY: no kernel uses them.
         let freed = unsafe { heap.deallocate_many(blocks) };
         match freed {
-            // The blocks were freed before the call that failed: the one that reads what went wrong.
+            // The blocks were freed before the failed call, which reads the fault record.
             Err(Error::InvalidFree(_)) if has_failed => Ok(()),
             other => {
                 has_failed = other.is_err();
@@ -53,14 +54,15 @@ fn use_heap(run: &Run, heap: &mut Heap) -> Option<()> {
         attempts += 1;
         heap.grow_to(8 * MIB)
     })?;
-    // A growth that failed on its way may leave slabs that are not handed out before a reset (`Heap::grow_to`).
+    // A growth that failed halfway may leave slabs that are not allocated before a reset
+    // (`Heap::grow_to`).
     if attempts == 1 {
         check(run, heap)?;
     }
     free(run, heap, &blocks[100..])?;
     run.must(|| heap.reset())?;
     assert_eq!(run.must(|| heap.stats())?.live_blocks, 0, "{run}");
-    // More than it had before it grew.
+    // More than the capacity before the growth.
     let large = [Layout::new::<[u64; 3 << 15]>(); 3];
     let blocks = allocate(run, heap, &large)?;
     check(run, heap)?;

@@ -1,8 +1,8 @@
 //! Each driver call of a scenario fails in turn: below each host pool, below handles, growable
 //! buffers and heaps.
 //!
-//! They are unit tests of the library: a device whose calls fail takes the traits behind `Device`,
-//! which are private.
+//! These are unit tests of the library, because a device with failing calls implements the traits
+//! behind `Device`, which are private.
 
 mod growable;
 mod handles;

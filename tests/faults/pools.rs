@@ -1,10 +1,11 @@
 //! Each driver call fails in turn below each pool: once, until the driver recovers, or for good.
 //!
-//! Whatever fails, the pool returns an error that names the call, or succeeds in another way. No two blocks overlap, and no
-//! stream gets a block before the work that it was freed behind (`Rig`). Afterwards the pool works as before, and when it is
-//! gone, nothing is left with the driver: a single failure never leaves anything behind. Where all calls fail from one on,
-//! something stays with the driver only of a constructor that could return nothing, and of a pool that is dropped while the
-//! driver still fails: then nothing is left that could retry.
+//! Whichever call fails, the pool returns an error that names it, or succeeds in another way. No
+//! two blocks overlap, and no stream gets a block before the work that precedes its free (`Rig`).
+//! Afterwards the pool works as before, and after its drop the driver holds nothing of it: a single
+//! failure never leaks. If all calls fail from one on, only two things may leak: memory of a
+//! constructor that could not return an object, and memory of a pool that is dropped while the
+//! driver still fails, because no object remains that could retry.
 
 use super::rig::Rig;
 use super::subjects::{Pool, SUBJECTS, Subject};
@@ -20,14 +21,15 @@ fn make(run: &mut Run, subject: &Subject) -> Option<(Box<dyn Pool>, Vec<Stream>)
     Some((run.construct(|| (subject.make)(&device))?, streams))
 }
 
-/// Uses all that a pool has: each stream's own blocks, those of others, all that there is, and what comes back.
+/// Uses every source of blocks: each stream's own free blocks, those of other streams, the whole
+/// pool, and freed blocks.
 fn play(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: &mut [Stream]) {
     for round in 0..2 {
         for (i, size) in subject.sizes.iter().enumerate() {
             rig.alloc(pool, *size, &streams[i % 2]);
         }
         for i in 0..subject.sizes.len() {
-            // On the stream that has it, and on the one that does not.
+            // On the stream that owns it, and on the other one.
             rig.free_last(pool, &streams[(i + round) % 2]);
         }
     }
@@ -38,7 +40,7 @@ fn play(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: &mut [St
     for _ in 0..subject.most / 2 {
         rig.free_last(pool, &streams[1]);
     }
-    // One stream goes, with what was freed on it.
+    // Drop one stream, with the memory that was freed on it.
     let device = rig.run.device.clone();
     if let Some(stream) = rig.run.attempt(|| device.stream()) {
         streams[1] = stream;
@@ -56,12 +58,12 @@ fn play(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: &mut [St
     }
     if pool.rungs().is_some() {
         while rig.blocks() > 0 && rig.free_last(pool, &streams[2]) {}
-        // What is cached has to go back first.
+        // Cached memory must be returned to the driver first.
         rig.alloc(pool, 2 * largest, &streams[0]);
     }
 }
 
-/// The pool gives and takes as if nothing had been.
+/// The pool allocates and frees as if no call had failed.
 fn is_well(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: &[Stream]) {
     for round in 0..2 {
         while rig.blocks() > 0 {
@@ -74,13 +76,13 @@ fn is_well(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: &[Str
             rig.must_alloc(pool, *size, &streams[(i + round) % 3]);
         }
     }
-    // One is still allocated when it goes.
+    // One block is still allocated when the pool is dropped.
     while rig.blocks() > 1 {
         rig.must_free_last(pool, &streams[0]);
     }
 }
 
-/// Makes the pool, uses it, and uses it again after the driver recovered.
+/// Builds the pool, uses it, and uses it again after the driver has recovered.
 fn scenario(subject: &Subject) -> impl Fn(&mut Run) {
     |run| {
         let Some((pool, mut streams)) = make(run, subject) else { return };

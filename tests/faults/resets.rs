@@ -1,4 +1,4 @@
-//! A reset that fails leaves metadata that nothing trusts, until a reset succeeds.
+//! A failed reset leaves invalid metadata, which is not used until a reset succeeds.
 
 use crate::driver::fault_injection::{Call, Faults, Which, faulty_device};
 use crate::error::{Error, Result};
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 
-/// Lets each call of `reset` fail in turn from the `first` that writes on, and calls `look` after
-/// each failure.
+/// Fails each call of `reset` in turn, from the `first` that writes on, and calls `look` after each
+/// failure.
 fn each_call_fails<P>(
     faults: &Arc<Faults>,
     first: Call,

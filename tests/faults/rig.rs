@@ -1,4 +1,4 @@
-//! The blocks of a pool under test, and the checks at each call.
+//! The blocks of a pool under test, and the checks on each call.
 
 use super::subjects::Pool;
 use crate::alloc::address_of;
@@ -11,11 +11,11 @@ use warpheap_device::kernel::DevicePtr;
 struct Block {
     ptr: DevicePtr<u8>,
     layout: Layout,
-    /// Work of this stream may use it.
+    /// Work on this stream may use the block.
     home: Stream,
 }
 
-/// What a scenario has allocated and freed.
+/// The blocks that a scenario has allocated and freed.
 pub(super) struct Rig<'a> {
     pub run: &'a Run,
     live: Vec<Block>,
@@ -32,7 +32,7 @@ impl<'a> Rig<'a> {
         Rig { run, live: Vec::new(), freed: Vec::new() }
     }
 
-    /// Allocates a block. False if the pool is out of memory.
+    /// Allocates a block. Returns false if the pool is out of memory.
     pub fn alloc(&mut self, pool: &dyn Pool, size: usize, stream: &Stream) -> bool {
         let is_full = |error: &Error| {
             matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. } | OutOfMemory::Device { .. }))
@@ -57,7 +57,8 @@ impl<'a> Rig<'a> {
         assert!(self.alloc(pool, size, stream), "{run}: no room for {size} B: {:?}", pool.usage());
     }
 
-    /// Checks that the block overlaps no other, and that its stream is ordered after earlier work on its bytes.
+    /// Checks that the block overlaps no other, and that its stream is ordered after earlier work
+    /// on its bytes.
     fn enlist(&mut self, block: Block) {
         let run = self.run;
         let (start, bytes) = (address_of(block.ptr), block.layout.size() as u64);
@@ -77,8 +78,8 @@ impl<'a> Rig<'a> {
         self.live.len()
     }
 
-    /// Frees the block that was allocated last, if there is one: on `stream`, or on its own stream if `stream` cannot be
-    /// ordered after that.
+    /// Frees the most recently allocated block, if there is one: on `stream`, or on the block's own
+    /// stream if `stream` cannot be ordered after it.
     pub fn free_last(&mut self, pool: &dyn Pool, stream: &Stream) -> bool {
         let Some(block) = self.live.pop() else { return true };
         let (start, bytes) = (address_of(block.ptr), block.layout.size() as u64);
@@ -87,12 +88,12 @@ impl<'a> Rig<'a> {
         let is_other = stream.id() != block.home.id();
         let stream = if is_other && self.run.attempt(ordered).is_none() { &block.home } else { stream };
         let last = self.run.faults.work(stream);
-        // SAFETY: a live block, and other streams' work comes before.
+        // SAFETY: a live block; `stream` is ordered after the work of other streams on it.
         let done = self.run.attempt(|| unsafe { pool.deallocate(block.ptr, block.layout, stream) });
         pool.check();
         match done {
             Some(()) => self.freed.push((start, bytes, last)),
-            // It is still allocated.
+            // The block is still allocated.
             None => self.live.insert(0, block),
         }
         done.is_some()

@@ -1,4 +1,4 @@
-//! The pools, and the driver calls that each of them reaches.
+//! The pools, and the driver calls that each of them uses.
 
 use crate::alloc::{
     BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverMemory, DriverPool, Limit, Logged, Overflow,
@@ -10,17 +10,17 @@ use crate::error::{Error, Result};
 use std::alloc::Layout;
 
 pub(super) trait Pool: DeviceAllocator {
-    /// Gives memory back, or begins anew, as far as it can.
+    /// Frees cached memory or resets the pool, as far as the pool can.
     fn tidy(&self, _stream: &Stream) -> Result<()> {
         Ok(())
     }
 
-    /// Which rungs of a ladder were climbed, if it has one.
+    /// Counters of the ladder's rungs, if the pool has a ladder.
     fn rungs(&self) -> Option<RungStats> {
         None
     }
 
-    /// Its invariants.
+    /// Checks the invariants.
     fn check(&self) {}
 }
 
@@ -63,11 +63,11 @@ impl<A: DeviceAllocator> Pool for CachingPool<A> {
 pub(super) struct Subject {
     pub name: &'static str,
     pub make: fn(&Device) -> Result<Box<dyn Pool>>,
-    /// There is room for these together.
+    /// Sizes that fit into the pool together.
     pub sizes: &'static [usize],
-    /// As many of the largest are asked for, and some are refused.
+    /// Number of blocks of the largest size to request. Some of these allocations fail.
     pub most: usize,
-    /// What it is to reach, at least.
+    /// Driver calls that the scenario must reach, at least.
     pub calls: &'static [Call],
 }
 

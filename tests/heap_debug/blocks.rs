@@ -1,4 +1,5 @@
-//! What a correct program gets from a debug heap: as from any other, and no complaint.
+//! Correct programs on a debug heap: they get the same blocks as from any other heap, and no fault
+//! is recorded.
 
 use crate::kernels::{THREADS, behave, give, layout, take};
 use crate::support::{Bench, all_devices, benches};
@@ -19,7 +20,7 @@ fn a_correct_program_is_told_of_nothing() {
     }
 }
 
-/// So that blocks come out of the quarantine for want of memory, from many threads at once.
+/// Many threads at once run out of memory, so that blocks are evicted from the quarantine.
 #[test]
 fn nor_is_it_at_the_end_of_the_memory() {
     for bench in benches(0) {
@@ -29,7 +30,7 @@ fn nor_is_it_at_the_end_of_the_memory() {
             let out = bench.out.copy_to_vec().unwrap();
             let wrong: u64 = out.iter().map(|word| word & u64::from(u32::MAX)).sum();
             let refused: u64 = out.iter().map(|word| word >> 32).sum();
-            // A ring that was not emptied would hold all memory by now.
+            // If the ring were never emptied, it would hold all memory by now.
             assert!(wrong == 0 && refused < 512, "{wrong} wrong, {refused} of {} refused", 2 * 8 * 512);
             assert_eq!((bench.faults().len(), bench.stats().live_blocks), (0, 0));
         }
@@ -51,7 +52,7 @@ fn alignments_are_kept() {
     }
 }
 
-/// A program may be built with the feature and have heaps that are not debugged.
+/// A program that is built with the feature may also have heaps without debugging.
 #[test]
 fn a_heap_that_is_not_debugged_is_as_without_the_feature() {
     for bench in benches(4) {
@@ -67,7 +68,8 @@ fn a_heap_that_is_not_debugged_is_as_without_the_feature() {
     }
 }
 
-/// Many threads at once, on a GPU as well: in a heap with room for all, and in one that has to empty its quarantine.
+/// Many blocks at once, on a GPU as well: in a heap with room for all, and in one that must empty
+/// its quarantine.
 #[test]
 fn a_correct_host_is_told_of_nothing() {
     let mixed: Vec<_> = (0..2000).map(|i| layout(i * 7 % 1500 + 1, 1 << (i % 7))).collect();

@@ -1,4 +1,4 @@
-//! Writes before and behind a block.
+//! Writes before and past the end of a block.
 
 use crate::kernels::{CULPRIT, CULPRIT_AT, STRAY_LINE, THREADS, scribble, stray, take};
 use crate::support::{Bench, all_devices, benches};
@@ -7,7 +7,8 @@ use warpheap::DeviceMemory;
 use warpheap_device::fault::FaultKind;
 use warpheap_device::heap::debug::CANARY_LEAST;
 
-/// Has the culprit write `bytes` bytes from byte `at` on. Returns its block's address.
+/// The culprit writes `bytes` bytes, starting at byte `at` of its block. Returns the address of the
+/// block.
 fn run(bench: &Bench, size: u64, at: i64, bytes: u64) -> u64 {
     bench.run(stray, THREADS, (bench.heap.handle(), size, at, bytes, bench.out.slice()));
     bench.out.copy_to_vec().unwrap()[CULPRIT as usize]
@@ -48,7 +49,7 @@ fn a_byte_before_a_block_is_an_underrun() {
     }
 }
 
-/// Its block is not handed out any more: no one knows where it ends.
+/// The block is never allocated again, because its bounds are lost.
 #[test]
 fn a_record_that_is_written_over_is_an_underrun_and_is_told_by_the_check() {
     for bench in benches(16) {
@@ -66,13 +67,13 @@ fn a_record_that_is_written_over_is_an_underrun_and_is_told_by_the_check() {
     }
 }
 
-/// What the host plants, on a GPU as well.
+/// Faults that the host plants, on a GPU as well.
 #[test]
 fn what_a_block_of_the_host_suffers_is_among_the_heaps_faults() {
     for device in all_devices() {
         let bench = Bench::new(device, 8 << 20, 4);
         let write = |address: u64| {
-            // SAFETY: inside of the heap's memory, which is live.
+            // SAFETY: inside the heap's memory, which is live.
             let mut byte = unsafe { DeviceMemory::from_raw(&bench.device, address, 1) };
             byte.write(0, &[0x11_u8]).unwrap();
         };
@@ -110,7 +111,7 @@ fn what_a_block_of_the_host_suffers_is_among_the_heaps_faults() {
     }
 }
 
-/// Without a free: those of large blocks lie far from the record.
+/// Without a free. The canaries of large blocks lie far from the record.
 #[test]
 fn the_check_sees_what_was_written_out_of_bounds_of_live_blocks() {
     for bench in benches(16) {

@@ -1,4 +1,4 @@
-//! Who allocated what was not given back.
+//! Allocation sites of leaked blocks.
 
 use crate::kernels::{EVERY_LINE, everyway, stray, take};
 use crate::support::{BLOCK, benches};
@@ -51,13 +51,13 @@ fn each_leak_has_its_thread_and_the_address_that_the_thread_got() {
     }
 }
 
-/// `GlobalAlloc` has no caller: its own line is what is left.
+/// `GlobalAlloc` cannot take a caller's location, so the report names a line in its implementation.
 #[test]
 fn the_global_allocator_is_a_site_of_its_own() {
     for bench in benches(16) {
-        // SAFETY: the heap lives, and this thread calls as the one thread of a kernel.
+        // SAFETY: the heap is live, and this thread calls as the only thread of a kernel.
         let global = unsafe { GlobalHeap::over(bench.heap.handle()) };
-        // SAFETY: it has bytes.
+        // SAFETY: the layout is not empty.
         let block = unsafe { global.alloc(Layout::new::<u64>()) };
         let leaks = bench.heap.leaks(1).unwrap();
         assert_eq!(leaks.first[0].address, block as u64);

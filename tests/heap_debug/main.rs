@@ -1,7 +1,7 @@
-//! Debug heaps: each mistake is planted and seen, and a correct program is told of none.
+//! Debug heaps: each planted mistake is reported, and a correct program causes no report.
 //!
-//! On the CPU in parallel and under some seeds of the replay; what the host can plant by itself on a GPU as well, if
-//! there is one.
+//! The tests run on the CPU in parallel mode and under some seeds of the replay mode. The mistakes
+//! that the host can plant itself also run on a GPU, if there is one.
 #![cfg(not(loom))]
 
 mod blocks;

@@ -1,4 +1,4 @@
-//! Freed blocks: poisoned, kept for a while, looked at, and given up when memory runs out.
+//! Freed blocks: poisoned, kept in quarantine, checked, and evicted when memory runs out.
 
 use crate::kernels::{CULPRIT, THREADS, churn_alone, give, give_all, read_poison, scribble, stray, take};
 use crate::support::{BYTES, Bench, benches, replays_and_cpu, stats};
@@ -11,7 +11,7 @@ fn of(size: usize) -> Layout {
     Layout::from_size_align(size, 1).unwrap()
 }
 
-/// `count` frees of blocks that nothing is wrong with.
+/// Allocates and frees `count` intact blocks.
 fn free_others(bench: &Bench, count: usize) {
     let blocks = bench.heap.allocate_many(&vec![of(40); count]).unwrap();
     let blocks: Vec<_> = blocks.into_iter().map(Option::unwrap).collect();
@@ -51,7 +51,7 @@ fn a_write_after_the_free_is_seen_when_the_block_leaves() {
     }
 }
 
-/// Also of a record: then the block is never handed out again.
+/// Also if the record is overwritten: then the block is never allocated again.
 #[test]
 fn a_record_that_is_written_over_in_quarantine_is_seen() {
     for bench in benches(8) {
@@ -63,7 +63,7 @@ fn a_record_that_is_written_over_in_quarantine_is_seen() {
     }
 }
 
-/// The fewest turns after which an address came back.
+/// The fewest turns after which an address was allocated again.
 fn soonest(addresses: &[u64]) -> usize {
     let again = |(i, address): (usize, &u64)| addresses[..i].iter().rev().position(|other| other == address);
     addresses.iter().enumerate().filter_map(again).min().unwrap_or(addresses.len())
@@ -71,7 +71,7 @@ fn soonest(addresses: &[u64]) -> usize {
 
 #[test]
 fn a_freed_block_is_not_handed_out_before_as_many_frees_as_were_set() {
-    // Of slabs of their own, and of a class.
+    // Blocks with slabs of their own, and blocks of a size class.
     for (size, turns) in [(70_000, 300), (3000, 4000)] {
         let run = |quarantine| {
             let device = warpheap::Device::cpu();
@@ -138,7 +138,7 @@ fn a_full_heap_gives_its_quarantine_up() {
     }
 }
 
-/// Also a write after the free that is found on that way.
+/// Also detects a write after free when it evicts a block.
 #[test]
 fn what_a_full_heap_gives_up_is_looked_at() {
     for device in replays_and_cpu() {
@@ -192,7 +192,7 @@ fn what_is_no_block_is_not_freed() {
     }
 }
 
-/// Also where the record of the life before is still there, and says that the block is live.
+/// Also if the record of the previous allocation is still in memory and marks the block as live.
 #[test]
 fn a_block_of_before_a_reset_is_none() {
     for device in replays_and_cpu() {

@@ -1,4 +1,4 @@
-//! What can be set, and kernels that were built without the feature.
+//! Settings, and kernels that were built without the feature.
 
 use crate::kernels::give_all;
 use crate::support::replays_and_cpu;
@@ -24,7 +24,7 @@ fn wrong_settings_are_refused_by_name() {
     assert!(heap.debug(true).quarantine(1 << 20).build(&Device::cpu()).is_ok());
 }
 
-/// Records, canaries and quarantine lie in blocks, so they come with the memory.
+/// Records, canaries and the quarantine are inside the blocks, so they grow with the memory.
 #[test]
 fn a_debug_heap_grows_as_another_does() {
     for device in replays_and_cpu() {
@@ -48,7 +48,7 @@ fn a_debug_heap_grows_as_another_does() {
     }
 }
 
-/// A handle is longer with the feature, and a launch looks at the lengths.
+/// A handle is longer with the feature, and a launch compares the lengths.
 #[test]
 fn kernels_without_the_feature_are_refused() {
     let ptx = |bytes: usize| {
@@ -64,7 +64,8 @@ fn kernels_without_the_feature_are_refused() {
     assert!(error.to_string().contains("feature `debug`"), "{error}");
 }
 
-/// Cargo tells the library's build script which features `warpheap-device` has in the program, whichever crate asks for them.
+/// Cargo tells the build script of the library which features `warpheap-device` has in the program,
+/// regardless of the crate that requests them.
 #[test]
 fn the_librarys_own_kernels_have_the_feature() {
     let handle = format!("heap_alloc_many_param_0[{}]", size_of::<Arg<warpheap_device::heap::Heap>>());

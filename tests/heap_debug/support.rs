@@ -1,4 +1,4 @@
-//! A debug heap, and kernels run on it.
+//! Debug heaps, and launches of kernels that use them.
 
 use warpheap::pool::{Heap, HeapStats};
 use warpheap::simt::Mode;
@@ -7,7 +7,7 @@ use warpheap_device::fault::Fault;
 use warpheap_device::kernel::Kernel;
 
 pub const BYTES: u64 = 8 << 20;
-/// Threads of a block in [`Bench::run`].
+/// Threads per block in [`Bench::run`].
 pub const BLOCK: u32 = 64;
 
 pub struct Bench {
@@ -21,7 +21,7 @@ pub fn replays_and_cpu() -> impl Iterator<Item = Device> {
     (0..4).map(|seed| Device::cpu_with(Mode::Replay { seed })).chain(parallel).chain([Device::cpu()])
 }
 
-/// The GPU among them. With `WARPHEAP_REQUIRE_CUDA=1` there must be one.
+/// All devices, including the GPU. With `WARPHEAP_REQUIRE_CUDA=1` a GPU is required.
 pub fn all_devices() -> impl Iterator<Item = Device> {
     let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
     let gpu = Device::cuda(0).ok().filter(|_| warpheap::build_info::images().is_ok());
@@ -29,7 +29,7 @@ pub fn all_devices() -> impl Iterator<Item = Device> {
     replays_and_cpu().chain(gpu)
 }
 
-/// On each device a debug heap of [`BYTES`] with so many blocks in quarantine.
+/// One debug heap of [`BYTES`] on each device, with `quarantine` blocks in quarantine.
 pub fn benches(quarantine: u32) -> impl Iterator<Item = Bench> {
     replays_and_cpu().map(move |device| Bench::new(device, BYTES, quarantine))
 }
@@ -40,7 +40,7 @@ impl Bench {
         Bench { out: device.zeroed(4096).unwrap(), device, heap }
     }
 
-    /// So many threads, in blocks of [`BLOCK`].
+    /// Runs `kernel` with `threads` threads, in blocks of [`BLOCK`].
     pub fn run<K: Kernel>(&self, kernel: K, threads: u32, args: K::Args) {
         let stream = self.device.stream().unwrap();
         let grid = LaunchConfig {
@@ -48,7 +48,8 @@ impl Bench {
             block: [threads.min(BLOCK), 1, 1],
             shared_bytes: 0,
         };
-        // SAFETY: heap and buffers live until the stream is done, and no one else uses them.
+        // SAFETY: heap and buffers live until the stream is synchronised, and nothing else uses
+        // them.
         unsafe { stream.launch(&self.device.native_module().unwrap(), kernel, &grid, args) }.unwrap();
         stream.synchronize().unwrap();
     }
@@ -59,26 +60,26 @@ impl Bench {
         faults.first
     }
 
-    /// The only fault.
+    /// Returns the only recorded fault.
     pub fn fault(&self) -> Fault {
         let faults = self.faults();
         assert_eq!(faults.len(), 1, "{faults:?}");
         faults[0]
     }
 
-    /// The line of the site that a fault names.
+    /// The line of the allocation site that a fault names.
     pub fn line_of(&self, fault: &Fault) -> u32 {
         self.heap.snapshot().unwrap().site(fault.detail).expect("a site").line
     }
 
-    /// The numbers, of a heap that is whole and in which every byte is in one place.
+    /// The statistics, after the heap passed its check. Every byte is counted once.
     pub fn stats(&self) -> HeapStats {
         assert_eq!(self.heap.check().unwrap(), []);
         stats(&self.heap)
     }
 }
 
-/// The numbers, of which each byte is in one.
+/// The statistics. Every byte is counted once.
 pub fn stats(heap: &Heap) -> HeapStats {
     let stats = heap.stats().unwrap();
     let in_blocks = stats.live_bytes + stats.quarantined_bytes + stats.free_block_bytes + stats.cursor_bytes;

@@ -1,4 +1,4 @@
-//! What each adaptor adds.
+//! The behaviour that each adaptor adds.
 
 use crate::cases::layout;
 use crate::suite::give;
@@ -64,7 +64,7 @@ fn a_limit_is_exact_and_says_what_is_left() {
     );
     give(&limited, most, &stream).unwrap();
     assert!(limited.allocate(layout((1 << 20) + 1, 1), &stream).is_err());
-    // What the upstream refuses does not count.
+    // An allocation that fails upstream does not count.
     let pool = BlockPool::builder(layout(64, 64), 2).build_over(DriverMemory::new(&device)).unwrap();
     let limited = Limit::new(pool, 100);
     assert!(limited.allocate(layout(65, 1), &stream).is_err());
@@ -111,7 +111,7 @@ fn a_log_has_a_row_for_every_call() {
     assert_eq!((rows[2].pointer, rows[2].size, rows[2].align), (address, 4096, 512));
 }
 
-/// By time, each address of a log is free, then live, then free.
+/// Sorted by time, each address of a log is free, then live, then free.
 #[test]
 fn a_log_of_many_threads_can_be_replayed_in_the_order_of_its_times() {
     let (device, _) = cpu();
@@ -143,7 +143,8 @@ fn a_log_of_many_threads_can_be_replayed_in_the_order_of_its_times() {
     assert!(live.is_empty());
 }
 
-/// One allocation of it meets one free: the first is under way when the second is called, and ends before that returns.
+/// An allocator in which one allocation overlaps one free: the free is called while the allocation
+/// is under way, and returns after it.
 struct Meeting {
     upstream: BlockPool<DriverMemory>,
     points: [Barrier; 3],
@@ -156,7 +157,7 @@ impl Meeting {
     }
 }
 
-// SAFETY: the upstream's promise.
+// SAFETY: forwards to `BlockPool`, which upholds the contract of `DeviceAllocator`.
 unsafe impl DeviceAllocator for Meeting {
     fn device(&self) -> &Device {
         self.upstream.device()
@@ -171,7 +172,7 @@ unsafe impl DeviceAllocator for Meeting {
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `deallocate`, which is passed on.
         let done = unsafe { self.upstream.deallocate(ptr, layout, stream) };
         if self.meets() {
             self.points[1].wait();
@@ -185,7 +186,8 @@ unsafe impl DeviceAllocator for Meeting {
     }
 }
 
-/// The block is free for as long as the free is under way, and someone else has it, and a row, before that one has.
+/// The block becomes free while its free is still under way. Another thread can allocate and log it
+/// before that free has logged its row.
 #[test]
 fn an_address_that_goes_from_hand_to_hand_is_logged_in_order() {
     let (device, stream) = cpu();
@@ -280,7 +282,7 @@ fn calls_fail_as_often_as_the_chance_says() {
     assert!((300..500).contains(&count), "{count} of 4000");
 }
 
-/// What a subscriber was told.
+/// Events that a subscriber received.
 #[derive(Clone, Default)]
 struct Events(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
 
@@ -294,9 +296,10 @@ impl Write for Events {
     }
 }
 
-/// What is told while `run` runs, a line for each event.
+/// The events during `run`, one line each.
 pub fn events_of(run: impl FnOnce()) -> String {
-    // With one dispatcher alone, `tracing` asks the thread that comes to an event first whether anyone listens: that may be another test's.
+    // With a single dispatcher, `tracing` caches the interest of the first thread that reaches an
+    // event, which may be the thread of another test.
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let events = Events::default();
     let writer = events.clone();

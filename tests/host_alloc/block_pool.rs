@@ -41,13 +41,13 @@ fn a_hundred_blocks_of_four_kibibytes() {
         );
         assert_eq!(pool.stats().free_blocks, 0);
 
-        // Whole blocks, each by a kernel, each with a value of its own.
+        // A kernel doubles each full block, and each block has a different value.
         for (number, block) in (1_u8..).zip(&all) {
             memory(&device, *block).fill(number).unwrap();
         }
         for block in &all {
             let values = memory(&device, *block).slice_at::<u32>(0, 1024).unwrap();
-            // SAFETY: the block is this kernel's alone.
+            // SAFETY: only this kernel uses the block.
             unsafe { stream.launch(&module, double, &LaunchConfig::linear(1024, 256), (values,)) }.unwrap();
         }
         for (number, block) in (1_u8..).zip(&all) {

@@ -1,4 +1,4 @@
-//! A region that is handed out from its start to its end, and reset.
+//! A region that is allocated from start to end, and then reset.
 
 use crate::cases::layout;
 use crate::kernels::{fill, linger};
@@ -40,7 +40,7 @@ fn ten_million_floats_need_forty_megabytes() {
         assert_eq!(pool.stats().granted, pool.capacity(), "to the last byte");
         let values = memory(&device, block).slice_at::<u32>(0, FLOATS as u64).unwrap();
         let config = LaunchConfig::linear(FLOATS as u32, 256);
-        // SAFETY: the block is this kernel's alone.
+        // SAFETY: only this kernel uses the block.
         unsafe { stream.launch(&module, fill, &config, (values, 1.0_f32.to_bits())) }.unwrap();
         let mut all = vec![0.0_f32; FLOATS];
         memory(&device, block).read(0, &mut all).unwrap();
@@ -138,7 +138,7 @@ fn a_reset_gives_the_same_addresses_again_and_is_refused_while_blocks_are_live()
         assert!(granted > 0, "frees give no room back");
         pool.reset(&stream).unwrap();
         assert_eq!((pool.stats().granted, pool.stats().resets), (0, 1));
-        // What is left of handles from before is no block any more.
+        // After the reset, blocks from before it are rejected.
         for block in &first {
             let stale = give(&pool, *block, &stream).unwrap_err();
             assert!(stale.to_string().contains("since the last reset"), "{stale}");
@@ -158,14 +158,14 @@ fn all_can_be_taken_back_at_once_behind_a_stream() {
         let of = layout(2048, 256);
         let blocks = [take(&pool, of, &first), take(&pool, of, &first)];
         let values = memory(&device, blocks[0]).slice_at::<u32>(0, 1).unwrap();
-        // SAFETY: one thread, and the reset comes behind it.
+        // SAFETY: one thread, and the reset is ordered after it.
         unsafe { first.launch(&module, linger, &ONE, (values, 20_000)) }.unwrap();
-        // SAFETY: nothing else used the region.
+        // SAFETY: no other work used the region.
         unsafe { pool.reset_unchecked(&first) }.unwrap();
         assert!(give(&pool, blocks[0], &first).is_err());
         let block = take(&pool, of, &second);
         assert_eq!(block.0.0, blocks[0].0.0);
-        // SAFETY: the block is this stream's.
+        // SAFETY: the block belongs to this stream.
         unsafe { second.launch(&module, fill, &ONE, (values, 7)) }.unwrap();
         let mut value = [0_u32];
         memory(&device, block).read(0, &mut value).unwrap();
@@ -175,7 +175,8 @@ fn all_can_be_taken_back_at_once_behind_a_stream() {
     }
 }
 
-/// Kernels of two streams write late; whoever has the blocks after the reset, on either stream or a third, sees those writes first.
+/// Kernels of two streams write late. The next owner of the blocks after the reset, on either
+/// stream or a third, is ordered after those writes.
 #[test]
 fn a_reset_is_ordered_after_the_work_in_flight_of_every_stream() {
     for device in devices() {
@@ -188,7 +189,8 @@ fn a_reset_is_ordered_after_the_work_in_flight_of_every_stream() {
                 let blocks = [take(&pool, of, &streams[0]), take(&pool, of, &streams[1])];
                 for (block, stream) in blocks.iter().zip(&streams) {
                     let values = memory(&device, *block).slice_at::<u32>(0, 1).unwrap();
-                    // SAFETY: one thread, which is done with the block where the free comes in its stream.
+                    // SAFETY: one thread, which has finished with the block when the free runs in
+                    // its stream.
                     unsafe { stream.launch(&module, linger, &ONE, (values, 10_000)) }.unwrap();
                     give(&pool, *block, stream).unwrap();
                 }
@@ -197,7 +199,7 @@ fn a_reset_is_ordered_after_the_work_in_flight_of_every_stream() {
                 assert_eq!(starts(&again), starts(&blocks));
                 for block in again {
                     let values = memory(&device, block).slice_at::<u32>(0, 1).unwrap();
-                    // SAFETY: the block is this stream's.
+                    // SAFETY: the block belongs to this stream.
                     unsafe { streams[user].launch(&module, fill, &ONE, (values, 7)) }.unwrap();
                 }
                 for block in again {
@@ -230,7 +232,7 @@ fn what_does_not_fit_comes_from_upstream_if_that_is_the_policy() {
         assert_eq!((usage.used_bytes, usage.reserved_bytes), (4096 + 97 + 8192, 4096 + 97 + 8192));
         give(&pool, inside, &stream).unwrap();
         give(&pool, last, &stream).unwrap();
-        // They are not of the region.
+        // The blocks are outside the region.
         pool.reset(&stream).unwrap();
         let wrong = give(&pool, (outside[1].0, layout(8192, 1)), &stream).unwrap_err();
         assert!(wrong.to_string().contains("allocated as"), "{wrong}");
@@ -240,7 +242,7 @@ fn what_does_not_fit_comes_from_upstream_if_that_is_the_policy() {
         }
         assert_eq!(counted.stats().live_blocks, 1, "they are back where they came from");
         assert_eq!((pool.stats().overflow_bytes, pool.stats().overflows), (0, 2));
-        // At its end it gives back what is left, of both kinds.
+        // When dropped it frees the remaining blocks of both kinds.
         take(&pool, layout(4096, 256), &stream);
         take(&pool, layout(4096, 256), &stream);
         drop(pool);
@@ -248,7 +250,8 @@ fn what_does_not_fit_comes_from_upstream_if_that_is_the_policy() {
     }
 }
 
-/// In each round all threads fill the pool to its last byte and give all back; then one of them resets it.
+/// In each round all threads allocate until the pool is full and free everything; then one thread
+/// resets it.
 #[test]
 fn threads_share_a_pool_that_is_reset_again_and_again() {
     const THREADS: usize = 8;

@@ -1,4 +1,4 @@
-//! The caching pool: sizes, one driver call, what it reserves, and streams that go.
+//! The caching pool: sizes, driver calls, reserved memory, and streams that are dropped.
 
 use crate::cases::layout;
 use crate::suite::{Block, give};
@@ -16,7 +16,7 @@ use warpheap_device::kernel::DevicePtr;
 const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
 
-/// Addresses without memory: nobody may touch what it hands out.
+/// An upstream of addresses without memory. Nothing may access its blocks.
 pub struct Counted {
     device: Device,
     state: Mutex<(u64, BTreeMap<u64, Layout>)>,
@@ -28,7 +28,7 @@ impl Counted {
     }
 }
 
-// SAFETY: addresses are given out once, and these tests read and write none of them.
+// SAFETY: each address is allocated once, and these tests neither read nor write any of them.
 unsafe impl DeviceAllocator for Counted {
     fn device(&self) -> &Device {
         &self.device
@@ -106,7 +106,7 @@ fn sizes_are_rounded_and_what_that_wastes_is_reported() {
     }
     let stats = pool.stats();
     assert_eq!((stats.usage.used_bytes, stats.asked_bytes, stats.wasted_bytes), (0, 0, 0));
-    // Finer classes waste less.
+    // More classes per doubling waste less memory.
     let four = CachingPool::builder().classes_per_doubling(4).build_over(Counted::new(&device)).unwrap();
     assert_eq!((pool.rounded(40_000), four.rounded(40_000)), (65_536, 40_960));
     assert!(format!("{pool:?}").contains("0 B of"), "{pool:?}");
@@ -228,7 +228,7 @@ fn frees_that_are_wrong_are_told_apart() {
     assert!(give(&pool, large, &stream).unwrap_err().to_string().contains("is free already"));
 }
 
-/// Blocks of a class are aligned by it, whatever the upstream can do.
+/// Blocks are aligned to their size class, even if the upstream aligns to less.
 #[test]
 fn an_upstream_that_aligns_to_little_does() {
     let (device, stream) = cpu();
@@ -244,7 +244,8 @@ fn an_upstream_that_aligns_to_little_does() {
     assert!(pool.allocate(layout(3 * MIB, 512), &stream).is_err());
 }
 
-/// RMM's benchmark: allocations are 73 in 100 as long as there are some to make and room for them, and otherwise a block goes at random.
+/// RMM's benchmark: 73 in 100 operations allocate, as long as allocations are left and fit under
+/// the limit. All others free a random block.
 struct Random {
     rng: Pcg64Mcg,
     live: u64,
@@ -314,7 +315,7 @@ fn random_allocations_reserve_little_more_than_is_live() {
     for (largest, seed) in [(MIB, 7), (64 * MIB, 7), (64 * MIB, 8), (64 * MIB, 9)] {
         let growing = CachingPool::builder().build(&device).unwrap();
         assert!(ratio("one segment that grows", &growing, largest, seed) <= 1.15);
-        // Where segments end, memory is stranded.
+        // Memory is stranded at the ends of segments.
         let blocks = CachingPool::builder().segment_bytes(1 << 30).build_over(Counted::new(&device)).unwrap();
         assert!(ratio("segments of 1 GiB", &blocks, largest, seed) <= 1.25);
     }
@@ -326,7 +327,7 @@ fn streams_may_come_and_go_by_the_thousand() {
     let pool = CachingPool::builder().build_over(DriverMemory::new(&device)).unwrap();
     for number in 0..2000 {
         if number % 50 == 0 {
-            // Lets streams that are gone come to their last points, each on a thread of its own.
+            // Let the dropped streams, each with a thread of its own, reach their last events.
             device.synchronize().unwrap();
         }
         let stream = device.stream().unwrap();
@@ -336,9 +337,9 @@ fn streams_may_come_and_go_by_the_thousand() {
         }
     }
     let stats = pool.stats();
-    // The third block is of the extent that the second one made.
+    // The third block comes from the extent that the second one created.
     assert_eq!((stats.live_blocks, stats.misses), (0, 4000));
-    // Nearly 6 GiB went through.
+    // Nearly 6 GiB were allocated in total.
     assert!(stats.usage.reserved_bytes <= 1 << 30, "{stats:?}");
     pool.trim().unwrap();
     assert_eq!(pool.stats().usage.reserved_bytes, 0);
@@ -360,12 +361,12 @@ fn blocks_may_be_freed_on_other_streams_and_threads() {
     }
 }
 
-/// Nanoseconds that this thread has had of a core, where Linux says so: other programs do not count.
+/// CPU time of this thread in nanoseconds, where Linux reports it. Other programs do not affect it.
 fn of_core() -> Option<u64> {
     std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 
-/// Nanoseconds for each of so many pairs: by the clock, and of a core.
+/// Nanoseconds per pair, over `count` pairs: wall-clock time, and CPU time.
 fn pairs(allocator: &dyn DeviceAllocator, count: u32, size: usize, stream: &Stream) -> (f64, f64) {
     let (start, before) = (std::time::Instant::now(), of_core());
     for _ in 0..count {
@@ -377,7 +378,8 @@ fn pairs(allocator: &dyn DeviceAllocator, count: u32, size: usize, stream: &Stre
     (by_clock / f64::from(count), of_core / f64::from(count))
 }
 
-/// Run it in a release build: `cargo test --release --test host_alloc -- --ignored --nocapture pairs_take`.
+/// Run it in a release build:
+/// `cargo test --release --test host_alloc -- --ignored --nocapture pairs_take`.
 #[test]
 #[ignore = "a measurement"]
 fn pairs_take_nanoseconds() {

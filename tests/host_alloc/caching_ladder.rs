@@ -1,4 +1,4 @@
-//! Each rung of the caching pool's ladder, with an upstream that has no more.
+//! Each rung of the caching pool's ladder, with an upstream that is out of memory.
 
 use crate::caching::{Counted, take};
 use crate::cases::layout;
@@ -23,7 +23,7 @@ fn over(device: &Device, bytes: usize) -> Pool<Counted> {
     CachingPool::builder().segment_bytes(2 << 20).spare_bytes(0).build_over(upstream).unwrap()
 }
 
-/// Without a limit.
+/// A pool without a memory limit.
 fn sparing(device: &Device, spare: u64) -> CachingPool<DriverMemory> {
     CachingPool::builder()
         .segment_bytes(2 << 20)
@@ -52,11 +52,11 @@ fn a_stream_finds_what_it_freed_itself_first() {
     for block in blocks {
         give(&pool, block, &first).unwrap();
     }
-    // Two halves of a cache become one, without an event.
+    // Two cached halves coalesce without an event.
     let whole = take(&pool, 2 * MIB, &first);
     assert_eq!((served(&pool).done, pool.stats().hits), (0, 2), "merged in the stream's own extent");
     give(&pool, whole, &first).unwrap();
-    // Slabs that nobody uses become a piece again.
+    // Unused slabs become a piece again.
     let many: Vec<_> = (0..64).map(|_| take(&pool, 32 << 10, &first)).collect();
     assert!(pool.allocate(layout(512, 256), &first).is_err());
     for block in many {
@@ -93,11 +93,12 @@ fn what_failed_on_a_stream_is_told_although_the_pool_has_looked_at_it() {
     let pool = CachingPool::builder().segment_bytes(2 << 20).max_bytes(4 << 20).build(&device).unwrap();
     let block = take(&pool, 2 * MIB, &first);
     let values = memory(&device, block).slice_at::<u32>(0, 1).unwrap();
-    // SAFETY: it uses nothing.
+    // SAFETY: the kernel accesses nothing.
     unsafe { first.launch(&module, fail, &LaunchConfig::linear(1, 1), (values,)) }.unwrap();
     first.record().unwrap().synchronize().unwrap();
     give(&pool, block, &first).unwrap();
-    // That looks at the first stream, and the other one waits for the device so that memory goes back.
+    // This allocation polls the first stream. The next one waits for the device, so that memory can
+    // be returned upstream.
     give(&pool, take(&pool, 2 * MIB, &second), &second).unwrap();
     assert!(pool.allocate(layout(8 * MIB, 256), &second).is_err());
     assert!(pool.stats().upstream_frees > 0);
@@ -120,7 +121,8 @@ fn an_upstream_that_fails_keeps_nobody_from_what_the_pool_has() {
     assert_eq!(pool.stats().upstream_allocs, 2, "which was tried");
 }
 
-/// A stream that is busy keeps its cache, and what was put behind an event of its own is still its own.
+/// A busy stream keeps its cache, and memory that the pool put behind an event stays with that
+/// stream.
 #[test]
 fn a_stream_with_work_left_asks_for_no_more_because_another_one_misses() {
     for spare in [64 << 20, 0] {
@@ -145,7 +147,8 @@ fn a_stream_with_work_left_asks_for_no_more_because_another_one_misses() {
     }
 }
 
-/// Large blocks of a stream that is idle for good do not make small ones of another stream ask for more.
+/// Large free blocks of a permanently idle stream serve small requests of another stream, instead
+/// of letting the pool grow.
 #[test]
 fn what_an_idle_stream_keeps_serves_requests_of_any_size_before_the_pool_grows() {
     let (device, first, second) = cpu();
@@ -175,7 +178,8 @@ fn as_long_as_little_lies_free_what_streams_keep_is_left_alone() {
     assert_eq!(reserved(0, &[2, 4, 6, 6]), (6, 3, 0), "the end of the segment is added to");
     assert_eq!(reserved(0, &[2, 6, 4]), (6, 2, 0), "a part of what was kept, in its own extent");
     assert_eq!(reserved(16 << 20, &[2, 6, 4]), (12, 3, 0), "2 and 6 MiB are still kept");
-    // 16 MiB, a 32nd of the most, however much is asked for: 2, 4 and 6 MiB lie free while 8 are live, and 20 would while 10 are.
+    // The limit is 16 MiB, a 32nd of `max_bytes`, although more is configured: 2, 4 and 6 MiB are
+    // free while 8 are live, and 20 would be free while 10 are live.
     assert_eq!(reserved(u64::MAX, &[2, 4, 6, 8, 10, 12]), (20, 4, 1));
 }
 
@@ -190,7 +194,7 @@ fn an_upstream_that_had_no_more_is_asked_again_only_when_nothing_else_helps() {
     for half in halves {
         give(&pool, half, &first).unwrap();
     }
-    // Once to find out; then what was kept is cut.
+    // One call finds out that the upstream is out of memory. After that, cached memory is split.
     for _ in 0..3 {
         let pieces = [take(&pool, MIB, &first), take(&pool, MIB + 512, &first)];
         for piece in pieces {
@@ -206,19 +210,20 @@ fn an_upstream_that_had_no_more_is_asked_again_only_when_nothing_else_helps() {
 fn hold_up(module: &Module, device: &Device, stream: &Stream, block: Block) -> Held {
     let held = Held::new(module, stream);
     let values = memory(device, block).slice_at::<u32>(0, 1).unwrap();
-    // SAFETY: one thread, which is done with the block where the free comes in its stream.
+    // SAFETY: one thread, which has finished with the block when the free runs in its stream.
     unsafe { stream.launch(module, fill, &LaunchConfig::linear(1, 1), (values, 1)) }.unwrap();
     held
 }
 
-/// Doubles what the kernel before leaves in `first`, if that lies in `block`, which is the stream's; what there is then.
+/// Doubles the value that the previous kernel leaves in `first`, if `first` lies in `block`, which
+/// the stream owns. Returns the expected value.
 fn doubled(module: &Module, device: &Device, stream: &Stream, block: Block, first: Block) -> u32 {
     let offset = (first.0.0 as u64).wrapping_sub(block.0.0 as u64);
     if offset >= block.1.size() as u64 {
         return 1;
     }
     let values = memory(device, first).slice_at::<u32>(0, 1).unwrap();
-    // SAFETY: one thread, and the block is this stream's.
+    // SAFETY: one thread, and the block belongs to this stream.
     unsafe { stream.launch(module, double, &LaunchConfig::linear(1, 1), (values,)) }.unwrap();
     2
 }
@@ -242,7 +247,7 @@ fn what_is_pending_elsewhere_is_waited_for_on_the_device_alone() {
             give(&pool, *block, &first).unwrap();
         }
         let stolen = take(&pool, size, &second);
-        // The host did not wait, or it would not come here.
+        // The host did not wait; otherwise the test would hang before this line.
         assert_eq!((served(&pool).stolen, served(&pool).waited), (1, 0));
         let expected = doubled(&module, &device, &second, stolen, all[0]);
         drop(held);
@@ -286,7 +291,7 @@ fn cached_segments_go_back_before_a_request_fails() {
         let whole = take(&pool, 4 * MIB, &first);
         give(&pool, whole, stream).unwrap();
     }
-    // The second time, there is a segment of that size, of which the halves become one again.
+    // The second time there is a segment of that size, and its halves coalesce.
     let stats = pool.stats();
     assert_eq!(
         (stats.rungs.released, stats.upstream_frees, stats.usage.reserved_bytes),
@@ -310,7 +315,7 @@ fn a_hook_may_give_blocks_back_and_is_asked_again_and_again() {
             let Some(block) = of_hook.lock().unwrap().pop() else { return false };
             let pool = pool_of_hook.get().unwrap();
             give(pool, block, &stream).unwrap();
-            // Any of its calls.
+            // Any call of the pool.
             pool.trim().unwrap();
             pool.usage().used_bytes < 4 << 20
         });

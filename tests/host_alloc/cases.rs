@@ -1,4 +1,4 @@
-//! The allocators and compositions that the suite runs over. A new one is a line of `cases`.
+//! The allocators and compositions that the suite runs over. A new one adds a line to `cases`.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -12,19 +12,19 @@ use warpheap_device::kernel::DevicePtr;
 
 pub type Any = Box<dyn DeviceAllocator>;
 
-/// An allocator, and what it serves.
+/// An allocator and its limits.
 #[derive(Clone, Copy)]
 pub struct Case {
     name: &'static str,
     make: fn(Any) -> Result<Any>,
-    /// The largest layout that it serves, or that is asked for here.
+    /// The largest layout that it serves, or that the tests request.
     pub most: Layout,
-    /// How many of those it has; `None` if that is up to the device.
+    /// Number of blocks of that layout that fit. `None` if that depends on the device.
     pub room: Option<usize>,
 }
 
 impl Case {
-    /// Over the memory of `device`.
+    /// Builds the allocator over the memory of `device`.
     pub fn on(&self, device: &Device) -> Any {
         self.over(Box::new(DriverMemory::new(device))).unwrap()
     }
@@ -33,17 +33,17 @@ impl Case {
         (self.make)(upstream)
     }
 
-    /// Whether the driver frees its memory in the order of streams.
+    /// Whether the driver frees its memory in stream order.
     pub fn is_stream_ordered(&self) -> bool {
         self.name.starts_with("stream-ordered")
     }
 
-    /// Whether each call is one of the driver's, which on a GPU takes long.
+    /// Whether each call is a driver call, which is slow on a GPU.
     pub fn is_the_driver(&self) -> bool {
         self.name.starts_with("driver")
     }
 
-    /// Whether it takes memory from its upstream at all.
+    /// Whether it allocates from an upstream at all.
     pub fn has_upstream(&self) -> bool {
         !self.is_stream_ordered()
     }
@@ -69,10 +69,10 @@ fn blocks(upstream: Any) -> Result<BlockPool<Any>> {
     BlockPool::builder(BLOCK, BLOCKS).build_over(upstream)
 }
 
-/// A pool that is reset as soon as nothing of it is allocated.
+/// A pool that is reset as soon as no block of it is live.
 struct Resetting(BumpPool<Any>);
 
-// SAFETY: the pool's promise.
+// SAFETY: forwards to `BumpPool`, which upholds the contract of `DeviceAllocator`.
 unsafe impl DeviceAllocator for Resetting {
     fn device(&self) -> &Device {
         self.0.device()
@@ -83,7 +83,7 @@ unsafe impl DeviceAllocator for Resetting {
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `deallocate`, which is passed on.
         unsafe { self.0.deallocate(ptr, layout, stream) }?;
         if self.0.stats().granted == 0 {
             return Ok(());
@@ -105,12 +105,12 @@ fn bump(upstream: Any, bytes: usize, policy: Overflow) -> Result<Any> {
     )))
 }
 
-/// One that has room for exactly so many blocks, and small segments.
+/// A caching pool with room for exactly `blocks` blocks, and small segments.
 fn caching(blocks: usize) -> CachingPoolBuilder {
     CachingPool::builder().max_bytes((blocks * BLOCK.size()) as u64).segment_bytes(1 << 20)
 }
 
-/// Those that take their memory from an upstream, and those that know only the device.
+/// The allocators that take memory from an upstream, and those that need only the device.
 pub fn cases() -> Vec<Case> {
     let growing = |name, room, make| Case { name, make, most: BLOCK, room };
     let mut all = over_upstreams();
@@ -118,7 +118,7 @@ pub fn cases() -> Vec<Case> {
         growing("caching, in one segment that grows", None, |memory| {
             Ok(Box::new(CachingPool::builder().build(memory.device())?))
         }),
-        // 2 MiB are mapped at a time.
+        // Memory is mapped 2 MiB at a time.
         growing("caching, in one segment of 4 MiB", Some(256), |memory| {
             Ok(Box::new(CachingPool::builder().max_bytes(4 << 20).build(memory.device())?))
         }),
@@ -165,7 +165,7 @@ pub fn over_upstreams() -> Vec<Case> {
         case("caching, without a limit", None, |memory| {
             Ok(Box::new(CachingPool::builder().build_over(memory)?))
         }),
-        // Of large blocks alone, which merge and leave holes: it has more room than the limit.
+        // Large blocks only, which coalesce and fragment, so the pool has more room than the limit.
         case("caching, in four classes and without slabs, limited", Some(77), |memory| {
             let builder = caching(BLOCKS).min_block(1 << 10).slab_limit(1 << 10).classes_per_doubling(4);
             Ok(Box::new(Limit::new(builder.build_over(memory)?, 77 * BLOCK.size() as u64)))
@@ -180,7 +180,7 @@ pub fn over_upstreams() -> Vec<Case> {
             Ok(Box::new(caching(BLOCKS).segment_bytes(bytes).build_over(outer)?))
         }),
         pool("caching, with all adaptors, from a caching pool", |memory| {
-            // One segment each: blocks of many sizes would leave holes between small ones.
+            // One segment each: blocks of many sizes would fragment several small ones.
             let builder = caching(BLOCKS).segment_bytes((BLOCKS * BLOCK.size()) as u64);
             let outer = Traced::new(builder.clone().build_over(memory)?);
             let inner = FailureInjected::new(builder.build_over(outer)?, Failures::Never);

@@ -1,4 +1,5 @@
-//! The driver's stream-ordered pools: their figures, their order, and what they refuse. On the CPU, a model of them.
+//! The driver's stream-ordered pools: statistics, ordering, and errors. On the CPU, a model of
+//! them.
 
 use crate::cases::layout;
 use crate::kernels::{fill, linger};
@@ -26,15 +27,15 @@ fn words(device: &Device, block: Block) -> DeviceSlice<u32> {
     memory(device, block).slice_at(0, block.1.size() as u64 / 4).unwrap()
 }
 
-/// Has a stream make all values of a block `value`.
+/// Sets all values of a block to `value` on a stream.
 fn set(stream: &Stream, module: &Module, block: Block, value: f32) {
     let values = words(stream.device(), block);
     let config = LaunchConfig::linear(values.len() as u32, 256);
-    // SAFETY: who calls this has ordered the stream.
+    // SAFETY: the caller has ordered the stream after other work on the block.
     unsafe { stream.launch(module, fill, &config, (values, value.to_bits())) }.unwrap();
 }
 
-/// How many values of a block are not `value`.
+/// The number of values of a block that differ from `value`.
 fn others(device: &Device, block: Block, value: f32) -> usize {
     let mut all = vec![0.0_f32; block.1.size() / 4];
     memory(device, block).read(0, &mut all).unwrap();
@@ -199,7 +200,7 @@ fn alignments_beyond_the_drivers_are_kept_and_absurd_ones_refused() {
 
 #[test]
 fn memory_that_is_given_back_is_known_to_launches_no_more() {
-    // On a GPU, other tests may get the address at the same time.
+    // On a GPU another test may be given the address at the same time.
     let device = Device::cpu();
     let (module, stream) = (module(&device), device.stream().unwrap());
     let pool = DriverPool::builder().build(&device).unwrap();
@@ -207,12 +208,13 @@ fn memory_that_is_given_back_is_known_to_launches_no_more() {
     let values = words(&device, block);
     set(&stream, &module, block, 1.0);
     give(&pool, block, &stream).unwrap();
-    // SAFETY: it is refused.
+    // SAFETY: the launch is rejected.
     let late = unsafe { stream.launch(&module, fill, &ONE, (values, 0)) };
     assert!(matches!(late, Err(Error::Dangling(Dangling::Argument { .. }))), "{late:?}");
 }
 
-/// Allocated and filled on one stream, changed and freed on another that waited for it.
+/// A block is allocated and filled on one stream, then changed and freed on another that waited for
+/// the first.
 #[test]
 fn a_block_crosses_streams_behind_an_event() {
     for device in devices() {
@@ -225,8 +227,9 @@ fn a_block_crosses_streams_behind_an_event() {
         second.wait(&first.record().unwrap()).unwrap();
         set(&second, &module, block, 2.0);
         assert_eq!(others(&device, block, 2.0), 0, "on {device}");
-        // Freed behind a kernel of the second stream: what the first one gets next, it sees first.
-        // SAFETY: one thread, on the stream that the block is with.
+        // The block is freed after a kernel of the second stream. The next allocation of the first
+        // stream is ordered after that kernel.
+        // SAFETY: one thread, on the stream that owns the block now.
         unsafe { second.launch(&module, linger, &ONE, (words(&device, block), 20_000)) }.unwrap();
         give(&pool, block, &second).unwrap();
         let again = take(&pool, block.1, &first);
@@ -291,7 +294,7 @@ fn other_pools_stand_on_it() {
     }
 }
 
-/// 100 times 4 MiB: on a GPU, the driver's synchronous memory is slower by far.
+/// 100 allocations of 4 MiB. On a GPU the driver's synchronous memory is far slower.
 #[test]
 fn stream_ordered_against_synchronous_allocation() {
     const TIMES: u32 = 100;

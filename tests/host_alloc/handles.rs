@@ -1,4 +1,5 @@
-//! Handles: what they hold, when and where it goes back, and what the type system lets be done with them.
+//! Handles: their contents, when and on which stream they free their block, and what the type
+//! system permits.
 
 mod ends;
 mod threads;
@@ -14,7 +15,8 @@ use warpheap_device::kernel::DeviceSlice;
 const ONE: LaunchConfig = LaunchConfig::linear(1, 1);
 const LONG_MICROS: u32 = 20_000;
 
-/// How the second stream, on which a kernel still writes, becomes known to the handle, and how the handle goes.
+/// How the handle learns of the second stream, on which a kernel still writes, and how the handle
+/// ends.
 type End = fn(PoolBuffer<u32, &dyn DeviceAllocator>, &Stream);
 
 const ENDS: [(&str, End); 4] = [
@@ -33,7 +35,8 @@ const ENDS: [(&str, End); 4] = [
     }),
 ];
 
-/// A kernel of the second stream writes long after the handle is gone. Whoever has the block then sees that write first.
+/// A kernel of the second stream writes long after the handle is gone. The next owner of the block
+/// is ordered after that write.
 #[test]
 fn a_block_is_used_again_only_after_the_work_of_every_stream_of_its_handle() {
     each(|case, device, allocator| {
@@ -48,14 +51,14 @@ fn a_block_is_used_again_only_after_the_work_of_every_stream_of_its_handle() {
             }
             second.wait(&first.record().unwrap()).unwrap();
             let (slice, address) = (values.slice(), values.address());
-            // SAFETY: one thread; the handle is told of the stream.
+            // SAFETY: one thread; the stream is recorded with the handle.
             unsafe { second.launch(&module, linger, &ONE, (slice, LONG_MICROS)) }.unwrap();
             end(values, second);
             if case.is_the_driver() {
                 assert!(second.is_done().unwrap(), "{case}, {name}, on {device}: its frees wait");
                 continue;
             }
-            // All, so that the one is among them, unless a limit is in the way.
+            // Allocate all blocks, so that this one is among them, unless a limit is lower.
             let blocks = take_all(case, allocator, third);
             if let Some(block) = blocks.iter().find(|(ptr, _)| ptr.0 as u64 == address) {
                 assert_eq!(
@@ -73,14 +76,14 @@ fn a_block_is_used_again_only_after_the_work_of_every_stream_of_its_handle() {
     });
 }
 
-/// The first value of a block that is this stream's, after `double`.
+/// Runs `double` on a block that this stream owns, and returns the block's first value.
 fn seen_after_doubling(
     module: &warpheap::Module,
     stream: &Stream,
     values: DeviceSlice<u32>,
     block: &crate::suite::Block,
 ) -> u32 {
-    // SAFETY: one thread, and the block is this stream's.
+    // SAFETY: one thread, and the block belongs to this stream.
     unsafe { stream.launch(module, double, &ONE, (values,)) }.unwrap();
     let mut value = [0_u32];
     crate::suite::memory(stream.device(), *block).read(0, &mut value).unwrap();
@@ -97,13 +100,14 @@ fn a_move_orders_the_next_stream_after_all_that_used_the_values() {
         unsafe { first.launch(&module, linger, &ONE, (values.slice(), LONG_MICROS)) }.unwrap();
         values.move_to(second).unwrap();
         let two = LaunchConfig::linear(2, 2);
-        // SAFETY: a value for each thread, after the kernel before.
+        // SAFETY: there is a value for each thread, and the kernel is ordered after the previous
+        // one.
         unsafe { second.launch(&module, double, &two, (values.slice(),)) }.unwrap();
         assert_eq!(values.copy_to_vec().unwrap(), [2, 10], "{case} on {device}");
-        // What a recorded stream does is waited for by the handle's own copies.
+        // Copies through the handle wait for the work of a recorded stream.
         values.record_stream(third).unwrap();
         third.wait(&second.record().unwrap()).unwrap();
-        // SAFETY: one thread; the handle is told of the stream.
+        // SAFETY: one thread; the stream is recorded with the handle.
         unsafe { third.launch(&module, linger, &ONE, (values.slice(), LONG_MICROS)) }.unwrap();
         values.write(1, &[3]).unwrap();
         assert_eq!(values.copy_to_vec().unwrap(), [1, 3], "{case} on {device}");
@@ -120,7 +124,7 @@ fn streams_may_go_before_the_handles_that_know_them() {
             let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
             let values = PoolBuffer::from_slice(&allocator, &[number; 100], &stream).unwrap();
             values.record_stream(&other).unwrap();
-            // SAFETY: one thread, which nobody disturbs.
+            // SAFETY: one thread, and nothing else uses the values.
             unsafe { other.launch(&module, linger, &ONE, (values.slice(), 2000)) }.unwrap();
             held.push(values);
         }

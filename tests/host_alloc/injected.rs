@@ -1,4 +1,5 @@
-//! Every call upstream fails once, and some fail by a seed: the error says so, nothing is lost, and all goes on.
+//! Every upstream call fails once, and some fail at random by a seed. The error names the call,
+//! nothing leaks, and the allocator stays usable.
 
 use crate::cases::{Case, over_upstreams};
 use crate::suite::{Block, give};
@@ -10,7 +11,7 @@ use warpheap::alloc::{
 };
 use warpheap::{Device, Error};
 
-/// Calls again until it goes well; how often it failed.
+/// Repeats a call until it succeeds. Counts its failures.
 fn insist<T>(failures: &mut u64, mut call: impl FnMut() -> Result<T, Error>) -> T {
     loop {
         match call() {
@@ -21,7 +22,8 @@ fn insist<T>(failures: &mut u64, mut call: impl FnMut() -> Result<T, Error>) -> 
     }
 }
 
-/// Makes it, uses it, and lets it go; all calls upstream, failures among them, and those that were told of.
+/// Builds an allocator, uses it and drops it. Returns the number of upstream calls, of those that
+/// failed, and of the failures that were reported or occurred in the drop.
 fn use_it(case: &Case, device: &Device, which: Failures) -> (u64, u64, u64) {
     let flawed = Arc::new(FailureInjected::new(DriverMemory::new(device), which));
     let mut told = 0;
@@ -44,7 +46,7 @@ fn use_it(case: &Case, device: &Device, which: Failures) -> (u64, u64, u64) {
     let before_its_end = flawed.failed();
     drop(allocator);
     let at_its_end = flawed.failed() - before_its_end;
-    // It tries twice. What could not be given back then is still its upstream's.
+    // The drop tries twice. Memory that it could not free remains allocated upstream.
     let kept = flawed.upstream().usage().used_bytes;
     assert!(kept == 0 || at_its_end >= 2, "{case}: {kept} B are not given back, after {at_its_end} failures");
     (flawed.calls(), flawed.failed(), told + at_its_end)
@@ -81,7 +83,7 @@ fn calls_fail_by_a_seed_and_again_in_the_same_way() {
     }
 }
 
-/// Where the upstream lives on, so that nothing else gives the memory back.
+/// The upstream outlives the pool, so nothing else frees the memory.
 #[test]
 fn a_pool_that_goes_tries_twice_to_give_its_memory_back() {
     let device = Device::cpu();

@@ -1,6 +1,6 @@
-//! Allocators of the host: what all of them keep (`suite`), and what each has besides.
+//! Host allocators: properties that all of them share (`suite`), and the specifics of each.
 //!
-//! On the CPU, and on the first GPU where there is one.
+//! On the CPU, and on the first GPU if there is one.
 #![cfg(not(loom))]
 
 mod adaptors;

@@ -1,4 +1,4 @@
-//! What every allocator keeps: each test runs over all cases and devices.
+//! Properties of every allocator. Each test runs over all cases and devices.
 
 use crate::cases::{Any, BLOCKS, Case, cases, layout};
 use crate::kernels::{double, linger};
@@ -19,7 +19,7 @@ pub fn each(test: impl Fn(&Case, &Device, Any)) {
             let allocator = case.on(&device);
             assert_eq!(allocator.device(), &device);
             test(&case, &device, allocator);
-            // Other tests use a GPU at the same time.
+            // A GPU is used by other tests at the same time.
             let (after, _) = device.memory_in_use();
             assert!(!is_cpu(&device) || after == before, "{case} leaks");
         }
@@ -27,23 +27,24 @@ pub fn each(test: impl Fn(&Case, &Device, Any)) {
 }
 
 pub fn give(allocator: &dyn DeviceAllocator, (ptr, layout): Block, stream: &Stream) -> Result<(), Error> {
-    // SAFETY: where it is a block of the allocator's, no other stream uses it.
+    // SAFETY: if it is a block of the allocator, no other stream uses it.
     unsafe { allocator.deallocate(ptr, layout, stream) }
 }
 
-/// The memory of a block, to be looked at from the host.
+/// The memory of a block, for access from the host.
 pub fn memory(device: &Device, (ptr, layout): Block) -> DeviceMemory {
     // SAFETY: it lies in an allocation of the device.
     unsafe { DeviceMemory::from_raw(device, ptr.0 as u64, layout.size() as u64) }
 }
 
-/// As many of the largest blocks as there are; 300 where that is up to the device.
+/// Allocates blocks of the largest size until the allocator is out of memory; 300 if the capacity
+/// depends on the device.
 pub fn take_all(case: &Case, allocator: &dyn DeviceAllocator, stream: &Stream) -> Vec<Block> {
     let room = case.room.unwrap_or(300);
     (0..room).map(|_| (allocator.allocate(case.most, stream).unwrap(), case.most)).collect()
 }
 
-/// The error of an allocation, or what was allocated, in words.
+/// The error of an allocation that must fail.
 fn refused(allocator: &dyn DeviceAllocator, layout: Layout, stream: &Stream) -> Error {
     allocator.allocate(layout, stream).expect_err("it is refused")
 }
@@ -170,7 +171,8 @@ fn requests_that_are_none_are_refused() {
     });
 }
 
-/// The kernel of the first owner writes long after the free was called. Whoever has the block then sees that write first.
+/// A kernel of the first owner writes long after `deallocate` was called. The next owner of the
+/// block is ordered after that write.
 #[test]
 fn a_block_is_used_again_only_after_the_work_that_it_was_freed_behind() {
     const ONE: LaunchConfig = LaunchConfig::linear(1, 1);
@@ -179,19 +181,20 @@ fn a_block_is_used_again_only_after_the_work_that_it_was_freed_behind() {
         for other in [&second, &first] {
             let block = (allocator.allocate(case.most, &first).unwrap(), case.most);
             let values = memory(device, block).slice_at::<u32>(0, 1).unwrap();
-            // SAFETY: one thread, which is done with the block where the free comes in its stream.
+            // SAFETY: one thread, which has finished with the block when the free runs in its
+            // stream.
             unsafe { first.launch(&module, linger, &ONE, (values, 20_000)) }.unwrap();
             give(&allocator, block, &first).unwrap();
             if case.is_the_driver() {
                 assert!(first.is_done().unwrap(), "{case} on {device}: its frees wait");
                 continue;
             }
-            // All, so that the one is among them, unless a limit is in the way.
+            // Allocate all blocks, so that this one is among them, unless a limit is lower.
             let blocks = take_all(case, &allocator, other);
             let is_there = blocks.iter().any(|(ptr, _)| ptr.0 == block.0.0);
             assert!(is_there || case.room != Some(BLOCKS), "{case}");
             if is_there {
-                // SAFETY: one thread, and the block is this stream's.
+                // SAFETY: one thread, and the block belongs to this stream.
                 unsafe { other.launch(&module, double, &ONE, (values,)) }.unwrap();
                 let mut value = [0_u32];
                 memory(device, block).read(0, &mut value).unwrap();
@@ -212,7 +215,8 @@ fn streams_may_go_while_blocks_that_were_freed_on_them_are_pending() {
             let stream = device.stream().unwrap();
             let blocks = take_all(case, &allocator, &stream);
             let values = memory(device, blocks[0]).slice_at::<u32>(0, 1).unwrap();
-            // SAFETY: one thread, which is done with the block where the free comes in its stream.
+            // SAFETY: one thread, which has finished with the block when the free runs in its
+            // stream.
             unsafe { stream.launch(&module, linger, &LaunchConfig::linear(1, 1), (values, 2000)) }.unwrap();
             for block in blocks {
                 give(&allocator, block, &stream).unwrap();
@@ -228,19 +232,20 @@ fn its_end_waits_for_the_kernels_that_use_its_blocks() {
         let (module, stream) = (module(device), device.stream().unwrap());
         let block = (allocator.allocate(case.most, &stream).unwrap(), case.most);
         let values = memory(device, block).slice_at::<u32>(0, 1).unwrap();
-        // SAFETY: one thread, and the end waits for it.
+        // SAFETY: one thread, and the drop of the allocator waits for it.
         unsafe { stream.launch(&module, linger, &LaunchConfig::linear(1, 1), (values, 20_000)) }.unwrap();
         let ended = stream.record().unwrap();
         if case.room.is_some() {
             give(&allocator, block, &stream).unwrap();
         }
         drop(allocator);
-        // A GPU's driver keeps the memory of a stream-ordered pool until the kernel has ended, and nobody waits.
+        // A GPU's driver keeps the memory of a stream-ordered pool until the kernel has ended,
+        // without a wait by the host.
         let waits = is_cpu(device) || !case.is_stream_ordered();
         assert!(!waits || ended.is_done().unwrap(), "{case}: the memory went while a kernel was in flight");
-        // Only the CPU knows that the memory is gone; on a GPU the kernel would be launched.
+        // Only the CPU knows that the memory was freed; a GPU would run the kernel.
         if is_cpu(device) {
-            // SAFETY: not launched at all.
+            // SAFETY: the launch is rejected.
             let late = unsafe { stream.launch(&module, linger, &LaunchConfig::linear(1, 1), (values, 1)) };
             assert!(matches!(late, Err(Error::Dangling(Dangling::Argument { .. }))), "{case}: {late:?}");
         }

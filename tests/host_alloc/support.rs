@@ -1,23 +1,25 @@
-//! The devices to test on. A GPU is one test's at a time.
+//! The devices under test. A GPU is used by one test at a time.
 //!
-//! Much of what these tests do waits for all work of the device: frees of the driver's memory, copies, ends of pools. Beside each other they
-//! would wait for each other's kernels, which linger on purpose, and see each other's figures. On the CPU each test has a device of its own.
+//! Many operations of these tests wait for all work of the device: frees of driver memory, copies,
+//! drops of pools. Concurrent tests on one GPU would wait for each other's kernels, which linger on
+//! purpose, and would count each other's memory. On the CPU each test has its own device.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use warpheap::Device;
 
 pub use crate::driver_support::{is_cpu, module};
 
-/// Whose turn it is with the GPU.
+/// Held by the test that uses the GPU.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The CPU, and the first GPU where there is one, in `for device in devices()`: the turn ends with the loop. With
-/// `WARPHEAP_REQUIRE_CUDA=1` there must be a GPU.
+/// The CPU, and the first GPU if there is one, for use as `for device in devices()`: the GPU is
+/// released at the end of the loop. With `WARPHEAP_REQUIRE_CUDA=1` a GPU is required.
 pub fn devices() -> Devices {
     Devices { given: 0, turn: None }
 }
 
-/// Hands out each device when it is its turn. Who collects them has the GPU beside others.
+/// Iterates over the devices and locks the GPU for its turn. Collecting the items would share the
+/// GPU with other tests.
 pub struct Devices {
     given: usize,
     turn: Option<MutexGuard<'static, ()>>,
@@ -31,7 +33,7 @@ impl Iterator for Devices {
         match self.given {
             1 => Some(Device::cpu()),
             2 => {
-                // A test that failed on the GPU has ended its turn as well.
+                // A test that failed on the GPU has released it as well.
                 self.turn = Some(TURN.lock().unwrap_or_else(PoisonError::into_inner));
                 crate::driver_support::gpu()
             }
@@ -42,7 +44,7 @@ impl Iterator for Devices {
 
 #[test]
 fn a_turn_ends_with_the_loop() {
-    // Whether there is a GPU or not: a second loop would wait for ever.
+    // Works with and without a GPU: if the lock were kept, the second loop would block for ever.
     for _ in 0..2 {
         assert!(devices().count() >= 1);
     }

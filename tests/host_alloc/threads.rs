@@ -1,4 +1,5 @@
-//! Many threads with streams of their own, which give each other blocks. A test for each composition, which can be run and timed alone.
+//! Many threads, each with its own streams, that pass blocks to each other. One test per
+//! composition, so that each can be run and timed alone.
 
 use crate::cases::{Case, cases};
 use crate::suite::{Block, give};
@@ -14,21 +15,23 @@ use warpheap::error::OutOfMemory;
 use warpheap::{Device, Error, Stream};
 
 const THREADS: usize = 16;
-/// Of each thread. By what pairs take on an H200 (640 us for each of 16 threads with the driver's own memory, some 100 with its pools), a
-/// composition should need up to half a minute there; none has been timed yet. Most of that are the driver's calls: with a caching pool that is
-/// full, the events by which every second allocation finds out what other streams have passed.
+/// Operations per thread. From the time per pair on an H200 (640 us for each of 16 threads with the
+/// driver's own memory, some 100 us with its pools), a composition should need up to half a minute
+/// there; none has been timed yet. Driver calls dominate: in a full caching pool, every second
+/// allocation queries events to find out what other streams have passed.
 const OPERATIONS: usize = 50_000;
-/// Operations after which a thread lets one of its streams go for a new one.
+/// Operations after which a thread replaces one of its streams by a new one.
 const STREAM_LIFE: usize = 5000;
-/// Blocks that wait for another thread.
+/// Number of blocks that wait for another thread.
 const PASSED_ON: usize = 8;
-/// Refusals in a row after which a thread gives all back: a region begins anew once everybody has.
+/// Consecutive failed allocations after which a thread frees all its blocks. A region is reset once
+/// all threads have done so.
 const PATIENCE: usize = 32;
 
-/// What all threads share: who has which bytes, and blocks that are to be given back by someone else.
+/// State shared by all threads: the live byte ranges, and blocks that another thread is to free.
 #[derive(Default)]
 struct Shared {
-    /// First address and length of what is live.
+    /// Address and length of each live block.
     owned: Mutex<BTreeMap<usize, usize>>,
     passed_on: Mutex<VecDeque<(Block, usize)>>,
 }
@@ -49,7 +52,8 @@ impl Shared {
         self.owned.lock().unwrap().remove(&(ptr.0 as usize)).expect("it was owned");
     }
 
-    /// Leaves a block of that thread's for others; what was left long enough, and by whom.
+    /// Passes a block of `thread` to other threads. Returns a block that has waited long enough,
+    /// with the thread that passed it.
     fn swap(&self, block: Block, thread: usize) -> Option<(Block, usize)> {
         let mut passed_on = self.passed_on.lock().unwrap();
         passed_on.push_back((block, thread));
@@ -57,11 +61,11 @@ impl Shared {
     }
 }
 
-/// What threads came to, one or all.
+/// Counters of one thread, or of all.
 #[derive(Default)]
 struct Sum {
     refused: usize,
-    /// Blocks that another thread had before.
+    /// Blocks that another thread owned before.
     from_others: usize,
 }
 
@@ -74,7 +78,7 @@ struct Worker<'a> {
     rng: Pcg64Mcg,
     held: Vec<Block>,
     sum: Sum,
-    /// Refusals since the last block.
+    /// Failed allocations since the last success.
     in_a_row: usize,
 }
 
@@ -112,7 +116,7 @@ impl Worker<'_> {
         give(self.allocator, block, stream).unwrap();
     }
 
-    /// With those that wait for anyone.
+    /// Frees all blocks of this thread and all that wait for another thread.
     fn free_all(&mut self) {
         let passed_on = std::mem::take(&mut *self.shared.passed_on.lock().unwrap());
         self.held.extend(passed_on.into_iter().map(|(block, _)| block));
@@ -130,11 +134,12 @@ impl Worker<'_> {
     }
 
     fn work(mut self) -> Sum {
-        // Together, and with what is passed on, a little more than a pool of 200 has.
+        // All threads together, including the passed-on blocks, hold slightly more than the
+        // capacity of a pool of 200 blocks.
         const MOST_HELD: usize = 13;
         for operation in 1..=OPERATIONS {
             if operation % STREAM_LIFE == 0 {
-                // What was freed on the one that goes is behind its last point.
+                // Memory that was freed on the dropped stream is ordered after its last event.
                 self.streams[self.rng.next_u64() as usize % 2] = self.allocator.device().stream().unwrap();
             }
             let held = self.held.len();
@@ -171,7 +176,7 @@ fn run(case: &Case, device: &Device) {
         in_a_row: 0,
     };
     let sums: Vec<Sum> = std::thread::scope(|scope| {
-        // All of them first: who fails to begin would have the others wait for ever.
+        // Create all workers first: if one failed to start, the others would wait for ever.
         let workers: Vec<_> = (0..THREADS).map(worker).collect();
         let together = &together;
         let start = workers.into_iter().map(|worker| {
@@ -200,7 +205,7 @@ fn run(case: &Case, device: &Device) {
     }
 }
 
-/// No block has two owners, and none is lost.
+/// No block has two owners, and no block leaks.
 fn run_on_all(name: &str) {
     let case = cases().into_iter().find(|case| case.to_string() == name).expect("a composition");
     for device in devices() {

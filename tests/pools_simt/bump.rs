@@ -5,7 +5,8 @@ use crate::{devices, run};
 use warpheap::Device;
 use warpheap::pool::Bump;
 
-/// Asks for these sizes at once, a thread each; which were granted, as offsets and sizes.
+/// Allocates one block of each size at once, one thread per size. Returns the offset and size of
+/// every block allocated.
 fn ask_for(device: &Device, arena: &Bump, sizes: &[u32], align: u32) -> Vec<(u32, u32)> {
     let asked = device.from_slice(sizes).unwrap();
     let mut out = device.zeroed::<u32>(sizes.len()).unwrap();
@@ -19,7 +20,8 @@ fn arena(device: &Device, bytes: u64, min_align: u64, shards: u32) -> Bump {
     Bump::builder(bytes).min_align(min_align).shards(shards).build(device).unwrap()
 }
 
-/// What was granted is aligned, disjoint and inside, and the arena's own figures agree.
+/// Checks that the blocks are aligned, disjoint and inside the arena, and that the statistics of
+/// the arena match them.
 fn check(arena: &Bump, min_align: u32, align: u32, mut granted: Vec<(u32, u32)>, mode: &str) {
     assert_eq!(arena.check().unwrap(), [], "{mode}");
     let base = arena.memory().address();
@@ -60,7 +62,8 @@ fn of_equal_requests_exactly_what_fits_is_granted() {
     }
 }
 
-/// Refused lanes take nothing from those that are served: what is left can still be had.
+/// A lane that runs out of memory consumes none of it: smaller requests of the same warp can still
+/// use it.
 #[test]
 fn what_is_left_beside_refusals_is_granted_to_smaller_requests() {
     for (mode, device) in devices(40) {
@@ -91,7 +94,7 @@ fn mixed_requests_are_disjoint_and_add_up() {
     }
 }
 
-/// With one counter nothing is wasted, whatever is asked in whatever order.
+/// With one counter no byte is wasted, whatever the sizes and their order.
 #[test]
 fn one_counter_wastes_nothing() {
     for (mode, device) in devices(60) {

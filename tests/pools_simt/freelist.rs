@@ -9,7 +9,7 @@ use warpheap::pool::FreeList;
 use warpheap::{Device, DeviceBuffer};
 use warpheap_device::fault::FaultKind;
 
-/// A pool, and who owns its blocks.
+/// A pool and the owner of each of its blocks.
 struct Pool {
     list: FreeList,
     owners: DeviceBuffer<u32>,
@@ -22,7 +22,8 @@ impl Pool {
         Pool { list, owners: device.zeroed(blocks as usize + 2).unwrap(), blocks }
     }
 
-    /// The pool is sound, `taken` blocks are gone, no block ever had two owners; and how often it refused.
+    /// Checks that the pool is sound, that `taken` blocks are allocated and that no block ever had
+    /// two owners. Returns the number of failed allocations.
     fn check(&self, taken: u32, mode: &str) -> u32 {
         assert_eq!(self.list.check().unwrap(), [], "{mode}");
         let (stats, blocks) = (self.list.stats().unwrap(), u64::from(self.blocks));
@@ -43,7 +44,8 @@ impl Pool {
     }
 }
 
-/// All take, all give back in another order, twice over. Exactly what fits is granted.
+/// All threads allocate, then all free in another order, twice. Exactly as many allocations succeed
+/// as there are blocks.
 fn take_and_give(device: &Device, mode: &str, blocks: u32, threads: u32, who: Who) {
     let pool = Pool::new(device, blocks);
     for step in [1, 7] {
@@ -80,7 +82,7 @@ fn with_room_for_all_everyone_is_served() {
     }
 }
 
-/// Nobody ever holds two blocks, so there is always one for whoever asks.
+/// No thread holds two blocks at once, so with a block per thread no allocation may fail.
 #[test]
 fn with_a_block_for_each_a_churn_refuses_nobody() {
     for (mode, device) in devices(100) {
@@ -103,7 +105,8 @@ fn with_fewer_blocks_than_threads_a_churn_loses_none() {
     }
 }
 
-/// `share` threads free each block: one is right, the others are recorded, and so is who hits no block.
+/// `share` threads free each block. One of the frees is valid; the others are recorded as double
+/// frees, and frees of an address inside a block as interior frees.
 #[test]
 fn of_those_who_free_one_block_all_but_one_are_recorded() {
     for (mode, device) in devices(50) {
@@ -138,11 +141,11 @@ fn of_those_who_free_one_block_all_but_one_are_recorded() {
     }
 }
 
-/// A foreign block's number.
+/// A block number outside the pool.
 const FOREIGN: u32 = 5000;
 
-/// What the lanes of a warp free at once, when the blocks of `before` are free already; what is to be recorded is
-/// known to the block, and for a block that one lane names to the lane.
+/// The lanes of a warp free `lanes` at once, after the blocks of `before` were freed. Compares the
+/// recorded faults by block, and by lane where only one lane names the block.
 fn check_listed(device: &Device, mode: &str, before: &[u32], lanes: &[u32; 32]) {
     let blocks = 160;
     let pool = Pool::new(device, blocks);
@@ -190,7 +193,8 @@ fn each_lane_that_frees_what_is_free_is_recorded_for_its_own_block() {
         lanes
     };
     let thirds: Vec<u32> = row.iter().copied().step_by(3).collect();
-    // Lane 0 alone in its word; lanes 5 and 9 name one block, 6 and 7 two of one word, one of them free.
+    // Lane 0 is alone in its word. Lanes 5 and 9 name one block. Lanes 6 and 7 name two blocks of
+    // one word, one of which is free.
     let alone = with(row, &[(0, 150), (9, row[5])]);
     for (mode, device) in devices(20) {
         for lanes in [row, odd(row)] {
@@ -215,7 +219,7 @@ fn a_warp_gathers_blocks_from_regions_that_have_one_each() {
     run(&device, take_all, blocks, (pool.list.handle(), pool.owners.slice(), out.slice(), 0));
     run(&device, free_every, blocks / 32, (pool.list.handle(), pool.owners.slice(), 32));
     assert_eq!(pool.list.stats().unwrap().free_blocks, u64::from(blocks / 32));
-    // Three blocks of threads, eight warps that all start at regions with a single block.
+    // Three thread blocks: eight warps that all start at regions with a single block.
     let asking = 240;
     run(&device, take_all, asking, (pool.list.handle(), pool.owners.slice(), out.slice(), 0));
     let refused = out.copy_to_vec().unwrap()[..asking as usize].iter().filter(|b| **b == NONE).count();

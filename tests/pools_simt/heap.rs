@@ -9,20 +9,21 @@ use warpheap_device::fault::FaultKind;
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::{heap, kernel, thread};
 
-/// The smallest heap.
+/// The smallest heap size.
 const BYTES: u64 = 1 << 20;
 
-/// What thread `i` asks for: a size, and an alignment of its own for every seventh.
+/// The request of thread `i`: a size, and for every seventh thread a larger alignment.
 const fn request(i: u32, mixed: u32) -> (u32, u32) {
     let size = if mixed == 0 { 64 } else { 1 + i * i * 7 % 900 };
     (size, if i.is_multiple_of(7) { 256 } else { 1 })
 }
 
 kernel! {
-    /// Every thread asks for a block, in thirds of a warp if `mixed` is 2, and writes down where it is.
+    /// Every thread allocates a block and stores its address. If `mixed` is 2, the thirds of a warp
+    /// allocate in separate branches.
     ///
     /// # Safety
-    /// The heap lives, and `out` has a word for each thread.
+    /// The heap is live, and `out` has a word for each thread.
     pub unsafe fn heap_take(pool: heap::Heap, out: DeviceSlice<u64>, mixed: u32) {
         let i = thread::index_1d();
         let (size, align) = request(i, mixed);
@@ -37,33 +38,35 @@ kernel! {
         unsafe { out.set(i.into(), block) };
     }
 
-    /// Thread `i` frees the block of thread `i * step`, and `times` times.
+    /// Thread `i` frees the block of thread `i * step`, `times` times.
     ///
     /// # Safety
-    /// `heap_take` has filled `out`, whose length has no divisor in common with `step`.
+    /// `heap_take` has filled `out`, whose length is coprime to `step`.
     pub unsafe fn heap_give(pool: heap::Heap, out: DeviceSlice<u64>, step: u32, times: u32) {
         let place = u64::from(thread::index_1d()) * u64::from(step) % out.len();
-        // SAFETY: nobody writes.
+        // SAFETY: no thread writes to `out` in this kernel.
         let block = unsafe { out.get(place) }.unwrap_or(0);
         for _ in 0..times {
             if let Some(block) = NonNull::new(block as *mut u8) {
-                // SAFETY: no other thread frees it; a second time is the purpose, and nobody allocates.
+                // SAFETY: no other thread frees this block. A second free is the purpose of the
+                // test, and no thread allocates meanwhile.
                 unsafe { pool.free(block) };
             }
         }
     }
 
-    /// Every thread asks for a block and frees it, again and again, of another size each time.
+    /// Every thread repeatedly allocates and frees a block, of a different size in each round.
     ///
     /// # Safety
-    /// The heap lives, and `out` has a word for each thread: how often it was refused.
+    /// The heap is live, and `out` has a word for each thread, which receives its number of failed
+    /// allocations.
     pub unsafe fn heap_churn(pool: heap::Heap, out: DeviceSlice<u64>, rounds: u32) {
         let i = thread::index_1d();
         let mut refused = 0;
         for round in 0..rounds {
             let size = 16 << ((i / 32 + round) % 4);
             match pool.alloc(Layout::from_size_align(size, 1).unwrap()) {
-                // SAFETY: allocated by this thread, and not used after.
+                // SAFETY: this thread allocated the block and does not use it afterwards.
                 Some(block) => unsafe { pool.free(block) },
                 None => refused += 1,
             }
@@ -72,16 +75,17 @@ kernel! {
         unsafe { out.set(i.into(), refused) };
     }
 
-    /// One thread asks for so many bytes at once, frees them, and writes down whether it got them.
+    /// One thread allocates `bytes` bytes at once, frees them, and stores whether the allocation
+    /// succeeded.
     ///
     /// # Safety
-    /// The heap lives, and `out` has a word.
+    /// The heap is live, and `out` has a word.
     pub unsafe fn heap_take_bytes(pool: heap::Heap, out: DeviceSlice<u64>, bytes: u64) {
         let whole = pool.alloc(Layout::from_size_align(bytes as usize, 1).unwrap());
-        // SAFETY: the only thread.
+        // SAFETY: this is the only thread.
         unsafe { out.set(0, whole.is_some().into()) };
         if let Some(whole) = whole {
-            // SAFETY: allocated by this thread, and not used after.
+            // SAFETY: this thread allocated the block and does not use it afterwards.
             unsafe { pool.free(whole) };
         }
     }
@@ -91,7 +95,8 @@ fn new_heap(device: &Device) -> Heap {
     Heap::builder(BYTES).build(device).unwrap()
 }
 
-/// The blocks that threads got: inside the heap, aligned, and disjoint.
+/// Checks that the allocated blocks are inside the heap, aligned and disjoint. Returns their
+/// number.
 fn check_blocks(heap: &Heap, out: &DeviceBuffer<u64>, mixed: u32, mode: &str) -> usize {
     let base = heap.memory().address();
     let blocks = out.copy_to_vec().unwrap();
@@ -107,7 +112,7 @@ fn check_blocks(heap: &Heap, out: &DeviceBuffer<u64>, mixed: u32, mode: &str) ->
     spans.len()
 }
 
-/// Nothing is allocated: all of the memory can be had at once.
+/// Checks that nothing is allocated: the full capacity can be allocated as one block.
 fn check_all_free(device: &Device, heap: &Heap, mode: &str) {
     let out = device.zeroed::<u64>(1).unwrap();
     run(device, heap_take_bytes, 1, (heap.handle(), out.slice(), heap.capacity()));

@@ -1,4 +1,4 @@
-//! What threads do with the pools.
+//! Kernels that allocate from and free to the pools.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -10,30 +10,32 @@ use warpheap_device::sync::AtomicU32;
 use warpheap_device::thread;
 use warpheap_device::units::BlockIndex;
 
-/// In place of a block or an offset: there was none.
+/// Stands for a block or an offset if the allocation failed.
 pub const NONE: u32 = u32::MAX;
 
 /// Word `i`, shared by all threads.
 ///
 /// # Safety
-/// The words live, and are used through this function alone while the kernel runs.
+/// While the kernel runs, the words are live and accessed through this function only.
 unsafe fn word<'a>(words: DeviceSlice<u32>, i: u32) -> &'a AtomicU32 {
     assert!(u64::from(i) < words.len());
     // SAFETY: in bounds.
     let place = unsafe { words.as_ptr().add(i as usize) };
-    // SAFETY: the caller's promise; the layouts are the same.
+    // SAFETY: the words are live and accessed atomically only, as `word` requires; the layouts of
+    // `u32` and `AtomicU32` are equal.
     unsafe { &*place.cast() }
 }
 
-/// Takes a block, and marks it as this thread's in `owners`, where nobody's mark may be.
+/// Allocates a block and marks it in `owners` as this thread's. Counts an overlap if the block
+/// already has a mark.
 ///
 /// # Safety
-/// As for [`word`]; `owners` has a word for each block and one for counting overlaps.
+/// As for [`word`]; `owners` has a word for each block and one more that counts overlaps.
 unsafe fn take(list: FreeList, owners: DeviceSlice<u32>) -> Option<BlockIndex> {
     let block = list.alloc_index()?;
-    // SAFETY: the caller's promise.
+    // SAFETY: `take` requires what `word` requires of `owners`.
     let mark = unsafe { word(owners, block.0) };
-    // SAFETY: the same.
+    // SAFETY: `take` requires what `word` requires of `owners`.
     let overlaps = unsafe { word(owners, list.geometry().capacity()) };
     if mark.cas_relaxed(0, thread::index_1d() + 1).is_err() {
         overlaps.add_relaxed(1);
@@ -41,14 +43,14 @@ unsafe fn take(list: FreeList, owners: DeviceSlice<u32>) -> Option<BlockIndex> {
     Some(block)
 }
 
-/// Gives a block back that [`take`] gave.
+/// Frees a block that [`take`] returned.
 ///
 /// # Safety
 /// As for [`take`].
 unsafe fn give(list: FreeList, owners: DeviceSlice<u32>, block: BlockIndex) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `give` requires what `word` requires of `owners`.
     unsafe { word(owners, block.0) }.store_relaxed(0);
-    // SAFETY: taken by this thread, and not used any more.
+    // SAFETY: this thread allocated the block and does not use it any more.
     unsafe { list.free_index(block) };
 }
 
@@ -58,56 +60,57 @@ unsafe fn give(list: FreeList, owners: DeviceSlice<u32>, block: BlockIndex) {
 pub enum Who {
     All = 0,
     Odd = 1,
-    /// By thirds, each in a branch of its own.
+    /// By thirds, each in its own branch.
     Thirds = 2,
 }
 
 kernel! {
-    /// Each thread gives back the block that `which` names for it, whoever took it; none for [`NONE`].
+    /// Each thread frees the block that `which` names for it, regardless of its owner. [`NONE`]
+    /// frees nothing.
     ///
     /// # Safety
-    /// The pool lives, and no one uses the blocks.
+    /// The pool is live, and no thread uses the blocks.
     pub unsafe fn free_listed(list: FreeList, which: DeviceSlice<u32>) {
-        // SAFETY: only read.
+        // SAFETY: no thread writes to `which`.
         let block = unsafe { which.get(thread::index_1d().into()) }.unwrap_or(NONE);
         if block != NONE {
-            // SAFETY: the caller's promise.
+            // SAFETY: `free_listed` requires that no thread uses the block.
             unsafe { list.free_index(BlockIndex(block)) };
         }
     }
 }
 
 kernel! {
-    /// Thread `i` gives block `i * stride` back.
+    /// Thread `i` frees block `i * stride`.
     ///
     /// # Safety
-    /// As for `take`; the blocks are taken, and there are as many.
+    /// As for `take`; the blocks are allocated, and the pool has all of them.
     pub unsafe fn free_every(list: FreeList, owners: DeviceSlice<u32>, stride: u32) {
         let block = BlockIndex(thread::index_1d() * stride);
         if block.0 < list.geometry().capacity() {
-            // SAFETY: the caller's promise.
+            // SAFETY: `free_every` requires that the block is allocated; only thread `i` frees it.
             unsafe { give(list, owners, block) };
         }
     }
 
-    /// Every thread frees an address behind the pool.
+    /// Every thread frees an address past the end of the pool.
     ///
     /// # Safety
-    /// The pool lives.
+    /// The pool is live.
     pub unsafe fn free_outside(list: FreeList) {
         let behind = list.base() as u64 + list.geometry().bytes() + u64::from(thread::index_1d());
         let Some(address) = NonNull::new(behind as *mut u8) else { return };
-        // SAFETY: no block is there, so nothing is freed.
+        // SAFETY: the address is not that of a block, so nothing is freed.
         unsafe { list.free(address) };
     }
 
-    /// Every thread of `who` takes a block and writes down which.
+    /// Every thread that `who` selects allocates a block and stores its number.
     ///
     /// # Safety
-    /// All arguments live; `owners` as for `take`; `out` has a word for each thread.
+    /// All arguments are live; `owners` as for `take`; `out` has a word for each thread.
     pub unsafe fn take_all(list: FreeList, owners: DeviceSlice<u32>, out: DeviceSlice<u32>, who: u32) {
         let i = thread::index_1d();
-        // SAFETY: the caller's promise.
+        // SAFETY: `take_all` requires what `take` requires of `owners`.
         let one = || unsafe { take(list, owners) }.map_or(NONE, |block| block.0);
         let block = match (who, i % 3) {
             (0, _) => one(),
@@ -120,37 +123,40 @@ kernel! {
         unsafe { out.set(i.into(), block) };
     }
 
-    /// Thread `i` frees the block of thread `i * step` modulo their number.
+    /// Thread `i` frees the block of thread `i * step` modulo the length of `out`.
     ///
     /// # Safety
-    /// As for `take_all`, which has filled `out`; `step` has no divisor in common with the length.
+    /// As for `take_all`, which has filled `out`; `step` is coprime to its length.
     pub unsafe fn give_all(list: FreeList, owners: DeviceSlice<u32>, out: DeviceSlice<u32>, step: u32) {
         let i = u64::from(thread::index_1d());
         if i >= out.len() {
             return;
         }
-        // SAFETY: nobody writes.
+        // SAFETY: no thread writes to `out` in this kernel.
         let block = unsafe { out.get(i * u64::from(step) % out.len()) }.unwrap_or(NONE);
         if block != NONE {
-            // SAFETY: the caller's promise: no other thread frees it.
+            // SAFETY: `give_all` requires that `take_all` allocated the block; as `step` is coprime
+            // to the length, no other thread frees it.
             unsafe { give(list, owners, BlockIndex(block)) };
         }
     }
 
-    /// Every thread takes a block and frees it, again and again. The word behind the overlaps counts
-    /// refusals.
+    /// Every thread repeatedly allocates and frees a block. The word after the overlap counter
+    /// counts failed allocations.
     ///
     /// # Safety
     /// As for `take_all`.
     pub unsafe fn churn(list: FreeList, owners: DeviceSlice<u32>, rounds: u32) {
         for round in 0..rounds {
-            // SAFETY: the caller's promise.
+            // SAFETY: `churn` requires what `take` requires of `owners`.
             match unsafe { take(list, owners) } {
-                // SAFETY: the same; the block is this thread's.
+                // SAFETY: this thread just allocated the block; `churn` requires what `give`
+                // requires of `owners`.
                 Some(block) => unsafe { give(list, owners, block) },
                 None => {
                     let refusals = list.geometry().capacity() + 1;
-                    // SAFETY: the same.
+                    // SAFETY: `churn` requires what `word` requires of `owners`, which has a word
+                    // for failed allocations.
                     unsafe { word(owners, refusals) }.add_relaxed(1);
                 }
             }
@@ -160,27 +166,29 @@ kernel! {
         }
     }
 
-    /// Thread `i` frees block `i / share`, and every eighth frees nothing of the pool instead.
+    /// Thread `i` frees block `i / share`. Every eighth thread frees an address inside the block
+    /// instead, which no block starts at.
     ///
     /// # Safety
-    /// The blocks were allocated, and nobody uses them.
+    /// The blocks were allocated, and no thread uses them.
     pub unsafe fn free_shared(list: FreeList, share: u32) {
         let i = thread::index_1d();
         let block = list.address_of(BlockIndex(i / share)) as usize;
         let address = if i % 8 == 7 { block + 1 } else { block };
         if let Some(address) = NonNull::new(std::ptr::without_provenance_mut(address)) {
-            // SAFETY: the caller's promise.
+            // SAFETY: `free_shared` requires that no thread uses the block. A repeated or interior
+            // free is recorded as a fault.
             unsafe { list.free(address) };
         }
     }
 
-    /// Thread `i` asks for `sizes[i]` bytes aligned to `align` and writes down at which offset it got them.
+    /// Thread `i` allocates `sizes[i]` bytes aligned to `align` and stores the offset of the block.
     ///
     /// # Safety
-    /// All arguments live; `out` and `sizes` have a word for each thread.
+    /// All arguments are live; `out` and `sizes` have a word for each thread.
     pub unsafe fn ask(bump: Bump, sizes: DeviceSlice<u32>, out: DeviceSlice<u32>, align: u32) {
         let i = thread::index_1d().into();
-        // SAFETY: nobody writes.
+        // SAFETY: no thread writes to `sizes`.
         let size = unsafe { sizes.get(i) }.unwrap_or(0);
         if size == 0 {
             return;

@@ -1,49 +1,51 @@
-//! Runs NVIDIA's ptxas, and reads what it says about kernels.
+//! Runs NVIDIA's ptxas and parses its report on kernels.
 //!
-//! It is looked for in `WARPHEAP_PTXAS` and on the PATH. Without it there is nothing to read, unless
-//! `WARPHEAP_REQUIRE_PTXAS=1`.
+//! ptxas is looked up in `WARPHEAP_PTXAS` and on the PATH. Without it the tests have nothing to
+//! check and pass, unless `WARPHEAP_REQUIRE_PTXAS=1`.
 
 use super::required;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What ptxas says about one kernel.
+/// Resources of one kernel, as reported by ptxas.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub kernel: String,
-    /// Of the kernel with all that it calls.
+    /// Registers of the kernel, including all functions it calls.
     pub registers: u32,
-    /// Of the kernel, and of each function that it can reach, added up.
+    /// Sum over the kernel and every function it can reach.
     pub stack_bytes: u32,
-    /// The same of stores and loads of spilled registers.
+    /// Bytes of stores and loads of spilled registers, summed over the kernel and every function it
+    /// can reach.
     pub spill_bytes: u32,
-    /// Of the kernel's own code, without the functions.
+    /// Stack of the kernel's own code, without the functions.
     pub own_stack_bytes: u32,
-    /// The same of stores and loads of spilled registers.
+    /// Bytes of stores and loads of spilled registers in the kernel's own code.
     pub own_spill_bytes: u32,
 }
 
-/// What ptxas says about one kernel or one function by itself.
+/// Resources of one kernel or one function alone, as reported by ptxas.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Part {
     pub name: String,
-    /// Of a kernel; a function has those of the rules for calls.
+    /// Registers of a kernel. `None` for a function: the calling convention fixes its registers.
     pub registers: Option<u32>,
-    /// Bytes of stores and loads of spilled registers, and of those that a function saves for its callers.
+    /// Bytes of stores and loads of spilled registers and of callee-saved registers.
     pub spill_bytes: u32,
 }
 
 const KERNEL: &str = "Compiling entry function '";
 const PROPERTIES: &str = "Function properties for ";
 
-/// Reads the report of `ptxas --verbose` about whole kernels. What belongs to a kernel begins with "Compiling entry
-/// function", and in it what belongs to it or to one function with "Function properties".
+/// Parses the report of `ptxas --verbose` on kernels compiled with all functions they reach. The
+/// section of a kernel begins with "Compiling entry function"; within it, the part of the kernel or
+/// of one function begins with "Function properties".
 ///
 /// # Panics
-/// If two kernels' lines are mixed up.
+/// If the lines of two kernels are interleaved.
 pub fn usages(report: &str) -> Vec<Usage> {
     let mut usages: Vec<Usage> = Vec::new();
-    // Whether the lines are about the kernel itself, which comes first.
+    // Whether the lines belong to the kernel itself, which comes first.
     let (mut own, mut begins) = (false, false);
     for line in report.lines() {
         if let Some((_, rest)) = line.split_once(KERNEL) {
@@ -70,7 +72,8 @@ pub fn usages(report: &str) -> Vec<Usage> {
     usages
 }
 
-/// Reads the report about kernels and functions compiled apart, each of which begins with "Function properties".
+/// Parses the report on kernels and functions that were compiled separately. Each begins with
+/// "Function properties".
 pub fn parts(report: &str) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for line in report.lines() {
@@ -103,20 +106,20 @@ pub fn ptxas() -> Option<PathBuf> {
     found
 }
 
-/// What ptxas says about the kernels of `ptx` for `arch`, each compiled with a copy of every function that it can reach, as
-/// a driver does.
+/// Resources of the kernels of `ptx` on `arch`, each compiled with a copy of every function it can
+/// reach, as a driver does.
 pub fn assemble(ptxas: &Path, ptx: &str, arch: &str) -> Vec<Usage> {
-    // On all cores; the report is the same.
+    // Uses all cores; the report is the same.
     usages(&run(ptxas, ptx, arch, &["--split-compile", "0"]))
 }
 
-/// What ptxas says about the kernels and functions of `ptx` for `arch`, each compiled once and to be linked later
-/// (relocatable mode): a twentieth of the time.
+/// Resources of the kernels and functions of `ptx` on `arch`, each compiled once to be linked later
+/// (relocatable mode). Takes a twentieth of the time.
 pub fn assemble_apart(ptxas: &Path, ptx: &str, arch: &str) -> Vec<Part> {
     parts(&run(ptxas, ptx, arch, &["--compile-only"]))
 }
 
-/// The report.
+/// Runs ptxas and returns its report.
 fn run(ptxas: &Path, ptx: &str, arch: &str, how: &[&str]) -> String {
     let name = format!("{}-{arch}{}-{}.ptx", env!("CARGO_CRATE_NAME"), how[0], ptx.len());
     let input = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);

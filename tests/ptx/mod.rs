@@ -1,4 +1,4 @@
-//! Reads PTX: kernels, their instructions, and what no kernel may hold.
+//! Parses PTX: kernels, their instructions, and instructions that no kernel may contain.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod assembler;
@@ -6,7 +6,7 @@ pub mod assembler;
 use std::path::{Path, PathBuf};
 use warpheap_build::{Builder, Error};
 
-/// One kernel and what it is made of.
+/// A kernel and its instructions.
 #[derive(Debug)]
 pub struct Kernel {
     /// Its name.
@@ -14,7 +14,7 @@ pub struct Kernel {
     instructions: Vec<String>,
 }
 
-/// Instructions that say what a primitive is; arithmetic and plain loads and stores are left out.
+/// Instructions that identify a primitive. Arithmetic and plain loads and stores are left out.
 const TELLING: [&str; 14] = [
     "atom.",
     "red.",
@@ -32,11 +32,12 @@ const TELLING: [&str; 14] = [
     "exit",
 ];
 
-/// What makes a load or a store more than plain, and `weak`, which the compiler does not write by itself.
+/// Qualifiers that make a load or a store more than plain, and `weak`, which the compiler never
+/// emits by itself.
 const STRONG: [&str; 6] = ["weak", "relaxed", "acquire", "release", "volatile", "mmio"];
 
 impl Kernel {
-    /// The telling opcodes in order; for a special register, its name.
+    /// The identifying opcodes in order; for a special register, its name.
     pub fn opcodes(&self) -> Vec<String> {
         self.instructions.iter().filter_map(|instruction| telling(instruction)).collect()
     }
@@ -61,7 +62,7 @@ fn opcode(instruction: &str) -> &str {
     instruction.split_whitespace().next().unwrap_or_default()
 }
 
-/// The instructions of a line: without comment, braces, label and guard.
+/// The instructions of a line, without comments, braces, labels and guards.
 fn instructions(line: &str) -> impl Iterator<Item = &str> {
     let code = line.split("//").next().unwrap_or_default();
     code.split(';').map(|part| {
@@ -93,7 +94,7 @@ pub fn kernels(text: &str) -> Vec<Kernel> {
     kernels
 }
 
-/// Every instruction that leaves its ordering or its scope to a default, by line.
+/// Every instruction with an implicit ordering or scope, by line.
 pub fn unsound(text: &str) -> Vec<String> {
     let lines = text.lines().enumerate();
     let all = lines.flat_map(|(number, line)| instructions(line).map(move |part| (number + 1, part)));
@@ -110,23 +111,23 @@ fn is_unsound(opcode: &str) -> bool {
     opcode.starts_with("membar") || (exchange && !ordered) || (is_access(opcode) && has(&["volatile"]))
 }
 
-/// The modules of kernels that ship: the library's own, and those of the harness.
+/// The kernel modules that ship: that of the library and that of the harness.
 pub const SHIPPED_KERNELS: [&str; 2] = ["host/kernels", "harness/kernels"];
 
-/// The PTX of the kernel crate or of the module of kernels in `folder`. `None` on a machine without a compiler for kernels, unless
-/// `WARPHEAP_REQUIRE_COMPILER=1`.
+/// The PTX of the kernel crate or kernel module in `folder`. `None` if no compiler for kernels is
+/// installed, unless `WARPHEAP_REQUIRE_COMPILER=1`.
 pub fn built(folder: &str, arch: &str) -> Option<String> {
     built_with(folder, arch, |builder| builder)
 }
 
-/// The same, built with more settings.
+/// As [`built`], with more settings.
 pub fn built_with(folder: &str, arch: &str, set: impl FnOnce(Builder) -> Builder) -> Option<String> {
     let kernels = root().join(folder);
     let builder = match kernels.join("Cargo.toml").is_file() {
         true => Builder::new(kernels).build_args(["--locked"]),
         false => Builder::module(kernels).device_crate(root().join("gpu"), ["panic-handler"]),
     };
-    // One compiled core for all that is built for the device.
+    // Share one compiled core between all device builds.
     let target_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../warpheap-build/modules");
     match set(builder.arch(arch).target_dir(target_dir)).build() {
         Ok(ptx) => Some(std::fs::read_to_string(ptx.path).expect("the PTX was just written")),
@@ -139,7 +140,7 @@ pub fn built_with(folder: &str, arch: &str, set: impl FnOnce(Builder) -> Builder
     }
 }
 
-/// The folder of the workspace: of the crate that has these tests, or above it.
+/// The folder of the workspace: the folder of the crate with these tests, or the one above it.
 fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = manifest.ancestors().find(|folder| folder.join("gpu").is_dir());

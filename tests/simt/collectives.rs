@@ -1,4 +1,4 @@
-//! Every collective against its definition, on full and partial masks and partial warps.
+//! Every collective compared with its definition, on full and partial masks and partial warps.
 
 use crate::support::{Words, grid, modes, run};
 use warpheap_device::kernel;
@@ -6,9 +6,9 @@ use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::units::LaneMask;
 use warpheap_device::{thread, warp};
 
-/// Results that a lane writes.
+/// Number of results that each lane writes.
 const RESULTS: u32 = 16;
-/// What `warp_shuffle_up_found_32` is written as where it found no lane; no lane's number.
+/// Stands for "no lane found" in the results of `warp_shuffle_up_found_32`. Not a lane number.
 const NONE: u32 = u32::MAX;
 
 fn input32(lane: u32) -> u32 {
@@ -19,12 +19,12 @@ fn input64(lane: u32) -> u64 {
     u64::from(lane % 3) << 40 | 1
 }
 
-/// Two of these are more than 32 bits hold.
+/// The sum of two of these overflows 32 bits.
 fn large(lane: u32) -> u32 {
     0xc000_0000 | (lane * 0x0001_0003)
 }
 
-/// No lane's bits are all of another's.
+/// The bits of no lane are a subset of those of another.
 fn bits(lane: u32) -> u32 {
     1 << lane | 1 << ((lane * 7 + 3) % 32)
 }
@@ -38,26 +38,28 @@ fn member(mask: LaneMask, n: u32) -> u32 {
     (0..32).filter(|&lane| mask.contains(lane)).nth((n % mask.count()) as usize).unwrap()
 }
 
-/// The source of a shuffle by `delta` whose lanes are all in `mask`; the caller where there is none.
+/// The source lane of a shuffle by a distance; the calling lane if `source` is `None` or not in
+/// `mask`.
 fn neighbour(mask: LaneMask, lane: u32, source: Option<u32>) -> u32 {
     source.filter(|&source| source < 32 && mask.contains(source)).unwrap_or(lane)
 }
 
 macro_rules! collective {
     ($name:ident($($arg:expr),*)) => {
-        // SAFETY: every lane of the mask comes here with it.
+        // SAFETY: every lane of the mask reaches this call with the same mask.
         unsafe { warp::$name($($arg),*) }
     };
 }
 
 kernel! {
-    /// Calls every collective with `mask`, from the lanes of it.
+    /// Calls every collective with `mask`, on the lanes of the mask.
     unsafe fn all_collectives(mask: u32, out: DeviceSlice<u32>) {
         let (mask, lane) = (LaneMask(mask), warp::lane_id());
         if !mask.contains(lane) {
             return;
         }
-        // Shuffles by a distance need their sources in the mask: they are tested where it is contiguous.
+        // Shuffles by a distance need their source lanes in the mask, so they are tested on
+        // contiguous masks.
         let whole = mask.0 & mask.0.wrapping_add(1) == 0;
         let (x, y, p) = (input32(lane), input64(lane), predicate(lane));
         let results = [
@@ -85,7 +87,7 @@ kernel! {
     }
 }
 
-/// What `all_collectives` must write on `lane`.
+/// The results that `all_collectives` must write on `lane`.
 fn expected(mask: LaneMask, lane: u32) -> [u32; RESULTS as usize] {
     if !mask.contains(lane) {
         return [0; RESULTS as usize];
@@ -115,7 +117,8 @@ fn expected(mask: LaneMask, lane: u32) -> [u32; RESULTS as usize] {
     ]
 }
 
-/// Runs blocks of `threads` threads, all warps with `mask` cut to the lanes that exist in the last.
+/// Runs blocks of `threads` threads. All warps use `mask`, reduced to the existing lanes in the
+/// last warp.
 fn check(threads: u32, mask: u32) {
     for mode in modes() {
         let out = Words::zeroed((threads * 3 * RESULTS) as usize);
@@ -148,13 +151,13 @@ fn partial_warps_meet() {
 }
 
 kernel! {
-    /// Both halves of the warp are in collectives of their own, over and over, of different lengths.
+    /// The two halves of the warp run separate collectives repeatedly, of different lengths.
     unsafe fn halves(out: DeviceSlice<u32>) {
         let lane = warp::lane_id();
         let mask = LaneMask(if lane < 16 { 0xffff } else { 0xffff_0000 });
         let mut sum = 0;
         for round in 0..if lane < 16 { 50 } else { 80 } {
-            // SAFETY: the lanes of each half come here equally often.
+            // SAFETY: all lanes of each half execute this the same number of times.
             sum += unsafe { warp::warp_shuffle_idx_32(mask, lane * round, (lane & 16) + round % 16) };
         }
         // SAFETY: each thread has its own element.

@@ -1,4 +1,4 @@
-//! Lanes are independent: they diverge, spin on each other, end early, and find together again.
+//! Lanes are independent: they diverge, spin on each other, exit early and reconverge.
 
 use crate::support::{PARALLEL, Words, grid, modes, run, word};
 use warpheap_device::kernel;
@@ -7,7 +7,7 @@ use warpheap_device::units::LaneMask;
 use warpheap_device::{thread, warp};
 
 kernel! {
-    /// Lane 0 waits for a flag that lane 31 sets; `pausing`: between looks it sleeps.
+    /// Lane 0 waits for a flag that lane 31 sets. If `pausing` is set, it sleeps between polls.
     unsafe fn spin(flag: DeviceSlice<u32>, pausing: u32) {
         match warp::lane_id() {
             0 => while word(flag, 0).load_acquire() == 0 {
@@ -52,7 +52,7 @@ fn a_block_may_spin_on_later_ones() {
 }
 
 kernel! {
-    /// Lanes go three ways and write the mask that they find themselves in, there and after.
+    /// Lanes take three branches and store their active mask, in the branch and after it.
     unsafe fn three_ways(out: DeviceSlice<u32>) {
         let (lane, i) = (warp::lane_id(), 2 * u64::from(thread::index_1d()));
         let apart = match lane % 3 {
@@ -63,14 +63,14 @@ kernel! {
         let together = warp::activemask();
         // SAFETY: each thread has its own elements.
         unsafe { out.set(i, apart.0) };
-        // SAFETY: the same.
+        // SAFETY: each thread has its own elements.
         unsafe { out.set(i + 1, together.0) };
-        // SAFETY: the lanes of a mask got it together.
+        // SAFETY: all lanes of this mask got it from one `activemask`.
         unsafe { warp::sync_warp(together) };
     }
 }
 
-/// The masks that lanes got are partitions of the lanes that asked; returns whether it was in one piece.
+/// The masks partition the lanes in `asked`. Returns whether the partition has one part.
 fn assert_partition(masks: &[u32], asked: u32) -> bool {
     for (lane, &mask) in (0u32..).zip(masks).filter(|(lane, _)| asked >> lane & 1 == 1) {
         assert!(mask >> lane & 1 == 1 && mask & !asked == 0, "lane {lane} in {mask:#x}, not in {asked:#x}");
@@ -103,13 +103,13 @@ fn lanes_converge_by_place() {
     assert!(split > 0, "some seeds keep lanes from converging");
 }
 
-/// `activemask` at a place of its own.
+/// `activemask` at a second call site.
 fn elsewhere() -> LaneMask {
     warp::activemask()
 }
 
 kernel! {
-    /// Lane 0 spins until the others, of which each asks who is with it, have all gone by.
+    /// Lane 0 spins until all other lanes have passed. Each of them reads the active mask.
     unsafe fn spin_beside(count: DeviceSlice<u32>) {
         if warp::lane_id() == 0 {
             while word(count, 0).load_relaxed() < 31 {}
@@ -120,7 +120,8 @@ kernel! {
         }
     }
 
-    /// The same, but lane 0 asks too, at another place, and the others are at two.
+    /// As `spin_beside`, but lane 0 reads the mask too, at another call site, and the other lanes
+    /// use two call sites.
     unsafe fn spin_asking(count: DeviceSlice<u32>) {
         if warp::lane_id() == 0 {
             while word(count, 0).load_relaxed() < 31 {
@@ -145,14 +146,14 @@ fn converging_lanes_do_not_wait_for_one_that_spins() {
 }
 
 kernel! {
-    /// Odd lanes end; the others go on together.
+    /// Odd lanes exit; the others continue together.
     unsafe fn odd_lanes_exit(out: DeviceSlice<u32>) {
         if warp::lane_id() % 2 == 1 {
             thread::exit();
         }
-        // SAFETY: the even lanes are left.
+        // SAFETY: only the even lanes remain.
         let left = unsafe { warp::warp_vote_ballot(LaneMask(0x5555_5555), true) };
-        // SAFETY: all threads that have not ended come here.
+        // SAFETY: all threads that have not exited reach this barrier.
         unsafe { thread::sync_threads() };
         // SAFETY: each thread has its own element.
         unsafe { out.set(thread::index_1d().into(), left.0) };
@@ -171,17 +172,18 @@ fn a_lane_may_end_alone() {
 }
 
 kernel! {
-    /// In each of 10 rounds every thread counts, waits, and finds that all have counted.
+    /// In each of 10 rounds every thread increments the counter, waits at the barrier, and checks
+    /// that all threads have counted.
     unsafe fn barriers(counts: DeviceSlice<u32>, wrong: DeviceSlice<u32>) {
         let block = thread::block_idx_x();
         for round in 1..=10 {
             word(counts, block).add_relaxed(1);
-            // SAFETY: all threads of the block come here.
+            // SAFETY: all threads of the block reach this barrier.
             unsafe { thread::sync_threads() };
             if word(counts, block).load_relaxed() != round * thread::block_dim_x() {
                 word(wrong, 0).add_relaxed(1);
             }
-            // SAFETY: all threads of the block come here.
+            // SAFETY: all threads of the block reach this barrier.
             unsafe { thread::sync_threads() };
         }
     }

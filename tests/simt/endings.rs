@@ -1,4 +1,4 @@
-//! What becomes of what a thread owns when it ends.
+//! How a thread ends, and what happens to the values it owns.
 
 use crate::support::{Words, grid, modes, run, word};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,13 +7,13 @@ use warpheap_device::kernel;
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::{thread, warp};
 
-/// Counts when it is dropped, with everything that a destructor may ask of the machine.
+/// Counts its drops. The destructor uses every operation that a destructor may use.
 struct CountsDrop(DeviceSlice<u32>);
 
 impl Drop for CountsDrop {
     fn drop(&mut self) {
         let mask = warp::activemask();
-        // SAFETY: the lanes of the mask got it together.
+        // SAFETY: the lanes of the mask got it from one `activemask`.
         unsafe { warp::sync_warp(mask) };
         thread::nanosleep(1);
         word(self.0, 0).add_relaxed(1);
@@ -21,7 +21,7 @@ impl Drop for CountsDrop {
 }
 
 kernel! {
-    /// Half of the lanes return, half exit, all owning something.
+    /// Half of the lanes return and half exit. All own a value.
     unsafe fn half_exit(words: DeviceSlice<u32>) {
         let _owned = CountsDrop(words);
         if warp::lane_id() >= 16 {
@@ -29,7 +29,7 @@ kernel! {
         }
     }
 
-    /// Lane 3 panics; the others wait for ever. All own something.
+    /// Lane 3 panics; the others wait for ever. All own a value.
     unsafe fn one_panics(words: DeviceSlice<u32>) {
         let _owned = CountsDrop(words);
         assert!(warp::lane_id() != 3, "lane 3");
@@ -37,7 +37,7 @@ kernel! {
     }
 }
 
-/// Its drop panics, too.
+/// Panics when it is dropped.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -47,17 +47,17 @@ impl Drop for Bomb {
 }
 
 kernel! {
-    /// Lane 0 panics with what panics when it is dropped.
+    /// Lane 0 panics with a payload that panics when it is dropped.
     unsafe fn panics_with_a_bomb() {
         if warp::lane_id() == 0 {
             std::panic::panic_any(Bomb);
         }
     }
 
-    /// Each warp tells the other of it and waits for the block; all count what they see then.
+    /// Each warp signals the other and waits at the block's barrier. All then count what they see.
     unsafe fn meets(words: DeviceSlice<u32>) {
         word(words, 0).add_relaxed(1);
-        // SAFETY: all threads come here.
+        // SAFETY: all threads reach this barrier.
         unsafe { thread::sync_threads() };
         if word(words, 0).load_relaxed() == thread::block_dim_x() {
             word(words, 1).add_relaxed(1);

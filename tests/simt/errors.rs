@@ -1,4 +1,4 @@
-//! What ends a grid early, and what the error says about it.
+//! Errors that end a grid early, and their messages.
 
 use crate::support::{Words, grid, modes, run, run_bounded, word};
 use warpheap::simt::{Grid, Mode, SimtError};
@@ -12,7 +12,7 @@ kernel! {
     /// The last thread of the block panics, the others wait for it.
     unsafe fn last_panics() {
         assert!(thread::thread_idx_y() != 3, "this is thread {}", thread::thread_idx_y());
-        // SAFETY: the test is about a thread that does not come.
+        // SAFETY: not upheld on purpose: the test is about a thread that never reaches the barrier.
         unsafe { thread::sync_threads() };
     }
 
@@ -24,13 +24,13 @@ kernel! {
         while word(words, 0).load_relaxed() == 0 {}
     }
 
-    /// Lane 1 does not come to the collective, but waits for the block.
+    /// Lane 1 waits at the block's barrier instead of joining the collective.
     unsafe fn deadlocked() {
         if warp::lane_id() == 1 {
             // SAFETY: the test is about a deadlock.
             unsafe { thread::sync_threads() };
         } else {
-            // SAFETY: the same.
+            // SAFETY: the test is about a deadlock.
             unsafe { warp::sync_warp(LaneMask(7)) };
         }
     }
@@ -41,18 +41,18 @@ kernel! {
             // SAFETY: the test is about this mistake.
             unsafe { warp::warp_vote_any(LaneMask(3), true) };
         } else {
-            // SAFETY: the same.
+            // SAFETY: the test is about this mistake.
             unsafe { warp::warp_shuffle_idx_32(LaneMask(3), 0, 0) };
         }
     }
 
-    /// Lane 0 adds up while lane 1 unites bits.
+    /// Lane 0 reduces by addition while lane 1 reduces by `or`.
     unsafe fn different_reductions() {
         if warp::lane_id() == 0 {
             // SAFETY: the test is about this mistake.
             unsafe { warp::warp_reduce_add_32(LaneMask(3), 1) };
         } else {
-            // SAFETY: the same.
+            // SAFETY: the test is about this mistake.
             unsafe { warp::warp_reduce_or_32(LaneMask(3), 1) };
         }
     }
@@ -64,7 +64,7 @@ kernel! {
         unsafe { warp::sync_warp(LaneMask(mask)) };
     }
 
-    /// All lanes name `mask`, but those of `ended` have ended.
+    /// All lanes name `mask`, but the lanes in `ended` have exited.
     unsafe fn bad_mask(mask: u32, ended: u32) {
         if ended >> warp::lane_id() & 1 == 1 {
             return;
@@ -73,13 +73,13 @@ kernel! {
         unsafe { warp::sync_warp(LaneMask(mask)) };
     }
 
-    /// The lanes of a warp wait for the block at two places.
+    /// The lanes of a warp wait at two different block barriers.
     unsafe fn two_barriers() {
         if warp::lane_id().is_multiple_of(2) {
             // SAFETY: the test is about this mistake.
             unsafe { thread::sync_threads() };
         } else {
-            // SAFETY: the same.
+            // SAFETY: the test is about this mistake.
             unsafe { thread::sync_threads() };
         }
     }
@@ -185,7 +185,7 @@ fn a_livelock_ends() {
 }
 
 kernel! {
-    /// Waits for a word that no one writes.
+    /// Waits for a word that is never written.
     unsafe fn spin_for_ever(words: DeviceSlice<u32>) {
         while word(words, 0).load_relaxed() == 0 {}
     }
@@ -206,16 +206,16 @@ fn sizes_are_checked() {
     }
 }
 
-/// After an error the executor and its stacks are as good as new.
+/// After an error the executor and its stacks can be reused.
 #[test]
 fn an_error_leaves_nothing_behind() {
     let executor = warpheap::simt::Executor::new(crate::support::PARALLEL);
     for _ in 0..20 {
         let words = Words::zeroed(1);
-        // SAFETY: the words live.
+        // SAFETY: the words are live.
         let failed = unsafe { executor.run::<one_traps>(grid(8, 64), (words.slice(),)) };
         assert!(matches!(failed, Err(SimtError::Trap { .. })));
-        // SAFETY: the kernel asks nothing.
+        // SAFETY: the kernel has no requirements.
         unsafe { executor.run::<bad_mask>(grid(8, 64), (u32::MAX, 0)) }.unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! Every thread of every grid runs once, with its own coordinates, however many runs there are at once.
+//! Every thread of every grid runs once, with its own coordinates, also when several grids run at
+//! once.
 
 use crate::support::{PARALLEL, Words, grid, modes, run, word};
 use warpheap::simt::{Executor, Grid};
@@ -7,7 +8,7 @@ use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::{thread, warp};
 
 kernel! {
-    /// Counts this thread at its place, if its coordinates agree.
+    /// Counts this thread in its word if its coordinates are consistent.
     unsafe fn count_me(counts: DeviceSlice<u32>) {
         let in_block = thread::index_in_block();
         assert_eq!(warp::lane_id(), in_block % 32);
@@ -16,12 +17,12 @@ kernel! {
         word(counts, thread::block_index() * threads + in_block).add_relaxed(1);
     }
 
-    /// Counts.
+    /// Increments the counter.
     unsafe fn count(counts: DeviceSlice<u32>) {
         word(counts, 0).add_relaxed(1);
     }
 
-    /// Time passes, and does not go back.
+    /// Time passes and never goes backwards.
     unsafe fn watch_the_clock() {
         let start = thread::clock();
         let mut now = start;
@@ -53,7 +54,7 @@ fn a_hundred_thousand_threads_finish() {
     assert!(counts.values().iter().all(|&n| n == 1));
 }
 
-/// An executor is shared by the threads that launch on it.
+/// An executor can be shared between threads that launch on it.
 const _: fn() = || {
     fn shared<T: Send + Sync>() {}
     shared::<Executor>();
@@ -69,9 +70,9 @@ fn runs_from_several_threads_do_not_mix() {
                 scope.spawn(|| {
                     for _ in 0..5 {
                         let mine = Words::zeroed(1);
-                        // SAFETY: the words live.
+                        // SAFETY: the words are live.
                         unsafe { executor.run::<count>(grid(20, 96), (mine.slice(),)) }.unwrap();
-                        // SAFETY: the words live.
+                        // SAFETY: the words are live.
                         unsafe { executor.run::<count>(grid(20, 96), (all.slice(),)) }.unwrap();
                         assert_eq!(mine.values(), [20 * 96]);
                     }
@@ -95,14 +96,14 @@ fn the_number_of_multiprocessors_can_be_set() {
         let executor = Executor::new(mode).with_sm_count(3);
         assert_eq!(executor.sm_count(), 3);
         let counts = Words::zeroed(64);
-        // SAFETY: the words live.
+        // SAFETY: the words are live.
         unsafe { executor.run::<sm_histogram>(grid(64, 1), (counts.slice(),)) }.unwrap();
         assert_eq!(counts.values()[..4], [22, 21, 21, 0]);
     }
 }
 
 kernel! {
-    /// Counts threads by multiprocessor.
+    /// Counts threads per SM.
     unsafe fn sm_histogram(counts: DeviceSlice<u32>) {
         word(counts, thread::sm_id()).add_relaxed(1);
     }

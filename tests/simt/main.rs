@@ -1,4 +1,4 @@
-//! Kernels on the CPU: `warpheap::simt`, one property a module.
+//! Kernels on the CPU: `warpheap::simt`, one property per module.
 #![cfg(not(loom))]
 
 mod collectives;

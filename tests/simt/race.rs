@@ -1,4 +1,4 @@
-//! A planted race is found by replay, and its seed finds it again.
+//! Replay finds a planted race, and the seed reproduces it.
 
 use crate::support::{Words, grid, run, word};
 use warpheap::simt::Mode;
@@ -7,19 +7,20 @@ use warpheap_device::kernel::{DeviceSlice, Kernel};
 use warpheap_device::thread;
 
 kernel! {
-    /// Counts with a load and a store: an addition in between is lost.
+    /// Increments with a load and a store, so that a concurrent increment is lost.
     unsafe fn count_wrongly(words: DeviceSlice<u32>) {
         let count = word(words, 0).load_relaxed();
         word(words, 0).store_relaxed(count + 1);
     }
 
-    /// Counts with one atomic operation.
+    /// Increments with one atomic operation.
     unsafe fn count_rightly(words: DeviceSlice<u32>) {
         word(words, 0).add_relaxed(1);
     }
 
-    /// A stack of two nodes without a generation: thread 0 takes one, while thread 1 takes both and puts
-    /// the first back. Word 0 is the top, words 1 and 2 the nodes' successors, words 3 and 4 who has them.
+    /// A stack of two nodes without a generation tag: thread 0 pops one node while thread 1 pops
+    /// both and pushes the first back (ABA). Word 0 is the top, words 1 and 2 are the nodes'
+    /// successors, words 3 and 4 their owners.
     unsafe fn aba(words: DeviceSlice<u32>) {
         let take = || loop {
             let top = word(words, 0).load_relaxed();
@@ -40,7 +41,7 @@ kernel! {
             word(words, first).store_relaxed(top);
             let _ = word(words, 0).cas_relaxed(top, first);
         }
-        // The top must not be a node that someone has.
+        // The top must not be a node that a thread owns.
         let top = word(words, 0).load_relaxed();
         if top != 0 && word(words, 2 + top).load_relaxed() != 0 && word(words, 0).load_relaxed() == top {
             word(words, 5).store_relaxed(1);
@@ -59,7 +60,7 @@ fn counted<K: Kernel<Args = (DeviceSlice<u32>,)>>(
     (stats.schedule_hash, words.values()[0])
 }
 
-/// The first seed below `bound` at which two threads lose a count.
+/// The first seed below `bound` at which two threads lose an increment.
 fn first_loss(bound: u64, blocks: u32, threads: u32) -> Option<u64> {
     (0..bound).find(|&seed| counted(count_wrongly, seed, blocks, threads).1 != blocks * threads)
 }

@@ -1,4 +1,4 @@
-//! A seed fixes the run.
+//! A seed determines the run.
 
 use crate::support::{Words, grid, run, word};
 use std::collections::HashSet;
@@ -8,18 +8,18 @@ use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::{thread, warp};
 
 kernel! {
-    /// Writes down in which order threads come by, through collectives, pauses and barriers.
+    /// Stores the order in which threads pass, across collectives, pauses and barriers.
     unsafe fn order(words: DeviceSlice<u32>) {
         for _ in 0..3 {
             let ticket = word(words, 0).add_relaxed(1);
             word(words, 1 + ticket).store_relaxed(thread::index_1d());
             let mask = warp::activemask();
-            // SAFETY: the lanes of the mask got it together.
+            // SAFETY: the lanes of the mask got it from one `activemask`.
             if unsafe { warp::warp_vote_ballot(mask, ticket.is_multiple_of(2)) }.contains(warp::lane_id()) {
                 thread::nanosleep(10);
             }
         }
-        // SAFETY: all threads come here.
+        // SAFETY: all threads reach this barrier.
         unsafe { thread::sync_threads() };
         word(words, 1 + 3 * 480).add_relaxed(thread::clock() as u32);
     }
@@ -43,7 +43,7 @@ fn an_executor_can_be_used_again() {
     let executor = Executor::new(Mode::Replay { seed: 3 });
     let run = |executor: &Executor| {
         let words = Words::zeroed(2 + 3 * 480);
-        // SAFETY: the words live.
+        // SAFETY: the words are live.
         let stats = unsafe { executor.run::<order>(grid(12, 40), (words.slice(),)) }.unwrap();
         (stats, words.values())
     };
@@ -59,7 +59,7 @@ fn different_seeds_give_different_runs() {
     assert_eq!((hashes.len(), orders.len()), (64, 64));
 }
 
-/// The figures are those of the first release: a seed that someone has noted keeps its meaning.
+/// The figures are those of the first release: a recorded seed must keep reproducing the same run.
 #[test]
 fn a_seed_keeps_its_meaning() {
     let hashes = [0, 1, 2, 3].map(|seed| run_order(seed).0.schedule_hash);

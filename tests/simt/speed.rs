@@ -1,4 +1,4 @@
-//! How fast both modes are. `cargo test --release --test simt -- --ignored --nocapture speed`
+//! Speed of both modes. `cargo test --release --test simt -- --ignored --nocapture speed`
 
 use crate::support::{Words, grid, word};
 use std::time::{Duration, Instant};
@@ -8,43 +8,43 @@ use warpheap_device::kernel::{DeviceSlice, Kernel};
 use warpheap_device::units::LaneMask;
 use warpheap_device::{thread, warp};
 
-/// Pairs that each thread does.
+/// Alloc and free pairs per thread.
 const PAIRS: u32 = 16;
 
 kernel! {
-    /// What a pair of alloc and free asks of the machine: 12 collectives and 6 atomics for each lane.
+    /// The operations of a pair of alloc and free: 12 collectives and 6 atomics per lane.
     unsafe fn pairs(words: DeviceSlice<u32>) {
         let mine = thread::index_1d() % words.len() as u32;
         for _ in 0..PAIRS {
             for phase in 0..2 {
                 let mask = warp::activemask();
-                // SAFETY: the lanes of the mask got it together, here and below.
+                // SAFETY: the lanes of the mask got it from one `activemask`.
                 let group = unsafe { warp::warp_match_any_32(mask, phase) };
-                // SAFETY: the same.
+                // SAFETY: the lanes of `group` got it from one `match`.
                 let ballot = unsafe { warp::warp_vote_ballot(group, true) };
                 let leader = ballot.leader();
                 let seen = word(words, mine).load_relaxed();
-                // SAFETY: the same.
+                // SAFETY: the lanes of `group` got it from one `match`.
                 let base = unsafe { warp::warp_shuffle_idx_32(group, seen, leader) };
                 word(words, mine).or_relaxed(base & 1);
-                // SAFETY: the same.
+                // SAFETY: the lanes of `group` got it from one `match`.
                 let base = unsafe { warp::warp_shuffle_idx_64(group, base.into(), leader) } as u32;
                 word(words, mine).and_relaxed(base & 2);
-                // SAFETY: the same.
+                // SAFETY: the lanes of the mask got it from one `activemask`.
                 unsafe { warp::sync_warp(mask) };
             }
         }
     }
 
-    /// Collectives alone.
+    /// Collectives only.
     unsafe fn votes() {
         for _ in 0..PAIRS * 12 {
-            // SAFETY: all lanes come here.
+            // SAFETY: all lanes reach this call.
             unsafe { warp::warp_vote_ballot(LaneMask::ALL, true) };
         }
     }
 
-    /// Nothing.
+    /// Does nothing.
     unsafe fn nothing() {}
 }
 
@@ -54,7 +54,7 @@ const THREADS: u32 = 256;
 fn time<K: Kernel>(_: K, executor: &Executor, args: K::Args) -> (Duration, Stats) {
     let runs = (0..5).map(|_| {
         let start = Instant::now();
-        // SAFETY: the words live.
+        // SAFETY: the words are live.
         let stats = unsafe { executor.run::<K>(grid(BLOCKS, THREADS), args) }.unwrap();
         (start.elapsed(), stats)
     });
@@ -86,7 +86,7 @@ fn speed() {
         let words = Words::zeroed(1 << 16);
         let executor = Executor::new(Mode::Replay { seed });
         let start = Instant::now();
-        // SAFETY: the words live.
+        // SAFETY: the words are live.
         let stats = unsafe { executor.run::<pairs>(grid(40, THREADS), (words.slice(),)) }.unwrap();
         println!(
             "replay, seed {seed}: {:.1} M steps/s",

@@ -1,5 +1,5 @@
-//! The sums over lanes against a serial sum: with the instruction that reduces over a mask, and, as the kernels
-//! for GPUs from before sm_80 have it, without.
+//! Sums over lanes compared with a serial sum: with the instruction that reduces over a mask, and
+//! without it, as in kernels for GPUs before sm_80.
 
 use crate::support::{Words, grid, modes, run};
 use rand_pcg::Pcg64Mcg;
@@ -10,17 +10,17 @@ use warpheap_device::lane_sums::{Sums, sums};
 use warpheap_device::thread;
 use warpheap_device::units::LaneMask;
 
-/// Ways to sum: with and without the instruction, each for any lanes and for a whole warp.
+/// Ways to sum: with and without the instruction, each for any set of lanes and for a full warp.
 const WAYS: usize = 4;
-/// Words that a lane writes for each way.
+/// Words that a lane writes per way.
 const WORDS: usize = 5;
 
-/// What one warp sums.
+/// The input of one warp.
 struct Case {
     mask: u32,
-    /// The total over the mask fits 32 bits.
+    /// Values with a total over the mask that fits 32 bits.
     values: [u32; 32],
-    /// Any words.
+    /// Arbitrary words.
     any: [u32; 32],
 }
 
@@ -29,7 +29,7 @@ fn words(sums: Sums) -> [u32; WORDS] {
 }
 
 kernel! {
-    /// Warp i sums by the mask i over the values from 32 i on, in every way.
+    /// Warp i sums over mask i the values from 32 i on, in every way.
     unsafe fn sum_every_way(
         masks: DeviceSlice<u32>,
         values: DeviceSlice<u32>,
@@ -37,24 +37,24 @@ kernel! {
         out: DeviceSlice<u32>,
     ) {
         let i = u64::from(thread::index_1d());
-        // SAFETY: no one writes the masks.
+        // SAFETY: no thread writes to the masks.
         let mask = LaneMask(unsafe { masks.get(i / 32) }.unwrap());
         if !mask.contains((i % 32) as u32) {
             return;
         }
-        // SAFETY: no one writes the values.
+        // SAFETY: no thread writes to the values.
         let value = unsafe { values.get(i) }.unwrap();
-        // SAFETY: the same.
+        // SAFETY: no thread writes to these words.
         let any = unsafe { any.get(i) }.unwrap();
         let mut found = [[0; WORDS]; WAYS];
-        // SAFETY: every lane of the mask comes here with it.
+        // SAFETY: every lane of the mask reaches this call with the same mask.
         found[0] = words(unsafe { sums::<true, false>(mask, value, any) });
-        // SAFETY: the same.
+        // SAFETY: every lane of the mask reaches this call with the same mask.
         found[1] = words(unsafe { sums::<false, false>(mask, value, any) });
         if mask == LaneMask::ALL {
-            // SAFETY: the same, and it is a whole warp.
+            // SAFETY: every lane of the mask, which is a full warp, reaches this call.
             found[2] = words(unsafe { sums::<true, true>(mask, value, any) });
-            // SAFETY: the same.
+            // SAFETY: every lane of the mask, which is a full warp, reaches this call.
             found[3] = words(unsafe { sums::<false, true>(mask, value, any) });
         }
         for (place, word) in (i * (WAYS * WORDS) as u64..).zip(found.into_iter().flatten()) {
@@ -64,7 +64,7 @@ kernel! {
     }
 }
 
-/// What `lane` must find, by adding up one lane after the other.
+/// The result of `lane`, computed by serial addition over the lanes.
 fn expected(case: &Case, lane: usize) -> [u32; WORDS] {
     let members = || (0..32).filter(|lane| case.mask >> lane & 1 == 1);
     let before = members().filter(|other| *other < lane).map(|other| case.values[other]).sum();
@@ -74,7 +74,7 @@ fn expected(case: &Case, lane: usize) -> [u32; WORDS] {
     [before, total, total, wrapping, union]
 }
 
-/// Every kind of values over `mask`.
+/// Cases with every kind of value over `mask`.
 fn cases(mask: u32, random: &mut Pcg64Mcg) -> Vec<Case> {
     let one = random.next_u32() >> 5;
     let chosen = random.next_u32() % 32;
@@ -91,7 +91,7 @@ fn cases(mask: u32, random: &mut Pcg64Mcg) -> Vec<Case> {
         .collect()
 }
 
-/// Whole warps, every lane alone, two lanes, runs of lanes, and any lanes.
+/// Full warps, every single lane, two lanes, runs of lanes, and random lanes.
 fn all_cases() -> Vec<Case> {
     let mut random = Pcg64Mcg::seed_from_u64(1);
     let mut masks = vec![u32::MAX, 0x7fff_ffff, 0xaaaa_aaaa, 0x8000_0001, 0xffff, 0xffff_0000];

@@ -1,4 +1,4 @@
-//! What the tests share: words in "device" memory, grids, and runs in every mode.
+//! Shared by the tests: words in "device" memory, grids, and runs in every mode.
 
 use std::cell::UnsafeCell;
 use warpheap::simt::{Executor, Grid, Mode, SimtError, Stats};
@@ -8,7 +8,8 @@ use warpheap_device::sync::AtomicU32;
 /// Words that a kernel reads and writes.
 pub struct Words(Vec<UnsafeCell<u32>>);
 
-// SAFETY: threads reach the words through `word`, atomically, or through a slice as its contract allows.
+// SAFETY: threads access the words through `word`, atomically, or through a slice under its
+// contract.
 unsafe impl Sync for Words {}
 
 impl Words {
@@ -20,13 +21,13 @@ impl Words {
         Words(words.into_iter().map(UnsafeCell::new).collect())
     }
 
-    /// The words as a kernel's argument. To be used only while `self` lives.
+    /// The words as a kernel argument. May be used only while `self` is live.
     pub fn slice(&self) -> DeviceSlice<u32> {
         // SAFETY: every test keeps its words until its runs are over.
         unsafe { DeviceSlice::from_raw_parts(self.0.as_ptr().cast_mut().cast(), self.0.len() as u64) }
     }
 
-    /// What the words hold, when no kernel runs.
+    /// The values of the words. No kernel may be running.
     pub fn values(&self) -> Vec<u32> {
         // SAFETY: no kernel runs.
         self.0.iter().map(|word| unsafe { *word.get() }).collect()
@@ -38,7 +39,7 @@ pub fn word(words: DeviceSlice<u32>, i: u32) -> &'static AtomicU32 {
     assert!(u64::from(i) < words.len(), "word {i} of {}", words.len());
     // SAFETY: in bounds.
     let place = unsafe { words.as_ptr().add(i as usize) };
-    // SAFETY: every test keeps its words until its runs are over, and the layouts are the same.
+    // SAFETY: every test keeps its words until its runs are over, and the layouts are equal.
     unsafe { &*place.cast::<AtomicU32>() }
 }
 
@@ -48,19 +49,20 @@ pub fn grid(blocks: u32, threads: u32) -> Grid {
 
 pub const PARALLEL: Mode = Mode::Parallel { workers: 2 };
 
-/// Parallel, and seeds enough to see every way of choosing.
+/// Parallel mode, and replay with enough seeds for every scheduling strategy.
 pub fn modes() -> impl Iterator<Item = Mode> {
     std::iter::once(PARALLEL).chain((0..12).map(|seed| Mode::Replay { seed }))
 }
 
-/// Runs a kernel of these tests, which ask nothing of their caller but that their words live.
+/// Runs a kernel of these tests. Their only requirement is that the words are live.
 pub fn run<K: Kernel>(kernel: K, mode: Mode, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
-    // Who waits in parallel takes as many steps as the machine has time for until the other one comes.
+    // In parallel mode a waiting thread takes as many steps as the machine has time for until the
+    // other thread arrives.
     let steps = if mode == PARALLEL { 1 << 30 } else { 1 << 22 };
     run_bounded(kernel, mode, steps, grid, args)
 }
 
-/// The same, within `steps` steps.
+/// As [`run`], within `steps` steps.
 pub fn run_bounded<K: Kernel>(
     _: K,
     mode: Mode,
@@ -69,6 +71,7 @@ pub fn run_bounded<K: Kernel>(
     args: K::Args,
 ) -> Result<Stats, SimtError> {
     let executor = Executor::new(mode).with_step_limit(steps);
-    // SAFETY: see above.
+    // SAFETY: the kernels require only that their words are live, and every test keeps its words
+    // until its runs are over.
     unsafe { executor.run::<K>(grid, args) }
 }

@@ -1,8 +1,8 @@
-//! The churn: every thread allocates, stores 8 bytes and frees, again and again.
+//! Churn: every thread repeatedly allocates a block, stores 8 bytes and frees it.
 //!
-//! With room for all it is timed. In a *tight* pool, of one block for each thread that the device runs at
-//! once, refusals are counted: a thread holds no block while it asks, so that one is always free, and each
-//! refusal is one of a group that ran out of patience.
+//! With room for all threads it is timed. In a *tight* pool, with one block for each thread that
+//! the device runs at once, failed allocations are counted: a thread holds no block while it
+//! allocates, so one is always free, and each failure is that of a group that gave up searching.
 
 use super::figures::Bench;
 use super::plan::Plan;
@@ -14,13 +14,13 @@ use warpheap::driver::DeviceInfo;
 use warpheap::kernel_names;
 use warpheap::pool::FreeList;
 
-/// Allocations and frees by each thread.
+/// Allocation and free pairs per thread.
 const TURNS: u32 = 64;
-/// The same in a tight pool.
+/// Pairs per thread in a tight pool.
 const TIGHT_TURNS: u32 = 16;
 const BLOCK_BYTES: u64 = 64;
-/// Refusals in a million that the tight churn may have. At 3 + 20 rounds of 2^24 allocations that is 385; one
-/// group of 32 that is refused once is 0.08.
+/// Maximum failures of the tight churn per million allocations. In 3 + 20 rounds of 2^24
+/// allocations that is 385; one group of 32 that fails once is 0.08.
 const MAX_REFUSED_PPM: f64 = 1.0;
 
 const LAUNCHED: [&str; 2] = kernel_names![bench_churn_floor, bench_freelist_churn];
@@ -46,7 +46,7 @@ impl Bench {
 
     fn freelist_tight_churn(&mut self, name: &str) -> Result<Figure> {
         let base = self.timer.churn_floor(&self.out, TIGHT_TURNS)?;
-        // The CPU does not say.
+        // The CPU does not report it.
         let blocks = match resident_threads(&self.timer.device.info()?) {
             0 => self.threads(),
             resident => resident,
@@ -61,11 +61,11 @@ impl Bench {
         Ok(figure.measured_by(per_million(refused, asked), "ppm", Bar::AtMost, MAX_REFUSED_PPM))
     }
 
-    /// Counts failures from 0.
+    /// Resets the failure counter, then times the churn.
     fn time_churn(&mut self, pool: &FreeList, turns: u32) -> Result<Timing> {
         self.failures.fill(0)?;
         let args = (pool.handle(), turns, self.counter());
-        // SAFETY: the pool and the counter live, and this stream alone uses them.
+        // SAFETY: the pool and the counter are live, and only this stream uses them.
         let launch = || unsafe {
             self.timer.stream.launch(&self.timer.module, bench_freelist_churn, &self.grid(), args)
         };
@@ -73,7 +73,7 @@ impl Bench {
     }
 }
 
-/// Threads that the device runs at once, at most.
+/// Maximum number of threads that the device runs at once.
 fn resident_threads(device: &DeviceInfo) -> u32 {
     device.multiprocessors * device.max_threads_per_multiprocessor
 }

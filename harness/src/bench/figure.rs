@@ -1,15 +1,15 @@
-//! What was measured, and the bar that it is held to.
+//! A measured figure, and its bar.
 
 use super::timing::Timing;
 use serde::Serialize;
 
-/// Which way a bar is to be passed.
+/// Direction of a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bar {
-    /// The figure must not be above it.
+    /// The figure must not exceed the bar.
     AtMost,
-    /// The figure must not be below it.
+    /// The figure must not be below the bar.
     AtLeast,
 }
 
@@ -18,44 +18,45 @@ pub enum Bar {
 pub struct Figure {
     /// What was measured.
     pub name: String,
-    /// GPU threads; 0 if the host alone is at work.
+    /// GPU threads; 0 if only the host works.
     pub threads: u32,
-    /// The kernel with the pool; `None` if nothing was timed.
+    /// Time of the kernel with the pool; `None` if nothing was timed.
     pub time: Option<Timing>,
-    /// What it is compared with, or what it was measured by.
+    /// The baseline, or how the figure was measured.
     pub against: String,
-    /// That kernel's time, if it is one.
+    /// Time of the baseline kernel, if there is one.
     pub base: Option<Timing>,
     /// The figure itself.
     pub value: f64,
-    /// Its unit: `x` for a ratio of medians, `G pairs/s` for allocations with their frees, `ppm` for refusals
-    /// in a million allocations, `us` for microseconds, `%` for a part of the whole that `against` names.
+    /// Its unit: `x` for a ratio of medians, `G pairs/s` for allocations with their frees, `ppm`
+    /// for failures per million allocations, `us` for microseconds, `%` for a share of the total
+    /// that `against` names.
     pub unit: &'static str,
-    /// How it is held to `bar`.
+    /// Direction of `bar`.
     pub holds: Bar,
     /// The bar.
     pub bar: f64,
-    /// Whether it is passed.
+    /// Whether the bar is met.
     pub passed: bool,
-    /// What the results were checked for.
+    /// The checks that the results passed.
     pub checked: String,
-    /// What it is also compared with, without a bar.
+    /// An additional comparison, without a bar.
     pub also: Option<Comparison>,
 }
 
-/// A figure beside another kernel's time.
+/// Comparison of a figure with another kernel's time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// What it is compared with.
+    /// The baseline.
     pub against: String,
-    /// That kernel's time.
+    /// Time of the baseline kernel.
     pub base: Timing,
     /// The ratio of the medians.
     pub value: f64,
 }
 
 impl Figure {
-    /// A ratio of medians, which is to be at most `bar`.
+    /// A ratio of medians with the upper bound `bar`.
     pub(super) fn ratio(
         name: &str,
         threads: u32,
@@ -69,7 +70,7 @@ impl Figure {
         figure.measured_by(time.median_us / base.median_us, "x", Bar::AtMost, bar)
     }
 
-    /// A figure that is measured by something else, which [`measured_by`](Self::measured_by) says.
+    /// A figure with another unit, which [`measured_by`](Self::measured_by) sets.
     pub(super) fn plain(name: &str, threads: u32, against: &str) -> Figure {
         Figure {
             name: name.into(),
@@ -87,7 +88,7 @@ impl Figure {
         }
     }
 
-    /// The same with this value and bar.
+    /// Sets value, unit and bar.
     pub(super) fn measured_by(self, value: f64, unit: &'static str, holds: Bar, bar: f64) -> Figure {
         let passed = match holds {
             Bar::AtMost => value <= bar,
@@ -96,17 +97,17 @@ impl Figure {
         Figure { value, unit, holds, bar, passed, ..self }
     }
 
-    /// The same with a time.
+    /// Sets the time.
     pub(super) fn timed(self, time: Timing) -> Figure {
         Figure { time: Some(time), ..self }
     }
 
-    /// The same with what its results were checked for.
+    /// Sets the description of the checks.
     pub(super) fn checked(self, checked: String) -> Figure {
         Figure { checked, ..self }
     }
 
-    /// The same beside another kernel, too.
+    /// Adds a comparison with another kernel.
     pub(super) fn beside(self, against: &str, base: Timing) -> Figure {
         let value = self.time.map_or(0.0, |time| time.median_us / base.median_us);
         Figure { also: Some(Comparison { against: against.into(), base, value }), ..self }

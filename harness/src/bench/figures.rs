@@ -1,4 +1,4 @@
-//! The figures one by one.
+//! Measurement of each figure.
 
 use super::floors::grid_of;
 use super::plan::Plan;
@@ -24,12 +24,12 @@ const ALLOC: [&str; 2] = kernel_names![bench_alloc_floor, bench_freelist_alloc];
 const FREE: [&str; 3] = kernel_names![bench_free_floor, bench_freelist_alloc, bench_freelist_free];
 const EXHAUSTED: [&str; 1] = kernel_names![bench_freelist_alloc];
 
-/// The figures that `config` asks for.
+/// The figures that `config` selects.
 pub(super) fn plans(config: &BenchConfig) -> Vec<Plan> {
     let only = config.only.as_deref();
     let mut all = pool_plans();
     all.extend(super::churn::plans());
-    // The heap is being built: it is measured for who asks for it.
+    // The heap is still being built, so its figures are measured on request only.
     if only.is_some_and(|only| only.starts_with("heap")) {
         all.extend(super::heap::plans());
     }
@@ -59,12 +59,13 @@ fn pool_plans() -> Vec<Plan> {
 
 pub(super) struct Bench {
     pub timer: Timer,
-    /// Where the threads store their addresses.
+    /// The addresses that the threads store.
     pub out: DeviceBuffer<u64>,
     /// Failed allocations.
     pub failures: DeviceBuffer<u64>,
     report: BenchReport,
-    /// Figures are measured with a 2^`shrink`-th of threads and memory: 0 but in tests.
+    /// Figures are measured with a fraction 1/2^`shrink` of the threads and memory. 0 except in
+    /// tests.
     pub shrink: u32,
 }
 
@@ -86,7 +87,7 @@ impl Bench {
         })
     }
 
-    /// Measures the figures for which the device has the memory.
+    /// Measures the figures that the device has enough memory for.
     pub fn run(mut self, plans: Vec<Plan>, progress: &mut dyn FnMut(&str)) -> Result<BenchReport> {
         for plan in plans {
             progress(&plan.name);
@@ -96,7 +97,7 @@ impl Bench {
                 Err(Error::Library(error @ warpheap::Error::OutOfMemory(OutOfMemory::Device { .. }))) => {
                     self.report.left_out.push(format!("{name}: {error}"));
                 }
-                // The device is as good as before: the other figures can be measured.
+                // The device is still usable, so the other figures can be measured.
                 Err(error @ Error::WrongResult { .. }) => self.report.wrong.push(error.to_string()),
                 Err(error) => return Err(error),
             }
@@ -104,7 +105,7 @@ impl Bench {
         Ok(self.report)
     }
 
-    /// Threads of the kernels for the pools.
+    /// Number of threads of the kernels for the pools.
     pub fn threads(&self) -> u32 {
         self.out.len() as u32
     }
@@ -113,7 +114,8 @@ impl Bench {
         grid_of(&self.out)
     }
 
-    /// In which the threads free: each its own, or one far from those of its neighbours.
+    /// The order in which the threads free: each its own block, or one far from those of its
+    /// neighbours.
     fn order(&self, permuted: bool) -> Order {
         Order { log2: THREADS_LOG2 - self.shrink, permuted: permuted.into() }
     }
@@ -129,7 +131,7 @@ impl Bench {
         let Timer { module, stream, .. } = &self.timer;
         let time = self.timer.time(
             || pool.reset(),
-            // SAFETY: pool and `out` live, and this stream alone uses them.
+            // SAFETY: the pool and `out` are live, and only this stream uses them.
             || unsafe { stream.launch(module, bench_bump_alloc, &self.grid(), args) },
         )?;
         let checked = check_addresses(name, &self.out, self.threads())?;
@@ -144,18 +146,18 @@ impl Bench {
     fn launch_alloc(&self, pool: &FreeList) -> warpheap::Result<()> {
         let Timer { module, stream, .. } = &self.timer;
         let args = (pool.handle(), self.out.slice());
-        // SAFETY: pool and `out` live, and this stream alone uses them.
+        // SAFETY: the pool and `out` are live, and only this stream uses them.
         unsafe { stream.launch(module, bench_freelist_alloc, &self.grid(), args) }
     }
 
-    /// Allocations from a pool that is full of free blocks before each.
+    /// Times allocations from a pool. All its blocks are free before each round.
     fn time_alloc(&self, pool: &mut FreeList) -> Result<Timing> {
         let handle = pool.handle();
         let Timer { module, stream, .. } = &self.timer;
         let args = (handle, self.out.slice());
         self.timer.time(
             || pool.reset(),
-            // SAFETY: pool and `out` live, and this stream alone uses them.
+            // SAFETY: the pool and `out` are live, and only this stream uses them.
             || unsafe { stream.launch(module, bench_freelist_alloc, &self.grid(), args) },
         )
     }
@@ -176,7 +178,8 @@ impl Bench {
         self.launch_alloc(&pool)?;
         let base = self.timer.free_floor(&self.out, order, self.counter())?;
         let args = (pool.handle(), self.out.slice(), order, self.counter());
-        // The blocks of the round before are free; those of the first round are the launch's above.
+        // The blocks of the previous round are free; the launch above allocated those of the first
+        // round.
         let mut first = true;
         let time = self.timer.time(
             || if std::mem::take(&mut first) { Ok(()) } else { self.launch_alloc(&pool) },
@@ -196,7 +199,7 @@ impl Bench {
             .checked(checked))
     }
 
-    /// Every block is free again, and no allocation or free failed.
+    /// Checks that every block is free again, and that no allocation or free failed.
     pub fn check_all_free(&self, name: &str, pool: &FreeList) -> Result<String> {
         let checked = self.check_blocks_free(name, pool)?;
         match self.failed()? {
@@ -205,7 +208,7 @@ impl Bench {
         }
     }
 
-    /// Every block is free again and nothing went wrong.
+    /// Checks that every block is free again, and that the pool recorded no fault.
     pub fn check_blocks_free(&self, name: &str, pool: &FreeList) -> Result<String> {
         let (stats, faults, broken) = (pool.stats()?, pool.faults()?, pool.check()?);
         if stats.live_blocks != 0
@@ -219,18 +222,18 @@ impl Bench {
         Ok(format!("all {} blocks free afterwards, no fault", stats.blocks))
     }
 
-    /// Allocations that failed since the counter was cleared.
+    /// Allocations that failed since the counter was reset.
     pub fn failed(&self) -> Result<u64> {
         Ok(self.failures.copy_to_vec()?[0])
     }
 }
 
-/// Exactly `granted` different addresses were stored, and nulls else.
+/// Checks that exactly `granted` distinct addresses were stored, and null elsewhere.
 pub(super) fn check_addresses(name: &str, out: &DeviceBuffer<u64>, granted: u32) -> Result<String> {
     check_different(name, out.copy_to_vec()?, granted)
 }
 
-/// The same of addresses that were copied from there.
+/// As [`check_addresses`], for addresses that were already copied to the host.
 pub(super) fn check_different(name: &str, mut addresses: Vec<u64>, granted: u32) -> Result<String> {
     addresses.retain(|&address| address != 0);
     addresses.sort_unstable();

@@ -1,4 +1,4 @@
-//! The kernels that do everything but allocate, or free.
+//! Floors: kernels that do the same work except for the allocation or the free.
 
 use super::figures::BLOCK;
 use super::timing::{Timer, Timing};
@@ -7,32 +7,32 @@ use crate::kernels::bench::{Counter, Order, Sizes, bench_alloc_floor, bench_chur
 use warpheap::driver::{DeviceBuffer, LaunchConfig};
 
 impl Timer {
-    /// As many threads as `out` has entries store an address each.
+    /// Each thread stores an address to its entry of `out`.
     pub fn alloc_floor(&self, out: &DeviceBuffer<u64>, sizes: Sizes) -> Result<Timing> {
         let args = (out.address(), out.slice(), sizes);
-        // SAFETY: `out` lives, and this stream alone uses it.
+        // SAFETY: `out` is live, and only this stream uses it.
         let launch = || unsafe { self.stream.launch(&self.module, bench_alloc_floor, &grid_of(out), args) };
         self.time(|| Ok(()), launch)
     }
 
-    /// As many threads as `out` has entries load an address each.
+    /// Each thread loads an address from an entry of `out`.
     pub fn free_floor(&self, out: &DeviceBuffer<u64>, order: Order, failures: Counter) -> Result<Timing> {
         let args = (out.slice(), order, failures);
-        // SAFETY: `out` and the counter live, and this stream alone uses them.
+        // SAFETY: `out` and the counter are live, and only this stream uses them.
         let launch = || unsafe { self.stream.launch(&self.module, bench_free_floor, &grid_of(out), args) };
         self.time(|| Ok(()), launch)
     }
 
-    /// As many threads as `out` has entries store to their own again and again.
+    /// Each thread repeatedly stores to its entry of `out`.
     pub fn churn_floor(&self, out: &DeviceBuffer<u64>, turns: u32) -> Result<Timing> {
         let args = (out.slice(), turns);
-        // SAFETY: `out` lives, and this stream alone uses it.
+        // SAFETY: `out` is live, and only this stream uses it.
         let launch = || unsafe { self.stream.launch(&self.module, bench_churn_floor, &grid_of(out), args) };
         self.time(|| Ok(()), launch)
     }
 }
 
-/// A thread for each entry.
+/// A grid with a thread for each entry.
 pub(super) fn grid_of(out: &DeviceBuffer<u64>) -> LaunchConfig {
     LaunchConfig::linear(out.len() as u32, BLOCK)
 }

@@ -1,4 +1,4 @@
-//! Figures that can be measured, and the kernels that each launches.
+//! Measurable figures, and the kernels that each launches.
 
 use super::figures::Bench;
 use super::{Figure, timing};
@@ -6,10 +6,11 @@ use crate::Result;
 
 type Measure = Box<dyn Fn(&mut Bench, &str) -> Result<Figure>>;
 
-/// A figure that can be measured.
+/// A measurable figure.
 pub(super) struct Plan {
     pub name: String,
-    /// What it launches, beside what all timing does. Any other kernel is refused.
+    /// Kernels that it launches, in addition to those of the timing. A launch of any other kernel
+    /// is rejected.
     launched: &'static [&'static str],
     measure: Measure,
 }
@@ -23,7 +24,7 @@ impl Plan {
         Plan { name: name.into(), launched, measure: Box::new(measure) }
     }
 
-    /// The kernels that it launches.
+    /// All kernels that it launches.
     pub fn kernels(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.launched.iter().chain(&timing::LAUNCHED).copied()
     }

@@ -1,13 +1,14 @@
-//! Figures on the CPU, with a 256th of threads and memory: that each is measured, finds nothing wrong, and launches no
-//! kernel but its own. Their times say nothing.
+//! Figures on the CPU, with a 256th of the threads and memory: each is measured, finds no fault,
+//! and launches only its own kernels. Their times mean nothing.
 
 use super::figures::{Bench, plans};
 use super::*;
 
-/// A 256th: a thread block of the fewest threads.
+/// A 256th: a single thread block in the smallest figure.
 const SHRINK: u32 = 8;
 
-/// The figures whose names contain `only`, each by a module of the kernels that it says it launches.
+/// Measures the figures with names that contain `only`, each with a module of the kernels in its
+/// plan.
 pub(super) fn measured(only: &str) -> BenchReport {
     let config = BenchConfig { rounds: 1, only: Some(only.into()) };
     let (figures, left_out, wrong) = Default::default();

@@ -1,4 +1,4 @@
-//! Timing a kernel on a stream, by events.
+//! Times kernels on a stream with events.
 
 use crate::Result;
 use crate::kernels::bench::bench_spin;
@@ -6,18 +6,18 @@ use serde::Serialize;
 use warpheap::driver::{Device, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
 
-/// What is launched whenever something is timed.
+/// Kernels that every timing launches.
 pub(super) const LAUNCHED: [&str; 1] = kernel_names![bench_spin];
 
-/// Rounds before the timed ones.
+/// Untimed rounds before the timed ones.
 const WARM_UP: u32 = 3;
-/// How long the kernel before a timed one spins.
+/// Duration of the spin kernel before each timed kernel.
 const SPIN_NANOS: u64 = 40_000;
 
-/// Microseconds over the rounds.
+/// Times of the rounds, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Timing {
-    /// Half of the rounds took no longer.
+    /// The median round.
     pub median_us: f64,
     /// The fastest round.
     pub min_us: f64,
@@ -42,17 +42,17 @@ pub(super) struct Timer {
 }
 
 impl Timer {
-    /// How often a timed kernel is launched, warm-up included.
+    /// Number of launches of a timed kernel, including the warm-up.
     pub fn launches(&self) -> u32 {
         WARM_UP + self.rounds.max(1)
     }
 
-    /// How many of those are not counted.
+    /// Number of launches that are not counted.
     pub fn uncounted(&self) -> usize {
         WARM_UP as usize
     }
 
-    /// Times what `timed` launches, after `prepare`, which is not timed, in every round.
+    /// Times the kernels that `timed` launches in every round, after an untimed `prepare`.
     pub fn time(
         &self,
         prepare: impl FnMut() -> warpheap::Result<()>,
@@ -61,7 +61,7 @@ impl Timer {
         self.time_and_look(prepare, timed, || Ok(()))
     }
 
-    /// The same, with a `look` at what every round has left, which is not timed either.
+    /// As [`time`](Self::time), with an untimed `look` at the results of every round.
     pub fn time_and_look(
         &self,
         mut prepare: impl FnMut() -> warpheap::Result<()>,
@@ -72,7 +72,7 @@ impl Timer {
         for round in 0..self.launches() {
             prepare()?;
             self.device.synchronize()?;
-            // SAFETY: it touches no memory.
+            // SAFETY: the kernel accesses no memory.
             unsafe {
                 self.stream.launch(&self.module, bench_spin, &LaunchConfig::linear(1, 1), (SPIN_NANOS,))?;
             }

@@ -64,7 +64,8 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-    /// Log to standard error: -v what happens, -vv details, -vvv everything. `RUST_LOG` overrides it.
+    /// Log to standard error: -v what happens, -vv details, -vvv everything. `RUST_LOG` overrides
+    /// it.
     #[arg(short, long, action = ArgAction::Count, global = true, display_order = 1000)]
     pub verbose: u8,
 }
@@ -74,12 +75,14 @@ pub struct Cli {
 pub enum Command {
     /// Let thousands of GPU threads allocate and free, and prove that no two live blocks overlap.
     ///
-    /// Every allocation claims its memory in an ownership map on the device, every owner fills its block with
-    /// a pattern and reads it again before it frees it, and between rounds all live blocks are compared on
-    /// the device and, by sorting, on the host. At the end the pool is emptied, and must give exactly what it holds.
+    /// Every allocation claims its memory in an ownership map on the device, every owner fills its
+    /// block with a pattern and reads it again before it frees it, and between rounds all live
+    /// blocks are compared on the device and, by sorting, on the host. At the end the pool is
+    /// emptied, and must give exactly what it holds.
     #[command(after_long_help = format!("{STRESS_EXAMPLES}\n\n{STATUSES}"))]
     Stress(StressArgs),
-    /// Say what was found of driver, devices, compiler and kernels, and what to do about what was not.
+    /// Say what was found of driver, devices, compiler and kernels, and what to do about what was
+    /// not.
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
     /// Measure the allocators on a GPU, each beside the same kernel without one.
@@ -87,17 +90,17 @@ pub enum Command {
     Bench(BenchArgs),
     /// Build data structures in kernels: growing vectors, a hash table, a graph, an octree.
     ///
-    /// Every result is compared with a plain computation on the host, and after each example the heap has to be
-    /// empty again.
+    /// Every result is compared with a plain computation on the host, and after each example the
+    /// heap has to be empty again.
     #[command(after_long_help = EXAMPLES_EXAMPLES)]
     Examples(ExamplesArgs),
-    /// Device memory that the host hands out: replay a log of allocations, measure the pools, see what they do and
-    /// what the driver's have.
+    /// Device memory that the host hands out: replay a log of allocations, measure the pools, see
+    /// what they do and what the driver's have.
     Pool(PoolArgs),
 }
 
 impl Command {
-    /// Where the results go.
+    /// Target of the results.
     pub fn json(&self) -> Option<&JsonTarget> {
         match self {
             Command::Stress(args) => args.json.as_ref(),
@@ -123,7 +126,8 @@ pub struct BenchArgs {
     /// Only figures whose name contains this: churn, bump, "4096 B". Default: all.
     #[arg(long, value_name = "NAME", default_value = "all", hide_default_value = true)]
     pub figure: String,
-    /// Timed rounds of each figure, of which the median counts. Default: 20, whose median repeats well.
+    /// Timed rounds of each figure, of which the median counts. Default: 20, whose median repeats
+    /// well.
     #[arg(long, value_parser = parse::count, default_value = "20", hide_default_value = true)]
     pub rounds: u32,
     #[command(flatten)]
@@ -143,7 +147,8 @@ pub struct BenchArgs {
 pub struct ExamplesArgs {
     /// Where to run.
     ///
-    /// Default: auto, a GPU if there is a usable one and the CPU otherwise; the first lines say which.
+    /// Default: auto, a GPU if there is a usable one and the CPU otherwise; the first lines say
+    /// which.
     #[arg(long, value_enum, default_value_t = BackendChoice::Auto, hide_default_value = true)]
     pub backend: BackendChoice,
     #[command(flatten)]
@@ -159,7 +164,8 @@ pub struct ExamplesArgs {
     /// Write what was checked to this file; `-` is standard output. Default: text alone.
     #[arg(long, value_name = "FILE", value_parser = json_target)]
     pub json: Option<JsonTarget>,
-    /// End the process with status 4 when all takes more seconds than this; 0 waits forever. Default: 300.
+    /// End the process with status 4 when all takes more seconds than this; 0 waits forever.
+    /// Default: 300.
     #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
     pub watchdog: Duration,
 }

@@ -1,4 +1,4 @@
-//! Which device a run is on, and why that one.
+//! The device of a run, and the reason for the choice.
 
 use super::args::{BackendChoice, GpuArgs};
 use super::status::Failure;
@@ -13,31 +13,31 @@ pub struct Chosen {
     pub device: Device,
     /// The kernels.
     pub module: Module,
-    /// Which of the program's they are; none on the CPU, which runs their functions.
+    /// The kernel image in use; `None` on the CPU, which runs the kernel functions natively.
     pub kernels: Option<&'static KernelImage>,
-    /// Which of several GPUs.
+    /// Ordinal of the GPU.
     pub ordinal: u32,
-    /// Why it is not a GPU, where no one said that it should not be.
+    /// Why the CPU was chosen, if the user did not ask for it.
     pub why_not_cuda: Option<String>,
 }
 
-/// A device of which only the memory is used: no kernels are loaded.
+/// A device of which only the memory is used, without kernels.
 pub struct Bare {
     /// The device.
     pub device: Device,
-    /// Why it is not a GPU, where no one said that it should not be.
+    /// Why the CPU was chosen, if the user did not ask for it.
     pub why_not_cuda: Option<String>,
 }
 
 impl Chosen {
-    /// The CPU, with lanes scheduled as `mode` says, and `kernels`.
+    /// The CPU with `kernels`, and lanes scheduled by `mode`.
     pub fn cpu(mode: Option<Mode>, kernels: &[&'static str]) -> Result<Chosen, Failure> {
         let device = mode.map_or_else(Device::cpu, Device::cpu_with);
         let module = device.native_kernels(kernels)?;
         Ok(Chosen { device, module, kernels: None, ordinal: 0, why_not_cuda: None })
     }
 
-    /// The GPU that was named, or the first, and `kernels`.
+    /// The selected GPU, or the first, with `kernels`.
     pub fn cuda(gpu: GpuArgs, kernels: &[&'static str]) -> Result<Chosen, Failure> {
         Chosen::try_cuda(gpu, kernels).map_err(no_cuda)
     }
@@ -60,13 +60,13 @@ impl Chosen {
         Ok(describe(&self.device, mode)? + &kernels)
     }
 
-    /// The options that ask for the same device and kernels.
+    /// The options that select the same device and kernels.
     pub fn options(&self, replay: bool) -> String {
         options(self.ordinal, self.kernels, replay)
     }
 }
 
-/// The embedded kernels for a GPU. A program without them has no use for one.
+/// The embedded kernels for a GPU. Without them the program cannot use a GPU.
 fn image(capability: Option<(u32, u32)>) -> Result<&'static KernelImage, Error> {
     build_info::image_for(capability).map_err(|why| Error::NoDevice {
         asked: "a GPU".into(),
@@ -75,7 +75,7 @@ fn image(capability: Option<(u32, u32)>) -> Result<&'static KernelImage, Error> 
     })
 }
 
-/// The options that ask for GPU `ordinal` with these kernels; for the CPU where there are none.
+/// The options that select GPU `ordinal` with these kernels; the CPU if there are none.
 fn options(ordinal: u32, kernels: Option<&KernelImage>, replay: bool) -> String {
     match kernels {
         Some(image) => format!("--backend cuda --device {ordinal} --kernels {}", image.arch),
@@ -84,7 +84,8 @@ fn options(ordinal: u32, kernels: Option<&KernelImage>, replay: bool) -> String 
     }
 }
 
-/// The device that was asked for, with `kernels`. With `auto` it is the GPU if there is a usable one and the CPU otherwise.
+/// The selected device, with `kernels`. `auto` selects the GPU if there is a usable one, otherwise
+/// the CPU.
 pub fn choose(
     backend: BackendChoice,
     gpu: GpuArgs,
@@ -96,7 +97,7 @@ pub fn choose(
         BackendChoice::Cpu => cpu(),
         BackendChoice::Auto if mode.is_some() => cpu(),
         BackendChoice::Cuda => Chosen::cuda(gpu, kernels),
-        // Who names a GPU or its kernels wants that.
+        // Naming a GPU or its kernels requires a GPU.
         BackendChoice::Auto if gpu.device.is_some() || gpu.kernels.is_some() => Chosen::cuda(gpu, kernels),
         BackendChoice::Auto => match Chosen::try_cuda(gpu, kernels) {
             Ok(chosen) => Ok(chosen),
@@ -106,7 +107,7 @@ pub fn choose(
     }
 }
 
-/// The same without kernels: GPU `ordinal`, or the first.
+/// As [`choose`], without kernels: GPU `ordinal`, or the first.
 pub fn choose_bare(backend: BackendChoice, ordinal: Option<u32>) -> Result<Bare, Failure> {
     let bare = |device, why_not_cuda| Bare { device, why_not_cuda };
     let cuda = || Device::cuda(ordinal.unwrap_or(0));
@@ -146,7 +147,7 @@ pub fn describe(device: &Device, mode: Option<Mode>) -> Result<String, Error> {
     Ok(format!("{}, sm_{major}{minor}, {} multiprocessors", info.name, info.multiprocessors))
 }
 
-/// What to do about a stress that the watchdog ended.
+/// Advice after a stress run that the watchdog ended.
 pub fn after_a_hang(backend: Backend, replay: bool) -> &'static str {
     match backend {
         Backend::Cuda => {

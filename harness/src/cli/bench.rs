@@ -1,4 +1,4 @@
-//! `warpheap bench`: measures, and shows each figure beside its floor and its bar.
+//! `warpheap bench`: measures each figure and prints it next to its floor and its bar.
 
 use super::args::BenchArgs;
 use super::backend::Chosen;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use warpheap::Watchdog;
 use warpheap_harness::bench::{self, Bar, BenchConfig, BenchReport, Comparison, Figure, Timing};
 
-/// Measures what was asked for. A figure that misses its bar is a fault.
+/// Measures the selected figures. A figure that misses its bar is a fault.
 pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.json.as_ref())?;
     let only = (args.figure != "all").then(|| args.figure.clone());
@@ -40,7 +40,7 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     Ok(status)
 }
 
-/// None without a limit.
+/// A watchdog, or none if there is no limit.
 fn arm(limit: Duration, figure: &str) -> Option<Watchdog> {
     let what = format!("measuring ({figure})");
     let advice = "If it was only slow, allow more time with --watchdog, or ask for fewer --rounds.";
@@ -88,7 +88,7 @@ fn row(figure: &Figure) -> Vec<String> {
     ]
 }
 
-/// The row below a figure: what it is also compared with.
+/// The row below a figure: its additional comparison.
 fn row_beside(also: &Comparison) -> Vec<String> {
     let value = format!("{} x", Si(also.value));
     let [name, threads, time] = ["  also", "", ""].map(String::from);

@@ -1,10 +1,10 @@
-//! Text for people.
+//! Output for people.
 
 use super::parse::JsonTarget;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
-/// Where text for people goes: to standard output, unless that is taken by the results.
+/// Target of text for people: standard output, unless the results go there.
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
     stdout_is_taken: bool,
@@ -16,7 +16,7 @@ impl Console {
         Console { stdout_is_taken: json == Some(&JsonTarget::Stdout) }
     }
 
-    /// A line for people. That no one may be reading it any more does not change how the run ends.
+    /// Prints a line for people. A closed output does not change how the run ends.
     pub fn say(&self, line: impl fmt::Display) {
         let _ = if self.stdout_is_taken {
             writeln!(io::stderr(), "{line}")
@@ -25,12 +25,12 @@ impl Console {
         };
     }
 
-    /// A line to standard error.
+    /// Prints a line to standard error.
     pub fn warn(&self, line: impl fmt::Display) {
         let _ = writeln!(io::stderr(), "{line}");
     }
 
-    /// Whether what is said shows on a terminal.
+    /// Whether the text goes to a terminal.
     pub fn is_terminal(&self) -> bool {
         if self.stdout_is_taken { io::stderr().is_terminal() } else { io::stdout().is_terminal() }
     }

@@ -1,4 +1,4 @@
-//! `warpheap examples`: runs data structures that kernels build, and says what was checked.
+//! `warpheap examples`: runs data structures that kernels build, and prints the checks.
 
 use super::args::{BackendChoice, ExamplesArgs};
 use super::backend::{Chosen, choose};
@@ -10,10 +10,10 @@ use crate::report::provenance::ResultFile;
 use warpheap::Watchdog;
 use warpheap_harness::examples::{self, ExampleReport, ExamplesConfig};
 
-/// What is kept of a run.
+/// The reports that are kept.
 type Reports = Vec<ExampleReport>;
 
-/// Runs what was asked for. A result that is not the host's is a fault.
+/// Runs the selected examples. A result that differs from the host's is a fault.
 pub fn run(args: ExamplesArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.json.as_ref())?;
     check_combination(&args)?;
@@ -27,7 +27,7 @@ pub fn run(args: ExamplesArgs, console: &Console) -> Result<Status, Failure> {
     Ok(Status::Clean)
 }
 
-/// Fails on what contradicts itself or names nothing.
+/// Rejects contradictory options and names that select nothing.
 fn check_combination(args: &ExamplesArgs) -> Result<(), Failure> {
     if args.backend == BackendChoice::Cpu && args.gpu.device.is_some() {
         return Err(Failure::usage("--device is for a GPU, but the run is to be on the CPU; leave one out"));

@@ -1,7 +1,8 @@
-//! The command line: what is asked, on which device, and with which status it ends.
+//! The command line: what to do, on which device, and the exit status.
 //!
-//! `args` (with `parse`) says what can be asked; `stress`, `bench`, `examples`, `pool` and `doctor` do it; `status` says how it
-//! can end. What is printed for people goes through `console`, what is kept goes through `report`.
+//! `args` (with `parse`) defines the options; `stress`, `bench`, `examples`, `pool` and `doctor`
+//! run the commands; `status` lists the ways a run can end. Text for people goes through `console`,
+//! results that are kept go through `report`.
 
 mod args;
 mod backend;
@@ -21,7 +22,7 @@ use status::Failure;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
-/// Reads the command line, does what it asks and answers with the exit status.
+/// Parses the command line, runs the command and returns the exit status.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr(cli.verbose);
@@ -40,7 +41,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(status as u8)
 }
 
-/// `RUST_LOG` decides where it is set, otherwise the number of `-v`.
+/// Logs to standard error. `RUST_LOG` overrides the number of `-v`.
 fn log_to_stderr(verbose: u8) {
     let level = ["warn", "info", "debug", "trace"][usize::from(verbose.min(3))];
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));

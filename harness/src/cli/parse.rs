@@ -1,11 +1,11 @@
-//! Sizes, counts and ranges as people write them.
+//! Parses sizes, counts and ranges as people write them.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Letters after a number, and the power of two that they stand for.
+/// Unit suffixes, and the power of two that each stands for.
 const UNITS: [(&str, u32); 12] = [
     ("B", 0),
     ("K", 10),
@@ -29,7 +29,7 @@ const SIZES: &str =
 const TIME: &str = "a time is a number of seconds: 30, 0.5";
 const SEED: &str = "a seed is a whole number below 2^64, decimal or hexadecimal: 42, 0x2a";
 
-/// A whole number: digits with optional `_` between them, `b^e`, or digits and a unit.
+/// An integer: digits with optional `_` between them, `b^e`, or digits and a unit.
 fn number(text: &str) -> Option<u64> {
     if let Some((base, exponent)) = text.split_once('^') {
         return digits(base)?.checked_pow(u32::try_from(digits(exponent)?).ok()?);
@@ -52,18 +52,18 @@ fn digits(text: &str) -> Option<u64> {
     text.replace('_', "").parse().ok()
 }
 
-/// Bytes, 1 or more.
+/// Bytes, at least 1.
 pub fn bytes(text: &str) -> Result<u64, String> {
     number(text).filter(|&bytes| bytes > 0).ok_or_else(|| BYTES.into())
 }
 
-/// How many of something, 1 or more.
+/// A count, at least 1.
 pub fn count(text: &str) -> Result<u32, String> {
     let count = number(text).filter(|&count| count > 0).ok_or(COUNT)?;
     u32::try_from(count).map_err(|_| format!("{count} is more than {}, the most there can be", u32::MAX))
 }
 
-/// How often, 1 or more.
+/// A number of repetitions, at least 1.
 pub fn rounds(text: &str) -> Result<u64, String> {
     number(text).filter(|&count| count > 0).ok_or_else(|| COUNT.into())
 }
@@ -77,7 +77,7 @@ pub fn seed(text: &str) -> Result<u64, String> {
     seed.ok_or_else(|| SEED.into())
 }
 
-/// Seconds, more than none.
+/// Seconds, greater than 0.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     match seconds_or_zero(text)? {
         Duration::ZERO => Err(format!("{TIME}; 0 is none at all")),
@@ -91,7 +91,7 @@ pub fn seconds_or_zero(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| TIME.into())
 }
 
-/// Sizes of allocations in bytes, from the smallest to the largest.
+/// Range of allocation sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes(pub RangeInclusive<u64>);
 
@@ -102,7 +102,7 @@ impl fmt::Display for Sizes {
     }
 }
 
-/// One size or a range of them.
+/// One size or a range.
 pub fn sizes(text: &str) -> Result<Sizes, String> {
     let (least, most) = text.split_once('-').unwrap_or((text, text));
     let parse = |part: &str| number(part.trim()).filter(|&bytes| bytes > 0).ok_or(SIZES);
@@ -113,12 +113,12 @@ pub fn sizes(text: &str) -> Result<Sizes, String> {
     Ok(Sizes(least..=most))
 }
 
-/// Where results go.
+/// Target of the results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsonTarget {
-    /// Standard output, alone.
+    /// Standard output, which then carries nothing else.
     Stdout,
-    /// This file.
+    /// A file.
     File(PathBuf),
 }
 

@@ -1,4 +1,4 @@
-//! How a run can end.
+//! Ways a run can end.
 
 use std::fmt;
 use warpheap::Error as LibraryError;
@@ -6,42 +6,42 @@ use warpheap::error::KernelFault;
 use warpheap::simt::SimtError;
 use warpheap_harness::Error;
 
-/// The exit status, as `--help` explains it.
+/// The exit status, as documented by `--help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// Everything was done and nothing is wrong.
+    /// Everything was done without a fault.
     Clean = 0,
     /// A fault was found, or a figure missed its bar.
     Fault = 1,
-    /// What was asked cannot be done. The status of clap's own errors, too.
+    /// The request cannot be fulfilled. Also the status of clap's own errors.
     Usage = 2,
     /// There is no device to run on.
     NoDevice = 3,
     /// A kernel did not end.
     Hung = 4,
-    /// The machine or the driver let the run down.
+    /// The machine or the driver failed.
     Failed = 5,
     /// The user ended the run. Shells add 128 to the number of the signal.
     Interrupted = 130,
 }
 
-/// Why a run ended early.
+/// Reason of an early end.
 #[derive(Debug)]
 pub struct Failure {
-    /// What the process exits with.
+    /// Exit status of the process.
     pub status: Status,
-    /// For people.
+    /// Message for people.
     pub message: String,
 }
 
 impl Failure {
-    /// Something that was asked for makes no sense.
+    /// An invalid request.
     pub fn usage(message: impl fmt::Display) -> Failure {
         Failure { status: Status::Usage, message: message.to_string() }
     }
 
-    /// The same with another message around it.
+    /// Wraps the message.
     pub fn with(self, message: impl FnOnce(String) -> String) -> Failure {
         Failure { message: message(self.message), ..self }
     }

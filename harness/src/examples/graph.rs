@@ -28,9 +28,9 @@ pub fn run(shop: &Workshop<'_>) -> Result<Told> {
     let built = build(shop, &edges, vertices)?;
     let (distances, levels) = search(shop, &built, vertices)?;
     let sums = shop.device.zeroed::<u64>(built.len())?;
-    // SAFETY: vertices and sums live until the kernel has ended, and no one else touches them.
+    // SAFETY: vertices and sums live until the kernel has ended, and nothing else accesses them.
     unsafe { shop.run(example_graph_sums, built.len(), (built.slice(), sums.slice())) }?;
-    // SAFETY: heap and vertices live until the kernel has ended, and no one else touches them.
+    // SAFETY: heap and vertices live until the kernel has ended, and nothing else accesses them.
     unsafe { shop.run(example_graph_clear, built.len(), (shop.heap.handle(), built.slice())) }?;
 
     let mut lists = vec![Vec::new(); vertices as usize];
@@ -50,7 +50,7 @@ pub fn run(shop: &Workshop<'_>) -> Result<Told> {
     Ok((checked, sample))
 }
 
-/// A few vertices have very many edges, as in graphs of people or pages.
+/// A few vertices have very many edges, as in graphs of people or web pages.
 fn edges(count: u32) -> Vec<Edge> {
     let vertices = u64::from((count / 4).max(2));
     let end = |i: u64| {
@@ -66,28 +66,29 @@ fn build(shop: &Workshop<'_>, edges: &[Edge], vertices: u32) -> Result<Vertices>
     let on_device = shop.device.from_slice(edges)?;
     let built = shop.device.zeroed::<VertexWords>(vertices as usize)?;
     let args = (built.slice(), on_device.slice());
-    // SAFETY: the buffers live until the kernel has ended, and no one else touches them.
+    // SAFETY: the buffers live until the kernel has ended, and nothing else accesses them.
     unsafe { shop.run(example_graph_count, edges.len(), args) }?;
     let room = (shop.heap.handle(), built.slice(), shop.refused.ptr());
-    // SAFETY: the same.
+    // SAFETY: the heap and the buffers live until the kernel has ended, and nothing else accesses
+    // them.
     unsafe { shop.run(example_graph_allocate, built.len(), room) }?;
-    // SAFETY: the same.
+    // SAFETY: the buffers live until the kernel has ended, and nothing else accesses them.
     unsafe { shop.run(example_graph_fill, edges.len(), args) }?;
     Ok(built)
 }
 
-/// Distances from vertex 0, and how many steps there were.
+/// Breadth-first distances from vertex 0, and the number of steps.
 fn search(shop: &Workshop<'_>, graph: &Vertices, vertices: u32) -> Result<(Vec<u32>, u32)> {
     let mut distances = shop.device.from_slice(&vec![UNREACHED; vertices as usize])?;
     let mut first = vec![UNREACHED; vertices as usize];
     first[0] = 0;
     distances.copy_from_slice(&first)?;
     let mut changed = shop.device.zeroed::<u64>(1)?;
-    // Every step but the last reaches a vertex.
+    // Every step except the last reaches a new vertex.
     for level in 0..vertices {
         changed.fill(0)?;
         let args = (graph.slice(), distances.slice(), level, changed.ptr());
-        // SAFETY: the buffers live until the kernel has ended, and no one else touches them.
+        // SAFETY: the buffers live until the kernel has ended, and nothing else accesses them.
         unsafe { shop.run(example_graph_spread, graph.len(), args) }?;
         if changed.copy_to_vec()? == [0] {
             return Ok((distances.copy_to_vec()?, level));
@@ -96,7 +97,7 @@ fn search(shop: &Workshop<'_>, graph: &Vertices, vertices: u32) -> Result<(Vec<u
     Ok((distances.copy_to_vec()?, vertices))
 }
 
-/// The same distances by a queue.
+/// The same distances, computed with a queue.
 fn expected_distances(lists: &[Vec<u32>]) -> Vec<u32> {
     let mut distances = vec![UNREACHED; lists.len()];
     distances[0] = 0;

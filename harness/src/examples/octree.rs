@@ -15,7 +15,7 @@ pub const DOES: &str = "All threads insert points into one octree at once, whose
 pub const NAME: &str = "octree";
 pub const LAUNCHED: [&str; 4] =
     kernel_names![example_octree_insert, example_octree_points, example_octree_prune, example_octree_fell];
-/// Coordinates are below this.
+/// Upper bound of coordinates.
 const EDGE: u64 = 1 << LEVELS;
 
 pub fn run(shop: &Workshop<'_>) -> Result<Told> {
@@ -27,13 +27,13 @@ pub fn run(shop: &Workshop<'_>) -> Result<Told> {
     let root = shop.device.zeroed::<u64>(1)?;
     let (heap, tree) = (shop.heap.handle(), Octree { root: DevicePtr(root.ptr().0) });
     let args = (heap, tree, on_device.slice(), shop.refused.ptr());
-    // SAFETY: heap and buffers live until the kernel has ended, and no one else touches them.
+    // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
     unsafe { shop.run(example_octree_insert, count, args) }?;
-    // SAFETY: the same.
+    // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
     unsafe { shop.run(example_octree_points, regions.len(), (tree, asked.slice(), counts.slice())) }?;
-    // SAFETY: the same.
+    // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
     unsafe { shop.run(example_octree_prune, 8, (heap, tree)) }?;
-    // SAFETY: the same.
+    // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
     unsafe { shop.run(example_octree_fell, 1, (heap, tree)) }?;
 
     let expected: Vec<u64> = regions.iter().map(|region| points_in(&points, region)).collect();
@@ -43,7 +43,7 @@ pub fn run(shop: &Workshop<'_>) -> Result<Told> {
     Ok((checked, format!("{count} points; {} of them from {min:?} to before {max:?}", found[0])))
 }
 
-/// Denser towards one corner.
+/// A point of a distribution that is denser towards one corner.
 fn point(i: u64) -> Point {
     [0, 1, 2].map(|axis| {
         let below = 1 + scrambled(6 * i + axis) % EDGE;
@@ -59,7 +59,7 @@ fn region(i: u64) -> Region {
     [corners.map(|[min, _]| min), corners.map(|[_, max]| max)]
 }
 
-/// By looking at every point.
+/// Counts by examining every point.
 fn points_in(points: &[Point], [min, max]: &Region) -> u64 {
     let inside = |point: &&Point| (0..3).all(|axis| (min[axis]..max[axis]).contains(&point[axis]));
     points.iter().filter(inside).count() as u64

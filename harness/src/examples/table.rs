@@ -14,7 +14,7 @@ pub const LAUNCHED: [&str; 3] = kernel_names![example_table_count, example_table
 
 pub fn run(shop: &Workshop<'_>) -> Result<Told> {
     let count = shop.threads as usize;
-    // Few keys often, many rarely; chains of four or so.
+    // A few frequent keys and many rare ones; chains of about four.
     let key = |i: u64| scrambled(i) % (1 + scrambled(!i) % (count as u64));
     let keys: Vec<u64> = (0..count as u64).map(key).collect();
     let queries: Vec<u64> = keys.iter().copied().chain((0..count as u64).map(|i| count as u64 + i)).collect();
@@ -25,11 +25,11 @@ pub fn run(shop: &Workshop<'_>) -> Result<Told> {
     let counts = device.zeroed::<u64>(queries.len())?;
     let table = Table { buckets: buckets.slice() };
     let args = (shop.heap.handle(), table, on_device.slice(), shop.refused.ptr());
-    // SAFETY: heap and buffers live until the kernel has ended, and no one else touches them.
+    // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
     unsafe { shop.run(example_table_count, count, args) }?;
-    // SAFETY: the same.
+    // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
     unsafe { shop.run(example_table_get, queries.len(), (table, asked.slice(), counts.slice())) }?;
-    // SAFETY: the same.
+    // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
     unsafe { shop.run(example_table_clear, buckets.len(), (shop.heap.handle(), table)) }?;
 
     let mut expected = HashMap::<u64, u64>::new();

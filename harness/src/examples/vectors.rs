@@ -1,4 +1,4 @@
-//! Every thread with collections of its own.
+//! Collections that belong to a single thread each.
 
 use super::{Told, Workshop};
 use crate::Result;
@@ -13,17 +13,17 @@ pub const NAME: &str = "vectors";
 pub const LAUNCHED: [&str; 2] = kernel_names![example_factors, example_versions];
 /// The first number to be factored: 720720 has many small factors.
 const FIRST: u64 = 720_720;
-/// Versions that a thread keeps, at most.
+/// Maximum number of versions that a thread keeps.
 const VERSIONS: u32 = 24;
 
 pub fn run(shop: &Workshop<'_>) -> Result<Told> {
     shop.module.set_global_heap(&shop.heap)?;
     let count = shop.threads as usize;
     let texts = shop.device.zeroed::<[u8; TEXT_BYTES]>(count)?;
-    // SAFETY: the buffer lives until the kernel has ended, and no one else touches it.
+    // SAFETY: the buffer lives until the kernel has ended, and nothing else accesses it.
     unsafe { shop.run(example_factors, count, (FIRST, texts.slice())) }?;
     let sums = shop.device.zeroed::<u64>(count)?;
-    // SAFETY: the same.
+    // SAFETY: the buffer lives until the kernel has ended, and nothing else accesses it.
     unsafe { shop.run(example_versions, count, (VERSIONS, sums.slice())) }?;
     shop.module.clear_global_heap()?;
 
@@ -44,7 +44,7 @@ fn text_of(bytes: &[u8; TEXT_BYTES]) -> String {
     String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
 }
 
-/// By trying every number.
+/// Factors by trial division.
 fn product(mut n: u64) -> String {
     let mut parts = Vec::new();
     for factor in 2.. {
@@ -59,13 +59,14 @@ fn product(mut n: u64) -> String {
         }
     }
     if n > 1 || parts.is_empty() {
-        // A factor larger than those before it, and another.
+        // The rest is a prime factor, larger than all before.
         parts.push(n.to_string());
     }
     parts.join("*")
 }
 
-/// The version after `k` numbers holds the first `k` multiples, so multiple `m` is in all but `m + 1` versions.
+/// The version after `k` numbers holds the first `k` multiples, so multiple `m` is in all but
+/// `m + 1` versions.
 fn sum_of_versions(i: u32) -> u64 {
     let count = i % VERSIONS;
     (0..count).map(|m| u64::from(i.wrapping_mul(m)) * u64::from(count - m)).sum()

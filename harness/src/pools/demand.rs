@@ -1,20 +1,20 @@
-//! What a pool is made for.
+//! Requirements for building a pool.
 
 use std::alloc::Layout;
 
-/// What will be asked of a pool, so that one of a fixed size, or of one size of block, can be made for it.
+/// The requests that a pool must serve, for pools of a fixed size or of one block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// What it may take of the device, in bytes; `None` for what it needs.
+    /// Limit on the memory taken from the device, in bytes; `None` for as much as the pool needs.
     pub bytes: Option<u64>,
     /// The largest size and the largest alignment.
     pub largest: Layout,
-    /// The most blocks that will be live at one time.
+    /// Maximum number of live blocks.
     pub peak_blocks: usize,
-    /// The most bytes that will be live at one time.
+    /// Maximum number of live bytes.
     pub peak_bytes: u64,
-    /// The bytes of all allocations together, for what takes nothing back.
+    /// Bytes of all allocations together, for pools that reuse nothing.
     pub total_bytes: u64,
-    /// How many allocations that are.
+    /// Number of all allocations.
     pub total_blocks: usize,
 }

@@ -1,12 +1,12 @@
-//! Pools of the host by their names, and what can be done with any of them: a log replayed, times measured.
+//! Host pools by name, and operations on any of them: replay of a log, and benchmarks.
 //!
 //! ```text
-//!   a log of allocations ─┐                          ┌─ calls one by one, and what the pool holds   (replay)
+//!   a log of allocations ─┐                          ┌─ each call, and memory held   (replay)
 //!   random allocations   ─┴─ Script ── Player ── any ┤
-//!   pairs of an allocation and its free ─────── pool ┴─ the time of all                             (bench)
+//!   pairs of an allocation and its free ─────── pool ┴─ time of all calls            (bench)
 //! ```
 //!
-//! [`POOLS`] is the list. A pool that is added to it is replayed, measured and shown by `warpheap pool` without further ado.
+//! [`POOLS`] is the list. `warpheap pool` replays, measures and shows every pool in it.
 
 pub mod bench;
 mod demand;
@@ -23,30 +23,30 @@ use warpheap::Result;
 use warpheap::alloc::{BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverMemory, DriverPool, Limit};
 use warpheap::driver::Device;
 
-/// A pool that can be made by its name.
+/// A pool that can be built by name.
 #[derive(Debug)]
 pub struct PoolKind {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A short description.
     pub does: &'static str,
-    /// Whether it hands out again what was given back. What does not is replayed, but not measured.
+    /// Whether it reuses freed memory. A pool that does not is replayed, but not measured.
     pub reuses: bool,
-    /// Whether the bars of [`mod@bench`] are there to be met by it; those of others are told and count for nothing.
+    /// Whether the bars of [`mod@bench`] apply to it. Bars of other pools are reported only.
     pub has_bars: bool,
     make: fn(&Device, &Demand) -> Result<Box<dyn DeviceAllocator>>,
 }
 
-/// The one that the others are compared with.
+/// The baseline of all comparisons.
 pub const DRIVER: &str = "driver";
-/// The other one, where it is there.
+/// The second baseline, where available.
 pub const DRIVER_POOL: &str = "driver-pool";
 /// The pool of equal blocks.
 pub const BLOCKS: &str = "blocks";
 /// The pool of blocks of any size.
 pub const CACHING: &str = "caching";
 
-/// All pools, those first that others are compared with.
+/// All pools, the baselines first.
 pub static POOLS: &[PoolKind] = &[
     PoolKind {
         name: DRIVER,
@@ -86,16 +86,16 @@ pub static POOLS: &[PoolKind] = &[
 ];
 
 impl PoolKind {
-    /// The pool of that name.
+    /// The pool with that name.
     pub fn find(name: &str) -> Option<&'static PoolKind> {
         POOLS.iter().find(|kind| kind.name == name)
     }
 
-    /// A pool on `device` that meets `demand`, as far as its memory reaches.
+    /// Builds a pool on `device` that meets `demand`, as far as its memory permits.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](warpheap::Error::InvalidConfig) for what no such pool can be, [`Error::OutOfMemory`](warpheap::Error::OutOfMemory),
-    /// or what the driver answers.
+    /// [`Error::InvalidConfig`](warpheap::Error::InvalidConfig) if no such pool can exist,
+    /// [`Error::OutOfMemory`](warpheap::Error::OutOfMemory), or the driver's error.
     pub fn make(&self, device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
         (self.make)(device, demand)
     }
@@ -121,7 +121,7 @@ fn blocks(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> 
 fn driver_pool(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
     let builder = DriverPool::builder();
     Ok(Box::new(match demand.bytes {
-        // More than there is would be refused.
+        // More than the device's memory would be rejected.
         Some(bytes) => {
             let most = bytes.min(device.info()?.memory_total);
             builder.max_size(most).release_threshold(most).build(device)?
@@ -138,7 +138,7 @@ fn caching(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>>
     }))
 }
 
-/// Without a limit: room for all allocations, but no more than nine tenths of what is free.
+/// Without a limit: room for all allocations, but at most nine tenths of the free memory.
 fn bump(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
     let align = demand.largest.align();
     let padding = (demand.total_blocks as u64).saturating_mul(align as u64 - 1);
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_limit_of_whole_pages_is_kept_by_all() {
         let device = Device::cpu();
-        // The last of it is less than a page, and not taken by what has memory in pages.
+        // The remainder is less than a page, and pools that map pages do not take it.
         let (most, mib) = ((4 << 20) + 1000, Layout::from_size_align(1 << 20, 64).unwrap());
         let demand = Demand { largest: mib, ..demand(Some(most)) };
         let stream = device.stream().unwrap();

@@ -1,7 +1,8 @@
-//! Plays a script on a pool: makes its calls, times each of them, and looks after each allocation at what the pool holds.
+//! Plays a script on a pool: makes and times its calls, and records after each allocation the
+//! memory that the pool holds.
 //!
-//! I1: `blocks[slot]` is set if and only if the slot was allocated and is not given back.
-//! I2: `live` is the sum of the sizes of those slots.
+//! I1: `blocks[slot]` is set if and only if the slot is allocated and not yet freed. I2: `live` is
+//! the sum of the sizes of those slots.
 
 mod turns;
 
@@ -14,43 +15,43 @@ use warpheap::error::InvalidRequest;
 use warpheap::{Error, Result};
 use warpheap_device::kernel::DevicePtr;
 
-/// Who makes the calls.
+/// The host threads that make the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hosts {
-    /// The calling thread, all of them.
+    /// All calls on the calling thread.
     One,
-    /// As many threads as the script has, each its own.
+    /// As many threads as the script has, each making its own calls.
     AsLogged,
 }
 
-/// What came of a script. Times are in nanoseconds, the rest in bytes.
+/// Result of a script. Times are in nanoseconds, the rest in bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Played {
-    /// Of each allocation that went well.
+    /// Times of successful allocations.
     pub alloc_nanos: Vec<f64>,
-    /// Of each free that went well.
+    /// Times of successful frees.
     pub free_nanos: Vec<f64>,
-    /// Of all calls, also those that failed.
+    /// Time of all calls, including failed ones.
     pub nanos: f64,
     pub peak_live: u64,
     pub peak_used: u64,
     pub peak_reserved: u64,
-    /// Allocations that the pool had no room for, or does not serve.
+    /// Allocations that failed because the pool was out of memory or does not support them.
     pub refused: Failed,
-    /// Frees that were not made, since the allocation was refused.
+    /// Frees that were skipped because the allocation had failed.
     pub frees_left_out: u64,
-    /// Frees that the pool did not take.
+    /// Frees that the pool rejected.
     pub failed_frees: Failed,
-    /// What the pool says is used after all was given back.
+    /// Bytes in use after all blocks were freed, as reported by the pool.
     pub used_at_end: u64,
 }
 
-/// How many calls failed, and what the first of them was told.
+/// Number of failed calls, and the error of the first one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Failed {
-    /// How many.
+    /// Number of failures.
     pub count: u64,
-    /// In the pool's words.
+    /// The pool's message.
     pub first: Option<String>,
 }
 
@@ -61,16 +62,16 @@ impl Failed {
     }
 }
 
-/// As many streams of the pool's device as the script has.
+/// Creates as many streams on the pool's device as the script has.
 fn streams(script: &Script, pool: &dyn DeviceAllocator) -> Result<Vec<Stream>> {
     (0..script.streams).map(|_| pool.device().stream()).collect()
 }
 
-/// Makes all calls of a script, and gives back at the end what it leaves.
+/// Makes all calls of a script, and then frees the remaining blocks.
 ///
 /// # Errors
-/// [`Error::InvalidConfig`] for more threads than the system starts. What a call fails with, unless the pool only refuses an
-/// allocation or a free.
+/// [`Error::InvalidConfig`] if the system cannot start that many threads. Any error of a call,
+/// except for a failed allocation or a rejected free.
 pub(super) fn play(script: &Script, pool: &dyn DeviceAllocator, hosts: Hosts) -> Result<Played> {
     let streams = streams(script, pool)?;
     let mut session = Session {
@@ -91,10 +92,11 @@ pub(super) fn play(script: &Script, pool: &dyn DeviceAllocator, hosts: Hosts) ->
     Ok(session.played)
 }
 
-/// Makes all calls of a script on the calling thread, and says how long that took; what is refused is left out.
+/// Makes all calls of a script on the calling thread and returns the time; failed allocations are
+/// skipped.
 ///
 /// # Errors
-/// What a call fails with, unless the pool only refuses an allocation.
+/// Any error of a call, except for a failed allocation.
 pub(super) fn time(script: &Script, pool: &dyn DeviceAllocator) -> Result<Duration> {
     let streams = streams(script, pool)?;
     let mut blocks = vec![None; script.layouts.len()];
@@ -109,7 +111,8 @@ pub(super) fn time(script: &Script, pool: &dyn DeviceAllocator) -> Result<Durati
             },
             Action::Free => {
                 let Some(ptr) = blocks[step.slot].take() else { continue };
-                // SAFETY: allocated by an earlier step, taken out of its slot, and no kernel ever got it.
+                // SAFETY: allocated by an earlier step, taken out of its slot, and never passed to
+                // a kernel.
                 unsafe { pool.deallocate(ptr, layout, stream) }?;
             }
         }
@@ -158,7 +161,7 @@ impl Session<'_> {
         }
     }
 
-    /// What the pool holds now: no more was ever live than after an allocation.
+    /// Records the memory that the pool holds. Live bytes peak right after an allocation.
     fn look(&mut self) {
         let (usage, played) = (self.pool.usage(), &mut self.played);
         played.peak_live = played.peak_live.max(self.live);
@@ -173,7 +176,7 @@ impl Session<'_> {
         };
         let (layout, stream) = (self.script.layouts[step.slot], &self.streams[step.stream]);
         let start = Instant::now();
-        // SAFETY: allocated by an earlier step, not given back since (I1), and no kernel ever got it.
+        // SAFETY: allocated by an earlier step, not freed since (I1), and never passed to a kernel.
         let done = unsafe { self.pool.deallocate(ptr, layout, stream) };
         let nanos = start.elapsed().as_nanos() as f64;
         self.played.nanos += nanos;
@@ -192,11 +195,12 @@ impl Session<'_> {
         }
     }
 
-    /// What the script did not free, and what the pool did not take. It is not timed.
+    /// Frees the blocks that the script did not free or the pool rejected. Not timed.
     fn give_back_all(&mut self) -> Result<()> {
         for (slot, block) in self.blocks.iter_mut().enumerate() {
             let Some(ptr) = block.take() else { continue };
-            // SAFETY: as in `free`.
+            // SAFETY: allocated by an earlier step, not freed since (I1), and never passed to a
+            // kernel.
             match unsafe { self.pool.deallocate(ptr, self.script.layouts[slot], &self.streams[0]) } {
                 Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => self.played.failed_frees.add(&error),
@@ -207,7 +211,7 @@ impl Session<'_> {
     }
 }
 
-/// Whether the pool is as good as before, and only has no room or does not serve such a layout.
+/// Whether the pool is unaffected, and is only out of memory or does not support such a layout.
 fn is_refusal(error: &Error) -> bool {
     matches!(
         error,

@@ -1,8 +1,8 @@
-//! A log of allocations, replayed against any pool.
+//! Replays a log of allocations against any pool.
 //!
-//! Addresses of the log stand for those that the pool gives out now. Who calls, on which stream and in which order is as in the
-//! log, by its times; how long was waited between two calls is not. What does not fit together in the log is kept and told:
-//! nothing is left out in silence.
+//! Addresses of the log are mapped to those that the pool returns. Thread, stream and order of the
+//! calls are those of the log, sorted by time; pauses between calls are not replayed.
+//! Inconsistencies of the log are kept and reported: nothing is skipped silently.
 
 mod trace;
 
@@ -16,65 +16,65 @@ use std::time::Instant;
 use warpheap::driver::Device;
 use warpheap::{Error, Result};
 
-/// How a log is replayed.
+/// Settings of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayConfig {
-    /// What each pool may take of the device, in bytes; `None` for what it needs.
+    /// Limit on the memory that each pool takes from the device, in bytes; `None` for as much as it
+    /// needs.
     pub bytes: Option<u64>,
-    /// On which host threads.
+    /// The host threads that make the calls.
     pub hosts: Hosts,
 }
 
-/// What a pool made of a log. Sizes are in bytes, and times those of the host.
+/// Result of a pool. Sizes are in bytes, and times are host times.
 #[derive(Clone, Debug, Serialize)]
 #[must_use = "it says whether the replay was clean"]
 pub struct ReplayReport {
     /// The pool's name.
     pub pool: &'static str,
-    /// Why it could not be made or went wrong; then nothing else counts.
+    /// Why the pool could not be built or failed. If set, no other field is valid.
     pub error: Option<String>,
-    /// Allocations and frees that went well.
+    /// Successful allocations and frees.
     pub operations: u64,
     /// Seconds in all calls of the pool.
     pub seconds: f64,
-    /// Nanoseconds of a call.
+    /// Nanoseconds per call.
     pub call_ns: Spread,
-    /// The same of allocations alone.
+    /// Nanoseconds per allocation.
     pub alloc_ns: Spread,
-    /// The same of frees alone.
+    /// Nanoseconds per free.
     pub free_ns: Spread,
-    /// What the clock takes of each of those.
+    /// Overhead of the clock in each of those times.
     pub clock_ns: f64,
-    /// The most that was live, by the sizes asked for.
+    /// High-water mark of live bytes, by requested sizes.
     pub peak_live_bytes: u64,
-    /// The most that was live, by what the pool rounds it up to.
+    /// High-water mark of live bytes, as rounded up by the pool.
     pub peak_used_bytes: u64,
-    /// The most that the pool had of the device.
+    /// High-water mark of bytes that the pool reserved on the device.
     pub peak_reserved_bytes: u64,
     /// 1 - peak live / peak reserved.
     pub fragmentation: f64,
-    /// Allocations that the pool had no room for, or does not serve.
+    /// Allocations that failed because the pool was out of memory or does not support them.
     pub refused: Failed,
-    /// Frees that were not made, since the allocation was refused.
+    /// Frees that were skipped because the allocation had failed.
     pub frees_left_out: u64,
-    /// Frees that the pool did not take, though the block was live.
+    /// Frees that the pool rejected although the block was live.
     pub failed_frees: Failed,
-    /// What the pool says is used after all was given back.
+    /// Bytes in use after all blocks were freed, as reported by the pool.
     pub used_at_end_bytes: u64,
 }
 
 impl ReplayReport {
-    /// Whether the pool did nothing wrong. To refuse an allocation is not wrong.
+    /// Whether the pool behaved correctly. A failed allocation is not a fault.
     pub fn is_clean(&self) -> bool {
         self.error.is_none() && self.failed_frees.count == 0 && self.used_at_end_bytes == 0
     }
 }
 
-/// Replays `trace` against a pool of that kind: once to warm up, and once more, which counts, against another one, as empty as the
-/// first was.
+/// Replays `trace` against two new pools of that kind: once to warm up, and once for the result.
 ///
 /// # Errors
-/// What makes the device useless. What the pool cannot do is in the report.
+/// Errors that make the device unusable. Errors of the pool are in the report.
 pub fn replay(device: &Device, kind: &PoolKind, trace: &Trace, config: ReplayConfig) -> Result<ReplayReport> {
     match play_twice(device, kind, trace, config) {
         Ok(played) => Ok(report(kind, played)),
@@ -121,12 +121,12 @@ fn report(kind: &PoolKind, played: Played) -> ReplayReport {
     }
 }
 
-/// The part of what was reserved that was never live; 0 where nothing was.
+/// The share of the reserved bytes that was never live; 0 if nothing was reserved.
 pub(super) fn fragmentation(live: u64, reserved: u64) -> f64 {
     if reserved == 0 { 0.0 } else { 1.0 - live as f64 / reserved as f64 }
 }
 
-/// What lies between two looks at the clock: the median of many.
+/// Time between two reads of the clock: the median of many.
 fn clock_nanos() -> f64 {
     let look = |_| {
         let start = Instant::now();

@@ -1,16 +1,16 @@
-//! What is to be asked of a pool, call by call.
+//! Calls to a pool, in order.
 //!
-//! I1: each slot is allocated by one step, and freed by one later step at most.
-//! I2: `thread` and `stream` of a step are below `threads` and `streams`.
+//! I1: each slot is allocated by one step, and freed by at most one later step. I2: `thread` and
+//! `stream` of a step are below `threads` and `streams`.
 
 use super::Demand;
 use std::alloc::Layout;
 
-/// Calls in the order in which they are to be made.
+/// Calls, in the order in which they are made.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script {
     pub steps: Vec<Step>,
-    /// The layouts of what is allocated, by slot.
+    /// The layouts of the allocations, by slot.
     pub layouts: Vec<Layout>,
     pub threads: usize,
     pub streams: usize,
@@ -19,12 +19,12 @@ pub(super) struct Script {
 /// A call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Which host thread makes it, from 0.
+    /// The host thread that makes it, from 0.
     pub thread: usize,
-    /// On which stream, from 0.
+    /// Its stream, from 0.
     pub stream: usize,
     pub action: Action,
-    /// What it allocates or frees.
+    /// The slot that it allocates or frees.
     pub slot: usize,
 }
 
@@ -43,7 +43,7 @@ impl Script {
         slot
     }
 
-    /// Adds the free of what is in `slot`.
+    /// Adds a free of `slot`.
     pub fn free(&mut self, thread: usize, stream: usize, slot: usize) {
         self.add(Step { thread, stream, action: Action::Free, slot });
     }
@@ -54,7 +54,7 @@ impl Script {
         self.steps.push(step);
     }
 
-    /// What a pool needs for it. `None` where nothing is allocated.
+    /// The requirements for a pool. `None` if nothing is allocated.
     pub fn demand(&self, bytes: Option<u64>) -> Option<Demand> {
         let size = self.layouts.iter().map(Layout::size).max()?;
         let align = self.layouts.iter().map(Layout::align).max()?;

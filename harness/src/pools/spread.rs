@@ -1,13 +1,13 @@
-//! Many times in three numbers.
+//! Summary statistics of many times.
 
 use serde::Serialize;
 
-/// How long calls or rounds took, in nanoseconds.
+/// Durations of calls or rounds, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// Half of them took no longer.
+    /// The median.
     pub median: f64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99: f64,
     /// The longest.
     pub max: f64,
@@ -16,12 +16,12 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of times in any order; of none, all are 0.
+    /// Statistics of times in any order. All are 0 if there are no times.
     pub(super) fn of(mut nanos: Vec<f64>) -> Spread {
         nanos.sort_by(f64::total_cmp);
         let (Some(min), Some(max)) = (nanos.first(), nanos.last()) else { return Spread::default() };
         let middle = (nanos[(nanos.len() - 1) / 2] + nanos[nanos.len() / 2]) / 2.0;
-        // The least of them that 99 of 100 do not exceed.
+        // The smallest time that 99 of 100 do not exceed.
         let rank = (nanos.len() * 99).div_ceil(100);
         Spread { median: middle, p99: nanos[rank - 1], max: *max, min: *min }
     }

@@ -1,17 +1,17 @@
-//! Writing results: whole, or not at all.
+//! Writes results atomically.
 
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
-/// Why results cannot be written: which file, why, and what to do.
+/// Why results cannot be written: the file, the reason, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The name is that of a folder.
+    /// The path is a folder.
     #[error("cannot write results to {}: it is a folder; name a file", .0.display())]
     Folder(PathBuf),
-    /// The folder that the file would be in is not there.
+    /// The folder of the file does not exist.
     #[error("cannot write results to {}: there is no folder {}; make it first", .path.display(), .parent.display())]
     NoParent {
         /// The file.
@@ -19,22 +19,22 @@ pub enum WriteError {
         /// Its folder.
         parent: PathBuf,
     },
-    /// The system refuses.
+    /// The system's error.
     #[error("cannot write results to {}: {source}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
 
-/// Fails unless a file of that name can be written.
+/// Fails unless a file can be written at this path.
 pub fn check(path: &Path) -> Result<(), WriteError> {
     draft(path).map(drop)
 }
 
-/// Writes results to a file beside the named one and then puts it in its place.
+/// Writes results to a temporary file next to the target and then renames it.
 pub fn write(path: &Path, results: &impl Serialize) -> Result<(), WriteError> {
     let failed = |source| WriteError::Io { path: path.into(), source };
     let mut file = draft(path)?;
@@ -44,7 +44,7 @@ pub fn write(path: &Path, results: &impl Serialize) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// Writes results as indented JSON and a line's end.
+/// Writes results as indented JSON with a final newline.
 pub fn print(to: &mut impl Write, results: &impl Serialize) -> io::Result<()> {
     let mut to = io::BufWriter::new(to);
     serde_json::to_writer_pretty(&mut to, results)?;
@@ -52,7 +52,7 @@ pub fn print(to: &mut impl Write, results: &impl Serialize) -> io::Result<()> {
     to.flush()
 }
 
-/// An empty file in the folder of the named one; it vanishes when it is dropped.
+/// A temporary file in the folder of the target. It is removed when dropped.
 fn draft(path: &Path) -> Result<NamedTempFile, WriteError> {
     if path.is_dir() {
         return Err(WriteError::Folder(path.into()));
@@ -70,7 +70,7 @@ fn draft(path: &Path) -> Result<NamedTempFile, WriteError> {
     builder.tempfile_in(parent).map_err(|source| WriteError::Io { path: path.into(), source })
 }
 
-/// Results are for everyone to read, as far as the umask lets them.
+/// Makes results readable by all users, as far as the umask permits.
 #[cfg(unix)]
 fn readable(builder: &mut Builder<'_, '_>) {
     use std::fs::Permissions;

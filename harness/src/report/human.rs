@@ -1,9 +1,9 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
 pub use indicatif::{BinaryBytes, HumanCount as Count};
 use std::fmt;
 
-/// A number in three digits and a letter: `2.31 M`, `480 k`, `7`.
+/// A number with three digits and a unit prefix: `2.31 M`, `480 k`, `7`.
 #[derive(Clone, Copy, Debug)]
 pub struct Si(pub f64);
 

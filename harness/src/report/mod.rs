@@ -1,4 +1,4 @@
-//! What is kept of a run: results with their provenance as JSON, and numbers and tables for people.
+//! Reports of a run: results with their provenance as JSON, and numbers and tables for people.
 
 pub mod file;
 pub mod human;

@@ -1,4 +1,4 @@
-//! Where a result comes from: everything that is needed to make it again.
+//! Provenance of a result: everything that is needed to reproduce it.
 
 use serde::Serialize;
 use std::env;
@@ -6,7 +6,7 @@ use warpheap::DeviceInfo;
 use warpheap::KernelImage;
 use warpheap_harness::build_info;
 
-/// The version of the layout of a results file.
+/// Version of the layout of a results file.
 pub const SCHEMA: &str = "warpheap-result/1";
 
 /// A results file.
@@ -14,67 +14,67 @@ pub const SCHEMA: &str = "warpheap-result/1";
 pub struct ResultFile<T> {
     /// The layout of this file.
     pub schema: &'static str,
-    /// What `data` is: `stress`, `bench`, `examples`, `doctor`, `pool-replay`, `pool-bench`, `pool-demo` or
-    /// `pool-show`.
+    /// Kind of `data`: `stress`, `bench`, `examples`, `doctor`, `pool-replay`, `pool-bench`,
+    /// `pool-demo` or `pool-show`.
     pub kind: &'static str,
     /// This program's version.
     pub version: &'static str,
-    /// The commit it was built from, `-dirty` if the sources differed.
+    /// The commit it was built from, with `-dirty` if the sources differed.
     pub commit: &'static str,
-    /// When, in UTC, as RFC 3339 has it.
+    /// UTC date and time, in the format of RFC 3339.
     pub date: String,
     /// The command line.
     pub command: Vec<String>,
-    /// What compiled it.
+    /// The compilers.
     pub compiler: Compilers,
     /// The machine.
     pub host: Host,
-    /// What ran the kernels; null where it was several.
+    /// The device that ran the kernels; null if there were several.
     pub device: Option<DeviceRecord>,
     /// The CUDA version of the driver; null on the CPU.
     pub driver: Option<String>,
-    /// Which of the program's kernels ran, as `sm_80`; null on the CPU.
+    /// The kernel image that ran, as `sm_80`; null on the CPU.
     pub kernels: Option<&'static str>,
     /// The results.
     pub data: T,
 }
 
-/// What compiled the program.
+/// The compilers of the program.
 #[derive(Debug, Serialize)]
 pub struct Compilers {
-    /// The host's side.
+    /// Compiler of the host code.
     pub host: &'static str,
-    /// The kernels; `none` if there are none for a GPU.
+    /// Compiler of the kernels; `none` if there are no GPU kernels.
     pub device: &'static str,
 }
 
 /// The machine that the program runs on.
 #[derive(Debug, Serialize)]
 pub struct Host {
-    /// As Rust names it: `x86_64-unknown-linux-gnu`.
+    /// Rust's target triple: `x86_64-unknown-linux-gnu`.
     pub target: &'static str,
-    /// The processor, if the system tells.
+    /// The processor, if known.
     pub cpu: Option<String>,
-    /// Threads that run at once.
+    /// Number of concurrent threads.
     pub cpu_threads: usize,
 }
 
-/// What ran the kernels.
+/// The device that ran the kernels.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceRecord {
     /// `cuda` or `cpu`.
     pub backend: &'static str,
-    /// The product's name.
+    /// Product name.
     pub name: String,
     /// As `9.0`.
     pub compute_capability: Option<String>,
-    /// Multiprocessors.
+    /// Number of SMs.
     pub multiprocessors: u32,
-    /// All of its memory.
+    /// Total memory.
     pub memory_bytes: u64,
-    /// What no one used when the result was written.
+    /// Free memory when the result was written.
     pub memory_free_bytes: u64,
-    /// The second-level cache; 0 where it is not known.
+    /// Size of the L2; 0 if unknown.
     pub l2_bytes: u64,
 }
 
@@ -98,7 +98,7 @@ pub fn dotted((major, minor): (u32, u32)) -> String {
 }
 
 impl<T> ResultFile<T> {
-    /// `data`, with where and when it was made.
+    /// `data`, with its provenance.
     pub fn new(
         kind: &'static str,
         device: Option<&DeviceInfo>,
@@ -132,7 +132,7 @@ impl Host {
     }
 }
 
-/// The command line, with the program's name in place of its path.
+/// The command line, with the program's name instead of its path.
 fn command_line() -> Vec<String> {
     let args = env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
     ["warpheap".to_owned()].into_iter().chain(args).collect()

@@ -1,20 +1,20 @@
-//! Tables: with a line under the headings on a terminal, columns alone elsewhere.
+//! Tables: with a line under the headings on a terminal, columns only elsewhere.
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
-/// Columns alone.
+/// Columns only.
 const PLAIN: TableStyle = TableStyle::new();
 /// A line under the headings.
 const RULED: TableStyle = PLAIN.header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// A table with one column of names on the left and numbers to the right of it.
+/// A table with a column of names on the left and columns of numbers.
 pub struct Summary {
     table: Table,
     columns: usize,
 }
 
 impl Summary {
-    /// An empty one with these headings.
+    /// An empty table with these headings.
     pub fn new(headings: &[&str], for_terminal: bool) -> Summary {
         let mut table = Table::new();
         table.load_style(if for_terminal { RULED } else { PLAIN });
@@ -28,7 +28,7 @@ impl Summary {
         self.table.add_row(cells);
     }
 
-    /// The whole table, with no spaces at the ends of lines.
+    /// The text of the table, without trailing spaces.
     pub fn render(mut self) -> String {
         for column in self.table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -4,7 +4,7 @@ use crate::support::{both, err, json, out, status, warpheap};
 use std::fs;
 use std::path::PathBuf;
 
-/// A log in a folder of its own.
+/// A log in a temporary folder.
 fn log(text: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("log.csv");
@@ -60,7 +60,7 @@ fn a_replay_tells_what_a_pool_refuses() {
     assert_eq!(status(&output), 0, "{}", both(&output));
     let said = out(&output);
     assert!(said.contains("driver: 1 allocations refused, and 1 frees left out; the first:"), "{said}");
-    // No block of 1000 B fits in 500 B: there is no such pool.
+    // A block of 1000 B does not fit in 500 B, so the pool cannot be built.
     let output = warpheap(&line.replace("--pool driver", "--pool blocks"));
     assert_eq!(status(&output), 1, "{}", both(&output));
     assert!(out(&output).contains("WRONG: blocks: cannot make a pool"), "{}", out(&output));

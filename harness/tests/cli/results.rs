@@ -1,4 +1,4 @@
-//! What it writes.
+//! Results that the program writes.
 
 use crate::support::{both, err, json, out, status, stress, warpheap};
 use serde_json::Value;

@@ -1,16 +1,16 @@
-//! How runs end.
+//! Ends of runs.
 
 use crate::support::{both, err, examples, json, out, status, stress, warpheap};
 use serde_json::Value;
 use std::process::Command;
 
-/// The command that a fault report says to run.
+/// The command that a fault report prints for reproduction.
 fn reproduction(text: &str) -> &str {
     let line = text.lines().find(|line| line.trim_start().starts_with("warpheap stress --"));
     line.unwrap_or_else(|| panic!("no command in {text}")).trim().strip_prefix("warpheap ").unwrap()
 }
 
-/// Everything in a report that does not depend on time, as the host's comparisons do between the rounds.
+/// All parts of a report that do not depend on time, as the host's comparisons between rounds do.
 fn figures(results: &Value) -> Vec<Value> {
     let runs = results["data"]["runs"].as_array().expect("runs");
     let timeless = |run: &Value| {
@@ -68,8 +68,9 @@ fn a_planted_fault_is_caught_in_a_heap_and_can_be_repeated() {
         let output = stress(&format!("--seed 3 --allocator heap --plant {plant}"));
         let text = out(&output);
         assert_eq!(status(&output), 1, "{plant}: {}", both(&output));
-        // If nobody asks for a block of that class any more, none is handed out twice, but a live one counts as free. That overlaps are found
-        // as such is for `an_overlap_names_both_owners` in `plants.rs`.
+        // If no thread allocates a block of that class any more, no block is allocated twice, but a
+        // live one counts as free. That overlaps are reported as such is tested by
+        // `an_overlap_names_both_owners` in `plants.rs`.
         let is_found = |word| text.contains(&format!("FAULT: heap: {word}, round"));
         assert!(is_found(word) || plant == "overlap" && is_found("count-mismatch"), "{plant}: {text}");
         let again = warpheap(reproduction(&text));
@@ -154,7 +155,7 @@ fn an_interrupt_ends_it_with_a_word() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    // It is ready to be interrupted before it says what it will do.
+    // The handler for interrupts is installed before the first line is printed.
     let mut lines = BufReader::new(run.stdout.take().expect("a pipe")).lines();
     assert!(lines.next().expect("a line").expect("text").contains("seed 9"));
     let killed = Command::new("kill").args(["-INT", &run.id().to_string()]).status().expect("kill");

@@ -1,9 +1,9 @@
-//! The program, called.
+//! Runs the program.
 
 use serde_json::Value;
 use std::process::{Command, Output};
 
-/// A run that takes well under a second.
+/// Arguments of a run that takes well under a second.
 const SMALL: &str = "--backend cpu --threads 512 --size 16-512 --rounds 4 --streams 2";
 
 pub fn warpheap(line: &str) -> Output {
@@ -38,7 +38,7 @@ pub fn both(output: &Output) -> String {
     out(output) + &err(output)
 }
 
-/// What `--json -` leaves on standard output.
+/// Parses the output of `--json -`.
 pub fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", both(output)))
 }

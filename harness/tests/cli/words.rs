@@ -1,4 +1,4 @@
-//! What it prints, and what it accepts.
+//! Printed text, and accepted arguments.
 
 use crate::support::{both, err, examples, out, status, stress, warpheap};
 

@@ -1,4 +1,4 @@
-//! Faults for the demonstrations: pools that do one thing wrong, and the steps that have to find it.
+//! Faults for the demonstrations: pools with one fault each, and the steps that must detect it.
 
 use super::Stage;
 use super::gate::Gate;
@@ -13,47 +13,47 @@ use warpheap::{Device, Result, Stream, kernel_names};
 use warpheap_device::kernel::DevicePtr;
 use warpheap_harness::kernels::demo::{demo_hold, demo_let_go};
 
-/// What a pool does wrong.
+/// The fault of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Blocks start one byte late.
     Misaligned,
-    /// Every block is the first one, or every half of them lies on the other.
+    /// All blocks have the same address, or the second half of them overlaps the first.
     Overlapping,
-    /// What is refused is granted.
+    /// Calls that must fail succeed.
     Generous,
-    /// What is refused takes a byte all the same.
+    /// A failed allocation consumes memory.
     TakesOnRefusal,
-    /// A free that is refused is none.
+    /// A rejected free is reported as success.
     TakesAnything,
     /// Frees do nothing.
     Keeps,
-    /// The same, and each block takes 32 MiB more.
+    /// Frees do nothing, and each block takes 32 MiB more.
     Leaks,
-    /// Whatever the stream, it is another one, so that nothing is in order.
+    /// All work is ordered on a different stream, so nothing is ordered with the caller's.
     Unordered,
-    /// The second block and those after it lie somewhere else.
+    /// The second block and all later ones come from other memory.
     Elsewhere,
-    /// Its figures are wrong.
+    /// Its statistics are wrong.
     Miscounts,
-    /// A reset does not look whether blocks are live.
+    /// A reset does not check whether blocks are live.
     ResetsEarly,
     /// A reset does nothing.
     NeverResets,
-    /// Its settings are others than were asked for.
+    /// Its settings differ from the requested ones.
     OtherSettings,
     /// A trim does nothing.
     NeverTrims,
-    /// The last word of what it says to be there is not.
+    /// The last word of its memory is missing.
     Short,
-    /// Threads allocate that only fill up the grid.
+    /// The threads that only pad the grid allocate, too.
     WholeGrid,
 }
 
-/// More bytes of each block that leaks.
+/// Additional bytes of each leaked block.
 const LEAK: usize = 32 << 20;
 
-/// What a pool with a fault gave out: what it said, and what that is.
+/// A block of a faulty pool: the address that was returned, and the actual block.
 struct Given {
     said: usize,
     block: DevicePtr<u8>,
@@ -61,10 +61,10 @@ struct Given {
     is_elsewhere: bool,
 }
 
-/// A pool that has a fault.
+/// A pool with a fault.
 pub struct Wrong<P: ?Sized> {
     pub fault: Fault,
-    /// The stream of what is not in order.
+    /// The stream of unordered work.
     pub home: Stream,
     elsewhere: DriverMemory,
     given: Mutex<(Option<DevicePtr<u8>>, Vec<Given>)>,
@@ -81,7 +81,7 @@ impl<P: DeviceAllocator + ?Sized> Wrong<P> {
         self.fault == fault
     }
 
-    /// The stream that the pool gets to see.
+    /// The stream that is passed to the pool.
     pub fn seen<'a>(&'a self, stream: &'a Stream) -> &'a Stream {
         if self.is(Fault::Unordered) { &self.home } else { stream }
     }
@@ -108,7 +108,8 @@ impl<P: DeviceAllocator + ?Sized> Wrong<P> {
     }
 }
 
-// SAFETY: it breaks these promises, for steps that look for that. What kernels get is live memory, with no one but the steps' own work in it.
+// SAFETY: not upheld on purpose, for steps that detect it. Kernels get only live memory that
+// nothing but the step's own work uses.
 unsafe impl<P: DeviceAllocator + ?Sized> DeviceAllocator for Wrong<P> {
     fn device(&self) -> &Device {
         self.pool.device()
@@ -138,9 +139,9 @@ unsafe impl<P: DeviceAllocator + ?Sized> DeviceAllocator for Wrong<P> {
         let (block, layout, is_elsewhere) =
             found.map_or((ptr, layout, false), |given| (given.block, given.layout, given.is_elsewhere));
         let done = match is_elsewhere {
-            // SAFETY: allocated there.
+            // SAFETY: allocated from `elsewhere`.
             true => unsafe { self.elsewhere.deallocate(block, layout, stream) },
-            // SAFETY: allocated there, or refused.
+            // SAFETY: allocated from `pool`, or rejected by it.
             false => unsafe { self.pool.deallocate(block, layout, self.seen(stream)) },
         };
         if self.is(Fault::TakesAnything) { Ok(()) } else { done }
@@ -151,7 +152,7 @@ unsafe impl<P: DeviceAllocator + ?Sized> DeviceAllocator for Wrong<P> {
     }
 }
 
-/// What is planted: in a pool, on the stage, or both.
+/// The planted faults: in a pool, on the stage, or both.
 pub type Planted = (Option<Fault>, Option<Plant>);
 
 pub const fn pool(fault: Fault) -> Planted {
@@ -162,7 +163,7 @@ pub const fn stage(plant: Plant) -> Planted {
     (None, Some(plant))
 }
 
-/// The checks of a step by their names: all, and those that do not hold.
+/// The names of all checks of a step, and of those that failed.
 fn play(
     kernels: &[&'static str],
     planted: Planted,
@@ -176,7 +177,7 @@ fn play(
     stage.plant = planted.1;
     stage.gate = is_disorder.then(|| Gate::new(&chosen.module, chosen.device.stream().unwrap()));
     println!("planted: {planted:?}");
-    // A fault may end it before its last check; without one, nothing does.
+    // A fault may end the step before its last check. Without a fault nothing does.
     let outcome = step(&mut stage, planted.0);
     assert!(planted != (None, None) || outcome.is_ok(), "{outcome:?}");
     let checks = stage.finish();
@@ -185,13 +186,13 @@ fn play(
     (checks.into_iter().map(|check| check.what).collect(), failed)
 }
 
-/// What a step uses of a real one: that, or one with a fault in its place.
+/// How to make the object that a step uses: the real one, or one with a fault.
 pub struct Make<R, U> {
     pub plain: fn(R) -> U,
     pub wrong: fn(Fault, R) -> U,
 }
 
-/// [`find_all`] for a step that makes all that it uses by what it is given.
+/// [`find_all`] for a step that takes a function to wrap all objects it uses.
 pub fn find_made<R, U>(
     kernels: &[&'static str],
     step: fn(&mut Stage<'_>, &dyn Fn(R) -> U) -> Result<()>,
@@ -206,8 +207,9 @@ pub fn find_made<R, U>(
     find_all(kernels, &step, faults, elsewhere);
 }
 
-/// Without a fault all checks of a step hold. With each fault those fail that are named with it, by how they begin; and there is no check that
-/// none of the faults fails but those of `elsewhere`.
+/// Asserts that all checks of a step pass without a fault, and that each fault fails the checks
+/// listed with it by prefix. Every check must be failed by at least one fault, except for those in
+/// `elsewhere`.
 pub fn find_all(
     kernels: &[&'static str],
     step: &dyn Fn(&mut Stage<'_>, Option<Fault>) -> Result<()>,

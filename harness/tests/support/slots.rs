@@ -1,4 +1,5 @@
-//! A pool of slots with a word for each, as a user of the harness would write one, and the same with a fault.
+//! A pool of slots with a word for each, as a user of the harness would write it, and a faulty
+//! variant.
 
 use core::alloc::Layout;
 use core::marker::PhantomData;
@@ -12,10 +13,11 @@ use warpheap_device::{stress_kernels, thread};
 use warpheap_harness::Result;
 use warpheap_harness::stress::{Plan, Subject};
 
-/// Of a flawed pool, every so manieth slot is handed out to all that ask.
+/// In a flawed pool, every slot whose number is a multiple of this is allocated to every thread
+/// that reaches it.
 const FLAWED_SLOTS: u64 = 64;
 
-/// A handle: the words are 1 for the slots that are taken.
+/// The handle. A word is 1 if its slot is allocated.
 ///
 /// A search begins at the thread's own slot, and tries each slot once.
 #[derive(Clone, Copy)]
@@ -27,7 +29,8 @@ pub struct Slots<const FLAWED: bool> {
     not_send: PhantomData<*mut u8>,
 }
 
-// SAFETY: `repr(C)` of addresses and integers; every thread may use the words at once, as atomics.
+// SAFETY: `repr(C)`, made of addresses and integers; all threads may access the words concurrently,
+// as atomics.
 unsafe impl<const FLAWED: bool> DeviceHandle for Slots<FLAWED> {
     fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
         found(self.words.as_ptr() as u64, 4 * self.words.len());
@@ -39,12 +42,14 @@ impl<const FLAWED: bool> Slots<FLAWED> {
     fn word(&self, slot: u64) -> &AtomicU32 {
         assert!(slot < self.words.len());
         let word = self.words.as_ptr().wrapping_add(slot as usize).cast::<AtomicU32>();
-        // SAFETY: in bounds, live as long as the pool, and accessed by kernels through this type alone.
+        // SAFETY: in bounds, live as long as the pool, and accessed by kernels only through this
+        // type.
         unsafe { &*word }
     }
 }
 
-// SAFETY: a slot whose word was 0 is this thread's. Not so in a flawed pool, on purpose: the harness relies on none of it.
+// SAFETY: a thread that changes a word from 0 to 1 owns the slot. Not upheld in a flawed pool, on
+// purpose: the harness does not rely on it.
 unsafe impl<const FLAWED: bool> DeviceAlloc for Slots<FLAWED> {
     const RECLAIMS: bool = true;
 
@@ -55,7 +60,8 @@ unsafe impl<const FLAWED: bool> DeviceAlloc for Slots<FLAWED> {
         let slots = self.words.len();
         let first = u64::from(thread::index_1d());
         let slot = (0..slots).map(|i| (first + i) % slots).find(|slot| {
-            // ordering: acquire; pairs with free()'s release; the last owner's accesses before the next one's.
+            // ordering: acquire; pairs with free()'s release; the last owner's accesses before the
+            // next one's.
             let was_free = self.word(*slot).swap_acquire(1) == 0;
             was_free || FLAWED && slot.is_multiple_of(FLAWED_SLOTS)
         })?;
@@ -107,8 +113,9 @@ impl<const FLAWED: bool> SlotPool<FLAWED> {
 
 macro_rules! subject {
     ($flawed:literal, $name:literal, $stress:ident, $grab:ident, $give_back:ident) => {
-        // SAFETY: the buffers live as long as the pool (S1); the kernels are those of `stress_kernels!` (S2); threads share
-        // the words as atomics (S3); nothing is launched here (S4).
+        // SAFETY: the buffers live as long as the pool (S1); the kernels are those of
+        // `stress_kernels!` (S2); threads share the words as atomics (S3); nothing is launched here
+        // (S4).
         unsafe impl Subject for SlotPool<$flawed> {
             type Handle = Slots<$flawed>;
             type Stress = $stress;

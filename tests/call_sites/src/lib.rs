@@ -1,5 +1,5 @@
-//! Kernels with one call of the heap each, and the same without it, so that `tests/ptx_call_sites.rs` can tell what a
-//! call site takes.
+//! Pairs of kernels, with and without one call of the heap, from which `tests/ptx_call_sites.rs`
+//! computes the cost of a call site.
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
@@ -13,7 +13,7 @@ use warpheap_device::thread;
 /// `bytes`, aligned to 16.
 #[inline(always)]
 fn layout(bytes: u32) -> Layout {
-    // SAFETY: 16 is a power of two, and 32 bits of bytes are far below the limit.
+    // SAFETY: 16 is a power of two, and any 32-bit size is far below the limit.
     unsafe { Layout::from_size_align_unchecked(bytes as usize, 16) }
 }
 
@@ -25,13 +25,13 @@ fn store(out: DeviceSlice<u64>, block: Option<NonNull<u8>>) {
 
 #[inline(always)]
 fn load(blocks: DeviceSlice<u64>) -> Option<NonNull<u8>> {
-    // SAFETY: only read.
+    // SAFETY: no thread writes to `blocks`.
     let address = unsafe { blocks.get(thread::index_1d().into()) }?;
     NonNull::new(address as *mut u8)
 }
 
 kernel! {
-    /// An allocation of a size that the compiler knows, and a store of the address.
+    /// Allocates a size that is known to the compiler, and stores the address.
     ///
     /// # Safety
     /// The heap and `out` are live.
@@ -39,7 +39,7 @@ kernel! {
         store(out, heap.alloc(layout(64)));
     }
 
-    /// An allocation of any size, and a store of the address.
+    /// Allocates a size that is known at run time only, and stores the address.
     ///
     /// # Safety
     /// The heap and `out` are live.
@@ -55,13 +55,13 @@ kernel! {
         store(out, NonNull::new(address as *mut u8));
     }
 
-    /// A load of an address, and its free.
+    /// Loads an address and frees the block.
     ///
     /// # Safety
-    /// The heap is live, and `blocks` are of it.
+    /// The heap is live, and `blocks` are live blocks of it.
     pub unsafe fn site_free(heap: Heap, blocks: DeviceSlice<u64>) {
         if let Some(block) = load(blocks) {
-            // SAFETY: the caller's promise.
+            // SAFETY: `site_free` requires that the block belongs to the heap.
             unsafe { heap.free(block) };
         }
     }

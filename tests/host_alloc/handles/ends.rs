@@ -1,4 +1,4 @@
-//! How handles end where something fails.
+//! How handles end if a call fails.
 
 use crate::cases::layout;
 use crate::suite::each;
@@ -71,7 +71,8 @@ fn streams_of_another_device_are_refused_and_the_handle_stays() {
     });
 }
 
-/// Everything of a run fails once: the handles that there are then keep their values, and all blocks come back.
+/// Each call of a run fails once. The handles that exist at that time keep their values, and all
+/// blocks are freed.
 #[test]
 fn each_call_fails_once_and_nothing_is_lost() {
     let device = Device::cpu();
@@ -130,7 +131,7 @@ fn a_block_that_no_try_can_free_is_logged_with_both_errors() {
     let always = FailureInjected::new(&pool, Failures::OneIn(NonZeroU64::MIN, 0));
     let warpheap::alloc::PoolParts { ptr, len, layout, stream, recorded, .. } = parts;
     let parts = warpheap::alloc::PoolParts { ptr, len, layout, stream, recorded, allocator: &always };
-    // SAFETY: the parts of a handle, over an adaptor of its pool.
+    // SAFETY: the parts of a handle, with an adaptor over its pool.
     let values = unsafe { PoolBuffer::from_raw(parts) };
     assert_eq!(values.copy_to_vec().unwrap(), [1; 16]);
     let text = crate::adaptors::events_of(|| drop(values));
@@ -139,7 +140,8 @@ fn a_block_that_no_try_can_free_is_logged_with_both_errors() {
     assert_eq!((always.calls(), pool.stats().free_blocks), (2, 3), "tried twice, and still the pool's");
 }
 
-/// A handle over a block that is not the allocator's is a broken promise; its drop says so, and neither panics nor tries again.
+/// A handle over a block of another allocator is a broken promise. Its drop logs that, and neither
+/// panics nor retries.
 #[test]
 fn a_foreign_block_is_named_in_the_log() {
     let device = Device::cpu();
@@ -148,7 +150,7 @@ fn a_foreign_block_is_named_in_the_log() {
     let warpheap::alloc::PoolParts { ptr, len, layout, stream, recorded, .. } =
         PoolBuffer::from_slice(&right, &[1_u32], &stream).unwrap().into_raw();
     let parts = warpheap::alloc::PoolParts { ptr, len, layout, stream, recorded, allocator: &wrong };
-    // SAFETY: not as it says: the block is of another allocator, which finds that out.
+    // SAFETY: not upheld on purpose: the block belongs to another allocator. The pool detects that.
     let values = unsafe { PoolBuffer::from_raw(parts) };
     let text = crate::adaptors::events_of(|| drop(values));
     assert!(

@@ -1,4 +1,4 @@
-//! Handles that go from thread to thread, and end wherever they are.
+//! Handles that move between threads and are dropped on any of them.
 
 use crate::cases::Case;
 use crate::kernels::double;
@@ -15,7 +15,7 @@ use warpheap::{Device, Error, LaunchConfig, Module, Stream};
 const THREADS: u64 = 8;
 const OPERATIONS: usize = 1500;
 const OPERATIONS_OF_DRIVER: usize = 200;
-/// Values of each buffer: the same one, in all of them.
+/// Values of each buffer. All values of a buffer are equal.
 const LEN: usize = 64;
 
 type Values<'a> = PoolBuffer<u32, &'a dyn DeviceAllocator>;
@@ -24,7 +24,7 @@ struct Worker<'s, 'a> {
     case: &'s Case,
     allocator: &'a dyn DeviceAllocator,
     module: &'s Module,
-    /// Buffers that any thread may take, and what each value of theirs is.
+    /// Buffers that any thread may take, with the expected value of each.
     shared: &'s Mutex<Vec<(Values<'a>, u32)>>,
     stream: Stream,
     rng: Pcg64Mcg,
@@ -35,10 +35,10 @@ impl<'a> Worker<'_, 'a> {
         self.rng.next_u64() % n
     }
 
-    /// One of the shared buffers, or a new one.
+    /// A shared buffer, or a new one.
     fn take(&mut self) -> Option<(Values<'a>, u32)> {
         let mut shared = self.shared.lock().unwrap();
-        // Together no more than the smallest of the pools has.
+        // All threads together hold no more than the capacity of the smallest pool.
         const MOST: usize = 30;
         if shared.len() > 8 && self.rng.next_u64().is_multiple_of(2) || shared.len() >= MOST {
             let at = self.rng.next_u64() as usize % shared.len();
@@ -55,7 +55,8 @@ impl<'a> Worker<'_, 'a> {
 
     fn double(&self, values: &Values<'_>) {
         let grid = LaunchConfig::linear(LEN as u32, LEN as u32);
-        // SAFETY: a value for each thread; only this host thread has the buffer, and its stream is the handle's or recorded.
+        // SAFETY: there is a value for each thread. Only this host thread has the buffer, and the
+        // stream is the handle's own or recorded.
         unsafe { self.stream.launch(self.module, double, &grid, (values.slice(),)) }.unwrap();
     }
 
@@ -69,7 +70,7 @@ impl<'a> Worker<'_, 'a> {
                     value = value.wrapping_mul(2);
                 }
                 1 => {
-                    // Its own copies come after all streams that were recorded before.
+                    // Copies through the handle are ordered after all streams recorded before.
                     values.write(0, &[value]).unwrap();
                     self.stream.wait(&values.stream().record().unwrap()).unwrap();
                     values.record_stream(&self.stream).unwrap();
@@ -128,7 +129,7 @@ fn threads_share_a_handle_and_each_records_its_stream() {
                     // SAFETY: a value of the buffer, which is live.
                     let memory = unsafe { warpheap::DeviceMemory::from_raw(device, bytes.0, bytes.1) };
                     let one = (memory.slice_at::<u32>(0, 1).unwrap(),);
-                    // SAFETY: each thread has a value of its own.
+                    // SAFETY: each thread has its own value.
                     unsafe { stream.launch(module, double, &LaunchConfig::linear(1, 1), one) }.unwrap();
                 });
             }

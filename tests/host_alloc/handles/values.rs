@@ -1,4 +1,4 @@
-//! What handles hold: contents, bounds, sizes, alignments.
+//! Contents of handles: values, bounds, sizes, alignments.
 
 use crate::cases::layout;
 use crate::kernels::double;
@@ -12,12 +12,12 @@ use warpheap::{Device, DeviceData, Error, LaunchConfig, Result};
 use warpheap_device::kernel;
 use warpheap_device::kernel::DeviceSlice;
 
-/// A whole cache line of the GPU's, and more than any pool aligns by itself.
+/// Larger than a cache line of the GPU, and aligned to more than any pool aligns by default.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(1024))]
 struct Page([u32; 256]);
 
-// SAFETY: numbers alone, which fill it.
+// SAFETY: consists of numbers only, without padding.
 unsafe impl DeviceData for Page {}
 
 #[test]
@@ -32,7 +32,7 @@ fn contents_survive_kernels_copies_and_neighbours() {
             .collect();
         for buffer in &buffers {
             let grid = LaunchConfig::linear(buffer.len() as u32, 256);
-            // SAFETY: a value for each thread, in the order of the buffer's stream.
+            // SAFETY: there is a value for each thread, and the launch is on the buffer's stream.
             unsafe { stream.launch(&module, double, &grid, (buffer.slice(),)) }.unwrap();
         }
         let asked: u64 = buffers.iter().map(|buffer| buffer.bytes()).sum();
@@ -93,7 +93,7 @@ fn a_kernel_fills_what_nobody_has_written() -> Result<()> {
         let one = LaunchConfig::linear(1, 1);
         // SAFETY: one thread, and the kernel writes without reading.
         unsafe { stream.launch(&module, crate::kernels::linger, &one, (values.slice_to_init(), 1)) }?;
-        // SAFETY: written on its stream.
+        // SAFETY: written by a kernel on the handle's stream.
         let values = unsafe { values.assume_init() };
         assert_eq!(values.copy_to_vec()?, [1]);
         let flag = PoolBox::<u32, _>::new_uninit(&memory, &stream)?;
@@ -140,7 +140,7 @@ fn more_bytes_than_there_are_addresses_are_a_clear_error() {
             assert!(error.to_string().contains(&format!("{len} values of 8 B are more bytes")), "{error}");
         }
     }
-    // These can be counted, and are more than there is.
+    // The size of these does not overflow, but exceeds the memory.
     let error = PoolBuffer::<u64, _>::zeroed(&memory, isize::MAX as usize / 8, &stream).unwrap_err();
     assert!(!matches!(error, Error::InvalidRequest(InvalidRequest::SizeOverflow { .. })), "{error}");
     assert_eq!(memory.stats().live_blocks, 0);
@@ -150,7 +150,7 @@ kernel! {
     /// Does nothing.
     ///
     /// # Safety
-    /// None.
+    /// No requirement.
     pub unsafe fn nothing(_values: DeviceSlice<[u32; 0]>, _none: DeviceSlice<u32>) {}
 }
 
@@ -172,11 +172,11 @@ fn no_bytes_take_no_memory_and_can_be_used() -> Result<()> {
     assert!(matches!(none.write(0, &[1]), Err(Error::OutOfBounds { .. })));
     assert!(matches!(empty.write(5, &[[]]), Err(Error::OutOfBounds { .. })));
     assert_eq!((none.copy_to_vec()?, empty.copy_to_vec()?, unit.get()?), (vec![], vec![[]; 5], []));
-    // A launch takes them: they name no memory.
+    // A launch accepts empty slices, because they name no memory.
     let (module, args) = (device.native_module()?, (empty.slice(), none.slice()));
     // SAFETY: the kernel does nothing.
     unsafe { stream.launch(&module, nothing, &LaunchConfig::linear(5, 5), args) }?;
-    // SAFETY: the parts of a handle.
+    // SAFETY: the parts come from a handle.
     unsafe { PoolBuffer::from_raw(none.into_raw()) }.deallocate_on(&stream)?;
     let other = Device::cpu().stream()?;
     assert!(matches!(empty.deallocate_on(&other).unwrap_err().error(), Error::WrongDevice { .. }));
@@ -230,7 +230,7 @@ fn parts_make_the_same_handle_again() -> Result<()> {
     assert_eq!((parts.stream.id(), parts.recorded[0].id()), (first.id(), second.id()));
     assert!(format!("{parts:?}").contains("len: 3"), "{parts:?}");
     assert_eq!(memory.stats().live_blocks, 1, "nothing is given back");
-    // As bytes, and freed as it was allocated.
+    // As bytes, freed with the layout of the allocation.
     let parts = warpheap::alloc::PoolParts {
         ptr: kernel::DevicePtr(parts.ptr.0.cast::<u8>()),
         len: 12,
@@ -239,14 +239,14 @@ fn parts_make_the_same_handle_again() -> Result<()> {
         recorded: parts.recorded,
         allocator: parts.allocator,
     };
-    // SAFETY: the parts of a handle, whose values are bytes, too.
+    // SAFETY: the parts come from a handle, and its values are valid as bytes.
     let bytes = unsafe { PoolBuffer::from_raw(parts) };
     assert_eq!(bytes.copy_to_vec()?[4..8], [1; 4]);
     bytes.deallocate()?;
     assert_eq!(memory.stats().live_blocks, 0);
 
     let one = PoolBox::new(&memory, 7_u64, &first)?;
-    // SAFETY: the parts of a handle.
+    // SAFETY: the parts come from a handle.
     let one: PoolBox<u64, _> = unsafe { PoolBox::from_raw(one.into_raw()) };
     assert_eq!((one.get()?, one.allocator().stats().live_blocks), (7, 1));
     Ok(())
@@ -264,7 +264,7 @@ fn handles_say_what_they_are() {
     assert!(words.ends_with(&format!("of stream {} and 1 others", stream.id())), "{words}");
 }
 
-/// What a handle may do follows from what it holds.
+/// The auto traits of a handle follow from its values.
 #[test]
 fn handles_are_send_and_sync_where_their_values_are() {
     fn both<H: Send + Sync>() {}

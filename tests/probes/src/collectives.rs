@@ -1,4 +1,4 @@
-//! What the lanes of a warp do together, and who and when a thread is.
+//! Warp collectives, and the identity and time of a thread.
 
 use crate::probe;
 use warpheap_device::units::LaneMask;
@@ -7,9 +7,9 @@ use warpheap_device::{thread, warp};
 macro_rules! collectives {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty;)+) => {$(
         probe! { warp $name(mask: LaneMask, $($arg: $ty,)* out: *mut $out) {
-            // SAFETY: the launch passes a mask whose lanes all run this.
+            // SAFETY: the launch passes a mask of lanes that all execute this call.
             let result = unsafe { warp::$name(mask, $($arg),*) };
-            // SAFETY: and room for the result.
+            // SAFETY: the launch passes room for the result.
             unsafe { out.write(result) };
         } }
     )+};
@@ -68,6 +68,6 @@ probe! { thread nanosleep(nanos: u32) { thread::nanosleep(nanos) } }
 probe! { thread exit() { thread::exit() } }
 probe! { thread trap() { thread::trap() } }
 probe! { thread sync_threads() {
-    // SAFETY: every thread of the launch comes here.
+    // SAFETY: every thread of the launch reaches this barrier.
     unsafe { thread::sync_threads() }
 } }

@@ -1,9 +1,9 @@
-//! Words in the memory of a block.
+//! Words in shared memory.
 
 use crate::probe;
 use warpheap_device::shared::{SharedMemory, SharedWord};
 
-/// A piece of memory of the block.
+/// A piece of shared memory.
 struct Piece;
 
 impl SharedMemory for Piece {
@@ -14,9 +14,9 @@ impl SharedMemory for Piece {
 macro_rules! operations {
     ($($name:ident($($arg:ident: u64),*) -> $out:ty;)+) => {
         $(probe! { SharedWord $name(i: u32, $($arg: u64,)* out: *mut $out) {
-            // SAFETY: the launch passes one of the piece's words.
+            // SAFETY: the launch passes the index of a word of the piece.
             let result = unsafe { SharedWord::first::<Piece>().plus(i).$name($($arg),*) };
-            // SAFETY: and room for the result.
+            // SAFETY: the launch passes room for the result.
             unsafe { out.write(result) };
         } })+
     };

@@ -1,4 +1,4 @@
-//! Atomics: six types, every operation in every ordering; fences.
+//! Atomics: six types, every operation in every ordering; and fences.
 
 use crate::probe;
 use warpheap_device::sync::{
@@ -13,13 +13,13 @@ macro_rules! exchanges {
         probe! { $word $relaxed(word: *const $word, v: $int, out: *mut $int) {
             // SAFETY: the launch passes a live word.
             let word = unsafe { &*word };
-            // SAFETY: and room for the result.
+            // SAFETY: the launch passes room for the result.
             unsafe { out.write(word.$relaxed(v)) };
         } }
         $(probe! { $word $ordered(word: *const $word, v: $int, out: *mut $int) {
             // SAFETY: the launch passes a live word.
             let word = unsafe { &*word };
-            // SAFETY: and room for the result.
+            // SAFETY: the launch passes room for the result.
             unsafe { out.write(word.at(SITE).$ordered(v)) };
         } })+
     )+};
@@ -32,7 +32,7 @@ macro_rules! swaps {
             // SAFETY: the launch passes a live word.
             let word = unsafe { &*word };
             let (Ok(found) | Err(found)) = word.$name(old, new);
-            // SAFETY: and room for the result.
+            // SAFETY: the launch passes room for the result.
             unsafe { out.write(found) };
         } }
     )+};
@@ -43,7 +43,7 @@ macro_rules! accesses {
         probe! { $word $load(word: *const $word, out: *mut $int) {
             // SAFETY: the launch passes a live word.
             let word = unsafe { &*word };
-            // SAFETY: and room for the result.
+            // SAFETY: the launch passes room for the result.
             unsafe { out.write(word.$load()) };
         } }
         probe! { $word $store(word: *const $word, v: $int) {
@@ -59,7 +59,7 @@ macro_rules! words {
         probe! { $word load_unraced(word: *const $word, out: *mut $int) {
             // SAFETY: the launch passes a live word.
             let word = unsafe { &*word };
-            // SAFETY: no one writes it.
+            // SAFETY: no thread writes to it.
             let value = unsafe { word.load_unraced() };
             // SAFETY: the launch passes room for the result.
             unsafe { out.write(value) };

@@ -40,7 +40,7 @@ pub(crate) enum Call {
 }
 
 impl Call {
-    /// The driver's name of it.
+    /// The name of the driver function.
     pub fn name(self) -> &'static str {
         match self {
             Call::Info => "cuMemGetInfo",

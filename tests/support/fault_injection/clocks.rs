@@ -1,15 +1,17 @@
-//! What comes after what: a vector clock for each stream, one for the host, and one for each event.
+//! Happens-before order of work: a vector clock for each stream, one for the host, and one for each
+//! event.
 //!
-//! I1: a clock has, of each stream, the last work that comes before whatever is given to the clock's owner next.
-//! I2: what the host has waited for comes before all that any stream is given from then on.
+//! I1: for every stream, a clock holds the last work that happens before anything given to the
+//! clock's owner next. I2: work that the host has waited for happens before anything given to any
+//! stream from then on.
 
 use std::collections::BTreeMap;
 
-/// By the number of a stream, how much work of it came before.
+/// For each stream number, the amount of its work that happened before.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock(BTreeMap<usize, usize>);
 
-/// A piece of work: of which stream, and the how-manieth.
+/// A piece of work: its stream and its sequence number on that stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     stream: usize,
@@ -20,7 +22,7 @@ pub(crate) struct Moment {
 pub(super) struct Clocks {
     streams: Vec<Clock>,
     host: Clock,
-    /// Grows each time that the host waits: events from before are done.
+    /// Number of waits by the host. Events from before the last wait are done.
     pub waits: usize,
 }
 
@@ -34,7 +36,7 @@ impl Clock {
 }
 
 impl Clocks {
-    /// One more stream; its number, from 1.
+    /// Adds a stream. Returns its number, counted from 1.
     pub fn add(&mut self) -> usize {
         self.streams.push(Clock::default());
         self.streams.len()
@@ -56,17 +58,17 @@ impl Clocks {
         self.of(stream).0.get(&other).is_some_and(|last| *last >= work)
     }
 
-    /// An event there.
+    /// Records an event on the stream.
     pub fn mark(&mut self, stream: usize) -> Clock {
         self.of(stream).clone()
     }
 
-    /// The stream waits for an event.
+    /// Makes the stream wait for an event.
     pub fn wait(&mut self, stream: usize, event: &Clock) {
         self.of(stream).join(event);
     }
 
-    /// The host knows that an event has happened.
+    /// The host has observed that an event happened.
     pub fn host_saw(&mut self, event: &Clock) {
         self.host.join(event);
     }

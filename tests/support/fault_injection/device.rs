@@ -1,4 +1,4 @@
-//! A device of the CPU's that fails.
+//! A CPU device with failing calls.
 
 use super::memory::{FaultyPool, FaultyVirtualMemory};
 use super::stream::FaultyStream;
@@ -16,11 +16,12 @@ use std::sync::{Arc, Mutex};
 struct FaultyDevice {
     inner: CpuDevice,
     faults: Arc<Faults>,
-    /// What was allocated and not given back: at the end it goes back to the CPU, whose heap wants all of it.
+    /// Allocated ranges that were not freed. The drop frees them on the CPU device, which must get
+    /// all its memory back.
     ranges: Mutex<Vec<Range>>,
 }
 
-/// A new device with so much memory, which does not fail yet, and what it fails by.
+/// A new device with `memory_bytes` bytes, which does not fail yet, and its fault controls.
 pub(crate) fn faulty_device(memory_bytes: u64) -> (Device, Arc<Faults>) {
     let faults = Faults::new(true);
     let inner = CpuDevice::new(Executor::new(Mode::Parallel { workers: 1 }), memory_bytes);
@@ -80,7 +81,7 @@ impl DeviceBackend for FaultyDevice {
         self.faults.call(Call::Free)?;
         assert!(self.faults.holds(Call::Alloc, range.address), "{range:?} is given back twice");
         self.drain();
-        // Before it goes: another thread may be given the same address at once.
+        // Before the actual free: another thread may be given the address at once.
         self.faults.let_go(Call::Alloc, range.address);
         self.ranges.lock().unwrap().retain(|other| *other != range);
         self.inner.free(range)
@@ -108,7 +109,7 @@ impl DeviceBackend for FaultyDevice {
 
     fn synchronize(&self) -> Result<()> {
         self.faults.call(Call::Synchronize)?;
-        // First: pools of the CPU look at events meanwhile.
+        // First, because pools of the CPU query events meanwhile.
         self.faults.state().clocks.waits += 1;
         self.inner.synchronize()?;
         self.waited();
@@ -123,19 +124,19 @@ impl DeviceBackend for FaultyDevice {
 
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
         self.faults.call(Call::Write)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `write`, which is passed on.
         unsafe { self.inner.write(to, from, bytes) }
     }
 
     unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
         self.faults.call(Call::Read)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `read`, which is passed on.
         unsafe { self.inner.read(to, from, bytes) }
     }
 
     unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
         self.faults.call(Call::Fill)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `fill`, which is passed on.
         unsafe { self.inner.fill(range, byte) }
     }
 
@@ -145,7 +146,7 @@ impl DeviceBackend for FaultyDevice {
     }
 
     unsafe fn foreign_stream(&self, raw: *mut c_void) -> Result<Arc<dyn StreamBackend>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `foreign_stream`, which is passed on.
         unsafe { self.inner.foreign_stream(raw) }
     }
 

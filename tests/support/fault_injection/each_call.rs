@@ -1,8 +1,8 @@
 //! Runs a scenario once for each of its driver calls, with a failure at that call.
 //!
-//! A scenario uses the device of a [`Run`] and drops everything that it made. It calls what may fail through
-//! [`attempt`](Run::attempt) or [`must`](Run::must), which retry as a program would. The run then checks that nothing
-//! is left: neither with the driver nor in the device's registry.
+//! A scenario uses the device of a [`Run`] and drops everything that it created. It makes fallible
+//! calls through [`attempt`](Run::attempt) or [`must`](Run::must), which retry as a program would.
+//! The run then checks that nothing is left, neither with the driver nor in the device's registry.
 
 use super::{Call, Faults, Which, faulty_device};
 use crate::driver::Device;
@@ -14,12 +14,12 @@ use std::sync::Arc;
 const BROKEN: u32 = 999;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const NO_MEMORY: u32 = 2;
-/// Of the device.
+/// Memory of the device.
 const MEMORY: u64 = 64 << 20;
 /// A call that fails once succeeds at the second attempt.
 const ATTEMPTS: usize = 2;
 
-/// One run of a scenario, on a device of its own.
+/// One run of a scenario, on its own device.
 pub(crate) struct Run {
     pub device: Device,
     pub faults: Arc<Faults>,
@@ -27,7 +27,7 @@ pub(crate) struct Run {
     which: Which,
     /// Whether the driver recovers when a call that must succeed has failed [`ATTEMPTS`] times.
     recovers: bool,
-    /// What constructors took and could not return: no object exists that could retry.
+    /// Resources of constructors that failed: no object exists that could free them.
     excused: Vec<(Call, u64)>,
 }
 
@@ -60,14 +60,15 @@ impl Run {
         self.recovers
     }
 
-    /// No call fails from here on, unless it is the only one.
+    /// Ends the failures of a run in which all calls from one on fail.
     pub fn recover(&self) {
         if let Which::From(_) = self.which {
             self.faults.tell(Which::Never, 0);
         }
     }
 
-    /// Calls `call`, and retries if the driver failed. `None` if each attempt failed: the driver goes on failing.
+    /// Calls `call`, and retries if the driver failed. `None` if every attempt failed because the
+    /// driver keeps failing.
     pub fn attempt<T>(&self, mut call: impl FnMut() -> Result<T>) -> Option<T> {
         for _ in 0..ATTEMPTS {
             match call() {
@@ -79,7 +80,8 @@ impl Run {
         None
     }
 
-    /// The same, but the driver recovers if each attempt failed. `None` only if it never does.
+    /// As [`attempt`](Self::attempt), but the driver recovers if every attempt failed. `None` only
+    /// if it never recovers.
     pub fn must<T>(&self, mut call: impl FnMut() -> Result<T>) -> Option<T> {
         let done = self.attempt(&mut call);
         if done.is_some() || !self.recovers {
@@ -89,7 +91,8 @@ impl Run {
         self.attempt(call)
     }
 
-    /// The same of a constructor. What it took and could not return stays with the driver.
+    /// As [`attempt`](Self::attempt), for a constructor. Resources that it acquired and could not
+    /// return stay with the driver.
     pub fn construct<T>(&mut self, mut call: impl FnMut() -> Result<T>) -> Option<T> {
         let done = self.attempt(&mut call);
         if done.is_some() || !self.recovers {
@@ -124,7 +127,7 @@ fn calls_of(name: &'static str, scenario: impl Fn(&mut Run)) -> Vec<Call> {
     run(name, (Which::Never, BROKEN, true), scenario)
 }
 
-/// Each call fails once, and leaves nothing behind. Returns all calls of a run without failures.
+/// Each call fails once and leaks nothing. Returns all calls of a run without failures.
 pub(crate) fn each_call_fails_once(name: &'static str, scenario: impl Fn(&mut Run)) -> Vec<Call> {
     let all = calls_of(name, &scenario);
     for code in [BROKEN, NO_MEMORY] {
@@ -147,7 +150,7 @@ pub(crate) fn all_calls_fail_for_a_while(name: &'static str, scenario: impl Fn(&
     }
 }
 
-/// All calls fail from each call on. No drop panics, and the device takes nothing for allocated.
+/// All calls fail from each call on. No drop panics, and the device regards nothing as allocated.
 pub(crate) fn all_calls_fail_for_good(name: &'static str, scenario: impl Fn(&mut Run)) {
     let all = calls_of(name, &scenario);
     for first in 1..=all.len() {

@@ -1,4 +1,4 @@
-//! An event that happens when it is told: it holds a stream of the CPU's up for as long as a test wants.
+//! An event that a test triggers: it blocks a stream of the CPU until then.
 
 use crate::driver::backend::EventBackend;
 use crate::driver::{Device, Event};
@@ -12,7 +12,8 @@ pub(crate) struct Gate {
     opened: Condvar,
 }
 
-/// A closed gate, and the event that happens when it opens. It has to: streams that wait for it have a thread each.
+/// A closed gate, and the event that happens when it opens. The gate must be opened, because each
+/// stream that waits for it blocks a thread.
 pub(crate) fn gate(device: &Device) -> (Event, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
     (Event::new(device.clone(), gate.clone()), gate)

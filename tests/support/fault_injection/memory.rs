@@ -1,4 +1,4 @@
-//! Reserved addresses and stream-ordered pools that fail.
+//! Address reservations and stream-ordered pools with failing calls.
 
 use super::{Call, Faults};
 use crate::driver::backend::{Pages, PoolAttribute, PoolBackend, Range, VirtualMemory};
@@ -10,13 +10,14 @@ use std::sync::{Arc, Mutex};
 pub(super) struct FaultyVirtualMemory {
     inner: Arc<dyn VirtualMemory>,
     faults: Arc<Faults>,
-    /// The driver's handle for each of its own. Those of the CPU are lengths, two of which may be equal.
+    /// The driver's handle for each handle of this type. Those of the CPU are lengths, two of which
+    /// may be equal.
     pages: Mutex<BTreeMap<u64, Pages>>,
     /// The handle that is mapped at each address.
     mapped: Mutex<BTreeMap<u64, u64>>,
 }
 
-/// The virtual memory of any device, which does not fail yet, and its faults.
+/// The virtual memory of `device`, which does not fail yet, and its fault controls.
 pub(crate) fn faulty_virtual_memory(device: &Device) -> (Arc<dyn VirtualMemory>, Arc<Faults>) {
     let (inner, faults) = (device.driver().virtual_memory().unwrap(), Faults::new(false));
     (Arc::new(FaultyVirtualMemory::over(inner, faults.clone())), faults)
@@ -44,7 +45,7 @@ impl VirtualMemory for FaultyVirtualMemory {
         self.faults.call(Call::Unreserve)?;
         let mapped = self.mapped.lock().unwrap().range(range.address..range.address + range.bytes).count();
         assert_eq!(mapped, 0, "{range:?} is unreserved while memory is mapped there");
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `unreserve`, which is passed on.
         unsafe { self.inner.unreserve(range) }?;
         self.faults.let_go(Call::Reserve, range.address);
         Ok(())
@@ -65,17 +66,17 @@ impl VirtualMemory for FaultyVirtualMemory {
         let is_mapped = self.mapped.lock().unwrap().values().any(|mapped| *mapped == number);
         assert!(!is_mapped, "memory {number} is released while it is mapped");
         let pages = self.pages.lock().unwrap().remove(&number).unwrap();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `release`, which is passed on.
         unsafe { self.inner.release(pages) }
     }
 
     unsafe fn map(&self, range: Range, Pages(number): Pages) -> Result<()> {
         self.faults.call(Call::Map)?;
         let pages = *self.pages.lock().unwrap().get(&number).unwrap();
-        // A driver refuses addresses that have memory.
+        // A driver rejects addresses that are already mapped.
         self.faults.hold(Call::Map, range.address, range.bytes);
         self.mapped.lock().unwrap().insert(range.address, number);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `map`, which is passed on.
         unsafe { self.inner.map(range, pages) }
     }
 
@@ -83,13 +84,13 @@ impl VirtualMemory for FaultyVirtualMemory {
         self.faults.call(Call::Unmap)?;
         self.faults.let_go(Call::Map, range.address);
         self.mapped.lock().unwrap().remove(&range.address);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `unmap`, which is passed on.
         unsafe { self.inner.unmap(range) }
     }
 
     unsafe fn allow(&self, range: Range) -> Result<()> {
         self.faults.call(Call::Allow)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `allow`, which is passed on.
         unsafe { self.inner.allow(range) }
     }
 }
@@ -124,7 +125,7 @@ impl PoolBackend for FaultyPool {
 
     unsafe fn free(&self, address: u64, stream: &Stream) -> Result<()> {
         self.faults.call(Call::PoolFree)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `free`, which is passed on.
         unsafe { self.inner.free(address, stream) }?;
         self.faults.let_go(Call::PoolAlloc, address);
         self.live.lock().unwrap().remove(&address);

@@ -1,14 +1,14 @@
-//! Fault injection: a device, a single stream, or virtual memory whose driver calls are counted, fail on request, and are
-//! traced.
+//! Fault injection: a device, a single stream, or virtual memory whose driver calls are counted,
+//! traced, and fail on request.
 //!
 //! ```text
 //!   FaultyDevice ─┬─ FaultyStream ─ FaultyEvent
-//!                 ├─ FaultyPool                    each call ─► Faults: counted, a hook, told to fail? ─► the CPU's own
+//!                 ├─ FaultyPool               each call ─► Faults: count, hook, fail? ─► CPU call
 //!                 └─ FaultyVirtualMemory
 //! ```
 //!
-//! Besides, [`Faults`] knows what was not given back (`held`), and which streams come after which work (`clocks`).
-//! A call that fails does nothing. `drain`, which cannot fail, is not counted.
+//! [`Faults`] also tracks resources that were not returned (`held`), and the order of work between
+//! streams (`clocks`). A call that fails has no effect. `drain`, which cannot fail, is not counted.
 
 mod calls;
 mod clocks;
@@ -34,7 +34,8 @@ use clocks::Clocks;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Calls whose results must be returned to the driver: memory, addresses, pages, mappings, blocks of pools.
+/// Calls whose results must be returned to the driver: memory, addresses, pages, mappings, blocks
+/// of pools.
 const GIVES: [Call; 5] = [Call::Alloc, Call::Reserve, Call::Create, Call::Map, Call::PoolAlloc];
 
 /// Which calls fail, counted from 1.
@@ -42,7 +43,7 @@ const GIVES: [Call; 5] = [Call::Alloc, Call::Reserve, Call::Create, Call::Map, C
 pub(crate) enum Which {
     Never,
     Nth(usize),
-    /// That one and all after it.
+    /// That call and all after it.
     From(usize),
 }
 
@@ -51,26 +52,27 @@ type Hook = Box<dyn FnOnce() + Send>;
 struct State {
     calls: Vec<Call>,
     which: Which,
-    /// Calls that fail whatever their number.
+    /// Kinds of calls that fail regardless of their number.
     kinds: Vec<Call>,
-    /// What the driver answers then.
+    /// The error code of failing calls.
     code: u32,
     failed: Vec<Call>,
     hook: Option<(Call, Hook)>,
-    /// Bytes, by what had them out and where.
+    /// Bytes held, by the call that returned them and their address or handle.
     held: BTreeMap<(Call, u64), u64>,
-    /// The same of pools that are gone, whose addresses others may have by now.
+    /// Bytes held by pools that were dropped. Their addresses may have been reused since.
     lost: Vec<(Call, u64)>,
     clocks: Clocks,
     streams: usize,
-    /// The last handle of memory.
+    /// The last memory handle that was issued.
     handles: u64,
 }
 
-/// What fails, and what was called: of a device and all that was made from it, or of one stream.
+/// Failures to inject and calls made: of a device and everything created from it, or of one stream.
 pub(crate) struct Faults {
     state: Mutex<State>,
-    /// Whether an event is pending until someone waits for it, its stream or the device. Otherwise that is the worker's affair.
+    /// Whether an event stays pending until the host waits for it, its stream or the device.
+    /// Otherwise it completes when the stream's worker reaches it.
     keeps_pending: bool,
 }
 
@@ -96,7 +98,7 @@ impl Faults {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call, and lets it fail if it is to.
+    /// Counts a call, and fails it if requested.
     fn call(&self, call: Call) -> Result<()> {
         let hook = self.state().hook.take_if(|(at, _)| *at == call);
         if let Some((_, hook)) = hook {
@@ -118,13 +120,13 @@ impl Faults {
         Err(Error::Driver { call: call.name(), code: state.code, name: "INJECTED".into(), detail })
     }
 
-    /// Which fail from now on, with that answer of the driver's.
+    /// Selects the calls that fail from now on, and their error code.
     pub fn tell(&self, which: Which, code: u32) {
         let mut state = self.state();
         (state.which, state.code) = (which, code);
     }
 
-    /// Whether calls of these kinds fail from now on.
+    /// Sets whether calls of these kinds fail from now on.
     pub fn fail_calls(&self, kinds: &[Call], fail: bool) {
         let mut state = self.state();
         state.kinds.retain(|kind| !kinds.contains(kind));
@@ -133,32 +135,32 @@ impl Faults {
         }
     }
 
-    /// Whether records, waits and looks at what is done fail from now on.
+    /// Sets whether event records, waits and queries fail from now on.
     pub fn fail(&self, fails: bool) {
         self.fail_calls(&[Call::Record, Call::Wait, Call::StreamQuery], fails);
     }
 
-    /// Whether what writes to memory fails from now on.
+    /// Sets whether work that writes to memory fails from now on.
     pub fn fail_work(&self, fails: bool) {
         self.fail_calls(&[Call::StreamWrite, Call::StreamCopy, Call::StreamFill], fails);
     }
 
-    /// Whether waits of the host for a stream fail from now on.
+    /// Sets whether waits of the host for a stream fail from now on.
     pub fn fail_synchronize(&self, fails: bool) {
         self.fail_calls(&[Call::StreamSynchronize], fails);
     }
 
-    /// Calls `hook` inside of the next call of that kind, once.
+    /// Runs `hook` once, inside the next call of that kind.
     pub fn before(&self, call: Call, hook: impl FnOnce() + Send + 'static) {
         self.state().hook = Some((call, Box::new(hook)));
     }
 
-    /// How many calls there were, those that failed among them.
+    /// Number of calls, including failed ones.
     pub fn calls(&self) -> usize {
         self.state().calls.len()
     }
 
-    /// All of them, in their order.
+    /// All calls, in order.
     pub fn all_calls(&self) -> Vec<Call> {
         self.state().calls.clone()
     }
@@ -175,17 +177,17 @@ impl Faults {
         self.calls_of(Call::Wait)
     }
 
-    /// Those that failed.
+    /// The calls that failed.
     pub fn failed(&self) -> Vec<Call> {
         self.state().failed.clone()
     }
 
-    /// How many streams there are.
+    /// Number of streams.
     pub fn streams(&self) -> usize {
         self.state().streams
     }
 
-    /// What was not given back: which call it came from, and how many bytes.
+    /// Resources that were not returned: the call that acquired them, and their bytes.
     pub fn held(&self) -> Vec<(Call, u64)> {
         let state = self.state();
         state
@@ -213,7 +215,7 @@ impl Faults {
         assert!(was_there.is_some(), "{call:?} at {place:#x} is given back, and is not there");
     }
 
-    /// What had it out is gone.
+    /// The owner of this resource was dropped.
     fn lose(&self, call: Call, place: u64) {
         let mut state = self.state();
         let bytes = state.held.remove(&(call, place));
@@ -224,12 +226,12 @@ impl Faults {
         self.state().held.contains_key(&(call, place))
     }
 
-    /// Work of that stream, which uses something.
+    /// Records work on the stream that uses something.
     pub fn work(&self, stream: &Stream) -> Moment {
         self.state().clocks.work(stream::number_of(stream))
     }
 
-    /// Whether what that stream is given from now on comes after some work.
+    /// Whether anything given to the stream from now on is ordered after `work`.
     pub fn is_after(&self, stream: &Stream, work: Moment) -> bool {
         self.state().clocks.is_after(stream::number_of(stream), work)
     }

@@ -1,4 +1,4 @@
-//! Streams and events that fail.
+//! Streams and events with failing calls.
 
 use super::clocks::Clock;
 use super::{Call, Faults};
@@ -14,18 +14,18 @@ use std::time::Duration;
 pub(super) struct FaultyStream {
     inner: Arc<dyn StreamBackend>,
     faults: Arc<Faults>,
-    /// Of its clock.
+    /// Number of the stream's clock.
     number: usize,
 }
 
-/// A new stream of any device of the CPU's, which does not fail yet, and what it fails by.
+/// A new stream of any CPU device, which does not fail yet, and its fault controls.
 pub(crate) fn faulty_stream(device: &Device) -> (Stream, Arc<Faults>) {
     let faults = Faults::new(false);
     let stream = FaultyStream::over(device.driver().stream().unwrap(), faults.clone());
     (Stream::new(device.clone(), Arc::new(stream)), faults)
 }
 
-/// The number of a stream that is one of these.
+/// The number of a stream that was created here.
 pub(super) fn number_of(stream: &Stream) -> usize {
     stream.raw_stream().addr()
 }
@@ -50,31 +50,31 @@ impl Drop for FaultyStream {
 impl StreamBackend for FaultyStream {
     unsafe fn launch(&self, launch: Launch<'_>) -> Result<()> {
         self.faults.call(Call::Launch)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `launch`, which is passed on.
         unsafe { self.inner.launch(launch) }
     }
 
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
         self.faults.call(Call::StreamWrite)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `write`, which is passed on.
         unsafe { self.inner.write(to, from, bytes) }
     }
 
     unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
         self.faults.call(Call::StreamRead)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `read`, which is passed on.
         unsafe { self.inner.read(to, from, bytes) }
     }
 
     unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
         self.faults.call(Call::StreamCopy)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `copy`, which is passed on.
         unsafe { self.inner.copy(to, from, bytes) }
     }
 
     unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
         self.faults.call(Call::StreamFill)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `fill`, which is passed on.
         unsafe { self.inner.fill(range, byte) }
     }
 
@@ -90,7 +90,7 @@ impl StreamBackend for FaultyStream {
 
     fn wait(&self, event: Arc<dyn EventBackend>) -> Result<()> {
         self.faults.call(Call::Wait)?;
-        // The stream's own thread asks the inner one, without being counted.
+        // The stream's own thread queries the inner event, which is not counted.
         let Some(faulty) = own(&*event) else { return self.inner.wait(event) };
         self.inner.wait(faulty.inner.clone())?;
         self.faults.state().clocks.wait(self.number, &faulty.clock);
@@ -99,7 +99,7 @@ impl StreamBackend for FaultyStream {
 
     fn synchronize(&self) -> Result<()> {
         self.faults.call(Call::StreamSynchronize)?;
-        // First: pools of the CPU look at events meanwhile.
+        // First, because pools of the CPU query events meanwhile.
         self.faults.state().clocks.waits += 1;
         self.inner.synchronize()?;
         self.faults.state().clocks.host_waited(self.number);
@@ -120,7 +120,8 @@ impl StreamBackend for FaultyStream {
         is_idle
     }
 
-    /// Its number, by which `number_of` finds its clock. No driver is there to take it for a handle.
+    /// The stream's number, by which `number_of` finds its clock. There is no driver that would use
+    /// it as a handle.
     fn raw(&self) -> *mut c_void {
         std::ptr::without_provenance_mut(self.number)
     }
@@ -134,7 +135,7 @@ pub(super) struct FaultyEvent {
     inner: Arc<dyn EventBackend>,
     faults: Arc<Faults>,
     clock: Clock,
-    /// How often the host had waited by then.
+    /// Number of host waits when the event was created.
     made: usize,
 }
 
@@ -144,7 +145,7 @@ fn own(event: &dyn EventBackend) -> Option<&FaultyEvent> {
 }
 
 impl FaultyEvent {
-    /// Nothing runs on the streams but for moments, so that it can be waited for.
+    /// Work on these streams takes only moments, so waiting for it is cheap.
     fn happened(&self) -> Result<()> {
         self.inner.synchronize()?;
         self.faults.state().clocks.host_saw(&self.clock);

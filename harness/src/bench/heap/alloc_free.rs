@@ -1,4 +1,4 @@
-//! Allocations, and frees of what was allocated: every thread one.
+//! Allocations, and frees of the allocated blocks: one per thread.
 
 use super::super::Figure;
 use super::super::figures::{Bench, THREADS};
@@ -12,16 +12,17 @@ use crate::kernels::bench::{
 };
 use warpheap::kernel_names;
 
-/// Sizes that are allocated, in bytes: all powers of two, and some of the classes between them.
+/// Allocated sizes in bytes: all powers of two, and some of the size classes between them.
 const SIZES: [u32; 14] = [16, 32, 48, 64, 96, 128, 256, 512, 768, 1024, 2048, 3072, 4096, 8192];
-/// Sizes of those that are also freed.
+/// Sizes that are also freed.
 const FREED: [u32; 4] = [16, 64, 512, 4096];
-/// Sizes that sixteen times as many threads allocate and free.
+/// Sizes that are also measured with sixteen times as many threads.
 const BY_MANY: [u32; 3] = [16, 64, 512];
 const MANY: u32 = 1 << 24;
 const MIXED: Sizes = Sizes { min: 16, max: 8192 };
 
-/// How many times its floor an allocation may take, and a free, in order and permuted.
+/// Maximum ratio to the floor: of an allocation, of a free in order, and of a free in permuted
+/// order.
 const BARS: [f64; 3] = [2.0, 2.0, 6.0];
 const MIXED_BARS: [f64; 3] = [4.0, 4.0, 6.0];
 const MANY_BAR: f64 = 2.2;
@@ -57,7 +58,7 @@ fn free(name: String, threads: u32, sizes: Sizes, permuted: bool, bar: f64) -> P
     Plan::new(name, &FREE, move |b, name| b.heap_free(name, threads, sizes, permuted, bar))
 }
 
-/// In order and permuted.
+/// Frees in order and permuted.
 fn frees(what: &str, sizes: Sizes, bars: [f64; 3]) -> [Plan; 2] {
     [("free", false, bars[1]), ("free, permuted", true, bars[2])]
         .map(|(how, permuted, bar)| free(format!("heap {how}, {what}"), THREADS, sizes, permuted, bar))
@@ -92,13 +93,14 @@ impl Bench {
         let base = self.timer.alloc_floor(&load.out, load.sizes)?;
         let heap = self.heap(8 * GIB)?;
         let args = (heap.handle(), load.out.slice(), load.sizes);
-        // SAFETY: heap and `out` live, and this stream alone uses them.
+        // SAFETY: the heap and `out` are live, and only this stream uses them.
         let launch = || unsafe { load.launch(bench_heap_alloc_sparse, args) };
         let free_args = (heap.handle(), load.out.slice());
         let mut first = true;
         let give_back = || match std::mem::take(&mut first) {
             true => Ok(()),
-            // SAFETY: what `out` names was allocated, and is freed once before the next allocations.
+            // SAFETY: the blocks in `out` were allocated, and are freed once before the next
+            // allocations.
             false => unsafe { load.launch(bench_heap_free_sparse, free_args) },
         };
         let time = self.timer.time(give_back, launch)?;
@@ -107,7 +109,7 @@ impl Bench {
     }
 }
 
-/// Every thread was granted its request in every round.
+/// Checks that every allocation succeeded in every round.
 fn all_granted(name: &str, load: &Load<'_>, least: u32) -> Result<()> {
     if least == load.threads() {
         return Ok(());

@@ -1,8 +1,9 @@
-//! The churn: every thread allocates, writes and frees, again and again.
+//! Churn: every thread repeatedly allocates, writes and frees.
 //!
-//! That of many sizes reads again what it wrote and compares it. It has two floors, kernels that do everything but
-//! allocate and free: in one each thread has a place of its own for all turns, in the other a new one for each, as
-//! many blocks as a heap might hand out. The bar is for the one that takes less time.
+//! The churn of many sizes reads back and compares what it wrote. It has two floors, kernels that
+//! do everything but allocate and free. In one floor each thread uses a fixed place for all turns.
+//! In the other it uses a new place in each turn, over as many blocks as a heap might allocate. The
+//! bar refers to the faster floor.
 
 use super::super::figures::{Bench, THREADS};
 use super::super::plan::Plan;
@@ -16,18 +17,18 @@ use crate::kernels::bench::{
 };
 use warpheap::kernel_names;
 
-/// Pairs by each thread of the churn of one size.
+/// Pairs per thread in the churn of one size.
 const TURNS: u32 = 64;
-/// The same of the churn of many sizes.
+/// Pairs per thread in the churn of many sizes.
 const MIXED_TURNS: u32 = 32;
 const MIXED: Sizes = Sizes { min: 16, max: 512 };
 const MIXED_BAR: f64 = 4.0;
-/// From one thread's own place to the next, in words: the largest block of the churn.
+/// Distance between the fixed places of two threads, in words: the largest block of the churn.
 const OWN_STRIDE: u32 = 512 / 8;
-/// From one of the new places to the next, in words: about a block of the churn.
+/// Distance between two new places, in words: about the mean block of the churn.
 const NEW_STRIDE: u32 = 256 / 8;
 
-/// A floor, and what it is called.
+/// A floor and its name.
 type Floor = (&'static str, Timing);
 
 const ONE_SIZE: [&str; 2] = kernel_names![bench_churn_floor, bench_heap_churn];
@@ -52,7 +53,7 @@ impl Bench {
         let base = self.timer.churn_floor(&load.out, TURNS)?;
         let heap = self.heap(8 * GIB)?;
         let args = (heap.handle(), sizes, TURNS, load.counter());
-        // SAFETY: the heap and the counter live, and this stream alone uses them.
+        // SAFETY: the heap and the counter are live, and only this stream uses them.
         let time = self.timer.time(|| Ok(()), || unsafe { load.launch(bench_heap_churn, args) })?;
         let checked = load.check(name, &heap)?;
         let value = f64::from(load.threads()) * f64::from(TURNS) / time.median_us / 1e3;
@@ -65,7 +66,7 @@ impl Bench {
         let [(against, base), (other, other_base)] = mixed_floors(&load)?;
         let heap = self.heap(8 * GIB)?;
         let args = (heap.handle(), MIXED, MIXED_TURNS, load.counter());
-        // SAFETY: the heap and the counter live, and this stream alone uses them.
+        // SAFETY: the heap and the counter are live, and only this stream uses them.
         let time = self.timer.time(|| Ok(()), || unsafe { load.launch(bench_heap_churn_mixed, args) })?;
         let checked = load.check(name, &heap)?;
         let figure = Figure::ratio(name, load.threads(), time, against, base, MIXED_BAR);
@@ -73,7 +74,7 @@ impl Bench {
     }
 }
 
-/// Both floors, the one that takes less time first.
+/// Both floors, the faster one first.
 fn mixed_floors(load: &Load<'_>) -> Result<[Floor; 2]> {
     let own = Places { stride: OWN_STRIDE, step: 0 };
     let new = Places { stride: NEW_STRIDE, step: load.threads() * NEW_STRIDE };
@@ -87,6 +88,6 @@ fn mixed_floor(load: &Load<'_>, places: Places) -> Result<Timing> {
     let words = threads * stride + u64::from(MIXED_TURNS - 1) * step;
     let memory = load.timer.device.zeroed::<u64>(words as usize)?;
     let args = (memory.slice(), places, MIXED, MIXED_TURNS, load.counter());
-    // SAFETY: the memory lives, has all places, and this stream alone uses it.
+    // SAFETY: the memory is live, contains all places, and only this stream uses it.
     load.timer.time(|| Ok(()), || unsafe { load.launch(bench_churn_mixed_floor, args) })
 }

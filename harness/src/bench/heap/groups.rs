@@ -1,4 +1,4 @@
-//! The heap's calls for groups, beside its plain ones.
+//! The heap's group functions, compared with its plain ones.
 
 use super::super::figures::{BLOCK, Bench, THREADS};
 use super::super::plan::Plan;
@@ -16,9 +16,9 @@ use warpheap::pool::Heap;
 use warpheap_device::heap;
 use warpheap_device::kernel::{Arg, Kernel};
 
-/// Pairs by each thread.
+/// Pairs per thread.
 const TURNS: u32 = 64;
-/// How much faster than the plain calls the cache's have to be.
+/// Minimum speedup of the block cache over plain calls.
 const CACHE_GAIN: f64 = 2.0;
 
 const _: () = assert!(CACHE_THREADS == BLOCK);
@@ -39,7 +39,7 @@ pub(super) fn plans() -> Vec<Plan> {
 }
 
 impl Bench {
-    /// Pairs through the cache, and the same through plain calls.
+    /// Pairs through the block cache, and the same pairs through plain calls.
     fn heap_churn_cached(&self, name: &str, sizes: Sizes) -> Result<Figure> {
         let (load, heap) = (self.load(THREADS, sizes)?, self.heap(8 * GIB)?);
         let base = time_pairs(bench_heap_churn, &load, &heap)?;
@@ -51,19 +51,19 @@ impl Bench {
         Ok(figure.measured_by(rate(time), "G pairs/s", Bar::AtLeast, CACHE_GAIN * rate(base)))
     }
 
-    /// Rounds of allocating for all blocks and giving back; the first of each is timed.
+    /// Rounds of allocating for all blocks and freeing; the allocation of each round is timed.
     fn heap_alloc_each(&self, name: &str, sizes: Sizes) -> Result<Figure> {
         let load = self.load(THREADS, sizes)?;
         let base = self.timer.alloc_floor(&load.out, sizes)?;
         let heap = self.heap(8 * GIB)?;
         let args = (heap.handle(), load.out.slice(), sizes);
-        // SAFETY: heap and `out` live, and this stream alone uses them.
+        // SAFETY: the heap and `out` are live, and only this stream uses them.
         let launch = || unsafe { load.launch(bench_heap_alloc_each, args) };
         let free = (heap.handle(), load.out.slice(), load.counter());
         let mut first = true;
         let give_back = || match std::mem::take(&mut first) {
             true => Ok(()),
-            // SAFETY: `out` holds what the launch before has allocated.
+            // SAFETY: `out` holds the blocks that the previous launch allocated.
             false => unsafe { load.launch(bench_heap_free_each, free) },
         };
         let time = self.timer.time(give_back, launch)?;
@@ -78,6 +78,6 @@ where
     K: Kernel<Args = (Arg<heap::Heap>, Sizes, u32, Counter)>,
 {
     let args = (heap.handle(), load.sizes, TURNS, load.counter());
-    // SAFETY: the heap and the counter live, and this stream alone uses them.
+    // SAFETY: the heap and the counter are live, and only this stream uses them.
     load.timer.time(|| Ok(()), || unsafe { load.launch(kernel, args) })
 }

@@ -1,4 +1,4 @@
-//! What a heap costs before anyone uses it: the time to set it up, and its metadata.
+//! Fixed costs of a heap: set-up time and metadata.
 
 use super::super::figures::Bench;
 use super::super::plan::Plan;
@@ -8,9 +8,9 @@ use super::GIB;
 use crate::Result;
 use std::time::Instant;
 
-/// Microseconds that a set-up may take.
+/// Maximum set-up time in microseconds.
 const INIT_BAR: f64 = 1000.0;
-/// Percent of a heap that its metadata may be.
+/// Maximum size of the metadata, in percent of the heap.
 const METADATA_BAR: f64 = 1.0;
 
 pub(super) fn plans() -> Vec<Plan> {
@@ -27,8 +27,8 @@ pub(super) fn plans() -> Vec<Plan> {
 }
 
 impl Bench {
-    /// The host's clock from the call of `reset`, on an idle device, to its return, when the device has written all
-    /// metadata. What `build` does beside that is to have the driver allocate memory.
+    /// Host time of a call of `reset` on an idle device, which returns when the device has written
+    /// all metadata. In addition, `build` only allocates memory from the driver.
     fn heap_init(&self, name: &str, bytes: u64) -> Result<Figure> {
         let mut heap = self.heap(bytes)?;
         let mut rounds = Vec::new();

@@ -36,7 +36,7 @@ pub(super) fn plans() -> Vec<Plan> {
         let name = format!("heap reuse, half freed, {size} B");
         all.push(Plan::new(name, &REUSE, move |b, name| b.heap_reuse(name, size)));
     }
-    // The first ask for about half of the heap, the others for four times as much as it has.
+    // The first request about half of the heap, the others four times its capacity.
     for (what, threads) in [("a mixed fill", 1 << 17), ("exhaustion", THREADS)] {
         let name = format!("heap whole, after {what}");
         all.push(Plan::new(name, &WHOLE, move |b, name| b.heap_whole(name, threads)));
@@ -45,7 +45,7 @@ pub(super) fn plans() -> Vec<Plan> {
 }
 
 impl Bench {
-    /// A load that has exactly the memory that it asks for.
+    /// A load, and a heap with exactly the memory that it requests.
     fn exact(&self) -> Result<(Load<'_>, Heap)> {
         Ok((self.load(THREADS, one_size(LARGE))?, self.heap(u64::from(THREADS) * u64::from(LARGE))?))
     }
@@ -81,8 +81,8 @@ impl Bench {
         Ok(figure.measured_by(time.median_us, "us", Bar::AtMost, 1000.0))
     }
 
-    /// A heap is filled with blocks of one size, a random half is freed, and as many threads as it has blocks allocate
-    /// once. What they get, to what was freed.
+    /// Fills a heap with blocks of one size, frees a random half, and lets as many threads as there
+    /// were blocks allocate once. The figure is the ratio of allocated to freed blocks.
     fn heap_reuse(&self, name: &str, size: u32) -> Result<Figure> {
         let sizes = one_size(size);
         let blocks = (GIB / u64::from(size)) as u32;
@@ -99,7 +99,7 @@ impl Bench {
                 full.alloc(&heap)?;
                 round += 1;
                 let args = (heap.handle(), full.out.slice(), round, counter);
-                // SAFETY: what `out` names is allocated, and this stream alone uses it.
+                // SAFETY: the blocks in `out` are allocated, and only this stream uses them.
                 unsafe { full.launch(bench_heap_free_half, args) }
             },
             || again.alloc(&heap),
@@ -122,7 +122,8 @@ impl Bench {
         Ok(figure.measured_by(least, "%", Bar::AtLeast, 95.0))
     }
 
-    /// Blocks of many sizes are allocated and freed; then one thread asks for the whole heap.
+    /// Allocates and frees blocks of many sizes; then one thread allocates the whole heap as one
+    /// block.
     fn heap_whole(&self, name: &str, threads: u32) -> Result<Figure> {
         let load = self.load(threads, MIXED)?;
         let heap = self.heap(GIB)?;
@@ -140,7 +141,8 @@ impl Bench {
         Ok(figure.measured_by(percent(whole, rounds), "%", Bar::AtLeast, 100.0))
     }
 
-    /// Times an allocation of all of the heap, and its free, by one thread, and counts the rounds that granted it.
+    /// Times an allocation of the whole heap by one thread, with its free, and counts the rounds in
+    /// which it succeeded.
     fn time_whole(
         &self,
         heap: &Heap,
@@ -150,7 +152,7 @@ impl Bench {
         let args = (heap.handle(), answer.ptr());
         let mut granted = 0;
         let (stream, one) = (&self.timer.stream, LaunchConfig::linear(1, 1));
-        // SAFETY: nothing else uses the heap and the answer.
+        // SAFETY: nothing else uses the heap and the result.
         let launch = || unsafe { stream.launch(&self.timer.module, take_whole_heap, &one, args) };
         let time = self.timer.time_and_look(prepare, launch, || {
             granted += answer.copy_to_vec()?[0];

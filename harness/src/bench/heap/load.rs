@@ -1,4 +1,4 @@
-//! A load on a heap: a number of threads, each of which asks once and keeps what it got.
+//! A load on a heap: threads that each allocate one block and keep it.
 
 use super::super::figures::check_addresses;
 use super::super::floors::grid_of;
@@ -10,19 +10,19 @@ use warpheap::driver::{DeviceBuffer, LaunchConfig};
 use warpheap::pool::Heap;
 use warpheap_device::kernel::{DevicePtr, Kernel};
 
-/// Threads, what they ask for, and what they have.
+/// Threads, their sizes and their blocks.
 pub(super) struct Load<'a> {
     pub timer: &'a Timer,
     pub sizes: Sizes,
-    /// An address or null for each thread.
+    /// The address of each thread's block, or null.
     pub out: DeviceBuffer<u64>,
     failures: DeviceBuffer<u64>,
 }
 
-/// Rounds of allocations.
+/// Result of the timed allocation rounds.
 pub(super) struct Allocations {
     pub time: Timing,
-    /// The fewest that a round was granted.
+    /// The smallest number of successful allocations in a round.
     pub least: u32,
 }
 
@@ -40,12 +40,13 @@ impl<'a> Load<'a> {
         grid_of(&self.out)
     }
 
-    /// Of what went wrong in the kernels.
+    /// Counter of failures in the kernels.
     pub fn counter(&self) -> Counter {
         DevicePtr(self.failures.address() as *mut _)
     }
 
-    /// In which the threads free: each its own, or one far from those of its neighbours.
+    /// The order in which the threads free: each its own block, or one far from those of its
+    /// neighbours.
     pub fn order(&self, permuted: bool) -> Order {
         Order { log2: self.threads().ilog2(), permuted: permuted.into() }
     }
@@ -55,25 +56,27 @@ impl<'a> Load<'a> {
     /// # Safety
     /// As for the kernel.
     pub unsafe fn launch<K: Kernel>(&self, kernel: K, args: K::Args) -> warpheap::Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `launch` requires what the kernel requires.
         unsafe { self.timer.stream.launch(&self.timer.module, kernel, &self.grid(), args) }
     }
 
-    /// Every thread allocates; what it had before is forgotten.
+    /// Every thread allocates a block. Earlier addresses are overwritten.
     pub fn alloc(&self, heap: &Heap) -> warpheap::Result<()> {
         let args = (heap.handle(), self.out.slice(), self.sizes);
-        // SAFETY: heap and `out` live, and this stream alone uses them.
+        // SAFETY: the heap and `out` are live, and only this stream uses them.
         unsafe { self.launch(bench_heap_alloc, args) }
     }
 
-    /// Every thread frees; one that has nothing counts as a failure.
+    /// Every thread frees its block. A thread without a block counts as a failure.
     pub fn free(&self, heap: &Heap, permuted: bool) -> warpheap::Result<()> {
         let args = (heap.handle(), self.out.slice(), self.order(permuted), self.counter());
-        // SAFETY: what `out` names was allocated, and is freed once before the next allocations.
+        // SAFETY: the blocks in `out` were allocated, and are freed once before the next
+        // allocations.
         unsafe { self.launch(bench_heap_free, args) }
     }
 
-    /// Rounds of allocating all and giving all back, of which the allocations are timed. The last are kept.
+    /// Rounds of allocating and freeing all blocks, with the allocations timed. The last
+    /// allocations are kept.
     pub fn time_alloc(&self, heap: &Heap) -> Result<Allocations> {
         let mut least = u32::MAX;
         let mut first = true;
@@ -88,17 +91,17 @@ impl<'a> Load<'a> {
         Ok(Allocations { time, least })
     }
 
-    /// Rounds of the same, of which the frees are timed.
+    /// Rounds of allocating and freeing all blocks, with the frees timed.
     pub fn time_free(&self, heap: &Heap, permuted: bool) -> Result<Timing> {
         self.timer.time(|| self.alloc(heap), || self.free(heap, permuted))
     }
 
-    /// Threads that have something.
+    /// Number of threads that hold a block.
     pub fn granted(&self) -> warpheap::Result<u32> {
         Ok(self.out.copy_to_vec()?.iter().filter(|address| **address != 0).count() as u32)
     }
 
-    /// What went wrong in the kernels since the counter was cleared.
+    /// Failures in the kernels since the counter was reset.
     pub fn failures(&self) -> Result<u64> {
         Ok(self.failures.copy_to_vec()?[0])
     }
@@ -107,12 +110,12 @@ impl<'a> Load<'a> {
         self.failures.fill(0)
     }
 
-    /// Exactly so many threads have something, no two of them the same.
+    /// Checks that exactly `granted` threads hold a block, and that all addresses differ.
     pub fn check_addresses(&self, name: &str, granted: u32) -> Result<String> {
         check_addresses(name, &self.out, granted)
     }
 
-    /// Nothing went wrong that the threads saw.
+    /// Checks that the threads observed no failure.
     pub fn check(&self, name: &str, heap: &Heap) -> Result<String> {
         let failures = self.failures()?;
         if failures != 0 {
@@ -122,7 +125,7 @@ impl<'a> Load<'a> {
     }
 }
 
-/// The heap has seen no misuse.
+/// Checks that the heap recorded no misuse.
 pub(super) fn check_faults(name: &str, heap: &Heap) -> Result<&'static str> {
     let faults = heap.faults()?;
     if faults.count != 0 {

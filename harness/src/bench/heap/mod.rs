@@ -1,12 +1,15 @@
-//! The heap: every workload beside the same kernel without it, and what it does at its limits.
+//! The heap: every workload compared with the same kernel without allocation, and the behaviour at
+//! the limits of the memory.
 //!
 //! | names begin with | file | what |
 //! |---|---|---|
-//! | `heap alloc`, `heap free` | `alloc_free` | every thread one block |
-//! | `heap alloc, 8192 B, exactly the heap`, `full heap`, `heap reuse`, `heap whole` | `limits` | near the end of the memory |
-//! | `heap churn` | `churn` | pairs, again and again |
-//! | `heap churn through the block cache`, `heap alloc for whole blocks` | `groups` | calls for groups |
-//! | `heap init`, `heap metadata` | `init` | before anyone uses it |
+//! | `heap alloc`, `heap free` | `alloc_free` | one block per thread |
+//! | `heap alloc, 8192 B, exactly the heap`, `full heap` | `limits` | near the end of the memory |
+//! | `heap reuse`, `heap whole` | `limits` | near the end of the memory |
+//! | `heap churn` | `churn` | repeated pairs |
+//! | `heap churn through the block cache` | `groups` | group functions |
+//! | `heap alloc for whole blocks` | `groups` | group functions |
+//! | `heap init`, `heap metadata` | `init` | fixed costs |
 
 mod alloc_free;
 mod churn;
@@ -45,12 +48,13 @@ impl Bench {
     }
 }
 
-/// The same size for all threads.
+/// One size for all threads.
 fn one_size(bytes: u32) -> Sizes {
     Sizes { min: bytes, max: bytes }
 }
 
-/// Bytes of a heap in which so many threads find room: 8 GiB, or 16 GiB where they ask for as much as 8.
+/// Size of a heap with room for `threads` allocations: 8 GiB, or 16 GiB if they request as much as
+/// 8.
 fn room_for(threads: u32, sizes: Sizes) -> u64 {
     let mean = u64::from(sizes.min + sizes.max) / 2;
     if u64::from(threads) * mean < 8 * GIB { 8 * GIB } else { 16 * GIB }

@@ -1,4 +1,4 @@
-//! The heap's figures on the CPU: that each is measured and finds nothing wrong. Their times say nothing.
+//! The heap's figures on the CPU: each is measured and finds no fault. Their times mean nothing.
 
 use super::*;
 use crate::bench::BenchReport;

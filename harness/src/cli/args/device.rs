@@ -23,8 +23,8 @@ pub struct GpuArgs {
     pub device: Option<u32>,
     /// Which of the program's kernels the GPU runs.
     ///
-    /// Default: the newest that it can run. This is for trying the others. Naming them rules the CPU out, as
-    /// --device does.
+    /// Default: the newest that it can run. This is for trying the others. Naming them rules the
+    /// CPU out, as --device does.
     #[arg(long, value_enum, value_name = "ARCH")]
     pub kernels: Option<KernelsChoice>,
 }
@@ -41,7 +41,7 @@ pub enum KernelsChoice {
 }
 
 impl KernelsChoice {
-    /// A compute capability that runs these and none newer.
+    /// A compute capability that runs these kernels and none newer.
     pub fn capability(self) -> (u32, u32) {
         match self {
             KernelsChoice::Sm70 => (7, 0),

@@ -58,8 +58,8 @@ pub struct PoolArgs {
 pub enum PoolCommand {
     /// Replay a log of allocations against any pool: its time, its peak, its fragmentation.
     ///
-    /// The log is CSV, with the columns thread, time, action, pointer, size, stream and align, as `Logged` writes it. RMM's
-    /// logs, which have no align, are read as well.
+    /// The log is CSV, with the columns thread, time, action, pointer, size, stream and align, as
+    /// `Logged` writes it. RMM's logs, which have no align, are read as well.
     #[command(after_long_help = REPLAY_EXAMPLES)]
     Replay(PoolReplayArgs),
     /// Measure the pools, each beside the driver's synchronous memory.
@@ -70,14 +70,15 @@ pub enum PoolCommand {
     Demo(PoolDemoArgs),
     /// Show the driver's stream-ordered pools of a device: threshold, used, reserved, reuse.
     ///
-    /// These are the device's default pool, and the current one if that is another. Their figures are those of the process,
-    /// which has allocated nothing from them but what --bytes says. On the CPU it is the model of such a pool.
+    /// These are the device's default pool, and the current one if that is another. Their figures
+    /// are those of the process, which has allocated nothing from them but what --bytes says. On
+    /// the CPU it is the model of such a pool.
     #[command(after_long_help = SHOW_EXAMPLES)]
     Show(PoolShowArgs),
 }
 
 impl PoolCommand {
-    /// Where the results go.
+    /// Target of the results.
     pub fn json(&self) -> Option<&JsonTarget> {
         match self {
             PoolCommand::Replay(args) => args.run.json.as_ref(),
@@ -93,7 +94,8 @@ impl PoolCommand {
 pub struct PoolRunArgs {
     /// Where to run.
     ///
-    /// Default: auto, a GPU if there is a usable one and the CPU otherwise; the first lines say which.
+    /// Default: auto, a GPU if there is a usable one and the CPU otherwise; the first lines say
+    /// which.
     #[arg(long, value_enum, default_value_t = BackendChoice::Auto, hide_default_value = true)]
     pub backend: BackendChoice,
     /// Write results, with all that is needed to repeat them, to this file; `-` is standard output.
@@ -101,7 +103,8 @@ pub struct PoolRunArgs {
     /// Default: none are written.
     #[arg(long, value_name = "FILE", value_parser = json_target)]
     pub json: Option<JsonTarget>,
-    /// End the process with status 4 when one pool, figure or demonstration, or the driver's answer, takes more seconds than this; 0 waits forever.
+    /// End the process with status 4 when one pool, figure or demonstration, or the driver's
+    /// answer, takes more seconds than this; 0 waits forever.
     ///
     /// Default: 300.
     #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
@@ -119,7 +122,8 @@ pub struct PoolReplayArgs {
     pub pool: String,
     /// What a pool may take of the device: 64MiB, 1GiB.
     ///
-    /// Default: what the log needs, or the whole device for pools that take their memory bit by bit.
+    /// Default: what the log needs, or the whole device for pools that take their memory bit by
+    /// bit.
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]
     pub bytes: Option<u64>,
     /// On which host threads. Calls come in the order of the log either way.
@@ -136,7 +140,7 @@ pub struct PoolReplayArgs {
     pub run: PoolRunArgs,
 }
 
-/// Who makes the calls of a log.
+/// The host threads that make the calls of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum HostsChoice {
     /// One thread, all of them
@@ -174,7 +178,8 @@ pub struct PoolBenchArgs {
     pub allocations: Option<u32>,
     /// What may be live of them at a time: 1GiB.
     ///
-    /// Default: 16,000 MiB on a GPU and 1,000 MiB on the CPU; less if the device has not one and a half times as much free.
+    /// Default: 16,000 MiB on a GPU and 1,000 MiB on the CPU; less if the device has not one and a
+    /// half times as much free.
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]
     pub cap: Option<u64>,
     /// Decides sizes and order: 42, 0x2a. Default: 1, so that runs can be compared.
@@ -204,7 +209,8 @@ pub struct PoolDemoArgs {
 /// `warpheap pool show`
 #[derive(Debug, Args)]
 pub struct PoolShowArgs {
-    /// Allocate so many bytes of the current pool and give them back, and show it after each step: 100MiB.
+    /// Allocate so many bytes of the current pool and give them back, and show it after each step:
+    /// 100MiB.
     ///
     /// Default: nothing is allocated.
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]

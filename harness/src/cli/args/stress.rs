@@ -29,8 +29,8 @@ Examples:
 pub struct StressArgs {
     /// Where to run.
     ///
-    /// Default: auto, so that the same command works on any machine; the first lines say what was chosen and
-    /// why.
+    /// Default: auto, so that the same command works on any machine; the first lines say what was
+    /// chosen and why.
     #[arg(long, value_enum, default_value_t = BackendChoice::Auto, hide_default_value = true)]
     pub backend: BackendChoice,
     #[command(flatten)]
@@ -44,14 +44,14 @@ pub struct StressArgs {
     pub work: WorkloadArgs,
     /// GPU threads in each stream: 65536, 64K, 2^20. Rounded up to whole blocks of 256.
     ///
-    /// Default: 2^20 on a GPU, more than any holds at once; 8192 on the CPU and 1024 in a replay, which a CPU
-    /// gets through in seconds.
+    /// Default: 2^20 on a GPU, more than any holds at once; 8192 on the CPU and 1024 in a replay,
+    /// which a CPU gets through in seconds.
     #[arg(long, value_parser = parse::count)]
     pub threads: Option<u32>,
     /// Bytes of each allocation, one size or a range: 64, 4KiB, 16-8192.
     ///
-    /// Default: 16-512, small blocks of uneven sizes, where neighbours are closest. The free list has blocks
-    /// of the largest.
+    /// Default: 16-512, small blocks of uneven sizes, where neighbours are closest. The free list
+    /// has blocks of the largest.
     #[arg(long, value_name = "SIZES", value_parser = parse::sizes, default_value = "16-512", hide_default_value = true)]
     pub size: Sizes,
     /// Rounds for each allocator; in each, every thread allocates and frees several times.
@@ -62,25 +62,26 @@ pub struct StressArgs {
     /// Seconds for each allocator, instead of --rounds. The last round is finished.
     #[arg(long, value_parser = parse::seconds)]
     pub seconds: Option<Duration>,
-    /// Pairs of an allocation and its free for each allocator, instead of --rounds: 1_000_000, 10^10. The last round is
-    /// finished.
+    /// Pairs of an allocation and its free for each allocator, instead of --rounds: 1_000_000,
+    /// 10^10. The last round is finished.
     #[arg(long, value_parser = parse::rounds, conflicts_with_all = ["rounds", "seconds"])]
     pub pairs: Option<u64>,
-    /// Kernels that share the pool at the same time, and blocks that one allocates and another frees.
+    /// Kernels that share the pool at the same time, and blocks that one allocates and another
+    /// frees.
     ///
     /// Default: 2, the fewest that do so.
     #[arg(long, value_parser = parse::count, default_value = "2", hide_default_value = true)]
     pub streams: u32,
     /// Bytes of the pool: 64MiB, 1GiB. A heap has whole MiB.
     ///
-    /// Default: three quarters of what all threads would hold, so that it runs out now and then, or a sixteenth
-    /// in a storm; less if the device has not that much.
+    /// Default: three quarters of what all threads would hold, so that it runs out now and then, or
+    /// a sixteenth in a storm; less if the device has not that much.
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]
     pub pool: Option<u64>,
     /// Decides what every thread does: 42, 0x2a.
     ///
-    /// Default: another one each time, printed first. The interleaving of threads is up to the machine, unless
-    /// --replay is given.
+    /// Default: another one each time, printed first. The interleaving of threads is up to the
+    /// machine, unless --replay is given.
     #[arg(long, value_parser = parse::seed)]
     pub seed: Option<u64>,
     /// Run on the CPU with the seed deciding every step, so that a run can be repeated exactly.
@@ -100,8 +101,8 @@ pub struct StressArgs {
     pub plant: Option<PlantChoice>,
     /// End the process with status 4 when no round ends for this many seconds; 0 waits forever.
     ///
-    /// Default: 300, far above the seconds that the largest rounds take. A hung kernel cannot be cancelled, so
-    /// nothing but the message is left of such a run.
+    /// Default: 300, far above the seconds that the largest rounds take. A hung kernel cannot be
+    /// cancelled, so nothing but the message is left of such a run.
     #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
     pub watchdog: Duration,
 }
@@ -120,7 +121,7 @@ pub enum AllocatorChoice {
 }
 
 impl AllocatorChoice {
-    /// Those that are meant.
+    /// The allocators that this choice selects.
     pub fn kinds(self) -> Vec<AllocatorKind> {
         match self {
             AllocatorChoice::Bump => vec![AllocatorKind::Bump],

@@ -1,4 +1,4 @@
-//! What there is and whether it works.
+//! Examines the driver, devices, compiler and kernels.
 
 use super::super::backend::describe;
 use super::selftest::{self, SelfTest};
@@ -10,14 +10,14 @@ use warpheap_harness::kernels::bench::{bench_bump_alloc, bench_freelist_alloc, b
 use warpheap_harness::kernels::selftest::self_test;
 use warpheap_harness::kernels::stress::{stress_bump, stress_freelist};
 
-/// Everything that was found out.
+/// All findings.
 #[derive(Debug, Serialize)]
 pub struct Findings {
     /// The kernels in this program.
     pub kernels: Kernels,
     /// The driver.
     pub cuda: Cuda,
-    /// Every GPU, as the driver counts them.
+    /// Every GPU, in the driver's order.
     pub devices: Vec<Gpu>,
     /// The CPU.
     pub cpu: Cpu,
@@ -26,83 +26,83 @@ pub struct Findings {
 /// The PTX that was built into this program.
 #[derive(Debug, Serialize)]
 pub struct Kernels {
-    /// Whether there is any.
+    /// Whether there is any PTX.
     pub present: bool,
-    /// What compiled it.
+    /// The compiler that built it.
     pub compiler: &'static str,
-    /// The architectures it is for: `sm_70` means this and later.
+    /// Its target architectures: `sm_70` means this and later.
     pub targets: Vec<&'static str>,
-    /// How many kernels, for each.
+    /// Number of kernels per architecture.
     pub count: usize,
-    /// Why there is none, and what to install.
+    /// Why there is no PTX, and what to install.
     pub advice: Option<&'static str>,
 }
 
 /// The CUDA driver.
 #[derive(Debug, Serialize)]
 pub struct Cuda {
-    /// Whether its library was found and answers.
+    /// Whether its library was found and responds.
     pub found: bool,
-    /// The CUDA version that it supports; known when a device opens.
+    /// The CUDA version that it supports. Known once a device was opened.
     pub version: Option<String>,
-    /// GPUs that it has.
+    /// Number of GPUs.
     pub count: u32,
-    /// Why there is none, and what to do.
+    /// Why there is no driver, and what to do.
     pub advice: Option<String>,
 }
 
 /// One GPU.
 #[derive(Debug, Serialize)]
 pub struct Gpu {
-    /// As `--device` counts.
+    /// Ordinal for `--device`.
     pub ordinal: u32,
-    /// What it is, if it opens.
+    /// Properties of the GPU, if it can be opened.
     pub device: Option<DeviceRecord>,
-    /// Why it, or the kernels on it, cannot be used.
+    /// Why the GPU, or the kernels on it, cannot be used.
     pub error: Option<String>,
-    /// What the driver's compiler made of some kernels.
+    /// Resources of some kernels, as compiled by the driver.
     pub kernels: Vec<KernelRecord>,
-    /// Whether kernels run, if they load.
+    /// Result of the self-test, if the kernels load.
     pub self_test: Option<SelfTest>,
 }
 
-/// What the driver's compiler made of a kernel.
+/// Resources of a kernel, as compiled by the driver.
 #[derive(Debug, Serialize)]
 pub struct KernelRecord {
     /// Its name.
     pub name: &'static str,
-    /// Registers of each thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Stack and spilled registers of each thread, in bytes.
+    /// Stack and spilled registers per thread, in bytes.
     pub local_bytes: u32,
 }
 
 /// The CPU.
 #[derive(Debug, Serialize)]
 pub struct Cpu {
-    /// In one line.
+    /// Description in one line.
     pub description: String,
-    /// What it is.
+    /// Properties of the CPU device.
     pub device: Option<DeviceRecord>,
-    /// Whether kernels run.
+    /// Result of the self-test.
     pub self_test: SelfTest,
 }
 
 impl Findings {
-    /// Whether kernels run somewhere.
+    /// Whether kernels run on any device.
     pub fn works(&self) -> bool {
         self.cpu.self_test.passed || self.devices.iter().any(Gpu::works)
     }
 }
 
 impl Gpu {
-    /// Whether kernels run on it.
+    /// Whether kernels run on this GPU.
     pub fn works(&self) -> bool {
         self.self_test.as_ref().is_some_and(|test| test.passed)
     }
 }
 
-/// Finds everything out. Nothing that fails keeps it from going on.
+/// Examines everything. A failure does not stop the remaining checks.
 pub fn examine() -> Findings {
     let kernels = kernels();
     let (mut cuda, count) = match Device::cuda_count() {
@@ -139,12 +139,12 @@ fn gpu(ordinal: u32) -> Gpu {
     gpu
 }
 
-/// As far as it works.
+/// Fills in as much as works.
 fn fill(gpu: &mut Gpu) -> Result<(), Error> {
     let device = Device::cuda(gpu.ordinal)?;
     let info = device.info()?;
     gpu.device = Some(DeviceRecord::from(&info));
-    // Without kernels there is nothing to try; that is said once, for all devices.
+    // Without kernels there is nothing to test. That is reported once, for all devices.
     let Ok(image) = build_info::image_for(info.compute_capability) else { return Ok(()) };
     let module = device.load_kernels(image.ptx, &LOOKED_AT)?;
     gpu.kernels = attributes(&module)?;
@@ -152,7 +152,7 @@ fn fill(gpu: &mut Gpu) -> Result<(), Error> {
     Ok(())
 }
 
-/// Kernels that say how well the driver's compiler does, the self-test's among them.
+/// Kernels, including the self-test's, whose resources show the quality of the driver's compiler.
 const LOOKED_AT: [&str; 6] = kernel_names![
     self_test,
     bench_bump_alloc,

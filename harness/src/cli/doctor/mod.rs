@@ -1,6 +1,7 @@
-//! `warpheap doctor`: what there is, what works, and what to do about the rest.
+//! `warpheap doctor`: reports what is installed, what works, and how to fix the rest.
 //!
-//! `examine` finds out, with a kernel that really runs on every backend (`selftest`); `tell` says it.
+//! `examine` collects the findings, with a kernel that runs on every backend (`selftest`); `tell`
+//! prints them.
 
 mod examine;
 mod selftest;
@@ -12,7 +13,7 @@ use super::status::{Failure, Status};
 use super::stress::{check_target, write_results};
 use crate::report::provenance::ResultFile;
 
-/// Looks at everything. No usable backend is the only failure.
+/// Examines everything. Fails only if no backend is usable.
 pub fn run(args: DoctorArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.json.as_ref())?;
     let findings = examine::examine();

@@ -1,4 +1,4 @@
-//! A kernel that runs, and whose every result is checked.
+//! A self-test: a kernel of which every result is checked.
 
 use super::super::status::Status;
 use serde::Serialize;
@@ -7,20 +7,20 @@ use warpheap::{Backend, Device, Error, LaunchConfig, Module, Watchdog};
 use warpheap_device::units::WARP_SIZE;
 use warpheap_harness::kernels::selftest::{self_test, votes};
 
-/// Enough for several blocks on every multiprocessor of a small GPU.
+/// Several blocks on every SM of a small GPU.
 const THREADS: u32 = 1 << 14;
 const BLOCK: u32 = 256;
-/// A thousand times what it needs.
+/// A thousand times the expected duration.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What came of it.
+/// Result of the self-test.
 #[derive(Clone, Debug, Serialize)]
 pub struct SelfTest {
-    /// Whether the kernel ran and all its results are right.
+    /// Whether the kernel ran and all its results are correct.
     pub passed: bool,
     /// GPU threads.
     pub threads: u32,
-    /// What is wrong.
+    /// The error, if any.
     pub error: Option<String>,
 }
 
@@ -53,7 +53,7 @@ fn results(device: &Device, module: &Module) -> Result<Results, Error> {
     let sum = device.zeroed::<u64>(1)?;
     let grid = LaunchConfig::linear(THREADS, BLOCK);
     let args = (indices.slice(), ballots.slice(), sum.ptr());
-    // SAFETY: the buffers live until the stream is done, and blocks have whole warps.
+    // SAFETY: the buffers live until the stream is synchronised, and blocks consist of full warps.
     unsafe { stream.launch(module, self_test, &grid, args) }?;
     stream.synchronize()?;
     let sum = sum.copy_to_vec()?.into_iter().sum();
@@ -61,7 +61,7 @@ fn results(device: &Device, module: &Module) -> Result<Results, Error> {
 }
 
 impl Results {
-    /// The first result that is not what it must be.
+    /// The first incorrect result.
     fn wrong(&self) -> Option<String> {
         let threads = || 0..THREADS;
         if let Some((i, found)) = threads().zip(&self.indices).find(|(i, found)| i != *found) {

@@ -1,4 +1,4 @@
-//! The findings in words: one line for each thing, and advice under what is missing.
+//! Prints the findings: one line each, and advice under what is missing.
 
 use super::super::console::Console;
 use super::examine::{Cpu, Cuda, Findings, Gpu, Kernels};
@@ -6,7 +6,7 @@ use super::selftest::SelfTest;
 use crate::report::human::{BinaryBytes, Count};
 use warpheap_harness::build_info;
 
-/// Prints everything.
+/// Prints all findings.
 pub fn tell(findings: &Findings, console: &Console) {
     let (version, commit) = (env!("CARGO_PKG_VERSION"), build_info::COMMIT);
     line(console, true, "program", format!("warpheap {version}, commit {commit}, {}", build_info::TARGET));

@@ -1,4 +1,4 @@
-//! `warpheap pool bench`: measures pools, and shows each beside the driver and its bars.
+//! `warpheap pool bench`: measures pools, and prints each next to the driver and its bars.
 
 use super::super::args::PoolBenchArgs;
 use super::super::backend::choose_bare;
@@ -18,7 +18,7 @@ use warpheap_harness::pools::{DRIVER, PoolKind};
 const ADVICE: &str =
     "If it was only slow, allow more time with --watchdog, or ask for fewer --rounds or --allocations.";
 
-/// Measures what was asked for. A bar that a pool misses is a fault, if it is there for that pool.
+/// Measures the selected pools. A missed bar is a fault if it applies to the pool.
 pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.run.json.as_ref())?;
     let pools = with_driver(super::pools(&args.pool)?);
@@ -41,7 +41,7 @@ pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
     Ok(status)
 }
 
-/// The driver's memory first, which everything is compared with.
+/// Puts the driver's memory, the baseline of all comparisons, first.
 fn with_driver(pools: Vec<&'static PoolKind>) -> Vec<&'static PoolKind> {
     let others = pools.into_iter().filter(|kind| kind.name != DRIVER);
     PoolKind::find(DRIVER).into_iter().chain(others).collect()

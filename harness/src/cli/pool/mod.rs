@@ -1,4 +1,4 @@
-//! `warpheap pool`: memory that the host hands out, replayed, measured and shown, and the driver's own pools.
+//! `warpheap pool`: replays, measures and shows host pools, and the driver's own pools.
 
 mod bench;
 mod demo;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use warpheap::{Error, Watchdog};
 use warpheap_harness::pools::{POOLS, PoolKind};
 
-/// Does what was asked for.
+/// Runs the selected command.
 pub fn run(args: PoolArgs, console: &Console) -> Result<Status, Failure> {
     match args.command {
         PoolCommand::Replay(args) => replay::run(args, console),
@@ -23,7 +23,7 @@ pub fn run(args: PoolArgs, console: &Console) -> Result<Status, Failure> {
     }
 }
 
-/// The pools of that name, or all.
+/// The pools with that name, or all.
 fn pools(name: &str) -> Result<Vec<&'static PoolKind>, Failure> {
     let named: Vec<_> = POOLS.iter().filter(|kind| name == "all" || kind.name == name).collect();
     if named.is_empty() {
@@ -33,7 +33,7 @@ fn pools(name: &str) -> Result<Vec<&'static PoolKind>, Failure> {
     Ok(named)
 }
 
-/// The line about the device, and the one about why it is not another.
+/// Prints the device, and why it is not a GPU.
 fn say_device(chosen: &Bare, console: &Console) -> Result<(), Error> {
     console.say(format_args!("  device   {}", describe(&chosen.device, None)?));
     if let Some(why) = &chosen.why_not_cuda {
@@ -42,7 +42,7 @@ fn say_device(chosen: &Bare, console: &Console) -> Result<(), Error> {
     Ok(())
 }
 
-/// None without a limit.
+/// A watchdog, or none if there is no limit.
 fn arm(limit: Duration, what: &str, advice: &'static str) -> Option<Watchdog> {
     (!limit.is_zero()).then(|| Watchdog::start(limit, what, advice, Status::Hung as i32))
 }

@@ -1,4 +1,4 @@
-//! `warpheap pool replay`: replays a log against pools, and shows them side by side.
+//! `warpheap pool replay`: replays a log against pools, and prints them side by side.
 
 use super::super::args::PoolReplayArgs;
 use super::super::backend::choose_bare;
@@ -14,7 +14,7 @@ use std::io::BufReader;
 use std::path::Path;
 use warpheap_harness::pools::replay::{Findings, ReplayConfig, ReplayReport, Trace, TraceSummary, replay};
 
-/// What is kept of a run.
+/// The kept results of a run.
 #[derive(Serialize)]
 struct Results<'a> {
     trace: &'a TraceSummary,
@@ -25,7 +25,7 @@ struct Results<'a> {
 
 const ADVICE: &str = "If it was only slow, allow more time with --watchdog, or replay a part of the log.";
 
-/// Replays what was asked for. A pool that does something wrong is a fault.
+/// Replays the log against the selected pools. A misbehaving pool is a fault.
 pub fn run(args: PoolReplayArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.run.json.as_ref())?;
     let pools = super::pools(&args.pool)?;

@@ -1,5 +1,5 @@
 //! `warpheap pool show`: the driver's stream-ordered pools of a device, with their settings and
-//! figures.
+//! statistics.
 
 use super::super::args::PoolShowArgs;
 use super::super::backend::choose_bare;
@@ -15,12 +15,12 @@ use warpheap::alloc::{DeviceAllocator, DriverPool, ReusePolicies};
 use warpheap::error::InvalidRequest;
 use warpheap::{Device, Error};
 
-/// What is kept of it. Sizes are in bytes.
+/// The kept results. Sizes are in bytes.
 #[derive(Debug, Serialize)]
 struct Shown {
     memory_free_bytes: u64,
     memory_total_bytes: u64,
-    /// Whether allocations that name no pool come from the device's own.
+    /// Whether allocations without an explicit pool come from the device's default pool.
     current_is_default: bool,
     pools: Vec<State>,
 }
@@ -57,7 +57,7 @@ impl State {
 
 const ADVICE: &str = "Look whether `warpheap doctor` gets an answer from the driver.";
 
-/// Shows the pools of the device that was asked for.
+/// Shows the pools of the selected device.
 pub fn run(args: PoolShowArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.run.json.as_ref())?;
     let chosen = choose_bare(args.run.backend, args.device)?;
@@ -74,7 +74,8 @@ pub fn run(args: PoolShowArgs, console: &Console) -> Result<Status, Failure> {
     Ok(Status::Clean)
 }
 
-/// What this device cannot do, or has no room for, is not the machine's fault.
+/// An operation that the device does not support, or has no room for, is not a failure of the
+/// machine.
 fn refused(error: Error) -> Failure {
     match &error {
         Error::NotSupported(_) | Error::OutOfMemory(_) | Error::InvalidRequest(_) => Failure::usage(error),
@@ -82,11 +83,11 @@ fn refused(error: Error) -> Failure {
     }
 }
 
-/// The default pool, and the current one if it is another; with so many bytes allocated and given
-/// back, that one in each step.
+/// The default pool, and the current one if it is another. With `bytes`, these are allocated from
+/// the current pool and freed, and its state is recorded after each step.
 fn look(device: &Device, bytes: Option<u64>) -> Result<Shown, Error> {
     let default = DriverPool::default_of(device)?;
-    // SAFETY: this program destroys no pool that it did not make.
+    // SAFETY: this program destroys no pool that it did not create.
     let current = unsafe { DriverPool::current_of(device) }?;
     let current_is_default = current.is_same(&default);
     let mut pools = vec![State::of(&default, "default", "at first")?];
@@ -171,7 +172,7 @@ mod tests {
         ROWS.iter().map(|(_, cell)| cell(state)).collect()
     }
 
-    /// Each attribute has a value of its own, so that none can stand in the place of another.
+    /// Each attribute has a different value, so that a mix-up is detected.
     #[test]
     fn it_shows_what_the_program_set_and_allocated() {
         let device = Device::cpu();
@@ -236,7 +237,7 @@ mod tests {
             pool.set_release_threshold(threshold).unwrap();
             let states = look(&device, Some(100 * MIB)).unwrap().pools;
             let used: Vec<_> = states.iter().map(|state| state.used_bytes >= 100 * MIB).collect();
-            // A free that is pending may be done when it is looked at.
+            // A pending free may be complete when the pool is queried.
             assert_eq!((used[0], used[1], used[3]), (false, true, false), "{states:?}");
             assert_eq!(states[3].reserved_bytes >= 100 * MIB, stays, "{states:?}");
             assert_eq!(cells(&states[0])[0], words);

@@ -1,6 +1,6 @@
-//! `warpheap stress`: sets the harness up as asked, watches it, and says what came of it.
+//! `warpheap stress`: configures the harness, watches it, and reports the result.
 //!
-//! `session` turns arguments into runs, `watch` stands by while they run, `narrate` puts them into words.
+//! `session` turns arguments into runs, `watch` monitors them, `narrate` prints them.
 
 mod narrate;
 mod session;
@@ -18,33 +18,33 @@ use session::Session;
 use warpheap_harness::stress::{AllocatorKind, StressConfig, StressReport, stress};
 use watch::Watch;
 
-/// What came of one run.
+/// Result of one run.
 #[derive(Debug, Serialize)]
 struct Outcome {
     allocator: AllocatorKind,
-    /// `clean`, `fault`, or how else it ended.
+    /// `clean`, `fault`, or another end.
     status: &'static str,
     /// Why the run has no report.
     error: Option<String>,
     report: Option<StressReport>,
-    /// The command that does the same again, up to the first fault.
+    /// The command that repeats the run, up to the first fault.
     reproduce: String,
     #[serde(skip)]
     exit: Status,
 }
 
-/// All runs, as they are kept.
+/// The kept results of all runs.
 #[derive(Debug, Serialize)]
 struct StressResults<'a> {
-    /// The worst of the runs'; the exit status.
+    /// The worst status of the runs, which is the exit status.
     exit_status: u8,
-    /// Whether the seed decided the interleaving, too.
+    /// Whether the seed determined the interleaving, too.
     replay: bool,
     seed: u64,
     runs: &'a [Outcome],
 }
 
-/// Runs what was asked for and answers with the worst status of all runs.
+/// Runs the selected stress runs and returns their worst status.
 pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.json.as_ref())?;
     let session = Session::new(&args)?;
@@ -54,7 +54,7 @@ pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
     let mut outcomes = Vec::new();
     for config in &session.configs {
         outcomes.push(one_run(&session, config, &mut watch));
-        // A device whose kernel crashed runs nothing more.
+        // After a kernel fault the device runs nothing more.
         if outcomes.last().is_some_and(|outcome| outcome.report.is_none()) {
             break;
         }
@@ -104,7 +104,7 @@ fn one_run(session: &Session, config: &StressConfig, watch: &mut Watch) -> Outco
     }
 }
 
-/// Fails before the run if its results could not be written after it.
+/// Fails before the run if its results cannot be written after it.
 pub(super) fn check_target(target: Option<&JsonTarget>) -> Result<(), Failure> {
     match target {
         Some(JsonTarget::File(path)) => report::file::check(path).map_err(Failure::usage),
@@ -112,7 +112,7 @@ pub(super) fn check_target(target: Option<&JsonTarget>) -> Result<(), Failure> {
     }
 }
 
-/// Writes results where they were asked for.
+/// Writes results to the requested target.
 pub(super) fn write_results(
     target: &JsonTarget,
     results: &impl Serialize,

@@ -1,4 +1,4 @@
-//! The words around a run: what is about to happen, the figures, and what was proved.
+//! Text around a run: its settings, its figures, and what it proved.
 
 use super::super::console::Console;
 use super::super::parse::Sizes;
@@ -10,10 +10,10 @@ use crate::report::table::Summary;
 use warpheap::simt::Mode;
 use warpheap_harness::stress::{Limit, Plant, SizeMix, StressReport, Workload};
 
-/// How many findings of a run are printed.
+/// Maximum number of printed findings per run.
 const PRINTED: usize = 5;
 
-/// What is about to happen.
+/// Prints the settings before the first run.
 pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
     let Some(config) = session.configs.first() else { return Ok(()) };
     let names: Vec<_> = session.configs.iter().map(|config| config.allocator.name()).collect();
@@ -82,7 +82,7 @@ fn meaning(plant: Plant) -> &'static str {
     }
 }
 
-/// The figures and the verdict; answers with the worst status.
+/// Prints the figures and the verdict. Returns the worst status.
 pub fn closing(session: &Session, outcomes: &[Outcome], console: &Console) -> Status {
     let reports: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.report.as_ref()).collect();
     if !reports.is_empty() {
@@ -103,7 +103,7 @@ pub fn closing(session: &Session, outcomes: &[Outcome], console: &Console) -> St
     worst
 }
 
-/// One column for each run.
+/// The table of figures, with one column per run.
 fn summary(reports: &[&StressReport], for_terminal: bool) -> String {
     let names = reports.iter().map(|report| report.allocator);
     let headings: Vec<_> = [""].into_iter().chain(names).collect();
@@ -134,7 +134,7 @@ fn summary(reports: &[&StressReport], for_terminal: bool) -> String {
     table.render()
 }
 
-/// What went wrong in a run, and how to see it again.
+/// Prints the findings of a run, and how to reproduce them.
 fn complain(session: &Session, outcome: &Outcome, console: &Console) {
     let allocator = outcome.allocator;
     if let Some(error) = &outcome.error {

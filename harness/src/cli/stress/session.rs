@@ -1,4 +1,4 @@
-//! From arguments to runs: every default, and the command that does a run again.
+//! From arguments to runs: all defaults, and the command that repeats a run.
 
 use super::super::args::{BackendChoice, StressArgs};
 use super::super::backend::{Chosen, choose};
@@ -9,34 +9,35 @@ use warpheap::Backend;
 use warpheap::simt::Mode;
 use warpheap_harness::stress::{AllocatorKind, Limit, Plant, SizeMix, StressConfig, StressReport, Workload};
 
-/// Threads of each stream on a GPU: more than any holds at once.
+/// Threads per stream on a GPU: more than any GPU holds at once.
 const CUDA_THREADS: u32 = 1 << 20;
-/// The same on the CPU, whose lanes are simulated.
+/// Threads per stream on the CPU, which simulates the lanes.
 const CPU_THREADS: u32 = 1 << 13;
-/// The same where one OS thread does everything and chooses at every step.
+/// Threads per stream in a replay, where one OS thread runs everything and makes a choice at every
+/// step.
 const REPLAY_THREADS: u32 = 1 << 10;
 
-/// Rounds of each run on a GPU. Every eighth empties a free list.
+/// Rounds of each run on a GPU. Every eighth round empties a free list.
 const CUDA_ROUNDS: u64 = 24;
-/// The same on the CPU.
+/// Rounds of each run on the CPU.
 const CPU_ROUNDS: u64 = 8;
 
-/// The runs that were asked for, on the device that they are on.
+/// The requested runs, and their device.
 pub struct Session {
     /// The device and its kernels.
     pub chosen: Chosen,
-    /// Whether the seed decides the interleaving, too.
+    /// Whether the seed determines the interleaving, too.
     pub replay: bool,
-    /// Decides what every thread does.
+    /// Determines what every thread does.
     pub seed: u64,
-    /// One run for each allocator.
+    /// One run per allocator.
     pub configs: Vec<StressConfig>,
-    /// Allocators that cannot have the planted fault, or the workload.
+    /// Allocators that do not support the planted fault or the workload.
     pub left_out: Vec<AllocatorKind>,
 }
 
 impl Session {
-    /// Fails on what cannot be run.
+    /// Fails if the arguments cannot be run.
     pub fn new(args: &StressArgs) -> Result<Session, Failure> {
         check_combination(args)?;
         let seed = args.seed.unwrap_or_else(random_seed);
@@ -70,7 +71,7 @@ impl Session {
         Ok(Session { chosen, replay: args.replay, seed, configs, left_out })
     }
 
-    /// The command that does a run again, up to the round of the first fault that `report` tells of.
+    /// The command that repeats a run, up to the round of the first fault in `report`.
     pub fn reproduce(&self, config: &StressConfig, report: Option<&StressReport>) -> String {
         let mut words = vec!["warpheap stress".to_owned(), self.chosen.options(self.replay)];
         let StressConfig { allocator, threads, streams, seed, .. } = config;
@@ -116,8 +117,8 @@ fn check_combination(args: &StressArgs) -> Result<(), Failure> {
     }
 }
 
-/// The allocators that can have the fault and the workload, and those that cannot. Of a single one the harness
-/// itself says what is wrong.
+/// The allocators that support the fault and the workload, and those that do not. For a single
+/// allocator the harness itself reports the error.
 fn suitable(
     kinds: Vec<AllocatorKind>,
     plant: Option<Plant>,
@@ -127,7 +128,7 @@ fn suitable(
     if kinds.len() > 1 { kinds.into_iter().partition(suits) } else { (kinds, Vec::new()) }
 }
 
-/// Another one each time, short enough to be typed.
+/// A random seed, short enough to type.
 fn random_seed() -> u64 {
     RandomState::new().build_hasher().finish() >> 32
 }

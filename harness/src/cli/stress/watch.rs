@@ -1,4 +1,4 @@
-//! What stands by while a run is on: the progress bar, the watchdog, and the way out on Ctrl-C.
+//! Monitors a run: the progress bar, the watchdog, and the exit on Ctrl-C.
 
 use super::super::console::Console;
 use super::super::status::Status;
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use warpheap::Watchdog;
 use warpheap_harness::stress::{Limit, Progress, StressConfig};
 
-/// How long the driver may take to let go of a device after Ctrl-C.
+/// Time for the driver to release a device after Ctrl-C.
 const LEAVE: Duration = Duration::from_secs(2);
-/// Off a terminal, a line every so often.
+/// Interval of progress lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// The watchdog is set anew at most this often; each one is a thread.
+/// Minimum interval of rearming the watchdog. Each rearming starts a thread.
 const REARM_EVERY: Duration = Duration::from_secs(1);
 
-/// Where a run stands, for whoever interrupts it.
+/// Progress of a run, for the handler of Ctrl-C.
 #[derive(Default)]
 struct Place {
     bar: Option<ProgressBar>,
@@ -35,14 +35,15 @@ pub struct Watch {
     armed: Instant,
     said: Instant,
     name: String,
-    /// Of the run, which the bar shows.
+    /// Length of the run, for the progress bar.
     length: Limit,
     hang: String,
     advice: &'static str,
 }
 
 impl Watch {
-    /// `limit` is the longest that a round may take; none if it is 0. `advice` is for one that took longer.
+    /// `limit` is the longest time for a round; 0 disables the watchdog. `advice` is printed if a
+    /// round exceeds it.
     pub fn new(console: Console, limit: Duration, advice: &'static str, seed: u64) -> Watch {
         let place = Arc::new(Mutex::new(Place::default()));
         leave_on_interrupt(console, place.clone(), seed);
@@ -61,7 +62,7 @@ impl Watch {
         }
     }
 
-    /// A run begins; `command` does it again.
+    /// Starts a run; `command` repeats it.
     pub fn start(&mut self, config: &StressConfig, command: &str) {
         self.name = config.allocator.to_string();
         self.length = config.limit;
@@ -76,7 +77,7 @@ impl Watch {
         self.arm();
     }
 
-    /// A round has ended.
+    /// Called after each round.
     pub fn update(&mut self, progress: &Progress) {
         if self.armed.elapsed() >= REARM_EVERY.min(self.limit / 2) {
             self.arm();
@@ -103,7 +104,7 @@ impl Watch {
         }
     }
 
-    /// The run has ended.
+    /// Called after each run.
     pub fn stop(&mut self) {
         self.watchdog = None;
         if let Some(bar) = lock(&self.place).bar.take() {
@@ -111,7 +112,7 @@ impl Watch {
         }
     }
 
-    /// All runs have ended.
+    /// Called after all runs.
     pub fn finish(mut self) {
         self.stop();
         lock(&self.place).run.clear();
@@ -124,7 +125,7 @@ impl Watch {
     }
 }
 
-/// A panic elsewhere leaves the place whole: it is only read.
+/// Ignores poisoning: the value is only read.
 fn lock(place: &Mutex<Place>) -> MutexGuard<'_, Place> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -145,8 +146,8 @@ fn bar(limit: Limit, name: &str) -> ProgressBar {
     bar
 }
 
-/// On Ctrl-C: says how far the run was, and ends the process. Nothing is left behind, because results are
-/// written at the end and at once.
+/// On Ctrl-C, prints the progress of the run and ends the process. No partial results are left
+/// behind, because results are written once, at the end.
 fn leave_on_interrupt(console: Console, place: Arc<Mutex<Place>>, seed: u64) {
     let handler = move || {
         let place = lock(&place);

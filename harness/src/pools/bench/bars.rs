@@ -1,4 +1,4 @@
-//! What the figures are held to, and by how much they beat the driver.
+//! The bars of the figures, and their ratios to the driver.
 
 use super::pairs::{MIXED_SIZES, ONE_SIZE, PairFigure};
 use super::random::LARGEST;
@@ -7,19 +7,19 @@ use crate::bench::Bar;
 use crate::pools::{BLOCKS, CACHING, DRIVER, DRIVER_POOL};
 use serde::Serialize;
 
-/// The host threads that the second bar for a pair is for.
+/// The number of host threads that the second bar for a pair refers to.
 const MANY: u32 = 16;
 
-/// A figure, held to its bar.
+/// A figure, judged by its bar.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
-    /// What is held to it.
+    /// Name of the judged figure.
     pub what: &'static str,
     /// The figure.
     pub value: f64,
-    /// Its unit: `ns` for nanoseconds of a pair, `ms` for milliseconds of all calls, `x` for a ratio.
+    /// Its unit: `ns` for nanoseconds per pair, `ms` for milliseconds of all calls, `x` for a ratio.
     pub unit: &'static str,
-    /// Which way.
+    /// Direction of the bar.
     pub holds: Bar,
     /// The bar.
     pub bar: f64,
@@ -37,7 +37,7 @@ impl Judged {
     }
 }
 
-/// Sets the ratios, and the bars where they are held.
+/// Sets the ratios, and judges the figures that have bars.
 pub(super) fn judge(report: &mut PoolBenchReport) {
     let pairs = report.pairs.clone();
     for figure in &mut report.pairs {
@@ -62,7 +62,7 @@ pub(super) fn judge(report: &mut PoolBenchReport) {
     }
 }
 
-/// Whether it is there to be compared with.
+/// Whether the pool is a baseline of the comparisons.
 fn is_base(pool: &str) -> bool {
     [DRIVER, DRIVER_POOL].contains(&pool)
 }

@@ -1,11 +1,15 @@
-//! What the pools cost, each beside the driver's synchronous memory and, where it is there, the driver's own pool.
+//! Cost of the pools, compared with the driver's synchronous memory and, where available, the
+//! driver's own pool.
 //!
 //! | figure | what |
 //! |---|---|
-//! | `pair of 1 MiB`, `pair of 256 B to 64 MiB` | an allocation and its free, by one host thread and by many with a stream each |
-//! | `random to 1 MiB`, `random to 64 MiB` | RMM's benchmark of random allocations: their time, and what the pool holds meanwhile |
+//! | `pair of 1 MiB`, `pair of 256 B to 64 MiB` | an allocation and its free |
+//! | `random to 1 MiB`, `random to 64 MiB` | RMM's benchmark: time, and memory held |
 //!
-//! Nothing is timed at its first use: every pool is warmed up by the very calls that are timed afterwards.
+//! Pairs are made by one host thread, and by many with a stream each. Random allocations are those
+//! of RMM's benchmark.
+//!
+//! No first use is timed: every pool is warmed up by the same calls that are timed afterwards.
 
 mod bars;
 mod pairs;
@@ -25,38 +29,40 @@ use warpheap::driver::{Backend, Device, DeviceInfo};
 use warpheap::error::InvalidConfig;
 
 const MIB: u64 = 1 << 20;
-/// Random allocations on a GPU: as in RMM's benchmark.
+/// Number of random allocations on a GPU, as in RMM's benchmark.
 pub const ALLOCATIONS: u32 = 100_000;
-/// What may be live of them at a time, in bytes: as in RMM's benchmark.
+/// Maximum live bytes of the random allocations, as in RMM's benchmark.
 pub const CAP: u64 = 16_000 * MIB;
-/// The same two on the CPU, whose driver's memory is the program's own heap, cleared at each allocation.
+/// The same two on the CPU, where the driver's memory is the program's own heap, cleared at each
+/// allocation.
 const ON_CPU: (u32, u64) = (10_000, 1_000 * MIB);
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct PoolBenchConfig {
-    /// The pools. To be compared with, the driver's memory has to be among them.
+    /// The pools. Comparisons need the driver's memory among them.
     pub pools: Vec<&'static PoolKind>,
     /// Only figures whose name contains this.
     pub only: Option<String>,
-    /// Timed rounds of each pair, after 3 that are not counted; at least 1.
+    /// Timed rounds of each pair, after 3 untimed ones; at least 1.
     pub rounds: u32,
-    /// Host threads of the pairs that many make, at least 1.
+    /// Host threads of the multi-threaded pairs, at least 1.
     pub threads: u32,
-    /// Random allocations, at least 1.
+    /// Number of random allocations, at least 1.
     pub allocations: u32,
-    /// What may be live of them at a time, in bytes; at least 64 MiB.
+    /// Maximum live bytes of the random allocations; at least 64 MiB.
     pub cap_bytes: u64,
-    /// Decides all sizes, and what is freed when.
+    /// Determines all sizes and the order of frees.
     pub seed: u64,
 }
 
 impl PoolBenchConfig {
-    /// As the bars ask for it, with all pools. Random allocations are fewer on the CPU, and their cap is less there and on a GPU that
-    /// has less than one and a half times as much free.
+    /// The configuration that the bars refer to, with all pools. The CPU makes fewer random
+    /// allocations. Their cap is lower on the CPU, and on a GPU with less than one and a half times
+    /// the cap free.
     pub fn for_device(info: &DeviceInfo) -> PoolBenchConfig {
         let (allocations, cap) = if info.backend == Backend::Cuda { (ALLOCATIONS, CAP) } else { ON_CPU };
-        // A pool rounds sizes up.
+        // Pools round sizes up.
         let most = info.memory_free / 3 * 2 / MIB * MIB;
         PoolBenchConfig {
             pools: POOLS.iter().collect(),
@@ -69,10 +75,11 @@ impl PoolBenchConfig {
         }
     }
 
-    /// Fails on what cannot be measured.
+    /// Rejects an impossible configuration.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](warpheap::Error::InvalidConfig) for a cap that is less than a single allocation.
+    /// [`Error::InvalidConfig`](warpheap::Error::InvalidConfig) if the cap is less than a single
+    /// allocation.
     pub fn check(&self) -> warpheap::Result<()> {
         let most = random::MAX_BYTES[1];
         if self.cap_bytes >= most {
@@ -86,40 +93,40 @@ impl PoolBenchConfig {
         .into())
     }
 
-    /// Whether the figure of this name is asked for.
+    /// Whether the figure of this name is selected.
     fn wants(&self, name: &str) -> bool {
         self.only.as_deref().is_none_or(|only| name.contains(only))
     }
 }
 
-/// What was measured.
+/// The measured figures.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PoolBenchReport {
     /// Timed rounds of each pair.
     pub rounds: u32,
-    /// What may be live at a time of random allocations, in bytes.
+    /// Maximum live bytes of the random allocations.
     pub cap_bytes: u64,
-    /// Decides all sizes.
+    /// Determines all sizes.
     pub seed: u64,
-    /// Whether the bars are held: on a GPU.
+    /// Whether the bars are judged: on a GPU only.
     pub has_bars: bool,
-    /// In the order of measuring.
+    /// In the order of measurement.
     pub pairs: Vec<PairFigure>,
-    /// In the order of measuring.
+    /// In the order of measurement.
     pub random: Vec<RandomFigure>,
-    /// What a pool does not do, and why.
+    /// Figures that a pool does not support, and why.
     pub left_out: Vec<String>,
-    /// What a pool did wrong.
+    /// Faults of the pools.
     pub wrong: Vec<String>,
 }
 
 impl PoolBenchReport {
-    /// Whether nothing was measured or left out: then no figure has the name that was asked for.
+    /// Whether nothing was measured or left out, which means that no figure has the requested name.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty() && self.random.is_empty() && self.left_out.is_empty() && self.wrong.is_empty()
     }
 
-    /// All bars that were held to a figure: the pool's name, whether they are there for it, and what came of it.
+    /// All judged bars: the pool's name, whether the bar applies to it, and the result.
     pub fn judged(&self) -> impl Iterator<Item = (&'static str, bool, &Judged)> {
         let pairs = self.pairs.iter().map(|figure| (figure.pool, figure.has_bars, &figure.bars));
         let random = self.random.iter().map(|figure| (figure.pool, figure.has_bars, &figure.bars));
@@ -132,10 +139,11 @@ pub fn names() -> impl Iterator<Item = String> {
     pairs::names().chain(random::names())
 }
 
-/// Measures. `progress` is told each figure and pool before it is measured.
+/// Measures the figures. `progress` is called with each figure and pool before it is measured.
 ///
 /// # Errors
-/// As for [`PoolBenchConfig::check`]. What makes the device useless; what a pool cannot do is in the report.
+/// As for [`PoolBenchConfig::check`], and errors that make the device unusable. Errors of a pool
+/// are in the report.
 pub fn run(
     device: &Device,
     config: &PoolBenchConfig,
@@ -169,7 +177,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// What can be measured.
+    /// The pools that can be measured.
     fn pools(&self) -> impl Iterator<Item = &'static PoolKind> + use<> {
         self.config.pools.clone().into_iter().filter(|kind| kind.reuses)
     }
@@ -178,7 +186,7 @@ impl Bench<'_> {
         (self.progress)(&format!("{name}, pool {}", pool.name));
     }
 
-    /// Keeps a figure, or why there is none. Fails if the device is of no more use.
+    /// Keeps a figure, or why there is none. Fails if the device is unusable.
     fn keep<T>(&mut self, name: &str, pool: &PoolKind, figure: Result<T>) -> Result<Option<T>> {
         match figure {
             Ok(figure) => Ok(Some(figure)),

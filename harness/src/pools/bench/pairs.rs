@@ -1,7 +1,7 @@
-//! Pairs of an allocation and its free, by one host thread and by many with streams of their own.
+//! Pairs of an allocation and its free, by one host thread and by many, each with its own stream.
 //!
-//! A round is as many passes over the sizes as take two milliseconds, and at least one. Threads begin a round together; each is timed
-//! by itself.
+//! A round makes as many passes over the sizes as take two milliseconds, and at least one. Threads
+//! start a round together; each is timed separately.
 
 use super::{Bench, Judged, MIB};
 use crate::pools::{Demand, PoolKind, Spread};
@@ -16,41 +16,41 @@ use std::time::{Duration, Instant};
 use warpheap::alloc::DeviceAllocator;
 use warpheap::driver::Stream;
 
-/// Rounds before the timed ones.
+/// Untimed rounds before the timed ones.
 const WARM_UP: u32 = 3;
-/// How long a round of one thread takes, at least.
+/// Minimum duration of a round of one thread.
 const ROUND: Duration = Duration::from_millis(2);
-/// Passes of a round, at most.
+/// Maximum number of passes in a round.
 const MAX_PASSES: u32 = 1 << 20;
-/// Sizes of a pass of mixed ones.
+/// Number of sizes in a pass over mixed sizes.
 const MIXED: usize = 256;
 const ALIGN: usize = 256;
 
 pub(super) const ONE_SIZE: &str = "pair of 1 MiB";
 pub(super) const MIXED_SIZES: &str = "pair of 256 B to 64 MiB";
 
-/// How long an allocation with its free takes.
+/// Duration of an allocation with its free.
 #[derive(Clone, Debug, Serialize)]
 pub struct PairFigure {
-    /// Which sizes.
+    /// Name of the sizes.
     pub name: &'static str,
-    /// Which pool.
+    /// Name of the pool.
     pub pool: &'static str,
     /// Host threads, each with a stream.
     pub threads: u32,
-    /// Pairs of a round, by each thread.
+    /// Pairs per round and thread.
     pub pairs: u64,
-    /// Nanoseconds of a pair, in the mean of all threads, over the rounds.
+    /// Nanoseconds per pair over the rounds, as the mean of all threads.
     pub ns: Spread,
-    /// The same of the slowest thread of each round.
+    /// Nanoseconds per pair of the slowest thread of each round.
     pub slowest_ns: Spread,
-    /// How many times faster it is than the driver's synchronous memory.
+    /// Speedup over the driver's synchronous memory.
     pub driver_ratio: Option<f64>,
-    /// How many times faster it is than the driver's own pool.
+    /// Speedup over the driver's own pool.
     pub driver_pool_ratio: Option<f64>,
-    /// Whether the bars are there for this pool.
+    /// Whether the bars apply to this pool.
     pub has_bars: bool,
-    /// What it was held to.
+    /// The judged bars.
     pub bars: Vec<Judged>,
 }
 
@@ -116,19 +116,19 @@ fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, ALIGN).expect("an alignment, and far less than all addresses")
 }
 
-/// Sizes whose logarithms are evenly spread.
+/// Sizes with uniformly distributed logarithms.
 fn mixed(seed: u64) -> Vec<Layout> {
     let (least, most) = (256_f64.ln(), ((64 * MIB) as f64).ln());
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut size = || {
-        // Of 53 bits, as many as a float has.
+        // 53 random bits, the precision of an `f64`.
         let part = (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         (least + part * (most - least)).exp() as usize
     };
     (0..MIXED).map(|_| layout(size())).collect()
 }
 
-/// A block for each thread.
+/// The demand of one block per thread.
 fn demand(layouts: &[Layout], threads: u32) -> Demand {
     let largest = layout(layouts.iter().map(Layout::size).max().unwrap_or(1));
     let peak_bytes = largest.size() as u64 * u64::from(threads);
@@ -143,7 +143,7 @@ fn demand(layouts: &[Layout], threads: u32) -> Demand {
     }
 }
 
-/// What each thread does in each round.
+/// The work of each thread in each round.
 #[derive(Clone, Copy)]
 struct Course<'a> {
     pool: &'a dyn DeviceAllocator,
@@ -152,10 +152,10 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// How many passes take as long as a round shall. To find out warms the pool up.
+    /// Finds the number of passes that fill a round. The search also warms up the pool.
     fn passes_of_a_round(&self) -> Result<u32> {
         let stream = self.pool.device().stream()?;
-        // The first one waits for memory that later ones find.
+        // The first pass waits for memory that later passes reuse.
         self.round(&stream)?;
         let mut passes = 1;
         while (Course { passes, ..*self }).round(&stream)? < ROUND && passes < MAX_PASSES {
@@ -169,7 +169,7 @@ impl Course<'_> {
         for _ in 0..self.passes {
             for layout in self.layouts {
                 let ptr = self.pool.allocate(*layout, stream)?;
-                // SAFETY: allocated above, and no kernel ever got it.
+                // SAFETY: allocated above, and never passed to a kernel.
                 unsafe { self.pool.deallocate(ptr, *layout, stream) }?;
             }
         }
@@ -178,7 +178,7 @@ impl Course<'_> {
         Ok(time)
     }
 
-    /// The times of all threads in each of the rounds that count.
+    /// The times of all threads in each timed round.
     fn run(&self, threads: u32, rounds: u32) -> Result<Vec<Vec<Duration>>> {
         let together = Barrier::new(threads as usize);
         let of_threads = thread::scope(|scope| {
@@ -191,7 +191,8 @@ impl Course<'_> {
         Ok((0..rounds as usize).map(|round| of_threads.iter().map(|times| times[round]).collect()).collect())
     }
 
-    /// A thread that has failed still comes to every round: the others would wait for it.
+    /// The rounds of one thread. A thread that has failed still joins every round, because the
+    /// others would wait for it.
     fn work(&self, rounds: u32, together: &Barrier) -> warpheap::Result<Vec<Duration>> {
         let mut stream = self.pool.device().stream();
         let mut times = Vec::new();
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(sizes, mixed(1).iter().map(Layout::size).collect::<Vec<_>>());
         assert_ne!(sizes, mixed(2).iter().map(Layout::size).collect::<Vec<_>>());
         assert!(sizes.iter().all(|size| (256..=64 << 20).contains(size)));
-        // 18 doublings: a third of them below 16 KiB, a third above 1 MiB.
+        // 18 doublings: a third of the sizes below 16 KiB, a third above 1 MiB.
         let below = sizes.iter().filter(|size| **size < 16 << 10).count();
         let above = sizes.iter().filter(|size| **size >= 1 << 20).count();
         assert!((MIXED / 4..MIXED / 2).contains(&below), "{below}");

@@ -1,11 +1,13 @@
-//! Random allocations and frees, as RMM's benchmark makes them.
+//! Random allocations and frees, as in RMM's benchmark.
 //!
-//! One thread, one stream. As long as there are allocations to be made, and the one that is drawn stays below the cap, the next call
-//! is that one with a chance of 73 in 100; otherwise it is the free of a block that is live, any of them. Sizes are drawn evenly from
-//! 1 B to the largest; at the cap the large ones are passed over more often.
+//! One thread, one stream. As long as allocations are left and the drawn one stays below the cap,
+//! the next call is that allocation with a probability of 73 in 100. Otherwise it frees a random
+//! live block. Sizes are uniform from 1 B to the largest; near the cap large ones are skipped more
+//! often.
 //!
-//! The calls are drawn beforehand, so that all pools get the same ones and nothing but the pool is timed. They are made twice on
-//! one pool: for what it holds, which is looked at after each call, and once more for the time.
+//! The calls are drawn in advance, so that all pools get the same calls and only the pool is timed.
+//! They run twice on one pool: once to record the memory it holds after each call, and once for the
+//! time.
 
 use super::{Bench, Judged, MIB};
 use crate::pools::PoolKind;
@@ -21,43 +23,43 @@ use std::alloc::Layout;
 pub(super) const MAX_BYTES: [u64; 2] = [MIB, LARGEST];
 /// The larger of both.
 pub(super) const LARGEST: u64 = 64 * MIB;
-/// Allocations of a hundred calls.
+/// Percentage of calls that allocate.
 const ALLOCATIONS_PERCENT: u64 = 73;
-/// RMM's: every allocation is aligned so.
+/// RMM's alignment of every allocation.
 const ALIGN: usize = 256;
 
-/// What random allocations took.
+/// Result of the random allocations.
 #[derive(Clone, Debug, Serialize)]
 pub struct RandomFigure {
-    /// Which sizes.
+    /// Name of the sizes.
     pub name: String,
-    /// Which pool.
+    /// Name of the pool.
     pub pool: &'static str,
     /// The largest size, in bytes.
     pub max_bytes: u64,
-    /// Allocations; there are as many frees.
+    /// Number of allocations, and of frees.
     pub allocations: u64,
-    /// Seconds of all calls.
+    /// Seconds in all calls.
     pub seconds: f64,
-    /// Nanoseconds of a call.
+    /// Nanoseconds per call.
     pub call_ns: f64,
-    /// How many times faster it is than the driver's synchronous memory.
+    /// Speedup over the driver's synchronous memory.
     pub driver_ratio: Option<f64>,
-    /// How many times faster it is than the driver's own pool.
+    /// Speedup over the driver's own pool.
     pub driver_pool_ratio: Option<f64>,
-    /// The most bytes that were live.
+    /// High-water mark of live bytes.
     pub peak_live_bytes: u64,
-    /// The same, by what the pool rounds it up to.
+    /// High-water mark of live bytes, as rounded up by the pool.
     pub peak_used_bytes: u64,
-    /// The most bytes that the pool had of the device.
+    /// High-water mark of bytes that the pool reserved on the device.
     pub peak_reserved_bytes: u64,
     /// Peak reserved over peak live.
     pub reserved_ratio: f64,
-    /// Allocations that the pool had no room for.
+    /// Allocations that failed because the pool was out of memory.
     pub refused: u64,
-    /// Whether the bars are there for this pool.
+    /// Whether the bars apply to this pool.
     pub has_bars: bool,
-    /// What it was held to.
+    /// The judged bars.
     pub bars: Vec<Judged>,
 }
 
@@ -128,10 +130,11 @@ impl Bench<'_> {
     }
 }
 
-/// The calls. Below `cap_bytes` there is room for one of `max_bytes`.
+/// Draws the calls. Live bytes stay below `cap_bytes`, which has room for at least one block of
+/// `max_bytes`.
 fn draw(allocations: u32, max_bytes: u64, cap_bytes: u64, seed: u64) -> Script {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    // Even over 0..n: the error is n / 2^64.
+    // Uniform over 0..n: the error is n / 2^64.
     let mut below = |n: u64| ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64;
     let (mut script, mut live, mut live_bytes) = (Script::default(), Vec::new(), 0);
     while script.layouts.len() < allocations as usize || !live.is_empty() {
@@ -163,7 +166,8 @@ mod tests {
         assert_eq!((script.layouts.len(), script.steps.len(), script.threads), (20_000, 40_000, 1));
         let sizes: Vec<u64> = script.layouts.iter().map(|layout| layout.size() as u64).collect();
         assert!(sizes.iter().all(|size| (1..=MIB).contains(size)));
-        // Until the cap is reached first, all sizes are as likely, and 73 of 100 calls allocate.
+        // Until the cap is first reached, all sizes are equally likely, and 73 of 100 calls
+        // allocate.
         let mean = sizes[..1400].iter().sum::<u64>() as f64 / 1400.0;
         assert!((mean / (MIB as f64 / 2.0) - 1.0).abs() < 0.05, "{mean}");
         let first = &script.steps[..2000];

@@ -38,7 +38,7 @@ fn random(pool: &'static str, seconds: f64, reserved: u64) -> RandomFigure {
     }
 }
 
-/// The bars that count, in order, and whether they are met.
+/// The judged bars that count, in order, and whether they are met.
 fn met(report: &PoolBenchReport) -> Vec<(f64, bool)> {
     let own = report.judged().filter(|(_, counts, _)| *counts);
     own.map(|(_, _, judged)| (judged.bar, judged.met)).collect()
@@ -131,7 +131,7 @@ fn what_a_pool_has_no_room_for_is_left_out_and_told() {
         ..PoolBenchConfig::for_device(&info)
     };
     let report = run(&device, &config, &mut |_| ()).unwrap();
-    // 64 MiB are more than there are.
+    // 64 MiB are more than the memory.
     assert_eq!((report.pairs.len(), report.left_out.len()), (4, 4));
     let said = |part: &str| report.left_out.iter().all(|why| why.contains(part));
     assert!(said("pair of 256 B to 64 MiB") && said("40.0 MiB"), "{:?}", report.left_out);

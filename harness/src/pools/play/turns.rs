@@ -2,10 +2,12 @@
 //!
 //! ```text
 //!   step      0     1     2     3     4
-//!   thread A  alloc ─────────── free            A, B and C wait for their turns, so that the order is the script's
+//!   thread A  alloc ─────────── free
 //!   thread B        alloc ─────────── alloc
 //!   thread C              free
 //! ```
+//!
+//! A, B and C wait for their turns, so that the calls run in the order of the script.
 //!
 //! I1: only the thread of step `next` makes a call.
 
@@ -15,22 +17,22 @@ use std::thread;
 use warpheap::error::InvalidConfig;
 use warpheap::{Error, Result};
 
-/// The threads of a script, one of which has its turn.
+/// The threads of a script, which take turns.
 struct Turns<'a> {
     state: Mutex<State<'a>>,
-    /// One for each thread.
+    /// One per thread.
     called: Vec<Condvar>,
 }
 
 struct State<'a> {
     session: Session<'a>,
-    /// Whose turn it is, by the number of the step.
+    /// Number of the step that is next.
     next: usize,
-    /// Nobody goes on, and why if it was an error.
+    /// Set if all threads must stop, with the error if there was one.
     stopped: Option<Option<Error>>,
 }
 
-/// Makes all calls, each on a thread of its own number.
+/// Makes all calls, each on the thread that the script names.
 pub(super) fn in_turns(session: Session<'_>) -> Result<Session<'_>> {
     let script = session.script;
     let called = (0..script.threads).map(|_| Condvar::new()).collect();
@@ -95,7 +97,7 @@ impl<'s> Turns<'s> {
     }
 }
 
-/// A pool that panics must not leave the other threads waiting.
+/// Stops the other threads if the pool panics, because they would wait for ever.
 struct StopOnPanic<'a, 's>(&'a Turns<'s>);
 
 impl Drop for StopOnPanic<'_, '_> {

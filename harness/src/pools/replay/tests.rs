@@ -18,7 +18,7 @@ fn config(hosts: Hosts) -> ReplayConfig {
     ReplayConfig { bytes: None, hosts }
 }
 
-/// Three threads and two streams; 600 B are live at most.
+/// Three threads and two streams; at most 600 B are live.
 const LOG: &str = "\
     7,10,allocate,0x100,100,3,8\n\
     8,20,allocate,0x200,200,4,64\n\
@@ -50,7 +50,7 @@ fn a_log_is_replayed_as_it_is_on_every_pool_and_by_any_threads() {
     assert_eq!(device.memory_in_use(), (0, 0));
 }
 
-/// Of the equal blocks each is as large as the largest: 3 of 320 B for 600 B.
+/// Equal blocks are as large as the largest request: 3 of 320 B for 600 B.
 #[test]
 fn the_memory_that_equal_blocks_waste_is_told() {
     let blocks = PoolKind::find("blocks").unwrap();
@@ -59,13 +59,13 @@ fn the_memory_that_equal_blocks_waste_is_told() {
     assert!((report.fragmentation - 0.375).abs() < 1e-9, "{}", report.fragmentation);
 }
 
-/// Writes down who called what, on which stream.
+/// Records the thread and the stream of each call.
 struct Recorded {
     upstream: DriverMemory,
     calls: Mutex<Vec<(ThreadId, u64, bool, usize)>>,
 }
 
-// SAFETY: the upstream's promise.
+// SAFETY: forwards to the upstream, which upholds the contract of `DeviceAllocator`.
 unsafe impl DeviceAllocator for Recorded {
     fn device(&self) -> &Device {
         self.upstream.device()
@@ -80,7 +80,7 @@ unsafe impl DeviceAllocator for Recorded {
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         let call = (thread::current().id(), stream.id().number(), false, layout.size());
         self.calls.lock().unwrap().push(call);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `deallocate`, which is passed on.
         unsafe { self.upstream.deallocate(ptr, layout, stream) }
     }
 
@@ -167,7 +167,7 @@ fn refused_allocations_are_counted_and_their_frees_left_out() {
         let config = ReplayConfig { bytes: Some(400), hosts };
         let driver = PoolKind::find("driver").unwrap();
         let report = replay(&Device::cpu(), driver, &trace(LOG), config).unwrap();
-        // The 300 B; all the others have room.
+        // The 300 B allocation fails; there is room for all others.
         assert_eq!((report.refused.count, report.frees_left_out, report.operations), (1, 1, 6));
         assert!(report.refused.first.as_ref().is_some_and(|first| first.contains("300 B")), "{report:?}");
         assert!(report.is_clean() && report.peak_live_bytes == 300, "{report:?}");
@@ -185,7 +185,7 @@ fn a_pool_that_cannot_be_made_says_why() {
 #[test]
 fn frees_that_a_pool_does_not_take_make_it_faulty() {
     let (trace, device) = (trace(LOG), Device::cpu());
-    // The fourth call is the first free; what it leaves is given back at the end.
+    // The fourth call is the first free. Its block is freed at the end.
     let pool = FailureInjected::new(DriverMemory::new(&device), Failures::Nth(4));
     let played = play(&trace.script, &pool, Hosts::One).unwrap();
     assert_eq!((played.failed_frees.count, played.used_at_end, played.free_nanos.len()), (1, 0, 3));
@@ -193,7 +193,7 @@ fn frees_that_a_pool_does_not_take_make_it_faulty() {
     assert!(!report.is_clean());
 }
 
-/// What it does when it is asked for 300 B.
+/// The defect that a request of 300 B triggers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Defect {
     Panics,
@@ -202,7 +202,7 @@ enum Defect {
 
 struct Defective(DriverMemory, Defect);
 
-// SAFETY: the upstream's promise.
+// SAFETY: forwards to the upstream, which upholds the contract of `DeviceAllocator`.
 unsafe impl DeviceAllocator for Defective {
     fn device(&self) -> &Device {
         self.0.device()
@@ -217,7 +217,7 @@ unsafe impl DeviceAllocator for Defective {
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `deallocate`, which is passed on.
         unsafe { self.0.deallocate(ptr, layout, stream) }
     }
 

@@ -1,4 +1,5 @@
-//! From the rows of a log to calls: which free is of which allocation, and what fits nowhere.
+//! Converts the rows of a log to calls: matches frees with allocations, and collects
+//! inconsistencies.
 
 use crate::pools::script::Script;
 use serde::Serialize;
@@ -8,7 +9,7 @@ use std::io::Read;
 use warpheap::alloc::{LogAction, LogRow, read_rows};
 use warpheap::{Bytes, Error, Result};
 
-/// How many findings of each sort are kept in words.
+/// Maximum number of findings of each kind that are kept as text.
 const KEPT: usize = 5;
 
 /// A log that can be replayed.
@@ -18,54 +19,58 @@ pub struct Trace {
     summary: TraceSummary,
 }
 
-/// What is in a log. Each of its rows is in one of `allocations`, `frees`, `failures`, `empty` and `unmatched_frees`.
+/// Contents of a log. Each of its rows is counted in one of `allocations`, `frees`, `failures`,
+/// `empty` and `unmatched_frees`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TraceSummary {
-    /// Rows, without the first line.
+    /// Rows, without the header.
     pub rows: u64,
     /// Allocations, all of which are replayed.
     pub allocations: u64,
-    /// Frees of them, all of which are replayed.
+    /// Frees of these allocations, all of which are replayed.
     pub frees: u64,
-    /// Calls that had failed when the log was written. They changed nothing then, and are not replayed.
+    /// Calls that failed when the log was written. They had no effect, and are not replayed.
     pub failures: u64,
-    /// Allocations and frees of no bytes, which are not replayed.
+    /// Allocations and frees of zero bytes, which are not replayed.
     pub empty: u64,
-    /// Threads that called.
+    /// Number of calling threads.
     pub threads: usize,
-    /// Streams that were named.
+    /// Number of streams.
     pub streams: usize,
     /// Seconds from the first row to the last.
     pub seconds: f64,
-    /// The most bytes that were live at one time.
+    /// High-water mark of live bytes.
     pub peak_live_bytes: u64,
-    /// Frees of what was not live. They are not replayed.
+    /// Frees of addresses that were not live. They are not replayed.
     pub unmatched_frees: Findings,
-    /// Frees with another size than was allocated. They are replayed with the one of the allocation.
+    /// Frees with a size that differs from the allocation. They are replayed with the size of the
+    /// allocation.
     pub other_sizes: Findings,
-    /// Allocations of an address that was live. They are replayed; what was there before is never freed in the log.
+    /// Allocations at an address that was live. They are replayed; the earlier block is never freed
+    /// in the log.
     pub allocated_twice: Findings,
-    /// What was live at the end, those that were allocated twice among them. A replay gives it back after the last call.
+    /// Blocks that were live at the end, including those of addresses that were allocated twice. A
+    /// replay frees them after the last call.
     pub leaks: Findings,
 }
 
-/// What does not fit together.
+/// Inconsistencies of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Findings {
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The first of them, five at most.
+    /// The first of them, at most five.
     pub first: Vec<Finding>,
 }
 
-/// A row that does not fit.
+/// An inconsistent row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The line of the file.
+    /// Line number in the file.
     pub line: u64,
-    /// What is wrong with it.
+    /// Description of the inconsistency.
     pub what: String,
 }
 
@@ -80,10 +85,11 @@ impl Findings {
 }
 
 impl Trace {
-    /// Reads a log as [`Logged`](warpheap::alloc::Logged) writes it, or RMM.
+    /// Reads a log written by [`Logged`](warpheap::alloc::Logged) or by RMM.
     ///
     /// # Errors
-    /// [`Error::AllocLog`] for what is no log, with line and column, and for one that allocates nothing.
+    /// [`Error::AllocLog`] if the input is not a log, with line and column, or if it allocates
+    /// nothing.
     pub fn read(from: impl Read) -> Result<Trace> {
         let rows = read_rows(from)?;
         let mut matcher = Matcher::default();
@@ -99,7 +105,7 @@ impl Trace {
         })
     }
 
-    /// What is in it.
+    /// Summary of the log.
     pub fn summary(&self) -> &TraceSummary {
         &self.summary
     }
@@ -109,16 +115,16 @@ impl Trace {
 struct Matcher<'a> {
     script: Script,
     summary: TraceSummary,
-    /// What is live: the slot, and the row that allocated it.
+    /// Live addresses: the slot, and the row that allocated it.
     live: HashMap<u64, (usize, &'a LogRow)>,
     lost: Vec<&'a LogRow>,
-    /// The lines of the last frees of what is not live any more.
+    /// For each address that is no longer live, the line of its last free.
     freed: HashMap<u64, u64>,
     threads: Numbers,
     streams: Numbers,
 }
 
-/// Numbers from 0, in the order in which names come.
+/// Numbers names from 0, in the order of their first appearance.
 #[derive(Default)]
 struct Numbers(HashMap<u64, usize>);
 

@@ -1,5 +1,5 @@
-//! A user's program over the packaged crates: its own kernel allocates and frees, as does the host, and the harness
-//! stresses the heap. `warpheap-user [cpu | cuda]`
+//! An application built from the packaged crates. Its kernel and its host code allocate from and
+//! free to a heap, and the harness stresses the heap. `warpheap-user [cpu | cuda]`
 
 mod kernels;
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A package that lost its kernels would still run on the CPU.
+/// A package without its kernels would still run on the CPU.
 fn kernels_are_inside() -> Result<(), Box<dyn Error>> {
     let library = warpheap::build_info::images()?;
     let harness = warpheap_harness::build_info::images()?;
@@ -46,7 +46,8 @@ fn kernels_are_inside() -> Result<(), Box<dyn Error>> {
 fn square(device: &Device, module: &Module, heap: &Heap) -> warpheap::Result<()> {
     let (stream, out) = (device.stream()?, device.zeroed::<u64>(THREADS as usize)?);
     let grid = LaunchConfig::linear(THREADS, 256);
-    // SAFETY: the heap and the buffer live until the stream is done, and no other kernel touches the buffer.
+    // SAFETY: the heap and the buffer live until the stream is synchronised, and no other kernel
+    // accesses the buffer.
     unsafe { stream.launch(module, user_square, &grid, (heap.handle(), Pod([3, 5]), out.slice()))? };
     stream.synchronize()?;
     assert!(out.copy_to_vec()?.into_iter().zip(0_u64..).all(|(result, i)| result == 3 * i * i + 5));

@@ -1,7 +1,7 @@
-//! `warpheap pool demo`: shows what the pools do, one step after the other, and checks every step.
+//! `warpheap pool demo`: shows the behaviour of the pools step by step, and checks every step.
 //!
-//! A demonstration is a file with its name, what it shows, the kernels that it launches and a function that goes through the
-//! steps on a [`Stage`]. It becomes part of the program by its line in [`DEMOS`].
+//! A demonstration is a file with its name, its purpose, the kernels that it launches and a
+//! function that runs the steps on a [`Stage`]. An entry in [`DEMOS`] adds it to the program.
 
 #[cfg(test)]
 #[path = "../../../../tests/support/gate.rs"]
@@ -31,33 +31,33 @@ use warpheap::Result;
 
 /// A demonstration.
 struct Demo {
-    /// As it is called on the command line.
+    /// Its name on the command line.
     name: &'static str,
-    /// What it shows.
+    /// Its purpose.
     shows: &'static str,
-    /// The kernels that it launches. Any other is refused.
+    /// The kernels that it launches. Any other launch is rejected.
     launched: &'static [&'static str],
-    /// Goes through the steps. An error ends it; a check that does not hold does not.
+    /// Runs the steps. An error ends the demonstration; a failed check does not.
     run: fn(&mut Stage<'_>) -> Result<()>,
 }
 
-/// In the order in which they run.
+/// All demonstrations, in the order in which they run.
 static DEMOS: &[Demo] = &[s1::DEMO, s2::DEMO, s3::DEMO, s4::DEMO, s5::DEMO, s6::DEMO];
 
-/// What is kept of one.
+/// The kept result of one demonstration.
 #[derive(Serialize)]
 struct DemoReport {
     name: &'static str,
     shows: &'static str,
     checks: Vec<Check>,
-    /// What ended it before its last step.
+    /// The error that ended it before its last step.
     error: Option<String>,
-    /// Host time, with all checks.
+    /// Host time, including all checks.
     seconds: f64,
 }
 
 impl DemoReport {
-    /// How many of its checks do not hold.
+    /// Number of failed checks.
     fn failed(&self) -> usize {
         self.checks.iter().filter(|check| !check.holds).count()
     }
@@ -65,7 +65,7 @@ impl DemoReport {
 
 const ADVICE: &str = "If it was only slow, allow more time with --watchdog.";
 
-/// Shows what was asked for. A check that does not hold is a fault.
+/// Runs the selected demonstrations. A failed check is a fault.
 pub fn run(args: PoolDemoArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.run.json.as_ref())?;
     let demos = named(&args.which)?;

@@ -27,13 +27,13 @@ pub const DEMO: Demo = Demo {
 
 const BLOCKS: usize = 100;
 const BYTES: usize = 4096;
-/// No block has it before.
+/// A value that no block holds before.
 const NEW: u32 = 1007;
 const HOSTS: usize = 8;
-/// Of each host thread, which has two blocks meanwhile: 5,000 pairs.
+/// Pairs of blocks per host thread, which holds two at a time: 5,000 pairs of allocation and free.
 const TURNS: usize = 2_500;
 
-/// What is asked of a pool here.
+/// The interface of the pools in this demonstration.
 trait Blocks: DeviceAllocator {
     fn available(&self) -> usize;
 }
@@ -45,7 +45,8 @@ impl Blocks for BlockPool<DriverMemory> {
 }
 
 type Block = DevicePtr<u8>;
-/// It leaves the pool as it was. All have the same one, but in tests, where each has its own that does something wrong.
+/// A step. It leaves the pool as it found it. All steps share one pool, except in tests, where each
+/// has its own faulty pool.
 type Step = fn(&mut Stage<'_>, &dyn Blocks) -> Result<()>;
 
 const STEPS: [Step; 6] = [count, exhaust, misuse, contents, order, threads];
@@ -63,7 +64,7 @@ fn take(pool: &dyn Blocks, stream: &Stream, count: usize) -> Result<Vec<Block>> 
 }
 
 fn give(pool: &dyn Blocks, stream: &Stream, block: Block) -> Result<()> {
-    // SAFETY: the demonstration uses no block after its free, but in work that the stream was given before.
+    // SAFETY: after its free, a block is used only by work submitted to the stream before.
     unsafe { pool.deallocate(block, layout(), stream) }
 }
 
@@ -72,7 +73,7 @@ fn give_all(pool: &dyn Blocks, stream: &Stream, blocks: &[Block]) -> Result<()> 
 }
 
 fn words(block: Block) -> DeviceSlice<u32> {
-    // SAFETY: a block has as many bytes, and a launch checks that they are live.
+    // SAFETY: the block has that many bytes, and a launch checks that they are live.
     unsafe { DeviceSlice::from_raw_parts(block.0.cast(), BYTES as u64 / 4) }
 }
 
@@ -123,17 +124,17 @@ fn misuse(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     give_all(pool, &stream, &blocks)
 }
 
-/// Every block gets a number of its own, in all of its bytes.
+/// Fills every block with a different number, in all its bytes.
 fn contents(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     let stream = stage.stream().clone();
     let blocks = take(pool, &stream, BLOCKS)?;
     for (number, block) in (1_u32..).zip(&blocks) {
-        // SAFETY: the block is live, and this stream alone uses it.
+        // SAFETY: the block is live, and only this stream uses it.
         unsafe { stage.fill(&stream, words(*block), number) }?;
     }
     let mut others = 0;
     for (number, block) in (1_u32..).zip(&blocks) {
-        // SAFETY: the same.
+        // SAFETY: the block is live, and only this stream uses it.
         others += unsafe { stage.others(&stream, words(*block), number) }?;
     }
     stage.check_is("wrong words of 102,400 that kernels filled and read again", others, 0);
@@ -142,19 +143,20 @@ fn contents(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     Ok(())
 }
 
-/// A block that was freed while a kernel still writes to it goes to another stream, which sees that write first.
+/// A block that was freed while a kernel still writes to it is reused on another stream, ordered
+/// after that write.
 fn order(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
     let mut all = take(pool, &first, BLOCKS)?;
     let block = all.swap_remove(0);
     stage.linger(&first)?;
-    // SAFETY: the block is live, and that stream alone uses it until the free.
+    // SAFETY: the block is live, and only that stream uses it until the free.
     unsafe { stage.fill(&first, words(block), NEW) }?;
     give(pool, &first, block)?;
     let pending = !first.is_done()?;
     let next = pool.allocate(layout(), &second)?;
     // Before the checks, which open the gate of a planted disorder.
-    // SAFETY: the block is the second stream's now.
+    // SAFETY: the second stream owns the block now.
     let others = unsafe { stage.others(&second, words(next), NEW) }?;
     let found = format!("{:#x}", next.0 as usize);
     stage.check("a block that was freed behind a kernel goes to another stream", found, next.0 == block.0);
@@ -165,7 +167,7 @@ fn order(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     give_all(pool, &first, &all)
 }
 
-/// Of every block, one thread at a time is the owner, and has it once.
+/// Every block has one owner at a time, and its owner gets it once.
 fn threads(stage: &mut Stage<'_>, pool: &dyn Blocks) -> Result<()> {
     let (owned, device) = (Mutex::new(BTreeSet::new()), stage.device().clone());
     let work = || -> Result<usize> {

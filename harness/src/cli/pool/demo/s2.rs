@@ -1,4 +1,4 @@
-//! S2: a buffer that grows where it lies.
+//! S2: a buffer that grows in place.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ pub const DEMO: Demo = Demo {
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// What is asked of a buffer here.
+/// The interface of the buffers in this demonstration.
 trait Growable {
     fn address(&self) -> u64;
     fn size(&self) -> u64;
@@ -64,7 +64,7 @@ impl Growable for GrowableBuffer {
 }
 
 type Buffer = Box<dyn Growable>;
-/// Each buffer is used as this makes it of the real one: itself, but in tests, which have it do something wrong.
+/// Wraps each real buffer before use: the identity, except in tests, which inject a fault.
 type Wrap<'a> = &'a dyn Fn(GrowableBuffer) -> Buffer;
 type Step = fn(&mut Stage<'_>, Wrap<'_>) -> Result<()>;
 
@@ -74,7 +74,7 @@ fn one(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     life(stage, wrap, 100)
 }
 
-/// One buffer from its start to its end, with so many MiB at most.
+/// The life of one buffer, of up to `most` MiB.
 fn life(stage: &mut Stage<'_>, wrap: Wrap<'_>, most: u64) -> Result<()> {
     let mut buffer = wrap(GrowableBuffer::reserve(stage.device(), GIB)?);
     stage.check_is("bytes of addresses that are reserved", buffer.reserved(), GIB);
@@ -90,16 +90,16 @@ fn first(buffer: &dyn Growable) -> u64 {
     MIB.next_multiple_of(buffer.granularity())
 }
 
-/// How many of the words from `from` to `to`, in bytes, are not `value`.
+/// Number of words in the byte range `from` to `to` that differ from `value`.
 fn others(stage: &mut Stage<'_>, buffer: &dyn Growable, from: u64, to: u64, value: u32) -> Result<u64> {
     let (stream, words) = (stage.stream().clone(), buffer.words(from, to)?);
-    // SAFETY: in the buffer, which this stream alone uses.
+    // SAFETY: inside the buffer, which only this stream uses.
     unsafe { stage.others(&stream, words, value) }
 }
 
 fn fill(stage: &Stage<'_>, buffer: &dyn Growable, from: u64, value: u32) -> Result<()> {
     let words = buffer.words(from, buffer.size())?;
-    // SAFETY: in the buffer, which this stream alone uses.
+    // SAFETY: inside the buffer, which only this stream uses.
     unsafe { stage.fill(stage.stream(), words, value) }
 }
 
@@ -120,7 +120,7 @@ fn grow(stage: &mut Stage<'_>, buffer: &mut dyn Growable, most: u64) -> Result<(
     stage.check_is(format!("wrong ones of the {} old values, 1", first / 4), old, 0);
     let new = others(stage, buffer, first, all, 2)?;
     stage.check_is(format!("wrong ones of the {} new values, 2", (all - first) / 4), new, 0);
-    // None is 0: so the count finds as many as it looks at.
+    // No word is 0, so the result is the number of words examined.
     let checked = others(stage, buffer, 0, all, 0)?;
     stage.check_is("values that were checked", checked, all / 4);
     Ok(())
@@ -140,9 +140,9 @@ fn beyond(stage: &mut Stage<'_>, buffer: &mut dyn Growable) -> Result<()> {
     Ok(())
 }
 
-/// More than there is memory for.
+/// More than the available memory.
 fn large(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
-    // Addresses cost nothing; of memory there is not as much.
+    // Reserving addresses is free; the device has less memory than that.
     let more = stage.device().info()?.memory_total + GIB;
     let mut large = wrap(GrowableBuffer::reserve(stage.device(), more)?);
     let refused = large.grow_to(more);
@@ -185,7 +185,7 @@ fn end(stage: &mut Stage<'_>, mut buffer: Buffer) -> Result<()> {
         if waited { "they are done" } else { "they run" },
         waited,
     );
-    // SAFETY: it is not launched, for the words are gone.
+    // SAFETY: the launch is rejected, because the words are no longer live.
     let late = unsafe { stage.fill(stage.stream(), words, 4) };
     stage.check_refused("a launch with its address", late, |error| {
         matches!(error, Error::Dangling(Dangling::Argument { .. }))

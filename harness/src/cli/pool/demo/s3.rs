@@ -1,4 +1,4 @@
-//! S3: one region that is handed out from its start, and reset.
+//! S3: one region that is allocated from start to end, and then reset.
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ pub const DEMO: Demo = Demo {
     run: |stage| STEPS.iter().try_for_each(|step| step(stage, &|pool| pool)),
 };
 
-/// What is asked of a pool here.
+/// The interface of the pools in this demonstration.
 trait Region: DeviceAllocator {
     fn stats(&self) -> BumpPoolStats;
     fn overflow(&self) -> Overflow;
@@ -44,13 +44,13 @@ impl Region for BumpPool<DriverMemory> {
     }
 
     unsafe fn reset_unchecked(&self, stream: &Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `reset_unchecked` requires what the pool's `reset_unchecked` requires.
         unsafe { self.reset_unchecked(stream) }
     }
 }
 
 type Pool = Box<dyn Region>;
-/// Each pool is used as this makes it of the real one: itself, but in tests, which have it do something wrong.
+/// Wraps each real pool before use: the identity, except in tests, which inject a fault.
 type Wrap<'a> = &'a dyn Fn(Pool) -> Pool;
 type Step = fn(&mut Stage<'_>, Wrap<'_>) -> Result<()>;
 
@@ -69,13 +69,13 @@ fn pool(stage: &Stage<'_>, wrap: Wrap<'_>, bytes: usize, policy: Overflow) -> Re
     Ok(wrap(Box::new(BumpPool::builder(layout(bytes, 256)).overflow(policy).build_over(memory)?)))
 }
 
-/// With the policy that a pool has unless another is asked for.
+/// A pool with the default policy.
 fn plain(stage: &Stage<'_>, wrap: Wrap<'_>, bytes: usize) -> Result<Pool> {
     Ok(wrap(Box::new(BumpPool::builder(layout(bytes, 256)).build_over(DriverMemory::new(stage.device()))?)))
 }
 
 fn give(pool: &dyn Region, stream: &Stream, block: DevicePtr<u8>, of: Layout) -> Result<()> {
-    // SAFETY: the demonstration uses no block after its free, but in work that the stream was given before.
+    // SAFETY: after its free, a block is used only by work submitted to the stream before.
     unsafe { pool.deallocate(block, of, stream) }
 }
 
@@ -117,7 +117,7 @@ fn too_much(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     give(&*pool, &stream, first, layout(100, 4))
 }
 
-/// Blocks of several sizes and alignments.
+/// Allocates blocks of several sizes and alignments.
 fn some(pool: &dyn Region, stream: &Stream) -> Result<Vec<(DevicePtr<u8>, Layout)>> {
     let layouts = [layout(100, 4), layout(5000, 256), layout(1, 1), layout(64, 4096)];
     layouts.into_iter().map(|of| pool.allocate(of, stream).map(|block| (block, of))).collect()
@@ -153,20 +153,20 @@ fn stale(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What was in flight at the reset comes before what uses the same memory afterwards.
+/// Work in flight at the reset precedes later uses of the same memory.
 fn order(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let (pool, of) = (plain(stage, wrap, MIB)?, layout(MIB, 256));
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
     let block = pool.allocate(of, &first)?;
     stage.linger(&first)?;
-    // SAFETY: the block is live, and that stream alone uses it until the free.
+    // SAFETY: the block is live, and only that stream uses it until the free.
     unsafe { stage.fill(&first, words(block, MIB), 7) }?;
     give(&*pool, &first, block, of)?;
     pool.reset(&second)?;
     let next = pool.allocate(of, &second)?;
     let when = if first.is_done()? { "it had ended" } else { "it ran" };
     // Before the checks, which open the gate of a planted disorder.
-    // SAFETY: the block is the second stream's now.
+    // SAFETY: the second stream owns the block now.
     let others = unsafe { stage.others(&second, words(next, MIB), 7) }?;
     stage.check_is("a reset while a kernel writes gives the same address", next.0 == block.0, true);
     let found = format!("{others} words are from before; at the reset {when}");
@@ -175,7 +175,7 @@ fn order(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 }
 
 fn words(block: DevicePtr<u8>, bytes: usize) -> DeviceSlice<u32> {
-    // SAFETY: a block has as many bytes, and a launch checks that they are live.
+    // SAFETY: the block has that many bytes, and a launch checks that they are live.
     unsafe { DeviceSlice::from_raw_parts(block.0.cast(), bytes as u64 / 4) }
 }
 
@@ -188,9 +188,9 @@ fn floats(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let pool = plain(stage, wrap, FLOAT_BYTES)?;
     let block = pool.allocate(of, &stream)?;
     let one = 1.0_f32.to_bits();
-    // SAFETY: the block is live, and this stream alone uses it.
+    // SAFETY: the block is live, and only this stream uses it.
     unsafe { stage.fill(&stream, words(block, FLOAT_BYTES), one) }?;
-    // SAFETY: the same.
+    // SAFETY: the block is live, and only this stream uses it.
     let others = unsafe { stage.others(&stream, words(block, FLOAT_BYTES), one) }?;
     stage.check_is("floats of 10,000,000 in 40 MB that are not 1.0 after the kernel", others, 0);
     give(&*pool, &stream, block, of)

@@ -16,13 +16,14 @@ pub const DEMO: Demo = Demo {
     run: |stage| STEPS.iter().try_for_each(|step| step(stage, &|arena| Box::new(arena))),
 };
 
-/// Threads of each stream.
+/// Threads per stream.
 const THREADS: u32 = 1024;
 const WORD: u64 = 4;
 
-/// What is asked of an arena here.
+/// The interface of the arenas in this demonstration.
 trait Arena {
-    /// Lets `threads` threads take `bytes` each, and write their numbers, from `first` on: what each got, when the stream has come there.
+    /// Lets `threads` threads allocate `bytes` each and write their numbers, which start at
+    /// `first`. The returned buffer holds the offset of each once the stream has finished.
     fn take(
         &self,
         stage: &Stage<'_>,
@@ -31,7 +32,7 @@ trait Arena {
         bytes: u32,
         first: u32,
     ) -> Result<DeviceBuffer<u64>>;
-    /// What its memory holds.
+    /// The contents of its memory.
     fn words(&self) -> Result<Vec<u32>>;
     fn stats(&self) -> Result<BumpStats>;
 }
@@ -47,7 +48,8 @@ impl Arena for Bump {
     ) -> Result<DeviceBuffer<u64>> {
         let offsets = stage.device().from_slice(&vec![NONE; threads as usize])?;
         let args = (self.handle(), threads, bytes, first, offsets.slice());
-        // SAFETY: the arena and the offsets live until the stream is done; nobody else has the offsets.
+        // SAFETY: the arena and the offsets live until the stream is synchronised; nothing else
+        // uses the offsets.
         unsafe { stage.launch(stream, demo_take, threads, args) }?;
         Ok(offsets)
     }
@@ -63,7 +65,7 @@ impl Arena for Bump {
     }
 }
 
-/// Each arena is used as this makes it of the real one: itself, but in tests, which have it do something wrong.
+/// Wraps each real arena before use: the identity, except in tests, which inject a fault.
 type Wrap<'a> = &'a dyn Fn(Bump) -> Box<dyn Arena>;
 type Step = fn(&mut Stage<'_>, Wrap<'_>) -> Result<()>;
 
@@ -77,27 +79,28 @@ fn arena(stage: &Stage<'_>, wrap: Wrap<'_>, bytes: u64) -> Result<Box<dyn Arena>
     Ok(wrap(build(stage, bytes)?))
 }
 
-/// A launch, and where it will have written what each thread got.
+/// A launch, and the buffer that receives each thread's offset.
 struct Take {
     offsets: DeviceBuffer<u64>,
     first: u32,
 }
 
 impl Take {
-    /// By the `turn`th of several streams, each of which has as many threads as numbers.
+    /// Launches on the `turn`th of several streams. Each stream has its own range of thread
+    /// numbers.
     fn on_stream(stage: &Stage<'_>, stream: &Stream, arena: &dyn Arena, turn: u32) -> Result<Take> {
         let first = 1 + turn * THREADS;
         Ok(Take { offsets: arena.take(stage, stream, THREADS, 4, first)?, first })
     }
 
-    /// Who got what: the thread's number and the offset of those that were not refused.
+    /// The thread number and the offset of each successful allocation.
     fn granted(&self) -> Result<Vec<(u32, u64)>> {
         let offsets = self.offsets.copy_to_vec()?;
         Ok((self.first..).zip(offsets).filter(|(_, offset)| *offset != NONE).collect())
     }
 }
 
-/// One launch, waited for.
+/// One launch, followed by a wait.
 fn take(stage: &Stage<'_>, arena: &dyn Arena, threads: u32, bytes: u32) -> Result<Vec<(u32, u64)>> {
     Take { offsets: arena.take(stage, stage.stream(), threads, bytes, 1)?, first: 1 }.granted()
 }
@@ -106,7 +109,7 @@ fn distinct(granted: &[(u32, u64)]) -> usize {
     granted.iter().map(|(_, offset)| offset).collect::<BTreeSet<_>>().len()
 }
 
-/// Words at the offsets that are not what their threads wrote.
+/// Number of offsets with a word that their thread did not write.
 fn wrong_values(arena: &dyn Arena, granted: &[(u32, u64)]) -> Result<usize> {
     let words = arena.words()?;
     let is_wrong = |(number, offset): &&(u32, u64)| {
@@ -115,7 +118,7 @@ fn wrong_values(arena: &dyn Arena, granted: &[(u32, u64)]) -> Result<usize> {
     Ok(granted.iter().filter(is_wrong).count())
 }
 
-/// Bytes that were handed out, if the counters have settled.
+/// Allocated bytes, if the counters have settled.
 fn cursor(arena: &dyn Arena) -> Result<Option<u64>> {
     let stats = arena.stats()?;
     Ok((stats.unsettled == 0).then_some(stats.usage.used_bytes))

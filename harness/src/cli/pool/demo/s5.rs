@@ -24,7 +24,7 @@ const MB: u64 = 1_000_000;
 /// 1,048,576 words.
 const BYTES: usize = 4 << 20;
 
-/// What is asked of a pool here.
+/// The interface of the pools in this demonstration.
 trait Ordered: DeviceAllocator {
     fn used_bytes(&self) -> Result<u64>;
     fn reserved_bytes(&self) -> Result<u64>;
@@ -51,7 +51,7 @@ impl Ordered for DriverPool {
 }
 
 type Pool = Box<dyn Ordered>;
-/// Each pool is used as this makes it of the real one: itself, but in tests, which have it do something wrong.
+/// Wraps each real pool before use: the identity, except in tests, which inject a fault.
 type Wrap<'a> = &'a dyn Fn(Pool) -> Pool;
 type Step = fn(&mut Stage<'_>, Wrap<'_>) -> Result<()>;
 
@@ -70,16 +70,17 @@ fn large() -> Layout {
 }
 
 fn words(block: DevicePtr<u8>, bytes: usize) -> DeviceSlice<u32> {
-    // SAFETY: a block has as many bytes, and a launch checks that they are live.
+    // SAFETY: the block has that many bytes, and a launch checks that they are live.
     unsafe { DeviceSlice::from_raw_parts(block.0.cast(), bytes as u64 / 4) }
 }
 
 fn give(pool: &dyn DeviceAllocator, stream: &Stream, block: DevicePtr<u8>, of: Layout) -> Result<()> {
-    // SAFETY: the demonstration uses no block after its free, but in work that the stream was given before.
+    // SAFETY: after its free, a block is used only by work submitted to the stream before.
     unsafe { pool.deallocate(block, of, stream) }
 }
 
-/// Each turn fills a block with a number of its own, counts the words that are others, and frees it: seconds, and those words.
+/// Each turn fills a block with a different number, counts the words that differ, and frees it.
+/// Returns the seconds and the count.
 fn turns(stage: &Stage<'_>, pool: &dyn DeviceAllocator, count: u32) -> Result<(f64, u64)> {
     let (stream, others) = (stage.stream(), stage.device().zeroed::<u64>(1)?);
     stream.synchronize()?;
@@ -88,9 +89,10 @@ fn turns(stage: &Stage<'_>, pool: &dyn DeviceAllocator, count: u32) -> Result<(f
         let block = pool.allocate(layout(BYTES), stream)?;
         let words = words(block, BYTES);
         let threads = stage.threads(words);
-        // SAFETY: the block is live, and this stream alone uses it.
+        // SAFETY: the block is live, and only this stream uses it.
         unsafe { stage.fill(stream, words, turn) }?;
-        // SAFETY: the same; the counter lives until the stream is done, and nobody else has it.
+        // SAFETY: the block is live, and only this stream uses it; the counter lives until the
+        // stream is synchronised, and nothing else uses it.
         unsafe { stage.launch(stream, demo_count_others, threads, (words, turn, threads, others.ptr())) }?;
         give(pool, stream, block, layout(BYTES))?;
     }
@@ -120,7 +122,7 @@ fn speed(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Used and reserved, in words; which are checked by `holds`.
+/// The used and reserved bytes in words, checked by `holds`.
 fn look(
     stage: &mut Stage<'_>,
     what: &str,
@@ -167,7 +169,7 @@ fn trim(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let (stream, pool) = (stage.stream().clone(), build(stage, wrap, DriverPool::builder())?);
     let (kept, other) = (pool.allocate(large(), &stream)?, pool.allocate(large(), &stream)?);
     let some = words(kept, BYTES);
-    // SAFETY: the block is live, and this stream alone uses it.
+    // SAFETY: the block is live, and only this stream uses it.
     unsafe { stage.fill(&stream, some, 5) }?;
     give(&*pool, &stream, other, large())?;
     settle(stage, &stream)?;
@@ -175,32 +177,34 @@ fn trim(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     look(stage, "trimmed with 100 MB of 200 MB live", &*pool, |used, reserved| {
         (100 * MB..200 * MB).contains(&used) && (used..200 * MB).contains(&reserved)
     })?;
-    // SAFETY: the same.
+    // SAFETY: the block is live, and only this stream uses it.
     let others = unsafe { stage.others(&stream, some, 5) }?;
     stage.check_is("wrong words of what is live", others, 0);
     give(&*pool, &stream, kept, large())
 }
 
-/// Stream 2 writes after stream 1, but does not wait for it: the count of the values finds that.
+/// Stream 2 writes after stream 1 without waiting for it. The count of the values detects that.
 fn missing(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let pool = build(stage, wrap, DriverPool::builder())?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
     let block = pool.allocate(layout(BYTES), &first)?;
     let values = words(block, BYTES);
     let (one, two) = (1.0_f32.to_bits(), 2.0_f32.to_bits());
-    // Also what the driver does for the allocation is done then.
+    // By then the driver has also finished its work for the allocation.
     stage.hold(&first)?;
-    // SAFETY: the block is live. Stream 1 is held until stream 2 has written, so that no two kernels touch it at the same time.
+    // SAFETY: the block is live. Stream 1 is held until stream 2 has written, so no two kernels
+    // access it at the same time.
     let filled = unsafe { stage.fill(&first, values, one) }
-        // SAFETY: the same.
+        // SAFETY: the block is live. Stream 1 is held until stream 2 has written, so no two kernels
+        // access it at the same time.
         .and_then(|()| unsafe { stage.fill(&second, values, two) });
-    // Also if that failed, for the block's end waits for stream 1.
+    // Even if the fill failed, because the drop of the block waits for stream 1.
     stage.let_go(&second)?;
     filled?;
     settle(stage, &first)?;
-    // SAFETY: nothing writes any more.
+    // SAFETY: all writes are done.
     let others = unsafe { stage.others(&first, values, two) }?;
-    // As after a wait, or where one kernel runs after the other.
+    // The values are as after a wait, for example if the kernels ran one after the other.
     let advice = match others {
         0 if !stage.is_cpu() => {
             ": unset CUDA_LAUNCH_BLOCKING, if it is set, for with it no two kernels run at the same time"
@@ -212,7 +216,7 @@ fn missing(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     give(&*pool, &first, block, layout(BYTES))
 }
 
-/// A block that went from the stream where it was allocated to another one.
+/// A block that moved from the stream of its allocation to another one.
 struct Crossed {
     pool: Pool,
     first: Stream,
@@ -220,9 +224,9 @@ struct Crossed {
     block: DevicePtr<u8>,
 }
 
-/// Stream 1 writes, and stream 2 reads behind an event.
+/// Stream 1 writes, and stream 2 reads after waiting for an event.
 fn cross(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<Crossed> {
-    // Room for one block, as far as the driver does not round that up: so it has to be used again.
+    // Room for one block, unless the driver rounds up, so the block must be reused.
     let pool = build(stage, wrap, DriverPool::builder().max_size(BYTES as u64))?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
     let (block, one) = (pool.allocate(layout(BYTES), &first)?, 1.0_f32.to_bits());
@@ -231,26 +235,27 @@ fn cross(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<Crossed> {
     // SAFETY: the block is live, and only this stream uses it until the event.
     unsafe { stage.fill(&first, values, one) }?;
     stage.wait(&second, &first)?;
-    // SAFETY: the second stream comes after the fill, and the first does no more with it.
+    // SAFETY: the second stream is ordered after the fill, and the first does not use the block any
+    // more.
     let others = unsafe { stage.others(&second, values, one) }?;
     stage.check_is("values of 1,048,576 that are not 1.0 on stream 2", others, 0);
     Ok(Crossed { pool, first, second, block })
 }
 
-/// From one stream to another and back.
+/// A block moves from one stream to another and back.
 fn streams(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let Crossed { pool, first, second, block } = cross(stage, wrap)?;
     let (values, two) = (words(block, BYTES), 2.0_f32.to_bits());
-    // SAFETY: stream 1 does no more with the block.
+    // SAFETY: stream 1 does not use the block any more.
     unsafe { stage.fill(&second, values, two) }?;
-    // SAFETY: the same.
+    // SAFETY: stream 1 does not use the block any more.
     let others = unsafe { stage.others(&second, values, two) }?;
     stage.check_is("that are not 2.0 before the free there", others, 0);
     stage.linger(&second)?;
-    // SAFETY: the same.
+    // SAFETY: stream 1 does not use the block any more.
     unsafe { stage.fill(&second, values, 3) }?;
     give(&*pool, &second, block, layout(BYTES))?;
-    // SAFETY: it is not launched, for the block is no more.
+    // SAFETY: the launch is rejected, because the block was freed.
     let late = unsafe { stage.fill(&second, values, 4) };
     // Before the check, which opens the gate of a planted disorder.
     let outcome = reuse(stage, &*pool, (&first, &second), block);
@@ -260,7 +265,7 @@ fn streams(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     outcome
 }
 
-/// Stream 1 depends on the free, and gets that memory behind it.
+/// Stream 1 depends on the free, and reuses the memory after it.
 fn reuse(
     stage: &mut Stage<'_>,
     pool: &dyn Ordered,
@@ -273,12 +278,13 @@ fn reuse(
     let ready = first.record()?;
     let pending = !second.is_done()?;
     let same = next.0 == block.0;
-    // SAFETY: the block is the first stream's now.
+    // SAFETY: the first stream owns the block now.
     let others = unsafe { stage.others(first, words(next, BYTES), 3) }?;
     let (what, when) =
         (if same { "the same memory" } else { "other memory" }, if pending { "pending" } else { "done" });
     let found = format!("{what} with the free {when}, and {others} words of before the free's kernel");
-    // Where the driver has rounded up there may be other memory, with other words; the CPU's pool has none.
+    // If the driver rounded up, the block may be other memory with other contents. The CPU's pool
+    // has no other memory.
     let holds = if same { others == 0 } else { !stage.is_cpu() };
     stage.check("reuse on stream 1 waits for stream 2's free", found, holds);
     let (found, holds) = match ready.elapsed(&freed) {
@@ -290,7 +296,7 @@ fn reuse(
     give(pool, first, next, layout(BYTES))
 }
 
-/// With no reuse between streams allowed.
+/// A pool without any reuse between streams.
 fn alone(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let pool = build(stage, wrap, DriverPool::builder().reuse(ReusePolicies::none()))?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);

@@ -1,4 +1,4 @@
-//! S6: blocks of any size, kept for the stream that freed them.
+//! S6: blocks of any size, cached for the stream that freed them.
 
 mod ladder;
 #[cfg(test)]
@@ -31,7 +31,7 @@ const GIB: usize = 1 << 30;
 
 type Block = DevicePtr<u8>;
 
-/// What is asked of a pool here.
+/// The interface of the pools in this demonstration.
 trait Caching: DeviceAllocator {
     fn rounded(&self, bytes: u64) -> u64;
     fn stats(&self) -> CachingPoolStats;
@@ -48,7 +48,7 @@ impl<A: DeviceAllocator> Caching for CachingPool<A> {
 }
 
 type Pool = Box<dyn Caching>;
-/// Each pool is used as this makes it of the real one: itself, but in tests, which have it do something wrong.
+/// Wraps each real pool before use: the identity, except in tests, which inject a fault.
 type Wrap<'a> = &'a dyn Fn(Pool) -> Pool;
 type Step = fn(&mut Stage<'_>, Wrap<'_>) -> Result<()>;
 
@@ -83,12 +83,12 @@ fn layout(size: usize) -> Layout {
 }
 
 fn words(block: Block, bytes: usize) -> DeviceSlice<u32> {
-    // SAFETY: a block has as many bytes, and a launch checks that they are live.
+    // SAFETY: the block has that many bytes, and a launch checks that they are live.
     unsafe { DeviceSlice::from_raw_parts(block.0.cast(), bytes as u64 / 4) }
 }
 
 fn give(pool: &dyn DeviceAllocator, stream: &Stream, block: Block, size: usize) -> Result<()> {
-    // SAFETY: the demonstration uses no block after its free, but in work that the stream was given before.
+    // SAFETY: after its free, a block is used only by work submitted to the stream before.
     unsafe { pool.deallocate(block, layout(size), stream) }
 }
 
@@ -121,7 +121,7 @@ fn again(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     give(&*pool, &stream, second, MIB)
 }
 
-/// A block that was freed behind a kernel that runs.
+/// A block that was freed while a kernel was running.
 fn pending(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let size = 2 * MIB;
     let pool =
@@ -162,20 +162,21 @@ fn handles(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let buffer = PoolBuffer::<u32, _>::new_uninit(&*pool, len, &first)?;
     let address = buffer.address();
     stage.linger(&second)?;
-    // SAFETY: the buffer lives until the second stream is done, for that is recorded.
+    // SAFETY: the buffer lives until the second stream has finished, because that stream is
+    // recorded.
     unsafe { stage.fill(&second, buffer.slice_to_init(), 7) }?;
     buffer.record_stream(&second)?;
     drop(buffer);
     let when = if second.is_done()? { "it had ended" } else { "it ran" };
     let again = PoolBuffer::<u32, _>::new_uninit(&*pool, len, &first)?;
     stage.check_is("a PoolBuffer's memory is its own stream's again", again.address() == address, true);
-    // SAFETY: the first stream alone uses it.
+    // SAFETY: only the first stream uses the buffer.
     let others = unsafe { stage.others(&first, again.slice_to_init(), 7) }?;
     let found = format!("{others} words are from before; at its end {when}");
     stage.check("behind the kernel of a stream that was recorded", found, others == 0);
     drop(again);
     let value = PoolBox::new(&*pool, 6_u32, &first)?;
-    // SAFETY: the box lives until its stream is done.
+    // SAFETY: the box lives until its stream has finished.
     unsafe { stage.fill(&first, value.slice(), 7) }?;
     stage.check_is("the value of a PoolBox that a kernel wrote to", value.get()?, 7);
     stage.check_is("blocks allocated for it", pool.stats().live_blocks, 1);

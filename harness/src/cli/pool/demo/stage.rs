@@ -1,4 +1,4 @@
-//! Where a demonstration happens: a device with kernels, and someone who watches every step.
+//! The environment of a demonstration: a device with kernels, and the log of checked steps.
 
 use crate::cli::console::Console;
 use serde::Serialize;
@@ -8,49 +8,49 @@ use warpheap_device::kernel::{DevicePtr, DeviceSlice, Kernel};
 use warpheap_harness::kernels::bench::bench_spin;
 use warpheap_harness::kernels::demo::{demo_count_others, demo_fill, demo_hold, demo_let_go};
 
-/// Threads of a block.
+/// Threads per block.
 const BLOCK: u32 = 256;
-/// Threads that fill and count, at most: each then has several words.
+/// Maximum number of threads that fill and count; each then has several words.
 const THREADS: u32 = 1 << 16;
-/// The same on the CPU, which runs one after the other.
+/// Maximum on the CPU, which runs the threads one after the other.
 const CPU_THREADS: u32 = 1 << 10;
 
-/// What a test lets go wrong, to see it found.
+/// A fault that a test plants to see it detected.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
-    /// Kernels that fill leave the last word out.
+    /// Fill kernels omit the last word.
     ForgottenWord,
-    /// All streams are one.
+    /// All streams are the same stream.
     OneStream,
-    /// No stream waits for another, where a demonstration asks for it.
+    /// Waits between streams do nothing.
     NoWaits,
 }
 
-/// A step that was checked.
+/// A checked step.
 #[derive(Debug, Serialize)]
 pub struct Check {
-    /// What was looked at.
+    /// The property that was checked.
     pub what: String,
-    /// What it was.
+    /// The observed value.
     pub found: String,
-    /// Whether it is as it must be.
+    /// Whether the check passed.
     pub holds: bool,
 }
 
-/// A device with its kernels and a stream, and what was checked so far.
+/// A device with its kernels and a stream, and the checks so far.
 pub struct Stage<'a> {
     device: Device,
     module: Module,
     stream: Stream,
     others: DeviceBuffer<u64>,
-    /// What [`hold`](Stage::hold) waits for.
+    /// The flag that [`hold`](Stage::hold) waits for.
     flag: DeviceBuffer<u32>,
     console: &'a Console,
     checks: Vec<Check>,
     #[cfg(test)]
     pub plant: Option<Plant>,
-    /// What streams stand before that are to be busy.
+    /// The gate that blocks streams that must stay busy.
     #[cfg(test)]
     pub gate: Option<super::gate::Gate>,
 }
@@ -83,12 +83,12 @@ impl<'a> Stage<'a> {
         &self.device
     }
 
-    /// The stream of what needs but one.
+    /// The stream of steps that need only one.
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    /// Another one.
+    /// Another stream.
     pub fn new_stream(&self) -> Result<Stream> {
         #[cfg(test)]
         if self.plant == Some(Plant::OneStream) {
@@ -97,7 +97,7 @@ impl<'a> Stage<'a> {
         self.device.stream()
     }
 
-    /// Lets `stream` wait on the device for what `other` was given so far.
+    /// Makes `stream` wait on the device for the work submitted to `other` so far.
     pub fn wait(&self, stream: &Stream, other: &Stream) -> Result<()> {
         #[cfg(test)]
         if self.plant == Some(Plant::NoWaits) {
@@ -106,17 +106,18 @@ impl<'a> Stage<'a> {
         stream.wait(&other.record()?)
     }
 
-    /// Whether kernels run on the CPU, where less of them is enough.
+    /// Whether kernels run on the CPU, where smaller workloads suffice.
     pub fn is_cpu(&self) -> bool {
         self.device.backend() == Backend::Cpu
     }
 
-    /// What happens next.
+    /// Prints the next step.
     pub fn say(&self, what: impl std::fmt::Display) {
         self.console.say(format_args!("  {what}"));
     }
 
-    /// Checks that `holds`, of which `found` is what was seen. In tests, streams that a gate holds go on then: what is to come too early comes before.
+    /// Records a check with the observed value `found`. In tests this also opens the gate that
+    /// blocks streams, so work that runs too early must have done so before.
     pub fn check(&mut self, what: impl Into<String>, found: impl Into<String>, holds: bool) {
         let (what, found) = (what.into(), found.into());
         let word = if holds { "[ok]    " } else { "[FAILED]" };
@@ -135,7 +136,7 @@ impl<'a> Stage<'a> {
         self.check(what, format!("{found:?}{instead}"), holds);
     }
 
-    /// Checks that something was refused by the error that `is_it` knows, and shows what it says.
+    /// Checks that a call failed with the error that `is_it` accepts, and prints its message.
     pub fn check_refused<T>(
         &mut self,
         what: impl Into<String>,
@@ -154,7 +155,7 @@ impl<'a> Stage<'a> {
     /// Launches a kernel on a stream.
     ///
     /// # Safety
-    /// What the kernel asks of its caller, until it has ended.
+    /// The contract of the kernel must hold until it has ended.
     pub unsafe fn launch<K: Kernel>(
         &self,
         stream: &Stream,
@@ -163,37 +164,38 @@ impl<'a> Stage<'a> {
         args: K::Args,
     ) -> Result<()> {
         let grid = LaunchConfig::linear(threads, BLOCK);
-        // SAFETY: the caller's promise.
+        // SAFETY: `launch` requires the contract of the kernel.
         unsafe { stream.launch(&self.module, kernel, &grid, args) }
     }
 
-    /// Lets a kernel write `value` to all words.
+    /// Launches a kernel that sets all words to `value`.
     ///
     /// # Safety
-    /// No one else touches them until the stream has come there.
+    /// Nothing else accesses the words until the stream has finished the kernel.
     pub unsafe fn fill(&self, stream: &Stream, words: DeviceSlice<u32>, value: u32) -> Result<()> {
         #[cfg(test)]
         let words = match self.plant {
-            // SAFETY: they are among the words that were given.
+            // SAFETY: a part of the given words.
             Some(Plant::ForgottenWord) => unsafe {
                 DeviceSlice::from_raw_parts(words.as_ptr(), words.len() - 1)
             },
             _ => words,
         };
         let threads = self.threads(words);
-        // SAFETY: the caller's promise.
+        // SAFETY: `fill` requires that nothing else accesses the words.
         unsafe { self.launch(stream, demo_fill, threads, (words, value, threads)) }
     }
 
-    /// How many of the words are not `value`, counted by a kernel, after what the stream was given before. Nothing is waited for
-    /// before the launch.
+    /// Counts the words that differ from `value` with a kernel, after the earlier work of the
+    /// stream. There is no wait before the launch.
     ///
     /// # Safety
-    /// No one writes them until then.
+    /// Nothing writes to the words until then.
     pub unsafe fn others(&mut self, stream: &Stream, words: DeviceSlice<u32>, value: u32) -> Result<u64> {
         let threads = self.threads(words);
         let count: DevicePtr<u64> = self.others.ptr();
-        // SAFETY: the caller's promise; the counter lives, and nobody else has it.
+        // SAFETY: `others` requires that nothing writes to the words; the counter is live, and
+        // nothing else uses it.
         unsafe { self.launch(stream, demo_count_others, threads, (words, value, threads, count)) }?;
         #[cfg(test)]
         if let Some(gate) = &self.gate {
@@ -201,33 +203,39 @@ impl<'a> Stage<'a> {
         }
         stream.synchronize()?;
         let others = self.others.copy_to_vec()?[0];
-        // Afterwards: it waits for the device, and would bring into order what is not.
+        // Reset the counter last: that waits for the device, and would order unordered work.
         self.others.fill(0)?;
         Ok(others)
     }
 
-    /// Holds a stream until another one comes to [`let_go`](Stage::let_go). It waits for the device first.
+    /// Blocks a stream until another stream reaches [`let_go`](Stage::let_go). Waits for the device
+    /// first.
     pub fn hold(&mut self, stream: &Stream) -> Result<()> {
-        // A driver may load a kernel at its first launch, and wait for the device with that: not while this one holds it.
+        // At the first launch of a kernel a driver may load it and wait for the device, which must
+        // not happen while the stream is held.
         self.let_go(stream)?;
         self.device.synchronize()?;
         self.flag.fill(0)?;
-        // On a GPU some seconds, for streams may not run side by side there; on the CPU each has a thread of its own: minutes.
+        // A few seconds on a GPU, where streams may not run concurrently. Minutes on the CPU, where
+        // each stream has a thread.
         let patience: u32 = if self.is_cpu() { 1 << 28 } else { 1 << 22 };
-        // With one stream, what lets go comes behind it.
+        // With a single stream, the kernel that releases it is queued behind it.
         #[cfg(test)]
         let patience = if self.plant == Some(Plant::OneStream) { 1 << 8 } else { patience };
-        // SAFETY: the flag lives until the stream is done, for its end waits for the device; of other kernels only `demo_let_go` touches it.
+        // SAFETY: the flag lives until the stream has finished, because its drop waits for the
+        // device; the only other kernel that accesses it is `demo_let_go`.
         unsafe { self.launch(stream, demo_hold, 1, (self.flag.ptr(), patience)) }
     }
 
-    /// The other half of that.
+    /// Releases the stream that [`hold`](Stage::hold) blocks.
     pub fn let_go(&self, stream: &Stream) -> Result<()> {
-        // SAFETY: the same.
+        // SAFETY: the flag lives until the stream has finished, because its drop waits for the
+        // device; the only other kernel that accesses it is `demo_hold`.
         unsafe { self.launch(stream, demo_let_go, 1, (self.flag.ptr(),)) }
     }
 
-    /// Keeps a stream busy for some hundredths of a second; on the CPU for a moment, since no check depends on it there.
+    /// Keeps a stream busy for some hundredths of a second; on the CPU for a moment, because no
+    /// check depends on it there.
     pub fn linger(&self, stream: &Stream) -> Result<()> {
         #[cfg(test)]
         if let Some(gate) = &self.gate {
@@ -235,11 +243,11 @@ impl<'a> Stage<'a> {
         }
         // Nanoseconds.
         let long: u64 = if self.device.backend() == Backend::Cpu { 20_000 } else { 30_000_000 };
-        // SAFETY: it touches no memory.
+        // SAFETY: the kernel accesses no memory.
         unsafe { self.launch(stream, bench_spin, 1, (long,)) }
     }
 
-    /// How many threads fill or count so many words.
+    /// Number of threads that fill or count `words`.
     pub fn threads(&self, words: DeviceSlice<u32>) -> u32 {
         let most = if self.device.backend() == Backend::Cpu { CPU_THREADS } else { THREADS };
         u32::try_from(words.len()).unwrap_or(most).clamp(1, most)

@@ -1,4 +1,4 @@
-//! Pools of blocks that do one thing wrong, and the checks that find it.
+//! Faulty block pools, and the checks that detect the fault.
 
 use super::super::planted::{Fault, Planted, Wrong, find_all, pool, stage};
 use super::super::stage::Plant;
@@ -10,7 +10,8 @@ impl Blocks for Wrong<dyn Blocks> {
     }
 }
 
-/// These faults are found by that step, and no check of it is left that none of them fails.
+/// Asserts that the step detects each fault, and that each of its checks detects at least one of
+/// them.
 fn finds(step: Step, faults: &[(Planted, &[&str])]) {
     let step = |stage: &mut Stage<'_>, fault: Option<Fault>| {
         let pool: Box<dyn Blocks> = Box::new(super::pool(stage)?);

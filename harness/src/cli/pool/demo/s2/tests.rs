@@ -1,11 +1,11 @@
-//! Buffers that do one thing wrong, and the checks that find it.
+//! Faulty buffers, and the checks that detect the fault.
 
 use super::super::planted::{Fault, Make, Planted, find_made, pool, stage};
 use super::super::stage::Plant;
 use super::*;
 use std::mem::ManuallyDrop;
 
-/// A buffer that has a fault.
+/// A buffer with a fault.
 struct Wrong {
     fault: Fault,
     buffer: ManuallyDrop<GrowableBuffer>,
@@ -16,12 +16,13 @@ impl Wrong {
         self.fault == fault
     }
 
-    /// One more, if it miscounts.
+    /// The reported size, one too large if the buffer miscounts.
     fn said(&self, bytes: u64) -> u64 {
         bytes + u64::from(self.is(Fault::Miscounts))
     }
 
-    /// Another buffer, at another address, for the old one is still there; nothing is copied.
+    /// Replaces the buffer by one at another address, because the old one still exists. Copies
+    /// nothing.
     fn move_to(&mut self, bytes: u64) -> Result<u64> {
         let mut other = GrowableBuffer::reserve(self.buffer.device(), self.buffer.reserved())?;
         let size = other.grow_to(bytes)?;
@@ -30,7 +31,7 @@ impl Wrong {
         Ok(size)
     }
 
-    /// What is refused changes the size and a word all the same.
+    /// Changes the size and a word although the growth failed.
     fn spoil(&mut self) -> Result<()> {
         let more = self.buffer.size() + 1;
         let size = self.buffer.grow_to(more)?;
@@ -78,15 +79,17 @@ impl Growable for Wrong {
 
 impl Drop for Wrong {
     fn drop(&mut self) {
-        // Nothing is in order: it goes without a wait. Its memory stays, for a kernel still writes there.
+        // An unordered buffer is dropped without a wait. Its memory is leaked, because a kernel
+        // still writes to it.
         if !self.is(Fault::Unordered) {
-            // SAFETY: this once.
+            // SAFETY: dropped here only, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.buffer) };
         }
     }
 }
 
-/// These faults are found by that step, and no check of it is left that none of them fails.
+/// Asserts that the step detects each fault, and that each of its checks detects at least one of
+/// them.
 fn finds(step: Step, faults: &[(Planted, &[&str])]) {
     let wrong = |fault, buffer| -> Buffer { Box::new(Wrong { fault, buffer: ManuallyDrop::new(buffer) }) };
     find_made(DEMO.launched, step, &Make { plain: |buffer| Box::new(buffer), wrong }, faults, &[]);

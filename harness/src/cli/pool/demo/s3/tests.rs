@@ -1,4 +1,4 @@
-//! Regions that do one thing wrong, and the checks that find it.
+//! Faulty regions, and the checks that detect the fault.
 
 use super::super::planted::{Fault, Make, Planted, Wrong, find_made, pool, stage};
 use super::super::stage::Plant;
@@ -28,12 +28,13 @@ impl Region for Wrong<dyn Region> {
     }
 
     unsafe fn reset_unchecked(&self, stream: &Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `reset_unchecked` requires what the pool's `reset_unchecked` requires.
         unsafe { self.pool.reset_unchecked(stream) }
     }
 }
 
-/// These faults are found by that step, and no check of it is left that none of them fails but those that no pool is asked for.
+/// Asserts that the step detects each fault, and that each of its checks detects at least one of
+/// them, except for the checks in `elsewhere`, which do not depend on a pool.
 fn finds(step: Step, faults: &[(Planted, &[&str])], elsewhere: &[&str]) {
     find_made(
         DEMO.launched,
@@ -60,7 +61,7 @@ fn what_is_granted_instead_of_refused_is_found() {
         (pool(Fault::Generous), &granted),
         (pool(Fault::TakesOnRefusal), &["the cursor after", "and all else"]),
     ];
-    // The handle refuses these, which has tests of its own.
+    // The handle rejects these requests, which has separate tests.
     finds(too_much, &faults, &["usize::MAX bytes", "as many words as wrap"]);
 }
 

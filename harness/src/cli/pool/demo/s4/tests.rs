@@ -1,17 +1,17 @@
-//! Arenas that do one thing wrong, and the checks that find it.
+//! Faulty arenas, and the checks that detect the fault.
 
 use super::super::planted::{Fault, Make, find_made, pool};
 use super::*;
 use std::cell::RefCell;
 
-/// An arena that has a fault.
+/// An arena with a fault.
 struct Wrong {
     fault: Fault,
     arena: RefCell<Bump>,
 }
 
 impl Wrong {
-    /// The same with twice the bytes, or with 64.
+    /// The arena itself, or one with twice the bytes or 64 bytes, depending on the fault.
     fn new(fault: Fault, arena: Bump) -> Result<Wrong> {
         let bytes = match fault {
             Fault::Generous => 2 * arena.memory().bytes(),
@@ -22,7 +22,7 @@ impl Wrong {
         Ok(Wrong { fault, arena: RefCell::new(other) })
     }
 
-    /// The second half of the threads gets what the first half has.
+    /// Gives the second half of the threads the offsets of the first half.
     fn twice(
         &self,
         stage: &Stage<'_>,
@@ -77,7 +77,8 @@ impl Arena for Wrong {
     }
 }
 
-/// These faults are found by that step, and no check of it is left that none of them fails.
+/// Asserts that the step detects each fault, and that each of its checks detects at least one of
+/// them.
 fn finds(step: Step, faults: &[(Fault, &[&str])]) {
     let faults: Vec<_> = faults.iter().map(|(fault, named)| (pool(*fault), *named)).collect();
     find_made(

@@ -1,4 +1,4 @@
-//! Stream-ordered pools that do one thing wrong, and the checks that find it.
+//! Faulty stream-ordered pools, and the checks that detect the fault.
 
 use super::super::planted::{Fault, Make, Planted, Wrong, find_made, pool, stage};
 use super::super::stage::Plant;
@@ -22,7 +22,8 @@ impl Ordered for Wrong<dyn Ordered> {
     }
 }
 
-/// These faults are found by that step, and no check of it is left that none of them fails.
+/// Asserts that the step detects each fault, and that each of its checks detects at least one of
+/// them.
 fn finds(step: Step, faults: &[(Planted, &[&str])]) {
     find_made(
         DEMO.launched,
@@ -57,7 +58,8 @@ fn figures_that_are_wrong_and_memory_that_does_not_come_back_are_found() {
     finds(trim, &faults);
 }
 
-/// Where streams are one, nothing is missing, and the check has to say that it found nothing.
+/// If all streams are the same, no dependency is missing, and the check must report that it found
+/// none.
 #[test]
 fn a_missing_dependency_that_is_not_reported_is_found() {
     finds(missing, &[(stage(Plant::OneStream), &["a missing dependency of stream 2"])]);

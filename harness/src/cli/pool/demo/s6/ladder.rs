@@ -1,4 +1,4 @@
-//! When there is no memory: one rung after the other, to the hook and the error.
+//! Out of memory: one rung after the other, up to the hook and the error.
 
 use super::super::Stage;
 use super::{Caching, MIB, Wrap, give, layout, over, words};
@@ -18,11 +18,11 @@ pub(super) fn ladder(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
     let (one, two) = (pool.allocate(layout(size), &first)?, pool.allocate(layout(size), &first)?);
     stage.linger(&first)?;
-    // SAFETY: the block is live, and that stream alone uses it until the free.
+    // SAFETY: the block is live, and only that stream uses it until the free.
     unsafe { stage.fill(&first, words(one, size), 9) }?;
     give(&*pool, &first, one, size)?;
     let next = pool.allocate(layout(size), &second)?;
-    // SAFETY: the block is the second stream's now.
+    // SAFETY: the second stream owns the block now.
     let others = unsafe { stage.others(&second, words(next, size), 9) }?;
     stage.check_is(
         "no memory upstream: a pending free serves another stream, which waits; words from before",
@@ -46,7 +46,7 @@ pub(super) fn ladder(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 
 type Happens = Box<dyn FnOnce() -> Result<()> + Send>;
 
-/// An upstream that lets something happen when it refuses an allocation after it had got something back.
+/// An upstream that runs a closure when an allocation fails after an earlier free.
 struct Meanwhile {
     upstream: Limit<DriverPool>,
     has_back: AtomicBool,
@@ -59,7 +59,7 @@ impl Meanwhile {
     }
 }
 
-// SAFETY: the upstream's promise.
+// SAFETY: forwards to the upstream, which upholds the contract of `DeviceAllocator`.
 unsafe impl DeviceAllocator for Meanwhile {
     fn device(&self) -> &Device {
         self.upstream.device()
@@ -76,7 +76,7 @@ unsafe impl DeviceAllocator for Meanwhile {
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `deallocate`, which is passed on.
         unsafe { self.upstream.deallocate(ptr, layout, stream) }?;
         self.has_back.store(true, Relaxed);
         Ok(())
@@ -87,8 +87,8 @@ unsafe impl DeviceAllocator for Meanwhile {
     }
 }
 
-/// A block that somebody gives back behind running work when the pool has given back all that it could, and was refused again: what is left
-/// is to wait on the host.
+/// A third stream frees a block after running work, when the pool has already returned all that it
+/// could and the upstream has failed again. The only option left is to wait on the host.
 pub(super) fn waited(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let size = 2 * MIB;
     let memory = DriverPool::builder().build(stage.device())?;
@@ -100,7 +100,7 @@ pub(super) fn waited(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let (large, small) = (pool.allocate(layout(2 * size), &third)?, pool.allocate(layout(size), &second)?);
     give(&*pool, &second, small, size)?;
     stage.linger(&third)?;
-    // SAFETY: the block is live, and that stream alone uses it until the free.
+    // SAFETY: the block is live, and only that stream uses it until the free.
     unsafe { stage.fill(&third, words(large, 2 * size), 9) }?;
     let written = third.record()?;
     let (theirs, stream) = (pool.clone(), third.clone());
@@ -116,13 +116,13 @@ pub(super) fn waited(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     );
     stage.check_is("after the host waited: what that stream did before is done", is_done, true);
     stage.check_is("served by the rung that waits", pool.stats().rungs.waited, 1);
-    // SAFETY: the block is the first stream's now.
+    // SAFETY: the first stream owns the block now.
     let others = unsafe { stage.others(&first, words(next, 2 * size), 9) }?;
     stage.check_is("words in it that are not from before", others, 0);
     give(&*pool, &first, next, 2 * size)
 }
 
-/// The last rung: a hook gives something of the program's back.
+/// The last rung: a hook frees memory of the program.
 pub(super) fn hook(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let (size, stream) = (2 * MIB, stage.stream().clone());
     let upstream = Arc::new(Limit::new(DriverMemory::new(stage.device()), 2 * size as u64));

@@ -1,4 +1,4 @@
-//! Caching pools that do one thing wrong, and the checks that find it.
+//! Faulty caching pools, and the checks that detect the fault.
 
 use super::super::planted::{Fault, Make, Planted, Wrong, find_made, pool, stage};
 use super::super::stage::Plant;
@@ -32,7 +32,8 @@ impl Caching for Wrong<dyn Caching> {
     }
 }
 
-/// These faults are found by that step, and no check of it is left that none of them fails but those that no pool is asked for.
+/// Asserts that the step detects each fault, and that each of its checks detects at least one of
+/// them, except for the checks in `elsewhere`, which do not depend on a pool.
 fn finds(step: Step, faults: &[(Planted, &[&str])], elsewhere: &[&str]) {
     find_made(
         DEMO.launched,
@@ -81,7 +82,7 @@ fn handles_that_lose_their_memory_are_found() {
 #[test]
 fn a_pool_that_looks_at_no_stream_is_found() {
     let named = ["a stream of another device", "without stream order, a free waits"];
-    // A builder refuses these before there is a pool, which has tests of its own.
+    // The builder rejects these settings before a pool exists, which has separate tests.
     let wrong = ["a least block of", "3 classes", "a maximum of", "segments of"];
     finds(settings, &[(pool(Fault::Unordered), &named)], &wrong);
 }

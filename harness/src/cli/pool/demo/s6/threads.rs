@@ -1,4 +1,4 @@
-//! Many host threads at once, and who has which block.
+//! Many concurrent host threads, and the ownership of blocks.
 
 use super::super::Stage;
 use super::{Caching, Wrap, give, layout, on};
@@ -11,15 +11,15 @@ use warpheap::Result;
 use warpheap::alloc::CachingPool;
 
 const HOSTS: u64 = 8;
-/// Of each host thread.
+/// Operations per host thread.
 const OPERATIONS: u64 = 100_000;
 
-/// The blocks that threads have, by their starts, with their ends.
+/// Start and end of each block that a thread owns.
 #[derive(Default)]
 struct Owned(Mutex<BTreeMap<usize, usize>>);
 
 impl Owned {
-    /// Whether someone else has a part of it.
+    /// Adds a block. Returns whether it overlaps another one.
     fn add(&self, start: usize, size: usize) -> bool {
         let mut owned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = owned.range(..start + size).next_back().is_some_and(|(_, end)| *end > start);
@@ -48,7 +48,8 @@ pub(super) fn threads(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Allocates and frees at random, up to 64 blocks of up to 256 KiB; how many overlap another.
+/// Allocates and frees at random, up to 64 blocks of up to 256 KiB. Returns the number of blocks
+/// that overlapped another.
 fn operate(pool: &dyn Caching, owned: &Owned, seed: u64) -> Result<usize> {
     let stream = pool.device().stream()?;
     let (mut rng, mut held, mut overlaps) = (Pcg64Mcg::seed_from_u64(seed), Vec::new(), 0);

@@ -36,6 +36,7 @@ const MOST_BLOCK: usize = 1 << 48;
 ///
 /// Dropping it frees the memory after all work that blocks were freed behind; if some are still allocated, it waits for the
 /// device, and a warning is logged.
+#[must_use = "its memory is freed when it is dropped"]
 pub struct BlockPool<A: DeviceAllocator = DriverMemory> {
     pool: CachingPool<A>,
     start: u64,

@@ -54,6 +54,7 @@ pub enum Overflow {
 ///
 /// It takes 32 bytes on the host for each block since the last reset. Dropping it gives the memory back after all work that
 /// blocks were freed behind; if some are still allocated, it waits for the device, and a warning is logged.
+#[must_use = "its memory is freed when it is dropped"]
 pub struct BumpPool<A: DeviceAllocator = DriverMemory> {
     upstream: A,
     /// The stream that the memory is taken and given back on.

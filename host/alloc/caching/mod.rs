@@ -45,7 +45,7 @@ pub use config::CachingPoolBuilder;
 pub(in crate::alloc) use live::Wrong;
 pub use stats::{CachingClassStats, CachingPoolStats, RungStats};
 
-use super::{DeviceAllocator, Usage, address_of, check_request, lock};
+use super::{DeviceAllocator, DriverMemory, Usage, address_of, check_request, lock};
 use crate::driver::{Device, Stream};
 use crate::error::Result;
 use crate::pool::GrowableBuffer;
@@ -98,7 +98,8 @@ const NAME: &str = "a caching pool";
 /// # Ok(())
 /// # }
 /// ```
-pub struct CachingPool<A: DeviceAllocator> {
+#[must_use = "its memory is freed when it is dropped"]
+pub struct CachingPool<A: DeviceAllocator = DriverMemory> {
     upstream: A,
     /// The stream that segments are taken and given back on; it has no other work.
     home: Stream,
@@ -139,7 +140,7 @@ impl fmt::Debug for Hook {
     }
 }
 
-impl CachingPool<super::DriverMemory> {
+impl CachingPool {
     /// Settings to make one from.
     pub fn builder() -> CachingPoolBuilder {
         CachingPoolBuilder::default()

@@ -44,6 +44,7 @@ const MAX_ALIGN: usize = 1 << 30;
 ///
 /// Dropping it destroys the pool, after blocks that are still allocated were given back: for those
 /// it waits for the device, and a warning is logged. The device's own pool stays as it is.
+#[must_use = "its memory is freed when it is dropped"]
 pub struct DriverPool {
     device: Device,
     /// For what is still allocated at the end.

@@ -31,6 +31,7 @@ unsafe impl DeviceData for Line {}
 
 /// A copy of a heap's metadata. It answers as the heap would have at that moment, and needs the
 /// device no more.
+#[must_use = "it is a copy, which changes nothing"]
 pub struct HeapSnapshot {
     /// The copy, which `heap` reads.
     _lines: Vec<Line>,

@@ -132,12 +132,12 @@ impl Shared {
         self.owners.entry(cache.owner).or_insert_with(|| cache.clone());
         // The stream's largest other pieces become extents too: best fit then chooses among all of them.
         let others = own.map_or(Vec::new(), |own| self.arena.free_of(own));
+        let mut homes = Vec::with_capacity(1 + MOST_OTHERS.min(others.len()));
         for node in others.into_iter().rev().take(MOST_OTHERS) {
-            let home = self.arena.cut(node, self.arena.bytes(node), 1);
-            cache.adopt(&mut self.arena, home);
+            homes.push(self.arena.cut(node, self.arena.bytes(node), 1));
         }
-        cache.adopt(&mut self.arena, home);
-        cache.cut_out(need, live)
+        homes.push(home);
+        cache.adopt(&mut self.arena, homes, need, live)
     }
 
     /// A block of one of these orders for a cache, which keeps up to `most - 1` others of a small class.

@@ -48,6 +48,8 @@ pub struct DeviceInfo {
     pub max_threads_per_block: u32,
     /// Threads that one multiprocessor holds at a time, at most.
     pub max_threads_per_multiprocessor: u32,
+    /// Warps that the device runs at a time, at most; on the CPU, those of one kernel.
+    pub resident_warps: u64,
     /// Shared memory of a block, at most.
     pub shared_bytes_per_block: u32,
     /// Device memory. On the CPU, the cap that the device was made with.

@@ -21,8 +21,8 @@ const ROUNDS: u32 = 256;
 /// Passes over the resident blocks without the end of one, after which another is taken in.
 const PATIENCE: u32 = 64;
 
-/// Warps that a worker holds at once, unless a single block has more: their stacks take memory.
-const RESIDENT_WARPS: usize = 32;
+/// Warps that a worker holds at once, which no block has more of: their stacks take memory.
+pub(super) const RESIDENT_WARPS: usize = 32;
 
 /// Steps after which a worker reports them.
 const REPORT: u64 = 1 << 16;

@@ -12,7 +12,7 @@ use super::launch::Launch;
 use warpheap_device::machine;
 
 /// Warps that are resident at once, unless a single block has more.
-const RESIDENT_WARPS: usize = 8;
+pub(super) const RESIDENT_WARPS: usize = 8;
 
 /// Picks after which steps are reported.
 const REPORT: u64 = 1 << 12;

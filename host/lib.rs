@@ -45,7 +45,6 @@ pub mod build_info;
 pub mod driver;
 pub mod error;
 #[cfg(test)]
-#[path = "../tests/faults/mod.rs"]
 mod faults;
 mod kernels;
 pub mod pool;

@@ -1,67 +1,26 @@
-//! Each type of argument arrives in the kernel as the host passed it.
+//! Each type of argument arrives in the kernel as the host passed it: on the CPU, and on the first GPU if there is one.
+//! Heaps as arguments of a GPU's kernels are in `heap_host`.
 #![cfg(not(loom))]
 
+#[path = "driver/support.rs"]
+#[allow(dead_code, reason = "the kernels here are others")]
+mod support;
+
+#[path = "kernel_arguments/kernels.rs"]
+mod kernels;
+
+use kernels::{Particle, Settings, composites, numbers};
+use support::devices;
 use warpheap::error::Dangling;
-use warpheap::{Arg, Device, Error, LaunchConfig};
+use warpheap::{Arg, Device, Error, LaunchConfig, Module};
 use warpheap_device::heap::Heap;
+use warpheap_device::kernel;
 use warpheap_device::kernel::{DevicePtr, DeviceSlice, Kernel, KernelArgs, Param};
-use warpheap_device::{device_data, kernel, kernel_arg};
 
-device_data! {
-    /// Without padding.
-    #[derive(Debug, Default, PartialEq)]
-    struct Particle {
-        position: [f32; 3],
-        charge: i32,
-    }
-}
-
-kernel_arg! {
-    /// With padding, and with a `bool`, which device memory must not hold.
-    #[derive(Debug, PartialEq)]
-    struct Settings {
-        strict: bool,
-        limit: u64,
-        letters: [char; 2],
-        first: Particle,
-    }
-}
+/// The kernels of `kernels`, as a GPU runs them.
+const PTX: &str = include_str!("kernel_arguments/kernels.ptx");
 
 kernel! {
-    /// Writes what it was given, word by word.
-    ///
-    /// # Safety
-    /// `out` is live, and the launch has one thread.
-    unsafe fn numbers(
-        a: u8, b: i8, c: u16, d: i16, e: u32, f: i32, g: u64, h: i64, i: usize, j: isize, k: f32, l: f64, m: bool,
-        n: char, o: [u32; 3], out: DeviceSlice<u64>,
-    ) {
-        let words = [
-            a.into(), b as u64, c.into(), d as u64, e.into(), f as u64, g, h as u64, i as u64, j as u64,
-            k.to_bits().into(), l.to_bits(), m.into(), n.into(), o[0].into(), o[2].into(),
-        ];
-        // SAFETY: one thread.
-        (0..).zip(words).for_each(|(i, word)| _ = unsafe { out.set(i, word) });
-    }
-
-    /// The same for a tuple, a struct, and arrays of them.
-    ///
-    /// # Safety
-    /// As for `numbers`.
-    unsafe fn composites(
-        pair: (u8, u64), nested: ((bool, i16), [f32; 2]), all: [(u16, u32); 2], settings: Settings,
-        out: (DeviceSlice<u64>, DevicePtr<u64>),
-    ) {
-        let words = [
-            pair.0.into(), pair.1, nested.0.0.into(), nested.0.1 as u64, nested.1[1].to_bits().into(), all[1].0.into(),
-            all[0].1.into(), settings.strict.into(), settings.limit, settings.letters[1].into(),
-            settings.first.charge as u64,
-        ];
-        assert_eq!(out.0.as_ptr(), out.1.0);
-        // SAFETY: one thread.
-        (0..).zip(words).for_each(|(i, word)| _ = unsafe { out.0.set(i, word) });
-    }
-
     /// Two heaps, one of them in a tuple.
     ///
     /// # Safety
@@ -74,17 +33,18 @@ kernel! {
 }
 
 /// What the kernel wrote.
-fn run<K: Kernel>(device: &Device, kernel: K, args: impl FnOnce(DeviceSlice<u64>) -> K::Args) -> Vec<u64> {
+fn run<K: Kernel>(module: &Module, kernel: K, args: impl FnOnce(DeviceSlice<u64>) -> K::Args) -> Vec<u64> {
+    let device = module.device();
     let (stream, out) = (device.stream().unwrap(), device.zeroed::<u64>(16).unwrap());
-    let (module, one) = (device.native_module().unwrap(), LaunchConfig::linear(1, 1));
+    let one = LaunchConfig::linear(1, 1);
     // SAFETY: the buffer lives until it is read, and there is one thread.
-    unsafe { stream.launch(&module, kernel, &one, args(out.slice())) }.unwrap();
+    unsafe { stream.launch(module, kernel, &one, args(out.slice())) }.unwrap();
     out.copy_to_vec().unwrap()
 }
 
 #[test]
 fn sixteen_arguments_of_every_plain_type_arrive() {
-    let words = run(&Device::cpu(), numbers, |out| {
+    let args = |out| {
         (
             200,
             -2,
@@ -103,7 +63,7 @@ fn sixteen_arguments_of_every_plain_type_arrive() {
             [7, 8, 9],
             out,
         )
-    });
+    };
     let expected = [
         200,
         -2_i64 as u64,
@@ -122,27 +82,57 @@ fn sixteen_arguments_of_every_plain_type_arrive() {
         7,
         9,
     ];
-    assert_eq!(words, expected);
+    for device in devices() {
+        assert_eq!(run(&device.load_module(PTX).unwrap(), numbers, args), expected, "{device}");
+    }
 }
 
 #[test]
 fn tuples_and_structs_arrive() {
     let first = Particle { position: [0.0; 3], charge: -7 };
     let settings = Settings { strict: true, limit: 99, letters: ['a', 'z'], first };
-    let words = run(&Device::cpu(), composites, |out| {
+    let args = |out: DeviceSlice<u64>| {
         let start = DevicePtr(out.as_ptr());
         ((3, 1 << 40), ((true, -4), [0.0, 2.0]), [(1, 5), (6, 2)], settings, (out, start))
-    });
+    };
     let expected =
         [3, 1 << 40, 1, -4_i64 as u64, 2.0_f32.to_bits().into(), 6, 5, 1, 99, 'z'.into(), -7_i64 as u64];
-    assert_eq!(words[..expected.len()], expected);
+    for device in devices() {
+        let words = run(&device.load_module(PTX).unwrap(), composites, args);
+        assert_eq!(words[..expected.len()], expected, "{device}");
+    }
+}
+
+/// The entry points of a module, with their parameters.
+fn entries(ptx: &str) -> Vec<String> {
+    let entries = ptx.split(".visible .entry ").skip(1).filter_map(|rest| rest.split_once(')'));
+    entries.map(|(head, _)| head.split_whitespace().collect()).collect()
+}
+
+#[test]
+fn the_ptx_has_the_parameters_of_the_kernels() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
+    let to = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel-arguments.ptx");
+    let builder = warpheap_build::Builder::module(format!("{root}tests/kernel_arguments/kernels.rs"))
+        .device_crate(format!("{root}gpu"), ["panic-handler"])
+        .target_dir(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("../warpheap-build/modules"));
+    match builder.copy_to(&to).build() {
+        Ok(_) => assert_eq!(entries(&std::fs::read_to_string(to).unwrap()), entries(PTX)),
+        Err(error @ warpheap_build::Error::NoCompiler(_)) => {
+            let required = std::env::var_os("WARPHEAP_REQUIRE_COMPILER").is_some_and(|value| value == "1");
+            assert!(!required, "{error}");
+        }
+        Err(error) => panic!("{error}"),
+    }
+    assert_eq!(entries(PTX).len(), 2);
 }
 
 #[test]
 fn handles_arrive_from_anywhere_in_the_arguments() {
     let device = Device::cpu();
     let [one, other] = [(); 2].map(|()| warpheap::pool::Heap::builder(1 << 20).build(&device).unwrap());
-    let words = run(&device, heaps, |out| (one.handle(), (0, [other.handle()]), out));
+    let words =
+        run(&device.native_module().unwrap(), heaps, |out| (one.handle(), (0, [other.handle()]), out));
     for (heap, block) in [&one, &other].into_iter().zip(words) {
         let start = heap.memory().address();
         assert!((start..start + heap.capacity()).contains(&block), "{block:#x}");
@@ -199,5 +189,5 @@ fn types_of_bytemuck_are_arguments_and_data() {
     }
     let device = Device::cpu();
     let all = device.from_slice(&[Pod([1, 2])]).unwrap();
-    assert_eq!(run(&device, sum, |out| (all.slice(), Pod([3, 4]), out))[0], 10);
+    assert_eq!(run(&device.native_module().unwrap(), sum, |out| (all.slice(), Pod([3, 4]), out))[0], 10);
 }

@@ -5,7 +5,9 @@
 
 use crate::kernel::{DeviceData, KernelArg};
 
+pub use core::alloc::Layout;
 pub use core::clone::Clone;
+pub use core::fmt::Debug;
 pub use core::marker::Copy;
 pub use core::prelude::v1::derive;
 pub use core::{assert, concat, mem::size_of, stringify};

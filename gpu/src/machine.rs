@@ -131,9 +131,22 @@ pub unsafe trait Machine {
 }
 
 /// The shared memory of a block: a piece for each owner, made when it is first asked for.
+///
+/// I1: each piece is a leaked `Box`, and is freed when this is dropped. The map holds
+/// pointers: moving a `Box` would invalidate those that were given out.
 #[derive(Debug, Default)]
 pub struct SharedPieces {
-    pieces: HashMap<(TypeId, usize), Box<[Cell<u64>]>>,
+    pieces: HashMap<(TypeId, usize), NonNull<[Cell<u64>]>>,
+}
+
+impl Drop for SharedPieces {
+    fn drop(&mut self) {
+        for (_, piece) in self.pieces.drain() {
+            // SAFETY: of a box (I1), and no longer in the map. Whoever was given it does not use it
+            // any more.
+            drop(unsafe { Box::from_raw(piece.as_ptr()) });
+        }
+    }
 }
 
 impl SharedPieces {
@@ -142,8 +155,11 @@ impl SharedPieces {
 
     /// The piece of `owner`, of `words` words. Live as long as this is.
     pub fn piece(&mut self, owner: TypeId, words: usize) -> NonNull<u64> {
-        let new = || std::vec![Cell::new(Self::GARBAGE); words].into_boxed_slice();
-        NonNull::from_ref(&**self.pieces.entry((owner, words)).or_insert_with(new)).cast()
+        let new = || {
+            let piece = std::vec![Cell::new(Self::GARBAGE); words].into_boxed_slice();
+            NonNull::from_mut(Box::leak(piece))
+        };
+        self.pieces.entry((owner, words)).or_insert_with(new).cast()
     }
 }
 
@@ -265,5 +281,28 @@ unsafe impl Machine for SoleLane {
     }
     fn trap(&self) -> ! {
         panic!("trap outside of a kernel")
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Under Miri it fails if a piece moves in a way that its pointer does not survive.
+    #[test]
+    fn pieces_stay_while_others_come() {
+        let mut pieces = SharedPieces::default();
+        let owner = TypeId::of::<u8>();
+        let all: std::vec::Vec<_> = (1..100).map(|words| pieces.piece(owner, words)).collect();
+        for (words, piece) in (1..100).zip(&all) {
+            // SAFETY: the piece has a word, and is live.
+            assert_eq!(unsafe { piece.read() }, SharedPieces::GARBAGE);
+            // SAFETY: the same.
+            unsafe { piece.write(words as u64) };
+            assert_eq!(pieces.piece(owner, words), *piece, "the same piece again");
+        }
+        // SAFETY: the same.
+        (1..).zip(&all).for_each(|(words, piece)| assert_eq!(unsafe { piece.read() }, words));
+        assert_ne!(pieces.piece(TypeId::of::<u16>(), 1), all[0], "another owner's");
     }
 }

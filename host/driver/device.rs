@@ -49,6 +49,8 @@ pub struct DeviceInfo {
     pub max_threads_per_block: u32,
     /// Maximum resident threads per SM.
     pub max_threads_per_multiprocessor: u32,
+    /// Maximum resident warps of the device. On the CPU, those of one kernel.
+    pub resident_warps: u64,
     /// Maximum shared memory per block.
     pub shared_bytes_per_block: u32,
     /// Total device memory. On the CPU, the limit that the device was made with.

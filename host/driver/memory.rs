@@ -15,7 +15,9 @@ const MAX_ALIGN: usize = 1 << 30;
 
 /// A range of device memory. A [`DeviceBuffer`](super::DeviceBuffer) is one with a type; pools stand on this one.
 ///
-/// Dropping it waits for the work that the device was given before.
+/// Dropping it waits for the work that the device was given before, also if the memory is the
+/// caller's ([`from_raw`](Self::from_raw)).
+#[must_use = "its memory is freed when it is dropped"]
 pub struct DeviceMemory {
     device: Device,
     range: Range,
@@ -40,8 +42,10 @@ impl Drop for HeldOff {
 /// What is to be undone at the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kept {
-    /// Nothing: there are no bytes, or someone else looks after them.
+    /// Nothing: there are no bytes.
     Nothing,
+    /// Nothing: it is a part of another allocation. Its end waits all the same.
+    Part,
     /// The memory is the caller's or a reservation's; only the entry in the registry is ours.
     Entry,
     /// The memory and its entry.
@@ -63,6 +67,7 @@ impl DeviceMemory {
     }
 
     /// Memory of the caller's, so that launches accept arguments that name it. It is not freed.
+    /// Dropping the value waits for the work that the device was given before, as with any other.
     ///
     /// # Safety
     /// The range is memory that kernels of the device can access, for as long as this value lives, and it
@@ -70,8 +75,11 @@ impl DeviceMemory {
     pub unsafe fn from_raw(device: &Device, address: u64, bytes: u64) -> DeviceMemory {
         let range = Range { address, bytes };
         let device = device.clone();
-        if bytes == 0 || device.registry().holds(range) {
+        if bytes == 0 {
             return DeviceMemory { device, range, kept: Kept::Nothing };
+        }
+        if device.registry().holds(range) {
+            return DeviceMemory { device, range, kept: Kept::Part };
         }
         device.registry().insert(range);
         DeviceMemory { device, range, kept: Kept::Entry }
@@ -201,7 +209,7 @@ impl DeviceMemory {
     /// was given before.
     ///
     /// # Errors
-    /// [`Error::CopyRange`], or what failed since.
+    /// [`Error::OutOfBounds`], or what failed since.
     pub(crate) fn write_handle<H: DeviceHandle>(&mut self, offset: u64, handle: &Arg<H>) -> Result<()> {
         let bytes = size_of::<H>();
         check_range("the memory", offset, bytes as u64, self.bytes())?;
@@ -310,11 +318,13 @@ impl DeviceMemory {
             return Ok(());
         }
         // Before the memory goes: the next allocation may get the same address.
-        let entry = self.device.registry().remove(self.range.address);
+        let is_entry = self.kept != Kept::Part;
+        let entry = is_entry.then(|| self.device.registry().remove(self.range.address)).flatten();
         self.device.registry().settle();
-        if self.kept == Kept::Memory
-            && let Err(error) = self.device.driver().free(self.range)
-        {
+        if self.kept != Kept::Memory {
+            // The owner of the memory may free it next.
+            self.device.driver().drain();
+        } else if let Err(error) = self.device.driver().free(self.range) {
             self.device.registry().put_back(self.range.address, entry);
             return Err(error);
         }

@@ -18,7 +18,6 @@ mod cuda;
 mod device;
 mod event;
 #[cfg(test)]
-#[path = "../../tests/support/fault_injection/mod.rs"]
 pub(crate) mod fault_injection;
 mod image;
 mod launch;

@@ -15,8 +15,8 @@ use warpheap_device::kernel;
 use warpheap_device::kernel::DeviceSlice;
 
 const MIB: u64 = 1 << 20;
-/// What would come too early comes in a fraction of this.
-const LOOK: Duration = Duration::from_millis(50);
+/// A thread that neither calls the driver nor waits for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
 const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
 
 kernel! {
@@ -39,16 +39,18 @@ fn launch_of(module: &Module, stream: &Stream, bytes: DeviceSlice<u8>) -> crate:
     unsafe { stream.launch(module, store, &ONE_THREAD, (bytes,)) }
 }
 
-/// Whether `call` comes while this waits for a moment.
-fn comes(faults: &Faults, call: Call, before: usize) -> bool {
+/// Whether the other thread makes `call`, rather than wait in the registry of the device's memory.
+fn comes(device: &Device, faults: &Faults, call: Call, before: usize) -> bool {
     let start = Instant::now();
-    while start.elapsed() < LOOK {
-        if faults.calls_of(call) > before {
-            return true;
+    while faults.calls_of(call) == before {
+        if device.registry().waiting() > 0 {
+            // It does not make the call before it is woken, which is after this.
+            return faults.calls_of(call) > before;
         }
+        assert!(start.elapsed() < PATIENCE, "the other thread neither makes {call:?} nor waits");
         thread::yield_now();
     }
-    false
+    true
 }
 
 /// Another thread calls `frees`, which calls the driver by `call`, while a launch that has found
@@ -66,13 +68,10 @@ fn frees_during_a_launch(
         begun.recv().unwrap();
         frees();
     });
-    let (before, theirs, in_use) = (faults.calls_of(call), faults.clone(), device.memory_in_use());
+    let (before, theirs) = (faults.calls_of(call), faults.clone());
     faults.before(Call::Launch, move || {
         begin.send(()).unwrap();
-        while device.memory_in_use() == in_use {
-            thread::yield_now();
-        }
-        told.send(comes(&theirs, call, before)).unwrap();
+        told.send(comes(&device, &theirs, call, before)).unwrap();
     });
     launch(&stream, bytes).unwrap();
     freeing.join().unwrap();
@@ -143,11 +142,11 @@ fn launches_during(
     change: impl FnOnce(),
 ) {
     let (told, early) = channel();
-    let (theirs, stream) = (faults.clone(), stream.clone());
+    let (theirs, stream, device) = (faults.clone(), stream.clone(), stream.device().clone());
     let before = faults.calls_of(Call::Launch);
     faults.before(call, move || {
         let launching = thread::spawn(move || launch(&stream, bytes).unwrap());
-        told.send((comes(&theirs, Call::Launch, before), launching)).unwrap();
+        told.send((comes(&device, &theirs, Call::Launch, before), launching)).unwrap();
     });
     change();
     let (is_early, launching) = early.recv().expect("it makes that call");
@@ -170,6 +169,8 @@ fn launches_on_a_pool_wait_while_the_host_changes_or_copies_its_metadata() {
     let mut arena = Bump::builder(4096).build(&device).unwrap();
     let bytes = arena.memory().slice_at(0, 64).unwrap();
     during(Call::Write, bytes, &mut || arena.reset().unwrap());
+    during(Call::Read, bytes, &mut || assert_eq!(arena.stats().unwrap().remaining_bytes, 4096));
+    during(Call::Read, bytes, &mut || assert!(arena.check().unwrap().is_empty()));
     let mut heap = Heap::builder(8 * MIB).initial(2 * MIB).build(&device).unwrap();
     let bytes = heap.memory().slice_at(0, 64).unwrap();
     during(Call::StreamFill, bytes, &mut || heap.reset().unwrap());

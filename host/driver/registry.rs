@@ -248,6 +248,14 @@ impl Registry {
 }
 
 #[cfg(test)]
+impl Registry {
+    /// Threads that wait for a launch to be submitted, or for a hold to end.
+    pub fn waiting(&self) -> usize {
+        self.live().waiting
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -336,7 +344,7 @@ mod tests {
                 registry.settle();
                 settled.store(true, Ordering::SeqCst);
             });
-            while registry.live().waiting == 0 {
+            while registry.waiting() == 0 {
                 thread::yield_now();
             }
             assert!(!settled.load(Ordering::SeqCst));
@@ -359,11 +367,11 @@ mod tests {
                 drop(registry.submit(find(range(0x1000, 8))));
                 submitted.store(true, Ordering::SeqCst);
             });
-            while registry.live().waiting == 0 {
+            while registry.waiting() == 0 {
                 thread::yield_now();
             }
             registry.let_go(first);
-            while registry.live().waiting == 0 {
+            while registry.waiting() == 0 {
                 thread::yield_now();
             }
             assert!(!submitted.load(Ordering::SeqCst), "held off twice");

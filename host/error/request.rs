@@ -110,7 +110,7 @@ pub enum InvalidFree {
     /// A heap has no live blocks at some of the addresses. The others were freed.
     #[error(
         "{failed} of {asked} addresses were not given back, the others were: {first}; give back what the heap's \
-         `alloc` returned, on the host or in a kernel, and once"
+         `allocate` returned on the host, or its `alloc` in a kernel, and once"
     )]
     Heap {
         /// The number of addresses that were not freed.

@@ -167,7 +167,7 @@ fn request() -> Vec<(Error, &'static str)> {
         (
             InvalidFree::Heap { failed: 1, asked: 2, first: "0x10: free already".into() }.into(),
             "1 of 2 addresses were not given back, the others were: 0x10: free already; give back what the heap's \
-             `alloc` returned, on the host or in a kernel, and once",
+             `allocate` returned on the host, or its `alloc` in a kernel, and once",
         ),
         (
             Error::InUse {

@@ -7,7 +7,6 @@ use crate::error::{Bytes, Result};
 use serde::Serialize;
 use warpheap_device::bump::{self, MAX_GRANULES, RESIDENT_WARPS, Root, Shard};
 use warpheap_device::kernel::Arg;
-use warpheap_device::units::WARP_SIZE;
 
 /// Arenas smaller than this get no shards: one counter serves the few warps that they have memory
 /// for.
@@ -16,6 +15,7 @@ const MAX_MIN_ALIGN: u64 = 1 << 16;
 
 /// A bump arena in device memory; see [`warpheap_device::bump`].
 #[derive(Debug)]
+#[must_use = "its memory is freed when it is dropped"]
 pub struct Bump {
     memory: DeviceMemory,
     state: DeviceMemory,
@@ -82,10 +82,11 @@ impl Bump {
         self.write_state()
     }
 
-    /// Where its bytes are, after the work that the device was given before.
+    /// Where its bytes are, after the work that the device was given before. Launches that are
+    /// given the arena wait meanwhile.
     ///
     /// # Errors
-    /// What failed since.
+    /// What failed since, or [`NotReset`](crate::Error::NotReset).
     pub fn stats(&self) -> Result<BumpStats> {
         check_reset(self.is_reset, "a bump arena")?;
         let _held = self.memory.hold_off_launches()?;
@@ -105,9 +106,13 @@ impl Bump {
     }
 
     /// Walks the metadata after the work that the device was given before, and reports what is
-    /// broken.
+    /// broken. Launches that are given the arena wait meanwhile.
+    ///
+    /// # Errors
+    /// What failed since, or [`NotReset`](crate::Error::NotReset).
     pub fn check(&self) -> Result<Vec<Violation>> {
         check_reset(self.is_reset, "a bump arena")?;
+        let _held = self.memory.hold_off_launches()?;
         let (root, shards) = self.read_state()?;
         let mut broken = Vec::new();
         if root.remaining().is_none() {
@@ -171,7 +176,13 @@ impl BumpBuilder {
         self
     }
 
-    /// Makes the arena. A device that runs more than 10,240 warps at once is refused.
+    /// Makes the arena. A device that runs more than 10,240 warps at once is refused. On the CPU a
+    /// worker of the executor runs 32 warps at once; kernels that several streams run at the same
+    /// time have workers of their own and count together, which is not checked.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](crate::Error::InvalidConfig) for a setting or a device that cannot be
+    /// served, [`OutOfMemory`](crate::Error::OutOfMemory), or what the driver answers.
     pub fn build(&self, device: &Device) -> Result<Bump> {
         if !self.min_align.is_power_of_two() || self.min_align > MAX_MIN_ALIGN {
             return refuse("min_align", self.min_align, "it must be a power of two from 1 to 65536 bytes");
@@ -183,14 +194,14 @@ impl BumpBuilder {
             return refuse("capacity", Bytes(self.capacity), why);
         }
         let info = device.info()?;
-        check_resident_warps(info.multiprocessors, info.max_threads_per_multiprocessor)?;
+        check_resident_warps(info.resident_warps)?;
         let shards = match self.shards {
             Some(count) if u64::from(count) > granules => {
                 return refuse("shards", count, format!("the arena has only {granules} granules to share"));
             }
             Some(count) => count,
             None if self.capacity < SHARDED_FROM => 0,
-            None => info.multiprocessors,
+            None => u32::try_from(granules).unwrap_or(u32::MAX).min(info.multiprocessors),
         };
         let memory = device.alloc_memory(granules * self.min_align, self.min_align as usize)?;
         let lines = 1 + u64::from(shards.max(1));
@@ -219,35 +230,70 @@ impl BumpBuilder {
     }
 }
 
-/// Refuses a device that runs more warps at once than a lease can count with. On the CPU, which
-/// runs a block a worker, `threads_each` is 0.
-fn check_resident_warps(multiprocessors: u32, threads_each: u32) -> Result<()> {
-    let warps = u64::from(multiprocessors) * u64::from(threads_each.div_ceil(WARP_SIZE));
+/// Refuses a device that runs more warps at once than a lease can count with.
+fn check_resident_warps(warps: u64) -> Result<()> {
     if warps <= RESIDENT_WARPS {
         return Ok(());
     }
     let why = format!(
-        "with {threads_each} threads each they run {warps} warps at once, and an arena can serve \
-         {RESIDENT_WARPS}; use a device or a partition of it with fewer, or a FreeList"
+        "an arena can serve {RESIDENT_WARPS} at once; use a device, or a partition of it, with fewer \
+         multiprocessors, an executor with fewer workers, or a FreeList"
     );
-    refuse("the device's multiprocessors", multiprocessors, why)
+    refuse("the device's resident warps", warps, why)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::{Error, InvalidConfig};
+    use crate::simt::{Executor, Mode};
+    use warpheap_device::units::WARP_SIZE;
+
+    const MEMORY: u64 = 64 << 20;
+
+    fn with_workers(workers: usize) -> Device {
+        Device::cpu_with_executor(Executor::new(Mode::Parallel { workers }), MEMORY)
+    }
 
     #[test]
     fn a_device_with_more_warps_than_a_lease_counts_with_is_refused() {
-        // The CPU, V100, H200, the largest Blackwell, and the limit itself.
-        for (multiprocessors, threads) in [(512, 0), (80, 2048), (132, 2048), (188, 1536), (160, 2048)] {
-            assert!(check_resident_warps(multiprocessors, threads).is_ok(), "{multiprocessors} x {threads}");
+        // V100, H200, the largest Blackwell, and the limit itself.
+        for (multiprocessors, threads) in [(80, 2048), (132, 2048), (188, 1536), (160, 2048)] {
+            let warps = multiprocessors * threads / u64::from(WARP_SIZE);
+            assert!(check_resident_warps(warps).is_ok(), "{multiprocessors} x {threads}");
         }
-        let said = check_resident_warps(161, 2048).unwrap_err().to_string();
-        for part in ["multiprocessors = 161", "2048 threads", "10304 warps", "10240"] {
+        let said = check_resident_warps(10_241).unwrap_err().to_string();
+        for part in ["resident warps = 10241", "serve 10240", "fewer multiprocessors, an executor"] {
             assert!(said.contains(part), "{part} is not in: {said}");
         }
         assert!(!said.contains("  "), "blanks in a row: {said}");
-        assert!(check_resident_warps(u32::MAX, u32::MAX).is_err());
+        assert!(check_resident_warps(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn an_executor_with_more_warps_than_a_lease_counts_with_is_refused() {
+        drop(Bump::builder(1 << 20).build(&with_workers(320)).unwrap());
+        for workers in [321, usize::MAX] {
+            let refused = Bump::builder(1 << 20).build(&with_workers(workers));
+            assert!(
+                matches!(&refused, Err(Error::InvalidConfig(InvalidConfig::Pool { setting, .. }))
+                    if setting.contains("resident warps")),
+                "{workers}: {refused:?}"
+            );
+        }
+        let replay = Device::cpu_with_executor(Executor::new(Mode::Replay { seed: 1 }), MEMORY);
+        drop(Bump::builder(1 << 20).build(&replay).unwrap());
+    }
+
+    #[test]
+    fn an_arena_has_no_more_shards_than_granules() {
+        let executor = Executor::new(Mode::Parallel { workers: 1 }).with_sm_count(1000);
+        let device = Device::cpu_with_executor(executor, MEMORY);
+        let few = Bump::builder(SHARDED_FROM).min_align(MAX_MIN_ALIGN).build(&device).unwrap();
+        assert_eq!((few.granules, few.shards), (256, 256));
+        assert_eq!(few.check().unwrap(), []);
+        assert_eq!(few.stats().unwrap().remaining_bytes, SHARDED_FROM);
+        let many = Bump::builder(SHARDED_FROM).build(&device).unwrap();
+        assert_eq!(many.shards, 1000);
     }
 }

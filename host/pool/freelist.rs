@@ -11,6 +11,7 @@ use warpheap_device::kernel::Arg;
 
 /// A pool of equal-sized blocks in device memory; see [`warpheap_device::freelist`].
 #[derive(Debug)]
+#[must_use = "its memory is freed when it is dropped"]
 pub struct FreeList {
     memory: DeviceMemory,
     regions: DeviceMemory,
@@ -90,6 +91,9 @@ impl FreeList {
     }
 
     /// Waits for the device, then returns the faults that kernels caused.
+    ///
+    /// # Errors
+    /// An earlier failure of the device.
     pub fn faults(&self) -> Result<Faults> {
         let words = self.faults.copy_to_vec()?;
         Ok(words.first_chunk::<FAULT_LOG_WORDS>().map(Faults::read).unwrap_or_default())
@@ -121,6 +125,10 @@ impl FreeList {
     }
 
     /// Waits for the device, then checks the metadata and reports violated invariants.
+    /// Launches that are given the pool wait meanwhile.
+    ///
+    /// # Errors
+    /// An earlier failure of the device, or [`NotReset`](crate::Error::NotReset).
     pub fn check(&self) -> Result<Vec<Violation>> {
         check_reset(self.is_reset, "a free list")?;
         let _held = self.memory.hold_off_launches()?;
@@ -163,6 +171,10 @@ impl FreeListBuilder {
     }
 
     /// Builds the pool.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](crate::Error::InvalidConfig) for a setting that cannot be served,
+    /// [`OutOfMemory`](crate::Error::OutOfMemory), or what the driver answers.
     pub fn build(&self, device: &Device) -> Result<FreeList> {
         if !self.align.is_power_of_two() || self.align > 1 << 16 {
             return refuse("align", self.align, "it must be a power of two from 1 to 65536 bytes");

@@ -9,9 +9,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use warpheap_device::kernel::Kernel;
+use warpheap_device::units::WARP_SIZE;
 
 /// Number of SMs that a replay simulates; the minimum for a parallel run.
 const MIN_SM_COUNT: u32 = 4;
+
+/// Warps of the largest block.
+const MAX_BLOCK_WARPS: usize = 1024 / WARP_SIZE as usize;
+const _: () = assert!(parallel::RESIDENT_WARPS >= MAX_BLOCK_WARPS);
 
 /// Default step limit: a longer run counts as a livelock, after minutes.
 const PARALLEL_STEP_LIMIT: u64 = 1 << 36;
@@ -84,6 +89,15 @@ impl Executor {
     /// Number of SMs that kernels see.
     pub fn sm_count(&self) -> u32 {
         self.sm_count
+    }
+
+    /// Warps that one run has begun and not ended, at most.
+    pub(crate) fn resident_warps(&self) -> u64 {
+        let warps = match self.mode {
+            Mode::Parallel { workers } => workers.max(1).saturating_mul(parallel::RESIDENT_WARPS),
+            Mode::Replay { .. } => replay::RESIDENT_WARPS.max(MAX_BLOCK_WARPS),
+        };
+        warps as u64
     }
 
     /// Runs the grid to its end on the calling thread and its workers.

@@ -21,8 +21,8 @@ const ROUNDS: u32 = 256;
 /// Passes over the resident blocks in which no block ends, before another block is taken.
 const PATIENCE: u32 = 64;
 
-/// Maximum resident warps per worker, unless a single block has more: their stacks use memory.
-const RESIDENT_WARPS: usize = 32;
+/// Maximum resident warps per worker; no block has more. Their stacks use memory.
+pub(super) const RESIDENT_WARPS: usize = 32;
 
 /// Number of steps between two reports of a worker.
 const REPORT: u64 = 1 << 16;

@@ -12,7 +12,7 @@ use super::launch::Launch;
 use warpheap_device::machine;
 
 /// Maximum resident warps, unless a single block has more.
-const RESIDENT_WARPS: usize = 8;
+pub(super) const RESIDENT_WARPS: usize = 8;
 
 /// Number of picks between two reports of steps.
 const REPORT: u64 = 1 << 12;

@@ -73,8 +73,8 @@ macro_rules! stress_kernels {
                 out: $crate::kernel::DeviceSlice<$crate::check::record::Record>,
                 count: $crate::kernel::DevicePtr<u64>,
             ) {
-                let layout = ::core::alloc::Layout::from_size_align(bytes as usize, align as usize);
-                let layout = layout.unwrap_or(::core::alloc::Layout::new::<u8>());
+                let layout = $crate::__private::Layout::from_size_align(bytes as usize, align as usize);
+                let layout = layout.unwrap_or($crate::__private::Layout::new::<u8>());
                 // SAFETY: the caller's promise; an atomic has the layout of its integer.
                 let count = unsafe { &*count.0.cast::<$crate::sync::AtomicU64>() };
                 // SAFETY: the caller's promise.

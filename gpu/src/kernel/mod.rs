@@ -93,7 +93,9 @@ macro_rules! kernel {
         $(#[$meta])*
         #[cfg(not(target_arch = "nvptx64"))]
         #[allow(non_camel_case_types)]
-        #[derive(Clone, Copy, Debug)]
+        #[$crate::__private::derive(
+            $crate::__private::Clone, $crate::__private::Copy, $crate::__private::Debug
+        )]
         $vis struct $name;
 
         #[cfg(not(target_arch = "nvptx64"))]

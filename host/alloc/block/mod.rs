@@ -40,6 +40,7 @@ const MOST_BLOCK: usize = 1 << 48;
 ///
 /// Dropping the pool frees the memory after all work that blocks were freed behind. If blocks are
 /// still allocated, it waits for the device and logs a warning.
+#[must_use = "its memory is freed when it is dropped"]
 pub struct BlockPool<A: DeviceAllocator = DriverMemory> {
     pool: CachingPool<A>,
     start: u64,

@@ -58,6 +58,7 @@ pub enum Overflow {
 /// The pool takes 32 bytes on the host for each block since the last reset. Dropping it frees the
 /// memory after all work that blocks were freed behind. If blocks are still allocated, it waits for
 /// the device and logs a warning.
+#[must_use = "its memory is freed when it is dropped"]
 pub struct BumpPool<A: DeviceAllocator = DriverMemory> {
     upstream: A,
     /// The stream on which the memory is allocated and freed.

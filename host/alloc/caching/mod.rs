@@ -56,7 +56,7 @@ pub use config::CachingPoolBuilder;
 pub(in crate::alloc) use live::Wrong;
 pub use stats::{CachingClassStats, CachingPoolStats, RungStats};
 
-use super::{DeviceAllocator, Usage, address_of, check_request, lock};
+use super::{DeviceAllocator, DriverMemory, Usage, address_of, check_request, lock};
 use crate::driver::{Device, Stream};
 use crate::error::Result;
 use crate::pool::GrowableBuffer;
@@ -114,7 +114,8 @@ const NAME: &str = "a caching pool";
 /// # Ok(())
 /// # }
 /// ```
-pub struct CachingPool<A: DeviceAllocator> {
+#[must_use = "its memory is freed when it is dropped"]
+pub struct CachingPool<A: DeviceAllocator = DriverMemory> {
     upstream: A,
     /// The stream on which segments are allocated and freed. It has no other work.
     home: Stream,
@@ -156,7 +157,7 @@ impl fmt::Debug for Hook {
     }
 }
 
-impl CachingPool<super::DriverMemory> {
+impl CachingPool {
     /// Default settings of a caching pool.
     pub fn builder() -> CachingPoolBuilder {
         CachingPoolBuilder::default()

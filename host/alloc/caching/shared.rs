@@ -140,12 +140,12 @@ impl Shared {
         // The stream's largest other pieces become extents too: best fit then chooses among all of
         // them.
         let others = own.map_or(Vec::new(), |own| self.arena.free_of(own));
+        let mut homes = Vec::with_capacity(1 + MOST_OTHERS.min(others.len()));
         for node in others.into_iter().rev().take(MOST_OTHERS) {
-            let home = self.arena.cut(node, self.arena.bytes(node), 1);
-            cache.adopt(&mut self.arena, home);
+            homes.push(self.arena.cut(node, self.arena.bytes(node), 1));
         }
-        cache.adopt(&mut self.arena, home);
-        cache.cut_out(need, live)
+        homes.push(home);
+        cache.adopt(&mut self.arena, homes, need, live)
     }
 
     /// Allocates a block of one of `orders` for a cache. For a small class, up to `most - 1`

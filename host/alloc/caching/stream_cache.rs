@@ -110,9 +110,19 @@ impl StreamCache {
         lock(&self.bins).overflow(class, most, live)
     }
 
-    /// Forwards to [`Bins::adopt`]. Called under the shared lock.
-    pub fn adopt(&self, shared: &mut Arena, home: u32) {
-        lock(&self.bins).adopt(shared, home);
+    /// [`Bins::adopt`] for each of `homes`, then [`Bins::cut_out`], under the shared
+    /// lock. Both happen under one lock of the cache, so that no other thread of the stream takes
+    /// the new extents in between.
+    pub fn adopt(
+        &self,
+        shared: &mut Arena,
+        homes: impl IntoIterator<Item = u32>,
+        need: Need,
+        live: &Live,
+    ) -> Option<BlockId> {
+        let mut bins = lock(&self.bins);
+        homes.into_iter().for_each(|home| bins.adopt(shared, home));
+        bins.cut_out(need, live)
     }
 
     /// Forwards to [`Bins::cut_out`].

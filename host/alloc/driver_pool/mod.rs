@@ -45,6 +45,7 @@ const MAX_ALIGN: usize = 1 << 30;
 ///
 /// Dropping this destroys the pool, after freeing blocks that are still allocated: for those it
 /// waits for the device and logs a warning. The device's own pool is not destroyed.
+#[must_use = "its memory is freed when it is dropped"]
 pub struct DriverPool {
     device: Device,
     /// The stream for freeing blocks that are still allocated on drop.

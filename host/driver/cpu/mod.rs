@@ -83,6 +83,7 @@ impl DeviceBackend for CpuDevice {
             warp_size: WARP_SIZE,
             max_threads_per_block: LIMITS.threads_per_block,
             max_threads_per_multiprocessor: 0,
+            resident_warps: self.executor.resident_warps(),
             shared_bytes_per_block: LIMITS.shared_bytes_per_block,
             memory_total: self.heap.total(),
             memory_free: self.heap.free_bytes(),

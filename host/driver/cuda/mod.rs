@@ -189,6 +189,11 @@ impl DeviceBackend for CudaDevice {
     fn info(&self) -> Result<DeviceInfo> {
         let ask = |which| attribute(&self.context, which);
         let (free, total) = self.heap.free_and_total()?;
+        let multiprocessors = ask(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let max_threads_per_multiprocessor =
+            ask(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?;
+        let warp_size = ask(Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?;
+        let warps_each = max_threads_per_multiprocessor.div_ceil(warp_size.max(1));
         Ok(DeviceInfo {
             name: self.name.clone(),
             backend: Backend::Cuda,
@@ -197,12 +202,11 @@ impl DeviceBackend for CudaDevice {
                 ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
             )),
             driver_version: Some(driver_version(self.context.api)?),
-            multiprocessors: ask(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            warp_size: ask(Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?,
+            multiprocessors,
+            warp_size,
             max_threads_per_block: self.limits.threads_per_block,
-            max_threads_per_multiprocessor: ask(
-                Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
-            )?,
+            max_threads_per_multiprocessor,
+            resident_warps: u64::from(multiprocessors) * u64::from(warps_each),
             shared_bytes_per_block: self.limits.shared_bytes_per_block,
             memory_total: total,
             memory_free: free,

@@ -39,6 +39,7 @@ const SPREAD_FROM: u64 = 64 << 20;
 
 /// A heap in device memory; see [`warpheap_device::heap`].
 #[derive(Debug)]
+#[must_use = "its memory is freed when it is dropped"]
 pub struct Heap {
     backing: Backing,
     metadata: DeviceMemory,

@@ -29,6 +29,7 @@ impl Line {
 unsafe impl DeviceData for Line {}
 
 /// A copy of a heap's metadata at one moment. Its methods do not access the device.
+#[must_use = "it is a copy, which changes nothing"]
 pub struct HeapSnapshot {
     /// The copy that `heap` reads.
     _lines: Vec<Line>,

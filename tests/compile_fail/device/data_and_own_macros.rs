@@ -8,6 +8,10 @@ pub mod mem {
     }
 }
 
+// Derives of `Hash` under the names of others.
+#[allow(unused_imports)]
+use std::hash::{Hash as Clone, Hash as Copy, Hash as Debug};
+
 macro_rules! assert {
     ($($checks:tt)*) => {};
 }
@@ -38,6 +42,17 @@ warpheap_device::kernel! {
     /// None is asked for.
     unsafe fn this_one() {}
 }
+
+warpheap_device::stress_kernels! {
+    warpheap_device::freelist::FreeList {
+        stress: stress_it,
+        grab: grab_it,
+        give_back: give_it_back,
+        exchange: exchange_it,
+        free_twice: free_it_twice,
+    }
+}
+warpheap_device::stress_kernels!(checks);
 
 const _: () = {
     let name = <this_one as warpheap_device::kernel::Kernel>::NAME.as_bytes();

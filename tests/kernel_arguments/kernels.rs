@@ -1,0 +1,60 @@
+//! Kernels that write their arguments. `kernels.ptx` is what rustc 1.96 makes of this file for sm_70, without comments.
+
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+use warpheap_device::{device_data, kernel, kernel_arg};
+
+device_data! {
+    /// Without padding.
+    #[derive(Debug, Default, PartialEq)]
+    pub struct Particle {
+        pub position: [f32; 3],
+        pub charge: i32,
+    }
+}
+
+kernel_arg! {
+    /// With padding, and with a `bool`, which device memory must not hold.
+    #[derive(Debug, PartialEq)]
+    pub struct Settings {
+        pub strict: bool,
+        pub limit: u64,
+        pub letters: [char; 2],
+        pub first: Particle,
+    }
+}
+
+kernel! {
+    /// Writes what it was given, word by word.
+    ///
+    /// # Safety
+    /// `out` is live, and the launch has one thread.
+    pub unsafe fn numbers(
+        a: u8, b: i8, c: u16, d: i16, e: u32, f: i32, g: u64, h: i64, i: usize, j: isize, k: f32, l: f64, m: bool,
+        n: char, o: [u32; 3], out: DeviceSlice<u64>,
+    ) {
+        let words = [
+            a.into(), b as u64, c.into(), d as u64, e.into(), f as u64, g, h as u64, i as u64, j as u64,
+            k.to_bits().into(), l.to_bits(), m.into(), n.into(), o[0].into(), o[2].into(),
+        ];
+        // SAFETY: one thread.
+        (0..).zip(words).for_each(|(i, word)| _ = unsafe { out.set(i, word) });
+    }
+
+    /// The same for a tuple, a struct, and arrays of them.
+    ///
+    /// # Safety
+    /// As for `numbers`.
+    pub unsafe fn composites(
+        pair: (u8, u64), nested: ((bool, i16), [f32; 2]), all: [(u16, u32); 2], settings: Settings,
+        out: (DeviceSlice<u64>, DevicePtr<u64>),
+    ) {
+        let words = [
+            pair.0.into(), pair.1, nested.0.0.into(), nested.0.1 as u64, nested.1[1].to_bits().into(), all[1].0.into(),
+            all[0].1.into(), settings.strict.into(), settings.limit, settings.letters[1].into(),
+            settings.first.charge as u64,
+        ];
+        assert_eq!(out.0.as_ptr(), out.1.0);
+        // SAFETY: one thread.
+        (0..).zip(words).for_each(|(i, word)| _ = unsafe { out.0.set(i, word) });
+    }
+}

@@ -79,7 +79,7 @@ kernel! {
             // SAFETY: the test is about this mistake.
             unsafe { thread::sync_threads() };
         } else {
-            // SAFETY: the test is about this mistake.
+            // SAFETY: the other lanes wait elsewhere: the mistake that the test is about.
             unsafe { thread::sync_threads() };
         }
     }

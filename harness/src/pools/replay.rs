@@ -27,6 +27,7 @@ pub struct ReplayConfig {
 
 /// What a pool made of a log. Sizes are in bytes, and times those of the host.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 #[must_use = "it says whether the replay was clean"]
 pub struct ReplayReport {
     /// The pool's name.

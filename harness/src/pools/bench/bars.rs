@@ -11,6 +11,7 @@ const MANY: u32 = 16;
 
 /// A figure, held to its bar.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Judged {
     /// What is held to it.
     pub what: &'static str,
@@ -27,11 +28,13 @@ pub struct Judged {
 }
 
 impl Judged {
-    fn at_most(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
+    /// A `value` that is to be at most `bar`.
+    pub fn at_most(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
         Judged { what, value, unit, holds: Bar::AtMost, bar, met: value <= bar }
     }
 
-    fn at_least(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
+    /// A `value` that is to be at least `bar`.
+    pub fn at_least(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
         Judged { what, value, unit, holds: Bar::AtLeast, bar, met: value >= bar }
     }
 }

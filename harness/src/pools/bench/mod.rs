@@ -94,6 +94,7 @@ impl PoolBenchConfig {
 
 /// What was measured.
 #[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct PoolBenchReport {
     /// Timed rounds of each pair.
     pub rounds: u32,

@@ -31,6 +31,7 @@ pub(super) const MIXED_SIZES: &str = "pair of 256 B to 64 MiB";
 
 /// How long an allocation with its free takes.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct PairFigure {
     /// Which sizes.
     pub name: &'static str,

@@ -26,6 +26,7 @@ const ALIGN: usize = 256;
 
 /// What random allocations took.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct RandomFigure {
     /// Which sizes.
     pub name: String,

@@ -20,6 +20,7 @@ pub struct Trace {
 
 /// What is in a log. Each of its rows is in one of `allocations`, `frees`, `failures`, `empty` and `unmatched_frees`.
 #[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct TraceSummary {
     /// Rows, without the first line.
     pub rows: u64,
@@ -51,6 +52,7 @@ pub struct TraceSummary {
 
 /// What does not fit together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Findings {
     /// How many.
     pub count: u64,
@@ -62,6 +64,7 @@ pub struct Findings {
 
 /// A row that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Finding {
     /// The line of the file.
     pub line: u64,

@@ -12,7 +12,9 @@ mod error;
 pub mod examples;
 #[path = "../kernels/mod.rs"]
 pub mod kernels;
+mod own;
 pub mod pools;
 pub mod stress;
 
 pub use error::{Error, Result};
+pub use own::OwnModule;

@@ -4,8 +4,9 @@
 mod slots;
 
 use slots::SlotPool;
+use warpheap::Device;
 use warpheap::simt::{Executor, Mode};
-use warpheap::{Device, Module};
+use warpheap_harness::OwnModule;
 use warpheap_harness::stress::{
     AllocatorKind, FindingKind, Limit, Plant, SizeMix, StressConfig, StressReport, Subject, Workload, stress,
     stress_allocator,
@@ -27,8 +28,8 @@ fn config(allocator: AllocatorKind) -> StressConfig {
 
 fn run(device: &Device, config: &StressConfig) -> StressReport {
     // A kernel that is launched and not among these fails the run.
-    let module = device.native_kernels(&config.kernels()).unwrap();
-    let report = stress(device, &module, config, &mut |_| ()).unwrap();
+    let kernels = OwnModule::load(device, &config.kernels()).unwrap();
+    let report = stress(device, &kernels, config, &mut |_| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.findings);
     assert_eq!(report.lost_blocks, 0);
     assert_eq!(report.allocations, report.frees, "everything was given back");
@@ -187,8 +188,8 @@ fn a_time_limit_ends_a_run() {
     let mut rounds = 0;
     let device = parallel();
     let config = config(AllocatorKind::FreeList).limit(limit);
-    let module = device.native_kernels(&config.kernels()).unwrap();
-    let report = stress(&device, &module, &config, &mut |progress| rounds = progress.round).unwrap();
+    let kernels = OwnModule::load(&device, &config.kernels()).unwrap();
+    let report = stress(&device, &kernels, &config, &mut |progress| rounds = progress.round).unwrap();
     assert!(report.is_clean() && report.rounds >= 1 && report.rounds == rounds);
 }
 
@@ -230,8 +231,7 @@ fn what_cannot_be_run_is_refused_with_advice() {
 /// A stress of an allocator that is not of this library.
 fn run_own<S: Subject>(mode: Mode, config: &StressConfig) -> warpheap_harness::Result<StressReport> {
     let device = Device::cpu_with(mode);
-    let module = device.native_kernels(&config.kernels_of::<S>())?;
-    stress_allocator::<S>(&device, &module, config, &mut |_| ())
+    stress_allocator::<S>(&device, config, &mut |_| ())
 }
 
 fn own_config() -> StressConfig {
@@ -303,15 +303,16 @@ fn a_gpu_if_there_is_one() {
     };
     for image in images {
         let kernels = AllocatorKind::ALL.map(|allocator| config(allocator).kernels()).concat();
-        let module = device.load_kernels(image.ptx, &kernels).unwrap();
-        AllocatorKind::ALL.iter().for_each(|allocator| stress_on_gpu(&device, &module, *allocator));
+        let own = OwnModule::load_for(&device, image.capability, &kernels).unwrap();
+        assert_eq!(own.image(), Some(image));
+        AllocatorKind::ALL.iter().for_each(|allocator| stress_on_gpu(&device, &own, *allocator));
     }
 }
 
-fn stress_on_gpu(device: &Device, module: &Module, allocator: AllocatorKind) {
+fn stress_on_gpu(device: &Device, kernels: &OwnModule, allocator: AllocatorKind) {
     for (threads, sizes) in [(1 << 18, 64..=64), (1 << 16, 16..=8192), (256, 1..=100)] {
         let config = config(allocator).threads(threads).sizes(sizes).streams(4);
-        let report = stress(device, module, &config, &mut |_| ()).unwrap();
+        let report = stress(device, kernels, &config, &mut |_| ()).unwrap();
         assert!(report.is_clean(), "{:#?}", report.findings);
         assert!(report.exhaustions > 0 && report.allocations == report.frees);
         println!(

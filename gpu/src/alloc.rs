@@ -26,6 +26,11 @@ use core::ptr::NonNull;
 /// # Safety
 /// What `alloc` returns is live global memory, as large and as aligned as the layout, and no one else's until it is freed.
 /// It lies in the `region`.
+///
+/// For an allocator under test this may not hold, as long as only the kernels of
+/// [`stress_kernels!`](crate::stress_kernels!) call it: they rely on none of it, and access a block
+/// only after they have checked that it lies in the pool and have claimed its memory. All other
+/// code may rely on it.
 pub unsafe trait DeviceAlloc: DeviceHandle {
     /// Whether memory that was given back is handed out again.
     const RECLAIMS: bool;

@@ -6,8 +6,9 @@ use warpheap::error::{Error, Result};
 
 /// Kernels of this library, loaded on a device.
 ///
-/// Only [`load`](Self::load) and [`load_for`](Self::load_for) make one, from the [images](build_info::images) that are
-/// part of this library, or on the CPU from its functions. So safe functions may launch kernels out of it by name.
+/// Only [`load`](Self::load) and [`load_for`](Self::load_for) make one, from the
+/// [images](build_info::images) that are part of this library, or on the CPU from its functions. So
+/// safe functions may launch kernels out of it by name.
 #[derive(Clone, Debug)]
 pub struct OwnModule {
     module: Module,
@@ -15,7 +16,8 @@ pub struct OwnModule {
 }
 
 impl OwnModule {
-    /// Loads `kernels` for the compute capability of `device`; on the CPU, this program's own functions.
+    /// Loads `kernels` for the compute capability of `device`; on the CPU, this program's own
+    /// functions.
     ///
     /// # Errors
     /// [`Error::NoDevice`] if this library was built without kernels for a GPU; as for
@@ -24,8 +26,8 @@ impl OwnModule {
         OwnModule::load_image(device, None, kernels)
     }
 
-    /// As [`load`](Self::load), with the newest image that a GPU of this compute capability runs: `(7, 0)` for the kernels
-    /// of sm_70. The CPU has no images.
+    /// As [`load`](Self::load), with the newest image that a GPU of this compute capability runs:
+    /// `(7, 0)` for the kernels of sm_70. The CPU has no images.
     ///
     /// # Errors
     /// As for [`load`](Self::load).

@@ -1,9 +1,13 @@
 //! Stress runs on the CPU: all allocators, both ways to run, several streams.
 
+#[path = "support/failing.rs"]
+mod failing;
 #[path = "support/slots.rs"]
 mod slots;
 
+use failing::{DROPPED_IDLE, FailingPool};
 use slots::SlotPool;
+use std::sync::atomic::Ordering;
 use warpheap::Device;
 use warpheap::simt::{Executor, Mode};
 use warpheap_harness::OwnModule;
@@ -292,6 +296,30 @@ fn what_an_allocator_of_others_does_not_support_is_refused() {
         let error = run_own::<SlotPool<false>>(modes()[0], &config).unwrap_err().to_string();
         assert!(error.contains(advice), "{config:?}: {error}");
     }
+}
+
+#[test]
+fn a_subject_is_dropped_after_its_kernels_have_ended() {
+    let config = own_config().workload(Workload::Exchange);
+    let error = run_own::<FailingPool>(modes()[0], &config).unwrap_err().to_string();
+    assert!(error.contains("the second launch"), "{error}");
+    assert!(DROPPED_IDLE.load(Ordering::Relaxed), "the subject was dropped beside its kernel");
+}
+
+/// Reports list the checks that a subject supports, and no others.
+#[test]
+fn a_report_lists_the_checks_that_were_made() {
+    let lists = |report: &StressReport, what: &str| {
+        report.verified.iter().filter(|verified| verified.contains(what)).count()
+    };
+    let own = run_own::<SlotPool<false>>(modes()[0], &own_config()).unwrap();
+    let found =
+        ["overlaps: every", "misuse", "count", "metadata", "all memory"].map(|what| lists(&own, what));
+    assert_eq!(found, [1, 0, 1, 0, 0], "{:?}", own.verified);
+    let heap = run(&parallel(), &config(AllocatorKind::Heap));
+    let found =
+        ["overlaps: every", "misuse", "count", "metadata", "all memory"].map(|what| lists(&heap, what));
+    assert_eq!(found, [1, 1, 0, 1, 1], "{:?}", heap.verified);
 }
 
 #[test]

@@ -52,8 +52,8 @@ pub fn kernels(config: &BenchConfig) -> Vec<&'static str> {
     plans.iter().flat_map(Plan::kernels).collect()
 }
 
-/// Measures, by its [`kernels()`](kernels()) in `kernels`. `progress` is told the name of each figure before it is
-/// measured.
+/// Measures, by its [`kernels()`](kernels()) in `kernels`. `progress` is told the name of each
+/// figure before it is measured.
 pub fn run(
     device: &Device,
     kernels: &OwnModule,

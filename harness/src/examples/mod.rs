@@ -91,8 +91,8 @@ fn chosen(only: Option<&str>) -> impl Iterator<Item = &'static Example> {
     EXAMPLES.iter().filter(move |example| only.is_none_or(|only| example.name.contains(only)))
 }
 
-/// Runs the examples whose name contains `only`, all without it; `kernels` holds their [`kernels()`](kernels()). `told` gets
-/// each report at its end.
+/// Runs the examples whose name contains `only`, all without it; `kernels` holds their
+/// [`kernels()`](kernels()). `told` gets each report at its end.
 ///
 /// # Errors
 /// [`Error::WrongResult`] for the first example that computed something else than the host, or left something in

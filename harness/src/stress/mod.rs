@@ -122,7 +122,8 @@ use warpheap::driver::{Device, Module};
 
 /// Runs the stress that `config` describes and tells what was found. `progress` is called after each round.
 ///
-/// `kernels` holds those that [`StressConfig::kernels`] names. A run that finds something ends with that round.
+/// `kernels` holds those that [`StressConfig::kernels`] names. A run that finds something ends with
+/// that round.
 ///
 /// # Errors
 /// As for [`StressConfig::validate`], and whatever fails on the way: a kernel that crashes is an error, not a
@@ -140,10 +141,11 @@ pub fn stress(
     }
 }
 
-/// Runs the stress that `config` describes over an allocator of the caller's. As [`stress`]; `config.allocator` is not
-/// read.
+/// Runs the stress that `config` describes over an allocator of the caller's. As [`stress`];
+/// `config.allocator` is not read.
 ///
-/// The kernels that [`kernels_of`](StressConfig::kernels_of) names are loaded by [`Subject::module`].
+/// The kernels that [`kernels_of`](StressConfig::kernels_of) names are loaded by
+/// [`Subject::module`].
 ///
 /// # Errors
 /// [`Error::InvalidStress`] for what the configuration or the [`Subject`] does not allow, and whatever fails on the way: a

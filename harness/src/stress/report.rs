@@ -54,8 +54,9 @@ pub struct StressReport {
     pub frees: u64,
     /// Pairs of an allocation and the free of its block, each checked as `verified` says.
     pub pairs: u64,
-    /// What was checked of every pair, and of all blocks together. Checks that the [`Subject`](super::Subject) does not
-    /// support, and those that the run did not come to, are not listed.
+    /// What was checked of every pair, and of all blocks together. Checks that the
+    /// [`Subject`](super::Subject) does not support, and those that the run did not come to, are
+    /// not listed.
     pub verified: Vec<&'static str>,
     /// Blocks of those that another warp gave back than the one that allocated them, in kernels that ran at the same
     /// time. A churn has none: there, blocks change hands between kernels.

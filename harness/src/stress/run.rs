@@ -37,8 +37,8 @@ const MIDDLE: u64 = 3;
 /// The round into which a fault is planted, if there are as many.
 const PLANT_ROUND: u64 = 2;
 
-/// Streams that are waited for before what their kernels use is dropped: also where a run ends early, by an error or a
-/// panic, after some kernels were launched.
+/// Streams that are waited for before what their kernels use is dropped: also where a run ends
+/// early, by an error or a panic, after some kernels were launched.
 pub(super) struct Streams(pub(super) Vec<Stream>);
 
 impl Deref for Streams {

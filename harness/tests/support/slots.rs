@@ -108,7 +108,8 @@ impl<const FLAWED: bool> SlotPool<FLAWED> {
 macro_rules! subject {
     ($flawed:literal, $name:literal, $stress:ident, $grab:ident, $give_back:ident) => {
         // SAFETY: the buffers live as long as the pool (S1); the kernels are those of `stress_kernels!` (S2); threads share
-        // the words as atomics (S3); nothing is launched here (S4); the module is the default's (S5).
+        // the words as atomics (S3); nothing is launched here (S4); the module is the default's
+        // (S5).
         unsafe impl Subject for SlotPool<$flawed> {
             type Handle = Slots<$flawed>;
             type Stress = $stress;

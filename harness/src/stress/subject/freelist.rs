@@ -29,8 +29,8 @@ const NAMED: usize = 8;
 pub(crate) struct FreeListSubject(pool::FreeList);
 
 // SAFETY: the library's pool keeps its memory while it lives and its handle's methods may be called by any thread (S1,
-// S3); the kernels are those of `stress_kernels!` (S2), out of this crate's images (S5); what is launched here is waited
-// for (S4).
+// S3); the kernels are those of `stress_kernels!` (S2), out of this crate's images (S5); what is
+// launched here is waited for (S4).
 unsafe impl Subject for FreeListSubject {
     type Handle = FreeList;
     type Stress = stress_freelist;

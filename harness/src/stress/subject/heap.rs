@@ -46,8 +46,8 @@ pub(crate) struct HeapSubject {
 }
 
 // SAFETY: the library's pool keeps its memory while it lives and its handle's methods may be called by any thread (S1,
-// S3); the kernels are those of `stress_kernels!` (S2), out of this crate's images (S5); what is launched here is waited
-// for (S4).
+// S3); the kernels are those of `stress_kernels!` (S2), out of this crate's images (S5); what is
+// launched here is waited for (S4).
 unsafe impl Subject for HeapSubject {
     type Handle = Heap;
     type Stress = stress_heap;

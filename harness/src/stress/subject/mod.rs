@@ -95,8 +95,9 @@ impl Launched {
 ///   return of `alloc`, also where it returned an address twice. They write to no memory but the pool's and its metadata.
 /// - S4. Methods of the host that launch kernels or copies wait for them before they return, except
 ///   [`exchange`](Self::exchange), which launches on the stream that it is given alone.
-/// - S5. In the module that [`module`](Self::module) returns, the kernels of the names that it is given are those that this
-///   program declares: compiled from the same sources, on a GPU into PTX that was not changed.
+/// - S5. In the module that [`module`](Self::module) returns, the kernels of the names that it is
+///   given are those that this program declares: compiled from the same sources, on a GPU into PTX
+///   that was not changed.
 pub unsafe trait Subject: Sized {
     /// The pool as kernels have it.
     type Handle: DeviceAlloc;
@@ -120,11 +121,13 @@ pub unsafe trait Subject: Sized {
     const LAUNCHED: Launched = Launched::NONE;
 
     /// The `kernels` of these names on `device`: those of this trait's constants, and those that
-    /// `stress_kernels!(checks)` declares. Default: this program's functions, which only the CPU runs. For a GPU it is
-    /// `device.load_kernels(ptx, kernels)` with the PTX of the crate that declares them.
+    /// `stress_kernels!(checks)` declares. Default: this program's functions, which only the CPU
+    /// runs. For a GPU it is `device.load_kernels(ptx, kernels)` with the PTX of the crate that
+    /// declares them.
     ///
     /// # Errors
-    /// What the device answers. By default, [`NotSupported`](warpheap::Error::NotSupported) on a GPU.
+    /// What the device answers. By default, [`NotSupported`](warpheap::Error::NotSupported) on a
+    /// GPU.
     fn module(device: &Device, kernels: &[&'static str]) -> Result<Module> {
         Ok(device.native_kernels(kernels)?)
     }
@@ -154,7 +157,8 @@ pub unsafe trait Subject: Sized {
     /// What the device answers.
     fn reset(&mut self) -> Result<()>;
 
-    /// Misuse that the allocator has recorded since the last reset; `None` if it does not record misuse.
+    /// Misuse that the allocator has recorded since the last reset; `None` if it does not record
+    /// misuse.
     ///
     /// # Errors
     /// What the device answers.
@@ -195,8 +199,8 @@ pub unsafe trait Subject: Sized {
         self.is_exhausted(plan, granted, u64::MAX)
     }
 
-    /// Whether all memory is free, now that every block was freed. `None`, the default: not checked, beyond the numbers of
-    /// [`agrees`](Self::agrees).
+    /// Whether all memory is free, now that every block was freed. `None`, the default: not
+    /// checked, beyond the numbers of [`agrees`](Self::agrees).
     ///
     /// # Errors
     /// What the device answers.
@@ -214,8 +218,8 @@ pub unsafe trait Subject: Sized {
     /// Not supported by default; else what the device answers.
     ///
     /// # Safety
-    /// As for the kernel: [`exchange::run`](warpheap_device::check::exchange::run). `module` is one of
-    /// [`module`](Self::module).
+    /// As for the kernel: [`exchange::run`](warpheap_device::check::exchange::run). `module` is one
+    /// of [`module`](Self::module).
     unsafe fn exchange(
         &self,
         module: &Module,
@@ -233,8 +237,8 @@ pub unsafe trait Subject: Sized {
     /// Not supported by default; else what the device answers.
     ///
     /// # Safety
-    /// `module` is one of [`module`](Self::module). No kernel runs. Of what the pool hands out from now on, code other than
-    /// the checks' relies on nothing.
+    /// `module` is one of [`module`](Self::module). No kernel runs. Of what the pool hands out from
+    /// now on, code other than the checks' relies on nothing.
     unsafe fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
         let _ = (module, stream, victim);
         Err(unsupported::<Self>("with a planted overlap"))
@@ -246,8 +250,8 @@ pub unsafe trait Subject: Sized {
     /// Not supported by default; else what the device answers.
     ///
     /// # Safety
-    /// As for [`corrupt`](Self::corrupt). The records are those of the live blocks of this pool, and `map` is their
-    /// ownership map.
+    /// As for [`corrupt`](Self::corrupt). The records are those of the live blocks of this pool,
+    /// and `map` is their ownership map.
     unsafe fn free_twice(
         &self,
         module: &Module,

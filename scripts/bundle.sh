@@ -13,7 +13,7 @@ rm -rf bundle
 mkdir -p bundle/tests
 # This one fails without a device compiler: a bundle without kernels is of no use.
 cargo run --quiet --locked -p warpheap-build --example ptx -- harness/kernels bundle/kernels.ptx sm_70 sm_80
-cargo build --release --locked
+cargo build --release --locked --features cli
 # Names of functions stay, for what a crash tells.
 strip --strip-debug -o bundle/warpheap "${CARGO_TARGET_DIR:-target}/release/warpheap"
 # It is built, and run on the CPU, by the test.
@@ -21,7 +21,7 @@ WARPHEAP_REQUIRE_COMPILER=1 cargo test --quiet --release --locked --test package
 strip --strip-debug -o bundle/warpheap-user "${CARGO_TARGET_DIR:-target}/release/warpheap-user"
 cp scripts/gpu-suite.sh bundle/
 # Their paths are in what cargo reports.
-reported=$(cargo test --release --no-run --locked "${tests[@]/#/--test=}" --message-format=json)
+reported=$(cargo test --release --no-run --locked --features cli "${tests[@]/#/--test=}" --message-format=json)
 for name in "${tests[@]}"; do
     path=$(sed -n 's|.*"executable":"\([^"]*/'"$name"'-[^"]*\)".*|\1|p' <<<"$reported")
     strip -o "bundle/tests/$name" "$path"

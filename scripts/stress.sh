@@ -4,4 +4,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
-exec cargo run --release --locked -- stress "$@"
+exec cargo run --release --locked --features cli -- stress "$@"

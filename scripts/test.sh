@@ -52,12 +52,12 @@ if [ -z "$quick" ]; then
     trap 'kill "$loom" 2>/dev/null || true; rm -f "$loom_log"' EXIT
 fi
 
-step tests, with the rustacuda and cust features
+step tests, with the program and the rustacuda and cust features
 # Without `debug`, which changes the program's kernels: their registers are looked at as they are without it.
-cargo test --workspace --features rustacuda,cust --locked
+cargo test --workspace --features cli,rustacuda,cust --locked
 
 step 'debug heaps, others in a build that has them, and arguments of bytemuck types'
-cargo test --locked --features debug,bytemuck --test kernel_arguments --test heap_debug --test heap_host --test heap_grow --test heap_groups --test global_heap
+cargo test --locked --features cli,debug,bytemuck --test kernel_arguments --test heap_debug --test heap_host --test heap_grow --test heap_groups --test global_heap
 
 step the example of the README
 cargo run --quiet --locked --features rustacuda,cust --example hello

@@ -27,6 +27,11 @@ use core::ptr::NonNull;
 /// # Safety
 /// `alloc` returns live global memory with the size and alignment of the layout. It has no other
 /// owner until it is freed. It lies in the `region`.
+///
+/// This may not hold for an allocator under test, as long as only the kernels of
+/// [`stress_kernels!`](crate::stress_kernels!) call it. They do not rely on it: they access a block
+/// only after they have checked that it lies in the pool and have claimed its memory. All other
+/// code may rely on it.
 pub unsafe trait DeviceAlloc: DeviceHandle {
     /// Whether freed memory is allocated again.
     const RECLAIMS: bool;

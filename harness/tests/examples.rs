@@ -3,12 +3,12 @@
 
 use warpheap::simt::Mode;
 use warpheap::{Backend, Device};
-use warpheap_harness::Error;
 use warpheap_harness::examples::{self, ExamplesConfig};
+use warpheap_harness::{Error, OwnModule};
 
 fn run(device: &Device, config: ExamplesConfig, only: Option<&str>) -> Result<Vec<String>, Error> {
-    let module = device.native_kernels(&examples::kernels(only))?;
-    let reports = examples::run(device, &module, config, only, &mut |_| ())?;
+    let kernels = OwnModule::load(device, &examples::kernels(only))?;
+    let reports = examples::run(device, &kernels, config, only, &mut |_| ())?;
     Ok(reports.into_iter().map(|report| format!("{}: {:?}", report.name, report.checked)).collect())
 }
 

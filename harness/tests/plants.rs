@@ -3,6 +3,7 @@
 
 use warpheap::Device;
 use warpheap::simt::Mode;
+use warpheap_harness::OwnModule;
 use warpheap_harness::stress::{
     AllocatorKind, FindingKind, Limit, Plant, SizeMix, StressConfig, StressReport, Workload, stress,
 };
@@ -25,7 +26,7 @@ fn config(allocator: AllocatorKind, plant: Option<Plant>, seed: u64) -> StressCo
 
 fn run(mode: Mode, config: &StressConfig) -> StressReport {
     let device = Device::cpu_with(mode);
-    stress(&device, &device.native_kernels(&config.kernels()).unwrap(), config, &mut |_| ()).unwrap()
+    stress(&device, &OwnModule::load(&device, &config.kernels()).unwrap(), config, &mut |_| ()).unwrap()
 }
 
 /// Runs on the GPU, if there is one and the kernels were built. With `WARPHEAP_REQUIRE_CUDA=1` both
@@ -36,8 +37,8 @@ fn run_on_gpu(config: &StressConfig) -> Option<StressReport> {
         assert!(!required, "WARPHEAP_REQUIRE_CUDA=1, but there is no GPU, or no kernels for it");
         return None;
     };
-    let module = device.load_kernels(images.last()?.ptx, &config.kernels()).unwrap();
-    Some(stress(&device, &module, config, &mut |_| ()).unwrap())
+    let kernels = OwnModule::load_for(&device, images.last()?.capability, &config.kernels()).unwrap();
+    Some(stress(&device, &kernels, config, &mut |_| ()).unwrap())
 }
 
 /// The expected kind of finding.

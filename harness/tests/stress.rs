@@ -1,11 +1,16 @@
 //! Stress runs on the CPU: all allocators, both modes, several streams.
 
+#[path = "support/failing.rs"]
+mod failing;
 #[path = "support/slots.rs"]
 mod slots;
 
+use failing::{DROPPED_IDLE, FailingPool};
 use slots::SlotPool;
+use std::sync::atomic::Ordering;
+use warpheap::Device;
 use warpheap::simt::{Executor, Mode};
-use warpheap::{Device, Module};
+use warpheap_harness::OwnModule;
 use warpheap_harness::stress::{
     AllocatorKind, FindingKind, Limit, Plant, SizeMix, StressConfig, StressReport, Subject, Workload, stress,
     stress_allocator,
@@ -27,8 +32,8 @@ fn config(allocator: AllocatorKind) -> StressConfig {
 
 fn run(device: &Device, config: &StressConfig) -> StressReport {
     // A launch of any other kernel fails the run.
-    let module = device.native_kernels(&config.kernels()).unwrap();
-    let report = stress(device, &module, config, &mut |_| ()).unwrap();
+    let kernels = OwnModule::load(device, &config.kernels()).unwrap();
+    let report = stress(device, &kernels, config, &mut |_| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.findings);
     assert_eq!(report.lost_blocks, 0);
     assert_eq!(report.allocations, report.frees, "everything was given back");
@@ -188,8 +193,8 @@ fn a_time_limit_ends_a_run() {
     let mut rounds = 0;
     let device = parallel();
     let config = config(AllocatorKind::FreeList).limit(limit);
-    let module = device.native_kernels(&config.kernels()).unwrap();
-    let report = stress(&device, &module, &config, &mut |progress| rounds = progress.round).unwrap();
+    let kernels = OwnModule::load(&device, &config.kernels()).unwrap();
+    let report = stress(&device, &kernels, &config, &mut |progress| rounds = progress.round).unwrap();
     assert!(report.is_clean() && report.rounds >= 1 && report.rounds == rounds);
 }
 
@@ -231,8 +236,7 @@ fn what_cannot_be_run_is_refused_with_advice() {
 /// A stress run of a third-party allocator.
 fn run_own<S: Subject>(mode: Mode, config: &StressConfig) -> warpheap_harness::Result<StressReport> {
     let device = Device::cpu_with(mode);
-    let module = device.native_kernels(&config.kernels_of::<S>())?;
-    stress_allocator::<S>(&device, &module, config, &mut |_| ())
+    stress_allocator::<S>(&device, config, &mut |_| ())
 }
 
 fn own_config() -> StressConfig {
@@ -296,6 +300,30 @@ fn what_an_allocator_of_others_does_not_support_is_refused() {
 }
 
 #[test]
+fn a_subject_is_dropped_after_its_kernels_have_ended() {
+    let config = own_config().workload(Workload::Exchange);
+    let error = run_own::<FailingPool>(modes()[0], &config).unwrap_err().to_string();
+    assert!(error.contains("the second launch"), "{error}");
+    assert!(DROPPED_IDLE.load(Ordering::Relaxed), "the subject was dropped beside its kernel");
+}
+
+/// Reports list the checks that a subject supports, and no others.
+#[test]
+fn a_report_lists_the_checks_that_were_made() {
+    let lists = |report: &StressReport, what: &str| {
+        report.verified.iter().filter(|verified| verified.contains(what)).count()
+    };
+    let own = run_own::<SlotPool<false>>(modes()[0], &own_config()).unwrap();
+    let found =
+        ["overlaps: every", "misuse", "count", "metadata", "all memory"].map(|what| lists(&own, what));
+    assert_eq!(found, [1, 0, 1, 0, 0], "{:?}", own.verified);
+    let heap = run(&parallel(), &config(AllocatorKind::Heap));
+    let found =
+        ["overlaps: every", "misuse", "count", "metadata", "all memory"].map(|what| lists(&heap, what));
+    assert_eq!(found, [1, 1, 0, 1, 1], "{:?}", heap.verified);
+}
+
+#[test]
 fn a_gpu_if_there_is_one() {
     let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
     let (Ok(device), Ok(images)) = (Device::cuda(0), warpheap_harness::build_info::images()) else {
@@ -304,15 +332,16 @@ fn a_gpu_if_there_is_one() {
     };
     for image in images {
         let kernels = AllocatorKind::ALL.map(|allocator| config(allocator).kernels()).concat();
-        let module = device.load_kernels(image.ptx, &kernels).unwrap();
-        AllocatorKind::ALL.iter().for_each(|allocator| stress_on_gpu(&device, &module, *allocator));
+        let own = OwnModule::load_for(&device, image.capability, &kernels).unwrap();
+        assert_eq!(own.image(), Some(image));
+        AllocatorKind::ALL.iter().for_each(|allocator| stress_on_gpu(&device, &own, *allocator));
     }
 }
 
-fn stress_on_gpu(device: &Device, module: &Module, allocator: AllocatorKind) {
+fn stress_on_gpu(device: &Device, kernels: &OwnModule, allocator: AllocatorKind) {
     for (threads, sizes) in [(1 << 18, 64..=64), (1 << 16, 16..=8192), (256, 1..=100)] {
         let config = config(allocator).threads(threads).sizes(sizes).streams(4);
-        let report = stress(device, module, &config, &mut |_| ()).unwrap();
+        let report = stress(device, kernels, &config, &mut |_| ()).unwrap();
         assert!(report.is_clean(), "{:#?}", report.findings);
         assert!(report.exhaustions > 0 && report.allocations == report.frees);
         println!(

@@ -15,6 +15,7 @@ pub enum Bar {
 
 /// One figure.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Figure {
     /// What was measured.
     pub name: String,
@@ -57,14 +58,7 @@ pub struct Comparison {
 
 impl Figure {
     /// A ratio of medians with the upper bound `bar`.
-    pub(super) fn ratio(
-        name: &str,
-        threads: u32,
-        time: Timing,
-        against: &str,
-        base: Timing,
-        bar: f64,
-    ) -> Figure {
+    pub fn ratio(name: &str, threads: u32, time: Timing, against: &str, base: Timing, bar: f64) -> Figure {
         let figure = Figure::plain(name, threads, against);
         let figure = Figure { time: Some(time), base: Some(base), ..figure };
         figure.measured_by(time.median_us / base.median_us, "x", Bar::AtMost, bar)

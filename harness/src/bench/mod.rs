@@ -13,12 +13,12 @@ mod plan;
 mod tests;
 mod timing;
 
-use crate::Result;
+use crate::{OwnModule, Result};
 pub use figure::{Bar, Comparison, Figure};
 use plan::Plan;
 use serde::Serialize;
 pub use timing::Timing;
-use warpheap::driver::{Backend, Device, Module};
+use warpheap::driver::{Backend, Device};
 use warpheap::error::NotSupported;
 
 /// What to measure.
@@ -32,6 +32,7 @@ pub struct BenchConfig {
 
 /// All figures of a run.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct BenchReport {
     /// Threads in a block.
     pub block: u32,
@@ -51,10 +52,11 @@ pub fn kernels(config: &BenchConfig) -> Vec<&'static str> {
     plans.iter().flat_map(Plan::kernels).collect()
 }
 
-/// Measures, by the [`kernels`] in `module`. `progress` is told the name of each figure before it is measured.
+/// Measures, by its [`kernels()`](kernels()) in `kernels`. `progress` is told the name of each
+/// figure before it is measured.
 pub fn run(
     device: &Device,
-    module: &Module,
+    kernels: &OwnModule,
     config: &BenchConfig,
     progress: &mut dyn FnMut(&str),
 ) -> Result<BenchReport> {
@@ -66,5 +68,5 @@ pub fn run(
         };
         return Err(warpheap::Error::from(refused).into());
     }
-    figures::Bench::new(device, module, config.rounds)?.run(figures::plans(config), progress)
+    figures::Bench::new(device, kernels.module(), config.rounds)?.run(figures::plans(config), progress)
 }

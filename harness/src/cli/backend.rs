@@ -5,16 +5,14 @@ use super::status::Failure;
 use warpheap::KernelImage;
 use warpheap::simt::Mode;
 use warpheap::{Backend, Device, Error, Module};
-use warpheap_harness::build_info;
+use warpheap_harness::OwnModule;
 
 /// A device with its kernels loaded.
 pub struct Chosen {
     /// The device.
     pub device: Device,
     /// The kernels.
-    pub module: Module,
-    /// The kernel image in use; `None` on the CPU, which runs the kernel functions natively.
-    pub kernels: Option<&'static KernelImage>,
+    pub own: OwnModule,
     /// Ordinal of the GPU.
     pub ordinal: u32,
     /// Why the CPU was chosen, if the user did not ask for it.
@@ -33,8 +31,8 @@ impl Chosen {
     /// The CPU with `kernels`, and lanes scheduled by `mode`.
     pub fn cpu(mode: Option<Mode>, kernels: &[&'static str]) -> Result<Chosen, Failure> {
         let device = mode.map_or_else(Device::cpu, Device::cpu_with);
-        let module = device.native_kernels(kernels)?;
-        Ok(Chosen { device, module, kernels: None, ordinal: 0, why_not_cuda: None })
+        let own = OwnModule::load(&device, kernels)?;
+        Ok(Chosen { device, own, ordinal: 0, why_not_cuda: None })
     }
 
     /// The selected GPU, or the first, with `kernels`.
@@ -45,34 +43,33 @@ impl Chosen {
     fn try_cuda(gpu: GpuArgs, kernels: &[&'static str]) -> Result<Chosen, Error> {
         let ordinal = gpu.device.unwrap_or(0);
         let device = Device::cuda(ordinal)?;
-        let capability = match gpu.kernels {
-            Some(kernels) => Some(kernels.capability()),
-            None => device.info()?.compute_capability,
+        let own = match gpu.kernels {
+            Some(choice) => OwnModule::load_for(&device, choice.capability(), kernels)?,
+            None => OwnModule::load(&device, kernels)?,
         };
-        let image = image(capability)?;
-        let module = device.load_kernels(image.ptx, kernels)?;
-        Ok(Chosen { device, module, kernels: Some(image), ordinal, why_not_cuda: None })
+        Ok(Chosen { device, own, ordinal, why_not_cuda: None })
+    }
+
+    /// The module of the kernels.
+    pub fn module(&self) -> &Module {
+        self.own.module()
+    }
+
+    /// Which of the program's kernels they are; none on the CPU, which runs their functions.
+    pub fn kernels(&self) -> Option<&'static KernelImage> {
+        self.own.image()
     }
 
     /// The device and the kernels in one line.
     pub fn describe(&self, mode: Option<Mode>) -> Result<String, Error> {
-        let kernels = self.kernels.map(|image| format!(", kernels for {}", image.arch)).unwrap_or_default();
+        let kernels = self.kernels().map(|image| format!(", kernels for {}", image.arch)).unwrap_or_default();
         Ok(describe(&self.device, mode)? + &kernels)
     }
 
     /// The options that select the same device and kernels.
     pub fn options(&self, replay: bool) -> String {
-        options(self.ordinal, self.kernels, replay)
+        options(self.ordinal, self.kernels(), replay)
     }
-}
-
-/// The embedded kernels for a GPU. Without them the program cannot use a GPU.
-fn image(capability: Option<(u32, u32)>) -> Result<&'static KernelImage, Error> {
-    build_info::image_for(capability).map_err(|why| Error::NoDevice {
-        asked: "a GPU".into(),
-        found: "this program was built without kernels for one".into(),
-        advice: why.into(),
-    })
 }
 
 /// The options that select GPU `ordinal` with these kernels; the CPU if there are none.
@@ -170,6 +167,7 @@ mod tests {
     use super::*;
     use crate::cli::args::{Cli, Command};
     use clap::Parser;
+    use warpheap_harness::build_info;
 
     #[test]
     fn a_gpu_is_asked_for_with_the_kernels_that_ran() {
@@ -193,7 +191,7 @@ mod tests {
     #[test]
     fn the_cpu_names_no_kernels() {
         let chosen = Chosen::cpu(None, &[]).unwrap_or_else(|failure| panic!("{}", failure.message));
-        assert!(chosen.kernels.is_none());
+        assert!(chosen.kernels().is_none());
         assert_eq!(chosen.describe(None).unwrap(), describe(&chosen.device, None).unwrap());
     }
 

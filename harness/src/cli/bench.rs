@@ -21,7 +21,7 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     console.say(format_args!("warpheap bench, the median of {} rounds of each figure", args.rounds));
     console.say(format_args!("  device   {}\n", chosen.describe(None)?));
     let mut watchdog = arm(args.watchdog, "setting up");
-    let report = bench::run(&chosen.device, &chosen.module, &config, &mut |figure| {
+    let report = bench::run(&chosen.device, &chosen.own, &config, &mut |figure| {
         tracing::info!(figure, "measuring");
         watchdog = arm(args.watchdog, figure);
     })?;
@@ -35,7 +35,7 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     let status = conclude(&report, console);
     if let Some(target) = &args.json {
         let info = chosen.device.info()?;
-        write_results(target, &ResultFile::new("bench", Some(&info), chosen.kernels, &report), console)?;
+        write_results(target, &ResultFile::new("bench", Some(&info), chosen.kernels(), &report), console)?;
     }
     Ok(status)
 }
@@ -107,20 +107,8 @@ mod tests {
     fn a_row_has_a_cell_for_each_heading() {
         let base = Timing { median_us: 95.0, min_us: 90.0, max_us: 99.0 };
         let also = Comparison { against: "another".into(), base, value: 2.0 };
-        let figure = Figure {
-            name: "heap init".into(),
-            threads: 0,
-            time: Some(base),
-            against: "the host's clock".into(),
-            base: None,
-            value: 95.0,
-            unit: "us",
-            holds: Bar::AtMost,
-            bar: 1000.0,
-            passed: true,
-            checked: String::new(),
-            also: None,
-        };
+        let mut figure = Figure::ratio("heap init", 0, base, "the host's clock", base, 2.0);
+        figure.base = None;
         let cells = row(&figure);
         assert_eq!((cells.len(), row_beside(&also).len()), (HEADINGS.len(), HEADINGS.len()));
         assert_eq!([&cells[1], &cells[4], &cells[7]], ["", "", "pass"]);

@@ -22,7 +22,11 @@ pub fn run(args: ExamplesArgs, console: &Console) -> Result<Status, Failure> {
     console.say(format_args!("\nall {} examples computed what the host computes", reports.len()));
     if let Some(target) = &args.json {
         let info = chosen.device.info()?;
-        write_results(target, &ResultFile::new("examples", Some(&info), chosen.kernels, &reports), console)?;
+        write_results(
+            target,
+            &ResultFile::new("examples", Some(&info), chosen.kernels(), &reports),
+            console,
+        )?;
     }
     Ok(Status::Clean)
 }
@@ -60,7 +64,7 @@ fn run_on(chosen: &Chosen, args: &ExamplesArgs, console: &Console) -> Result<Rep
     let watchdog = (!limit.is_zero())
         .then(|| Watchdog::start(limit, "running the examples", advice, Status::Hung as i32));
     let mut told = |report: &ExampleReport| tell(report, console);
-    let outcome = examples::run(&chosen.device, &chosen.module, config, only(args), &mut told);
+    let outcome = examples::run(&chosen.device, &chosen.own, config, only(args), &mut told);
     drop(watchdog);
     Ok(outcome?)
 }

@@ -10,7 +10,7 @@ mod table;
 mod vectors;
 
 use crate::kernels::examples::example_take_all;
-use crate::{Error, Result};
+use crate::{Error, OwnModule, Result};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use warpheap::driver::{Backend, Device, DeviceBuffer, LaunchConfig, Module, Stream};
@@ -42,6 +42,7 @@ impl ExamplesConfig {
 
 /// What one example did.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct ExampleReport {
     /// Its name.
     pub name: &'static str,
@@ -90,14 +91,15 @@ fn chosen(only: Option<&str>) -> impl Iterator<Item = &'static Example> {
     EXAMPLES.iter().filter(move |example| only.is_none_or(|only| example.name.contains(only)))
 }
 
-/// Runs the examples whose name contains `only`, all without it; `module` holds their [`kernels`]. `told` gets each report at its end.
+/// Runs the examples whose name contains `only`, all without it; `kernels` holds their
+/// [`kernels()`](kernels()). `told` gets each report at its end.
 ///
 /// # Errors
 /// [`Error::WrongResult`] for the first example that computed something else than the host, or left something in
 /// the heap; or what the device answers.
 pub fn run(
     device: &Device,
-    module: &Module,
+    kernels: &OwnModule,
     config: ExamplesConfig,
     only: Option<&str>,
     told: &mut dyn FnMut(&ExampleReport),
@@ -105,7 +107,7 @@ pub fn run(
     let heap = Heap::builder(config.heap_bytes).build(device)?;
     let workshop = Workshop {
         device,
-        module,
+        module: kernels.module(),
         stream: device.stream()?,
         refused: device.zeroed(1)?,
         heap,

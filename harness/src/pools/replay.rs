@@ -28,6 +28,7 @@ pub struct ReplayConfig {
 
 /// Result of a pool. Sizes are in bytes, and times are host times.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 #[must_use = "it says whether the replay was clean"]
 pub struct ReplayReport {
     /// The pool's name.

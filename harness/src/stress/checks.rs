@@ -3,7 +3,7 @@
 use super::census::{self, Verdict};
 use super::finding::{FindingKind, Narrator, Table};
 use super::plan::BLOCK_THREADS;
-use super::run::Run;
+use super::run::{Run, Streams};
 use super::subject::{Subject, give_back};
 use crate::Result;
 use std::time::Instant;
@@ -33,9 +33,11 @@ impl<S: Subject> Run<'_, S> {
         let words = self.tables.map.read_log()?;
         let log = LogView::new(&words).expect("the buffer is as long as a log");
         let records = if log.total() > 0 { self.tables.records.copy_to_vec()? } else { Vec::new() };
+        let faults = self.subject.faults()?;
+        self.report.checked.misuse |= faults.is_some();
+        let faults = faults.unwrap_or_default();
         let narrator = self.narrator(&records);
         let breaches: Vec<_> = log.breaches().map(|breach| narrator.breach(&breach)).collect();
-        let faults = self.subject.faults()?;
         let named = faults.first.iter().map(|fault| narrator.fault(fault)).collect();
         self.report.add(breaches, log.total());
         self.report.add(named, faults.count);
@@ -48,6 +50,8 @@ impl<S: Subject> Run<'_, S> {
         let verdict = self.census.on_device(self.module, stream, &self.tables.records, &mut self.report)?;
         let live = self.report.live_blocks();
         let counted = self.subject.agrees(live)?;
+        self.report.checked.count |= counted.is_some();
+        let counted = counted.unwrap_or(true);
         let agrees = verdict.is_clean() && verdict.checked == live && counted;
         let spent = self.report.host_check_seconds;
         let has_time = spent <= HOST_CHECK_SHARE * self.started.elapsed().as_secs_f64();
@@ -74,6 +78,8 @@ impl<S: Subject> Run<'_, S> {
         census::compare(verdict, &sorted, &narrator, &mut self.report);
         let started = Instant::now();
         let account = self.subject.account(plan, &narrator)?;
+        self.report.checked.metadata |= account.is_some();
+        let account = account.unwrap_or_default();
         self.report.host_check_seconds += started.elapsed().as_secs_f64();
         let lost = account.lost_blocks;
         self.report.lost_blocks += lost;
@@ -106,7 +112,10 @@ impl<S: Subject> Run<'_, S> {
 
     /// After everything was given back, all memory must be free.
     fn check_all_free(&mut self) -> Result<()> {
-        if self.subject.is_all_free(self.module, &self.streams[0])? {
+        // SAFETY: the module is the subject's, and all streams were waited for.
+        let is_all_free = unsafe { self.subject.is_all_free(self.module, &self.streams[0]) }?;
+        self.report.checked.all_free |= is_all_free.is_some();
+        if is_all_free.unwrap_or(true) {
             return Ok(());
         }
         let message = format!(
@@ -149,7 +158,9 @@ impl<S: Subject> Run<'_, S> {
         let most = self.subject.most_blocks(&self.plan);
         let out: DeviceBuffer<Record> = self.device.zeroed(most as usize)?;
         let count: DeviceBuffer<u64> = self.device.zeroed(1)?;
-        let stream = self.streams[0].clone();
+        // After the buffers: waited for before they are dropped.
+        let streams = Streams(vec![self.streams[0].clone()]);
+        let stream = &streams[0];
         let grid = LaunchConfig::linear(self.plan.threads, BLOCK_THREADS);
         let args = (self.subject.handle(), self.plan.max_bytes, 1, out.slice(), count.ptr());
         // SAFETY: nothing else uses the pool and the two buffers, which live until the stream is waited for.
@@ -158,11 +169,11 @@ impl<S: Subject> Run<'_, S> {
         let granted = count.copy_to_vec()?[0];
         let emptied = self.subject.is_emptied(&self.plan, granted)?;
         self.note_exhaustion(emptied, granted, true);
-        let verdict = self.census.on_device(self.module, &stream, &out, &mut self.report)?;
+        let verdict = self.census.on_device(self.module, stream, &out, &mut self.report)?;
         self.compare_all(verdict, &out.copy_to_vec()?, Table::Grabbed)?;
         if S::Handle::RECLAIMS && self.report.is_clean() {
-            give_back(&self.subject, self.module, &stream, out.slice(), granted)?;
-            let verdict = self.census.on_device(self.module, &stream, &out, &mut self.report)?;
+            give_back(&self.subject, self.module, stream, out.slice(), granted)?;
+            let verdict = self.census.on_device(self.module, stream, &out, &mut self.report)?;
             self.compare_all(verdict, &out.copy_to_vec()?, Table::Grabbed)?;
             self.check_all_free()?;
         }

@@ -54,6 +54,7 @@ impl fmt::Display for FindingKind {
 
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Finding {
     /// What it is.
     pub kind: FindingKind,

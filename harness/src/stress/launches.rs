@@ -23,14 +23,14 @@ impl<S: Subject> Run<'_, S> {
 
     fn launch_all(&mut self, launch: impl Fn(&Self, u32, &Stream) -> Result<()>) -> Result<()> {
         let started = Instant::now();
-        for (s, stream) in (0..).zip(&self.streams) {
+        for (s, stream) in (0..).zip(self.streams.iter()) {
             launch(self, s, stream)?;
             if self.replays {
                 stream.synchronize()?;
             }
         }
         self.launches += 1;
-        for stream in &self.streams {
+        for stream in self.streams.iter() {
             stream.synchronize()?;
         }
         self.report.kernel_seconds += started.elapsed().as_secs_f64();

@@ -15,6 +15,7 @@
 //!
 //! ```
 //! use warpheap::Device;
+//! use warpheap_harness::OwnModule;
 //! use warpheap_harness::stress::{AllocatorKind, Limit, StressConfig, stress};
 //!
 //! let device = Device::cpu();
@@ -24,8 +25,8 @@
 //!     .sizes(16..=64)
 //!     .limit(Limit::Rounds(2))
 //!     .streams(2);
-//! let module = device.native_kernels(&config.kernels())?;
-//! let report = stress(&device, &module, &config, &mut |_| ())?;
+//! let kernels = OwnModule::load(&device, &config.kernels())?;
+//! let report = stress(&device, &kernels, &config, &mut |_| ())?;
 //! assert!(report.is_clean() && report.allocations > 1000);
 //! # Ok::<(), warpheap_harness::Error>(())
 //! ```
@@ -48,7 +49,7 @@
 //! struct Mine(FreeList);
 //!
 //! // SAFETY: the pool keeps its memory while it lives (S1), the kernels are the macro's (S2), any thread may call the
-//! // handle (S3), and nothing is launched here (S4).
+//! // handle (S3), nothing is launched here (S4), and the module is the default's (S5).
 //! unsafe impl Subject for Mine {
 //!     type Handle = Handle;
 //!     type Stress = stress_mine;
@@ -72,11 +73,11 @@
 //!     fn reset(&mut self) -> Result<()> {
 //!         Ok(self.0.reset()?)
 //!     }
-//!     fn faults(&self) -> Result<Faults> {
-//!         Ok(self.0.faults()?)
+//!     fn faults(&self) -> Result<Option<Faults>> {
+//!         Ok(Some(self.0.faults()?))
 //!     }
-//!     fn agrees(&self, live: u64) -> Result<bool> {
-//!         Ok(u64::from(self.0.stats()?.taken) == live)
+//!     fn agrees(&self, live: u64) -> Result<Option<bool>> {
+//!         Ok(Some(self.0.stats()?.live_blocks == live))
 //!     }
 //!     fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool> {
 //!         Ok(live == self.most_blocks(plan).min(most))
@@ -88,8 +89,7 @@
 //!
 //! let device = Device::cpu();
 //! let config = StressConfig::new().threads(256);
-//! let module = device.native_kernels(&config.kernels_of::<Mine>())?;
-//! let report = stress_allocator::<Mine>(&device, &module, &config, &mut |_| ())?;
+//! let report = stress_allocator::<Mine>(&device, &config, &mut |_| ())?;
 //! assert!(report.is_clean() && report.allocations > 1000);
 //! # Ok::<(), warpheap_harness::Error>(())
 //! ```
@@ -115,42 +115,53 @@ pub use report::{Progress, StressReport};
 pub use subject::{Account, ExchangeArgs, GiveBackArgs, GrabArgs, Launched, StressArgs, Subject};
 pub use workload::{SizeMix, Workload};
 
-use crate::Error;
+use crate::{Error, OwnModule};
 use run::Run;
 use subject::{BumpSubject, FreeListSubject, HeapSubject};
 use warpheap::driver::{Device, Module};
 
 /// Runs the stress that `config` describes and tells what was found. `progress` is called after each round.
 ///
-/// `module` holds the [`kernels`](StressConfig::kernels) of this crate that the run launches. A run that finds something ends with that round.
+/// `kernels` holds those that [`StressConfig::kernels`] names. A run that finds something ends with
+/// that round.
 ///
 /// # Errors
 /// As for [`StressConfig::validate`], and whatever fails on the way: a kernel that crashes is an error, not a
 /// finding.
 pub fn stress(
     device: &Device,
-    module: &Module,
+    kernels: &OwnModule,
     config: &StressConfig,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<StressReport, Error> {
     match config.allocator {
-        AllocatorKind::Bump => stress_allocator::<BumpSubject>(device, module, config, progress),
-        AllocatorKind::FreeList => stress_allocator::<FreeListSubject>(device, module, config, progress),
-        AllocatorKind::Heap => stress_allocator::<HeapSubject>(device, module, config, progress),
+        AllocatorKind::Bump => run::<BumpSubject>(device, kernels.module(), config, progress),
+        AllocatorKind::FreeList => run::<FreeListSubject>(device, kernels.module(), config, progress),
+        AllocatorKind::Heap => run::<HeapSubject>(device, kernels.module(), config, progress),
     }
 }
 
-/// Runs the stress that `config` describes over an allocator of the caller's. As [`stress`], which is this for the
-/// three of this library; `config.allocator` is not read.
+/// Runs the stress that `config` describes over an allocator of the caller's. As [`stress`];
+/// `config.allocator` is not read.
 ///
-/// `module` holds the kernels that [`kernels_of`](StressConfig::kernels_of) names. On a GPU that is PTX of a crate which
-/// declares them with [`stress_kernels!`](warpheap_device::stress_kernels!), `stress_kernels!(checks)` included; on the CPU,
-/// `device.native_kernels(&config.kernels_of::<S>())`.
+/// The kernels that [`kernels_of`](StressConfig::kernels_of) names are loaded by
+/// [`Subject::module`].
 ///
 /// # Errors
 /// [`Error::InvalidStress`] for what the configuration or the [`Subject`] does not allow, and whatever fails on the way: a
 /// kernel that crashes is an error, not a finding.
 pub fn stress_allocator<S: Subject>(
+    device: &Device,
+    config: &StressConfig,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<StressReport, Error> {
+    let plan = Plan::new::<S>(config, device)?;
+    let module = S::module(device, &config.kernels_of::<S>())?;
+    Run::<S>::new(device, &module, config, plan)?.run(progress)
+}
+
+/// `module` is one of `S`.
+fn run<S: Subject>(
     device: &Device,
     module: &Module,
     config: &StressConfig,

@@ -35,8 +35,11 @@ pub(super) fn inject<S: Subject>(
     }
     let Some((place, record)) = victim(&records, plan.seed) else { return Ok(()) };
     match plant {
-        Plant::Overlap => subject.corrupt(module, stream, record.address()),
-        Plant::DoubleFree => subject.free_twice(module, stream, all, map, place),
+        // SAFETY: the module is the subject's, nothing else runs, and the run ends with the
+        // findings that this leads to.
+        Plant::Overlap => unsafe { subject.corrupt(module, stream, record.address()) },
+        // SAFETY: the same; the records are of this pool and this map.
+        Plant::DoubleFree => unsafe { subject.free_twice(module, stream, all, map, place) },
         _ => {
             // SAFETY: nothing else runs, and the records are of this map.
             unsafe { stream.launch(module, plant_lost_block, &one, (all, map, place)) }?;

@@ -11,6 +11,7 @@ use warpheap_device::check::tally::Counts;
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Progress {
     /// Rounds that have ended.
     pub round: u64,
@@ -53,8 +54,10 @@ pub struct StressReport {
     pub frees: u64,
     /// Pairs of an allocation and the free of its block, each checked as `verified` says.
     pub pairs: u64,
-    /// What was checked of every pair, and of all blocks together.
-    pub verified: &'static [&'static str],
+    /// What was checked of every pair, and of all blocks together. Checks that the
+    /// [`Subject`](super::Subject) does not support, and those that the run did not come to, are
+    /// not listed.
+    pub verified: Vec<&'static str>,
     /// Blocks of those that another warp gave back than the one that allocated them, in kernels that ran at the same
     /// time. A churn has none: there, blocks change hands between kernels.
     pub crossed_warps: u64,
@@ -95,6 +98,8 @@ pub struct StressReport {
     pub findings: Vec<Finding>,
     /// How much was found.
     pub findings_total: u64,
+    #[serde(skip)]
+    pub(super) checked: Checked,
 }
 
 impl StressReport {
@@ -113,7 +118,7 @@ impl StressReport {
             allocations: 0,
             frees: 0,
             pairs: 0,
-            verified: &VERIFIED,
+            verified: Vec::new(),
             crossed_warps: 0,
             crossed_kernels: 0,
             refused: 0,
@@ -133,6 +138,7 @@ impl StressReport {
             wasted_bytes: 0,
             findings: Vec::new(),
             findings_total: 0,
+            checked: Checked::default(),
         }
     }
 
@@ -167,20 +173,52 @@ impl StressReport {
     pub(super) fn finish(&mut self, elapsed: Duration) {
         let per_second = |n: u64, seconds: f64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
         self.elapsed_seconds = elapsed.as_secs_f64();
+        self.verified = self.checked.verified();
         self.pairs_per_second = per_second(self.frees, self.kernel_seconds);
         self.checked_per_second = per_second(self.blocks_checked, self.check_seconds);
     }
 }
 
-/// What a run without findings has proved.
-const VERIFIED: [&str; 4] = [
+/// The checks that need the allocator's help, and were made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Checked {
+    /// The allocator records misuse.
+    pub misuse: bool,
+    /// Its count was compared with the live blocks.
+    pub count: bool,
+    /// Its metadata was compared with the live blocks.
+    pub metadata: bool,
+    /// It was asked whether all memory is free.
+    pub all_free: bool,
+}
+
+impl Checked {
+    /// What a run without findings has verified.
+    fn verified(self) -> Vec<&'static str> {
+        let of_subject = [
+            (self.misuse, MISUSE),
+            (self.count, COUNT),
+            (self.metadata, METADATA),
+            (self.all_free, ALL_FREE),
+        ];
+        let made = of_subject.into_iter().filter(|(made, _)| *made).map(|(_, what)| what);
+        ALWAYS.into_iter().chain(made).collect()
+    }
+}
+
+/// What needs no help of the allocator's.
+const ALWAYS: [&str; 3] = [
     "overlaps: every allocation claimed its memory in an ownership map on the device when it was made, and held it \
      until the free",
     "torn writes: every owner filled its block with a pattern and read all of it again before the free",
-    "misuse: double, foreign and interior frees were recorded by the allocator",
-    "lost blocks: `blocks_checked` times on the device and `blocks_sorted` times on the host, live blocks were \
-     compared with each other between rounds, on the host with what the allocator holds, too; at the end nothing was left",
+    "overlaps between rounds: `blocks_checked` times on the device and `blocks_sorted` times on the host, live blocks \
+     were compared with each other",
 ];
+const MISUSE: &str = "misuse: double, foreign and interior frees were recorded by the allocator";
+const COUNT: &str = "lost blocks: between rounds, the allocator's count was compared with the live blocks";
+const METADATA: &str =
+    "lost blocks: between rounds, the allocator's metadata was compared with the live blocks";
+const ALL_FREE: &str = "lost blocks: when every block was freed, all memory was free";
 
 /// Findings that are listed; all are counted.
 const MOST_LISTED: usize = 256;

@@ -23,6 +23,7 @@ use super::subject::Subject;
 use super::tables::Tables;
 use super::workload::Workload;
 use crate::Result;
+use std::ops::Deref;
 use std::time::Instant;
 use warpheap::driver::{Device, Module, Stream};
 use warpheap_device::alloc::DeviceAlloc;
@@ -36,7 +37,31 @@ const MIDDLE: u64 = 3;
 /// The round into which a fault is planted, if there are as many.
 const PLANT_ROUND: u64 = 2;
 
+/// Streams that are waited for before what their kernels use is dropped: also where a run ends
+/// early, by an error or a panic, after some kernels were launched.
+pub(super) struct Streams(pub(super) Vec<Stream>);
+
+impl Deref for Streams {
+    type Target = [Stream];
+    fn deref(&self) -> &[Stream] {
+        &self.0
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        for stream in &self.0 {
+            // After a kernel failed, no kernel of the device runs on.
+            if let Err(error) = stream.synchronize() {
+                tracing::warn!(%error, "a stream of the stress could not be waited for");
+            }
+        }
+    }
+}
+
 pub(super) struct Run<'a, S> {
+    /// The first field: dropped before the pool and the tables, which kernels use.
+    pub(super) streams: Streams,
     pub(super) device: &'a Device,
     pub(super) module: &'a Module,
     pub(super) plan: Plan,
@@ -44,7 +69,6 @@ pub(super) struct Run<'a, S> {
     pub(super) subject: S,
     pub(super) tables: Tables,
     pub(super) census: Census,
-    pub(super) streams: Vec<Stream>,
     /// Streams take turns, so that a run comes back the same.
     pub(super) replays: bool,
     pub(super) report: StressReport,
@@ -54,6 +78,7 @@ pub(super) struct Run<'a, S> {
 }
 
 impl<'a, S: Subject> Run<'a, S> {
+    /// `module` is one of [`Subject::module`].
     pub fn new(device: &'a Device, module: &'a Module, config: &StressConfig, plan: Plan) -> Result<Self> {
         let started = Instant::now();
         let subject = S::new(device, &plan)?;
@@ -69,7 +94,7 @@ impl<'a, S: Subject> Run<'a, S> {
                 start,
                 plan.records().max(subject.most_blocks(&plan)) as usize,
             )?,
-            streams: (0..plan.streams).map(|_| device.stream()).collect::<warpheap::Result<_>>()?,
+            streams: Streams((0..plan.streams).map(|_| device.stream()).collect::<warpheap::Result<_>>()?),
             replays: device.info()?.replays,
             report: StressReport::new(config, &plan),
             subject,

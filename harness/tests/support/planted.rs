@@ -172,10 +172,10 @@ fn play(
     let kernels = [kernels, &kernel_names![demo_hold, demo_let_go]].concat();
     let chosen = Chosen::cpu(None, &kernels).unwrap_or_else(|error| panic!("{}", error.message));
     let console = Console::new(None);
-    let mut stage = Stage::new(&chosen.device, &chosen.module, &console).unwrap();
+    let mut stage = Stage::new(&chosen.device, chosen.module(), &console).unwrap();
     let is_disorder = planted.0 == Some(Fault::Unordered) || planted.1 == Some(Plant::NoWaits);
     stage.plant = planted.1;
-    stage.gate = is_disorder.then(|| Gate::new(&chosen.module, chosen.device.stream().unwrap()));
+    stage.gate = is_disorder.then(|| Gate::new(chosen.module(), chosen.device.stream().unwrap()));
     println!("planted: {planted:?}");
     // A fault may end the step before its last check. Without a fault nothing does.
     let outcome = step(&mut stage, planted.0);

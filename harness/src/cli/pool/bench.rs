@@ -197,10 +197,9 @@ mod tests {
 
     #[test]
     fn bars_say_whether_they_are_met() {
-        let judged =
-            |met| Judged { what: "a pair", value: 90.0, unit: "ns", holds: Bar::AtMost, bar: 100.0, met };
-        let ratio = Judged { unit: "x", holds: Bar::AtLeast, bar: 1.15, ..judged(false) };
-        assert_eq!(bars(&[judged(true), ratio]), "<= 100 ns met, >= 1.15 x MISSED");
+        let judged = Judged::at_most("a pair", 90.0, "ns", 100.0);
+        let ratio = Judged::at_least("a pair", 1.0, "x", 1.15);
+        assert_eq!(bars(&[judged, ratio]), "<= 100 ns met, >= 1.15 x MISSED");
         assert_eq!((nanos(99.6), nanos(123_456.0)), ("100 ns".into(), "123.46 us".into()));
     }
 }

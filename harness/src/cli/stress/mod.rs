@@ -69,7 +69,7 @@ pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
             runs: &outcomes,
         };
         let info = session.chosen.device.info();
-        let file = ResultFile::new("stress", info.as_ref().ok(), session.chosen.kernels, results);
+        let file = ResultFile::new("stress", info.as_ref().ok(), session.chosen.kernels(), results);
         write_results(target, &file, console)?;
     }
     Ok(exit)
@@ -79,7 +79,7 @@ fn one_run(session: &Session, config: &StressConfig, watch: &mut Watch) -> Outco
     let allocator = config.allocator;
     watch.start(config, &session.reproduce(config, None));
     let chosen = &session.chosen;
-    let result = stress(&chosen.device, &chosen.module, config, &mut |progress| watch.update(progress));
+    let result = stress(&chosen.device, &chosen.own, config, &mut |progress| watch.update(progress));
     watch.stop();
     match result {
         Ok(report) => {

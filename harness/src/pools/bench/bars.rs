@@ -12,6 +12,7 @@ const MANY: u32 = 16;
 
 /// A figure, judged by its bar.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Judged {
     /// Name of the judged figure.
     pub what: &'static str,
@@ -28,11 +29,13 @@ pub struct Judged {
 }
 
 impl Judged {
-    fn at_most(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
+    /// A `value` that is to be at most `bar`.
+    pub fn at_most(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
         Judged { what, value, unit, holds: Bar::AtMost, bar, met: value <= bar }
     }
 
-    fn at_least(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
+    /// A `value` that is to be at least `bar`.
+    pub fn at_least(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
         Judged { what, value, unit, holds: Bar::AtLeast, bar, met: value >= bar }
     }
 }

@@ -101,6 +101,7 @@ impl PoolBenchConfig {
 
 /// The measured figures.
 #[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct PoolBenchReport {
     /// Timed rounds of each pair.
     pub rounds: u32,

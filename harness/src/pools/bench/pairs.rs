@@ -31,6 +31,7 @@ pub(super) const MIXED_SIZES: &str = "pair of 256 B to 64 MiB";
 
 /// Duration of an allocation with its free.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct PairFigure {
     /// Name of the sizes.
     pub name: &'static str,

@@ -30,6 +30,7 @@ const ALIGN: usize = 256;
 
 /// Result of the random allocations.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct RandomFigure {
     /// Name of the sizes.
     pub name: String,

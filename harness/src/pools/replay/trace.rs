@@ -22,6 +22,7 @@ pub struct Trace {
 /// Contents of a log. Each of its rows is counted in one of `allocations`, `frees`, `failures`,
 /// `empty` and `unmatched_frees`.
 #[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct TraceSummary {
     /// Rows, without the header.
     pub rows: u64,
@@ -56,6 +57,7 @@ pub struct TraceSummary {
 
 /// Inconsistencies of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Findings {
     /// Their number.
     pub count: u64,
@@ -67,6 +69,7 @@ pub struct Findings {
 
 /// An inconsistent row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Finding {
     /// Line number in the file.
     pub line: u64,

@@ -3,11 +3,11 @@
 //! What was granted, what is left and what was wasted must add up to the arena's size, granule by granule.
 
 use super::{Account, Launched, Subject};
-use crate::Result;
 use crate::kernels::stress::{give_back_bump, grab_bump, plant_overlap_bump, stress_bump};
 use crate::stress::config::AllocatorKind;
 use crate::stress::finding::{FindingKind, Narrator};
 use crate::stress::plan::{MIN_GRANULE_LOG2, Plan, Shape};
+use crate::{OwnModule, Result};
 use warpheap::Bytes;
 use warpheap::driver::{Device, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
@@ -28,7 +28,8 @@ pub(crate) struct BumpSubject {
 }
 
 // SAFETY: the library's pool keeps its memory while it lives and its handle's methods may be called by any thread (S1,
-// S3); the kernels are those of `stress_kernels!` (S2); what is launched here is waited for (S4).
+// S3); the kernels are those of `stress_kernels!` (S2), out of this crate's images (S5); what is
+// launched here is waited for (S4).
 unsafe impl Subject for BumpSubject {
     type Handle = Bump;
     type Stress = stress_bump;
@@ -62,6 +63,10 @@ unsafe impl Subject for BumpSubject {
         Ok(BumpSubject { pool, pieces: 1 + 2 * u64::from(shards) })
     }
 
+    fn module(device: &Device, kernels: &[&'static str]) -> Result<Module> {
+        Ok(OwnModule::load(device, kernels)?.module().clone())
+    }
+
     fn handle(&self) -> Arg<Bump> {
         self.pool.handle()
     }
@@ -74,17 +79,17 @@ unsafe impl Subject for BumpSubject {
         Ok(self.pool.reset()?)
     }
 
-    /// An arena has no misuse to see.
-    fn faults(&self) -> Result<Faults> {
-        Ok(Faults::default())
+    /// An arena records no misuse.
+    fn faults(&self) -> Result<Option<Faults>> {
+        Ok(None)
     }
 
     /// The number of blocks says nothing about their sizes.
-    fn agrees(&self, _: u64) -> Result<bool> {
-        Ok(true)
+    fn agrees(&self, _: u64) -> Result<Option<bool>> {
+        Ok(None)
     }
 
-    fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Account> {
+    fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Option<Account>> {
         let live = narrator.records.iter().filter(|record| record.is_live());
         let granted: u64 = live.map(|record| footprint(record.bytes(), record.align())).sum();
         let mut account = Account::default();
@@ -97,7 +102,7 @@ unsafe impl Subject for BumpSubject {
             account.wasted_bytes = stats.wasted_bytes;
             compare_bytes(plan, stats, granted << plan.granule_log2, narrator, &mut account);
         }
-        Ok(account)
+        Ok(Some(account))
     }
 
     fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool> {
@@ -111,7 +116,7 @@ unsafe impl Subject for BumpSubject {
         plan.granules() / footprint(plan.max_bytes, 1)
     }
 
-    fn corrupt(&self, module: &Module, stream: &Stream, _victim: u64) -> Result<()> {
+    unsafe fn corrupt(&self, module: &Module, stream: &Stream, _victim: u64) -> Result<()> {
         // All that was granted was lent by the root.
         let usage = self.pool.stats()?.usage;
         let lent = usage.used_bytes.min(usage.reserved_bytes / REWOUND_PART);

@@ -4,7 +4,6 @@
 //! answers to how many blocks are live, and which.
 
 use super::{Account, ExchangeArgs, Launched, Subject};
-use crate::Result;
 use crate::kernels::stress::{
     exchange_freelist, give_back_freelist, grab_freelist, plant_double_free, plant_overlap_freelist,
     stress_freelist,
@@ -12,6 +11,7 @@ use crate::kernels::stress::{
 use crate::stress::config::AllocatorKind;
 use crate::stress::finding::{FindingKind, Narrator};
 use crate::stress::plan::{Plan, Shape};
+use crate::{OwnModule, Result};
 use warpheap::driver::{Device, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
 use warpheap::pool::{self, Faults};
@@ -29,7 +29,8 @@ const NAMED: usize = 8;
 pub(crate) struct FreeListSubject(pool::FreeList);
 
 // SAFETY: the library's pool keeps its memory while it lives and its handle's methods may be called by any thread (S1,
-// S3); the kernels are those of `stress_kernels!` (S2); what is launched here is waited for (S4).
+// S3); the kernels are those of `stress_kernels!` (S2), out of this crate's images (S5); what is
+// launched here is waited for (S4).
 unsafe impl Subject for FreeListSubject {
     type Handle = FreeList;
     type Stress = stress_freelist;
@@ -57,6 +58,10 @@ unsafe impl Subject for FreeListSubject {
         Ok(FreeListSubject(builder.build(device)?))
     }
 
+    fn module(device: &Device, kernels: &[&'static str]) -> Result<Module> {
+        Ok(OwnModule::load(device, kernels)?.module().clone())
+    }
+
     fn handle(&self) -> Arg<FreeList> {
         self.0.handle()
     }
@@ -69,16 +74,16 @@ unsafe impl Subject for FreeListSubject {
         Ok(self.0.reset()?)
     }
 
-    fn faults(&self) -> Result<Faults> {
-        Ok(self.0.faults()?)
+    fn faults(&self) -> Result<Option<Faults>> {
+        Ok(Some(self.0.faults()?))
     }
 
-    fn agrees(&self, live: u64) -> Result<bool> {
+    fn agrees(&self, live: u64) -> Result<Option<bool>> {
         let stats = self.0.stats()?;
-        Ok(stats.live_blocks == live && stats.free_blocks == stats.blocks - live)
+        Ok(Some(stats.live_blocks == live && stats.free_blocks == stats.blocks - live))
     }
 
-    fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Account> {
+    fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Option<Account>> {
         let mut account = Account::default();
         let owned = self.owned_bits(plan, narrator.records);
         let geometry = self.0.geometry();
@@ -91,7 +96,7 @@ unsafe impl Subject for FreeListSubject {
             narrator.finding(FindingKind::CountMismatch, None, message)
         });
         account.findings.extend(violations);
-        Ok(account)
+        Ok(Some(account))
     }
 
     fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool> {
@@ -114,14 +119,14 @@ unsafe impl Subject for FreeListSubject {
         Ok(())
     }
 
-    fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
+    unsafe fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
         let one = LaunchConfig::linear(1, 1);
         // SAFETY: nothing else runs, and the run ends with the findings that this leads to.
         unsafe { stream.launch(module, plant_overlap_freelist, &one, (self.handle(), victim)) }?;
         Ok(stream.synchronize()?)
     }
 
-    fn free_twice(
+    unsafe fn free_twice(
         &self,
         module: &Module,
         stream: &Stream,

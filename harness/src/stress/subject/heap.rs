@@ -5,7 +5,6 @@
 //! piece; and emptied, as many blocks as when it was new.
 
 use super::{Account, ExchangeArgs, Launched, Subject};
-use crate::Result;
 use crate::kernels::stress::{
     exchange_heap, give_back_heap, grab_heap, plant_double_free_heap, plant_overlap_heap, stress_heap,
     take_whole_heap,
@@ -13,6 +12,7 @@ use crate::kernels::stress::{
 use crate::stress::config::AllocatorKind;
 use crate::stress::finding::{FindingKind, Narrator};
 use crate::stress::plan::{Plan, Shape};
+use crate::{OwnModule, Result};
 use warpheap::Bytes;
 use warpheap::driver::{Device, DeviceBuffer, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
@@ -46,7 +46,8 @@ pub(crate) struct HeapSubject {
 }
 
 // SAFETY: the library's pool keeps its memory while it lives and its handle's methods may be called by any thread (S1,
-// S3); the kernels are those of `stress_kernels!` (S2); what is launched here is waited for (S4).
+// S3); the kernels are those of `stress_kernels!` (S2), out of this crate's images (S5); what is
+// launched here is waited for (S4).
 unsafe impl Subject for HeapSubject {
     type Handle = Heap;
     type Stress = stress_heap;
@@ -80,6 +81,10 @@ unsafe impl Subject for HeapSubject {
         Ok(HeapSubject { pool, answer: device.zeroed(1)?, at_first: None })
     }
 
+    fn module(device: &Device, kernels: &[&'static str]) -> Result<Module> {
+        Ok(OwnModule::load(device, kernels)?.module().clone())
+    }
+
     fn handle(&self) -> Arg<Heap> {
         self.pool.handle()
     }
@@ -92,16 +97,16 @@ unsafe impl Subject for HeapSubject {
         Ok(self.pool.reset()?)
     }
 
-    fn faults(&self) -> Result<Faults> {
-        Ok(self.pool.faults()?)
+    fn faults(&self) -> Result<Option<Faults>> {
+        Ok(Some(self.pool.faults()?))
     }
 
     /// Whatever says how many blocks are live says which, too, and is compared with the records when the host does.
-    fn agrees(&self, _: u64) -> Result<bool> {
-        Ok(true)
+    fn agrees(&self, _: u64) -> Result<Option<bool>> {
+        Ok(None)
     }
 
-    fn account(&self, _: &Plan, narrator: &Narrator<'_>) -> Result<Account> {
+    fn account(&self, _: &Plan, narrator: &Narrator<'_>) -> Result<Option<Account>> {
         let snapshot = self.pool.snapshot()?;
         let mut account = Account::default();
         for violation in snapshot.check().into_iter().take(NAMED) {
@@ -110,7 +115,7 @@ unsafe impl Subject for HeapSubject {
         }
         compare_blocks(&snapshot, narrator, &mut account);
         compare_bytes(&snapshot.stats(), narrator, &mut account);
-        Ok(account)
+        Ok(Some(account))
     }
 
     /// What is left may be in blocks of other sizes than those that were refused.
@@ -126,12 +131,12 @@ unsafe impl Subject for HeapSubject {
         Ok(granted as f64 >= LEAST_GRANTED * self.most_blocks(plan) as f64 - 1.0)
     }
 
-    fn is_all_free(&self, module: &Module, stream: &Stream) -> Result<bool> {
+    unsafe fn is_all_free(&self, module: &Module, stream: &Stream) -> Result<Option<bool>> {
         let args = (self.handle(), self.answer.ptr());
         // SAFETY: nothing else uses the heap and the answer, which live until the stream is waited for.
         unsafe { stream.launch(module, take_whole_heap, &LaunchConfig::linear(1, 1), args) }?;
         stream.synchronize()?;
-        Ok(self.answer.copy_to_vec()? == [1])
+        Ok(Some(self.answer.copy_to_vec()? == [1]))
     }
 
     fn most_blocks(&self, plan: &Plan) -> u64 {
@@ -150,14 +155,14 @@ unsafe impl Subject for HeapSubject {
         Ok(())
     }
 
-    fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
+    unsafe fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
         let one = LaunchConfig::linear(1, 1);
         // SAFETY: nothing else runs, and the run ends with the findings that this leads to.
         unsafe { stream.launch(module, plant_overlap_heap, &one, (self.handle(), victim)) }?;
         Ok(stream.synchronize()?)
     }
 
-    fn free_twice(
+    unsafe fn free_twice(
         &self,
         module: &Module,
         stream: &Stream,

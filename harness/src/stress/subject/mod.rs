@@ -47,6 +47,7 @@ pub struct Account {
 
 /// The kernels that a subject launches beside the three of its associated types, by when.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Launched {
     /// In every run.
     pub always: &'static [&'static str],
@@ -59,6 +60,23 @@ pub struct Launched {
 impl Launched {
     /// None.
     pub const NONE: Launched = Launched { always: &[], handing_over: &[], planted: &[] };
+
+    /// These in every run, and no others.
+    pub const fn always(kernels: &'static [&'static str]) -> Launched {
+        Launched { always: kernels, ..Launched::NONE }
+    }
+
+    /// The same, and these by [`Subject::exchange`].
+    #[must_use]
+    pub const fn handing_over(self, kernels: &'static [&'static str]) -> Launched {
+        Launched { handing_over: kernels, ..self }
+    }
+
+    /// The same, and these by [`Subject::corrupt`] and [`Subject::free_twice`].
+    #[must_use]
+    pub const fn planted(self, kernels: &'static [&'static str]) -> Launched {
+        Launched { planted: kernels, ..self }
+    }
 }
 
 /// An allocator under stress: a pool, its kernels, and what it says of itself.
@@ -77,6 +95,9 @@ impl Launched {
 ///   return of `alloc`, also where it returned an address twice. They write to no memory but the pool's and its metadata.
 /// - S4. Methods of the host that launch kernels or copies wait for them before they return, except
 ///   [`exchange`](Self::exchange), which launches on the stream that it is given alone.
+/// - S5. In the module that [`module`](Self::module) returns, the kernels of the names that it is
+///   given are those that this program declares: compiled from the same sources, on a GPU into PTX
+///   that was not changed.
 pub unsafe trait Subject: Sized {
     /// The pool as kernels have it.
     type Handle: DeviceAlloc;
@@ -98,6 +119,18 @@ pub unsafe trait Subject: Sized {
     const MEASURED: bool = false;
     /// The kernels of the methods that have a default.
     const LAUNCHED: Launched = Launched::NONE;
+
+    /// The `kernels` of these names on `device`: those of this trait's constants, and those that
+    /// `stress_kernels!(checks)` declares. Default: this program's functions, which only the CPU
+    /// runs. For a GPU it is `device.load_kernels(ptx, kernels)` with the PTX of the crate that
+    /// declares them.
+    ///
+    /// # Errors
+    /// What the device answers. By default, [`NotSupported`](warpheap::Error::NotSupported) on a
+    /// GPU.
+    fn module(device: &Device, kernels: &[&'static str]) -> Result<Module> {
+        Ok(device.native_kernels(kernels)?)
+    }
 
     /// Granule, alignments and size of a pool for allocations of `min_bytes` to `max_bytes`, `mean_bytes` in the mean.
     /// Default: blocks that all have room for `max_bytes`.
@@ -124,18 +157,19 @@ pub unsafe trait Subject: Sized {
     /// What the device answers.
     fn reset(&mut self) -> Result<()>;
 
-    /// Misuse that the allocator has recorded since the last reset. `Faults::default()` if it records none.
+    /// Misuse that the allocator has recorded since the last reset; `None` if it does not record
+    /// misuse.
     ///
     /// # Errors
     /// What the device answers.
-    fn faults(&self) -> Result<Faults>;
+    fn faults(&self) -> Result<Option<Faults>>;
 
-    /// Whether the allocator's own count agrees with `live` blocks; `true` if it has none. If not,
+    /// Whether the allocator's own count agrees with `live` blocks; `None` if it has none. If not,
     /// [`account`](Self::account) is asked for what is wrong.
     ///
     /// # Errors
     /// What the device answers.
-    fn agrees(&self, live: u64) -> Result<bool>;
+    fn agrees(&self, live: u64) -> Result<Option<bool>>;
 
     /// Whether threads that allocated until allocation failed, or until they held `most` blocks, have left nothing:
     /// `live` is what they hold.
@@ -147,13 +181,13 @@ pub unsafe trait Subject: Sized {
     /// How many allocations of the largest size the empty pool can grant, at most.
     fn most_blocks(&self, plan: &Plan) -> u64;
 
-    /// Compares the allocator's metadata with all live blocks. Default: there is nothing to compare.
+    /// Compares the allocator's metadata with all live blocks. `None`, the default: not compared.
     ///
     /// # Errors
     /// What the device answers.
-    fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Account> {
+    fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Option<Account>> {
         let _ = (plan, narrator);
-        Ok(Account::default())
+        Ok(None)
     }
 
     /// Whether threads that took blocks of the largest size until allocation failed have left nothing: `granted` is
@@ -165,14 +199,17 @@ pub unsafe trait Subject: Sized {
         self.is_exhausted(plan, granted, u64::MAX)
     }
 
-    /// Whether all memory is free, now that every block was freed. No kernel runs. Default: the numbers of
-    /// [`agrees`](Self::agrees) say so.
+    /// Whether all memory is free, now that every block was freed. `None`, the default: not
+    /// checked, beyond the numbers of [`agrees`](Self::agrees).
     ///
     /// # Errors
     /// What the device answers.
-    fn is_all_free(&self, module: &Module, stream: &Stream) -> Result<bool> {
+    ///
+    /// # Safety
+    /// `module` is one of [`module`](Self::module). No kernel runs.
+    unsafe fn is_all_free(&self, module: &Module, stream: &Stream) -> Result<Option<bool>> {
         let _ = (module, stream);
-        Ok(true)
+        Ok(None)
     }
 
     /// Launches a kernel in which blocks change hands.
@@ -181,7 +218,8 @@ pub unsafe trait Subject: Sized {
     /// Not supported by default; else what the device answers.
     ///
     /// # Safety
-    /// As for the kernel: [`exchange::run`](warpheap_device::check::exchange::run).
+    /// As for the kernel: [`exchange::run`](warpheap_device::check::exchange::run). `module` is one
+    /// of [`module`](Self::module).
     unsafe fn exchange(
         &self,
         module: &Module,
@@ -193,20 +231,28 @@ pub unsafe trait Subject: Sized {
         Err(unsupported::<Self>("with blocks that change hands"))
     }
 
-    /// Makes the allocator hand out memory twice: `victim` is a live block's address. No kernel runs.
+    /// Makes the allocator hand out memory twice: `victim` is a live block's address.
     ///
     /// # Errors
     /// Not supported by default; else what the device answers.
-    fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
+    ///
+    /// # Safety
+    /// `module` is one of [`module`](Self::module). No kernel runs. Of what the pool hands out from
+    /// now on, code other than the checks' relies on nothing.
+    unsafe fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
         let _ = (module, stream, victim);
         Err(unsupported::<Self>("with a planted overlap"))
     }
 
-    /// Frees the block of the record at `place` twice. No kernel runs.
+    /// Frees the block of the record at `place` twice.
     ///
     /// # Errors
     /// Not supported by default; else what the device answers.
-    fn free_twice(
+    ///
+    /// # Safety
+    /// As for [`corrupt`](Self::corrupt). The records are those of the live blocks of this pool,
+    /// and `map` is their ownership map.
+    unsafe fn free_twice(
         &self,
         module: &Module,
         stream: &Stream,

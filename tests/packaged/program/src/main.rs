@@ -9,6 +9,7 @@ use std::error::Error;
 use warpheap::pool::Heap;
 use warpheap::{Device, KernelImage, LaunchConfig, Module};
 use warpheap_device::kernel::Pod;
+use warpheap_harness::OwnModule;
 use warpheap_harness::stress::{AllocatorKind, Limit, StressConfig, stress};
 
 /// The kernels of this program.
@@ -27,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let heap = Heap::builder(16 << 20).build(&device)?;
     square(&device, &module, &heap)?;
     allocate_from_host(&heap)?;
-    stress_heap(&device, on_gpu)?;
+    stress_heap(&device)?;
     println!("ok: {THREADS} threads and the host allocated and freed on {device}");
     Ok(())
 }
@@ -67,17 +68,10 @@ fn allocate_from_host(heap: &Heap) -> warpheap::Result<()> {
     Ok(())
 }
 
-fn stress_heap(device: &Device, on_gpu: bool) -> Result<(), Box<dyn Error>> {
+fn stress_heap(device: &Device) -> Result<(), Box<dyn Error>> {
     let config = StressConfig::new().allocator(AllocatorKind::Heap).threads(512).sizes(16..=512).limit(Limit::Rounds(2));
-    let module = match on_gpu {
-        true => {
-            let images = warpheap_harness::build_info::images()?;
-            let image = KernelImage::newest_for(images, device.info()?.compute_capability);
-            device.load_kernels(image.expect("there are images").ptx, &config.kernels())?
-        }
-        false => device.native_kernels(&config.kernels())?,
-    };
-    let report = stress(device, &module, &config, &mut |_| ())?;
+    let kernels = OwnModule::load(device, &config.kernels())?;
+    let report = stress(device, &kernels, &config, &mut |_| ())?;
     assert!(report.is_clean() && report.allocations > 0);
     Ok(())
 }

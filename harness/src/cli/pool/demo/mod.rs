@@ -89,7 +89,7 @@ pub fn run(args: PoolDemoArgs, console: &Console) -> Result<Status, Failure> {
     let status = conclude(&reports, console);
     if let Some(target) = &args.run.json {
         let info = chosen.device.info().ok();
-        let file = ResultFile::new("pool-demo", info.as_ref(), chosen.kernels, &reports);
+        let file = ResultFile::new("pool-demo", info.as_ref(), chosen.kernels(), &reports);
         write_results(target, &file, console)?;
     }
     Ok(status)
@@ -109,7 +109,7 @@ fn named(which: &str) -> Result<Vec<&'static Demo>, Failure> {
 fn show(demo: &Demo, chosen: &Chosen, console: &Console) -> Result<DemoReport, Failure> {
     console.say(format_args!("\n{}: {}", demo.name, demo.shows));
     let start = Instant::now();
-    let mut stage = Stage::new(&chosen.device, &chosen.module, console)?;
+    let mut stage = Stage::new(&chosen.device, chosen.module(), console)?;
     let outcome = (demo.run)(&mut stage);
     let checks = stage.finish();
     let (name, shows, seconds) = (demo.name, demo.shows, start.elapsed().as_secs_f64());

@@ -1,0 +1,67 @@
+//! Modules of this library's own kernels.
+
+use crate::build_info;
+use warpheap::driver::{Backend, Device, KernelImage, Module};
+use warpheap::error::{Error, Result};
+
+/// Kernels of this library, loaded on a device.
+///
+/// Only [`load`](Self::load) and [`load_for`](Self::load_for) make one, from the
+/// [images](build_info::images) that are part of this library, or on the CPU from its functions. So
+/// safe functions may launch kernels out of it by name.
+#[derive(Clone, Debug)]
+pub struct OwnModule {
+    module: Module,
+    image: Option<&'static KernelImage>,
+}
+
+impl OwnModule {
+    /// Loads `kernels` for the compute capability of `device`; on the CPU, this program's own
+    /// functions.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] if this library was built without kernels for a GPU; as for
+    /// [`Device::load_kernels`].
+    pub fn load(device: &Device, kernels: &[&'static str]) -> Result<OwnModule> {
+        OwnModule::load_image(device, None, kernels)
+    }
+
+    /// As [`load`](Self::load), with the newest image that a GPU of this compute capability runs:
+    /// `(7, 0)` for the kernels of sm_70. The CPU has no images.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    pub fn load_for(device: &Device, capability: (u32, u32), kernels: &[&'static str]) -> Result<OwnModule> {
+        OwnModule::load_image(device, Some(capability), kernels)
+    }
+
+    fn load_image(
+        device: &Device,
+        capability: Option<(u32, u32)>,
+        kernels: &[&'static str],
+    ) -> Result<OwnModule> {
+        if device.backend() == Backend::Cpu {
+            return Ok(OwnModule { module: device.native_kernels(kernels)?, image: None });
+        }
+        let capability = match capability {
+            Some(capability) => Some(capability),
+            None => device.info()?.compute_capability,
+        };
+        let image = build_info::image_for(capability).map_err(|why| Error::NoDevice {
+            asked: "a GPU".into(),
+            found: "this program was built without kernels for one".into(),
+            advice: why.into(),
+        })?;
+        Ok(OwnModule { module: device.load_kernels(image.ptx, kernels)?, image: Some(image) })
+    }
+
+    /// The module.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// The image that it was loaded from; `None` on the CPU.
+    pub fn image(&self) -> Option<&'static KernelImage> {
+        self.image
+    }
+}

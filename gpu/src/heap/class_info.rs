@@ -41,11 +41,15 @@ pub struct ClassInfo {
     whole_runs: [u16; 3],
     /// The most runs in a span for a part of a warp: in the first of a cursor, and in the others.
     part_runs: [u16; 2],
+    /// In the place of padding, whose bytes would not be initialised.
+    unused: u16,
     /// `ceil(2^31 / quads)`.
     quads_reciprocal: u32,
 }
 
 const _: () = assert!(size_of::<ClassInfo>() == 32);
+/// The fields fill the type: it has no padding.
+const _: () = assert!(size_of::<[u32; 5]>() + size_of::<[u16; 6]>() == size_of::<ClassInfo>());
 // SAFETY: `repr(C)` of integers without padding; any bytes are a value.
 unsafe impl DeviceData for ClassInfo {}
 
@@ -80,6 +84,7 @@ impl ClassInfo {
                 clamped(GROWTH * SPAN_BLOCKS.1 / blocks, runs * part.0.1 / 64),
             ],
             part_runs: [clamped(u32::MAX, runs * part.1.0 / 64), clamped(u32::MAX, runs * part.1.1 / 64)],
+            unused: 0,
             quads_reciprocal: (1u32 << 31).div_ceil(quads(blocks)),
         }
     }

@@ -136,7 +136,7 @@ pub struct StressConfig {
     pub mix: SizeMix,
     /// When to stop.
     pub limit: Limit,
-    /// Streams whose kernels use the pool concurrently.
+    /// Streams that use the pool concurrently.
     pub streams: u32,
     /// Size of the pool in bytes; for a heap, rounded up to a multiple of 1 MiB. Default (`None`):
     /// three quarters of what all threads together would hold, so that the pool runs out of memory
@@ -190,7 +190,7 @@ impl StressConfig {
         mix: SizeMix,
         /// When to stop. Default: after 16 rounds.
         limit: Limit,
-        /// Streams whose kernels use the pool concurrently. Default: 1.
+        /// Streams that use the pool concurrently. Default: 1.
         streams: u32,
         /// Size of the pool in bytes. Default: `None`, see the [field](#structfield.pool_bytes).
         pool_bytes: Option<u64>,

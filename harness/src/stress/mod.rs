@@ -4,14 +4,14 @@
 //!
 //! | check | where | finds |
 //! |---|---|---|
-//! | every allocation claims its memory in an ownership map | device, immediately | overlaps, also temporary ones |
-//! | every owner fills its block with a pattern and verifies it | device, immediately | writes by other threads |
-//! | the allocator rejects and records misuse | device, immediately | double, foreign and interior frees |
+//! | every allocation claims its memory in a map | device, immediately | overlaps, also temporary ones |
+//! | every owner writes and verifies a pattern | device, immediately | writes by other threads |
+//! | the allocator records misuse | device, immediately | double, foreign and interior frees |
 //! | all live blocks are claimed in a cleared map | device, between rounds | overlaps |
-//! | all live blocks are sorted and compared | host, between rounds | overlaps, by a second method |
-//! | the allocator's counts and metadata are compared with the live blocks | host, between rounds | lost blocks |
+//! | all live blocks are sorted and compared | host, between rounds | overlaps, again |
+//! | counts and metadata are compared with the live blocks | host, between rounds | lost blocks |
 //! | threads allocate until allocation fails | both | too many or too few blocks |
-//! | after all blocks of a heap are freed, one allocation takes all its memory | device, at the end | lost blocks |
+//! | a heap without live blocks allocates all its memory at once | device, at the end | lost blocks |
 //!
 //! ```
 //! use warpheap::Device;

@@ -35,7 +35,8 @@ pub struct Shape {
     pub granule_log2: u32,
     /// The base-2 logarithm of the largest alignment that threads request, in bytes.
     pub max_align_log2: u32,
-    /// The size of the pool is a multiple of this, in bytes. A multiple of the granule.
+    /// The size of the pool is a multiple of this number of bytes, which is a multiple of the
+    /// granule.
     pub unit: u64,
     /// The largest pool, in bytes.
     pub most_bytes: u64,

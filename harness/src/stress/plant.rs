@@ -57,8 +57,8 @@ fn victim(records: &[Record], seed: u64) -> Option<(u32, Record)> {
     live.get(below(absorb(seed, 1), live.len() as u32) as usize).copied()
 }
 
-/// Selects a live record whose block is closely followed by another live block. Returns its index
-/// and the number of bytes from its end through the first word of the next block.
+/// Selects a live record with a block that is closely followed by another live block. Returns its
+/// index and the number of bytes from its end through the first word of the next block.
 fn neighbours(records: &[Record], seed: u64) -> Option<(u32, u32)> {
     let mut live: Vec<_> =
         records.iter().enumerate().filter(|(_, record)| record.is_live() && !record.is_clashed()).collect();

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | most | churn | churn, fill until exhausted, check the counts, free all blocks, reset |
 //! | every eighth | fill until exhausted, check the counts | as in the other rounds |
-//! | after the last | free all blocks, allocate every block of the pool, free them | allocate until exhausted |
+//! | after the last | free all blocks, exhaust the pool, free all blocks | exhaust the arena |
 //!
 //! The table shows the churn workload. In the exchange and pipeline workloads, threads hand blocks
 //! to each other instead. In a storm, every second round fills the pool; the rounds between free

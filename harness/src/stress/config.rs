@@ -32,7 +32,7 @@ pub enum AllocatorKind {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Plant {
-    /// The allocator marks a live block as free and allocates it again.
+    /// The allocator treats live memory as free and allocates it again.
     Overlap,
     /// A thread frees a block twice.
     DoubleFree,

@@ -4,14 +4,14 @@
 //!
 //! | check | where | finds |
 //! |---|---|---|
-//! | every allocation claims its memory in a map | device, immediately | overlaps, also temporary ones |
-//! | every owner writes and verifies a pattern | device, immediately | writes by other threads |
-//! | the allocator records misuse | device, immediately | double, foreign and interior frees |
+//! | allocations claim memory in an ownership map | device, online | overlaps, even temporary |
+//! | every owner writes and verifies a pattern | device, online | writes by other threads |
+//! | the allocator rejects and records misuse | device, online | double, foreign and interior frees |
 //! | all live blocks are claimed in a cleared map | device, between rounds | overlaps |
 //! | all live blocks are sorted and compared | host, between rounds | overlaps, again |
 //! | counts and metadata are compared with the live blocks | host, between rounds | lost blocks |
 //! | threads allocate until allocation fails | both | too many or too few blocks |
-//! | a heap without live blocks allocates all its memory at once | device, at the end | lost blocks |
+//! | a heap without live blocks allocates all memory at once | device, at the end | lost blocks |
 //!
 //! ```
 //! use warpheap::Device;

@@ -58,8 +58,9 @@ pub struct StressReport {
     /// [`Subject`](super::Subject) does not support, and checks that the run did not reach, are not
     /// listed.
     pub verified: Vec<&'static str>,
-    /// Blocks that a different warp freed than the one that allocated them, in kernels that ran
-    /// concurrently. A churn has none: there, blocks change owners only between kernels.
+    /// Blocks that a different warp freed than the one that allocated them, in the same kernel or
+    /// in kernels that ran concurrently. A churn has none: there, blocks change owners only between
+    /// kernels.
     pub crossed_warps: u64,
     /// Blocks among `crossed_warps` that a kernel of another stream freed.
     pub crossed_kernels: u64,
@@ -95,7 +96,7 @@ pub struct StressReport {
     pub lost_blocks: u64,
     /// The largest number of bytes that an arena wasted by design before a reset.
     pub wasted_bytes: u64,
-    /// The findings. Only the first ones are listed.
+    /// The findings: the first ones of each kind.
     pub findings: Vec<Finding>,
     /// The number of all findings.
     pub findings_total: u64,

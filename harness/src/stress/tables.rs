@@ -31,8 +31,8 @@ impl Map {
     /// The map as a kernel argument.
     pub fn handle(&self) -> Arg<OwnershipMap> {
         let (words, log) = (self.words.ptr().0.cast(), self.log.ptr().0.cast::<CheckLog>());
-        // SAFETY: `words` has one word per granule and `log` the words of a log. Both live as long
-        // as the run.
+        // SAFETY: `words` has one word per granule, all 0 at first, and `log` the words of a log.
+        // Both live as long as the run.
         let map = unsafe {
             OwnershipMap::from_raw_parts(
                 words,

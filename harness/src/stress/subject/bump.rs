@@ -57,7 +57,7 @@ unsafe impl Subject for BumpSubject {
     }
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {
-        // One shard per SM, also where the builder would use none, so that all of the arena is
+        // One shard per SM, also where the builder would use none, so that shards are always
         // tested.
         let shards = device.info()?.multiprocessors.min(plan.granules() as u32 / 2);
         let builder = pool::Bump::builder(plan.pool_bytes).min_align(1 << plan.granule_log2);
@@ -86,7 +86,7 @@ unsafe impl Subject for BumpSubject {
         Ok(None)
     }
 
-    /// Always `None`: an arena does not count blocks.
+    /// Always `None`: an arena counts bytes, and the number of blocks does not determine them.
     fn agrees(&self, _: u64) -> Result<Option<bool>> {
         Ok(None)
     }

@@ -1,7 +1,7 @@
 //! The free list under stress: a pool of blocks of one size.
 //!
 //! Every block has one bit. The bits, the counts of the regions and the records of the owners are
-//! three independent sources for the number of live blocks and their addresses.
+//! three sources for the number of live blocks and their addresses.
 
 use super::{Account, ExchangeArgs, Launched, Subject};
 use crate::kernels::stress::{

@@ -1,9 +1,9 @@
 //! The heap under stress.
 //!
-//! The blocks that are live in its metadata are exactly the blocks of the records. No invariant is
-//! broken, and the parts of the heap add up to its size. After all blocks are freed, one allocation
-//! of the entire memory succeeds. An exhausted heap has allocated as many blocks as when it was
-//! new.
+//! The checks: the blocks that are live in the metadata are exactly the blocks of the records, no
+//! invariant is broken, and the parts of the heap add up to its size. After all blocks are freed,
+//! one allocation of the entire memory succeeds. An exhausted heap allocates as many blocks as when
+//! it was new.
 
 use super::{Account, ExchangeArgs, Launched, Subject};
 use crate::kernels::stress::{

@@ -95,9 +95,9 @@ impl Launched {
 /// [`stress_allocator`](super::stress_allocator) is a safe function that launches kernels with
 /// values from the implementation. The implementation promises:
 ///
-/// - S1. From [`new`](Self::new) until `self` is dropped, [`start`](Self::start)` .. start +
-///   plan.pool_bytes()` is device memory that only blocks of this pool use, and everything that
-///   [`handle`](Self::handle) refers to is live.
+/// - S1. From [`new`](Self::new) until `self` is dropped, the `plan.pool_bytes()` bytes from
+///   [`start`](Self::start) are device memory that only blocks of this pool use, and everything
+///   that [`handle`](Self::handle) refers to is live.
 /// - S2. `STRESS`, `GRAB` and `GIVE_BACK` are declared by
 ///   [`stress_kernels!`](warpheap_device::stress_kernels!) under those keys, or require no more of
 ///   their callers.
@@ -177,7 +177,7 @@ pub unsafe trait Subject: Sized {
     fn faults(&self) -> Result<Option<Faults>>;
 
     /// Whether the allocator's own count of live blocks equals `live`. `None` if it has no count.
-    /// If they differ, [`account`](Self::account) must find the difference.
+    /// If they differ, the harness calls [`account`](Self::account) to find the difference.
     ///
     /// # Errors
     /// An error of the device.
@@ -250,8 +250,8 @@ pub unsafe trait Subject: Sized {
     /// Not supported by default. Otherwise, an error of the device.
     ///
     /// # Safety
-    /// `module` was returned by [`module`](Self::module). No kernel runs. From now on, only the
-    /// checks use memory that the pool allocates.
+    /// `module` was returned by [`module`](Self::module). No kernel runs. From now on, no code
+    /// except the checks relies on memory that the pool allocates.
     unsafe fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
         let _ = (module, stream, victim);
         Err(unsupported::<Self>("with a planted overlap"))

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | allocations claim memory in an ownership map | device, online | overlaps, even temporary |
 //! | every owner writes and verifies a pattern | device, online | writes by other threads |
-//! | the allocator rejects and records misuse | device, online | double, foreign and interior frees |
+//! | the allocator rejects and records misuse | device, online | double, foreign, interior frees |
 //! | all live blocks are claimed in a cleared map | device, between rounds | overlaps |
 //! | all live blocks are sorted and compared | host, between rounds | overlaps, again |
 //! | counts and metadata are compared with the live blocks | host, between rounds | lost blocks |

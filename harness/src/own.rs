@@ -1,4 +1,4 @@
-//! Modules of this library's own kernels.
+//! Modules with the kernels of this library.
 
 use crate::build_info;
 use warpheap::driver::{Backend, Device, KernelImage, Module};
@@ -6,9 +6,9 @@ use warpheap::error::{Error, Result};
 
 /// Kernels of this library, loaded on a device.
 ///
-/// Only [`load`](Self::load) and [`load_for`](Self::load_for) make one, from the
-/// [images](build_info::images) that are part of this library, or on the CPU from its functions. So
-/// safe functions may launch kernels out of it by name.
+/// Only [`load`](Self::load) and [`load_for`](Self::load_for) create one, from the
+/// [images](build_info::images) in this library, or on the CPU from its functions. Safe functions
+/// may therefore launch its kernels by name.
 #[derive(Clone, Debug)]
 pub struct OwnModule {
     module: Module,
@@ -16,18 +16,18 @@ pub struct OwnModule {
 }
 
 impl OwnModule {
-    /// Loads `kernels` for the compute capability of `device`; on the CPU, this program's own
+    /// Loads `kernels` for the compute capability of `device`. On the CPU, uses this program's
     /// functions.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] if this library was built without kernels for a GPU; as for
+    /// [`Error::NoDevice`] if this library was built without GPU kernels. Otherwise as for
     /// [`Device::load_kernels`].
     pub fn load(device: &Device, kernels: &[&'static str]) -> Result<OwnModule> {
         OwnModule::load_image(device, None, kernels)
     }
 
-    /// As [`load`](Self::load), with the newest image that a GPU of this compute capability runs:
-    /// `(7, 0)` for the kernels of sm_70. The CPU has no images.
+    /// Like [`load`](Self::load), with the newest image that a GPU of this compute capability can
+    /// run: `(7, 0)` for the kernels of sm_70. The CPU has no images.
     ///
     /// # Errors
     /// As for [`load`](Self::load).
@@ -60,7 +60,7 @@ impl OwnModule {
         &self.module
     }
 
-    /// The image that it was loaded from; `None` on the CPU.
+    /// The image that the module was loaded from. `None` on the CPU.
     pub fn image(&self) -> Option<&'static KernelImage> {
         self.image
     }

@@ -1,7 +1,9 @@
-//! The figures: how long the pools take on a GPU, each beside its floor, the same kernel without the pool.
+//! Benchmark figures: the time of the pools' operations on a GPU, each next to its floor: the same
+//! kernel without the pool.
 //!
-//! A kernel that spins for 40 µs goes before every timed one, so that the host's launch delay is over when the
-//! timed one begins. A figure is the median of its rounds, after warm-up, and its results are checked.
+//! A kernel that spins for 40 µs precedes every timed kernel. The host's launch latency has thus
+//! passed when the timed kernel starts. A figure is the median of its rounds after warm-up, and its
+//! results are checked.
 
 mod churn;
 mod figure;
@@ -21,12 +23,12 @@ pub use timing::Timing;
 use warpheap::driver::{Backend, Device};
 use warpheap::error::NotSupported;
 
-/// What to measure.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct BenchConfig {
-    /// Timed rounds of each figure, after 3 that are not counted; at least 1.
+    /// Timed rounds of each figure, after 3 warm-up rounds. At least 1.
     pub rounds: u32,
-    /// Only figures whose name contains this.
+    /// Measure only figures whose name contains this.
     pub only: Option<String>,
 }
 
@@ -38,11 +40,11 @@ pub struct BenchReport {
     pub block: u32,
     /// Timed rounds of each figure.
     pub rounds: u32,
-    /// In the order of measuring.
+    /// The figures, in measurement order.
     pub figures: Vec<Figure>,
-    /// Figures left out, and why.
+    /// Skipped figures, and the reasons.
     pub left_out: Vec<String>,
-    /// Figures that have no value because what was measured did something wrong, and what.
+    /// Figures without a value because the measured code failed its checks, and what was wrong.
     pub wrong: Vec<String>,
 }
 
@@ -52,8 +54,8 @@ pub fn kernels(config: &BenchConfig) -> Vec<&'static str> {
     plans.iter().flat_map(Plan::kernels).collect()
 }
 
-/// Measures, by its [`kernels()`](kernels()) in `kernels`. `progress` is told the name of each
-/// figure before it is measured.
+/// Measures the figures. `kernels` contains the kernels that [`kernels()`](kernels()) names. Calls
+/// `progress` with the name of each figure before it is measured.
 pub fn run(
     device: &Device,
     kernels: &OwnModule,

@@ -1,8 +1,8 @@
-//! Data structures that kernels build, use and take down, each checked against a plain computation on the host.
+//! Data structures that kernels build, use and free. Each is checked against a simple computation
+//! on the host.
 //!
-//! The kernels are in `harness/kernels/examples`. After each example the heap has to be empty again:
-//! no thread was recorded for misuse or for want of memory, and one allocation of all its memory
-//! succeeds.
+//! The kernels are in `harness/kernels/examples`. After each example the heap must be empty: no
+//! misuse was recorded, no allocation failed, and one allocation of all its memory succeeds.
 
 mod graph;
 mod octree;
@@ -21,17 +21,17 @@ use warpheap_device::kernel::Kernel;
 /// Threads in a block.
 const BLOCK: u32 = 256;
 
-/// How large the examples shall be.
+/// Sizes of the examples.
 #[derive(Clone, Copy, Debug)]
 pub struct ExamplesConfig {
-    /// GPU threads of each kernel that builds something, 1 or more.
+    /// GPU threads of each kernel that builds a data structure, at least 1.
     pub threads: u32,
-    /// Bytes of the heap.
+    /// Size of the heap in bytes.
     pub heap_bytes: u64,
 }
 
 impl ExamplesConfig {
-    /// A size that takes seconds at most.
+    /// Sizes for which a run takes seconds at most.
     pub fn for_backend(backend: Backend) -> ExamplesConfig {
         match backend {
             Backend::Cpu => ExamplesConfig { threads: 1 << 12, heap_bytes: 64 << 20 },
@@ -40,7 +40,7 @@ impl ExamplesConfig {
     }
 }
 
-/// What one example did.
+/// The report of one example.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ExampleReport {
@@ -48,21 +48,21 @@ pub struct ExampleReport {
     pub name: &'static str,
     /// What its kernels do.
     pub does: &'static str,
-    /// What was compared with what, with numbers.
+    /// What was compared, with numbers.
     pub checked: Vec<String>,
-    /// A result to look at.
+    /// A sample result.
     pub sample: String,
-    /// Host time for everything, checks included.
+    /// Host time in seconds, including checks.
     pub seconds: f64,
 }
 
-/// What an example says at its end: what was checked, and a sample.
+/// The result of an example: what was checked, and a sample.
 type Told = (Vec<String>, String);
 
 struct Example {
     name: &'static str,
     does: &'static str,
-    /// The kernels that it launches. Any other is refused.
+    /// The kernels that it launches. Launching any other kernel is an error.
     launched: &'static [&'static str],
     run: fn(&Workshop<'_>) -> Result<Told>,
 }
@@ -74,7 +74,7 @@ const EXAMPLES: [Example; 4] = [
     Example { name: octree::NAME, does: octree::DOES, launched: &octree::LAUNCHED, run: octree::run },
 ];
 
-/// What is launched after each example.
+/// The kernels that run after each example.
 const LAUNCHED: [&str; 1] = kernel_names![example_take_all];
 
 /// The names of the examples, in the order in which they run.
@@ -82,7 +82,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     EXAMPLES.iter().map(|example| example.name)
 }
 
-/// The kernels that the examples whose name contains `only` launch; those of all without it.
+/// The kernels of the examples with `only` in their name, or of all examples if it is `None`.
 pub fn kernels(only: Option<&str>) -> Vec<&'static str> {
     chosen(only).flat_map(|example| example.launched).chain(&LAUNCHED).copied().collect()
 }
@@ -91,12 +91,12 @@ fn chosen(only: Option<&str>) -> impl Iterator<Item = &'static Example> {
     EXAMPLES.iter().filter(move |example| only.is_none_or(|only| example.name.contains(only)))
 }
 
-/// Runs the examples whose name contains `only`, all without it; `kernels` holds their
-/// [`kernels()`](kernels()). `told` gets each report at its end.
+/// Runs the examples with `only` in their name, or all examples if it is `None`. `kernels` contains
+/// the kernels that [`kernels()`](kernels()) names. Calls `told` with each report.
 ///
 /// # Errors
-/// [`Error::WrongResult`] for the first example that computed something else than the host, or left something in
-/// the heap; or what the device answers.
+/// [`Error::WrongResult`] for the first example that computes a result other than the host's or
+/// leaves memory allocated in the heap. Otherwise, an error of the device.
 pub fn run(
     device: &Device,
     kernels: &OwnModule,
@@ -129,30 +129,31 @@ fn seconds(time: Duration) -> f64 {
     time.as_secs_f64()
 }
 
-/// What the examples work with.
+/// The shared state of the examples.
 struct Workshop<'a> {
     device: &'a Device,
     module: &'a Module,
     stream: Stream,
-    /// Threads that had to do without memory.
+    /// Threads that failed to allocate.
     refused: DeviceBuffer<u64>,
     heap: Heap,
     threads: u32,
 }
 
 impl Workshop<'_> {
-    /// Runs a kernel with a thread for each of `count` things, and waits for it.
+    /// Runs a kernel with one thread per item, `count` threads in all, and waits for it.
     ///
     /// # Safety
-    /// What the kernel asks of its caller, for as long as it runs.
+    /// The requirements of the kernel, for as long as it runs.
     unsafe fn run<K: Kernel>(&self, kernel: K, count: usize, args: K::Args) -> warpheap::Result<()> {
         let grid = LaunchConfig::linear(count.max(1) as u32, BLOCK);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller of this function meets the requirements of the kernel.
         unsafe { self.stream.launch(self.module, kernel, &grid, args) }?;
         self.stream.synchronize()
     }
 
-    /// Nothing went wrong, no one was refused, and the heap has all its memory in one piece.
+    /// Checks that no misuse was recorded, no allocation failed, and the heap can allocate all its
+    /// memory at once.
     fn check_empty(&self, name: &str) -> Result<String> {
         let mut faults = self.heap.faults()?;
         let unset = self.module.global_heap_faults()?;
@@ -179,7 +180,7 @@ impl Workshop<'_> {
         ))
     }
 
-    /// Fails on the first thing that is not as expected; says otherwise that all are.
+    /// Fails at the first unexpected value. Otherwise returns a message that all are as expected.
     fn compare<T: PartialEq + std::fmt::Debug>(
         &self,
         name: &str,
@@ -204,7 +205,7 @@ fn wrong(name: &str, found: String) -> Error {
     Error::WrongResult { what: format!("the example `{name}`"), found }
 }
 
-/// A number that looks random, the same on every machine (SplitMix64's finalizer).
+/// A pseudo-random number, equal on every machine (SplitMix64's finalizer).
 fn scrambled(i: u64) -> u64 {
     let a = i.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let b = (a ^ a >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,5 +1,5 @@
-//! All live blocks at one moment, compared for overlaps in two ways that must agree: on a fresh ownership
-//! map on the device, and by sorting on the host.
+//! Compares all live blocks for overlaps while no kernel runs. Two methods must agree: a cleared
+//! ownership map on the device, and sorting on the host.
 
 use super::finding::{FindingKind, Narrator};
 use super::overlap::{self, Overlaps, Span};
@@ -14,26 +14,27 @@ use warpheap::kernel_names;
 use warpheap_device::check::log::LogView;
 use warpheap_device::check::record::Record;
 
-/// What a comparison launches.
+/// The kernels that a comparison launches.
 pub(super) const LAUNCHED: [&str; 1] = kernel_names![overlap_claim];
 
-/// How many overlaps are named; all are counted.
+/// The number of findings that name their blocks. All are counted.
 const NAMED: usize = 16;
 
-/// The device's side: a map that is cleared before each comparison, and a mark for each of the most records.
+/// Memory of the device comparison: a map that is cleared before each comparison, and one mark per
+/// record for the largest number of records.
 pub(super) struct Census {
     map: Map,
     marks: DeviceBuffer<u32>,
 }
 
-/// What the device says.
+/// The result of the comparison on the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verdict {
-    /// Blocks that it looked at.
+    /// Blocks that it compared.
     pub checked: u64,
     /// Blocks that share memory with another.
     pub overlapping: u64,
-    /// Blocks that are not where a block can be.
+    /// Blocks outside the pool, or not at the start of a granule.
     pub misplaced: u64,
 }
 
@@ -57,12 +58,13 @@ impl Census {
         report: &mut StressReport,
     ) -> Result<Verdict> {
         self.map.clear(stream)?;
-        // SAFETY: nothing else uses the marks.
+        // SAFETY: nothing else uses the marks: no kernel runs.
         unsafe { stream.fill_bytes(&self.marks, 0) }?;
         let grid = LaunchConfig::linear(records.len() as u32, BLOCK_THREADS);
         let before = stream.record()?;
         let args = (records.slice(), self.map.handle(), self.marks.slice());
-        // SAFETY: no kernel writes the records now; the marks are as many words at least, and 0.
+        // SAFETY: no kernel writes the records now. There are at least as many marks as records,
+        // all 0, and nothing else uses the marks.
         unsafe { stream.launch(module, overlap_claim, &grid, args) }?;
         let after = stream.record()?;
         stream.synchronize()?;
@@ -76,16 +78,16 @@ impl Census {
     }
 }
 
-/// What the host says.
+/// The result of the comparison on the host.
 #[derive(Debug, Default)]
 pub(super) struct Sorted {
     pub overlaps: Overlaps,
     pub live: u64,
-    /// Places of records whose blocks are not inside the pool, or not at the start of a granule.
+    /// Indices of records with a block outside the pool, or not at the start of a granule.
     pub misplaced: Vec<u32>,
 }
 
-/// Compares all live records on the host, rounded to granules as the device rounds them.
+/// Compares all live records on the host, rounded to granules as on the device.
 pub(super) fn on_host(plan: &Plan, narrator: &Narrator<'_>, report: &mut StressReport) -> Sorted {
     let started = Instant::now();
     let granule = 1u64 << plan.granule_log2;
@@ -94,7 +96,7 @@ pub(super) fn on_host(plan: &Plan, narrator: &Narrator<'_>, report: &mut StressR
     for (place, record) in narrator.records.iter().enumerate().filter(|(_, record)| record.is_live()) {
         let place = place as u32;
         sorted.live += 1;
-        // Granules count from the pool's start, wherever that is.
+        // Granules are counted from the start of the pool, whatever its alignment.
         let start = record.address().checked_sub(narrator.pool_start);
         let end = start.and_then(|start| start.checked_add(record.bytes().into()));
         let end = end.and_then(|end| end.checked_next_multiple_of(granule));
@@ -111,7 +113,7 @@ pub(super) fn on_host(plan: &Plan, narrator: &Narrator<'_>, report: &mut StressR
     sorted
 }
 
-/// Adds what the host found, and where the two disagree.
+/// Adds the findings of the host, and differences between host and device.
 pub(super) fn compare(verdict: Verdict, sorted: &Sorted, narrator: &Narrator<'_>, report: &mut StressReport) {
     let named = |place: u32| narrator.block(place, narrator.records[place as usize]);
     for pair in sorted.overlaps.pairs.iter().take(NAMED) {

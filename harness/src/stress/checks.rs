@@ -1,4 +1,4 @@
-//! What is checked between rounds, and at the end of a run.
+//! The checks between rounds and at the end of a run.
 
 use super::census::{self, Verdict};
 use super::finding::{FindingKind, Narrator, Table};
@@ -14,7 +14,7 @@ use warpheap_device::check::log::LogView;
 use warpheap_device::check::record::Record;
 use warpheap_device::check::workload::Phase;
 
-/// The host compares all blocks while that takes less than this part of the time.
+/// The host compares all blocks while this takes less than this fraction of the elapsed time.
 const HOST_CHECK_SHARE: f64 = 0.25;
 
 impl<S: Subject> Run<'_, S> {
@@ -28,7 +28,8 @@ impl<S: Subject> Run<'_, S> {
         }
     }
 
-    /// What the threads themselves have found, and the allocator.
+    /// Reports what the checks in the kernels have found, and the misuse that the allocator has
+    /// recorded.
     pub(super) fn check_online(&mut self) -> Result<()> {
         let words = self.tables.map.read_log()?;
         let log = LogView::new(&words).expect("the buffer is as long as a log");
@@ -44,7 +45,8 @@ impl<S: Subject> Run<'_, S> {
         Ok(())
     }
 
-    /// Compares all live blocks, on the device always, on the host when there is time or need.
+    /// Compares all live blocks: always on the device; on the host if `needed`, if the device or
+    /// the allocator's count found a difference, or if the time share allows it.
     pub(super) fn check_all(&mut self, needed: bool) -> Result<()> {
         let stream = &self.streams[0];
         let verdict = self.census.on_device(self.module, stream, &self.tables.records, &mut self.report)?;
@@ -70,7 +72,7 @@ impl<S: Subject> Run<'_, S> {
         Ok(())
     }
 
-    /// The host's comparison, and the allocator's own numbers.
+    /// Compares all blocks on the host, and compares them with the allocator's metadata.
     fn compare_all(&mut self, verdict: Verdict, records: &[Record], table: Table) -> Result<()> {
         let (plan, round, pool_start) = (&self.plan, self.round, self.subject.start());
         let narrator = Narrator { plan, round, pool_start, records, table };
@@ -88,7 +90,7 @@ impl<S: Subject> Run<'_, S> {
         Ok(())
     }
 
-    /// After all threads were refused, nothing may be left.
+    /// Checks that no memory is left after allocation failed in all threads.
     pub(super) fn check_exhaustion(&mut self) -> Result<()> {
         let (live, most) = (self.report.live_blocks(), self.plan.records());
         let exhausted = self.subject.is_exhausted(&self.plan, live, most)?;
@@ -96,7 +98,7 @@ impl<S: Subject> Run<'_, S> {
         Ok(())
     }
 
-    /// `refused`: not everyone got what it asked for.
+    /// `refused`: at least one allocation failed.
     fn note_exhaustion(&mut self, exhausted: bool, live: u64, refused: bool) {
         if exhausted {
             self.report.exhaustions += u64::from(refused);
@@ -110,9 +112,9 @@ impl<S: Subject> Run<'_, S> {
         self.report.add(vec![finding], 1);
     }
 
-    /// After everything was given back, all memory must be free.
+    /// Checks that all memory is free after all blocks were freed.
     fn check_all_free(&mut self) -> Result<()> {
-        // SAFETY: the module is the subject's, and all streams were waited for.
+        // SAFETY: the module is the subject's, and no kernel runs: all streams were waited for.
         let is_all_free = unsafe { self.subject.is_all_free(self.module, &self.streams[0]) }?;
         self.report.checked.all_free |= is_all_free.is_some();
         if is_all_free.unwrap_or(true) {
@@ -129,7 +131,7 @@ impl<S: Subject> Run<'_, S> {
         Ok(())
     }
 
-    /// Gives everything back, then takes and gives back the whole pool.
+    /// Frees all blocks, then allocates and frees every block of the pool.
     pub(super) fn end(&mut self) -> Result<()> {
         if S::Handle::RECLAIMS {
             self.phase(Phase::Drain)?;
@@ -140,30 +142,33 @@ impl<S: Subject> Run<'_, S> {
         if self.report.is_clean() { self.empty_the_pool() } else { Ok(()) }
     }
 
-    /// Everything was given back: the pool must be as it was when it was new.
+    /// Checks that the pool is equivalent to a new one. All blocks have been freed.
     pub(super) fn check_recovery(&mut self) -> Result<()> {
         self.check_all(false)?;
         self.check_all_free()?;
         if self.report.is_clean() { self.empty_the_pool() } else { Ok(()) }
     }
 
-    /// Takes all that the new pool has, so that it can be held to it later.
+    /// Exhausts the new pool. The number of allocated blocks is the reference for later
+    /// exhaustions.
     pub(super) fn measure(&mut self) -> Result<()> {
         self.empty_the_pool()?;
         self.subject.reset()
     }
 
-    /// All threads allocate until they are refused: exactly what there is must be granted.
+    /// All threads allocate until allocation fails. The pool must allocate exactly as many blocks
+    /// as it has.
     fn empty_the_pool(&mut self) -> Result<()> {
         let most = self.subject.most_blocks(&self.plan);
         let out: DeviceBuffer<Record> = self.device.zeroed(most as usize)?;
         let count: DeviceBuffer<u64> = self.device.zeroed(1)?;
-        // After the buffers: waited for before they are dropped.
+        // Declared after the buffers: waited for before they are dropped.
         let streams = Streams(vec![self.streams[0].clone()]);
         let stream = &streams[0];
         let grid = LaunchConfig::linear(self.plan.threads, BLOCK_THREADS);
         let args = (self.subject.handle(), self.plan.max_bytes, 1, out.slice(), count.ptr());
-        // SAFETY: nothing else uses the pool and the two buffers, which live until the stream is waited for.
+        // SAFETY: nothing else uses the pool and the two buffers, which live until the stream is
+        // waited for.
         unsafe { stream.launch(self.module, S::GRAB, &grid, args) }?;
         stream.synchronize()?;
         let granted = count.copy_to_vec()?[0];

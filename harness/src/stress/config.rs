@@ -1,4 +1,4 @@
-//! What a stress run is asked to do.
+//! Configuration of a stress run.
 
 use crate::Error;
 use serde::Serialize;
@@ -14,39 +14,39 @@ use super::workload::{SizeMix, Workload};
 use super::{census, plant};
 use warpheap_device::kernel::Kernel;
 
-/// An allocator to be stressed.
+/// The allocator under stress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum AllocatorKind {
     /// The bump arena.
     Bump,
-    /// The pool of blocks of one size.
+    /// The free list: blocks of one size.
     FreeList,
-    /// The heap: any size, given back by anyone.
+    /// The heap: blocks of any size, which any thread may free.
     Heap,
 }
 
-/// A fault to be injected, to see it found.
+/// A fault to inject, to test that the checks find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Plant {
-    /// The allocator forgets that memory is taken, and hands it out again.
+    /// The allocator treats live memory as free and allocates it again.
     Overlap,
-    /// A thread gives a block back twice.
+    /// A thread frees a block twice.
     DoubleFree,
-    /// A thread forgets a block.
+    /// A thread leaks a block.
     LostBlock,
     /// A thread writes past the end of its block into the next one.
     TornWrite,
 }
 
 impl AllocatorKind {
-    /// Every allocator.
+    /// All allocators.
     pub const ALL: [AllocatorKind; 3] = [AllocatorKind::Bump, AllocatorKind::FreeList, AllocatorKind::Heap];
 
-    /// As the command line spells it.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             AllocatorKind::Bump => "bump",
@@ -57,10 +57,10 @@ impl AllocatorKind {
 }
 
 impl Plant {
-    /// Every fault.
+    /// All faults.
     pub const ALL: [Plant; 4] = [Plant::Overlap, Plant::DoubleFree, Plant::LostBlock, Plant::TornWrite];
 
-    /// As the command line spells it.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Plant::Overlap => "overlap",
@@ -70,13 +70,13 @@ impl Plant {
         }
     }
 
-    /// Whether the fault exists with that allocator.
+    /// Whether the fault can be injected into the allocator.
     pub const fn suits(self, allocator: AllocatorKind) -> bool {
         !matches!((self, allocator), (Plant::DoubleFree, AllocatorKind::Bump))
     }
 }
 
-/// A name that is none of those asked for.
+/// An unknown name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{got}` is none of {known}")]
 pub struct UnknownName {
@@ -109,37 +109,41 @@ named!(AllocatorKind, Plant, Workload, SizeMix);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
-    /// After so many rounds.
+    /// After this number of rounds.
     Rounds(u64),
-    /// With the round in which that time is over.
+    /// After the round in which this time has elapsed.
     Time(Duration),
-    /// With the round in which so many blocks have been given back.
+    /// After the round in which this number of blocks has been freed.
     Pairs(u64),
 }
 
-/// A stress run. [`new`](Self::new) has the defaults; one method for each field changes it.
+/// Configuration of a stress run. [`new`](Self::new) returns the defaults; each field has a setter
+/// of the same name.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct StressConfig {
-    /// What [`stress`](super::stress) runs over. [`stress_allocator`](super::stress_allocator) does not read it.
+    /// The allocator that [`stress`](super::stress) tests.
+    /// [`stress_allocator`](super::stress_allocator) ignores it.
     pub allocator: AllocatorKind,
-    /// GPU threads of each stream, rounded up to whole blocks of 256.
+    /// GPU threads of each stream, rounded up to a multiple of 256 (the threads in a block).
     pub threads: u32,
     /// What the threads do.
     pub workload: Workload,
-    /// The smallest and the largest allocation, in bytes. A free list has blocks of the largest.
+    /// The smallest and the largest allocation, in bytes. The blocks of a free list have the
+    /// largest size.
     pub sizes: RangeInclusive<u64>,
-    /// How the sizes between the two are spread.
+    /// The distribution of the sizes in this range.
     pub mix: SizeMix,
     /// When to stop.
     pub limit: Limit,
-    /// Streams whose kernels share the pool at the same time.
+    /// Streams that use the pool concurrently.
     pub streams: u32,
-    /// Memory of the pool; of a heap, rounded up to whole MiB. `None`: three quarters of what all threads
-    /// together would hold, so that it runs out now and then, or a sixteenth in a storm, or what the device has room
-    /// for.
+    /// Size of the pool in bytes; for a heap, rounded up to a multiple of 1 MiB. Default (`None`):
+    /// three quarters of what all threads together would hold, so that the pool runs out of memory
+    /// occasionally. In a storm, one sixteenth. Never more than fits on the device.
     pub pool_bytes: Option<u64>,
-    /// Decides everything that the threads do. On one OS thread (replay) the same seed is the same run.
+    /// Seed of everything that the threads do. On one OS thread (replay), a run with the same seed
+    /// is identical.
     pub seed: u64,
     /// A fault to inject.
     pub plant: Option<Plant>,
@@ -157,7 +161,7 @@ macro_rules! setters {
 }
 
 impl StressConfig {
-    /// A churn of 16 rounds over a heap: 1024 threads in one stream allocate 16 to 256 bytes.
+    /// 16 rounds of churn on a heap: 1024 threads in one stream allocate 16 to 256 bytes each time.
     pub fn new() -> Self {
         StressConfig {
             allocator: AllocatorKind::Heap,
@@ -174,23 +178,23 @@ impl StressConfig {
     }
 
     setters! {
-        /// What [`stress`](super::stress) runs over. Default: the heap.
+        /// The allocator that [`stress`](super::stress) tests. Default: the heap.
         allocator: AllocatorKind,
-        /// GPU threads of each stream, rounded up to whole blocks of 256. Default: 1024.
+        /// GPU threads of each stream, rounded up to a multiple of 256. Default: 1024.
         threads: u32,
         /// What the threads do. Default: [`Workload::Churn`].
         workload: Workload,
         /// The smallest and the largest allocation, in bytes. Default: 16 to 256.
         sizes: RangeInclusive<u64>,
-        /// How the sizes between the two are spread. Default: [`SizeMix::Uniform`].
+        /// The distribution of the sizes. Default: [`SizeMix::Uniform`].
         mix: SizeMix,
         /// When to stop. Default: after 16 rounds.
         limit: Limit,
-        /// Streams whose kernels share the pool at the same time. Default: 1.
+        /// Streams that use the pool concurrently. Default: 1.
         streams: u32,
-        /// Memory of the pool. Default: `None`, see the [field](#structfield.pool_bytes).
+        /// Size of the pool in bytes. Default: `None`, see the [field](#structfield.pool_bytes).
         pool_bytes: Option<u64>,
-        /// Decides everything that the threads do. Default: 1.
+        /// Seed of everything that the threads do. Default: 1.
         seed: u64,
         /// A fault to inject. Default: none.
         plant: Option<Plant>,
@@ -218,10 +222,10 @@ impl StressConfig {
         all
     }
 
-    /// Fails on what cannot be run on the device.
+    /// Checks that the configuration can run on the device.
     ///
     /// # Errors
-    /// [`Error::InvalidStress`], which says what to change, or what the driver answers.
+    /// [`Error::InvalidStress`], which says what to change, or an error of the driver.
     pub fn validate(&self, device: &Device) -> Result<(), Error> {
         match self.allocator {
             AllocatorKind::Bump => Plan::new::<BumpSubject>(self, device),

@@ -1,4 +1,4 @@
-//! What a run found, in words.
+//! Findings of a run and their messages.
 
 use super::plan::Plan;
 use serde::Serialize;
@@ -8,30 +8,30 @@ use warpheap_device::check::log::{Breach, BreachKind};
 use warpheap_device::check::record::Record;
 use warpheap_device::fault::{Fault, FaultKind};
 
-/// What is wrong.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FindingKind {
     /// Two live blocks share memory.
     Overlap,
-    /// A block is not inside the pool.
+    /// A block is not fully inside the pool.
     OutOfBounds,
-    /// A block is not aligned as asked.
+    /// A block does not have the requested alignment.
     Misaligned,
-    /// A block does not hold what its owner wrote.
+    /// The content of a block is not the pattern that its owner wrote.
     Torn,
-    /// Memory is neither free nor anyone's.
+    /// Memory is neither free nor part of a live block.
     Lost,
-    /// A block was given back that was free already.
+    /// A block was freed twice.
     DoubleFree,
-    /// An address was given back that is not of the pool.
+    /// An address that does not belong to the pool was freed.
     ForeignFree,
-    /// An address was given back that is inside a block.
+    /// An address inside a block was freed.
     InteriorFree,
-    /// The allocator's own numbers contradict each other, or the blocks it handed out.
+    /// The allocator's own counts contradict each other, or the live blocks.
     CountMismatch,
-    /// The two independent checks for overlaps came to different results.
+    /// The two independent overlap checks have different results.
     ChecksDisagree,
 }
 
@@ -52,44 +52,44 @@ impl fmt::Display for FindingKind {
     }
 }
 
-/// One thing that was found.
+/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What it is.
+    /// Its kind.
     pub kind: FindingKind,
-    /// The round at whose end it was found, from 0.
+    /// The round at the end of which it was found, from 0.
     pub round: u64,
-    /// The stream whose block it is, where it is someone's.
+    /// The stream that uses the block in this round, if the block has an owner.
     pub stream: Option<u32>,
-    /// Where, where that is known.
+    /// The address, if known.
     pub address: Option<u64>,
-    /// The whole story: what, where, both owners.
+    /// The message: what was found, where, and both owners.
     pub message: String,
 }
 
-/// What a table of records is.
+/// The content of a table of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
     /// The slots of all threads.
     Slots,
-    /// The blocks of a pool that was emptied, in the order in which they were granted.
+    /// The blocks of an exhausted pool, in allocation order.
     Grabbed,
 }
 
-/// The live blocks at the end of a round, and the words for what is found among them.
+/// The live blocks at the end of a round. Formats findings about them.
 #[derive(Debug)]
 pub struct Narrator<'a> {
     pub(super) plan: &'a Plan,
     pub(super) round: u64,
     pub(super) pool_start: u64,
     pub(super) records: &'a [Record],
-    /// What they are records of.
+    /// The content of `records`.
     pub(super) table: Table,
 }
 
 impl Narrator<'_> {
-    /// All records as they are at the end of the round, also those that hold no block.
+    /// All records at the end of the round, including empty ones.
     pub fn records(&self) -> &[Record] {
         self.records
     }
@@ -99,14 +99,14 @@ impl Narrator<'_> {
         Finding { kind, round: self.round, stream: None, address, message }
     }
 
-    /// The stream that works on the record in this round.
+    /// The stream that uses the record in this round.
     fn stream(&self, place: u32) -> u32 {
         let streams = u64::from(self.plan.streams);
         let set = u64::from(place / self.plan.set_len());
         ((set + streams - self.round % streams) % streams) as u32
     }
 
-    /// An owner, as `stream 1, thread 5, slot 2`.
+    /// Formats an owner, for example `stream 1, thread 5, slot 2`.
     pub(super) fn owner(&self, owner: Owner) -> String {
         let Some(place) = owner.record() else { return "no one".into() };
         if self.table == Table::Grabbed {
@@ -117,7 +117,7 @@ impl Narrator<'_> {
         format!("stream {}, thread {thread}, slot {slot}", self.stream(place))
     }
 
-    /// A block of which the place of its record is known.
+    /// Formats the block of the record with index `place`.
     pub(super) fn block(&self, place: u32, record: Record) -> String {
         format!(
             "{} B at {} (generation {}) of {}",
@@ -128,7 +128,7 @@ impl Narrator<'_> {
         )
     }
 
-    /// An address with its place in the pool.
+    /// Formats an address with its position in the pool.
     pub fn place_in_pool(&self, address: u64) -> String {
         let end = self.pool_start + self.plan.pool_bytes;
         if !(self.pool_start..end).contains(&address) {
@@ -143,7 +143,7 @@ impl Narrator<'_> {
         format!("{address:#x} (block {block}{within})")
     }
 
-    /// What another owner of a breach holds now.
+    /// Formats the block that the other owner of a breach holds now.
     fn other(&self, other: Owner) -> String {
         let record = other.record().and_then(|place| Some((place, *self.records.get(place as usize)?)));
         match record.filter(|(_, record)| record.is_live()) {
@@ -152,7 +152,7 @@ impl Narrator<'_> {
         }
     }
 
-    /// What the device has written down.
+    /// A finding for a breach that the device has logged.
     pub(super) fn breach(&self, breach: &Breach) -> Finding {
         let Breach { owner, other, address, bytes, offset, expected, found, .. } = *breach;
         let block = format!("{bytes} B at {} of {}", self.place_in_pool(address), self.owner(owner));
@@ -190,7 +190,7 @@ impl Narrator<'_> {
         Finding { kind, round: self.round, stream, address: Some(address), message }
     }
 
-    /// What the allocator has written down.
+    /// A finding for a fault that the allocator has recorded.
     pub(super) fn fault(&self, fault: &Fault) -> Finding {
         let Fault { thread, block, address, detail, .. } = *fault;
         let place = self.place_in_pool(address);

@@ -1,4 +1,4 @@
-//! The launches of a run: a kernel in every stream, all at once.
+//! The launches of a run: one kernel in every stream, all concurrent.
 
 use super::plan::{BLOCK_THREADS, Plan};
 use super::run::Run;
@@ -10,12 +10,13 @@ use warpheap_device::check::hash::{absorb, below};
 use warpheap_device::check::workload::{Phase, Round};
 
 impl<S: Subject> Run<'_, S> {
-    /// One launch in every stream, all at once, and waits for them.
+    /// Launches one kernel in every stream concurrently, and waits for all of them.
     pub(super) fn phase(&mut self, phase: Phase) -> Result<()> {
         self.launch_all(|run, s, stream| run.launch_own(s, stream, phase))
     }
 
-    /// The same, with kernels that hand blocks to each other; what each does depends on its stream.
+    /// Like [`phase`](Self::phase), with kernels that hand blocks to each other. The stream
+    /// determines the phase of its kernel.
     pub(super) fn hand_over(&mut self, phase: impl Fn(u32) -> Phase) -> Result<()> {
         self.tables.clear_cells(&self.streams[0])?;
         self.launch_all(|run, s, stream| run.launch_shared(s, stream, phase(s)))
@@ -43,35 +44,38 @@ impl<S: Subject> Run<'_, S> {
         LaunchConfig::linear(self.plan.threads, BLOCK_THREADS)
     }
 
-    /// The set of records that a stream works on in this round.
+    /// The record set that a stream uses in this round.
     fn set_of(&self, s: u32) -> u32 {
         ((u64::from(s) + self.round) % u64::from(self.plan.streams)) as u32
     }
 
-    /// A kernel whose threads use the records of one set.
+    /// Launches a kernel that uses the records of one set.
     fn launch_own(&self, s: u32, stream: &Stream, phase: Phase) -> Result<()> {
         let (records, first_record) = self.tables.set(&self.plan, self.set_of(s));
         let round = self.parameters(phase, first_record);
         let args = (self.subject.handle(), records, self.tables.map.handle(), self.tables.stripes(), round);
-        // SAFETY: each stream has a set of records of its own; pool, map and stripes are shared by atomics alone,
-        // and all of them live until the streams have been waited for.
+        // SAFETY: each stream uses its own record set. Pool, map and stripes are accessed only by
+        // atomics. All of them live until the streams have been waited for.
         unsafe { stream.launch(self.module, S::STRESS, &self.grid(), args) }?;
         Ok(())
     }
 
-    /// A kernel whose threads begin with the records of one set, and exchange them with the other kernels'.
+    /// Launches a kernel that starts with the records of one set and exchanges records with the
+    /// other kernels.
     fn launch_shared(&self, s: u32, stream: &Stream, phase: Phase) -> Result<()> {
         let (_, first_record) = self.tables.set(&self.plan, self.set_of(s));
         let round = self.parameters(phase, first_record);
         let (records, map) = (self.tables.records.slice(), self.tables.map.handle());
         let args = (self.subject.handle(), records, map, self.tables.stripes(), self.tables.cells(), round);
-        // SAFETY: the threads pass the records on through the cells, which are clear; the rest is shared by atomics
-        // alone, and all of it lives until the streams have been waited for.
+        // SAFETY: the threads hand the records over through the cells, which are 0. All other
+        // memory is accessed only by atomics. All of it lives until the streams have been waited
+        // for.
         unsafe { self.subject.exchange(self.module, stream, &self.grid(), args) }
     }
 
-    /// Which thread works on which column changes from launch to launch: the same as before, neighbours
-    /// moved by a whole warp, or all of them scattered. In three of four the lanes of a warp act alike.
+    /// The parameters of a launch. The mapping of threads to columns changes from launch to launch:
+    /// the identity, a shift by full warps, or a scattered permutation. In three of four launches,
+    /// the lanes of a warp act alike.
     fn parameters(&self, phase: Phase, first_record: u32) -> Round {
         let Plan { threads, seed, steps, min_bytes, max_bytes, max_align_log2, mix, .. } = self.plan;
         let hash = absorb(seed, u64::from(self.launches));
@@ -98,7 +102,7 @@ impl<S: Subject> Run<'_, S> {
     }
 }
 
-/// A number below `n` that shares no factor with it; `n` is a multiple of 256.
+/// A number below `n` that is coprime to `n`, a multiple of 256.
 fn coprime(n: u32, hash: u64) -> u32 {
     let gcd = |mut a: u32, mut b: u32| {
         while b != 0 {
@@ -106,7 +110,7 @@ fn coprime(n: u32, hash: u64) -> u32 {
         }
         a
     };
-    // Every second odd number is a candidate at least; 1 always is one.
+    // At least every second odd number is a candidate; 1 always is.
     let start = below(hash, n) | 1;
     (0..n / 2).map(|i| (start + 2 * i) % n).find(|m| gcd(*m, n) == 1).unwrap_or(1)
 }

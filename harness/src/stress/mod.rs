@@ -1,17 +1,17 @@
-//! The stress harness: thousands of GPU threads allocate and free, and everything they do is checked.
+//! Stress harness: thousands of GPU threads allocate and free, and every operation is checked.
 //!
-//! Who checks what:
+//! The checks:
 //!
 //! | check | where | finds |
 //! |---|---|---|
-//! | every allocation claims its memory in an ownership map | device, at once | overlaps, also momentary ones |
-//! | every owner writes a pattern and reads it again | device, at once | writes of others |
-//! | the allocator refuses and records misuse | device, at once | double, foreign and interior frees |
-//! | all live blocks claim on a fresh map | device, between rounds | overlaps |
-//! | all live blocks are sorted and compared | host, between rounds | overlaps, by another way |
-//! | the allocator's numbers against the live blocks | host, between rounds | lost blocks |
-//! | threads allocate until they are refused | both | blocks too many or too few |
-//! | a heap of which all was given back is taken in one piece | device, at the end | lost blocks |
+//! | allocations claim memory in an ownership map | device, online | overlaps, even temporary |
+//! | every owner writes and verifies a pattern | device, online | writes by other threads |
+//! | the allocator rejects and records misuse | device, online | double, foreign, interior frees |
+//! | all live blocks are claimed in a cleared map | device, between rounds | overlaps |
+//! | all live blocks are sorted and compared | host, between rounds | overlaps, again |
+//! | counts and metadata are compared with the live blocks | host, between rounds | lost blocks |
+//! | threads allocate until allocation fails | both | too many or too few blocks |
+//! | a heap without live blocks allocates all memory at once | device, at the end | lost blocks |
 //!
 //! ```
 //! use warpheap::Device;
@@ -31,10 +31,11 @@
 //! # Ok::<(), warpheap_harness::Error>(())
 //! ```
 //!
-//! # An allocator of your own
-//! [`stress_allocator`] runs the same over any allocator: its handle implements
-//! [`DeviceAlloc`](warpheap_device::alloc::DeviceAlloc), [`stress_kernels!`](warpheap_device::stress_kernels!) declares the
-//! kernels for it, and a [`Subject`] builds the pool. This one takes this crate's own free list:
+//! # Custom allocators
+//! [`stress_allocator`] runs the same checks on any allocator. Its handle implements
+//! [`DeviceAlloc`](warpheap_device::alloc::DeviceAlloc),
+//! [`stress_kernels!`](warpheap_device::stress_kernels!) declares the kernels for it, and a
+//! [`Subject`] builds the pool. This example uses the free list of `warpheap`:
 //!
 //! ```
 //! use warpheap::pool::{Faults, FreeList};
@@ -44,12 +45,15 @@
 //! use warpheap_harness::Result;
 //! use warpheap_harness::stress::{Plan, StressConfig, Subject, stress_allocator};
 //!
-//! warpheap_device::stress_kernels! { Handle { stress: stress_mine, grab: grab_mine, give_back: give_back_mine } }
+//! warpheap_device::stress_kernels! {
+//!     Handle { stress: stress_mine, grab: grab_mine, give_back: give_back_mine }
+//! }
 //!
 //! struct Mine(FreeList);
 //!
-//! // SAFETY: the pool keeps its memory while it lives (S1), the kernels are the macro's (S2), any thread may call the
-//! // handle (S3), nothing is launched here (S4), and the module is the default's (S5).
+//! // SAFETY: the pool's memory and metadata live as long as the pool (S1). The macro declares the
+//! // kernels (S2). Any thread may call the handle (S3). No method launches a kernel (S4). `module`
+//! // is the default (S5).
 //! unsafe impl Subject for Mine {
 //!     type Handle = Handle;
 //!     type Stress = stress_mine;
@@ -120,14 +124,15 @@ use run::Run;
 use subject::{BumpSubject, FreeListSubject, HeapSubject};
 use warpheap::driver::{Device, Module};
 
-/// Runs the stress that `config` describes and tells what was found. `progress` is called after each round.
+/// Runs the stress test that `config` describes and reports its findings. Calls `progress` after
+/// each round.
 ///
-/// `kernels` holds those that [`StressConfig::kernels`] names. A run that finds something ends with
-/// that round.
+/// `kernels` contains the kernels that [`StressConfig::kernels`] names. The run ends after the
+/// first round with a finding.
 ///
 /// # Errors
-/// As for [`StressConfig::validate`], and whatever fails on the way: a kernel that crashes is an error, not a
-/// finding.
+/// As for [`StressConfig::validate`], and any error during the run. A kernel that crashes is an
+/// error, not a finding.
 pub fn stress(
     device: &Device,
     kernels: &OwnModule,
@@ -141,15 +146,14 @@ pub fn stress(
     }
 }
 
-/// Runs the stress that `config` describes over an allocator of the caller's. As [`stress`];
-/// `config.allocator` is not read.
+/// Runs the stress test that `config` describes on the caller's allocator. Like [`stress`], but
+/// ignores `config.allocator`.
 ///
-/// The kernels that [`kernels_of`](StressConfig::kernels_of) names are loaded by
-/// [`Subject::module`].
+/// [`Subject::module`] loads the kernels that [`kernels_of`](StressConfig::kernels_of) names.
 ///
 /// # Errors
-/// [`Error::InvalidStress`] for what the configuration or the [`Subject`] does not allow, and whatever fails on the way: a
-/// kernel that crashes is an error, not a finding.
+/// [`Error::InvalidStress`] if the configuration is invalid or the [`Subject`] does not support it,
+/// and any error during the run. A kernel that crashes is an error, not a finding.
 pub fn stress_allocator<S: Subject>(
     device: &Device,
     config: &StressConfig,
@@ -160,7 +164,7 @@ pub fn stress_allocator<S: Subject>(
     Run::<S>::new(device, &module, config, plan)?.run(progress)
 }
 
-/// `module` is one of `S`.
+/// `module` is a module as [`Subject::module`] of `S` returns it.
 fn run<S: Subject>(
     device: &Device,
     module: &Module,

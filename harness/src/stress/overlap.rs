@@ -1,41 +1,42 @@
-//! Which blocks share memory, by sorting them: the second way, beside the ownership map of the device.
+//! Finds blocks that share memory by sorting them: the second method, in addition to the ownership
+//! map on the device.
 
 use rayon::slice::ParallelSliceMut;
 
-/// A block: the bytes `start..end`, and its number among all that are compared.
+/// A block: the bytes `start..end`, and its number among all compared blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The first byte.
     pub start: u64,
-    /// The first byte behind it.
+    /// The first byte after its end.
     pub end: u64,
     /// Its number.
     pub place: u32,
 }
 
-/// Two blocks that share memory, in the order of their starts.
+/// Two blocks that share memory, in order of their starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// The one that starts first.
+    /// The block that starts first.
     pub first: Span,
-    /// The other.
+    /// The other block.
     pub second: Span,
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlaps {
-    /// For each block that starts inside an earlier one: the two. Of the earlier ones it is the one that
-    /// reaches furthest.
+    /// For each block that starts inside an earlier one, this pair. The first of the pair is the
+    /// earlier block with the highest end.
     pub pairs: Vec<Overlap>,
-    /// How many blocks share memory with another.
+    /// The number of blocks that share memory with another.
     pub blocks: u64,
 }
 
-/// From here on, sorting on all processors pays.
+/// From this number of blocks on, parallel sorting is faster.
 const MANY: usize = 1 << 14;
 
-/// Compares all blocks. Sorts them by their start; empty ones are no blocks.
+/// Compares all blocks. Sorts them by their start and removes empty ones.
 pub fn check(spans: &mut Vec<Span>) -> Overlaps {
     spans.retain(|span| span.start < span.end);
     let key = |span: &Span| (span.start, span.end, span.place);
@@ -47,11 +48,12 @@ pub fn check(spans: &mut Vec<Span>) -> Overlaps {
     sweep(spans)
 }
 
-/// Walks blocks sorted by their start and compares each with the one before it that reaches furthest.
+/// Compares each block with the earlier block that has the highest end. `sorted` is sorted by
+/// start.
 ///
-/// Every block that shares memory is met: say `x` shares with a later `y`. Then the block right after `x`
-/// starts inside `x`; if the furthest is not `x` there, it also reached past the start of `x`, and `x` was
-/// met when its own turn came.
+/// Finds every block that shares memory. Proof: let `x` share memory with a later `y`. The block
+/// right after `x` starts inside `x`. If `x` does not have the highest end at that point, the block
+/// that has it also ends after the start of `x`, and the overlap with `x` was found at `x`.
 fn sweep(sorted: &[Span]) -> Overlaps {
     let mut found = Overlaps::default();
     let Some((first, rest)) = sorted.split_first() else { return found };
@@ -86,7 +88,7 @@ mod tests {
         a.start.max(b.start) < a.end.min(b.end)
     }
 
-    /// Every block against every other.
+    /// Compares all pairs of blocks.
     fn naive(spans: &[Span]) -> BTreeSet<u32> {
         let meets = |a: &&Span| spans.iter().any(|b| b.place != a.place && share(a, b));
         spans.iter().filter(meets).map(|span| span.place).collect()

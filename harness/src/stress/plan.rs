@@ -1,4 +1,4 @@
-//! What follows from a configuration and a device: how large everything is.
+//! Sizes of a run, derived from the configuration and the device.
 
 use super::config::{Limit, Plant, StressConfig};
 use super::subject::Subject;
@@ -14,37 +14,40 @@ use warpheap_device::check::workload::SLOTS;
 /// Threads in a block.
 pub(super) const BLOCK_THREADS: u32 = 256;
 
-/// The least alignment of every pool, and what sizes are rounded up to.
+/// The minimum alignment of every pool. Sizes are rounded up to a multiple of it.
 pub(super) const MIN_GRANULE_LOG2: u32 = 4;
 
-/// The largest size of one allocation: sizes are 32 bits in a record.
+/// The largest allocation: a record stores a size in 32 bits.
 const MAX_BYTES: u64 = 1 << 31;
 
-/// Steps of a thread in a round in which threads allocate and free.
+/// Steps of a thread in a churn round.
 const CHURN_STEPS: u32 = 32;
-/// The same, in an arena: enough to fill some slots, and to leave some for the threads that empty it.
+/// Steps in a churn round of an arena: enough to fill some slots, and few enough to leave slots for
+/// the threads that exhaust the arena.
 const ARENA_STEPS: u32 = 8;
 
-/// What an allocator is to the checks, for a range of sizes.
+/// The properties of an allocator that the checks need, for a range of sizes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Shape {
-    /// The base-2 logarithm of the unit of the ownership map, in bytes. It divides every block's offset in the pool.
+    /// The base-2 logarithm of the granule of the ownership map, in bytes. Every block starts at a
+    /// multiple of the granule in the pool.
     pub granule_log2: u32,
-    /// The base-2 logarithm of the largest alignment that threads ask for, in bytes.
+    /// The base-2 logarithm of the largest alignment that threads request, in bytes.
     pub max_align_log2: u32,
-    /// The pool's size is a multiple of so many bytes, which are whole granules.
+    /// The size of the pool is a multiple of this number of bytes, which is a multiple of the
+    /// granule.
     pub unit: u64,
     /// The largest pool, in bytes.
     pub most_bytes: u64,
-    /// About what an allocation takes from the pool, in bytes.
+    /// The approximate mean of the pool memory that an allocation takes, in bytes.
     pub mean_bytes: u64,
-    /// Bytes from one block to the next, where that is always the same: findings then number the blocks.
+    /// Bytes from one block to the next, if this is constant. Findings then include block numbers.
     pub block_bytes: Option<u64>,
 }
 
 impl Shape {
-    /// A pool of blocks that all have room for `max_bytes`, at multiples of 16 bytes.
+    /// A pool of blocks of at least `max_bytes` each, at multiples of 16 bytes.
     pub fn of_blocks(max_bytes: u32) -> Self {
         let stride = stride(max_bytes);
         Shape {
@@ -58,16 +61,16 @@ impl Shape {
     }
 }
 
-/// `max_bytes` rounded up to the least alignment of a pool.
+/// `max_bytes` rounded up to the minimum alignment of a pool.
 fn stride(max_bytes: u32) -> u64 {
     u64::from(max_bytes).next_multiple_of(1 << MIN_GRANULE_LOG2)
 }
 
-/// How large everything of a run is.
+/// The sizes of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub(super) name: &'static str,
-    /// Threads of a stream, and columns of a set of records.
+    /// Threads of a stream, and columns of a record set.
     pub(super) threads: u32,
     pub(super) streams: u32,
     pub(super) workload: Workload,
@@ -77,13 +80,14 @@ pub struct Plan {
     pub(super) max_align_log2: u32,
     pub(super) steps: u32,
     pub(super) seed: u64,
-    /// The largest size, rounded up to the least alignment: bytes from one block of a free list to the next.
+    /// The largest size, rounded up to the minimum alignment: bytes from one block of a free list
+    /// to the next.
     pub(super) stride: u64,
     pub(super) block_bytes: Option<u64>,
-    /// About what an allocation takes from the pool.
+    /// The approximate mean of the pool memory that an allocation takes.
     pub(super) mean_bytes: u64,
     pub(super) pool_bytes: u64,
-    /// The unit of the ownership map; it divides every block's start.
+    /// Granule of the ownership map. Every block starts at a multiple of it.
     pub(super) granule_log2: u32,
     pub(super) plant: Option<Plant>,
 }
@@ -116,7 +120,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Bytes of the pool.
+    /// Size of the pool in bytes.
     pub fn pool_bytes(&self) -> u64 {
         self.pool_bytes
     }
@@ -126,7 +130,7 @@ impl Plan {
         self.min_bytes..=self.max_bytes
     }
 
-    /// The largest alignment that threads ask for, in bytes: a pool starts at a multiple of it.
+    /// The largest alignment that threads request, in bytes. The pool starts at a multiple of it.
     pub fn max_align(&self) -> u64 {
         1 << self.max_align_log2
     }
@@ -156,7 +160,7 @@ impl Plan {
         self.pool_bytes / self.stride
     }
 
-    /// About what all threads together would hold if the pool had room for it.
+    /// The approximate number of bytes that all threads together would hold in a large enough pool.
     fn demand_bytes(&self) -> u64 {
         self.mean_bytes.saturating_mul(self.records())
     }
@@ -168,7 +172,7 @@ impl Plan {
         let tables = self.records() * (size_of::<Record>() + size_of::<u32>()) as u64
             + u64::from(self.threads) * u64::from(self.streams) * size_of::<u64>() as u64;
         let room = (free / 8 * 7).saturating_sub(tables);
-        // Two ownership maps go with the pool, and a list of all blocks at the end.
+        // The pool needs two ownership maps, and at the end a list of all blocks.
         let listed = (MARKED_BYTES * unit).div_ceil(self.stride);
         let per_unit = unit + 2 * (unit >> self.granule_log2) * size_of::<u32>() as u64 + listed;
         let most = (room / per_unit).saturating_mul(unit).min(shape.most_bytes);
@@ -203,7 +207,8 @@ impl Plan {
                 "use a larger pool or smaller sizes".into(),
             ));
         }
-        // The planted overlap shows when the pool runs out, which it must do within a round.
+        // A planted overlap is found only when the pool runs out of memory, so it must do so within
+        // a round.
         let exhaustible = self.demand_bytes() / 8 * 7;
         if self.plant == Some(Plant::Overlap) && self.pool_bytes > exhaustible {
             return Err(refuse(
@@ -218,7 +223,7 @@ impl Plan {
     }
 }
 
-/// For each block of the pool: its record at the end, and its mark.
+/// Per block of the pool: its record in the list at the end, and its mark.
 const MARKED_BYTES: u64 = (size_of::<Record>() + size_of::<u32>()) as u64;
 
 fn check_shape(name: &str, shape: &Shape) -> Result<(), Error> {
@@ -268,7 +273,7 @@ fn check_numbers<S: Subject>(config: &StressConfig) -> Result<(), Error> {
     Ok(())
 }
 
-/// Fails on a fault and a workload that the allocator does not have.
+/// Fails if the allocator does not support the fault or the workload.
 fn check_support<S: Subject>(config: &StressConfig) -> Result<(), Error> {
     let reclaims = S::Handle::RECLAIMS;
     if let Some(plant) = config.plant {
@@ -296,7 +301,7 @@ fn check_support<S: Subject>(config: &StressConfig) -> Result<(), Error> {
     Ok(())
 }
 
-/// Owners are 31 bits, so that the places of records never wrap.
+/// An owner number has 31 bits, so record indices never wrap.
 const MOST_RECORDS: u64 = 1 << 31;
 
 pub(super) fn refuse(what: String, advice: String) -> Error {

@@ -1,4 +1,4 @@
-//! What a run did and what it found.
+//! The report of a run.
 
 use super::config::{Plant, StressConfig};
 use super::finding::Finding;
@@ -9,17 +9,17 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use warpheap_device::check::tally::Counts;
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Rounds that have ended.
+    /// Completed rounds.
     pub round: u64,
-    /// Since the start.
+    /// Time since the start.
     pub elapsed: Duration,
     /// Blocks allocated so far.
     pub allocations: u64,
-    /// Blocks of those that were given back.
+    /// Blocks freed so far.
     pub pairs: u64,
 }
 
@@ -28,75 +28,77 @@ pub struct Progress {
 #[non_exhaustive]
 #[must_use = "it says whether the run was clean"]
 pub struct StressReport {
-    /// What was stressed: [`Subject::NAME`](super::Subject::NAME).
+    /// The allocator under stress: [`Subject::NAME`](super::Subject::NAME).
     pub allocator: &'static str,
     /// GPU threads of each stream.
     pub threads: u32,
-    /// Streams that shared the pool.
+    /// Streams that used the pool concurrently.
     pub streams: u32,
     /// What the threads did.
     pub workload: Workload,
-    /// Bytes of an allocation.
+    /// The smallest and the largest allocation, in bytes.
     pub sizes: RangeInclusive<u64>,
-    /// How they were spread.
+    /// The distribution of the sizes.
     pub mix: SizeMix,
-    /// Memory of the pool.
+    /// Size of the pool in bytes.
     pub pool_bytes: u64,
-    /// What decided everything.
+    /// Seed of everything that the threads did.
     pub seed: u64,
     /// The fault that was injected.
     pub plant: Option<Plant>,
-    /// Rounds run.
+    /// Completed rounds.
     pub rounds: u64,
     /// Blocks allocated.
     pub allocations: u64,
-    /// Blocks given back.
+    /// Blocks freed.
     pub frees: u64,
-    /// Pairs of an allocation and the free of its block, each checked as `verified` says.
+    /// Pairs of an allocation and the free of its block. `verified` lists the checks of each pair.
     pub pairs: u64,
-    /// What was checked of every pair, and of all blocks together. Checks that the
-    /// [`Subject`](super::Subject) does not support, and those that the run did not come to, are
-    /// not listed.
+    /// What was checked for every pair, and for all blocks together. Checks that the
+    /// [`Subject`](super::Subject) does not support, and checks that the run did not reach, are not
+    /// listed.
     pub verified: Vec<&'static str>,
-    /// Blocks of those that another warp gave back than the one that allocated them, in kernels that ran at the same
-    /// time. A churn has none: there, blocks change hands between kernels.
+    /// Blocks that a different warp freed than the one that allocated them, in the same kernel or
+    /// in kernels that ran concurrently. A churn has none: there, blocks change owners only between
+    /// kernels.
     pub crossed_warps: u64,
-    /// Blocks of those that were given back by another stream's kernel.
+    /// Blocks among `crossed_warps` that a kernel of another stream freed.
     pub crossed_kernels: u64,
-    /// Requests refused because the pool was empty.
+    /// Allocations that failed because the pool was out of memory.
     pub refused: u64,
     /// Bytes of patterns that owners wrote.
     pub bytes_written: u64,
-    /// Bytes of patterns that owners read again.
+    /// Bytes of patterns that owners verified.
     pub bytes_read: u64,
-    /// Blocks compared for overlaps all at once on the device. Every allocation is also checked by itself.
+    /// Blocks compared for overlaps together on the device. In addition, every allocation is
+    /// checked individually.
     pub blocks_checked: u64,
-    /// Blocks of those that were also compared on the host.
+    /// Blocks that were also compared on the host.
     pub blocks_sorted: u64,
-    /// Times that the pool was emptied: a free list and an arena to the last block, a heap until the sizes that were
-    /// asked for were refused.
+    /// How often the pool was exhausted: a free list and an arena up to the last block, a heap
+    /// until allocation failed for the requested sizes.
     pub exhaustions: u64,
-    /// Time in kernels that allocate and free, with all the checks that they do.
+    /// Seconds in kernels that allocate and free, including their checks.
     pub kernel_seconds: f64,
-    /// Time in kernels that compare all blocks for overlaps.
+    /// Seconds in kernels that compare all blocks for overlaps.
     pub check_seconds: f64,
-    /// Time in the same on the host, copies of the records included.
+    /// Seconds in the same comparison on the host, including copies of the records.
     pub host_check_seconds: f64,
-    /// All of it, set-up included.
+    /// Seconds of the run, including set-up.
     pub elapsed_seconds: f64,
-    /// Pairs of an allocation and a free, per second in kernels.
+    /// Pairs of an allocation and a free, per second of `kernel_seconds`.
     pub pairs_per_second: f64,
-    /// Blocks compared for overlaps on the device, per second of that.
+    /// Blocks compared for overlaps on the device, per second of `check_seconds`.
     pub checked_per_second: f64,
-    /// The most blocks that were live at the end of a round.
+    /// The largest number of live blocks at the end of a round.
     pub peak_live_blocks: u64,
-    /// Blocks that were neither free nor anyone's.
+    /// Blocks that were neither free nor live.
     pub lost_blocks: u64,
-    /// The most bytes that an arena gave up by design before a reset.
+    /// The largest number of bytes that an arena wasted by design before a reset.
     pub wasted_bytes: u64,
-    /// What was found: the first few of each sort.
+    /// The findings: the first ones of each kind.
     pub findings: Vec<Finding>,
-    /// How much was found.
+    /// The number of all findings.
     pub findings_total: u64,
     #[serde(skip)]
     pub(super) checked: Checked,
@@ -142,12 +144,12 @@ impl StressReport {
         }
     }
 
-    /// Whether nothing was found.
+    /// Whether there are no findings.
     pub fn is_clean(&self) -> bool {
         self.findings_total == 0
     }
 
-    /// Blocks allocated and not given back.
+    /// Blocks allocated and not freed.
     pub(super) fn live_blocks(&self) -> u64 {
         self.allocations - self.frees
     }
@@ -163,7 +165,7 @@ impl StressReport {
         self.peak_live_blocks = self.peak_live_blocks.max(self.live_blocks());
     }
 
-    /// Adds findings; `total` counts also those that are not listed.
+    /// Adds findings. `total` also counts findings that are not listed.
     pub(super) fn add(&mut self, findings: Vec<Finding>, total: u64) {
         self.findings_total += total.max(findings.len() as u64);
         let room = MOST_LISTED.saturating_sub(self.findings.len());
@@ -179,16 +181,16 @@ impl StressReport {
     }
 }
 
-/// The checks that need the allocator's help, and were made.
+/// The checks that need support by the allocator and were done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Checked {
     /// The allocator records misuse.
     pub misuse: bool,
-    /// Its count was compared with the live blocks.
+    /// The allocator's count was compared with the live blocks.
     pub count: bool,
-    /// Its metadata was compared with the live blocks.
+    /// The allocator's metadata was compared with the live blocks.
     pub metadata: bool,
-    /// It was asked whether all memory is free.
+    /// The allocator was checked for all memory being free.
     pub all_free: bool,
 }
 
@@ -206,7 +208,7 @@ impl Checked {
     }
 }
 
-/// What needs no help of the allocator's.
+/// The checks that need no support by the allocator.
 const ALWAYS: [&str; 3] = [
     "overlaps: every allocation claimed its memory in an ownership map on the device when it was made, and held it \
      until the free",
@@ -220,5 +222,5 @@ const METADATA: &str =
     "lost blocks: between rounds, the allocator's metadata was compared with the live blocks";
 const ALL_FREE: &str = "lost blocks: when every block was freed, all memory was free";
 
-/// Findings that are listed; all are counted.
+/// The maximum number of listed findings. All are counted.
 const MOST_LISTED: usize = 256;

@@ -1,18 +1,20 @@
-//! A run, round by round.
+//! The rounds of a run.
 //!
 //! | round | a free list | an arena |
 //! |---|---|---|
-//! | most | churn | churn, fill until it is empty, count, give back, reset |
-//! | every eighth | fill until it is empty, count | the same |
-//! | the last | also: give everything back, empty the pool to its last block, give that back | the same |
+//! | most | churn | churn, fill until exhausted, check the counts, free all blocks, reset |
+//! | every eighth | fill until exhausted, check the counts | as in the other rounds |
+//! | after the last | free all blocks, exhaust the pool, free all blocks | exhaust the arena |
 //!
-//! That is a churn; an exchange and a pipeline let blocks change hands instead. In a storm every second round fills
-//! the pool, and the ones between give everything back and empty it to its last block.
+//! The table shows the churn workload. In the exchange and pipeline workloads, threads hand blocks
+//! to each other instead. In a storm, every second round fills the pool; the rounds between free
+//! all blocks, then exhaust the pool and free it again.
 //!
-//! A heap goes the way of a free list; before its first round it is emptied once, to be held to that at the end.
+//! A heap runs the rounds of a free list. Before its first round it is exhausted once. The number
+//! of blocks that it then allocates is the reference for the later exhaustions.
 //!
-//! In each round stream `s` works on set `(s + round) mod streams` of the records, so that blocks pass from
-//! stream to stream at the end of every round, when all streams have been waited for.
+//! In each round stream `s` works on record set `(s + round) mod streams`. Blocks thus move to
+//! another stream at the end of every round, after all streams have been synchronised.
 
 use super::census::Census;
 use super::config::{Limit, Plant, StressConfig};
@@ -34,11 +36,11 @@ const CYCLE: u64 = 8;
 /// The round of a cycle after which all blocks are compared although the pool is not exhausted.
 const MIDDLE: u64 = 3;
 
-/// The round into which a fault is planted, if there are as many.
+/// The round in which a fault is planted, or the last round of a shorter run.
 const PLANT_ROUND: u64 = 2;
 
-/// Streams that are waited for before what their kernels use is dropped: also where a run ends
-/// early, by an error or a panic, after some kernels were launched.
+/// Streams. Drop waits for their kernels before the memory that the kernels use is dropped. This
+/// also holds if a run ends early, with an error or a panic, after some kernels were launched.
 pub(super) struct Streams(pub(super) Vec<Stream>);
 
 impl Deref for Streams {
@@ -51,7 +53,7 @@ impl Deref for Streams {
 impl Drop for Streams {
     fn drop(&mut self) {
         for stream in &self.0 {
-            // After a kernel failed, no kernel of the device runs on.
+            // If a kernel has failed, no kernel of the device is still running.
             if let Err(error) = stream.synchronize() {
                 tracing::warn!(%error, "a stream of the stress could not be waited for");
             }
@@ -60,7 +62,7 @@ impl Drop for Streams {
 }
 
 pub(super) struct Run<'a, S> {
-    /// The first field: dropped before the pool and the tables, which kernels use.
+    /// Must be the first field: dropped before the pool and the tables, which kernels use.
     pub(super) streams: Streams,
     pub(super) device: &'a Device,
     pub(super) module: &'a Module,
@@ -69,7 +71,7 @@ pub(super) struct Run<'a, S> {
     pub(super) subject: S,
     pub(super) tables: Tables,
     pub(super) census: Census,
-    /// Streams take turns, so that a run comes back the same.
+    /// Streams run one at a time, so that a run is reproducible.
     pub(super) replays: bool,
     pub(super) report: StressReport,
     pub(super) started: Instant,
@@ -78,7 +80,7 @@ pub(super) struct Run<'a, S> {
 }
 
 impl<'a, S: Subject> Run<'a, S> {
-    /// `module` is one of [`Subject::module`].
+    /// `module` is a module as [`Subject::module`] returns it.
     pub fn new(device: &'a Device, module: &'a Module, config: &StressConfig, plan: Plan) -> Result<Self> {
         let started = Instant::now();
         let subject = S::new(device, &plan)?;
@@ -128,7 +130,7 @@ impl<'a, S: Subject> Run<'a, S> {
         Progress { round: self.round, elapsed: self.started.elapsed(), allocations, pairs }
     }
 
-    /// A fault that was injected shows in its round, or when everything is given back after it.
+    /// An injected fault is found in its round, or after that round when all blocks are freed.
     fn is_over(&self) -> bool {
         if self.plan.plant.is_some() {
             return self.round > self.plant_round();
@@ -179,7 +181,7 @@ impl<'a, S: Subject> Run<'a, S> {
         Ok(())
     }
 
-    /// What the workload is made of.
+    /// Runs the kernels of a round of the workload.
     fn work(&mut self) -> Result<()> {
         match self.plan.workload {
             Workload::Churn | Workload::Storm => self.phase(Phase::Churn),
@@ -190,8 +192,8 @@ impl<'a, S: Subject> Run<'a, S> {
         }
     }
 
-    /// In one round everyone allocates until it is refused; in the next, on another stream, it gives everything back,
-    /// and the pool is taken to its last block.
+    /// In one round all threads allocate until allocation fails. In the next round, the blocks are
+    /// freed on another stream, and the pool is exhausted and freed again.
     fn storm(&mut self) -> Result<()> {
         if self.round.is_multiple_of(2) {
             self.phase(Phase::Fill)?;

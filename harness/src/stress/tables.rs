@@ -1,4 +1,4 @@
-//! What the checks keep in device memory beside the pool.
+//! Device memory of the checks, in addition to the pool.
 
 use super::plan::Plan;
 use crate::{Error, Result};
@@ -18,7 +18,7 @@ pub(super) struct Map {
 }
 
 impl Map {
-    /// A map of `granules` granules of the pool at `pool_start`, in which no one holds anything.
+    /// A map of the granules of the pool at `pool_start`, without claims.
     pub fn new(device: &Device, plan: &Plan, pool_start: u64) -> Result<Map> {
         let len = usize::try_from(plan.granules()).map_err(|_| Error::InvalidStress {
             what: format!("a pool of {} granules", plan.granules()),
@@ -28,10 +28,11 @@ impl Map {
         Ok(Map { words, log, pool_start, granule_log2: plan.granule_log2 })
     }
 
-    /// The map as kernels take it.
+    /// The map as a kernel argument.
     pub fn handle(&self) -> Arg<OwnershipMap> {
         let (words, log) = (self.words.ptr().0.cast(), self.log.ptr().0.cast::<CheckLog>());
-        // SAFETY: the buffers have one word a granule and the words of a log, and live as long as the run.
+        // SAFETY: `words` has one word per granule, all 0 at first, and `log` the words of a log.
+        // Both live as long as the run.
         let map = unsafe {
             OwnershipMap::from_raw_parts(
                 words,
@@ -41,30 +42,30 @@ impl Map {
                 self.granule_log2,
             )
         };
-        // SAFETY: the same.
+        // SAFETY: the buffers of the map live as long as the run, so longer than its kernels.
         unsafe { Arg::new(map) }
     }
 
-    /// The words of the log, when no kernel runs.
+    /// The words of the log. No kernel runs.
     pub fn read_log(&self) -> warpheap::Result<Vec<u64>> {
         self.log.copy_to_vec()
     }
 
-    /// Makes all of it no one's again, on the stream.
+    /// Clears all claims and the log, on the stream.
     pub fn clear(&self, stream: &Stream) -> warpheap::Result<()> {
         // SAFETY: nothing else uses the map: the callers have waited for all kernels.
         unsafe { stream.fill_bytes(&self.words, 0) }?;
-        // SAFETY: the same.
+        // SAFETY: nothing else uses the log: the callers have waited for all kernels.
         unsafe { stream.fill_bytes(&self.log, 0) }
     }
 }
 
-/// Everything that the threads of a run share beside the pool.
+/// The memory that the threads of a run share, in addition to the pool.
 pub(super) struct Tables {
     pub records: DeviceBuffer<Record>,
     pub map: Map,
     stripes: DeviceBuffer<u64>,
-    /// One a thread: where blocks change hands.
+    /// One per thread: passes blocks between threads.
     cells: DeviceBuffer<u64>,
 }
 
@@ -78,7 +79,7 @@ impl Tables {
         })
     }
 
-    /// The records of one set, and the place of the first.
+    /// The records of one set, and the index of its first record.
     pub fn set(&self, plan: &Plan, set: u32) -> (DeviceSlice<Record>, u32) {
         let first = set * plan.set_len();
         let start = self.records.ptr().0.wrapping_add(first as usize);
@@ -94,14 +95,14 @@ impl Tables {
         self.cells.slice()
     }
 
-    /// Takes everything out of the cells, and waits for it.
+    /// Clears the cells and waits for the stream.
     pub fn clear_cells(&self, stream: &Stream) -> warpheap::Result<()> {
         // SAFETY: nothing else uses the cells: the callers have waited for all kernels.
         unsafe { stream.fill_bytes(&self.cells, 0) }?;
         stream.synchronize()
     }
 
-    /// What all threads have done since the beginning.
+    /// Total counts of all threads since the start of the run.
     pub fn counts(&self) -> Result<Counts> {
         Ok(Counts::sum(&self.stripes.copy_to_vec()?))
     }

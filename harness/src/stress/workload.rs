@@ -1,4 +1,4 @@
-//! What the threads of a run do with a pool, and which sizes they ask for.
+//! Workloads of the threads, and distributions of the sizes that they request.
 
 use super::config::AllocatorKind;
 use serde::Serialize;
@@ -9,38 +9,40 @@ use warpheap_device::check::mix::Mix;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Workload {
-    /// Allocate and free. Blocks change hands at the end of a round: the next kernel on them runs on another stream,
-    /// and in most rounds another thread works on them.
+    /// Allocate and free. Blocks change owners at the end of a round: the next kernel that uses
+    /// them runs on another stream, and in most rounds another thread uses them.
     #[default]
     Churn,
-    /// Free what other warps have allocated while they run, of this kernel and of those on the other streams.
+    /// Free blocks that other warps allocate concurrently, in this kernel and in the kernels on the
+    /// other streams.
     Exchange,
-    /// Kernels on every second stream allocate; those on the others free it while they run.
+    /// Kernels on every second stream allocate; kernels on the other streams concurrently free
+    /// these blocks.
     Pipeline,
-    /// Everyone allocates until the pool, which is much too small, has refused all; then everything is freed by
-    /// another stream's kernel, and the pool must give as much as at first.
+    /// All threads allocate from a pool that is much too small until every allocation fails. Then a
+    /// kernel on another stream frees all blocks, and the pool must allocate as much as at first.
     Storm,
 }
 
-/// How sizes are spread between the smallest and the largest.
+/// Distribution of the sizes in the range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SizeMix {
-    /// Each as often as any other.
+    /// All sizes with equal probability.
     #[default]
     Uniform,
-    /// Powers of two alone.
+    /// Powers of two only.
     Powers,
-    /// Fifteen of sixteen from the lowest sixteenth of the range.
+    /// Fifteen of sixteen sizes from the lowest sixteenth of the range.
     MostlySmall,
 }
 
 impl Workload {
-    /// Every workload.
+    /// All workloads.
     pub const ALL: [Workload; 4] = [Workload::Churn, Workload::Exchange, Workload::Pipeline, Workload::Storm];
 
-    /// As the command line spells it.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Workload::Churn => "churn",
@@ -50,27 +52,27 @@ impl Workload {
         }
     }
 
-    /// Whether the allocator can be used so: an arena gives nothing back before its reset.
+    /// Whether the allocator supports the workload: an arena frees no memory before its reset.
     pub const fn suits(self, allocator: AllocatorKind) -> bool {
         matches!(self, Workload::Churn) || !matches!(allocator, AllocatorKind::Bump)
     }
 
-    /// Whether kernels hand blocks to each other while they run.
+    /// Whether threads hand blocks to each other while their kernels run.
     pub(super) const fn hands_over(self) -> bool {
         matches!(self, Workload::Exchange | Workload::Pipeline)
     }
 
-    /// The part of what all threads would hold that a pool has, as `(parts, of)`, if nothing else is asked for.
+    /// The default size of the pool as a fraction of what all threads would hold: `(parts, of)`.
     pub(super) const fn pool_share(self) -> (u64, u64) {
         if matches!(self, Workload::Storm) { (1, 16) } else { (3, 4) }
     }
 }
 
 impl SizeMix {
-    /// Every mix.
+    /// All distributions.
     pub const ALL: [SizeMix; 3] = [SizeMix::Uniform, SizeMix::Powers, SizeMix::MostlySmall];
 
-    /// As the command line spells it.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             SizeMix::Uniform => "uniform",
@@ -79,7 +81,7 @@ impl SizeMix {
         }
     }
 
-    /// As kernels take it.
+    /// The kernel argument.
     pub(super) const fn on_device(self) -> Mix {
         match self {
             SizeMix::Uniform => Mix::Uniform,
@@ -88,12 +90,12 @@ impl SizeMix {
         }
     }
 
-    /// About the mean of the sizes.
+    /// The approximate mean of the sizes.
     pub(super) fn mean(self, least: u32, most: u32) -> u32 {
         let middle = least / 2 + most / 2;
         let mean = match self {
             SizeMix::Uniform => middle,
-            // Each is half of the next, so all together are less than twice the largest.
+            // Each power is half of the next, so their sum is less than twice the largest.
             SizeMix::Powers => (2 * (most / 2)) / (most / least).max(2).ilog2() + least / 2,
             SizeMix::MostlySmall => least + (most - least) / 32 + middle / 16,
         };

@@ -1,4 +1,4 @@
-//! A subject whose second launch fails while the kernel of the first runs.
+//! A subject whose second launch fails while the kernel of the first still runs.
 
 use super::slots::{SlotPool, Slots, give_back_slots, grab_slots, stress_slots};
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ use warpheap_harness::kernels::bench::bench_spin;
 use warpheap_harness::stress::{ExchangeArgs, Launched, Plan, Subject};
 use warpheap_harness::{Error, Result};
 
-/// Of the kernel that is still running when the next launch fails.
+/// Run time of the kernel that is still running when the next launch fails.
 const SPIN_NANOS: u64 = 200_000_000;
 
 /// Whether the subject was dropped after its kernel had ended.
@@ -28,7 +28,8 @@ impl Drop for FailingPool {
     }
 }
 
-// SAFETY: as for `SlotPool` (S1 to S5); `exchange` launches a kernel that accesses no memory.
+// SAFETY: `SlotPool` upholds S1 to S5 for its pool and kernels. `exchange` launches a kernel that
+// accesses no memory, on the given stream only (S4).
 unsafe impl Subject for FailingPool {
     type Handle = Slots<false>;
     type Stress = stress_slots;
@@ -74,7 +75,7 @@ unsafe impl Subject for FailingPool {
         if self.launched.borrow().is_some() {
             return Err(Error::WrongResult { what: "the second launch".into(), found: "none".into() });
         }
-        // SAFETY: it accesses no memory.
+        // SAFETY: the kernel accesses no memory.
         unsafe { stream.launch(module, bench_spin, &LaunchConfig::linear(1, 1), (SPIN_NANOS,)) }?;
         self.launched.replace(Some(stream.record()?));
         Ok(())

@@ -1,6 +1,6 @@
-//! A bump arena under stress.
+//! The bump arena under stress.
 //!
-//! What was granted, what is left and what was wasted must add up to the arena's size, granule by granule.
+//! The allocated, remaining and wasted granules must add up to the size of the arena.
 
 use super::{Account, Launched, Subject};
 use crate::kernels::stress::{give_back_bump, grab_bump, plant_overlap_bump, stress_bump};
@@ -15,21 +15,22 @@ use warpheap::pool::{self, BumpStats, Faults};
 use warpheap_device::bump::{Bump, MAX_GRANULES};
 use warpheap_device::kernel::Arg;
 
-/// The largest alignment that threads ask for, as a multiple of the least.
+/// The largest alignment that threads request, as a multiple of the smallest (base-2 logarithm).
 const MAX_EXTRA_ALIGN_LOG2: u32 = 2;
 
-/// What part of the arena a planted overlap makes it hand out again, at most.
+/// A planted overlap makes the arena allocate at most this fraction of its memory again.
 const REWOUND_PART: u64 = 8;
 
 pub(crate) struct BumpSubject {
     pool: pool::Bump,
-    /// Pieces that what is left can be in: the root's, and two of each shard.
+    /// The number of pieces that the remaining memory can be split into: the root's, and two per
+    /// shard.
     pieces: u64,
 }
 
-// SAFETY: the library's pool keeps its memory while it lives and its handle's methods may be called by any thread (S1,
-// S3); the kernels are those of `stress_kernels!` (S2), out of this crate's images (S5); what is
-// launched here is waited for (S4).
+// SAFETY: the pool's memory and metadata live as long as the pool (S1). `stress_kernels!` declares
+// the kernels (S2). Any thread may call the handle's methods (S3). Methods that launch kernels wait
+// for them (S4). The kernels are loaded from this crate's images (S5).
 unsafe impl Subject for BumpSubject {
     type Handle = Bump;
     type Stress = stress_bump;
@@ -56,7 +57,8 @@ unsafe impl Subject for BumpSubject {
     }
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {
-        // A shard for each multiprocessor also where the builder would do without: all of it is to be tried.
+        // One shard per SM, also where the builder would use none, so that shards are always
+        // tested.
         let shards = device.info()?.multiprocessors.min(plan.granules() as u32 / 2);
         let builder = pool::Bump::builder(plan.pool_bytes).min_align(1 << plan.granule_log2);
         let pool = builder.shards(shards).build(device)?;
@@ -79,12 +81,12 @@ unsafe impl Subject for BumpSubject {
         Ok(self.pool.reset()?)
     }
 
-    /// An arena records no misuse.
+    /// An arena does not record misuse.
     fn faults(&self) -> Result<Option<Faults>> {
         Ok(None)
     }
 
-    /// The number of blocks says nothing about their sizes.
+    /// Always `None`: an arena counts bytes, and the number of blocks does not determine them.
     fn agrees(&self, _: u64) -> Result<Option<bool>> {
         Ok(None)
     }
@@ -117,23 +119,25 @@ unsafe impl Subject for BumpSubject {
     }
 
     unsafe fn corrupt(&self, module: &Module, stream: &Stream, _victim: u64) -> Result<()> {
-        // All that was granted was lent by the root.
+        // The root leased all allocated memory.
         let usage = self.pool.stats()?.usage;
         let lent = usage.used_bytes.min(usage.reserved_bytes / REWOUND_PART);
         let args = (self.handle(), lent);
-        // SAFETY: as much was lent, nothing else runs, and the run ends with the findings this leads to.
+        // SAFETY: the root leased at least `lent` bytes, and nothing else runs. The run ends with
+        // the resulting findings.
         unsafe { stream.launch(module, plant_overlap_bump, &LaunchConfig::linear(1, 1), args) }?;
         Ok(stream.synchronize()?)
     }
 }
 
-/// Granules that an allocation of an arena takes: a larger alignment than a granule costs its own size.
+/// Granules that an allocation takes from an arena. An alignment above the granule costs padding:
+/// the alignment less a granule.
 fn footprint(bytes: u32, align: u64) -> u64 {
     let padding = align.saturating_sub(1 << MIN_GRANULE_LOG2);
     (u64::from(bytes) + padding).div_ceil(1 << MIN_GRANULE_LOG2)
 }
 
-/// The arena's numbers against the bytes that live blocks take.
+/// Compares the statistics of the arena with the bytes that live blocks take.
 fn compare_bytes(
     plan: &Plan,
     stats: BumpStats,

@@ -1,7 +1,7 @@
-//! A pool of blocks of one size under stress.
+//! The free list under stress: a pool of blocks of one size.
 //!
-//! Every block has one bit. The bits, the counts of the regions and the records of the owners are three
-//! answers to how many blocks are live, and which.
+//! Every block has one bit. The bits, the counts of the regions and the records of the owners are
+//! three sources for the number of live blocks and their addresses.
 
 use super::{Account, ExchangeArgs, Launched, Subject};
 use crate::kernels::stress::{
@@ -20,17 +20,17 @@ use warpheap_device::check::record::Record;
 use warpheap_device::freelist::{FreeList, MAX_CAPACITY};
 use warpheap_device::kernel::{Arg, DeviceSlice};
 
-/// The largest alignment that threads ask for: 64 bytes.
+/// The largest alignment that threads request: 64 bytes.
 const MAX_ALIGN_LOG2: u32 = 6;
 
-/// How many lost blocks are named; the others are counted.
+/// The number of findings that name their blocks. All lost blocks are counted.
 const NAMED: usize = 8;
 
 pub(crate) struct FreeListSubject(pool::FreeList);
 
-// SAFETY: the library's pool keeps its memory while it lives and its handle's methods may be called by any thread (S1,
-// S3); the kernels are those of `stress_kernels!` (S2), out of this crate's images (S5); what is
-// launched here is waited for (S4).
+// SAFETY: the pool's memory and metadata live as long as the pool (S1). `stress_kernels!` declares
+// the kernels (S2). Any thread may call the handle's methods (S3). Methods that launch kernels wait
+// for them, except `exchange` (S4). The kernels are loaded from this crate's images (S5).
 unsafe impl Subject for FreeListSubject {
     type Handle = FreeList;
     type Stress = stress_freelist;
@@ -114,14 +114,16 @@ unsafe impl Subject for FreeListSubject {
         grid: &LaunchConfig,
         args: ExchangeArgs<FreeList>,
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller of `Subject::exchange` meets the requirements of `exchange::run`, and
+        // `module` is one of `Subject::module` (S5).
         unsafe { stream.launch(module, exchange_freelist, grid, args) }?;
         Ok(())
     }
 
     unsafe fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
         let one = LaunchConfig::linear(1, 1);
-        // SAFETY: nothing else runs, and the run ends with the findings that this leads to.
+        // SAFETY: nothing else runs, by the requirements of `Subject::corrupt`. The run ends with
+        // the resulting findings.
         unsafe { stream.launch(module, plant_overlap_freelist, &one, (self.handle(), victim)) }?;
         Ok(stream.synchronize()?)
     }
@@ -135,14 +137,15 @@ unsafe impl Subject for FreeListSubject {
         place: u32,
     ) -> Result<()> {
         let args = (self.handle(), records, map, place);
-        // SAFETY: nothing else runs, and the records are of this pool and this map.
+        // SAFETY: nothing else runs, and the records are those of this pool and this map, by the
+        // requirements of `Subject::free_twice`.
         unsafe { stream.launch(module, plant_double_free, &LaunchConfig::linear(1, 1), args) }?;
         Ok(stream.synchronize()?)
     }
 }
 
 impl FreeListSubject {
-    /// For each word of the bitmap, the blocks that some record holds.
+    /// For each word of the bitmap, the blocks that are in a live record.
     fn owned_bits(&self, plan: &Plan, records: &[Record]) -> Vec<u32> {
         let mut owned = vec![0u32; self.0.geometry().words() as usize];
         for record in records.iter().filter(|record| record.is_live()) {
@@ -154,7 +157,8 @@ impl FreeListSubject {
         owned
     }
 
-    /// Blocks taken by the bitmap that no one has, and blocks that someone has and the bitmap does not.
+    /// Compares one word. Reports blocks that are allocated in the bitmap and in no record, and
+    /// blocks that are in a record and free in the bitmap.
     fn compare_word(&self, w: u32, taken: u32, owned: u32, narrator: &Narrator<'_>, account: &mut Account) {
         account.lost_blocks += u64::from((taken & !owned).count_ones());
         let mut differing = taken ^ owned;

@@ -1,8 +1,9 @@
-//! A heap under stress.
+//! The heap under stress.
 //!
-//! The blocks that its metadata takes for live are those of the records, one by one, no invariant is broken, and every
-//! byte is in one place. And it is held to what it can give: when everything was given back, all of its memory in one
-//! piece; and emptied, as many blocks as when it was new.
+//! The checks: the blocks that are live in the metadata are exactly the blocks of the records, no
+//! invariant is broken, and the parts of the heap add up to its size. After all blocks are freed,
+//! one allocation of the entire memory succeeds. An exhausted heap allocates as many blocks as when
+//! it was new.
 
 use super::{Account, ExchangeArgs, Launched, Subject};
 use crate::kernels::stress::{
@@ -24,30 +25,30 @@ use warpheap_device::heap::class::{MIN_BLOCK, SizeClass};
 use warpheap_device::heap::layout::HEAP_BYTES;
 use warpheap_device::kernel::{Arg, DeviceSlice};
 
-/// A new heap grants this part of its memory at least, as blocks of one size: a block is at most a quarter larger
-/// than what was asked for, and an eighth of a slab is left over at most.
+/// A new heap allocates at least this fraction of its memory as blocks of one size: a block is at
+/// most a quarter larger than its request, and at most an eighth of a slab is left over.
 const LEAST_GRANTED: f64 = 0.8 * 0.875;
 
-/// A heap is cut to whole MiB, of which its slabs are parts.
+/// The size of a heap is a multiple of 1 MiB, which is a multiple of its slab size.
 const UNIT: u64 = 1 << 20;
 
-/// The largest alignment that threads ask for: 4 KiB.
+/// The largest alignment that threads request: 4 KiB.
 const MAX_ALIGN_LOG2: u32 = 12;
 
-/// How many differences are named.
+/// The number of differences that are named.
 const NAMED: usize = 8;
 
 pub(crate) struct HeapSubject {
     pool: pool::Heap,
-    /// What a kernel of one thread answers.
+    /// The result of a kernel with one thread.
     answer: DeviceBuffer<u64>,
-    /// Blocks of the largest size that the new heap gave.
+    /// Blocks of the largest size that the new heap allocated.
     at_first: Option<u64>,
 }
 
-// SAFETY: the library's pool keeps its memory while it lives and its handle's methods may be called by any thread (S1,
-// S3); the kernels are those of `stress_kernels!` (S2), out of this crate's images (S5); what is
-// launched here is waited for (S4).
+// SAFETY: the pool's memory and metadata live as long as the pool (S1). `stress_kernels!` declares
+// the kernels (S2). Any thread may call the handle's methods (S3). Methods that launch kernels wait
+// for them, except `exchange` (S4). The kernels are loaded from this crate's images (S5).
 unsafe impl Subject for HeapSubject {
     type Handle = Heap;
     type Stress = stress_heap;
@@ -70,7 +71,7 @@ unsafe impl Subject for HeapSubject {
             max_align_log2: MAX_ALIGN_LOG2,
             unit: UNIT,
             most_bytes: HEAP_BYTES.1,
-            // A block is a quarter larger than its class' smallest request, an eighth in the mean.
+            // A block is up to a quarter larger than its request, an eighth on average.
             mean_bytes: u64::from(mean_bytes).max(16) * 9 / 8,
             block_bytes: None,
         }
@@ -101,7 +102,9 @@ unsafe impl Subject for HeapSubject {
         Ok(Some(self.pool.faults()?))
     }
 
-    /// Whatever says how many blocks are live says which, too, and is compared with the records when the host does.
+    /// Always `None`: the metadata that counts the live blocks also identifies them.
+    /// [`account`](Subject::account) compares it with the records when the host compares all
+    /// blocks.
     fn agrees(&self, _: u64) -> Result<Option<bool>> {
         Ok(None)
     }
@@ -118,7 +121,7 @@ unsafe impl Subject for HeapSubject {
         Ok(Some(account))
     }
 
-    /// What is left may be in blocks of other sizes than those that were refused.
+    /// Always true: the remaining memory may be in blocks of other sizes than the failed requests.
     fn is_exhausted(&self, _: &Plan, _live: u64, _most: u64) -> Result<bool> {
         Ok(true)
     }
@@ -133,7 +136,8 @@ unsafe impl Subject for HeapSubject {
 
     unsafe fn is_all_free(&self, module: &Module, stream: &Stream) -> Result<Option<bool>> {
         let args = (self.handle(), self.answer.ptr());
-        // SAFETY: nothing else uses the heap and the answer, which live until the stream is waited for.
+        // SAFETY: nothing else uses the heap and the answer, which live until the stream is waited
+        // for.
         unsafe { stream.launch(module, take_whole_heap, &LaunchConfig::linear(1, 1), args) }?;
         stream.synchronize()?;
         Ok(Some(self.answer.copy_to_vec()? == [1]))
@@ -150,14 +154,16 @@ unsafe impl Subject for HeapSubject {
         grid: &LaunchConfig,
         args: ExchangeArgs<Heap>,
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller of `Subject::exchange` meets the requirements of `exchange::run`, and
+        // `module` is one of `Subject::module` (S5).
         unsafe { stream.launch(module, exchange_heap, grid, args) }?;
         Ok(())
     }
 
     unsafe fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
         let one = LaunchConfig::linear(1, 1);
-        // SAFETY: nothing else runs, and the run ends with the findings that this leads to.
+        // SAFETY: nothing else runs, by the requirements of `Subject::corrupt`. The run ends with
+        // the resulting findings.
         unsafe { stream.launch(module, plant_overlap_heap, &one, (self.handle(), victim)) }?;
         Ok(stream.synchronize()?)
     }
@@ -171,20 +177,23 @@ unsafe impl Subject for HeapSubject {
         place: u32,
     ) -> Result<()> {
         let args = (self.handle(), records, map, place);
-        // SAFETY: nothing else runs, and the records are of this heap and this map.
+        // SAFETY: nothing else runs, and the records are those of this heap and this map, by the
+        // requirements of `Subject::free_twice`.
         unsafe { stream.launch(module, plant_double_free_heap, &LaunchConfig::linear(1, 1), args) }?;
         Ok(stream.synchronize()?)
     }
 }
 
-/// The largest power of two that divides all blocks that a heap has for these sizes.
+/// The base-2 logarithm of the largest power of two that divides all block sizes of the heap for
+/// these requests.
 fn granule_log2(min_bytes: u32, max_bytes: u32) -> u32 {
     let (first, last) = (SizeClass::of(min_bytes), SizeClass::of(max_bytes));
     let all = (first.0..=last.0).fold(0, |all, class| all | SizeClass(class).bytes());
     all.trailing_zeros().min(MAX_ALIGN_LOG2)
 }
 
-/// The blocks that the heap takes for live, against those that the records have; both in the order of addresses.
+/// Compares the blocks that are live in the heap with those in the records, both in order of
+/// addresses.
 fn compare_blocks(snapshot: &HeapSnapshot, narrator: &Narrator<'_>, account: &mut Account) {
     let live = narrator.records.iter().filter(|record| record.is_live());
     let mut held: Vec<u64> = live.map(|record| record.address()).collect();
@@ -210,10 +219,10 @@ fn compare_blocks(snapshot: &HeapSnapshot, narrator: &Narrator<'_>, account: &mu
     held.for_each(|address| tell(FindingKind::CountMismatch, address, UNKNOWN));
 }
 
-/// Of a block that someone has.
+/// The message for a block that is in a record but not live in the heap.
 const UNKNOWN: &str = "a live block is not one of the heap's, or counts as free and will be handed out again";
 
-/// Every byte of the heap is in one place.
+/// Checks that the parts of the heap add up to its size.
 fn compare_bytes(stats: &HeapStats, narrator: &Narrator<'_>, account: &mut Account) {
     let in_blocks = stats.live_bytes + stats.free_block_bytes + stats.cursor_bytes + stats.slack_bytes;
     let sum =

@@ -1,4 +1,4 @@
-//! A pool under stress, and what its own numbers say about the blocks that are live.
+//! Allocators under stress, and the comparison of their metadata with the live blocks.
 
 mod bump;
 mod freelist;
@@ -19,87 +19,98 @@ use warpheap_device::check::record::Record;
 use warpheap_device::check::workload::Round;
 use warpheap_device::kernel::{Arg, DevicePtr, DeviceSlice, Kernel};
 
-/// The arguments of a round's kernel: `stress` of [`stress_kernels!`](warpheap_device::stress_kernels!).
+/// The arguments of a round's kernel: `stress` of
+/// [`stress_kernels!`](warpheap_device::stress_kernels!).
 pub type StressArgs<H> = (Arg<H>, DeviceSlice<Record>, Arg<OwnershipMap>, DeviceSlice<u64>, Round);
 
-/// The arguments of the kernel that empties a pool: `grab` of [`stress_kernels!`](warpheap_device::stress_kernels!).
+/// The arguments of the kernel that exhausts a pool: `grab` of
+/// [`stress_kernels!`](warpheap_device::stress_kernels!).
 pub type GrabArgs<H> = (Arg<H>, u32, u32, DeviceSlice<Record>, DevicePtr<u64>);
 
-/// The arguments of the kernel that frees blocks: `give_back` of [`stress_kernels!`](warpheap_device::stress_kernels!).
+/// The arguments of the kernel that frees blocks: `give_back` of
+/// [`stress_kernels!`](warpheap_device::stress_kernels!).
 pub type GiveBackArgs<H> = (Arg<H>, DeviceSlice<Record>, u64);
 
-/// The arguments of a kernel in which blocks change hands, with all records and the cells: `exchange` of
-/// [`stress_kernels!`](warpheap_device::stress_kernels!).
+/// The arguments of a kernel in which threads hand blocks to each other, with all records and the
+/// cells: `exchange` of [`stress_kernels!`](warpheap_device::stress_kernels!).
 pub type ExchangeArgs<H> =
     (Arg<H>, DeviceSlice<Record>, Arg<OwnershipMap>, DeviceSlice<u64>, DeviceSlice<u64>, Round);
 
-/// What the allocator's own numbers say, beside the blocks that are live.
+/// The result of the comparison of the allocator's metadata with the live blocks.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Account {
-    /// Where the two differ.
+    /// The differences.
     pub findings: Vec<Finding>,
-    /// Blocks that are neither free nor anyone's; for an arena, allocations of the least size.
+    /// Blocks that are neither free nor live. For an arena, in allocations of the smallest size.
     pub lost_blocks: u64,
-    /// Bytes that the allocator gave up by design.
+    /// Bytes that the allocator wasted by design.
     pub wasted_bytes: u64,
 }
 
-/// The kernels that a subject launches beside the three of its associated types, by when.
+/// The kernels that a subject launches in addition to those of its associated types, and in which
+/// runs.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Launched {
-    /// In every run.
+    /// Kernels that every run launches.
     pub always: &'static [&'static str],
-    /// By [`Subject::exchange`]. Empty: workloads that hand blocks over are refused.
+    /// Kernels that [`Subject::exchange`] launches. If empty, workloads in which threads hand
+    /// blocks to each other are an error.
     pub handing_over: &'static [&'static str],
-    /// By [`Subject::corrupt`] and [`Subject::free_twice`]. Empty: those faults are refused.
+    /// Kernels that [`Subject::corrupt`] and [`Subject::free_twice`] launch. If empty, planting
+    /// these faults is an error.
     pub planted: &'static [&'static str],
 }
 
 impl Launched {
-    /// None.
+    /// No kernels.
     pub const NONE: Launched = Launched { always: &[], handing_over: &[], planted: &[] };
 
-    /// These in every run, and no others.
+    /// Only these kernels, in every run.
     pub const fn always(kernels: &'static [&'static str]) -> Launched {
         Launched { always: kernels, ..Launched::NONE }
     }
 
-    /// The same, and these by [`Subject::exchange`].
+    /// Adds the kernels that [`Subject::exchange`] launches.
     #[must_use]
     pub const fn handing_over(self, kernels: &'static [&'static str]) -> Launched {
         Launched { handing_over: kernels, ..self }
     }
 
-    /// The same, and these by [`Subject::corrupt`] and [`Subject::free_twice`].
+    /// Adds the kernels that [`Subject::corrupt`] and [`Subject::free_twice`] launch.
     #[must_use]
     pub const fn planted(self, kernels: &'static [&'static str]) -> Launched {
         Launched { planted: kernels, ..self }
     }
 }
 
-/// An allocator under stress: a pool, its kernels, and what it says of itself.
+/// An allocator under stress: a pool, its kernels, and access to its statistics and metadata.
 ///
-/// The allocator may be wrong: no check relies on the promise of its `DeviceAlloc`, which is what is tested, and the threads write to a block only after its
-/// address was found inside the pool and its memory was claimed.
+/// The allocator may be incorrect: no check relies on the promises of its `DeviceAlloc`, which are
+/// what is tested. A thread writes to a block only after it has checked that the block is inside
+/// the pool, and has claimed its memory.
 ///
 /// # Safety
-/// [`stress_allocator`](super::stress_allocator) is safe, and launches kernels with what an implementation returns:
+/// [`stress_allocator`](super::stress_allocator) is a safe function that launches kernels with
+/// values from the implementation. The implementation promises:
 ///
-/// - S1. From [`new`](Self::new) until `self` is dropped, [`start`](Self::start)` .. start + plan.pool_bytes()` is
-///   device memory, which nothing but blocks of this pool uses, and all that [`handle`](Self::handle) refers to is live.
-/// - S2. `STRESS`, `GRAB` and `GIVE_BACK` are declared by [`stress_kernels!`](warpheap_device::stress_kernels!) under those
-///   keys, or ask no more of their callers.
-/// - S3. Every thread of any number of kernels may call `alloc` of the handle at the same time, and `free` once for each
-///   return of `alloc`, also where it returned an address twice. They write to no memory but the pool's and its metadata.
-/// - S4. Methods of the host that launch kernels or copies wait for them before they return, except
-///   [`exchange`](Self::exchange), which launches on the stream that it is given alone.
-/// - S5. In the module that [`module`](Self::module) returns, the kernels of the names that it is
-///   given are those that this program declares: compiled from the same sources, on a GPU into PTX
-///   that was not changed.
+/// - S1. From [`new`](Self::new) until `self` is dropped, the `plan.pool_bytes()` bytes from
+///   [`start`](Self::start) are device memory that only blocks of this pool use, and everything
+///   that [`handle`](Self::handle) refers to is live.
+/// - S2. `STRESS`, `GRAB` and `GIVE_BACK` are declared by
+///   [`stress_kernels!`](warpheap_device::stress_kernels!) under those keys, or require no more of
+///   their callers.
+/// - S3. Any threads of any number of kernels may concurrently call `alloc` of the handle, and
+///   `free` once for each return of `alloc`, even if `alloc` returned an address twice. They write
+///   only to the pool's memory and its metadata.
+/// - S4. Host methods that launch kernels or copies wait for them before they return, except
+///   [`exchange`](Self::exchange), which launches only on the stream that it is given.
+/// - S5. In the module that [`module`](Self::module) returns, the kernels with the given names are
+///   those that this program declares: compiled from the same sources, on a GPU into unmodified
+///   PTX.
 pub unsafe trait Subject: Sized {
-    /// The pool as kernels have it.
+    /// The handle of the pool in kernels.
     type Handle: DeviceAlloc;
     /// The type of [`STRESS`](Self::STRESS).
     type Stress: Kernel<Args = StressArgs<Self::Handle>>;
@@ -107,119 +118,121 @@ pub unsafe trait Subject: Sized {
     type Grab: Kernel<Args = GrabArgs<Self::Handle>>;
     /// The type of [`GIVE_BACK`](Self::GIVE_BACK).
     type GiveBack: Kernel<Args = GiveBackArgs<Self::Handle>>;
-    /// A round: `stress` of [`stress_kernels!`](warpheap_device::stress_kernels!).
+    /// The kernel of a round: `stress` of [`stress_kernels!`](warpheap_device::stress_kernels!).
     const STRESS: Self::Stress;
-    /// Empties the pool: `grab`.
+    /// Exhausts the pool: `grab`.
     const GRAB: Self::Grab;
     /// Frees blocks: `give_back`.
     const GIVE_BACK: Self::GiveBack;
     /// The allocator's name in reports.
     const NAME: &'static str;
-    /// Whether what the new pool grants is measured before the first round, by [`is_emptied`](Self::is_emptied).
+    /// Whether the new pool is exhausted before the first round, and
+    /// [`is_emptied`](Self::is_emptied) measures how many blocks it allocates.
     const MEASURED: bool = false;
-    /// The kernels of the methods that have a default.
+    /// The kernels that the methods with a default implementation launch.
     const LAUNCHED: Launched = Launched::NONE;
 
-    /// The `kernels` of these names on `device`: those of this trait's constants, and those that
-    /// `stress_kernels!(checks)` declares. Default: this program's functions, which only the CPU
-    /// runs. For a GPU it is `device.load_kernels(ptx, kernels)` with the PTX of the crate that
-    /// declares them.
+    /// Loads the `kernels` with these names on `device`: those of this trait's constants, and those
+    /// that `stress_kernels!(checks)` declares. Default: this program's functions, which run only
+    /// on the CPU. For a GPU, return `device.load_kernels(ptx, kernels)` with the PTX of the crate
+    /// that declares the kernels.
     ///
     /// # Errors
-    /// What the device answers. By default, [`NotSupported`](warpheap::Error::NotSupported) on a
+    /// An error of the device. By default, [`NotSupported`](warpheap::Error::NotSupported) on a
     /// GPU.
     fn module(device: &Device, kernels: &[&'static str]) -> Result<Module> {
         Ok(device.native_kernels(kernels)?)
     }
 
-    /// Granule, alignments and size of a pool for allocations of `min_bytes` to `max_bytes`, `mean_bytes` in the mean.
-    /// Default: blocks that all have room for `max_bytes`.
+    /// Granule, alignments and size of a pool for allocations of `min_bytes` to `max_bytes` with a
+    /// mean of `mean_bytes`. Default: blocks of at least `max_bytes` each.
     fn shape(min_bytes: u32, max_bytes: u32, mean_bytes: u32) -> Shape {
         let _ = (min_bytes, mean_bytes);
         Shape::of_blocks(max_bytes)
     }
 
-    /// A pool of `plan.pool_bytes()` with nothing allocated.
+    /// Creates a pool of `plan.pool_bytes()` without live blocks.
     ///
     /// # Errors
-    /// What the device answers.
+    /// An error of the device.
     fn new(device: &Device, plan: &Plan) -> Result<Self>;
 
-    /// The pool as kernels take it.
+    /// The handle of the pool as a kernel argument.
     fn handle(&self) -> Arg<Self::Handle>;
 
-    /// Where its memory starts, in bytes: at a multiple of `plan.max_align()`.
+    /// The address of the pool's memory, a multiple of `plan.max_align()`.
     fn start(&self) -> u64;
 
-    /// Makes all memory free again. No kernel runs.
+    /// Frees all memory. No kernel runs.
     ///
     /// # Errors
-    /// What the device answers.
+    /// An error of the device.
     fn reset(&mut self) -> Result<()>;
 
-    /// Misuse that the allocator has recorded since the last reset; `None` if it does not record
-    /// misuse.
+    /// The misuse that the allocator has recorded since the last reset. `None` if it does not
+    /// record misuse.
     ///
     /// # Errors
-    /// What the device answers.
+    /// An error of the device.
     fn faults(&self) -> Result<Option<Faults>>;
 
-    /// Whether the allocator's own count agrees with `live` blocks; `None` if it has none. If not,
-    /// [`account`](Self::account) is asked for what is wrong.
+    /// Whether the allocator's own count of live blocks equals `live`. `None` if it has no count.
+    /// If they differ, the harness calls [`account`](Self::account) to find the difference.
     ///
     /// # Errors
-    /// What the device answers.
+    /// An error of the device.
     fn agrees(&self, live: u64) -> Result<Option<bool>>;
 
-    /// Whether threads that allocated until allocation failed, or until they held `most` blocks, have left nothing:
-    /// `live` is what they hold.
+    /// Whether the pool is exhausted after threads have allocated until allocation failed or they
+    /// held `most` blocks. They hold `live` blocks.
     ///
     /// # Errors
-    /// What the device answers.
+    /// An error of the device.
     fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool>;
 
-    /// How many allocations of the largest size the empty pool can grant, at most.
+    /// The maximum number of allocations of the largest size in an empty pool.
     fn most_blocks(&self, plan: &Plan) -> u64;
 
-    /// Compares the allocator's metadata with all live blocks. `None`, the default: not compared.
+    /// Compares the allocator's metadata with all live blocks. Default: `None`, not compared.
     ///
     /// # Errors
-    /// What the device answers.
+    /// An error of the device.
     fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Option<Account>> {
         let _ = (plan, narrator);
         Ok(None)
     }
 
-    /// Whether threads that took blocks of the largest size until allocation failed have left nothing: `granted` is
-    /// what they hold. Default: as [`is_exhausted`](Self::is_exhausted).
+    /// Whether the pool is exhausted after threads have allocated blocks of the largest size until
+    /// allocation failed. They hold `granted` blocks. Default:
+    /// [`is_exhausted`](Self::is_exhausted).
     ///
     /// # Errors
-    /// What the device answers.
+    /// An error of the device.
     fn is_emptied(&mut self, plan: &Plan, granted: u64) -> Result<bool> {
         self.is_exhausted(plan, granted, u64::MAX)
     }
 
-    /// Whether all memory is free, now that every block was freed. `None`, the default: not
-    /// checked, beyond the numbers of [`agrees`](Self::agrees).
+    /// Whether all memory is free. All blocks have been freed. Default: `None`, not checked beyond
+    /// the count of [`agrees`](Self::agrees).
     ///
     /// # Errors
-    /// What the device answers.
+    /// An error of the device.
     ///
     /// # Safety
-    /// `module` is one of [`module`](Self::module). No kernel runs.
+    /// `module` was returned by [`module`](Self::module). No kernel runs.
     unsafe fn is_all_free(&self, module: &Module, stream: &Stream) -> Result<Option<bool>> {
         let _ = (module, stream);
         Ok(None)
     }
 
-    /// Launches a kernel in which blocks change hands.
+    /// Launches a kernel in which threads hand blocks to each other.
     ///
     /// # Errors
-    /// Not supported by default; else what the device answers.
+    /// Not supported by default. Otherwise, an error of the device.
     ///
     /// # Safety
-    /// As for the kernel: [`exchange::run`](warpheap_device::check::exchange::run). `module` is one
-    /// of [`module`](Self::module).
+    /// As for the kernel: [`exchange::run`](warpheap_device::check::exchange::run). `module` was
+    /// returned by [`module`](Self::module).
     unsafe fn exchange(
         &self,
         module: &Module,
@@ -231,23 +244,23 @@ pub unsafe trait Subject: Sized {
         Err(unsupported::<Self>("with blocks that change hands"))
     }
 
-    /// Makes the allocator hand out memory twice: `victim` is a live block's address.
+    /// Makes the allocator allocate live memory again. `victim` is the address of a live block.
     ///
     /// # Errors
-    /// Not supported by default; else what the device answers.
+    /// Not supported by default. Otherwise, an error of the device.
     ///
     /// # Safety
-    /// `module` is one of [`module`](Self::module). No kernel runs. Of what the pool hands out from
-    /// now on, code other than the checks' relies on nothing.
+    /// `module` was returned by [`module`](Self::module). No kernel runs. From now on, no code
+    /// except the checks relies on memory that the pool allocates.
     unsafe fn corrupt(&self, module: &Module, stream: &Stream, victim: u64) -> Result<()> {
         let _ = (module, stream, victim);
         Err(unsupported::<Self>("with a planted overlap"))
     }
 
-    /// Frees the block of the record at `place` twice.
+    /// Frees the block of the record with index `place` twice.
     ///
     /// # Errors
-    /// Not supported by default; else what the device answers.
+    /// Not supported by default. Otherwise, an error of the device.
     ///
     /// # Safety
     /// As for [`corrupt`](Self::corrupt). The records are those of the live blocks of this pool,
@@ -272,7 +285,7 @@ fn unsupported<S: Subject>(how: &str) -> crate::Error {
     )
 }
 
-/// Frees the first `count` of the records' blocks, and empties the records. No kernel runs.
+/// Frees the blocks of the first `count` records, and empties the records. No kernel runs.
 pub(super) fn give_back<S: Subject>(
     subject: &S,
     module: &Module,
@@ -282,7 +295,8 @@ pub(super) fn give_back<S: Subject>(
 ) -> Result<()> {
     let grid = LaunchConfig::linear(records.len() as u32, BLOCK_THREADS);
     let args = (subject.handle(), records, count);
-    // SAFETY: the records are blocks of this pool, and nothing else runs (S1, S2).
+    // SAFETY: the records are unused blocks of this pool (S1), the kernel is that of
+    // `stress_kernels!` (S2), and nothing else runs.
     unsafe { stream.launch(module, S::GIVE_BACK, &grid, args) }?;
     Ok(stream.synchronize()?)
 }

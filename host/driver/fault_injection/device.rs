@@ -81,7 +81,7 @@ impl DeviceBackend for FaultyDevice {
         self.faults.call(Call::Free)?;
         assert!(self.faults.holds(Call::Alloc, range.address), "{range:?} is given back twice");
         self.drain();
-        // Before the actual free: another thread may be given the address at once.
+        // Before the actual free: another thread may allocate the address at once.
         self.faults.let_go(Call::Alloc, range.address);
         self.ranges.lock().unwrap().retain(|other| *other != range);
         self.inner.free(range)

@@ -16,11 +16,11 @@ impl Builder {
     /// | `WARPHEAP_PTX_MISSING` | path of a text file: why there is no PTX; else empty |
     /// | `WARPHEAP_DEVICE_RUSTC` | version of the compiler: `rustc 1.96.0 (...)`, or `none` |
     ///
-    /// The crate includes a file with `include_str!(env!("WARPHEAP_PTX_SM_70"))`. The reason in
-    /// `WARPHEAP_PTX_MISSING` also says what to install.
+    /// The crate includes a file with `include_str!(env!("WARPHEAP_PTX_SM_70"))`.
     ///
-    /// The PTX is empty in builds for docs.rs or loom, and if no device compiler is found. The
-    /// latter also prints a warning. The crate still builds then, for the CPU only.
+    /// The PTX is empty in builds for docs.rs or loom, and if no device compiler is found. In the
+    /// latter case the build prints a warning, and the file of `WARPHEAP_PTX_MISSING` says what to
+    /// install. The crate still builds, for the CPU only.
     ///
     /// # Errors
     /// As for [`build`](Self::build), except for [`Error::NoCompiler`].

@@ -109,7 +109,7 @@ impl DeviceBackend for FaultyDevice {
 
     fn synchronize(&self) -> Result<()> {
         self.faults.call(Call::Synchronize)?;
-        // First, because pools of the CPU query events meanwhile.
+        // Count first: CPU pools query events during the call below.
         self.faults.state().clocks.waits += 1;
         self.inner.synchronize()?;
         self.waited();

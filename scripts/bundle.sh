@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds what a machine with a GPU needs, into bundle/: the program (with its kernels inside), a user's program over
-# the packaged crates, the kernels' PTX to look at, the tests that need a GPU, and the suite to run there. That machine needs an NVIDIA driver and
-# nothing else.
+# Builds bundle/ for a GPU machine: the program (with embedded kernels), a user's program that uses
+# the packaged crates, the PTX of the kernels for inspection, the tests that need a GPU, and the
+# suite that runs them. The GPU machine needs only an NVIDIA driver.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
@@ -11,16 +11,16 @@ most_mib=60
 
 rm -rf bundle
 mkdir -p bundle/tests
-# This one fails without a device compiler: a bundle without kernels is of no use.
+# This command fails without a device compiler: a bundle without kernels is useless.
 cargo run --quiet --locked -p warpheap-build --example ptx -- harness/kernels bundle/kernels.ptx sm_70 sm_80
 cargo build --release --locked --features cli
-# Names of functions stay, for what a crash tells.
+# Keep function names for backtraces.
 strip --strip-debug -o bundle/warpheap "${CARGO_TARGET_DIR:-target}/release/warpheap"
-# It is built, and run on the CPU, by the test.
+# The test builds the user's program and runs it on the CPU.
 WARPHEAP_REQUIRE_COMPILER=1 cargo test --quiet --release --locked --test packaged
 strip --strip-debug -o bundle/warpheap-user "${CARGO_TARGET_DIR:-target}/release/warpheap-user"
 cp scripts/gpu-suite.sh bundle/
-# Their paths are in what cargo reports.
+# Cargo's JSON output contains the paths of the test executables.
 reported=$(cargo test --release --no-run --locked --features cli "${tests[@]/#/--test=}" --message-format=json)
 for name in "${tests[@]}"; do
     path=$(sed -n 's|.*"executable":"\([^"]*/'"$name"'-[^"]*\)".*|\1|p' <<<"$reported")

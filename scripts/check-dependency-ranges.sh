@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Checks that the published crates compile with the oldest versions of their dependencies that their manifests
-# name, and with the newest that they allow. The lock file, which has versions between them, stays as it is.
+# Checks that the published crates compile with the oldest dependency versions that their manifests
+# name, and with the newest that they allow. The lock file, with versions in between, stays
+# unchanged.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 published=(warpheap-device warpheap-build warpheap warpheap-harness)
 
-# What both have alike is built once, in the target folder of everything else.
+# Use the common target folder, so that dependencies common to both checks are built once.
 CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-# Kernels have no dependencies but warpheap-device.
+# DOCS_RS skips the kernels: their only dependency is warpheap-device.
 export CARGO_TARGET_DIR DOCS_RS=1
 
 copy=$CARGO_TARGET_DIR/dependency-ranges
@@ -25,6 +26,6 @@ check() {
 
 cargo update
 check newest
-# An option of unreleased cargos; released ones take it so.
+# An unstable cargo option; RUSTC_BOOTSTRAP=1 enables it in a released cargo.
 RUSTC_BOOTSTRAP=1 cargo update -Z direct-minimal-versions
 check oldest

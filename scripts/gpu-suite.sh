@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The GPU suite: runs the program and the tests beside this script, on a machine with a GPU, and checks every
-# exit status.
+# GPU suite: runs the program and tests of this folder on a GPU. Checks every exit status.
 # usage: gpu-suite.sh RESULTS_FOLDER [PATTERN]
-# Leaves in RESULTS_FOLDER one log a run, the JSON reports, and a line a run in suite.jsonl. Only runs whose name matches PATTERN: 'bench*'; their
-# lines are added to those that suite.jsonl has, and without a PATTERN it begins anew.
-# Exits 0 if every run did what it should; the heap may miss bars, which is said at the end.
+# Writes to RESULTS_FOLDER one log per run, the JSON reports, and one line per run in suite.jsonl.
+# With PATTERN, such as 'bench*': only runs with a matching name; appends to suite.jsonl.
+# Without PATTERN: all runs; overwrites suite.jsonl.
+# Exits with 0 if every run is as expected. Heap runs that miss bars are reported at the end.
 set -uo pipefail
 
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
@@ -15,7 +15,7 @@ mkdir -p "$1" || exit 2
 pattern=${2:-*}
 bundle=$(realpath "$(dirname "$0")")
 program=$bundle/warpheap
-# Reports hold the command line: with names alone, it says nothing of this machine.
+# Reports contain the command line. Relative file names keep paths of this machine out of it.
 cd "$1" || exit 2
 out=$PWD
 [ $# -eq 2 ] || : >suite.jsonl
@@ -26,8 +26,8 @@ runs=0
 commit=$("$program" --version | sed 's/.*(commit \(.*\)).*/\1/')
 device=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1)
 
-# expect STATUS NAME SECONDS COMMAND...: the command ends with that status within that time. Status `0|1` is for
-# figures that may miss their bars.
+# expect STATUS NAME SECONDS COMMAND...: the command exits with STATUS within SECONDS. STATUS `0|1`
+# is for figures that may miss their bars.
 expect() {
     local wanted=$1 name=$2 limit=$3 status began=$SECONDS verdict=ok
     shift 3
@@ -48,27 +48,27 @@ expect() {
         failures=$((failures + 1))
     fi
     printf '%-32s %5d s  %s\n' "$name" $((SECONDS - began)) "$verdict"
-    # Names alone, without quotes or backslashes: they need no escapes.
+    # The values have no quotes or backslashes, so they need no escapes.
     printf '{"run":"%s","verdict":"%s","status":%d,"expected":"%s","seconds":%d,"commit":"%s","date":"%s","device":"%s","command":"%s"}\n' \
         "$name" "$verdict" "$status" "$wanted" $((SECONDS - began)) "$commit" "$(date -u +%FT%TZ)" "$device" \
         "${*//"$bundle/"/}" >>"$out/suite.jsonl"
     [ "$verdict" = ok ] || tail -n 15 "$out/$name.log" | sed 's/^/    | /'
 }
 
-# stress NAME ARGUMENTS...: a clean run on the GPU, with its report.
+# stress NAME ARGUMENTS...: a stress run on the GPU that must find no error. Writes its report.
 stress() {
     local name=stress-$1
     shift
     expect 0 "$name" 120 "$program" stress --backend cuda --json "$name.json" "$@"
 }
 
-# bench_heap WHAT: the heap's figures whose names begin so.
+# bench_heap WHAT: benchmarks the figures with names that start with `heap WHAT`.
 bench_heap() {
     expect '0|1' "bench-heap-$1" 600 "$program" bench --figure "heap $1" --json "bench-heap-$1.json"
 }
 
-# sanitize TOOL ARGUMENTS...: a clean stress under one tool, which replaces the exit status only on an error
-# of its own.
+# sanitize TOOL ARGUMENTS...: a stress run under TOOL that must find no error. TOOL replaces the
+# exit status only if it finds an error itself.
 sanitize() {
     local tool=$1
     shift
@@ -79,9 +79,10 @@ sanitize() {
 expect 0 doctor 30 "$program" doctor
 
 stress default
-# Mixed sizes in a heap that is full now and then: a fault was seen once in some 40 of these runs, so each has its own seed.
+# Mixed sizes in a heap that is full at times. A fault occurred once in about 40 of these runs, so
+# each run has a different seed.
 stress full --allocator heap --threads 2^20 --size 16-512 --streams 2 --pool 3737124864 --rounds 12
-# What a GPU from before sm_80 runs: without the instruction that reduces over a warp.
+# The kernels for GPUs older than sm_80: without the warp reduction instruction.
 stress sm_70 --kernels sm_70 --rounds 8
 for size in 16 64 4096; do
     stress "bump-$size" --allocator bump --threads 2^20 --size "$size" --rounds 8
@@ -100,7 +101,8 @@ done
 stress streams --allocator all --threads 2^18 --streams 8 --rounds 12
 stress exhausted --allocator all --threads 2^20 --size 64 --pool 32MiB --rounds 12
 stress long --allocator all --threads 2^20 --streams 4 --seconds 30
-# Ten billion pairs, each checked. The heap has room for nearly all: what it does when full is for the others.
+# Ten billion pairs, each checked. The heap has memory for nearly all of them: the other runs test a
+# full heap.
 expect 0 stress-heap-pairs 1800 "$program" stress --backend cuda --allocator heap --threads 2^18 --streams 4 \
     --size 16-1024 --mix mostly-small --pool 8GiB --pairs 10^10 --json stress-heap-pairs.json
 
@@ -113,7 +115,7 @@ done
 
 for name in heap_groups heap_host heap_grow growable host_alloc driver_alone driver global_heap kernel_arguments; do
     limit=300 apart=()
-    # One at a time: tests take the GPU in turns anyway, and their times are printed.
+    # Run one at a time: tests take turns on the GPU anyway, and their times are printed.
     [ "$name" != host_alloc ] || limit=900 apart=(--test-threads=1)
     expect 0 "test-$name" "$limit" env WARPHEAP_REQUIRE_CUDA=1 "$bundle/tests/$name" "${apart[@]}"
 done

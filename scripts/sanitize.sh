@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs tests of the host side under sanitizers. usage: scripts/sanitize.sh [memory | threads]; default: both.
+# Runs host tests under sanitizers. usage: scripts/sanitize.sh [memory | threads]; default: both.
 #
-# memory: under valgrind: kernels on the CPU, copies, drops, and what other threads do meanwhile. Valgrind takes fibers
-#   for stacks of their own from 40,000 bytes apart; the stacks of lanes lie 128 KiB apart.
-# threads: the host pools under ThreadSanitizer, with an instrumented standard library. It does not know fibers, so tests
-#   that run kernels are left out.
+# memory: under valgrind: kernels on the CPU, copies, drops, and concurrent calls of other threads.
+#   With this --max-stackframe, valgrind regards stacks at least 40,000 bytes apart as separate. The
+#   stacks of lanes (fibers) are 128 KiB apart.
+# threads: the host pools under ThreadSanitizer, with an instrumented standard library.
+#   ThreadSanitizer does not support fibers, so tests that run kernels are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,7 +23,7 @@ memory() {
     "${tests[@]}" --lib -- --test-threads=1 driver::races driver::registry driver::cpu
 }
 
-# Tests that run kernels, and some that take minutes.
+# Skipped: tests that run kernels, and some tests that take minutes.
 without_kernels=(
     bump_pool::ten_million_floats
     driver_pool::a_block_crosses_streams
@@ -35,7 +36,7 @@ without_kernels=(
 
 threads() {
     local rustc runtime
-    # A compiler with the source of the standard library, and the runtime of any toolchain of rustup's.
+    # A compiler with the source of the standard library, and the runtime of any rustup toolchain.
     rustc=${WARPHEAP_RUSTC:-/usr/bin/rustc}
     runtime=$(find "$(rustc --print target-libdir)" -name 'librustc*_rt.tsan.a' | head -n 1)
     if [ -z "$runtime" ] || [ ! -d "$("$rustc" --print sysroot)/lib/rustlib/src/rust/library/std" ]; then
@@ -43,9 +44,9 @@ threads() {
         exit 2
     fi
     local link="-Clink-arg=-Wl,--whole-archive -Clink-arg=$runtime -Clink-arg=-Wl,--no-whole-archive"
-    # The runtime replaces functions of libc that the linker would find only behind it.
+    # The runtime replaces libc functions, so libc must follow it on the linker's command line.
     link+=" -Clink-arg=-lc -Clink-arg=-lm -Clink-arg=-Wl,--unresolved-symbols=ignore-in-object-files"
-    # Kernels for a GPU are not needed. The flags must not reach build scripts: hence --target.
+    # DOCS_RS: GPU kernels are not needed. --target: build scripts must not get the flags.
     DOCS_RS=1 RUSTC=$rustc RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Zexternal-clangrt $link" \
         CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/threads TSAN_OPTIONS=halt_on_error=1 \
         cargo test --locked -Zbuild-std --target "$target" -p warpheap --test host_alloc -- \

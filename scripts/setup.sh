@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what a build of warpheap needs and this machine lacks. Does nothing when nothing is missing.
+# Installs the missing build dependencies of warpheap. Does nothing if none is missing.
 #
-# A C linker is needed by every Rust program. The device compiler is needed for GPU kernels only: without
-# it the CPU side builds and runs, so its absence is reported and is not an error.
+# Every Rust program needs a C linker. Only GPU kernels need the device compiler: the CPU side
+# builds and runs without it, so a missing device compiler is reported but is not an error.
 set -euo pipefail
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -40,7 +40,7 @@ device_compiler() {
 
 is_debian() { command -v apt-get >/dev/null && command -v dpkg >/dev/null; }
 
-# Installs the Debian packages $*, if that removes none. Returns 1 when it cannot.
+# Installs the Debian packages $* if that removes no package. Returns 1 on failure.
 install() {
     local as_root=()
     if [ "$(id -u)" -ne 0 ]; then

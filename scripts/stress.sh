@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Sets up, builds and runs the main job: many threads allocate and free in kernels, and nothing may overlap.
-# On a GPU where there is one, on the CPU where there is none. Arguments go to `warpheap stress`.
+# Sets up, builds and runs the main stress test: many threads allocate and free in kernels, and no
+# two blocks may overlap. Runs on a GPU if there is one, else on the CPU. Arguments are passed to
+# `warpheap stress`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh

@@ -33,7 +33,7 @@ cargo fmt --all --check
 
 if [ -z "$quick" ]; then
     step lints
-    # Without kernels for a GPU here, as for documentation: what is only checked needs none.
+    # Without GPU kernels, as for documentation: lints do not need them.
     DOCS_RS=1 cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 fi
 
@@ -43,8 +43,9 @@ for build in warpheap-device: warpheap-device:{rustacuda,cust,bytemuck,debug} wa
 done
 
 if [ -z "$quick" ]; then
-    # The model checker goes on beside the tests, which leave a core idle at times. Its own target folder: the flag would
-    # have everything built again, here and at the next build.
+    # The model checker runs in parallel with the tests, which leave a core idle at times. It has a
+    # separate target folder: otherwise the flag would cause a full rebuild, here and in the next
+    # build.
     loom_log=$(mktemp)
     RUSTFLAGS='--cfg loom' CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
         cargo test -p warpheap-device --features loom --release --locked --test 'loom*' >"$loom_log" 2>&1 &
@@ -53,7 +54,8 @@ if [ -z "$quick" ]; then
 fi
 
 step tests, with the program and the rustacuda and cust features
-# Without `debug`, which changes the program's kernels: their registers are looked at as they are without it.
+# Without `debug`, which changes the program's kernels: the register checks need the kernels without
+# it.
 cargo test --workspace --features cli,rustacuda,cust --locked
 
 step 'debug heaps, others in a build that has them, and arguments of bytemuck types'

@@ -1,5 +1,5 @@
-//! Each type of argument arrives in the kernel as the host passed it: on the CPU, and on the first GPU if there is one.
-//! Heaps as arguments of a GPU's kernels are in `heap_host`.
+//! Kernel arguments of every type: the kernel receives the value that the host passed. Runs on the
+//! CPU, and on the first GPU if there is one. `heap_host` tests heaps as arguments of GPU kernels.
 #![cfg(not(loom))]
 
 #[path = "driver/support.rs"]
@@ -17,27 +17,29 @@ use warpheap_device::heap::Heap;
 use warpheap_device::kernel;
 use warpheap_device::kernel::{DevicePtr, DeviceSlice, Kernel, KernelArgs, Param};
 
-/// The kernels of `kernels`, as a GPU runs them.
+/// The PTX of the module `kernels`.
 const PTX: &str = include_str!("kernel_arguments/kernels.ptx");
 
 kernel! {
-    /// Two heaps, one of them in a tuple.
+    /// Allocates from two heaps, one of them in a tuple.
     ///
     /// # Safety
     /// As for `numbers`; both heaps are live.
     unsafe fn heaps(one: Heap, others: (u32, [Heap; 1]), out: DeviceSlice<u64>) {
         let got = [&one, &others.1[0]].map(|heap| heap.alloc(core::alloc::Layout::new::<u64>()));
-        // SAFETY: one thread.
+        // SAFETY: `out` is live and the launch has one thread, so no other thread accesses it.
         (0..).zip(got).for_each(|(i, block)| _ = unsafe { out.set(i, block.map_or(0, |b| b.as_ptr() as u64)) });
     }
 }
 
-/// What the kernel wrote.
+/// Launches one thread of the kernel and returns the words that it wrote.
 fn run<K: Kernel>(module: &Module, kernel: K, args: impl FnOnce(DeviceSlice<u64>) -> K::Args) -> Vec<u64> {
     let device = module.device();
     let (stream, out) = (device.stream().unwrap(), device.zeroed::<u64>(16).unwrap());
     let one = LaunchConfig::linear(1, 1);
-    // SAFETY: the buffer lives until it is read, and there is one thread.
+    // SAFETY: P1 to P4: the buffer and the heaps are live until the kernel has ended, the launch
+    // has one thread, and the module was compiled from these kernels. P5, P6: the kernels rely on
+    // no destructor and no thread-local variable.
     unsafe { stream.launch(module, kernel, &one, args(out.slice())) }.unwrap();
     out.copy_to_vec().unwrap()
 }
@@ -103,7 +105,7 @@ fn tuples_and_structs_arrive() {
     }
 }
 
-/// The entry points of a module, with their parameters.
+/// The declarations of the entry points of a module.
 fn entries(ptx: &str) -> Vec<String> {
     let entries = ptx.split(".visible .entry ").skip(1).filter_map(|rest| rest.split_once(')'));
     entries.map(|(head, _)| head.split_whitespace().collect()).collect()
@@ -139,7 +141,8 @@ fn handles_arrive_from_anywhere_in_the_arguments() {
     }
 }
 
-/// A tuple is passed as nested pairs in the order that it is written in, wherever the compiler puts its elements.
+/// A tuple is passed as nested pairs in declaration order, independent of the compiler's layout of
+/// the tuple.
 #[test]
 fn the_layout_of_arguments_is_their_declaration() {
     let params = <composites as Kernel>::Args::PARAMS;
@@ -152,7 +155,7 @@ fn the_layout_of_arguments_is_their_declaration() {
     assert_eq!(layouts, [(heap, 8), (heap + 8, 8), (16, 8)]);
 }
 
-/// The launch looks into structs, tuples and arrays for memory that is gone.
+/// A launch finds freed memory inside structs, tuples and arrays.
 #[test]
 fn memory_that_is_gone_is_found_inside_of_arguments() {
     let device = Device::cpu();
@@ -164,11 +167,11 @@ fn memory_that_is_gone_is_found_inside_of_arguments() {
     let settings = Settings { strict: false, limit: 0, letters: ['a'; 2], first: Particle::default() };
     let fine = ((0, 0), ((false, 0), [0.0; 2]), [(0, 0); 2], settings);
     let args = (fine.0, fine.1, fine.2, fine.3, (gone, live.ptr()));
-    // SAFETY: it is refused.
+    // SAFETY: the launch fails its check, so no kernel runs.
     let error = unsafe { stream.launch(&module, composites, &one, args) }.unwrap_err();
     assert!(matches!(error, Error::Dangling(Dangling::Argument { position: 4, .. })), "{error}");
     let args = (heap.handle(), (0, [lost]), live.slice());
-    // SAFETY: it is refused.
+    // SAFETY: the launch fails its check, so no kernel runs.
     let error = unsafe { stream.launch(&module, heaps, &one, args) }.unwrap_err();
     assert!(matches!(error, Error::Dangling(Dangling::Argument { position: 1, .. })), "{error}");
 }
@@ -181,9 +184,9 @@ fn types_of_bytemuck_are_arguments_and_data() {
         /// # Safety
         /// As for `numbers`.
         unsafe fn sum(all: DeviceSlice<Pod<[u32; 2]>>, plus: Pod<[u32; 2]>, out: DeviceSlice<u64>) {
-            // SAFETY: one thread, and the host has written the value.
+            // SAFETY: `all` is live, the host has written the value, and nothing else writes it.
             let first = unsafe { all.get(0) }.unwrap();
-            // SAFETY: one thread.
+            // SAFETY: `out` is live and the launch has one thread, so no other thread accesses it.
             unsafe { out.set(0, u64::from(first.0[0] + first.0[1] + plus.0[0] + plus.0[1])) };
         }
     }

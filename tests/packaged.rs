@@ -1,8 +1,9 @@
-//! The published crates as their users get them: packaged, unpacked together into an empty folder, and used
-//! by two programs with kernels of their own. One is the guide's. The other, `packaged/program`, also uses the
-//! harness; it runs on the CPU here and on a GPU from the bundle.
+//! Tests the packages of the published crates: they are packaged, unpacked together into an empty
+//! folder, and used by two programs that define kernels. One is the program of the guide. The
+//! other, `packaged/program`, also uses the harness. It runs on the CPU here and on a GPU from the
+//! bundle.
 //!
-//! Without a compiler for kernels the test passes, unless `WARPHEAP_REQUIRE_COMPILER=1`.
+//! Without a device compiler the test passes, unless `WARPHEAP_REQUIRE_COMPILER=1`.
 #![cfg(not(loom))]
 
 use std::fs;
@@ -10,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// In the order in which they are published.
+/// The published crates, in publishing order.
 const PUBLISHED: [&str; 4] = ["warpheap-device", "warpheap-build", "warpheap", "warpheap-harness"];
 
-/// What each package has.
+/// Files of every package.
 const FILES: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
-/// The most bytes of one package.
+/// Size limit of a package, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -28,14 +29,14 @@ fn run(command: &mut Command) -> String {
     stdout.into_owned()
 }
 
-/// A cargo that has what this one fetched, and builds kernels.
+/// An offline cargo command, which finds the crates that this cargo fetched. It builds kernels.
 fn cargo(folder: &Path, target_dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(folder).env_remove("DOCS_RS").env("CARGO_TARGET_DIR", target_dir).arg("--offline");
     command
 }
 
-/// The packages of the published crates, each in a folder of its name below `to`.
+/// Packages the published crates and unpacks each into a folder of its name below `to`.
 fn unpack(to: &Path, target_dir: &Path) {
     let mut package = cargo(Path::new(ROOT), target_dir);
     package.args(["package", "--quiet", "--no-verify", "--allow-dirty"]);
@@ -45,7 +46,7 @@ fn unpack(to: &Path, target_dir: &Path) {
         fs::create_dir_all(&folder).unwrap();
         let archive = target_dir.join(format!("package/{name}-{}.crate", env!("CARGO_PKG_VERSION")));
         assert!(fs::metadata(&archive).unwrap().len() < MOST_BYTES, "{name} is large");
-        // The times in a package never change, and cargo would take changed sources for the old ones.
+        // `-m`: file times in a package are constant, so cargo would not notice changed sources.
         run(Command::new("tar").arg("-xzmf").arg(&archive).args(["--strip-components=1", "-C"]).arg(&folder));
         for file in FILES {
             assert!(folder.join(file).is_file(), "{name} has no {file}");
@@ -53,8 +54,8 @@ fn unpack(to: &Path, target_dir: &Path) {
     }
 }
 
-/// Writes the files of a program to `to`, with the versions and the profiles of this workspace, so that its
-/// dependencies need not be built again.
+/// Writes the files of a program to `to`, with the lock file and the profiles of this workspace, so
+/// that its dependencies are not built again.
 fn write_program(to: &Path, name: &str, files: &[(&str, String)]) {
     for (file, text) in files {
         fs::create_dir_all(to.join(file).parent().expect("a file is in a folder")).unwrap();
@@ -62,7 +63,7 @@ fn write_program(to: &Path, name: &str, files: &[(&str, String)]) {
     }
     let workspace = read("Cargo.toml");
     let profiles = workspace.find("\n[profile.").expect("the workspace has profiles");
-    // Cargo takes packages of one name in one target folder for the same.
+    // Cargo treats packages with the same name in one target folder as one package.
     let manifest = read("tests/packaged/program/Cargo.toml").replace("warpheap-user", name);
     let manifest = manifest + &workspace[profiles..];
     fs::write(to.join("Cargo.toml"), manifest).unwrap();
@@ -73,13 +74,13 @@ fn read(file: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// The program of `packaged/program`.
+/// The files of `packaged/program`.
 fn users_program() -> Vec<(&'static str, String)> {
     let files = ["build.rs", "src/main.rs", "src/kernels/mod.rs"];
     files.map(|file| (file, read(&format!("tests/packaged/program/{file}")))).into()
 }
 
-/// The program that the guide shows.
+/// The files of the program in the guide.
 fn guides_program() -> Vec<(&'static str, String)> {
     let guide = read("docs/guide/using-warpheap-in-your-kernels.md");
     let text = |file: &str| {
@@ -89,7 +90,7 @@ fn guides_program() -> Vec<(&'static str, String)> {
     ["build.rs", "src/main.rs", "src/kernels.rs"].map(|file| (file, text(file))).into()
 }
 
-/// The unpacked crates' folder, once for all tests; `None` without a compiler for kernels.
+/// The folder of the unpacked crates, created once for all tests. `None` without a device compiler.
 fn crates() -> Option<&'static Path> {
     static CRATES: OnceLock<Option<PathBuf>> = OnceLock::new();
     let unpacked = CRATES.get_or_init(|| {
@@ -113,7 +114,7 @@ fn target_dir() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in the target folder")
 }
 
-/// Builds the program `name` beside the unpacked crates and runs it; its output.
+/// Builds the program `name` beside the unpacked crates, runs it and returns its output.
 fn build_and_run(name: &str, files: &[(&str, String)], args: &[&str]) -> Option<String> {
     let program = crates()?.join(name);
     write_program(&program, name, files);

@@ -1,4 +1,4 @@
-//! PTX inside the crate that a `build.rs` belongs to.
+//! Embeds PTX in the crate of a `build.rs`.
 
 use crate::error::io;
 use crate::{Arch, Builder, Error, Ptx};
@@ -12,14 +12,15 @@ impl Builder {
     ///
     /// | variable | value |
     /// |---|---|
-    /// | `WARPHEAP_PTX_SM_70`, and so on for each of `archs` | path of a file: the PTX |
-    /// | `WARPHEAP_PTX_MISSING` | path of a file: empty, or why there is no PTX and what to install |
+    /// | `WARPHEAP_PTX_SM_70`, and likewise for each of `archs` | path of the PTX file |
+    /// | `WARPHEAP_PTX_MISSING` | path of a text file: why there is no PTX; else empty |
     /// | `WARPHEAP_DEVICE_RUSTC` | version of the compiler: `rustc 1.96.0 (...)`, or `none` |
     ///
-    /// The crate reads a file by `include_str!(env!("WARPHEAP_PTX_SM_70"))`.
+    /// The crate includes a file with `include_str!(env!("WARPHEAP_PTX_SM_70"))`.
     ///
-    /// The PTX is empty if no compiler for kernels is found, with a warning, and in builds for
-    /// docs.rs or loom. The crate then still builds, for the CPU only.
+    /// The PTX is empty in builds for docs.rs or loom, and if no device compiler is found. In the
+    /// latter case the build prints a warning, and the file of `WARPHEAP_PTX_MISSING` says what to
+    /// install. The crate still builds, for the CPU only.
     ///
     /// # Errors
     /// As for [`build`](Self::build), except for [`Error::NoCompiler`].

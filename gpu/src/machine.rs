@@ -1,9 +1,10 @@
-//! What stands in for the GPU when kernels run on the host.
+//! Simulation of the GPU for kernels that run on the host.
 //!
 //! The facade ([`sync`](crate::sync), [`warp`](crate::warp), [`thread`](crate::thread)) asks the
-//! [`Machine`] that is installed on the calling OS thread who it is, and hands it every collective. An
-//! executor installs one with [`install`] and runs lanes under it. With none installed, the calling OS
-//! thread is the only lane of the only warp of a grid of one block.
+//! [`Machine`] installed on the calling OS thread for the coordinates of the running lane, and
+//! passes every collective to it. An executor installs a machine with [`install`] and runs lanes
+//! under it. Without a machine, the calling OS thread is the only lane of the only warp of a grid
+//! of one block.
 
 use crate::units::{LaneMask, WARP_SIZE};
 use core::any::TypeId;
@@ -15,27 +16,27 @@ use std::collections::HashMap;
 #[cfg(not(loom))]
 use std::time::Duration;
 
-/// Where a GPU thread stands in its grid.
+/// The coordinates of a GPU thread in its grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coords {
-    /// This thread in its block (x, y, z).
+    /// Index of the thread in its block (x, y, z).
     pub thread_idx: [u32; 3],
-    /// This block in the grid (x, y, z).
+    /// Index of the block in the grid (x, y, z).
     pub block_idx: [u32; 3],
-    /// Threads in a block (x, y, z).
+    /// Number of threads in a block (x, y, z).
     pub block_dim: [u32; 3],
-    /// Blocks in the grid (x, y, z).
+    /// Number of blocks in the grid (x, y, z).
     pub grid_dim: [u32; 3],
-    /// This thread in its warp, `0..32`.
+    /// Index of the lane in its warp, `0..32`.
     pub lane: u32,
-    /// The multiprocessor it runs on, `0..sm_count`.
+    /// The SM that the thread runs on, `0..sm_count`.
     pub sm: u32,
-    /// Multiprocessors of the device.
+    /// Number of SMs of the device.
     pub sm_count: u32,
 }
 
 impl Coords {
-    /// The only thread of a grid of one.
+    /// The only thread of a grid of one thread.
     pub const SOLE: Coords = Coords {
         thread_idx: [0; 3],
         block_idx: [0; 3],
@@ -47,10 +48,10 @@ impl Coords {
     };
 }
 
-/// The collective a lane has come to. Lanes that meet in one must have called the same.
+/// The collective that a lane has reached. All lanes of one collective must call the same one.
 ///
-/// As wide as the mask that it is passed along with: a CPU reads what it has just written at once only in
-/// parts as wide as those it was written in.
+/// As wide as the mask that it is passed with: a CPU forwards a recent store to a load without
+/// delay only if both have the same width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Collective {
@@ -68,34 +69,38 @@ pub enum Collective {
     ReduceOr,
 }
 
-/// What the lanes of a collective brought to it.
+/// The inputs of a collective.
 #[derive(Clone, Copy, Debug)]
 pub struct Deposits {
-    /// The word of each lane; undefined for lanes outside its mask.
+    /// The word of each lane. Undefined for lanes outside the mask.
     pub words: [u64; WARP_SIZE as usize],
-    /// The lanes of its mask whose word is not 0.
+    /// The lanes of the mask with a word other than 0.
     pub nonzero: LaneMask,
-    /// The bits that are set in any word of its mask.
+    /// Bitwise OR of the words of the mask.
     pub union: u64,
 }
 
-/// An executor, as the lane that it is running sees it. `at` is the line of the caller, for messages.
+/// The interface of an executor to the lane that it runs. `at` is the caller's source location, for
+/// messages.
 ///
 /// # Safety
-/// - What `exchange` gives is live and does not change until the lane calls the machine again. It waits for the lanes of `mask`.
-/// - `converged` has the running lane, and only lanes that are at `at`; `coords().lane` is below 32.
-/// - What `shared_memory` gives is as it says.
-/// - `exit` and `trap` do not run destructors of the lane's frames, or run all of them.
+/// - `exchange` waits for the lanes of `mask`. Its result is live and does not change until the
+///   lane calls the machine again.
+/// - `converged` contains the running lane, and only lanes that are at `at`. `coords().lane` is
+///   below 32.
+/// - The result of `shared_memory` is as its documentation says.
+/// - `exit` and `trap` run either no destructor of the lane's frames or all of them.
 pub unsafe trait Machine {
-    /// Where the running lane stands. Not asked while [`stand_at`] says it; a machine that keeps it there
-    /// and is asked runs no lane.
+    /// The coordinates of the running lane. Not called while [`stand_at`] provides them. For a
+    /// machine that uses `stand_at`, a call means that no lane runs.
     fn coords(&self) -> Coords;
 
-    /// The lanes of this warp that have come to the same place `at`, the running one among them.
+    /// The lanes of this warp that have reached the same location `at`, including the running lane.
     fn converged(&self, at: &'static Location<'static>) -> LaneMask;
 
-    /// Waits for the lanes of `mask`, then gives each what all of them brought, to be read before it calls
-    /// the machine again. `None` for a lane that is alone: it knows what it brought.
+    /// Waits for the lanes of `mask`, then returns the inputs of all of them to each. A lane must
+    /// read them before it calls the machine again. `None` if the lane is alone: it has the only
+    /// input.
     fn exchange(
         &self,
         mask: LaneMask,
@@ -107,9 +112,9 @@ pub unsafe trait Machine {
     /// Waits for every thread of the block that has not ended.
     fn sync_block(&self, at: &'static Location<'static>);
 
-    /// The piece of the block's shared memory that `owner` names, of `words` words of 64 bits: the same for all
-    /// threads of the block, and live until the last of them has ended. Unless a machine knows better, an OS
-    /// thread is a block.
+    /// The piece of the block's shared memory that `owner` names, of `words` 64-bit words. All
+    /// threads of the block get the same piece. It is live until the last of them has ended.
+    /// Default: each OS thread is a block.
     fn shared_memory(&self, owner: TypeId, words: usize) -> NonNull<u64> {
         OWN_PIECES.with_borrow_mut(|pieces| pieces.piece(owner, words))
     }
@@ -117,23 +122,23 @@ pub unsafe trait Machine {
     /// Called before every atomic operation: another lane may run here.
     fn step(&self);
 
-    /// The lane is waiting for others and has nothing to do for about so long.
+    /// The lane waits for other lanes and pauses for about `nanos` nanoseconds.
     fn pause(&self, nanos: u32);
 
-    /// Cycles since some start; never goes backwards for one lane.
+    /// Cycles since an arbitrary start. Monotonic for each lane.
     fn clock(&self) -> u64;
 
-    /// Ends the running lane alone.
+    /// Ends the running lane only.
     fn exit(&self) -> !;
 
     /// Ends the whole grid with an error, as `trap` does on the device.
     fn trap(&self) -> !;
 }
 
-/// The shared memory of a block: a piece for each owner, made when it is first asked for.
+/// The shared memory of a block: one piece per owner, allocated on first use.
 ///
-/// I1: each piece is a leaked `Box`, and is freed when this is dropped. The map holds
-/// pointers: moving a `Box` would invalidate those that were given out.
+/// I1: each piece is a leaked `Box` and is freed when this value is dropped. The map holds
+/// pointers, because moving a `Box` would invalidate pointers returned earlier.
 #[derive(Debug, Default)]
 pub struct SharedPieces {
     pieces: HashMap<(TypeId, usize), NonNull<[Cell<u64>]>>,
@@ -142,18 +147,18 @@ pub struct SharedPieces {
 impl Drop for SharedPieces {
     fn drop(&mut self) {
         for (_, piece) in self.pieces.drain() {
-            // SAFETY: of a box (I1), and no longer in the map. Whoever was given it does not use it
-            // any more.
+            // SAFETY: the pointer comes from a `Box` (I1) and is no longer in the map. The threads
+            // that received it do not use it after the drop.
             drop(unsafe { Box::from_raw(piece.as_ptr()) });
         }
     }
 }
 
 impl SharedPieces {
-    /// What a new piece holds: on a GPU that is anything.
+    /// The initial contents of a piece. On a GPU they are arbitrary.
     pub const GARBAGE: u64 = 0xA5A5_5A5A_F00D_BEEF;
 
-    /// The piece of `owner`, of `words` words. Live as long as this is.
+    /// The piece of `owner`, of `words` words. It is live as long as `self`.
     pub fn piece(&mut self, owner: TypeId, words: usize) -> NonNull<u64> {
         let new = || {
             let piece = std::vec![Cell::new(Self::GARBAGE); words].into_boxed_slice();
@@ -164,14 +169,15 @@ impl SharedPieces {
 }
 
 std::thread_local! {
-    /// The pieces of an OS thread whose machine has none.
+    /// The pieces of an OS thread with a machine that does not provide shared memory.
     static OWN_PIECES: RefCell<SharedPieces> = RefCell::default();
     static INSTALLED: Cell<Option<*const dyn Machine>> = const { Cell::new(None) };
-    /// Where the running lane stands, if the installed machine keeps it here; null when no lane runs.
+    /// The coordinates of the running lane, if the installed machine provides them here. Null when
+    /// no lane runs.
     static STANDS_AT: Cell<*const Coords> = const { Cell::new(core::ptr::null()) };
 }
 
-/// Puts back the machine that was installed before.
+/// A guard that restores the previously installed machine on drop.
 #[must_use = "the machine is removed when this is dropped"]
 #[derive(Debug)]
 pub struct Installed {
@@ -182,19 +188,20 @@ pub struct Installed {
 /// Installs `machine` on this OS thread until the returned guard is dropped.
 ///
 /// # Safety
-/// `machine` must outlive the guard, and guards must be dropped in the reverse order of their making.
+/// `machine` must outlive the guard. Guards must be dropped in the reverse order of their creation.
 pub unsafe fn install(machine: &dyn Machine) -> Installed {
-    // SAFETY: the lifetime is erased here; the caller keeps the machine alive longer than the guard,
-    // whose drop removes the pointer.
+    // SAFETY: the lifetime is erased here. The caller keeps the machine alive longer than the
+    // guard, and the drop of the guard removes the pointer.
     let erased: *const (dyn Machine + 'static) = unsafe { core::mem::transmute(machine) };
     Installed { before: INSTALLED.replace(Some(erased)), stood_at: STANDS_AT.replace(core::ptr::null()) }
 }
 
-/// Where the running lane of this OS thread stands, so that the installed machine need not be asked; null,
-/// after which it is asked, when that lane ends.
+/// Sets the coordinates of the running lane of this OS thread, so that [`Machine::coords`] is not
+/// called. Set them to null when the lane ends; `coords` is then called again.
 ///
 /// # Safety
-/// `coords` is null, or live and unchanged until the next call or until the machine's guard is dropped.
+/// `coords` is null, or live and unchanged until the next call or until the machine's guard is
+/// dropped.
 #[inline]
 pub unsafe fn stand_at(coords: *const Coords) {
     STANDS_AT.set(coords);
@@ -207,7 +214,7 @@ impl Drop for Installed {
     }
 }
 
-/// Calls `f` on the installed machine, or on the sole lane's.
+/// Calls `f` on the installed machine, or on `SoleLane` if there is none.
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
     let machine: &dyn Machine = match INSTALLED.get() {
@@ -218,14 +225,14 @@ pub(crate) fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
     f(machine)
 }
 
-/// Calls `f` on where the running lane stands.
+/// Calls `f` on the coordinates of the running lane.
 #[inline]
 pub(crate) fn at<R>(f: impl FnOnce(&Coords) -> R) -> R {
     let coords = STANDS_AT.get();
     if coords.is_null() {
         return f(&with(|m| m.coords()));
     }
-    // SAFETY: `stand_at` has its caller keep them.
+    // SAFETY: the caller of `stand_at` keeps them live and unchanged.
     f(unsafe { &*coords })
 }
 
@@ -234,15 +241,16 @@ pub(crate) fn at<R>(f: impl FnOnce(&Coords) -> R) -> R {
 #[cfg_attr(loom, allow(dead_code))]
 pub(crate) fn step() {
     if let Some(machine) = INSTALLED.get() {
-        // SAFETY: as in `with`.
+        // SAFETY: `install` keeps the machine alive while it is installed.
         unsafe { &*machine }.step()
     }
 }
 
-/// An OS thread that no executor drives.
+/// The machine of an OS thread without an executor: a single lane.
 struct SoleLane;
 
-// SAFETY: `exchange` gives nothing.
+// SAFETY: `exchange` returns nothing. Lane 0 is the only lane. `shared_memory` is the default.
+// `exit` and `trap` panic, which runs all destructors or none.
 unsafe impl Machine for SoleLane {
     fn coords(&self) -> Coords {
         Coords::SOLE
@@ -288,20 +296,20 @@ unsafe impl Machine for SoleLane {
 mod tests {
     use super::*;
 
-    /// Under Miri it fails if a piece moves in a way that its pointer does not survive.
+    /// Fails under Miri if a later piece invalidates the pointer to an earlier piece.
     #[test]
     fn pieces_stay_while_others_come() {
         let mut pieces = SharedPieces::default();
         let owner = TypeId::of::<u8>();
         let all: std::vec::Vec<_> = (1..100).map(|words| pieces.piece(owner, words)).collect();
         for (words, piece) in (1..100).zip(&all) {
-            // SAFETY: the piece has a word, and is live.
+            // SAFETY: the piece has at least one word and is live (`pieces` is).
             assert_eq!(unsafe { piece.read() }, SharedPieces::GARBAGE);
-            // SAFETY: the same.
+            // SAFETY: the piece has at least one word and is live (`pieces` is).
             unsafe { piece.write(words as u64) };
             assert_eq!(pieces.piece(owner, words), *piece, "the same piece again");
         }
-        // SAFETY: the same.
+        // SAFETY: each piece has at least one word and is live (`pieces` is).
         (1..).zip(&all).for_each(|(words, piece)| assert_eq!(unsafe { piece.read() }, words));
         assert_ne!(pieces.piece(TypeId::of::<u16>(), 1), all[0], "another owner's");
     }

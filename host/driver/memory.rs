@@ -1,4 +1,4 @@
-//! Device memory without a type, given back when it is dropped.
+//! Untyped device memory that is freed on drop.
 
 use super::backend::Range;
 use super::device::Device;
@@ -8,15 +8,16 @@ use crate::error::{Bytes, Error, InvalidRequest, Result};
 use std::fmt;
 use warpheap_device::kernel::{Arg, DeviceData, DeviceHandle, DevicePtr, DeviceSlice};
 
-/// Every allocation starts at a multiple of this.
+/// Alignment of every allocation, at least, in bytes.
 pub(crate) const MIN_ALIGN: usize = 256;
-/// The largest alignment that can be asked for: 1 GiB.
+/// Maximum alignment of an allocation: 1 GiB.
 const MAX_ALIGN: usize = 1 << 30;
 
-/// A range of device memory. A [`DeviceBuffer`](super::DeviceBuffer) is one with a type; pools stand on this one.
+/// A range of untyped device memory. [`DeviceBuffer`](super::DeviceBuffer) is the typed version.
+/// Pools are built over this type.
 ///
-/// Dropping it waits for the work that the device was given before, also if the memory is the
-/// caller's ([`from_raw`](Self::from_raw)).
+/// The drop waits for all work submitted to the device before, also if the caller owns the memory
+/// ([`from_raw`](Self::from_raw)).
 #[must_use = "its memory is freed when it is dropped"]
 pub struct DeviceMemory {
     device: Device,
@@ -24,7 +25,7 @@ pub struct DeviceMemory {
     kept: Kept,
 }
 
-/// While it lives, launches that name the memory wait.
+/// A hold on launches: launches that name the memory wait until it is dropped.
 #[must_use]
 pub(crate) struct HeldOff {
     device: Device,
@@ -39,16 +40,16 @@ impl Drop for HeldOff {
     }
 }
 
-/// What is to be undone at the end.
+/// What the drop must release.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kept {
-    /// Nothing: there are no bytes.
+    /// Nothing: the length is 0.
     Nothing,
-    /// Nothing: it is a part of another allocation. Its end waits all the same.
+    /// Nothing: the range is part of another allocation. The drop still waits for the device.
     Part,
-    /// The memory is the caller's or a reservation's; only the entry in the registry is ours.
+    /// The registry entry only. The memory belongs to the caller or to a reservation.
     Entry,
-    /// The memory and its entry.
+    /// The memory and its registry entry.
     Memory,
 }
 
@@ -66,12 +67,12 @@ impl DeviceMemory {
         Ok(DeviceMemory { device, range, kept: Kept::Memory })
     }
 
-    /// Memory of the caller's, so that launches accept arguments that name it. It is not freed.
-    /// Dropping the value waits for the work that the device was given before, as with any other.
+    /// Registers memory that the caller owns, so that launches accept arguments that name it. The
+    /// drop does not free it, but waits for all work submitted to the device before.
     ///
     /// # Safety
-    /// The range is memory that kernels of the device can access, for as long as this value lives, and it
-    /// overlaps no other allocation of the device unless it lies inside it.
+    /// Kernels of the device can access the range for as long as this value lives. The range
+    /// overlaps no other allocation of the device, unless it lies inside that allocation.
     pub unsafe fn from_raw(device: &Device, address: u64, bytes: u64) -> DeviceMemory {
         let range = Range { address, bytes };
         let device = device.clone();
@@ -85,9 +86,8 @@ impl DeviceMemory {
         DeviceMemory { device, range, kept: Kept::Entry }
     }
 
-    /// That part of a reservation of `bytes` at `address` which has memory: nothing yet. The
-    /// reservation outlives it. The handle of a pool may name all of it, if `is_named_whole` says
-    /// so.
+    /// The mapped part, initially empty, of a reservation of `bytes` at `address`. The reservation
+    /// outlives it. If `is_named_whole`, the handle of a pool may name the entire reservation.
     pub(crate) fn of_reservation(
         device: &Device,
         address: u64,
@@ -98,8 +98,8 @@ impl DeviceMemory {
         DeviceMemory { device: device.clone(), range: Range { address, bytes: 0 }, kept: Kept::Entry }
     }
 
-    /// The first `bytes` of the reservation have memory now. If those are fewer, every launch that
-    /// has found more is given to the device when this returns.
+    /// Sets the mapped part to the first `bytes` of the reservation. If it shrinks, every launch
+    /// that passed its check with the old length has been submitted when this returns.
     pub(crate) fn resize(&mut self, bytes: u64) {
         let shrinks = bytes < self.range.bytes;
         self.device.registry().resize(self.range.address, bytes);
@@ -109,9 +109,10 @@ impl DeviceMemory {
         }
     }
 
-    /// Waits for the device, and has launches that name this memory wait until the guard goes.
+    /// Waits for the device. Launches that name this memory wait until the guard is dropped.
     pub(crate) fn hold_off_launches(&self) -> Result<HeldOff> {
-        // Before launches wait: a kernel that runs may wait for one that is yet to be launched.
+        // Synchronise before the hold: a running kernel may wait for a kernel that is not launched
+        // yet.
         self.device.synchronize()?;
         let hold = self.device.registry().hold_off(self.range.address);
         let held = HeldOff { device: self.device.clone(), hold };
@@ -119,31 +120,31 @@ impl DeviceMemory {
         Ok(held)
     }
 
-    /// The device it is memory of.
+    /// The device of the memory.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Its first address, a `CUdeviceptr`; 0 if there are no bytes.
+    /// The first address, a `CUdeviceptr`. 0 if the length is 0.
     pub fn address(&self) -> u64 {
         self.range.address
     }
 
-    /// How long it is.
+    /// The length in bytes.
     pub fn bytes(&self) -> u64 {
         self.range.bytes
     }
 
-    /// Its first byte, for a kernel's argument.
+    /// A pointer to the first byte, as a kernel argument.
     pub fn ptr(&self) -> DevicePtr<u8> {
         DevicePtr(std::ptr::with_exposed_provenance_mut(self.range.address as usize))
     }
 
-    /// `len` values at byte `offset`, for a kernel's argument.
+    /// `len` values from byte `offset` on, as a kernel argument.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] if it reaches past the end, [`Error::InvalidRequest`] if it is not
-    /// aligned for `T`.
+    /// [`Error::OutOfBounds`] if the slice ends past the end of the memory,
+    /// [`Error::InvalidRequest`] if it is not aligned for `T`.
     pub fn slice_at<T: Copy>(&self, offset: u64, len: u64) -> Result<DeviceSlice<T>> {
         let element = size_of::<T>() as u64;
         let bytes = len.checked_mul(element).ok_or(InvalidRequest::SizeOverflow {
@@ -159,23 +160,23 @@ impl DeviceMemory {
             }));
         }
         let start = std::ptr::with_exposed_provenance_mut(address as usize);
-        // SAFETY: inside this memory; a launch checks that it is still live.
+        // SAFETY: the slice is inside this memory; a launch checks that the memory is still live.
         Ok(unsafe { DeviceSlice::from_raw_parts(start, len) })
     }
 
-    /// Sets every byte, after all work that the device was given before.
+    /// Sets every byte, after all work submitted to the device before.
     ///
     /// # Errors
-    /// What failed since.
+    /// A failure of the call, or of work submitted before.
     pub fn fill(&mut self, byte: u8) -> Result<()> {
         self.fill_part(0, self.bytes(), byte)
     }
 
-    /// Sets `bytes` bytes from byte `offset` on, after all work that the device was given before.
+    /// Sets `bytes` bytes from byte `offset` on, after all work submitted to the device before.
     /// Launches that name the memory wait meanwhile.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], or what failed since.
+    /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
     pub fn fill_part(&mut self, offset: u64, bytes: u64, byte: u8) -> Result<()> {
         check_range("the memory", offset, bytes, self.bytes())?;
         if bytes == 0 {
@@ -183,16 +184,16 @@ impl DeviceMemory {
         }
         let _held = self.hold_off_launches()?;
         let part = Range { address: self.address() + offset, bytes };
-        // SAFETY: in bounds; `&mut self` keeps other host threads away. The device is idle,
-        // launches that name the memory wait, and the backend keeps other kernels away.
+        // SAFETY: in bounds. `&mut self` excludes other host threads. The device is idle, launches
+        // that name the memory wait, and the backend excludes other kernels.
         unsafe { self.device.driver().fill(part, byte) }
     }
 
-    /// Copies `from` to byte `offset`, after all work that the device was given before. Launches
-    /// that name the memory wait meanwhile.
+    /// Copies `from` to byte `offset`, after all work submitted to the device before. Launches that
+    /// name the memory wait meanwhile.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], or what failed since.
+    /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
     pub fn write<T: DeviceData>(&mut self, offset: u64, from: &[T]) -> Result<()> {
         let bytes = size_of_val(from);
         check_range("the memory", offset, bytes as u64, self.bytes())?;
@@ -200,66 +201,70 @@ impl DeviceMemory {
             return Ok(());
         }
         let _held = self.hold_off_launches()?;
-        // SAFETY: in bounds; `&mut self` keeps other host threads away. The device is idle,
-        // launches that name the memory wait, and the backend keeps other kernels away.
+        // SAFETY: in bounds. `&mut self` excludes other host threads. The device is idle, launches
+        // that name the memory wait, and the backend excludes other kernels.
         unsafe { self.device.driver().write(self.address() + offset, from.as_ptr().cast(), bytes) }
     }
 
-    /// Copies the handle that `handle` stands for to byte `offset`, after all work that the device
-    /// was given before.
+    /// Copies the handle inside `handle` to byte `offset`, after all work submitted to the device
+    /// before.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], or what failed since.
+    /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
     pub(crate) fn write_handle<H: DeviceHandle>(&mut self, offset: u64, handle: &Arg<H>) -> Result<()> {
         let bytes = size_of::<H>();
         check_range("the memory", offset, bytes as u64, self.bytes())?;
         self.device.synchronize()?;
         let from: *const Arg<H> = handle;
-        // SAFETY: in bounds, idle, and `&mut self` keeps other host threads away.
+        // SAFETY: in bounds; the device is idle, and `&mut self` excludes other host threads.
         unsafe { self.device.driver().write(self.address() + offset, from.cast(), bytes) }
     }
 
-    /// Copies from byte `offset` to `to`, after all work that the device was given before. On a GPU
+    /// Copies from byte `offset` to `to`, after all work submitted to the device before. On a GPU
     /// the copy may show partial results of a kernel that another thread launches meanwhile.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], or what failed since.
+    /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
     pub fn read<T: DeviceData>(&self, offset: u64, to: &mut [T]) -> Result<()> {
         let bytes = size_of_val(to);
         check_range("the memory", offset, bytes as u64, self.bytes())?;
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: in bounds; the bytes are those of `to`, and any bytes are values of `T`.
+        // SAFETY: in bounds; `to` has `bytes` writable bytes, and any bytes are values of `T`
+        // (`DeviceData`).
         unsafe { self.read_raw(offset, to.as_mut_ptr().cast(), bytes) }
     }
 
-    /// Copies to `to`, after all work that the device was given before.
+    /// Copies from byte `offset` to `to`, after all work submitted to the device before.
     ///
     /// # Safety
-    /// `offset + bytes` is in bounds, and `bytes` can be written at `to`.
+    /// `offset + bytes` is in bounds, and `bytes` bytes at `to` are writable.
     pub(super) unsafe fn read_raw(&self, offset: u64, to: *mut u8, bytes: usize) -> Result<()> {
         self.device.synchronize()?;
-        // SAFETY: `&self` lets no host thread write, and the backend keeps kernels away that were
-        // launched since the wait; the rest is the caller's promise.
+        // SAFETY: `&self` excludes writes by host threads, and the backend excludes kernels that
+        // were launched since the wait. The caller promises that the range is in bounds and that
+        // `to` is writable.
         unsafe { self.device.driver().read(to, self.address() + offset, bytes) }
     }
 
     /// Sets `bytes` bytes from byte `offset` on, as work of a stream of the same device.
     ///
     /// # Safety
-    /// Nothing else touches them until the stream has done it.
+    /// Nothing else accesses these bytes until the stream has set them.
     pub(crate) unsafe fn fill_on(&self, stream: &Stream, offset: u64, bytes: u64, byte: u8) -> Result<()> {
         check_range("the memory", offset, bytes, self.bytes())?;
         let part = Range { address: self.address() + offset, bytes };
-        // SAFETY: in bounds; the rest is the caller's promise.
+        // SAFETY: in bounds. The caller promises that nothing else accesses the bytes until the
+        // stream has set them.
         if bytes > 0 { unsafe { stream.driver().fill(part, byte) } } else { Ok(()) }
     }
 
     /// Copies `from` to byte `offset`, as work of a stream of the same device.
     ///
     /// # Safety
-    /// Nothing else touches those bytes, and `from` lives and stays as it is, until the stream has done it.
+    /// Until the stream has completed the copy, nothing else accesses the destination, and `from`
+    /// is live and unchanged.
     pub(crate) unsafe fn write_on<T: DeviceData>(
         &self,
         stream: &Stream,
@@ -269,12 +274,12 @@ impl DeviceMemory {
         let bytes = size_of_val(from);
         check_range("the memory", offset, bytes as u64, self.bytes())?;
         let (to, from) = (self.address() + offset, from.as_ptr().cast());
-        // SAFETY: in bounds; the rest is the caller's promise.
+        // SAFETY: in bounds. The caller promises that, until the stream has completed the copy,
+        // nothing else accesses the destination and `from` is live and unchanged.
         if bytes > 0 { unsafe { stream.driver().write(to, from, bytes) } } else { Ok(()) }
     }
 
-    /// Copies the handle that `handle` stands for to byte `offset`, as work of a stream of the same
-    /// device.
+    /// Copies the handle inside `handle` to byte `offset`, as work of a stream of the same device.
     ///
     /// # Safety
     /// As for [`write_on`](Self::write_on).
@@ -287,7 +292,8 @@ impl DeviceMemory {
         let bytes = size_of::<H>();
         check_range("the memory", offset, bytes as u64, self.bytes())?;
         let from: *const Arg<H> = handle;
-        // SAFETY: in bounds; the rest is the caller's promise.
+        // SAFETY: in bounds. The caller promises that, until the stream has completed the copy,
+        // nothing else accesses the destination and `handle` is live and unchanged.
         unsafe { stream.driver().write(self.address() + offset, from.cast(), bytes) }
     }
 
@@ -295,7 +301,7 @@ impl DeviceMemory {
     /// stream of the same device.
     ///
     /// # Safety
-    /// Nothing else touches those bytes until the stream has done it.
+    /// Nothing else accesses these bytes until the stream has completed the copies.
     pub(crate) unsafe fn repeat_on(
         &self,
         stream: &Stream,
@@ -304,7 +310,8 @@ impl DeviceMemory {
         bytes: u64,
     ) -> Result<()> {
         check_range("the memory", offset, bytes, self.bytes())?;
-        // SAFETY: in bounds; the rest is the caller's promise.
+        // SAFETY: in bounds of live memory. The caller promises that nothing else accesses these
+        // bytes until the stream has completed the copies.
         unsafe { stream.repeat(self.address() + offset, pattern, bytes) }
     }
 
@@ -312,17 +319,18 @@ impl DeviceMemory {
         self.range
     }
 
-    /// What dropping it does, of which nothing is left to do then. After a failure it is as it was.
+    /// Does the work of the drop early. The drop then does nothing. A failure leaves the value
+    /// unchanged.
     pub(crate) fn free(&mut self) -> Result<()> {
         if self.kept == Kept::Nothing {
             return Ok(());
         }
-        // Before the memory goes: the next allocation may get the same address.
+        // Remove the entry before the free: the next allocation may get the same address.
         let is_entry = self.kept != Kept::Part;
         let entry = is_entry.then(|| self.device.registry().remove(self.range.address)).flatten();
         self.device.registry().settle();
         if self.kept != Kept::Memory {
-            // The owner of the memory may free it next.
+            // The owner of the memory may free it after this call.
             self.device.driver().drain();
         } else if let Err(error) = self.device.driver().free(self.range) {
             self.device.registry().put_back(self.range.address, entry);
@@ -335,7 +343,7 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // Nobody can come back to it: a second try is the last.
+        // Retry once. After the drop no object remains that could retry.
         if let Err(error) = self.free().or_else(|_| self.free()) {
             self.device.registry().remove(self.range.address);
             let (bytes, address) = (self.range.bytes, self.range.address);
@@ -350,7 +358,7 @@ impl fmt::Debug for DeviceMemory {
     }
 }
 
-/// Fails unless `offset + asked` lies within `there`, all in bytes.
+/// Fails unless `offset + asked <= there`, all in bytes.
 pub(super) fn check_range(what: &'static str, offset: u64, asked: u64, there: u64) -> Result<()> {
     match offset.checked_add(asked) {
         Some(end) if end <= there => Ok(()),

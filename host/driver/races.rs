@@ -1,5 +1,5 @@
-//! What another thread does while a launch is under way, or a pool is changed: each step is held
-//! where the race would be.
+//! Races of host threads: one thread launches a kernel while another frees the kernel's memory or
+//! changes the pool. The tests stop each driver call at the point where a race would occur.
 
 use super::fault_injection::{Call, Faults, faulty_device};
 use crate::alloc::{DeviceAllocator, DriverPool};
@@ -15,36 +15,38 @@ use warpheap_device::kernel;
 use warpheap_device::kernel::DeviceSlice;
 
 const MIB: u64 = 1 << 20;
-/// A thread that neither calls the driver nor waits for so long hangs.
+/// Timeout after which a thread that neither calls the driver nor waits counts as hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
 
 kernel! {
     /// # Safety
-    /// `bytes` is live, and nothing else touches it.
+    /// `bytes` is live, and nothing else accesses it.
     unsafe fn store(bytes: DeviceSlice<u8>) {
-        // SAFETY: the only thread.
+        // SAFETY: `bytes` is live and the grid has one thread, so no other thread accesses it.
         unsafe { bytes.set(0, 1) };
     }
 }
 
-/// Launches [`store`] on what is live, or was.
+/// Launches [`store`] of the native module on memory that may have been freed.
 fn launch(stream: &Stream, bytes: DeviceSlice<u8>) -> crate::Result<()> {
     launch_of(&stream.device().native_module()?, stream, bytes)
 }
 
-/// The same, of that module.
+/// Launches [`store`] of `module` on memory that may have been freed.
 fn launch_of(module: &Module, stream: &Stream, bytes: DeviceSlice<u8>) -> crate::Result<()> {
-    // SAFETY: what is not live is refused, which the tests are about; no other kernel runs.
+    // SAFETY: P1, P3: the launch fails if `bytes` is not live, which these tests check, and no
+    // other kernel runs. P2: the native module. P4 to P6: `store` uses no pool, no destructor and
+    // no thread-local variable.
     unsafe { stream.launch(module, store, &ONE_THREAD, (bytes,)) }
 }
 
-/// Whether the other thread makes `call`, rather than wait in the registry of the device's memory.
+/// Waits until the other thread makes `call` (true) or waits in the device's registry (false).
 fn comes(device: &Device, faults: &Faults, call: Call, before: usize) -> bool {
     let start = Instant::now();
     while faults.calls_of(call) == before {
         if device.registry().waiting() > 0 {
-            // It does not make the call before it is woken, which is after this.
+            // A waiting thread makes the call only after it is woken, which happens later.
             return faults.calls_of(call) > before;
         }
         assert!(start.elapsed() < PATIENCE, "the other thread neither makes {call:?} nor waits");
@@ -53,8 +55,8 @@ fn comes(device: &Device, faults: &Faults, call: Call, before: usize) -> bool {
     true
 }
 
-/// Another thread calls `frees`, which calls the driver by `call`, while a launch that has found
-/// its argument live is not yet given to the stream.
+/// Another thread calls `frees`, which makes the driver call `call`, between the check of a
+/// launch's argument and the submission of the launch to the stream.
 fn frees_during_a_launch(
     device: Device,
     faults: &Arc<Faults>,
@@ -89,18 +91,18 @@ fn memory_that_is_dropped_during_a_launch_is_freed_behind_the_kernel() {
     frees_during_a_launch(device, &faults, bytes, Call::Free, move || drop(memory));
 }
 
-/// The block is not freed when its pool goes, as with a handle that was forgotten.
+/// The block is still allocated when its pool is dropped, as with a leaked handle.
 #[test]
 fn a_pool_of_the_drivers_that_is_dropped_during_a_launch_frees_its_blocks_behind_the_kernel() {
     let (device, faults) = faulty_device(64 * MIB);
     let pool = DriverPool::builder().build(&device).unwrap();
     let block = pool.allocate(Layout::new::<[u64; 32]>(), &device.stream().unwrap()).unwrap();
-    // SAFETY: as long as the block.
+    // SAFETY: the slice is exactly the block.
     let bytes = unsafe { DeviceSlice::from_raw_parts(block.0, 256) };
     frees_during_a_launch(device, &faults, bytes, Call::PoolFree, move || drop(pool));
 }
 
-/// The write may have taken effect: which memory the variables name is not known.
+/// A failed write may have taken effect, so the memory that the variables name is unknown.
 #[test]
 fn a_module_is_not_launched_after_a_write_of_its_variables_that_failed() {
     let (device, faults) = faulty_device(64 * MIB);
@@ -125,15 +127,15 @@ fn a_buffer_that_shrinks_during_a_launch_is_unmapped_behind_the_kernel() {
     let (device, faults) = faulty_device(64 * MIB);
     let mut buffer = GrowableBuffer::reserve(&device, 4 * MIB).unwrap();
     buffer.grow_to(4 * MIB).unwrap();
-    // As long as all of the reservation, as the handle of a pool is.
+    // The slice covers the entire reservation, like the handle of a pool.
     let bytes = buffer.slice_at(0, 4 * MIB).unwrap();
     frees_during_a_launch(device, &faults, bytes, Call::Unmap, move || {
         buffer.shrink_to(0).unwrap();
     });
 }
 
-/// Another thread launches a kernel on `bytes` inside of the next `call` of the driver's, which
-/// `change` makes.
+/// Another thread launches a kernel on `bytes` during the next driver call `call`, which `change`
+/// makes.
 fn launches_during(
     faults: &Arc<Faults>,
     call: Call,

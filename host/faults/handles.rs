@@ -22,7 +22,7 @@ fn use_handles(run: &Run) -> Result<()> {
         values.deallocate().map_err(|failed| failed.into_parts().0)
     };
     let outcome = used();
-    // Handles that were dropped on the way retried by themselves.
+    // Handles that were dropped after an error have retried their free.
     assert_eq!(pool.usage().used_bytes, 0, "{run}");
     pool.check();
     outcome

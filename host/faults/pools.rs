@@ -1,4 +1,4 @@
-//! Each driver call fails in turn below each pool: once, until the driver recovers, or for good.
+//! Each driver call fails in turn below each pool: once, until the driver recovers, or permanently.
 //!
 //! Whichever call fails, the pool returns an error that names it, or succeeds in another way. No
 //! two blocks overlap, and no stream gets a block before the work that precedes its free (`Rig`).

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 
-/// Fails each call of `reset` in turn, from the `first` that writes on, and calls `look` after each
-/// failure.
+/// Fails each call of `reset` in turn, starting with the first `first`, which writes. Calls `look`
+/// after each failure.
 fn each_call_fails<P>(
     faults: &Arc<Faults>,
     first: Call,
@@ -46,7 +46,7 @@ fn a_heap_whose_reset_failed_does_nothing_for_the_host() {
     let block = heap.allocate(layout).unwrap().unwrap();
     each_call_fails(&faults, Call::StreamFill, &mut heap, Heap::reset, |heap| {
         assert!(is_refused(heap.allocate(layout)));
-        // SAFETY: no kernel uses it.
+        // SAFETY: `block` is live, and no kernel uses it.
         assert!(is_refused(unsafe { heap.deallocate(block) }));
         assert!(is_refused(heap.grow_to(8 * MIB)));
         assert!(is_refused(heap.stats()) && is_refused(heap.check()) && is_refused(heap.leaks(1)));

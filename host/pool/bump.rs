@@ -1,4 +1,4 @@
-//! The host's side of the bump arena.
+//! Host side of the bump arena.
 
 use super::{LINE, LINE_WORDS, Violation, check_reset, refuse};
 use crate::alloc::Usage;
@@ -8,8 +8,8 @@ use serde::Serialize;
 use warpheap_device::bump::{self, MAX_GRANULES, RESIDENT_WARPS, Root, Shard};
 use warpheap_device::kernel::Arg;
 
-/// Arenas smaller than this get no shards: one counter serves the few warps that they have memory
-/// for.
+/// Arenas smaller than this have no shards by default: they have memory for few warps, for which
+/// one counter is enough.
 const SHARDED_FROM: u64 = 16 << 20;
 const MAX_MIN_ALIGN: u64 = 1 << 16;
 
@@ -23,11 +23,11 @@ pub struct Bump {
     granules: u64,
     granule_bytes: u64,
     handle: Arg<bump::Bump>,
-    /// False while a reset runs, and after one that failed.
+    /// False during a reset and after a failed reset.
     is_reset: bool,
 }
 
-/// How an arena shall be. [`Bump::builder`] makes one.
+/// Settings of an arena, from [`Bump::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "`build` makes the arena"]
 pub struct BumpBuilder {
@@ -36,7 +36,7 @@ pub struct BumpBuilder {
     shards: Option<u32>,
 }
 
-/// Where an arena's bytes are.
+/// Memory use of an arena, in bytes.
 ///
 /// `usage.reserved_bytes = usage.used_bytes + remaining_bytes + wasted_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -45,48 +45,48 @@ pub struct BumpStats {
     /// `used_bytes` includes padding. `reserved_bytes` is the size of the arena.
     /// `largest_free_bytes` is known only for an arena without shards.
     pub usage: Usage,
-    /// Bytes that can still be handed out, in pieces: the root's, the leases' and the tails'.
+    /// Bytes that can still be allocated, not in one piece: those of the root, the leases and the
+    /// tails.
     pub remaining_bytes: u64,
-    /// Bytes lost to leftovers of leases until the next reset.
+    /// Bytes in remainders of leases, which are lost until the next reset.
     pub wasted_bytes: u64,
-    /// Counters that a thread was changing when its grid ended with an error. Their remaining bytes
-    /// count as used.
+    /// Number of counters that a thread was changing when its grid ended with an error. Their
+    /// remaining bytes count as used.
     pub unsettled: u64,
 }
 
 impl Bump {
-    /// An arena of `capacity` bytes, to be built.
+    /// Settings for an arena of `capacity` bytes.
     pub fn builder(capacity: u64) -> BumpBuilder {
         BumpBuilder { capacity, min_align: 16, shards: None }
     }
 
-    /// What a launch passes to a kernel that takes a [`bump::Bump`].
+    /// The argument for a kernel parameter of type [`bump::Bump`].
     pub fn handle(&self) -> Arg<bump::Bump> {
         self.handle
     }
 
-    /// The memory that it hands out.
+    /// The memory that the arena allocates from.
     pub fn memory(&self) -> &DeviceMemory {
         &self.memory
     }
 
-    /// Waits for the device, then makes everything free. Launches that are given the arena wait
-    /// meanwhile. Addresses from before must not be used any more; the same ones are handed out
-    /// again.
+    /// Waits for the device, then frees all blocks. Launches that name the arena wait meanwhile.
+    /// Blocks from before the reset must not be used any more: their addresses are allocated again.
     ///
     /// # Errors
-    /// What failed since. If it was the reset itself, no launch may be given the arena until a
-    /// reset has succeeded; until then `stats` and `check` fail with
+    /// A failure of the reset, or of work submitted before. If the reset itself failed, no launch
+    /// may use the arena until a reset succeeds. Until then, `stats` and `check` fail with
     /// [`NotReset`](crate::Error::NotReset).
     pub fn reset(&mut self) -> Result<()> {
         self.write_state()
     }
 
-    /// Where its bytes are, after the work that the device was given before. Launches that are
-    /// given the arena wait meanwhile.
+    /// Memory use after all work submitted to the device before. Launches that name the arena wait
+    /// meanwhile.
     ///
     /// # Errors
-    /// What failed since, or [`NotReset`](crate::Error::NotReset).
+    /// A failure of the call or of work submitted before, or [`NotReset`](crate::Error::NotReset).
     pub fn stats(&self) -> Result<BumpStats> {
         check_reset(self.is_reset, "a bump arena")?;
         let _held = self.memory.hold_off_launches()?;
@@ -105,11 +105,11 @@ impl Bump {
         Ok(BumpStats { usage, remaining_bytes, wasted_bytes, unsettled })
     }
 
-    /// Walks the metadata after the work that the device was given before, and reports what is
-    /// broken. Launches that are given the arena wait meanwhile.
+    /// Checks the metadata after all work submitted to the device before. Returns the violated
+    /// invariants. Launches that name the arena wait meanwhile.
     ///
     /// # Errors
-    /// What failed since, or [`NotReset`](crate::Error::NotReset).
+    /// A failure of the call or of work submitted before, or [`NotReset`](crate::Error::NotReset).
     pub fn check(&self) -> Result<Vec<Violation>> {
         check_reset(self.is_reset, "a bump arena")?;
         let _held = self.memory.hold_off_launches()?;
@@ -161,28 +161,28 @@ impl Bump {
 }
 
 impl BumpBuilder {
-    /// The least alignment, and the unit in which memory is handed out: a power of two from 1 to
-    /// 65,536 bytes; 16 unless set.
+    /// The minimum alignment and the allocation granularity in bytes: a power of two from 1 to
+    /// 65,536. Default: 16.
     pub fn min_align(mut self, bytes: u64) -> Self {
         self.min_align = bytes;
         self
     }
 
-    /// Over how many counters it is spread: one a multiprocessor unless set, none for arenas under
-    /// 16 MiB. With none, all warps share one, which serves about one warp a nanosecond, and
-    /// nothing is ever wasted.
+    /// Number of shards, each with its own counter. Default: one per SM, and 0 for arenas under
+    /// 16 MiB. With 0 shards, all warps share one counter, which serves about one warp per
+    /// nanosecond, and no memory is ever wasted.
     pub fn shards(mut self, count: u32) -> Self {
         self.shards = Some(count);
         self
     }
 
-    /// Makes the arena. A device that runs more than 10,240 warps at once is refused. On the CPU a
-    /// worker of the executor runs 32 warps at once; kernels that several streams run at the same
-    /// time have workers of their own and count together, which is not checked.
+    /// Builds the arena. Supports at most 10,240 resident warps. On the CPU each worker of the
+    /// executor runs 32 warps at once. Kernels that run concurrently on several streams have
+    /// separate workers, and the limit applies to their sum, which is not checked.
     ///
     /// # Errors
-    /// [`InvalidConfig`](crate::Error::InvalidConfig) for a setting or a device that cannot be
-    /// served, [`OutOfMemory`](crate::Error::OutOfMemory), or what the driver answers.
+    /// [`InvalidConfig`](crate::Error::InvalidConfig) for an invalid setting or a device with more
+    /// resident warps, [`OutOfMemory`](crate::Error::OutOfMemory), or an error of the driver.
     pub fn build(&self, device: &Device) -> Result<Bump> {
         if !self.min_align.is_power_of_two() || self.min_align > MAX_MIN_ALIGN {
             return refuse("min_align", self.min_align, "it must be a power of two from 1 to 65536 bytes");
@@ -207,9 +207,9 @@ impl BumpBuilder {
         let lines = 1 + u64::from(shards.max(1));
         let state = device.alloc_memory((lines + 1) * LINE, LINE as usize)?;
         let at = |line: u64| state.address() + line * LINE;
-        // SAFETY: `write_state` fills the parts below, at these places; the pool keeps both
-        // allocations for as long as it lives, and a launch checks that the handle's memory is
-        // still there.
+        // SAFETY: `write_state` writes the root, the shards and the copy of the handle at these
+        // addresses. The pool owns both allocations, and a launch checks that the handle's memory
+        // is live.
         let handle = unsafe {
             bump::Bump::from_raw_parts(
                 memory.address() as *mut u8,
@@ -221,7 +221,8 @@ impl BumpBuilder {
                 at(lines) as *const bump::Bump,
             )
         };
-        // SAFETY: the same.
+        // SAFETY: `write_state` has run before any launch can use the argument, and a launch checks
+        // that the handle's memory is live.
         let handle = unsafe { Arg::new(handle) };
         let mut pool =
             Bump { memory, state, shards, granules, granule_bytes: self.min_align, handle, is_reset: false };
@@ -230,7 +231,7 @@ impl BumpBuilder {
     }
 }
 
-/// Refuses a device that runs more warps at once than a lease can count with.
+/// Fails if the device has more resident warps than the counter of a lease supports.
 fn check_resident_warps(warps: u64) -> Result<()> {
     if warps <= RESIDENT_WARPS {
         return Ok(());

@@ -11,14 +11,14 @@ use std::time::Instant;
 use warpheap_device::kernel::Kernel;
 use warpheap_device::units::WARP_SIZE;
 
-/// Number of SMs that a replay simulates; the minimum for a parallel run.
+/// Default number of SMs in a replay, and the minimum default in a parallel run.
 const MIN_SM_COUNT: u32 = 4;
 
-/// Warps of the largest block.
+/// Warps in a block of the maximum size.
 const MAX_BLOCK_WARPS: usize = 1024 / WARP_SIZE as usize;
 const _: () = assert!(parallel::RESIDENT_WARPS >= MAX_BLOCK_WARPS);
 
-/// Default step limit: a longer run counts as a livelock, after minutes.
+/// Default step limit of parallel runs, reached after minutes. A longer run counts as a livelock.
 const PARALLEL_STEP_LIMIT: u64 = 1 << 36;
 /// Default step limit of replays, reached after two minutes.
 const REPLAY_STEP_LIMIT: u64 = 1 << 30;
@@ -91,7 +91,7 @@ impl Executor {
         self.sm_count
     }
 
-    /// Warps that one run has begun and not ended, at most.
+    /// Maximum number of resident warps of one run: started and not ended.
     pub(crate) fn resident_warps(&self) -> u64 {
         let warps = match self.mode {
             Mode::Parallel { workers } => workers.max(1).saturating_mul(parallel::RESIDENT_WARPS),
@@ -112,7 +112,7 @@ impl Executor {
     /// P1 and P3 to P6 of [`Stream::launch`](crate::Stream::launch). Nothing here checks the
     /// memory.
     pub unsafe fn run<K: Kernel>(&self, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
-        // Lanes cannot suspend on an unwinding OS thread, so use another thread.
+        // A lane cannot suspend on an unwinding OS thread, so run on another one.
         if std::thread::panicking() {
             // SAFETY: the caller's promises P1 and P3 to P6; the new thread is not unwinding.
             let run = move || unsafe { self.run_here::<K>(grid, args) };

@@ -1,10 +1,10 @@
-//! Kernels that write their arguments. `kernels.ptx` is what rustc 1.96 makes of this file for sm_70, without comments.
+//! Kernels that write their arguments. `kernels.ptx`: from rustc 1.96 for sm_70, without comments.
 
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_device::{device_data, kernel, kernel_arg};
 
 device_data! {
-    /// Without padding.
+    /// A struct without padding.
     #[derive(Debug, Default, PartialEq)]
     pub struct Particle {
         pub position: [f32; 3],
@@ -13,7 +13,7 @@ device_data! {
 }
 
 kernel_arg! {
-    /// With padding, and with a `bool`, which device memory must not hold.
+    /// A struct with padding and a `bool`, neither of which is allowed in device memory.
     #[derive(Debug, PartialEq)]
     pub struct Settings {
         pub strict: bool,
@@ -24,7 +24,7 @@ kernel_arg! {
 }
 
 kernel! {
-    /// Writes what it was given, word by word.
+    /// Writes its arguments, word by word.
     ///
     /// # Safety
     /// `out` is live, and the launch has one thread.
@@ -36,11 +36,11 @@ kernel! {
             a.into(), b as u64, c.into(), d as u64, e.into(), f as u64, g, h as u64, i as u64, j as u64,
             k.to_bits().into(), l.to_bits(), m.into(), n.into(), o[0].into(), o[2].into(),
         ];
-        // SAFETY: one thread.
+        // SAFETY: `out` is live and the launch has one thread, so no other thread accesses it.
         (0..).zip(words).for_each(|(i, word)| _ = unsafe { out.set(i, word) });
     }
 
-    /// The same for a tuple, a struct, and arrays of them.
+    /// Writes its arguments, word by word: a tuple, a struct and arrays of them.
     ///
     /// # Safety
     /// As for `numbers`.
@@ -54,7 +54,7 @@ kernel! {
             settings.first.charge as u64,
         ];
         assert_eq!(out.0.as_ptr(), out.1.0);
-        // SAFETY: one thread.
+        // SAFETY: `out` is live and the launch has one thread, so no other thread accesses it.
         (0..).zip(words).for_each(|(i, word)| _ = unsafe { out.0.set(i, word) });
     }
 }

@@ -1,17 +1,24 @@
-//! The macro that declares the kernels with which an allocator is stressed.
+//! The macro that declares stress kernels for an allocator.
 
-/// Declares kernels that stress an allocator: one entry point for each function of this module and each type of handle.
+/// Declares stress kernels for an allocator: one entry point per function of this module and per
+/// handle type.
 ///
-/// | key | function | a harness needs it |
+/// | key | function | needed by a harness |
 /// |---|---|---|
-/// | `stress` | [`workload::run`](crate::check::workload::run) | always |
-/// | `grab` | [`census::grab`](crate::check::census::grab) | always |
-/// | `give_back` | [`census::give_back`](crate::check::census::give_back) | always |
-/// | `exchange` | [`exchange::run`](crate::check::exchange::run) | where blocks change hands while kernels run |
-/// | `free_twice` | [`misuse::free_twice`](crate::check::misuse::free_twice) | to inject a double free |
+/// | `stress` | [`workload::run`] | always |
+/// | `grab` | [`census::grab`] | always |
+/// | `give_back` | [`census::give_back`] | always |
+/// | `exchange` | [`exchange::run`] | if threads exchange blocks while kernels run |
+/// | `free_twice` | [`misuse::free_twice`] | to inject a double free |
 ///
-/// `stress_kernels!(checks)` declares `overlap_claim`, `plant_lost_block` and `plant_torn_write`, which know no allocator.
-/// A module of PTX has them once.
+/// [`workload::run`]: crate::check::workload::run
+/// [`census::grab`]: crate::check::census::grab
+/// [`census::give_back`]: crate::check::census::give_back
+/// [`exchange::run`]: crate::check::exchange::run
+/// [`misuse::free_twice`]: crate::check::misuse::free_twice
+///
+/// `stress_kernels!(checks)` declares `overlap_claim`, `plant_lost_block` and `plant_torn_write`,
+/// which do not depend on the allocator. Use it once per PTX module.
 ///
 /// ```
 /// use warpheap_device::freelist::FreeList;
@@ -25,7 +32,7 @@
 macro_rules! stress_kernels {
     (@stress $name:ident, $handle:ty) => {
         $crate::kernel! {
-            /// A round of a stress: see `check::workload::run`.
+            /// Runs one stress round: see `check::workload::run`.
             ///
             /// # Safety
             /// As for `check::workload::run`.
@@ -36,14 +43,14 @@ macro_rules! stress_kernels {
                 stripes: $crate::kernel::DeviceSlice<u64>,
                 round: $crate::check::workload::Round,
             ) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller upholds the contract of `workload::run`.
                 unsafe { $crate::check::workload::run(&pool, records, &map, stripes, &round) }
             }
         }
     };
     (@exchange $name:ident, $handle:ty) => {
         $crate::kernel! {
-            /// Blocks change hands: see `check::exchange::run`.
+            /// Exchanges blocks between threads: see `check::exchange::run`.
             ///
             /// # Safety
             /// As for `check::exchange::run`.
@@ -55,14 +62,14 @@ macro_rules! stress_kernels {
                 cells: $crate::kernel::DeviceSlice<u64>,
                 round: $crate::check::workload::Round,
             ) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller upholds the contract of `exchange::run`.
                 unsafe { $crate::check::exchange::run(&pool, records, &map, stripes, cells, &round) }
             }
         }
     };
     (@grab $name:ident, $handle:ty) => {
         $crate::kernel! {
-            /// Empties the pool: see `check::census::grab`.
+            /// Allocates until the pool is out of memory: see `check::census::grab`.
             ///
             /// # Safety
             /// As for `check::census::grab`.
@@ -75,9 +82,10 @@ macro_rules! stress_kernels {
             ) {
                 let layout = $crate::__private::Layout::from_size_align(bytes as usize, align as usize);
                 let layout = layout.unwrap_or($crate::__private::Layout::new::<u8>());
-                // SAFETY: the caller's promise; an atomic has the layout of its integer.
+                // SAFETY: the caller promises that `count` is live and that nothing else accesses
+                // it (`census::grab`). An atomic has the layout of its integer.
                 let count = unsafe { &*count.0.cast::<$crate::sync::AtomicU64>() };
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller upholds the contract of `census::grab`.
                 unsafe { $crate::check::census::grab(&pool, layout, out, count) }
             }
         }
@@ -93,7 +101,7 @@ macro_rules! stress_kernels {
                 records: $crate::kernel::DeviceSlice<$crate::check::record::Record>,
                 count: u64,
             ) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller upholds the contract of `census::give_back`.
                 unsafe { $crate::check::census::give_back(&pool, records, count) }
             }
         }
@@ -110,14 +118,14 @@ macro_rules! stress_kernels {
                 map: $crate::check::ownership::OwnershipMap,
                 place: u32,
             ) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller upholds the contract of `misuse::free_twice`.
                 unsafe { $crate::check::misuse::free_twice(&pool, records, &map, place) }
             }
         }
     };
     (checks) => {
         $crate::kernel! {
-            /// Looks for blocks that share memory: see `check::census::overlap_claim`.
+            /// Finds overlapping blocks: see `check::census::overlap_claim`.
             ///
             /// # Safety
             /// As for `check::census::overlap_claim`.
@@ -126,11 +134,11 @@ macro_rules! stress_kernels {
                 map: $crate::check::ownership::OwnershipMap,
                 marks: $crate::kernel::DeviceSlice<u32>,
             ) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller upholds the contract of `census::overlap_claim`.
                 unsafe { $crate::check::census::overlap_claim(records, &map, marks) }
             }
 
-            /// Forgets a block: see `check::misuse::forget`.
+            /// Leaks a block: see `check::misuse::forget`.
             ///
             /// # Safety
             /// As for `check::misuse::forget`.
@@ -139,7 +147,7 @@ macro_rules! stress_kernels {
                 map: $crate::check::ownership::OwnershipMap,
                 place: u32,
             ) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller upholds the contract of `misuse::forget`.
                 unsafe { $crate::check::misuse::forget(records, &map, place) }
             }
 
@@ -152,7 +160,7 @@ macro_rules! stress_kernels {
                 place: u32,
                 past: u32,
             ) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller upholds the contract of `misuse::overrun`.
                 unsafe { $crate::check::misuse::overrun(records, place, past) }
             }
         }

@@ -1,11 +1,18 @@
-//! Kernels: one function body that is an entry point on the GPU and a callable description on the host.
+//! Kernels: one function body is compiled to an entry point for the GPU and to a [`Kernel`] type
+//! for the host.
 //!
-//! | type of a parameter | what the host passes |
+//! | parameter type | the host passes |
 //! |---|---|
-//! | numbers, `bool`, `char`, [`DevicePtr`], [`DeviceSlice`] | the same |
-//! | arrays and tuples (up to 8) of those in this table | arrays and tuples |
-//! | structs of [`kernel_arg!`](crate::kernel_arg!) and [`device_data!`](crate::device_data!), `Pod` (feature `bytemuck`) | the same |
-//! | [`Heap`](crate::heap::Heap), [`FreeList`](crate::freelist::FreeList), [`Bump`](crate::bump::Bump): a [`DeviceHandle`] | [`Arg`] of it |
+//! | numbers, `bool`, `char`, [`DevicePtr`], [`DeviceSlice`] | the same type |
+//! | arrays and tuples (up to 8) of types in this table | arrays and tuples of their arguments |
+//! | structs of [`kernel_arg!`] and [`device_data!`], `Pod` (feature `bytemuck`) | the same type |
+//! | a [`DeviceHandle`]: [`Heap`], [`FreeList`], [`Bump`] | [`Arg`] of it |
+//!
+//! [`kernel_arg!`]: crate::kernel_arg!
+//! [`device_data!`]: crate::device_data!
+//! [`Heap`]: crate::heap::Heap
+//! [`FreeList`]: crate::freelist::FreeList
+//! [`Bump`]: crate::bump::Bump
 
 mod arg;
 mod data;
@@ -19,13 +26,14 @@ pub use data::DeviceData;
 pub use data::Pod;
 pub use memory::{DevicePtr, DeviceSlice};
 
-/// A kernel as the host sees it. [`kernel!`](crate::kernel!) writes the implementations.
+/// The host side of a kernel. [`kernel!`](crate::kernel!) generates the implementations.
 ///
 /// # Safety
-/// An entry point of this name in PTX is compiled from the same declaration: its parameters are those of `Args`,
-/// as [`KernelArgs::Abi`] lays them out, and it asks of its caller what `run_thread` does.
+/// A PTX entry point of this name is compiled from the same declaration. Its parameters are those
+/// of `Args` in the layout of [`KernelArgs::Abi`], and its safety requirements are those of
+/// `run_thread`.
 pub unsafe trait Kernel: Copy + Send + Sync + 'static {
-    /// What a launch must pass.
+    /// The arguments of a launch.
     type Args: KernelArgs;
     /// The entry point's name in the PTX.
     const NAME: &'static str;
@@ -33,32 +41,38 @@ pub unsafe trait Kernel: Copy + Send + Sync + 'static {
     /// Runs the body as one thread of the grid, on the host.
     ///
     /// # Safety
-    /// What the kernel asks of its caller; and the caller is a lane of a kernel that was launched with `args`.
+    /// The safety requirements of the kernel hold. The caller is a lane of a kernel that was
+    /// launched with `args`.
     unsafe fn run_thread(args: Self::Args);
 }
 
 /// Declares kernels.
 ///
-/// On the GPU each becomes an entry point; on the host, a unit struct of the same name that implements
-/// [`Kernel`](crate::kernel::Kernel), to be given to a launch together with its arguments.
+/// On the GPU each kernel is an entry point. On the host it is a unit struct of the same name that
+/// implements [`Kernel`](crate::kernel::Kernel). A launch takes this struct and the arguments.
 ///
-/// A parameter's type implements [`KernelParam`](crate::kernel::KernelParam), and the host passes that type's
-/// [`Arg`](crate::kernel::KernelParam::Arg). A kernel has at most 16 parameters.
+/// A parameter's type implements [`KernelParam`](crate::kernel::KernelParam), and the host passes
+/// that type's [`Arg`](crate::kernel::KernelParam::Arg). A kernel has at most 16 parameters.
 ///
 /// # Safety
-/// A kernel's author promises:
+/// The author of a kernel promises:
 ///
-/// - **K1, handles.** The body keeps no [handle](crate::kernel::DeviceHandle) beyond its end: not in a static, a
-///   thread-local variable, or memory that another kernel reads. The pool may be gone when that is used.
-/// - **K2, ends.** None of its frames relies on being left: [`thread::exit`](crate::thread::exit), a trap, or an error of
-///   another thread ends a thread where it stands.
-/// - **K3, interleaving.** On the CPU the lanes of a warp take turns on one OS thread. They change at atomic operations,
-///   collectives, barriers, [`thread::nanosleep`](crate::thread::nanosleep), reads of the clock and
-///   [`warp::activemask`](crate::warp::activemask), and so at calls of pools. None of these is called while a thread-local
-///   variable is initialised or borrowed (in the closure of `LocalKey::with`), nor while code relies on the order in which
-///   frames of one OS thread end. Two lanes that initialise the same variable of std would drop a value in use.
-/// - **K4, names.** On the GPU the kernel's name is a symbol without mangling. It is none that the compiler, `core` or a
-///   linked crate calls or defines: not `memcpy`, not `malloc`.
+/// - **K1, handles.** No [handle](crate::kernel::DeviceHandle) outlives the body: the body stores
+///   none in a static, a thread-local variable, or memory that another kernel reads. The pool may
+///   have been dropped when such a copy is used.
+/// - **K2, ends.** The safety of the body does not depend on any frame returning or unwinding:
+///   [`thread::exit`](crate::thread::exit), a trap, or an error in another thread ends a thread at
+///   its current point.
+/// - **K3, interleaving.** On the CPU the lanes of a warp take turns on one OS thread. They switch
+///   at atomic operations, collectives, barriers,
+///   [`thread::nanosleep`](crate::thread::nanosleep), reads of the clock and
+///   [`warp::activemask`](crate::warp::activemask), and therefore at calls of pools. The body calls
+///   none of these while a thread-local variable is initialised or borrowed (in the closure of
+///   `LocalKey::with`), nor while code relies on the order in which frames of one OS thread end.
+///   If two lanes initialised the same thread-local variable of std, a value in use would be
+///   dropped.
+/// - **K4, names.** On the GPU the kernel's name is an unmangled symbol. It must not be a symbol
+///   that the compiler, `core` or a linked crate calls or defines, such as `memcpy` or `malloc`.
 ///
 /// ```
 /// use warpheap_device::{kernel, kernel::DeviceSlice, thread};
@@ -67,12 +81,12 @@ pub unsafe trait Kernel: Copy + Send + Sync + 'static {
 ///     /// Doubles every value.
 ///     ///
 ///     /// # Safety
-///     /// `values` is live and no one else touches it.
+///     /// `values` is live and nothing else accesses it.
 ///     pub unsafe fn double(values: DeviceSlice<u32>) {
 ///         let i = thread::index_1d().into();
-///         // SAFETY: each thread touches its own value.
+///         // SAFETY: each thread accesses only its own value.
 ///         if let Some(v) = unsafe { values.get(i) } {
-///             // SAFETY: the same.
+///             // SAFETY: each thread accesses only its own value.
 ///             unsafe { values.set(i, 2 * v) };
 ///         }
 ///     }
@@ -99,14 +113,14 @@ macro_rules! kernel {
         $vis struct $name;
 
         #[cfg(not(target_arch = "nvptx64"))]
-        // SAFETY: the entry point above is this declaration's.
+        // SAFETY: the entry point above is generated from the same declaration.
         unsafe impl $crate::kernel::Kernel for $name {
             type Args = ($(<$ty as $crate::kernel::KernelParam>::Arg,)*);
             const NAME: &'static str = $crate::__private::stringify!($name);
             unsafe fn run_thread(($($arg,)*): Self::Args) {
                 $(
                     let $arg = $crate::kernel::KernelArg::to_abi($arg);
-                    // SAFETY: the caller is a lane of a kernel that was launched with this argument.
+                    // SAFETY: the caller is a lane of a kernel launched with this argument.
                     let $arg: $ty = unsafe { <$ty as $crate::kernel::KernelParam>::from_abi($arg) };
                 )*
                 $body

@@ -81,7 +81,7 @@ impl DeviceBackend for FaultyDevice {
         self.faults.call(Call::Free)?;
         assert!(self.faults.holds(Call::Alloc, range.address), "{range:?} is given back twice");
         self.drain();
-        // Before the actual free: another thread may be given the address at once.
+        // Before the actual free: another thread may allocate the address at once.
         self.faults.let_go(Call::Alloc, range.address);
         self.ranges.lock().unwrap().retain(|other| *other != range);
         self.inner.free(range)
@@ -109,7 +109,7 @@ impl DeviceBackend for FaultyDevice {
 
     fn synchronize(&self) -> Result<()> {
         self.faults.call(Call::Synchronize)?;
-        // First, because pools of the CPU query events meanwhile.
+        // Count first: CPU pools query events during the call below.
         self.faults.state().clocks.waits += 1;
         self.inner.synchronize()?;
         self.waited();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const BROKEN: u32 = 999;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const NO_MEMORY: u32 = 2;
-/// Memory of the device.
+/// Device memory in bytes.
 const MEMORY: u64 = 64 << 20;
 /// A call that fails once succeeds at the second attempt.
 const ATTEMPTS: usize = 2;

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 pub(super) struct FaultyVirtualMemory {
     inner: Arc<dyn VirtualMemory>,
     faults: Arc<Faults>,
-    /// The driver's handle for each handle of this type. Those of the CPU are lengths, two of which
-    /// may be equal.
+    /// The inner handle of each handle of this type. Handles of the CPU device are lengths, so two
+    /// of them may be equal.
     pages: Mutex<BTreeMap<u64, Pages>>,
     /// The handle that is mapped at each address.
     mapped: Mutex<BTreeMap<u64, u64>>,

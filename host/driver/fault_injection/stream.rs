@@ -99,7 +99,7 @@ impl StreamBackend for FaultyStream {
 
     fn synchronize(&self) -> Result<()> {
         self.faults.call(Call::StreamSynchronize)?;
-        // First, because pools of the CPU query events meanwhile.
+        // Count first: CPU pools query events during the call below.
         self.faults.state().clocks.waits += 1;
         self.inner.synchronize()?;
         self.faults.state().clocks.host_waited(self.number);

@@ -1,4 +1,4 @@
-//! What the other files do wrong.
+//! Correct versions of what the other files do wrong. This file must compile.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ pub fn main() -> Result<()> {
     };
     thread::spawn(move || drop(outlives));
     let values: PoolBuffer<MaybeUninit<u32>, _> = PoolBuffer::<u32, _>::new_uninit(&*memory, 1, &stream)?;
-    // SAFETY: whatever it is, it is a number, and nobody reads it.
+    // SAFETY: the values are not read, and any bytes are a `u32`.
     let values = unsafe { values.assume_init() };
-    // SAFETY: the parts of a handle.
+    // SAFETY: the parts come from `into_raw` and are used once.
     let values = unsafe { PoolBuffer::from_raw(values.into_raw()) };
     values.deallocate_on(&stream)?;
     PoolBox::new(memory, 1_u32, &stream)?.deallocate()?;

@@ -1,4 +1,4 @@
-//! The global allocator of kernels ends a thread that it has no memory for, which a program of the host cannot.
+//! The global allocator of kernels ends a thread when out of memory. A host program cannot do so.
 
 use warpheap_device::global::GlobalHeap;
 

@@ -1,4 +1,4 @@
-//! Kernels write to what an allocator returns, so its author answers for that.
+//! Allocators implement an unsafe trait, because kernels write to the memory that they return.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;

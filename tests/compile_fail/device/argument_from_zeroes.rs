@@ -1,4 +1,4 @@
-//! Neither is what stands for one.
+//! The argument for a handle is not plain data: zeroes are not a valid value.
 
 use warpheap::{Arg, Device};
 use warpheap_device::freelist::FreeList;

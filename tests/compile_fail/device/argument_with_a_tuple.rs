@@ -1,4 +1,4 @@
-//! The fields of a struct that is passed lie as they are declared; those of a tuple may not.
+//! Struct arguments keep their fields in declaration order; tuples may be laid out differently.
 
 warpheap_device::kernel_arg! {
     struct Wrapped {

@@ -1,4 +1,4 @@
-//! A program's own macros and crates, with the names of core's, switch no check off.
+//! Macros and crates of the program with the names of those of `core` do not disable any check.
 
 extern crate self as core;
 
@@ -8,7 +8,7 @@ pub mod mem {
     }
 }
 
-// Derives of `Hash` under the names of others.
+// The derive of `Hash` under the names of other derives.
 #[allow(unused_imports)]
 use std::hash::{Hash as Clone, Hash as Copy, Hash as Debug};
 
@@ -39,7 +39,7 @@ warpheap_device::device_data! {
 
 warpheap_device::kernel! {
     /// # Safety
-    /// None is asked for.
+    /// No requirements.
     unsafe fn this_one() {}
 }
 

@@ -1,4 +1,4 @@
-//! Plain data has no padding, and any bytes are a value of it.
+//! Plain data has no padding, and any bytes are a valid value.
 
 warpheap::device_data! {
     struct Padded {

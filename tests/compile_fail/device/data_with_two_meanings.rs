@@ -1,8 +1,8 @@
-//! A field is checked as the struct has it, whatever its type would be elsewhere.
+//! A field is checked with its type in the struct, even if its tokens mean another one elsewhere.
 
 use std::marker::PhantomData;
 
-/// Names that the checks could have.
+/// Names that the checks might use internally.
 const fn plain<T>() -> usize {
     1
 }
@@ -19,7 +19,7 @@ const fn argument_field<T>() -> usize {
 pub trait Pick<const N: usize> {
     type T;
 }
-/// What a field of the struct is.
+/// The type of a field of the struct.
 impl Pick<1> for () {
     type T = bool;
 }

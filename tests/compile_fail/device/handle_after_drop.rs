@@ -1,4 +1,4 @@
-//! The host has no way to allocate through what it passes to kernels.
+//! The host cannot allocate through the argument that it passes to kernels.
 
 use core::alloc::Layout;
 use warpheap::Device;

@@ -1,4 +1,4 @@
-//! A handle is no plain data: zeroes are none.
+//! A handle is not plain data: zeroes are not a valid handle.
 
 use core::alloc::Layout;
 use warpheap::Device;

@@ -1,4 +1,4 @@
-//! Safe code of a kernel keeps no handle in a static.
+//! Safe code of a kernel cannot store a handle in a static.
 
 use std::sync::Mutex;
 use warpheap_device::bump::Bump;

@@ -1,4 +1,4 @@
-//! What an argument stands for is reached by unsafe code alone.
+//! Only unsafe code can get the handle inside an argument.
 
 use warpheap::Arg;
 use warpheap_device::heap::Heap;

@@ -1,4 +1,4 @@
-//! A launch trusts what a kernel says of its parameters.
+//! `Kernel` is an unsafe trait: a launch relies on its description of the parameters.
 
 use warpheap_device::kernel::Kernel;
 

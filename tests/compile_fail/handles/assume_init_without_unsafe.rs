@@ -1,4 +1,4 @@
-//! Values become initialised where someone promises it.
+//! `assume_init` is unsafe: the caller promises that the values are initialised.
 
 use warpheap::alloc::{DriverMemory, PoolBuffer};
 use warpheap::{Device, Result};

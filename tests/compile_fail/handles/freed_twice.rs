@@ -1,4 +1,4 @@
-//! A handle is given back once.
+//! A handle cannot be freed twice.
 use warpheap::alloc::{DriverMemory, PoolBuffer};
 use warpheap::{Device, Result};
 

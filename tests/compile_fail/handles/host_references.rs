@@ -1,4 +1,4 @@
-//! References of the host mean nothing on a device.
+//! Device memory cannot hold host references.
 use warpheap::alloc::{DriverMemory, PoolBuffer};
 use warpheap::{Device, Result};
 

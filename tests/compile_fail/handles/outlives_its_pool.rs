@@ -1,4 +1,4 @@
-//! A handle over a borrowed pool ends before the pool.
+//! A handle cannot outlive the pool that it borrows.
 use warpheap::alloc::{DriverMemory, PoolBuffer};
 use warpheap::{Device, Result};
 

@@ -1,4 +1,4 @@
-//! A handle over a borrowed pool cannot go to a thread that may outlive the pool.
+//! A handle that borrows its pool cannot be sent to a thread that may outlive the pool.
 use warpheap::alloc::{DriverMemory, PoolBuffer};
 use warpheap::{Device, Result};
 

@@ -1,4 +1,4 @@
-//! A pool stays where it is as long as a handle borrows it.
+//! A pool cannot be moved while a handle borrows it.
 use warpheap::alloc::{DriverMemory, PoolBuffer};
 use warpheap::{Device, Result};
 

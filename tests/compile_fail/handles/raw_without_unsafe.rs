@@ -1,4 +1,4 @@
-//! A handle made of parts is a promise.
+//! `from_raw` is unsafe: the caller promises that the parts belong to a handle.
 use warpheap::alloc::{DriverMemory, PoolBuffer};
 use warpheap::{Device, Result};
 

@@ -1,4 +1,4 @@
-//! Values that nobody has written cannot be read.
+//! Uninitialised values cannot be read.
 use warpheap::alloc::{DriverMemory, PoolBuffer};
 use warpheap::{Device, Result};
 

@@ -1,9 +1,9 @@
-//! Values that must stay on their thread keep their handle there.
+//! A handle is `Send` only if its values are.
 
 use std::thread;
 use warpheap::alloc::PoolBuffer;
 
-/// An address of this thread's, for instance.
+/// A value bound to its thread, such as the address of a thread-local variable.
 #[derive(Clone, Copy)]
 struct OfThisThread(#[allow(dead_code)] *const u8);
 

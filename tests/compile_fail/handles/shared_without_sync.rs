@@ -1,4 +1,4 @@
-//! A handle is shared between threads only if its values may be.
+//! A handle is `Sync` only if its values are.
 
 use std::marker::PhantomData;
 use std::rc::Rc;

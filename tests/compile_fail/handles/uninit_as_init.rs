@@ -1,4 +1,4 @@
-//! Values that nobody has written are of another type than values.
+//! Uninitialised values have a different type from initialised values.
 
 use warpheap::alloc::{DriverMemory, PoolBuffer};
 use warpheap::{Device, Result};

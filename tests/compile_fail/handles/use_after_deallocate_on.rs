@@ -1,4 +1,4 @@
-//! A handle that was given back is gone.
+//! A deallocated handle cannot be used.
 use warpheap::alloc::{DriverMemory, PoolBuffer};
 use warpheap::{Device, Result};
 

@@ -1,4 +1,4 @@
-//! Nobody would drop values on a device.
+//! Device memory cannot hold values with a destructor, because none would run.
 use warpheap::alloc::{DriverMemory, PoolBuffer};
 use warpheap::{Device, Result};
 

@@ -1,4 +1,4 @@
-//! Who writes has the handle alone.
+//! A write needs exclusive access to the handle.
 use warpheap::alloc::{DriverMemory, PoolBuffer};
 use warpheap::{Device, Result};
 

@@ -17,6 +17,8 @@ pub struct Record {
 }
 
 const _: () = assert!(size_of::<Record>() == 16 && align_of::<Record>() == 16);
+/// The fields fill the type: it has no padding.
+const _: () = assert!(size_of::<u64>() + size_of::<[u32; 2]>() == size_of::<Record>());
 // SAFETY: `repr(C)` of integers without padding; any bytes are a record.
 unsafe impl DeviceData for Record {}
 

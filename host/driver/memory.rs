@@ -16,8 +16,8 @@ const MAX_ALIGN: usize = 1 << 30;
 /// A range of untyped device memory. [`DeviceBuffer`](super::DeviceBuffer) is the typed version.
 /// Pools are built over this type.
 ///
-/// The drop waits for all work submitted to the device before, also if the caller owns the memory
-/// ([`from_raw`](Self::from_raw)).
+/// The drop waits for all work submitted to the device before, and frees the memory. Memory that the
+/// caller owns ([`from_raw`](Self::from_raw)) is not freed, and its drop does not wait.
 #[must_use = "its memory is freed when it is dropped"]
 pub struct DeviceMemory {
     device: Device,
@@ -43,10 +43,8 @@ impl Drop for HeldOff {
 /// What the drop must release.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kept {
-    /// Nothing: the length is 0.
+    /// Nothing: the length is 0, or the range is part of another allocation.
     Nothing,
-    /// Nothing: the range is part of another allocation. The drop still waits for the device.
-    Part,
     /// The registry entry only. The memory belongs to the caller or to a reservation.
     Entry,
     /// The memory and its registry entry.
@@ -68,19 +66,16 @@ impl DeviceMemory {
     }
 
     /// Registers memory that the caller owns, so that launches accept arguments that name it. The
-    /// drop does not free it, but waits for all work submitted to the device before.
+    /// drop neither frees it nor waits.
     ///
     /// # Safety
-    /// Kernels of the device can access the range for as long as this value lives. The range
-    /// overlaps no other allocation of the device, unless it lies inside that allocation.
+    /// The range stays live until this value is dropped and all kernels that were given it have
+    /// ended. It overlaps no other allocation of the device, unless it lies inside that allocation.
     pub unsafe fn from_raw(device: &Device, address: u64, bytes: u64) -> DeviceMemory {
         let range = Range { address, bytes };
         let device = device.clone();
-        if bytes == 0 {
+        if bytes == 0 || device.registry().holds(range) {
             return DeviceMemory { device, range, kept: Kept::Nothing };
-        }
-        if device.registry().holds(range) {
-            return DeviceMemory { device, range, kept: Kept::Part };
         }
         device.registry().insert(range);
         DeviceMemory { device, range, kept: Kept::Entry }
@@ -326,13 +321,11 @@ impl DeviceMemory {
             return Ok(());
         }
         // Remove the entry before the free: the next allocation may get the same address.
-        let is_entry = self.kept != Kept::Part;
-        let entry = is_entry.then(|| self.device.registry().remove(self.range.address)).flatten();
+        let entry = self.device.registry().remove(self.range.address);
         self.device.registry().settle();
-        if self.kept != Kept::Memory {
-            // The owner of the memory may free it after this call.
-            self.device.driver().drain();
-        } else if let Err(error) = self.device.driver().free(self.range) {
+        if self.kept == Kept::Memory
+            && let Err(error) = self.device.driver().free(self.range)
+        {
             self.device.registry().put_back(self.range.address, entry);
             return Err(error);
         }

@@ -2,7 +2,7 @@
 
 use crate::kernels::{double, linger};
 use crate::support::{devices, module};
-use warpheap::{Device, DeviceMemory, LaunchConfig};
+use warpheap::{Device, LaunchConfig};
 
 const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
 
@@ -17,36 +17,6 @@ fn dropping_a_buffer_waits_for_the_kernels_that_use_it() {
         }
         drop(values);
         assert!(stream.is_done().unwrap(), "the memory went while kernels were in flight on {device}");
-    }
-}
-
-/// Memory of the host's, and a part of another allocation.
-#[test]
-fn dropping_named_memory_waits_for_the_kernels_that_use_it() {
-    let device = Device::cpu();
-    let (module, stream) = (device.native_module().unwrap(), device.stream().unwrap());
-    let mut values = vec![0_u32; 64];
-    let bytes = size_of_val(&values[..]) as u64;
-    // SAFETY: the vector lives until the memory is dropped, and is no other allocation of the device.
-    let memory = unsafe { DeviceMemory::from_raw(&device, values.as_mut_ptr() as u64, bytes) };
-    let slice = memory.slice_at::<u32>(0, 64).unwrap();
-    // SAFETY: one thread; dropping the memory waits.
-    unsafe { stream.launch(&module, linger, &ONE_THREAD, (slice, 30_000)) }.unwrap();
-    drop(memory);
-    assert!(stream.is_done().unwrap(), "the vector may go next");
-    assert_eq!(values[0], 1);
-
-    for device in devices() {
-        let (module, stream) = (crate::support::module(&device), device.stream().unwrap());
-        let values = device.from_slice(&[0_u32; 64]).unwrap();
-        // SAFETY: a part of a live buffer.
-        let memory = unsafe { DeviceMemory::from_raw(&device, values.address() + 16, 16) };
-        let slice = memory.slice_at::<u32>(0, 4).unwrap();
-        // SAFETY: one thread; dropping the memory waits.
-        unsafe { stream.launch(&module, linger, &ONE_THREAD, (slice, 30_000)) }.unwrap();
-        drop(memory);
-        assert!(stream.is_done().unwrap(), "a kernel was in flight on {device}");
-        assert_eq!(values.copy_to_vec().unwrap()[3..6], [0, 1, 0]);
     }
 }
 

@@ -19,8 +19,7 @@ impl Builder {
     /// The crate includes a file with `include_str!(env!("WARPHEAP_PTX_SM_70"))`.
     ///
     /// The PTX is empty in builds for docs.rs or loom, and if no device compiler is found. In the
-    /// latter case the build prints a warning, and the file of `WARPHEAP_PTX_MISSING` says what to
-    /// install. The crate still builds, for the CPU only.
+    /// latter case warnings of the build and the file of `WARPHEAP_PTX_MISSING` say what to install. The crate still builds, for the CPU only.
     ///
     /// # Errors
     /// As for [`build`](Self::build), except for [`Error::NoCompiler`].
@@ -34,9 +33,7 @@ impl Builder {
             Ok(built) => note_built(&built),
             Err(error @ Error::NoCompiler(_)) => {
                 println!("cargo::warning=built without kernels for GPUs: no compiler for them was found");
-                println!(
-                    "cargo::warning=the CPU backend is complete; `warpheap doctor` says what to install"
-                );
+                error.to_string().lines().for_each(|line| println!("cargo::warning={line}"));
                 note_missing(&archs, &error.to_string())
             }
             Err(error) => Err(error),
@@ -73,7 +70,10 @@ fn note(name: &str, value: impl Display) {
 
 /// Writes a file in the build script's output folder.
 fn write(name: &str, text: &str) -> Result<PathBuf, Error> {
-    let path = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join(name);
+    let unset =
+        || std::io::Error::new(std::io::ErrorKind::NotFound, "it is not set: call this from a build.rs");
+    let out = env::var_os("OUT_DIR").ok_or_else(unset).map_err(io("find", Path::new("OUT_DIR")))?;
+    let path = PathBuf::from(out).join(name);
     fs::write(&path, text).map_err(io("write", &path))?;
     Ok(path)
 }

@@ -70,7 +70,8 @@ fn is_base(pool: &str) -> bool {
     [DRIVER, DRIVER_POOL].contains(&pool)
 }
 
-/// The longest that a pair may take, in nanoseconds. That of one thread and 1 MiB is what commit b1900eb took.
+/// Maximum time of a pair, in nanoseconds. The bar for 1 MiB and one thread is the time of commit
+/// b1900eb.
 fn most_nanos(figure: &PairFigure) -> Option<f64> {
     match (figure.pool, figure.name, figure.threads) {
         (CACHING, ONE_SIZE, 1) => Some(46.0),
@@ -100,7 +101,7 @@ fn of_pair(figure: &PairFigure) -> Vec<Judged> {
     bars
 }
 
-/// What PyTorch's caching allocator takes for 100,000 random allocations to 64 MiB, in milliseconds.
+/// Time of PyTorch's caching allocator for 100,000 random allocations to 64 MiB, in milliseconds.
 const PYTORCH_MILLIS: f64 = 43.2;
 
 fn of_random(figure: &RandomFigure) -> Vec<Judged> {

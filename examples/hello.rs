@@ -1,7 +1,7 @@
 //! A kernel in which every thread allocates a block, uses it, and frees it.
 //! `cargo run --release --example hello`
 
-use warpheap::pool::FreeList;
+use warpheap::device_pools::FreeList;
 use warpheap::{Device, LaunchConfig};
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::{freelist, kernel, thread};

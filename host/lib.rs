@@ -36,18 +36,18 @@
 //! # }
 //! ```
 //!
-//! Layers, each using only those before it: [`simt`] → [`driver`] → [`alloc`], [`pool`]. All of
+//! Layers, each using only those before it: [`simt`] → [`driver`] → [`host_pools`], [`device_pools`]. All of
 //! them return [`Error`].
 #![cfg(not(loom))]
 
-pub mod alloc;
+pub mod host_pools;
 pub mod build_info;
 pub mod driver;
 pub mod error;
 #[cfg(test)]
 mod faults;
 mod kernels;
-pub mod pool;
+pub mod device_pools;
 pub mod simt;
 
 pub use driver::{

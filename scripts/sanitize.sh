@@ -49,7 +49,7 @@ threads() {
     # DOCS_RS: GPU kernels are not needed. --target: build scripts must not get the flags.
     DOCS_RS=1 RUSTC=$rustc RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Zexternal-clangrt $link" \
         CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/threads TSAN_OPTIONS=halt_on_error=1 \
-        cargo test --locked -Zbuild-std --target "$target" -p warpheap --test host_alloc -- \
+        cargo test --locked -Zbuild-std --target "$target" -p warpheap --test host_pools -- \
         --test-threads=1 "${without_kernels[@]/#/--skip=}"
 }
 

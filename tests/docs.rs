@@ -78,7 +78,7 @@ fn the_readme_has_no_blanks_and_shows_the_example_as_it_is() {
 fn the_guide_to_the_heap_has_every_number() {
     let page = page("guide/heap.md");
     let device = warpheap::Device::cpu();
-    let heap = warpheap::pool::Heap::builder(1 << 20).build(&device).unwrap();
+    let heap = warpheap::device_pools::Heap::builder(1 << 20).build(&device).unwrap();
     let stats = serde_json::to_value(heap.stats().unwrap()).unwrap();
     for field in stats.as_object().unwrap().keys().filter(|field| *field != "slab_bytes") {
         assert!(page.contains(&format!("`{field}`")), "{field} is not explained");
@@ -87,9 +87,9 @@ fn the_guide_to_the_heap_has_every_number() {
 
 #[test]
 fn the_guide_to_host_pools_has_every_number_and_column() {
-    use warpheap::alloc::{DeviceAllocator, DriverMemory, Logged, Statistics};
+    use warpheap::host_pools::{DeviceAllocator, SyncDriverAllocator, Logged, Statistics};
     let (page, device) = (page("guide/host-pools.md"), warpheap::Device::cpu());
-    let logged = Logged::new(Statistics::new(DriverMemory::new(&device)), Vec::new());
+    let logged = Logged::new(Statistics::new(SyncDriverAllocator::new(&device)), Vec::new());
     logged.allocate(std::alloc::Layout::new::<u64>(), &device.stream().unwrap()).unwrap();
     let (counted, log) = logged.into_parts().unwrap();
     let stats = serde_json::to_value(counted.stats()).unwrap();

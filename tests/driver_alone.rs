@@ -15,7 +15,7 @@ use kernels::{fill, raise, wait};
 use std::alloc::Layout;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use support::{devices, module};
-use warpheap::alloc::{BumpPool, DeviceAllocator, DriverMemory, DriverPool, ReusePolicies};
+use warpheap::host_pools::{BumpPool, DeviceAllocator, SyncDriverAllocator, DriverPool, ReusePolicies};
 use warpheap::{Device, DeviceBuffer, DeviceMemory, LaunchConfig, Module, Stream};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 
@@ -208,7 +208,7 @@ fn the_reset_of_a_bump_pool_waits_on_the_device_alone() {
     for device in devices() {
         let pair = Pair::new(&device);
         let (resets, user) = (device.stream().unwrap(), device.stream().unwrap());
-        let pool = BumpPool::builder(FLOATS).build_over(DriverMemory::new(&device)).unwrap();
+        let pool = BumpPool::builder(FLOATS).build_over(SyncDriverAllocator::new(&device)).unwrap();
         let block = pool.allocate(FLOATS, &pair.first).unwrap();
         set(&pair.first, &pair.module, block, 1.0);
         pair.wait_on_first();

@@ -5,7 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::BTreeSet;
 use warpheap::error::{Dangling, InvalidModule};
-use warpheap::pool::Heap;
+use warpheap::device_pools::Heap;
 use warpheap::simt::Mode;
 use warpheap::{Device, Error, LaunchConfig, Stream};
 use warpheap_device::fault::FaultKind;

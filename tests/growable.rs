@@ -10,7 +10,7 @@ mod support;
 use kernels::{double, linger};
 use support::{devices, is_cpu, module};
 use warpheap::error::{Dangling, InvalidConfig, OutOfMemory};
-use warpheap::pool::GrowableBuffer;
+use warpheap::device_pools::GrowableBuffer;
 use warpheap::{Device, Error, LaunchConfig};
 use warpheap_device::kernel::DeviceSlice;
 

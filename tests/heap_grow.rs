@@ -7,7 +7,7 @@
 use std::alloc::Layout;
 use std::collections::BTreeSet;
 use warpheap::error::{Dangling, OutOfMemory};
-use warpheap::pool::{GrowableBuffer, Heap, HeapStats};
+use warpheap::device_pools::{GrowableBuffer, Heap, HeapStats};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Backend, Device, DeviceMemory, Error, LaunchConfig};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
@@ -27,9 +27,9 @@ fn devices() -> Vec<Device> {
     replays.chain([Device::cpu()]).chain(gpu).collect()
 }
 
-/// A heap of [`BYTES`] with memory for `initial`. Its four homes have shares of 16 MiB.
+/// A heap of [`BYTES`] with memory for `initial`. Its four shards have shares of 16 MiB.
 fn heap(device: &Device, initial: u64) -> Heap {
-    Heap::builder(BYTES).homes(4).initial(initial).build(device).unwrap()
+    Heap::builder(BYTES).shards(4).initial(initial).build(device).unwrap()
 }
 
 /// The capacity of a heap that was asked to hold `bytes`.
@@ -309,7 +309,7 @@ fn it_grows_between_kernels_that_keep_their_blocks() {
     for device in devices().into_iter().filter(|device| device.backend() == Backend::Cpu) {
         let module = device.native_module().unwrap();
         let (stream, threads) = (device.stream().unwrap(), 2048);
-        let mut heap = Heap::builder(BYTES).homes(4).initial(2 * MIB).build(&device).unwrap();
+        let mut heap = Heap::builder(BYTES).shards(4).initial(2 * MIB).build(&device).unwrap();
         module.set_global_heap(&heap).unwrap();
         let (words, handle) = (device.zeroed::<u64>(threads as usize).unwrap(), heap.handle());
         let mut refused = Vec::new();

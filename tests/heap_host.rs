@@ -5,7 +5,7 @@
 use std::alloc::Layout;
 use std::collections::BTreeSet;
 use warpheap::error::{InvalidConfig, InvalidFree, InvalidRequest};
-use warpheap::pool::{Heap, HeapStats};
+use warpheap::device_pools::{Heap, HeapStats};
 use warpheap::simt::Mode;
 use warpheap::{Device, Error, LaunchConfig};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
@@ -297,7 +297,7 @@ fn a_copy_of_the_metadata_stays_as_it_was() {
     );
 }
 
-fn refused(builder: &warpheap::pool::HeapBuilder, setting: &str, words: &str) {
+fn refused(builder: &warpheap::device_pools::HeapBuilder, setting: &str, words: &str) {
     let error = builder.build(&Device::cpu()).unwrap_err();
     assert!(
         matches!(&error, Error::InvalidConfig(InvalidConfig::Pool { setting: named, .. }) if *named == setting),
@@ -310,8 +310,8 @@ fn refused(builder: &warpheap::pool::HeapBuilder, setting: &str, words: &str) {
 fn wrong_settings_are_refused_by_name() {
     refused(&Heap::builder(1000), "bytes", "1.0 MiB");
     refused(&Heap::builder(2 << 40), "bytes", "1.0 TiB");
-    refused(&Heap::builder(BYTES).homes(0), "homes", "from 1 to 32768");
-    refused(&Heap::builder(BYTES).homes(40_000), "homes", "from 1 to 32768");
+    refused(&Heap::builder(BYTES).shards(0), "shards", "from 1 to 32768");
+    refused(&Heap::builder(BYTES).shards(40_000), "shards", "from 1 to 32768");
     refused(&Heap::builder(BYTES).initial(1000), "initial", "1.0 MiB");
     refused(&Heap::builder(BYTES).initial(BYTES + 1), "initial", "8.0 MiB");
     refused(&Heap::builder(BYTES).largest_class(8), "largest_class", "16 B");

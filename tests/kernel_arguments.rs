@@ -132,7 +132,7 @@ fn the_ptx_has_the_parameters_of_the_kernels() {
 #[test]
 fn handles_arrive_from_anywhere_in_the_arguments() {
     let device = Device::cpu();
-    let [one, other] = [(); 2].map(|()| warpheap::pool::Heap::builder(1 << 20).build(&device).unwrap());
+    let [one, other] = [(); 2].map(|()| warpheap::device_pools::Heap::builder(1 << 20).build(&device).unwrap());
     let words =
         run(&device.native_module().unwrap(), heaps, |out| (one.handle(), (0, [other.handle()]), out));
     for (heap, block) in [&one, &other].into_iter().zip(words) {
@@ -160,8 +160,8 @@ fn the_layout_of_arguments_is_their_declaration() {
 fn memory_that_is_gone_is_found_inside_of_arguments() {
     let device = Device::cpu();
     let (live, gone) = (device.zeroed::<u64>(16).unwrap(), device.zeroed::<u64>(16).unwrap().slice());
-    let heap = warpheap::pool::Heap::builder(1 << 20).build(&device).unwrap();
-    let lost = warpheap::pool::Heap::builder(1 << 20).build(&device).unwrap().handle();
+    let heap = warpheap::device_pools::Heap::builder(1 << 20).build(&device).unwrap();
+    let lost = warpheap::device_pools::Heap::builder(1 << 20).build(&device).unwrap().handle();
     let (stream, module, one) =
         (device.stream().unwrap(), device.native_module().unwrap(), LaunchConfig::linear(1, 1));
     let settings = Settings { strict: false, limit: 0, letters: ['a'; 2], first: Particle::default() };

@@ -43,7 +43,7 @@ pub use lanes::selftest as lane_sums;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod machine;
 mod park;
-pub mod proofs;
+pub mod scans;
 pub mod shared;
 pub mod sync;
 pub mod thread;

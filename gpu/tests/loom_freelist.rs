@@ -164,7 +164,7 @@ const REFUSED_BESIDE_A_CHURN: Model = Model {
 };
 
 /// A thread frees the only block, which lies in another region than its own, and allocates again.
-/// Meanwhile the allocation of another thread of its own region fails. The proof of that thread
+/// Meanwhile the allocation of another thread of its own region fails. The scan of that thread
 /// must not count for the thread that freed the block.
 const FREED_ELSEWHERE: Model = Model {
     preemptions: 9,

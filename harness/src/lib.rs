@@ -16,7 +16,7 @@ pub mod examples;
 #[path = "../kernels/mod.rs"]
 pub mod kernels;
 mod own;
-pub mod pools;
+pub mod pool_tools;
 pub mod stress;
 
 pub use error::{Error, Result};

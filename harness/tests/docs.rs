@@ -45,7 +45,7 @@ fn the_guide_names_options_that_there_are() {
 
 #[test]
 fn the_guide_to_the_pool_command_has_every_pool_and_figure() {
-    use warpheap_harness::pools::{POOLS, bench};
+    use warpheap_harness::pool_tools::{POOLS, bench};
     let page = page("guide/pool-command.md");
     for name in POOLS.iter().map(|kind| kind.name.to_owned()).chain(bench::names()) {
         assert!(page.contains(&format!("`{name}`")), "{name} is not explained");

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use warpheap::driver::Module;
-use warpheap::pool::Heap;
+use warpheap::device_pools::Heap;
 use warpheap::simt::Mode;
 use warpheap::{Device, DeviceBuffer, LaunchConfig, kernel_names};
 use warpheap_device::fault::FaultKind;

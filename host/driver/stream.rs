@@ -170,7 +170,7 @@ impl Stream {
     ///     is the same now: a launch checks only that there is live memory at its addresses.
     ///   - Memory that the kernel reaches otherwise, through pointers in memory for instance, is
     ///     live until the kernel has ended.
-    ///   - A block of a host pool ([`alloc`](crate::alloc)) is live when the launch is called. It
+    ///   - A block of a host pool ([`alloc`](crate::host_pools)) is live when the launch is called. It
     ///     is freed, and its pool dropped, only after the launch has returned, and freed only on a
     ///     stream that is ordered after the kernel.
     ///   - Where the host then reads memory as values (`read`, `copy_to_vec`), the kernel has

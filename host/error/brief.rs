@@ -41,7 +41,7 @@ impl fmt::Display for Brief<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alloc::{CachingPool, DeviceAllocator, DriverMemory, DriverPool, Limit};
+    use crate::host_pools::{CachingPool, DeviceAllocator, SyncDriverAllocator, DriverPool, Limit};
     use crate::driver::Device;
     use std::alloc::Layout;
 
@@ -56,8 +56,8 @@ mod tests {
         error.to_string()
     }
 
-    fn limit() -> Limit<DriverMemory> {
-        Limit::new(DriverMemory::new(&Device::cpu()), MIB as u64)
+    fn limit() -> Limit<SyncDriverAllocator> {
+        Limit::new(SyncDriverAllocator::new(&Device::cpu()), MIB as u64)
     }
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
             crate::simt::Executor::new(crate::simt::Mode::Replay { seed: 1 }),
             MIB as u64,
         );
-        let said = refused(DriverMemory::new(&device));
+        let said = refused(SyncDriverAllocator::new(&device));
         let words = "(its upstream has no more: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are free on CPU (replay, seed 1)) cannot";
         assert!(said.contains(words), "{said}");
         let pool = DriverPool::builder().max_size(MIB as u64).build(&device).unwrap();

@@ -175,7 +175,7 @@ pub enum Error {
         got: String,
     },
 
-    /// A test's [`FailureInjected`](crate::alloc::FailureInjected) failed this call. Handle it as
+    /// A test's [`FailureInjected`](crate::host_pools::FailureInjected) failed this call. Handle it as
     /// out of memory.
     #[error("call {call} of an allocator failed: a FailureInjected was told to let it fail")]
     FailureInjected {

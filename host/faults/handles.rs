@@ -1,13 +1,13 @@
 //! Handles that are copied, moved, shared and freed.
 
-use crate::alloc::{CachingPool, DeviceAllocator, DriverMemory, PoolBuffer};
+use crate::host_pools::{CachingPool, DeviceAllocator, SyncDriverAllocator, PoolBuffer};
 use crate::driver::fault_injection::{Run, each_call_fails_once, is_injected};
 use crate::error::Result;
 
 fn use_handles(run: &Run) -> Result<()> {
     let device = &run.device;
     let (first, second) = (device.stream()?, device.stream()?);
-    let pool = CachingPool::builder().build_over(DriverMemory::new(device))?;
+    let pool = CachingPool::builder().build_over(SyncDriverAllocator::new(device))?;
     let used = || -> Result<()> {
         let mut values = PoolBuffer::from_slice(&pool, &[1_u32, 2, 3], &first)?;
         values.write(1, &[7])?;

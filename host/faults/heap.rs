@@ -6,7 +6,7 @@
 
 use crate::driver::fault_injection::{self, Call, Run};
 use crate::error::{Error, Result};
-use crate::pool::Heap;
+use crate::device_pools::Heap;
 use std::alloc::Layout;
 use warpheap_device::kernel::DevicePtr;
 

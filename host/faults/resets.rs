@@ -2,7 +2,7 @@
 
 use crate::driver::fault_injection::{Call, Faults, Which, faulty_device};
 use crate::error::{Error, Result};
-use crate::pool::{Bump, FreeList, Heap};
+use crate::device_pools::{Bump, FreeList, Heap};
 use std::alloc::Layout;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The blocks of a pool under test, and the checks on each call.
 
 use super::subjects::Pool;
-use crate::alloc::address_of;
+use crate::host_pools::address_of;
 use crate::driver::Stream;
 use crate::driver::fault_injection::{Moment, Run, is_injected};
 use crate::error::{Error, OutOfMemory};
@@ -12,7 +12,7 @@ struct Block {
     ptr: DevicePtr<u8>,
     layout: Layout,
     /// Work on this stream may use the block.
-    home: Stream,
+    alloc_stream: Stream,
 }
 
 /// The blocks that a scenario has allocated and freed.
@@ -46,7 +46,7 @@ impl<'a> Rig<'a> {
         });
         pool.check();
         match taken.flatten() {
-            Some(ptr) => self.enlist(Block { ptr, layout: of, home: stream.clone() }),
+            Some(ptr) => self.enlist(Block { ptr, layout: of, alloc_stream: stream.clone() }),
             None => return false,
         }
         true
@@ -68,7 +68,7 @@ impl<'a> Rig<'a> {
             assert!(!meets(address_of(other.ptr), other.layout.size() as u64), "{run}: two blocks overlap");
         }
         for (other, length, work) in &self.freed {
-            let is_ordered = !meets(*other, *length) || run.faults.is_after(&block.home, *work);
+            let is_ordered = !meets(*other, *length) || run.faults.is_after(&block.alloc_stream, *work);
             assert!(is_ordered, "{run}: {bytes} B at {start:#x} may still be in use");
         }
         self.live.push(block);
@@ -83,10 +83,10 @@ impl<'a> Rig<'a> {
     pub fn free_last(&mut self, pool: &dyn Pool, stream: &Stream) -> bool {
         let Some(block) = self.live.pop() else { return true };
         let (start, bytes) = (address_of(block.ptr), block.layout.size() as u64);
-        self.run.faults.work(&block.home);
-        let ordered = || stream.wait(&block.home.record()?);
-        let is_other = stream.id() != block.home.id();
-        let stream = if is_other && self.run.attempt(ordered).is_none() { &block.home } else { stream };
+        self.run.faults.work(&block.alloc_stream);
+        let ordered = || stream.wait(&block.alloc_stream.record()?);
+        let is_other = stream.id() != block.alloc_stream.id();
+        let stream = if is_other && self.run.attempt(ordered).is_none() { &block.alloc_stream } else { stream };
         let last = self.run.faults.work(stream);
         // SAFETY: a live block; `stream` is ordered after the work of other streams on it.
         let done = self.run.attempt(|| unsafe { pool.deallocate(block.ptr, block.layout, stream) });

@@ -1,7 +1,7 @@
 //! The pools, and the driver calls that each of them uses.
 
-use crate::alloc::{
-    BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverMemory, DriverPool, Limit, Logged, Overflow,
+use crate::host_pools::{
+    BlockPool, BumpPool, CachingPool, DeviceAllocator, SyncDriverAllocator, DriverPool, Limit, Logged, Overflow,
     RungStats, Statistics, Traced,
 };
 use crate::driver::fault_injection::Call::{self, *};
@@ -24,7 +24,7 @@ pub(super) trait Pool: DeviceAllocator {
     fn check(&self) {}
 }
 
-impl Pool for DriverMemory {}
+impl Pool for SyncDriverAllocator {}
 impl<A: DeviceAllocator> Pool for BlockPool<A> {}
 impl<A: DeviceAllocator> Pool for Statistics<A> {}
 
@@ -103,7 +103,7 @@ fn layout(size: usize) -> Layout {
 pub(super) const SUBJECTS: &[Subject] = &[
     Subject {
         name: "the driver's memory",
-        make: |device| Ok(Box::new(DriverMemory::new(device))),
+        make: |device| Ok(Box::new(SyncDriverAllocator::new(device))),
         sizes: SMALL,
         most: 4,
         calls: MEMORY,
@@ -111,7 +111,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
     Subject {
         name: "the driver's memory in adaptors",
         make: |device| {
-            let limited = Limit::new(DriverMemory::new(device), 20_000);
+            let limited = Limit::new(SyncDriverAllocator::new(device), 20_000);
             Ok(Box::new(Statistics::new(Traced::new(Logged::new(limited, std::io::sink())))))
         },
         sizes: SMALL,
@@ -121,7 +121,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
     Subject {
         name: "blocks",
         make: |device| {
-            Ok(Box::new(BlockPool::builder(layout(4096), 6).build_over(DriverMemory::new(device))?))
+            Ok(Box::new(BlockPool::builder(layout(4096), 6).build_over(SyncDriverAllocator::new(device))?))
         },
         sizes: SMALL,
         most: 8,
@@ -140,7 +140,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
     },
     Subject {
         name: "a region",
-        make: |device| Ok(Box::new(BumpPool::builder(layout(30_000)).build_over(DriverMemory::new(device))?)),
+        make: |device| Ok(Box::new(BumpPool::builder(layout(30_000)).build_over(SyncDriverAllocator::new(device))?)),
         sizes: SMALL,
         most: 4,
         calls: ONE_PIECE,
@@ -148,7 +148,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
     Subject {
         name: "a region, and its upstream",
         make: |device| {
-            let memory = DriverMemory::new(device);
+            let memory = SyncDriverAllocator::new(device);
             Ok(Box::new(BumpPool::builder(layout(6000)).overflow(Overflow::Upstream).build_over(memory)?))
         },
         sizes: SMALL,
@@ -173,7 +173,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         name: "caching, over the driver's memory",
         make: |device| {
             let builder = CachingPool::builder().max_bytes(10 << 20).segment_bytes(4 << 20);
-            Ok(Box::new(builder.build_over(DriverMemory::new(device))?))
+            Ok(Box::new(builder.build_over(SyncDriverAllocator::new(device))?))
         },
         sizes: LARGE,
         most: 4,
@@ -183,7 +183,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         name: "caching, over blocks",
         make: |device| {
             let block = Layout::from_size_align(4 << 20, 64 << 10).unwrap();
-            let blocks = BlockPool::builder(block, 3).build_over(DriverMemory::new(device))?;
+            let blocks = BlockPool::builder(block, 3).build_over(SyncDriverAllocator::new(device))?;
             Ok(Box::new(CachingPool::builder().segment_bytes(4 << 20).build_over(blocks)?))
         },
         sizes: LARGE,
@@ -194,7 +194,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         name: "caching, without the order of streams",
         make: |device| {
             let builder = CachingPool::builder().max_bytes(10 << 20).segment_bytes(4 << 20);
-            Ok(Box::new(builder.stream_ordered(false).build_over(DriverMemory::new(device))?))
+            Ok(Box::new(builder.stream_ordered(false).build_over(SyncDriverAllocator::new(device))?))
         },
         sizes: LARGE,
         most: 4,

@@ -112,19 +112,19 @@ impl Block {
         machine: &LaneMachine,
         quantum: u64,
     ) -> Result<Rest, SimtError> {
-        let home = &mut self.warps[warp];
-        match home.resume(lane, machine, quantum) {
-            Event::Asks(Request::Exchange(call)) => home.exchange(lane, call).map(|()| Rest::Meets),
+        let of = &mut self.warps[warp];
+        match of.resume(lane, machine, quantum) {
+            Event::Asks(Request::Exchange(call)) => of.exchange(lane, call).map(|()| Rest::Meets),
             Event::Asks(Request::Converged(at)) => {
-                home.converge(lane, at);
+                of.converge(lane, at);
                 Ok(Rest::Meets)
             }
             Event::Asks(Request::Barrier(at)) => self.wait(warp, lane, at).map(|()| Rest::Meets),
             Event::Asks(Request::Yield) => Ok(Rest::Yields),
             Event::Asks(Request::Pause) => Ok(Rest::Pauses),
             Event::Asks(Request::Exit) | Event::Ends => self.end(warp, lane, machine).map(|()| Rest::Ends),
-            Event::Asks(Request::Trap) => Err(SimtError::Trap { thread: home.place.thread(lane) }),
-            Event::Panics(message) => Err(SimtError::Panic { thread: home.place.thread(lane), message }),
+            Event::Asks(Request::Trap) => Err(SimtError::Trap { thread: of.place.thread(lane) }),
+            Event::Panics(message) => Err(SimtError::Panic { thread: of.place.thread(lane), message }),
         }
     }
 

@@ -152,9 +152,9 @@ impl Choice {
         let mut best: Option<(u64, Pick)> = None;
         let quantum = if steps_left > 0 { steps_left } else { self.up_to_power(LOG_CHANGE) };
         for (number, block) in blocks.iter_mut().enumerate() {
-            for (warp, home) in block.warps.iter_mut().enumerate() {
-                for lane in bits(home.ready()) {
-                    let rank = *home.rank(lane);
+            for (warp, of) in block.warps.iter_mut().enumerate() {
+                for lane in bits(of.ready()) {
+                    let rank = *of.rank(lane);
                     if best.as_ref().is_none_or(|(highest, _)| rank > *highest) {
                         best = Some((rank, Pick { block: number, warp, lane, quantum }));
                     }
@@ -180,41 +180,41 @@ impl Choice {
     }
 
     fn converge(&mut self, block: &mut Block, warp: usize, steps: u64) {
-        let home = &mut block.warps[warp];
-        if home.converging() == 0 {
+        let of = &mut block.warps[warp];
+        if of.converging() == 0 {
             return;
         }
-        let patience = match home.patience {
+        let patience = match of.patience {
             Some(left) => left,
             // Sometimes the lanes do not wait for the others: divergence that a GPU may show too.
             None if self.below(8) == 0 => self.below(IMPATIENCE),
             None => PATIENCE,
         };
         let left = patience.saturating_sub(steps);
-        home.patience = Some(left);
-        if left == 0 || home.ready() == 0 {
+        of.patience = Some(left);
+        if left == 0 || of.ready() == 0 {
             self.release(block, warp);
         }
     }
 
     /// Releases lanes that converge at one place, sometimes only a part of them.
     fn release(&mut self, block: &mut Block, warp: usize) {
-        let home = &mut block.warps[warp];
-        let mut group = home.group();
+        let of = &mut block.warps[warp];
+        let mut group = of.group();
         if self.below(8) == 0 {
             let part = group & self.rng.next_u32();
             group = if part == 0 { group } else { part };
         }
-        home.release(group);
+        of.release(group);
     }
 }
 
 /// The runnable lanes outside `victim`, by block and warp.
 fn ready(blocks: &[Block], victim: Victim) -> impl Iterator<Item = (usize, usize, u32)> {
     blocks.iter().enumerate().flat_map(move |(number, block)| {
-        block.warps.iter().enumerate().map(move |(warp, home)| {
+        block.warps.iter().enumerate().map(move |(warp, of)| {
             let left_out = if block.number == victim.block && warp == victim.warp { victim.lanes } else { 0 };
-            (number, warp, home.ready() & !left_out)
+            (number, warp, of.ready() & !left_out)
         })
     })
 }

@@ -4,7 +4,7 @@
 use crate::kernels::{THREADS, behave, give, layout, take};
 use crate::support::{Bench, all_devices, benches};
 use std::alloc::Layout;
-use warpheap::pool::Heap;
+use warpheap::device_pools::Heap;
 use warpheap_device::kernel::DevicePtr;
 
 #[test]

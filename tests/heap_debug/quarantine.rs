@@ -3,7 +3,7 @@
 use crate::kernels::{CULPRIT, THREADS, churn_alone, give, give_all, read_poison, scribble, stray, take};
 use crate::support::{BYTES, Bench, benches, replays_and_cpu, stats};
 use std::alloc::Layout;
-use warpheap::pool::Heap;
+use warpheap::device_pools::Heap;
 use warpheap_device::fault::FaultKind;
 use warpheap_device::heap::debug::{FREED, UNSET};
 
@@ -76,7 +76,7 @@ fn a_freed_block_is_not_handed_out_before_as_many_frees_as_were_set() {
         let run = |quarantine| {
             let device = warpheap::Device::cpu();
             let heap =
-                Heap::builder(2 << 20).homes(1).debug(true).quarantine(quarantine).build(&device).unwrap();
+                Heap::builder(2 << 20).shards(1).debug(true).quarantine(quarantine).build(&device).unwrap();
             let bench = Bench { out: device.zeroed(turns).unwrap(), heap, device };
             bench.run(churn_alone, 1, (bench.heap.handle(), size, bench.out.slice()));
             assert_eq!(bench.faults(), []);
@@ -196,7 +196,7 @@ fn what_is_no_block_is_not_freed() {
 #[test]
 fn a_block_of_before_a_reset_is_none() {
     for device in replays_and_cpu() {
-        let heap = Heap::builder(1 << 20).homes(1).debug(true).build(&device).unwrap();
+        let heap = Heap::builder(1 << 20).shards(1).debug(true).build(&device).unwrap();
         let mut bench = Bench { out: device.zeroed(64).unwrap(), heap, device };
         bench.run(take, 4, (bench.heap.handle(), 100, 1, bench.out.slice()));
         bench.heap.reset().unwrap();

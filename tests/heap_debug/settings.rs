@@ -4,10 +4,10 @@ use crate::kernels::give_all;
 use crate::support::replays_and_cpu;
 use std::alloc::Layout;
 use warpheap::error::{InvalidConfig, InvalidModule};
-use warpheap::pool::Heap;
+use warpheap::device_pools::Heap;
 use warpheap::{Arg, Device, Error};
 
-fn refused(builder: &warpheap::pool::HeapBuilder, words: &str) {
+fn refused(builder: &warpheap::device_pools::HeapBuilder, words: &str) {
     let error = builder.build(&Device::cpu()).unwrap_err();
     assert!(
         matches!(error, Error::InvalidConfig(InvalidConfig::Pool { setting: "quarantine", .. })),

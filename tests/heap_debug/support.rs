@@ -1,6 +1,6 @@
 //! Debug heaps, and launches of kernels that use them.
 
-use warpheap::pool::{Heap, HeapStats};
+use warpheap::device_pools::{Heap, HeapStats};
 use warpheap::simt::Mode;
 use warpheap::{Device, DeviceBuffer, LaunchConfig};
 use warpheap_device::fault::Fault;

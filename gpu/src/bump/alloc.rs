@@ -102,46 +102,46 @@ impl Bump {
     fn alloc_together<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, granules: u32, align: u32) -> u64 {
         // Read once: a thread can move to another SM, and a crosser must store into the shard that
         // it crossed (I2).
-        let home = self.home();
-        let (sum, seen) = lanes.prefix_sum_with(granules, |total| self.take_if_leader(lanes, home, total));
+        let shard = self.own_shard();
+        let (sum, seen) = lanes.prefix_sum_with(granules, |total| self.take_if_leader(lanes, shard, total));
         let seen = Lease(lanes.broadcast_64(seen));
         match seen.got(sum.total) {
             Some(start) => self.address(start + u64::from(sum.before), align),
-            None => self.shared().alloc_again(lanes.group(), granules, align, home, seen),
+            None => self.shared().alloc_again(lanes.group(), granules, align, shard, seen),
         }
     }
 
     /// The leader subtracts for the whole group.
     #[inline(always)]
-    fn take_for<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, home: u32, total: u32) -> Lease {
-        Lease(lanes.broadcast_64(self.take_if_leader(lanes, home, total)))
+    fn take_for<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, shard: u32, total: u32) -> Lease {
+        Lease(lanes.broadcast_64(self.take_if_leader(lanes, shard, total)))
     }
 
     #[inline(always)]
-    fn take_if_leader<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, home: u32, total: u32) -> u64 {
+    fn take_if_leader<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, shard: u32, total: u32) -> u64 {
         // Relaxed: like the root's counter, the word publishes nothing but itself.
-        if lanes.leads() { self.shard(home).lease.sub_relaxed(total.into()) } else { 0 }
+        if lanes.leads() { self.shard(shard).lease.sub_relaxed(total.into()) } else { 0 }
     }
 
     #[cold]
     #[inline(never)]
-    fn alloc_again(&self, group: Group, granules: u32, align: u32, home: u32, seen: Lease) -> u64 {
-        let (align, start) = with_parked(align, || self.alloc_slow(group, granules, home, seen));
+    fn alloc_again(&self, group: Group, granules: u32, align: u32, shard: u32, seen: Lease) -> u64 {
+        let (align, start) = with_parked(align, || self.alloc_slow(group, granules, shard, seen));
         self.address_or_null(start, align)
     }
 
-    /// The lease of shard `home` did not hold what the group wanted. `seen` is the value that the
+    /// The lease of shard `shard` did not hold what the group wanted. `seen` is the value that the
     /// leader read.
     #[inline(always)]
-    fn alloc_slow(&self, group: Group, granules: u32, home: u32, seen: Lease) -> u64 {
-        let mut ask = Ask { bump: self, group, granules, home };
+    fn alloc_slow(&self, group: Group, granules: u32, shard: u32, seen: Lease) -> u64 {
+        let mut ask = Ask { bump: self, group, granules, shard };
         let mut seen = seen;
         for tries in 0..RETRIES {
             let kept = (ask, seen, tries);
             let (kept, Sum { before, total }) = with_parked(kept, || ask.group.prefix_sum(ask.granules));
             (ask, seen) = (kept.0, kept.1);
             if kept.2 > 0 {
-                seen = ask.bump.take_for(ask.group, ask.home, total);
+                seen = ask.bump.take_for(ask.group, ask.shard, total);
             }
             match seen.outcome(total) {
                 Outcome::Got(start) => return start + u64::from(before),
@@ -152,7 +152,7 @@ impl Bump {
                 Outcome::Behind => {
                     // Each failed subtraction that no store discards soon brings the lease closer
                     // to underflow.
-                    if !ask.group.all(ask.bump.await_settled(ask.home)) {
+                    if !ask.group.all(ask.bump.await_settled(ask.shard)) {
                         break;
                     }
                 }
@@ -167,11 +167,11 @@ impl Bump {
         ask.bump.hunt(ask.group, ask.granules.into())
     }
 
-    /// Waits until no crosser is about to store the lease of shard `home`. Returns whether that
+    /// Waits until no crosser is about to store the lease of shard `shard`. Returns whether that
     /// happened in time.
-    fn await_settled(&self, home: u32) -> bool {
+    fn await_settled(&self, shard: u32) -> bool {
         for _ in 0..SETTLE_POLLS {
-            let now = Lease(self.shard(home).lease.load_relaxed());
+            let now = Lease(self.shard(shard).lease.load_relaxed());
             if now.is_dry() || now.remaining().is_some() {
                 return true;
             }
@@ -199,7 +199,7 @@ struct Ask<'a> {
     bump: &'a Bump,
     group: Group,
     granules: u32,
-    home: u32,
+    shard: u32,
 }
 
 impl Ask<'_> {
@@ -211,7 +211,7 @@ impl Ask<'_> {
         if seen.signed_remaining() < SUNK && self.group.leads() {
             // Relaxed, and a swap: a thread that reads it still reads after the store that made the
             // lease dry.
-            self.bump.shard(self.home).lease.swap_relaxed(Lease::DRY.0);
+            self.bump.shard(self.shard).lease.swap_relaxed(Lease::DRY.0);
         }
     }
 
@@ -231,9 +231,9 @@ impl Ask<'_> {
         if leads {
             let left = Lease::of(tail.after(used.into()));
             let kept = (*self, mine);
-            let ((ask, mine), ()) = with_parked(kept, || kept.0.bump.keep_tail(kept.0.home, left));
+            let ((ask, mine), ()) = with_parked(kept, || kept.0.bump.keep_tail(kept.0.shard, left));
             let kept = (ask, mine);
-            let (kept, ()) = with_parked(kept, || ask.bump.lend(ask.home, ask.granules));
+            let (kept, ()) = with_parked(kept, || ask.bump.lend(ask.shard, ask.granules));
             *self = kept.0;
             return kept.1;
         }

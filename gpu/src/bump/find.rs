@@ -84,16 +84,16 @@ impl Bump {
     /// Looks at every shard, one shard per lane at a time, for a piece of `least` granules.
     #[inline(always)]
     fn look(&self, group: Group, least: u64) -> Look {
-        let home = group.broadcast_32(self.home());
+        let shard = group.broadcast_32(self.own_shard());
         let mut settled = true;
         let mut base = 0;
         while base < self.shard_count() {
             // Every lane takes part in every ballot, including lanes with no shard left to look at.
             let place = base + group.rank();
-            let r = if home + place < self.shard_count() {
-                home + place
+            let r = if shard + place < self.shard_count() {
+                shard + place
             } else {
-                home + place - self.shard_count()
+                shard + place - self.shard_count()
             };
             let longest = if place < self.shard_count() { longest_piece(self.shard(r)) } else { Some(0) };
             settled &= longest.is_some();

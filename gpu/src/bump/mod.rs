@@ -292,7 +292,7 @@ impl Bump {
     /// The shard of the SM that the caller runs on. Only a hint: the thread may move, and any shard
     /// is correct.
     #[inline(always)]
-    fn home(&self) -> u32 {
+    fn own_shard(&self) -> u32 {
         thread::sm_id().min(self.last_shard)
     }
 }

@@ -11,7 +11,7 @@ use crate::thread;
 use crate::units::BlockIndex;
 use core::ptr::NonNull;
 
-/// The budget of fruitless searches before an allocation fails without a proof that the pool is
+/// The budget of fruitless searches before an allocation fails without a scan that the pool is
 /// empty. Losing a block to a faster thread costs one. Two full looks during which only other
 /// threads reserved blocks cost `UNSETTLED`.
 const PATIENCE: u32 = if NATIVE_LAYOUT { 64 } else { 6 };
@@ -51,9 +51,9 @@ impl FreeList {
 
     #[inline(always)]
     fn alloc_together<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>) -> Option<BlockIndex> {
-        let home = self.geometry.home(thread::warp_index());
+        let first = self.geometry.first_region(thread::warp_index());
         let (start, taken) =
-            if lanes.leads() { self.take(home, lanes.count()) } else { (SCATTERED, Taken::NONE) };
+            if lanes.leads() { self.take(first, lanes.count()) } else { (SCATTERED, Taken::NONE) };
         let start = lanes.broadcast_32(start);
         // The leader claimed for all lanes: the last owners' writes happen before every lane's
         // (I3).
@@ -61,53 +61,53 @@ impl FreeList {
         if start != SCATTERED {
             return Some(BlockIndex(start + lanes.rank()));
         }
-        self.shared().alloc_slow(lanes, home, taken)
+        self.shared().alloc_slow(lanes, first, taken)
     }
 
-    /// Region `home` did not have a block for every lane under its cursor. `leaders` is valid in
+    /// Region `first` did not have a block for every lane under its cursor. `leaders` is valid in
     /// the leader only.
     #[cold]
     #[inline(never)]
     fn alloc_slow<const WHOLE: bool>(
         &self,
         lanes: Lanes<WHOLE>,
-        home: u32,
+        first: u32,
         leaders: Taken,
     ) -> Option<BlockIndex> {
-        let leaders = if lanes.leads() { leaders.settled(self, home) } else { leaders };
+        let leaders = if lanes.leads() { leaders.settled(self, first) } else { leaders };
         let taken = leaders.broadcast(lanes);
         let reserved = taken.reservation().count;
-        if reserved == 0 && self.is_known_empty(lanes, home) {
+        if reserved == 0 && self.is_known_empty(lanes, first) {
             return None;
         }
         let rank = lanes.rank();
         let rest = lanes.filter(rank >= reserved);
         if rank < taken.count() {
-            Some(self.nth_taken(home, taken, rank))
+            Some(self.nth_taken(first, taken, rank))
         } else if rank < reserved {
-            self.claim_one(home, taken.reservation().cursor + rank * WORD_BLOCKS)
+            self.claim_one(first, taken.reservation().cursor + rank * WORD_BLOCKS)
         } else {
-            self.hunt(rest, home)
+            self.hunt(rest, first)
         }
     }
 
     /// Searches the other regions until every lane of the group has a block or the pool is empty.
     #[inline(never)]
-    fn hunt(&self, group: Group, home: u32) -> Option<BlockIndex> {
-        let (mut group, mut home) = (group, home);
+    fn hunt(&self, group: Group, first: u32) -> Option<BlockIndex> {
+        let (mut group, mut first) = (group, first);
         let mut patience = PATIENCE;
         // Every round serves a lane or uses up patience.
         while patience > 0 {
-            let kept = (group, home, patience);
-            let (kept, look) = with_parked(kept, || self.look_twice_in_part(group, home));
-            (group, home, patience) = kept;
+            let kept = (group, first, patience);
+            let (kept, look) = with_parked(kept, || self.look_twice_in_part(group, first));
+            (group, first, patience) = kept;
             match look {
                 Look::Candidate(r) => {
                     let leaders =
                         if group.leads() { self.reserve(r, group.count()) } else { Reservation::NONE };
-                    let kept = (group, home);
+                    let kept = (group, first);
                     let (kept, leaders) = with_parked(kept, || self.settle(r, leaders));
-                    (group, home) = kept;
+                    (group, first) = kept;
                     let reservation = leaders.broadcast(group);
                     patience -= u32::from(reservation.count == 0);
                     let rank = group.rank();

@@ -108,10 +108,10 @@ impl Geometry {
         if place < words { place } else { place % (if words == 0 { 1 } else { words }) }
     }
 
-    /// The home region of the warp with this index. Consecutive warps are spread evenly over all
+    /// The first region of the warp with this index. Consecutive warps are spread evenly over all
     /// regions.
     #[inline(always)]
-    pub(super) const fn home(&self, warp: u32) -> u32 {
+    pub(super) const fn first_region(&self, warp: u32) -> u32 {
         // A divisor that may be zero would add a panic.
         let regions = if self.regions == 0 { 1 } else { self.regions };
         if regions.is_power_of_two() { warp & (regions - 1) } else { warp % regions }
@@ -209,7 +209,7 @@ mod tests {
             let g = Geometry::new(capacity, 64).unwrap();
             for warps in [g.regions(), 10 * g.regions(), 1 << 15] {
                 let mut load = [0u32; REGIONS as usize];
-                (0..warps).for_each(|w| load[g.home(w) as usize] += 1);
+                (0..warps).for_each(|w| load[g.first_region(w) as usize] += 1);
                 let most = *load.iter().max().unwrap();
                 assert!(most <= warps.div_ceil(g.regions()), "{capacity} {warps} {most}");
             }

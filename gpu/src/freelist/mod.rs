@@ -9,7 +9,7 @@
 //! To allocate, a warp *reserves* one block per lane from the count of one region, with one atomic
 //! that also moves the region's cursor. It then *claims* that many bits near the cursor, usually
 //! all at once in one word. To free, it *releases* the bits and then credits the count. A warp
-//! starts at its home region, which follows from its warp index. If that region has too few blocks,
+//! starts at its first region, which follows from its warp index. If that region has too few blocks,
 //! the warp searches the others.
 //!
 //! A warp that reserved more blocks than the region had *owes* the difference. It keeps blocks that
@@ -38,7 +38,7 @@
 //! between its two looks (I4, I5), so all regions were empty when the second look began. One
 //! exception bounds the time of a call: if a group has spent its `PATIENCE` on fruitless searches,
 //! because other threads were faster each time, its allocation fails as well. Warps of one region
-//! share a [proof](crate::proofs):
+//! share a [scan](crate::scans):
 //!
 //! - I6. It counts for every warp that arrived before it began.
 //!
@@ -48,7 +48,7 @@
 //!
 //! There is no ABA problem: no word holds a link, and the claim or release of a bit means the same
 //! whatever happened in between. Progress: lock-free while blocks are available; a claim that
-//! misses a bit lost it to another claim (I1). A warp that finds its region empty waits for a proof
+//! misses a bit lost it to another claim (I1). A warp that finds its region empty waits for a scan
 //! under way, `WAIT.polls` polls at most.
 
 mod alloc;
@@ -63,7 +63,7 @@ pub use geometry::{Geometry, Location, MAX_CAPACITY, MAX_STRIDE};
 
 use crate::fault::FaultLog;
 use crate::kernel::DeviceHandle;
-use crate::proofs::Proofs;
+use crate::scans::Scans;
 use crate::sync::{AtomicU32, AtomicU64, NATIVE_LAYOUT, Site};
 use crate::units::BlockIndex;
 
@@ -76,7 +76,7 @@ const CLAIM: Site = Site::new("freelist/claim");
 const RELEASE: Site = Site::new("freelist/release");
 /// The arrival of a warp that found its region empty.
 const ARRIVE: Site = Site::new("freelist/arrive");
-/// The beginning of a proof that the pool is empty.
+/// The beginning of a scan that the pool is empty.
 const PROVE: Site = Site::new("freelist/prove");
 /// Every named ordering of this structure, for model checkers.
 pub const SITES: [&str; 4] = ["freelist/claim", "freelist/release", "freelist/arrive", "freelist/prove"];
@@ -87,8 +87,8 @@ pub const SITES: [&str; 4] = ["freelist/claim", "freelist/release", "freelist/ar
 #[derive(Debug)]
 pub struct Region {
     word: AtomicU64,
-    /// Proofs of emptiness, shared by the warps of this region.
-    proofs: Proofs,
+    /// Scans of emptiness, shared by the warps of this region.
+    scans: Scans,
 }
 
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Region>() == 128);
@@ -97,21 +97,21 @@ const _: () = assert!(!NATIVE_LAYOUT || size_of::<Region>() == 128);
 impl Region {
     /// A region of `blocks` blocks, all free.
     pub fn new(blocks: u32) -> Self {
-        Region { word: AtomicU64::new(reserve::Word::new(blocks).0), proofs: Proofs::new() }
+        Region { word: AtomicU64::new(reserve::Word::new(blocks).0), scans: Scans::new() }
     }
 
     /// The in-memory representation for device memory, for the host to write.
     pub fn to_words(&self) -> [u64; 16] {
         let mut words = [0; 16];
-        let [begun, verdict] = self.proofs.to_words();
-        words[..3].copy_from_slice(&[self.word.load_relaxed(), begun, verdict]);
+        let [begun, scan_result] = self.scans.to_words();
+        words[..3].copy_from_slice(&[self.word.load_relaxed(), begun, scan_result]);
         words
     }
 
     /// Decodes the representation in device memory, which the host has read.
     pub fn from_words(words: [u64; 16]) -> Self {
-        let [word, begun, verdict, ..] = words;
-        Region { word: AtomicU64::new(word), proofs: Proofs::from_words([begun, verdict]) }
+        let [word, begun, scan_result, ..] = words;
+        Region { word: AtomicU64::new(word), scans: Scans::from_words([begun, scan_result]) }
     }
 
     /// Free blocks according to the count. Negative while threads that reserved too much owe

@@ -67,45 +67,45 @@ impl Heap {
         }
         // Read here: what is acquired below empties the multiprocessor's cache.
         let info = *self.class(class);
-        let mut home = self.home();
-        let seen = Span(warp.lead_64(|| self.take_in_turn(warp.count(), class, &mut home).0));
+        let mut shard = self.shard();
+        let seen = Span(warp.lead_64(|| self.take_in_turn(warp.count(), class, &mut shard).0));
         // The leader took for all: what the last owners wrote is now before every lane (I4).
         warp.order();
         let rest = seen.signed_left() - warp.count() as i32;
         if rest >= 0 {
             self.block_of_span(&info, seen, rest as u32 + warp.rank())
         } else {
-            let home = warp.broadcast_32(home);
-            self.shared().alloc_crossed(warp, class, home, seen)
+            let shard = warp.broadcast_32(shard);
+            self.shared().alloc_crossed(warp, class, shard, seen)
         }
     }
 
     /// For a part of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group, class: SizeClass) -> u64 {
-        let (peers, home) = (group.matching(class.0), self.part_home());
+        let (peers, shard) = (group.matching(class.0), self.part_shard());
         let info = *self.class(class);
-        let seen = self.take_together(group, peers, true, class, home);
+        let seen = self.take_together(group, peers, true, class, shard);
         let rest = seen.signed_left() - peers.count() as i32;
         if group.all(rest >= 0) {
             self.block_of_span(&info, seen, rest as u32 + peers.rank())
         } else {
-            self.alloc_short(group, peers, class, home, seen)
+            self.alloc_short(group, peers, class, shard, seen)
         }
     }
 
     /// For a warp whose lanes ask for several classes: the leaders of all take at once.
     #[inline(always)]
     fn alloc_mixed(&self, warp: Warp, class: SizeClass) -> u64 {
-        let home = self.part_home();
+        let shard = self.part_shard();
         let peers = warp.matching(class.0);
         let info = *self.class(class);
-        let seen = self.take_together(warp, peers, true, class, home);
+        let seen = self.take_together(warp, peers, true, class, shard);
         let rest = seen.signed_left() - peers.count() as i32;
         if warp.all(rest >= 0) {
             self.block_of_span(&info, seen, rest as u32 + peers.rank())
         } else {
-            self.shared().alloc_short(warp, peers, class, home, seen)
+            self.shared().alloc_short(warp, peers, class, shard, seen)
         }
     }
 

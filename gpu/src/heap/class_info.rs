@@ -12,7 +12,7 @@ use crate::sync::QUAD;
 const MAX_RUN: (u32, u32) = (16, 8);
 /// Blocks that a run has where its slabs may be so many: the first hole of a run and its last cost more than others.
 const RUN_BLOCKS: u32 = 512;
-/// What part of a home's share a run may be, unless it must be larger.
+/// What part of a shard's partition a run may be, unless it must be larger.
 const RUN_PART: u32 = 48;
 
 /// Blocks in a span for a whole warp: twice what the threads of a multiprocessor hold in the first span of a cursor, so
@@ -20,7 +20,7 @@ const RUN_PART: u32 = 48;
 const SPAN_BLOCKS: (u32, u32) = (2 * 2048, 8 * 2048);
 /// Blocks in a span for each lane of a part of a warp, for the first span of a cursor and for the others.
 const LANE_BLOCKS: (u32, u32) = (128, 1024);
-/// What part of a home's share a span may be, in 64ths: for a whole warp, and for a part of one.
+/// What part of a shard's partition a span may be, in 64ths: for a whole warp, and for a part of one.
 const SPAN_PART: ((u32, u32), (u32, u32)) = ((8, 40), (1, 4));
 /// How many times as many blocks a cursor of whole warps gets at once that crosses again and again.
 const GROWTH: u32 = 4;
@@ -56,7 +56,7 @@ unsafe impl DeviceData for ClassInfo {}
 impl ClassInfo {
     /// Runs of the fewest slabs that hold two blocks or more and waste at most an eighth behind the last; or of some
     /// times as many, so that they have more blocks.
-    pub(super) const fn new(class: SizeClass, slab_bytes: u32, share: u32) -> Self {
+    pub(super) const fn new(class: SizeClass, slab_bytes: u32, partition: u32) -> Self {
         let bytes = class.bytes();
         let mut least = 1;
         while least < MAX_RUN.1 {
@@ -66,12 +66,12 @@ impl ClassInfo {
             }
             least += 1;
         }
-        let (mut slabs, limit) = (least, largest_run(share));
+        let (mut slabs, limit) = (least, largest_run(partition));
         while slabs * 2 <= limit && slabs * slab_bytes / bytes < RUN_BLOCKS {
             slabs *= 2;
         }
         let blocks = slabs * slab_bytes / bytes;
-        let runs = share / slabs;
+        let runs = partition / slabs;
         let part = SPAN_PART;
         ClassInfo {
             bytes,
@@ -122,12 +122,12 @@ impl ClassInfo {
         }
     }
 
-    /// Runs in the first span of a home's cursor. Those of two neighbours end half a later span apart: then one has
+    /// Runs in the first span of a shard's cursor. Those of two neighbours end half a later span apart: then one has
     /// blocks for both while the other's next span is found.
     #[inline(always)]
-    pub(super) const fn first_runs(&self, lanes: u32, home: u32) -> u32 {
+    pub(super) const fn first_runs(&self, lanes: u32, shard: u32) -> u32 {
         let runs = self.runs_for(lanes, LANE_BLOCKS.0, self.whole_runs[0], self.part_runs[0]);
-        if home.is_multiple_of(2) { runs } else { runs + self.span_runs(lanes) / 2 }
+        if shard.is_multiple_of(2) { runs } else { runs + self.span_runs(lanes) / 2 }
     }
 
     #[inline(always)]
@@ -175,8 +175,8 @@ pub(super) const fn full_word(blocks: u32, w: u32) -> u32 {
 }
 
 /// The most slabs that runs have for the sake of more blocks: a power of two.
-pub(super) const fn largest_run(share: u32) -> u32 {
-    let part = if share / RUN_PART < MAX_RUN.0 { share / RUN_PART } else { MAX_RUN.0 };
+pub(super) const fn largest_run(partition: u32) -> u32 {
+    let part = if partition / RUN_PART < MAX_RUN.0 { partition / RUN_PART } else { MAX_RUN.0 };
     if part == 0 { 1 } else { 1 << part.ilog2() }
 }
 

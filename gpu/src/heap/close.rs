@@ -15,20 +15,20 @@ use crate::sync::NATIVE_LAYOUT;
 /// success.
 const TRIES: u32 = if NATIVE_LAYOUT { 64 } else { 3 };
 
-/// Homes whose cursors a class takes whole runs from; the last proof closes those of all.
+/// Shards whose cursors a class takes whole runs from; the last scan closes those of all.
 const STOLEN_FROM: u32 = 8;
 
 /// Cursors that a lane looks at at once.
 const LOOKS: usize = if NATIVE_LAYOUT { 8 } else { 1 };
 
 impl Heap {
-    /// What cursors of a class hand out, from `home` on, `step` homes apart; nothing behind the last.
+    /// What cursors of a class hand out, from `shard` on, `step` shards apart; nothing behind the last.
     #[inline(always)]
-    pub(super) fn spans(&self, class: SizeClass, home: u32, step: u32) -> [Span; LOOKS] {
+    pub(super) fn spans(&self, class: SizeClass, shard: u32, step: u32) -> [Span; LOOKS] {
         let mut spans = [Span::DRY; LOOKS];
-        let mut at = home;
+        let mut at = shard;
         for span in &mut spans {
-            if at < self.layout.homes {
+            if at < self.layout.shards {
                 *span = self.cursor(class, at).span();
             }
             at += step;
@@ -39,13 +39,13 @@ impl Heap {
     /// Takes the first half of what another cursor of the class has, by whole runs; all of it when that is one. The
     /// lanes look at a cursor each. A dry span if none has `least` blocks.
     #[inline(never)]
-    pub(super) fn steal(&self, lanes: Group, class: SizeClass, home: u32, least: u32) -> Span {
-        let homes = self.layout.homes;
+    pub(super) fn steal(&self, lanes: Group, class: SizeClass, shard: u32, least: u32) -> Span {
+        let shards = self.layout.shards;
         let mut distance = 1;
-        while distance < homes {
+        while distance < shards {
             let mine = distance + lanes.rank();
-            let other = if home + mine < homes { home + mine } else { home + mine - homes };
-            let has_some = mine < homes && self.cursor(class, other).span().left().unwrap_or(0) >= least;
+            let other = if shard + mine < shards { shard + mine } else { shard + mine - shards };
+            let has_some = mine < shards && self.cursor(class, other).span().left().unwrap_or(0) >= least;
             let mut candidates = lanes.ballot(has_some);
             while !candidates.is_empty() {
                 let from = lanes.read_32(other, candidates.leader());
@@ -62,9 +62,9 @@ impl Heap {
         Span::DRY
     }
 
-    fn steal_from(&self, class: SizeClass, home: u32) -> Span {
+    fn steal_from(&self, class: SizeClass, shard: u32) -> Span {
         let info = self.class(class);
-        let span = &self.cursor(class, home).span;
+        let span = &self.cursor(class, shard).span;
         let mut seen = Span(span.load_relaxed());
         for _ in 0..TRIES {
             let left = seen.left().unwrap_or(0);
@@ -82,22 +82,22 @@ impl Heap {
         Span::DRY
     }
 
-    /// Takes up to `most` slabs of runs that other classes' cursors have whole: of the same home, then of the next ones.
+    /// Takes up to `most` slabs of runs that other classes' cursors have whole: of the same shard, then of the next ones.
     #[inline(never)]
-    pub(super) fn claim_stolen(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
-        let (classes, homes, used) = (self.layout.classes, self.layout.homes, self.used_classes(lanes));
-        let near = if homes < STOLEN_FROM { homes } else { STOLEN_FROM };
+    pub(super) fn claim_stolen(&self, lanes: Group, class: SizeClass, shard: u32, most: u32) -> Run {
+        let (classes, shards, used) = (self.layout.classes, self.layout.shards, self.used_classes(lanes));
+        let near = if shards < STOLEN_FROM { shards } else { STOLEN_FROM };
         for distance in 0..if used.has_others(class) { near } else { 0 } {
-            let home_of = if home + distance < homes { home + distance } else { home + distance - homes };
+            let shard_of = if shard + distance < shards { shard + distance } else { shard + distance - shards };
             let (mut other, mut freed) = (lanes.rank(), 0);
             while other < classes {
                 if freed < most && other != class.0 && used.has(other) {
-                    freed += self.free_part(SizeClass(other), home_of, most - freed);
+                    freed += self.free_part(SizeClass(other), shard_of, most - freed);
                 }
                 other += lanes.count();
             }
             if !lanes.all(freed == 0) {
-                let run = self.claim_near(lanes, class, home, most);
+                let run = self.claim_near(lanes, class, shard, most);
                 if run.len > 0 {
                     return run;
                 }
@@ -107,9 +107,9 @@ impl Heap {
     }
 
     /// Makes free the later half of the runs that a cursor has whole, `most` slabs at most. Returns how many.
-    fn free_part(&self, class: SizeClass, home: u32, most: u32) -> u32 {
+    fn free_part(&self, class: SizeClass, shard: u32, most: u32) -> u32 {
         let info = self.class(class);
-        let span = &self.cursor(class, home).span;
+        let span = &self.cursor(class, shard).span;
         let seen = Span(span.load_relaxed());
         let whole = seen.left().unwrap_or(0) / info.blocks;
         let runs = whole.div_ceil(2).min((most / info.slabs).max(1));
@@ -151,13 +151,13 @@ impl Heap {
             if !used.has(class.0) {
                 continue;
             }
-            let mut home = lanes.rank();
-            while home < self.layout.homes {
-                for span in self.spans(class, home, lanes.count()) {
+            let mut shard = lanes.rank();
+            while shard < self.layout.shards {
+                for span in self.spans(class, shard, lanes.count()) {
                     if span.left().unwrap_or(0) > 0 {
-                        any |= self.close(class, home);
+                        any |= self.close(class, shard);
                     }
-                    home += lanes.count();
+                    shard += lanes.count();
                 }
             }
         }
@@ -165,8 +165,8 @@ impl Heap {
     }
 
     /// The same for one cursor, unless a group is about to store its next span.
-    fn close(&self, class: SizeClass, home: u32) -> bool {
-        let span = &self.cursor(class, home).span;
+    fn close(&self, class: SizeClass, shard: u32) -> bool {
+        let span = &self.cursor(class, shard).span;
         let mut seen = Span(span.load_relaxed());
         for _ in 0..TRIES {
             let left = seen.left().unwrap_or(0);

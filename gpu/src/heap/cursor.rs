@@ -134,7 +134,7 @@ pub struct Cursor {
     /// Searches for memory begun by groups that found none here.
     pub(super) searches_begun: AtomicU64,
     /// Twice the number of those that have ended, and 1 if the last found none.
-    pub(super) verdict: AtomicU64,
+    pub(super) scan_result: AtomicU64,
     /// Runs of the last span that was stored in place of one that was used up. A hint.
     pub(super) runs: AtomicU64,
 }
@@ -143,8 +143,8 @@ impl Cursor {
     #[cfg(not(target_arch = "nvptx64"))]
     /// With these blocks left.
     pub fn new(span: Span) -> Self {
-        let [searches_begun, verdict, runs] = [0; 3].map(AtomicU64::new);
-        Cursor { span: AtomicU64::new(span.0), searches_begun, verdict, runs }
+        let [searches_begun, scan_result, runs] = [0; 3].map(AtomicU64::new);
+        Cursor { span: AtomicU64::new(span.0), searches_begun, scan_result, runs }
     }
 
     /// Stores the next span, for who owes it, behind a release of what it rests on.
@@ -166,21 +166,21 @@ impl Cursor {
     #[cfg(not(target_arch = "nvptx64"))]
     /// As it lies in device memory, for the host to write.
     pub fn to_words(&self) -> [u64; 4] {
-        [&self.span, &self.searches_begun, &self.verdict, &self.runs].map(AtomicU64::load_relaxed)
+        [&self.span, &self.searches_begun, &self.scan_result, &self.runs].map(AtomicU64::load_relaxed)
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
     /// As it lay in device memory, for the host to read.
     pub fn from_words(words: [u64; 4]) -> Self {
-        let [span, searches_begun, verdict, runs] = words.map(AtomicU64::new);
-        Cursor { span, searches_begun, verdict, runs }
+        let [span, searches_begun, scan_result, runs] = words.map(AtomicU64::new);
+        Cursor { span, searches_begun, scan_result, runs }
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::class::SizeClass;
-    use super::super::layout::Layout;
+    use super::super::layout::HeapLayout;
     use super::*;
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn the_first_blocks_are_in_the_first_run() {
-        let info = Layout::new(8 << 30, 132).unwrap().class(SizeClass::of(8192));
+        let info = HeapLayout::new(8 << 30, 132).unwrap().class(SizeClass::of(8192));
         let span = Span::new(10 * info.slabs, 4 * info.blocks);
         assert_eq!(span.place(&info, 4 * info.blocks - 1), (6 * info.slabs, info.blocks - 1));
         assert_eq!(span.place(&info, 0), (9 * info.slabs, 0));

@@ -9,13 +9,13 @@ use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 
 /// Looks for the end of another group's search for a span, and the pause between two: more than most of them take, for a
-/// proof made meanwhile would refuse no one.
+/// scan made meanwhile would refuse no one.
 const WAITS: u32 = if NATIVE_LAYOUT { 1 << 8 } else { 3 };
 const WAIT_NANOS: u32 = 1 << 10;
 
 /// What a lane gets from a dry cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum AllocOutcome {
     /// Memory at this address.
     Block(u64),
     /// There may be some: look again.
@@ -38,7 +38,7 @@ enum Look {
 
 impl Heap {
     /// For lanes of which some, `dry`, saw `seen` in the dry cursor of their class. All lanes look for memory together,
-    /// for one class after the other, for a lane by itself would look at one word after the other. The proof that there is
+    /// for one class after the other, for a lane by itself would look at one word after the other. The scan that there is
     /// none is one for all classes.
     #[inline(never)]
     pub(super) fn alloc_dry(
@@ -47,38 +47,38 @@ impl Heap {
         peers: Group,
         dry: bool,
         class: SizeClass,
-        home: u32,
+        shard: u32,
         seen: Span,
-    ) -> Found {
+    ) -> AllocOutcome {
         if lanes.all(!dry) {
-            return Found::Perhaps;
+            return AllocOutcome::Perhaps;
         }
         if dry && peers.leads() && seen.has_sunk() {
-            self.lift(class, home);
+            self.lift(class, shard);
         }
-        let look = self.look_together(lanes, peers, dry, class, home);
-        let look = self.await_searches(lanes, peers, look, class, home);
-        let hole = if look == Look::Holes { self.claim_hole(class, home, peers.rank()) } else { 0 };
+        let look = self.look_together(lanes, peers, dry, class, shard);
+        let look = self.await_searches(lanes, peers, look, class, shard);
+        let hole = if look == Look::Holes { self.claim_hole(class, shard, peers.rank()) } else { 0 };
         // What each lane has freed is before the arrival of the one that arrives for it (I9).
         lanes.sync();
         let lacks = dry && look != Look::Span && hole == 0;
         // Who has a hole looks along with those who have none.
         let refused = if lanes.all(!lacks) { ClassSet::NONE } else { self.refused_classes(lanes) };
         if lacks && refused.has(class.0) {
-            return Found::Nothing;
+            return AllocOutcome::Nothing;
         }
-        if hole == 0 { Found::Perhaps } else { Found::Block(hole) }
+        if hole == 0 { AllocOutcome::Perhaps } else { AllocOutcome::Block(hole) }
     }
 
     /// Looks for a span or holes, for one class of `dry` lanes after the other.
-    fn look_together(&self, lanes: Group, peers: Group, dry: bool, class: SizeClass, home: u32) -> Look {
+    fn look_together(&self, lanes: Group, peers: Group, dry: bool, class: SizeClass, shard: u32) -> Look {
         let bare = self.bare_classes(lanes);
         let (mut waiting, mut found) = (lanes.ballot(dry && peers.leads()), Look::Nothing);
         while !waiting.is_empty() {
             let lane = waiting.leader();
             let of = SizeClass(lanes.read_32(class.0, lane));
-            let (home, count) = (lanes.read_32(home, lane), lanes.read_32(peers.count(), lane));
-            let look = self.look_for(lanes, of, home, count, bare.has(of.0));
+            let (shard, count) = (lanes.read_32(shard, lane), lanes.read_32(peers.count(), lane));
+            let look = self.look_for(lanes, of, shard, count, bare.has(of.0));
             if dry && peers.leader() == lane {
                 found = look;
             }
@@ -88,28 +88,28 @@ impl Heap {
     }
 
     /// The same for one class. If the last search of the whole heap found it `bare`, another search for a span takes longer
-    /// than a hole does, and keeps the next proof waiting.
-    fn look_for(&self, lanes: Group, class: SizeClass, home: u32, count: u32, bare: bool) -> Look {
+    /// than a hole does, and keeps the next scan waiting.
+    fn look_for(&self, lanes: Group, class: SizeClass, shard: u32, count: u32, bare: bool) -> Look {
         // Whole runs that came back since are worth a search: a span is soon used by many.
         let may_have_span = !bare || self.idle(class).next_word_together(lanes, 0).is_some();
-        let look = if may_have_span { self.try_span(lanes, class, home, count) } else { Look::Nothing };
+        let look = if may_have_span { self.try_span(lanes, class, shard, count) } else { Look::Nothing };
         let may_have_holes =
             || look == Look::Nothing && self.partial(class).next_word_together(lanes, 0).is_some();
         if may_have_holes() { Look::Holes } else { look }
     }
 
-    /// Waits for the groups that look for spans of the lanes' cursors, for all at once: a proof would be none meanwhile.
-    fn await_searches(&self, lanes: Group, peers: Group, look: Look, class: SizeClass, home: u32) -> Look {
+    /// Waits for the groups that look for spans of the lanes' cursors, for all at once: a scan would be none meanwhile.
+    fn await_searches(&self, lanes: Group, peers: Group, look: Look, class: SizeClass, shard: u32) -> Look {
         if lanes.all(look != Look::Sought) {
             return look;
         }
-        let cursor = self.cursor(class, home);
+        let cursor = self.cursor(class, shard);
         let mut found = false;
         if look == Look::Sought && peers.leads() {
             // Relaxed: what is found is taken from the cursor.
-            let seen = cursor.verdict.load_relaxed();
+            let seen = cursor.scan_result.load_relaxed();
             for _ in 0..WAITS {
-                let now = cursor.verdict.load_relaxed();
+                let now = cursor.scan_result.load_relaxed();
                 if now != seen || cursor.searches_begun.load_relaxed() == now / 2 {
                     found = now.is_multiple_of(2);
                     break;
@@ -127,57 +127,57 @@ impl Heap {
 
     /// Looks for the next span of a dry cursor, if no other group does.
     #[inline(never)]
-    fn try_span(&self, lanes: Group, class: SizeClass, home: u32, count: u32) -> Look {
-        let cursor = self.cursor(class, home);
+    fn try_span(&self, lanes: Group, class: SizeClass, shard: u32, count: u32) -> Look {
+        let cursor = self.cursor(class, shard);
         // ordering: acquire; pairs with the end of a search below: the span that it stored, before the look whether the
         // cursor is dry (I8).
-        let ended = lanes.lead_64(|| cursor.verdict.at(SEARCH).load_acquire() / 2);
+        let ended = lanes.lead_64(|| cursor.scan_result.at(SEARCH).load_acquire() / 2);
         // Relaxed: whoever was here before has ended, and that was acquired.
         let mine = lanes.lead_64(|| cursor.searches_begun.cas_relaxed(ended, ended + 1).is_ok().into());
         if mine == 0 {
             return Look::Sought;
         }
         lanes.order();
-        let is_dry = self.is_dry(lanes, class, home);
-        let found = if is_dry { self.seek(lanes, class, home, count) } else { Span::DRY };
+        let is_dry = self.is_dry(lanes, class, shard);
+        let found = if is_dry { self.seek(lanes, class, shard, count) } else { Span::DRY };
         if lanes.leads() {
             let found_none = is_dry && found.is_dry();
             // ordering: release; pairs with the beginning of the next search above (I8).
-            cursor.verdict.at(SEARCH).store_release(2 * (ended + 1) + u64::from(found_none));
+            cursor.scan_result.at(SEARCH).store_release(2 * (ended + 1) + u64::from(found_none));
         }
         if is_dry && found.is_dry() { Look::Nothing } else { Look::Span }
     }
 
     /// Finds the next span of a dry cursor and stores it, for who searches for it. Who proves meanwhile that there is
     /// nothing knows of it.
-    fn seek(&self, lanes: Group, class: SizeClass, home: u32, count: u32) -> Span {
+    fn seek(&self, lanes: Group, class: SizeClass, shard: u32, count: u32) -> Span {
         if lanes.leads() {
             self.seekers(class).add_relaxed(1);
         }
         lanes.sync();
-        // ordering: release; pairs with SEEK of a proof: counted, before what any lane takes from here on.
+        // ordering: release; pairs with SEEK of a scan: counted, before what any lane takes from here on.
         SEEK.fence_release();
-        let found = self.find(lanes, class, home, count, 0);
+        let found = self.find(lanes, class, shard, count, 0);
         self.hand_on(lanes);
         if lanes.leads() {
             if !found.is_dry() {
-                self.cursor(class, home).install(found);
+                self.cursor(class, shard).install(found);
             }
-            // ordering: release; pairs with SEEK of a proof: the span in the cursor.
+            // ordering: release; pairs with SEEK of a scan: the span in the cursor.
             self.seekers(class).at(SEEK).sub_release(1);
         }
         found
     }
 
     /// Whether the cursor is dry, by the leader's look. Relaxed: only who searches for its span changes that.
-    fn is_dry(&self, lanes: Group, class: SizeClass, home: u32) -> bool {
-        Span(lanes.lead_64(|| self.cursor(class, home).span.load_relaxed())).is_dry()
+    fn is_dry(&self, lanes: Group, class: SizeClass, shard: u32) -> bool {
+        Span(lanes.lead_64(|| self.cursor(class, shard).span.load_relaxed())).is_dry()
     }
 
     /// Puts a dry cursor back to its start, before failed subtractions borrow from its upper half.
     #[inline(never)]
-    fn lift(&self, class: SizeClass, home: u32) {
-        let span = &self.cursor(class, home).span;
+    fn lift(&self, class: SizeClass, shard: u32) {
+        let span = &self.cursor(class, shard).span;
         let seen = Span(span.load_relaxed());
         if seen.is_dry() {
             // Relaxed: a dry cursor hands nothing out. A failure is another's success, or another span.

@@ -15,10 +15,10 @@ impl Heap {
     /// The address of a hole of the class, now the caller's; 0 if none was found. Each lane looks for itself,
     /// and those of other ranks elsewhere.
     #[inline(never)]
-    pub(super) fn claim_hole(&self, class: SizeClass, home: u32, rank: u32) -> u64 {
+    pub(super) fn claim_hole(&self, class: SizeClass, shard: u32, rank: u32) -> u64 {
         let set = self.partial(class);
         let words = self.layout.slab_words();
-        let mut from = (self.layout.share_start(home) / WORD_BITS + rank) % words;
+        let mut from = (self.layout.partition_start(shard) / WORD_BITS + rank) % words;
         for _ in 0..LOOKS {
             let Some(run) = set.next(from) else { return 0 };
             let address = self.claim_hole_of(class, run, rank);

@@ -23,7 +23,7 @@ impl Heap {
         let len = size.div_ceil(slab_bytes) as u32;
         let step = (align.div_ceil(slab_bytes) as u32).max(1);
         if step == 1 {
-            let run = self.claim_fresh_row(self.home(), len);
+            let run = self.claim_fresh_row(self.shard(), len);
             if run.len > 0 {
                 return self.make_large(run);
             }

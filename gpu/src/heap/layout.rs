@@ -21,7 +21,7 @@ pub const HEAP_BYTES: (u64, u64) = (1 << 20, 1 << 40);
 /// Sizes and counts of a heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Layout {
+pub struct HeapLayout {
     /// Base-2 logarithm of a slab's bytes.
     pub slab_log2: u32,
     /// Slabs in the heap.
@@ -29,30 +29,30 @@ pub struct Layout {
     /// Size classes; what is larger than the last one's blocks is a run of slabs.
     pub classes: u32,
     /// Cursors of each class.
-    pub homes: u32,
-    /// `home = multiprocessor * home_scale >> 16`.
-    home_scale: u32,
+    pub shards: u32,
+    /// `shard = multiprocessor * shard_scale >> 16`.
+    shard_scale: u32,
     /// Bytes of the largest block of a class.
     pub small_bytes: u32,
-    /// Slabs in each home's share of the heap; the last one's has the rest, too.
-    share: u32,
+    /// Slabs in each shard's partition of the heap; the last one's has the rest, too.
+    partition: u32,
     /// Words of a set of slabs: a bit a slab, and a bit for each word of those.
     set_words: u32,
 }
 
-const _: () = assert!(size_of::<Layout>() == 32);
+const _: () = assert!(size_of::<HeapLayout>() == 32);
 
-impl Layout {
+impl HeapLayout {
     /// A heap of the whole slabs in `bytes`, for a device of so many multiprocessors; `None` outside of
     /// [`HEAP_BYTES`] or without a multiprocessor. A class has a cursor for every multiprocessor, or fewer where
     /// a slab for each would be more than a quarter of the heap.
     pub const fn new(bytes: u64, multiprocessors: u32) -> Option<Self> {
-        Layout::spread(bytes, multiprocessors, multiprocessors)
+        HeapLayout::spread(bytes, multiprocessors, multiprocessors)
     }
 
-    /// The same, with at most `most_homes` cursors of each class.
-    pub const fn spread(bytes: u64, multiprocessors: u32, most_homes: u32) -> Option<Self> {
-        if most_homes == 0
+    /// The same, with at most `most_shards` cursors of each class.
+    pub const fn spread(bytes: u64, multiprocessors: u32, most_shards: u32) -> Option<Self> {
+        if most_shards == 0
             || bytes < HEAP_BYTES.0
             || bytes > HEAP_BYTES.1
             || multiprocessors == 0
@@ -71,31 +71,31 @@ impl Layout {
         let slabs = (bytes >> slab_log2) as u32;
         let classes = SizeClass::of(3 << slab_log2).0 + 1;
         let most = slabs / 4 / classes;
-        let most = if most < most_homes { most } else { most_homes };
-        let homes = if most == 0 { 1 } else { most };
-        Some(Layout::of_slabs(slab_log2, slabs, homes, multiprocessors))
+        let most = if most < most_shards { most } else { most_shards };
+        let shards = if most == 0 { 1 } else { most };
+        Some(HeapLayout::of_slabs(slab_log2, slabs, shards, multiprocessors))
     }
 
     /// `slabs` slabs, with so many cursors of each class.
-    const fn of_slabs(slab_log2: u32, slabs: u32, homes: u32, multiprocessors: u32) -> Self {
+    const fn of_slabs(slab_log2: u32, slabs: u32, shards: u32, multiprocessors: u32) -> Self {
         let small_bytes = 3 << slab_log2;
-        let share = slabs / homes;
-        Layout {
+        let partition = slabs / shards;
+        HeapLayout {
             slab_log2,
             slabs,
             classes: SizeClass::of(small_bytes).0 + 1,
-            homes,
-            home_scale: (homes << 16).div_ceil(multiprocessors),
+            shards,
+            shard_scale: (shards << 16).div_ceil(multiprocessors),
             small_bytes,
-            // Whole runs, so that none is lost where two shares meet.
-            share: share / largest_run(share) * largest_run(share),
+            // Whole runs, so that none is lost where two partitions meet.
+            partition: partition / largest_run(partition) * largest_run(partition),
             set_words: slabs.div_ceil(WORD_BITS) + slabs.div_ceil(WORD_BITS).div_ceil(WORD_BITS),
         }
     }
 
     /// A heap that a model checker can hold: slabs of 512 bytes.
-    pub const fn tiny(slabs: u32, homes: u32) -> Self {
-        Layout::of_slabs(9, slabs, homes, homes)
+    pub const fn tiny(slabs: u32, shards: u32) -> Self {
+        HeapLayout::of_slabs(9, slabs, shards, shards)
     }
 
     /// Bytes of a slab.
@@ -110,7 +110,7 @@ impl Layout {
 
     /// How the blocks of a class lie.
     pub const fn class(&self, class: SizeClass) -> ClassInfo {
-        ClassInfo::new(class, self.slab_bytes(), self.share)
+        ClassInfo::new(class, self.slab_bytes(), self.partition)
     }
 
     /// Words of the bitmap of blocks that belong to one slab.
@@ -140,17 +140,17 @@ impl Layout {
         1 + 2 * self.classes
     }
 
-    /// The first slab of a home's share of the heap, for `homes` the one behind the last.
+    /// The first slab of a shard's partition of the heap, for `shards` the one behind the last.
     #[inline(always)]
-    pub const fn share_start(&self, home: u32) -> u32 {
-        if home < self.homes { home * self.share } else { self.slabs }
+    pub const fn partition_start(&self, shard: u32) -> u32 {
+        if shard < self.shards { shard * self.partition } else { self.slabs }
     }
 
     /// The cursors for a multiprocessor.
     #[inline(always)]
-    pub(super) const fn home(&self, multiprocessor: u32) -> u32 {
-        let home = (multiprocessor * self.home_scale) >> 16;
-        if home < self.homes { home } else { self.homes - 1 }
+    pub(super) const fn shard(&self, multiprocessor: u32) -> u32 {
+        let shard = (multiprocessor * self.shard_scale) >> 16;
+        if shard < self.shards { shard } else { self.shards - 1 }
     }
 }
 
@@ -160,11 +160,11 @@ mod tests {
     use super::*;
     use crate::sync::QUAD;
 
-    fn layouts() -> impl Iterator<Item = Layout> {
+    fn layouts() -> impl Iterator<Item = HeapLayout> {
         [20, 23, 24, 26, 30, 33, 36, 37, 40].into_iter().flat_map(|log2| {
             [1, 4, 132]
                 .into_iter()
-                .filter_map(move |sms| Layout::new((1u64 << log2) + 12345 * u64::from(log2 < 40), sms))
+                .filter_map(move |sms| HeapLayout::new((1u64 << log2) + 12345 * u64::from(log2 < 40), sms))
         })
     }
 
@@ -230,23 +230,23 @@ mod tests {
     #[test]
     fn a_home_for_every_multiprocessor() {
         for layout in layouts() {
-            let homes: std::collections::BTreeSet<u32> = (0..132).map(|sm| layout.home(sm)).collect();
-            assert_eq!(homes.into_iter().next_back(), Some(layout.homes - 1), "{layout:?}");
+            let shards: std::collections::BTreeSet<u32> = (0..132).map(|sm| layout.shard(sm)).collect();
+            assert_eq!(shards.into_iter().next_back(), Some(layout.shards - 1), "{layout:?}");
         }
     }
 
     #[test]
-    fn fewer_homes_are_shared_evenly() {
-        let layout = Layout::spread(8 << 30, 132, 33).unwrap();
+    fn fewer_shards_are_shared_evenly() {
+        let layout = HeapLayout::spread(8 << 30, 132, 33).unwrap();
         let mut shared = [0; 33];
-        (0..132).for_each(|sm| shared[layout.home(sm) as usize] += 1);
-        assert_eq!((layout.homes, shared), (33, [4; 33]));
+        (0..132).for_each(|sm| shared[layout.shard(sm) as usize] += 1);
+        assert_eq!((layout.shards, shared), (33, [4; 33]));
     }
 
     #[test]
     fn a_heap_of_eight_gibibytes_has_slabs_of_64_kibibytes() {
-        let layout = Layout::new(8 << 30, 132).unwrap();
-        assert_eq!((layout.slab_bytes(), layout.slabs, layout.homes), (64 << 10, 131_072, 132));
+        let layout = HeapLayout::new(8 << 30, 132).unwrap();
+        assert_eq!((layout.slab_bytes(), layout.slabs, layout.shards), (64 << 10, 131_072, 132));
         let info = layout.class(SizeClass::of(8192));
         assert_eq!((info.blocks, info.slabs), (128, 16));
     }

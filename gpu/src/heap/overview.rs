@@ -6,16 +6,16 @@
 //! bare       a bit for each class: the last search found no run or rest of one, and no free slabs for one
 //! full       the same, and no hole, and no one who has something in hand
 //! seekers    a word for each class: groups that look for a dry cursor's next span, and may have it in hand
-//! proofs     the searches of the whole heap
+//! scans     the searches of the whole heap
 //! ```
 //!
-//! `full` and `bare` are written by who makes a proof, before its verdict. In between they are hints.
+//! `full` and `bare` are written by who makes a scan, before its scan_result. In between they are hints.
 
 use super::class::SizeClass;
 use super::layout::WORD_BITS;
 use super::{CLASS_WORDS, Heap, layout};
 use crate::lanes::Group;
-use crate::proofs::Proofs;
+use crate::scans::Scans;
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// The words. At first all are zero.
@@ -26,7 +26,7 @@ pub struct Overview {
     found: Sector<Classes>,
     refusals: Sector<AtomicU32>,
     seekers: Sector<[AtomicU32; layout::MAX_CLASSES as usize]>,
-    pub(super) proofs: Line<Proofs>,
+    pub(super) scans: Line<Scans>,
 }
 
 /// What the last search of the whole heap has found.
@@ -42,7 +42,7 @@ struct Classes {
 #[derive(Debug)]
 struct Sector<T>(T);
 
-/// In a line of the cache of its own: who waits for a proof reads its verdict again and again.
+/// In a line of the cache of its own: who waits for a scan reads its scan_result again and again.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(super) struct Line<T>(pub T);
@@ -59,7 +59,7 @@ impl Overview {
             found: Sector(Classes { full: zeros(), bare: zeros() }),
             refusals: Sector(AtomicU32::new(0)),
             seekers: Sector(core::array::from_fn(|_| AtomicU32::new(0))),
-            proofs: Line(Proofs::new()),
+            scans: Line(Scans::new()),
         }
     }
 
@@ -139,8 +139,8 @@ impl Heap {
     }
 
     /// How often all of the heap was searched since it was made.
-    pub fn proofs(&self) -> u64 {
-        self.overview().proofs.0.counts().1
+    pub fn scans(&self) -> u64 {
+        self.overview().scans.0.counts().1
     }
 
     #[inline(always)]
@@ -167,12 +167,12 @@ impl Heap {
         self.read_classes(lanes, &self.overview().found.0.bare)
     }
 
-    /// Writes those down, for who leads a proof.
+    /// Writes those down, for who leads a scan.
     pub(super) fn set_verdict(&self, full: ClassSet, bare: ClassSet) {
         let Classes { full: full_words, bare: bare_words } = &self.overview().found.0;
         for w in 0..CLASS_WORDS {
             for (word, classes) in [(&full_words[w], full.0[w]), (&bare_words[w], bare.0[w])] {
-                // Relaxed: a release is behind it. What is there was written by an earlier proof, which was acquired.
+                // Relaxed: a release is behind it. What is there was written by an earlier scan, which was acquired.
                 if word.load_relaxed() != classes {
                     word.store_relaxed(classes);
                 }

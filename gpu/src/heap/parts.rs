@@ -20,7 +20,7 @@ pub struct Parts {
     pub base: *mut u8,
     /// `layout.classes` of them.
     pub classes: *const ClassInfo,
-    /// `layout.classes * layout.homes`, each `1 << cursor_stride_log2` bytes after the one before, all
+    /// `layout.classes * layout.shards`, each `1 << cursor_stride_log2` bytes after the one before, all
     /// [`Span::UNUSED`](super::Span::UNUSED).
     pub cursors: *const Cursor,
     /// A word a slab: what it is.
@@ -29,12 +29,12 @@ pub struct Parts {
     pub counts: *const AtomicU64,
     /// `layout.block_words()` words, aligned to 16 bytes: the holes.
     pub bitmap: *const AtomicU32,
-    /// [`Layout::sets`](super::Layout::sets) of `layout.set_words()` words: the free slabs; for each class the runs that may have holes; and
+    /// [`HeapLayout::sets`](super::HeapLayout::sets) of `layout.set_words()` words: the free slabs; for each class the runs that may have holes; and
     /// for each the idle ones.
     pub slab_sets: *const AtomicU32,
     /// What is known of all classes.
     pub overview: *const Overview,
-    /// Every [`FRESH_STRIDE`](super::FRESH_STRIDE) words, a home: the first slab of its share that no one has had.
+    /// Every [`FRESH_STRIDE`](super::FRESH_STRIDE) words, a shard: the first slab of its partition that no one has had.
     pub fresh: *const AtomicU32,
     /// What threads did wrong.
     pub faults: *const FaultLog,
@@ -55,10 +55,10 @@ impl Heap {
     }
 
     #[inline(always)]
-    pub(super) fn cursor(&self, class: SizeClass, home: u32) -> &Cursor {
-        debug_assert!(class.0 < self.layout.classes && home < self.layout.homes);
-        let offset = ((home * self.layout.classes + class.0) << self.cursor_stride_log2) as usize;
-        // SAFETY: class and home are the heap's, by the callers.
+    pub(super) fn cursor(&self, class: SizeClass, shard: u32) -> &Cursor {
+        debug_assert!(class.0 < self.layout.classes && shard < self.layout.shards);
+        let offset = ((shard * self.layout.classes + class.0) << self.cursor_stride_log2) as usize;
+        // SAFETY: class and shard are the heap's, by the callers.
         let cursor = unsafe { self.parts.cursors.byte_add(offset) };
         // SAFETY: `from_raw_parts`' promise.
         unsafe { &*cursor }

@@ -7,14 +7,14 @@ use super::cursor::Span;
 use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::sets::Run;
-use super::{Heap, INSTALL, PART_HOMES};
+use super::{Heap, INSTALL, PART_SHARDS};
 use crate::lanes::{Group, Lanes};
 use crate::sync::NATIVE_LAYOUT;
 
-/// Slabs that are taken of another home's share at once, so that it does not run dry for it.
+/// Slabs that are taken of another shard's partition at once, so that it does not run dry for it.
 const FOREIGN_SLABS: u32 = 16;
 
-/// Idle runs that are taken of another home's share at once.
+/// Idle runs that are taken of another shard's partition at once.
 const FOREIGN_RUNS: u32 = 4;
 
 /// Places where a look for idle runs of the class is taken: more than a few only lose to other groups.
@@ -31,18 +31,18 @@ impl Heap {
         peers: Group,
         crossed: bool,
         class: SizeClass,
-        home: u32,
+        shard: u32,
         seen: Span,
     ) -> Span {
         let owes = crossed && peers.leads();
         // Relaxed: a hint, by the last owner.
-        let last = if owes { self.cursor(class, home).runs.load_relaxed() as u32 } else { 0 };
+        let last = if owes { self.cursor(class, shard).runs.load_relaxed() as u32 } else { 0 };
         let (mut waiting, mut span) = (lanes.ballot(owes), Span::DRY);
         while !waiting.is_empty() {
             let lane = waiting.leader();
             let of = SizeClass(lanes.read_32(class.0, lane));
-            let (home, count) = (lanes.read_32(home, lane), lanes.read_32(peers.count(), lane));
-            let found = self.find_span(lanes, of, home, count, lanes.read_32(last, lane));
+            let (shard, count) = (lanes.read_32(shard, lane), lanes.read_32(peers.count(), lane));
+            let found = self.find_span(lanes, of, shard, count, lanes.read_32(last, lane));
             if peers.leader() == lane {
                 span = found;
             }
@@ -54,27 +54,27 @@ impl Heap {
         self.hand_on(lanes);
         if owes {
             let wanted = peers.count() - seen.left().unwrap_or(0);
-            let cursor = self.cursor(class, home);
+            let cursor = self.cursor(class, shard);
             cursor.install(span.without(span.granted(wanted)));
             cursor.runs.store_relaxed(self.class(class).runs_of(span).into());
         }
         span
     }
 
-    /// Blocks of the class for `count` lanes and more: runs of the home's share that are idle, or whatever there is. The
+    /// Blocks of the class for `count` lanes and more: runs of the shard's partition that are idle, or whatever there is. The
     /// last span had `last` runs.
     #[inline(always)]
     fn find_span<const WHOLE: bool>(
         &self,
         lanes: Lanes<WHOLE>,
         class: SizeClass,
-        home: u32,
+        shard: u32,
         count: u32,
         last: u32,
     ) -> Span {
         let info = self.class(class);
-        let run = self.reuse(lanes, class, self.own_words(home, count), info.grown_runs(count, last));
-        if run.len == 0 { self.find(lanes.group(), class, home, count, last) } else { info.span_of(run) }
+        let run = self.reuse(lanes, class, self.own_words(shard, count), info.grown_runs(count, last));
+        if run.len == 0 { self.find(lanes.group(), class, shard, count, last) } else { info.span_of(run) }
     }
 
     /// Before a cursor gets a span: what the lanes have written for it, and acquired with it, is before that.
@@ -107,40 +107,40 @@ impl Heap {
     /// there are none.
     #[cold]
     #[inline(never)]
-    pub(super) fn find(&self, lanes: Group, class: SizeClass, home: u32, count: u32, last: u32) -> Span {
+    pub(super) fn find(&self, lanes: Group, class: SizeClass, shard: u32, count: u32, last: u32) -> Span {
         let info = self.class(class);
         let most = info.grown_runs(count, last);
-        let run = self.reuse(lanes, class, self.own_words(home, count), most);
+        let run = self.reuse(lanes, class, self.own_words(shard, count), most);
         if run.len > 0 {
             return info.span_of(run);
         }
-        let run = lanes.lead_run(|| self.claim_fresh_part(home, info, most * info.slabs));
+        let run = lanes.lead_run(|| self.claim_fresh_part(shard, info, most * info.slabs));
         if run.len > 0 {
             return self.make_span(lanes, info, class, run);
         }
-        let run = self.reuse(lanes, class, self.near_words(home), most);
+        let run = self.reuse(lanes, class, self.near_words(shard), most);
         if run.len > 0 {
             return info.span_of(run);
         }
-        let run = self.claim_near(lanes, class, home, most * info.slabs);
+        let run = self.claim_near(lanes, class, shard, most * info.slabs);
         if run.len > 0 {
             return self.make_span(lanes, info, class, run);
         }
         // Elsewhere: what another cursor of the class has is nearer than what no one does.
-        let span = self.steal(lanes, class, home, 2 * info.blocks);
+        let span = self.steal(lanes, class, shard, 2 * info.blocks);
         if !span.is_dry() {
             return span;
         }
-        let run = self.reuse_foreign(lanes, class, home);
+        let run = self.reuse_foreign(lanes, class, shard);
         if run.len > 0 {
             return info.span_of(run);
         }
-        let run = self.claim_any(lanes, class, home, most * info.slabs);
+        let run = self.claim_any(lanes, class, shard, most * info.slabs);
         if run.len > 0 {
             return self.make_span(lanes, info, class, run);
         }
         // What is left of a run, last: to and fro with that would take longer than all of the above.
-        self.steal(lanes, class, home, 1)
+        self.steal(lanes, class, shard, 1)
     }
 
     /// A span of slabs that were free.
@@ -150,23 +150,23 @@ impl Heap {
     }
 
     /// Takes up to `most` slabs, whole runs, from those that are used by no one here but others elsewhere, or by other
-    /// classes: what other homes have not had; idle runs of the shares near by, then of all; what cursors have.
+    /// classes: what other shards have not had; idle runs of the partitions near by, then of all; what cursors have.
     #[inline(never)]
-    fn claim_any(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
-        let mut run = self.claim_foreign(lanes, self.class(class), home, most);
+    fn claim_any(&self, lanes: Group, class: SizeClass, shard: u32, most: u32) -> Run {
+        let mut run = self.claim_foreign(lanes, self.class(class), shard, most);
         for everywhere in [false, true] {
             if run.len == 0 {
-                run = self.claim_swept(lanes, class, home, most, everywhere);
+                run = self.claim_swept(lanes, class, shard, most, everywhere);
             }
         }
-        if run.len > 0 { run } else { self.claim_stolen(lanes, class, home, most) }
+        if run.len > 0 { run } else { self.claim_stolen(lanes, class, shard, most) }
     }
 
-    /// Takes up to `most` slabs that are no class', whole runs: of the shares near by that no one has had, then free ones.
+    /// Takes up to `most` slabs that are no class', whole runs: of the partitions near by that no one has had, then free ones.
     #[inline(never)]
-    pub(super) fn claim_near(&self, lanes: Group, class: SizeClass, home: u32, most: u32) -> Run {
-        let (info, from) = (self.class(class), self.near_words(home).0);
-        let run = lanes.lead_run(|| self.claim_fresh_near(home, info, most));
+    pub(super) fn claim_near(&self, lanes: Group, class: SizeClass, shard: u32, most: u32) -> Run {
+        let (info, from) = (self.class(class), self.near_words(shard).0);
+        let run = lanes.lead_run(|| self.claim_fresh_near(shard, info, most));
         if run.len > 0 {
             return run;
         }
@@ -174,12 +174,12 @@ impl Heap {
         if run.len > 0 || from == 0 { run } else { self.claim_free(lanes, info, 0, most) }
     }
 
-    /// Takes up to `most` slabs that no one has had, of the share of the home or of those near by.
-    fn claim_fresh_near(&self, home: u32, info: &ClassInfo, most: u32) -> Run {
-        let first = home / PART_HOMES * PART_HOMES;
-        for i in 0..PART_HOMES {
-            let near = first + (home + i) % PART_HOMES;
-            if near < self.layout.homes {
+    /// Takes up to `most` slabs that no one has had, of the partition of the shard or of those near by.
+    fn claim_fresh_near(&self, shard: u32, info: &ClassInfo, most: u32) -> Run {
+        let first = shard / PART_SHARDS * PART_SHARDS;
+        for i in 0..PART_SHARDS {
+            let near = first + (shard + i) % PART_SHARDS;
+            if near < self.layout.shards {
                 let run = self.claim_fresh_part(near, info, most);
                 if run.len > 0 {
                     return run;
@@ -189,10 +189,10 @@ impl Heap {
         Run::NONE
     }
 
-    /// Takes up to `most` slabs of other classes' idle runs, whole runs, of the shares near by or of all homes: those of
+    /// Takes up to `most` slabs of other classes' idle runs, whole runs, of the partitions near by or of all shards: those of
     /// the next sizes first, which have as many slabs.
     #[inline(never)]
-    fn claim_swept(&self, lanes: Group, class: SizeClass, home: u32, most: u32, everywhere: bool) -> Run {
+    fn claim_swept(&self, lanes: Group, class: SizeClass, shard: u32, most: u32, everywhere: bool) -> Run {
         let used = self.used_classes(lanes);
         if !used.has_others(class) {
             return Run::NONE;
@@ -205,9 +205,9 @@ impl Heap {
                 let made = if everywhere {
                     self.sweep_everywhere(lanes, SizeClass(other), most)
                 } else {
-                    self.sweep_class(lanes, SizeClass(other), self.near_words(home), most)
+                    self.sweep_class(lanes, SizeClass(other), self.near_words(shard), most)
                 };
-                let run = if made > 0 { self.claim_near(lanes, class, home, most) } else { Run::NONE };
+                let run = if made > 0 { self.claim_near(lanes, class, shard, most) } else { Run::NONE };
                 if run.len > 0 {
                     return run;
                 }
@@ -216,12 +216,12 @@ impl Heap {
         Run::NONE
     }
 
-    /// Takes idle runs of the class from anywhere, few at once, so that other homes are left theirs.
+    /// Takes idle runs of the class from anywhere, few at once, so that other shards are left theirs.
     #[inline(never)]
-    fn reuse_foreign(&self, lanes: Group, class: SizeClass, home: u32) -> Run {
+    fn reuse_foreign(&self, lanes: Group, class: SizeClass, shard: u32) -> Run {
         let (set, len) = (self.idle(class), self.layout.slab_words());
-        // From behind the share to the end, and from the start.
-        for start in [self.near_words(home).1, 0] {
+        // From behind the partition to the end, and from the start.
+        for start in [self.near_words(shard).1, 0] {
             let mut from = start;
             for _ in 0..LOOKS {
                 let Some(w) = set.next_word_together(lanes, from) else { break };
@@ -236,30 +236,30 @@ impl Heap {
         Run::NONE
     }
 
-    /// The words of a set of slabs that have bits of a home's share, from the first to before the second.
+    /// The words of a set of slabs that have bits of a shard's partition, from the first to before the second.
     #[inline(always)]
-    pub(super) fn share_words(&self, home: u32) -> (u32, u32) {
-        self.words_of_shares(home, home + 1)
+    pub(super) fn partition_words(&self, shard: u32) -> (u32, u32) {
+        self.words_of_partitions(shard, shard + 1)
     }
 
-    /// The words where a group of so many lanes looks first: a warp in its home's share, so that homes leave each other
-    /// theirs; others in the shares of those that have their cursor together.
+    /// The words where a group of so many lanes looks first: a warp in its shard's partition, so that shards leave each other
+    /// theirs; others in the partitions of those that have their cursor together.
     #[inline(always)]
-    fn own_words(&self, home: u32, lanes: u32) -> (u32, u32) {
-        if lanes == WORD_BITS { self.share_words(home) } else { self.near_words(home) }
+    fn own_words(&self, shard: u32, lanes: u32) -> (u32, u32) {
+        if lanes == WORD_BITS { self.partition_words(shard) } else { self.near_words(shard) }
     }
 
-    /// The same of the shares of the homes that have a cursor together for parts of warps.
+    /// The same of the partitions of the shards that have a cursor together for parts of warps.
     #[inline(always)]
-    pub(super) fn near_words(&self, home: u32) -> (u32, u32) {
-        let first = home / PART_HOMES * PART_HOMES;
-        let end = first + PART_HOMES;
-        self.words_of_shares(first, if end < self.layout.homes { end } else { self.layout.homes })
+    pub(super) fn near_words(&self, shard: u32) -> (u32, u32) {
+        let first = shard / PART_SHARDS * PART_SHARDS;
+        let end = first + PART_SHARDS;
+        self.words_of_partitions(first, if end < self.layout.shards { end } else { self.layout.shards })
     }
 
     #[inline(always)]
-    fn words_of_shares(&self, first: u32, end: u32) -> (u32, u32) {
-        let (start, end) = (self.layout.share_start(first), self.layout.share_start(end));
+    fn words_of_partitions(&self, first: u32, end: u32) -> (u32, u32) {
+        let (start, end) = (self.layout.partition_start(first), self.layout.partition_start(end));
         (start / WORD_BITS, end.div_ceil(WORD_BITS))
     }
 
@@ -277,14 +277,14 @@ impl Heap {
         run
     }
 
-    /// Takes some of what another home has not used, the lanes looking at a home each.
+    /// Takes some of what another shard has not used, the lanes looking at a shard each.
     #[inline(never)]
-    fn claim_foreign(&self, lanes: Group, info: &ClassInfo, home: u32, most: u32) -> Run {
-        let homes = self.layout.homes;
+    fn claim_foreign(&self, lanes: Group, info: &ClassInfo, shard: u32, most: u32) -> Run {
+        let shards = self.layout.shards;
         let mut distance = 1;
-        while distance < homes {
-            let (mine, last) = (distance + lanes.rank(), distance + lanes.rank() >= homes);
-            let other = if home + mine < homes { home + mine } else { home + mine - homes };
+        while distance < shards {
+            let (mine, last) = (distance + lanes.rank(), distance + lanes.rank() >= shards);
+            let other = if shard + mine < shards { shard + mine } else { shard + mine - shards };
             let mut candidates = lanes.ballot(!last && self.has_fresh(other));
             while !candidates.is_empty() {
                 let from = lanes.read_32(other, candidates.leader());

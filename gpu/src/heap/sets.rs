@@ -53,10 +53,10 @@ impl IndexSet {
     /// The set at this place.
     ///
     /// # Safety
-    /// `words` starts `len` words and a summary word for every 32 of them, as [`Layout::set_words`] counts them,
+    /// `words` starts `len` words and a summary word for every 32 of them, as [`HeapLayout::set_words`] counts them,
     /// which stay there while the set or a copy of it is used.
     ///
-    /// [`Layout::set_words`]: super::layout::Layout::set_words
+    /// [`HeapLayout::set_words`]: super::layout::HeapLayout::set_words
     #[inline(always)]
     pub unsafe fn new(words: *const AtomicU32, len: u32) -> Self {
         IndexSet { words, len }

@@ -4,7 +4,7 @@
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::{Outcome, Span};
-use super::full::Found;
+use super::full::AllocOutcome;
 use super::sets::Run;
 use super::take::TURNS;
 use super::{Heap, INSTALL};
@@ -22,28 +22,28 @@ impl Heap {
     /// stores the next span there, of runs that are idle, in few round trips, for who comes to the cursor meanwhile has to go
     /// elsewhere.
     #[inline(never)]
-    pub(super) fn alloc_crossed(&self, warp: Warp, class: SizeClass, home: u32, seen: Span) -> u64 {
+    pub(super) fn alloc_crossed(&self, warp: Warp, class: SizeClass, shard: u32, seen: Span) -> u64 {
         let info = *self.class(class);
         if seen.outcome(warp.count()) != Outcome::Crossed || seen.is_unused() || info.blocks < warp.count() {
-            return self.alloc_short(warp, warp.group(), class, home, seen);
+            return self.alloc_short(warp, warp.group(), class, shard, seen);
         }
         // A copy, read at once: behind each acquire its parts would be read from memory again.
         let heap = *self;
-        heap.cross(warp, class, &info, home, seen)
+        heap.cross(warp, class, &info, shard, seen)
     }
 
     /// The same for a cursor that the warp has crossed.
     #[inline(always)]
-    fn cross(&self, warp: Warp, class: SizeClass, info: &ClassInfo, home: u32, seen: Span) -> u64 {
-        let (count, cursor) = (warp.count(), self.cursor(class, home));
+    fn cross(&self, warp: Warp, class: SizeClass, info: &ClassInfo, shard: u32, seen: Span) -> u64 {
+        let (count, cursor) = (warp.count(), self.cursor(class, shard));
         // Relaxed: a hint, by the last owner.
         let most = info.grown_runs(count, cursor.runs.load_relaxed() as u32);
-        let (from, to) = self.share_words(home);
+        let (from, to) = self.partition_words(shard);
         let found = self.idle(class).row::<true, 1>(warp, from, to, info.slabs, most);
         // Of an empty one no lane takes anything.
         let row = self.take_row::<true, true>(warp, class, info, found);
         if row.len == 0 {
-            return self.shared().alloc_again(warp, warp.group(), class, home, seen);
+            return self.shared().alloc_again(warp, warp.group(), class, shard, seen);
         }
         let end = row.first + row.len * info.slabs;
         let (left, next) = (seen.left().unwrap_or(0), Span::new(end, row.len * info.blocks));
@@ -72,14 +72,14 @@ impl Heap {
         peers: Group,
         first: bool,
         class: SizeClass,
-        home: u32,
+        shard: u32,
         seen: Span,
     ) -> Span {
         let info = self.class(class);
-        let runs = info.first_runs(peers.count(), home);
+        let runs = info.first_runs(peers.count(), shard);
         let mut run = Run::NONE;
         if first && runs * info.blocks >= peers.count() {
-            run = self.claim_fresh(home, runs * info.slabs);
+            run = self.claim_fresh(shard, runs * info.slabs);
         }
         let leader = peers.leader();
         let run = Run { first: lanes.read_32(run.first, leader), len: lanes.read_32(run.len, leader) };
@@ -93,7 +93,7 @@ impl Heap {
             return seen;
         }
         let span = Span::new(run.first + run.len, runs * info.blocks);
-        self.cursor(class, home).install(span.without(peers.count()));
+        self.cursor(class, shard).install(span.without(peers.count()));
         span
     }
 
@@ -105,15 +105,15 @@ impl Heap {
         lanes: Lanes<WHOLE>,
         peers: Group,
         class: SizeClass,
-        home: u32,
+        shard: u32,
         seen: Span,
     ) -> u64 {
         let (count, leads) = (peers.count(), peers.leads());
-        let (mut seen, mut home) = (seen, home);
+        let (mut seen, mut shard) = (seen, shard);
         for turn in 0..TURNS {
             let first = leads && seen.is_unused() && seen.left() == Some(0);
             if !lanes.all(!first) {
-                seen = self.first_span(lanes, peers, first, class, home, seen);
+                seen = self.first_span(lanes, peers, first, class, shard, seen);
             }
             seen = Span(lanes.read_64(seen.0, peers.leader()));
             // What the last owners wrote is now before every lane (I4).
@@ -127,14 +127,14 @@ impl Heap {
                 break;
             }
             if leads && rest < 0 {
-                home = self.next_home(class, home, turn);
-                seen = self.take(count, class, home);
+                shard = self.next_shard(class, shard, turn);
+                seen = self.take(count, class, shard);
             }
         }
         let seen = Span(lanes.read_64(seen.0, peers.leader()));
-        let home = lanes.read_32(home, peers.leader());
+        let shard = lanes.read_32(shard, peers.leader());
         lanes.order();
-        self.alloc_again(lanes, peers, class, home, seen)
+        self.alloc_again(lanes, peers, class, shard, seen)
     }
 
     /// A cursor did not have what some lanes wanted. Every lane of `lanes` comes here, with the lanes that ask for
@@ -146,10 +146,10 @@ impl Heap {
         lanes: Lanes<WHOLE>,
         peers: Group,
         class: SizeClass,
-        home: u32,
+        shard: u32,
         seen: Span,
     ) -> u64 {
-        let (mut peers, mut home, mut seen) = (peers, home, seen);
+        let (mut peers, mut shard, mut seen) = (peers, shard, seen);
         let (mut address, mut asks) = (0, true);
         for turn in 0..=PATIENCE {
             let (count, rank) = (peers.count(), peers.rank());
@@ -157,7 +157,7 @@ impl Heap {
             let crossed = outcome == Outcome::Crossed;
             let mut next = Span::DRY;
             if !lanes.all(!crossed) {
-                next = self.refill(lanes, peers, crossed, class, home, seen);
+                next = self.refill(lanes, peers, crossed, class, shard, seen);
             }
             if asks {
                 address = self.block_after(class, seen, next, count, rank);
@@ -168,17 +168,17 @@ impl Heap {
                 break;
             }
             if outcome == Outcome::Behind && asks && peers.leads() {
-                home = self.next_home(class, home, turn);
+                shard = self.next_shard(class, shard, turn);
             }
-            match self.alloc_dry(lanes.group(), peers, asks && outcome == Outcome::Dry, class, home, seen) {
-                Found::Block(hole) => (address, asks) = (hole, false),
-                Found::Nothing => asks = false,
-                Found::Perhaps => {}
+            match self.alloc_dry(lanes.group(), peers, asks && outcome == Outcome::Dry, class, shard, seen) {
+                AllocOutcome::Block(hole) => (address, asks) = (hole, false),
+                AllocOutcome::Nothing => asks = false,
+                AllocOutcome::Perhaps => {}
             }
             lanes.sync();
             peers = lanes.matching(if asks { class.0 } else { DONE });
-            home = lanes.read_32(home, peers.leader());
-            seen = self.take_together(lanes, peers, asks, class, home);
+            shard = lanes.read_32(shard, peers.leader());
+            seen = self.take_together(lanes, peers, asks, class, shard);
         }
         let refused = lanes.ballot(address == 0).count();
         if refused > 0 && lanes.leads() {

@@ -26,8 +26,8 @@ const EAGER_POLLS: u32 = if NATIVE_LAYOUT { 16 } else { 0 };
 impl Heap {
     /// Takes blocks from a cursor, if it has as many. Returns the cursor as it was.
     #[inline(always)]
-    pub(super) fn take(&self, wanted: u32, class: SizeClass, home: u32) -> Span {
-        let cursor = self.cursor(class, home);
+    pub(super) fn take(&self, wanted: u32, class: SizeClass, shard: u32) -> Span {
+        let cursor = self.cursor(class, shard);
         // ordering: acquire; pairs with INSTALL: the slabs' entries, and what their last owners wrote (I4).
         Span(cursor.span.at(TAKE).sub_acquire(wanted.into()))
     }
@@ -36,12 +36,12 @@ impl Heap {
     /// do not help. For who owes no span itself. Few registers and no call: while the cursors get their first spans, all
     /// warps of a multiprocessor are here.
     #[inline(always)]
-    pub(super) fn take_in_turn(&self, wanted: u32, class: SizeClass, home: &mut u32) -> Span {
-        let mut seen = self.take(wanted, class, *home);
+    pub(super) fn take_in_turn(&self, wanted: u32, class: SizeClass, shard: &mut u32) -> Span {
+        let mut seen = self.take(wanted, class, *shard);
         let mut turn = 0;
         while seen.signed_left() < 0 && !seen.is_dry() && turn < TURNS {
-            *home = self.next_home(class, *home, turn);
-            seen = self.take(wanted, class, *home);
+            *shard = self.next_shard(class, *shard, turn);
+            seen = self.take(wanted, class, *shard);
             turn += 1;
         }
         seen
@@ -55,36 +55,36 @@ impl Heap {
         peers: Group,
         asks: bool,
         class: SizeClass,
-        home: u32,
+        shard: u32,
     ) -> Span {
-        let seen = if asks && peers.leads() { self.take(peers.count(), class, home).0 } else { 0 };
+        let seen = if asks && peers.leads() { self.take(peers.count(), class, shard).0 } else { 0 };
         let seen = lanes.read_64(seen, peers.leader());
         // What the last owners wrote is now before every lane (I4).
         lanes.order();
         Span(seen)
     }
 
-    /// Where to take blocks instead, when `home` has no span and will have one soon: its neighbour, which is in the
+    /// Where to take blocks instead, when `shard` has no span and will have one soon: its neighbour, which is in the
     /// middle of its own; others, those of different warps at different places; then the same, after a wait.
     #[inline(always)]
-    pub(super) fn next_home(&self, class: SizeClass, home: u32, turn: u32) -> u32 {
-        let homes = self.layout.homes;
-        if turn == 0 && home ^ 1 < homes {
-            return home ^ 1;
+    pub(super) fn next_shard(&self, class: SizeClass, shard: u32, turn: u32) -> u32 {
+        let shards = self.layout.shards;
+        if turn == 0 && shard ^ 1 < shards {
+            return shard ^ 1;
         }
         if turn < HOPS {
             // Of a hash, so that no division is at each call.
-            let place = (home + thread::index_1d() / WARP_SIZE).wrapping_mul(SCATTER) >> 16;
-            return (place * homes) >> 16;
+            let place = (shard + thread::index_1d() / WARP_SIZE).wrapping_mul(SCATTER) >> 16;
+            return (place * shards) >> 16;
         }
-        self.await_span(class, home);
-        home
+        self.await_span(class, shard);
+        shard
     }
 
     /// Waits until no group is looking for the next span, or for long enough.
     #[inline(always)]
-    fn await_span(&self, class: SizeClass, home: u32) {
-        let span = &self.cursor(class, home).span;
+    fn await_span(&self, class: SizeClass, shard: u32) {
+        let span = &self.cursor(class, shard).span;
         for poll in 0..POLLS {
             let seen = Span(span.load_relaxed());
             if seen.signed_left() >= 0 || seen.is_dry() {

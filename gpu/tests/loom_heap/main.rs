@@ -127,7 +127,7 @@ fn every_weakened_ordering_is_noticed() {
         ("heap/summarise", HOLE, "I2 of sets"),
         ("heap/summarise", FREE_SLAB, "I2 of sets"),
         ("heap/arrive", FREED_BEFORE_A_SEARCH, REFUSED),
-        ("heap/verdict", FREED_BEFORE_A_SEARCH, REFUSED),
+        ("heap/scan_result", FREED_BEFORE_A_SEARCH, REFUSED),
         ("heap/search", SOUGHT_TWICE, LOST),
         ("heap/seek", FREED_BEFORE_A_SEARCH, REFUSED),
     ];

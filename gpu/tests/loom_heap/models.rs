@@ -150,7 +150,7 @@ pub const FREED_TWICE: Model = Model {
 };
 
 /// A thread frees the last blocks of the only slab and allocates from another class. Meanwhile an
-/// allocation fails on the same cursor, for a thread that has seen none of these frees. The proof
+/// allocation fails on the same cursor, for a thread that has seen none of these frees. The scan
 /// of that thread must not count for the thread that freed the blocks.
 pub const FREED_BEFORE_A_SEARCH: Model = Model {
     preemptions: 1,

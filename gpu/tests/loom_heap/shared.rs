@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use warpheap_device::heap::Layout;
+use warpheap_device::heap::HeapLayout;
 use warpheap_device::heap::class::SizeClass;
 
 /// Sizes of two classes: a slab holds four blocks of one, two of the other.
@@ -60,8 +60,8 @@ pub fn request(size: usize) -> Request {
 }
 
 impl Shared {
-    pub fn new(slabs: u32, homes: u32) -> Arc<Shared> {
-        let owned = OwnedHeap::with(Layout::tiny(slabs, homes));
+    pub fn new(slabs: u32, shards: u32) -> Arc<Shared> {
+        let owned = OwnedHeap::with(HeapLayout::tiny(slabs, shards));
         let values = (0..owned.layout.bytes() as usize / QUARTER).map(|_| UnsafeCell::new(false)).collect();
         Arc::new(Shared { owned, values })
     }

@@ -7,14 +7,14 @@ use warpheap_device::fault::FaultLog;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{
-    COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Heap, Layout, Overview, Parts, RunAudit, Span, Violation,
+    COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Heap, HeapLayout, Overview, Parts, RunAudit, Span, Violation,
     Visitor,
 };
 use warpheap_device::sync::{AtomicU32, AtomicU64};
 
 pub struct OwnedHeap {
     pub heap: Box<Heap>,
-    pub layout: Layout,
+    pub layout: HeapLayout,
     pub faults: Box<FaultLog>,
     _classes: Vec<ClassInfo>,
     _cursors: Vec<Cursor>,
@@ -37,20 +37,20 @@ impl OwnedHeap {
     #[cfg_attr(loom, expect(dead_code, reason = "its heaps are too large for a model"))]
     /// A heap of `bytes` for a device with `multiprocessors` SMs.
     pub fn new(bytes: u64, multiprocessors: u32) -> OwnedHeap {
-        OwnedHeap::with(Layout::new(bytes, multiprocessors).unwrap())
+        OwnedHeap::with(HeapLayout::new(bytes, multiprocessors).unwrap())
     }
 
-    pub fn with(layout: Layout) -> OwnedHeap {
+    pub fn with(layout: HeapLayout) -> OwnedHeap {
         let classes: Vec<ClassInfo> = (0..layout.classes).map(|c| layout.class(SizeClass(c))).collect();
         let cursors: Vec<Cursor> =
-            (0..layout.classes * layout.homes).map(|_| Cursor::new(Span::UNUSED)).collect();
+            (0..layout.classes * layout.shards).map(|_| Cursor::new(Span::UNUSED)).collect();
         let entries = words(layout.slabs.into(), |_| Heap::free_entry());
         let counts = (0..layout.slabs as usize * COUNT_STRIDE).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
         let bitmap = words(layout.block_words(), |_| 0);
         let slab_sets = words(u64::from(layout.set_words()) * u64::from(layout.sets()), |_| 0);
         let overview = Box::new(Overview::default());
         let stride = FRESH_STRIDE as u32;
-        let fresh = words(u64::from(layout.homes * stride), |i| layout.share_start(i / stride));
+        let fresh = words(u64::from(layout.shards * stride), |i| layout.partition_start(i / stride));
         let faults = Box::new(FaultLog::default());
         let host = HostLayout::from_size_align(layout.bytes() as usize, 1 << 21).unwrap();
         // SAFETY: the size is not zero.

@@ -12,7 +12,7 @@ use crate::Result;
 use crate::kernels::bench::{bench_churn_floor, bench_freelist_churn};
 use warpheap::driver::DeviceInfo;
 use warpheap::kernel_names;
-use warpheap::pool::FreeList;
+use warpheap::device_pools::FreeList;
 
 /// Allocation and free pairs per thread.
 const TURNS: u32 = 64;

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 use warpheap::driver::{Device, DeviceBuffer, LaunchConfig, Module};
 use warpheap::error::OutOfMemory;
 use warpheap::kernel_names;
-use warpheap::pool::{Bump, FreeList};
+use warpheap::device_pools::{Bump, FreeList};
 use warpheap_device::kernel::DevicePtr;
 
 const THREADS_LOG2: u32 = 20;

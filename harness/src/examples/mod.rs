@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use warpheap::driver::{Backend, Device, DeviceBuffer, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
-use warpheap::pool::Heap;
+use warpheap::device_pools::Heap;
 use warpheap_device::kernel::Kernel;
 
 /// Threads in a block.

@@ -29,7 +29,7 @@ pub(super) struct Census {
 
 /// The result of the comparison on the device.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Verdict {
+pub(super) struct CensusResult {
     /// Blocks that it compared.
     pub checked: u64,
     /// Blocks that share memory with another.
@@ -38,7 +38,7 @@ pub(super) struct Verdict {
     pub misplaced: u64,
 }
 
-impl Verdict {
+impl CensusResult {
     pub fn is_clean(self) -> bool {
         self.overlapping == 0 && self.misplaced == 0
     }
@@ -56,7 +56,7 @@ impl Census {
         stream: &Stream,
         records: &DeviceBuffer<Record>,
         report: &mut StressReport,
-    ) -> Result<Verdict> {
+    ) -> Result<CensusResult> {
         self.map.clear(stream)?;
         // SAFETY: nothing else uses the marks: no kernel runs.
         unsafe { stream.fill_bytes(&self.marks, 0) }?;
@@ -74,7 +74,7 @@ impl Census {
         let checked = log.checked();
         report.blocks_checked += checked;
         let overlaps = log.count(warpheap_device::check::log::BreachKind::Overlap);
-        Ok(Verdict { checked, overlapping: log.overlapping(), misplaced: log.total() - overlaps })
+        Ok(CensusResult { checked, overlapping: log.overlapping(), misplaced: log.total() - overlaps })
     }
 }
 
@@ -114,7 +114,7 @@ pub(super) fn on_host(plan: &Plan, narrator: &Narrator<'_>, report: &mut StressR
 }
 
 /// Adds the findings of the host, and differences between host and device.
-pub(super) fn compare(verdict: Verdict, sorted: &Sorted, narrator: &Narrator<'_>, report: &mut StressReport) {
+pub(super) fn compare(result: CensusResult, sorted: &Sorted, narrator: &Narrator<'_>, report: &mut StressReport) {
     let named = |place: u32| narrator.block(place, narrator.records[place as usize]);
     for pair in sorted.overlaps.pairs.iter().take(NAMED) {
         let (first, second) = (named(pair.first.place), named(pair.second.place));
@@ -130,7 +130,7 @@ pub(super) fn compare(verdict: Verdict, sorted: &Sorted, narrator: &Narrator<'_>
         report.add(vec![narrator.finding(FindingKind::OutOfBounds, Some(address), message)], 1);
     }
     let host = (sorted.live, sorted.overlaps.blocks, sorted.misplaced.len() as u64);
-    let device = (verdict.checked, verdict.overlapping, verdict.misplaced);
+    let device = (result.checked, result.overlapping, result.misplaced);
     if host != device {
         let message = format!(
             "the host compared {} blocks and found {} that share memory and {} misplaced; the device compared \

@@ -1,6 +1,6 @@
 //! The checks between rounds and at the end of a run.
 
-use super::census::{self, Verdict};
+use super::census::{self, CensusResult};
 use super::finding::{FindingKind, Narrator, Table};
 use super::plan::BLOCK_THREADS;
 use super::run::{Run, Streams};
@@ -49,12 +49,12 @@ impl<S: Subject> Run<'_, S> {
     /// the allocator's count found a difference, or if the time share allows it.
     pub(super) fn check_all(&mut self, needed: bool) -> Result<()> {
         let stream = &self.streams[0];
-        let verdict = self.census.on_device(self.module, stream, &self.tables.records, &mut self.report)?;
+        let result = self.census.on_device(self.module, stream, &self.tables.records, &mut self.report)?;
         let live = self.report.live_blocks();
         let counted = self.subject.agrees(live)?;
         self.report.checked.count |= counted.is_some();
         let counted = counted.unwrap_or(true);
-        let agrees = verdict.is_clean() && verdict.checked == live && counted;
+        let agrees = result.is_clean() && result.checked == live && counted;
         let spent = self.report.host_check_seconds;
         let has_time = spent <= HOST_CHECK_SHARE * self.started.elapsed().as_secs_f64();
         if !(needed || has_time || !agrees) {
@@ -63,7 +63,7 @@ impl<S: Subject> Run<'_, S> {
         let started = Instant::now();
         let records = self.tables.records.copy_to_vec()?;
         self.report.host_check_seconds += started.elapsed().as_secs_f64();
-        self.compare_all(verdict, &records, Table::Slots)?;
+        self.compare_all(result, &records, Table::Slots)?;
         if !counted && self.report.is_clean() {
             let message = format!("{live} blocks are live, and the allocator counts others");
             let finding = self.narrator(&records).finding(FindingKind::CountMismatch, None, message);
@@ -73,11 +73,11 @@ impl<S: Subject> Run<'_, S> {
     }
 
     /// Compares all blocks on the host, and compares them with the allocator's metadata.
-    fn compare_all(&mut self, verdict: Verdict, records: &[Record], table: Table) -> Result<()> {
+    fn compare_all(&mut self, result: CensusResult, records: &[Record], table: Table) -> Result<()> {
         let (plan, round, pool_start) = (&self.plan, self.round, self.subject.start());
         let narrator = Narrator { plan, round, pool_start, records, table };
         let sorted = census::on_host(plan, &narrator, &mut self.report);
-        census::compare(verdict, &sorted, &narrator, &mut self.report);
+        census::compare(result, &sorted, &narrator, &mut self.report);
         let started = Instant::now();
         let account = self.subject.account(plan, &narrator)?;
         self.report.checked.metadata |= account.is_some();
@@ -174,12 +174,12 @@ impl<S: Subject> Run<'_, S> {
         let granted = count.copy_to_vec()?[0];
         let emptied = self.subject.is_emptied(&self.plan, granted)?;
         self.note_exhaustion(emptied, granted, true);
-        let verdict = self.census.on_device(self.module, stream, &out, &mut self.report)?;
-        self.compare_all(verdict, &out.copy_to_vec()?, Table::Grabbed)?;
+        let result = self.census.on_device(self.module, stream, &out, &mut self.report)?;
+        self.compare_all(result, &out.copy_to_vec()?, Table::Grabbed)?;
         if S::Handle::RECLAIMS && self.report.is_clean() {
             give_back(&self.subject, self.module, stream, out.slice(), granted)?;
-            let verdict = self.census.on_device(self.module, stream, &out, &mut self.report)?;
-            self.compare_all(verdict, &out.copy_to_vec()?, Table::Grabbed)?;
+            let result = self.census.on_device(self.module, stream, &out, &mut self.report)?;
+            self.compare_all(result, &out.copy_to_vec()?, Table::Grabbed)?;
             self.check_all_free()?;
         }
         Ok(())

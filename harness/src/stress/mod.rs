@@ -38,7 +38,7 @@
 //! [`Subject`] builds the pool. This example uses the free list of `warpheap`:
 //!
 //! ```
-//! use warpheap::pool::{Faults, FreeList};
+//! use warpheap::device_pools::{Faults, FreeList};
 //! use warpheap::Device;
 //! use warpheap_device::freelist::FreeList as Handle;
 //! use warpheap_device::kernel::Arg;

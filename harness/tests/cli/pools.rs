@@ -35,8 +35,8 @@ fn a_log_is_replayed_against_every_pool() {
         let (trace, pools) = (&results["data"]["trace"], results["data"]["pools"].as_array().expect("pools"));
         assert_eq!((&trace["peak_live_bytes"], &trace["leaks"]["bytes"]), (&1200.into(), &300.into()));
         assert_eq!(trace["unmatched_frees"]["first"][0]["line"], 5);
-        assert_eq!(pools.len(), warpheap_harness::pools::POOLS.len());
-        for (report, kind) in pools.iter().zip(warpheap_harness::pools::POOLS) {
+        assert_eq!(pools.len(), warpheap_harness::pool_tools::POOLS.len());
+        for (report, kind) in pools.iter().zip(warpheap_harness::pool_tools::POOLS) {
             assert_eq!((&report["pool"], &report["operations"]), (&kind.name.into(), &5.into()));
             assert!(report["call_ns"]["median"].as_f64().is_some_and(|nanos| nanos > 0.0), "{report}");
             assert_eq!((&report["peak_live_bytes"], &report["used_at_end_bytes"]), (&1200.into(), &0.into()));
@@ -105,7 +105,7 @@ fn pools_are_measured_beside_the_driver() {
     let line = "pool bench --backend cpu --rounds 2 --threads 2 --allocations 100 --json -";
     let output = warpheap(line);
     assert_eq!(status(&output), 0, "{}", both(&output));
-    let measured = warpheap_harness::pools::POOLS.iter().filter(|kind| kind.reuses);
+    let measured = warpheap_harness::pool_tools::POOLS.iter().filter(|kind| kind.reuses);
     let (results, pools) = (json(&output), measured.count());
     assert_eq!(results["kind"], "pool-bench");
     let (pairs, random) = (&results["data"]["pairs"], &results["data"]["random"]);

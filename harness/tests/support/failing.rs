@@ -3,7 +3,7 @@
 use super::slots::{SlotPool, Slots, give_back_slots, grab_slots, stress_slots};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use warpheap::pool::Faults;
+use warpheap::device_pools::Faults;
 use warpheap::{Device, Event, LaunchConfig, Module, Stream, kernel_names};
 use warpheap_device::kernel::Arg;
 use warpheap_harness::kernels::bench::bench_spin;

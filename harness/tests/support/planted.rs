@@ -8,7 +8,7 @@ use crate::cli::console::Console;
 use std::alloc::Layout;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
-use warpheap::alloc::{DeviceAllocator, DriverMemory, Usage};
+use warpheap::host_pools::{DeviceAllocator, SyncDriverAllocator, Usage};
 use warpheap::{Device, Result, Stream, kernel_names};
 use warpheap_device::kernel::DevicePtr;
 use warpheap_harness::kernels::demo::{demo_hold, demo_let_go};
@@ -65,16 +65,16 @@ struct Given {
 pub struct Wrong<P: ?Sized> {
     pub fault: Fault,
     /// The stream of unordered work.
-    pub home: Stream,
-    elsewhere: DriverMemory,
+    pub other_stream: Stream,
+    elsewhere: SyncDriverAllocator,
     given: Mutex<(Option<DevicePtr<u8>>, Vec<Given>)>,
     pub pool: Box<P>,
 }
 
 impl<P: DeviceAllocator + ?Sized> Wrong<P> {
     pub fn new(fault: Fault, pool: Box<P>) -> Wrong<P> {
-        let home = pool.device().stream().unwrap();
-        Wrong { fault, home, elsewhere: DriverMemory::new(pool.device()), given: Mutex::default(), pool }
+        let other_stream = pool.device().stream().unwrap();
+        Wrong { fault, other_stream, elsewhere: SyncDriverAllocator::new(pool.device()), given: Mutex::default(), pool }
     }
 
     pub fn is(&self, fault: Fault) -> bool {
@@ -83,7 +83,7 @@ impl<P: DeviceAllocator + ?Sized> Wrong<P> {
 
     /// The stream that is passed to the pool.
     pub fn seen<'a>(&'a self, stream: &'a Stream) -> &'a Stream {
-        if self.is(Fault::Unordered) { &self.home } else { stream }
+        if self.is(Fault::Unordered) { &self.other_stream } else { stream }
     }
 
     fn granted(&self, layout: Layout, stream: &Stream, is_elsewhere: bool) -> Result<DevicePtr<u8>> {

@@ -4,7 +4,7 @@
 use core::alloc::Layout;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use warpheap::pool::Faults;
+use warpheap::device_pools::Faults;
 use warpheap::{Device, DeviceBuffer};
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::kernel::{Arg, DeviceHandle, DevicePtr, DeviceSlice};

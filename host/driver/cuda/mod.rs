@@ -150,14 +150,14 @@ fn check_pools(context: &Context, most: Option<u64>) -> Result<()> {
     let refuse = |what, backend, advice| Err(NotSupported::Backend { what, backend, advice }.into());
     let version = driver_version(context.api)?;
     if version < (11, 2) {
-        let advice = "update it to one of CUDA 11.2 or later, or allocate from DriverMemory";
+        let advice = "update it to one of CUDA 11.2 or later, or allocate from SyncDriverAllocator";
         return refuse("stream-ordered pools", "this driver", advice);
     }
     if attribute(context, Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
         return refuse(
             "stream-ordered pools",
             "this GPU",
-            "allocate from DriverMemory, or from a pool over it",
+            "allocate from SyncDriverAllocator, or from a pool over it",
         );
     }
     if most.is_some() && version < (12, 2) {

@@ -3,12 +3,12 @@
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::thread;
-use warpheap::alloc::{DriverMemory, PoolBox, PoolBuffer};
+use warpheap::host_pools::{SyncDriverAllocator, PoolBox, PoolBuffer};
 use warpheap::{Device, Result};
 
 pub fn main() -> Result<()> {
     let device = Device::cpu();
-    let (memory, stream) = (Arc::new(DriverMemory::new(&device)), device.stream()?);
+    let (memory, stream) = (Arc::new(SyncDriverAllocator::new(&device)), device.stream()?);
     let mut values = PoolBuffer::from_slice(&*memory, &[1_u32], &stream)?;
     values.copy_from_slice(&[2])?;
     values.copy_to_vec()?;

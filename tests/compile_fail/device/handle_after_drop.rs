@@ -2,7 +2,7 @@
 
 use core::alloc::Layout;
 use warpheap::Device;
-use warpheap::pool::Heap;
+use warpheap::device_pools::Heap;
 
 fn main() {
     let heap = Heap::builder(1 << 20).build(&Device::cpu()).unwrap();

@@ -1,10 +1,10 @@
 //! A handle cannot be freed twice.
-use warpheap::alloc::{DriverMemory, PoolBuffer};
+use warpheap::host_pools::{SyncDriverAllocator, PoolBuffer};
 use warpheap::{Device, Result};
 
 fn main() -> Result<()> {
     let device = Device::cpu();
-    let (memory, stream) = (DriverMemory::new(&device), device.stream()?);
+    let (memory, stream) = (SyncDriverAllocator::new(&device), device.stream()?);
     let values = PoolBuffer::from_slice(&memory, &[1_u32], &stream)?;
     values.deallocate_on(&stream)?;
     drop(values);

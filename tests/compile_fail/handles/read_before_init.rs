@@ -1,10 +1,10 @@
 //! Uninitialised values cannot be read.
-use warpheap::alloc::{DriverMemory, PoolBuffer};
+use warpheap::host_pools::{SyncDriverAllocator, PoolBuffer};
 use warpheap::{Device, Result};
 
 fn main() -> Result<()> {
     let device = Device::cpu();
-    let (memory, stream) = (DriverMemory::new(&device), device.stream()?);
+    let (memory, stream) = (SyncDriverAllocator::new(&device), device.stream()?);
     let values = PoolBuffer::<u32, _>::new_uninit(&memory, 1, &stream)?;
     values.copy_to_vec()?;
     Ok(())

@@ -1,7 +1,7 @@
 //! A handle is `Send` only if its values are.
 
 use std::thread;
-use warpheap::alloc::PoolBuffer;
+use warpheap::host_pools::PoolBuffer;
 
 /// A value bound to its thread, such as the address of a thread-local variable.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::thread;
-use warpheap::alloc::PoolBox;
+use warpheap::host_pools::PoolBox;
 
 #[derive(Clone, Copy)]
 struct OfThisThread(#[allow(dead_code)] PhantomData<Rc<u32>>);

@@ -1,6 +1,6 @@
 //! The slabs, in the order of their addresses.
 
-use super::{Found, FreeSlab, LargeAudit, RunAudit, Visitor, Walk};
+use super::{Defect, FreeSlab, LargeAudit, RunAudit, Visitor, Walk};
 use crate::heap::class::SizeClass;
 use crate::heap::class_info::full_word;
 use crate::heap::count::Count;
@@ -26,7 +26,7 @@ impl<V: Visitor> Walk<'_, V> {
             (Some(slabs), _) if slabs > 0 => self.large(slab, slabs),
             (None, Some(class)) if entry == self.first_of(class) => self.run(slab, class),
             _ => {
-                self.slab_is(slab, Found::Orphan { entry: entry.0 });
+                self.slab_is(slab, Defect::Orphan { entry: entry.0 });
                 self.taken(slab);
                 1
             }
@@ -38,22 +38,22 @@ impl<V: Visitor> Walk<'_, V> {
         Entry::of_class(class, 0, self.heap.layout.class(class).slabs)
     }
 
-    /// Whether the slab is among those of its share that no one has had. Slabs are asked for in their order.
+    /// Whether the slab is among those of its partition that no one has had. Slabs are asked for in their order.
     fn is_fresh(&mut self, slab: u32) -> bool {
-        while slab >= self.heap.layout.share_start(self.home + 1) {
-            self.home += 1;
+        while slab >= self.heap.layout.partition_start(self.shard + 1) {
+            self.shard += 1;
         }
-        slab >= self.heap.fresh(self.home).load_relaxed()
+        slab >= self.heap.fresh(self.shard).load_relaxed()
     }
 
     fn free(&mut self, slab: u32) {
         let (in_set, fresh) = (self.heap.free_slabs().contains(slab), self.is_fresh(slab));
         let withheld = slab >= self.present;
         let found = match (in_set, fresh) {
-            (true, true) => Some(Found::FreeTwice),
+            (true, true) => Some(Defect::FreeTwice),
             (false, false) if withheld => None,
-            (false, false) => Some(Found::Lost),
-            _ => withheld.then_some(Found::Withheld),
+            (false, false) => Some(Defect::Lost),
+            _ => withheld.then_some(Defect::Withheld),
         };
         if let Some(found) = found {
             self.slab_is(slab, found);
@@ -72,7 +72,7 @@ impl<V: Visitor> Walk<'_, V> {
     fn taken(&mut self, slab: u32) {
         let entry = self.entry(slab).0;
         if self.is_fresh(slab) || self.heap.free_slabs().contains(slab) {
-            self.slab_is(slab, Found::TakenAndFree { entry });
+            self.slab_is(slab, Defect::TakenAndFree { entry });
         }
     }
 
@@ -82,7 +82,7 @@ impl<V: Visitor> Walk<'_, V> {
         for word in 0..self.heap.layout.words_per_slab() {
             let bits = self.heap.bits(first + word).load_relaxed();
             if bits != 0 {
-                self.slab_is(slab, Found::BitsWithoutClass { word, bits });
+                self.slab_is(slab, Defect::BitsWithoutClass { word, bits });
                 break;
             }
         }
@@ -92,7 +92,7 @@ impl<V: Visitor> Walk<'_, V> {
     fn no_count(&mut self, slab: u32) {
         let count = self.heap.count(slab).load_relaxed();
         if count != 0 {
-            self.slab_is(slab, Found::CountWithoutRun { count });
+            self.slab_is(slab, Defect::CountWithoutRun { count });
         }
     }
 
@@ -100,12 +100,12 @@ impl<V: Visitor> Walk<'_, V> {
     fn whole(&mut self, slab: u32, slabs: u32, entry_at: impl Fn(u32) -> Entry) -> u32 {
         let there = self.heap.layout.slabs - slab;
         if there < slabs {
-            self.slab_is(slab, Found::ReachesPastEnd { slabs });
+            self.slab_is(slab, Defect::ReachesPastEnd { slabs });
         }
         for i in 0..slabs.min(there) {
             let entry = self.entry(slab + i);
             if i > 0 && entry != entry_at(i) {
-                self.slab_is(slab + i, Found::Torn { entry: entry.0 });
+                self.slab_is(slab + i, Defect::Torn { entry: entry.0 });
                 return i;
             }
             self.taken(slab + i);
@@ -150,7 +150,7 @@ impl<V: Visitor> Walk<'_, V> {
             self.beyond(slab, class, w, self.heap.bits(self.heap.word_of(slab, 0) + w).load_relaxed());
         }
         if both > 0 {
-            self.tell(Some(slab), Some(class), None, Found::HolesInCursor { blocks: both });
+            self.tell(Some(slab), Some(class), None, Defect::HolesInCursor { blocks: both });
         }
         self.noted(&run, sum);
         self.visitor.run(&run);
@@ -159,7 +159,7 @@ impl<V: Visitor> Walk<'_, V> {
 
     fn beyond(&mut self, slab: u32, class: SizeClass, word: u32, bits: u32) {
         if bits != 0 {
-            self.tell(Some(slab), Some(class), None, Found::BitsBeyond { word, bits });
+            self.tell(Some(slab), Some(class), None, Defect::BitsBeyond { word, bits });
         }
     }
 
@@ -168,14 +168,14 @@ impl<V: Visitor> Walk<'_, V> {
         let (slab, class) = (run.slab, run.class);
         let count = self.heap.count(slab).load_relaxed();
         if Count(count).unjoined() != sum {
-            self.tell(Some(slab), Some(class), None, Found::Count { bits: sum.0, count });
+            self.tell(Some(slab), Some(class), None, Defect::Count { bits: sum.0, count });
         }
         if run.holes == run.info.blocks {
             if !self.heap.idle(class).contains(slab) {
-                self.tell(Some(slab), Some(class), None, Found::NotIdle);
+                self.tell(Some(slab), Some(class), None, Defect::NotIdle);
             }
         } else if run.holes > 0 && !self.heap.partial(class).contains(slab) {
-            self.tell(Some(slab), Some(class), None, Found::NotPartial);
+            self.tell(Some(slab), Some(class), None, Defect::NotPartial);
         }
     }
 }

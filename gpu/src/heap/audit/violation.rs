@@ -44,7 +44,7 @@ impl Invariant {
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Found {
+pub enum Defect {
     /// The class' block size and run are not those of the heap's layout.
     ClassTable,
     /// The cursor has blocks of slabs that the heap does not have: its span ends before slab `end`.
@@ -114,19 +114,19 @@ pub enum Found {
         /// The entry.
         entry: u32,
     },
-    /// A free slab is neither in the free set nor in a share of those that no one has had.
+    /// A free slab is neither in the free set nor in a partition of those that no one has had.
     Lost,
-    /// A slab is in the free set and in a share of those that no one has had.
+    /// A slab is in the free set and in a partition of those that no one has had.
     FreeTwice,
-    /// A slab is in the free set, or in a share of those that no one has had, and its entry is another.
+    /// A slab is in the free set, or in a partition of those that no one has had, and its entry is another.
     TakenAndFree {
         /// The entry.
         entry: u32,
     },
     /// A slab that has no memory yet is where a thread would take it.
     Withheld,
-    /// The next slab of the home's share that no one has had lies before the share.
-    FreshBeforeShare {
+    /// The next slab of the shard's partition that no one has had lies before the partition.
+    FreshBeforePartition {
         /// That slab.
         next: u32,
     },
@@ -169,85 +169,85 @@ pub enum Found {
     },
 }
 
-impl Found {
+impl Defect {
     /// What it breaks.
     pub const fn invariant(self) -> Invariant {
         match self {
-            Found::SpanOutside { .. } | Found::SpanOfOther { .. } | Found::SpanShared => Invariant::I1,
-            Found::ClassUnnoted => Invariant::I1,
-            Found::HolesInCursor { .. } | Found::BitsBeyond { .. } => Invariant::I2,
-            Found::ClassTable | Found::Orphan { .. } | Found::ReachesPastEnd { .. } => Invariant::I5,
-            Found::Torn { .. } | Found::Lost | Found::FreeTwice | Found::TakenAndFree { .. } => Invariant::I5,
-            Found::Withheld | Found::FreshBeforeShare { .. } | Found::FreeSlabOutside => Invariant::I5,
-            Found::BitsWithoutClass { .. } => Invariant::I6,
-            Found::CountWithoutRun { .. } => Invariant::I6,
-            Found::Count { .. } | Found::NotIdle | Found::NotPartial => Invariant::I7,
-            Found::NoteOutside { .. } => Invariant::I7,
-            Found::SpanOwed { .. } => Invariant::I8,
-            Found::SearchOpen { .. } => Invariant::I8,
-            Found::ProofOpen { .. } | Found::SeekersLeft { .. } => Invariant::I9,
-            Found::NotInSummary { .. } => Invariant::SetsI2,
+            Defect::SpanOutside { .. } | Defect::SpanOfOther { .. } | Defect::SpanShared => Invariant::I1,
+            Defect::ClassUnnoted => Invariant::I1,
+            Defect::HolesInCursor { .. } | Defect::BitsBeyond { .. } => Invariant::I2,
+            Defect::ClassTable | Defect::Orphan { .. } | Defect::ReachesPastEnd { .. } => Invariant::I5,
+            Defect::Torn { .. } | Defect::Lost | Defect::FreeTwice | Defect::TakenAndFree { .. } => Invariant::I5,
+            Defect::Withheld | Defect::FreshBeforePartition { .. } | Defect::FreeSlabOutside => Invariant::I5,
+            Defect::BitsWithoutClass { .. } => Invariant::I6,
+            Defect::CountWithoutRun { .. } => Invariant::I6,
+            Defect::Count { .. } | Defect::NotIdle | Defect::NotPartial => Invariant::I7,
+            Defect::NoteOutside { .. } => Invariant::I7,
+            Defect::SpanOwed { .. } => Invariant::I8,
+            Defect::SearchOpen { .. } => Invariant::I8,
+            Defect::ProofOpen { .. } | Defect::SeekersLeft { .. } => Invariant::I9,
+            Defect::NotInSummary { .. } => Invariant::SetsI2,
         }
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Found::ClassTable => write!(f, "what the table says of the class is not what the layout says"),
-            Found::SpanOutside { end, left } => {
+            Defect::ClassTable => write!(f, "what the table says of the class is not what the layout says"),
+            Defect::SpanOutside { end, left } => {
                 write!(f, "the cursor has {left} blocks before slab {end}, which the heap does not have")
             }
-            Found::SpanOfOther { entry } => {
+            Defect::SpanOfOther { entry } => {
                 write!(
                     f,
                     "the cursor has blocks of a slab that is no run of its class (its entry is {entry:#x})"
                 )
             }
-            Found::SpanShared => write!(f, "the cursor has blocks that another cursor has, too"),
-            Found::ClassUnnoted => write!(f, "the cursor has blocks, and no bit says that the class has any"),
-            Found::SpanOwed { left } => {
+            Defect::SpanShared => write!(f, "the cursor has blocks that another cursor has, too"),
+            Defect::ClassUnnoted => write!(f, "the cursor has blocks, and no bit says that the class has any"),
+            Defect::SpanOwed { left } => {
                 write!(f, "the cursor is at {left}, and no group is left that would store its next span")
             }
-            Found::SearchOpen { begun, ended } => {
+            Defect::SearchOpen { begun, ended } => {
                 write!(f, "{begun} searches for memory began and {ended} ended")
             }
-            Found::ProofOpen { begun, ended } => {
+            Defect::ProofOpen { begun, ended } => {
                 write!(f, "{begun} searches of the whole heap began and {ended} ended")
             }
-            Found::SeekersLeft { seekers } => {
+            Defect::SeekersLeft { seekers } => {
                 write!(f, "{seekers} groups look for its spans, and no thread is left")
             }
-            Found::HolesInCursor { blocks } => write!(f, "{blocks} blocks are holes and in a cursor"),
-            Found::BitsBeyond { word, bits } => {
+            Defect::HolesInCursor { blocks } => write!(f, "{blocks} blocks are holes and in a cursor"),
+            Defect::BitsBeyond { word, bits } => {
                 write!(f, "word {word} of its bits has {bits:#x}, which no block has")
             }
-            Found::Orphan { entry } => write!(f, "its entry {entry:#x} belongs to no run and no allocation"),
-            Found::ReachesPastEnd { slabs } => write!(f, "its {slabs} slabs reach past the end of the heap"),
-            Found::Torn { entry } => {
+            Defect::Orphan { entry } => write!(f, "its entry {entry:#x} belongs to no run and no allocation"),
+            Defect::ReachesPastEnd { slabs } => write!(f, "its {slabs} slabs reach past the end of the heap"),
+            Defect::Torn { entry } => {
                 write!(f, "it lies inside of a run or of an allocation, and has the entry {entry:#x}")
             }
-            Found::Lost => write!(f, "it is free, and no one would find it"),
-            Found::FreeTwice => write!(f, "it is in the free set, and in a share that no one has had"),
-            Found::TakenAndFree { entry } => {
+            Defect::Lost => write!(f, "it is free, and no one would find it"),
+            Defect::FreeTwice => write!(f, "it is in the free set, and in a partition that no one has had"),
+            Defect::TakenAndFree { entry } => {
                 write!(f, "it is free to be taken, and its entry {entry:#x} says that it is in use")
             }
-            Found::Withheld => write!(f, "it is free to be taken, where the heap has no memory"),
-            Found::FreshBeforeShare { next } => {
-                write!(f, "slab {next} would be next, which lies before its share")
+            Defect::Withheld => write!(f, "it is free to be taken, where the heap has no memory"),
+            Defect::FreshBeforePartition { next } => {
+                write!(f, "slab {next} would be next, which lies before its partition")
             }
-            Found::BitsWithoutClass { word, bits } => {
+            Defect::BitsWithoutClass { word, bits } => {
                 write!(f, "it has no class, and word {word} of its bits is {bits:#x}")
             }
-            Found::CountWithoutRun { count } => write!(f, "no run starts there, and its count is {count:#x}"),
-            Found::Count { bits, count } => write!(f, "its count is {count:#x}, and its bits say {bits:#x}"),
-            Found::NotIdle => write!(f, "all its blocks are holes, and it is not among the idle runs"),
-            Found::NotPartial => write!(f, "it has holes, and is not in its class' partial set"),
-            Found::FreeSlabOutside => write!(f, "the free set has it, and the heap has not"),
-            Found::NoteOutside { bits } => {
+            Defect::CountWithoutRun { count } => write!(f, "no run starts there, and its count is {count:#x}"),
+            Defect::Count { bits, count } => write!(f, "its count is {count:#x}, and its bits say {bits:#x}"),
+            Defect::NotIdle => write!(f, "all its blocks are holes, and it is not among the idle runs"),
+            Defect::NotPartial => write!(f, "it has holes, and is not in its class' partial set"),
+            Defect::FreeSlabOutside => write!(f, "the free set has it, and the heap has not"),
+            Defect::NoteOutside { bits } => {
                 write!(f, "the last word of a set is {bits:#x}: slabs that the heap does not have")
             }
-            Found::NotInSummary { word, bits } => {
+            Defect::NotInSummary { word, bits } => {
                 write!(f, "word {word} of a set has slabs ({bits:#x}), and its summary says that it has none")
             }
         }
@@ -261,10 +261,10 @@ pub struct Violation {
     pub slab: Option<u32>,
     /// The class in question.
     pub class: Option<SizeClass>,
-    /// The home whose cursor or share it is.
-    pub home: Option<u32>,
+    /// The shard whose cursor or share it is.
+    pub shard: Option<u32>,
     /// What was found.
-    pub found: Found,
+    pub found: Defect,
 }
 
 impl Violation {
@@ -282,8 +282,8 @@ impl fmt::Display for Violation {
         if let Some(class) = self.class {
             write!(f, "class {} ({} B), ", class.0, class.bytes())?;
         }
-        if let Some(home) = self.home {
-            write!(f, "home {home}, ")?;
+        if let Some(shard) = self.shard {
+            write!(f, "shard {shard}, ")?;
         }
         write!(f, "{}", self.found)
     }

@@ -26,8 +26,8 @@ pub trait Visitor {
 pub struct CursorAudit {
     /// Its class.
     pub class: SizeClass,
-    /// Its home.
-    pub home: u32,
+    /// Its shard.
+    pub shard: u32,
     /// Blocks that it hands out next; `None` where that is broken.
     pub left: Option<u32>,
     /// Searches of all the heap that ended here.
@@ -41,7 +41,7 @@ pub struct CursorAudit {
 pub enum FreeSlab {
     /// In the free set.
     InSet,
-    /// In a home's share of those that no one has had.
+    /// In a shard's partition of those that no one has had.
     Fresh,
     /// It has no memory yet.
     Withheld,

@@ -8,7 +8,7 @@ use crate::sync::NATIVE_LAYOUT;
 /// Races for a run of slabs that are lost before the word with it is passed over: each is another group's success.
 const LOST_RACES: u32 = if NATIVE_LAYOUT { 64 } else { 2 };
 
-/// Times as many words as there are lanes are looked at for a row at once: those of homes that have a cursor together.
+/// Times as many words as there are lanes are looked at for a row at once: those of shards that have a cursor together.
 pub(in crate::heap) const WINDOWS: usize = if NATIVE_LAYOUT { 4 } else { 1 };
 
 impl Group {

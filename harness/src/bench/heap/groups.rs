@@ -12,7 +12,7 @@ use crate::kernels::bench::{
     bench_heap_churn_cached, bench_heap_free_each,
 };
 use warpheap::kernel_names;
-use warpheap::pool::Heap;
+use warpheap::device_pools::Heap;
 use warpheap_device::heap;
 use warpheap_device::kernel::{Arg, Kernel};
 

@@ -13,7 +13,7 @@ use crate::kernels::bench::{
 use crate::kernels::stress::take_whole_heap;
 use warpheap::driver::LaunchConfig;
 use warpheap::kernel_names;
-use warpheap::pool::Heap;
+use warpheap::device_pools::Heap;
 use warpheap_device::kernel::DevicePtr;
 
 const LARGE: u32 = 8192;

@@ -25,7 +25,7 @@ use super::plan::Plan;
 use crate::kernels::bench::Sizes;
 use crate::{Error, Result};
 use load::Load;
-use warpheap::pool::Heap;
+use warpheap::device_pools::Heap;
 
 const GIB: u64 = 1 << 30;
 const WITHOUT_ALLOCATING: &str = "the same without allocating";

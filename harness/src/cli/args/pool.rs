@@ -5,7 +5,7 @@ use super::{BackendChoice, GpuArgs, json_target};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
-use warpheap_harness::pools::replay::Hosts;
+use warpheap_harness::pool_tools::replay::Hosts;
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:

@@ -10,10 +10,10 @@ use crate::report::provenance::ResultFile;
 use crate::report::table::Summary;
 use warpheap::{Backend, DeviceInfo};
 use warpheap_harness::bench::Bar;
-use warpheap_harness::pools::bench::{
+use warpheap_harness::pool_tools::bench::{
     self, Judged, PairFigure, PoolBenchConfig, PoolBenchReport, RandomFigure,
 };
-use warpheap_harness::pools::{DRIVER, PoolKind};
+use warpheap_harness::pool_tools::{DRIVER, PoolKind};
 
 const ADVICE: &str =
     "If it was only slow, allow more time with --watchdog, or ask for fewer --rounds or --allocations.";

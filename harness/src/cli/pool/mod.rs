@@ -11,7 +11,7 @@ use super::console::Console;
 use super::status::{Failure, Status};
 use std::time::Duration;
 use warpheap::{Error, Watchdog};
-use warpheap_harness::pools::{POOLS, PoolKind};
+use warpheap_harness::pool_tools::{POOLS, PoolKind};
 
 /// Runs the selected command.
 pub fn run(args: PoolArgs, console: &Console) -> Result<Status, Failure> {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
-use warpheap_harness::pools::replay::{Findings, ReplayConfig, ReplayReport, Trace, TraceSummary, replay};
+use warpheap_harness::pool_tools::replay::{Findings, ReplayConfig, ReplayReport, Trace, TraceSummary, replay};
 
 /// The kept results of a run.
 #[derive(Serialize)]
@@ -44,7 +44,7 @@ pub fn run(args: PoolReplayArgs, console: &Console) -> Result<Status, Failure> {
     }
     let status = conclude(&reports, console);
     if let Some(target) = &args.run.json {
-        let threads = if config.hosts == warpheap_harness::pools::replay::Hosts::One {
+        let threads = if config.hosts == warpheap_harness::pool_tools::replay::Hosts::One {
             1
         } else {
             trace.summary().threads

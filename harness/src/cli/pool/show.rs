@@ -11,7 +11,7 @@ use crate::report::provenance::ResultFile;
 use crate::report::table::Summary;
 use serde::Serialize;
 use std::alloc::Layout;
-use warpheap::alloc::{DeviceAllocator, DriverPool, ReusePolicies};
+use warpheap::host_pools::{DeviceAllocator, DriverPool, ReusePolicies};
 use warpheap::error::InvalidRequest;
 use warpheap::{Device, Error};
 

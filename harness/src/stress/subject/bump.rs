@@ -11,7 +11,7 @@ use crate::{OwnModule, Result};
 use warpheap::Bytes;
 use warpheap::driver::{Device, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
-use warpheap::pool::{self, BumpStats, Faults};
+use warpheap::device_pools::{self, BumpStats, Faults};
 use warpheap_device::bump::{Bump, MAX_GRANULES};
 use warpheap_device::kernel::Arg;
 

@@ -14,7 +14,7 @@ use crate::stress::plan::{Plan, Shape};
 use crate::{OwnModule, Result};
 use warpheap::driver::{Device, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
-use warpheap::pool::{self, Faults};
+use warpheap::device_pools::{self, Faults};
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
 use warpheap_device::freelist::{FreeList, MAX_CAPACITY};

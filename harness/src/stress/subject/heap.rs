@@ -17,7 +17,7 @@ use crate::{OwnModule, Result};
 use warpheap::Bytes;
 use warpheap::driver::{Device, DeviceBuffer, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
-use warpheap::pool::{self, Faults, HeapSnapshot, HeapStats};
+use warpheap::device_pools::{self, Faults, HeapSnapshot, HeapStats};
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;
 use warpheap_device::heap::Heap;

@@ -12,7 +12,7 @@ use super::finding::{Finding, Narrator};
 use super::plan::{BLOCK_THREADS, Plan, Shape, refuse};
 use crate::Result;
 use warpheap::driver::{Device, LaunchConfig, Module, Stream};
-use warpheap::pool::Faults;
+use warpheap::device_pools::Faults;
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::check::ownership::OwnershipMap;
 use warpheap_device::check::record::Record;

@@ -6,7 +6,7 @@ mod kernels;
 use kernels::user_square;
 use std::alloc::Layout;
 use std::error::Error;
-use warpheap::pool::Heap;
+use warpheap::device_pools::Heap;
 use warpheap::{Device, KernelImage, LaunchConfig, Module};
 use warpheap_device::kernel::Pod;
 use warpheap_harness::OwnModule;

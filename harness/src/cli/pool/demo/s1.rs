@@ -8,7 +8,7 @@ use std::alloc::Layout;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use warpheap::alloc::{BlockPool, DeviceAllocator, DriverMemory};
+use warpheap::host_pools::{BlockPool, DeviceAllocator, SyncDriverAllocator};
 use warpheap::error::{InvalidFree, OutOfMemory};
 use warpheap::{Error, Result, Stream, kernel_names};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
@@ -38,7 +38,7 @@ trait Blocks: DeviceAllocator {
     fn available(&self) -> usize;
 }
 
-impl Blocks for BlockPool<DriverMemory> {
+impl Blocks for BlockPool<SyncDriverAllocator> {
     fn available(&self) -> usize {
         self.stats().free_blocks as usize
     }
@@ -55,8 +55,8 @@ fn layout() -> Layout {
     Layout::new::<[u8; BYTES]>().align_to(256).expect("an alignment")
 }
 
-fn pool(stage: &Stage<'_>) -> Result<BlockPool<DriverMemory>> {
-    BlockPool::builder(layout(), BLOCKS).build_over(DriverMemory::new(stage.device()))
+fn pool(stage: &Stage<'_>) -> Result<BlockPool<SyncDriverAllocator>> {
+    BlockPool::builder(layout(), BLOCKS).build_over(SyncDriverAllocator::new(stage.device()))
 }
 
 fn take(pool: &dyn Blocks, stream: &Stream, count: usize) -> Result<Vec<Block>> {

@@ -5,7 +5,7 @@ mod tests;
 
 use super::{Demo, Stage};
 use warpheap::error::{Dangling, OutOfMemory};
-use warpheap::pool::GrowableBuffer;
+use warpheap::device_pools::GrowableBuffer;
 use warpheap::{Bytes, Error, Result, kernel_names};
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_harness::kernels::bench::bench_spin;

@@ -6,7 +6,7 @@ mod tests;
 use super::{Demo, Stage};
 use std::alloc::Layout;
 use std::collections::BTreeSet;
-use warpheap::alloc::{BumpPool, BumpPoolStats, DeviceAllocator, DriverMemory, Overflow, PoolBuffer};
+use warpheap::host_pools::{BumpPool, BumpPoolStats, DeviceAllocator, SyncDriverAllocator, Overflow, PoolBuffer};
 use warpheap::error::{InvalidFree, InvalidRequest, OutOfMemory};
 use warpheap::{Error, Result, Stream, kernel_names};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
@@ -30,7 +30,7 @@ trait Region: DeviceAllocator {
     unsafe fn reset_unchecked(&self, stream: &Stream) -> Result<()>;
 }
 
-impl Region for BumpPool<DriverMemory> {
+impl Region for BumpPool<SyncDriverAllocator> {
     fn stats(&self) -> BumpPoolStats {
         self.stats()
     }
@@ -65,13 +65,13 @@ fn layout(size: usize, align: usize) -> Layout {
 }
 
 fn pool(stage: &Stage<'_>, wrap: Wrap<'_>, bytes: usize, policy: Overflow) -> Result<Pool> {
-    let memory = DriverMemory::new(stage.device());
+    let memory = SyncDriverAllocator::new(stage.device());
     Ok(wrap(Box::new(BumpPool::builder(layout(bytes, 256)).overflow(policy).build_over(memory)?)))
 }
 
 /// A pool with the default policy.
 fn plain(stage: &Stage<'_>, wrap: Wrap<'_>, bytes: usize) -> Result<Pool> {
-    Ok(wrap(Box::new(BumpPool::builder(layout(bytes, 256)).build_over(DriverMemory::new(stage.device()))?)))
+    Ok(wrap(Box::new(BumpPool::builder(layout(bytes, 256)).build_over(SyncDriverAllocator::new(stage.device()))?)))
 }
 
 fn give(pool: &dyn Region, stream: &Stream, block: DevicePtr<u8>, of: Layout) -> Result<()> {

@@ -5,7 +5,7 @@ mod tests;
 
 use super::{Demo, Stage};
 use std::collections::BTreeSet;
-use warpheap::pool::{Bump, BumpStats};
+use warpheap::device_pools::{Bump, BumpStats};
 use warpheap::{DeviceBuffer, Result, Stream, kernel_names};
 use warpheap_harness::kernels::demo::{NONE, demo_take};
 

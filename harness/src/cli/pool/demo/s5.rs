@@ -6,7 +6,7 @@ mod tests;
 use super::{Demo, Stage};
 use std::alloc::Layout;
 use std::time::Instant;
-use warpheap::alloc::{DeviceAllocator, DriverMemory, DriverPool, DriverPoolBuilder, ReusePolicies};
+use warpheap::host_pools::{DeviceAllocator, SyncDriverAllocator, DriverPool, DriverPoolBuilder, ReusePolicies};
 use warpheap::error::{Dangling, InvalidRequest};
 use warpheap::{Bytes, Error, Result, Stream, kernel_names};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
@@ -105,7 +105,7 @@ fn speed(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     stage.say(format_args!(
         "{count} times 4 MiB, filled and read by kernels, after a tenth as many that do not count"
     ));
-    let memory = DriverMemory::new(stage.device());
+    let memory = SyncDriverAllocator::new(stage.device());
     let pool = build(stage, wrap, DriverPool::builder().release_threshold(256 * MB))?;
     let mut figure = |what: &str, pool: &dyn DeviceAllocator| -> Result<f64> {
         turns(stage, pool, count / 10)?;

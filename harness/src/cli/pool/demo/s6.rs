@@ -9,8 +9,8 @@ use super::{Demo, Stage};
 use std::alloc::Layout;
 use std::sync::Arc;
 use std::time::Instant;
-use warpheap::alloc::{
-    CachingPool, CachingPoolBuilder, CachingPoolStats, DeviceAllocator, DriverMemory, PoolBox, PoolBuffer,
+use warpheap::host_pools::{
+    CachingPool, CachingPoolBuilder, CachingPoolStats, DeviceAllocator, SyncDriverAllocator, PoolBox, PoolBuffer,
     Statistics,
 };
 use warpheap::error::{InvalidConfig, OutOfMemory};
@@ -111,7 +111,7 @@ fn roundings(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 }
 
 fn again(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
-    let upstream = Arc::new(Statistics::new(DriverMemory::new(stage.device())));
+    let upstream = Arc::new(Statistics::new(SyncDriverAllocator::new(stage.device())));
     let (pool, stream) = (over(wrap, CachingPool::builder(), upstream.clone())?, stage.stream().clone());
     let first = pool.allocate(layout(MIB), &stream)?;
     give(&*pool, &stream, first, MIB)?;
@@ -125,7 +125,7 @@ fn again(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 fn pending(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let size = 2 * MIB;
     let pool =
-        over(wrap, CachingPool::builder().segment_bytes(size as u64), DriverMemory::new(stage.device()))?;
+        over(wrap, CachingPool::builder().segment_bytes(size as u64), SyncDriverAllocator::new(stage.device()))?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
     let block = pool.allocate(layout(size), &first)?;
     stage.linger(&first)?;
@@ -194,7 +194,7 @@ fn settings(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
         ("segments of 1000 B", builder().segment_bytes(1000)),
     ];
     for (what, builder) in wrong {
-        let made = builder.build_over(DriverMemory::new(stage.device()));
+        let made = builder.build_over(SyncDriverAllocator::new(stage.device()));
         stage.check_refused(what, made, |error| {
             matches!(error, Error::InvalidConfig(InvalidConfig::Pool { .. }))
         });

@@ -5,7 +5,7 @@ use super::{Caching, MIB, Wrap, give, layout, over, words};
 use std::alloc::Layout;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use warpheap::alloc::{CachingPool, DeviceAllocator, DriverMemory, DriverPool, Limit, PoolBuffer, Usage};
+use warpheap::host_pools::{CachingPool, DeviceAllocator, SyncDriverAllocator, DriverPool, Limit, PoolBuffer, Usage};
 use warpheap::error::OutOfMemory;
 use warpheap::{Device, Error, Result, Stream};
 use warpheap_device::kernel::DevicePtr;
@@ -13,7 +13,7 @@ use warpheap_device::kernel::DevicePtr;
 /// An upstream of two segments: pending frees, then cached segments, then the error.
 pub(super) fn ladder(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let size = 2 * MIB;
-    let upstream = Limit::new(DriverMemory::new(stage.device()), 2 * size as u64);
+    let upstream = Limit::new(SyncDriverAllocator::new(stage.device()), 2 * size as u64);
     let pool = over(wrap, CachingPool::builder().segment_bytes(size as u64), upstream)?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
     let (one, two) = (pool.allocate(layout(size), &first)?, pool.allocate(layout(size), &first)?);
@@ -125,7 +125,7 @@ pub(super) fn waited(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 /// The last rung: a hook frees memory of the program.
 pub(super) fn hook(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let (size, stream) = (2 * MIB, stage.stream().clone());
-    let upstream = Arc::new(Limit::new(DriverMemory::new(stage.device()), 2 * size as u64));
+    let upstream = Arc::new(Limit::new(SyncDriverAllocator::new(stage.device()), 2 * size as u64));
     let spare = PoolBuffer::<u8, _>::new_uninit(upstream.clone(), size, &stream)?;
     let spare = Mutex::new(Some(spare));
     let hook = move |_| spare.lock().unwrap_or_else(PoisonError::into_inner).take().is_some();

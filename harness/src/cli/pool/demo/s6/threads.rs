@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use warpheap::Result;
-use warpheap::alloc::CachingPool;
+use warpheap::host_pools::CachingPool;
 
 const HOSTS: u64 = 8;
 /// Operations per host thread.

@@ -1,0 +1,230 @@
+//! Pairs of an allocation and its free, by one host thread and by many, each with its own stream.
+//!
+//! A round makes as many passes over the sizes as take two milliseconds, and at least one. Threads
+//! start a round together; each is timed separately.
+
+use super::{Bench, Judged, MIB};
+use crate::pool_tools::{Demand, PoolKind, Spread};
+use crate::{Error, Result};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use serde::Serialize;
+use std::alloc::Layout;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+use warpheap::host_pools::DeviceAllocator;
+use warpheap::driver::Stream;
+
+/// Untimed rounds before the timed ones.
+const WARM_UP: u32 = 3;
+/// Minimum duration of a round of one thread.
+const ROUND: Duration = Duration::from_millis(2);
+/// Maximum number of passes in a round.
+const MAX_PASSES: u32 = 1 << 20;
+/// Number of sizes in a pass over mixed sizes.
+const MIXED: usize = 256;
+const ALIGN: usize = 256;
+
+pub(super) const ONE_SIZE: &str = "pair of 1 MiB";
+pub(super) const MIXED_SIZES: &str = "pair of 256 B to 64 MiB";
+
+/// Duration of an allocation with its free.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct PairFigure {
+    /// Name of the sizes.
+    pub name: &'static str,
+    /// Name of the pool.
+    pub pool: &'static str,
+    /// Host threads, each with a stream.
+    pub threads: u32,
+    /// Pairs per round and thread.
+    pub pairs: u64,
+    /// Nanoseconds per pair over the rounds, as the mean of all threads.
+    pub ns: Spread,
+    /// Nanoseconds per pair of the slowest thread of each round.
+    pub slowest_ns: Spread,
+    /// Speedup over the driver's synchronous memory.
+    pub driver_ratio: Option<f64>,
+    /// Speedup over the driver's own pool.
+    pub driver_pool_ratio: Option<f64>,
+    /// Whether the bars apply to this pool.
+    pub has_bars: bool,
+    /// The judged bars.
+    pub bars: Vec<Judged>,
+}
+
+pub(super) fn names() -> impl Iterator<Item = String> {
+    [ONE_SIZE, MIXED_SIZES].into_iter().map(String::from)
+}
+
+impl Bench<'_> {
+    pub(super) fn pairs(&mut self) -> Result<()> {
+        let one = vec![layout(MIB as usize); 1];
+        for (name, layouts) in [(ONE_SIZE, one), (MIXED_SIZES, mixed(self.config.seed))] {
+            let mut counts = vec![1, self.config.threads.max(1)];
+            counts.dedup();
+            for threads in counts.into_iter().filter(|_| self.config.wants(name)) {
+                for kind in self.pools() {
+                    let told = format!("{name}, {threads} host threads");
+                    self.begin(&told, kind);
+                    let figure = self.pair(name, kind, &layouts, threads);
+                    let figure = self.keep(&told, kind, figure)?;
+                    self.report.pairs.extend(figure);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pair(
+        &self,
+        name: &'static str,
+        kind: &PoolKind,
+        layouts: &[Layout],
+        threads: u32,
+    ) -> Result<PairFigure> {
+        let pool = kind.make(self.device, &demand(layouts, threads))?;
+        let course = Course { pool: &pool, layouts, passes: 1 };
+        let course = Course { passes: course.passes_of_a_round()?, ..course };
+        let pairs = u64::from(course.passes) * layouts.len() as u64;
+        let rounds = course.run(threads, self.config.rounds.max(1))?;
+        let used = pool.usage().used_bytes;
+        if used > 0 {
+            let found = format!("{used} B are used after all was given back");
+            return Err(Error::WrongResult { what: format!("{name}, pool {}", kind.name), found });
+        }
+        let of_pair = |time: Duration| time.as_nanos() as f64 / pairs as f64;
+        let mean = |round: &Vec<Duration>| of_pair(round.iter().sum()) / round.len() as f64;
+        let slowest = |round: &Vec<Duration>| of_pair(round.iter().copied().max().unwrap_or_default());
+        Ok(PairFigure {
+            name,
+            pool: kind.name,
+            threads,
+            pairs,
+            ns: Spread::of(rounds.iter().map(mean).collect()),
+            slowest_ns: Spread::of(rounds.iter().map(slowest).collect()),
+            driver_ratio: None,
+            driver_pool_ratio: None,
+            has_bars: kind.has_bars,
+            bars: Vec::new(),
+        })
+    }
+}
+
+fn layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, ALIGN).expect("an alignment, and far less than all addresses")
+}
+
+/// Sizes with uniformly distributed logarithms.
+fn mixed(seed: u64) -> Vec<Layout> {
+    let (least, most) = (256_f64.ln(), ((64 * MIB) as f64).ln());
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let mut size = || {
+        // 53 random bits, the precision of an `f64`.
+        let part = (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        (least + part * (most - least)).exp() as usize
+    };
+    (0..MIXED).map(|_| layout(size())).collect()
+}
+
+/// The demand of one block per thread.
+fn demand(layouts: &[Layout], threads: u32) -> Demand {
+    let largest = layout(layouts.iter().map(Layout::size).max().unwrap_or(1));
+    let peak_bytes = largest.size() as u64 * u64::from(threads);
+    let peak_blocks = threads as usize;
+    Demand {
+        bytes: None,
+        largest,
+        peak_blocks,
+        peak_bytes,
+        total_bytes: peak_bytes,
+        total_blocks: peak_blocks,
+    }
+}
+
+/// The work of each thread in each round.
+#[derive(Clone, Copy)]
+struct Course<'a> {
+    pool: &'a dyn DeviceAllocator,
+    layouts: &'a [Layout],
+    passes: u32,
+}
+
+impl Course<'_> {
+    /// Finds the number of passes that fill a round. The search also warms up the pool.
+    fn passes_of_a_round(&self) -> Result<u32> {
+        let stream = self.pool.device().stream()?;
+        // The first pass waits for memory that later passes reuse.
+        self.round(&stream)?;
+        let mut passes = 1;
+        while (Course { passes, ..*self }).round(&stream)? < ROUND && passes < MAX_PASSES {
+            passes *= 2;
+        }
+        Ok(passes)
+    }
+
+    fn round(&self, stream: &Stream) -> warpheap::Result<Duration> {
+        let start = Instant::now();
+        for _ in 0..self.passes {
+            for layout in self.layouts {
+                let ptr = self.pool.allocate(*layout, stream)?;
+                // SAFETY: allocated above, and never passed to a kernel.
+                unsafe { self.pool.deallocate(ptr, *layout, stream) }?;
+            }
+        }
+        let time = start.elapsed();
+        stream.synchronize()?;
+        Ok(time)
+    }
+
+    /// The times of all threads in each timed round.
+    fn run(&self, threads: u32, rounds: u32) -> Result<Vec<Vec<Duration>>> {
+        let together = Barrier::new(threads as usize);
+        let of_threads = thread::scope(|scope| {
+            let worker = || self.work(rounds, &together);
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+            let times = workers.into_iter().map(|worker| worker.join());
+            let times = times.map(|time| time.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            times.collect::<warpheap::Result<Vec<Vec<Duration>>>>()
+        })?;
+        Ok((0..rounds as usize).map(|round| of_threads.iter().map(|times| times[round]).collect()).collect())
+    }
+
+    /// The rounds of one thread. A thread that has failed still joins every round, because the
+    /// others would wait for it.
+    fn work(&self, rounds: u32, together: &Barrier) -> warpheap::Result<Vec<Duration>> {
+        let mut stream = self.pool.device().stream();
+        let mut times = Vec::new();
+        for round in 0..WARM_UP + rounds {
+            together.wait();
+            if let Ok(of_thread) = &stream {
+                match self.round(of_thread) {
+                    Ok(time) if round >= WARM_UP => times.push(time),
+                    Ok(_) => {}
+                    Err(error) => stream = Err(error),
+                }
+            }
+        }
+        stream.map(|_| times)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mixed_sizes_are_spread_over_their_logarithms() {
+        let sizes: Vec<usize> = mixed(1).iter().map(Layout::size).collect();
+        assert_eq!(sizes, mixed(1).iter().map(Layout::size).collect::<Vec<_>>());
+        assert_ne!(sizes, mixed(2).iter().map(Layout::size).collect::<Vec<_>>());
+        assert!(sizes.iter().all(|size| (256..=64 << 20).contains(size)));
+        // 18 doublings: a third of the sizes below 16 KiB, a third above 1 MiB.
+        let below = sizes.iter().filter(|size| **size < 16 << 10).count();
+        let above = sizes.iter().filter(|size| **size >= 1 << 20).count();
+        assert!((MIXED / 4..MIXED / 2).contains(&below), "{below}");
+        assert!((MIXED / 4..MIXED / 2).contains(&above), "{above}");
+    }
+}

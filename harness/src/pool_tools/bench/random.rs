@@ -1,0 +1,189 @@
+//! Random allocations and frees, as in RMM's benchmark.
+//!
+//! One thread, one stream. As long as allocations are left and the drawn one stays below the cap,
+//! the next call is that allocation with a probability of 73 in 100. Otherwise it frees a random
+//! live block. Sizes are uniform from 1 B to the largest; near the cap large ones are skipped more
+//! often.
+//!
+//! The calls are drawn in advance, so that all pools get the same calls and only the pool is timed.
+//! They run twice on one pool: once to record the memory it holds after each call, and once for the
+//! time.
+
+use super::{Bench, Judged, MIB};
+use crate::pool_tools::PoolKind;
+use crate::pool_tools::play::{Hosts, play, time};
+use crate::pool_tools::script::Script;
+use crate::{Error, Result};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use serde::Serialize;
+use std::alloc::Layout;
+
+/// The largest sizes, in bytes.
+pub(super) const MAX_BYTES: [u64; 2] = [MIB, LARGEST];
+/// The larger of both.
+pub(super) const LARGEST: u64 = 64 * MIB;
+/// Percentage of calls that allocate.
+const ALLOCATIONS_PERCENT: u64 = 73;
+/// RMM's alignment of every allocation.
+const ALIGN: usize = 256;
+
+/// Result of the random allocations.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct RandomFigure {
+    /// Name of the sizes.
+    pub name: String,
+    /// Name of the pool.
+    pub pool: &'static str,
+    /// The largest size, in bytes.
+    pub max_bytes: u64,
+    /// Number of allocations, and of frees.
+    pub allocations: u64,
+    /// Seconds in all calls.
+    pub seconds: f64,
+    /// Nanoseconds per call.
+    pub call_ns: f64,
+    /// Speedup over the driver's synchronous memory.
+    pub driver_ratio: Option<f64>,
+    /// Speedup over the driver's own pool.
+    pub driver_pool_ratio: Option<f64>,
+    /// High-water mark of live bytes.
+    pub peak_live_bytes: u64,
+    /// High-water mark of live bytes, as rounded up by the pool.
+    pub peak_used_bytes: u64,
+    /// High-water mark of bytes that the pool reserved on the device.
+    pub peak_reserved_bytes: u64,
+    /// Peak reserved over peak live.
+    pub reserved_ratio: f64,
+    /// Allocations that failed because the pool was out of memory.
+    pub refused: u64,
+    /// Whether the bars apply to this pool.
+    pub has_bars: bool,
+    /// The judged bars.
+    pub bars: Vec<Judged>,
+}
+
+pub(super) fn names() -> impl Iterator<Item = String> {
+    MAX_BYTES.into_iter().map(name)
+}
+
+fn name(max_bytes: u64) -> String {
+    format!("random to {} MiB", max_bytes / MIB)
+}
+
+impl Bench<'_> {
+    pub(super) fn random(&mut self) -> Result<()> {
+        for max_bytes in MAX_BYTES {
+            let name = name(max_bytes);
+            if !self.config.wants(&name) {
+                continue;
+            }
+            let script = draw(self.config.allocations, max_bytes, self.config.cap_bytes, self.config.seed);
+            for kind in self.pools() {
+                self.begin(&name, kind);
+                let figure = self.random_on(&name, kind, &script, max_bytes);
+                let figure = self.keep(&name, kind, figure)?;
+                self.report.random.extend(figure);
+            }
+        }
+        Ok(())
+    }
+
+    fn random_on(
+        &self,
+        name: &str,
+        kind: &PoolKind,
+        script: &Script,
+        max_bytes: u64,
+    ) -> Result<RandomFigure> {
+        let wrong = |found| Error::WrongResult { what: format!("{name}, pool {}", kind.name), found };
+        let demand = script.demand(None).ok_or_else(|| wrong("nothing is allocated".into()))?;
+        let pool = kind.make(self.device, &demand)?;
+        let played = play(script, &pool, Hosts::One)?;
+        if let Some(first) = &played.failed_frees.first {
+            return Err(wrong(format!("{} frees failed: {first}", played.failed_frees.count)));
+        }
+        if played.used_at_end > 0 {
+            return Err(wrong(format!("{} B are used after all was given back", played.used_at_end)));
+        }
+        if let (Some(first), 0) = (&played.refused.first, played.peak_live) {
+            return Err(wrong(format!("every allocation was refused: {first}")));
+        }
+        let seconds = time(script, &pool)?.as_secs_f64();
+        Ok(RandomFigure {
+            name: name.into(),
+            pool: kind.name,
+            max_bytes,
+            allocations: script.layouts.len() as u64,
+            seconds,
+            call_ns: seconds * 1e9 / script.steps.len() as f64,
+            driver_ratio: None,
+            driver_pool_ratio: None,
+            peak_live_bytes: played.peak_live,
+            peak_used_bytes: played.peak_used,
+            peak_reserved_bytes: played.peak_reserved,
+            reserved_ratio: played.peak_reserved as f64 / played.peak_live.max(1) as f64,
+            refused: played.refused.count,
+            has_bars: kind.has_bars,
+            bars: Vec::new(),
+        })
+    }
+}
+
+/// Draws the calls. Live bytes stay below `cap_bytes`, which has room for at least one block of
+/// `max_bytes`.
+fn draw(allocations: u32, max_bytes: u64, cap_bytes: u64, seed: u64) -> Script {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    // Uniform over 0..n: the error is n / 2^64.
+    let mut below = |n: u64| ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64;
+    let (mut script, mut live, mut live_bytes) = (Script::default(), Vec::new(), 0);
+    while script.layouts.len() < allocations as usize || !live.is_empty() {
+        let (size, is_alloc) = (1 + below(max_bytes), below(100) < ALLOCATIONS_PERCENT);
+        let (some_left, fits) = (script.layouts.len() < allocations as usize, live_bytes + size < cap_bytes);
+        if some_left && (is_alloc && fits || live.is_empty()) {
+            let layout =
+                Layout::from_size_align(size as usize, ALIGN).expect("an alignment, and a small size");
+            live_bytes += size;
+            live.push(script.alloc(0, 0, layout));
+        } else {
+            let slot = live.swap_remove(below(live.len() as u64) as usize);
+            live_bytes -= script.layouts[slot].size() as u64;
+            script.free(0, 0, slot);
+        }
+    }
+    script
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool_tools::script::Action;
+
+    #[test]
+    fn calls_are_drawn_as_the_benchmark_says() {
+        let cap = 1000 * MIB;
+        let script = draw(20_000, MIB, cap, 7);
+        assert_eq!((script.layouts.len(), script.steps.len(), script.threads), (20_000, 40_000, 1));
+        let sizes: Vec<u64> = script.layouts.iter().map(|layout| layout.size() as u64).collect();
+        assert!(sizes.iter().all(|size| (1..=MIB).contains(size)));
+        // Until the cap is first reached, all sizes are equally likely, and 73 of 100 calls
+        // allocate.
+        let mean = sizes[..1400].iter().sum::<u64>() as f64 / 1400.0;
+        assert!((mean / (MIB as f64 / 2.0) - 1.0).abs() < 0.05, "{mean}");
+        let first = &script.steps[..2000];
+        let allocations = first.iter().filter(|step| step.action == Action::Alloc).count();
+        assert!((1400..1520).contains(&allocations), "{allocations} of 2000");
+        let peak = script.demand(None).unwrap().peak_bytes;
+        assert!(peak <= cap && peak > cap - MIB, "{peak}");
+        let again = draw(20_000, MIB, cap, 7);
+        assert_eq!(script.steps, again.steps);
+    }
+
+    #[test]
+    fn a_cap_of_one_allocation_is_enough() {
+        let script = draw(100, 64 * MIB, 64 * MIB, 3);
+        assert_eq!(script.steps.len(), 200);
+        assert!(script.demand(None).unwrap().peak_bytes <= 64 * MIB);
+    }
+}

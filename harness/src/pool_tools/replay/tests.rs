@@ -1,0 +1,281 @@
+use super::*;
+use crate::pool_tools::POOLS;
+use std::alloc::Layout;
+use std::sync::Mutex;
+use std::thread::{self, ThreadId};
+use warpheap::host_pools::{DeviceAllocator, SyncDriverAllocator, FailureInjected, Failures, Logged, Usage};
+use warpheap::driver::Stream;
+use warpheap_device::kernel::DevicePtr;
+
+const NAMES: &str = "thread,time,action,pointer,size,stream,align\n";
+const KINDS: [Hosts; 2] = [Hosts::One, Hosts::AsLogged];
+
+fn trace(rows: &str) -> Trace {
+    Trace::read(format!("{NAMES}{rows}").as_bytes()).unwrap()
+}
+
+fn config(hosts: Hosts) -> ReplayConfig {
+    ReplayConfig { bytes: None, hosts }
+}
+
+/// Three threads and two streams; at most 600 B are live.
+const LOG: &str = "\
+    7,10,allocate,0x100,100,3,8\n\
+    8,20,allocate,0x200,200,4,64\n\
+    7,30,allocate,0x300,300,3,8\n\
+    9,40,free,0x200,200,3,64\n\
+    8,50,allocate,0x200,50,4,8\n\
+    7,60,free,0x100,100,4,8\n\
+    9,70,free,0x300,300,3,8\n\
+    8,80,free,0x200,50,4,8\n";
+
+#[test]
+fn a_log_is_replayed_as_it_is_on_every_pool_and_by_any_threads() {
+    let (device, trace) = (Device::cpu(), trace(LOG));
+    let summary = trace.summary();
+    assert_eq!((summary.rows, summary.allocations, summary.frees), (8, 4, 4));
+    assert_eq!((summary.threads, summary.streams, summary.peak_live_bytes), (3, 2, 600));
+    assert!((summary.seconds - 70e-9).abs() < 1e-12 && summary.leaks.count == 0);
+    for kind in POOLS {
+        for hosts in KINDS {
+            let report = replay(&device, kind, &trace, config(hosts)).unwrap();
+            assert!(report.is_clean(), "{report:?}");
+            assert_eq!((report.operations, report.refused.count, report.peak_live_bytes), (8, 0, 600));
+            assert!(report.peak_reserved_bytes >= report.peak_used_bytes && report.peak_used_bytes >= 600);
+            let all = 1.0 - 600.0 / report.peak_reserved_bytes as f64;
+            assert!((report.fragmentation - all).abs() < 1e-12, "{report:?}");
+            assert!(report.seconds > 0.0 && report.call_ns.p99 >= report.call_ns.median);
+        }
+    }
+    assert_eq!(device.memory_in_use(), (0, 0));
+}
+
+/// Equal blocks are as large as the largest request: 3 of 320 B for 600 B.
+#[test]
+fn the_memory_that_equal_blocks_waste_is_told() {
+    let blocks = PoolKind::find("blocks").unwrap();
+    let report = replay(&Device::cpu(), blocks, &trace(LOG), config(Hosts::One)).unwrap();
+    assert_eq!((report.peak_used_bytes, report.peak_reserved_bytes), (960, 960));
+    assert!((report.fragmentation - 0.375).abs() < 1e-9, "{}", report.fragmentation);
+}
+
+/// Records the thread and the stream of each call.
+struct Recorded {
+    upstream: SyncDriverAllocator,
+    calls: Mutex<Vec<(ThreadId, u64, bool, usize)>>,
+}
+
+// SAFETY: forwards to the upstream, which upholds the contract of `DeviceAllocator`.
+unsafe impl DeviceAllocator for Recorded {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        let call = (thread::current().id(), stream.id().number(), true, layout.size());
+        self.calls.lock().unwrap().push(call);
+        self.upstream.allocate(layout, stream)
+    }
+
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        let call = (thread::current().id(), stream.id().number(), false, layout.size());
+        self.calls.lock().unwrap().push(call);
+        // SAFETY: the caller upholds the contract of `deallocate`, which is passed on.
+        unsafe { self.upstream.deallocate(ptr, layout, stream) }
+    }
+
+    fn usage(&self) -> Usage {
+        self.upstream.usage()
+    }
+}
+
+#[test]
+fn threads_streams_and_the_order_are_those_of_the_log() {
+    for hosts in KINDS {
+        let calls = Mutex::new(Vec::new());
+        let pool = Recorded { upstream: SyncDriverAllocator::new(&Device::cpu()), calls };
+        play(&trace(LOG).script, &pool, hosts).unwrap();
+        let calls = pool.calls.into_inner().unwrap();
+        let what: Vec<_> = calls.iter().map(|(_, _, alloc, size)| (*alloc, *size)).collect();
+        let sizes = [(100, true), (200, true), (300, true), (200, false)];
+        let more = [(50, true), (100, false), (300, false), (50, false)];
+        let expected: Vec<_> = sizes.iter().chain(&more).map(|(size, alloc)| (*alloc, *size)).collect();
+        assert_eq!(what, expected, "{hosts:?}");
+        // As in the log: 7 8 7 9 8 7 9 8, and 3 4 3 3 4 4 3 4.
+        let same = |a: usize, b: usize| calls[a].0 == calls[b].0;
+        let on_same = |a: usize, b: usize| calls[a].1 == calls[b].1;
+        assert!(same(0, 2) && same(0, 5) && same(1, 4) && same(1, 7) && same(3, 6), "{hosts:?}");
+        assert_eq!(!same(0, 1) && !same(0, 3) && !same(1, 3), hosts == Hosts::AsLogged);
+        assert!(on_same(0, 3) && on_same(0, 6) && on_same(1, 5) && on_same(1, 7) && !on_same(0, 1));
+    }
+}
+
+#[test]
+fn what_does_not_fit_together_is_told_and_nothing_is_lost() {
+    let log = "\
+        1,1,free,0x900,64,1,8\n\
+        1,2,allocate,0x100,100,1,8\n\
+        1,3,allocate,0x100,40,1,8\n\
+        1,4,free,0x100,41,1,8\n\
+        1,5,allocate,0x200,7,1,8\n\
+        1,6,allocate failure,0x0,8192,1,8\n\
+        1,7,free failure,0x500,1,1,8\n\
+        1,8,allocate,0x0,0,1,8\n\
+        1,9,free,0x0,0,1,8\n";
+    let (device, trace) = (Device::cpu(), trace(log));
+    let summary = trace.summary();
+    let said = |findings: &Findings| (findings.count, findings.bytes, findings.first[0].line);
+    assert_eq!(said(&summary.unmatched_frees), (1, 64, 2));
+    assert_eq!(said(&summary.allocated_twice), (1, 40, 4));
+    assert_eq!(said(&summary.other_sizes), (1, 41, 5));
+    assert_eq!(said(&summary.leaks), (2, 107, 3));
+    assert!(summary.allocated_twice.first[0].what.contains("live since line 3"));
+    assert!(summary.other_sizes.first[0].what.contains("41 B are freed, of which line 4 allocated 40 B"));
+    let sum = summary.allocations + summary.frees + summary.failures + summary.empty;
+    assert_eq!(sum + summary.unmatched_frees.count, summary.rows, "{summary:?}");
+    for kind in POOLS {
+        let report = replay(&device, kind, &trace, config(Hosts::One)).unwrap();
+        assert!(report.is_clean() && report.operations == 4, "{report:?}");
+    }
+    assert_eq!(device.memory_in_use(), (0, 0), "what leaks in the log is given back");
+}
+
+#[test]
+fn a_second_free_is_told_from_one_of_what_was_never_allocated() {
+    let log = "\
+        1,1,allocate,0x100,8,1,8\n\
+        1,2,free,0x100,8,1,8\n\
+        1,3,free,0x100,8,1,8\n\
+        1,4,free,0x999,8,1,8\n\
+        1,5,allocate,0x100,8,1,8\n\
+        1,6,free,0x100,8,1,8\n\
+        1,7,free,0x100,8,1,8\n";
+    let summary = trace(log).summary().clone();
+    let said: Vec<_> =
+        summary.unmatched_frees.first.iter().map(|found| (found.line, found.what.as_str())).collect();
+    let expected = [
+        (4, "0x100 is freed, which is not live: line 3 freed it already"),
+        (5, "0x999 is freed, which is not live: nothing allocated it before"),
+        (8, "0x100 is freed, which is not live: line 7 freed it already"),
+    ];
+    assert_eq!((said, summary.frees), (expected.to_vec(), 2));
+}
+
+#[test]
+fn refused_allocations_are_counted_and_their_frees_left_out() {
+    for hosts in KINDS {
+        let config = ReplayConfig { bytes: Some(400), hosts };
+        let driver = PoolKind::find("driver").unwrap();
+        let report = replay(&Device::cpu(), driver, &trace(LOG), config).unwrap();
+        // The 300 B allocation fails; there is room for all others.
+        assert_eq!((report.refused.count, report.frees_left_out, report.operations), (1, 1, 6));
+        assert!(report.refused.first.as_ref().is_some_and(|first| first.contains("300 B")), "{report:?}");
+        assert!(report.is_clean() && report.peak_live_bytes == 300, "{report:?}");
+    }
+}
+
+#[test]
+fn a_pool_that_cannot_be_made_says_why() {
+    let config = ReplayConfig { bytes: Some(10), hosts: Hosts::One };
+    let blocks = PoolKind::find("blocks").unwrap();
+    let report = replay(&Device::cpu(), blocks, &trace(LOG), config).unwrap();
+    assert!(!report.is_clean() && report.error.is_some_and(|error| error.contains("blocks = 0")));
+}
+
+#[test]
+fn frees_that_a_pool_does_not_take_make_it_faulty() {
+    let (trace, device) = (trace(LOG), Device::cpu());
+    // The fourth call is the first free. Its block is freed at the end.
+    let pool = FailureInjected::new(SyncDriverAllocator::new(&device), Failures::Nth(4));
+    let played = play(&trace.script, &pool, Hosts::One).unwrap();
+    assert_eq!((played.failed_frees.count, played.used_at_end, played.free_nanos.len()), (1, 0, 3));
+    let report = report(&POOLS[0], played);
+    assert!(!report.is_clean());
+}
+
+/// The defect that a request of 300 B triggers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Defect {
+    Panics,
+    Fails,
+}
+
+struct Defective(SyncDriverAllocator, Defect);
+
+// SAFETY: forwards to the upstream, which upholds the contract of `DeviceAllocator`.
+unsafe impl DeviceAllocator for Defective {
+    fn device(&self) -> &Device {
+        self.0.device()
+    }
+
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        match self.1 {
+            _ if layout.size() != 300 => self.0.allocate(layout, stream),
+            Defect::Panics => panic!("a defect of the pool"),
+            Defect::Fails => self.0.allocate(layout, &Device::cpu().stream()?),
+        }
+    }
+
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller upholds the contract of `deallocate`, which is passed on.
+        unsafe { self.0.deallocate(ptr, layout, stream) }
+    }
+
+    fn usage(&self) -> Usage {
+        self.0.usage()
+    }
+}
+
+#[test]
+fn a_panic_of_the_pool_does_not_hang_the_other_threads() {
+    let pool = Defective(SyncDriverAllocator::new(&Device::cpu()), Defect::Panics);
+    let script = trace(LOG).script;
+    let play = || play(&script, &pool, Hosts::AsLogged).map(drop);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(play)).is_err());
+}
+
+#[test]
+fn an_error_that_is_no_refusal_ends_a_replay_on_all_threads() {
+    for hosts in KINDS {
+        let pool = Defective(SyncDriverAllocator::new(&Device::cpu()), Defect::Fails);
+        let error = play(&trace(LOG).script, &pool, hosts).unwrap_err();
+        assert!(matches!(error, Error::WrongDevice { .. }), "{error}");
+    }
+}
+
+#[test]
+fn what_was_logged_can_be_replayed() {
+    let device = Device::cpu();
+    let logged = Logged::new(SyncDriverAllocator::new(&device), Vec::new());
+    thread::scope(|scope| {
+        for i in 0..4_usize {
+            let (logged, device) = (&logged, &device);
+            scope.spawn(move || {
+                let stream = device.stream().unwrap();
+                for size in (1..200).map(|n| n * (i + 1)) {
+                    let layout = Layout::from_size_align(size, 8).unwrap();
+                    let ptr = logged.allocate(layout, &stream).unwrap();
+                    // SAFETY: allocated above, and never used.
+                    unsafe { logged.deallocate(ptr, layout, &stream) }.unwrap();
+                }
+            });
+        }
+    });
+    let (_, log) = logged.into_parts().unwrap();
+    let trace = Trace::read(&log[..]).unwrap();
+    let summary = trace.summary();
+    assert_eq!((summary.allocations, summary.frees, summary.threads), (796, 796, 4));
+    assert_eq!((summary.leaks.count, summary.unmatched_frees.count), (0, 0));
+    for hosts in KINDS {
+        let report = replay(&device, &POOLS[0], &trace, config(hosts)).unwrap();
+        assert!(report.is_clean() && report.operations == 2 * 796, "{report:?}");
+    }
+}
+
+#[test]
+fn a_log_of_nothing_cannot_be_replayed() {
+    for log in ["", NAMES, &format!("{NAMES}1,1,free,0x1,1,1,1\n")] {
+        let error = Trace::read(log.as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("nothing is allocated in its"), "{error}");
+    }
+}

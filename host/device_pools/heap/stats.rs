@@ -1,0 +1,226 @@
+//! Statistics of a heap.
+//!
+//! `usage.reserved = live + large + quarantined + free_block + cursor + slack + free_slab + fresh`, all in
+//! bytes.
+
+use super::debug::Debugged;
+use crate::host_pools::Usage;
+use serde::Serialize;
+use warpheap_device::heap::class::SizeClass;
+use warpheap_device::heap::{self, CursorAudit, FreeSlab, LargeAudit, HeapLayout, RunAudit, Violation, Visitor};
+
+/// Statistics of a heap. Bytes are those of blocks and slabs, not of the requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct HeapStats {
+    /// `used_bytes` counts live blocks, including large ones. `reserved_bytes` counts mapped
+    /// memory. `largest_free_bytes` is the largest size that one allocation may get: consecutive
+    /// slabs without a live block, or a block of a size class.
+    pub usage: Usage,
+    /// Maximum size of the heap in bytes, a multiple of the slab size. It can grow to this size.
+    pub max_bytes: u64,
+    /// Bytes per slab.
+    pub slab_bytes: u64,
+    /// Number of live blocks, including large allocations.
+    pub live_blocks: u64,
+    /// Bytes of the live blocks of size classes.
+    pub live_bytes: u64,
+    /// Number of large allocations, which take entire slabs.
+    pub large_blocks: u64,
+    /// Bytes of the large allocations.
+    pub large_bytes: u64,
+    /// Freed blocks that a debug heap keeps in quarantine. They are not live.
+    pub quarantined_blocks: u64,
+    /// Bytes of the blocks in quarantine.
+    pub quarantined_bytes: u64,
+    /// Bytes of blocks that were freed one by one. Their class allocates them again. When all
+    /// blocks of a run are free, its slabs become free.
+    pub free_block_bytes: u64,
+    /// Bytes of the blocks in cursors.
+    pub cursor_bytes: u64,
+    /// Unused bytes after the last block of a run.
+    pub slack_bytes: u64,
+    /// Bytes of free slabs that were used before.
+    pub free_slab_bytes: u64,
+    /// Bytes of slabs that were never used since the heap was built or reset.
+    pub fresh_bytes: u64,
+    /// All bytes that can be allocated: free and fresh slabs, free blocks, blocks in cursors, and
+    /// the slack of runs without a live block.
+    pub free_bytes: u64,
+    /// `1 - usage.largest_free_bytes / free_bytes`; 0 if nothing is free.
+    pub fragmentation: f64,
+    /// High-water mark: bytes of slabs that were in use at any time since the heap was built or
+    /// reset. An upper bound of the bytes in use at one time. Slabs stay counted once they were
+    /// made available to a large allocation. If a heap does not have all of its memory, its last
+    /// slabs count too if they are only a part of a shard's partition.
+    pub high_water_bytes: u64,
+    /// Number of searches for slabs by exhausted cursors.
+    pub searches: u64,
+    /// Number of exhaustive searches of the heap, each after the cursors' blocks were freed. An
+    /// allocation of a size class fails only after such a search by its own or another warp, unless
+    /// it gave up because other warps took each span first.
+    pub scans: u64,
+    /// Failed allocations by kernels and by the host since the heap was built or reset, modulo
+    /// 2^32.
+    pub refused: u64,
+    /// Number of cursors with an unsuccessful last search.
+    pub cursors_found_none: u64,
+    /// Number of faults, including failed allocations of the global allocator: [`Faults::count`].
+    ///
+    /// [`Faults::count`]: crate::device_pools::Faults::count
+    pub faults: u64,
+    /// The classes with slabs or searches, smallest first.
+    pub classes: Vec<HeapClassStats>,
+}
+
+/// Statistics of a size class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct HeapClassStats {
+    /// Bytes per block.
+    pub class_bytes: u64,
+    /// Number of slabs of the class.
+    pub slabs: u32,
+    /// Number of live blocks.
+    pub live_blocks: u64,
+    /// Freed blocks that a debug heap keeps in quarantine.
+    pub quarantined_blocks: u64,
+    /// Number of free blocks outside cursors.
+    pub free_blocks: u64,
+    /// Number of blocks in cursors.
+    pub cursor_blocks: u64,
+    /// Number of searches for slabs by the exhausted cursors of the class.
+    pub searches: u64,
+}
+
+/// Accumulates statistics during the walk.
+pub(super) struct Tally<'a> {
+    layout: HeapLayout,
+    stats: HeapStats,
+    debugged: Option<&'a Debugged>,
+    /// Consecutive slabs without a live block: the end and the number of slabs.
+    row: (u32, u32),
+    longest_row: u32,
+    /// The largest class with a free block.
+    largest_block: u32,
+}
+
+impl<'a> Tally<'a> {
+    pub fn new(layout: &HeapLayout, present: u32, debugged: Option<&'a Debugged>) -> Tally<'a> {
+        let slab_bytes = layout.slab_bytes().into();
+        let class = |class: u32| HeapClassStats {
+            class_bytes: SizeClass(class).bytes().into(),
+            ..HeapClassStats::default()
+        };
+        let stats = HeapStats {
+            usage: Usage { reserved_bytes: u64::from(present) * slab_bytes, ..Usage::default() },
+            max_bytes: layout.bytes(),
+            slab_bytes,
+            classes: (0..layout.classes).map(class).collect(),
+            ..HeapStats::default()
+        };
+        Tally { layout: *layout, stats, debugged, row: (0, 0), longest_row: 0, largest_block: 0 }
+    }
+
+    pub fn finish(mut self, faults: u64, heap: &heap::Heap) -> HeapStats {
+        let mut stats = std::mem::take(&mut self.stats);
+        let largest = self.largest_free(stats.slab_bytes);
+        if stats.free_bytes > 0 {
+            stats.fragmentation = 1.0 - largest as f64 / stats.free_bytes as f64;
+        }
+        stats.usage.used_bytes = stats.live_bytes + stats.large_bytes;
+        stats.usage.largest_free_bytes = Some(largest);
+        stats.high_water_bytes = stats.usage.reserved_bytes.saturating_sub(stats.fresh_bytes);
+        stats.faults = faults;
+        stats.refused = heap.refusals().into();
+        stats.scans = heap.scans();
+        stats.classes.retain(|class| class.slabs > 0 || class.searches > 0);
+        stats
+    }
+
+    /// A row of slabs larger than the largest class is allocated as one piece. A smaller size takes
+    /// a run of its class.
+    fn largest_free(&self, slab_bytes: u64) -> u64 {
+        let row = u64::from(self.longest_row) * slab_bytes;
+        if row > self.layout.small_bytes.into() {
+            return row;
+        }
+        let classes = (0..self.layout.classes).map(|class| self.layout.class(SizeClass(class)));
+        let in_row = classes.filter(|info| info.slabs <= self.longest_row).map(|info| info.bytes).max();
+        in_row.unwrap_or(0).max(self.largest_block).into()
+    }
+
+    fn is_quarantined(&self, start: u64) -> bool {
+        self.debugged.is_some_and(|debugged| debugged.is_quarantined(start))
+    }
+
+    /// Adds slabs without a live block to the current row.
+    fn extend_row(&mut self, slab: u32, slabs: u32) {
+        let before = if self.row.0 == slab { self.row.1 } else { 0 };
+        self.row = (slab + slabs, before + slabs);
+        self.longest_row = self.longest_row.max(self.row.1);
+    }
+}
+
+impl Visitor for Tally<'_> {
+    fn violation(&mut self, _: Violation) {}
+
+    fn cursor(&mut self, cursor: CursorAudit) {
+        let class = &mut self.stats.classes[cursor.class.0 as usize];
+        // In a corrupted heap the counts may be arbitrary.
+        class.searches = class.searches.saturating_add(cursor.searches);
+        self.stats.searches = self.stats.searches.saturating_add(cursor.searches);
+        self.stats.cursors_found_none += u64::from(cursor.found_none);
+    }
+
+    fn run(&mut self, run: &RunAudit<'_>) {
+        let quarantined = run.live_blocks().filter(|start| self.is_quarantined(*start)).count() as u32;
+        let live = run.live - quarantined;
+        let (info, stats) = (&run.info, &mut self.stats);
+        let bytes = |blocks: u32| u64::from(blocks) * u64::from(info.bytes);
+        let slack = u64::from(info.slabs) * stats.slab_bytes - bytes(info.blocks);
+        stats.live_blocks += u64::from(live);
+        stats.live_bytes += bytes(live);
+        stats.quarantined_blocks += u64::from(quarantined);
+        stats.quarantined_bytes += bytes(quarantined);
+        stats.free_block_bytes += bytes(run.holes);
+        stats.cursor_bytes += bytes(run.in_cursor);
+        stats.slack_bytes += slack;
+        stats.free_bytes += bytes(run.holes) + bytes(run.in_cursor);
+        let class = &mut stats.classes[run.class.0 as usize];
+        class.slabs += info.slabs;
+        class.live_blocks += u64::from(live);
+        class.quarantined_blocks += u64::from(quarantined);
+        class.free_blocks += u64::from(run.holes);
+        class.cursor_blocks += u64::from(run.in_cursor);
+        if run.live == 0 {
+            stats.free_bytes += slack;
+            self.extend_row(run.slab, info.slabs);
+        } else if run.live < info.blocks {
+            self.largest_block = self.largest_block.max(info.bytes);
+        }
+    }
+
+    fn large(&mut self, large: LargeAudit) {
+        let bytes = u64::from(large.slabs) * self.stats.slab_bytes;
+        if self.is_quarantined(large.address) {
+            self.stats.quarantined_blocks += 1;
+            self.stats.quarantined_bytes += bytes;
+            return;
+        }
+        self.stats.live_blocks += 1;
+        self.stats.large_blocks += 1;
+        self.stats.large_bytes += bytes;
+    }
+
+    fn free(&mut self, slab: u32, place: FreeSlab) {
+        let stats = &mut self.stats;
+        match place {
+            FreeSlab::InSet => stats.free_slab_bytes += stats.slab_bytes,
+            FreeSlab::Fresh => stats.fresh_bytes += stats.slab_bytes,
+            FreeSlab::Withheld | FreeSlab::Lost => return,
+        }
+        stats.free_bytes += stats.slab_bytes;
+        self.extend_row(slab, 1);
+    }
+}

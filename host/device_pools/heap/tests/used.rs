@@ -1,0 +1,177 @@
+//! A heap in use, and the places of its metadata.
+
+use crate::driver::Device;
+use crate::device_pools::Heap;
+use crate::simt::Mode;
+use std::alloc::Layout as Request;
+use warpheap_device::heap::class::SizeClass;
+use warpheap_device::heap::{
+    COUNT_STRIDE, CursorAudit, FRESH_STRIDE, FreeSlab, LargeAudit, RunAudit, Violation, Visitor,
+};
+use warpheap_device::kernel::DeviceData;
+
+pub const BYTES: u64 = 64 << 20;
+
+/// The heap objects found by a walk.
+#[derive(Default)]
+pub struct Sights {
+    pub free: Vec<u32>,
+    pub fresh: Vec<u32>,
+    pub large: Vec<LargeAudit>,
+    pub cursors: Vec<CursorAudit>,
+    pub runs: Vec<Sight>,
+}
+
+/// A run: slab, class, free blocks, blocks in a cursor, live blocks, all blocks.
+#[derive(Clone, Copy)]
+pub struct Sight {
+    pub slab: u32,
+    pub class: SizeClass,
+    pub holes: u32,
+    pub in_cursor: u32,
+    pub live: u32,
+    pub blocks: u32,
+}
+
+impl Visitor for Sights {
+    fn violation(&mut self, violation: Violation) {
+        panic!("{violation}");
+    }
+
+    fn cursor(&mut self, cursor: CursorAudit) {
+        self.cursors.push(cursor);
+    }
+
+    fn run(&mut self, run: &RunAudit<'_>) {
+        let RunAudit { slab, class, holes, in_cursor, live, info, .. } = *run;
+        self.runs.push(Sight { slab, class, holes, in_cursor, live, blocks: info.blocks });
+    }
+
+    fn large(&mut self, large: LargeAudit) {
+        self.large.push(large);
+    }
+
+    fn free(&mut self, slab: u32, place: FreeSlab) {
+        match place {
+            FreeSlab::InSet => self.free.push(slab),
+            FreeSlab::Fresh => self.fresh.push(slab),
+            other => panic!("slab {slab} is {other:?}"),
+        }
+    }
+}
+
+impl Sights {
+    pub fn run(&self, is_it: impl Fn(&Sight) -> bool) -> Sight {
+        *self.runs.iter().find(|run| is_it(run)).expect("the heap was used so that there is one")
+    }
+}
+
+fn heap() -> Heap {
+    let device = Device::cpu_with(Mode::Parallel { workers: 2 });
+    Heap::builder(BYTES).shards(4).build(&device).unwrap()
+}
+
+/// A heap with live blocks, free blocks, idle runs, large allocations, and freed slabs.
+pub fn used_heap() -> Heap {
+    let heap = heap();
+    let of = |count, size| vec![Request::from_size_align(size, 1).unwrap(); count];
+    let got = |layouts: &[Request]| {
+        let blocks: Option<Vec<_>> = heap.allocate_many(layouts).unwrap().into_iter().collect();
+        blocks.expect("there is room")
+    };
+    // Eight runs of one size for four shards, so that at least one run is fully used.
+    let runs_of = |size| 8 * heap.layout.class(SizeClass::of(size)).blocks as usize;
+    let (small, middle, odd) = (got(&of(3000, 64)), got(&of(runs_of(1024), 1024)), got(&of(20, 48)));
+    got(&of(runs_of(32), 32));
+    got(&of(5, 2048));
+    let large = got(&of(3, 200 << 10));
+    // SAFETY: no kernel uses the blocks.
+    let free = |blocks: &[_]| unsafe { heap.deallocate_many(blocks) }.unwrap();
+    free(&small.iter().copied().step_by(7).collect::<Vec<_>>());
+    free(&middle);
+    free(&large[1..2]);
+    free(&odd[..1]);
+    heap
+}
+
+pub fn sights(heap: &Heap) -> Sights {
+    let mut sights = Sights::default();
+    heap.snapshot().unwrap().audit(&mut sights);
+    sights
+}
+
+/// Places of words in the metadata.
+impl Heap {
+    pub(super) fn entry_at(&self, slab: u32) -> u64 {
+        self.places.entries + 4 * u64::from(slab)
+    }
+
+    pub(super) fn count_at(&self, slab: u32) -> u64 {
+        self.places.counts + 8 * COUNT_STRIDE as u64 * u64::from(slab)
+    }
+
+    pub(super) fn bits_at(&self, slab: u32, block: u32) -> u64 {
+        let layout = self.layout;
+        let words = layout.block_words() / u64::from(layout.slabs);
+        self.places.bitmap + 4 * (u64::from(slab) * words + u64::from(block / 32))
+    }
+
+    pub(super) fn set_at(&self, set: u32, word: u32) -> u64 {
+        self.places.slab_sets + 4 * u64::from(set * self.layout.set_words() + word)
+    }
+
+    pub(super) fn free_at(&self, slab: u32) -> u64 {
+        self.set_at(0, slab / 32)
+    }
+
+    pub(super) fn idle_at(&self, class: SizeClass, slab: u32) -> u64 {
+        self.set_at(1 + self.layout.classes + class.0, slab / 32)
+    }
+
+    pub(super) fn partial_at(&self, class: SizeClass, slab: u32) -> u64 {
+        self.set_at(1 + class.0, slab / 32)
+    }
+
+    pub(super) fn cursor_at(&self, class: SizeClass, shard: u32) -> u64 {
+        let cursor = u64::from(shard * self.layout.classes + class.0);
+        self.places.cursors + (cursor << self.places.cursor_stride_log2)
+    }
+
+    pub(super) fn fresh_at(&self, shard: u32) -> u64 {
+        self.places.fresh + 4 * FRESH_STRIDE as u64 * u64::from(shard)
+    }
+
+    pub(super) fn word(&self, place: u64) -> u32 {
+        let mut word = [0];
+        self.metadata.read(place, &mut word).unwrap();
+        word[0]
+    }
+
+    pub(super) fn long(&self, place: u64) -> u64 {
+        u64::from(self.word(place)) | u64::from(self.word(place + 4)) << 32
+    }
+
+    /// Asserts that the check reports `invariant` with these words while the metadata at `place` is
+    /// `value`, and no violation after the old value is restored.
+    pub(super) fn assert_broken<T: DeviceData + Default>(
+        &mut self,
+        place: u64,
+        value: T,
+        invariant: &str,
+        words: &str,
+    ) {
+        let mut old = [T::default()];
+        self.metadata.read(place, &mut old).unwrap();
+        self.metadata.write(place, &[value]).unwrap();
+        let broken = self.check().unwrap();
+        let named = broken.iter().any(|broken| broken.invariant == invariant && broken.found.contains(words));
+        assert!(named, "{invariant} with \"{words}\" is not among {broken:#?}");
+        self.metadata.write(place, &old).unwrap();
+        assert_eq!(self.check().unwrap(), [], "whole again");
+    }
+
+    /// As [`assert_broken`](Self::assert_broken), for a word with some bits flipped.
+    pub(super) fn assert_broken_by(&mut self, place: u64, flipped: u32, invariant: &str, words: &str) {
+        self.assert_broken(place, self.word(place) ^ flipped, invariant, words);
+    }
+}

@@ -1,0 +1,93 @@
+//! A limit on the bytes that are live at a time.
+//!
+//! I1: `used <= most`; `used` is the sum of the requested sizes of blocks that are live, being
+//! allocated, or being freed.
+
+use crate::host_pools::{DeviceAllocator, Usage, lock};
+use crate::driver::{Device, Stream};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
+use std::alloc::Layout;
+use std::sync::Mutex;
+use warpheap_device::kernel::DevicePtr;
+
+/// Fails allocations that would exceed a limit of live bytes, without asking its upstream.
+///
+/// An allocation counts while it is in progress, even if the upstream then fails it.
+#[derive(Debug)]
+pub struct Limit<A> {
+    upstream: A,
+    most: u64,
+    used: Mutex<u64>,
+}
+
+impl<A: DeviceAllocator> Limit<A> {
+    /// Limits `upstream` to `bytes` live bytes, by requested sizes.
+    pub fn new(upstream: A, bytes: u64) -> Limit<A> {
+        Limit { upstream, most: bytes, used: Mutex::default() }
+    }
+
+    /// The limit in bytes.
+    pub fn limit(&self) -> u64 {
+        self.most
+    }
+
+    /// The wrapped allocator.
+    pub fn upstream(&self) -> &A {
+        &self.upstream
+    }
+
+    /// Counts `bytes` as used. On failure returns the bytes used so far.
+    fn claim(&self, bytes: u64) -> Result<(), u64> {
+        let mut used = lock(&self.used);
+        if bytes > self.most - *used {
+            return Err(*used);
+        }
+        *used += bytes;
+        Ok(())
+    }
+
+    fn unclaim(&self, bytes: u64) {
+        let mut used = lock(&self.used);
+        // Does not underflow if the upstream accepted a free with a different size.
+        *used = used.saturating_sub(bytes);
+    }
+
+    fn exceeded(&self, requested: u64, used: u64) -> Error {
+        let (left, of) = (self.most - used, self.upstream.usage());
+        Error::OutOfMemory(OutOfMemory::Pool {
+            allocator: "a limit".into(),
+            requested: Bytes(requested),
+            used: Bytes(used),
+            reserved: Bytes(self.most),
+            cached: Bytes(of.reserved_bytes.saturating_sub(of.used_bytes)),
+            largest: Bytes(of.largest_free_bytes.map_or(left, |most| most.min(left))),
+            advice: "give blocks back, or raise the limit (Limit::new)",
+        })
+    }
+}
+
+// SAFETY: A1 and A2 hold for the upstream.
+unsafe impl<A: DeviceAllocator> DeviceAllocator for Limit<A> {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        let bytes = layout.size() as u64;
+        self.claim(bytes).map_err(|used| self.exceeded(bytes, used))?;
+        self.upstream.allocate(layout, stream).inspect_err(|_| self.unclaim(bytes))
+    }
+
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller's promises P1 and P2.
+        unsafe { self.upstream.deallocate(ptr, layout, stream) }?;
+        self.unclaim(layout.size() as u64);
+        Ok(())
+    }
+
+    fn usage(&self) -> Usage {
+        let left = self.most - *lock(&self.used);
+        let of = self.upstream.usage();
+        Usage { largest_free_bytes: of.largest_free_bytes.map(|most| most.min(left)), ..of }
+    }
+}

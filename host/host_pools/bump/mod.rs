@@ -1,0 +1,314 @@
+//! A bump pool: one region, allocated from its start to its end, and reset.
+//!
+//! ```text
+//! region     | block | block   | block |  free           |   one upstream allocation
+//!                                      ^ cursor
+//! overflow   block, block                                  upstream blocks, by policy
+//! ```
+//!
+//! I1: `cursor` tracks the live blocks of the region, `overflow` the live blocks of the upstream.
+//! I2: only a reset moves the cursor back; only [`reset_unchecked`](BumpPool::reset_unchecked) does
+//! so with live blocks. I3: a stream gets blocks only after it was ordered behind the last reset,
+//! and that reset behind all use before (`order`). I4: a failed allocation or reset leaves the
+//! cursor unchanged.
+//!
+//! A short lock guards all of it: an allocation makes a few comparisons and a push. The driver is
+//! called under the lock by a reset, and when a stream allocates for the first time after one. A
+//! free records its event without the lock, while the block is `Moving`. The upstream is called
+//! without the lock.
+
+mod cursor;
+mod order;
+mod reset;
+#[cfg(test)]
+mod tests;
+
+use super::block_table::{Block, BlockTable};
+use super::{
+    DeviceAllocator, SyncDriverAllocator, Usage, address_of, check_request, give_back_at_the_end, lock, words,
+};
+use crate::driver::{Device, Stream};
+use crate::error::{Bytes, Error, InvalidConfig, InvalidFree, OutOfMemory, Result};
+use cursor::{Cursor, Full};
+use order::ResetOrder;
+use std::alloc::Layout;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard};
+use warpheap_device::kernel::DevicePtr;
+
+pub use reset::BumpPoolStats;
+
+/// Policy of a [`BumpPool`] for a request that does not fit into the rest of its region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Overflow {
+    /// The allocation fails.
+    #[default]
+    Error,
+    /// The pool allocates a separate block from its upstream. A free returns that block to the
+    /// upstream, independent of resets. [`BumpPoolStats`] counts these blocks.
+    Upstream,
+}
+
+/// A pool that allocates one region from its start to its end.
+///
+/// An allocation advances a cursor. A free is checked but frees no space. [`reset`](Self::reset)
+/// starts at the first address again.
+///
+/// The pool takes 32 bytes on the host for each block since the last reset. Dropping it frees the
+/// memory after all work that blocks were freed behind. If blocks are still allocated, it waits for
+/// the device and logs a warning.
+#[must_use = "its memory is freed when it is dropped"]
+pub struct BumpPool<A: DeviceAllocator = SyncDriverAllocator> {
+    upstream: A,
+    /// The stream on which the memory is allocated and freed.
+    pool_stream: Stream,
+    memory: DevicePtr<u8>,
+    region: Layout,
+    policy: Overflow,
+    state: Mutex<State>,
+}
+
+struct State {
+    cursor: Cursor,
+    order: ResetOrder,
+    overflow: BlockTable<()>,
+    /// Number of upstream blocks allocated so far.
+    overflows: u64,
+    resets: u64,
+}
+
+/// Builder for a [`BumpPool`].
+#[derive(Clone, Debug)]
+#[must_use = "a pool is made by build or build_over"]
+pub struct BumpPoolBuilder {
+    region: Layout,
+    policy: Overflow,
+}
+
+impl BumpPoolBuilder {
+    /// Policy for a request that does not fit. Default: [`Overflow::Error`].
+    pub fn overflow(mut self, policy: Overflow) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Builds a pool over the driver memory of `device`.
+    ///
+    /// # Errors
+    /// The errors of [`build_over`](Self::build_over).
+    pub fn build(&self, device: &Device) -> Result<BumpPool> {
+        self.build_over(SyncDriverAllocator::new(device))
+    }
+
+    /// Builds a pool in one allocation of `upstream`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] for zero bytes; errors of the upstream.
+    pub fn build_over<A: DeviceAllocator>(&self, upstream: A) -> Result<BumpPool<A>> {
+        let &BumpPoolBuilder { region, policy } = self;
+        if region.size() == 0 {
+            let why = "a region has at least 1 B".into();
+            return Err(InvalidConfig::Pool { setting: "region", given: words(region), why }.into());
+        }
+        let pool_stream = upstream.device().default_stream()?;
+        let memory = upstream.allocate(region, &pool_stream)?;
+        let cursor = Cursor::new(address_of(memory), region.size() as u64);
+        let (order, overflow) = (ResetOrder::default(), BlockTable::default());
+        let state = Mutex::new(State { cursor, order, overflow, overflows: 0, resets: 0 });
+        let pool = BumpPool { upstream, pool_stream, memory, region, policy, state };
+        // The allocation is ordered on that stream. After this wait the memory is usable on any
+        // stream (I3).
+        pool.pool_stream.synchronize()?;
+        Ok(pool)
+    }
+}
+
+impl BumpPool {
+    /// Returns the builder of a pool of `region.size()` bytes that start at a multiple of
+    /// `region.align()`.
+    pub fn builder(region: Layout) -> BumpPoolBuilder {
+        BumpPoolBuilder { region, policy: Overflow::default() }
+    }
+}
+
+impl<A: DeviceAllocator> BumpPool<A> {
+    /// Bytes of the region.
+    pub fn capacity(&self) -> u64 {
+        self.region.size() as u64
+    }
+
+    /// Start address of the region.
+    pub fn address(&self) -> u64 {
+        address_of(self.memory)
+    }
+
+    /// Policy for a request that does not fit.
+    pub fn overflow(&self) -> Overflow {
+        self.policy
+    }
+
+    /// The upstream allocator.
+    pub fn upstream(&self) -> &A {
+        &self.upstream
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Name in error messages.
+    fn name(&self) -> String {
+        format!("a bump pool of {}", Bytes(self.capacity()))
+    }
+
+    /// Allocates a block of the region, if it fits.
+    fn take(&self, layout: Layout, stream: &Stream) -> Result<Result<DevicePtr<u8>, Full>> {
+        let mut state = self.state();
+        let start = match state.cursor.place(layout) {
+            Ok(start) => start,
+            Err(full) => return Ok(Err(full)),
+        };
+        state.order.join(stream)?;
+        state.cursor.take(start, layout);
+        // The host never dereferences this address.
+        Ok(Ok(DevicePtr(self.memory.0.wrapping_add((start - self.address()) as usize))))
+    }
+
+    #[cold]
+    fn take_elsewhere(&self, layout: Layout, stream: &Stream, full: Full) -> Result<DevicePtr<u8>> {
+        if self.policy == Overflow::Error {
+            return Err(self.exhausted(layout, full));
+        }
+        let ptr = self.upstream.allocate(layout, stream)?;
+        let mut state = self.state();
+        state.overflow.insert(address_of(ptr), Block { layout, taken: layout.size() as u64, of: () });
+        state.overflows += 1;
+        Ok(ptr)
+    }
+
+    fn exhausted(&self, layout: Layout, full: Full) -> Error {
+        let used = self.state().cursor.at();
+        Error::OutOfMemory(OutOfMemory::Pool {
+            allocator: self.name(),
+            requested: Bytes(layout.size() as u64),
+            used: Bytes(used),
+            reserved: Bytes(self.capacity()),
+            cached: Bytes(self.capacity().saturating_sub(used)),
+            largest: Bytes(full.largest),
+            advice: "give all blocks back and reset it, make it larger, or let it fall back on its upstream (Overflow::Upstream)",
+        })
+    }
+
+    fn wrong_free(&self, address: u64, why: String) -> Error {
+        InvalidFree::Block { allocator: self.name(), address, why }.into()
+    }
+
+    /// Frees a block of the region.
+    fn give_back(&self, address: u64, layout: Layout, stream: &Stream) -> Result<()> {
+        let mut state = self.state();
+        let (began, resets) = (state.order.now(), state.resets);
+        let index = state.cursor.begin_free(address, layout).map_err(|why| self.wrong_free(address, why))?;
+        drop(state);
+        let recorded = stream.record();
+        let mut state = self.state();
+        if state.resets != resets {
+            // An unchecked reset has freed the block in the meantime.
+            return Ok(());
+        }
+        state.cursor.end_free(index, recorded.is_ok());
+        recorded.map(|event| state.order.freed(stream.id(), event, began))
+    }
+
+    /// Frees a block that is not in the region.
+    ///
+    /// # Safety
+    /// P1 and P2 of [`DeviceAllocator::deallocate`].
+    #[cold]
+    unsafe fn give_back_upstream(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        let (address, mut state) = (address_of(ptr), self.state());
+        let removed = match self.policy {
+            Overflow::Error => {
+                let (bytes, start) = (Bytes(self.capacity()), self.address());
+                Err(format!("it is not in the {bytes} at {start:#x} that are the pool's"))
+            }
+            Overflow::Upstream => state.overflow.remove(address, layout),
+        };
+        let block = removed.map_err(|why| self.wrong_free(address, why))?;
+        drop(state);
+        // SAFETY: a live block of the upstream (P2, by I1); the caller's promise P1.
+        let done = unsafe { self.upstream.deallocate(ptr, layout, stream) };
+        if done.is_err() {
+            self.state().overflow.insert(address, block);
+        }
+        done
+    }
+}
+
+// SAFETY: the cursor allocates addresses behind all other blocks (A1, A2 by I2), after all work
+// that used them (A2 by I3). For overflow blocks, A1 and A2 hold for the upstream.
+unsafe impl<A: DeviceAllocator> DeviceAllocator for BumpPool<A> {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        check_request("a bump pool", self.device(), layout, stream)?;
+        let taken = self.take(layout, stream)?;
+        taken.or_else(|full| self.take_elsewhere(layout, stream, full))
+    }
+
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        self.device().same_as(stream.device(), "the stream")?;
+        let offset = address_of(ptr).checked_sub(self.address());
+        if offset.is_some_and(|offset| offset < self.capacity()) {
+            return self.give_back(address_of(ptr), layout, stream);
+        }
+        // SAFETY: the caller's promises P1 and P2.
+        unsafe { self.give_back_upstream(ptr, layout, stream) }
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage_of(&self.state())
+    }
+}
+
+impl<A: DeviceAllocator> BumpPool<A> {
+    fn usage_of(&self, state: &State) -> Usage {
+        let (_, live_bytes) = state.cursor.live();
+        let elsewhere = state.overflow.taken();
+        Usage {
+            used_bytes: live_bytes + elsewhere,
+            reserved_bytes: self.capacity() + elsewhere,
+            largest_free_bytes: Some(state.cursor.left()),
+        }
+    }
+}
+
+impl<A: DeviceAllocator> Drop for BumpPool<A> {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let ((live, _), elsewhere) = (state.cursor.live(), state.overflow.blocks());
+        // Ordered on the device, as far as the driver supports that.
+        let ordered = state.order.gather(&self.pool_stream);
+        if live > 0 || elsewhere > 0 || ordered.is_err() {
+            self.upstream.device().driver().drain();
+        }
+        if live > 0 || elsewhere > 0 {
+            tracing::warn!(live, elsewhere, "a bump pool goes while some of its blocks are allocated");
+        }
+        let blocks = state.overflow.take_all().map(|(address, block)| (address, block.layout));
+        for (address, layout) in blocks.chain([(address_of(self.memory), self.region)]) {
+            let ptr = DevicePtr(std::ptr::with_exposed_provenance_mut(address as usize));
+            // SAFETY: upstream blocks, each freed once (P2, by I1), behind all work that may use
+            // them (P1, by I3).
+            unsafe { give_back_at_the_end(&self.upstream, ptr, layout, &self.pool_stream) };
+        }
+    }
+}
+
+impl<A: DeviceAllocator> fmt::Debug for BumpPool<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:#x}, {:?}", self.name(), self.address(), self.stats())
+    }
+}

@@ -1,0 +1,212 @@
+//! Which stream waits for which, and driver failures in resets and frees.
+
+use super::*;
+use crate::host_pools::{SyncDriverAllocator, FailureInjected, Failures, Statistics};
+use crate::driver::fault_injection::faulty_stream;
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+const BLOCK: Layout = Layout::new::<[u64; 8]>();
+
+type Pool = BumpPool<Statistics<SyncDriverAllocator>>;
+
+fn pool(device: &Device, blocks: usize) -> Pool {
+    let region = Layout::from_size_align(BLOCK.size() * blocks, 256).unwrap();
+    BumpPool::builder(region).build_over(Statistics::new(SyncDriverAllocator::new(device))).unwrap()
+}
+
+fn take(pool: &Pool, stream: &Stream) -> DevicePtr<u8> {
+    pool.allocate(BLOCK, stream).unwrap()
+}
+
+fn give<A: DeviceAllocator>(pool: &BumpPool<A>, ptr: DevicePtr<u8>, stream: &Stream) -> Result<()> {
+    // SAFETY: no work uses the block (P1, P2).
+    unsafe { pool.deallocate(ptr, BLOCK, stream) }
+}
+
+fn check<A: DeviceAllocator>(pool: &BumpPool<A>) {
+    pool.state().cursor.check();
+}
+
+#[test]
+fn after_a_reset_each_stream_waits_once() {
+    let device = Device::cpu();
+    let pool = pool(&device, 8);
+    let ((first, of_first), (second, of_second), (third, of_third)) =
+        (faulty_stream(&device), faulty_stream(&device), faulty_stream(&device));
+    let waits = || (of_first.waits(), of_second.waits(), of_third.waits());
+    let blocks = [take(&pool, &first), take(&pool, &second), take(&pool, &third)];
+    assert_eq!(waits(), (0, 0, 0), "nothing used the region before");
+    for (ptr, stream) in blocks.into_iter().zip([&first, &second, &second]) {
+        give(&pool, ptr, stream).unwrap();
+    }
+    assert_eq!(pool.state().order.events(), 2, "the last free of each stream");
+    pool.reset(&third).unwrap();
+    assert_eq!(waits(), (0, 0, 2), "the reset lies behind both");
+    let again = [take(&pool, &third), take(&pool, &first), take(&pool, &first), take(&pool, &second)];
+    assert_eq!(waits(), (1, 1, 2), "and the others behind the reset, but not the stream of the reset");
+    assert_eq!(again.map(|ptr| ptr.0)[..3], blocks.map(|ptr| ptr.0));
+    for ptr in again {
+        give(&pool, ptr, &first).unwrap();
+    }
+    // No other stream freed: the stream waits for nothing, and is already behind the last reset.
+    pool.reset(&first).unwrap();
+    assert_eq!(waits(), (1, 1, 2));
+    // Without any use in between: behind the previous reset.
+    pool.reset(&second).unwrap();
+    assert_eq!(waits(), (1, 2, 2));
+    check(&pool);
+}
+
+#[test]
+fn what_fails_leaves_the_cursor_and_the_blocks_as_they_are() {
+    let device = Device::cpu();
+    let pool = pool(&device, 4);
+    let (good, (bad, of_bad)) = (device.stream().unwrap(), faulty_stream(&device));
+    let ptr = take(&pool, &good);
+    of_bad.fail(true);
+    assert!(matches!(give(&pool, ptr, &bad), Err(Error::Driver { .. })));
+    assert_eq!((pool.stats().live_blocks, pool.stats().granted), (1, 64));
+    give(&pool, ptr, &good).unwrap();
+    // First the wait fails, then the record: no stream waits for itself.
+    assert!(matches!(pool.reset(&bad), Err(Error::Driver { .. })));
+    let before = pool.stats();
+    assert_eq!((before.granted, before.resets), (64, 0));
+    pool.reset(&good).unwrap();
+    assert!(matches!(pool.allocate(BLOCK, &bad), Err(Error::Driver { .. })));
+    assert_eq!(pool.stats().granted, 0);
+    check(&pool);
+    of_bad.fail(false);
+    assert_eq!(take(&pool, &bad).0, ptr.0);
+    give(&pool, ptr, &bad).unwrap();
+    of_bad.fail(true);
+    assert!(pool.reset(&bad).is_err(), "its record");
+    assert_eq!((pool.stats().granted, pool.stats().resets), (64, 1));
+    assert_eq!(pool.state().order.events(), 1, "the free is still to be waited for");
+    of_bad.fail(false);
+    pool.reset(&bad).unwrap();
+    assert_eq!((pool.stats().granted, pool.stats().resets), (0, 2));
+}
+
+#[test]
+fn at_its_end_the_home_stream_waits_for_every_stream_that_freed() {
+    let device = Device::cpu();
+    let mut pool = pool(&device, 8);
+    let (pool_stream, of_home) = faulty_stream(&device);
+    pool.pool_stream = pool_stream;
+    let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
+    for stream in [&first, &second, &first, &second] {
+        give(&pool, take(&pool, stream), stream).unwrap();
+    }
+    pool.reset(&first).unwrap();
+    give(&pool, take(&pool, &second), &second).unwrap();
+    drop(pool);
+    assert_eq!(of_home.waits(), 2, "the reset, and the free since");
+}
+
+/// Two concurrent frees on one stream: the order of their events is unknown.
+#[test]
+fn events_of_one_stream_that_were_recorded_at_one_time_are_all_kept() {
+    let device = Device::cpu();
+    let stream = device.stream().unwrap();
+    let mut order = ResetOrder::default();
+    let (one, two) = (order.now(), order.now());
+    for began in [one, two] {
+        order.freed(stream.id(), stream.record().unwrap(), began);
+    }
+    assert_eq!(order.events(), 2);
+    order.freed(stream.id(), stream.record().unwrap(), order.now());
+    assert_eq!(order.events(), 1, "that one lies behind both");
+}
+
+#[test]
+fn an_overflow_that_cannot_be_given_back_can_be_tried_again() {
+    let device = Device::cpu();
+    let stream = device.stream().unwrap();
+    // The fourth call is the free when the pool is dropped, which is retried.
+    for nth in 1..=4 {
+        let memory = FailureInjected::new(SyncDriverAllocator::new(&device), Failures::Nth(nth));
+        let made = BumpPool::builder(BLOCK).overflow(Overflow::Upstream).build_over(&memory);
+        let Ok(pool) = made else {
+            assert_eq!(nth, 1);
+            continue;
+        };
+        let inside = pool.allocate(BLOCK, &stream).unwrap();
+        let outside = pool.allocate(BLOCK, &stream).or_else(|_| pool.allocate(BLOCK, &stream)).unwrap();
+        assert_eq!((pool.stats().overflow_blocks, pool.stats().overflows), (1, 1), "call {nth}");
+        if nth == 3 {
+            assert!(matches!(give(&pool, outside, &stream), Err(Error::FailureInjected { .. })));
+            assert_eq!(pool.stats().overflow_bytes, 64);
+        }
+        give(&pool, outside, &stream).unwrap();
+        assert!(give(&pool, outside, &stream).unwrap_err().to_string().contains("given back before"));
+        give(&pool, inside, &stream).unwrap();
+        assert_eq!(pool.usage().used_bytes, 0);
+        drop(pool);
+        assert_eq!(memory.failed(), 1, "call {nth}");
+        assert_eq!(memory.usage().used_bytes, 0, "call {nth}");
+    }
+    assert_eq!(device.memory_in_use(), (0, 0));
+}
+
+#[test]
+fn a_block_on_its_way_back_is_neither_live_nor_free() {
+    let device = Device::cpu();
+    let pool = pool(&device, 4);
+    let stream = device.stream().unwrap();
+    let ptr = take(&pool, &stream);
+    let (began, index) = {
+        let mut state = pool.state();
+        (state.order.now(), state.cursor.begin_free(address_of(ptr), BLOCK).unwrap())
+    };
+    assert!(matches!(pool.reset(&stream), Err(Error::InUse { blocks: 1, .. })), "it is on its way");
+    assert!(give(&pool, ptr, &stream).unwrap_err().to_string().contains("is free already"));
+    let mut state = pool.state();
+    state.cursor.end_free(index, true);
+    state.order.freed(stream.id(), stream.record().unwrap(), began);
+    drop(state);
+    pool.reset(&stream).unwrap();
+    check(&pool);
+}
+
+#[test]
+fn the_cursor_keeps_its_invariants_whatever_is_asked_for() {
+    for seed in 0..20 {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let mut below = |n: u64| rng.next_u64() % n;
+        // Includes the end of the address space.
+        let base = [0x1000, 0x7f_0123_4567, u64::MAX - 0xffff][seed as usize % 3];
+        let mut cursor = Cursor::new(base, 0xff00);
+        let mut live = Vec::new();
+        for _ in 0..2000 {
+            let size = if below(20) == 0 { isize::MAX as u64 / 2 } else { 1 + below(500) };
+            let layout = Layout::from_size_align(size as usize, 1 << below(14)).unwrap();
+            match cursor.place(layout) {
+                Ok(start) => {
+                    assert!(start.is_multiple_of(layout.align() as u64) && start >= base + cursor.at());
+                    cursor.take(start, layout);
+                    live.push((start, layout));
+                }
+                Err(full) => assert!(full.largest < size && full.largest <= cursor.left()),
+            }
+            if below(3) == 0 && !live.is_empty() {
+                let at = below(live.len() as u64) as usize;
+                let (start, layout) = live[at];
+                let index = cursor.begin_free(start, layout).unwrap();
+                assert!(cursor.begin_free(start, layout).is_err(), "it is on its way");
+                let went_well = below(4) > 0;
+                cursor.end_free(index, went_well);
+                if went_well {
+                    live.swap_remove(at);
+                    assert!(cursor.begin_free(start, layout).is_err(), "it is free");
+                }
+            }
+            cursor.check();
+            if below(300) == 0 {
+                cursor.reset();
+                live.clear();
+                assert_eq!((cursor.at(), cursor.live()), (0, (0, 0)));
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Size classes: the sizes that requests are rounded up to.
+//!
+//! ```text
+//! units of the least block    1   2   3  4   5 6 7 8   9 … 16
+//! class, one per doubling     0   1   2  2   3 3 3 3   4 …  4
+//! ```
+//!
+//! Class sizes in units: one per doubling gives 1, 2, 4, 8, 16 …; four per doubling give 1, 2, 3,
+//! 4, 5, 6, 7, 8, 10, 12, 14, 16, 20 …
+//!
+//! I1: `index` is monotonic in the size, `bytes(index(size)) >= size`, and no smaller class is
+//! large enough. I2: class sizes are multiples of the least block. I3: above [`LARGEST_CLASS`]
+//! there are no classes; a size is not rounded to a class.
+//!
+//! A block up to the slab limit takes its whole class. A larger block takes its size rounded up to
+//! a multiple of the least block; its class only selects the bin while it is cached.
+
+use crate::error::{Error, InvalidConfig, InvalidRequest, Result};
+use std::alloc::Layout;
+
+/// Sizes above this are exact.
+pub(super) const LARGEST_CLASS: u64 = 2 << 30;
+/// The largest supported alignment.
+pub(super) const MOST_ALIGN: usize = 1 << 30;
+/// More than any device has, so that the sum of two sizes never overflows.
+const MOST_BYTES: u64 = 1 << 48;
+
+/// The rounding rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Classes {
+    /// The least block, as a power of two.
+    pub least_log: u32,
+    /// Classes per doubling, as a power of two.
+    pub per_log: u32,
+    /// The largest size that slabs serve.
+    pub slab_limit: u64,
+    /// Block size of a pool of equal blocks, a multiple of their alignment; such a pool has one
+    /// class, of slabs. 0 in any other pool.
+    equal: u64,
+}
+
+/// The memory that a layout needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::host_pools) struct Need {
+    /// The bin that caches the block; `None` above all classes.
+    pub class: Option<usize>,
+    pub bytes: u64,
+    /// 1 for a block of a slab, which is aligned by its position.
+    pub align: u64,
+    /// Whether it is a block of a slab.
+    pub is_small: bool,
+}
+
+impl Classes {
+    pub const fn least(self) -> u64 {
+        1 << self.least_log
+    }
+
+    /// `bytes` rounded up to a multiple of the least block.
+    pub const fn whole(self, bytes: u64) -> u64 {
+        (bytes + self.least() - 1) & !(self.least() - 1)
+    }
+
+    /// The class of a size from 1 to [`LARGEST_CLASS`]. Uses shifts only: a division takes as long
+    /// as a lock.
+    #[inline]
+    pub const fn index(self, bytes: u64) -> usize {
+        let units = (bytes + self.least() - 1) >> self.least_log;
+        if units <= 1 << self.per_log {
+            return units as usize - 1;
+        }
+        let doubling = (units - 1).ilog2();
+        let step = doubling - self.per_log;
+        let inside = (units - 1 - (1 << doubling)) >> step;
+        (((step as u64 + 1) << self.per_log) + inside) as usize
+    }
+
+    /// The size of a class.
+    #[inline]
+    pub const fn bytes(self, index: usize) -> u64 {
+        if self.equal > 0 { self.equal } else { self.rounded(index) }
+    }
+
+    /// The size of a class by the rounding rule.
+    #[inline]
+    const fn rounded(self, index: usize) -> u64 {
+        let (index, per) = (index as u64, 1 << self.per_log);
+        if index < per {
+            return (index + 1) << self.least_log;
+        }
+        let step = (index >> self.per_log) - 1;
+        let units = (per + (index & (per - 1)) + 1) << step;
+        units << self.least_log
+    }
+
+    /// The first class with blocks that are cut to the requested size. The blocks of all classes
+    /// below come from slabs.
+    pub const fn first_large(self) -> usize {
+        if self.equal > 0 { 1 } else { self.index(self.slab_limit) + 1 }
+    }
+
+    /// Number of classes.
+    pub const fn count(self) -> usize {
+        if self.equal > 0 { 1 } else { self.index(LARGEST_CLASS) + 1 }
+    }
+
+    /// The rule for equal blocks of this size, which is a multiple of their alignment.
+    pub const fn of_equal(bytes: u64) -> Classes {
+        Classes { least_log: 0, per_log: 0, slab_limit: bytes, equal: bytes }
+    }
+
+    /// The need of any block in a pool of equal blocks.
+    #[inline]
+    pub const fn need_of_equal(self) -> Need {
+        Need { class: Some(0), bytes: self.equal, align: 1, is_small: true }
+    }
+
+    /// Rounds a request of `bytes`, at least 1, up to its class.
+    pub const fn round(self, bytes: u64) -> u64 {
+        if bytes > LARGEST_CLASS { bytes } else { self.rounded(self.index(bytes)) }
+    }
+
+    /// The smallest class that holds `bytes` and aligns every block to `align`, in a slab that is
+    /// aligned to `align`.
+    #[inline]
+    fn aligned(self, bytes: u64, align: u64) -> usize {
+        let mut class = self.index(bytes.max(align));
+        // Ends at the next power of two at the latest: that class is aligned.
+        while self.rounded(class) & (align - 1) != 0 {
+            class += 1;
+        }
+        class
+    }
+
+    /// The alignment of every block of a class in a slab, if the first block has it.
+    #[inline]
+    pub const fn align(self, class: usize) -> u64 {
+        // Equal blocks are aligned by their position in the one segment that they fill.
+        if self.equal > 0 { 1 } else { 1 << self.bytes(class).trailing_zeros() }
+    }
+
+    /// The need of `layout`, which has at least 1 B.
+    #[inline(always)]
+    pub fn need(self, layout: Layout) -> Option<Need> {
+        let (size, align) = (layout.size() as u64, layout.align() as u64);
+        if size <= self.slab_limit && align <= self.slab_limit {
+            let class = self.aligned(size, align);
+            let bytes = self.rounded(class);
+            if bytes <= self.slab_limit {
+                return Some(Need { class: Some(class), bytes, align: 1, is_small: true });
+            }
+        }
+        if size > MOST_BYTES || layout.align() > MOST_ALIGN {
+            return None;
+        }
+        // Never a slab class: a slab block has the full class size, and this block only the
+        // requested size.
+        let beyond = size.max(self.slab_limit + 1);
+        let class = if beyond <= LARGEST_CLASS { Some(self.index(beyond)) } else { None };
+        Some(Need { class, bytes: self.whole(size), align: align.max(self.least()), is_small: false })
+    }
+
+    /// The error for a layout without a need.
+    #[cold]
+    pub fn refuse(self, layout: Layout) -> Error {
+        let why = format!("it serves up to {} TiB, aligned to at most {MOST_ALIGN}", MOST_BYTES >> 40);
+        Error::InvalidRequest(InvalidRequest::Layout {
+            allocator: super::NAME.into(),
+            asked: crate::host_pools::words(layout),
+            why,
+        })
+    }
+
+    /// Creates the rounding rule and checks its settings; `per` is the number of classes per
+    /// doubling.
+    pub fn new(least: u64, per: u32, slab_limit: u64) -> Result<Classes> {
+        let refuse = |setting, given: String, why: &str| {
+            Err(InvalidConfig::Pool { setting, given, why: why.into() }.into())
+        };
+        if !least.is_power_of_two() || !(256..=1 << 20).contains(&least) {
+            return refuse("min_block", least.to_string(), "it is a power of two from 256 B to 1 MiB");
+        }
+        if !per.is_power_of_two() || per > 16 {
+            return refuse("classes_per_doubling", per.to_string(), "there are 1, 2, 4, 8 or 16");
+        }
+        if !slab_limit.is_power_of_two() || slab_limit < least || slab_limit > 1 << 20 {
+            let why = "it is a power of two from the least block to 1 MiB";
+            return refuse("slab_limit", slab_limit.to_string(), why);
+        }
+        Ok(Classes { least_log: least.ilog2(), per_log: per.ilog2(), slab_limit, equal: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn classes(per: u32) -> Classes {
+        Classes::new(512, per, 64 << 10).unwrap()
+    }
+
+    #[test]
+    fn sizes_round_as_the_sample_says() {
+        let one = classes(1);
+        let rounded = [(1, 512), (512, 512), (513, 1024), ((1 << 20) + 1, 2 << 20), (GIB + 1, 2 * GIB)];
+        for (size, to) in rounded {
+            assert_eq!(one.round(size), to, "{size}");
+        }
+        assert_eq!(one.round(2 * GIB + 1), 2 * GIB + 1, "exact above 2 GiB");
+        let four = classes(4);
+        let rounded =
+            [(1, 512), (513, 1024), (1025, 1536), (2049, 2560), ((1 << 20) + 1, (1 << 20) + (1 << 18))];
+        for (size, to) in rounded {
+            assert_eq!(four.round(size), to, "{size}");
+        }
+    }
+
+    #[test]
+    fn a_small_block_that_is_cut_for_its_alignment_is_in_no_bin_of_slabs() {
+        for per in [1, 4] {
+            let classes = classes(per);
+            let need = |size, align| classes.need(Layout::from_size_align(size, align).unwrap()).unwrap();
+            for size in [1, 600, 1100, 33_000, 64 << 10] {
+                let cut = need(size, 128 << 10);
+                assert!(!cut.is_small && cut.bytes < size as u64 + 512, "{size}: {cut:?}");
+                let small =
+                    (1..=64 << 10).step_by(500).map(|size| need(size, 256)).filter(|need| need.is_small);
+                assert!(small.into_iter().all(|small| small.class != cut.class), "{size} of {per}");
+            }
+        }
+    }
+
+    /// I1 and I2, for every size up to 1 MiB and around every class boundary above.
+    #[test]
+    fn a_size_has_the_least_class_that_holds_it() {
+        for per in [1, 2, 4, 8, 16] {
+            let classes = classes(per);
+            let borders = (20..31).flat_map(|log| (0..16).map(move |n| (1_u64 << log) + (n << (log - 4))));
+            let around = borders.flat_map(|border| [border - 1, border, border + 1]);
+            let mut last = 0;
+            for size in (1..=1 << 20).chain(around) {
+                let class = classes.index(size);
+                assert!(classes.bytes(class) >= size, "{size} of {per}");
+                assert!(class == 0 || classes.bytes(class - 1) < size, "{size} of {per}: {class}");
+                assert!(classes.bytes(class).is_multiple_of(512));
+                assert!(class >= last, "{size} of {per}");
+                last = class;
+            }
+            assert_eq!(classes.bytes(classes.count() - 1), LARGEST_CLASS);
+        }
+    }
+
+    #[test]
+    fn more_classes_waste_less() {
+        let wasted = |per| (1..=1000).map(|n| classes(per).round(n * 4096) - n * 4096).sum::<u64>();
+        assert!(wasted(1) > 3 * wasted(4) && wasted(4) > wasted(16), "{} {}", wasted(1), wasted(4));
+    }
+
+    #[test]
+    fn small_blocks_are_aligned_by_their_class_and_large_ones_take_what_was_asked() {
+        for per in [1, 4] {
+            let classes = classes(per);
+            for size in [1, 512, 600, 2049, 40_000, 65_536] {
+                for align in (0..=16).map(|log| 1_usize << log) {
+                    let need = classes.need(Layout::from_size_align(size, align).unwrap()).unwrap();
+                    let class = need.class.unwrap();
+                    assert!(
+                        need.is_small && classes.align(class) >= align as u64 && need.bytes >= size as u64
+                    );
+                }
+            }
+            let need = classes.need(Layout::from_size_align((33 << 20) + 1, 1).unwrap()).unwrap();
+            assert_eq!((need.bytes, need.is_small), ((33 << 20) + 512, false), "not 64 MiB");
+        }
+        let four = classes(4);
+        let need = four.need(Layout::from_size_align(100, 1 << 21).unwrap()).unwrap();
+        assert_eq!((need.bytes, need.align, need.is_small), (512, 1 << 21, false));
+        assert_eq!(four.need(Layout::from_size_align(1 << 50, 1).unwrap()), None);
+        assert_eq!(four.need(Layout::from_size_align(1, 1 << 31).unwrap()), None);
+    }
+
+    #[test]
+    fn classes_that_cannot_be_are_refused() {
+        for (least, per, limit) in
+            [(100, 1, 4096), (0, 1, 4096), (512, 3, 4096), (512, 0, 4096), (512, 1, 256)]
+        {
+            assert!(matches!(
+                Classes::new(least, per, limit),
+                Err(Error::InvalidConfig(InvalidConfig::Pool { .. }))
+            ));
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! Segments and the pieces that they are divided into: best fit, with splitting and coalescing.
+//!
+//! ```text
+//! segment   | out | free, order 3 | out | out | free, idle |   each linked to its neighbours
+//! free      3 ─► { (bytes, start) … }      idle ─► { (bytes, start) … }
+//! ```
+//!
+//! A free piece has an [`OrderTag`]: the stream whose later work may use it at once. A piece that is
+//! not free is *out*. Neighbours of different orders do not coalesce by themselves, since no stream
+//! could use the result without synchronisation. [`Arena::gather`] coalesces them for a stream that
+//! is ordered after both.
+//!
+//! I1: the pieces of a segment are adjacent and fill it, none is empty, and `next` and `prev` name
+//! the neighbours. I2: no two free neighbours have the same order. I3: `free` contains exactly the
+//! free pieces, by order, size and start. I4: `reserved` is the sum of the segments' bytes;
+//! segments do not overlap.
+
+mod chain;
+mod pieces;
+#[cfg(test)]
+mod tests;
+
+use super::order_table::OrderTag;
+use chain::{Chain, NONE, Node, Use};
+use foldhash::fast::FixedState;
+use pieces::{Piece, Pieces};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Number of pieces of sufficient size that are tested for alignment, before a piece is chosen that
+/// is large enough for any alignment.
+const FITS: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    pub start: u64,
+    pub bytes: u64,
+    pub align: u64,
+    first: u32,
+    last: u32,
+}
+
+#[derive(Default)]
+pub(super) struct Arena {
+    chain: Chain,
+    segments: BTreeMap<u64, Segment>,
+    free: HashMap<OrderTag, Pieces, FixedState>,
+    reserved: u64,
+}
+
+impl Arena {
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    pub fn start(&self, node: u32) -> u64 {
+        self.chain.get(node).start
+    }
+
+    pub fn bytes(&self, node: u32) -> u64 {
+        self.chain.get(node).bytes
+    }
+
+    pub fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.values()
+    }
+
+    /// The segment that contains the address.
+    pub fn segment_of(&self, address: u64) -> Option<&Segment> {
+        let (_, below) = self.segments.range(..=address).next_back()?;
+        (address - below.start < below.bytes).then_some(below)
+    }
+
+    /// The pieces of a segment, in address order.
+    pub fn pieces(&self, segment: &Segment) -> impl Iterator<Item = u32> {
+        self.chain.from(segment.first)
+    }
+
+    /// The order of a free piece; `None` if the piece is out.
+    pub fn order(&self, node: u32) -> Option<OrderTag> {
+        match self.chain.get(node).is {
+            Use::Free(order) => Some(order),
+            Use::Vacant | Use::Out => None,
+        }
+    }
+
+    /// Whether no piece is free.
+    pub fn is_out(&self) -> bool {
+        self.free.values().all(Pieces::is_empty)
+    }
+
+    /// Whether any free piece has this order.
+    pub fn has(&self, order: OrderTag) -> bool {
+        self.free.get(&order).is_some_and(|pieces| !pieces.is_empty())
+    }
+
+    /// Adds a segment, all of it free. No segment may start at `start` yet.
+    pub fn add_segment(&mut self, start: u64, bytes: u64, align: u64, order: OrderTag) {
+        let first = self.insert(start, bytes, align);
+        self.give(first, order);
+    }
+
+    /// Inserts a segment of one piece, which is out.
+    fn insert(&mut self, start: u64, bytes: u64, align: u64) -> u32 {
+        let first = self.chain.push((start, bytes), NONE);
+        self.segments.insert(start, Segment { start, bytes, align, first, last: first });
+        self.reserved += bytes;
+        first
+    }
+
+    /// Adds memory next to existing segments. `left` and `right` say on which sides it continues
+    /// one: the segment that ends at `start`, and the segment that starts at the end. It is merged
+    /// with these segments into one.
+    pub fn add_between(&mut self, start: u64, bytes: u64, (left, right): (bool, bool), order: OrderTag) {
+        let node = self.insert(start, bytes, 1);
+        if right {
+            self.append(start, start + bytes);
+        }
+        if left && let Some((&before, _)) = self.segments.range(..start).next_back() {
+            self.append(before, start);
+        }
+        self.give(node, order);
+    }
+
+    /// Merges two segments, where the second starts at the end of the first.
+    fn append(&mut self, left: u64, right: u64) {
+        let Some(second) = self.segments.remove(&right) else { return };
+        let Some(first) = self.segments.get_mut(&left) else { return };
+        debug_assert_eq!(first.start + first.bytes, right);
+        self.chain.link(first.last, second.first);
+        first.bytes += second.bytes;
+        first.last = second.last;
+    }
+
+    /// Removes a piece, free or not, from its segment. The parts on either side become separate
+    /// segments.
+    pub fn take_out(&mut self, node: u32) {
+        if let Some(order) = self.order(node) {
+            self.unlist(node, order);
+        }
+        let Node { start, bytes, prev, next, .. } = *self.chain.get(node);
+        let Some(segment) = self.segment_of(start).copied() else { return };
+        self.chain.take_out(node);
+        self.segments.remove(&segment.start);
+        self.reserved -= bytes;
+        let (end, rest) = (start + bytes, segment.start + segment.bytes);
+        if prev != NONE {
+            let left = Segment { bytes: start - segment.start, last: prev, ..segment };
+            self.segments.insert(left.start, left);
+        }
+        if next != NONE {
+            self.segments.insert(end, Segment { start: end, bytes: rest - end, first: next, ..segment });
+        }
+    }
+
+    /// Cuts `bytes` at `start` out of a piece that is out. Returns that part and the part behind
+    /// it, if any. All parts stay out.
+    pub fn carve(&mut self, node: u32, start: u64, bytes: u64) -> (u32, Option<u32>) {
+        let before = start - self.start(node);
+        let part = if before > 0 { self.split(node, before) } else { node };
+        let behind = (self.bytes(part) > bytes).then(|| self.split(part, bytes));
+        (part, behind)
+    }
+
+    /// Merges a piece that is out with its right neighbour, which is out too.
+    pub fn join_out(&mut self, left: u32) {
+        self.join(left);
+    }
+
+    /// Start of the segment that ends at `end`.
+    pub fn ending_at(&self, end: u64) -> Option<u64> {
+        let (start, segment) = self.segments.range(..end).next_back()?;
+        (start + segment.bytes == end).then_some(*start)
+    }
+
+    /// The neighbours on both sides, [`NONE`](chain::NONE) at an end.
+    pub fn neighbours(&self, node: u32) -> (u32, u32) {
+        let Node { prev, next, .. } = *self.chain.get(node);
+        (prev, next)
+    }
+
+    /// The free pieces that are first or last in a segment, each once.
+    pub fn free_ends(&self) -> Vec<u32> {
+        let ends = self.segments.values().flat_map(|of| [of.first, of.last]);
+        let mut ends: Vec<u32> = ends.filter(|node| self.order(*node).is_some()).collect();
+        ends.dedup();
+        ends
+    }
+
+    /// The free pieces of an order.
+    pub fn free_of(&self, order: OrderTag) -> Vec<u32> {
+        self.free.get(&order).into_iter().flat_map(Pieces::iter).map(|(_, _, node)| *node).collect()
+    }
+
+    /// Grows a segment by `bytes` at its end. Creates the segment if there is none at `start`.
+    pub fn extend(&mut self, start: u64, bytes: u64, align: u64) {
+        let Some(segment) = self.segments.get(&start).copied() else {
+            return self.add_segment(start, bytes, align, OrderTag::IDLE);
+        };
+        let node = self.chain.push((start + segment.bytes, bytes), segment.last);
+        self.segments.insert(start, Segment { bytes: segment.bytes + bytes, last: node, ..segment });
+        self.reserved += bytes;
+        self.give(node, OrderTag::IDLE);
+    }
+
+    /// Free bytes at the end of a segment, counting the orders that `may` accepts.
+    pub fn tail(&self, start: u64, may: impl Fn(OrderTag) -> bool) -> u64 {
+        let Some(segment) = self.segments.get(&start) else { return 0 };
+        let (mut bytes, mut node) = (0, segment.last);
+        while node != NONE && self.order(node).is_some_and(&may) {
+            bytes += self.bytes(node);
+            node = self.chain.get(node).prev;
+        }
+        bytes
+    }
+
+    /// Removes the last `bytes` of a segment, all of them free. The segment is removed if nothing
+    /// is left.
+    pub fn truncate(&mut self, start: u64, mut bytes: u64) {
+        while bytes > 0
+            && let Some(segment) = self.segments.get(&start).copied()
+        {
+            let last = segment.last;
+            let Some(order) = self.order(last) else { return };
+            let part = bytes.min(self.bytes(last));
+            self.unlist(last, order);
+            let node = self.chain.get_mut(last);
+            node.bytes -= part;
+            let (left, prev) = (node.bytes, node.prev);
+            bytes -= part;
+            self.reserved -= part;
+            let rest = Segment { bytes: segment.bytes - part, ..segment };
+            if left > 0 {
+                self.list(last, order);
+                self.segments.insert(start, rest);
+                continue;
+            }
+            self.chain.pop(last);
+            match prev {
+                NONE => drop(self.segments.remove(&start)),
+                _ => drop(self.segments.insert(start, Segment { last: prev, ..rest })),
+            }
+        }
+    }
+
+    fn list(&mut self, node: u32, order: OrderTag) {
+        let of = self.chain.get_mut(node);
+        of.is = Use::Free(order);
+        self.free.entry(order).or_default().insert((of.bytes, of.start, node));
+    }
+
+    fn unlist(&mut self, node: u32, order: OrderTag) {
+        let of = self.chain.get_mut(node);
+        of.is = Use::Out;
+        if let Some(pieces) = self.free.get_mut(&order) {
+            pieces.remove(&(of.bytes, of.start, node));
+        }
+    }
+
+    /// The smallest piece of the order that can hold `bytes` at a multiple of `align`; the lowest
+    /// address among equals.
+    pub fn fit(&self, order: OrderTag, bytes: u64, align: u64) -> Option<u32> {
+        let pieces = self.free.get(&order)?;
+        let fits = |(size, start, _): &&Piece| {
+            start.next_multiple_of(align).checked_add(bytes).is_some_and(|end| end <= start + size)
+        };
+        let near = pieces.from(bytes).take(FITS).find(fits);
+        let any = || pieces.from(bytes + align).next();
+        near.or_else(any).map(|(_, _, node)| *node)
+    }
+
+    /// Cuts `bytes` at a multiple of `align` out of a free piece that is large enough. The rest
+    /// stays free.
+    pub fn cut(&mut self, node: u32, bytes: u64, align: u64) -> u32 {
+        let Some(order) = self.order(node) else { return node };
+        self.unlist(node, order);
+        let start = self.start(node);
+        let pad = start.next_multiple_of(align) - start;
+        let mut taken = node;
+        if pad > 0 {
+            taken = self.split(node, pad);
+            self.list(node, order);
+        }
+        if self.bytes(taken) > bytes {
+            let rest = self.split(taken, bytes);
+            self.list(rest, order);
+        }
+        taken
+    }
+
+    /// Splits a piece that is out, and returns the second part.
+    fn split(&mut self, node: u32, bytes: u64) -> u32 {
+        let right = self.chain.split(node, bytes);
+        self.note_last(right);
+        right
+    }
+
+    /// Joins a piece that is out with its right neighbour, which must not be listed as free.
+    fn join(&mut self, node: u32) {
+        self.chain.join(node);
+        self.note_last(node);
+    }
+
+    /// Updates the segment's last piece, if `node` is now the last one.
+    fn note_last(&mut self, node: u32) {
+        let Node { start, next, .. } = *self.chain.get(node);
+        if next == NONE
+            && let Some((_, segment)) = self.segments.range_mut(..=start).next_back()
+        {
+            segment.last = node;
+        }
+    }
+
+    /// Frees a piece that was out, and coalesces it with neighbours of the same order.
+    pub fn give(&mut self, mut node: u32, order: OrderTag) {
+        let Node { prev, next, .. } = *self.chain.get(node);
+        if next != NONE && self.order(next) == Some(order) {
+            self.unlist(next, order);
+            self.join(node);
+        }
+        if prev != NONE && self.order(prev) == Some(order) {
+            self.unlist(prev, order);
+            self.join(prev);
+            node = prev;
+        }
+        self.list(node, order);
+    }
+
+    /// Changes the order of all free pieces of `from` to `to`.
+    pub fn retag(&mut self, from: OrderTag, to: OrderTag) {
+        // Each piece once: afterwards it has order `to`, or is part of a piece that has.
+        while let Some((_, _, node)) = self.free.get(&from).and_then(|pieces| pieces.from(0).next().copied())
+        {
+            self.unlist(node, from);
+            self.give(node, to);
+        }
+        self.free.remove(&from);
+    }
+
+    /// Coalesces runs of free neighbours whose orders `may` accepts into pieces of order `to`. Runs
+    /// of less than `least` bytes are left alone.
+    pub fn gather(&mut self, may: impl Fn(OrderTag) -> bool, to: OrderTag, least: u64) {
+        let mut runs: Vec<Vec<u32>> = Vec::new();
+        for segment in self.segments.values() {
+            let mut run = Vec::new();
+            for node in self.pieces(segment) {
+                if self.order(node).is_some_and(&may) {
+                    run.push(node);
+                } else {
+                    runs.push(std::mem::take(&mut run));
+                }
+            }
+            runs.push(run);
+        }
+        runs.retain(|run| run.len() > 1 && run.iter().map(|node| self.bytes(*node)).sum::<u64>() >= least);
+        for run in runs {
+            for node in &run {
+                if let Some(order) = self.order(*node) {
+                    self.unlist(*node, order);
+                }
+            }
+            for node in run {
+                self.give(node, to);
+            }
+        }
+    }
+
+    /// Fully free segments, and the orders of their pieces.
+    pub fn empty(&self) -> Vec<(Segment, BTreeSet<OrderTag>)> {
+        let orders = |segment: &Segment| -> Option<BTreeSet<OrderTag>> {
+            self.pieces(segment).map(|node| self.order(node)).collect()
+        };
+        self.segments.values().filter_map(|segment| Some((*segment, orders(segment)?))).collect()
+    }
+}
+
+#[cfg(test)]
+impl Arena {
+    /// The orders that have pieces.
+    pub fn orders(&self) -> impl Iterator<Item = OrderTag> {
+        self.free.keys().copied().filter(|order| self.has(*order))
+    }
+
+    /// I1 to I4.
+    pub fn check(&self) {
+        let (mut used, mut listed, mut reserved) = (0, 0, 0);
+        for segment in self.segments.values() {
+            let (mut at, mut before, mut last) = (segment.start, None, NONE);
+            for node in self.pieces(segment) {
+                let of = self.chain.get(node);
+                assert!(of.start == at && of.bytes > 0 && of.prev == last, "I1");
+                let order = self.order(node);
+                assert!(order.is_none() || order != before, "I2: {of:?}");
+                if let Some(order) = order {
+                    assert!(
+                        self.free[&order].iter().any(|one| *one == (of.bytes, of.start, node)),
+                        "I3: {of:?}"
+                    );
+                    listed += 1;
+                }
+                used += 1;
+                (at, before, last) = (at + of.bytes, order, node);
+            }
+            assert_eq!((at, last), (segment.start + segment.bytes, segment.last), "I1");
+            reserved += segment.bytes;
+        }
+        assert_eq!(listed, self.free.values().map(Pieces::len).sum::<usize>(), "I3");
+        assert_eq!(reserved, self.reserved, "I4");
+        self.chain.check(used);
+    }
+
+    /// Start, length and order of the free pieces.
+    pub fn pieces_free(&self) -> Vec<(u64, u64, OrderTag)> {
+        let of = |(order, pieces): (&OrderTag, &Pieces)| {
+            pieces.iter().map(|(bytes, start, _)| (*start, *bytes, *order)).collect::<Vec<_>>()
+        };
+        self.free.iter().flat_map(of).collect()
+    }
+}

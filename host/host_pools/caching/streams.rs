@@ -1,0 +1,148 @@
+//! The caches of a pool, by stream.
+//!
+//! ```text
+//!   thread ── recent ──► cache of a stream
+//!                 └ miss ─► map of all streams' caches
+//! ```
+//!
+//! A thread finds its recently used caches without a lock.
+
+use super::class::Classes;
+use super::block_table::SHARED;
+use super::stream_cache::{ANYONE, Ended, Key, StreamCache};
+use crate::driver::{Stream, StreamId, StreamWatcher, WeakStream};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Number of caches that a thread remembers.
+const RECENT: usize = 16;
+
+/// The caches of a pool.
+pub(super) struct Streams {
+    /// Identifies the pool: no two pools have the same number.
+    pool: usize,
+    all: RwLock<HashMap<Key, Arc<StreamCache>, foldhash::fast::FixedState>>,
+    pub ended: Arc<Ended>,
+    is_ordered: bool,
+    classes: Classes,
+    /// Number of caches created.
+    made: AtomicUsize,
+}
+
+struct Recent {
+    pool: usize,
+    cache: Arc<StreamCache>,
+}
+
+thread_local! {
+    /// By pool and stream. An unused cache stays until another one replaces it. It holds no device
+    /// memory.
+    static FOUND: RefCell<[Option<Recent>; RECENT]> = const { RefCell::new([const { None }; RECENT]) };
+}
+
+impl Streams {
+    pub fn new(classes: Classes, is_ordered: bool) -> Streams {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        // ordering: relaxed; only the uniqueness of the number matters.
+        let pool = NEXT.fetch_add(1, Ordering::Relaxed);
+        Streams {
+            pool,
+            all: RwLock::default(),
+            ended: Arc::default(),
+            is_ordered,
+            classes,
+            made: AtomicUsize::new(0),
+        }
+    }
+
+    fn key(&self, id: StreamId) -> Key {
+        if self.is_ordered { id.number() } else { ANYONE }
+    }
+
+    /// Calls `use_it` with the stream's cache, which is created on first use.
+    #[inline(always)]
+    pub fn with<R>(&self, stream: &Stream, use_it: impl FnOnce(&StreamCache) -> R) -> R {
+        let key = self.key(stream.id());
+        let mut use_it = Some(use_it);
+        let place = (key as usize ^ self.pool) % RECENT;
+        let found = FOUND.try_with(|found| {
+            let found = found.try_borrow().ok()?;
+            let recent = found[place].as_ref()?;
+            let is_it = recent.pool == self.pool && recent.cache.key == key;
+            if is_it { use_it.take().map(|use_it| use_it(&recent.cache)) } else { None }
+        });
+        if let Ok(Some(done)) = found {
+            return done;
+        }
+        let cache = self.get(stream);
+        // A thread that is being destroyed cannot store it any more.
+        let _ = FOUND.try_with(|found| {
+            let recent = Some(Recent { pool: self.pool, cache: cache.clone() });
+            let before = found.try_borrow_mut().map(|mut found| std::mem::replace(&mut found[place], recent));
+            drop(before);
+        });
+        match use_it {
+            Some(use_it) => use_it(&cache),
+            // If `use_it` had been called above, there would be a result.
+            None => unreachable!("a closure is called once"),
+        }
+    }
+
+    /// The stream's cache, created on first use.
+    #[cold]
+    pub fn get(&self, stream: &Stream) -> Arc<StreamCache> {
+        let key = self.key(stream.id());
+        if let Some(cache) = self.all.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return cache.clone();
+        }
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let make = || {
+            let weak = if self.is_ordered { stream.downgrade() } else { WeakStream::default() };
+            // ordering: relaxed; under the lock of the map. Beyond 2^32 a cache has no extents.
+            let owner = self.made.fetch_add(1, Ordering::Relaxed) + 1;
+            let owner = u32::try_from(owner).unwrap_or(SHARED);
+            let cache = StreamCache::new((key, owner), weak, self.ended.clone(), self.classes);
+            let cache = Arc::new(cache);
+            if self.is_ordered {
+                let watcher: Arc<dyn StreamWatcher> = cache.clone();
+                stream.watch(Arc::downgrade(&watcher));
+            }
+            cache
+        };
+        all.entry(key).or_insert_with(make).clone()
+    }
+
+    /// All caches, in the order in which their streams were created.
+    pub fn all(&self) -> Vec<Arc<StreamCache>> {
+        let mut all: Vec<_> =
+            self.all.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        all.sort_unstable_by_key(|cache| cache.key);
+        all
+    }
+
+    /// Whether no stream's cache keeps a block, checked over all caches at one moment.
+    pub fn are_empty(&self) -> bool {
+        // The read lock prevents the creation of caches in the meantime.
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        // No other code locks two caches.
+        let locked: Vec<_> = all.values().map(|cache| cache.bins()).collect();
+        locked.iter().all(|bins| bins.is_empty())
+    }
+
+    /// Number of streams that have a cache.
+    pub fn count(&self) -> usize {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Removes the cache of a stream that has ended.
+    pub fn remove(&self, key: Key) -> Option<Arc<StreamCache>> {
+        self.all.write().unwrap_or_else(PoisonError::into_inner).remove(&key)
+    }
+
+    /// The pool is being dropped: it ignores streams that end later.
+    pub fn close(&self) {
+        self.ended.close();
+    }
+}

@@ -1,0 +1,166 @@
+//! Which streams wait for which, and frees after a stream failure.
+
+use super::*;
+use crate::host_pools::{BlockPool, SyncDriverAllocator, Statistics};
+use crate::driver::Device;
+use crate::driver::fault_injection::{faulty_stream, gate};
+use crate::error::{Error, Result};
+use std::alloc::Layout;
+
+type Pool = BlockPool<Statistics<SyncDriverAllocator>>;
+
+fn pool(device: &Device) -> Pool {
+    BlockPool::builder(Layout::new::<[u64; 8]>(), 4)
+        .build_over(Statistics::new(SyncDriverAllocator::new(device)))
+        .unwrap()
+}
+
+fn buffer<'a>(pool: &'a Pool, stream: &crate::Stream) -> PoolBuffer<u64, &'a Pool> {
+    PoolBuffer::zeroed(pool, 8, stream).unwrap()
+}
+
+#[test]
+fn a_free_waits_for_recorded_streams_and_for_no_other() {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let ((alloc_stream, of_alloc), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
+    drop(buffer(&pool, &alloc_stream));
+    assert_eq!((of_alloc.waits(), of_alloc.records()), (0, 0), "no other stream is there");
+
+    let values = buffer(&pool, &alloc_stream);
+    for stream in [&other, &alloc_stream, &other, &other.clone()] {
+        values.record_stream(stream).unwrap();
+    }
+    assert_eq!((of_alloc.waits(), of_other.records()), (0, 0), "not before there is need");
+    drop(values);
+    assert_eq!((of_alloc.waits(), of_other.records(), of_other.waits()), (1, 1, 0), "once for a stream");
+
+    let values = buffer(&pool, &alloc_stream);
+    values.record_stream(&other).unwrap();
+    values.deallocate_on(&other).unwrap();
+    assert_eq!((of_alloc.waits(), of_other.waits()), (1, 1), "the stream of the free waits for alloc_stream");
+    assert_eq!(pool.stats().free_blocks, 4);
+}
+
+#[test]
+fn what_was_moved_is_waited_for_once_and_by_the_next_stream() {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let ((first, of_first), (second, of_second)) = (faulty_stream(&device), faulty_stream(&device));
+    let third = device.stream().unwrap();
+    let mut values = buffer(&pool, &first);
+    values.record_stream(&third).unwrap();
+    values.move_to(&second).unwrap();
+    assert_eq!((of_first.waits(), of_second.waits()), (0, 2));
+    assert_eq!(values.stream().id(), second.id());
+    drop(values);
+    assert_eq!((of_first.waits(), of_second.waits()), (0, 2), "the order is there already");
+    // It was freed on the second stream, which can allocate it at once.
+    buffer(&pool, &second).deallocate().unwrap();
+    assert_eq!((of_first.waits(), of_second.waits()), (0, 2));
+}
+
+#[test]
+fn a_free_whose_stream_fails_returns_the_handle_as_it_was() {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let ((alloc_stream, of_alloc), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
+    let mut values = PoolBuffer::from_slice(&pool, &[7_u64, 8], &alloc_stream).unwrap();
+    values.record_stream(&other).unwrap();
+    for faults in [&of_alloc, &of_other] {
+        faults.fail(true);
+        for on in [None, Some(&alloc_stream)] {
+            let failed = match on {
+                None => values.deallocate(),
+                Some(stream) => values.deallocate_on(stream),
+            };
+            let failed = failed.unwrap_err();
+            assert!(matches!(failed.error(), Error::Driver { .. }), "{failed}");
+            values = failed.into_handle();
+        }
+        assert_eq!(pool.stats().free_blocks, 3);
+        assert!(values.move_to(&device.stream().unwrap()).is_err());
+        assert_eq!(values.stream().id(), alloc_stream.id(), "as it was");
+        faults.fail(false);
+    }
+    assert_eq!(values.copy_to_vec().unwrap(), [7, 8]);
+    let parts = values.into_raw();
+    assert_eq!(parts.recorded.len(), 1, "still recorded");
+    // SAFETY: the parts of a handle, unchanged (P1 to P4).
+    unsafe { PoolBuffer::from_raw(parts) }.deallocate().unwrap();
+    assert_eq!(pool.stats().free_blocks, 4);
+}
+
+#[test]
+fn a_block_whose_streams_fail_at_the_drop_is_freed_on_another() {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let ((alloc_stream, of_alloc), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
+    for faults in [&of_alloc, &of_other] {
+        let values = buffer(&pool, &alloc_stream);
+        values.record_stream(&other).unwrap();
+        faults.fail(true);
+        drop(values);
+        faults.fail(false);
+        assert_eq!(pool.stats().free_blocks, 4, "the device was waited for, and its own stream took it");
+    }
+}
+
+#[test]
+fn a_constructor_that_fails_on_the_way_keeps_no_block() {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let (alloc_stream, of_alloc) = faulty_stream(&device);
+    of_alloc.fail_work(true);
+    assert!(PoolBuffer::from_slice(&pool, &[1_u64], &alloc_stream).is_err());
+    assert!(PoolBuffer::<u64, _>::zeroed(&pool, 1, &alloc_stream).is_err());
+    assert!(PoolBox::new(&pool, 1_u64, &alloc_stream).is_err());
+    of_alloc.fail_work(false);
+    assert_eq!(pool.stats().free_blocks, 4);
+}
+
+#[test]
+fn copies_wait_for_recorded_streams() -> Result<()> {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let ((alloc_stream, of_alloc), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
+    let mut values = buffer(&pool, &alloc_stream);
+    values.copy_to_vec()?;
+    assert_eq!(of_alloc.waits(), 0);
+    values.record_stream(&other)?;
+    values.copy_to_vec()?;
+    values.write(0, &[1])?;
+    values.fill_bytes(1)?;
+    assert_eq!((of_alloc.waits(), of_other.records()), (3, 3));
+    let mut copy = buffer(&pool, &other);
+    copy.copy_from(&values)?;
+    assert_eq!(of_other.waits(), 1, "alloc_stream is waited for");
+    values.deallocate()?;
+    assert_eq!(of_alloc.waits(), 4, "the copy is, too");
+    Ok(())
+}
+
+/// The copy uses the caller's memory, which the caller may free as soon as it learns of the
+/// failure.
+#[test]
+fn a_copy_is_over_also_if_it_could_not_be_waited_for() {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let (alloc_stream, of_alloc) = faulty_stream(&device);
+    let mut values = PoolBuffer::from_slice(&pool, &[1_u64; 8], &alloc_stream).unwrap();
+    for writes in [false, true] {
+        let (event, gate) = gate(&device);
+        alloc_stream.wait(&event).unwrap();
+        of_alloc.fail_synchronize(true);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                gate.open();
+            });
+            let failed = if writes { values.write(0, &[5]).is_err() } else { values.copy_to_vec().is_err() };
+            assert!(failed && gate.is_open() && alloc_stream.is_done().unwrap());
+        });
+        of_alloc.fail_synchronize(false);
+    }
+    assert_eq!(values.copy_to_vec().unwrap(), [5, 1, 1, 1, 1, 1, 1, 1]);
+}

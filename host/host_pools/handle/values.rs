@@ -1,0 +1,193 @@
+//! Copies between the host and a buffer.
+
+use super::buffer::PoolBuffer;
+use crate::host_pools::DeviceAllocator;
+use crate::driver::Stream;
+use crate::error::{Bytes, Error, Result};
+use std::mem::MaybeUninit;
+use warpheap_device::kernel::DeviceData;
+
+impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
+    /// Allocates `len` values of zero bytes for work that is submitted to `stream` from now on.
+    /// Nothing waits on the host.
+    ///
+    /// # Errors
+    /// [`Error::InvalidRequest`], and the errors of [`DeviceAllocator::allocate`] and of the
+    /// driver.
+    pub fn zeroed(allocator: A, len: usize, stream: &Stream) -> Result<PoolBuffer<T, A>> {
+        let buffer = PoolBuffer::<T, A>::new_uninit(allocator, len, stream)?;
+        // SAFETY: the whole new block, which no other code uses (P1).
+        unsafe { buffer.owned.fill(buffer.bytes(), 0) }?;
+        // SAFETY: every bit pattern is a value (`DeviceData`), and the fill above wrote all of them
+        // as work of the buffer's stream.
+        Ok(unsafe { buffer.assume_init() })
+    }
+
+    /// Allocates a copy of `values` for work that is submitted to `stream` from now on. Waits on
+    /// the host for the work submitted before.
+    ///
+    /// # Errors
+    /// The errors of [`DeviceAllocator::allocate`], or a failure on the stream since the last
+    /// check.
+    pub fn from_slice(allocator: A, values: &[T], stream: &Stream) -> Result<PoolBuffer<T, A>> {
+        let buffer = PoolBuffer::<T, A>::new_uninit(allocator, values.len(), stream)?;
+        // SAFETY: the next statement writes all values before anything reads them.
+        let mut buffer = unsafe { buffer.assume_init() };
+        buffer.write(0, values)?;
+        Ok(buffer)
+    }
+
+    /// Copies all values to the host. Waits on the host for the work submitted so far that uses
+    /// them.
+    ///
+    /// # Errors
+    /// A failure on the stream since the last check.
+    pub fn copy_to_vec(&self) -> Result<Vec<T>> {
+        let mut values: Vec<T> = Vec::with_capacity(self.len());
+        self.read_into(&mut values.spare_capacity_mut()[..self.len()])?;
+        // SAFETY: `read_into` has written all of them, and every bit pattern is a value
+        // (`DeviceData`).
+        unsafe { values.set_len(self.len()) };
+        Ok(values)
+    }
+
+    /// Copies the first values to `to` and fills all of it. `to` must not be longer than the
+    /// buffer.
+    pub(super) fn read_into(&self, to: &mut [MaybeUninit<T>]) -> Result<()> {
+        // SAFETY: in bounds, and `&self` excludes host writes (P1). `to` is borrowed until
+        // `wait_for` returns; by then the stream has written it, or never will (P2).
+        unsafe { self.owned.read(self.offset(0, to.len())?, to.as_mut_ptr().cast(), size_of_val(to)) }?;
+        self.wait_for(size_of_val(to))
+    }
+
+    /// Waits for a copy of `bytes` bytes. The copy has ended even after a failure: the caller may
+    /// free the host memory afterwards.
+    fn wait_for(&self, bytes: usize) -> Result<()> {
+        let wait = || self.stream().synchronize().inspect_err(|_| self.device().driver().drain());
+        if bytes > 0 { wait() } else { Ok(()) }
+    }
+
+    /// Replaces all values. Waits on the host for the work submitted so far that uses them.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] unless `values` has the same length, or a failure on the stream since
+    /// the last check.
+    pub fn copy_from_slice(&mut self, values: &[T]) -> Result<()> {
+        if values.len() != self.len() {
+            return Err(self.out_of_range(0, values.len(), "the buffer, exactly,"));
+        }
+        self.write(0, values)
+    }
+
+    /// Replaces the values from index `first` on. Waits on the host for the work submitted so far
+    /// that uses them.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if the buffer has too few values, or a failure on the stream since
+    /// the last check.
+    pub fn write(&mut self, first: usize, values: &[T]) -> Result<()> {
+        // SAFETY: `values` is borrowed until `wait_for` returns; by then the stream has read it, or
+        // never will (P1).
+        unsafe { self.write_async(first, values) }?;
+        self.wait_for(size_of_val(values))
+    }
+
+    /// Copies the values from index `first` on to the host. Waits on the host for the work
+    /// submitted so far that uses them.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if the buffer has too few values, or a failure on the stream since
+    /// the last check.
+    pub fn read(&self, first: usize, to: &mut [T]) -> Result<()> {
+        // SAFETY: `to` is borrowed until `wait_for` returns; by then the stream has written it, or
+        // never will. `&self` excludes host writes of the values (P1).
+        unsafe { self.read_async(first, to) }?;
+        self.wait_for(size_of_val(to))
+    }
+
+    /// Replaces the values from index `first` on, like [`write`](Self::write), without waiting.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], or an error of the driver.
+    ///
+    /// # Safety
+    /// P1: `values` stays alive and is not written until the buffer's stream has completed the
+    /// copy.
+    pub unsafe fn write_async(&mut self, first: usize, values: &[T]) -> Result<()> {
+        let offset = self.offset(first, values.len())?;
+        // SAFETY: in bounds, and `&mut self` excludes other host threads (P1 of `Owned::write`).
+        // The caller's promise P1 (P2 of `Owned::write`).
+        unsafe { self.owned.write(offset, values.as_ptr().cast(), size_of_val(values)) }
+    }
+
+    /// Copies the values from index `first` on to the host, like [`read`](Self::read), without
+    /// waiting.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], or an error of the driver.
+    ///
+    /// # Safety
+    /// P1: until the buffer's stream has completed the copy, `to` stays alive and no other code
+    /// uses it, and no code writes these values.
+    pub unsafe fn read_async(&self, first: usize, to: &mut [T]) -> Result<()> {
+        let offset = self.offset(first, to.len())?;
+        // SAFETY: in bounds, every bit pattern is a value (`DeviceData`), and the caller's promise
+        // P1 (P1 and P2 of `Owned::read`).
+        unsafe { self.owned.read(offset, to.as_mut_ptr().cast(), size_of_val(to)) }
+    }
+
+    /// Sets every value. Waits on the host for the work submitted so far that uses them.
+    ///
+    /// # Errors
+    /// A failure on the stream since the last check.
+    pub fn fill(&mut self, value: T) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.write(0, &[value])?;
+        // SAFETY: the whole buffer, whose first value is written; `&mut self` excludes other host
+        // threads (P1).
+        unsafe { self.owned.repeat(size_of::<T>() as u64, self.bytes()) }
+    }
+
+    /// Sets every byte, after the work submitted so far that uses them. Nothing waits on the host.
+    ///
+    /// # Errors
+    /// An error of the driver.
+    pub fn fill_bytes(&mut self, byte: u8) -> Result<()> {
+        // SAFETY: the whole buffer, and every bit pattern is a value (`DeviceData`); `&mut self`
+        // excludes other host threads (P1).
+        unsafe { self.owned.fill(self.bytes(), byte) }
+    }
+
+    fn offset(&self, first: usize, count: usize) -> Result<u64> {
+        match first.checked_add(count) {
+            Some(end) if end <= self.len() => Ok((first * size_of::<T>()) as u64),
+            _ => Err(self.out_of_range(first, count, "the buffer")),
+        }
+    }
+}
+
+impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
+    /// Copies all values of another buffer into this one, as work of this buffer's stream, after
+    /// the work submitted so far that uses either buffer. Nothing waits on the host. `from` records
+    /// the stream.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] unless the lengths are equal, [`Error::WrongDevice`], or an error of
+    /// the driver.
+    pub fn copy_from<B: DeviceAllocator>(&mut self, from: &PoolBuffer<T, B>) -> Result<()> {
+        self.device().same_as(from.device(), "the buffer to copy from")?;
+        if from.len() != self.len() {
+            return Err(self.out_of_range(0, from.len(), "the buffer, exactly,"));
+        }
+        // SAFETY: all of both buffers, of equal length (P1); `&mut self` and `&from` exclude host
+        // writes (P2).
+        unsafe { self.owned.copy(&from.owned, self.bytes() as usize) }
+    }
+
+    fn out_of_range(&self, first: usize, count: usize, what: &'static str) -> Error {
+        let bytes = |values: usize| Bytes((values as u64).saturating_mul(size_of::<T>() as u64));
+        Error::OutOfBounds { offset: bytes(first), asked: bytes(count), what, there: Bytes(self.bytes()) }
+    }
+}

@@ -1,0 +1,190 @@
+//! The allocators and compositions that the suite runs over. A new one adds a line to `cases`.
+
+use std::alloc::Layout;
+use std::fmt;
+use std::sync::Arc;
+use warpheap::host_pools::{
+    BlockPool, BumpPool, CachingPool, CachingPoolBuilder, DeviceAllocator, SyncDriverAllocator, DriverPool,
+    FailureInjected, Failures, Limit, Logged, Overflow, Statistics, Traced, Usage,
+};
+use warpheap::{Device, Error, Result, Stream};
+use warpheap_device::kernel::DevicePtr;
+
+pub type Any = Box<dyn DeviceAllocator>;
+
+/// An allocator and its limits.
+#[derive(Clone, Copy)]
+pub struct Case {
+    name: &'static str,
+    make: fn(Any) -> Result<Any>,
+    /// The largest layout that it serves, or that the tests request.
+    pub most: Layout,
+    /// Number of blocks of that layout that fit. `None` if that depends on the device.
+    pub room: Option<usize>,
+}
+
+impl Case {
+    /// Builds the allocator over the memory of `device`.
+    pub fn on(&self, device: &Device) -> Any {
+        self.over(Box::new(SyncDriverAllocator::new(device))).unwrap()
+    }
+
+    pub fn over(&self, upstream: Any) -> Result<Any> {
+        (self.make)(upstream)
+    }
+
+    /// Whether the driver frees its memory in stream order.
+    pub fn is_stream_ordered(&self) -> bool {
+        self.name.starts_with("stream-ordered")
+    }
+
+    /// Whether each call is a driver call, which is slow on a GPU.
+    pub fn is_the_driver(&self) -> bool {
+        self.name.starts_with("driver")
+    }
+
+    /// Whether it allocates from an upstream at all.
+    pub fn has_upstream(&self) -> bool {
+        !self.is_stream_ordered()
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+pub const fn layout(size: usize, align: usize) -> Layout {
+    match Layout::from_size_align(size, align) {
+        Ok(layout) => layout,
+        Err(_) => panic!("a layout"),
+    }
+}
+
+const BLOCK: Layout = layout(16 << 10, 1024);
+pub const BLOCKS: usize = 200;
+
+fn blocks(upstream: Any) -> Result<BlockPool<Any>> {
+    BlockPool::builder(BLOCK, BLOCKS).build_over(upstream)
+}
+
+/// A pool that is reset as soon as no block of it is live.
+struct Resetting(BumpPool<Any>);
+
+// SAFETY: forwards to `BumpPool`, which upholds the contract of `DeviceAllocator`.
+unsafe impl DeviceAllocator for Resetting {
+    fn device(&self) -> &Device {
+        self.0.device()
+    }
+
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        self.0.allocate(layout, stream)
+    }
+
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller upholds the contract of `deallocate`, which is passed on.
+        unsafe { self.0.deallocate(ptr, layout, stream) }?;
+        if self.0.stats().granted == 0 {
+            return Ok(());
+        }
+        match self.0.reset(stream) {
+            Ok(()) | Err(Error::InUse { .. }) => Ok(()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        self.0.usage()
+    }
+}
+
+fn bump(upstream: Any, bytes: usize, policy: Overflow) -> Result<Any> {
+    Ok(Box::new(Resetting(
+        BumpPool::builder(layout(bytes, BLOCK.align())).overflow(policy).build_over(upstream)?,
+    )))
+}
+
+/// A caching pool with room for exactly `blocks` blocks, and small segments.
+fn caching(blocks: usize) -> CachingPoolBuilder {
+    CachingPool::builder().max_bytes((blocks * BLOCK.size()) as u64).segment_bytes(1 << 20)
+}
+
+/// The allocators that take memory from an upstream, and those that need only the device.
+pub fn cases() -> Vec<Case> {
+    let growing = |name, room, make| Case { name, make, most: BLOCK, room };
+    let mut all = over_upstreams();
+    all.extend([
+        growing("caching, in one segment that grows", None, |memory| {
+            Ok(Box::new(CachingPool::builder().build(memory.device())?))
+        }),
+        // Memory is mapped 2 MiB at a time.
+        growing("caching, in one segment of 4 MiB", Some(256), |memory| {
+            Ok(Box::new(CachingPool::builder().max_bytes(4 << 20).build(memory.device())?))
+        }),
+    ]);
+    all
+}
+
+pub fn over_upstreams() -> Vec<Case> {
+    let case = |name, room, make| Case { name, make, most: BLOCK, room };
+    let driver = |name, make| case(name, None, make);
+    let pool = |name, make| case(name, Some(BLOCKS), make);
+    vec![
+        driver("driver", Ok),
+        driver("driver, with all adaptors", |memory| {
+            let inner = Traced::new(FailureInjected::new(memory, Failures::Never));
+            Ok(Box::new(Statistics::new(Logged::new(Limit::new(inner, 1 << 40), std::io::sink()))))
+        }),
+        case("driver, limited", Some(40), |memory| {
+            Ok(Box::new(Limit::new(memory, 40 * BLOCK.size() as u64)))
+        }),
+        pool("blocks", |memory| Ok(Box::new(blocks(memory)?))),
+        pool("blocks from a block", |memory| {
+            let outer =
+                BlockPool::builder(layout(BLOCKS * BLOCK.size(), BLOCK.align()), 2).build_over(memory)?;
+            Ok(Box::new(blocks(Box::new(outer))?))
+        }),
+        pool("blocks, counted, logged, traced and shared", |memory| {
+            let shared: Arc<dyn DeviceAllocator> = Arc::new(Traced::new(blocks(memory)?));
+            Ok(Box::new(Statistics::new(Logged::new(shared, std::io::sink()))))
+        }),
+        case("blocks, limited", Some(77), |memory| {
+            Ok(Box::new(Limit::new(blocks(memory)?, 77 * BLOCK.size() as u64)))
+        }),
+        driver("bump", |memory| bump(memory, 64 << 20, Overflow::Error)),
+        pool("bump, its overflow from blocks", |memory| {
+            bump(Box::new(blocks(memory)?), BLOCK.size(), Overflow::Upstream)
+        }),
+        driver("driver, behind a bump pool of 4 KiB", |memory| bump(memory, 4096, Overflow::Upstream)),
+        driver("stream-ordered", |memory| Ok(Box::new(DriverPool::builder().build(memory.device())?))),
+        pool("stream-ordered, blocks from it", |memory| {
+            Ok(Box::new(blocks(Box::new(DriverPool::builder().build(memory.device())?))?))
+        }),
+        pool("caching", |memory| Ok(Box::new(caching(BLOCKS).build_over(memory)?))),
+        case("caching, without a limit", None, |memory| {
+            Ok(Box::new(CachingPool::builder().build_over(memory)?))
+        }),
+        // Large blocks only, which coalesce and fragment, so the pool has more room than the limit.
+        case("caching, in four classes and without slabs, limited", Some(77), |memory| {
+            let builder = caching(BLOCKS).min_block(1 << 10).slab_limit(1 << 10).classes_per_doubling(4);
+            Ok(Box::new(Limit::new(builder.build_over(memory)?, 77 * BLOCK.size() as u64)))
+        }),
+        pool("caching, without the order of streams", |memory| {
+            Ok(Box::new(caching(BLOCKS).stream_ordered(false).build_over(memory)?))
+        }),
+        pool("caching, from blocks", |memory| {
+            let outer =
+                BlockPool::builder(layout(BLOCKS / 2 * BLOCK.size(), BLOCK.size()), 2).build_over(memory)?;
+            let bytes = (BLOCKS / 2 * BLOCK.size()) as u64;
+            Ok(Box::new(caching(BLOCKS).segment_bytes(bytes).build_over(outer)?))
+        }),
+        pool("caching, with all adaptors, from a caching pool", |memory| {
+            // One segment each: blocks of many sizes would fragment several small ones.
+            let builder = caching(BLOCKS).segment_bytes((BLOCKS * BLOCK.size()) as u64);
+            let outer = Traced::new(builder.clone().build_over(memory)?);
+            let inner = FailureInjected::new(builder.build_over(outer)?, Failures::Never);
+            Ok(Box::new(Statistics::new(Logged::new(Limit::new(inner, 1 << 40), std::io::sink()))))
+        }),
+    ]
+}

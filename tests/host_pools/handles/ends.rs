@@ -1,0 +1,161 @@
+//! How handles end if a call fails.
+
+use crate::cases::layout;
+use crate::suite::each;
+use std::num::NonZeroU64;
+use warpheap::host_pools::{
+    BlockPool, DeviceAllocator, SyncDriverAllocator, FailureInjected, Failures, PoolBox, PoolBuffer, Statistics,
+};
+use warpheap::{Device, Error, Result};
+
+type Flawed = FailureInjected<Statistics<BlockPool<SyncDriverAllocator>>>;
+
+fn flawed(device: &Device, which: Failures) -> Flawed {
+    let pool = BlockPool::builder(layout(64, 64), 4).build_over(SyncDriverAllocator::new(device)).unwrap();
+    FailureInjected::new(Statistics::new(pool), which)
+}
+
+#[test]
+fn a_free_that_fails_returns_the_handle_with_its_values() -> Result<()> {
+    let device = Device::cpu();
+    let (stream, other) = (device.stream()?, device.stream()?);
+    for other_stream in [false, true] {
+        let pool = flawed(&device, Failures::Nth(2));
+        let values = PoolBuffer::from_slice(&pool, &[1_u32, 2, 3], &stream)?;
+        let failed = if other_stream { values.deallocate_on(&other) } else { values.deallocate() };
+        let failed = failed.unwrap_err();
+        assert!(matches!(failed.error(), Error::FailureInjected { call: 2 }), "{failed}");
+        assert!(failed.to_string().contains("could not be given back: call 2"), "{failed}");
+        assert!(std::error::Error::source(&failed).is_some());
+        let values = failed.into_handle();
+        assert_eq!(
+            (values.copy_to_vec()?, pool.upstream().upstream().stats().free_blocks),
+            (vec![1, 2, 3], 3)
+        );
+        values.deallocate_on(&other)?;
+        assert_eq!(pool.upstream().upstream().stats().free_blocks, 4);
+    }
+    let pool = flawed(&device, Failures::Nth(2));
+    let (error, mut one) = PoolBox::new(&pool, 5_u8, &stream)?.deallocate().unwrap_err().into_parts();
+    assert!(matches!(error, Error::FailureInjected { .. }));
+    one.set(one.get()? + 1)?;
+    assert_eq!(one.get()?, 6);
+    Ok(())
+}
+
+#[test]
+fn a_question_mark_frees_once_more() {
+    let device = Device::cpu();
+    let (stream, pool) = (device.stream().unwrap(), flawed(&device, Failures::Nth(2)));
+    let run = || -> Result<()> {
+        PoolBox::new(&pool, 1_u32, &stream)?.deallocate()?;
+        Ok(())
+    };
+    assert!(matches!(run(), Err(Error::FailureInjected { call: 2 })));
+    assert_eq!((pool.upstream().stats().live_blocks, pool.calls()), (0, 3));
+}
+
+#[test]
+fn streams_of_another_device_are_refused_and_the_handle_stays() {
+    each(|case, device, allocator| {
+        let (stream, other) = (device.stream().unwrap(), Device::cpu().stream().unwrap());
+        let is_refused = |error: &Error| matches!(error, Error::WrongDevice { what: "the stream", .. });
+        assert!(is_refused(&PoolBox::new(&allocator, 1_u32, &other).unwrap_err()), "{case}");
+        let mut values = PoolBuffer::from_slice(&allocator, &[1_u32], &stream).unwrap();
+        assert!(is_refused(&values.record_stream(&other).unwrap_err()), "{case}");
+        assert!(is_refused(&values.move_to(&other).unwrap_err()), "{case}");
+        let failed = values.deallocate_on(&other).unwrap_err();
+        assert!(is_refused(failed.error()), "{case}");
+        assert_eq!(failed.into_handle().copy_to_vec().unwrap(), [1], "{case}");
+        assert_eq!(allocator.usage().used_bytes, 0, "{case}");
+    });
+}
+
+/// Each call of a run fails once. The handles that exist at that time keep their values, and all
+/// blocks are freed.
+#[test]
+fn each_call_fails_once_and_nothing_is_lost() {
+    let device = Device::cpu();
+    let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+    let run = |which| {
+        let pool = flawed(&device, which);
+        let made: Vec<_> = (0..3_u32).map(|i| PoolBuffer::from_slice(&pool, &[i; 9], &stream)).collect();
+        for (i, values) in (0..).zip(&made) {
+            if let Ok(values) = values {
+                assert_eq!(values.copy_to_vec().unwrap(), [i; 9]);
+                values.record_stream(&other).unwrap();
+            }
+        }
+        let mut made = made.into_iter();
+        drop(made.next());
+        let freed = made
+            .next()
+            .unwrap()
+            .map(|values| values.deallocate_on(&other).map_err(|failed| failed.into_handle()));
+        drop((made, freed));
+        let stats = pool.upstream().stats();
+        assert_eq!((stats.live_blocks, pool.upstream().upstream().stats().free_blocks), (0, 4), "{which:?}");
+        (pool.calls(), pool.failed())
+    };
+    let (calls, _) = run(Failures::Never);
+    assert_eq!(calls, 6);
+    for nth in 1..=calls {
+        assert_eq!(run(Failures::Nth(nth)).1, 1, "call {nth}");
+    }
+}
+
+#[test]
+fn what_a_drop_cannot_free_is_logged_and_stays_allocated() {
+    let device = Device::cpu();
+    let stream = device.stream().unwrap();
+    let log = |which| {
+        let pool = flawed(&device, which);
+        let values = PoolBuffer::from_slice(&pool, &[1_u32; 16], &stream);
+        let text = crate::adaptors::events_of(|| drop(values));
+        (text, pool.upstream().stats().live_blocks)
+    };
+    let (text, live) = log(Failures::Nth(3));
+    assert_eq!((text.as_str(), live), ("", 0), "nothing failed");
+    let (text, live) = log(Failures::Nth(2));
+    assert!(text.contains("WARN") && text.contains("waited for the device to free its block"), "{text}");
+    assert!(text.contains("bytes=64") && text.contains("call 2 of an allocator failed"), "{text}");
+    assert_eq!((text.lines().count(), live), (1, 0), "{text}");
+}
+
+#[test]
+fn a_block_that_no_try_can_free_is_logged_with_both_errors() {
+    let device = Device::cpu();
+    let stream = device.stream().unwrap();
+    let pool = BlockPool::builder(layout(64, 64), 4).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let parts = PoolBuffer::from_slice(&pool, &[1_u32; 16], &stream).unwrap().into_raw();
+    let always = FailureInjected::new(&pool, Failures::OneIn(NonZeroU64::MIN, 0));
+    let warpheap::host_pools::PoolParts { ptr, len, layout, stream, recorded, .. } = parts;
+    let parts = warpheap::host_pools::PoolParts { ptr, len, layout, stream, recorded, allocator: &always };
+    // SAFETY: the parts of a handle, with an adaptor over its pool.
+    let values = unsafe { PoolBuffer::from_raw(parts) };
+    assert_eq!(values.copy_to_vec().unwrap(), [1; 16]);
+    let text = crate::adaptors::events_of(|| drop(values));
+    assert!(text.contains("WARN") && text.contains("a handle could not free its block"), "{text}");
+    assert!(text.contains("call 1 of an") && text.contains("call 2 of an"), "{text}");
+    assert_eq!((always.calls(), pool.stats().free_blocks), (2, 3), "tried twice, and still the pool's");
+}
+
+/// A handle over a block of another allocator is a broken promise. Its drop logs that, and neither
+/// panics nor retries.
+#[test]
+fn a_foreign_block_is_named_in_the_log() {
+    let device = Device::cpu();
+    let stream = device.stream().unwrap();
+    let (right, wrong) = (SyncDriverAllocator::new(&device), Statistics::new(SyncDriverAllocator::new(&device)));
+    let warpheap::host_pools::PoolParts { ptr, len, layout, stream, recorded, .. } =
+        PoolBuffer::from_slice(&right, &[1_u32], &stream).unwrap().into_raw();
+    let parts = warpheap::host_pools::PoolParts { ptr, len, layout, stream, recorded, allocator: &wrong };
+    // SAFETY: not upheld on purpose: the block belongs to another allocator. The pool detects that.
+    let values = unsafe { PoolBuffer::from_raw(parts) };
+    let text = crate::adaptors::events_of(|| drop(values));
+    assert!(
+        text.contains("cannot take back") && text.contains(&format!("address={}", ptr.0 as u64)),
+        "{text}"
+    );
+    assert_eq!((wrong.stats().failed_frees, right.usage().used_bytes), (1, 4));
+}

@@ -49,6 +49,7 @@ fn scripts_are_strict() {
         (".ci/run", include_str!("../.ci/run")),
         ("check-dependency-ranges", include_str!("../scripts/check-dependency-ranges.sh")),
         ("bundle", include_str!("../scripts/bundle.sh")),
+        ("results", include_str!("../scripts/results.sh")),
         ("sanitize", include_str!("../scripts/sanitize.sh")),
         ("setup", include_str!("../scripts/setup.sh")),
         ("stress", include_str!("../scripts/stress.sh")),

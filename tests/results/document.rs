@@ -67,11 +67,13 @@ fn origin(report: &Report) -> String {
         ("commit ", "commit code"),
         ("", "date day"),
         ("", "device/name"),
+        ("", "device"),
+        ("", "compiler"),
         ("driver ", "driver"),
         ("kernels for ", "kernels"),
     ] {
         let pointer = format!("/{}", column.split(' ').next().unwrap());
-        if json.pointer(&pointer).is_some_and(|value| !value.is_null()) {
+        if json.pointer(&pointer).is_some_and(|value| !value.is_null() && !value.is_object()) {
             parts.push(format!("{before}{}", cell(json, column)));
         }
     }

@@ -81,7 +81,8 @@ fn figures(reports: &[Report]) -> String {
         .map(|file| cell(&of(file).json, "date day") + ", commit " + &cell(&of(file).json, "commit code"))
         .collect();
     format!(
-        "NVIDIA H200, {}; other allocators\n[on the same model]({}), the fastest of each row.\n\n{}",
+        "{}, {}; other allocators\n[on the same model]({}), the fastest of each row.\n\n{}",
+        cell(&of("bench").json, "device/name"),
         Vec::from_iter(origins).join("; "),
         peers.path,
         table(&["2^20 GPU threads", "warpheap", "floor", "fastest other", ""], &rows)

@@ -87,7 +87,7 @@ fn the_guide_to_the_heap_has_every_number() {
 
 #[test]
 fn the_guide_to_host_pools_has_every_number_and_column() {
-    use warpheap::host_pools::{DeviceAllocator, SyncDriverAllocator, Logged, Statistics};
+    use warpheap::host_pools::{DeviceAllocator, Logged, Statistics, SyncDriverAllocator};
     let (page, device) = (page("guide/host-pools.md"), warpheap::Device::cpu());
     let logged = Logged::new(Statistics::new(SyncDriverAllocator::new(&device)), Vec::new());
     logged.allocate(std::alloc::Layout::new::<u64>(), &device.stream().unwrap()).unwrap();

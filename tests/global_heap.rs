@@ -4,8 +4,8 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::BTreeSet;
-use warpheap::error::{Dangling, InvalidModule};
 use warpheap::device_pools::Heap;
+use warpheap::error::{Dangling, InvalidModule};
 use warpheap::simt::Mode;
 use warpheap::{Device, Error, LaunchConfig, Stream};
 use warpheap_device::fault::FaultKind;

@@ -9,8 +9,8 @@ mod support;
 
 use kernels::{double, linger};
 use support::{devices, is_cpu, module};
-use warpheap::error::{Dangling, InvalidConfig, OutOfMemory};
 use warpheap::device_pools::GrowableBuffer;
+use warpheap::error::{Dangling, InvalidConfig, OutOfMemory};
 use warpheap::{Device, Error, LaunchConfig};
 use warpheap_device::kernel::DeviceSlice;
 

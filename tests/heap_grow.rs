@@ -6,8 +6,8 @@
 
 use std::alloc::Layout;
 use std::collections::BTreeSet;
-use warpheap::error::{Dangling, OutOfMemory};
 use warpheap::device_pools::{GrowableBuffer, Heap, HeapStats};
+use warpheap::error::{Dangling, OutOfMemory};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Backend, Device, DeviceMemory, Error, LaunchConfig};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};

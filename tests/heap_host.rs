@@ -4,8 +4,8 @@
 
 use std::alloc::Layout;
 use std::collections::BTreeSet;
-use warpheap::error::{InvalidConfig, InvalidFree, InvalidRequest};
 use warpheap::device_pools::{Heap, HeapStats};
+use warpheap::error::{InvalidConfig, InvalidFree, InvalidRequest};
 use warpheap::simt::Mode;
 use warpheap::{Device, Error, LaunchConfig};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};

@@ -132,7 +132,8 @@ fn the_ptx_has_the_parameters_of_the_kernels() {
 #[test]
 fn handles_arrive_from_anywhere_in_the_arguments() {
     let device = Device::cpu();
-    let [one, other] = [(); 2].map(|()| warpheap::device_pools::Heap::builder(1 << 20).build(&device).unwrap());
+    let [one, other] =
+        [(); 2].map(|()| warpheap::device_pools::Heap::builder(1 << 20).build(&device).unwrap());
     let words =
         run(&device.native_module().unwrap(), heaps, |out| (one.handle(), (0, [other.handle()]), out));
     for (heap, block) in [&one, &other].into_iter().zip(words) {

@@ -3,8 +3,8 @@
 use crate::kernels::give_all;
 use crate::support::replays_and_cpu;
 use std::alloc::Layout;
-use warpheap::error::{InvalidConfig, InvalidModule};
 use warpheap::device_pools::Heap;
+use warpheap::error::{InvalidConfig, InvalidModule};
 use warpheap::{Arg, Device, Error};
 
 fn refused(builder: &warpheap::device_pools::HeapBuilder, words: &str) {

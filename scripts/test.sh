@@ -53,16 +53,15 @@ if [ -z "$quick" ]; then
     trap 'kill "$loom" 2>/dev/null || true; rm -f "$loom_log"' EXIT
 fi
 
-step tests, with the program and the rustacuda and cust features
-# Without `debug`, which changes the program's kernels: the register checks need the kernels without
-# it.
-cargo test --workspace --features cli,rustacuda,cust --locked
+step tests, with all features but debug
+# `debug` changes the program's kernels: the register checks need the kernels without it.
+cargo test --workspace --features cli,rustacuda,cust,bytemuck --locked
 
-step 'debug heaps, others in a build that has them, and arguments of bytemuck types'
-cargo test --locked --features cli,debug,bytemuck --test kernel_arguments --test heap_debug --test heap_host --test heap_grow --test heap_groups --test global_heap
+step the example of the README, which the tests have built
+"${CARGO_TARGET_DIR:-target}/debug/examples/hello"
 
-step the example of the README
-cargo run --quiet --locked --features rustacuda,cust --example hello
+step debug heaps, and other heaps in a build that has them
+cargo test --locked --features debug --test device_pools --test heap_groups
 
 if [ -z "$quick" ]; then
     step model checker

@@ -1,22 +1,10 @@
 //! The documentation is complete: it names every ordering, statistic, option and status.
 
+use crate::files::tracked;
+use crate::pages::{page, words};
 use std::fs;
 use std::path::Path;
 use warpheap_device::{bump, freelist};
-
-fn page(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// The words of a page that consist of `start` followed by lower-case letters and dashes.
-fn words<'a>(page: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
-    page.match_indices(start).map(move |(at, _)| {
-        let rest = &page[at + start.len()..];
-        let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(rest.len());
-        page[at..at + start.len() + end].trim_end_matches('-')
-    })
-}
 
 #[test]
 fn the_memory_model_has_every_site_and_no_other() {
@@ -33,25 +21,23 @@ fn the_memory_model_has_every_site_and_no_other() {
     }
 }
 
+/// The targets of the links of a page, without web pages and parts of the same page.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+    targets.filter(|target| !target.is_empty() && !target.starts_with("http"))
+}
+
 #[test]
-fn links_lead_to_pages() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/decisions");
-    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name());
-    let mut names: Vec<_> = files.map(|name| format!("decisions/{}", name.to_string_lossy())).collect();
-    assert!(names.len() >= 5);
-    let others = ["design.md", "memory-model.md", "guide/stress.md", "guide/results.md", "guide/replay.md"];
-    names.extend(["guide/global-allocator.md", "guide/heap.md", "guide/host-pools.md"].map(String::from));
-    names.push("guide/pool-command.md".into());
-    names.extend(others.map(String::from));
-    for name in &names {
-        let page = page(name);
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
-        for (at, _) in page.match_indices("](") {
-            let target = page[at + 2..].split([')', '#']).next().unwrap();
-            let there = folder.parent().unwrap().join(target).is_file();
-            assert!(target.starts_with("http") || there, "{name} links to {target}");
+fn links_lead_to_files() {
+    let files = tracked().unwrap_or_default();
+    for (name, text) in files.iter().filter(|(name, _)| name.ends_with(".md")) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        for target in links(text) {
+            assert!(folder.with_file_name(target).exists(), "{name} links to {target}");
         }
     }
+    let planted = "[a](b.md#c) [d](#e) [f](https://example.org/g.md)";
+    assert_eq!(links(planted).collect::<Vec<_>>(), ["b.md"]);
 }
 
 #[test]
@@ -65,12 +51,6 @@ fn the_readme_has_no_blanks_and_shows_the_example_as_it_is() {
     assert!(blocks.len() >= 2);
     for block in blocks {
         assert!(squeezed(&example).contains(&squeezed(block)), "not in examples/hello.rs:\n{block}");
-    }
-    for link in readme.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-        assert!(
-            link.is_empty() || link.starts_with("http") || root.join(link).exists(),
-            "{link} leads nowhere"
-        );
     }
 }
 

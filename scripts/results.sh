@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # Without GPU kernels: they are not needed here.
-DOCS_RS=1 WARPHEAP_UPDATE=1 cargo test --quiet --locked --package warpheap --test results
+DOCS_RS=1 WARPHEAP_UPDATE=1 cargo test --quiet --locked --package warpheap --test repository results::

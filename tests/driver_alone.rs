@@ -15,7 +15,7 @@ use kernels::{fill, raise, wait};
 use std::alloc::Layout;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use support::{devices, module};
-use warpheap::host_pools::{BumpPool, DeviceAllocator, SyncDriverAllocator, DriverPool, ReusePolicies};
+use warpheap::host_pools::{BumpPool, DeviceAllocator, DriverPool, ReusePolicies, SyncDriverAllocator};
 use warpheap::{Device, DeviceBuffer, DeviceMemory, LaunchConfig, Module, Stream};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 

@@ -35,12 +35,12 @@
 
 mod adaptor;
 mod block;
+mod block_table;
 mod bump;
 mod caching;
-mod sync_driver;
 mod driver_pool;
 mod handle;
-mod block_table;
+mod sync_driver;
 
 pub use adaptor::{
     AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, Traced,
@@ -50,9 +50,9 @@ pub use adaptor::{LogRow, read_log, read_rows};
 pub use block::{BlockPool, BlockPoolBuilder, BlockPoolStats};
 pub use bump::{BumpPool, BumpPoolBuilder, BumpPoolStats, Overflow};
 pub use caching::{CachingClassStats, CachingPool, CachingPoolBuilder, CachingPoolStats, RungStats};
-pub use sync_driver::SyncDriverAllocator;
 pub use driver_pool::{DriverPool, DriverPoolBuilder, DriverPoolStats, ReusePolicies};
 pub use handle::{DeallocateError, PoolBox, PoolBuffer, PoolParts};
+pub use sync_driver::SyncDriverAllocator;
 
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, InvalidRequest, Result};

@@ -35,7 +35,7 @@ fn an_empty_buffer_is_a_buffer() {
         empty.fill_bytes(7).unwrap();
         empty.fill(7).unwrap();
         empty.copy_from_slice(&[]).unwrap();
-        assert_eq!(empty.copy_to_vec().unwrap(), []);
+        assert_eq!(empty.copy_to_vec().unwrap(), [0_u64; 0]);
         // A kernel receives it as an empty slice.
         let stream = device.stream().unwrap();
         let empty = device.zeroed::<u32>(0).unwrap();

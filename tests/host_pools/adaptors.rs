@@ -9,8 +9,8 @@ use std::num::NonZeroU64;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use warpheap::host_pools::{
-    BlockPool, DeviceAllocator, SyncDriverAllocator, FailureInjected, Failures, Limit, LogAction, Logged,
-    Statistics, Usage, read_log,
+    BlockPool, DeviceAllocator, FailureInjected, Failures, Limit, LogAction, Logged, Statistics,
+    SyncDriverAllocator, Usage, read_log,
 };
 use warpheap::{Device, Error, Result, Stream};
 use warpheap_device::kernel::DevicePtr;
@@ -191,7 +191,8 @@ unsafe impl DeviceAllocator for Meeting {
 #[test]
 fn an_address_that_goes_from_hand_to_hand_is_logged_in_order() {
     let (device, stream) = cpu();
-    let upstream = BlockPool::builder(layout(64, 64), 1).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let upstream =
+        BlockPool::builder(layout(64, 64), 1).build_over(SyncDriverAllocator::new(&device)).unwrap();
     let points = [(); 3].map(|()| Barrier::new(2));
     let logged = Logged::new(Meeting { upstream, points, meets: AtomicBool::new(false) }, Vec::new());
     let block = (logged.allocate(layout(64, 64), &stream).unwrap(), layout(64, 64));

@@ -5,8 +5,8 @@ use crate::kernels::double;
 use crate::suite::{give, memory};
 use crate::support::{devices, module};
 use std::collections::BTreeSet;
-use warpheap::host_pools::{BlockPool, DeviceAllocator, SyncDriverAllocator, Statistics};
 use warpheap::error::{InvalidRequest, OutOfMemory};
+use warpheap::host_pools::{BlockPool, DeviceAllocator, Statistics, SyncDriverAllocator};
 use warpheap::{Device, Error, LaunchConfig};
 
 #[test]
@@ -73,8 +73,9 @@ fn blocks_are_as_far_apart_as_their_alignment_needs() {
     for device in devices() {
         let stream = device.stream().unwrap();
         for (size, align, apart) in [(1, 1, 1), (100, 64, 128), (5000, 4096, 8192), (1, 1 << 20, 1 << 20)] {
-            let pool =
-                BlockPool::builder(layout(size, align), 7).build_over(SyncDriverAllocator::new(&device)).unwrap();
+            let pool = BlockPool::builder(layout(size, align), 7)
+                .build_over(SyncDriverAllocator::new(&device))
+                .unwrap();
             assert_eq!(pool.block(), layout(apart, align));
             let blocks: Vec<_> =
                 (0..7).map(|_| (pool.allocate(pool.block(), &stream).unwrap(), pool.block())).collect();
@@ -93,7 +94,8 @@ fn blocks_are_as_far_apart_as_their_alignment_needs() {
 fn larger_requests_are_refused_with_what_would_do() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool = BlockPool::builder(layout(4096, 256), 4).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool =
+        BlockPool::builder(layout(4096, 256), 4).build_over(SyncDriverAllocator::new(&device)).unwrap();
     for layout in [layout(4097, 1), layout(1, 512), layout(isize::MAX as usize, 1)] {
         let error = pool.allocate(layout, &stream).unwrap_err();
         assert!(matches!(error, Error::InvalidRequest(InvalidRequest::Layout { .. })), "{error}");
@@ -106,7 +108,8 @@ fn larger_requests_are_refused_with_what_would_do() {
 fn pools_that_cannot_be_are_refused() {
     let device = Device::cpu();
     let refused = |block, blocks, words: &str| {
-        let error = BlockPool::builder(block, blocks).build_over(SyncDriverAllocator::new(&device)).unwrap_err();
+        let error =
+            BlockPool::builder(block, blocks).build_over(SyncDriverAllocator::new(&device)).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(device.memory_in_use(), (0, 0));
     };

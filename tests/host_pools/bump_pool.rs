@@ -10,8 +10,8 @@ use std::alloc::Layout;
 use std::sync::Barrier;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use warpheap::host_pools::{BumpPool, DeviceAllocator, SyncDriverAllocator, Overflow, Statistics};
 use warpheap::error::{InvalidConfig, InvalidRequest, OutOfMemory};
+use warpheap::host_pools::{BumpPool, DeviceAllocator, Overflow, Statistics, SyncDriverAllocator};
 use warpheap::{Device, Error, LaunchConfig, Stream};
 use warpheap_device::kernel::DevicePtr;
 
@@ -62,7 +62,8 @@ fn ten_million_floats_need_forty_megabytes() {
 fn blocks_lie_one_behind_the_other_at_their_alignments() {
     for device in devices() {
         let stream = device.stream().unwrap();
-        let pool = BumpPool::builder(layout(1 << 16, 4096)).build_over(SyncDriverAllocator::new(&device)).unwrap();
+        let pool =
+            BumpPool::builder(layout(1 << 16, 4096)).build_over(SyncDriverAllocator::new(&device)).unwrap();
         let at = |size, align| {
             let (ptr, _) = take(&pool, layout(size, align), &stream);
             ptr.0 as u64 - pool.address()

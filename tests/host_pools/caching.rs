@@ -7,8 +7,10 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use warpheap::host_pools::{BlockPool, CachingPool, CachingPoolBuilder, DeviceAllocator, SyncDriverAllocator, Usage};
 use warpheap::error::{InvalidConfig, InvalidFree, OutOfMemory};
+use warpheap::host_pools::{
+    BlockPool, CachingPool, CachingPoolBuilder, DeviceAllocator, SyncDriverAllocator, Usage,
+};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Device, Error, Result, Stream};
 use warpheap_device::kernel::DevicePtr;

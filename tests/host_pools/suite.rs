@@ -4,8 +4,8 @@ use crate::cases::{Any, BLOCKS, Case, cases, layout};
 use crate::kernels::{double, linger};
 use crate::support::{devices, is_cpu, module};
 use std::alloc::Layout;
-use warpheap::host_pools::DeviceAllocator;
 use warpheap::error::{Dangling, InvalidFree, InvalidRequest, OutOfMemory};
+use warpheap::host_pools::DeviceAllocator;
 use warpheap::{Device, DeviceMemory, Error, LaunchConfig, Stream};
 use warpheap_device::kernel::DevicePtr;
 

@@ -74,7 +74,13 @@ pub struct Wrong<P: ?Sized> {
 impl<P: DeviceAllocator + ?Sized> Wrong<P> {
     pub fn new(fault: Fault, pool: Box<P>) -> Wrong<P> {
         let other_stream = pool.device().stream().unwrap();
-        Wrong { fault, other_stream, elsewhere: SyncDriverAllocator::new(pool.device()), given: Mutex::default(), pool }
+        Wrong {
+            fault,
+            other_stream,
+            elsewhere: SyncDriverAllocator::new(pool.device()),
+            given: Mutex::default(),
+            pool,
+        }
     }
 
     pub fn is(&self, fault: Fault) -> bool {

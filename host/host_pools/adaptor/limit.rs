@@ -3,9 +3,9 @@
 //! I1: `used <= most`; `used` is the sum of the requested sizes of blocks that are live, being
 //! allocated, or being freed.
 
-use crate::host_pools::{DeviceAllocator, Usage, lock};
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
+use crate::host_pools::{DeviceAllocator, Usage, lock};
 use std::alloc::Layout;
 use std::sync::Mutex;
 use warpheap_device::kernel::DevicePtr;

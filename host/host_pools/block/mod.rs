@@ -19,7 +19,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::caching::{FreeOutcome, CachingPool, ClaimError};
+use super::caching::{CachingPool, ClaimError, FreeOutcome};
 use super::{DeviceAllocator, SyncDriverAllocator, Usage, address_of, check_request, words};
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, InvalidConfig, InvalidFree, InvalidRequest, OutOfMemory, Result};

@@ -1,8 +1,8 @@
 //! Failures of driver calls, and how often streams wait.
 
 use super::*;
-use crate::host_pools::{SyncDriverAllocator, Statistics};
 use crate::driver::fault_injection::{faulty_stream, gate};
+use crate::host_pools::{Statistics, SyncDriverAllocator};
 
 const BLOCK: Layout = Layout::new::<[u64; 8]>();
 

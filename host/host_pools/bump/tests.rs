@@ -1,8 +1,8 @@
 //! Which stream waits for which, and driver failures in resets and frees.
 
 use super::*;
-use crate::host_pools::{SyncDriverAllocator, FailureInjected, Failures, Statistics};
 use crate::driver::fault_injection::faulty_stream;
+use crate::host_pools::{FailureInjected, Failures, Statistics, SyncDriverAllocator};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 

@@ -1,12 +1,12 @@
 //! Statistics of a pool, and the reasons for an invalid free.
 
-use super::ladder::Rung;
 use super::block_table::ClaimError;
+use super::ladder::Rung;
 use super::shared::Shared;
 use super::stats::{CachingPoolStats, Counts, RungStats};
 use super::{CachingPool, NAME};
-use crate::host_pools::{DeviceAllocator, Usage, lock, words};
 use crate::error::{Error, InvalidFree};
+use crate::host_pools::{DeviceAllocator, Usage, lock, words};
 use std::alloc::Layout;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -55,7 +55,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
     pub(super) fn misuse(&self, address: u64, layout: Layout, wrong: ClaimError) -> Error {
         let why = match wrong {
             ClaimError::Free => "the block there is free already".into(),
-            ClaimError::Layout(given) => format!("it was allocated as {}, not as {}", words(given), words(layout)),
+            ClaimError::Layout(given) => {
+                format!("it was allocated as {}, not as {}", words(given), words(layout))
+            }
             ClaimError::Unknown => self.whereabouts(address),
         };
         Error::InvalidFree(InvalidFree::Block { allocator: NAME.into(), address, why })

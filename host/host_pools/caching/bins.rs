@@ -12,8 +12,8 @@
 //! a block of the cache's own extents that leaves its bin is merged into its extent; other blocks
 //! go to the shared state.
 
+use super::block_table::{BlockId, BlockTable, Claim, SHARED};
 use super::class::{Classes, Need};
-use super::block_table::{BlockId, Claim, BlockTable, SHARED};
 use super::local::Local;
 use super::order_table::OrderTag;
 use super::segment::Arena;
@@ -141,7 +141,14 @@ impl Bins {
 
     /// Allocates a block from an extent.
     #[inline(never)]
-    fn cut(&mut self, class: usize, need: &Need, layout: Layout, is_tight: bool, live: &BlockTable) -> Option<u64> {
+    fn cut(
+        &mut self,
+        class: usize,
+        need: &Need,
+        layout: Layout,
+        is_tight: bool,
+        live: &BlockTable,
+    ) -> Option<u64> {
         let need = *need;
         let found = match self.local.cut(need) {
             None if is_tight => {
@@ -464,7 +471,9 @@ mod tests {
         let (mut bins, live, classes, out) = bins(&sizes);
         assert!(out.is_empty(), "five of 3 MiB: {out:?}");
         let id = live.insert(1 << 50, 4 * MIB, 0, (Some(classes.index(4 * MIB)), false));
-        let FreeOutcome::Over { class, most } = bins.keep(id, 1, false, &live) else { panic!("it is too many") };
+        let FreeOutcome::Over { class, most } = bins.keep(id, 1, false, &live) else {
+            panic!("it is too many")
+        };
         assert_eq!((usize::from(class), most), (classes.index(4 * MIB), 4));
         let over: Vec<u64> =
             bins.overflow(class, most, &live).into_iter().map(|id| live.slot(id).bytes()).collect();

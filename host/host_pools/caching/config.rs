@@ -2,10 +2,10 @@
 
 use super::class::Classes;
 use super::{CachingPool, Hook};
-use crate::host_pools::{DeviceAllocator, SyncDriverAllocator};
+use crate::device_pools::GrowableBuffer;
 use crate::driver::Device;
 use crate::error::{Bytes, InvalidConfig, Result};
-use crate::device_pools::GrowableBuffer;
+use crate::host_pools::{DeviceAllocator, SyncDriverAllocator};
 
 /// Builder for a [`CachingPool`]. `CachingPool::builder()` returns the defaults.
 #[derive(Clone, Debug)]

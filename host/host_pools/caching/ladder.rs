@@ -24,15 +24,15 @@
 //! `grown` and `released` hold the source's lock while they ask the upstream. The shared lock is
 //! held while other streams are polled.
 
-use super::class::Need;
 use super::block_table::BlockId;
+use super::class::Need;
 use super::search::{Climb, MOST_GROWTHS};
 use super::slabs::room_for;
 use super::source::Short;
 use super::{CachingPool, NAME};
-use crate::host_pools::{DeviceAllocator, lock};
 use crate::driver::Stream;
 use crate::error::{Bytes, Error, OutOfMemory, Result};
+use crate::host_pools::{DeviceAllocator, lock};
 use std::alloc::Layout;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -34,10 +34,10 @@
 
 mod answers;
 mod bins;
+mod block_table;
 mod class;
 mod config;
 mod ladder;
-mod block_table;
 mod local;
 mod order_table;
 mod search;
@@ -52,17 +52,17 @@ mod streams;
 mod tests;
 
 pub(in crate::host_pools) use bins::FreeOutcome;
-pub use config::CachingPoolBuilder;
 pub(in crate::host_pools) use block_table::ClaimError;
+pub use config::CachingPoolBuilder;
 pub use stats::{CachingClassStats, CachingPoolStats, RungStats};
 
 use super::{DeviceAllocator, SyncDriverAllocator, Usage, address_of, check_request, lock};
+use crate::device_pools::GrowableBuffer;
 use crate::driver::{Device, Stream};
 use crate::error::Result;
-use crate::device_pools::GrowableBuffer;
+use block_table::{BlockId, BlockTable};
 use class::Need;
 use config::Settings;
-use block_table::{BlockId, BlockTable};
 use shared::Shared;
 use source::Source;
 use std::alloc::Layout;
@@ -275,7 +275,12 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// # Safety
     /// P1 and P2 of [`DeviceAllocator::deallocate`]. P3: the stream belongs to the pool's device.
     #[inline(always)]
-    pub(in crate::host_pools) unsafe fn take_back(&self, address: u64, layout: Layout, stream: &Stream) -> FreeOutcome {
+    pub(in crate::host_pools) unsafe fn take_back(
+        &self,
+        address: u64,
+        layout: Layout,
+        stream: &Stream,
+    ) -> FreeOutcome {
         let is_tight = self.is_tight.load(Relaxed);
         let take_back = |cache: &StreamCache| cache.take_back(address, layout, is_tight, &self.live);
         self.streams.with(stream, take_back)

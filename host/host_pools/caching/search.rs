@@ -7,16 +7,16 @@
 
 use super::CachingPool;
 use super::bins::refill_of;
-use super::class::Need;
 use super::block_table::BlockId;
+use super::class::Need;
 use super::order_table::OrderTag;
 use super::shared::{POLLS, Shared};
 use super::slabs::room_for;
 use super::source::{Short, Source};
 use super::stream_cache::StreamCache;
-use crate::host_pools::{DeviceAllocator, lock};
 use crate::driver::{Event, Stream};
 use crate::error::Result;
+use crate::host_pools::{DeviceAllocator, lock};
 use std::sync::{Arc, TryLockError};
 
 /// Maximum number of growths of a reservation for one allocation, if other threads take the free

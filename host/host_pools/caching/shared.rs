@@ -16,9 +16,9 @@
 //! it is held, the driver records and queries events, and streams are made to wait on the device.
 //! None of that waits on the host, unless a queue of the driver is full.
 
-use super::class::{Classes, Need};
 use super::block_table::{BlockId, BlockTable, SHARED};
-use super::order_table::{OrderTag, OrderTable};
+use super::class::{Classes, Need};
+use super::order_table::{OrderTable, OrderTag};
 use super::segment::Arena;
 use super::slabs::{Slabs, slab_blocks};
 use super::stats::Counts;
@@ -125,7 +125,13 @@ impl Shared {
     }
 
     /// Cuts a new extent for the cache from a free piece, and allocates a block from it.
-    fn adopt(&mut self, node: u32, need: Need, cache: &Arc<StreamCache>, live: &BlockTable) -> Option<BlockId> {
+    fn adopt(
+        &mut self,
+        node: u32,
+        need: Need,
+        cache: &Arc<StreamCache>,
+        live: &BlockTable,
+    ) -> Option<BlockId> {
         let (start, bytes) = (self.arena.start(node), self.arena.bytes(node));
         let least = start.next_multiple_of(need.align) - start + need.bytes;
         let wanted = least.max(self.extent);

@@ -11,8 +11,8 @@
 //! I1: each block of a slab is live, in one cache, or here once; `here` of the slab counts the
 //! blocks that are here. I2: `whole` counts the fully free slabs.
 
-use super::class::{Classes, Need};
 use super::block_table::{BlockId, BlockTable};
+use super::class::{Classes, Need};
 use super::order_table::OrderTag;
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, HashSet};
@@ -79,7 +79,14 @@ impl Slabs {
     }
 
     /// Cuts a piece that starts at `start` into `blocks` blocks of a class.
-    pub fn add(&mut self, (node, start): (u32, u64), blocks: u64, class: usize, order: OrderTag, live: &BlockTable) {
+    pub fn add(
+        &mut self,
+        (node, start): (u32, u64),
+        blocks: u64,
+        class: usize,
+        order: OrderTag,
+        live: &BlockTable,
+    ) {
         let bytes = self.classes.bytes(class);
         self.slabs.insert(node, Slab { blocks: blocks as usize, here: 0 });
         // The first block ends up on top.

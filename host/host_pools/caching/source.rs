@@ -9,9 +9,9 @@ use super::order_table::OrderTag;
 use super::segment::Segment;
 use super::shared::Shared;
 use super::{CachingPool, NAME};
-use crate::host_pools::{DeviceAllocator, address_of, give_back_at_the_end, lock};
-use crate::error::{Error, InvalidRequest, Result};
 use crate::device_pools::GrowableBuffer;
+use crate::error::{Error, InvalidRequest, Result};
+use crate::host_pools::{DeviceAllocator, address_of, give_back_at_the_end, lock};
 use std::alloc::Layout;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -158,7 +158,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let mut short = Short::Limit;
         for size in sizes {
             self.upstream_allocs.fetch_add(1, Relaxed);
-            let taken = layout(size, align).and_then(|layout| self.upstream.allocate(layout, &self.pool_stream));
+            let taken =
+                layout(size, align).and_then(|layout| self.upstream.allocate(layout, &self.pool_stream));
             let start = match taken {
                 Ok(ptr) => address_of(ptr),
                 Err(error) if is_shortage(&error) => {
@@ -183,7 +184,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// Allocates the one upstream block of a pool of equal blocks, and returns its start.
     pub(super) fn take_whole(&self, bytes: u64, align: u64) -> Result<u64> {
         self.upstream_allocs.fetch_add(1, Relaxed);
-        let ptr = layout(bytes, align).and_then(|layout| self.upstream.allocate(layout, &self.pool_stream))?;
+        let ptr =
+            layout(bytes, align).and_then(|layout| self.upstream.allocate(layout, &self.pool_stream))?;
         let start = address_of(ptr);
         drop(self.add(|shared| shared.arena.add_segment(start, bytes, align, OrderTag::IDLE)));
         // On failure the pool is dropped, and the block with it.

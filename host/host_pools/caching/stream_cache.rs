@@ -9,9 +9,9 @@
 //! contend for it.
 
 use super::super::lock;
-use super::bins::{FreeOutcome, Bins};
+use super::bins::{Bins, FreeOutcome};
+use super::block_table::{BlockId, BlockTable, Claim};
 use super::class::{Classes, Need};
-use super::block_table::{BlockId, Claim, BlockTable};
 use super::order_table::OrderTag;
 use super::segment::Arena;
 use super::stats::Counts;

@@ -7,8 +7,8 @@
 //!
 //! A thread finds its recently used caches without a lock.
 
-use super::class::Classes;
 use super::block_table::SHARED;
+use super::class::Classes;
 use super::stream_cache::{ANYONE, Ended, Key, StreamCache};
 use crate::driver::{Stream, StreamId, StreamWatcher, WeakStream};
 use std::cell::RefCell;

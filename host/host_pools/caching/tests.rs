@@ -4,8 +4,8 @@ mod growth;
 mod starved;
 
 use super::*;
-use crate::host_pools::{SyncDriverAllocator, Limit};
 use crate::driver::fault_injection::{Faults, faulty_stream};
+use crate::host_pools::{Limit, SyncDriverAllocator};
 
 const MIB: usize = 1 << 20;
 
@@ -218,7 +218,8 @@ fn blocks_above_all_classes_go_back_to_what_all_share() {
     use crate::simt::{Executor, Mode};
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 8 << 30);
     let stream = device.stream().unwrap();
-    let pool = CachingPool::builder().max_bytes(5 << 30).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool =
+        CachingPool::builder().max_bytes(5 << 30).build_over(SyncDriverAllocator::new(&device)).unwrap();
     let size = (2 << 30) + 1;
     for _ in 0..3 {
         let two = [(); 2].map(|()| pool.allocate(layout(size), &stream).unwrap());

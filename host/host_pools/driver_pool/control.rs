@@ -1,9 +1,9 @@
 //! Queries and settings of a driver pool.
 
 use super::DriverPool;
-use crate::host_pools::{Usage, lock};
 use crate::driver::PoolAttribute;
 use crate::error::Result;
+use crate::host_pools::{Usage, lock};
 use serde::Serialize;
 
 /// When memory that was freed on one stream may be reused on another, before any synchronisation.

@@ -1,9 +1,9 @@
 //! Each driver call fails once, and no memory is lost.
 
 use super::*;
-use crate::host_pools::PoolBuffer;
 use crate::driver::fault_injection::{Call, Run, Which, each_call_fails_once, faulty_device, gate};
 use crate::error::{InvalidFree, OutOfMemory};
+use crate::host_pools::PoolBuffer;
 use crate::simt::{Executor, Mode};
 
 /// Creates a pool, uses every operation, and drops it.

@@ -115,7 +115,9 @@ impl Model {
 
     fn step(&mut self, step: &Step) {
         match *step {
-            Step::Take { order, units, align_log } => self.take(OrderTag(order.into()), units, 1 << align_log),
+            Step::Take { order, units, align_log } => {
+                self.take(OrderTag(order.into()), units, 1 << align_log)
+            }
             Step::Give { which, order } => self.give(which, OrderTag(order.into())),
             Step::Retag { from, to } if from != to => {
                 self.arena.retag(OrderTag(from.into()), OrderTag(to.into()));

@@ -2,9 +2,9 @@
 //! relied on.
 
 use super::*;
-use crate::host_pools::SyncDriverAllocator;
 use crate::driver::fault_injection::{self, Call, Faults};
 use crate::error::{Error, OutOfMemory};
+use crate::host_pools::SyncDriverAllocator;
 
 /// Minimum growth of the pool, in MiB.
 const STEP: usize = 4;

@@ -1,9 +1,9 @@
 //! A stream that is blocked for long, and other streams with completed work.
 
 use super::*;
+use crate::driver::fault_injection::gate;
 use crate::host_pools::SyncDriverAllocator;
 use crate::host_pools::caching::shared::POLLS;
-use crate::driver::fault_injection::gate;
 use std::time::{Duration, Instant};
 
 /// Blocks of the slow stream, each behind a separate event.

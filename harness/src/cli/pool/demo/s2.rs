@@ -4,8 +4,8 @@
 mod tests;
 
 use super::{Demo, Stage};
-use warpheap::error::{Dangling, OutOfMemory};
 use warpheap::device_pools::GrowableBuffer;
+use warpheap::error::{Dangling, OutOfMemory};
 use warpheap::{Bytes, Error, Result, kernel_names};
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_harness::kernels::bench::bench_spin;

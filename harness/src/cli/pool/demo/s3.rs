@@ -6,8 +6,10 @@ mod tests;
 use super::{Demo, Stage};
 use std::alloc::Layout;
 use std::collections::BTreeSet;
-use warpheap::host_pools::{BumpPool, BumpPoolStats, DeviceAllocator, SyncDriverAllocator, Overflow, PoolBuffer};
 use warpheap::error::{InvalidFree, InvalidRequest, OutOfMemory};
+use warpheap::host_pools::{
+    BumpPool, BumpPoolStats, DeviceAllocator, Overflow, PoolBuffer, SyncDriverAllocator,
+};
 use warpheap::{Error, Result, Stream, kernel_names};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_harness::kernels::bench::bench_spin;
@@ -71,7 +73,9 @@ fn pool(stage: &Stage<'_>, wrap: Wrap<'_>, bytes: usize, policy: Overflow) -> Re
 
 /// A pool with the default policy.
 fn plain(stage: &Stage<'_>, wrap: Wrap<'_>, bytes: usize) -> Result<Pool> {
-    Ok(wrap(Box::new(BumpPool::builder(layout(bytes, 256)).build_over(SyncDriverAllocator::new(stage.device()))?)))
+    Ok(wrap(Box::new(
+        BumpPool::builder(layout(bytes, 256)).build_over(SyncDriverAllocator::new(stage.device()))?,
+    )))
 }
 
 fn give(pool: &dyn Region, stream: &Stream, block: DevicePtr<u8>, of: Layout) -> Result<()> {

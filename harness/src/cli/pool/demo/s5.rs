@@ -6,8 +6,10 @@ mod tests;
 use super::{Demo, Stage};
 use std::alloc::Layout;
 use std::time::Instant;
-use warpheap::host_pools::{DeviceAllocator, SyncDriverAllocator, DriverPool, DriverPoolBuilder, ReusePolicies};
 use warpheap::error::{Dangling, InvalidRequest};
+use warpheap::host_pools::{
+    DeviceAllocator, DriverPool, DriverPoolBuilder, ReusePolicies, SyncDriverAllocator,
+};
 use warpheap::{Bytes, Error, Result, Stream, kernel_names};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_harness::kernels::bench::bench_spin;

@@ -9,11 +9,11 @@ use super::{Demo, Stage};
 use std::alloc::Layout;
 use std::sync::Arc;
 use std::time::Instant;
-use warpheap::host_pools::{
-    CachingPool, CachingPoolBuilder, CachingPoolStats, DeviceAllocator, SyncDriverAllocator, PoolBox, PoolBuffer,
-    Statistics,
-};
 use warpheap::error::{InvalidConfig, OutOfMemory};
+use warpheap::host_pools::{
+    CachingPool, CachingPoolBuilder, CachingPoolStats, DeviceAllocator, PoolBox, PoolBuffer, Statistics,
+    SyncDriverAllocator,
+};
 use warpheap::{Bytes, Device, Error, Result, Stream, kernel_names};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_harness::kernels::bench::bench_spin;
@@ -124,8 +124,11 @@ fn again(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
 /// A block that was freed while a kernel was running.
 fn pending(stage: &mut Stage<'_>, wrap: Wrap<'_>) -> Result<()> {
     let size = 2 * MIB;
-    let pool =
-        over(wrap, CachingPool::builder().segment_bytes(size as u64), SyncDriverAllocator::new(stage.device()))?;
+    let pool = over(
+        wrap,
+        CachingPool::builder().segment_bytes(size as u64),
+        SyncDriverAllocator::new(stage.device()),
+    )?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
     let block = pool.allocate(layout(size), &first)?;
     stage.linger(&first)?;

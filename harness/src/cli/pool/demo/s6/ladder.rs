@@ -5,8 +5,10 @@ use super::{Caching, MIB, Wrap, give, layout, over, words};
 use std::alloc::Layout;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use warpheap::host_pools::{CachingPool, DeviceAllocator, SyncDriverAllocator, DriverPool, Limit, PoolBuffer, Usage};
 use warpheap::error::OutOfMemory;
+use warpheap::host_pools::{
+    CachingPool, DeviceAllocator, DriverPool, Limit, PoolBuffer, SyncDriverAllocator, Usage,
+};
 use warpheap::{Device, Error, Result, Stream};
 use warpheap_device::kernel::DevicePtr;
 

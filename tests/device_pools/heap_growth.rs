@@ -2,30 +2,23 @@
 //!
 //! Also on a GPU, if there is one and the kernels were built. On the CPU an access to addresses
 //! without memory ends the program.
-#![cfg(not(loom))]
 
+use crate::kernels::replace;
+use crate::support::{checked_stats as stats, devices, free, layout_of, run_in_blocks};
 use std::alloc::Layout;
 use std::collections::BTreeSet;
+use warpheap::device_pools::{GrowableBuffer, Heap};
 use warpheap::error::{Dangling, OutOfMemory};
-use warpheap::device_pools::{GrowableBuffer, Heap, HeapStats};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Backend, Device, DeviceMemory, Error, LaunchConfig};
-use warpheap_device::kernel::{DevicePtr, DeviceSlice};
-use warpheap_device::{heap, kernel, thread};
+use warpheap_device::kernel::DevicePtr;
 
+/// Replays on each CPU test.
+const SEEDS: u64 = 2;
 const MIB: u64 = 1 << 20;
 const BYTES: u64 = 64 * MIB;
 /// Size of the blocks that fill a heap: a quarter of a slab.
 const BLOCK: u64 = 4096;
-
-/// With `WARPHEAP_REQUIRE_CUDA=1` a GPU is required.
-fn devices() -> Vec<Device> {
-    let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
-    let gpu = Device::cuda(0).ok().filter(|_| warpheap::build_info::images().is_ok());
-    assert!(!required || gpu.is_some(), "WARPHEAP_REQUIRE_CUDA=1, but there is no GPU, or no kernels for it");
-    let replays = (0..2).map(|seed| Device::cpu_with(Mode::Replay { seed }));
-    replays.chain([Device::cpu()]).chain(gpu).collect()
-}
 
 /// A heap of [`BYTES`] with memory for `initial`. Its four shards have shares of 16 MiB.
 fn heap(device: &Device, initial: u64) -> Heap {
@@ -37,15 +30,11 @@ fn rounded(device: &Device, bytes: u64) -> u64 {
     bytes.next_multiple_of(GrowableBuffer::reserve(device, 1).unwrap().granularity()).min(BYTES)
 }
 
-fn of(size: u64) -> Layout {
-    Layout::from_size_align(size as usize, 1).unwrap()
-}
-
 /// Allocates blocks of `size` until the heap is out of memory.
-fn take_all(heap: &Heap, size: u64) -> Vec<DevicePtr<u8>> {
+fn allocate_all(heap: &Heap, size: u64) -> Vec<DevicePtr<u8>> {
     let (mut all, mut count) = (Vec::new(), heap.memory().bytes() / size);
     loop {
-        let got = heap.allocate_many(&vec![of(size); count as usize]).unwrap();
+        let got = heap.allocate_many(&vec![layout_of(size); count as usize]).unwrap();
         let before = all.len();
         all.extend(got.into_iter().flatten());
         if all.len() == before {
@@ -55,32 +44,15 @@ fn take_all(heap: &Heap, size: u64) -> Vec<DevicePtr<u8>> {
     }
 }
 
-fn give(heap: &Heap, blocks: &[DevicePtr<u8>]) {
-    // SAFETY: no kernel uses them.
-    unsafe { heap.deallocate_many(blocks) }.unwrap();
-}
-
 /// The memory of a block of the heap, for copies.
 fn memory_of(device: &Device, block: DevicePtr<u8>, bytes: u64) -> DeviceMemory {
     // SAFETY: a live block inside the heap's memory, which no kernel uses meanwhile.
     unsafe { DeviceMemory::from_raw(device, block.0 as u64, bytes) }
 }
 
-/// The statistics, after the heap passed its check.
-fn stats(heap: &Heap) -> HeapStats {
-    assert_eq!(heap.check().unwrap(), []);
-    let stats = heap.stats().unwrap();
-    let in_blocks = stats.live_bytes + stats.free_block_bytes + stats.cursor_bytes + stats.slack_bytes;
-    let sum = in_blocks + stats.large_bytes + stats.free_slab_bytes + stats.fresh_bytes;
-    assert_eq!(sum, stats.usage.reserved_bytes, "every byte is in one place: {stats:#?}");
-    let leaks = heap.leaks(0).unwrap();
-    assert_eq!((leaks.count, leaks.bytes), (stats.live_blocks, stats.live_bytes + stats.large_bytes));
-    stats
-}
-
 #[test]
 fn a_heap_has_the_memory_that_it_starts_with() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         for initial in [MIB, 3 * MIB, 5 * MIB + 12_345, 40 * MIB, BYTES] {
             let heap = heap(&device, initial);
             let capacity = rounded(&device, initial);
@@ -99,7 +71,7 @@ fn a_heap_has_the_memory_that_it_starts_with() {
 
 #[test]
 fn a_full_heap_that_grows_grants_again() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         let mut heap = heap(&device, 4 * MIB);
         let (mut all, base) = (BTreeSet::new(), heap.memory().address());
         // A part of a share, the rest of it plus a full share, and all shares.
@@ -107,7 +79,7 @@ fn a_full_heap_that_grows_grants_again() {
             let capacity = heap.grow_to(bytes).unwrap();
             assert_eq!((capacity, heap.memory().address()), (rounded(&device, bytes), base));
             assert_eq!(stats(&heap).free_bytes, capacity - all.len() as u64 * BLOCK, "what is new is free");
-            let blocks = take_all(&heap, BLOCK);
+            let blocks = allocate_all(&heap, BLOCK);
             assert!(blocks.iter().all(|block| block.0 as u64 + BLOCK <= base + capacity));
             assert!(blocks.iter().all(|block| all.insert(block.0 as u64)), "no block is handed out twice");
             assert_eq!(all.len() as u64, capacity / BLOCK, "all that is there, and no more");
@@ -115,43 +87,45 @@ fn a_full_heap_that_grows_grants_again() {
             assert_eq!((full.usage.reserved_bytes, full.free_bytes), (capacity, 0));
             assert!(full.refused > 0 && full.cursors_found_none > 0, "the class was refused: {full:#?}");
         }
-        give(&heap, &all.iter().map(|block| DevicePtr(*block as *mut u8)).collect::<Vec<_>>());
+        free(&heap, &all.iter().map(|block| DevicePtr(*block as *mut u8)).collect::<Vec<_>>());
         assert_eq!(stats(&heap).free_bytes, BYTES);
-        assert!(heap.allocate(of(BYTES)).unwrap().is_some(), "one piece, over all growths");
+        assert!(heap.allocate(layout_of(BYTES)).unwrap().is_some(), "one piece, over all growths");
     }
 }
 
 #[test]
 fn every_class_that_was_refused_finds_what_is_new() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         let mut heap = heap(&device, 2 * MIB);
-        let mut kept = take_all(&heap, BLOCK);
+        let mut kept = allocate_all(&heap, BLOCK);
         let layout = heap.layout();
         let sizes: Vec<u64> = [16, 100, 1024, 5000, u64::from(layout.small_bytes), 200_000, 3 * MIB].into();
         for size in &sizes {
-            assert!(heap.allocate(of(*size)).unwrap().is_none(), "{size} B of a full heap");
+            assert!(heap.allocate(layout_of(*size)).unwrap().is_none(), "{size} B of a full heap");
         }
         heap.grow_to(32 * MIB).unwrap();
         for size in &sizes {
             kept.push(
-                heap.allocate(of(*size)).unwrap().unwrap_or_else(|| panic!("{size} B after the growth")),
+                heap.allocate(layout_of(*size))
+                    .unwrap()
+                    .unwrap_or_else(|| panic!("{size} B after the growth")),
             );
         }
         assert_eq!(stats(&heap).live_blocks, kept.len() as u64);
-        give(&heap, &kept);
+        free(&heap, &kept);
         assert_eq!(stats(&heap).live_blocks, 0);
     }
 }
 
 #[test]
 fn live_blocks_keep_place_and_contents() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         let mut heap = heap(&device, 6 * MIB);
         let (base, mut live) = (heap.memory().address(), Vec::new());
         for (i, bytes) in [6 * MIB, 8 * MIB, 30 * MIB, BYTES].into_iter().enumerate() {
             heap.grow_to(bytes).unwrap();
             for size in [64, 3000, 70_000, MIB] {
-                let block = heap.allocate(of(size)).unwrap().expect("there is room");
+                let block = heap.allocate(layout_of(size)).unwrap().expect("there is room");
                 let value = 0x1000 * i as u64 + size;
                 memory_of(&device, block, size).write(0, &vec![value; (size / 8) as usize]).unwrap();
                 live.push((block, size, value));
@@ -168,15 +142,15 @@ fn live_blocks_keep_place_and_contents() {
 
 #[test]
 fn a_large_allocation_may_lie_in_several_growths_and_never_beyond() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         let mut heap = heap(&device, 4 * MIB);
         let small = rounded(&device, 4 * MIB);
-        assert!(heap.allocate(of(small + 1)).unwrap().is_none(), "more than there is");
-        let first = heap.allocate(of(small)).unwrap().expect("all that there is");
-        give(&heap, &[first]);
+        assert!(heap.allocate(layout_of(small + 1)).unwrap().is_none(), "more than there is");
+        let first = heap.allocate(layout_of(small)).unwrap().expect("all that there is");
+        free(&heap, &[first]);
         let large = heap.grow_to(20 * MIB).unwrap();
-        assert!(heap.allocate(of(large + 1)).unwrap().is_none(), "more than there is");
-        let block = heap.allocate(of(large)).unwrap().expect("all that there is now");
+        assert!(heap.allocate(layout_of(large + 1)).unwrap().is_none(), "more than there is");
+        let block = heap.allocate(layout_of(large)).unwrap().expect("all that there is now");
         // Every byte of it is backed by memory.
         let mut memory = memory_of(&device, block, large);
         memory.fill(0x5a).unwrap();
@@ -191,19 +165,19 @@ fn a_large_allocation_may_lie_in_several_growths_and_never_beyond() {
 
 #[test]
 fn a_reset_keeps_the_size() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         let mut heap = heap(&device, 4 * MIB);
         let before = heap.snapshot().unwrap();
-        take_all(&heap, 1000);
+        allocate_all(&heap, 1000);
         let grown = heap.grow_to(20 * MIB).unwrap();
-        take_all(&heap, 1000);
+        allocate_all(&heap, 1000);
         heap.reset().unwrap();
         let new = stats(&heap);
         assert_eq!(
             (new.usage.reserved_bytes, new.free_bytes, new.usage.largest_free_bytes.unwrap()),
             (grown, grown, grown)
         );
-        assert_eq!(take_all(&heap, BLOCK).len() as u64, grown / BLOCK);
+        assert_eq!(allocate_all(&heap, BLOCK).len() as u64, grown / BLOCK);
         assert_eq!(
             (before.stats().usage.reserved_bytes, before.check()),
             (rounded(&device, 4 * MIB), vec![])
@@ -213,10 +187,10 @@ fn a_reset_keeps_the_size() {
 
 #[test]
 fn a_growth_to_less_changes_nothing() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         let mut heap = heap(&device, 10 * MIB);
         let capacity = rounded(&device, 10 * MIB);
-        take_all(&heap, BLOCK);
+        allocate_all(&heap, BLOCK);
         for bytes in [0, 1, 3 * MIB, capacity - 1, capacity] {
             assert_eq!(heap.grow_to(bytes).unwrap(), capacity);
         }
@@ -226,10 +200,10 @@ fn a_growth_to_less_changes_nothing() {
 
 #[test]
 fn beyond_what_it_was_built_for_is_an_error() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         for builder in [Heap::builder(BYTES), Heap::builder(BYTES).initial(4 * MIB)] {
             let mut heap = builder.build(&device).unwrap();
-            take_all(&heap, BLOCK);
+            allocate_all(&heap, BLOCK);
             let before = stats(&heap);
             for bytes in [BYTES + MIB, 1 << 50, u64::MAX] {
                 let error = heap.grow_to(bytes).unwrap_err();
@@ -244,7 +218,7 @@ fn beyond_what_it_was_built_for_is_an_error() {
 
 #[test]
 fn a_heap_without_an_initial_size_has_all_of_it() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         let mut heap = Heap::builder(BYTES + 12_345).build(&device).unwrap();
         for bytes in [1, BYTES, BYTES + 12_345] {
             assert_eq!(heap.grow_to(bytes).unwrap(), BYTES);
@@ -260,80 +234,51 @@ fn a_growth_that_finds_no_memory_changes_nothing() {
     let executor = Executor::new(Mode::Parallel { workers: 2 });
     let device = Device::cpu_with_executor(executor, 20 * MIB);
     let mut heap = heap(&device, 8 * MIB);
-    let blocks = take_all(&heap, BLOCK);
-    give(&heap, &blocks[..100]);
+    let blocks = allocate_all(&heap, BLOCK);
+    free(&heap, &blocks[..100]);
     let (before, in_use) = (stats(&heap), device.memory_in_use());
     for _ in 0..2 {
         let error = heap.grow_to(40 * MIB).unwrap_err();
         assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Device { .. })), "{error}");
         assert_eq!((stats(&heap), device.memory_in_use()), (before.clone(), in_use));
     }
-    assert_eq!(take_all(&heap, BLOCK).len(), 100, "what there was, and no more");
+    assert_eq!(allocate_all(&heap, BLOCK).len(), 100, "what there was, and no more");
     let grown = heap.grow_to(12 * MIB).unwrap();
-    assert_eq!(take_all(&heap, BLOCK).len() as u64, (grown - 8 * MIB) / BLOCK);
+    assert_eq!(allocate_all(&heap, BLOCK).len() as u64, (grown - 8 * MIB) / BLOCK);
     let error = Heap::builder(BYTES).initial(40 * MIB).build(&device).unwrap_err();
     assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Device { .. })), "{error}");
     drop(heap);
     assert_eq!(device.memory_in_use(), (0, 0));
 }
 
-kernel! {
-    /// Each thread frees the block in its word, if there is one, then allocates a block whose size
-    /// depends on the thread and writes all its bytes.
-    ///
-    /// # Safety
-    /// The heap is live, and nothing else uses the words or the blocks that they name.
-    unsafe fn churn(pool: heap::Heap, blocks: DeviceSlice<u64>, round: u64) {
-        let i = thread::index_1d().into();
-        // SAFETY: each thread has its own word.
-        let Some(block) = (unsafe { blocks.get(i) }) else { return };
-        if let Some(block) = std::ptr::NonNull::new(block as *mut u8) {
-            // SAFETY: `churn` requires that nothing else uses the block.
-            unsafe { pool.free(block) };
-        }
-        let bytes = 16 << ((i + 5 * round) % 13);
-        let next = pool.alloc(Layout::from_size_align(bytes, 1).unwrap());
-        if let Some(block) = next {
-            // SAFETY: the block has `bytes` bytes.
-            unsafe { block.write_bytes(round as u8, bytes) };
-        }
-        // SAFETY: each thread has its own word.
-        unsafe { blocks.set(i, next.map_or(0, |block| block.as_ptr() as u64)) };
-    }
-}
-
 /// Growth between kernels that leave blocks live, some cursors half full and others exhausted. On
-/// the CPU only, because the kernel is declared in this test.
+/// the CPU only: there is no PTX of the kernel.
 #[test]
 fn it_grows_between_kernels_that_keep_their_blocks() {
-    for device in devices().into_iter().filter(|device| device.backend() == Backend::Cpu) {
-        let module = device.native_module().unwrap();
-        let (stream, threads) = (device.stream().unwrap(), 2048);
+    const THREADS: u32 = 2048;
+    for device in devices(SEEDS).filter(|device| device.backend() == Backend::Cpu) {
         let mut heap = Heap::builder(BYTES).shards(4).initial(2 * MIB).build(&device).unwrap();
-        module.set_global_heap(&heap).unwrap();
-        let (words, handle) = (device.zeroed::<u64>(threads as usize).unwrap(), heap.handle());
-        let mut refused = Vec::new();
+        let (words, handle) = (device.zeroed::<u64>(THREADS as usize).unwrap(), heap.handle());
+        let mut failed = Vec::new();
         for round in 0..11 {
-            let grid = LaunchConfig::linear(threads, 128);
-            // SAFETY: everything lives until the stream is synchronised, and only this kernel uses
-            // the words.
-            unsafe { stream.launch(&module, churn, &grid, (handle, words.slice(), round)) }.unwrap();
-            // Waits for the kernel.
+            run_in_blocks(&device, replace, THREADS, 128, (handle, words.slice(), 16, 13, round));
             let capacity = heap.grow_to((2 + 6 * round) * MIB).unwrap();
             let held = words.copy_to_vec().unwrap();
-            refused.push(held.iter().filter(|block| **block == 0).count());
+            failed.push(held.iter().filter(|block| **block == 0).count());
             let stats = stats(&heap);
             assert_eq!((stats.usage.reserved_bytes, stats.faults), (capacity, 0));
-            assert_eq!(stats.live_blocks as usize, threads as usize - refused.last().unwrap());
+            assert_eq!(stats.live_blocks as usize, THREADS as usize - failed.last().unwrap());
         }
-        assert!(refused[0] > 0 && refused[10] == 0, "too little first, and enough at last: {refused:?}");
+        assert!(failed[0] > 0 && failed[10] == 0, "too little first, and enough at last: {failed:?}");
         let held = words.copy_to_vec().unwrap();
-        give(&heap, &held.into_iter().map(|block| DevicePtr(block as *mut u8)).collect::<Vec<_>>());
+        free(&heap, &held.into_iter().map(|block| DevicePtr(block as *mut u8)).collect::<Vec<_>>());
         assert_eq!((stats(&heap).live_blocks, heap.faults().unwrap().count), (0, 0));
         drop(heap);
-        let grid = LaunchConfig::linear(1, 1);
-        // SAFETY: the launch is rejected.
-        let gone = unsafe { stream.launch(&module, churn, &grid, (handle, words.slice(), 0)) }.unwrap_err();
+        let (stream, module) = (device.stream().unwrap(), device.native_module().unwrap());
+        let one = LaunchConfig::linear(1, 1);
+        // SAFETY: the launch fails its check, so no kernel runs.
+        let gone = unsafe { stream.launch(&module, replace, &one, (handle, words.slice(), 16, 13, 0)) };
+        let gone = gone.unwrap_err();
         assert!(matches!(gone, Error::Dangling(Dangling::Argument { .. })), "{gone}");
     }
 }

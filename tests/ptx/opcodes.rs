@@ -1,8 +1,6 @@
 //! The PTX that each primitive of the facade compiles to: opcode, ordering and scope.
 
-mod ptx;
-
-use ptx::{Kernel, SHIPPED_KERNELS, built, kernels, unsound};
+use crate::support::{Kernel, SHIPPED_KERNELS, built, kernels, unsound};
 use std::collections::{BTreeMap, BTreeSet};
 
 const WORDS: [(&str, &str, &str); 6] = [
@@ -174,7 +172,7 @@ fn every_function_of_a_module_is_found() {
                   collectives! {\n    three() -> u32: \"(a)\";\n    four(a: u32) -> u32:\n        \"five(a)\";\n}\n";
     assert_eq!(functions(source).collect::<Vec<_>>(), ["one", "two"]);
     assert_eq!(collectives(source).collect::<Vec<_>>(), ["three", "four"]);
-    let warp: Vec<_> = functions(include_str!("../gpu/src/warp/mod.rs")).collect();
+    let warp: Vec<_> = functions(include_str!("../../gpu/src/warp/mod.rs")).collect();
     assert_eq!(warp, ["lane_id", "activemask", "sync_warp", "order_warp"]);
 }
 
@@ -188,10 +186,10 @@ fn every_primitive_has_a_probe() {
         .map(|(_, name)| name.to_owned())
         .collect();
     let [sync, shared, warp, thread] = [
-        include_str!("../gpu/src/sync/nvptx.rs"),
-        include_str!("../gpu/src/shared/nvptx.rs"),
-        include_str!("../gpu/src/warp/mod.rs"),
-        include_str!("../gpu/src/thread/nvptx.rs"),
+        include_str!("../../gpu/src/sync/nvptx.rs"),
+        include_str!("../../gpu/src/shared/nvptx.rs"),
+        include_str!("../../gpu/src/warp/mod.rs"),
+        include_str!("../../gpu/src/thread/nvptx.rs"),
     ];
     let words = |text: &'static str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let ends = ["_unraced", "_relaxed", "_acquire", "_release", "_acq_rel", "_seq_cst"];

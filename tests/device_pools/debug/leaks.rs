@@ -1,7 +1,7 @@
 //! Allocation sites of leaked blocks.
 
-use crate::kernels::{EVERY_LINE, everyway, stray, take};
-use crate::support::{BLOCK, benches};
+use super::kernels::{EVERY_LINE, everyway, stray, take};
+use super::support::{BLOCK, benches};
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::{BTreeMap, BTreeSet};
 use warpheap_device::global::GlobalHeap;
@@ -18,7 +18,7 @@ fn leaks_are_told_by_site_with_the_bytes_that_were_asked_for() {
             .iter()
             .map(|of| {
                 let site = of.site.as_ref().expect("a site");
-                assert!(site.file.ends_with("heap_debug/kernels.rs"), "{site}");
+                assert!(site.file.ends_with("debug/kernels.rs"), "{site}");
                 (site.line, (of.count, of.bytes))
             })
             .collect();

@@ -1,22 +1,10 @@
 //! The documentation is complete: it names every ordering and statistic, and its links have targets.
 
+use crate::files::tracked;
+use crate::pages::{page, words};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use warpheap_device::{bump, freelist};
-
-fn page(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// The words of a page that consist of `start` followed by lower-case letters and dashes.
-fn words<'a>(page: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
-    page.match_indices(start).map(move |(at, _)| {
-        let rest = &page[at + start.len()..];
-        let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(rest.len());
-        page[at..at + start.len() + end].trim_end_matches('-')
-    })
-}
 
 #[test]
 fn the_memory_model_has_every_site_and_no_other() {
@@ -33,39 +21,38 @@ fn the_memory_model_has_every_site_and_no_other() {
     }
 }
 
-/// All pages below `folder`.
-fn pages(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let pages = entries.flat_map(|path| if path.is_dir() { pages(&path) } else { vec![path] });
-    pages.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+/// The targets of the links of a page, without web pages.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.filter(|target| !target.starts_with("http"))
 }
 
-/// The anchor that a heading has: its words in lower case, without punctuation, joined by dashes.
-fn anchor(heading: &str) -> String {
-    let words = heading.trim_start_matches('#').trim().to_lowercase();
-    words.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>().replace(' ', "-")
+/// The anchors of the headings of a page: their words in lower case, without punctuation, joined by dashes.
+fn anchors(page: &str) -> impl Iterator<Item = String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    headings.map(|heading| {
+        let words = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        words.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+    })
 }
 
 #[test]
 fn links_lead_to_files_and_headings() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut names = pages(&root.join("docs"));
-    names.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root.join(name)));
-    assert!(names.len() >= 20);
-    for name in &names {
-        let page = fs::read_to_string(name).unwrap();
-        for target in page.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+    let files = tracked().unwrap_or_default();
+    for (name, text) in files.iter().filter(|(name, _)| name.ends_with(".md")) {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        for target in links(text) {
             let (file, heading) = target.split_once('#').unwrap_or((target, ""));
-            let file = if file.is_empty() { name.clone() } else { name.parent().unwrap().join(file) };
-            if target.starts_with("http") {
-                continue;
-            }
-            assert!(file.exists(), "{} links to {target}", name.display());
-            let has = |page: String| page.lines().any(|l| l.starts_with('#') && anchor(l) == heading);
-            let found = heading.is_empty() || has(fs::read_to_string(&file).unwrap());
-            assert!(found, "{} links to {target}, which has no such heading", name.display());
+            let file = if file.is_empty() { page.clone() } else { page.with_file_name(file) };
+            assert!(file.exists(), "{name} links to {target}");
+            let found =
+                heading.is_empty() || anchors(&fs::read_to_string(&file).unwrap()).any(|a| a == heading);
+            assert!(found, "{name} links to {target}, which has no such heading");
         }
     }
+    let planted = "# A `b`: c\n[a](b.md#c) [d](#a-b-c) [f](https://example.org/g.md)";
+    assert_eq!(links(planted).collect::<Vec<_>>(), ["b.md#c", "#a-b-c"]);
+    assert_eq!(anchors(planted).collect::<Vec<_>>(), ["a-b-c"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use spdx::{Expression, LicenseReq, ParseMode};
 use std::collections::BTreeSet;
 use std::process::Command;
 
-const DENY: &str = include_str!("../deny.toml");
+const DENY: &str = include_str!("../../deny.toml");
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// The licences that deny.toml allows.
@@ -168,7 +168,7 @@ fn the_library_has_few_dependencies() {
 
 #[test]
 fn every_dependency_comes_from_crates_io() {
-    let lock = include_str!("../Cargo.lock");
+    let lock = include_str!("../../Cargo.lock");
     assert!(lock.matches(CRATES_IO).count() > 30);
     assert_eq!(foreign_sources(lock), [""; 0]);
 }

@@ -1,16 +1,9 @@
 //! A buffer that grows in place: sizes, contents, copies, arguments, drop.
-#![cfg(not(loom))]
 
-#[path = "driver/kernels.rs"]
-#[allow(dead_code, reason = "only some of the kernels are launched here")]
-mod kernels;
-#[path = "driver/support.rs"]
-mod support;
-
-use kernels::{double, linger};
-use support::{devices, is_cpu, module};
-use warpheap::error::{Dangling, InvalidConfig, OutOfMemory};
+use crate::kernels::{double, linger};
+use crate::support::{devices, is_cpu, module};
 use warpheap::device_pools::GrowableBuffer;
+use warpheap::error::{Dangling, InvalidConfig, OutOfMemory};
 use warpheap::{Device, Error, LaunchConfig};
 use warpheap_device::kernel::DeviceSlice;
 

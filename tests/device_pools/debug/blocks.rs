@@ -1,8 +1,8 @@
 //! Correct programs on a debug heap: they get the same blocks as from any other heap, and no fault
 //! is recorded.
 
-use crate::kernels::{THREADS, behave, give, layout, take};
-use crate::support::{Bench, all_devices, benches};
+use super::kernels::{THREADS, behave, give, layout, take};
+use super::support::{Bench, all_devices, benches};
 use std::alloc::Layout;
 use warpheap::device_pools::Heap;
 use warpheap_device::kernel::DevicePtr;

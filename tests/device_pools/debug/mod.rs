@@ -2,7 +2,6 @@
 //!
 //! The tests run on the CPU in parallel mode and under some seeds of the replay mode. The mistakes
 //! that the host can plant itself also run on a GPU, if there is one.
-#![cfg(not(loom))]
 
 mod blocks;
 mod bounds;

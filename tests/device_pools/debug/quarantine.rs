@@ -1,22 +1,15 @@
 //! Freed blocks: poisoned, kept in quarantine, checked, and evicted when memory runs out.
 
-use crate::kernels::{CULPRIT, THREADS, churn_alone, give, give_all, read_poison, scribble, stray, take};
-use crate::support::{BYTES, Bench, benches, replays_and_cpu, stats};
-use std::alloc::Layout;
+use super::kernels::{CULPRIT, THREADS, churn_alone, give, give_all, read_poison, scribble, stray, take};
+use super::support::{BYTES, Bench, benches, cpus};
+use crate::support::{allocate, free, layout_of, stats};
 use warpheap::device_pools::Heap;
 use warpheap_device::fault::FaultKind;
 use warpheap_device::heap::debug::{FREED, UNSET};
 
-fn of(size: usize) -> Layout {
-    Layout::from_size_align(size, 1).unwrap()
-}
-
 /// Allocates and frees `count` intact blocks.
 fn free_others(bench: &Bench, count: usize) {
-    let blocks = bench.heap.allocate_many(&vec![of(40); count]).unwrap();
-    let blocks: Vec<_> = blocks.into_iter().map(Option::unwrap).collect();
-    // SAFETY: no kernel uses them.
-    unsafe { bench.heap.deallocate_many(&blocks) }.unwrap();
+    free(&bench.heap, &allocate(&bench.heap, count, 40));
 }
 
 #[test]
@@ -43,7 +36,7 @@ fn a_write_after_the_free_is_seen_when_the_block_leaves() {
             free_others(&bench, THREADS as usize);
             let fault = bench.fault();
             assert_eq!((fault.kind, fault.address), (FaultKind::WriteAfterFree, user + at));
-            assert_eq!(bench.line_of(&fault), crate::kernels::STRAY_LINE);
+            assert_eq!(bench.line_of(&fault), super::kernels::STRAY_LINE);
             assert_eq!(bench.heap.check().unwrap(), []);
             bench.heap.reset().unwrap();
             assert_eq!(bench.faults(), []);
@@ -97,9 +90,8 @@ fn a_freed_block_is_not_handed_out_before_as_many_frees_as_were_set() {
 fn blocks_in_quarantine_are_counted_and_are_no_leaks() {
     for bench in benches(100) {
         free_others(&bench, 60);
-        let large = bench.heap.allocate(of(200_000)).unwrap().unwrap();
-        // SAFETY: no kernel uses it.
-        unsafe { bench.heap.deallocate(large) }.unwrap();
+        let large = bench.heap.allocate(layout_of(200_000)).unwrap().unwrap();
+        free(&bench.heap, &[large]);
         let some = bench.stats();
         assert_eq!((some.live_blocks, some.quarantined_blocks), (0, 61));
         assert_eq!(some.classes.iter().map(|class| class.quarantined_blocks).sum::<u64>(), 60);
@@ -113,27 +105,25 @@ fn blocks_in_quarantine_are_counted_and_are_no_leaks() {
 
 #[test]
 fn a_full_heap_gives_its_quarantine_up() {
-    for device in replays_and_cpu() {
+    for device in cpus() {
         let bench = Bench::new(device, 1 << 20, 1000);
-        let all = |size: usize| {
-            let asked = vec![of(size); 300];
+        let all = |size| {
+            let asked = vec![layout_of(size); 300];
             bench.heap.allocate_many(&asked).unwrap().into_iter().flatten().collect::<Vec<_>>()
         };
         let first = all(4000);
         assert!(first.len() > 200, "{}", first.len());
         let refused = stats(&bench.heap).refused;
         assert_eq!(refused, 300 - first.len() as u64, "each refusal once");
-        // SAFETY: no kernel uses them.
-        unsafe { bench.heap.deallocate_many(&first) }.unwrap();
+        free(&bench.heap, &first);
         assert_eq!(bench.stats().quarantined_blocks, first.len() as u64);
         let again = all(4000);
         assert_eq!(again.len(), first.len(), "nothing is lost");
         assert_eq!(bench.stats().quarantined_blocks, 0);
-        // SAFETY: no kernel uses them.
-        unsafe { bench.heap.deallocate_many(&again) }.unwrap();
-        let whole = bench.heap.allocate(of((1 << 20) - 200)).unwrap();
+        free(&bench.heap, &again);
+        let whole = bench.heap.allocate(layout_of((1 << 20) - 200)).unwrap();
         assert!(whole.is_some(), "other classes' blocks come back as well");
-        assert!(bench.heap.allocate(of(1)).unwrap().is_none());
+        assert!(bench.heap.allocate(layout_of(1)).unwrap().is_none());
         assert_eq!(bench.faults(), []);
     }
 }
@@ -141,12 +131,12 @@ fn a_full_heap_gives_its_quarantine_up() {
 /// Also detects a write after free when it evicts a block.
 #[test]
 fn what_a_full_heap_gives_up_is_looked_at() {
-    for device in replays_and_cpu() {
+    for device in cpus() {
         let bench = Bench::new(device, 1 << 20, 10);
         bench.run(stray, 1, (bench.heap.handle(), 500_000, 0, 0, bench.out.slice()));
         let user = bench.out.copy_to_vec().unwrap()[0];
         scribble(user + 9, 0);
-        assert!(bench.heap.allocate(of(900_000)).unwrap().is_some());
+        assert!(bench.heap.allocate(layout_of(900_000)).unwrap().is_some());
         assert_eq!((bench.fault().kind, bench.fault().address), (FaultKind::WriteAfterFree, user + 9));
     }
 }
@@ -195,12 +185,12 @@ fn what_is_no_block_is_not_freed() {
 /// Also if the record of the previous allocation is still in memory and marks the block as live.
 #[test]
 fn a_block_of_before_a_reset_is_none() {
-    for device in replays_and_cpu() {
+    for device in cpus() {
         let heap = Heap::builder(1 << 20).shards(1).debug(true).build(&device).unwrap();
         let mut bench = Bench { out: device.zeroed(64).unwrap(), heap, device };
         bench.run(take, 4, (bench.heap.handle(), 100, 1, bench.out.slice()));
         bench.heap.reset().unwrap();
-        let next = bench.heap.allocate(of(100)).unwrap().unwrap().0 as u64;
+        let next = bench.heap.allocate(layout_of(100)).unwrap().unwrap().0 as u64;
         assert!(bench.out.copy_to_vec().unwrap().contains(&next), "the same slab, of the same class");
         bench.run(give, 4, (bench.heap.handle(), bench.out.slice(), 0, 1));
         assert_eq!(bench.faults().len(), 3);

@@ -1,16 +1,10 @@
 //! Kernel arguments of every type: the kernel receives the value that the host passed. Runs on the
-//! CPU, and on the first GPU if there is one. `heap_host` tests heaps as arguments of GPU kernels.
-#![cfg(not(loom))]
+//! CPU, and on the first GPU if there is one. `tests/device_pools` has heaps as arguments on a GPU.
 
-#[path = "driver/support.rs"]
-#[allow(dead_code, reason = "the kernels here are others")]
-mod support;
-
-#[path = "kernel_arguments/kernels.rs"]
 mod kernels;
 
+use crate::support::devices;
 use kernels::{Particle, Settings, composites, numbers};
-use support::devices;
 use warpheap::error::Dangling;
 use warpheap::{Arg, Device, Error, LaunchConfig, Module};
 use warpheap_device::heap::Heap;
@@ -115,7 +109,7 @@ fn entries(ptx: &str) -> Vec<String> {
 fn the_ptx_has_the_parameters_of_the_kernels() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
     let to = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel-arguments.ptx");
-    let builder = warpheap_build::Builder::module(format!("{root}tests/kernel_arguments/kernels.rs"))
+    let builder = warpheap_build::Builder::module(format!("{root}tests/driver/kernel_arguments/kernels.rs"))
         .device_crate(format!("{root}gpu"), ["panic-handler"])
         .target_dir(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("../warpheap-build/modules"));
     match builder.copy_to(&to).build() {
@@ -132,7 +126,8 @@ fn the_ptx_has_the_parameters_of_the_kernels() {
 #[test]
 fn handles_arrive_from_anywhere_in_the_arguments() {
     let device = Device::cpu();
-    let [one, other] = [(); 2].map(|()| warpheap::device_pools::Heap::builder(1 << 20).build(&device).unwrap());
+    let [one, other] =
+        [(); 2].map(|()| warpheap::device_pools::Heap::builder(1 << 20).build(&device).unwrap());
     let words =
         run(&device.native_module().unwrap(), heaps, |out| (one.handle(), (0, [other.handle()]), out));
     for (heap, block) in [&one, &other].into_iter().zip(words) {

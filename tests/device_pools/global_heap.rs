@@ -1,13 +1,12 @@
 //! The global allocator: the state that a thread leaves behind when its allocation fails, and
 //! settings that the host rejects.
-#![cfg(not(loom))]
 
+use crate::support::{cpus, run_in_blocks};
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::BTreeSet;
-use warpheap::error::{Dangling, InvalidModule};
 use warpheap::device_pools::Heap;
-use warpheap::simt::Mode;
-use warpheap::{Device, Error, LaunchConfig, Stream};
+use warpheap::error::{Dangling, InvalidModule};
+use warpheap::{Device, DeviceBuffer, Error, LaunchConfig};
 use warpheap_device::fault::FaultKind;
 use warpheap_device::global::{GlobalHeap, SYMBOL};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
@@ -47,8 +46,8 @@ kernel! {
     ///
     /// # Safety
     /// As for [`hoard`], which wrote `pieces`.
-    unsafe fn give_back(heap: DevicePtr<u64>, pieces: DeviceSlice<u64>) {
-        // SAFETY: `give_back` requires the address of a global heap.
+    unsafe fn free_pieces(heap: DevicePtr<u64>, pieces: DeviceSlice<u64>) {
+        // SAFETY: `free_pieces` requires the address of a global heap.
         let heap = unsafe { global(heap) };
         // SAFETY: no thread writes to `pieces`.
         let block = unsafe { pieces.get(thread::index_1d().into()) }.unwrap_or(0);
@@ -101,35 +100,30 @@ kernel! {
     unsafe fn idle() {}
 }
 
-fn devices() -> impl Iterator<Item = Device> {
-    let replays = (0..6).map(|seed| Device::cpu_with(Mode::Replay { seed }));
-    replays.chain([Device::cpu()])
-}
-
 /// Runs one of the kernels above over all threads.
-fn run<K>(stream: &Stream, kernel: K, global: &GlobalHeap, words: DeviceSlice<u64>)
+fn run<K>(device: &Device, kernel: K, global: &GlobalHeap, words: &DeviceBuffer<u64>)
 where
     K: kernel::Kernel<Args = (DevicePtr<u64>, DeviceSlice<u64>)>,
 {
-    let device = stream.device();
     let address = std::ptr::from_ref(global) as u64;
     // SAFETY: the value outlives the kernel, and is not part of another allocation of the device.
     let _named = unsafe { warpheap::DeviceMemory::from_raw(device, address, size_of::<GlobalHeap>() as u64) };
-    let grid = LaunchConfig::linear(THREADS, 64);
-    let args = (DevicePtr(address as *mut u64), words);
-    // SAFETY: everything lives until the stream is synchronised.
-    unsafe { stream.launch(&device.native_module().unwrap(), kernel, &grid, args) }.unwrap();
-    stream.synchronize().unwrap();
+    run_in_blocks(device, kernel, THREADS, 64, (DevicePtr(address as *mut u64), words.slice()));
+}
+
+/// A heap of `bytes` bytes, the global heap over it, and a word for each thread.
+fn set_up(device: &Device, bytes: u64) -> (Heap, GlobalHeap, DeviceBuffer<u64>) {
+    let heap = Heap::builder(bytes).build(device).unwrap();
+    // SAFETY: only kernels use it, and the heap outlives them.
+    let global = unsafe { GlobalHeap::over(heap.handle()) };
+    (heap, global, device.zeroed(THREADS as usize).unwrap())
 }
 
 #[test]
 fn a_refused_thread_is_recorded_and_ends_alone() {
-    for device in devices() {
-        let (stream, heap) = (device.stream().unwrap(), Heap::builder(2 << 20).build(&device).unwrap());
-        // SAFETY: only kernels use it, and the heap outlives them.
-        let global = unsafe { GlobalHeap::over(heap.handle()) };
-        let pieces = device.zeroed::<u64>(THREADS as usize).unwrap();
-        run(&stream, hoard, &global, pieces.slice());
+    for (_, device) in cpus(6) {
+        let (heap, global, pieces) = set_up(&device, 2 << 20);
+        run(&device, hoard, &global, &pieces);
         let got = pieces.copy_to_vec().unwrap().iter().filter(|piece| **piece != 0).count();
         assert_eq!(got, (2 << 20) / PIECE, "the heap is filled");
         let faults = heap.faults().unwrap();
@@ -139,20 +133,19 @@ fn a_refused_thread_is_recorded_and_ends_alone() {
         let threads: BTreeSet<_> = faults.first.iter().map(|f| (f.block, f.thread)).collect();
         assert_eq!(threads.len(), faults.first.len(), "each thread once");
         assert_eq!(global.faults().count(), 0);
-        run(&stream, give_back, &global, pieces.slice());
-        pieces.copy_to_vec().unwrap();
-        run(&stream, hoard, &global, pieces.slice());
+        run(&device, free_pieces, &global, &pieces);
+        run(&device, hoard, &global, &pieces);
         assert_eq!(heap.faults().unwrap().count, 2 * faults.count, "what was given back is there again");
     }
 }
 
 #[test]
 fn without_a_heap_every_thread_is_recorded_and_ends() {
-    for device in devices() {
+    for (_, device) in cpus(6) {
         // SAFETY: only kernels use it.
-        let (stream, global) = (device.stream().unwrap(), unsafe { GlobalHeap::unset() });
+        let global = unsafe { GlobalHeap::unset() };
         let words = device.zeroed::<u64>(THREADS as usize).unwrap();
-        run(&stream, hoard, &global, words.slice());
+        run(&device, hoard, &global, &words);
         assert!(words.copy_to_vec().unwrap().iter().all(|word| *word == 0), "no thread went on");
         assert_eq!(global.faults().count(), u64::from(THREADS));
         let right =
@@ -163,12 +156,9 @@ fn without_a_heap_every_thread_is_recorded_and_ends() {
 
 #[test]
 fn blocks_grow_and_keep_their_bytes() {
-    for device in devices() {
-        let (stream, heap) = (device.stream().unwrap(), Heap::builder(4 << 20).build(&device).unwrap());
-        // SAFETY: only kernels use it, and the heap outlives them.
-        let global = unsafe { GlobalHeap::over(heap.handle()) };
-        let kept = device.zeroed::<u64>(THREADS as usize).unwrap();
-        run(&stream, grow, &global, kept.slice());
+    for (_, device) in cpus(6) {
+        let (heap, global, kept) = set_up(&device, 4 << 20);
+        run(&device, grow, &global, &kept);
         assert_eq!(kept.copy_to_vec().unwrap(), vec![4096 - 16; THREADS as usize]);
         assert_eq!(heap.faults().unwrap().count, 0);
     }

@@ -1,9 +1,9 @@
-//! `docs/results.md`: `page.md` with a table of each file below its section.
+//! `docs/results.md`: `page.txt` with a table of each file below its section.
 //!
-//! In `page.md`, `@files KIND` names the files of a section, by their `kind`, `schema` or name. Below it,
+//! In `page.txt`, `@files KIND` names the files of a section, by their `kind`, `schema` or name. Below it,
 //! `@table POINTER` names rows of the file, and is followed by the columns as `heading: field format, …`.
 
-use crate::report::{Report, cell, table};
+use super::report::{Report, cell, table};
 
 /// Headings and fields of a table, and where its rows are.
 struct Table<'a> {
@@ -24,7 +24,7 @@ fn is_of(report: &Report, kind: &str) -> bool {
 }
 
 pub fn render(reports: &[Report]) -> String {
-    let (head, sections) = include_str!("page.md").split_once("\n## ").unwrap();
+    let (head, sections) = include_str!("page.txt").split_once("\n## ").unwrap();
     let (mut page, mut shown) = (head.to_owned(), 0);
     for section in sections.split("\n## ") {
         let (text, files) = section.split_once("\n@files ").unwrap();
@@ -38,7 +38,7 @@ pub fn render(reports: &[Report]) -> String {
         shown += reports.len();
         page.extend(reports.iter().map(|report| one_file(report, &tables)));
     }
-    assert_eq!(shown, reports.len(), "page.md must have one section for each file of results/");
+    assert_eq!(shown, reports.len(), "page.txt must have one section for each file of results/");
     page
 }
 

@@ -1,7 +1,7 @@
 //! Writes before and past the end of a block.
 
-use crate::kernels::{CULPRIT, CULPRIT_AT, STRAY_LINE, THREADS, scribble, stray, take};
-use crate::support::{Bench, all_devices, benches};
+use super::kernels::{CULPRIT, CULPRIT_AT, STRAY_LINE, THREADS, scribble, stray, take};
+use super::support::{Bench, all_devices, benches};
 use std::alloc::Layout;
 use warpheap::DeviceMemory;
 use warpheap_device::fault::FaultKind;

@@ -1,6 +1,6 @@
 //! The table of the README: figures of the newest set beside those of other allocators.
 
-use crate::report::{Report, cell, table};
+use super::report::{Report, cell, table};
 use serde_json::Value;
 use std::collections::BTreeSet;
 

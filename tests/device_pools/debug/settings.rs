@@ -1,10 +1,10 @@
 //! Settings, and kernels that were built without the feature.
 
-use crate::kernels::give_all;
-use crate::support::replays_and_cpu;
+use super::kernels::give_all;
+use super::support::cpus;
 use std::alloc::Layout;
-use warpheap::error::{InvalidConfig, InvalidModule};
 use warpheap::device_pools::Heap;
+use warpheap::error::{InvalidConfig, InvalidModule};
 use warpheap::{Arg, Device, Error};
 
 fn refused(builder: &warpheap::device_pools::HeapBuilder, words: &str) {
@@ -27,7 +27,7 @@ fn wrong_settings_are_refused_by_name() {
 /// Records, canaries and the quarantine are inside the blocks, so they grow with the memory.
 #[test]
 fn a_debug_heap_grows_as_another_does() {
-    for device in replays_and_cpu() {
+    for device in cpus() {
         let mut heap =
             Heap::builder(8 << 20).initial(2 << 20).debug(true).quarantine(16).build(&device).unwrap();
         let wanted = vec![Layout::from_size_align(3000, 1).unwrap(); 1000];

@@ -10,10 +10,8 @@
 //! limit such a kernel takes all registers and still spills, because its register count includes
 //! every function it can reach.
 
-mod ptx;
-
-use ptx::assembler::{Part, Usage, assemble, assemble_apart, ptxas};
-use ptx::built_with;
+use crate::support::assembler::{Part, Usage, assemble, assemble_apart, ptxas};
+use crate::support::built_with;
 
 /// The register limit of the program's kernels, and the bar for a free.
 const LIMIT: u32 = 32;

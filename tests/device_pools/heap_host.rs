@@ -2,63 +2,23 @@
 //!
 //! Also on a GPU, if there is one and the kernels were built.
 
+use crate::kernels::replace;
+use crate::support::{allocate, checked_stats as stats, devices, free, layout_of, run_in_blocks};
 use std::alloc::Layout;
 use std::collections::BTreeSet;
+use warpheap::device_pools::{Heap, HeapBuilder};
 use warpheap::error::{InvalidConfig, InvalidFree, InvalidRequest};
-use warpheap::device_pools::{Heap, HeapStats};
-use warpheap::simt::Mode;
-use warpheap::{Device, Error, LaunchConfig};
-use warpheap_device::kernel::{DevicePtr, DeviceSlice};
-use warpheap_device::{heap, kernel, thread};
+use warpheap::{Backend, Device, Error};
+use warpheap_device::heap;
+use warpheap_device::kernel::DevicePtr;
 
 const BYTES: u64 = 8 << 20;
-
-/// With `WARPHEAP_REQUIRE_CUDA=1` a GPU is required.
-fn devices() -> Vec<Device> {
-    let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
-    let gpu = Device::cuda(0).ok().filter(|_| warpheap::build_info::images().is_ok());
-    assert!(!required || gpu.is_some(), "WARPHEAP_REQUIRE_CUDA=1, but there is no GPU, or no kernels for it");
-    let replays = (0..3).map(|seed| Device::cpu_with(Mode::Replay { seed }));
-    replays.chain([Device::cpu()]).chain(gpu).collect()
-}
-
-fn of(size: usize) -> Layout {
-    Layout::from_size_align(size, 1).unwrap()
-}
-
-/// Allocates blocks; all allocations must succeed.
-fn take(heap: &Heap, count: usize, size: usize) -> Vec<DevicePtr<u8>> {
-    let blocks: Option<Vec<_>> = heap.allocate_many(&vec![of(size); count]).unwrap().into_iter().collect();
-    blocks.expect("there is room")
-}
-
-fn give(heap: &Heap, blocks: &[DevicePtr<u8>]) {
-    // SAFETY: no kernel uses them.
-    unsafe { heap.deallocate_many(blocks) }.unwrap();
-}
-
-/// The statistics, after the heap passed its check.
-fn stats(heap: &Heap) -> HeapStats {
-    assert_eq!(heap.check().unwrap(), []);
-    let stats = heap.stats().unwrap();
-    let in_blocks = stats.live_bytes + stats.free_block_bytes + stats.cursor_bytes + stats.slack_bytes;
-    let sum = in_blocks + stats.large_bytes + stats.free_slab_bytes + stats.fresh_bytes;
-    assert_eq!(sum, stats.usage.reserved_bytes, "every byte is in one place: {stats:#?}");
-    assert!((0.0..1.0).contains(&stats.fragmentation), "{stats:#?}");
-    assert!(
-        stats.usage.largest_free_bytes.unwrap() <= stats.free_bytes
-            && stats.free_bytes <= stats.usage.reserved_bytes
-    );
-    let classes: u64 = stats.classes.iter().map(|class| class.live_blocks).sum();
-    assert_eq!(classes + stats.large_blocks, stats.live_blocks);
-    let leaks = heap.leaks(0).unwrap();
-    assert_eq!((leaks.count, leaks.bytes), (stats.live_blocks, stats.live_bytes + stats.large_bytes));
-    stats
-}
+/// Replays on each CPU test.
+const SEEDS: u64 = 3;
 
 #[test]
 fn a_new_heap_is_all_fresh() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         let mut heap = Heap::builder(BYTES).build(&device).unwrap();
         for _ in 0..2 {
             let stats = stats(&heap);
@@ -70,7 +30,7 @@ fn a_new_heap_is_all_fresh() {
             assert_eq!((stats.high_water_bytes, stats.fragmentation), (0, 0.0));
             assert_eq!((stats.live_blocks, stats.searches, stats.faults), (0, 0, 0));
             assert!(stats.classes.is_empty());
-            take(&heap, 100, 100);
+            allocate(&heap, 100, 100);
             heap.reset().unwrap();
         }
     }
@@ -78,9 +38,10 @@ fn a_new_heap_is_all_fresh() {
 
 #[test]
 fn blocks_are_counted_by_class_and_listed_by_address() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         let heap = Heap::builder(BYTES).build(&device).unwrap();
-        let (small, odd, large) = (take(&heap, 500, 60), take(&heap, 40, 1000), take(&heap, 2, 300_000));
+        let (small, odd, large) =
+            (allocate(&heap, 500, 60), allocate(&heap, 40, 1000), allocate(&heap, 2, 300_000));
         let stats = stats(&heap);
         let live: Vec<_> = stats.classes.iter().map(|class| (class.class_bytes, class.live_blocks)).collect();
         assert_eq!(live, [(64, 500), (1024, 40)]);
@@ -100,9 +61,9 @@ fn blocks_are_counted_by_class_and_listed_by_address() {
         assert_eq!(lengths.len(), 3);
         let few = heap.leaks(5).unwrap();
         assert_eq!((&few.first[..], few.count), (&leaks.first[..5], 542));
-        give(&heap, &small[..499]);
-        give(&heap, &odd);
-        give(&heap, &large);
+        free(&heap, &small[..499]);
+        free(&heap, &odd);
+        free(&heap, &large);
         let one = heap.leaks(5).unwrap();
         assert_eq!((one.first.len(), one.first[0].address, one.first[0].bytes), (1, small[499].0 as u64, 64));
     }
@@ -110,57 +71,56 @@ fn blocks_are_counted_by_class_and_listed_by_address() {
 
 #[test]
 fn what_was_given_back_is_free_again() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         let heap = Heap::builder(BYTES).build(&device).unwrap();
-        let blocks = take(&heap, 6000, 256);
+        let blocks = allocate(&heap, 6000, 256);
         // Every other block is freed, so no free run is larger than a block.
         let (even, odd): (Vec<_>, Vec<_>) = blocks.iter().enumerate().partition(|(i, _)| i % 2 == 0);
         let only = |half: Vec<(usize, &DevicePtr<u8>)>| {
             half.into_iter().map(|(_, block)| *block).collect::<Vec<_>>()
         };
-        give(&heap, &only(even));
+        free(&heap, &only(even));
         let half = stats(&heap);
         assert_eq!((half.live_blocks, half.free_block_bytes), (3000, 3000 * 256));
         assert!(half.fragmentation > 0.0);
-        give(&heap, &only(odd));
+        free(&heap, &only(odd));
         let none = stats(&heap);
         assert_eq!((none.live_blocks, none.free_bytes), (0, BYTES));
         assert_eq!((none.usage.largest_free_bytes.unwrap(), none.fragmentation), (BYTES, 0.0));
         assert!(none.high_water_bytes >= 6000 * 256, "what was in use stays counted");
-        let whole = heap.allocate(of(BYTES as usize)).unwrap().expect("it is as free as the numbers say");
+        let whole = heap.allocate(layout_of(BYTES)).unwrap().expect("it is as free as the numbers say");
         let full = stats(&heap);
         assert_eq!((full.large_bytes, full.free_bytes, full.fragmentation), (BYTES, 0, 0.0));
-        // SAFETY: no kernel uses it.
-        unsafe { heap.deallocate(whole) }.unwrap();
+        free(&heap, &[whole]);
         assert_eq!(stats(&heap).free_slab_bytes, BYTES);
     }
 }
 
 #[test]
 fn the_largest_free_piece_can_be_had_and_no_more() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         for (freed, whole) in [(4, false), (8, false), (12, false), (16, true), (64, true)] {
             let heap = Heap::builder(1 << 20).build(&device).unwrap();
-            let mut blocks = take(&heap, 256, 4096);
+            let mut blocks = allocate(&heap, 256, 4096);
             blocks.sort_unstable_by_key(|block| block.0 as u64);
-            give(&heap, &blocks[..freed]);
+            free(&heap, &blocks[..freed]);
             let stats = stats(&heap);
             assert_eq!(stats.free_bytes, freed as u64 * 4096);
             assert_eq!(stats.usage.largest_free_bytes.unwrap() == stats.free_bytes, whole, "{stats:#?}");
-            let largest = stats.usage.largest_free_bytes.unwrap() as usize;
-            assert!(heap.allocate(of(largest + 1)).unwrap().is_none(), "{largest} of {freed}");
-            assert!(heap.allocate(of(largest)).unwrap().is_some(), "{largest} of {freed}");
+            let largest = stats.usage.largest_free_bytes.unwrap();
+            assert!(heap.allocate(layout_of(largest + 1)).unwrap().is_none(), "{largest} of {freed}");
+            assert!(heap.allocate(layout_of(largest)).unwrap().is_some(), "{largest} of {freed}");
         }
     }
 }
 
 #[test]
 fn a_refusal_is_no_error_and_leaves_a_trace() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         let heap = Heap::builder(1 << 20).build(&device).unwrap();
-        assert!(heap.allocate(of(2 << 20)).unwrap().is_none(), "more than the heap has");
+        assert!(heap.allocate(layout_of(2 << 20)).unwrap().is_none(), "more than the heap has");
         assert_eq!((stats(&heap).searches, stats(&heap).refused), (0, 1));
-        let got = heap.allocate_many(&vec![of(4096); 300]).unwrap();
+        let got = heap.allocate_many(&vec![layout_of(4096); 300]).unwrap();
         assert_eq!(got.iter().flatten().count(), 256);
         let full = stats(&heap);
         assert_eq!((full.live_bytes, full.free_bytes, full.refused), (1 << 20, 0, 1 + 300 - 256));
@@ -178,7 +138,7 @@ fn alignments_are_kept() {
         let block =
             heap.allocate(Layout::from_size_align(24, 1 << log2).unwrap()).unwrap().expect("there is room");
         assert!((block.0 as u64).is_multiple_of(1 << log2), "{log2}: {block:?}");
-        give(&heap, &[block]);
+        free(&heap, &[block]);
     }
     assert_eq!(stats(&heap).live_blocks, 0);
 }
@@ -189,7 +149,8 @@ fn requests_that_are_none_are_refused() {
     let heap = Heap::builder(BYTES).build(&device).unwrap();
     let error = heap.allocate(Layout::new::<()>()).unwrap_err();
     assert!(matches!(error, Error::InvalidRequest(InvalidRequest::HeapLayout { .. })), "{error}");
-    let error = heap.allocate_many(&[of(16), Layout::from_size_align(1, 4 << 20).unwrap()]).unwrap_err();
+    let error =
+        heap.allocate_many(&[layout_of(16), Layout::from_size_align(1, 4 << 20).unwrap()]).unwrap_err();
     assert!(error.to_string().contains("2.0 MiB"), "{error}");
     assert_eq!(stats(&heap).live_blocks, 0, "nothing was allocated before the bad one was seen");
     assert_eq!(heap.allocate_many(&[]).unwrap().len(), 0);
@@ -197,9 +158,9 @@ fn requests_that_are_none_are_refused() {
 
 #[test]
 fn wrong_frees_come_back_as_errors() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         let heap = Heap::builder(BYTES).build(&device).unwrap();
-        let (blocks, large) = (take(&heap, 40, 64), take(&heap, 1, 500_000)[0]);
+        let (blocks, large) = (allocate(&heap, 40, 64), allocate(&heap, 1, 500_000)[0]);
         let message = |blocks: &[DevicePtr<u8>]| {
             // SAFETY: no kernel uses them.
             let error = unsafe { heap.deallocate_many(blocks) }.unwrap_err();
@@ -217,7 +178,7 @@ fn wrong_frees_come_back_as_errors() {
 
         let twice = message(&[blocks[0], blocks[1], blocks[0], end]);
         assert!(twice.contains("2 of 4 addresses were not given back, the others were"), "{twice}");
-        give(&heap, &[large]);
+        free(&heap, &[large]);
         let again = message(&[large]);
         assert!(
             again.contains("is free already") && again.contains(&format!("{:#x}", large.0 as u64)),
@@ -232,49 +193,23 @@ fn wrong_frees_come_back_as_errors() {
     }
 }
 
-kernel! {
-    /// Thread `i` frees block `i` of the host, allocates one of twice its size and stores its
-    /// address.
-    ///
-    /// # Safety
-    /// The heap is live, `blocks` are its blocks, and nothing else uses them.
-    unsafe fn swap(pool: heap::Heap, blocks: DeviceSlice<u64>, bytes: u64) {
-        let i = thread::index_1d().into();
-        // SAFETY: each thread has its own word.
-        let Some(block) = (unsafe { blocks.get(i) }) else { return };
-        if let Some(block) = std::ptr::NonNull::new(block as *mut u8) {
-            // SAFETY: `swap` requires that nothing else uses the block.
-            unsafe { pool.free(block) };
-        }
-        let next = pool.alloc(Layout::from_size_align(bytes as usize, 1).unwrap());
-        // SAFETY: each thread has its own word.
-        unsafe { blocks.set(i, next.map_or(0, |block| block.as_ptr() as u64)) };
-    }
-}
-
-/// Blocks go from the host to kernels and back. On the CPU only, because the kernel is declared in
-/// this test.
+/// Blocks go from the host to kernels and back. On the CPU only: there is no PTX of the kernel.
 #[test]
 fn kernels_and_the_host_share_a_heap() {
-    for device in devices().into_iter().filter(|device| device.backend() == warpheap::Backend::Cpu) {
-        let module = device.native_module().unwrap();
+    for device in devices(SEEDS).filter(|device| device.backend() == Backend::Cpu) {
         let heap = Heap::builder(BYTES).build(&device).unwrap();
-        let stream = device.stream().unwrap();
-        let mut blocks = take(&heap, 300, 100);
-        for bytes in [200, 400, 800] {
+        let mut blocks = allocate(&heap, 300, 100);
+        for size in [200, 400, 800] {
             let words: Vec<u64> = blocks.iter().map(|block| block.0 as u64).collect();
             let words = device.from_slice(&words).unwrap();
-            let grid = LaunchConfig::linear(300, 64);
-            // SAFETY: everything lives until the stream is synchronised, and only this kernel uses
-            // the blocks.
-            unsafe { stream.launch(&module, swap, &grid, (heap.handle(), words.slice(), bytes)) }.unwrap();
+            run_in_blocks(&device, replace, 300, 64, (heap.handle(), words.slice(), size, 1, 0));
             blocks = words.copy_to_vec().unwrap().into_iter().map(|at| DevicePtr(at as *mut u8)).collect();
             let stats = stats(&heap);
             let live: Vec<_> = stats.classes.iter().filter(|class| class.live_blocks > 0).collect();
             assert_eq!((live.len(), live[0].live_blocks), (1, 300), "{stats:#?}");
-            assert!(live[0].class_bytes >= bytes);
+            assert!(live[0].class_bytes >= size);
         }
-        give(&heap, &blocks);
+        free(&heap, &blocks);
         assert_eq!((heap.leaks(9).unwrap().count, heap.faults().unwrap().count), (0, 0));
     }
 }
@@ -283,9 +218,9 @@ fn kernels_and_the_host_share_a_heap() {
 fn a_copy_of_the_metadata_stays_as_it_was() {
     let device = Device::cpu();
     let heap = Heap::builder(BYTES).build(&device).unwrap();
-    let blocks = take(&heap, 10, 64);
+    let blocks = allocate(&heap, 10, 64);
     let before = heap.snapshot().unwrap();
-    give(&heap, &blocks);
+    free(&heap, &blocks);
     let after = heap.snapshot().unwrap();
     drop(heap);
     assert_eq!((before.leaks(3).count, after.leaks(3).count), (10, 0));
@@ -297,7 +232,7 @@ fn a_copy_of_the_metadata_stays_as_it_was() {
     );
 }
 
-fn refused(builder: &warpheap::device_pools::HeapBuilder, setting: &str, words: &str) {
+fn refused(builder: &HeapBuilder, setting: &str, words: &str) {
     let error = builder.build(&Device::cpu()).unwrap_err();
     assert!(
         matches!(&error, Error::InvalidConfig(InvalidConfig::Pool { setting: named, .. }) if *named == setting),
@@ -323,16 +258,16 @@ fn wrong_settings_are_refused_by_name() {
 
 #[test]
 fn sizes_beyond_the_largest_class_get_slabs() {
-    for device in devices() {
+    for device in devices(SEEDS) {
         let heap = Heap::builder(BYTES).largest_class(1000).build(&device).unwrap();
         let all = Heap::builder(BYTES).build(&device).unwrap();
         assert!(heap.metadata_bytes() < all.metadata_bytes());
-        let (small, large) = (take(&heap, 50, 1024), take(&heap, 5, 1025));
+        let (small, large) = (allocate(&heap, 50, 1024), allocate(&heap, 5, 1025));
         let stats = stats(&heap);
         assert_eq!((stats.live_blocks, stats.large_blocks), (55, 5));
         assert_eq!((stats.live_bytes, stats.large_bytes), (50 * 1024, 5 * stats.slab_bytes));
-        give(&heap, &small);
-        give(&heap, &large);
-        assert!(heap.allocate(of(BYTES as usize)).unwrap().is_some());
+        free(&heap, &small);
+        free(&heap, &large);
+        assert!(heap.allocate(layout_of(BYTES)).unwrap().is_some());
     }
 }

@@ -28,7 +28,7 @@ fn the_document_has_all_results() {
 
 #[test]
 fn the_readme_has_the_newest_results() {
-    let readme = include_str!("../../README.md");
+    let readme = include_str!("../../../README.md");
     compare("README.md", &readme::fill(readme, &report::read_all()));
 }
 

@@ -34,7 +34,7 @@ fn main() -> warpheap::Result<()> {
     let pool = FreeList::builder(1024, 64).build(&device)?;
     let out = device.zeroed::<u64>(1024)?;
     let grid = LaunchConfig::linear(1024, 256);
-    // SAFETY: pool and buffer live until the stream is done, and only the kernel accesses the buffer.
+    // SAFETY: pool and buffer outlive the kernel, and only the kernel accesses the buffer.
     unsafe { stream.launch(&module, square, &grid, (pool.handle(), out.slice()))? };
     stream.synchronize()?;
 

@@ -1,4 +1,4 @@
-//! The documentation is complete: it names every ordering and statistic, and its links have targets.
+//! The documentation is complete: it names every ordering and statistic, and no link is broken.
 
 use crate::files::tracked;
 use crate::pages::{page, words};
@@ -27,7 +27,8 @@ fn links(page: &str) -> impl Iterator<Item = &str> {
     targets.filter(|target| !target.starts_with("http"))
 }
 
-/// The anchors of the headings of a page: their words in lower case, without punctuation, joined by dashes.
+/// The anchors of the headings of a page: their words in lower case, without punctuation, joined by
+/// dashes.
 fn anchors(page: &str) -> impl Iterator<Item = String> {
     let headings = page.lines().filter(|line| line.starts_with('#'));
     headings.map(|heading| {

@@ -1,7 +1,8 @@
 //! `docs/results.md`: `page.txt` with a table of each file below its section.
 //!
-//! In `page.txt`, `@files KIND` names the files of a section, by their `kind`, `schema` or name. Below it,
-//! `@table POINTER` names rows of the file, and is followed by the columns as `heading: field format, …`.
+//! In `page.txt`, `@files KIND` names the files of a section, by their `kind`, `schema` or name.
+//! Below it, `@table POINTER` names rows of the file, and is followed by the columns as
+//! `heading: field format, …`.
 
 use super::report::{Report, cell, table};
 
@@ -58,7 +59,7 @@ fn one_file(report: &Report, tables: &[Table]) -> String {
     page
 }
 
-/// A link to the file, its command, commit, date, device, driver and kernels, as far as it has them.
+/// A link to the file, with its command, commit, date, device and driver, as far as it has them.
 fn origin(report: &Report) -> String {
     let json = &report.json;
     let mut parts = vec![format!("**[{}](../{})**", &report.path["results/".len()..], report.path)];

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 const BEGIN: &str = "<!-- figures, written by scripts/results.sh -->\n";
 const END: &str = "<!-- end of figures -->\n";
 
-/// What a kernel does, the file and the name of its figure, and the workload of other allocators that does the
-/// same, or the size for which their authors published a rate.
+/// What a kernel does, the file and the name of its figure, and the workload of other allocators
+/// that does the same, or the size for which their authors published a rate.
 const KERNELS: [[&str; 4]; 11] = [
     ["`Heap`, allocate 16 B", "bench-heap-alloc", "heap alloc, 16 B", "alloc_16"],
     ["`Heap`, allocate 4096 B", "bench-heap-alloc", "heap alloc, 4096 B", "alloc_4096"],
@@ -44,52 +44,53 @@ pub fn fill(readme: &str, reports: &[Report]) -> String {
 
 fn figures(reports: &[Report]) -> String {
     let of = |name: &str| {
-        let newest =
-            reports.iter().find(|report| report.path.starts_with("results/h200-") && report.name() == name);
-        newest.unwrap_or_else(|| panic!("no {name}.json"))
+        let mut sets = reports.iter().filter(|report| report.path.starts_with("results/h200-"));
+        sets.find(|report| report.name() == name).unwrap_or_else(|| panic!("no {name}.json"))
     };
-    let link = |report: &Report| format!("[file]({})", report.path);
     let peers = reports.iter().find(|report| report.name().starts_with("peers-")).expect("other allocators");
-    let mut rows = Vec::new();
-    for [what, file, name, peer] in KERNELS {
-        let report = of(file);
-        let figure = report.row("/data/figures", &[("name", name.into())]);
-        let (ours, floor) = match figure["unit"] == "x" {
-            true => (cell(&figure, "time/median_us us"), cell(&figure, "base/median_us us")),
-            false => (cell(&figure, "value unit"), String::new()),
-        };
-        rows.push(vec![what.into(), ours, floor, best(&peers.json, peer), link(report)]);
+    let kernels =
+        KERNELS.map(|[what, file, name, peer]| (what, of(file), kernel(of(file), name, &peers.json, peer)));
+    let host = HOST.map(|(what, file, name, threads)| (what, of(file), host(of(file), name, threads)));
+    let (mut rows, mut origins) = (Vec::new(), BTreeSet::new());
+    for (what, Report { path, json }, [ours, floor, other]) in kernels.into_iter().chain(host) {
+        rows.push(vec![what.into(), ours, floor, other, format!("[file]({path})")]);
+        let origin = ["device/name", "date day", "commit code"].map(|column| cell(json, column));
+        origins.insert(origin.join(", "));
     }
-    for (what, file, name, threads) in HOST {
-        let report = of(file);
-        let of_pool = |pool: &str| match threads {
-            Some(threads) => {
-                let fields = [("name", name.into()), ("pool", pool.into()), ("threads", threads.into())];
-                cell(&report.row("/data/pairs", &fields), "ns/median ns")
-            }
-            None => cell(
-                &report.row("/data/random", &[("name", name.into()), ("pool", pool.into())]),
-                "seconds s",
-            ),
-        };
-        let other =
-            format!("{} (driver's pool), {} (`cuMemAlloc`)", of_pool("driver-pool"), of_pool("driver"));
-        rows.push(vec![what.into(), of_pool("caching"), String::new(), other, link(report)]);
-    }
-    let files = KERNELS.iter().map(|row| row[1]).chain(HOST.iter().map(|row| row.1));
-    let origins: BTreeSet<String> = files
-        .map(|file| cell(&of(file).json, "date day") + ", commit " + &cell(&of(file).json, "commit code"))
-        .collect();
-    format!(
-        "{}, {}; other allocators\n[on the same model]({}), the fastest of each row.\n\n{}",
-        cell(&of("bench").json, "device/name"),
-        Vec::from_iter(origins).join("; "),
-        peers.path,
-        table(&["2^20 GPU threads", "warpheap", "floor", "fastest other", ""], &rows)
-    )
+    let head = ["2^20 GPU threads", "warpheap", "floor", "fastest other", ""];
+    let origins = Vec::from_iter(origins).join("; ");
+    let peers = &peers.path;
+    let conditions =
+        format!("{origins}; other allocators\n[on the same model]({peers}), the fastest of each row.");
+    format!("{conditions}\n\n{}", table(&head, &rows))
 }
 
-/// The least time of another allocator for a workload, or the rate that its authors published for a size.
+/// Our time with its floor, or our rate, and the best of the other allocators.
+fn kernel(report: &Report, name: &str, peers: &Value, peer: &str) -> [String; 3] {
+    let figure = report.row("/data/figures", &[("name", name.into())]);
+    let (ours, floor) = match figure["unit"] == "x" {
+        true => (cell(&figure, "time/median_us us"), cell(&figure, "base/median_us us")),
+        false => (cell(&figure, "value unit"), String::new()),
+    };
+    [ours, floor, best(peers, peer)]
+}
+
+/// The time of a pair on that many threads, or of all random allocations, and those of the driver.
+fn host(report: &Report, name: &str, threads: Option<u32>) -> [String; 3] {
+    let [ours, pool, driver] = ["caching", "driver-pool", "driver"].map(|pool| {
+        let fields = [("name", name.into()), ("pool", pool.into())];
+        match threads.map(|threads| ("threads", threads.into())) {
+            Some(threads) => {
+                cell(&report.row("/data/pairs", &[&fields[..], &[threads]].concat()), "ns/median ns")
+            }
+            None => cell(&report.row("/data/random", &fields), "seconds s"),
+        }
+    });
+    [ours, String::new(), format!("{pool} (driver's pool), {driver} (`cuMemAlloc`)")]
+}
+
+/// The least time of another allocator for a workload, or the rate that its authors published for
+/// a size.
 fn best(peers: &Value, peer: &str) -> String {
     for (name, published) in peers["published_elsewhere"].as_object().unwrap() {
         if let Some(rate) = published["billion_pairs_per_second"].get(peer) {

@@ -42,7 +42,8 @@ impl Report {
         Path::new(&self.path).file_stem().unwrap().to_str().unwrap()
     }
 
-    /// The rows at `pointer`: of an array its items, of an object its values, each with its key as `key`.
+    /// The rows at `pointer`: the items of an array, or the values of an object as `of`, with their
+    /// keys as `key`.
     pub fn rows(&self, pointer: &str) -> Vec<Value> {
         match self.json.pointer(pointer) {
             Some(Value::Array(rows)) => rows.clone(),

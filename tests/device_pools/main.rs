@@ -3,6 +3,7 @@
 //! heaps.
 #![cfg(not(loom))]
 
+mod arguments;
 mod bump;
 #[cfg(feature = "debug")]
 mod debug;

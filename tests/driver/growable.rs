@@ -1,15 +1,13 @@
 //! A buffer that grows in place: sizes, contents, copies, arguments, drop.
 
 use crate::kernels::{double, linger};
-use crate::support::{devices, is_cpu, module};
+use crate::support::{devices, is_cpu, launch, module};
 use warpheap::device_pools::GrowableBuffer;
 use warpheap::error::{Dangling, InvalidConfig, OutOfMemory};
-use warpheap::{Device, Error, LaunchConfig};
+use warpheap::{Device, Error};
 use warpheap_device::kernel::DeviceSlice;
 
 const MIB: u64 = 1 << 20;
-const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
-
 /// Memory in use on the device. Zero for a GPU, which other tests use at the same time.
 fn in_use(device: &Device) -> (u64, usize) {
     if is_cpu(device) { device.memory_in_use() } else { (0, 0) }
@@ -155,11 +153,7 @@ fn launches_reach_what_has_memory_and_are_refused_the_rest() {
     for device in devices() {
         let (module, stream) = (module(&device), device.stream().unwrap());
         let mut buffer = GrowableBuffer::reserve(&device, 64 * MIB).unwrap();
-        let launch = |values: DeviceSlice<u32>| {
-            // SAFETY: nothing else accesses the values, and the buffer lives until the stream is
-            // synchronised.
-            unsafe { stream.launch(&module, double, &LaunchConfig::linear(1 << 12, 256), (values,)) }
-        };
+        let launch = |values: DeviceSlice<u32>| launch(&stream, &module, double, 1 << 12, (values,));
         let first = buffer.grow_to(1).unwrap();
         let size = buffer.grow_to(6 * MIB).unwrap();
         // Two thousand values on each side of the start of the second piece.
@@ -194,16 +188,14 @@ fn its_end_and_to_shrink_wait_for_the_kernels_that_use_it() {
             buffer.fill_part(0, size, 0).unwrap();
             let values = buffer.slice_at::<u32>(0, 1).unwrap();
             for _ in 0..3 {
-                // SAFETY: one thread; the shrink below waits for it.
-                unsafe { stream.launch(&module, linger, &ONE_THREAD, (values, 30_000)) }.unwrap();
+                launch(&stream, &module, linger, 1, (values, 30_000)).unwrap();
             }
             buffer.shrink_to(0).unwrap();
             assert!(stream.is_done().unwrap(), "the memory went while kernels were in flight on {device}");
         }
         buffer.grow_to(4 * MIB).unwrap();
         let values = buffer.slice_at::<u32>(0, 1).unwrap();
-        // SAFETY: one thread; the drop below waits for it.
-        unsafe { stream.launch(&module, linger, &ONE_THREAD, (values, 30_000)) }.unwrap();
+        launch(&stream, &module, linger, 1, (values, 30_000)).unwrap();
         drop(buffer);
         assert!(stream.is_done().unwrap(), "the memory went while kernels were in flight on {device}");
     }

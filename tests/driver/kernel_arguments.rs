@@ -1,30 +1,16 @@
 //! Kernel arguments of every type: the kernel receives the value that the host passed. Runs on the
-//! CPU, and on the first GPU if there is one. `tests/device_pools` has heaps as arguments on a GPU.
+//! CPU, and on the first GPU if there is one. `tests/device_pools` has heaps as arguments.
 
 mod kernels;
 
 use crate::support::devices;
 use kernels::{Particle, Settings, composites, numbers};
 use warpheap::error::Dangling;
-use warpheap::{Arg, Device, Error, LaunchConfig, Module};
-use warpheap_device::heap::Heap;
-use warpheap_device::kernel;
+use warpheap::{Device, Error, LaunchConfig, Module};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice, Kernel, KernelArgs, Param};
 
 /// The PTX of the module `kernels`.
 const PTX: &str = include_str!("kernel_arguments/kernels.ptx");
-
-kernel! {
-    /// Allocates from two heaps, one of them in a tuple.
-    ///
-    /// # Safety
-    /// As for `numbers`; both heaps are live.
-    unsafe fn heaps(one: Heap, others: (u32, [Heap; 1]), out: DeviceSlice<u64>) {
-        let got = [&one, &others.1[0]].map(|heap| heap.alloc(core::alloc::Layout::new::<u64>()));
-        // SAFETY: `out` is live and the launch has one thread, so no other thread accesses it.
-        (0..).zip(got).for_each(|(i, block)| _ = unsafe { out.set(i, block.map_or(0, |b| b.as_ptr() as u64)) });
-    }
-}
 
 /// Launches one thread of the kernel and returns the words that it wrote.
 fn run<K: Kernel>(module: &Module, kernel: K, args: impl FnOnce(DeviceSlice<u64>) -> K::Args) -> Vec<u64> {
@@ -123,19 +109,6 @@ fn the_ptx_has_the_parameters_of_the_kernels() {
     assert_eq!(entries(PTX).len(), 2);
 }
 
-#[test]
-fn handles_arrive_from_anywhere_in_the_arguments() {
-    let device = Device::cpu();
-    let [one, other] =
-        [(); 2].map(|()| warpheap::device_pools::Heap::builder(1 << 20).build(&device).unwrap());
-    let words =
-        run(&device.native_module().unwrap(), heaps, |out| (one.handle(), (0, [other.handle()]), out));
-    for (heap, block) in [&one, &other].into_iter().zip(words) {
-        let start = heap.memory().address();
-        assert!((start..start + heap.capacity()).contains(&block), "{block:#x}");
-    }
-}
-
 /// A tuple is passed as nested pairs in declaration order, independent of the compiler's layout of
 /// the tuple.
 #[test]
@@ -144,10 +117,6 @@ fn the_layout_of_arguments_is_their_declaration() {
     let expected = [(16, 8), (12, 4), (16, 4), (40, 8), (24, 8)].map(|(size, align)| Param { size, align });
     assert_eq!(params, expected);
     assert_eq!(<numbers as Kernel>::Args::PARAMS.len(), 16);
-    let layouts: Vec<_> =
-        <heaps as Kernel>::Args::PARAMS.iter().map(|param| (param.size, param.align)).collect();
-    let heap = size_of::<Arg<Heap>>();
-    assert_eq!(layouts, [(heap, 8), (heap + 8, 8), (16, 8)]);
 }
 
 /// A launch finds freed memory inside structs, tuples and arrays.
@@ -155,8 +124,6 @@ fn the_layout_of_arguments_is_their_declaration() {
 fn memory_that_is_gone_is_found_inside_of_arguments() {
     let device = Device::cpu();
     let (live, gone) = (device.zeroed::<u64>(16).unwrap(), device.zeroed::<u64>(16).unwrap().slice());
-    let heap = warpheap::device_pools::Heap::builder(1 << 20).build(&device).unwrap();
-    let lost = warpheap::device_pools::Heap::builder(1 << 20).build(&device).unwrap().handle();
     let (stream, module, one) =
         (device.stream().unwrap(), device.native_module().unwrap(), LaunchConfig::linear(1, 1));
     let settings = Settings { strict: false, limit: 0, letters: ['a'; 2], first: Particle::default() };
@@ -165,15 +132,12 @@ fn memory_that_is_gone_is_found_inside_of_arguments() {
     // SAFETY: the launch fails its check, so no kernel runs.
     let error = unsafe { stream.launch(&module, composites, &one, args) }.unwrap_err();
     assert!(matches!(error, Error::Dangling(Dangling::Argument { position: 4, .. })), "{error}");
-    let args = (heap.handle(), (0, [lost]), live.slice());
-    // SAFETY: the launch fails its check, so no kernel runs.
-    let error = unsafe { stream.launch(&module, heaps, &one, args) }.unwrap_err();
-    assert!(matches!(error, Error::Dangling(Dangling::Argument { position: 1, .. })), "{error}");
 }
 
 #[cfg(feature = "bytemuck")]
 #[test]
 fn types_of_bytemuck_are_arguments_and_data() {
+    use warpheap_device::kernel;
     use warpheap_device::kernel::Pod;
     kernel! {
         /// # Safety

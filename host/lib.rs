@@ -40,14 +40,14 @@
 //! them return [`Error`].
 #![cfg(not(loom))]
 
-pub mod host_pools;
 pub mod build_info;
+pub mod device_pools;
 pub mod driver;
 pub mod error;
 #[cfg(test)]
 mod faults;
+pub mod host_pools;
 mod kernels;
-pub mod device_pools;
 pub mod simt;
 
 pub use driver::{

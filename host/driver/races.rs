@@ -2,10 +2,10 @@
 //! changes the pool. The tests stop each driver call at the point where a race would occur.
 
 use super::fault_injection::{Call, Faults, faulty_device};
-use crate::host_pools::{DeviceAllocator, DriverPool};
+use crate::device_pools::{Bump, FreeList, GrowableBuffer, Heap};
 use crate::driver::{Device, LaunchConfig, Module, Stream};
 use crate::error::{Dangling, Error};
-use crate::device_pools::{Bump, FreeList, GrowableBuffer, Heap};
+use crate::host_pools::{DeviceAllocator, DriverPool};
 use std::alloc::Layout;
 use std::sync::Arc;
 use std::sync::mpsc::channel;

@@ -41,8 +41,8 @@ impl fmt::Display for Brief<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host_pools::{CachingPool, DeviceAllocator, SyncDriverAllocator, DriverPool, Limit};
     use crate::driver::Device;
+    use crate::host_pools::{CachingPool, DeviceAllocator, DriverPool, Limit, SyncDriverAllocator};
     use std::alloc::Layout;
 
     const MIB: usize = 1 << 20;

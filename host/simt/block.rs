@@ -4,8 +4,8 @@
 //! `waiting < alive` unless both are 0: the lane that makes them equal releases the barrier.
 
 use super::error::{SimtError, Thread};
-use super::lane::{Event, LaneMachine, Request};
 use super::launch::Launch;
+use super::machine::{Event, LaneMachine, Request};
 use super::stack::StackPool;
 use super::warp::{Wait, Warp};
 use std::fmt::Write;

@@ -13,7 +13,8 @@ mod misuse;
 
 use super::block::Place;
 use super::error::SimtError;
-use super::lane::{Answer, Event, Exchange, Lane, LaneMachine};
+use super::lane::Lane;
+use super::machine::{Answer, Event, Exchange, LaneMachine};
 use super::rendezvous::{Rendezvous, bits};
 use super::stack::LaneStack;
 use std::panic::Location;

@@ -1,9 +1,8 @@
 //! Untyped device memory that is freed on drop.
 
-use super::backend::Range;
+use super::backend::{Range, Transfer};
 use super::device::Device;
 use super::registry::Hold;
-use super::stream::Stream;
 use crate::error::{Bytes, Error, InvalidRequest, Result};
 use std::fmt;
 use warpheap_device::kernel::{Arg, DeviceData, DeviceHandle, DevicePtr, DeviceSlice};
@@ -49,6 +48,24 @@ enum Kept {
     Entry,
     /// The memory and its registry entry.
     Memory,
+}
+
+impl Device {
+    /// Allocates `bytes` with arbitrary contents, aligned to `align` and to 256.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::InvalidRequest`].
+    pub fn alloc_memory(&self, bytes: u64, align: usize) -> Result<DeviceMemory> {
+        DeviceMemory::new(self, bytes, align, false)
+    }
+
+    /// Allocates `bytes` of zeroed memory, aligned to `align` and to 256.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::InvalidRequest`].
+    pub fn zeroed_memory(&self, bytes: u64, align: usize) -> Result<DeviceMemory> {
+        DeviceMemory::new(self, bytes, align, true)
+    }
 }
 
 impl DeviceMemory {
@@ -146,8 +163,7 @@ impl DeviceMemory {
             len: usize::try_from(len).unwrap_or(usize::MAX),
             element: Bytes(element),
         })?;
-        check_range("the memory", offset, bytes, self.bytes())?;
-        let address = self.address() + offset;
+        let address = self.part(offset, bytes)?.address;
         if !address.is_multiple_of(align_of::<T>() as u64) {
             return Err(Error::InvalidRequest(InvalidRequest::Alignment {
                 align: align_of::<T>(),
@@ -173,15 +189,9 @@ impl DeviceMemory {
     /// # Errors
     /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
     pub fn fill_part(&mut self, offset: u64, bytes: u64, byte: u8) -> Result<()> {
-        check_range("the memory", offset, bytes, self.bytes())?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        let _held = self.hold_off_launches()?;
-        let part = Range { address: self.address() + offset, bytes };
-        // SAFETY: in bounds. `&mut self` excludes other host threads. The device is idle, launches
-        // that name the memory wait, and the backend excludes other kernels.
-        unsafe { self.device.driver().fill(part, byte) }
+        let range = self.part(offset, bytes)?;
+        // SAFETY: in bounds.
+        unsafe { self.change(Transfer::Fill { range, byte }) }
     }
 
     /// Copies `from` to byte `offset`, after all work submitted to the device before. Launches that
@@ -191,14 +201,24 @@ impl DeviceMemory {
     /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
     pub fn write<T: DeviceData>(&mut self, offset: u64, from: &[T]) -> Result<()> {
         let bytes = size_of_val(from);
-        check_range("the memory", offset, bytes as u64, self.bytes())?;
-        if bytes == 0 {
+        let to = self.part(offset, bytes as u64)?.address;
+        // SAFETY: in bounds, and `from` has `bytes` bytes.
+        unsafe { self.change(Transfer::Write { to, from: from.as_ptr().cast(), bytes }) }
+    }
+
+    /// Changes this memory, after all work submitted to the device before. Launches that name the
+    /// memory wait meanwhile.
+    ///
+    /// # Safety
+    /// The transfer changes only this memory. If it reads memory of the host, that is valid.
+    unsafe fn change(&mut self, transfer: Transfer) -> Result<()> {
+        if transfer.is_empty() {
             return Ok(());
         }
         let _held = self.hold_off_launches()?;
-        // SAFETY: in bounds. `&mut self` excludes other host threads. The device is idle, launches
-        // that name the memory wait, and the backend excludes other kernels.
-        unsafe { self.device.driver().write(self.address() + offset, from.as_ptr().cast(), bytes) }
+        // SAFETY: the caller's promise. `&mut self` excludes other host threads. The device is idle,
+        // launches that name the memory wait, and the backend excludes other kernels.
+        unsafe { self.device.driver().transfer(transfer) }
     }
 
     /// Copies the handle inside `handle` to byte `offset`, after all work submitted to the device
@@ -208,11 +228,10 @@ impl DeviceMemory {
     /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
     pub(crate) fn write_handle<H: DeviceHandle>(&mut self, offset: u64, handle: &Arg<H>) -> Result<()> {
         let bytes = size_of::<H>();
-        check_range("the memory", offset, bytes as u64, self.bytes())?;
+        let to = self.part(offset, bytes as u64)?.address;
         self.device.synchronize()?;
-        let from: *const Arg<H> = handle;
         // SAFETY: in bounds; the device is idle, and `&mut self` excludes other host threads.
-        unsafe { self.device.driver().write(self.address() + offset, from.cast(), bytes) }
+        unsafe { self.device.driver().write(to, (&raw const *handle).cast(), bytes) }
     }
 
     /// Copies from byte `offset` to `to`, after all work submitted to the device before. On a GPU
@@ -222,7 +241,7 @@ impl DeviceMemory {
     /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
     pub fn read<T: DeviceData>(&self, offset: u64, to: &mut [T]) -> Result<()> {
         let bytes = size_of_val(to);
-        check_range("the memory", offset, bytes as u64, self.bytes())?;
+        self.part(offset, bytes as u64)?;
         if bytes == 0 {
             return Ok(());
         }
@@ -243,71 +262,10 @@ impl DeviceMemory {
         unsafe { self.device.driver().read(to, self.address() + offset, bytes) }
     }
 
-    /// Sets `bytes` bytes from byte `offset` on, as work of a stream of the same device.
-    ///
-    /// # Safety
-    /// Nothing else accesses these bytes until the stream has set them.
-    pub(crate) unsafe fn fill_on(&self, stream: &Stream, offset: u64, bytes: u64, byte: u8) -> Result<()> {
+    /// The part of `bytes` bytes from byte `offset` on. Fails unless it is in bounds.
+    pub(super) fn part(&self, offset: u64, bytes: u64) -> Result<Range> {
         check_range("the memory", offset, bytes, self.bytes())?;
-        let part = Range { address: self.address() + offset, bytes };
-        // SAFETY: in bounds. The caller promises that nothing else accesses the bytes until the
-        // stream has set them.
-        if bytes > 0 { unsafe { stream.driver().fill(part, byte) } } else { Ok(()) }
-    }
-
-    /// Copies `from` to byte `offset`, as work of a stream of the same device.
-    ///
-    /// # Safety
-    /// Until the stream has completed the copy, nothing else accesses the destination, and `from`
-    /// is live and unchanged.
-    pub(crate) unsafe fn write_on<T: DeviceData>(
-        &self,
-        stream: &Stream,
-        offset: u64,
-        from: &[T],
-    ) -> Result<()> {
-        let bytes = size_of_val(from);
-        check_range("the memory", offset, bytes as u64, self.bytes())?;
-        let (to, from) = (self.address() + offset, from.as_ptr().cast());
-        // SAFETY: in bounds. The caller promises that, until the stream has completed the copy,
-        // nothing else accesses the destination and `from` is live and unchanged.
-        if bytes > 0 { unsafe { stream.driver().write(to, from, bytes) } } else { Ok(()) }
-    }
-
-    /// Copies the handle inside `handle` to byte `offset`, as work of a stream of the same device.
-    ///
-    /// # Safety
-    /// As for [`write_on`](Self::write_on).
-    pub(crate) unsafe fn write_handle_on<H: DeviceHandle>(
-        &self,
-        stream: &Stream,
-        offset: u64,
-        handle: &Arg<H>,
-    ) -> Result<()> {
-        let bytes = size_of::<H>();
-        check_range("the memory", offset, bytes as u64, self.bytes())?;
-        let from: *const Arg<H> = handle;
-        // SAFETY: in bounds. The caller promises that, until the stream has completed the copy,
-        // nothing else accesses the destination and `handle` is live and unchanged.
-        unsafe { stream.driver().write(self.address() + offset, from.cast(), bytes) }
-    }
-
-    /// Repeats the `pattern` bytes at byte `offset` until `bytes` bytes are written, as work of a
-    /// stream of the same device.
-    ///
-    /// # Safety
-    /// Nothing else accesses these bytes until the stream has completed the copies.
-    pub(crate) unsafe fn repeat_on(
-        &self,
-        stream: &Stream,
-        offset: u64,
-        pattern: u64,
-        bytes: u64,
-    ) -> Result<()> {
-        check_range("the memory", offset, bytes, self.bytes())?;
-        // SAFETY: in bounds of live memory. The caller promises that nothing else accesses these
-        // bytes until the stream has completed the copies.
-        unsafe { stream.repeat(self.address() + offset, pattern, bytes) }
+        Ok(Range { address: self.address() + offset, bytes })
     }
 
     pub(super) fn range(&self) -> Range {

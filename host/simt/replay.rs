@@ -19,13 +19,8 @@ const REPORT: u64 = 1 << 12;
 /// Runs the entire grid. Returns the hash of the schedule.
 pub(super) fn work(launch: &Launch<'_>, seed: u64) -> u64 {
     let machine = LaneMachine::new(None);
-    let mut replay = Replay {
-        launch,
-        machine: &machine,
-        choice: Choice::new(seed),
-        resident: Vec::new(),
-        hash: 0,
-    };
+    let mut replay =
+        Replay { launch, machine: &machine, choice: Choice::new(seed), resident: Vec::new(), hash: 0 };
     launch.run_on(&machine, || replay.run());
     replay.resident.into_iter().for_each(|block| block.dissolve(launch.stacks));
     replay.hash

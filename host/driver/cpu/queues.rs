@@ -2,7 +2,8 @@
 
 use super::stream::Queue;
 use crate::error::Result;
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::lock::lock;
+use std::sync::{Arc, Mutex};
 
 #[derive(Default)]
 pub(super) struct Queues {
@@ -11,13 +12,13 @@ pub(super) struct Queues {
 
 impl Queues {
     pub fn push(&self, queue: Arc<Queue>) {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(queue);
+        lock(&self.all).push(queue);
     }
 
-    /// The queues that are not over. A panic elsewhere leaves the list consistent. Returns a copy,
-    /// because callers wait for the queues and must not hold the lock.
+    /// The queues that are not over. Returns a copy, because callers wait for the queues and must
+    /// not hold the lock.
     fn all(&self) -> Vec<Arc<Queue>> {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.all);
         all.retain(|queue| !queue.is_over());
         all.clone()
     }

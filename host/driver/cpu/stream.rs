@@ -12,32 +12,21 @@
 use super::memory;
 use super::pool::Pools;
 use super::rooms::Rooms;
-use crate::driver::backend::{CpuJob, EventBackend, Launch, Range, StreamBackend, own_event};
+use crate::driver::backend::{CpuJob, EventBackend, Launch, StreamBackend, Transfer, Transfers, own_event};
 use crate::error::{Error, InvalidRequest, KernelFault, Result};
+use crate::lock::{lock, wait_while};
 use crate::simt::{Executor, Stats, message};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Critical sections are short and do not panic; if one did, the state would still be consistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn wait_while<'a, T>(
-    changed: &Condvar,
-    guard: MutexGuard<'a, T>,
-    condition: impl FnMut(&mut T) -> bool,
-) -> MutexGuard<'a, T> {
-    changed.wait_while(guard, condition).unwrap_or_else(PoisonError::into_inner)
-}
-
 enum Job {
     Kernel(&'static str, CpuJob),
-    Memory(Box<dyn FnOnce() + Send>),
+    /// Its caller keeps the memory valid until the job is done.
+    Memory(Transfer),
     Record(Arc<CpuEvent>),
     Wait(Arc<dyn EventBackend>),
 }
@@ -140,9 +129,11 @@ fn run(job: Job, executor: &Executor, rooms: &Rooms, skip: bool) -> Result<Optio
         // is done.
         Job::Wait(event) => event.synchronize().map(|()| None),
         _ if skip => Ok(None),
-        Job::Memory(copy) => {
+        Job::Memory(transfer) => {
             let _with_jobs = rooms.run_job();
-            copy();
+            // SAFETY: the caller of `CpuStream::transfer` promises that the memory is valid until
+            // the job is done; freeing waits for that.
+            unsafe { memory::transfer(transfer) };
             Ok(None)
         }
         Job::Kernel(kernel, run) => {
@@ -180,10 +171,6 @@ impl CpuStream {
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
-
-    fn push_memory(&self, copy: impl FnOnce() + Send + 'static) -> Result<()> {
-        self.queue.push(Job::Memory(Box::new(copy)))
-    }
 }
 
 impl Drop for CpuStream {
@@ -193,37 +180,15 @@ impl Drop for CpuStream {
     }
 }
 
+impl Transfers for CpuStream {
+    unsafe fn transfer(&self, transfer: Transfer) -> Result<()> {
+        self.queue.push(Job::Memory(transfer))
+    }
+}
+
 impl StreamBackend for CpuStream {
     unsafe fn launch(&self, launch: Launch<'_>) -> Result<()> {
         self.queue.push(Job::Kernel(launch.kernel, (launch.cpu_job)()))
-    }
-
-    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
-        let from = from.expose_provenance();
-        // SAFETY: the caller promises that both ranges are valid until the stream has completed the
-        // copy.
-        self.push_memory(move || unsafe { memory::write(to, std::ptr::with_exposed_provenance(from), bytes) })
-    }
-
-    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
-        let to = to.expose_provenance();
-        // SAFETY: the caller promises that both ranges are valid until the stream has completed the
-        // copy.
-        self.push_memory(move || unsafe {
-            memory::read(std::ptr::with_exposed_provenance_mut(to), from, bytes)
-        })
-    }
-
-    unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller promises exclusive access until the copy is done; freeing waits for
-        // that.
-        self.push_memory(move || unsafe { memory::copy(to, from, bytes) })
-    }
-
-    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
-        // SAFETY: the caller promises exclusive access until the fill is done; freeing waits for
-        // that.
-        self.push_memory(move || unsafe { memory::fill(range, byte) })
     }
 
     fn record(&self) -> Result<Arc<dyn EventBackend>> {

@@ -1,8 +1,9 @@
 //! Address reservations and stream-ordered pools with failing calls.
 
-use super::{Call, Faults};
-use crate::driver::backend::{Pages, PoolAttribute, PoolBackend, Range, VirtualMemory};
-use crate::driver::{Device, Stream};
+use super::calls::Call;
+use super::faults::Faults;
+use crate::driver::Device;
+use crate::driver::backend::{Pages, PoolAttribute, PoolBackend, Queue, Range, VirtualMemory};
 use crate::error::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -115,7 +116,7 @@ impl Drop for FaultyPool {
 }
 
 impl PoolBackend for FaultyPool {
-    fn alloc(&self, bytes: u64, stream: &Stream) -> Result<u64> {
+    fn alloc(&self, bytes: u64, stream: &Queue) -> Result<u64> {
         self.faults.call(Call::PoolAlloc)?;
         let address = self.inner.alloc(bytes, stream)?;
         self.faults.hold(Call::PoolAlloc, address, bytes);
@@ -123,7 +124,7 @@ impl PoolBackend for FaultyPool {
         Ok(address)
     }
 
-    unsafe fn free(&self, address: u64, stream: &Stream) -> Result<()> {
+    unsafe fn free(&self, address: u64, stream: &Queue) -> Result<()> {
         self.faults.call(Call::PoolFree)?;
         // SAFETY: the caller upholds the contract of `free`, which is passed on.
         unsafe { self.inner.free(address, stream) }?;

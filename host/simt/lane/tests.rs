@@ -23,7 +23,8 @@ warpheap_device::kernel! {
 
 /// Whether `read`, which reads a coordinate, panics because no lane is running.
 fn has_no_lane<T: std::fmt::Debug>(read: impl FnOnce() -> T) -> bool {
-    message(catch_unwind(AssertUnwindSafe(read)).expect_err("no lane is running")).contains("no lane is running")
+    message(catch_unwind(AssertUnwindSafe(read)).expect_err("no lane is running"))
+        .contains("no lane is running")
 }
 
 #[test]

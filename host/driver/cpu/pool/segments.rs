@@ -10,8 +10,7 @@
 //! completes.
 //! I4: `reserved` is the sum of the segments, `used` the sum of the live blocks.
 
-use crate::driver::StreamId;
-use crate::driver::backend::{EventBackend, Range};
+use crate::driver::backend::{EventBackend, Range, StreamId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

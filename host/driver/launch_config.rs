@@ -40,7 +40,7 @@ impl LaunchConfig {
     fn empty(&self) -> Option<Complaint> {
         let (grid, block) = (self.grid, self.block);
         (grid.contains(&0) || block.contains(&0)).then(|| {
-            let asked = format!("a grid of {grid:?} blocks of {block:?} threads was asked for");
+            let asked = format!("a grid of {grid:?} blocks of {block:?} threads was requested");
             (
                 asked,
                 "every dimension must be at least 1".into(),
@@ -52,7 +52,7 @@ impl LaunchConfig {
     fn block_too_large(&self, limits: &Limits, most_threads: u32) -> Option<Complaint> {
         const SMALLER: &str = "use smaller blocks and more of them";
         let (block, threads) = (self.block, self.threads_per_block());
-        let asked = || format!("a block of {block:?}, {threads} threads, was asked for");
+        let asked = || format!("a block of {block:?}, {threads} threads, was requested");
         if exceeds(block, limits.block) || threads > limits.threads_per_block.into() {
             let limit = format!("the device allows {} in {:?}", limits.threads_per_block, limits.block);
             return Some((asked(), limit, SMALLER));
@@ -65,13 +65,13 @@ impl LaunchConfig {
 
     fn grid_too_large(&self, limits: &Limits) -> Option<Complaint> {
         if exceeds(self.grid, limits.grid) {
-            let asked = format!("a grid of {:?} blocks was asked for", self.grid);
+            let asked = format!("a grid of {:?} blocks was requested", self.grid);
             let limit = format!("the device allows {:?}", limits.grid);
             return Some((asked, limit, "spread the blocks over the dimensions, or launch several times"));
         }
         (self.shared_bytes > limits.shared_bytes_per_block).then(|| {
-            let asked = format!("{} B of shared memory were asked for", self.shared_bytes);
-            (asked, format!("a block has {} B at most", limits.shared_bytes_per_block), "ask for less")
+            let asked = format!("{} B of shared memory were requested", self.shared_bytes);
+            (asked, format!("a block has {} B at most", limits.shared_bytes_per_block), "request less")
         })
     }
 }

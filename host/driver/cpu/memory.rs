@@ -61,15 +61,16 @@ impl Heap {
     }
 
     /// Fails if fewer than `bytes` are left below the limit (I1).
-    fn check_cap(&self, state: &State, bytes: u64) -> Result<()> {
-        const ADVICE: &str = "ask for less, drop other buffers, or raise the cap (Device::cpu_with_executor)";
+    fn check_limit(&self, state: &State, bytes: u64) -> Result<()> {
+        const ADVICE: &str =
+            "request less, drop other buffers, or raise the limit (Device::cpu_with_executor)";
         if bytes > self.total - state.used { Err(self.out_of_memory(state, bytes, ADVICE)) } else { Ok(()) }
     }
 
     /// Counts `bytes` that other code maps as used.
     pub fn claim(&self, bytes: u64) -> Result<()> {
         let mut state = lock(&self.state);
-        self.check_cap(&state, bytes)?;
+        self.check_limit(&state, bytes)?;
         state.used += bytes;
         Ok(())
     }
@@ -82,14 +83,14 @@ impl Heap {
     /// Allocates `bytes`, not 0, aligned to `align`.
     pub fn alloc(&self, bytes: u64, align: u64) -> Result<Range> {
         let mut state = lock(&self.state);
-        self.check_cap(&state, bytes)?;
+        self.check_limit(&state, bytes)?;
         let padded = bytes.checked_add(align).and_then(|n| usize::try_from(n).ok());
         let layout = padded.and_then(|n| Layout::from_size_align(n, SYSTEM_ALIGN).ok());
-        let layout = layout.ok_or_else(|| self.out_of_memory(&state, bytes, "ask for less"))?;
+        let layout = layout.ok_or_else(|| self.out_of_memory(&state, bytes, "request less"))?;
         // SAFETY: the size is not 0, since `align` is not.
         let base = unsafe { alloc_zeroed(layout) };
         if base.is_null() {
-            return Err(self.out_of_memory(&state, bytes, "the system itself has no more; ask for less"));
+            return Err(self.out_of_memory(&state, bytes, "the system is out of memory; request less"));
         }
         let base = base.expose_provenance();
         let address = (base as u64).next_multiple_of(align);
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cap_is_exact() {
+    fn the_limit_is_exact() {
         let heap = Heap::new("CPU", 1000);
         let first = heap.alloc(600, 256).unwrap();
         assert_eq!(heap.free_bytes(), 400);

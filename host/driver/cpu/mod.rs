@@ -6,6 +6,7 @@ mod memory;
 #[cfg(unix)]
 mod pages;
 mod pool;
+mod queue;
 mod queues;
 mod rooms;
 mod stream;

@@ -33,7 +33,7 @@ impl CpuVirtualMemory {
             bytes: Bytes(bytes),
             device: self.heap.device().into(),
             why: why.to_string(),
-            advice: "ask for fewer, or look at the system's limits of address space and mappings (`ulimit -v`)",
+            advice: "request fewer, or check the system's limits of address space and mappings (`ulimit -v`)",
         })
     }
 }
@@ -60,7 +60,7 @@ impl VirtualMemory for CpuVirtualMemory {
     fn reserve(&self, bytes: u64, align: u64) -> Result<Range> {
         let failed = |why: &dyn ToString| self.failed("reserve", bytes, why.to_string());
         let padded = bytes.checked_add(align).and_then(|n| usize::try_from(n).ok());
-        let padded = padded.ok_or_else(|| failed(&"that is more than an address can count"))?;
+        let padded = padded.ok_or_else(|| failed(&"it exceeds the address space"))?;
         // SAFETY: a new mapping at addresses chosen by the system.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), padded, ProtFlags::empty(), MapFlags::PRIVATE) };
         let base = base.map_err(|why| failed(&why))?.expose_provenance() as u64;

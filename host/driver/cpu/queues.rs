@@ -1,23 +1,23 @@
 //! The queues of a device that may still have pending work or an unreported failure.
 
-use super::stream::Queue;
+use super::queue::JobQueue;
 use crate::error::Result;
 use crate::lock::lock;
 use std::sync::{Arc, Mutex};
 
 #[derive(Default)]
 pub(super) struct Queues {
-    all: Mutex<Vec<Arc<Queue>>>,
+    all: Mutex<Vec<Arc<JobQueue>>>,
 }
 
 impl Queues {
-    pub fn push(&self, queue: Arc<Queue>) {
+    pub fn push(&self, queue: Arc<JobQueue>) {
         lock(&self.all).push(queue);
     }
 
     /// The queues that are not over. Returns a copy, because callers wait for the queues and must
     /// not hold the lock.
-    fn all(&self) -> Vec<Arc<Queue>> {
+    fn all(&self) -> Vec<Arc<JobQueue>> {
         let mut all = lock(&self.all);
         all.retain(|queue| !queue.is_over());
         all.clone()

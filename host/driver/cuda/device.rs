@@ -50,11 +50,11 @@ impl CudaDevice {
         let number = number.ok_or_else(|| Error::NoDevice {
             asked,
             found: match count {
-                0 => "the CUDA driver shows no GPU".into(),
+                0 => "the CUDA driver reports no GPU".into(),
                 1 => "the only one is number 0".into(),
                 _ => format!("they are numbered 0 to {}", count - 1),
             },
-            advice: "look at `nvidia-smi` and CUDA_VISIBLE_DEVICES".into(),
+            advice: "check `nvidia-smi` and CUDA_VISIBLE_DEVICES".into(),
         })?;
         let mut device: CUdevice = 0;
         // SAFETY: the driver writes the device to `device`.

@@ -33,7 +33,7 @@ impl Linked {
         let mut linked = Linked { api, state, image: null_mut() };
         let done = linked.add(text, registers).and_then(|()| linked.complete());
         if let Err(status) = done {
-            tracing::debug!(status, "the driver does not link the kernels, and is to take them as they are");
+            tracing::debug!(status, "the driver does not link the kernels; loading them unlinked");
         }
         done.ok().map(|()| linked)
     }

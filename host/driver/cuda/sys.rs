@@ -192,14 +192,14 @@ impl Api {
             SUCCESS => Ok(api),
             NO_DEVICE => Err(no_device(
                 "the CUDA driver found no GPU",
-                "look whether `nvidia-smi` lists one, whether CUDA_VISIBLE_DEVICES hides it, and in a \
+                "check whether `nvidia-smi` lists one, whether CUDA_VISIBLE_DEVICES hides it, and in a \
                  container whether it was started with the GPU (`--gpus all`); or run on the CPU",
             )),
             status => {
                 let (name, detail) = api.explain(status);
                 Err(no_device(
                     &format!("the CUDA driver did not start: {name} ({status}): {detail}"),
-                    "look whether `nvidia-smi` works; after an update of the driver, reboot; or run on the CPU",
+                    "check whether `nvidia-smi` works; after an update of the driver, reboot; or run on the CPU",
                 ))
             }
         }

@@ -95,7 +95,7 @@ impl Faults {
             return Ok(());
         }
         state.failed.push(call);
-        let detail = format!("call {number} was told to fail");
+        let detail = format!("injected failure of call {number}");
         Err(Error::Driver { call: call.name(), code: state.code, name: "INJECTED".into(), detail })
     }
 

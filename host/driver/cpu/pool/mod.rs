@@ -76,7 +76,7 @@ impl CpuPool {
             requested: Bytes(bytes),
             free: Bytes(self.heap.free_bytes().min(self.most - state.segments.reserved())),
             total: Bytes(self.heap.total().min(self.most)),
-            advice: "ask for less".into(),
+            advice: "request less".into(),
         })
     }
 

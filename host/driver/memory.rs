@@ -1,11 +1,11 @@
 //! Untyped device memory that is freed on drop.
 
-use super::backend::{Range, Transfer};
+use super::backend::Range;
 use super::device::Device;
 use super::registry::Hold;
 use crate::error::{Bytes, Error, InvalidRequest, Result};
 use std::fmt;
-use warpheap_device::kernel::{Arg, DeviceData, DeviceHandle, DevicePtr, DeviceSlice};
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 
 /// Alignment of every allocation, at least, in bytes.
 pub(crate) const MIN_ALIGN: usize = 256;
@@ -34,7 +34,7 @@ pub(crate) struct HeldOff {
 impl Drop for HeldOff {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
-            self.device.registry().let_go(hold);
+            self.device.registry().release(hold);
         }
     }
 }
@@ -126,7 +126,7 @@ impl DeviceMemory {
         // Synchronise before the hold: a running kernel may wait for a kernel that is not launched
         // yet.
         self.device.synchronize()?;
-        let hold = self.device.registry().hold_off(self.range.address);
+        let hold = self.device.registry().hold(self.range.address);
         let held = HeldOff { device: self.device.clone(), hold };
         self.device.synchronize()?;
         Ok(held)
@@ -173,93 +173,6 @@ impl DeviceMemory {
         let start = std::ptr::with_exposed_provenance_mut(address as usize);
         // SAFETY: the slice is inside this memory; a launch checks that the memory is still live.
         Ok(unsafe { DeviceSlice::from_raw_parts(start, len) })
-    }
-
-    /// Sets every byte, after all work submitted to the device before.
-    ///
-    /// # Errors
-    /// A failure of the call, or of work submitted before.
-    pub fn fill(&mut self, byte: u8) -> Result<()> {
-        self.fill_part(0, self.bytes(), byte)
-    }
-
-    /// Sets `bytes` bytes from byte `offset` on, after all work submitted to the device before.
-    /// Launches that name the memory wait meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
-    pub fn fill_part(&mut self, offset: u64, bytes: u64, byte: u8) -> Result<()> {
-        let range = self.part(offset, bytes)?;
-        // SAFETY: in bounds.
-        unsafe { self.change(Transfer::Fill { range, byte }) }
-    }
-
-    /// Copies `from` to byte `offset`, after all work submitted to the device before. Launches that
-    /// name the memory wait meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
-    pub fn write<T: DeviceData>(&mut self, offset: u64, from: &[T]) -> Result<()> {
-        let bytes = size_of_val(from);
-        let to = self.part(offset, bytes as u64)?.address;
-        // SAFETY: in bounds, and `from` has `bytes` bytes.
-        unsafe { self.change(Transfer::Write { to, from: from.as_ptr().cast(), bytes }) }
-    }
-
-    /// Changes this memory, after all work submitted to the device before. Launches that name the
-    /// memory wait meanwhile.
-    ///
-    /// # Safety
-    /// The transfer changes only this memory. If it reads memory of the host, that is valid.
-    unsafe fn change(&mut self, transfer: Transfer) -> Result<()> {
-        if transfer.is_empty() {
-            return Ok(());
-        }
-        let _held = self.hold_off_launches()?;
-        // SAFETY: the caller's promise. `&mut self` excludes other host threads. The device is idle,
-        // launches that name the memory wait, and the backend excludes other kernels.
-        unsafe { self.device.driver().transfer(transfer) }
-    }
-
-    /// Copies the handle inside `handle` to byte `offset`, after all work submitted to the device
-    /// before.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
-    pub(crate) fn write_handle<H: DeviceHandle>(&mut self, offset: u64, handle: &Arg<H>) -> Result<()> {
-        let bytes = size_of::<H>();
-        let to = self.part(offset, bytes as u64)?.address;
-        self.device.synchronize()?;
-        // SAFETY: in bounds; the device is idle, and `&mut self` excludes other host threads.
-        unsafe { self.device.driver().write(to, (&raw const *handle).cast(), bytes) }
-    }
-
-    /// Copies from byte `offset` to `to`, after all work submitted to the device before. On a GPU
-    /// the copy may show partial results of a kernel that another thread launches meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
-    pub fn read<T: DeviceData>(&self, offset: u64, to: &mut [T]) -> Result<()> {
-        let bytes = size_of_val(to);
-        self.part(offset, bytes as u64)?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        // SAFETY: in bounds; `to` has `bytes` writable bytes, and any bytes are values of `T`
-        // (`DeviceData`).
-        unsafe { self.read_raw(offset, to.as_mut_ptr().cast(), bytes) }
-    }
-
-    /// Copies from byte `offset` to `to`, after all work submitted to the device before.
-    ///
-    /// # Safety
-    /// `offset + bytes` is in bounds, and `bytes` bytes at `to` are writable.
-    pub(super) unsafe fn read_raw(&self, offset: u64, to: *mut u8, bytes: usize) -> Result<()> {
-        self.device.synchronize()?;
-        // SAFETY: `&self` excludes writes by host threads, and the backend excludes kernels that
-        // were launched since the wait. The caller promises that the range is in bounds and that
-        // `to` is writable.
-        unsafe { self.device.driver().read(to, self.address() + offset, bytes) }
     }
 
     /// The part of `bytes` bytes from byte `offset` on. Fails unless it is in bounds.

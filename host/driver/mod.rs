@@ -14,7 +14,6 @@
 mod backend;
 mod buffer;
 mod code;
-mod copies;
 mod cpu;
 mod cuda;
 mod device;
@@ -25,6 +24,7 @@ mod image;
 mod launch;
 mod launch_config;
 mod memory;
+mod memory_copies;
 mod module;
 pub(crate) mod ptx;
 #[cfg(test)]
@@ -32,6 +32,7 @@ mod races;
 mod registry;
 mod reservation;
 mod stream;
+mod stream_copies;
 mod watchdog;
 
 pub use backend::{Backend, DeviceInfo, KernelAttributes, StreamId};

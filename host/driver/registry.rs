@@ -85,7 +85,7 @@ impl Drop for Submission<'_> {
     fn drop(&mut self) {
         let mut live = lock(&self.registry.live);
         live.submitting.retain(|number| *number != self.number);
-        self.registry.tell(live);
+        self.registry.notify(live);
     }
 }
 
@@ -101,7 +101,7 @@ impl Live {
 
 impl Registry {
     /// Wakes the threads that wait for a change, if there are any.
-    fn tell(&self, live: MutexGuard<'_, Live>) {
+    fn notify(&self, live: MutexGuard<'_, Live>) {
         let waiting = live.waiting;
         drop(live);
         if waiting > 0 {
@@ -184,10 +184,10 @@ impl Registry {
         }
     }
 
-    /// Makes launches that name the allocation at `address` wait until [`let_go`](Self::let_go).
+    /// Makes launches that name the allocation at `address` wait until [`release`](Self::release).
     /// Launches that passed their check before are submitted when this returns. `None` if there is
     /// no allocation at `address`.
-    pub(super) fn hold_off(&self, address: u64) -> Option<Hold> {
+    pub(super) fn hold(&self, address: u64) -> Option<Hold> {
         let hold = lock(&self.live).allocations.range_mut(..=address).next_back().map(|(start, of)| {
             of.holds += 1;
             Hold { start: *start, number: of.number }
@@ -196,14 +196,14 @@ impl Registry {
         hold
     }
 
-    /// Releases a hold from [`hold_off`](Self::hold_off).
-    pub(super) fn let_go(&self, hold: Hold) {
+    /// Releases a hold from [`hold`](Self::hold).
+    pub(super) fn release(&self, hold: Hold) {
         let mut live = lock(&self.live);
         let of = live.allocations.get_mut(&hold.start).filter(|of| of.number == hold.number);
         if let Some(of) = of {
             of.holds -= 1;
         }
-        self.tell(live);
+        self.notify(live);
     }
 
     /// Whether the range is inside one live allocation, or equals one reservation.

@@ -1,6 +1,6 @@
 //! Streams: queues of work that run in order, concurrently with the host and with other streams.
 
-use super::backend::{Queue, StreamBackend, StreamId, StreamWatcher};
+use super::backend::{Queue, StreamBackend, StreamId, StreamWatcher, Transfer};
 use super::device::Device;
 use super::event::Event;
 use crate::error::Result;
@@ -145,6 +145,34 @@ impl Stream {
     /// and before the first kernel has ended.
     pub fn cpu_stats(&self) -> Option<Stats> {
         self.driver().cpu_stats()
+    }
+
+    /// Repeats the `pattern` bytes at `address` until `bytes` bytes are written. Each copy doubles
+    /// the number of bytes written.
+    ///
+    /// # Safety
+    /// The bytes are live memory of this stream's device, and nothing else accesses them until the
+    /// stream has completed the copies.
+    pub(crate) unsafe fn repeat(&self, address: u64, pattern: u64, bytes: u64) -> Result<()> {
+        let mut done = pattern;
+        // At most 64 rounds: each doubles `done`.
+        while 0 < done && done < bytes {
+            let more = done.min(bytes - done);
+            // SAFETY: inside `bytes`, and source and target do not overlap. The caller promises
+            // live memory that nothing else accesses.
+            unsafe { self.driver().copy(address + done, address, more as usize) }?;
+            done += more;
+        }
+        Ok(())
+    }
+
+    /// Submits a transfer, unless it has no bytes.
+    ///
+    /// # Safety
+    /// The memory is valid, and nothing conflicts with the transfer until it is done.
+    pub(super) unsafe fn submit(&self, transfer: Transfer) -> Result<()> {
+        // SAFETY: the caller's promise.
+        if transfer.is_empty() { Ok(()) } else { unsafe { self.driver().transfer(transfer) } }
     }
 
     pub(crate) fn queue(&self) -> &Queue {

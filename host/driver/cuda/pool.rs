@@ -6,8 +6,8 @@ use super::sys::{OUT_OF_MEMORY, PoolApi, Status};
 use crate::driver::backend::{PoolAttribute, PoolBackend, Queue};
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{
-    CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType, CUmemPool_attribute,
-    CUmemPoolProps, CUmemoryPool,
+    CUdevice, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType,
+    CUmemPool_attribute, CUmemPoolProps, CUmemoryPool,
 };
 use std::ffi::{c_int, c_void};
 use std::mem::{offset_of, size_of};
@@ -32,33 +32,40 @@ unsafe impl Sync for CudaPool {}
 impl CudaPool {
     /// Creates a pool of GPU memory. A limit of `most` bytes requires CUDA 12.2.
     pub fn create(context: Arc<Context>, heap: Arc<Heap>, most: Option<u64>) -> Result<CudaPool> {
-        let (api, properties) = (PoolApi::loaded()?, properties(&context, most));
-        let mut raw = null_mut();
-        context.call("cuMemPoolCreate", |_| {
+        let properties = properties(&context, most);
+        CudaPool::obtain(context, heap, true, "cuMemPoolCreate", |api, raw, _| {
             // SAFETY: the driver reads the properties and writes the handle to `raw`.
-            unsafe { (api.mem_pool_create)(&mut raw, &properties) }
-        })?;
-        Ok(CudaPool { api, context, heap, raw, owned: true })
+            unsafe { (api.mem_pool_create)(raw, &properties) }
+        })
     }
 
     /// The default pool of the device.
     pub fn of_device(context: Arc<Context>, heap: Arc<Heap>) -> Result<CudaPool> {
-        let (api, mut raw) = (PoolApi::loaded()?, null_mut());
-        context.call("cuDeviceGetDefaultMemPool", |_| {
+        CudaPool::obtain(context, heap, false, "cuDeviceGetDefaultMemPool", |api, raw, device| {
             // SAFETY: the driver writes the handle to `raw`.
-            unsafe { (api.device_get_default_mem_pool)(&mut raw, context.device) }
-        })?;
-        Ok(CudaPool { api, context, heap, raw, owned: false })
+            unsafe { (api.device_get_default_mem_pool)(raw, device) }
+        })
     }
 
     /// The current pool of the device, for allocations that name no pool.
     pub fn current(context: Arc<Context>, heap: Arc<Heap>) -> Result<CudaPool> {
-        let (api, mut raw) = (PoolApi::loaded()?, null_mut());
-        context.call("cuDeviceGetMemPool", |_| {
+        CudaPool::obtain(context, heap, false, "cuDeviceGetMemPool", |api, raw, device| {
             // SAFETY: the driver writes the handle to `raw`.
-            unsafe { (api.device_get_mem_pool)(&mut raw, context.device) }
-        })?;
-        Ok(CudaPool { api, context, heap, raw, owned: false })
+            unsafe { (api.device_get_mem_pool)(raw, device) }
+        })
+    }
+
+    /// The pool that `call` writes the handle of.
+    fn obtain(
+        context: Arc<Context>,
+        heap: Arc<Heap>,
+        owned: bool,
+        name: &'static str,
+        call: impl FnOnce(&PoolApi, &mut CUmemoryPool, CUdevice) -> Status,
+    ) -> Result<CudaPool> {
+        let (api, mut raw) = (PoolApi::loaded()?, null_mut());
+        context.call(name, |_| call(api, &mut raw, context.device))?;
+        Ok(CudaPool { api, context, heap, raw, owned })
     }
 
     /// Calls the driver with the context current.

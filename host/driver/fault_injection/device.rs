@@ -97,7 +97,7 @@ impl DeviceBackend for FaultyDevice {
         assert!(self.faults.holds(Call::Alloc, range.address), "{range:?} is freed twice");
         self.drain();
         // Before the actual free: another thread may allocate the address at once.
-        self.faults.let_go(Call::Alloc, range.address);
+        self.faults.release(Call::Alloc, range.address);
         self.ranges.lock().unwrap().retain(|other| *other != range);
         self.inner.free(range)
     }

@@ -189,7 +189,7 @@ impl Faults {
         assert_eq!(before, None, "{call:?} at {place:#x}, twice");
     }
 
-    pub(super) fn let_go(&self, call: Call, place: u64) {
+    pub(super) fn release(&self, call: Call, place: u64) {
         let was_there = self.state().held.remove(&(call, place));
         assert!(was_there.is_some(), "{call:?} at {place:#x} is freed, and was not allocated");
     }

@@ -7,7 +7,7 @@ fn range(address: u64, bytes: u64) -> Range {
 }
 
 #[test]
-fn holds_ranges_inside_one_allocation_only() {
+fn only_ranges_inside_one_allocation_are_registered() {
     let registry = Registry::default();
     registry.insert(range(0x1000, 0x100));
     registry.insert(range(0x1100, 0x100));
@@ -34,11 +34,11 @@ fn an_address_that_is_used_again_has_another_number() {
     assert_ne!(registry.number(range(0x1010, 1)), Some(first));
     let second = registry.number(range(0x1010, 1));
     registry.put_back(0x1000, registry.remove(0x1000));
-    assert_eq!(registry.number(range(0x1010, 1)), second, "it could not go");
+    assert_eq!(registry.number(range(0x1010, 1)), second, "it was put back");
 }
 
 #[test]
-fn of_a_reservation_the_live_part_is_held_and_the_whole() {
+fn the_live_part_and_all_of_a_reservation_are_registered() {
     let registry = Registry::default();
     registry.reserve(range(0x1000, 0x1000), true);
     let number = registry.number(range(0x1000, 0x1000)).expect("as the handle of a pool names it");
@@ -57,14 +57,14 @@ fn of_a_reservation_the_live_part_is_held_and_the_whole() {
 }
 
 #[test]
-fn of_a_reservation_without_a_handle_the_live_part_alone_is_held() {
+fn only_the_live_part_of_a_reservation_without_a_handle_is_registered() {
     let registry = Registry::default();
     registry.reserve(range(0x1000, 0x1000), false);
     assert!(!registry.holds(range(0x1000, 0x1000)));
     registry.resize(0x1000, 0x1000);
     assert!(registry.holds(range(0x1000, 0x1000)));
     registry.resize(0x1000, 0x800);
-    assert!(!registry.holds(range(0x1000, 0x1000)), "a slice of what is gone");
+    assert!(!registry.holds(range(0x1000, 0x1000)), "a slice of an unmapped part");
 }
 
 /// A launch check that looks up `range`.
@@ -73,7 +73,7 @@ fn find(range: Range) -> impl FnMut(&mut Look<'_>) -> Result<(), ()> {
 }
 
 #[test]
-fn what_was_removed_is_freed_after_the_launches_that_found_it() {
+fn removed_memory_is_freed_after_the_launches_that_found_it() {
     let registry = Registry::default();
     registry.insert(range(0x1000, 0x100));
     let submission = registry.submit(find(range(0x1000, 8))).unwrap();
@@ -95,13 +95,13 @@ fn what_was_removed_is_freed_after_the_launches_that_found_it() {
 }
 
 #[test]
-fn a_launch_waits_while_what_it_names_is_held_off() {
+fn a_launch_waits_while_its_memory_is_held() {
     let registry = Registry::default();
     registry.insert(range(0x1000, 0x100));
     registry.insert(range(0x2000, 0x100));
-    let first = registry.hold_off(0x1000).unwrap();
-    let second = registry.hold_off(0x1080).expect("a part of it");
-    drop(registry.submit(find(range(0x2000, 8))).expect("another allocation is not held off"));
+    let first = registry.hold(0x1000).unwrap();
+    let second = registry.hold(0x1080).expect("a part of it");
+    drop(registry.submit(find(range(0x2000, 8))).expect("another allocation is not held"));
     let submitted = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -111,18 +111,18 @@ fn a_launch_waits_while_what_it_names_is_held_off() {
         while registry.waiting() == 0 {
             thread::yield_now();
         }
-        registry.let_go(first);
+        registry.release(first);
         while registry.waiting() == 0 {
             thread::yield_now();
         }
-        assert!(!submitted.load(Ordering::SeqCst), "held off twice");
-        registry.let_go(second);
+        assert!(!submitted.load(Ordering::SeqCst), "held twice");
+        registry.release(second);
     });
     assert!(submitted.load(Ordering::SeqCst));
-    let third = registry.hold_off(0x1000).unwrap();
+    let third = registry.hold(0x1000).unwrap();
     registry.remove(0x1000);
     registry.insert(range(0x1000, 0x100));
-    registry.let_go(third);
+    registry.release(third);
     drop(registry.submit(find(range(0x1000, 8))).expect("another allocation at that address"));
 }
 

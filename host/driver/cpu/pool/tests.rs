@@ -49,19 +49,19 @@ impl crate::driver::EventBackend for Held {
 }
 
 #[test]
-fn a_pool_that_goes_with_live_blocks_waits_for_the_device() {
+fn a_pool_dropped_with_live_blocks_waits_for_the_device() {
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 4 * MIB);
     let stream = device.stream().unwrap();
     let pool = device.driver().new_pool(None).unwrap();
     pool.alloc(4096, stream.queue()).unwrap();
     let held = hold(&device, &stream);
-    let going = std::thread::spawn(move || drop(pool));
+    let dropping = std::thread::spawn(move || drop(pool));
     // A premature completion would occur within a fraction of this.
     std::thread::sleep(std::time::Duration::from_millis(50));
     let info = device.info().unwrap();
     assert!(info.memory_free < info.memory_total, "freed before the stream's work has ended");
     drop(held);
-    going.join().unwrap();
+    dropping.join().unwrap();
     assert_eq!(device.info().unwrap().memory_free, info.memory_total);
 }
 
@@ -93,7 +93,7 @@ fn a_free_serves_its_own_stream_at_once_and_others_when_its_work_is_done() {
 }
 
 #[test]
-fn without_opportunistic_reuse_someone_has_to_wait_first() {
+fn without_opportunistic_reuse_the_host_must_wait_first() {
     let Setup { device, pool, .. } = setup(None);
     pool.set(PoolAttribute::Opportunistic, 0).unwrap();
     pool.set(PoolAttribute::ReleaseThreshold, u64::MAX).unwrap();
@@ -108,7 +108,7 @@ fn without_opportunistic_reuse_someone_has_to_wait_first() {
 }
 
 #[test]
-fn a_full_pool_makes_the_stream_wait_or_refuses() {
+fn a_full_pool_makes_the_stream_wait_or_fails() {
     for allowed in [true, false] {
         let Setup { device, pool, .. } = setup(Some(4 * MIB));
         pool.set(PoolAttribute::InternalDependencies, allowed.into()).unwrap();
@@ -217,14 +217,14 @@ fn its_end_waits_for_what_is_pending() {
 }
 
 #[test]
-fn wrong_frees_are_refused_as_a_driver_would() {
+fn wrong_frees_fail_as_in_a_driver() {
     let Setup { device, pool, .. } = setup(None);
     let stream = device.stream().unwrap();
     let block = pool.alloc(MIB, stream.queue()).unwrap();
     for address in [0, block + 512, u64::MAX] {
         // SAFETY: the free fails.
-        let refused = unsafe { pool.free(address, stream.queue()) };
-        assert!(matches!(refused, Err(Error::Driver { .. })));
+        let outcome = unsafe { pool.free(address, stream.queue()) };
+        assert!(matches!(outcome, Err(Error::Driver { .. })));
     }
     give(&pool, block, &stream);
     // SAFETY: the free fails.
@@ -232,7 +232,7 @@ fn wrong_frees_are_refused_as_a_driver_would() {
 }
 
 #[test]
-fn segments_stay_whole_whatever_is_asked_for() {
+fn segments_stay_consistent_under_random_requests() {
     for seed in 0..10 {
         let Setup { device, heap, pool } = setup(Some(32 * MIB));
         let streams = [device.stream().unwrap(), device.stream().unwrap(), device.stream().unwrap()];

@@ -36,7 +36,7 @@ fn a_hundred_blocks_of_four_kibibytes() {
         assert_eq!(
             error.to_string(),
             "a pool of 100 blocks of 4096 B (4.0 KiB) cannot allocate 4096 B (4.0 KiB): 409600 B (400.0 KiB) of 409600 B \
-             (400.0 KiB) are in use, 0 B are kept for later, and the largest free block has 0 B; give blocks back, or make it of \
+             (400.0 KiB) are in use, 0 B are cached, and the largest free block has 0 B; give blocks back, or make it of \
              more"
         );
         assert_eq!(pool.stats().free_blocks, 0);

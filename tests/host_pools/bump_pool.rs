@@ -128,7 +128,7 @@ fn a_reset_gives_the_same_addresses_again_and_is_refused_while_blocks_are_live()
         for (left, block) in (0..4).rev().zip(&first) {
             let error = pool.reset(&stream).unwrap_err();
             assert!(matches!(error, Error::InUse { blocks, .. } if blocks == left + 1), "{error}");
-            assert!(error.to_string().contains("are still allocated of 1048576 B (1.0 MiB)"), "{error}");
+            assert!(error.to_string().contains("of its 1048576 B (1.0 MiB) are still allocated"), "{error}");
             give(&pool, *block, &stream).unwrap();
             let before = pool.stats();
             let twice = give(&pool, *block, &stream).unwrap_err();

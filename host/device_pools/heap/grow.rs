@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn a_class_without_slabs_looks_for_new_ones() {
         let mut heap = Heap::builder(8 << 20).initial(2 << 20).build(&Device::cpu()).unwrap();
-        let layouts = vec![std::alloc::HeapLayout::new::<[u64; 128]>(); 4096];
+        let layouts = vec![std::alloc::Layout::new::<[u64; 128]>(); 4096];
         assert!(heap.allocate_many(&layouts).unwrap().iter().any(Option::is_none));
         assert!(words_found(&heap).iter().any(|word| *word != 0), "it was refused by a search");
         heap.grow_to(4 << 20).unwrap();

@@ -4,24 +4,24 @@
 //!   first ─► 4 ◄─► 0 ◄─► 7 ◄─ last      split(0) ─► 4 ◄─► 0 ◄─► 2 ◄─► 7      vacant: 1, 3, 5, 6
 //! ```
 //!
-//! Links and numbers are written only here. The use and the length of a piece are also written by
-//! [`Arena`](super::Arena).
+//! Links and numbers are written only here. The arena also writes the state and the length of a
+//! piece.
 //!
 //! I1: `next` and `prev` of two neighbours name each other; both ends hold [`NONE`]. I2: a number
 //! in `vacant` belongs to no piece.
 
-use super::super::order_table::OrderTag;
+use super::super::order_tag::OrderTag;
 
 /// In place of a neighbour: no neighbour.
 pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum PieceState {
     /// An unused number.
     Vacant,
     Free(OrderTag),
     /// Not free: in a live or cached block, a slab or an extent.
-    Out,
+    Used,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Node {
     pub bytes: u64,
     pub prev: u32,
     pub next: u32,
-    pub is: Use,
+    pub state: PieceState,
 }
 
 #[derive(Default)]
@@ -61,10 +61,10 @@ impl Chain {
         }
     }
 
-    /// Appends a piece that is out behind `prev`, the last piece of a segment. [`NONE`] starts a
+    /// Appends a used piece behind `prev`, the last piece of a segment. [`NONE`] starts a
     /// new segment.
     pub fn push(&mut self, (start, bytes): (u64, u64), prev: u32) -> u32 {
-        let node = self.add(Node { start, bytes, prev, next: NONE, is: Use::Out });
+        let node = self.add(Node { start, bytes, prev, next: NONE, state: PieceState::Used });
         self.link(prev, node);
         node
     }
@@ -72,15 +72,15 @@ impl Chain {
     /// Removes the last piece of a segment.
     pub fn pop(&mut self, node: u32) {
         self.link(self.get(node).prev, NONE);
-        self.retire(node);
+        self.free_number(node);
     }
 
     /// Removes a piece. Its neighbours become ends of their segments.
-    pub fn take_out(&mut self, node: u32) {
+    pub fn remove(&mut self, node: u32) {
         let Node { prev, next, .. } = *self.get(node);
         self.link(prev, NONE);
         self.link(NONE, next);
-        self.retire(node);
+        self.free_number(node);
     }
 
     /// Links two ends as neighbours.
@@ -93,17 +93,17 @@ impl Chain {
         }
     }
 
-    fn retire(&mut self, node: u32) {
-        self.get_mut(node).is = Use::Vacant;
+    fn free_number(&mut self, node: u32) {
+        self.get_mut(node).state = PieceState::Vacant;
         self.vacant.push(node);
     }
 
     /// Splits a piece, so that the first part has `bytes`. Returns the second part.
     pub fn split(&mut self, node: u32, bytes: u64) -> u32 {
-        let of = *self.get(node);
-        let right = self.add(Node { start: of.start + bytes, bytes: of.bytes - bytes, ..of });
+        let left = *self.get(node);
+        let right = self.add(Node { start: left.start + bytes, bytes: left.bytes - bytes, ..left });
         self.get_mut(node).bytes = bytes;
-        self.link(right, of.next);
+        self.link(right, left.next);
         self.link(node, right);
         right
     }
@@ -114,7 +114,7 @@ impl Chain {
         let Node { bytes, next, .. } = *self.get(right);
         self.get_mut(node).bytes += bytes;
         self.link(node, next);
-        self.retire(right);
+        self.free_number(right);
     }
 
     /// The piece and all pieces to its right.
@@ -130,6 +130,6 @@ impl Chain {
     pub fn check(&self, used: usize) {
         let vacant: std::collections::BTreeSet<_> = self.vacant.iter().collect();
         assert_eq!((vacant.len(), vacant.len() + used), (self.vacant.len(), self.nodes.len()), "I2");
-        assert!(vacant.iter().all(|node| self.get(**node).is == Use::Vacant), "I2");
+        assert!(vacant.iter().all(|node| self.get(**node).state == PieceState::Vacant), "I2");
     }
 }

@@ -21,7 +21,7 @@ const PER_LOG: u32 = 3;
 const LEAST_LOG: u32 = 8;
 
 #[derive(Default)]
-pub(super) struct Pieces {
+pub(super) struct FreeIndex {
     bins: Vec<Vec<Piece>>,
     filled: [u64; BINS.div_ceil(64)],
     len: usize,
@@ -37,7 +37,7 @@ const fn bin_of(bytes: u64) -> usize {
     ((log - LEAST_LOG) as usize) << PER_LOG | part
 }
 
-impl Pieces {
+impl FreeIndex {
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.len
@@ -106,7 +106,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// I1 to I3.
-    fn check(pieces: &Pieces) {
+    fn check(pieces: &FreeIndex) {
         for (at, bin) in pieces.bins.iter().enumerate() {
             assert!(bin.iter().all(|piece| bin_of(piece.0) == at) && bin.is_sorted(), "I1");
             assert_eq!(pieces.filled[at / 64] >> (at % 64) & 1 == 1, !bin.is_empty(), "I2");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn bins_are_in_the_order_of_sizes() {
+    fn bins_are_sorted_by_size() {
         let borders = (0..64).flat_map(|log| (0..8).map(move |n| (1_u64 << log) + ((1_u64 << log) >> 3) * n));
         let sizes: BTreeSet<u64> = borders.flat_map(|size| [size - 1, size, size + 1]).collect();
         assert!(sizes.iter().map(|size| bin_of(*size)).is_sorted());
@@ -124,10 +124,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_those_of_a_tree(
+        fn it_equals_a_sorted_set(
             steps in prop::collection::vec((0_u64..60, 0_u64..50, any::<bool>(), 0_u64..60), 1..300)
         ) {
-            let (mut pieces, mut tree) = (Pieces::default(), BTreeSet::new());
+            let (mut pieces, mut tree) = (FreeIndex::default(), BTreeSet::new());
             let size = |n: u64| (8 + n % 8) << (n / 8 + 5);
             for (number, (n, start, adds, asked)) in (0_u32..).zip(steps) {
                 let piece = (size(n), start, 7);

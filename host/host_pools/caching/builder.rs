@@ -1,15 +1,24 @@
-//! Settings of a caching pool.
+//! Builder of a caching pool.
 
+use super::super::allocator::DeviceAllocator;
+use super::super::request::invalid_setting;
+use super::super::sync_driver::SyncDriverAllocator;
 use super::class::Classes;
-use super::{CachingPool, Hook};
+use super::pool::CachingPool;
+use super::settings::{Hook, SPARE_DIVISOR, Settings};
 use crate::device_pools::GrowableBuffer;
 use crate::driver::Device;
-use crate::error::{Bytes, InvalidConfig, Result};
-use crate::host_pools::{DeviceAllocator, SyncDriverAllocator};
+use crate::error::{Bytes, Result};
+use std::sync::Arc;
+
+/// Granularity of the driver's mappings.
+const PAGE: u64 = 2 << 20;
+/// The largest `segment_bytes`.
+const MAX_SEGMENT: u64 = 1 << 40;
 
 /// Builder for a [`CachingPool`]. `CachingPool::builder()` returns the defaults.
 #[derive(Clone, Debug)]
-#[must_use = "a pool is made by build or build_over"]
+#[must_use = "call build or build_over"]
 pub struct CachingPoolBuilder {
     max_bytes: Option<u64>,
     min_block: u64,
@@ -19,76 +28,6 @@ pub struct CachingPoolBuilder {
     spare_bytes: u64,
     stream_ordered: bool,
     hook: Option<Hook>,
-}
-
-/// The checked settings.
-#[derive(Clone, Debug)]
-pub(super) struct Settings {
-    pub classes: Classes,
-    pub most: u64,
-    pub segment_bytes: u64,
-    spare_bytes: u64,
-    most_spare: u64,
-    /// Segment sizes are rounded up to a multiple of this.
-    pub granularity: u64,
-    pub is_ordered: bool,
-    /// Set in a pool of equal blocks: it has one segment for its whole lifetime.
-    pub is_fixed: bool,
-    pub hook: Option<Hook>,
-}
-
-/// The fraction of the pool's limit that may be free before cached memory is coalesced: one part in
-/// this many.
-const MOST_SPARE: u64 = 32;
-
-impl Settings {
-    /// Bytes that may be free with this many streams before cached memory is coalesced.
-    pub fn spare(&self, streams: usize) -> u64 {
-        self.spare_bytes.saturating_mul(streams as u64).min(self.most_spare)
-    }
-
-    /// Settings of a pool of equal blocks of `bytes`, as many as fit into `most` bytes.
-    pub fn of_equal(bytes: u64, most: u64) -> Settings {
-        Settings {
-            classes: Classes::of_equal(bytes),
-            most,
-            segment_bytes: most,
-            spare_bytes: 0,
-            most_spare: 0,
-            granularity: bytes,
-            is_ordered: true,
-            is_fixed: true,
-            hook: None,
-        }
-    }
-
-    /// Maximum number of blocks of a size that one refill takes. In a pool of equal blocks it is a
-    /// small part of them, so that other streams need not wait for the rest.
-    pub fn most_refill(&self, bytes: u64) -> usize {
-        if self.is_fixed { (self.most / bytes / MOST_SPARE).max(1) as usize } else { usize::MAX }
-    }
-
-    /// Size of the extent that a stream's cache takes, if the request needs no more.
-    pub fn extent(&self) -> u64 {
-        let part = self.classes.whole((self.most / MOST_SPARE).max(1));
-        MOST_EXTENT.min(self.segment_bytes).min(part)
-    }
-
-    /// Limits the free memory to its fraction of the device memory.
-    fn allow_spare_of(&mut self, device_bytes: u64) {
-        self.most_spare = self.most_spare.min(device_bytes / MOST_SPARE);
-    }
-}
-
-/// Upper limit of [`Settings::extent`].
-const MOST_EXTENT: u64 = 16 << 20;
-/// Granularity of the driver's mappings.
-const PAGE: u64 = 2 << 20;
-/// The largest `segment_bytes`.
-const MOST_SEGMENT: u64 = 1 << 40;
-
-fn refuse<T>(setting: &'static str, given: u64, why: String) -> Result<T> {
-    Err(InvalidConfig::Pool { setting, given: Bytes(given).to_string(), why }.into())
 }
 
 impl Default for CachingPoolBuilder {
@@ -106,16 +45,23 @@ impl Default for CachingPoolBuilder {
     }
 }
 
+impl CachingPool {
+    /// Default settings of a caching pool.
+    pub fn builder() -> CachingPoolBuilder {
+        CachingPoolBuilder::default()
+    }
+}
+
 impl CachingPoolBuilder {
     /// Limit of the memory that the pool takes from its upstream, in bytes. Default: unlimited.
-    /// Rounded down to the pool's granularity: the least block, or with [`build`](Self::build) the
+    /// Rounded down to the pool's granularity: the smallest block, or with [`build`](Self::build) the
     /// granularity of the device's mappings.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = Some(bytes);
         self
     }
 
-    /// The least block, in bytes: a power of two from 256 B to 1 MiB. Default: 512 B.
+    /// The smallest block, in bytes: a power of two from 256 B to 1 MiB. Default: 512 B.
     pub fn min_block(mut self, bytes: u64) -> Self {
         self.min_block = bytes;
         self
@@ -135,8 +81,8 @@ impl CachingPoolBuilder {
     }
 
     /// Largest class that slabs serve; its blocks take their whole class, in bytes: a power of two
-    /// from the least block to 1 MiB. Default: 64 KiB. Larger blocks take the requested size,
-    /// rounded up to a multiple of the least block.
+    /// from the smallest block to 1 MiB. Default: 64 KiB. Larger blocks take the requested size,
+    /// rounded up to a multiple of the smallest block.
     pub fn slab_limit(mut self, bytes: u64) -> Self {
         self.slab_limit = bytes;
         self
@@ -165,40 +111,35 @@ impl CachingPoolBuilder {
     /// allocate from, or free to, a pool that is built over this one: such a caching pool holds its
     /// own lock while it asks this pool for a segment, and the call would deadlock.
     pub fn on_exhausted(mut self, hook: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
-        self.hook = Some(Hook::new(hook));
+        self.hook = Some(Hook(Arc::new(hook)));
         self
     }
 
     fn check(&self) -> Result<Settings> {
-        let classes = Classes::new(self.min_block, self.classes_per_doubling, self.slab_limit)?;
-        let (most, least) = (self.max_bytes.unwrap_or(u64::MAX), Bytes(self.min_block));
-        if most < self.min_block {
-            return refuse("max_bytes", most, format!("it is at least the least block (min_block), {least}"));
+        let &CachingPoolBuilder { min_block, segment_bytes, spare_bytes, .. } = self;
+        let classes = Classes::new(min_block, self.classes_per_doubling, self.slab_limit)?;
+        let max = self.max_bytes.unwrap_or(u64::MAX);
+        if max < min_block {
+            let why = format!("it must be at least min_block, {}", Bytes(min_block));
+            return Err(invalid_setting("max_bytes", Bytes(max), why));
         }
-        if !self.segment_bytes.is_multiple_of(self.min_block) || self.segment_bytes < self.min_block {
-            let why = format!("it is a multiple of the least block (min_block), {least}");
-            return refuse("segment_bytes", self.segment_bytes, why);
+        let is_valid =
+            segment_bytes.is_multiple_of(min_block) && (min_block..=MAX_SEGMENT).contains(&segment_bytes);
+        if !is_valid {
+            let (min, max) = (Bytes(min_block), Bytes(MAX_SEGMENT));
+            let why = format!("it must be a multiple of min_block, {min}, and at most {max}");
+            return Err(invalid_setting("segment_bytes", Bytes(segment_bytes), why));
         }
-        if self.segment_bytes > MOST_SEGMENT {
-            return refuse(
-                "segment_bytes",
-                self.segment_bytes,
-                format!("it is at most {}", Bytes(MOST_SEGMENT)),
-            );
-        }
-        let granularity = if self.segment_bytes.is_multiple_of(PAGE) { PAGE } else { self.min_block };
-        let &CachingPoolBuilder { segment_bytes, spare_bytes, stream_ordered: is_ordered, .. } = self;
-        // A multiple of the least block, like all sizes in the pool.
-        let most = most & !(self.min_block - 1);
-        let most_spare = most / MOST_SPARE;
+        // A multiple of the smallest block, like all sizes in the pool.
+        let max_bytes = max & !(min_block - 1);
         Ok(Settings {
             classes,
-            most,
+            max_bytes,
             segment_bytes,
             spare_bytes,
-            most_spare,
-            granularity,
-            is_ordered,
+            max_spare: max_bytes / SPARE_DIVISOR,
+            granularity: if segment_bytes.is_multiple_of(PAGE) { PAGE } else { min_block },
+            is_ordered: self.stream_ordered,
             is_fixed: false,
             hook: self.hook.clone(),
         })
@@ -211,7 +152,7 @@ impl CachingPoolBuilder {
     /// the driver.
     pub fn build_over<A: DeviceAllocator>(&self, upstream: A) -> Result<CachingPool<A>> {
         let mut settings = self.check()?;
-        settings.allow_spare_of(upstream.device().info()?.memory_total);
+        settings.limit_spare(upstream.device().info()?.memory_total);
         CachingPool::new(upstream, None, settings)
     }
 
@@ -228,25 +169,24 @@ impl CachingPoolBuilder {
     /// `max_bytes` below the mapping granularity;
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the driver.
     pub fn build(&self, device: &Device) -> Result<CachingPool<SyncDriverAllocator>> {
-        let asked = self.max_bytes.unwrap_or(u64::MAX);
         let (mut settings, info) = (self.check()?, device.info()?);
-        settings.allow_spare_of(info.memory_total);
+        settings.limit_spare(info.memory_total);
         let upstream = SyncDriverAllocator::new(device);
         if !info.virtual_memory {
             return CachingPool::new(upstream, None, settings);
         }
-        let most = asked.min(info.memory_total);
-        let buffer = GrowableBuffer::reserve(device, most)?;
+        let max = self.max_bytes.unwrap_or(u64::MAX).min(info.memory_total);
+        let buffer = GrowableBuffer::reserve(device, max)?;
         let granularity = buffer.granularity();
-        if most < granularity {
+        if max < granularity {
+            let min = Bytes(granularity);
             let why = format!(
-                "{device} maps {} at a time: allow as much, or take segments from an allocator (build_over)",
-                Bytes(granularity)
+                "{device} maps {min} at a time: set at least that, or allocate segments from another allocator (build_over)"
             );
-            return refuse("max_bytes", most, why);
+            return Err(invalid_setting("max_bytes", Bytes(max), why));
         }
-        // Only whole mappings: the pool never exceeds its limit.
-        settings.most = most / granularity * granularity;
+        // A multiple of the mapping granularity: the pool never exceeds its limit.
+        settings.max_bytes = max / granularity * granularity;
         CachingPool::new(upstream, Some(buffer), settings)
     }
 }

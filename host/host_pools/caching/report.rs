@@ -1,12 +1,14 @@
 //! Statistics of a pool, and the reasons for an invalid free.
 
-use super::block_table::ClaimError;
-use super::ladder::Rung;
+use super::super::allocator::{DeviceAllocator, Usage};
+use super::super::request::{inside_block, invalid_free, wrong_layout};
+use super::super::sync::lock;
+use super::class::NAME;
+use super::pool::CachingPool;
 use super::shared::Shared;
-use super::stats::{CachingPoolStats, Counts, RungStats};
-use super::{CachingPool, NAME};
-use crate::error::{Error, InvalidFree};
-use crate::host_pools::{DeviceAllocator, Usage, lock, words};
+use super::slot::ClaimError;
+use super::stats::{CachingPoolStats, Counts, Rung, RungStats};
+use crate::error::Error;
 use std::alloc::Layout;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +16,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// The sum over all caches.
     pub(super) fn counts(&self, shared: &Shared) -> Counts {
         let mut counts = shared.retired.clone();
-        self.streams.all().iter().for_each(|cache| cache.count(&mut counts));
+        self.streams.all().iter().for_each(|cache| cache.bins().count(&mut counts));
         counts
     }
 
@@ -52,32 +54,28 @@ impl<A: DeviceAllocator> CachingPool<A> {
 
     /// The error for an invalid free.
     #[cold]
-    pub(super) fn misuse(&self, address: u64, layout: Layout, wrong: ClaimError) -> Error {
-        let why = match wrong {
-            ClaimError::Free => "the block there is free already".into(),
-            ClaimError::Layout(given) => {
-                format!("it was allocated as {}, not as {}", words(given), words(layout))
-            }
-            ClaimError::Unknown => self.whereabouts(address),
+    pub(super) fn invalid_free(&self, address: u64, layout: Layout, error: ClaimError) -> Error {
+        let why = match error {
+            ClaimError::Free => "the block at that address is already free".into(),
+            ClaimError::Layout(given) => wrong_layout(given, layout),
+            ClaimError::Unknown => self.explain_unknown(address),
         };
-        Error::InvalidFree(InvalidFree::Block { allocator: NAME.into(), address, why })
+        invalid_free(NAME, address, why)
     }
 
     /// Describes an address at which no block starts.
-    fn whereabouts(&self, address: u64) -> String {
+    fn explain_unknown(&self, address: u64) -> String {
         let shared = lock(&self.shared);
         if shared.arena.segment_of(address).is_none() {
-            return "it is in no segment of the pool's: it is of another allocator, or its segment was given back before".into();
+            let why = "it is in no segment of the pool: it belongs to another allocator, or its segment was released";
+            return why.into();
         }
         let has = |start: u64, bytes: u64| start <= address && address - start < bytes;
-        let all = self.live.all().into_iter().map(|id| self.live.slot(id));
-        let found = all.into_iter().find(|slot| has(slot.address(), slot.bytes()));
-        let asked = found.and_then(|slot| Some((slot.address(), self.live.asked(slot.address())?)));
-        match asked {
-            Some((start, layout)) => {
-                format!("it lies inside of the block of {} at {start:#x}", words(layout))
-            }
-            None => "nothing is allocated there: it was given back before, or never allocated".into(),
+        let found = self.live.slots().into_iter().find(|slot| has(slot.address(), slot.bytes()));
+        let live = found.and_then(|slot| Some((slot.address(), self.live.layout_at(slot.address())?)));
+        match live {
+            Some((start, layout)) => inside_block(start, layout),
+            None => "no block is allocated there: it was freed before, or never allocated".into(),
         }
     }
 }

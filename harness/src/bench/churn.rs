@@ -10,9 +10,9 @@ use super::timing::Timing;
 use super::{Bar, Figure};
 use crate::Result;
 use crate::kernels::bench::{bench_churn_floor, bench_freelist_churn};
+use warpheap::device_pools::FreeList;
 use warpheap::driver::DeviceInfo;
 use warpheap::kernel_names;
-use warpheap::device_pools::FreeList;
 
 /// Allocation and free pairs per thread.
 const TURNS: u32 = 64;

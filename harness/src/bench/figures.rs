@@ -9,10 +9,10 @@ use crate::kernels::bench::{
     bench_freelist_free,
 };
 use crate::{Error, Result};
+use warpheap::device_pools::{Bump, FreeList};
 use warpheap::driver::{Device, DeviceBuffer, LaunchConfig, Module};
 use warpheap::error::OutOfMemory;
 use warpheap::kernel_names;
-use warpheap::device_pools::{Bump, FreeList};
 use warpheap_device::kernel::DevicePtr;
 
 const THREADS_LOG2: u32 = 20;

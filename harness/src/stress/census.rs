@@ -114,7 +114,12 @@ pub(super) fn on_host(plan: &Plan, narrator: &Narrator<'_>, report: &mut StressR
 }
 
 /// Adds the findings of the host, and differences between host and device.
-pub(super) fn compare(result: CensusResult, sorted: &Sorted, narrator: &Narrator<'_>, report: &mut StressReport) {
+pub(super) fn compare(
+    result: CensusResult,
+    sorted: &Sorted,
+    narrator: &Narrator<'_>,
+    report: &mut StressReport,
+) {
     let named = |place: u32| narrator.block(place, narrator.records[place as usize]);
     for pair in sorted.overlaps.pairs.iter().take(NAMED) {
         let (first, second) = (named(pair.first.place), named(pair.second.place));

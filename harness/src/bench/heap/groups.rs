@@ -11,8 +11,8 @@ use crate::kernels::bench::{
     CACHE_THREADS, Counter, Sizes, bench_alloc_floor, bench_heap_alloc_each, bench_heap_churn,
     bench_heap_churn_cached, bench_heap_free_each,
 };
-use warpheap::kernel_names;
 use warpheap::device_pools::Heap;
+use warpheap::kernel_names;
 use warpheap_device::heap;
 use warpheap_device::kernel::{Arg, Kernel};
 

@@ -11,9 +11,9 @@ use crate::kernels::bench::{
     Sizes, bench_alloc_floor, bench_heap_alloc, bench_heap_free, bench_heap_free_half,
 };
 use crate::kernels::stress::take_whole_heap;
+use warpheap::device_pools::Heap;
 use warpheap::driver::LaunchConfig;
 use warpheap::kernel_names;
-use warpheap::device_pools::Heap;
 use warpheap_device::kernel::DevicePtr;
 
 const LARGE: u32 = 8192;

@@ -6,8 +6,8 @@ use super::super::timing::{Timer, Timing};
 use super::wrong;
 use crate::Result;
 use crate::kernels::bench::{Counter, Order, Sizes, bench_heap_alloc, bench_heap_free};
-use warpheap::driver::{DeviceBuffer, LaunchConfig};
 use warpheap::device_pools::Heap;
+use warpheap::driver::{DeviceBuffer, LaunchConfig};
 use warpheap_device::kernel::{DevicePtr, Kernel};
 
 /// Threads, their sizes and their blocks.

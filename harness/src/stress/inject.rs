@@ -41,14 +41,14 @@ pub(super) fn inject<S: Subject>(
                 // until then.
                 unsafe { overlap.launch(stream, module, &one, args) }?;
             }
-            // SAFETY: nothing else runs, the records are those of this pool and this map, and the
-            // kernel requires no more (S2). Only the checks use the pool afterwards.
             (Plant::DoubleFree, _, Some(twice)) => {
-                unsafe { twice.launch(stream, module, &one, (pool, all, map, place)) }?
+                // SAFETY: nothing else runs, the records are those of this pool and this map, and
+                // the kernel requires no more (S2). Only the checks use the pool afterwards.
+                unsafe { twice.launch(stream, module, &one, (pool, all, map, place)) }?;
             }
-            // SAFETY: nothing else runs, and the records are those of this map.
             (Plant::LostBlock, ..) => {
-                unsafe { stream.launch(module, plant_lost_block, &one, (all, map, place)) }?
+                // SAFETY: nothing else runs, and the records are those of this map.
+                unsafe { stream.launch(module, plant_lost_block, &one, (all, map, place)) }?;
             }
             // `Plan::new` fails if the kernel is missing.
             _ => {}

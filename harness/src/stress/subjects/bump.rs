@@ -2,17 +2,20 @@
 //!
 //! The allocated, remaining and wasted granules must add up to the size of the arena.
 
-use super::{Account, Launched, Subject};
 use crate::kernels::stress::{give_back_bump, grab_bump, plant_overlap_bump, stress_bump};
-use crate::stress::config::AllocatorKind;
-use crate::stress::finding::{FindingKind, Narrator};
-use crate::stress::plan::{MIN_GRANULE_LOG2, Plan, Shape};
+use crate::stress::finding::FindingKind;
+use crate::stress::kernels::Kernels;
+use crate::stress::kinds::AllocatorKind;
+use crate::stress::plan::Plan;
+use crate::stress::round_state::RoundState;
+use crate::stress::shape::{MIN_GRANULE_LOG2, Shape};
+use crate::stress::subject::{Account, Subject};
 use crate::{OwnModule, Result};
 use warpheap::Bytes;
-use warpheap::device_pools::{self, BumpStats, Faults};
-use warpheap::driver::{Device, LaunchConfig, Module, Stream};
-use warpheap::kernel_names;
+use warpheap::device_pools::{self, BumpStats};
+use warpheap::driver::{Device, Module};
 use warpheap_device::bump::{Bump, MAX_GRANULES};
+use warpheap_device::check::record::Record;
 use warpheap_device::kernel::Arg;
 
 /// The largest alignment that threads request, as a multiple of the smallest (base-2 logarithm).
@@ -29,19 +32,14 @@ pub(crate) struct BumpSubject {
 }
 
 // SAFETY: the pool's memory and metadata live as long as the pool (S1). `stress_kernels!` declares
-// the kernels (S2). Any thread may call the handle's methods (S3). Methods that launch kernels wait
-// for them (S4). The kernels are loaded from this crate's images (S5).
+// the kernels; `plant_overlap_bump` requires that the root leased the bytes of `overlap_argument`
+// (S2). Any thread may call the handle's methods (S3). No method launches a kernel (S4). The
+// kernels are loaded from this crate's images (S5).
 unsafe impl Subject for BumpSubject {
     type Handle = Bump;
-    type Stress = stress_bump;
-    type Grab = grab_bump;
-    type GiveBack = give_back_bump;
-    const STRESS: stress_bump = stress_bump;
-    const GRAB: grab_bump = grab_bump;
-    const GIVE_BACK: give_back_bump = give_back_bump;
+    const KERNELS: Kernels<Bump> =
+        Kernels::new(&stress_bump, &grab_bump, &give_back_bump).overlap(&plant_overlap_bump);
     const NAME: &'static str = AllocatorKind::Bump.name();
-    const LAUNCHED: Launched =
-        Launched { always: &[], handing_over: &[], planted: &kernel_names![plant_overlap_bump] };
 
     fn shape(_: u32, _: u32, mean_bytes: u32) -> Shape {
         let max_align_log2 = MIN_GRANULE_LOG2 + MAX_EXTRA_ALIGN_LOG2;
@@ -81,28 +79,15 @@ unsafe impl Subject for BumpSubject {
         Ok(self.pool.reset()?)
     }
 
-    /// An arena does not record misuse.
-    fn faults(&self) -> Result<Option<Faults>> {
-        Ok(None)
-    }
-
-    /// Always `None`: an arena counts bytes, and the number of blocks does not determine them.
-    fn agrees(&self, _: u64) -> Result<Option<bool>> {
-        Ok(None)
-    }
-
-    fn account(&self, plan: &Plan, narrator: &Narrator<'_>) -> Result<Option<Account>> {
-        let live = narrator.records.iter().filter(|record| record.is_live());
-        let granted: u64 = live.map(|record| footprint(record.bytes(), record.align())).sum();
+    fn account(&self, plan: &Plan, state: &RoundState<'_>) -> Result<Option<Account>> {
+        let footprint = |(_, record): (u32, &Record)| footprint(record.bytes(), record.align());
+        let granted: u64 = state.live().map(footprint).sum();
         let mut account = Account::default();
-        for violation in self.pool.check()? {
-            let message = format!("invariant {} is broken: {}", violation.invariant, violation.found);
-            account.findings.push(narrator.finding(FindingKind::CountMismatch, None, message));
-        }
+        account.findings.extend(self.pool.check()?.iter().map(|violation| state.violation(violation)));
         let stats = self.pool.stats()?;
         if stats.unsettled == 0 {
             account.wasted_bytes = stats.wasted_bytes;
-            compare_bytes(plan, stats, granted << plan.granule_log2, narrator, &mut account);
+            compare_bytes(plan, stats, granted << plan.granule_log2, state, &mut account);
         }
         Ok(Some(account))
     }
@@ -118,15 +103,10 @@ unsafe impl Subject for BumpSubject {
         plan.granules() / footprint(plan.max_bytes, 1)
     }
 
-    unsafe fn corrupt(&self, module: &Module, stream: &Stream, _victim: u64) -> Result<()> {
-        // The root leased all allocated memory.
+    /// Bytes that the root leased: it leased all allocated memory.
+    fn overlap_argument(&self, _: u64) -> Result<u64> {
         let usage = self.pool.stats()?.usage;
-        let lent = usage.used_bytes.min(usage.reserved_bytes / REWOUND_PART);
-        let args = (self.handle(), lent);
-        // SAFETY: the root leased at least `lent` bytes, and nothing else runs. The run ends with
-        // the resulting findings.
-        unsafe { stream.launch(module, plant_overlap_bump, &LaunchConfig::linear(1, 1), args) }?;
-        Ok(stream.synchronize()?)
+        Ok(usage.used_bytes.min(usage.reserved_bytes / REWOUND_PART))
     }
 }
 
@@ -138,35 +118,24 @@ fn footprint(bytes: u32, align: u64) -> u64 {
 }
 
 /// Compares the statistics of the arena with the bytes that live blocks take.
-fn compare_bytes(
-    plan: &Plan,
-    stats: BumpStats,
-    granted: u64,
-    narrator: &Narrator<'_>,
-    account: &mut Account,
-) {
+fn compare_bytes(plan: &Plan, stats: BumpStats, granted: u64, state: &RoundState<'_>, account: &mut Account) {
     let sum = granted + stats.remaining_bytes + stats.wasted_bytes;
     if sum == stats.usage.reserved_bytes {
         return;
     }
+    let (total, difference) = (Bytes(stats.usage.reserved_bytes), sum.abs_diff(stats.usage.reserved_bytes));
     let parts = format!(
-        "blocks take {}, {} are left, {} were wasted",
+        "the live blocks take {}, {} remain, {} were wasted",
         Bytes(granted),
         Bytes(stats.remaining_bytes),
         Bytes(stats.wasted_bytes)
     );
-    let (total, difference) = (Bytes(stats.usage.reserved_bytes), sum.abs_diff(stats.usage.reserved_bytes));
-    let (kind, message) = if sum < stats.usage.reserved_bytes {
+    let (kind, what) = if sum < stats.usage.reserved_bytes {
         account.lost_blocks = (difference >> plan.granule_log2) / footprint(plan.min_bytes, 1);
-        (
-            FindingKind::Lost,
-            format!("{} of {total} are neither free nor anyone's: {parts}", Bytes(difference)),
-        )
+        (FindingKind::Lost, "are neither free nor live")
     } else {
-        (
-            FindingKind::CountMismatch,
-            format!("there are {} more than the {total}: {parts}", Bytes(difference)),
-        )
+        (FindingKind::CountMismatch, "are counted more than once")
     };
-    account.findings.push(narrator.finding(kind, None, message));
+    let message = format!("{} of the arena's {total} {what}: {parts}", Bytes(difference));
+    account.findings.push(state.finding(kind, None, message));
 }

@@ -5,7 +5,7 @@ use super::Owner;
 use super::log::BreachKind;
 use super::ownership::OwnershipMap;
 use super::record::Record;
-use crate::host_pools::DeviceAlloc;
+use crate::alloc::DeviceAlloc;
 use crate::kernel::DeviceSlice;
 use crate::lanes::Group;
 use crate::sync::{AtomicU32, AtomicU64};

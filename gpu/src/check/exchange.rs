@@ -23,7 +23,7 @@ use super::Owner;
 use super::ownership::OwnershipMap;
 use super::record::Record;
 use super::workload::{Phase, Round, SLOTS, Worker};
-use crate::host_pools::DeviceAlloc;
+use crate::alloc::DeviceAlloc;
 use crate::kernel::DeviceSlice;
 use crate::sync::{AtomicU64, Site};
 use crate::thread;

@@ -6,7 +6,7 @@
 use super::Owner;
 use super::ownership::OwnershipMap;
 use super::record::Record;
-use crate::host_pools::DeviceAlloc;
+use crate::alloc::DeviceAlloc;
 use crate::kernel::DeviceSlice;
 use crate::sync::{peek_u8, poke_u8};
 use core::ptr::NonNull;

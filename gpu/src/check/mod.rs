@@ -14,7 +14,7 @@
 //! | [`misuse`] | threads that misuse an allocator on purpose, to test the checks |
 //! | [`stress_kernels!`](crate::stress_kernels!) | the kernels that run these for a handle type |
 //!
-//! The checks know nothing about the allocator beyond [`DeviceAlloc`](crate::host_pools::DeviceAlloc).
+//! The checks know nothing about the allocator beyond [`DeviceAlloc`](crate::alloc::DeviceAlloc).
 //! Nothing here panics: findings are recorded in the log.
 
 pub mod census;

@@ -21,7 +21,7 @@ use super::ownership::OwnershipMap;
 use super::pattern::{Pattern, Tear};
 use super::record::Record;
 use super::tally::Counts;
-use crate::host_pools::DeviceAlloc;
+use crate::alloc::DeviceAlloc;
 use crate::kernel::DeviceSlice;
 use crate::thread;
 use crate::units::WARP_SIZE;

@@ -22,7 +22,7 @@ const MAX_EXTRA_ALIGN_LOG2: u32 = 2;
 const REWOUND_PART: u64 = 8;
 
 pub(crate) struct BumpSubject {
-    pool: pool::Bump,
+    pool: device_pools::Bump,
     /// The number of pieces that the remaining memory can be split into: the root's, and two per
     /// shard.
     pieces: u64,
@@ -60,7 +60,7 @@ unsafe impl Subject for BumpSubject {
         // One shard per SM, also where the builder would use none, so that shards are always
         // tested.
         let shards = device.info()?.multiprocessors.min(plan.granules() as u32 / 2);
-        let builder = pool::Bump::builder(plan.pool_bytes).min_align(1 << plan.granule_log2);
+        let builder = device_pools::Bump::builder(plan.pool_bytes).min_align(1 << plan.granule_log2);
         let pool = builder.shards(shards).build(device)?;
         Ok(BumpSubject { pool, pieces: 1 + 2 * u64::from(shards) })
     }

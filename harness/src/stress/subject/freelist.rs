@@ -26,7 +26,7 @@ const MAX_ALIGN_LOG2: u32 = 6;
 /// The number of findings that name their blocks. All lost blocks are counted.
 const NAMED: usize = 8;
 
-pub(crate) struct FreeListSubject(pool::FreeList);
+pub(crate) struct FreeListSubject(device_pools::FreeList);
 
 // SAFETY: the pool's memory and metadata live as long as the pool (S1). `stress_kernels!` declares
 // the kernels (S2). Any thread may call the handle's methods (S3). Methods that launch kernels wait
@@ -54,7 +54,7 @@ unsafe impl Subject for FreeListSubject {
     }
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {
-        let builder = pool::FreeList::builder(plan.blocks(), plan.stride).align(1 << plan.max_align_log2);
+        let builder = device_pools::FreeList::builder(plan.blocks(), plan.stride).align(1 << plan.max_align_log2);
         Ok(FreeListSubject(builder.build(device)?))
     }
 

@@ -39,7 +39,7 @@ const MAX_ALIGN_LOG2: u32 = 12;
 const NAMED: usize = 8;
 
 pub(crate) struct HeapSubject {
-    pool: pool::Heap,
+    pool: device_pools::Heap,
     /// The result of a kernel with one thread.
     answer: DeviceBuffer<u64>,
     /// Blocks of the largest size that the new heap allocated.
@@ -78,7 +78,7 @@ unsafe impl Subject for HeapSubject {
     }
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {
-        let pool = pool::Heap::builder(plan.pool_bytes).build(device)?;
+        let pool = device_pools::Heap::builder(plan.pool_bytes).build(device)?;
         Ok(HeapSubject { pool, answer: device.zeroed(1)?, at_first: None })
     }
 

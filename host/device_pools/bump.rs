@@ -1,9 +1,9 @@
 //! Host side of the bump arena.
 
 use super::{LINE, LINE_WORDS, Violation, check_reset, refuse};
-use crate::host_pools::Usage;
 use crate::driver::{Device, DeviceMemory};
 use crate::error::{Bytes, Result};
+use crate::host_pools::Usage;
 use serde::Serialize;
 use warpheap_device::bump::{self, MAX_GRANULES, RESIDENT_WARPS, Root, Shard};
 use warpheap_device::kernel::Arg;

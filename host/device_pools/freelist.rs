@@ -1,9 +1,9 @@
 //! The host side of the pool of equal blocks.
 
 use super::{Faults, LINE, LINE_WORDS, Violation, check_reset, refuse};
-use crate::host_pools::Usage;
 use crate::driver::{Device, DeviceBuffer, DeviceMemory};
 use crate::error::{Bytes, Result};
+use crate::host_pools::Usage;
 use serde::Serialize;
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::freelist::{self, Geometry, MAX_CAPACITY, MAX_STRIDE, Region};

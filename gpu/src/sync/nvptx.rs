@@ -129,7 +129,7 @@ cell! { SystemU32, "sys", u32, "32", reg32 }
 cell! { SystemU64, "sys", u64, "64", reg64 }
 
 #[inline(always)]
-pub fn load_quad(words: &[super::AtomicU32; 4]) -> [u32; 4] {
+pub fn load_quad(words: &[GpuU32; 4]) -> [u32; 4] {
     let (a, b, c, d): (u32, u32, u32, u32);
     // SAFETY: the words are live global memory for as long as they are borrowed, and the callers
     // pass aligned words.
@@ -141,7 +141,7 @@ pub fn load_quad(words: &[super::AtomicU32; 4]) -> [u32; 4] {
 }
 
 #[inline(always)]
-pub fn clear_quad(words: &[super::AtomicU32; 4]) {
+pub fn clear_quad(words: &[GpuU32; 4]) {
     // SAFETY: the words are live global memory for as long as they are borrowed, and the callers
     // pass aligned words.
     unsafe {

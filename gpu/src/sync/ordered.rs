@@ -132,11 +132,11 @@ unowned! {
     u8: peek_u8 poke_u8;
 }
 
-pub fn load_quad(words: &[super::AtomicU32; super::QUAD]) -> [u32; super::QUAD] {
-    words.each_ref().map(super::AtomicU32::load_relaxed)
+pub fn load_quad<const N: usize>(words: &[GpuU32; N]) -> [u32; N] {
+    words.each_ref().map(GpuU32::load_relaxed)
 }
 
-pub fn clear_quad(words: &[super::AtomicU32; super::QUAD]) {
+pub fn clear_quad<const N: usize>(words: &[GpuU32; N]) {
     // A swap instead of a store: with a store, loom would let read-modify-writes of other threads
     // ignore the new value.
     words.iter().for_each(|word| {

@@ -7,8 +7,8 @@ use warpheap_device::fault::FaultLog;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{
-    COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Heap, HeapLayout, Overview, Parts, RunAudit, Span, Violation,
-    Visitor,
+    COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Heap, HeapLayout, Overview, Parts, RunAudit, Span,
+    Violation, Visitor,
 };
 use warpheap_device::sync::{AtomicU32, AtomicU64};
 

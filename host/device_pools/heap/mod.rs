@@ -27,7 +27,9 @@ use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::heap::class::{MIN_BLOCK, SizeClass};
 use warpheap_device::heap::debug::{Debugger, Extra};
 use warpheap_device::heap::layout::HEAP_BYTES;
-use warpheap_device::heap::{self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, HeapLayout, Overview, Parts};
+use warpheap_device::heap::{
+    self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, HeapLayout, Overview, Parts,
+};
 use warpheap_device::kernel::Arg;
 use warpheap_device::sync::{AtomicU32, AtomicU64};
 
@@ -139,7 +141,14 @@ impl Places {
 impl Heap {
     /// Settings for a heap of `bytes`.
     pub fn builder(bytes: u64) -> HeapBuilder {
-        HeapBuilder { bytes, initial: None, largest_class: None, shards: None, debug: false, quarantine: None }
+        HeapBuilder {
+            bytes,
+            initial: None,
+            largest_class: None,
+            shards: None,
+            debug: false,
+            quarantine: None,
+        }
     }
 
     /// The argument for kernels that take a [`heap::Heap`].

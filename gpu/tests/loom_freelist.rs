@@ -244,7 +244,7 @@ fn every_weakened_ordering_is_noticed() {
         ("freelist/claim", HANDED_ON, "Concurrent write accesses"),
         ("freelist/release", HANDED_ON, "Concurrent write accesses"),
         ("freelist/arrive", FREED_ELSEWHERE, "one block for one of two"),
-        ("freelist/prove", FREED_ELSEWHERE, "one block for one of two"),
+        ("freelist/begin-scan", FREED_ELSEWHERE, "one block for one of two"),
     ];
     assert_eq!(noticed_by.map(|(site, ..)| site), SITES);
     for (site, model, why) in noticed_by {

@@ -24,3 +24,19 @@ unsafe impl Machine for Apart {
         0
     }
 }
+
+#[cfg(not(loom))]
+thread_local! {
+    /// The index of the warp and of the SM of the calling thread.
+    pub static PLACE: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// Calls `run` on a lane at [`PLACE`], which is 0 at first.
+#[cfg(not(loom))]
+pub fn with_lane<R>(run: impl FnOnce() -> R) -> R {
+    let lanes = Apart { place: || PLACE.get(), pause: std::thread::yield_now };
+    // SAFETY: the machine outlives the guard, which is the only one of this thread.
+    let _installed = unsafe { warpheap_device::machine::install(&lanes) };
+    PLACE.set(0);
+    run()
+}

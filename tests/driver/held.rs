@@ -1,11 +1,12 @@
 //! A stream that is blocked by a kernel, so that a test has time to inspect work in flight.
 
 use crate::kernels::{raise, wait};
-use crate::support::launch;
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::time::Duration;
-use warpheap::{DeviceBuffer, Module, Result, Stream, Watchdog};
+use warpheap::{DeviceBuffer, LaunchConfig, Module, Result, Stream, Watchdog};
+
+const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
 
 /// Blocks a stream until it is released, at the latest when this is dropped. The drop waits for the
 /// device, so release all held streams before dropping one.
@@ -25,7 +26,9 @@ impl Held {
     pub fn new(module: &Module, stream: &Stream) -> Held {
         let device = stream.device();
         let (other, flag) = (device.stream().unwrap(), device.zeroed(1).unwrap());
-        launch(stream, module, wait, 1, (flag.slice(),)).unwrap();
+        // SAFETY: this kernel and the one that releases it access the flag by the same atomics. The
+        // drop of the flag waits for both.
+        unsafe { stream.launch(module, wait, &ONE_THREAD, (flag.slice(),)) }.unwrap();
         let limit = Duration::from_secs(300);
         let test = std::thread::current().name().unwrap_or("a test").to_owned();
         let watchdog = Watchdog::start(limit, format!("{test}, which holds a stream,"), "", 101);
@@ -47,7 +50,9 @@ impl Held {
         if self.is_gone.replace(true) {
             return Ok(());
         }
-        launch(&self.other, &self.module, raise, 1, (self.flag.slice(),))
+        // SAFETY: both kernels access the flag by the same atomics, and the drop of the flag waits
+        // for both.
+        unsafe { self.other.launch(&self.module, raise, &ONE_THREAD, (self.flag.slice(),)) }
     }
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Sets up and runs the whole test suite. `--quick` leaves out clippy and the model checker; `--all`
-# adds the oldest and the newest versions of dependencies, for which it needs a network.
+# Sets up and runs the whole test suite. `--quick` leaves out clippy and the model checker. `--all`
+# adds kernels for sm_90, for which it needs their compiler, and the oldest and the newest versions
+# of dependencies, for which it needs a network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,6 +41,14 @@ join() {
     [ "$status" -eq 0 ] || exit "$status"
 }
 
+# The build scripts compile the kernels for sm_70 and sm_80. The tests have built the example.
+kernels_for() {
+    local kernels
+    for kernels in host harness; do
+        "$target/debug/examples/ptx" "$kernels/kernels" "$target/$kernels.ptx" "$1"
+    done
+}
+
 step set up
 scripts/setup.sh
 
@@ -76,7 +85,10 @@ if [ -z "$quick" ]; then
     beside 'model checker' env RUSTFLAGS='--cfg loom' CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
         CARGO_TARGET_DIR="$target/loom" cargo test -p warpheap-device --features loom --release --locked --test 'loom*'
 fi
-[ -z "$all" ] || beside 'versions of dependencies' scripts/check-dependency-ranges.sh
+if [ -n "$all" ]; then
+    beside 'kernels for sm_90' kernels_for sm_90
+    beside 'versions of dependencies' scripts/check-dependency-ranges.sh
+fi
 "${tests[@]}"
 
 step the example of the README, which the tests have built
@@ -89,6 +101,9 @@ step documentation
 DOCS_RS=1 RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features --locked
 
 [ -n "$quick" ] || join 'model checker'
-[ -z "$all" ] || join 'versions of dependencies'
+if [ -n "$all" ]; then
+    join 'kernels for sm_90'
+    join 'versions of dependencies'
+fi
 
 step "all tests passed${quick:+ (quick: without clippy and the model checker)}$skipped"

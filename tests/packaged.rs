@@ -3,6 +3,8 @@
 //! other, `packaged/program`, also uses the harness. It runs on the CPU here and on a GPU from the
 //! bundle.
 //!
+//! A program of its own, because `scripts/bundle.sh` runs it in a release build.
+//!
 //! Without a device compiler the test passes, unless `WARPHEAP_REQUIRE_COMPILER=1`.
 #![cfg(not(loom))]
 

@@ -65,7 +65,7 @@ fn of_equal_requests_exactly_what_fits_is_granted() {
 /// A lane that runs out of memory consumes none of it: smaller requests of the same warp can still
 /// use it.
 #[test]
-fn what_is_left_beside_refusals_is_granted_to_smaller_requests() {
+fn what_is_left_after_failures_serves_smaller_requests() {
     for (mode, device) in cpus(40) {
         let arena = arena(&device, 4096, 4, 0);
         let mut granted = ask_for(&device, &arena, &[200; 80], 1);
@@ -103,7 +103,7 @@ fn one_counter_wastes_nothing() {
             let sizes: Vec<u32> = (0..160).map(|i| 1 + i * 7 % 60).collect();
             let mut granted = ask_for(&device, &arena, &sizes, 1);
             let sum: u32 = granted.iter().map(|(_, size)| size).sum();
-            assert!(3000 - sum < 60, "{mode}: {sum} of 3000, and nobody asks for more than 60");
+            assert!(3000 - sum < 60, "{mode}: {sum} of 3000, and no request is larger");
             granted.extend(ask_for(&device, &arena, &[1; 80], 1));
             assert_eq!(granted.iter().map(|(_, size)| size).sum::<u32>(), 3000, "{mode}");
             check(&arena, 1, 1, granted, &mode);

@@ -1,7 +1,7 @@
 //! The block pool.
 
 use crate::kernels::{
-    NONE, Who, churn, free_every, free_listed, free_outside, free_shared, give_all, take_all,
+    Lanes, NONE, churn, free_every, free_listed, free_outside, free_shared, give_all, take_all,
 };
 use crate::support::{cpus, run};
 use std::collections::HashSet;
@@ -46,16 +46,19 @@ impl Pool {
 
 /// All threads allocate, then all free in another order, twice. Exactly as many allocations succeed
 /// as there are blocks.
-fn take_and_give(device: &Device, mode: &str, blocks: u32, threads: u32, who: Who) {
+fn take_and_give(device: &Device, mode: &str, blocks: u32, threads: u32, lanes: Lanes) {
     let pool = Pool::new(device, blocks);
     for step in [1, 7] {
         let mut out = device.zeroed::<u32>(threads.next_multiple_of(80) as usize).unwrap();
         out.fill(NONE).unwrap();
-        run(device, take_all, threads, (pool.list.handle(), pool.owners.slice(), out.slice(), who as u32));
+        run(device, take_all, threads, (pool.list.handle(), pool.owners.slice(), out.slice(), lanes as u32));
         let granted: Vec<u32> =
             out.copy_to_vec().unwrap().into_iter().filter(|block| *block != NONE).collect();
-        let asked =
-            if let Who::Odd = who { threads.next_multiple_of(80) / 2 } else { threads.next_multiple_of(80) };
+        let asked = if let Lanes::Odd = lanes {
+            threads.next_multiple_of(80) / 2
+        } else {
+            threads.next_multiple_of(80)
+        };
         assert_eq!(granted.len() as u32, asked.min(blocks), "{mode}: {asked} of {blocks}");
         assert_eq!(granted.iter().collect::<HashSet<_>>().len(), granted.len(), "{mode}");
         pool.check(granted.len() as u32, mode);
@@ -68,28 +71,28 @@ fn take_and_give(device: &Device, mode: &str, blocks: u32, threads: u32, who: Wh
 #[test]
 fn exactly_what_fits_is_granted_and_comes_back() {
     for (mode, device) in cpus(60) {
-        take_and_give(&device, &mode, 100, 240, Who::All);
-        take_and_give(&device, &mode, 33, 80, Who::Odd);
-        take_and_give(&device, &mode, 70, 160, Who::Thirds);
+        take_and_give(&device, &mode, 100, 240, Lanes::All);
+        take_and_give(&device, &mode, 33, 80, Lanes::Odd);
+        take_and_give(&device, &mode, 70, 160, Lanes::Thirds);
     }
 }
 
 #[test]
-fn with_room_for_all_everyone_is_served() {
+fn with_enough_blocks_every_allocation_succeeds() {
     for (mode, device) in cpus(20) {
-        take_and_give(&device, &mode, 240, 240, Who::Thirds);
-        take_and_give(&device, &mode, 1000, 160, Who::All);
+        take_and_give(&device, &mode, 240, 240, Lanes::Thirds);
+        take_and_give(&device, &mode, 1000, 160, Lanes::All);
     }
 }
 
 /// No thread holds two blocks at once, so with a block per thread no allocation may fail.
 #[test]
-fn with_a_block_for_each_a_churn_refuses_nobody() {
+fn with_a_block_for_each_thread_no_allocation_fails() {
     for (mode, device) in cpus(100) {
         for threads in [40, 80] {
             let pool = Pool::new(&device, threads);
             run(&device, churn, threads, (pool.list.handle(), pool.owners.slice(), 4));
-            assert_eq!(pool.check(0, &mode), 0, "{mode}: refusals");
+            assert_eq!(pool.check(0, &mode), 0, "{mode}: failed allocations");
             pool.check_no_faults(&mode);
         }
     }
@@ -108,7 +111,7 @@ fn with_fewer_blocks_than_threads_a_churn_loses_none() {
 /// `share` threads free each block. One of the frees is valid; the others are recorded as double
 /// frees, and frees of an address inside a block as interior frees.
 #[test]
-fn of_those_who_free_one_block_all_but_one_are_recorded() {
+fn all_frees_of_a_block_but_one_are_recorded() {
     for (mode, device) in cpus(50) {
         for share in [2, 3, 32] {
             let (threads, blocks) = (80, 160);
@@ -222,8 +225,8 @@ fn a_warp_gathers_blocks_from_regions_that_have_one_each() {
     // Three thread blocks: eight warps that all start at regions with a single block.
     let asking = 240;
     run(&device, take_all, asking, (pool.list.handle(), pool.owners.slice(), out.slice(), 0));
-    let refused = out.copy_to_vec().unwrap()[..asking as usize].iter().filter(|b| **b == NONE).count();
-    assert_eq!(refused, 0, "of {asking} requests for {} blocks", blocks / 32);
+    let failed = out.copy_to_vec().unwrap()[..asking as usize].iter().filter(|b| **b == NONE).count();
+    assert_eq!(failed, 0, "of {asking} requests for {} blocks", blocks / 32);
     assert_eq!(pool.list.stats().unwrap().free_blocks, u64::from(blocks / 32 - asking));
     assert_eq!(pool.list.check().unwrap(), []);
     pool.list.reset().unwrap();

@@ -120,7 +120,7 @@ fn set_up(device: &Device, bytes: u64) -> (Heap, GlobalHeap, DeviceBuffer<u64>) 
 }
 
 #[test]
-fn a_refused_thread_is_recorded_and_ends_alone() {
+fn a_thread_without_memory_is_recorded_and_ends_alone() {
     for (_, device) in cpus(6) {
         let (heap, global, pieces) = set_up(&device, 2 << 20);
         run(&device, hoard, &global, &pieces);
@@ -135,7 +135,7 @@ fn a_refused_thread_is_recorded_and_ends_alone() {
         assert_eq!(global.faults().count(), 0);
         run(&device, free_pieces, &global, &pieces);
         run(&device, hoard, &global, &pieces);
-        assert_eq!(heap.faults().unwrap().count, 2 * faults.count, "what was given back is there again");
+        assert_eq!(heap.faults().unwrap().count, 2 * faults.count, "what was freed is available again");
     }
 }
 
@@ -174,7 +174,7 @@ fn symbol(bytes: usize) -> String {
 }
 
 #[test]
-fn a_module_without_a_global_heap_is_refused() {
+fn a_module_without_a_global_heap_is_rejected() {
     let device = Device::cpu();
     let heap = Heap::builder(1 << 20).build(&device).unwrap();
     let error = device.load_module(&ptx("")).unwrap().set_global_heap(&heap).unwrap_err();
@@ -188,7 +188,7 @@ fn a_module_without_a_global_heap_is_refused() {
 }
 
 #[test]
-fn a_heap_of_another_device_is_refused() {
+fn a_heap_of_another_device_is_rejected() {
     let (device, other) = (Device::cpu(), Device::cpu());
     let heap = Heap::builder(1 << 20).build(&other).unwrap();
     let error = device.native_module().unwrap().set_global_heap(&heap).unwrap_err();
@@ -196,7 +196,7 @@ fn a_heap_of_another_device_is_refused() {
 }
 
 #[test]
-fn a_launch_after_the_end_of_the_heap_is_refused() {
+fn a_launch_after_the_end_of_the_heap_is_rejected() {
     let device = Device::cpu();
     let (module, stream) = (device.native_module().unwrap(), device.stream().unwrap());
     // SAFETY: the kernel does nothing.

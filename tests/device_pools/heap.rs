@@ -62,17 +62,17 @@ kernel! {
     /// allocations.
     pub unsafe fn heap_churn(pool: heap::Heap, out: DeviceSlice<u64>, rounds: u32) {
         let i = thread::index_1d();
-        let mut refused = 0;
+        let mut failed = 0;
         for round in 0..rounds {
             let size = 16 << ((i / 32 + round) % 4);
             match pool.alloc(Layout::from_size_align(size, 1).unwrap()) {
                 // SAFETY: this thread allocated the block and does not use it afterwards.
                 Some(block) => unsafe { pool.free(block) },
-                None => refused += 1,
+                None => failed += 1,
             }
         }
         // SAFETY: each thread has its own word.
-        unsafe { out.set(i.into(), refused) };
+        unsafe { out.set(i.into(), failed) };
     }
 
     /// One thread allocates `bytes` bytes at once, frees them, and stores whether the allocation
@@ -135,12 +135,12 @@ fn blocks_of_all_sizes_are_disjoint_and_come_back() {
 }
 
 #[test]
-fn a_churn_with_room_refuses_nobody() {
+fn with_enough_memory_no_allocation_fails() {
     for (mode, device) in cpus(20) {
         let heap = new_heap(&device);
         let out = device.zeroed::<u64>(240).unwrap();
         run(&device, heap_churn, 240, (heap.handle(), out.slice(), 6));
-        assert_eq!(out.copy_to_vec().unwrap().iter().sum::<u64>(), 0, "{mode}: refusals");
+        assert_eq!(out.copy_to_vec().unwrap().iter().sum::<u64>(), 0, "{mode}: failed allocations");
         check_all_free(&device, &heap, &mode);
     }
 }

@@ -70,7 +70,7 @@ fn a_heap_has_the_memory_that_it_starts_with() {
 }
 
 #[test]
-fn a_full_heap_that_grows_grants_again() {
+fn a_full_heap_that_grows_allocates_again() {
     for device in devices(SEEDS) {
         let mut heap = heap(&device, 4 * MIB);
         let (mut all, base) = (BTreeSet::new(), heap.memory().address());
@@ -81,11 +81,11 @@ fn a_full_heap_that_grows_grants_again() {
             assert_eq!(stats(&heap).free_bytes, capacity - all.len() as u64 * BLOCK, "what is new is free");
             let blocks = allocate_all(&heap, BLOCK);
             assert!(blocks.iter().all(|block| block.0 as u64 + BLOCK <= base + capacity));
-            assert!(blocks.iter().all(|block| all.insert(block.0 as u64)), "no block is handed out twice");
+            assert!(blocks.iter().all(|block| all.insert(block.0 as u64)), "no block is allocated twice");
             assert_eq!(all.len() as u64, capacity / BLOCK, "all that is there, and no more");
             let full = stats(&heap);
             assert_eq!((full.usage.reserved_bytes, full.free_bytes), (capacity, 0));
-            assert!(full.refused > 0 && full.cursors_found_none > 0, "the class was refused: {full:#?}");
+            assert!(full.refused > 0 && full.cursors_found_none > 0, "allocations failed: {full:#?}");
         }
         free(&heap, &all.iter().map(|block| DevicePtr(*block as *mut u8)).collect::<Vec<_>>());
         assert_eq!(stats(&heap).free_bytes, BYTES);
@@ -94,7 +94,7 @@ fn a_full_heap_that_grows_grants_again() {
 }
 
 #[test]
-fn every_class_that_was_refused_finds_what_is_new() {
+fn every_class_that_was_exhausted_finds_new_memory() {
     for device in devices(SEEDS) {
         let mut heap = heap(&device, 2 * MIB);
         let mut kept = allocate_all(&heap, BLOCK);

@@ -70,7 +70,7 @@ fn blocks_are_counted_by_class_and_listed_by_address() {
 }
 
 #[test]
-fn what_was_given_back_is_free_again() {
+fn freed_blocks_are_free_again() {
     for device in devices(SEEDS) {
         let heap = Heap::builder(BYTES).build(&device).unwrap();
         let blocks = allocate(&heap, 6000, 256);
@@ -97,7 +97,7 @@ fn what_was_given_back_is_free_again() {
 }
 
 #[test]
-fn the_largest_free_piece_can_be_had_and_no_more() {
+fn the_largest_free_piece_can_be_allocated_and_no_more() {
     for device in devices(SEEDS) {
         for (freed, whole) in [(4, false), (8, false), (12, false), (16, true), (64, true)] {
             let heap = Heap::builder(1 << 20).build(&device).unwrap();
@@ -115,7 +115,7 @@ fn the_largest_free_piece_can_be_had_and_no_more() {
 }
 
 #[test]
-fn a_refusal_is_no_error_and_leaves_a_trace() {
+fn a_failed_allocation_is_no_error_and_is_counted() {
     for device in devices(SEEDS) {
         let heap = Heap::builder(1 << 20).build(&device).unwrap();
         assert!(heap.allocate(layout_of(2 << 20)).unwrap().is_none(), "more than the heap has");
@@ -144,7 +144,7 @@ fn alignments_are_kept() {
 }
 
 #[test]
-fn requests_that_are_none_are_refused() {
+fn invalid_requests_are_rejected() {
     let device = Device::cpu();
     let heap = Heap::builder(BYTES).build(&device).unwrap();
     let error = heap.allocate(Layout::new::<()>()).unwrap_err();
@@ -157,7 +157,7 @@ fn requests_that_are_none_are_refused() {
 }
 
 #[test]
-fn wrong_frees_come_back_as_errors() {
+fn wrong_frees_return_errors() {
     for device in devices(SEEDS) {
         let heap = Heap::builder(BYTES).build(&device).unwrap();
         let (blocks, large) = (allocate(&heap, 40, 64), allocate(&heap, 1, 500_000)[0]);
@@ -174,7 +174,7 @@ fn wrong_frees_come_back_as_errors() {
         assert!(message(&[DevicePtr::null()]).contains("1 of 1 addresses were not freed"));
         assert!(message(&[inside(blocks[3], 8)]).contains("inside of a block"));
         assert!(message(&[inside(large, 32768)]).contains("inside of a block"));
-        assert_eq!(stats(&heap).live_blocks, 41, "nothing was given back so far");
+        assert_eq!(stats(&heap).live_blocks, 41, "nothing was freed so far");
 
         let twice = message(&[blocks[0], blocks[1], blocks[0], end]);
         assert!(twice.contains("2 of 4 addresses were not freed, the others were"), "{twice}");
@@ -232,7 +232,7 @@ fn a_copy_of_the_metadata_stays_as_it_was() {
     );
 }
 
-fn refused(builder: &HeapBuilder, setting: &str, words: &str) {
+fn rejected(builder: &HeapBuilder, setting: &str, words: &str) {
     let error = builder.build(&Device::cpu()).unwrap_err();
     assert!(
         matches!(&error, Error::InvalidConfig(InvalidConfig::Pool { setting: named, .. }) if *named == setting),
@@ -242,17 +242,17 @@ fn refused(builder: &HeapBuilder, setting: &str, words: &str) {
 }
 
 #[test]
-fn wrong_settings_are_refused_by_name() {
-    refused(&Heap::builder(1000), "bytes", "1.0 MiB");
-    refused(&Heap::builder(2 << 40), "bytes", "1.0 TiB");
-    refused(&Heap::builder(BYTES).shards(0), "shards", "from 1 to 32768");
-    refused(&Heap::builder(BYTES).shards(40_000), "shards", "from 1 to 32768");
-    refused(&Heap::builder(BYTES).initial(1000), "initial", "1.0 MiB");
-    refused(&Heap::builder(BYTES).initial(BYTES + 1), "initial", "8.0 MiB");
-    refused(&Heap::builder(BYTES).largest_class(8), "largest_class", "16 B");
-    refused(&Heap::builder(BYTES).largest_class(1 << 30), "largest_class", "KiB");
+fn invalid_settings_are_rejected_by_name() {
+    rejected(&Heap::builder(1000), "bytes", "1.0 MiB");
+    rejected(&Heap::builder(2 << 40), "bytes", "1.0 TiB");
+    rejected(&Heap::builder(BYTES).shards(0), "shards", "from 1 to 32768");
+    rejected(&Heap::builder(BYTES).shards(40_000), "shards", "from 1 to 32768");
+    rejected(&Heap::builder(BYTES).initial(1000), "initial", "1.0 MiB");
+    rejected(&Heap::builder(BYTES).initial(BYTES + 1), "initial", "8.0 MiB");
+    rejected(&Heap::builder(BYTES).largest_class(8), "largest_class", "16 B");
+    rejected(&Heap::builder(BYTES).largest_class(1 << 30), "largest_class", "KiB");
     if !heap::DEBUG {
-        refused(&Heap::builder(BYTES).debug(true), "debug", "without the feature `debug`");
+        rejected(&Heap::builder(BYTES).debug(true), "debug", "without the feature `debug`");
     }
 }
 

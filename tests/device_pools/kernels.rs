@@ -58,7 +58,7 @@ unsafe fn give(list: FreeList, owners: DeviceSlice<u32>, block: BlockIndex) {
 /// Which lanes allocate together.
 #[derive(Clone, Copy)]
 #[repr(u32)]
-pub enum Who {
+pub enum Lanes {
     All = 0,
     Odd = 1,
     /// By thirds, each in its own branch.
@@ -105,15 +105,15 @@ kernel! {
         unsafe { list.free(address) };
     }
 
-    /// Every thread that `who` selects allocates a block and stores its number.
+    /// Every thread that `lanes` selects allocates a block and stores its number.
     ///
     /// # Safety
     /// All arguments are live; `owners` as for `take`; `out` has a word for each thread.
-    pub unsafe fn take_all(list: FreeList, owners: DeviceSlice<u32>, out: DeviceSlice<u32>, who: u32) {
+    pub unsafe fn take_all(list: FreeList, owners: DeviceSlice<u32>, out: DeviceSlice<u32>, lanes: u32) {
         let i = thread::index_1d();
         // SAFETY: `take_all` requires what `take` requires of `owners`.
         let one = || unsafe { take(list, owners) }.map_or(NONE, |block| block.0);
-        let block = match (who, i % 3) {
+        let block = match (lanes, i % 3) {
             (0, _) => one(),
             (1, _) => if i % 2 == 1 { one() } else { NONE },
             (_, 0) => one(),
@@ -155,10 +155,10 @@ kernel! {
                 // requires of `owners`.
                 Some(block) => unsafe { give(list, owners, block) },
                 None => {
-                    let refusals = list.geometry().capacity() + 1;
+                    let failures = list.geometry().capacity() + 1;
                     // SAFETY: `churn` requires what `word` requires of `owners`, which has a word
                     // for failed allocations.
-                    unsafe { word(owners, refusals) }.add_relaxed(1);
+                    unsafe { word(owners, failures) }.add_relaxed(1);
                 }
             }
             if (thread::index_1d() + round).is_multiple_of(5) {

@@ -17,7 +17,7 @@ fn launch(device: &Device, values: DeviceSlice<u32>, config: &LaunchConfig) -> w
 }
 
 #[test]
-fn a_freed_buffer_is_refused() {
+fn a_freed_buffer_is_rejected() {
     for device in devices() {
         let values = device.zeroed::<u32>(100).unwrap();
         let (slice, address) = (values.slice(), values.address());
@@ -33,7 +33,7 @@ fn a_freed_buffer_is_refused() {
 }
 
 #[test]
-fn a_slice_that_reaches_too_far_is_refused_with_the_nearest_allocation() {
+fn a_slice_that_reaches_too_far_is_rejected_with_the_nearest_allocation() {
     for device in devices() {
         let values = device.zeroed::<u32>(100).unwrap();
         // SAFETY: never read: the launch is rejected.
@@ -47,7 +47,7 @@ fn a_slice_that_reaches_too_far_is_refused_with_the_nearest_allocation() {
 
 /// The length in bytes, 2^64, does not wrap to 0.
 #[test]
-fn a_slice_longer_than_all_addresses_is_refused() {
+fn a_slice_longer_than_all_addresses_is_rejected() {
     for device in devices() {
         let values = device.zeroed::<u32>(4).unwrap();
         // SAFETY: never read: the launch is rejected.
@@ -67,7 +67,7 @@ fn parts_of_an_allocation_pass() {
 }
 
 #[test]
-fn memory_of_someone_elses_passes_once_it_is_named() {
+fn foreign_memory_passes_once_it_is_registered() {
     for device in devices() {
         let owner = device.zeroed::<u32>(8).unwrap();
         // A second device on which the memory is not registered: a new one on the CPU, the same
@@ -95,23 +95,23 @@ fn memory_of_someone_elses_passes_once_it_is_named() {
 }
 
 #[test]
-fn a_grid_that_cannot_be_is_refused() {
+fn a_grid_that_cannot_be_is_rejected() {
     for device in devices() {
         let values = device.zeroed::<u32>(8).unwrap();
         let most = device.info().unwrap().max_threads_per_block;
-        let refused = |grid, block, shared_bytes| {
+        let rejected = |grid, block, shared_bytes| {
             let config = LaunchConfig { grid, block, shared_bytes };
             let error = launch(&device, values.slice(), &config).unwrap_err();
             assert!(matches!(error, Error::InvalidLaunch { kernel: "double", .. }), "{error}");
         };
-        refused([1, 0, 1], [32, 1, 1], 0);
-        refused([1; 3], [32, 1, 0], 0);
-        refused([1; 3], [most + 1, 1, 1], 0);
-        refused([1; 3], [most, 2, 1], 0);
-        refused([1; 3], [1, 1, 65], 0);
-        refused([1, 65_536, 1], [32, 1, 1], 0);
-        refused([1; 3], [32, 1, 1], u32::MAX);
-        refused([0; 3], [32, 1, 1], 0);
+        rejected([1, 0, 1], [32, 1, 1], 0);
+        rejected([1; 3], [32, 1, 0], 0);
+        rejected([1; 3], [most + 1, 1, 1], 0);
+        rejected([1; 3], [most, 2, 1], 0);
+        rejected([1; 3], [1, 1, 65], 0);
+        rejected([1, 65_536, 1], [32, 1, 1], 0);
+        rejected([1; 3], [32, 1, 1], u32::MAX);
+        rejected([0; 3], [32, 1, 1], 0);
         assert_eq!(values.copy_to_vec().unwrap(), [0; 8]);
     }
 }

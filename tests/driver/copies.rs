@@ -74,12 +74,12 @@ fn zeroed_memory_is_zero_also_when_it_is_used_again() {
 }
 
 #[test]
-fn copies_that_do_not_fit_are_refused() {
+fn copies_that_do_not_fit_are_rejected() {
     for device in devices() {
         let mut buffer = device.zeroed::<u32>(10).unwrap();
         for len in [0, 9, 11] {
-            let refused = buffer.copy_from_slice(&vec![1; len]).unwrap_err();
-            assert!(matches!(refused, Error::OutOfBounds { there: Bytes(40), .. }), "{refused}");
+            let error = buffer.copy_from_slice(&vec![1; len]).unwrap_err();
+            assert!(matches!(error, Error::OutOfBounds { there: Bytes(40), .. }), "{error}");
         }
         let mut memory = buffer.into_memory();
         assert!(matches!(memory.write(37, &[0_u32]), Err(Error::OutOfBounds { .. })));
@@ -88,7 +88,7 @@ fn copies_that_do_not_fit_are_refused() {
         memory.write(40, &[0_u32; 0]).unwrap();
         let mut all = [1_u32; 10];
         memory.read(0, &mut all).unwrap();
-        assert_eq!(all, [0; 10], "a refused copy wrote something");
+        assert_eq!(all, [0; 10], "a rejected copy wrote something");
     }
 }
 
@@ -114,8 +114,8 @@ fn a_stream_copies_in_order_with_its_kernels() {
         assert!(output.iter().zip(&input).all(|(out, v)| *out == 2 * v));
         assert_eq!(second.copy_to_vec().unwrap()[5000..], [u32::MAX; 1000]);
         // SAFETY: rejected before any access.
-        let refused = unsafe { stream.copy(&first, &second) }.unwrap_err();
-        assert!(matches!(refused, Error::OutOfBounds { .. }), "{refused}");
+        let error = unsafe { stream.copy(&first, &second) }.unwrap_err();
+        assert!(matches!(error, Error::OutOfBounds { .. }), "{error}");
     }
 }
 

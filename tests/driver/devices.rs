@@ -73,7 +73,7 @@ fn things_of_two_devices_do_not_mix() {
 }
 
 #[test]
-fn a_context_and_a_stream_of_someone_elses_can_be_used() {
+fn a_foreign_context_and_stream_can_be_used() {
     for owner in devices().into_iter().filter(|device| !is_cpu(device)) {
         let raw = owner.stream().unwrap();
         // SAFETY: `owner` outlives everything that is made from its context here.

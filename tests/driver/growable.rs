@@ -74,7 +74,7 @@ fn to_grow_to_less_changes_nothing_nor_does_to_shrink_to_more() {
 }
 
 #[test]
-fn what_a_growth_added_is_given_back_as_a_whole() {
+fn a_shrink_frees_what_a_growth_added_as_a_whole() {
     for device in devices() {
         let mut buffer = GrowableBuffer::reserve(&device, 256 * MIB).unwrap();
         let first = buffer.grow_to(1).unwrap();
@@ -111,7 +111,7 @@ fn a_buffer_that_never_grows_is_a_buffer() {
 }
 
 #[test]
-fn no_addresses_and_too_many_are_refused() {
+fn no_addresses_and_too_many_are_rejected() {
     for device in devices() {
         let error = GrowableBuffer::reserve(&device, 0).unwrap_err();
         assert!(
@@ -149,7 +149,7 @@ fn copies_and_fills_end_where_the_memory_ends() {
 }
 
 #[test]
-fn launches_reach_what_has_memory_and_are_refused_the_rest() {
+fn launches_reach_backed_memory_only() {
     for device in devices() {
         let (module, stream) = (module(&device), device.stream().unwrap());
         let mut buffer = GrowableBuffer::reserve(&device, 64 * MIB).unwrap();

@@ -14,10 +14,10 @@ fn addresses_are_aligned() {
             assert_eq!(memory.bytes(), 1000);
         }
         for align in [0, 3, 2 << 30] {
-            let refused = device.alloc_memory(1000, align).unwrap_err();
+            let error = device.alloc_memory(1000, align).unwrap_err();
             assert!(
-                matches!(refused, Error::InvalidRequest(InvalidRequest::Alignment { align: a, .. }) if a == align),
-                "{refused}"
+                matches!(error, Error::InvalidRequest(InvalidRequest::Alignment { align: a, .. }) if a == align),
+                "{error}"
             );
         }
     }
@@ -40,28 +40,28 @@ fn what_is_dropped_is_free_again() {
 }
 
 #[test]
-fn too_much_is_refused_with_the_figures() {
+fn too_much_is_out_of_memory_with_the_figures() {
     for device in devices() {
         let total = device.info().unwrap().memory_total;
-        let refused = device.alloc_uninit::<u8>(total as usize * 2).unwrap_err();
-        let Error::OutOfMemory(OutOfMemory::Device { requested, free, total: all, .. }) = &refused else {
-            panic!("{refused}")
+        let error = device.alloc_uninit::<u8>(total as usize * 2).unwrap_err();
+        let Error::OutOfMemory(OutOfMemory::Device { requested, free, total: all, .. }) = &error else {
+            panic!("{error}")
         };
         assert_eq!(*requested, Bytes(total * 2));
-        assert!(*all == Bytes(total) && free <= all, "{refused}");
+        assert!(*all == Bytes(total) && free <= all, "{error}");
         // The device stays usable.
         assert_eq!(device.from_slice(&[1_u8, 2]).unwrap().copy_to_vec().unwrap(), [1, 2]);
     }
 }
 
 #[test]
-fn a_length_that_overflows_is_refused() {
+fn a_length_that_overflows_is_rejected() {
     for device in devices() {
         for len in [usize::MAX, usize::MAX / 8 + 1, isize::MAX as usize / 8 + 1] {
-            let refused = device.alloc_uninit::<u64>(len).unwrap_err();
+            let error = device.alloc_uninit::<u64>(len).unwrap_err();
             assert!(
-                matches!(refused, Error::InvalidRequest(InvalidRequest::SizeOverflow { len: l, .. }) if l == len),
-                "{refused}"
+                matches!(error, Error::InvalidRequest(InvalidRequest::SizeOverflow { len: l, .. }) if l == len),
+                "{error}"
             );
         }
         assert!(matches!(

@@ -27,7 +27,7 @@ fn settings(deny: &str) -> Vec<String> {
 }
 
 /// The reason why `expression` may not be used, if there is one.
-fn refusal(expression: &str, allowed: &[String]) -> Option<String> {
+fn objection(expression: &str, allowed: &[String]) -> Option<String> {
     let parsed = match Expression::parse_mode(expression, ParseMode::LAX) {
         Ok(parsed) => parsed,
         Err(error) => return Some(format!("`{expression}` is not a licence expression: {}", error.reason)),
@@ -44,7 +44,7 @@ fn complaint(package: &Value, allowed: &[String]) -> Option<String> {
     let text = |field: &str| package[field].as_str();
     let why = match text("license") {
         None => "names no licence".into(),
-        Some(licence) => refusal(licence, allowed)?,
+        Some(licence) => objection(licence, allowed)?,
     };
     Some(format!("{} {}: {why}", text("name")?, text("version")?))
 }
@@ -174,13 +174,13 @@ fn every_dependency_comes_from_crates_io() {
 }
 
 #[test]
-fn other_licences_are_refused() {
+fn other_licences_are_rejected() {
     let allowed = ["MIT".to_owned(), "Apache-2.0".to_owned()];
     for fine in ["MIT", "MIT/Apache-2.0", "GPL-3.0-only OR MIT", "MIT AND Apache-2.0"] {
-        assert_eq!(refusal(fine, &allowed), None);
+        assert_eq!(objection(fine, &allowed), None);
     }
     for bad in ["GPL-3.0-only", "MIT AND GPL-3.0-only", "LicenseRef-own", "all mine"] {
-        assert!(refusal(bad, &allowed).is_some(), "{bad}");
+        assert!(objection(bad, &allowed).is_some(), "{bad}");
     }
     let package = |licence: Option<&str>| json!({"name": "x", "version": "1.0.0", "license": licence});
     assert_eq!(complaint(&package(Some("MIT")), &allowed), None);

@@ -111,7 +111,7 @@ fn a_trap_ends_the_grid() {
 }
 
 #[test]
-fn a_deadlock_lists_who_waits_for_what() {
+fn a_deadlock_lists_the_waiting_lanes() {
     for mode in modes() {
         let error = run(deadlocked, mode, grid(1, 3), ()).unwrap_err();
         assert!(matches!(error, SimtError::Deadlock { block: [0, 0, 0], lanes: 3, .. }), "{mode:?}: {error}");
@@ -152,7 +152,7 @@ fn a_mismatch_names_both_lanes() {
 }
 
 #[test]
-fn a_bad_mask_is_refused() {
+fn a_bad_mask_is_rejected() {
     let cases = [
         (0b0010, 0b1110, 0b0001, "the caller is not in its mask"),
         (0xff, 0, 0xf0, "lanes that the warp does not have"),

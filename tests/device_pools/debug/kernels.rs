@@ -134,11 +134,11 @@ kernel! {
     /// As for [`stray`].
     pub unsafe fn behave(heap: Heap, turns: u32, out: DeviceSlice<u64>) {
         let i = thread::index_1d();
-        let (mut refused, mut wrong) = (0_u64, 0_u64);
+        let (mut failed, mut wrong) = (0_u64, 0_u64);
         for turn in 0..turns {
             let (size, align) = (u64::from((i * 37 + turn * 101) % 700 + 1), 1 << ((i + turn) % 9));
             let Some(first) = heap.alloc(layout(size, align)) else {
-                refused += 1;
+                failed += 1;
                 continue;
             };
             wrong += u64::from(!is_of(&heap, first, size, align));
@@ -147,7 +147,7 @@ kernel! {
             // SAFETY: this thread allocated the block, with this layout.
             let next = unsafe { heap.realloc(first, layout(size, align), new_size as usize) };
             let Some(next) = next else {
-                refused += 1;
+                failed += 1;
                 // SAFETY: this thread's block, which a failed `realloc` leaves allocated.
                 unsafe { heap.free(first) };
                 continue;
@@ -159,7 +159,7 @@ kernel! {
             unsafe { heap.free(next) };
         }
         // SAFETY: each thread writes its own word.
-        unsafe { out.set(i.into(), refused << 32 | wrong) };
+        unsafe { out.set(i.into(), failed << 32 | wrong) };
     }
 }
 

@@ -104,7 +104,7 @@ fn blocks_in_quarantine_are_counted_and_are_no_leaks() {
 }
 
 #[test]
-fn a_full_heap_gives_its_quarantine_up() {
+fn a_full_heap_empties_its_quarantine() {
     for device in cpus() {
         let bench = Bench::new(device, 1 << 20, 1000);
         let all = |size| {
@@ -113,8 +113,8 @@ fn a_full_heap_gives_its_quarantine_up() {
         };
         let first = all(4000);
         assert!(first.len() > 200, "{}", first.len());
-        let refused = stats(&bench.heap).refused;
-        assert_eq!(refused, 300 - first.len() as u64, "each refusal once");
+        let failed = stats(&bench.heap).refused;
+        assert_eq!(failed, 300 - first.len() as u64, "each failed allocation once");
         free(&bench.heap, &first);
         assert_eq!(bench.stats().quarantined_blocks, first.len() as u64);
         let again = all(4000);
@@ -130,7 +130,7 @@ fn a_full_heap_gives_its_quarantine_up() {
 
 /// Also detects a write after free when it evicts a block.
 #[test]
-fn what_a_full_heap_gives_up_is_looked_at() {
+fn what_a_full_heap_evicts_is_checked() {
     for device in cpus() {
         let bench = Bench::new(device, 1 << 20, 10);
         bench.run(stray, 1, (bench.heap.handle(), 500_000, 0, 0, bench.out.slice()));

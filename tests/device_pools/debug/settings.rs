@@ -7,7 +7,7 @@ use warpheap::device_pools::Heap;
 use warpheap::error::{InvalidConfig, InvalidModule};
 use warpheap::{Arg, Device, Error};
 
-fn refused(builder: &warpheap::device_pools::HeapBuilder, words: &str) {
+fn rejected(builder: &warpheap::device_pools::HeapBuilder, words: &str) {
     let error = builder.build(&Device::cpu()).unwrap_err();
     assert!(
         matches!(error, Error::InvalidConfig(InvalidConfig::Pool { setting: "quarantine", .. })),
@@ -17,10 +17,10 @@ fn refused(builder: &warpheap::device_pools::HeapBuilder, words: &str) {
 }
 
 #[test]
-fn wrong_settings_are_refused_by_name() {
+fn invalid_settings_are_rejected_by_name() {
     let heap = Heap::builder(1 << 20);
-    refused(&heap.clone().quarantine(7), "set `debug`, too");
-    refused(&heap.clone().debug(true).quarantine((1 << 20) + 1), "from 0 to 1048576");
+    rejected(&heap.clone().quarantine(7), "set `debug`, too");
+    rejected(&heap.clone().debug(true).quarantine((1 << 20) + 1), "from 0 to 1048576");
     assert!(heap.debug(true).quarantine(1 << 20).build(&Device::cpu()).is_ok());
 }
 
@@ -50,7 +50,7 @@ fn a_debug_heap_grows_as_another_does() {
 
 /// A handle is longer with the feature, and a launch compares the lengths.
 #[test]
-fn kernels_without_the_feature_are_refused() {
+fn kernels_without_the_feature_are_rejected() {
     let ptx = |bytes: usize| {
         let params = format!(".param .align 8 .b8 a[{bytes}], .param .align 8 .b8 b[16]");
         format!(

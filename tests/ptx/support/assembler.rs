@@ -129,6 +129,6 @@ fn run(ptxas: &Path, ptx: &str, arch: &str, how: &[&str]) -> String {
     command.args(["--verbose", &gpu, "--output-file", "/dev/null"]).args(how).arg(&input);
     let output = command.output().unwrap_or_else(|error| panic!("cannot run {}: {error}", ptxas.display()));
     let report = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "ptxas refuses the kernels for {arch}:\n{report}");
+    assert!(output.status.success(), "ptxas rejects the kernels for {arch}:\n{report}");
     report.into_owned()
 }

@@ -1,6 +1,7 @@
 //! The repository: its text, its documentation, its scripts and its dependencies.
 #![cfg(not(loom))]
 
+mod comments;
 mod dependencies;
 mod docs;
 mod files;
@@ -8,3 +9,5 @@ mod machines;
 mod pages;
 mod results;
 mod scripts;
+mod sizes;
+mod words;

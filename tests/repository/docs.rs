@@ -57,6 +57,20 @@ fn links_lead_to_files_and_headings() {
 }
 
 #[test]
+fn paths_in_pages_exist() {
+    let files = tracked().unwrap_or_default();
+    let top: Vec<&str> = files.iter().filter_map(|(name, _)| Some(name.split_once('/')?.0)).collect();
+    for (name, text) in files.iter().filter(|(name, _)| name.ends_with(".md")) {
+        let quoted =
+            text.split('`').skip(1).step_by(2).filter_map(|path| Some((path, path.split_once('/')?.0)));
+        let is_plain = |path: &str| path.chars().all(|c| c.is_alphanumeric() || "._-/".contains(c));
+        for (path, _) in quoted.filter(|(path, folder)| is_plain(path) && top.contains(folder)) {
+            assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(path).exists(), "{name} names {path}");
+        }
+    }
+}
+
+#[test]
 fn the_readme_shows_the_example_and_is_short() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));

@@ -48,6 +48,7 @@ pub mod error;
 mod faults;
 pub mod host_pools;
 mod kernels;
+mod lock;
 pub mod simt;
 
 pub use driver::{

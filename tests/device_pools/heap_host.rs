@@ -171,13 +171,13 @@ fn wrong_frees_come_back_as_errors() {
         let start = heap.memory().address();
         let end = DevicePtr((start + BYTES) as *mut u8);
         assert!(message(&[end]).contains("is not in this heap"));
-        assert!(message(&[DevicePtr::null()]).contains("1 of 1 addresses were not given back"));
+        assert!(message(&[DevicePtr::null()]).contains("1 of 1 addresses were not freed"));
         assert!(message(&[inside(blocks[3], 8)]).contains("inside of a block"));
         assert!(message(&[inside(large, 32768)]).contains("inside of a block"));
         assert_eq!(stats(&heap).live_blocks, 41, "nothing was given back so far");
 
         let twice = message(&[blocks[0], blocks[1], blocks[0], end]);
-        assert!(twice.contains("2 of 4 addresses were not given back, the others were"), "{twice}");
+        assert!(twice.contains("2 of 4 addresses were not freed, the others were"), "{twice}");
         free(&heap, &[large]);
         let again = message(&[large]);
         assert!(

@@ -60,7 +60,7 @@ fn a_limit_is_exact_and_says_what_is_left() {
     assert_eq!(
         error.to_string(),
         "a limit cannot allocate 1 B: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are in use, 0 B are kept for later, and the \
-         largest free block has 0 B; give blocks back, or raise the limit (Limit::new)"
+         largest free block has 0 B; free blocks, or raise the limit (Limit::new)"
     );
     give(&limited, most, &stream).unwrap();
     assert!(limited.allocate(layout((1 << 20) + 1, 1), &stream).is_err());
@@ -72,7 +72,7 @@ fn a_limit_is_exact_and_says_what_is_left() {
     assert_eq!(
         error.to_string(),
         "a limit cannot allocate 101 B: 0 B of 100 B are in use, 128 B are kept for later, and the largest free block has 64 B; \
-         give blocks back, or raise the limit (Limit::new)"
+         free blocks, or raise the limit (Limit::new)"
     );
     let block = (limited.allocate(layout(64, 1), &stream).unwrap(), layout(64, 1));
     assert_eq!(limited.usage().largest_free_bytes, Some(36));

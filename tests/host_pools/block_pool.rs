@@ -36,8 +36,7 @@ fn a_hundred_blocks_of_four_kibibytes() {
         assert_eq!(
             error.to_string(),
             "a pool of 100 blocks of 4096 B (4.0 KiB) cannot allocate 4096 B (4.0 KiB): 409600 B (400.0 KiB) of 409600 B \
-             (400.0 KiB) are in use, 0 B are kept for later, and the largest free block has 0 B; give blocks back, or make it of \
-             more"
+             (400.0 KiB) are in use, 0 B are kept for later, and the largest free block has 0 B; free blocks, or build it with more"
         );
         assert_eq!(pool.stats().free_blocks, 0);
 
@@ -59,7 +58,7 @@ fn a_hundred_blocks_of_four_kibibytes() {
         for (freed, block) in (1..).zip(&all) {
             give(&pool, *block, &stream).unwrap();
             let twice = give(&pool, *block, &stream).unwrap_err();
-            assert!(twice.to_string().contains("is free already"), "{twice}");
+            assert!(twice.to_string().contains("is already free"), "{twice}");
             assert_eq!(pool.stats().free_blocks, freed);
         }
         assert_eq!(memory_of_driver.stats().allocs, 1, "one allocation for all");
@@ -117,7 +116,7 @@ fn pools_that_cannot_be_are_refused() {
     refused(layout((1 << 48) + 16, 16), 1, "at most 256 TiB");
     refused(layout(16, 16), 0, "from 1 to 4294967295");
     refused(layout(16, 16), 1 << 32, "from 1 to 4294967295");
-    refused(layout(1 << 40, 16), 1 << 30, "more bytes than an address can count");
+    refused(layout(1 << 40, 16), 1 << 30, "exceeds the address space");
     refused(layout(1 << 40, 16), 1 << 20, "cannot allocate");
 }
 

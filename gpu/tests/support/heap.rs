@@ -89,6 +89,19 @@ impl OwnedHeap {
         }
     }
 
+    /// The number of requests by class; requests above the classes are not counted.
+    #[allow(dead_code, reason = "not every test counts")]
+    pub fn by_class<'a>(&self, requests: impl Iterator<Item = &'a HostLayout>) -> BTreeMap<u32, u32> {
+        let mut counts = BTreeMap::new();
+        for request in requests.filter(|request| request.align() <= 1 << 14) {
+            let bytes = request.size().next_multiple_of(request.align());
+            if bytes <= self.layout.small_bytes as usize {
+                *counts.entry(SizeClass::of(bytes as u32).0).or_default() += 1;
+            }
+        }
+        counts
+    }
+
     /// To be called when no thread uses the heap. No invariant is violated, and according to the
     /// bits and the cursors the number of live blocks per class is that in `live`.
     pub fn check(&self, live: &BTreeMap<u32, u32>) {

@@ -2,9 +2,11 @@
 
 mod used;
 
-use super::*;
+use super::Heap;
+use crate::driver::Device;
 use used::{BYTES, sights, used_heap};
-use warpheap_device::heap::CursorAudit;
+use warpheap_device::heap::class::SizeClass;
+use warpheap_device::heap::{self, ClassInfo, CursorAudit};
 use warpheap_device::kernel::DevicePtr;
 
 const fn bit(of: u32) -> u32 {

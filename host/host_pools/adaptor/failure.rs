@@ -2,7 +2,8 @@
 
 use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
-use crate::host_pools::{DeviceAllocator, Usage, lock};
+use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::sync::lock;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::alloc::Layout;

@@ -9,7 +9,8 @@
 
 use crate::driver::{Device, Stream};
 use crate::error::Result;
-use crate::host_pools::{DeviceAllocator, Usage, lock};
+use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::sync::lock;
 use serde::Serialize;
 use std::alloc::Layout;
 use std::sync::Mutex;

@@ -161,7 +161,7 @@ fn a_block_of_a_stream_without_points_is_waited_for_on_the_host() {
     assert_eq!(of_second.waits(), 0);
     of_stream.fail(false);
     give(&pool, ptr, &stream).unwrap();
-    assert!(give(&pool, ptr, &stream).unwrap_err().to_string().contains("is free already"));
+    assert!(give(&pool, ptr, &stream).unwrap_err().to_string().contains("is already free"));
     check(&pool);
 }
 

@@ -3,9 +3,14 @@
 mod growth;
 mod starved;
 
-use super::*;
+use super::CachingPool;
 use crate::driver::fault_injection::{Faults, faulty_stream};
-use crate::host_pools::{Limit, SyncDriverAllocator};
+use crate::driver::{Device, Stream};
+use crate::host_pools::sync::lock;
+use crate::host_pools::{DeviceAllocator, Limit, SyncDriverAllocator};
+use std::alloc::Layout;
+use std::sync::Arc;
+use warpheap_device::kernel::DevicePtr;
 
 const MIB: usize = 1 << 20;
 
@@ -162,7 +167,7 @@ fn nothing_is_lost_between_caches_slabs_and_segments() {
         unsafe { pool.deallocate(ptr, layout(size), &streams[0]) }.unwrap();
     }
     assert!(pool.trim().unwrap() > 0);
-    assert_eq!((pool.stats().usage.reserved_bytes, pool.live.all().len()), (0, 0));
+    assert_eq!((pool.stats().usage.reserved_bytes, pool.live.slots().len()), (0, 0));
 }
 
 /// The pool's own check detects memory that could never be allocated again.
@@ -209,7 +214,7 @@ fn threads_of_one_stream_lose_nothing_to_each_other() {
     assert_eq!((stats.live_blocks, stats.usage.used_bytes, stats.asked_bytes), (0, 0, 0));
     assert!(stats.classes[0].cached_blocks <= 256 + 3 * 64, "{stats:?}");
     pool.trim().unwrap();
-    assert_eq!((pool.stats().usage.reserved_bytes, pool.live.all().len()), (0, 0));
+    assert_eq!((pool.stats().usage.reserved_bytes, pool.live.slots().len()), (0, 0));
 }
 
 /// No cache keeps such a block; its memory returns to the pool at once.

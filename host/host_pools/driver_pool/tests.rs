@@ -76,7 +76,7 @@ fn when_memory_runs_out_the_figures_are_the_pools() {
         panic!("{error}")
     };
     assert_eq!((*requested, *free), (Bytes(2 << 20), Bytes(1 << 20)));
-    let figures = ["has 2097152 B (2.0 MiB)", "4096 B (4.0 KiB) are in use", "trim_to"];
+    let figures = ["has reserved 2097152 B (2.0 MiB)", "4096 B (4.0 KiB) are in use", "trim_to"];
     assert!(figures.iter().all(|words| advice.contains(words)), "{error}");
     drop(pool);
     assert_eq!(device.memory_in_use(), (0, 0));

@@ -5,7 +5,7 @@ use super::error::DeallocateError;
 use super::parts::PoolParts;
 use crate::driver::{Device, Stream};
 use crate::error::Result;
-use crate::host_pools::DeviceAllocator;
+use crate::host_pools::allocator::DeviceAllocator;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::slice;

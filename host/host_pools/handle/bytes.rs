@@ -6,7 +6,8 @@
 use super::owned::Owned;
 use crate::driver::{Range, Stream};
 use crate::error::Result;
-use crate::host_pools::{DeviceAllocator, address_of};
+use crate::host_pools::allocator::DeviceAllocator;
+use crate::host_pools::request::address_of;
 
 impl<A: DeviceAllocator> Owned<A> {
     fn address(&self, offset: u64) -> u64 {

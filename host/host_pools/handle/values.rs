@@ -3,7 +3,7 @@
 use super::buffer::PoolBuffer;
 use crate::driver::Stream;
 use crate::error::{Bytes, Error, Result};
-use crate::host_pools::DeviceAllocator;
+use crate::host_pools::allocator::DeviceAllocator;
 use std::mem::MaybeUninit;
 use warpheap_device::kernel::DeviceData;
 

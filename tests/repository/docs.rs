@@ -78,6 +78,22 @@ fn paths_in_pages_exist() {
     }
 }
 
+/// A page names a test by its sentence: three words or more, after the path of its module.
+#[test]
+fn tests_in_pages_exist() {
+    let files = tracked().unwrap_or_default();
+    let sources = || files.iter().filter(|(name, _)| name.ends_with(".rs"));
+    for (name, text) in files.iter().filter(|(name, _)| name.ends_with(".md")) {
+        let quoted = text.split('`').skip(1).step_by(2).map(|quoted| quoted.rsplit("::").next().unwrap());
+        let is_test = |quoted: &&str| {
+            quoted.matches('_').count() >= 3 && quoted.chars().all(|c| c.is_lowercase() || c == '_')
+        };
+        for test in quoted.filter(is_test) {
+            assert!(sources().any(|(_, source)| source.contains(test)), "{name} names the test {test}");
+        }
+    }
+}
+
 #[test]
 fn the_readme_shows_the_example_and_is_short() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

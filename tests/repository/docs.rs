@@ -56,6 +56,44 @@ fn links_lead_to_files_and_headings() {
     assert_eq!(anchors(planted).collect::<Vec<_>>(), ["a-b-c"]);
 }
 
+/// Names of files and folders in a page: from the root of the repository, or the end of a path.
+#[test]
+fn paths_in_pages_exist() {
+    let files = tracked().unwrap_or_default();
+    let is_top = |folder: &str| files.iter().any(|(name, _)| name.starts_with(&format!("{folder}/")));
+    let is_end = |path: &str| files.iter().any(|(name, _)| format!("/{name}").ends_with(&format!("/{path}")));
+    let is_plain = |path: &&str| path.chars().all(|c| c.is_alphanumeric() || "._-/".contains(c));
+    for (name, text) in files.iter().filter(|(name, _)| name.ends_with(".md")) {
+        for path in text.split('`').skip(1).step_by(2).filter(is_plain) {
+            let there = match path.split_once('/') {
+                // The program of a guide.
+                Some(("src", _)) => true,
+                Some((folder, _)) if is_top(folder) => {
+                    Path::new(env!("CARGO_MANIFEST_DIR")).join(path).exists()
+                }
+                _ => !path.ends_with(".rs") || is_end(path),
+            };
+            assert!(there, "{name} names {path}");
+        }
+    }
+}
+
+/// A page names a test by its sentence: three words or more, after the path of its module.
+#[test]
+fn tests_in_pages_exist() {
+    let files = tracked().unwrap_or_default();
+    let sources = || files.iter().filter(|(name, _)| name.ends_with(".rs"));
+    for (name, text) in files.iter().filter(|(name, _)| name.ends_with(".md")) {
+        let quoted = text.split('`').skip(1).step_by(2).map(|quoted| quoted.rsplit("::").next().unwrap());
+        let is_test = |quoted: &&str| {
+            quoted.matches('_').count() >= 3 && quoted.chars().all(|c| c.is_lowercase() || c == '_')
+        };
+        for test in quoted.filter(is_test) {
+            assert!(sources().any(|(_, source)| source.contains(test)), "{name} names the test {test}");
+        }
+    }
+}
+
 #[test]
 fn the_readme_shows_the_example_and_is_short() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

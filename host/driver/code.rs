@@ -1,4 +1,5 @@
-//! The code of a module: compiled kernels, and the check that they match the program's declarations.
+//! The code of a module: compiled kernels, and the check that they match the program's
+//! declarations.
 
 use super::backend::{Backend, DeviceBackend, Function, ModuleBackend, Range};
 use super::ptx::{Ptx, cut, describe, names_in_words, signature};

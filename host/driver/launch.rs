@@ -35,8 +35,8 @@ impl Stream {
     ///     is the same now: a launch checks only that there is live memory at its addresses.
     ///   - Memory that the kernel reaches otherwise, through pointers in memory for instance, is
     ///     live until the kernel has ended.
-    ///   - A block of a host pool ([`alloc`](crate::host_pools)) is live when the launch is called. It
-    ///     is freed, and its pool dropped, only after the launch has returned, and freed only on a
+    ///   - A block of a [host pool](crate::host_pools) is live when the launch is called. It is
+    ///     freed, and its pool dropped, only after the launch has returned, and freed only on a
     ///     stream that is ordered after the kernel.
     ///   - Where the host then reads memory as values (`read`, `copy_to_vec`), the kernel has
     ///     written no uninitialised bytes, such as the padding of a struct.
@@ -88,9 +88,9 @@ impl Stream {
             arguments: arguments.as_mut_slice(),
             cpu_job: &cpu_job,
         };
-        // SAFETY: the arguments match the kernel's declaration (checked by `Code::function`) and name
-        // live memory of this device, which the submission keeps until the launch is in the stream; the
-        // caller promises the rest (P1 to P6).
+        // SAFETY: the arguments match the kernel's declaration (checked by `Code::function`) and
+        // name live memory of this device, which the submission keeps until the launch is in the
+        // stream; the caller promises the rest (P1 to P6).
         let submitted = unsafe { self.driver().launch(launch) };
         drop((submission, named));
         submitted

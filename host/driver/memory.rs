@@ -15,8 +15,8 @@ const MAX_ALIGN: usize = 1 << 30;
 /// A range of untyped device memory. [`DeviceBuffer`](super::DeviceBuffer) is the typed version.
 /// Pools are built over this type.
 ///
-/// The drop waits for all work submitted to the device before, and frees the memory. Memory that the
-/// caller owns ([`from_raw`](Self::from_raw)) is not freed, and its drop does not wait.
+/// The drop waits for all work submitted to the device before, and frees the memory. Memory that
+/// the caller owns ([`from_raw`](Self::from_raw)) is not freed, and its drop does not wait.
 #[must_use = "its memory is freed when it is dropped"]
 pub struct DeviceMemory {
     device: Device,

@@ -91,7 +91,8 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// Adds the new steps of `machine` to the step count of the run. Fails if the limit is exceeded.
+    /// Adds the new steps of `machine` to the step count of the run. Fails if the limit is
+    /// exceeded.
     pub(super) fn count_steps(&self, machine: &LaneMachine) -> Result<(), SimtError> {
         let steps = machine.report();
         // ordering: relaxed; a count.

@@ -64,21 +64,21 @@ mod tests {
     fn a_failure_of_the_upstream_is_summarised() {
         assert_eq!(
             message(limit()),
-            "a caching pool (its upstream has no more: a limit has 0 B of 1048576 B (1.0 MiB) in use) cannot allocate 2097152 B \
-             (2.0 MiB): 0 B of 0 B are in use, 0 B are cached, and the largest free block has 0 B; give blocks back, leave \
-             the device to fewer programs, or free something in a hook (on_exhausted)"
+            "a caching pool (its upstream is out of memory: a limit has 0 B of 1048576 B (1.0 MiB) in use) cannot allocate 2097152 B \
+             (2.0 MiB): 0 B of 0 B are in use, 0 B are cached, and the largest free block has 0 B; free blocks, run \
+             fewer programs on the device, or free memory in a hook (on_exhausted)"
         );
         let device = Device::cpu_with_executor(
             crate::simt::Executor::new(crate::simt::Mode::Replay { seed: 1 }),
             MIB as u64,
         );
         let text = message(SyncDriverAllocator::new(&device));
-        let words = "(its upstream has no more: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are free on CPU (replay, seed 1)) cannot";
+        let words = "(its upstream is out of memory: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are free on CPU (replay, seed 1)) cannot";
         assert!(text.contains(words), "{text}");
         let pool = DriverPool::builder().max_size(MIB as u64).build(&device).unwrap();
         let text = message(pool);
         assert!(
-            text.contains("(its upstream has no more: a stream-ordered pool has 0 B of 1048576 B"),
+            text.contains("(its upstream is out of memory: a stream-ordered pool has 0 B of 1048576 B"),
             "{text}"
         );
     }
@@ -93,7 +93,7 @@ mod tests {
         for once in [
             "cannot allocate",
             "2097152 B",
-            "give blocks back",
+            "free blocks",
             "on_exhausted",
             "the largest free block",
             "a limit has",

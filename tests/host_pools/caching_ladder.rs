@@ -8,10 +8,10 @@ use crate::suite::{Block, give, memory};
 use crate::support::module;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use warpheap::host_pools::{
-    CachingPool, DeviceAllocator, SyncDriverAllocator, FailureInjected, Failures, Limit, RungStats,
-};
 use warpheap::error::{KernelFault, OutOfMemory};
+use warpheap::host_pools::{
+    CachingPool, DeviceAllocator, FailureInjected, Failures, Limit, RungStats, SyncDriverAllocator,
+};
 use warpheap::{Device, Error, LaunchConfig, Module, Stream};
 
 const MIB: usize = 1 << 20;

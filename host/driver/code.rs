@@ -71,8 +71,6 @@ impl Code {
     pub fn log(&self) -> &str {
         self.backend.log()
     }
-
-    /// The names of the kernels that the PTX declares.
     pub fn kernels(&self) -> impl Iterator<Item = &str> {
         self.ptx.iter().flat_map(|ptx| ptx.entries.keys().map(String::as_str))
     }

@@ -73,13 +73,9 @@ impl Block {
             });
         }
     }
-
-    /// Whether every lane has ended.
     pub(super) fn is_over(&self) -> bool {
         self.alive == 0
     }
-
-    /// Whether any lane can run.
     pub(super) fn can_run(&self) -> bool {
         self.warps.iter().any(|warp| warp.ready() != 0)
     }

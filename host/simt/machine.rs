@@ -34,8 +34,6 @@ pub(super) struct Exchange {
     pub(super) value: u64,
     pub(super) at: &'static Location<'static>,
 }
-
-/// The reason for a suspension.
 pub(super) enum Request {
     Exchange(Exchange),
     Converged(&'static Location<'static>),
@@ -50,9 +48,7 @@ pub(super) enum Request {
 /// The answer that resumes a lane.
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
-    /// No data.
     Go,
-    /// The converged lanes.
     Lanes(LaneMask),
     /// The values deposited by the lanes of its collective. Valid until the lane suspends again.
     Deposits(NonNull<Deposits>),
@@ -102,8 +98,6 @@ impl LaneMachine {
     pub(super) fn free_shared_memory(&self, block: [u32; 3]) {
         self.shared.borrow_mut().remove(&block);
     }
-
-    /// Steps of all lanes so far.
     pub(super) fn steps(&self) -> u64 {
         self.steps.get()
     }

@@ -104,7 +104,6 @@ impl Worker<'_> {
 struct Pass {
     /// Every lane that ran only used up its steps or paused.
     stalled: bool,
-    /// A block has ended.
     ended: bool,
 }
 

@@ -61,8 +61,6 @@ struct Victim {
     warp: usize,
     lanes: u32,
 }
-
-/// Chooses the next lane.
 pub(super) struct Scheduler {
     rng: Pcg64Mcg,
     strategy: Strategy,
@@ -79,8 +77,6 @@ impl Scheduler {
         };
         scheduler
     }
-
-    /// A random number below `n`.
     fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.rng.next_u64()) * u128::from(n)) >> 64) as u64
     }

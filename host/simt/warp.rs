@@ -64,8 +64,6 @@ struct LaneState {
     /// For the scheduler: lanes of higher rank run first.
     rank: u64,
 }
-
-/// A warp of up to 32 lanes.
 pub(super) struct Warp {
     pub(super) id: WarpId,
     alive: u32,
@@ -124,8 +122,6 @@ impl Warp {
     pub(super) fn alive(&self) -> u32 {
         self.alive
     }
-
-    /// The lanes that can run.
     pub(super) fn ready(&self) -> u32 {
         self.ready
     }
@@ -256,8 +252,6 @@ impl Warp {
     pub(super) fn release_barrier(&mut self) {
         self.ready |= std::mem::take(&mut self.at_barrier);
     }
-
-    /// A running lane has ended.
     pub(super) fn end(&mut self, lane: u32) -> Result<(), SimtError> {
         self.states[lane as usize].lane.end();
         self.alive &= !(1 << lane);

@@ -42,7 +42,6 @@ struct State {
     /// The host side was dropped.
     closed: bool,
     failed: Option<Error>,
-    /// Whether the failure was reported to a caller.
     reported: bool,
     last: Option<Stats>,
 }
@@ -118,8 +117,6 @@ impl JobQueue {
     pub fn is_idle(&self) -> bool {
         lock(&self.state).pending == 0
     }
-
-    /// Counters of the last kernel that ended.
     pub fn stats(&self) -> Option<Stats> {
         lock(&self.state).last
     }

@@ -43,7 +43,6 @@ struct State {
 }
 
 impl CpuPool {
-    /// A pool of at most `most` bytes.
     pub fn new(heap: Arc<Heap>, queues: Arc<Queues>, most: Option<u64>) -> CpuPool {
         let state = State {
             segments: Segments::default(),

@@ -143,8 +143,6 @@ impl Segments {
         let (base, at) = self.find(bytes, |of| of.is_some_and(|of| of.number == pending_free.number))?;
         self.cut(base, at, bytes)
     }
-
-    /// Whether a live block starts at `address`.
     pub fn is_live(&self, address: u64) -> bool {
         self.live.contains_key(&address)
     }
@@ -160,8 +158,6 @@ impl Segments {
             segment.insert(address, free);
         }
     }
-
-    /// Adds a segment that is entirely free.
     pub fn add(&mut self, range: Range) {
         let free = BTreeMap::from([(range.address, FreeRange { bytes: range.bytes, pending_free: None })]);
         self.reserved += range.bytes;

@@ -1,7 +1,7 @@
 //! Build information of this library: the PTX of its kernels, and the compiler that produced it.
 
-/// The build information of a crate with kernels for sm_70 and sm_80 that its build script embeds. A
-/// test checks that the kernels have the entry point `$entry`.
+/// The build information of a crate with kernels for sm_70 and sm_80 that its build script embeds.
+/// A test checks that the kernels have the entry point `$entry`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! embedded_kernels {

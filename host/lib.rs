@@ -36,8 +36,8 @@
 //! # }
 //! ```
 //!
-//! Layers, each using only those before it: [`simt`] → [`driver`] → [`host_pools`], [`device_pools`]. All of
-//! them return [`Error`].
+//! Layers, each using only those before it: [`simt`] → [`driver`] → [`host_pools`],
+//! [`device_pools`]. All of them return [`Error`].
 #![cfg(not(loom))]
 
 pub mod build_info;

@@ -1,4 +1,5 @@
-//! The code of a module: compiled kernels, and the check that they match the program's declarations.
+//! The code of a module: compiled kernels, and the check that they match the program's
+//! declarations.
 
 use super::backend::{Backend, DeviceBackend, Function, ModuleBackend, Range};
 use super::ptx::{Ptx, cut, describe, names_in_words, signature};
@@ -70,8 +71,6 @@ impl Code {
     pub fn log(&self) -> &str {
         self.backend.log()
     }
-
-    /// The names of the kernels that the PTX declares.
     pub fn kernels(&self) -> impl Iterator<Item = &str> {
         self.ptx.iter().flat_map(|ptx| ptx.entries.keys().map(String::as_str))
     }

@@ -53,7 +53,7 @@ impl Device {
             return Ok(device.clone());
         }
         let backend = Box::new(cuda::CudaDevice::primary(ordinal)?);
-        Ok(Device::enlist(&mut all, backend, Some(ordinal)))
+        Ok(Device::register(&mut all, backend, Some(ordinal)))
     }
 
     /// Number of GPUs.
@@ -78,7 +78,7 @@ impl Device {
     /// The CPU with the caller's executor, limited to `memory_bytes` of device memory. Each call
     /// makes a separate device.
     pub fn cpu_with_executor(executor: Executor, memory_bytes: u64) -> Device {
-        Device::enlist(&mut alive(), Box::new(cpu::CpuDevice::new(executor, memory_bytes)), None)
+        Device::register(&mut alive(), Box::new(cpu::CpuDevice::new(executor, memory_bytes)), None)
     }
 
     /// A device for a `CUcontext` that the caller owns.
@@ -92,10 +92,10 @@ impl Device {
     pub unsafe fn from_raw_context(context: *mut c_void) -> Result<Device> {
         // SAFETY: the caller's promise: a live context that outlives the device.
         let backend = unsafe { cuda::CudaDevice::foreign(context) }?;
-        Ok(Device::enlist(&mut alive(), Box::new(backend), None))
+        Ok(Device::register(&mut alive(), Box::new(backend), None))
     }
 
-    fn enlist(all: &mut Vec<Weak<Inner>>, backend: Box<dyn DeviceBackend>, primary: Option<u32>) -> Device {
+    fn register(all: &mut Vec<Weak<Inner>>, backend: Box<dyn DeviceBackend>, primary: Option<u32>) -> Device {
         let inner = Arc::new(Inner {
             backend,
             primary,
@@ -110,7 +110,7 @@ impl Device {
     /// A device of any backend.
     #[cfg(test)]
     pub(super) fn over(backend: Box<dyn DeviceBackend>) -> Device {
-        Device::enlist(&mut alive(), backend, None)
+        Device::register(&mut alive(), backend, None)
     }
 
     fn upgrade(weak: &Weak<Inner>) -> Option<Device> {

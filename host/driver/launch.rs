@@ -5,7 +5,7 @@ use super::code::{NamedMemory, Variables};
 use super::device::Device;
 use super::launch_config::LaunchConfig;
 use super::module::Module;
-use super::registry::{Look, Submission};
+use super::registry::{Lookup, Submission};
 use super::stream::Stream;
 use crate::error::{Bytes, Dangling, Error, Result};
 use crate::simt::Grid;
@@ -35,8 +35,8 @@ impl Stream {
     ///     is the same now: a launch checks only that there is live memory at its addresses.
     ///   - Memory that the kernel reaches otherwise, through pointers in memory for instance, is
     ///     live until the kernel has ended.
-    ///   - A block of a host pool ([`alloc`](crate::host_pools)) is live when the launch is called. It
-    ///     is freed, and its pool dropped, only after the launch has returned, and freed only on a
+    ///   - A block of a [host pool](crate::host_pools) is live when the launch is called. It is
+    ///     freed, and its pool dropped, only after the launch has returned, and freed only on a
     ///     stream that is ordered after the kernel.
     ///   - Where the host then reads memory as values (`read`, `copy_to_vec`), the kernel has
     ///     written no uninitialised bytes, such as the padding of a struct.
@@ -88,9 +88,9 @@ impl Stream {
             arguments: arguments.as_mut_slice(),
             cpu_job: &cpu_job,
         };
-        // SAFETY: the arguments match the kernel's declaration (checked by `Code::function`) and name
-        // live memory of this device, which the submission keeps until the launch is in the stream; the
-        // caller promises the rest (P1 to P6).
+        // SAFETY: the arguments match the kernel's declaration (checked by `Code::function`) and
+        // name live memory of this device, which the submission keeps until the launch is in the
+        // stream; the caller promises the rest (P1 to P6).
         let submitted = unsafe { self.driver().launch(launch) };
         drop((submission, named));
         submitted
@@ -98,7 +98,7 @@ impl Stream {
 }
 
 /// Why a launch fails its check.
-enum Gone {
+enum DanglingMemory {
     /// The argument at that position names memory that is not live.
     Argument(usize, Range),
     /// The heap that a variable of the module names is not live.
@@ -111,13 +111,13 @@ enum Gone {
 /// is live. Until the submission ends, that memory is not freed and the variables are not written.
 fn submit<'a, K: Kernel>(module: &'a Module, args: &K::Args) -> Result<(NamedMemory<'a>, Submission<'a>)> {
     let (device, named) = (module.device(), module.code().named_memory());
-    let submission = device.registry().submit(|look| {
-        check_arguments::<K>(look, args)?;
+    let submission = device.registry().submit(|lookup| {
+        check_arguments::<K>(lookup, args)?;
         match *named {
-            Variables::Memory(of) if look.number(of.range) != Some(of.number) => {
-                Err(Gone::GlobalHeap(of.range))
+            Variables::Memory(of) if lookup.number(of.range) != Some(of.number) => {
+                Err(DanglingMemory::GlobalHeap(of.range))
             }
-            Variables::Unknown => Err(Gone::Unknown),
+            Variables::Unknown => Err(DanglingMemory::Unknown),
             Variables::Memory(_) | Variables::Nothing => Ok(()),
         }
     });
@@ -128,27 +128,27 @@ fn submit<'a, K: Kernel>(module: &'a Module, args: &K::Args) -> Result<(NamedMem
 }
 
 /// Fails on the first argument that names memory that is not live.
-fn check_arguments<K: Kernel>(look: &mut Look<'_>, args: &K::Args) -> Result<(), Gone> {
+fn check_arguments<K: Kernel>(lookup: &mut Lookup<'_>, args: &K::Args) -> Result<(), DanglingMemory> {
     let mut outcome = Ok(());
     args.for_each_range(|position, address, bytes| {
         let range = Range { address, bytes };
         // An empty range has no address to check.
-        if bytes > 0 && outcome.is_ok() && look.number(range).is_none() {
-            outcome = Err(Gone::Argument(position, range));
+        if bytes > 0 && outcome.is_ok() && lookup.number(range).is_none() {
+            outcome = Err(DanglingMemory::Argument(position, range));
         }
     });
     outcome
 }
 
 #[cold]
-fn explain<K: Kernel>(device: &Device, gone: Gone) -> Error {
-    let (position, range) = match gone {
-        Gone::Argument(position, range) => (position, range),
-        Gone::GlobalHeap(Range { address, bytes }) => {
+fn explain<K: Kernel>(device: &Device, dangling: DanglingMemory) -> Error {
+    let (position, range) = match dangling {
+        DanglingMemory::Argument(position, range) => (position, range),
+        DanglingMemory::GlobalHeap(Range { address, bytes }) => {
             let (bytes, device) = (Bytes(bytes), device.to_string());
             return Dangling::GlobalHeap { kernel: K::NAME, bytes, address, device }.into();
         }
-        Gone::Unknown => return Dangling::UnknownGlobalHeap { kernel: K::NAME }.into(),
+        DanglingMemory::Unknown => return Dangling::UnknownGlobalHeap { kernel: K::NAME }.into(),
     };
     Error::Dangling(Dangling::Argument {
         kernel: K::NAME,

@@ -15,23 +15,23 @@ const MAX_ALIGN: usize = 1 << 30;
 /// A range of untyped device memory. [`DeviceBuffer`](super::DeviceBuffer) is the typed version.
 /// Pools are built over this type.
 ///
-/// The drop waits for all work submitted to the device before, and frees the memory. Memory that the
-/// caller owns ([`from_raw`](Self::from_raw)) is not freed, and its drop does not wait.
+/// The drop waits for all work submitted to the device before, and frees the memory. Memory that
+/// the caller owns ([`from_raw`](Self::from_raw)) is not freed, and its drop does not wait.
 #[must_use = "its memory is freed when it is dropped"]
 pub struct DeviceMemory {
     device: Device,
     range: Range,
-    kept: Kept,
+    on_drop: OnDrop,
 }
 
 /// A hold on launches: launches that name the memory wait until it is dropped.
 #[must_use]
-pub(crate) struct HeldOff {
+pub(crate) struct LaunchHold {
     device: Device,
     hold: Option<Hold>,
 }
 
-impl Drop for HeldOff {
+impl Drop for LaunchHold {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
             self.device.registry().release(hold);
@@ -41,13 +41,13 @@ impl Drop for HeldOff {
 
 /// What the drop must release.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum OnDrop {
     /// Nothing: the length is 0, or the range is part of another allocation.
     Nothing,
     /// The registry entry only. The memory belongs to the caller or to a reservation.
-    Entry,
+    Unregister,
     /// The memory and its registry entry.
-    Memory,
+    Free,
 }
 
 impl Device {
@@ -75,11 +75,11 @@ impl DeviceMemory {
         }
         let device = device.clone();
         if bytes == 0 {
-            return Ok(DeviceMemory { device, range: Range { address: 0, bytes }, kept: Kept::Nothing });
+            return Ok(DeviceMemory { device, range: Range { address: 0, bytes }, on_drop: OnDrop::Nothing });
         }
         let range = device.driver().alloc(bytes, align.max(MIN_ALIGN) as u64, zeroed)?;
         device.registry().insert(range);
-        Ok(DeviceMemory { device, range, kept: Kept::Memory })
+        Ok(DeviceMemory { device, range, on_drop: OnDrop::Free })
     }
 
     /// Registers memory that the caller owns, so that launches accept arguments that name it. The
@@ -92,10 +92,10 @@ impl DeviceMemory {
         let range = Range { address, bytes };
         let device = device.clone();
         if bytes == 0 || device.registry().holds(range) {
-            return DeviceMemory { device, range, kept: Kept::Nothing };
+            return DeviceMemory { device, range, on_drop: OnDrop::Nothing };
         }
         device.registry().insert(range);
-        DeviceMemory { device, range, kept: Kept::Entry }
+        DeviceMemory { device, range, on_drop: OnDrop::Unregister }
     }
 
     /// The mapped part, initially empty, of a reservation of `bytes` at `address`. The reservation
@@ -107,7 +107,11 @@ impl DeviceMemory {
         is_named_whole: bool,
     ) -> DeviceMemory {
         device.registry().reserve(Range { address, bytes }, is_named_whole);
-        DeviceMemory { device: device.clone(), range: Range { address, bytes: 0 }, kept: Kept::Entry }
+        DeviceMemory {
+            device: device.clone(),
+            range: Range { address, bytes: 0 },
+            on_drop: OnDrop::Unregister,
+        }
     }
 
     /// Sets the mapped part to the first `bytes` of the reservation. If it shrinks, every launch
@@ -122,12 +126,12 @@ impl DeviceMemory {
     }
 
     /// Waits for the device. Launches that name this memory wait until the guard is dropped.
-    pub(crate) fn hold_off_launches(&self) -> Result<HeldOff> {
+    pub(crate) fn hold_off_launches(&self) -> Result<LaunchHold> {
         // Synchronise before the hold: a running kernel may wait for a kernel that is not launched
         // yet.
         self.device.synchronize()?;
         let hold = self.device.registry().hold(self.range.address);
-        let held = HeldOff { device: self.device.clone(), hold };
+        let held = LaunchHold { device: self.device.clone(), hold };
         self.device.synchronize()?;
         Ok(held)
     }
@@ -188,19 +192,19 @@ impl DeviceMemory {
     /// Does the work of the drop early. The drop then does nothing. A failure leaves the value
     /// unchanged.
     pub(crate) fn free(&mut self) -> Result<()> {
-        if self.kept == Kept::Nothing {
+        if self.on_drop == OnDrop::Nothing {
             return Ok(());
         }
         // Remove the entry before the free: the next allocation may get the same address.
         let entry = self.device.registry().remove(self.range.address);
         self.device.registry().settle();
-        if self.kept == Kept::Memory
+        if self.on_drop == OnDrop::Free
             && let Err(error) = self.device.driver().free(self.range)
         {
             self.device.registry().put_back(self.range.address, entry);
             return Err(error);
         }
-        self.kept = Kept::Nothing;
+        self.on_drop = OnDrop::Nothing;
         Ok(())
     }
 }

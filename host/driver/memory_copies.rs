@@ -20,7 +20,7 @@ impl DeviceMemory {
     /// Launches that name the memory wait meanwhile.
     ///
     /// # Errors
-    /// [`OutOfBounds`](crate::Error::OutOfBounds), or a failure of the call or of work submitted before.
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), or a failure of the call or of earlier work.
     pub fn fill_part(&mut self, offset: u64, bytes: u64, byte: u8) -> Result<()> {
         let range = self.part(offset, bytes)?;
         // SAFETY: in bounds.
@@ -31,7 +31,7 @@ impl DeviceMemory {
     /// name the memory wait meanwhile.
     ///
     /// # Errors
-    /// [`OutOfBounds`](crate::Error::OutOfBounds), or a failure of the call or of work submitted before.
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), or a failure of the call or of earlier work.
     pub fn write<T: DeviceData>(&mut self, offset: u64, from: &[T]) -> Result<()> {
         let bytes = size_of_val(from);
         let to = self.part(offset, bytes as u64)?.address;
@@ -49,8 +49,8 @@ impl DeviceMemory {
             return Ok(());
         }
         let _held = self.hold_off_launches()?;
-        // SAFETY: the caller's promise. `&mut self` excludes other host threads. The device is idle,
-        // launches that name the memory wait, and the backend excludes other kernels.
+        // SAFETY: the caller's promise. `&mut self` excludes other host threads. The device is
+        // idle, launches that name the memory wait, and the backend excludes other kernels.
         unsafe { self.device().driver().transfer(transfer) }
     }
 
@@ -58,7 +58,7 @@ impl DeviceMemory {
     /// before.
     ///
     /// # Errors
-    /// [`OutOfBounds`](crate::Error::OutOfBounds), or a failure of the call or of work submitted before.
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), or a failure of the call or of earlier work.
     pub(crate) fn write_handle<H: DeviceHandle>(&mut self, offset: u64, handle: &Arg<H>) -> Result<()> {
         let bytes = size_of::<H>();
         let to = self.part(offset, bytes as u64)?.address;
@@ -71,7 +71,7 @@ impl DeviceMemory {
     /// the copy may show partial results of a kernel that another thread launches meanwhile.
     ///
     /// # Errors
-    /// [`OutOfBounds`](crate::Error::OutOfBounds), or a failure of the call or of work submitted before.
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), or a failure of the call or of earlier work.
     pub fn read<T: DeviceData>(&self, offset: u64, to: &mut [T]) -> Result<()> {
         let bytes = size_of_val(to);
         self.part(offset, bytes as u64)?;

@@ -60,12 +60,12 @@ pub(super) struct Hold {
 }
 
 /// The registry as seen by the check of a launch.
-pub(super) struct Look<'a> {
+pub(super) struct Lookup<'a> {
     live: &'a Live,
     is_held: bool,
 }
 
-impl Look<'_> {
+impl Lookup<'_> {
     /// The number of the live allocation that contains `range`. Notes whether it is held.
     pub fn number(&mut self, range: Range) -> Option<u64> {
         let found = self.live.find(range)?;
@@ -158,13 +158,13 @@ impl Registry {
     /// (I6).
     pub(super) fn submit<E>(
         &self,
-        mut check: impl FnMut(&mut Look<'_>) -> Result<(), E>,
+        mut check: impl FnMut(&mut Lookup<'_>) -> Result<(), E>,
     ) -> Result<Submission<'_>, E> {
         let mut live = lock(&self.live);
         loop {
-            let mut look = Look { live: &live, is_held: false };
-            check(&mut look)?;
-            if !look.is_held {
+            let mut lookup = Lookup { live: &live, is_held: false };
+            check(&mut lookup)?;
+            if !lookup.is_held {
                 break;
             }
             live = self.wait(live);

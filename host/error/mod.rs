@@ -175,8 +175,8 @@ pub enum Error {
         got: String,
     },
 
-    /// A test's [`FailureInjected`](crate::host_pools::FailureInjected) failed this call. Handle it as
-    /// out of memory.
+    /// A test's [`FailureInjected`](crate::host_pools::FailureInjected) failed this call. Handle it
+    /// as out of memory.
     #[error("call {call} of an allocator failed: FailureInjected injected this failure")]
     FailureInjected {
         /// The number of the call, from 1.

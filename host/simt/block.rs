@@ -7,7 +7,7 @@ use super::error::SimtError;
 use super::launch::Launch;
 use super::machine::{Event, LaneMachine, Request};
 use super::stack::StackPool;
-use super::warp::{Place, Wait, Warp};
+use super::warp::{Wait, Warp, WarpId};
 use std::fmt::Write;
 use std::panic::Location;
 use warpheap_device::machine::Coords;
@@ -15,9 +15,9 @@ use warpheap_device::units::{LaneMask, WARP_SIZE};
 
 /// The reason why a lane stopped running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Rest {
+pub(super) enum Stop {
     /// It waits for others, or arrived last and can continue.
-    Meets,
+    Waits,
     /// It has used up its steps and can continue.
     Yields,
     /// It can continue, but asked for a pause.
@@ -65,7 +65,7 @@ impl Block {
             ..Coords::SOLE
         };
         for (warp, number) in self.warps.iter_mut().zip(0..) {
-            let place = Place { block: self.index, block_dim: grid.threads, warp: number };
+            let place = WarpId { block: self.index, block_dim: grid.threads, warp: number };
             warp.begin(place, |lane, fiber| {
                 coords.lane = lane;
                 (launch.start)(fiber, machine, coords);
@@ -73,13 +73,9 @@ impl Block {
             });
         }
     }
-
-    /// Whether every lane has ended.
     pub(super) fn is_over(&self) -> bool {
         self.alive == 0
     }
-
-    /// Whether any lane can run.
     pub(super) fn can_run(&self) -> bool {
         self.warps.iter().any(|warp| warp.ready() != 0)
     }
@@ -93,20 +89,22 @@ impl Block {
         lane: u32,
         machine: &LaneMachine,
         quantum: u64,
-    ) -> Result<Rest, SimtError> {
+    ) -> Result<Stop, SimtError> {
         let of = &mut self.warps[warp];
         match of.resume(lane, machine, quantum) {
-            Event::Asks(Request::Exchange(call)) => of.exchange(lane, call).map(|()| Rest::Meets),
-            Event::Asks(Request::Converged(at)) => {
+            Event::Requests(Request::Exchange(call)) => of.exchange(lane, call).map(|()| Stop::Waits),
+            Event::Requests(Request::Converged(at)) => {
                 of.converge(lane, at);
-                Ok(Rest::Meets)
+                Ok(Stop::Waits)
             }
-            Event::Asks(Request::Barrier(at)) => self.wait(warp, lane, at).map(|()| Rest::Meets),
-            Event::Asks(Request::Yield) => Ok(Rest::Yields),
-            Event::Asks(Request::Pause) => Ok(Rest::Pauses),
-            Event::Asks(Request::Exit) | Event::Ends => self.end(warp, lane, machine).map(|()| Rest::Ends),
-            Event::Asks(Request::Trap) => Err(SimtError::Trap { thread: of.place.thread(lane) }),
-            Event::Panics(message) => Err(SimtError::Panic { thread: of.place.thread(lane), message }),
+            Event::Requests(Request::Barrier(at)) => self.wait(warp, lane, at).map(|()| Stop::Waits),
+            Event::Requests(Request::Yield) => Ok(Stop::Yields),
+            Event::Requests(Request::Pause) => Ok(Stop::Pauses),
+            Event::Requests(Request::Exit) | Event::Ends => {
+                self.end(warp, lane, machine).map(|()| Stop::Ends)
+            }
+            Event::Requests(Request::Trap) => Err(SimtError::Trap { thread: of.id.thread(lane) }),
+            Event::Panics(message) => Err(SimtError::Panic { thread: of.id.thread(lane), message }),
         }
     }
 
@@ -121,7 +119,7 @@ impl Block {
         self.warps[warp].end(lane)?;
         self.alive -= 1;
         if self.alive == 0 {
-            machine.forget_block(self.index);
+            machine.free_shared_memory(self.index);
         }
         self.release_barrier_if_complete();
         Ok(())
@@ -135,7 +133,7 @@ impl Block {
     }
 
     /// Abandons the lanes that have not ended and returns all stacks.
-    pub(super) fn dissolve(self, stacks: &StackPool) {
+    pub(super) fn release_stacks(self, stacks: &StackPool) {
         stacks.put(self.warps.into_iter().flat_map(Warp::into_stacks));
     }
 
@@ -143,11 +141,8 @@ impl Block {
     #[cold]
     pub(super) fn deadlock(&self) -> SimtError {
         const SHOWN: usize = 6;
-        let waits: Vec<_> = self
-            .warps
-            .iter()
-            .flat_map(|warp| warp.waits().into_iter().map(|wait| (warp.place, wait)))
-            .collect();
+        let waits: Vec<_> =
+            self.warps.iter().flat_map(|warp| warp.waits().into_iter().map(|wait| (warp.id, wait))).collect();
         let mut waiting = String::new();
         for (place, (lanes, wait)) in waits.iter().take(SHOWN) {
             let separator = if waiting.is_empty() { "" } else { "; " };

@@ -6,8 +6,9 @@ use super::lane::Lane;
 use super::launch::{Launch, Start};
 use super::stack::StackPool;
 use super::{parallel, replay};
+use crate::lock::lock;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use warpheap_device::kernel::Kernel;
 use warpheap_device::units::WARP_SIZE;
@@ -142,7 +143,7 @@ impl Executor {
                 0
             }
             Mode::Replay { seed } => {
-                let _one = self.replaying.lock().unwrap_or_else(PoisonError::into_inner);
+                let _one = lock(&self.replaying);
                 replay::work(&launch, seed)
             }
         };

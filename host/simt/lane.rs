@@ -27,13 +27,13 @@ impl Lane {
         let body = move |yielder: &Yielder<Answer, Event>| {
             let context = LaneContext { yielder, coords };
             // SAFETY: the caller's promise: the machine outlives the lane.
-            unsafe { &*machine }.take_up(&context);
+            unsafe { &*machine }.set_current(&context);
             // SAFETY: the caller's promise: the safety section of `K`.
             let run = || unsafe { K::run_thread(args) };
             let event = catch_unwind(AssertUnwindSafe(run))
                 .map_or_else(|payload| Event::Panics(message(payload)), |()| Event::Ends);
             // SAFETY: the caller's promise: the machine outlives the lane.
-            unsafe { &*machine }.put_down();
+            unsafe { &*machine }.clear_current();
             event
         };
         *self = Lane::Running(Fiber::new(self.abandon(), body));

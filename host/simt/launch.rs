@@ -7,6 +7,7 @@ use super::grid::Grid;
 use super::lane::Lane;
 use super::machine::LaneMachine;
 use super::stack::StackPool;
+use crate::lock::lock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use warpheap_device::machine::{self, Coords};
@@ -16,8 +17,6 @@ const MAX_BLOCK_THREADS: u64 = 1024;
 
 /// Prepares a thread of the kernel on a lane.
 pub(super) type Start<'a> = dyn Fn(&mut Lane, &LaneMachine, Coords) + Sync + 'a;
-
-/// One run of a grid.
 pub(super) struct Launch<'a> {
     pub(super) grid: Grid,
     pub(super) sm_count: u32,
@@ -64,13 +63,9 @@ impl<'a> Launch<'a> {
             error: Mutex::new(None),
         })
     }
-
-    /// Threads per block.
     pub(super) fn block_threads(&self) -> u32 {
         self.grid.threads.iter().product()
     }
-
-    /// Number of blocks in the grid.
     pub(super) fn blocks(&self) -> usize {
         self.blocks
     }
@@ -91,7 +86,8 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// Adds the new steps of `machine` to the step count of the run. Fails if the limit is exceeded.
+    /// Adds the new steps of `machine` to the step count of the run. Fails if the limit is
+    /// exceeded.
     pub(super) fn count_steps(&self, machine: &LaneMachine) -> Result<(), SimtError> {
         let steps = machine.report();
         // ordering: relaxed; a count.
@@ -104,7 +100,7 @@ impl<'a> Launch<'a> {
 
     /// Ends the run with `error`, unless it already ended with another error.
     fn fail(&self, error: SimtError) {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        lock(&self.error).get_or_insert(error);
         // ordering: relaxed; workers only stop early because of it, and the error is behind a lock.
         self.failed.store(true, Ordering::Relaxed);
     }

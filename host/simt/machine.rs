@@ -34,8 +34,6 @@ pub(super) struct Exchange {
     pub(super) value: u64,
     pub(super) at: &'static Location<'static>,
 }
-
-/// The reason for a suspension.
 pub(super) enum Request {
     Exchange(Exchange),
     Converged(&'static Location<'static>),
@@ -50,9 +48,7 @@ pub(super) enum Request {
 /// The answer that resumes a lane.
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
-    /// No data.
     Go,
-    /// The converged lanes.
     Lanes(LaneMask),
     /// The values deposited by the lanes of its collective. Valid until the lane suspends again.
     Deposits(NonNull<Deposits>),
@@ -60,7 +56,7 @@ pub(super) enum Answer {
 
 /// The result of a resume, as seen by the code that resumed the lane.
 pub(super) enum Event {
-    Asks(Request),
+    Requests(Request),
     Ends,
     Panics(String),
 }
@@ -99,11 +95,9 @@ impl LaneMachine {
     }
 
     /// Frees the shared memory of a block. All its lanes have ended.
-    pub(super) fn forget_block(&self, block: [u32; 3]) {
+    pub(super) fn free_shared_memory(&self, block: [u32; 3]) {
         self.shared.borrow_mut().remove(&block);
     }
-
-    /// Steps of all lanes so far.
     pub(super) fn steps(&self) -> u64 {
         self.steps.get()
     }
@@ -131,7 +125,7 @@ impl LaneMachine {
 
     /// Makes the lane of `context` the running lane (I2).
     #[inline]
-    pub(super) fn take_up(&self, context: *const LaneContext) {
+    pub(super) fn set_current(&self, context: *const LaneContext) {
         self.current.set(context);
         // SAFETY: the context lives on the lane's stack until the lane ends (I2).
         let coords = unsafe { &raw const (*context).coords };
@@ -140,7 +134,7 @@ impl LaneMachine {
     }
 
     /// No lane is running from now on: the current one ends or suspends for good.
-    pub(super) fn put_down(&self) {
+    pub(super) fn clear_current(&self) {
         self.current.set(std::ptr::null());
         // SAFETY: null is allowed.
         unsafe { machine::stand_at(std::ptr::null()) };
@@ -161,8 +155,8 @@ impl LaneMachine {
         }
         let yielder = self.context().yielder;
         // SAFETY: the yielder lives as long as the fiber that makes this call (I2).
-        let answer = unsafe { &*yielder }.suspend(Event::Asks(request));
-        self.take_up(me);
+        let answer = unsafe { &*yielder }.suspend(Event::Requests(request));
+        self.set_current(me);
         Some(answer)
     }
 
@@ -172,9 +166,9 @@ impl LaneMachine {
             return;
         }
         let yielder = self.context().yielder;
-        self.put_down();
+        self.clear_current();
         // SAFETY: the yielder lives as long as the fiber that makes this call (I2).
-        unsafe { &*yielder }.suspend(Event::Asks(request));
+        unsafe { &*yielder }.suspend(Event::Requests(request));
     }
 }
 

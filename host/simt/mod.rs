@@ -73,12 +73,11 @@
 //!   entire grid in a replay. `nanosleep` does not sleep: it lets other lanes run.
 //!
 //! # Modules
-//! `grid → error → stack → fiber → machine → lane → rendezvous → warp → launch → block → parallel,`
-//! `replay (with choice) → executor`: each module uses only those before it. A mode only selects which ready lane runs
-//! next; `warp` and `block` decide which lanes are ready, for both modes.
+//! `grid → error → stack → fiber → machine → lane → rendezvous → warp → launch → block → scheduler →`
+//! `parallel, replay → executor`: each module uses only those before it. A mode only selects which
+//! ready lane runs next; `warp` and `block` decide which lanes are ready, for both modes.
 
 mod block;
-mod choice;
 mod error;
 mod executor;
 mod fiber;
@@ -89,6 +88,7 @@ mod machine;
 mod parallel;
 mod rendezvous;
 mod replay;
+mod scheduler;
 mod stack;
 mod warp;
 

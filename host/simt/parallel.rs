@@ -3,7 +3,7 @@
 //! A worker runs one block at a time, warp by warp. It takes a second block only if the first makes
 //! no progress: its lanes may spin on the work of a block that has not started.
 
-use super::block::{Block, Rest};
+use super::block::{Block, Stop};
 use super::error::SimtError;
 use super::launch::Launch;
 use super::machine::LaneMachine;
@@ -31,7 +31,7 @@ pub(super) fn work(launch: &Launch<'_>, clock: Instant) {
     let machine = LaneMachine::new(Some(clock));
     let mut worker = Worker { launch, machine: &machine, resident: Vec::new() };
     launch.run_on(&machine, || worker.run());
-    worker.resident.into_iter().for_each(|block| block.dissolve(launch.stacks));
+    worker.resident.into_iter().for_each(|block| block.release_stacks(launch.stacks));
 }
 
 struct Worker<'a> {
@@ -104,7 +104,6 @@ impl Worker<'_> {
 struct Pass {
     /// Every lane that ran only used up its steps or paused.
     stalled: bool,
-    /// A block has ended.
     ended: bool,
 }
 
@@ -126,8 +125,8 @@ fn turn(block: &mut Block, warp: usize, machine: &LaneMachine) -> Result<bool, S
         }
         for lane in bits(runnable) {
             match block.run(warp, lane, machine, QUANTUM)? {
-                Rest::Yields | Rest::Pauses => resting |= 1 << lane,
-                Rest::Meets | Rest::Ends => advanced = true,
+                Stop::Yields | Stop::Pauses => resting |= 1 << lane,
+                Stop::Waits | Stop::Ends => advanced = true,
             }
         }
     }

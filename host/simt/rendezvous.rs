@@ -37,8 +37,6 @@ pub(super) struct Rendezvous {
     /// Slots that wait for lanes or for readers.
     used: u32,
 }
-
-/// The arrival of a lane at a collective.
 pub(super) struct Arrival {
     pub(super) slot: u8,
     /// Whether this lane was the last.
@@ -61,7 +59,6 @@ pub(super) fn bits(mut set: u32) -> impl Iterator<Item = u32> {
 }
 
 impl Rendezvous {
-    /// Empties every slot, for a new block.
     pub(super) fn reset(&mut self) {
         self.open = 0;
         self.used = 0;

@@ -4,11 +4,11 @@
 //! runnable lanes. The choice does not depend on addresses or time, so the same seed, kernel and
 //! inputs give the same run.
 
-use super::block::{Block, Rest};
-use super::choice::{Choice, Pick};
+use super::block::{Block, Stop};
 use super::error::SimtError;
 use super::launch::Launch;
 use super::machine::LaneMachine;
+use super::scheduler::{Pick, Scheduler};
 
 /// Maximum resident warps, unless a single block has more.
 pub(super) const RESIDENT_WARPS: usize = 8;
@@ -20,16 +20,16 @@ const REPORT: u64 = 1 << 12;
 pub(super) fn work(launch: &Launch<'_>, seed: u64) -> u64 {
     let machine = LaneMachine::new(None);
     let mut replay =
-        Replay { launch, machine: &machine, choice: Choice::new(seed), resident: Vec::new(), hash: 0 };
+        Replay { launch, machine: &machine, scheduler: Scheduler::new(seed), resident: Vec::new(), hash: 0 };
     launch.run_on(&machine, || replay.run());
-    replay.resident.into_iter().for_each(|block| block.dissolve(launch.stacks));
+    replay.resident.into_iter().for_each(|block| block.release_stacks(launch.stacks));
     replay.hash
 }
 
 struct Replay<'a> {
     launch: &'a Launch<'a>,
     machine: &'a LaneMachine,
-    choice: Choice,
+    scheduler: Scheduler,
     /// None of them is over when a lane is picked.
     resident: Vec<Block>,
     hash: u64,
@@ -39,7 +39,7 @@ impl Replay<'_> {
     fn run(&mut self) -> Result<(), SimtError> {
         self.fill()?;
         while !self.resident.is_empty() {
-            let pick = self.choice.pick(&mut self.resident);
+            let pick = self.scheduler.pick(&mut self.resident);
             self.advance(pick)?;
             if self.machine.unreported() >= REPORT {
                 self.launch.count_steps(self.machine)?;
@@ -63,7 +63,7 @@ impl Replay<'_> {
     fn begin(&mut self, place: usize, number: u64) {
         let block = &mut self.resident[place];
         block.begin(number, self.launch, self.machine);
-        self.choice.admit(block);
+        self.scheduler.admit(block);
     }
 
     fn advance(&mut self, pick: Pick) -> Result<(), SimtError> {
@@ -71,14 +71,14 @@ impl Replay<'_> {
         let block = &mut self.resident[place];
         let thread = block.number << 10 | (warp as u64) << 5 | u64::from(lane);
         let before = self.machine.steps();
-        let rest = block.run(warp, lane, self.machine, quantum)?;
+        let stop = block.run(warp, lane, self.machine, quantum)?;
         let steps = self.machine.steps() - before;
         self.hash = mix(mix(self.hash, thread), steps);
-        if rest == Rest::Ends && block.is_over() {
+        if stop == Stop::Ends && block.is_over() {
             self.replace(place);
             return Ok(());
         }
-        self.choice.ran(block, &pick, rest, steps);
+        self.scheduler.ran(block, &pick, stop, steps);
         if block.can_run() { Ok(()) } else { Err(block.deadlock()) }
     }
 
@@ -86,7 +86,7 @@ impl Replay<'_> {
     fn replace(&mut self, place: usize) {
         match self.launch.next_block() {
             Some(number) => self.begin(place, number),
-            None => self.resident.swap_remove(place).dissolve(self.launch.stacks),
+            None => self.resident.swap_remove(place).release_stacks(self.launch.stacks),
         }
     }
 }

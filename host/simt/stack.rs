@@ -1,8 +1,9 @@
 //! The stacks of lanes, reused between launches.
 
 use super::error::SimtError;
+use crate::lock::lock;
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// Bytes of a lane's stack. Only touched pages use memory; a guard page lies below. Large enough
 /// for a panic with a backtrace in an unoptimized build.
@@ -50,14 +51,10 @@ pub(super) struct StackPool {
 }
 
 impl StackPool {
-    fn idle(&self) -> MutexGuard<'_, Vec<LaneStack>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes `count` stacks, the most recently used first.
     pub(super) fn take(&self, count: usize) -> Result<Vec<LaneStack>, SimtError> {
         let mut stacks = {
-            let mut idle = self.idle();
+            let mut idle = lock(&self.idle);
             let kept = idle.len().saturating_sub(count);
             idle.split_off(kept)
         };
@@ -68,6 +65,6 @@ impl StackPool {
     }
 
     pub(super) fn put(&self, stacks: impl IntoIterator<Item = LaneStack>) {
-        self.idle().extend(stacks);
+        lock(&self.idle).extend(stacks);
     }
 }

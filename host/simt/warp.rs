@@ -22,14 +22,14 @@ use warpheap_device::units::{LaneMask, WARP_SIZE};
 
 /// The position of a warp.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Place {
+pub(super) struct WarpId {
     pub(super) block: [u32; 3],
     pub(super) block_dim: [u32; 3],
     /// The index of the warp in its block.
     pub(super) warp: u32,
 }
 
-impl Place {
+impl WarpId {
     /// The thread of lane `lane` of the warp.
     pub(super) fn thread(&self, lane: u32) -> Thread {
         let [x, y, _] = self.block_dim;
@@ -55,7 +55,7 @@ enum Pending {
     Slot(u8),
 }
 
-struct Seat {
+struct LaneState {
     lane: Lane,
     wait: Wait,
     pending: Pending,
@@ -64,15 +64,13 @@ struct Seat {
     /// For the scheduler: lanes of higher rank run first.
     rank: u64,
 }
-
-/// A warp of up to 32 lanes.
 pub(super) struct Warp {
-    pub(super) place: Place,
+    pub(super) id: WarpId,
     alive: u32,
     ready: u32,
     converging: u32,
     at_barrier: u32,
-    seats: Vec<Seat>,
+    states: Vec<LaneState>,
     rendezvous: Rendezvous,
     /// Number of times that a lane began to converge.
     arrivals: u64,
@@ -86,7 +84,7 @@ pub(super) struct Warp {
 impl Warp {
     /// A warp with one lane per stack. No lane is alive.
     pub(super) fn new(stacks: Vec<LaneStack>) -> Self {
-        let seat = |stack| Seat {
+        let state = |stack| LaneState {
             lane: Lane::Idle(stack),
             wait: Wait::Nothing,
             pending: Pending::Go,
@@ -94,12 +92,12 @@ impl Warp {
             rank: 0,
         };
         Warp {
-            place: Place::default(),
+            id: WarpId::default(),
             alive: 0,
             ready: 0,
             converging: 0,
             at_barrier: 0,
-            seats: stacks.into_iter().map(seat).collect(),
+            states: stacks.into_iter().map(state).collect(),
             rendezvous: Rendezvous::default(),
             arrivals: 0,
             groups: 0,
@@ -108,13 +106,13 @@ impl Warp {
     }
 
     /// Makes every lane ready after `start` has put its thread on it. All lanes must have ended.
-    pub(super) fn begin(&mut self, place: Place, mut start: impl FnMut(u32, &mut Lane)) {
-        self.place = place;
+    pub(super) fn begin(&mut self, id: WarpId, mut start: impl FnMut(u32, &mut Lane)) {
+        self.id = id;
         self.rendezvous.reset();
         (self.arrivals, self.groups, self.patience) = (0, 0, None);
-        for (lane, seat) in (0..).zip(&mut self.seats) {
-            start(lane, &mut seat.lane);
-            (seat.wait, seat.pending) = (Wait::Nothing, Pending::Go);
+        for (lane, state) in (0..).zip(&mut self.states) {
+            start(lane, &mut state.lane);
+            (state.wait, state.pending) = (Wait::Nothing, Pending::Go);
             self.alive |= 1 << lane;
         }
         self.ready = self.alive;
@@ -124,8 +122,6 @@ impl Warp {
     pub(super) fn alive(&self) -> u32 {
         self.alive
     }
-
-    /// The lanes that can run.
     pub(super) fn ready(&self) -> u32 {
         self.ready
     }
@@ -136,19 +132,19 @@ impl Warp {
     }
 
     pub(super) fn rank(&mut self, lane: u32) -> &mut u64 {
-        &mut self.seats[lane as usize].rank
+        &mut self.states[lane as usize].rank
     }
 
     /// Runs a ready lane. Inlined: see [`Lane::resume`].
     #[inline(always)]
     pub(super) fn resume(&mut self, lane: u32, machine: &LaneMachine, quantum: u64) -> Event {
-        let seat = &mut self.seats[lane as usize];
-        let answer = match std::mem::replace(&mut seat.pending, Pending::Go) {
+        let state = &mut self.states[lane as usize];
+        let answer = match std::mem::replace(&mut state.pending, Pending::Go) {
             Pending::Go => Answer::Go,
             Pending::Lanes(lanes) => Answer::Lanes(lanes),
             Pending::Slot(slot) => Answer::Deposits(self.rendezvous.read(lane, slot)),
         };
-        seat.lane.resume(machine, answer, quantum)
+        state.lane.resume(machine, answer, quantum)
     }
 
     /// A running lane calls a collective. Inlined, so that the parts of the call stay in registers.
@@ -158,13 +154,13 @@ impl Warp {
         if !mask.contains(lane) || mask.0 & !self.alive != 0 {
             return Err(self.bad_mask(lane, Exchange { mask, what, value, at }));
         }
-        let seat = &mut self.seats[lane as usize];
-        seat.wait = Wait::Collective(what, mask, at);
+        let state = &mut self.states[lane as usize];
+        state.wait = Wait::Collective(what, mask, at);
         let arrival = match self.rendezvous.arrive(lane, mask.0, what, value) {
             Ok(arrival) => arrival,
             Err(clash) => return Err(self.mismatch(lane, clash)),
         };
-        seat.pending = Pending::Slot(arrival.slot);
+        state.pending = Pending::Slot(arrival.slot);
         if arrival.complete {
             self.ready |= mask.0;
         } else {
@@ -175,8 +171,8 @@ impl Warp {
 
     /// A running lane waits for the other lanes at the same place.
     pub(super) fn converge(&mut self, lane: u32, at: &'static Location<'static>) {
-        let seat = &mut self.seats[lane as usize];
-        (seat.wait, seat.since) = (Wait::Converged(at), self.arrivals);
+        let state = &mut self.states[lane as usize];
+        (state.wait, state.since) = (Wait::Converged(at), self.arrivals);
         self.arrivals += 1;
         self.converging |= 1 << lane;
         self.ready &= !(1 << lane);
@@ -201,7 +197,7 @@ impl Warp {
         }
         let lanes = bits(self.converging);
         let first = if self.groups.is_multiple_of(4) {
-            lanes.min_by_key(|&lane| self.seats[lane as usize].since)
+            lanes.min_by_key(|&lane| self.states[lane as usize].since)
         } else {
             lanes.min_by_key(|&lane| self.converges_at(lane))
         };
@@ -218,7 +214,7 @@ impl Warp {
     }
 
     fn converges_at(&self, lane: u32) -> Option<&'static Location<'static>> {
-        match self.seats[lane as usize].wait {
+        match self.states[lane as usize].wait {
             Wait::Converged(at) => Some(at),
             _ => None,
         }
@@ -227,7 +223,7 @@ impl Warp {
     /// Releases lanes that converge at one place. Each receives the set of these lanes.
     pub(super) fn release(&mut self, lanes: u32) {
         for lane in bits(lanes) {
-            self.seats[lane as usize].pending = Pending::Lanes(LaneMask(lanes));
+            self.states[lane as usize].pending = Pending::Lanes(LaneMask(lanes));
         }
         self.converging &= !lanes;
         self.ready |= lanes;
@@ -240,12 +236,12 @@ impl Warp {
         lane: u32,
         at: &'static Location<'static>,
     ) -> Result<(), SimtError> {
-        self.seats[lane as usize].wait = Wait::Barrier(at);
-        let other = bits(self.at_barrier).next().map(|other| self.seats[other as usize].wait);
+        self.states[lane as usize].wait = Wait::Barrier(at);
+        let other = bits(self.at_barrier).next().map(|other| self.states[other as usize].wait);
         if let Some(Wait::Barrier(other)) = other
             && other != at
         {
-            return Err(SimtError::Barrier { thread: self.place.thread(lane), at, other });
+            return Err(SimtError::Barrier { thread: self.id.thread(lane), at, other });
         }
         self.at_barrier |= 1 << lane;
         self.ready &= !(1 << lane);
@@ -256,10 +252,8 @@ impl Warp {
     pub(super) fn release_barrier(&mut self) {
         self.ready |= std::mem::take(&mut self.at_barrier);
     }
-
-    /// A running lane has ended.
     pub(super) fn end(&mut self, lane: u32) -> Result<(), SimtError> {
-        self.seats[lane as usize].lane.end();
+        self.states[lane as usize].lane.end();
         self.alive &= !(1 << lane);
         self.ready &= !(1 << lane);
         match self.rendezvous.waits_for(lane) {
@@ -270,14 +264,14 @@ impl Warp {
 
     /// Abandons the lanes that have not ended and returns all stacks.
     pub(super) fn into_stacks(self) -> impl Iterator<Item = LaneStack> {
-        self.seats.into_iter().map(|seat| seat.lane.into_stack())
+        self.states.into_iter().map(|state| state.lane.into_stack())
     }
 
     /// Each wait condition, with the lanes that wait for it.
     pub(super) fn waits(&self) -> Vec<(u32, Wait)> {
         let mut waits: Vec<(u32, Wait)> = Vec::new();
         for lane in bits(self.alive & !self.ready) {
-            let wait = self.seats[lane as usize].wait;
+            let wait = self.states[lane as usize].wait;
             match waits.iter_mut().find(|(_, known)| *known == wait) {
                 Some((lanes, _)) => *lanes |= 1 << lane,
                 None => waits.push((1 << lane, wait)),

@@ -7,8 +7,8 @@ use crate::error::Result;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// A device. Its [`Transfers`] wait until they are done. A kernel that runs at the same time may see
-/// a partial copy; its race with the copy must not be undefined behaviour.
+/// A device. Its [`Transfers`] wait until they are done. A kernel that runs at the same time may
+/// see a partial copy; its race with the copy must not be undefined behaviour.
 pub(crate) trait DeviceBackend: Transfers + Send + Sync {
     fn backend(&self) -> Backend;
     /// A short name for messages.

@@ -14,13 +14,9 @@ use std::time::Duration;
 /// A copy or fill of device memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Transfer {
-    /// From the host to the device.
     Write { to: u64, from: *const u8, bytes: usize },
-    /// From the device to the host.
     Read { to: *mut u8, from: u64, bytes: usize },
-    /// Within the device.
     Copy { to: u64, from: u64, bytes: usize },
-    /// Sets every byte of the range.
     Fill { range: Range, byte: u8 },
 }
 
@@ -66,8 +62,6 @@ pub(crate) trait Transfers {
         unsafe { self.transfer(Transfer::Fill { range, byte }) }
     }
 }
-
-/// A kernel in a module.
 pub(crate) struct Function {
     /// The `CUfunction`; null on the CPU.
     pub raw: *mut c_void,

@@ -1,11 +1,11 @@
 //! The CPU as a device: a heap, and an executor that its streams share.
 
+use super::copy_exclusion::CopyExclusion;
 use super::memory::{self, Heap};
 #[cfg(unix)]
 use super::pages::CpuVirtualMemory;
 use super::pool::{CpuPool, Pools};
 use super::queues::Queues;
-use super::rooms::Rooms;
 use super::stream::CpuStream;
 use crate::driver::backend::{
     Backend, DeviceBackend, DeviceInfo, Function, KernelAttributes, Limits, ModuleBackend, PoolBackend,
@@ -31,7 +31,7 @@ pub(crate) struct CpuDevice {
     executor: Arc<Executor>,
     heap: Arc<Heap>,
     /// Mutual exclusion of kernels and host copies.
-    rooms: Arc<Rooms>,
+    exclusion: Arc<CopyExclusion>,
     queues: Arc<Queues>,
     pools: Arc<Pools>,
     default_pool: OnceLock<Arc<CpuPool>>,
@@ -44,19 +44,19 @@ impl CpuDevice {
             Mode::Replay { seed } => format!("CPU (replay, seed {seed})"),
         };
         let heap = Arc::new(Heap::new(&label, memory_bytes));
-        let (rooms, queues, pools) = (Arc::default(), Arc::default(), Arc::default());
+        let (exclusion, queues, pools) = (Arc::default(), Arc::default(), Arc::default());
         let (executor, default_pool) = (Arc::new(executor), OnceLock::new());
-        CpuDevice { label, executor, heap, rooms, queues, pools, default_pool }
+        CpuDevice { label, executor, heap, exclusion, queues, pools, default_pool }
     }
 
     fn make_pool(&self, most: Option<u64>) -> Arc<CpuPool> {
-        self.pools.enlist(CpuPool::new(self.heap.clone(), self.queues.clone(), most))
+        self.pools.register(CpuPool::new(self.heap.clone(), self.queues.clone(), most))
     }
 }
 
 impl Transfers for CpuDevice {
     unsafe fn transfer(&self, transfer: Transfer) -> Result<()> {
-        let _alone = self.rooms.copy();
+        let _alone = self.exclusion.copy();
         // SAFETY: the caller's promise: the memory is valid. The guard excludes kernels.
         unsafe { memory::transfer(transfer) };
         Ok(())
@@ -149,7 +149,7 @@ impl DeviceBackend for CpuDevice {
     }
 
     fn stream(&self) -> Result<Arc<dyn StreamBackend>> {
-        let stream = CpuStream::start(self.executor.clone(), self.rooms.clone(), self.pools.clone())?;
+        let stream = CpuStream::start(self.executor.clone(), self.exclusion.clone(), self.pools.clone())?;
         self.queues.push(stream.queue().clone());
         Ok(Arc::new(stream))
     }

@@ -44,8 +44,6 @@ impl Heap {
     pub fn free_bytes(&self) -> u64 {
         self.total - lock(&self.state).used
     }
-
-    /// A short name for messages.
     pub fn device(&self) -> &str {
         &self.device
     }

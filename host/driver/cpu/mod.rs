@@ -1,6 +1,7 @@
 //! The CPU as a device: kernels are native functions of the program, which [`crate::simt`] runs
 //! lane by lane.
 
+mod copy_exclusion;
 mod device;
 mod memory;
 #[cfg(unix)]
@@ -8,7 +9,6 @@ mod pages;
 mod pool;
 mod queue;
 mod queues;
-mod rooms;
 mod stream;
 
 pub(crate) use device::CpuDevice;

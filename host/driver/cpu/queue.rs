@@ -9,8 +9,8 @@
 //! I3: after a failure no work runs, but events still complete, so that no waiter blocks forever.
 //! I4: the worker ends when the stream is closed and the queue is empty.
 
+use super::copy_exclusion::CopyExclusion;
 use super::memory;
-use super::rooms::Rooms;
 use crate::driver::backend::{CpuJob, EventBackend, Transfer, own_event};
 use crate::error::{Error, InvalidRequest, KernelFault, Result};
 use crate::lock::{lock, wait_while};
@@ -42,7 +42,6 @@ struct State {
     /// The host side was dropped.
     closed: bool,
     failed: Option<Error>,
-    /// Whether the failure was reported to a caller.
     reported: bool,
     last: Option<Stats>,
 }
@@ -62,11 +61,11 @@ impl State {
 
 impl JobQueue {
     /// Starts a worker, which ends on its own (I4).
-    pub fn start(executor: Arc<Executor>, rooms: Arc<Rooms>) -> Result<Arc<JobQueue>> {
+    pub fn start(executor: Arc<Executor>, exclusion: Arc<CopyExclusion>) -> Result<Arc<JobQueue>> {
         let queue = Arc::new(JobQueue::default());
         let jobs = queue.clone();
         let worker = thread::Builder::new().name("warpheap-stream".into());
-        match worker.spawn(move || jobs.work(&executor, &rooms)) {
+        match worker.spawn(move || jobs.work(&executor, &exclusion)) {
             Ok(_) => Ok(queue),
             Err(error) => {
                 Err(KernelFault::CpuStream { message: format!("no thread for it: {error}") }.into())
@@ -118,8 +117,6 @@ impl JobQueue {
     pub fn is_idle(&self) -> bool {
         lock(&self.state).pending == 0
     }
-
-    /// Counters of the last kernel that ended.
     pub fn stats(&self) -> Option<Stats> {
         lock(&self.state).last
     }
@@ -131,14 +128,14 @@ impl JobQueue {
     }
 
     /// The worker loop: runs jobs until the stream is closed and the queue is empty (I4).
-    fn work(&self, executor: &Executor, rooms: &Rooms) {
+    fn work(&self, executor: &Executor, exclusion: &CopyExclusion) {
         loop {
             let idle = |state: &mut State| state.jobs.is_empty() && !state.closed;
             let mut state = wait_while(&self.changed, lock(&self.state), idle);
             let Some(job) = state.jobs.pop_front() else { return };
             let skip = state.failed.is_some();
             drop(state);
-            let outcome = run(job, executor, rooms, skip);
+            let outcome = run(job, executor, exclusion, skip);
             let mut state = lock(&self.state);
             match outcome {
                 Ok(Some(stats)) => state.last = Some(stats),
@@ -152,10 +149,10 @@ impl JobQueue {
 }
 
 /// Runs one job. With `skip`, only jobs that others may wait for (I3).
-fn run(job: Job, executor: &Executor, rooms: &Rooms, skip: bool) -> Result<Option<Stats>> {
+fn run(job: Job, executor: &Executor, exclusion: &CopyExclusion, skip: bool) -> Result<Option<Stats>> {
     let attempt = AssertUnwindSafe(|| match job {
         Job::Record(event) => {
-            event.happen();
+            event.complete();
             Ok(None)
         }
         // Also on a failed stream: an observer of a later event assumes that everything before it
@@ -163,14 +160,14 @@ fn run(job: Job, executor: &Executor, rooms: &Rooms, skip: bool) -> Result<Optio
         Job::Wait(event) => event.synchronize().map(|()| None),
         _ if skip => Ok(None),
         Job::Memory(transfer) => {
-            let _with_jobs = rooms.run_job();
+            let _with_jobs = exclusion.job();
             // SAFETY: the caller of `CpuStream::transfer` promises that the memory is valid until
             // the job is done; freeing waits for that.
             unsafe { memory::transfer(transfer) };
             Ok(None)
         }
         Job::Kernel(kernel, run) => {
-            let _with_jobs = rooms.run_job();
+            let _with_jobs = exclusion.job();
             run(executor).map(Some).map_err(|source| KernelFault::Simt { kernel, source }.into())
         }
     });
@@ -187,12 +184,12 @@ pub(super) struct CpuEvent {
 }
 
 impl CpuEvent {
-    fn happen(&self) {
+    fn complete(&self) {
         *lock(&self.at) = Some(Instant::now());
         self.changed.notify_all();
     }
 
-    fn await_it(&self) -> Instant {
+    fn wait(&self) -> Instant {
         let at = wait_while(&self.changed, lock(&self.at), |at| at.is_none());
         at.unwrap_or_else(Instant::now)
     }
@@ -204,14 +201,12 @@ impl EventBackend for CpuEvent {
     }
 
     fn synchronize(&self) -> Result<()> {
-        self.await_it();
+        self.wait();
         Ok(())
     }
 
     fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration> {
-        let earlier = own_event::<CpuEvent>(earlier).await_it();
-        self.await_it()
-            .checked_duration_since(earlier)
-            .ok_or(Error::InvalidRequest(InvalidRequest::EventOrder))
+        let earlier = own_event::<CpuEvent>(earlier).wait();
+        self.wait().checked_duration_since(earlier).ok_or(Error::InvalidRequest(InvalidRequest::EventOrder))
     }
 }

@@ -27,8 +27,6 @@ impl Queues {
     pub fn settle(&self) -> Result<()> {
         self.all().iter().map(|queue| queue.settle()).fold(Ok(()), Result::and)
     }
-
-    /// Waits for all queues.
     pub fn drain(&self) {
         self.all().iter().for_each(|queue| queue.drain());
     }

@@ -1,8 +1,8 @@
 //! A stream on the CPU.
 
+use super::copy_exclusion::CopyExclusion;
 use super::pool::Pools;
 use super::queue::{CpuEvent, Job, JobQueue};
-use super::rooms::Rooms;
 use crate::driver::backend::{EventBackend, Launch, StreamBackend, Transfer, Transfers};
 use crate::error::Result;
 use crate::simt::{Executor, Stats};
@@ -16,8 +16,12 @@ pub(super) struct CpuStream {
 }
 
 impl CpuStream {
-    pub fn start(executor: Arc<Executor>, rooms: Arc<Rooms>, pools: Arc<Pools>) -> Result<CpuStream> {
-        Ok(CpuStream { queue: JobQueue::start(executor, rooms)?, pools })
+    pub fn start(
+        executor: Arc<Executor>,
+        exclusion: Arc<CopyExclusion>,
+        pools: Arc<Pools>,
+    ) -> Result<CpuStream> {
+        Ok(CpuStream { queue: JobQueue::start(executor, exclusion)?, pools })
     }
 
     pub fn queue(&self) -> &Arc<JobQueue> {

@@ -1,6 +1,6 @@
 //! A CUDA context, and making it current for the duration of a call.
 
-use super::sys::{Api, CONTEXT_IS_DESTROYED, DEINITIALIZED, Status};
+use super::sys::{Api, CONTEXT_IS_DESTROYED, DEINITIALIZED, Handle, Status};
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{CUcontext, CUdevice};
 use std::marker::PhantomData;
@@ -9,15 +9,10 @@ use std::ptr::null_mut;
 pub(super) struct Context {
     pub api: &'static Api,
     pub device: CUdevice,
-    raw: CUcontext,
+    raw: Handle<CUcontext>,
     /// Whether this is the device's primary context, on which this value holds one reference.
     primary: bool,
 }
-
-// SAFETY: the driver allows the use of a context from any thread.
-unsafe impl Send for Context {}
-// SAFETY: the driver synchronises its own state.
-unsafe impl Sync for Context {}
 
 impl Context {
     /// The primary context of `device`.
@@ -26,7 +21,7 @@ impl Context {
         // SAFETY: the driver writes the handle to `raw`.
         let status = unsafe { (api.primary_ctx_retain)(&mut raw, device) };
         api.check("cuDevicePrimaryCtxRetain", status)?;
-        Ok(Context { api, device, raw, primary: true })
+        Ok(Context { api, device, raw: Handle(raw), primary: true })
     }
 
     /// A context that the caller owns.
@@ -34,7 +29,7 @@ impl Context {
     /// # Safety
     /// It is live and outlives this value.
     pub unsafe fn foreign(api: &'static Api, raw: CUcontext) -> Result<Context> {
-        let mut context = Context { api, device: 0, raw, primary: false };
+        let mut context = Context { api, device: 0, raw: Handle(raw), primary: false };
         let mut device = 0;
         let current = context.enter()?;
         // SAFETY: the driver writes the device to `device`.
@@ -46,7 +41,7 @@ impl Context {
     }
 
     pub fn raw(&self) -> CUcontext {
-        self.raw
+        self.raw.0
     }
 
     /// Makes the context current until the guard is dropped, which restores the previous one.
@@ -56,11 +51,11 @@ impl Context {
         // SAFETY: the driver writes the handle to `current`.
         let status = unsafe { (api.ctx_get_current)(&mut current) };
         api.check("cuCtxGetCurrent", status)?;
-        if current == self.raw {
+        if current == self.raw.0 {
             return Ok(Current { pushed: None, _thread: PhantomData });
         }
         // SAFETY: the context is live.
-        let status = unsafe { (api.ctx_push_current)(self.raw) };
+        let status = unsafe { (api.ctx_push_current)(self.raw.0) };
         api.check("cuCtxPushCurrent", status)?;
         Ok(Current { pushed: Some(api), _thread: PhantomData })
     }

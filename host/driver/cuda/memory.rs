@@ -7,9 +7,10 @@ use super::context::Context;
 use super::sys::OUT_OF_MEMORY;
 use crate::driver::backend::Range;
 use crate::error::{Bytes, Error, OutOfMemory, Result};
+use crate::lock::lock;
 use cudarc::driver::sys::CUdeviceptr;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The alignment that `cuMemAlloc` guarantees.
 const DRIVER_ALIGN: u64 = 256;
@@ -23,11 +24,6 @@ pub(super) struct Heap {
 impl Heap {
     pub fn new(context: Arc<Context>, device: &str) -> Heap {
         Heap { context, device: device.into(), bases: Mutex::default() }
-    }
-
-    /// A panic elsewhere leaves the map consistent: every change to it is one call.
-    fn bases(&self) -> MutexGuard<'_, HashMap<u64, CUdeviceptr>> {
-        self.bases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Free and total bytes.
@@ -52,7 +48,7 @@ impl Heap {
         }
         let address = base.next_multiple_of(align);
         if address != base {
-            self.bases().insert(address, base);
+            lock(&self.bases).insert(address, base);
         }
         Ok(Range { address, bytes })
     }
@@ -63,12 +59,12 @@ impl Heap {
         // no work to wait for, and the stream reports the fault to its owner.
         let _ = self.context.synchronize();
         // Before the free: as soon as the memory is freed, another block may get the address.
-        let moved = self.bases().remove(&range.address);
+        let moved = lock(&self.bases).remove(&range.address);
         let base = moved.unwrap_or(range.address);
         // SAFETY: the address comes from `cuMemAlloc` and is freed once.
         let done = self.context.call("cuMemFree", |api| unsafe { (api.mem_free)(base) });
         if let (Err(_), Some(base)) = (&done, moved) {
-            self.bases().insert(range.address, base);
+            lock(&self.bases).insert(range.address, base);
         }
         done
     }

@@ -3,7 +3,8 @@
 use super::context::Context;
 use super::link::{Linked, register_limit};
 use super::sys::{
-    Api, JIT_COMPILER_NOT_FOUND, NO_BINARY_FOR_GPU, OUT_OF_MEMORY, SUCCESS, Status, UNSUPPORTED_PTX_VERSION,
+    Api, Handle, JIT_COMPILER_NOT_FOUND, NO_BINARY_FOR_GPU, OUT_OF_MEMORY, SUCCESS, Status,
+    UNSUPPORTED_PTX_VERSION,
 };
 use crate::driver::backend::{Function, KernelAttributes, ModuleBackend, Range};
 use crate::driver::ptx::Ptx;
@@ -15,14 +16,9 @@ use std::sync::Arc;
 
 pub(super) struct CudaModule {
     context: Arc<Context>,
-    raw: CUmodule,
+    raw: Handle<CUmodule>,
     log: String,
 }
-
-// SAFETY: the driver allows the use of a module from any thread.
-unsafe impl Send for CudaModule {}
-// SAFETY: the driver synchronises its own state.
-unsafe impl Sync for CudaModule {}
 
 impl CudaModule {
     pub fn load(context: Arc<Context>, ptx: &str) -> Result<CudaModule> {
@@ -49,7 +45,7 @@ impl CudaModule {
         if status != SUCCESS {
             return Err(rejected(api, status, ptx, &logs));
         }
-        let module = CudaModule { context, raw, log: text_of(&logs.info) };
+        let module = CudaModule { context, raw: Handle(raw), log: text_of(&logs.info) };
         module.load_kernels(ptx)?;
         Ok(module)
     }
@@ -71,7 +67,7 @@ impl CudaModule {
         self.context.call("cuModuleGetFunction", |api| {
             // SAFETY: a live module and a terminated string; the driver writes the handle to
             // `function`.
-            unsafe { (api.module_get_function)(&mut function, self.raw, symbol.as_ptr()) }
+            unsafe { (api.module_get_function)(&mut function, self.raw.0, symbol.as_ptr()) }
         })?;
         Ok(function)
     }
@@ -107,7 +103,7 @@ impl ModuleBackend for CudaModule {
         self.context.call("cuModuleGetGlobal", |api| {
             // SAFETY: a live module and a terminated string; the driver writes the address and the
             // length.
-            unsafe { (api.module_get_global)(&mut address, &mut bytes, self.raw, symbol.as_ptr()) }
+            unsafe { (api.module_get_global)(&mut address, &mut bytes, self.raw.0, symbol.as_ptr()) }
         })?;
         Ok(Some(Range { address, bytes: bytes as u64 }))
     }
@@ -123,7 +119,7 @@ impl Drop for CudaModule {
         // and the stream has reported it to its owner.
         if self.context.synchronize().is_ok() {
             // SAFETY: loaded by `load`, unloaded once.
-            self.context.release("cuModuleUnload", |api| unsafe { (api.module_unload)(self.raw) });
+            self.context.release("cuModuleUnload", |api| unsafe { (api.module_unload)(self.raw.0) });
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::memory::Heap;
-use super::sys::{OUT_OF_MEMORY, PoolApi, Status};
+use super::sys::{Handle, OUT_OF_MEMORY, PoolApi, Status};
 use crate::driver::backend::{PoolAttribute, PoolBackend, Queue};
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{
@@ -19,15 +19,10 @@ pub(super) struct CudaPool {
     api: &'static PoolApi,
     context: Arc<Context>,
     heap: Arc<Heap>,
-    raw: CUmemoryPool,
+    raw: Handle<CUmemoryPool>,
     /// Whether dropping this destroys it.
     owned: bool,
 }
-
-// SAFETY: the driver allows the use of a pool from any thread.
-unsafe impl Send for CudaPool {}
-// SAFETY: the driver synchronises its own state.
-unsafe impl Sync for CudaPool {}
 
 impl CudaPool {
     /// Creates a pool of GPU memory. A limit of `most` bytes requires CUDA 12.2.
@@ -65,7 +60,7 @@ impl CudaPool {
     ) -> Result<CudaPool> {
         let (api, mut raw) = (PoolApi::loaded()?, null_mut());
         context.call(name, |_| call(api, &mut raw, context.device))?;
-        Ok(CudaPool { api, context, heap, raw, owned })
+        Ok(CudaPool { api, context, heap, raw: Handle(raw), owned })
     }
 
     /// Calls the driver with the context current.
@@ -113,7 +108,7 @@ impl PoolBackend for CudaPool {
         let Ok(size) = usize::try_from(bytes) else { return Err(self.heap.out_of_memory(bytes)) };
         let done = self.call("cuMemAllocFromPoolAsync", |api| {
             // SAFETY: the driver writes the address to `address`; both handles are live.
-            unsafe { (api.mem_alloc_from_pool_async)(&mut address, size, self.raw, stream.cast()) }
+            unsafe { (api.mem_alloc_from_pool_async)(&mut address, size, self.raw.0, stream.cast()) }
         });
         match done {
             Err(Error::Driver { code: OUT_OF_MEMORY, .. }) => Err(self.heap.out_of_memory(bytes)),
@@ -132,7 +127,7 @@ impl PoolBackend for CudaPool {
     fn trim_to(&self, keep: u64) -> Result<()> {
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
         // SAFETY: a live pool.
-        self.call("cuMemPoolTrimTo", |api| unsafe { (api.mem_pool_trim_to)(self.raw, keep) })
+        self.call("cuMemPoolTrimTo", |api| unsafe { (api.mem_pool_trim_to)(self.raw.0, keep) })
     }
 
     fn get(&self, attribute: PoolAttribute) -> Result<u64> {
@@ -141,7 +136,7 @@ impl PoolBackend for CudaPool {
         let to: *mut c_void = if is_int { (&raw mut int).cast() } else { (&raw mut long).cast() };
         self.call("cuMemPoolGetAttribute", |api| {
             // SAFETY: the driver writes a value of the attribute's type to `to`.
-            unsafe { (api.mem_pool_get_attribute)(self.raw, name, to) }
+            unsafe { (api.mem_pool_get_attribute)(self.raw.0, name, to) }
         })?;
         Ok(if is_int { u64::from(int != 0) } else { long })
     }
@@ -152,12 +147,12 @@ impl PoolBackend for CudaPool {
         let from: *mut c_void = if is_int { (&raw mut int).cast() } else { (&raw mut long).cast() };
         self.call("cuMemPoolSetAttribute", |api| {
             // SAFETY: the driver reads a value of the attribute's type from `from`.
-            unsafe { (api.mem_pool_set_attribute)(self.raw, name, from) }
+            unsafe { (api.mem_pool_set_attribute)(self.raw.0, name, from) }
         })
     }
 
     fn key(&self) -> usize {
-        self.raw.addr()
+        self.raw.0.addr()
     }
 }
 
@@ -166,7 +161,7 @@ impl Drop for CudaPool {
         if self.owned {
             // SAFETY: created by `create`, destroyed once; the driver itself waits for pending
             // frees.
-            self.context.release("cuMemPoolDestroy", |_| unsafe { (self.api.mem_pool_destroy)(self.raw) });
+            self.context.release("cuMemPoolDestroy", |_| unsafe { (self.api.mem_pool_destroy)(self.raw.0) });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Streams and events of a GPU.
 
 use super::context::Context;
-use super::sys::{Api, NOT_READY, SUCCESS, Status};
+use super::sys::{Api, Handle, NOT_READY, SUCCESS, Status};
 use crate::driver::backend::{EventBackend, Launch, StreamBackend, Transfer, Transfers, own_event};
 use crate::error::{InvalidRequest, Result};
 use cudarc::driver::sys::{
@@ -17,15 +17,10 @@ const SHARED_BYTES_UNASKED: u32 = 48 << 10;
 
 pub(super) struct CudaStream {
     context: Arc<Context>,
-    raw: CUstream,
+    raw: Handle<CUstream>,
     /// Whether dropping this destroys it.
     owned: bool,
 }
-
-// SAFETY: the driver allows the use of a stream from any thread.
-unsafe impl Send for CudaStream {}
-// SAFETY: the driver synchronises its own state.
-unsafe impl Sync for CudaStream {}
 
 impl CudaStream {
     /// A stream that is not ordered with any other, not even the legacy default stream.
@@ -34,7 +29,7 @@ impl CudaStream {
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the driver writes the handle to `raw`.
         context.call("cuStreamCreate", |api| unsafe { (api.stream_create)(&mut raw, flags) })?;
-        Ok(CudaStream { context, raw, owned: true })
+        Ok(CudaStream { context, raw: Handle(raw), owned: true })
     }
 
     /// A stream that the caller owns.
@@ -42,12 +37,12 @@ impl CudaStream {
     /// # Safety
     /// It is a live stream of the context and outlives this value.
     pub unsafe fn foreign(context: Arc<Context>, raw: *mut c_void) -> CudaStream {
-        CudaStream { context, raw: raw.cast(), owned: false }
+        CudaStream { context, raw: Handle(raw.cast()), owned: false }
     }
 
     /// Calls the driver on this stream.
     fn call(&self, name: &'static str, call: impl FnOnce(&Api, CUstream) -> Status) -> Result<()> {
-        self.context.call(name, |api| call(api, self.raw))
+        self.context.call(name, |api| call(api, self.raw.0))
     }
 }
 
@@ -55,7 +50,7 @@ impl Drop for CudaStream {
     fn drop(&mut self) {
         if self.owned {
             // SAFETY: created by `create`, destroyed once; the driver still completes its work.
-            self.context.release("cuStreamDestroy", |api| unsafe { (api.stream_destroy)(self.raw) });
+            self.context.release("cuStreamDestroy", |api| unsafe { (api.stream_destroy)(self.raw.0) });
         }
     }
 }
@@ -108,12 +103,12 @@ impl StreamBackend for CudaStream {
     fn record(&self) -> Result<Arc<dyn EventBackend>> {
         let event = CudaEvent::create(self.context.clone())?;
         // SAFETY: both are live handles of this context.
-        self.call("cuEventRecord", |api, stream| unsafe { (api.event_record)(event.raw, stream) })?;
+        self.call("cuEventRecord", |api, stream| unsafe { (api.event_record)(event.raw.0, stream) })?;
         Ok(Arc::new(event))
     }
 
     fn wait(&self, event: Arc<dyn EventBackend>) -> Result<()> {
-        let event = own_event::<CudaEvent>(&*event).raw;
+        let event = own_event::<CudaEvent>(&*event).raw.0;
         // SAFETY: both are live handles; the driver copies what it needs from the event.
         self.call("cuStreamWaitEvent", |api, stream| unsafe { (api.stream_wait_event)(stream, event, 0) })
     }
@@ -125,7 +120,7 @@ impl StreamBackend for CudaStream {
 
     fn is_done(&self) -> Result<bool> {
         // SAFETY: a live stream.
-        query(&self.context, "cuStreamQuery", |api| unsafe { (api.stream_query)(self.raw) })
+        query(&self.context, "cuStreamQuery", |api| unsafe { (api.stream_query)(self.raw.0) })
     }
 
     /// A failure sticks to the CUDA context, so this query does not consume it.
@@ -134,7 +129,7 @@ impl StreamBackend for CudaStream {
     }
 
     fn raw(&self) -> *mut c_void {
-        self.raw.cast()
+        self.raw.0.cast()
     }
 }
 
@@ -150,13 +145,8 @@ fn query(context: &Context, name: &'static str, ask: impl FnOnce(&Api) -> Status
 
 struct CudaEvent {
     context: Arc<Context>,
-    raw: CUevent,
+    raw: Handle<CUevent>,
 }
-
-// SAFETY: the driver allows the use of an event from any thread.
-unsafe impl Send for CudaEvent {}
-// SAFETY: the driver synchronises its own state.
-unsafe impl Sync for CudaEvent {}
 
 impl CudaEvent {
     fn create(context: Arc<Context>) -> Result<CudaEvent> {
@@ -164,34 +154,34 @@ impl CudaEvent {
         let flags = CUevent_flags::CU_EVENT_DEFAULT as u32;
         // SAFETY: the driver writes the handle to `raw`.
         context.call("cuEventCreate", |api| unsafe { (api.event_create)(&mut raw, flags) })?;
-        Ok(CudaEvent { context, raw })
+        Ok(CudaEvent { context, raw: Handle(raw) })
     }
 }
 
 impl Drop for CudaEvent {
     fn drop(&mut self) {
         // SAFETY: created by `create`, destroyed once.
-        self.context.release("cuEventDestroy", |api| unsafe { (api.event_destroy)(self.raw) });
+        self.context.release("cuEventDestroy", |api| unsafe { (api.event_destroy)(self.raw.0) });
     }
 }
 
 impl EventBackend for CudaEvent {
     fn is_done(&self) -> Result<bool> {
         // SAFETY: a live event.
-        query(&self.context, "cuEventQuery", |api| unsafe { (api.event_query)(self.raw) })
+        query(&self.context, "cuEventQuery", |api| unsafe { (api.event_query)(self.raw.0) })
     }
 
     fn synchronize(&self) -> Result<()> {
         // SAFETY: a live event.
-        self.context.call("cuEventSynchronize", |api| unsafe { (api.event_synchronize)(self.raw) })
+        self.context.call("cuEventSynchronize", |api| unsafe { (api.event_synchronize)(self.raw.0) })
     }
 
     fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration> {
-        let earlier = own_event::<CudaEvent>(earlier).raw;
+        let earlier = own_event::<CudaEvent>(earlier).raw.0;
         let mut millis = 0.0;
         self.context.call("cuEventElapsedTime", |api| {
             // SAFETY: both are live events; the driver writes the time to `millis`.
-            unsafe { (api.event_elapsed_time)(&mut millis, earlier, self.raw) }
+            unsafe { (api.event_elapsed_time)(&mut millis, earlier, self.raw.0) }
         })?;
         Duration::try_from_secs_f64(f64::from(millis) / 1e3).map_err(|_| InvalidRequest::EventOrder.into())
     }

@@ -16,6 +16,15 @@ use std::panic::catch_unwind;
 use std::ptr::null;
 use std::sync::OnceLock;
 
+/// A handle of the driver.
+#[derive(Clone, Copy)]
+pub struct Handle<P>(pub P);
+
+// SAFETY: the driver allows the use of its handles from any thread.
+unsafe impl<T> Send for Handle<*mut T> {}
+// SAFETY: the driver synchronises its own state.
+unsafe impl<T> Sync for Handle<*mut T> {}
+
 /// A `CUresult` of any value.
 pub type Status = c_uint;
 

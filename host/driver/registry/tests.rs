@@ -68,8 +68,8 @@ fn only_the_live_part_of_a_reservation_without_a_handle_is_registered() {
 }
 
 /// A launch check that looks up `range`.
-fn find(range: Range) -> impl FnMut(&mut Look<'_>) -> Result<(), ()> {
-    move |look| look.number(range).map(drop).ok_or(())
+fn find(range: Range) -> impl FnMut(&mut Lookup<'_>) -> Result<(), ()> {
+    move |lookup| lookup.number(range).map(drop).ok_or(())
 }
 
 #[test]

@@ -38,12 +38,12 @@ fn after_a_lane_has_ended_no_lane_is_running() {
         let mut lane = Lane::Idle(stack);
         // SAFETY: the kernel asks for nothing, and the machine is dropped last.
         unsafe { lane.start::<ends>(&machine, coords, (how,)) };
-        assert!(matches!(lane.resume(&machine, Answer::Go, 100), Event::Asks(Request::Pause)));
+        assert!(matches!(lane.resume(&machine, Answer::Go, 100), Event::Requests(Request::Pause)));
         let last = lane.resume(&machine, Answer::Go, 100);
         assert!(has_no_lane(|| machine.coords()) && has_no_lane(thread::block_idx_x), "{how}");
         match how {
             0 => assert!(matches!(last, Event::Ends)),
-            1 => assert!(matches!(last, Event::Asks(Request::Exit))),
+            1 => assert!(matches!(last, Event::Requests(Request::Exit))),
             _ => assert!(matches!(last, Event::Panics(why) if why == "on purpose")),
         }
         lane.end();

@@ -8,10 +8,8 @@ use warpheap_device::units::LaneMask;
 
 impl Warp {
     fn call(&self, lane: u32) -> Option<Call> {
-        match self.seats[lane as usize].wait {
-            Wait::Collective(what, mask, at) => {
-                Some(Call { thread: self.place.thread(lane), what, mask, at })
-            }
+        match self.states[lane as usize].wait {
+            Wait::Collective(what, mask, at) => Some(Call { thread: self.id.thread(lane), what, mask, at }),
             _ => None,
         }
     }
@@ -20,7 +18,7 @@ impl Warp {
     #[inline(never)]
     pub(super) fn bad_mask(&self, lane: u32, call: Exchange) -> SimtError {
         let absent = LaneMask(call.mask.0 & !self.alive);
-        let exist = u32::MAX >> (u32::BITS - self.seats.len() as u32);
+        let exist = u32::MAX >> (u32::BITS - self.states.len() as u32);
         let (lanes, why) = if !call.mask.contains(lane) {
             (LaneMask::only(lane), "the caller is not in its mask")
         } else if absent.0 & !exist != 0 {
@@ -28,7 +26,7 @@ impl Warp {
         } else {
             (absent, "the mask names lanes that have ended")
         };
-        let call = Call { thread: self.place.thread(lane), what: call.what, mask: call.mask, at: call.at };
+        let call = Call { thread: self.id.thread(lane), what: call.what, mask: call.mask, at: call.at };
         SimtError::Mask { call: Box::new(call), lanes, why }
     }
 

@@ -139,7 +139,7 @@ fn more_bytes_than_there_are_addresses_are_a_clear_error() {
             PoolBuffer::<u64, _>::zeroed(&memory, len, &stream).unwrap_err(),
         ] {
             assert!(matches!(error, Error::InvalidRequest(InvalidRequest::SizeOverflow { .. })), "{error}");
-            assert!(error.to_string().contains(&format!("{len} values of 8 B are more bytes")), "{error}");
+            assert!(error.to_string().contains(&format!("{len} values of 8 B exceed")), "{error}");
         }
     }
     // The size of these does not overflow, but exceeds the memory.

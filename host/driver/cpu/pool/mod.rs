@@ -43,7 +43,6 @@ struct State {
 }
 
 impl CpuPool {
-    /// A pool of at most `most` bytes.
     pub fn new(heap: Arc<Heap>, queues: Arc<Queues>, most: Option<u64>) -> CpuPool {
         let state = State {
             segments: Segments::default(),
@@ -96,12 +95,12 @@ impl CpuPool {
     /// Allocates a block for the stream: from free memory, by growing the pool, or from a pending
     /// free.
     fn take(&self, state: &mut State, bytes: u64, stream: &Queue) -> Result<u64> {
-        if let Some(address) = state.segments.take(bytes, stream.id()) {
+        if let Some(address) = state.segments.alloc(bytes, stream.id()) {
             return Ok(address);
         }
         if state.opportunistic {
             state.segments.sweep();
-            if let Some(address) = state.segments.take(bytes, stream.id()) {
+            if let Some(address) = state.segments.alloc(bytes, stream.id()) {
                 return Ok(address);
             }
         }
@@ -112,14 +111,14 @@ impl CpuPool {
             self.grow(state, bytes)
         });
         if grown.is_ok()
-            && let Some(address) = state.segments.take(bytes, stream.id())
+            && let Some(address) = state.segments.alloc(bytes, stream.id())
         {
             return Ok(address);
         }
         let pending = state.segments.pending(bytes).filter(|_| state.internal_dependencies);
-        let Some(behind) = pending else { return Err(self.full(state, bytes)) };
-        stream.backend().wait(behind.event.clone())?;
-        state.segments.take_pending(bytes, &behind).ok_or_else(|| self.full(state, bytes))
+        let Some(pending_free) = pending else { return Err(self.full(state, bytes)) };
+        stream.backend().wait(pending_free.event.clone())?;
+        state.segments.alloc_pending(bytes, &pending_free).ok_or_else(|| self.full(state, bytes))
     }
 }
 
@@ -147,7 +146,7 @@ impl PoolBackend for CpuPool {
             });
         }
         let event = stream.backend().record()?;
-        state.segments.give(address, stream.id(), event);
+        state.segments.free(address, stream.id(), event);
         Ok(())
     }
 
@@ -206,7 +205,7 @@ impl Drop for CpuPool {
             // Work that is not ordered before any free may use the live blocks.
             self.queues.drain();
         }
-        let (segments, pending) = state.segments.take_all();
+        let (segments, pending) = state.segments.remove_all();
         // Events complete even on failed streams.
         pending.iter().for_each(|event| drop(event.synchronize()));
         segments.into_iter().for_each(|range: Range| self.heap.free(range));
@@ -226,7 +225,7 @@ impl Pools {
         all
     }
 
-    pub fn enlist(&self, pool: CpuPool) -> Arc<CpuPool> {
+    pub fn register(&self, pool: CpuPool) -> Arc<CpuPool> {
         let pool = Arc::new(pool);
         self.all().push(Arc::downgrade(&pool));
         pool

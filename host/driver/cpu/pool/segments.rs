@@ -27,17 +27,17 @@ pub(super) struct Segments {
 
 struct Segment {
     bytes: u64,
-    free: BTreeMap<u64, Free>,
+    free: BTreeMap<u64, FreeRange>,
 }
 
-struct Free {
+struct FreeRange {
     bytes: u64,
-    behind: Option<Behind>,
+    pending_free: Option<PendingFree>,
 }
 
 /// Position of a stream when it freed memory. Sequence numbers increase with each free.
 #[derive(Clone)]
-pub(super) struct Behind {
+pub(super) struct PendingFree {
     pub stream: StreamId,
     number: u64,
     pub event: Arc<dyn EventBackend>,
@@ -45,12 +45,12 @@ pub(super) struct Behind {
 
 impl Segment {
     fn is_fully_free(&self) -> bool {
-        self.free.values().any(|free| free.bytes == self.bytes && free.behind.is_none())
+        self.free.values().any(|free| free.bytes == self.bytes && free.pending_free.is_none())
     }
 
     /// Inserts a free range and coalesces it with neighbours that are pending on the same stream
     /// (I2).
-    fn insert(&mut self, mut start: u64, mut free: Free) {
+    fn insert(&mut self, mut start: u64, mut free: FreeRange) {
         let below = self.free.range(..start).next_back().map(|(at, of)| (*at, of.bytes));
         if let Some((at, bytes)) = below.filter(|(at, bytes)| at + bytes == start)
             && self.free[&at].joins(&free)
@@ -67,24 +67,24 @@ impl Segment {
         self.free.insert(start, free);
     }
 
-    fn take(&mut self, at: u64) -> Free {
-        self.free.remove(&at).unwrap_or(Free { bytes: 0, behind: None })
+    fn take(&mut self, at: u64) -> FreeRange {
+        self.free.remove(&at).unwrap_or(FreeRange { bytes: 0, pending_free: None })
     }
 }
 
-impl Free {
-    fn joins(&self, other: &Free) -> bool {
-        self.behind.as_ref().map(|of| of.stream) == other.behind.as_ref().map(|of| of.stream)
+impl FreeRange {
+    fn joins(&self, other: &FreeRange) -> bool {
+        self.pending_free.as_ref().map(|of| of.stream) == other.pending_free.as_ref().map(|of| of.stream)
     }
 
     /// Coalesces both ranges. Of two frees on one stream the later one is kept. `more` is the size
     /// of `self`.
-    fn merged(self, other: Free, more: u64) -> Free {
-        let later = match (self.behind, other.behind) {
+    fn merged(self, other: FreeRange, more: u64) -> FreeRange {
+        let later = match (self.pending_free, other.pending_free) {
             (Some(one), Some(two)) => Some(if one.number > two.number { one } else { two }),
             (one, two) => one.or(two),
         };
-        Free { bytes: other.bytes + more, behind: later }
+        FreeRange { bytes: other.bytes + more, pending_free: later }
     }
 }
 
@@ -99,12 +99,13 @@ impl Segments {
 
     /// Segment and start of the first free range of at least `bytes` whose pending free satisfies
     /// `is_right`.
-    fn find(&self, bytes: u64, is_right: impl Fn(Option<&Behind>) -> bool) -> Option<(u64, u64)> {
+    fn find(&self, bytes: u64, is_right: impl Fn(Option<&PendingFree>) -> bool) -> Option<(u64, u64)> {
         let all = self
             .segments
             .iter()
             .flat_map(|(base, of)| of.free.iter().map(move |(at, free)| (base, at, free)));
-        let mut found = all.filter(|(_, _, free)| free.bytes >= bytes && is_right(free.behind.as_ref()));
+        let mut found =
+            all.filter(|(_, _, free)| free.bytes >= bytes && is_right(free.pending_free.as_ref()));
         found.next().map(|(base, at, _)| (*base, *at))
     }
 
@@ -113,7 +114,9 @@ impl Segments {
         let segment = self.segments.get_mut(&base)?;
         let free = segment.free.remove(&at)?;
         if free.bytes > bytes {
-            segment.free.insert(at + bytes, Free { bytes: free.bytes - bytes, behind: free.behind });
+            segment
+                .free
+                .insert(at + bytes, FreeRange { bytes: free.bytes - bytes, pending_free: free.pending_free });
         }
         self.live.insert(at, bytes);
         self.used += bytes;
@@ -121,60 +124,57 @@ impl Segments {
     }
 
     /// Allocates `bytes` for work submitted to `stream` from now on.
-    pub fn take(&mut self, bytes: u64, stream: StreamId) -> Option<u64> {
-        let (base, at) = self.find(bytes, |behind| behind.is_none_or(|of| of.stream == stream))?;
+    pub fn alloc(&mut self, bytes: u64, stream: StreamId) -> Option<u64> {
+        let (base, at) =
+            self.find(bytes, |pending_free| pending_free.is_none_or(|of| of.stream == stream))?;
         self.cut(base, at, bytes)
     }
 
-    /// The pending free that [`take_pending`](Self::take_pending) would use: the oldest that is
+    /// The pending free that [`alloc_pending`](Self::alloc_pending) would use: the oldest that is
     /// large enough.
-    pub fn pending(&self, bytes: u64) -> Option<Behind> {
+    pub fn pending(&self, bytes: u64) -> Option<PendingFree> {
         let all = self.segments.values().flat_map(|of| of.free.values());
-        let fit = all.filter(|free| free.bytes >= bytes).filter_map(|free| free.behind.as_ref());
-        fit.min_by_key(|behind| behind.number).cloned()
+        let fit = all.filter(|free| free.bytes >= bytes).filter_map(|free| free.pending_free.as_ref());
+        fit.min_by_key(|pending_free| pending_free.number).cloned()
     }
 
-    /// Allocates `bytes` that are pending on `behind`, for a stream that waits for its event.
-    pub fn take_pending(&mut self, bytes: u64, behind: &Behind) -> Option<u64> {
-        let (base, at) = self.find(bytes, |of| of.is_some_and(|of| of.number == behind.number))?;
+    /// Allocates `bytes` that are pending on `pending_free`, for a stream that waits for its event.
+    pub fn alloc_pending(&mut self, bytes: u64, pending_free: &PendingFree) -> Option<u64> {
+        let (base, at) = self.find(bytes, |of| of.is_some_and(|of| of.number == pending_free.number))?;
         self.cut(base, at, bytes)
     }
-
-    /// Whether a live block starts at `address`.
     pub fn is_live(&self, address: u64) -> bool {
         self.live.contains_key(&address)
     }
 
     /// Frees a live block, pending on `event`.
-    pub fn give(&mut self, address: u64, stream: StreamId, event: Arc<dyn EventBackend>) {
+    pub fn free(&mut self, address: u64, stream: StreamId, event: Arc<dyn EventBackend>) {
         let Some(bytes) = self.live.remove(&address) else { return };
         self.used -= bytes;
         let number = self.next;
         self.next += 1;
-        let free = Free { bytes, behind: Some(Behind { stream, number, event }) };
+        let free = FreeRange { bytes, pending_free: Some(PendingFree { stream, number, event }) };
         if let Some((_, segment)) = self.segments.range_mut(..=address).next_back() {
             segment.insert(address, free);
         }
     }
-
-    /// Adds a segment that is entirely free.
     pub fn add(&mut self, range: Range) {
-        let free = BTreeMap::from([(range.address, Free { bytes: range.bytes, behind: None })]);
+        let free = BTreeMap::from([(range.address, FreeRange { bytes: range.bytes, pending_free: None })]);
         self.reserved += range.bytes;
         self.segments.insert(range.address, Segment { bytes: range.bytes, free });
     }
 
     /// Clears the pending state of frees whose event has completed.
     pub fn sweep(&mut self) {
-        let happened = |behind: &Behind| behind.event.is_done().unwrap_or(false);
+        let happened = |pending_free: &PendingFree| pending_free.event.is_done().unwrap_or(false);
         for segment in self.segments.values_mut() {
-            let is_over = |free: &Free| free.behind.as_ref().is_some_and(happened);
+            let is_over = |free: &FreeRange| free.pending_free.as_ref().is_some_and(happened);
             let over: Vec<u64> =
                 segment.free.iter().filter(|(_, free)| is_over(free)).map(|(at, _)| *at).collect();
             for at in over {
                 // A range that was coalesced into a neighbour is swept with it, or later.
                 let Some(free) = segment.free.remove(&at) else { continue };
-                segment.insert(at, Free { bytes: free.bytes, behind: None });
+                segment.insert(at, FreeRange { bytes: free.bytes, pending_free: None });
             }
         }
     }
@@ -195,11 +195,11 @@ impl Segments {
     }
 
     /// Removes all segments. Also returns the events of pending frees.
-    pub fn take_all(&mut self) -> (Vec<Range>, Vec<Arc<dyn EventBackend>>) {
+    pub fn remove_all(&mut self) -> (Vec<Range>, Vec<Arc<dyn EventBackend>>) {
         let segments = std::mem::take(&mut self.segments);
         let ranges = segments.iter().map(|(at, of)| Range { address: *at, bytes: of.bytes }).collect();
         let free = segments.into_values().flat_map(|of| of.free.into_values());
-        (ranges, free.filter_map(|free| free.behind.map(|of| of.event)).collect())
+        (ranges, free.filter_map(|free| free.pending_free.map(|of| of.event)).collect())
     }
 
     /// Checks I1, I2 and I4.

@@ -16,7 +16,7 @@
 //! No runnable lane is starved forever, whatever another lane spins on: starvation ends, and a lane
 //! loses a high rank when it pauses or has run for long.
 
-use super::block::{Block, Rest};
+use super::block::{Block, Stop};
 use super::rendezvous::bits;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -40,7 +40,7 @@ pub(super) struct Pick {
     pub(super) quantum: u64,
 }
 
-enum Way {
+enum Strategy {
     Uniform,
     Bursts,
     Starve {
@@ -61,26 +61,22 @@ struct Victim {
     warp: usize,
     lanes: u32,
 }
-
-/// Chooses the next lane.
-pub(super) struct Choice {
+pub(super) struct Scheduler {
     rng: Pcg64Mcg,
-    way: Way,
+    strategy: Strategy,
 }
 
-impl Choice {
+impl Scheduler {
     pub(super) fn new(seed: u64) -> Self {
-        let mut choice = Choice { rng: Pcg64Mcg::seed_from_u64(seed), way: Way::Uniform };
-        choice.way = match choice.below(4) {
-            0 => Way::Uniform,
-            1 => Way::Bursts,
-            2 => Way::Starve { victim: Victim::default(), picks_left: 0 },
-            _ => Way::Ranks { lowest: u64::MAX / 2, steps_left: 0 },
+        let mut scheduler = Scheduler { rng: Pcg64Mcg::seed_from_u64(seed), strategy: Strategy::Uniform };
+        scheduler.strategy = match scheduler.below(4) {
+            0 => Strategy::Uniform,
+            1 => Strategy::Bursts,
+            2 => Strategy::Starve { victim: Victim::default(), picks_left: 0 },
+            _ => Strategy::Ranks { lowest: u64::MAX / 2, steps_left: 0 },
         };
-        choice
+        scheduler
     }
-
-    /// A random number below `n`.
     fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.rng.next_u64()) * u128::from(n)) >> 64) as u64
     }
@@ -93,7 +89,7 @@ impl Choice {
 
     /// Initialises the ranks of a new block.
     pub(super) fn admit(&mut self, block: &mut Block) {
-        if let Way::Ranks { .. } = self.way {
+        if let Strategy::Ranks { .. } = self.strategy {
             for warp in &mut block.warps {
                 for lane in bits(warp.alive()) {
                     *warp.rank(lane) = u64::MAX / 2 + self.below(u64::MAX / 2);
@@ -104,14 +100,14 @@ impl Choice {
 
     /// Picks a runnable lane. At least one exists.
     pub(super) fn pick(&mut self, blocks: &mut [Block]) -> Pick {
-        match self.way {
-            Way::Uniform => self.uniform(blocks, Victim::default(), 1),
-            Way::Bursts => {
+        match self.strategy {
+            Strategy::Uniform => self.uniform(blocks, Victim::default(), 1),
+            Strategy::Bursts => {
                 let quantum = self.up_to_power(LOG_BURST);
                 self.uniform(blocks, Victim::default(), quantum)
             }
-            Way::Starve { victim, picks_left } => self.starve(blocks, victim, picks_left),
-            Way::Ranks { lowest, steps_left } => self.ranked(blocks, lowest, steps_left),
+            Strategy::Starve { victim, picks_left } => self.starve(blocks, victim, picks_left),
+            Strategy::Ranks { lowest, steps_left } => self.ranked(blocks, lowest, steps_left),
         }
     }
 
@@ -135,7 +131,7 @@ impl Choice {
 
     fn starve(&mut self, blocks: &[Block], victim: Victim, picks_left: u64) -> Pick {
         if picks_left > 0 {
-            self.way = Way::Starve { victim, picks_left: picks_left - 1 };
+            self.strategy = Strategy::Starve { victim, picks_left: picks_left - 1 };
             return self.uniform(blocks, victim, 1);
         }
         let pick = self.uniform(blocks, Victim::default(), 1);
@@ -143,7 +139,7 @@ impl Choice {
         let victim = Victim { block: blocks[pick.block].number, warp: pick.warp, lanes };
         let (shortest, longest) = LOG_STARVE;
         let picks_left = self.up_to_power(longest - shortest) << shortest;
-        self.way = Way::Starve { victim, picks_left };
+        self.strategy = Strategy::Starve { victim, picks_left };
         // The victim takes one step first, so that it stops between two steps.
         pick
     }
@@ -161,17 +157,17 @@ impl Choice {
                 }
             }
         }
-        self.way = Way::Ranks { lowest, steps_left: quantum };
+        self.strategy = Strategy::Ranks { lowest, steps_left: quantum };
         best.expect("some lane of the resident blocks can run").1
     }
 
     /// Updates the state after a lane has run for `steps`. Releases converging lanes that have
     /// waited long enough.
-    pub(super) fn ran(&mut self, block: &mut Block, pick: &Pick, rest: Rest, steps: u64) {
+    pub(super) fn ran(&mut self, block: &mut Block, pick: &Pick, stop: Stop, steps: u64) {
         let warp = &mut block.warps[pick.warp];
-        if let Way::Ranks { lowest, steps_left } = &mut self.way {
+        if let Strategy::Ranks { lowest, steps_left } = &mut self.strategy {
             *steps_left = steps_left.saturating_sub(steps);
-            if *steps_left == 0 || rest == Rest::Pauses {
+            if *steps_left == 0 || stop == Stop::Pauses {
                 *lowest -= 1;
                 *warp.rank(pick.lane) = *lowest;
             }

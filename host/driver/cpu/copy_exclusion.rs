@@ -11,57 +11,57 @@ use crate::lock::{lock, wait_while};
 use std::sync::{Condvar, Mutex};
 
 #[derive(Default)]
-pub(super) struct Rooms {
-    inside: Mutex<Inside>,
+pub(super) struct CopyExclusion {
+    active: Mutex<Active>,
     /// Signalled when one of the counters becomes 0.
     empty: Condvar,
 }
 
 #[derive(Default)]
-struct Inside {
+struct Active {
     jobs: usize,
     copies: usize,
 }
 
 /// Selects one of the counters.
-type Room = fn(&mut Inside) -> &mut usize;
+type Counter = fn(&mut Active) -> &mut usize;
 
-const JOBS: Room = |inside| &mut inside.jobs;
-const COPIES: Room = |inside| &mut inside.copies;
+const JOBS: Counter = |active| &mut active.jobs;
+const COPIES: Counter = |active| &mut active.copies;
 
-/// Leaves the room when dropped.
+/// A job or a host copy, active until this is dropped.
 #[must_use]
-pub(super) struct Stay<'a> {
-    rooms: &'a Rooms,
-    room: Room,
+pub(super) struct ActiveGuard<'a> {
+    exclusion: &'a CopyExclusion,
+    counter: Counter,
 }
 
-impl Rooms {
-    /// Enters for a kernel or a copy of a stream. Waits until no host copy is active.
-    pub fn run_job(&self) -> Stay<'_> {
-        self.enter(JOBS, COPIES)
+impl CopyExclusion {
+    /// Begins a kernel or a copy of a stream. Waits until no host copy is active.
+    pub fn job(&self) -> ActiveGuard<'_> {
+        self.begin(JOBS, COPIES)
     }
 
-    /// Enters for a host copy. Waits until no stream runs a job.
-    pub fn copy(&self) -> Stay<'_> {
-        self.enter(COPIES, JOBS)
+    /// Begins a host copy. Waits until no stream runs a job.
+    pub fn copy(&self) -> ActiveGuard<'_> {
+        self.begin(COPIES, JOBS)
     }
 
-    fn enter(&self, room: Room, other: Room) -> Stay<'_> {
-        let mut inside = wait_while(&self.empty, lock(&self.inside), |inside| *other(inside) > 0);
-        *room(&mut inside) += 1;
-        Stay { rooms: self, room }
+    fn begin(&self, counter: Counter, other: Counter) -> ActiveGuard<'_> {
+        let mut active = wait_while(&self.empty, lock(&self.active), |active| *other(active) > 0);
+        *counter(&mut active) += 1;
+        ActiveGuard { exclusion: self, counter }
     }
 }
 
-impl Drop for Stay<'_> {
+impl Drop for ActiveGuard<'_> {
     fn drop(&mut self) {
-        let mut inside = lock(&self.rooms.inside);
-        let count = (self.room)(&mut inside);
+        let mut active = lock(&self.exclusion.active);
+        let count = (self.counter)(&mut active);
         *count -= 1;
         if *count == 0 {
-            drop(inside);
-            self.rooms.empty.notify_all();
+            drop(active);
+            self.exclusion.empty.notify_all();
         }
     }
 }
@@ -74,17 +74,17 @@ mod tests {
 
     #[test]
     fn a_copy_waits_for_jobs_and_lets_others_begin_meanwhile() {
-        let rooms = Rooms::default();
-        let first = rooms.run_job();
+        let exclusion = CopyExclusion::default();
+        let first = exclusion.job();
         let copied = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let _stay = rooms.copy();
+                let _active = exclusion.copy();
                 copied.store(true, Ordering::SeqCst);
             });
-            let second = rooms.run_job();
+            let second = exclusion.job();
             drop(first);
-            let third = rooms.run_job();
+            let third = exclusion.job();
             assert!(!copied.load(Ordering::SeqCst));
             drop((second, third));
         });
@@ -93,12 +93,12 @@ mod tests {
 
     #[test]
     fn a_job_waits_for_copies() {
-        let rooms = Rooms::default();
-        let copies = (rooms.copy(), rooms.copy());
+        let exclusion = CopyExclusion::default();
+        let copies = (exclusion.copy(), exclusion.copy());
         let ran = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let _stay = rooms.run_job();
+                let _active = exclusion.job();
                 ran.store(true, Ordering::SeqCst);
             });
             drop(copies.0);

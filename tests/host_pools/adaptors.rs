@@ -1,30 +1,15 @@
 //! The behaviour that each adaptor adds.
 
-use crate::cases::layout;
-use crate::suite::give;
-use std::alloc::Layout;
+use crate::prelude::*;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::num::NonZeroU64;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
-use warpheap::host_pools::{
-    BlockPool, DeviceAllocator, FailureInjected, Failures, Limit, LogAction, Logged, Statistics,
-    SyncDriverAllocator, Usage, read_log,
-};
-use warpheap::{Device, Error, Result, Stream};
-use warpheap_device::kernel::DevicePtr;
-
-fn cpu() -> (Device, Stream) {
-    let device = Device::cpu();
-    let stream = device.stream().unwrap();
-    (device, stream)
-}
 
 #[test]
-fn statistics_count_what_is_live_and_what_failed() {
+fn statistics_count_live_blocks_and_failures() {
     let (device, stream) = cpu();
-    let counted = Statistics::new(Limit::new(SyncDriverAllocator::new(&device), 1000));
+    let counted = Statistics::new(Limit::new(driver(&device), 1000));
     let take = |size| (counted.allocate(layout(size, 8), &stream).unwrap(), layout(size, 8));
     let (first, second) = (take(600), take(300));
     assert!(counted.allocate(layout(101, 8), &stream).is_err());
@@ -43,18 +28,18 @@ fn statistics_count_what_is_live_and_what_failed() {
 }
 
 #[test]
-fn a_wrong_free_leaves_the_counts_as_they_are() {
+fn an_invalid_free_leaves_the_counts_unchanged() {
     let (device, stream) = cpu();
-    let counted = Statistics::new(SyncDriverAllocator::new(&device));
+    let counted = Statistics::new(driver(&device));
     assert!(give(&counted, (DevicePtr::null(), layout(1 << 40, 8)), &stream).is_err());
     let stats = counted.stats();
     assert_eq!((stats.live_blocks, stats.live_bytes, stats.peak_bytes, stats.failed_frees), (0, 0, 0, 1));
 }
 
 #[test]
-fn a_limit_is_exact_and_says_what_is_left() {
+fn a_limit_is_exact_and_reports_the_rest() {
     let (device, stream) = cpu();
-    let limited = Limit::new(SyncDriverAllocator::new(&device), 1 << 20);
+    let limited = Limit::new(driver(&device), 1 << 20);
     let most = (limited.allocate(layout(1 << 20, 1), &stream).unwrap(), layout(1 << 20, 1));
     let error = limited.allocate(layout(1, 1), &stream).unwrap_err();
     assert_eq!(
@@ -65,7 +50,7 @@ fn a_limit_is_exact_and_says_what_is_left() {
     give(&limited, most, &stream).unwrap();
     assert!(limited.allocate(layout((1 << 20) + 1, 1), &stream).is_err());
     // An allocation that fails upstream does not count.
-    let pool = BlockPool::builder(layout(64, 64), 2).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool = block_pool(&device, layout(64, 64), 2);
     let limited = Limit::new(pool, 100);
     assert!(limited.allocate(layout(65, 1), &stream).is_err());
     let error = limited.allocate(layout(101, 1), &stream).unwrap_err();
@@ -83,7 +68,7 @@ fn a_limit_is_exact_and_says_what_is_left() {
 #[test]
 fn a_log_has_a_row_for_every_call() {
     let (device, stream) = cpu();
-    let logged = Logged::new(Limit::new(SyncDriverAllocator::new(&device), 5000), Vec::new());
+    let logged = Logged::new(Limit::new(driver(&device), 5000), Vec::new());
     let block = (logged.allocate(layout(4096, 512), &stream).unwrap(), layout(4096, 512));
     assert!(logged.allocate(layout(8192, 8), &stream).is_err());
     let other = device.stream().unwrap();
@@ -113,9 +98,9 @@ fn a_log_has_a_row_for_every_call() {
 
 /// Sorted by time, each address of a log is free, then live, then free.
 #[test]
-fn a_log_of_many_threads_can_be_replayed_in_the_order_of_its_times() {
+fn a_log_of_many_threads_is_consistent_in_order_of_time() {
     let (device, _) = cpu();
-    let pool = BlockPool::builder(layout(256, 256), 6).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool = block_pool(&device, layout(256, 256), 6);
     let logged = Logged::new(pool, Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -189,10 +174,9 @@ unsafe impl DeviceAllocator for Meeting {
 /// The block becomes free while its free is still under way. Another thread can allocate and log it
 /// before that free has logged its row.
 #[test]
-fn an_address_that_goes_from_hand_to_hand_is_logged_in_order() {
+fn a_reused_address_is_logged_in_order() {
     let (device, stream) = cpu();
-    let upstream =
-        BlockPool::builder(layout(64, 64), 1).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let upstream = block_pool(&device, layout(64, 64), 1);
     let points = [(); 3].map(|()| Barrier::new(2));
     let logged = Logged::new(Meeting { upstream, points, meets: AtomicBool::new(false) }, Vec::new());
     let block = (logged.allocate(layout(64, 64), &stream).unwrap(), layout(64, 64));
@@ -228,9 +212,9 @@ impl Write for Full {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_says_so_and_disturbs_no_call() {
+fn write_failures_are_reported_and_do_not_affect_calls() {
     let (device, stream) = cpu();
-    let logged = Logged::new(SyncDriverAllocator::new(&device), Full);
+    let logged = Logged::new(driver(&device), Full);
     for _ in 0..1000 {
         let block = (logged.allocate(layout(8, 8), &stream).unwrap(), layout(8, 8));
         give(&logged, block, &stream).unwrap();
@@ -244,7 +228,7 @@ fn a_log_that_cannot_be_written_says_so_and_disturbs_no_call() {
 }
 
 #[test]
-fn what_is_no_log_is_refused() {
+fn invalid_logs_are_rejected() {
     for text in ["thread,time\n1,2\n", "thread,time,action,pointer,size,stream,align\n1,2,lend,0x0,4,1,1\n"] {
         let error = read_log(text.as_bytes()).unwrap_err();
         assert!(matches!(error, Error::AllocLog { what: "read", .. }), "{error}");
@@ -255,9 +239,9 @@ fn what_is_no_log_is_refused() {
 }
 
 #[test]
-fn the_call_that_is_to_fail_fails_and_no_other() {
+fn exactly_the_selected_call_fails() {
     let (device, stream) = cpu();
-    let flawed = FailureInjected::new(SyncDriverAllocator::new(&device), Failures::Nth(2));
+    let flawed = FailureInjected::new(driver(&device), Failures::Nth(2));
     let block = (flawed.allocate(layout(64, 64), &stream).unwrap(), layout(64, 64));
     let error = give(&flawed, block, &stream).unwrap_err();
     assert!(matches!(error, Error::FailureInjected { call: 2 }), "{error}");
@@ -267,11 +251,11 @@ fn the_call_that_is_to_fail_fails_and_no_other() {
 }
 
 #[test]
-fn calls_fail_as_often_as_the_chance_says() {
+fn calls_fail_with_the_configured_probability() {
     let (device, stream) = cpu();
     let failed = |one_in, seed| {
         let which = Failures::OneIn(NonZeroU64::new(one_in).unwrap(), seed);
-        let flawed = FailureInjected::new(SyncDriverAllocator::new(&device), which);
+        let flawed = FailureInjected::new(driver(&device), which);
         let fails = |_| give(&flawed, (DevicePtr::null(), layout(1, 1)), &stream).unwrap_err();
         let calls = (0..4000).map(fails).map(|error| matches!(error, Error::FailureInjected { .. }));
         calls.collect::<Vec<_>>()
@@ -314,10 +298,10 @@ pub fn events_of(run: impl FnOnce()) -> String {
 }
 
 #[test]
-fn every_call_is_an_event() {
+fn every_call_emits_an_event() {
     let (device, stream) = cpu();
     let text = events_of(|| {
-        let traced = warpheap::host_pools::Traced::new(Limit::new(SyncDriverAllocator::new(&device), 100));
+        let traced = Traced::new(Limit::new(driver(&device), 100));
         let block = (traced.allocate(layout(64, 8), &stream).unwrap(), layout(64, 8));
         assert!(traced.allocate(layout(64, 8), &stream).is_err());
         give(&traced, block, &stream).unwrap();

@@ -1,20 +1,15 @@
 //! A pool of equal blocks: its count, its addresses, its blocks in kernels.
 
-use crate::cases::layout;
 use crate::kernels::double;
-use crate::suite::{give, memory};
-use crate::support::{devices, module};
+use crate::prelude::*;
 use std::collections::BTreeSet;
-use warpheap::error::{InvalidRequest, OutOfMemory};
-use warpheap::host_pools::{BlockPool, DeviceAllocator, Statistics, SyncDriverAllocator};
-use warpheap::{Device, Error, LaunchConfig};
 
 #[test]
 fn a_hundred_blocks_of_four_kibibytes() {
     let block = layout(4096, 256);
     for device in devices() {
         let (module, stream) = (module(&device), device.stream().unwrap());
-        let memory_of_driver = Statistics::new(SyncDriverAllocator::new(&device));
+        let memory_of_driver = Statistics::new(driver(&device));
         let pool = BlockPool::builder(block, 100).build_over(&memory_of_driver).unwrap();
         assert_eq!((pool.stats().free_blocks, pool.stats().blocks, pool.block()), (100, 100, block));
         let take = |count| -> Vec<_> {
@@ -68,13 +63,11 @@ fn a_hundred_blocks_of_four_kibibytes() {
 }
 
 #[test]
-fn blocks_are_as_far_apart_as_their_alignment_needs() {
+fn blocks_are_spaced_by_their_aligned_size() {
     for device in devices() {
         let stream = device.stream().unwrap();
         for (size, align, apart) in [(1, 1, 1), (100, 64, 128), (5000, 4096, 8192), (1, 1 << 20, 1 << 20)] {
-            let pool = BlockPool::builder(layout(size, align), 7)
-                .build_over(SyncDriverAllocator::new(&device))
-                .unwrap();
+            let pool = block_pool(&device, layout(size, align), 7);
             assert_eq!(pool.block(), layout(apart, align));
             let blocks: Vec<_> =
                 (0..7).map(|_| (pool.allocate(pool.block(), &stream).unwrap(), pool.block())).collect();
@@ -90,11 +83,10 @@ fn blocks_are_as_far_apart_as_their_alignment_needs() {
 }
 
 #[test]
-fn larger_requests_are_refused_with_what_would_do() {
+fn larger_requests_fail_and_the_error_names_the_block_size() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool =
-        BlockPool::builder(layout(4096, 256), 4).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool = block_pool(&device, layout(4096, 256), 4);
     for layout in [layout(4097, 1), layout(1, 512), layout(isize::MAX as usize, 1)] {
         let error = pool.allocate(layout, &stream).unwrap_err();
         assert!(matches!(error, Error::InvalidRequest(InvalidRequest::Layout { .. })), "{error}");
@@ -104,11 +96,10 @@ fn larger_requests_are_refused_with_what_would_do() {
 }
 
 #[test]
-fn pools_that_cannot_be_are_refused() {
+fn invalid_settings_are_rejected() {
     let device = Device::cpu();
     let refused = |block, blocks, words: &str| {
-        let error =
-            BlockPool::builder(block, blocks).build_over(SyncDriverAllocator::new(&device)).unwrap_err();
+        let error = BlockPool::builder(block, blocks).build_over(driver(&device)).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(device.memory_in_use(), (0, 0));
     };
@@ -121,10 +112,10 @@ fn pools_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_pool_that_goes_with_blocks_allocated_leaks_nothing() {
+fn dropping_a_pool_with_live_blocks_leaks_nothing() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool = BlockPool::builder(layout(64, 64), 4).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool = block_pool(&device, layout(64, 64), 4);
     pool.allocate(layout(64, 64), &stream).unwrap();
     assert!(format!("{pool:?}").contains("3 of them free"), "{pool:?}");
     drop(pool);

@@ -1,28 +1,12 @@
 //! A region that is allocated from start to end, and then reset.
 
-use crate::cases::layout;
-use crate::kernels::{fill, linger};
-use crate::suite::{Block, give, memory};
-use crate::support::{devices, module};
-use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng, SeedableRng};
-use std::alloc::Layout;
+use crate::kernels::fill;
+use crate::prelude::*;
 use std::sync::Barrier;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use warpheap::error::{InvalidConfig, InvalidRequest, OutOfMemory};
-use warpheap::host_pools::{BumpPool, DeviceAllocator, Overflow, Statistics, SyncDriverAllocator};
-use warpheap::{Device, Error, LaunchConfig, Stream};
-use warpheap_device::kernel::DevicePtr;
-
-const ONE: LaunchConfig = LaunchConfig::linear(1, 1);
 
 fn pool(device: &Device, bytes: usize) -> BumpPool<SyncDriverAllocator> {
-    BumpPool::builder(layout(bytes, 256)).build_over(SyncDriverAllocator::new(device)).unwrap()
-}
-
-fn take(pool: &dyn DeviceAllocator, layout: Layout, stream: &Stream) -> Block {
-    (pool.allocate(layout, stream).unwrap(), layout)
+    BumpPool::builder(layout(bytes, 256)).build_over(driver(device)).unwrap()
 }
 
 fn starts(blocks: &[Block]) -> Vec<usize> {
@@ -30,7 +14,7 @@ fn starts(blocks: &[Block]) -> Vec<usize> {
 }
 
 #[test]
-fn ten_million_floats_need_forty_megabytes() {
+fn a_region_can_be_allocated_to_the_last_byte() {
     const FLOATS: usize = 10_000_000;
     let floats = Layout::array::<f32>(FLOATS).unwrap();
     for device in devices() {
@@ -59,11 +43,10 @@ fn ten_million_floats_need_forty_megabytes() {
 }
 
 #[test]
-fn blocks_lie_one_behind_the_other_at_their_alignments() {
+fn blocks_are_consecutive_and_aligned() {
     for device in devices() {
         let stream = device.stream().unwrap();
-        let pool =
-            BumpPool::builder(layout(1 << 16, 4096)).build_over(SyncDriverAllocator::new(&device)).unwrap();
+        let pool = BumpPool::builder(layout(1 << 16, 4096)).build_over(driver(&device)).unwrap();
         let at = |size, align| {
             let (ptr, _) = take(&pool, layout(size, align), &stream);
             ptr.0 as u64 - pool.address()
@@ -80,15 +63,12 @@ fn blocks_lie_one_behind_the_other_at_their_alignments() {
 }
 
 #[test]
-fn what_no_address_can_count_is_refused_and_moves_nothing() {
+fn oversized_requests_fail_and_leave_the_cursor_unchanged() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     assert!(Layout::array::<u8>(usize::MAX).is_err() && Layout::from_size_align(usize::MAX, 1).is_err());
     for policy in [Overflow::Error, Overflow::Upstream] {
-        let pool = BumpPool::builder(layout(4096, 256))
-            .overflow(policy)
-            .build_over(SyncDriverAllocator::new(&device))
-            .unwrap();
+        let pool = BumpPool::builder(layout(4096, 256)).overflow(policy).build_over(driver(&device)).unwrap();
         take(&pool, layout(100, 1), &stream);
         let most = isize::MAX as usize;
         for wrong in
@@ -110,12 +90,12 @@ fn what_no_address_can_count_is_refused_and_moves_nothing() {
         let next = pool.allocate(layout(1, 1), &stream).unwrap();
         assert_eq!(next.0 as u64, pool.address() + 100);
     }
-    let error = BumpPool::builder(layout(0, 1)).build_over(SyncDriverAllocator::new(&device)).unwrap_err();
+    let error = BumpPool::builder(layout(0, 1)).build_over(driver(&device)).unwrap_err();
     assert!(matches!(error, Error::InvalidConfig(InvalidConfig::Pool { setting: "region", .. })), "{error}");
 }
 
 #[test]
-fn a_reset_gives_the_same_addresses_again_and_is_refused_while_blocks_are_live() {
+fn a_reset_needs_all_blocks_free_and_repeats_the_addresses() {
     for device in devices() {
         let stream = device.stream().unwrap();
         let pool = pool(&device, 1 << 20);
@@ -152,15 +132,14 @@ fn a_reset_gives_the_same_addresses_again_and_is_refused_while_blocks_are_live()
 }
 
 #[test]
-fn all_can_be_taken_back_at_once_behind_a_stream() {
+fn an_unchecked_reset_frees_all_blocks_behind_a_stream() {
     for device in devices() {
         let (module, first, second) = (module(&device), device.stream().unwrap(), device.stream().unwrap());
         let pool = pool(&device, 4096);
         let of = layout(2048, 256);
         let blocks = [take(&pool, of, &first), take(&pool, of, &first)];
-        let values = memory(&device, blocks[0]).slice_at::<u32>(0, 1).unwrap();
-        // SAFETY: one thread, and the reset is ordered after it.
-        unsafe { first.launch(&module, linger, &ONE, (values, 20_000)) }.unwrap();
+        let values = first_word(&device, blocks[0]);
+        launch_linger(&first, &module, values, 20_000);
         // SAFETY: no other work used the region.
         unsafe { pool.reset_unchecked(&first) }.unwrap();
         assert!(give(&pool, blocks[0], &first).is_err());
@@ -168,9 +147,7 @@ fn all_can_be_taken_back_at_once_behind_a_stream() {
         assert_eq!(block.0.0, blocks[0].0.0);
         // SAFETY: the block belongs to this stream.
         unsafe { second.launch(&module, fill, &ONE, (values, 7)) }.unwrap();
-        let mut value = [0_u32];
-        memory(&device, block).read(0, &mut value).unwrap();
-        assert_eq!(value, [7], "on {device}: the kernel from before the reset wrote later");
+        assert_eq!(read_word(&device, block), 7, "on {device}: the kernel from before the reset wrote later");
         give(&pool, block, &second).unwrap();
         assert_eq!(pool.usage().used_bytes, 0);
     }
@@ -189,24 +166,24 @@ fn a_reset_is_ordered_after_the_work_in_flight_of_every_stream() {
             for user in 0..3 {
                 let blocks = [take(&pool, of, &streams[0]), take(&pool, of, &streams[1])];
                 for (block, stream) in blocks.iter().zip(&streams) {
-                    let values = memory(&device, *block).slice_at::<u32>(0, 1).unwrap();
-                    // SAFETY: one thread, which has finished with the block when the free runs in
-                    // its stream.
-                    unsafe { stream.launch(&module, linger, &ONE, (values, 10_000)) }.unwrap();
+                    let values = first_word(&device, *block);
+                    launch_linger(stream, &module, values, 10_000);
                     give(&pool, *block, stream).unwrap();
                 }
                 pool.reset(&streams[resets]).unwrap();
                 let again = [take(&pool, of, &streams[user]), take(&pool, of, &streams[user])];
                 assert_eq!(starts(&again), starts(&blocks));
                 for block in again {
-                    let values = memory(&device, block).slice_at::<u32>(0, 1).unwrap();
+                    let values = first_word(&device, block);
                     // SAFETY: the block belongs to this stream.
                     unsafe { streams[user].launch(&module, fill, &ONE, (values, 7)) }.unwrap();
                 }
                 for block in again {
-                    let mut value = [0_u32];
-                    memory(&device, block).read(0, &mut value).unwrap();
-                    assert_eq!(value, [7], "on {device}: reset on {resets}, used on {user}");
+                    assert_eq!(
+                        read_word(&device, block),
+                        7,
+                        "on {device}: reset on {resets}, used on {user}"
+                    );
                     give(&pool, block, &streams[user]).unwrap();
                 }
                 pool.reset(&streams[user]).unwrap();
@@ -216,10 +193,10 @@ fn a_reset_is_ordered_after_the_work_in_flight_of_every_stream() {
 }
 
 #[test]
-fn what_does_not_fit_comes_from_upstream_if_that_is_the_policy() {
+fn overflow_blocks_come_from_the_upstream() {
     for device in devices() {
         let stream = device.stream().unwrap();
-        let counted = Statistics::new(SyncDriverAllocator::new(&device));
+        let counted = Statistics::new(driver(&device));
         let pool =
             BumpPool::builder(layout(4096, 256)).overflow(Overflow::Upstream).build_over(&counted).unwrap();
         assert_eq!((pool.overflow(), pool.upstream().stats().allocs), (Overflow::Upstream, 1));
@@ -254,7 +231,7 @@ fn what_does_not_fit_comes_from_upstream_if_that_is_the_policy() {
 /// In each round all threads allocate until the pool is full and free everything; then one thread
 /// resets it.
 #[test]
-fn threads_share_a_pool_that_is_reset_again_and_again() {
+fn threads_share_a_pool_that_is_reset_repeatedly() {
     const THREADS: usize = 8;
     const ROUNDS: usize = 60;
     for device in devices() {
@@ -297,7 +274,7 @@ fn threads_share_a_pool_that_is_reset_again_and_again() {
 }
 
 #[test]
-fn a_pool_stands_on_any_other() {
+fn a_pool_works_over_another_pool() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     let outer = pool(&device, 1 << 20);

@@ -1,21 +1,9 @@
 //! The caching pool: sizes, driver calls, reserved memory, and streams that are dropped.
 
-use crate::cases::layout;
-use crate::suite::{Block, give};
-use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng, SeedableRng};
-use std::alloc::Layout;
+use crate::prelude::*;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use warpheap::error::{InvalidConfig, InvalidFree, OutOfMemory};
-use warpheap::host_pools::{
-    BlockPool, CachingPool, CachingPoolBuilder, DeviceAllocator, SyncDriverAllocator, Usage,
-};
 use warpheap::simt::{Executor, Mode};
-use warpheap::{Device, Error, Result, Stream};
-use warpheap_device::kernel::DevicePtr;
 
-const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
 
 /// An upstream of addresses without memory. Nothing may access its blocks.
@@ -58,25 +46,19 @@ unsafe impl DeviceAllocator for Counted {
     }
 }
 
-fn cpu() -> (Device, Stream) {
-    let device = Device::cpu();
-    let stream = device.stream().unwrap();
-    (device, stream)
-}
-
-pub fn take(pool: &dyn DeviceAllocator, size: usize, stream: &Stream) -> Block {
+pub fn take_bytes(pool: &dyn DeviceAllocator, size: usize, stream: &Stream) -> Block {
     (pool.allocate(layout(size, 256), stream).unwrap(), layout(size, 256))
 }
 
 #[test]
-fn a_freed_mebibyte_is_handed_out_again_with_one_call_upstream() {
+fn a_freed_block_is_reused_without_an_upstream_call() {
     let (device, stream) = cpu();
-    let over = CachingPool::builder().build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let over = CachingPool::builder().build_over(driver(&device)).unwrap();
     let on = CachingPool::builder().build(&device).unwrap();
     for pool in [&over, &on] {
-        let first = take(pool, MIB, &stream);
+        let first = take_bytes(pool, MIB, &stream);
         give(pool, first, &stream).unwrap();
-        let second = take(pool, MIB, &stream);
+        let second = take_bytes(pool, MIB, &stream);
         assert_eq!(first.0.0, second.0.0);
         let stats = pool.stats();
         assert_eq!((stats.upstream_allocs, stats.hits, stats.misses), (1, 1, 1), "{stats:?}");
@@ -89,14 +71,18 @@ fn a_freed_mebibyte_is_handed_out_again_with_one_call_upstream() {
 }
 
 #[test]
-fn sizes_are_rounded_and_what_that_wastes_is_reported() {
+fn sizes_are_rounded_and_the_waste_is_reported() {
     let (device, stream) = cpu();
     let pool = CachingPool::builder().build_over(Counted::new(&device)).unwrap();
     let rounded = [(1, 512), (513, 1024), ((1 << 20) + 1, 2 << 20), ((2 << 30) + 1, (2 << 30) + 1)];
     for (size, to) in rounded {
         assert_eq!(pool.rounded(size), to);
     }
-    let blocks = [take(&pool, 1, &stream), take(&pool, 513, &stream), take(&pool, 33 * MIB + 1, &stream)];
+    let blocks = [
+        take_bytes(&pool, 1, &stream),
+        take_bytes(&pool, 513, &stream),
+        take_bytes(&pool, 33 * MIB + 1, &stream),
+    ];
     let stats = pool.stats();
     assert_eq!(stats.usage.used_bytes, 512 + 1024 + 33 * MIB as u64 + 512, "33 MiB do not take 64");
     assert_eq!((stats.wasted_bytes, stats.live_blocks), (511 + 511 + 511, 3));
@@ -117,20 +103,17 @@ fn sizes_are_rounded_and_what_that_wastes_is_reported() {
 }
 
 #[test]
-fn the_fifth_gibibyte_of_four_is_refused_with_figures() {
+fn an_allocation_beyond_the_limit_fails_with_figures() {
     let (device, stream) = cpu();
     let pool = CachingPool::builder().max_bytes(4 << 30).build_over(Counted::new(&device)).unwrap();
-    let four: Vec<_> = (0..4).map(|_| take(&pool, GIB, &stream)).collect();
+    let four: Vec<_> = (0..4).map(|_| take_bytes(&pool, GIB, &stream)).collect();
     let error = pool.allocate(layout(GIB, 256), &stream).unwrap_err();
-    let Error::OutOfMemory(OutOfMemory::Pool { requested, used, reserved, largest, .. }) = &error else {
-        panic!("{error}")
-    };
-    assert_eq!((requested.0, used.0, reserved.0, largest.0), (1 << 30, 4 << 30, 4 << 30, 0));
+    assert_eq!(figures(&error), [1 << 30, 4 << 30, 4 << 30, 0]);
     let message = error.to_string();
     assert!(message.contains("at most 4294967296 B (4.0 GiB)") && message.contains("max_bytes"), "{message}");
     assert_eq!(pool.stats().rungs.failed, 1);
     give(&pool, four[1], &stream).unwrap();
-    assert_eq!(take(&pool, GIB, &stream).0.0, four[1].0.0);
+    assert_eq!(take_bytes(&pool, GIB, &stream).0.0, four[1].0.0);
     for block in four {
         give(&pool, block, &stream).unwrap();
     }
@@ -138,7 +121,7 @@ fn the_fifth_gibibyte_of_four_is_refused_with_figures() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused() {
+fn invalid_settings_are_rejected() {
     let (device, _) = cpu();
     let builder = CachingPool::builder;
     let refused: [(CachingPoolBuilder, &str); 6] = [
@@ -150,7 +133,7 @@ fn settings_that_cannot_be_are_refused() {
         (builder().slab_limit(4 << 20), "slab_limit"),
     ];
     for (builder, setting) in refused {
-        let error = builder.build_over(SyncDriverAllocator::new(&device)).unwrap_err();
+        let error = builder.build_over(driver(&device)).unwrap_err();
         let Error::InvalidConfig(InvalidConfig::Pool { setting: named, .. }) = &error else {
             panic!("{error}")
         };
@@ -159,7 +142,7 @@ fn settings_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn one_segment_that_grows_never_has_more_than_the_limit() {
+fn a_reservation_never_grows_beyond_the_limit() {
     let (device, stream) = cpu();
     let on = |bytes| CachingPool::builder().max_bytes(bytes).build(&device);
     let Error::InvalidConfig(InvalidConfig::Pool { setting, given, why }) = on((2 << 20) - 1).unwrap_err()
@@ -182,7 +165,7 @@ fn one_segment_that_grows_never_has_more_than_the_limit() {
 }
 
 #[test]
-fn threads_that_share_a_segment_which_grows_and_shrinks_get_what_there_is_room_for() {
+fn threads_share_a_reservation_that_grows_and_shrinks() {
     let (device, _) = cpu();
     let builder = CachingPool::builder().segment_bytes(512).max_bytes(256 << 20);
     let pool = builder.build(&device).unwrap();
@@ -193,7 +176,8 @@ fn threads_that_share_a_segment_which_grows_and_shrinks_get_what_there_is_room_f
                 let stream = device.stream().unwrap();
                 let size = |round: usize| (1 + (round * 7 + thread) % 5) * 900_000;
                 for _ in 0..20 {
-                    let held: Vec<Block> = (0..10).map(|round| take(pool, size(round), &stream)).collect();
+                    let held: Vec<Block> =
+                        (0..10).map(|round| take_bytes(pool, size(round), &stream)).collect();
                     held.into_iter().for_each(|block| give(pool, block, &stream).unwrap());
                     pool.trim().unwrap();
                 }
@@ -204,10 +188,10 @@ fn threads_that_share_a_segment_which_grows_and_shrinks_get_what_there_is_room_f
 }
 
 #[test]
-fn frees_that_are_wrong_are_told_apart() {
+fn invalid_frees_are_distinguished() {
     let (device, stream) = cpu();
     let pool = CachingPool::builder().build_over(Counted::new(&device)).unwrap();
-    let (small, large) = (take(&pool, 700, &stream), take(&pool, 5 * MIB, &stream));
+    let (small, large) = (take_bytes(&pool, 700, &stream), take_bytes(&pool, 5 * MIB, &stream));
     let at = |block: Block, by: usize| (DevicePtr(block.0.0.wrapping_add(by)), block.1);
     let wrong = [
         (at(small, 512), "it lies inside of the block of 700 B"),
@@ -232,10 +216,9 @@ fn frees_that_are_wrong_are_told_apart() {
 
 /// Blocks are aligned to their size class, even if the upstream aligns to less.
 #[test]
-fn an_upstream_that_aligns_to_little_does() {
+fn an_upstream_with_a_small_alignment_suffices() {
     let (device, stream) = cpu();
-    let upstream =
-        BlockPool::builder(layout(2 * MIB, 512), 2).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let upstream = block_pool(&device, layout(2 * MIB, 512), 2);
     let pool = CachingPool::builder().segment_bytes(2 << 20).build_over(upstream).unwrap();
     for align in [1 << 14, 1 << 17] {
         let block = layout(10_000, align);
@@ -270,7 +253,7 @@ impl Random {
             let chance = of.below(100) < 73;
             let allocates = chance && made < ALLOCATIONS && of.live + size < MOST;
             if of.held.is_empty() || allocates {
-                of.held.push(take(pool, size as usize, stream));
+                of.held.push(take_bytes(pool, size as usize, stream));
                 of.live += size;
                 of.peak = of.peak.max(of.live);
                 made += 1;
@@ -311,7 +294,7 @@ fn ratio<A: DeviceAllocator>(name: &str, pool: &CachingPool<A>, largest: usize, 
 }
 
 #[test]
-fn random_allocations_reserve_little_more_than_is_live() {
+fn random_allocations_fragment_little() {
     let executor = Executor::new(Mode::Parallel { workers: 1 });
     let device = Device::cpu_with_executor(executor, 32 << 30);
     for (largest, seed) in [(MIB, 7), (64 * MIB, 7), (64 * MIB, 8), (64 * MIB, 9)] {
@@ -324,16 +307,16 @@ fn random_allocations_reserve_little_more_than_is_live() {
 }
 
 #[test]
-fn streams_may_come_and_go_by_the_thousand() {
+fn thousands_of_streams_can_be_created_and_dropped() {
     let (device, _) = cpu();
-    let pool = CachingPool::builder().build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool = CachingPool::builder().build_over(driver(&device)).unwrap();
     for number in 0..2000 {
         if number % 50 == 0 {
             // Let the dropped streams, each with a thread of its own, reach their last events.
             device.synchronize().unwrap();
         }
         let stream = device.stream().unwrap();
-        let blocks: Vec<_> = [300, 70_000, 3 * MIB].map(|size| take(&pool, size, &stream)).into();
+        let blocks: Vec<_> = [300, 70_000, 3 * MIB].map(|size| take_bytes(&pool, size, &stream)).into();
         for block in blocks {
             give(&pool, block, &stream).unwrap();
         }
@@ -350,15 +333,15 @@ fn streams_may_come_and_go_by_the_thousand() {
 #[test]
 fn blocks_may_be_freed_on_other_streams_and_threads() {
     let (device, stream) = cpu();
-    let pool = CachingPool::builder().build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool = CachingPool::builder().build_over(driver(&device)).unwrap();
     let other = device.stream().unwrap();
     for size in [1000, 3 * MIB] {
-        let block = take(&pool, size, &stream);
+        let block = take_bytes(&pool, size, &stream);
         std::thread::scope(|scope| {
             scope.spawn(|| give(&pool, block, &other)).join().unwrap().unwrap();
         });
         assert_eq!(pool.usage().used_bytes, 0);
-        assert_eq!(take(&pool, size, &other).0.0, block.0.0, "of the stream that it was freed on");
+        assert_eq!(take_bytes(&pool, size, &other).0.0, block.0.0, "of the stream that it was freed on");
         give(&pool, block, &stream).unwrap();
     }
 }
@@ -372,7 +355,7 @@ fn of_core() -> Option<u64> {
 fn pairs(allocator: &dyn DeviceAllocator, count: u32, size: usize, stream: &Stream) -> (f64, f64) {
     let (start, before) = (std::time::Instant::now(), of_core());
     for _ in 0..count {
-        let block = take(allocator, size, stream);
+        let block = take_bytes(allocator, size, stream);
         give(allocator, block, stream).unwrap();
     }
     let by_clock = start.elapsed().as_nanos() as f64;
@@ -387,7 +370,7 @@ fn pairs(allocator: &dyn DeviceAllocator, count: u32, size: usize, stream: &Stre
 fn pairs_take_nanoseconds() {
     const PAIRS: u32 = 2_000_000;
     let device = Device::cpu();
-    let pool = CachingPool::builder().build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool = CachingPool::builder().build_over(driver(&device)).unwrap();
     let stream = device.stream().unwrap();
     for size in [256, 4096, MIB, 64 * MIB] {
         let (by_clock, of_core) = pairs(&pool, PAIRS, size, &stream);
@@ -407,6 +390,6 @@ fn pairs_take_nanoseconds() {
             "{threads} threads, 1 MiB, the slowest: {by_clock:.1} ns a pair by the clock, {of_core:.1} ns of a core"
         );
     }
-    let (by_clock, of_core) = pairs(&SyncDriverAllocator::new(&device), 1000, MIB, &stream);
+    let (by_clock, of_core) = pairs(&driver(&device), 1000, MIB, &stream);
     println!("the CPU's own memory, 1 MiB: {by_clock:.1} ns a pair by the clock, {of_core:.1} ns of a core");
 }

@@ -1,20 +1,11 @@
 //! Each rung of the caching pool's ladder, with an upstream that is out of memory.
 
-use crate::caching::{Counted, take};
-use crate::cases::layout;
+use crate::caching::{Counted, take_bytes as take};
 use crate::held::Held;
 use crate::kernels::{double, fail, fill};
-use crate::suite::{Block, give, memory};
-use crate::support::module;
+use crate::prelude::*;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use warpheap::error::{KernelFault, OutOfMemory};
-use warpheap::host_pools::{
-    CachingPool, DeviceAllocator, FailureInjected, Failures, Limit, RungStats, SyncDriverAllocator,
-};
-use warpheap::{Device, Error, LaunchConfig, Module, Stream};
-
-const MIB: usize = 1 << 20;
 
 type Pool<A> = CachingPool<Limit<A>>;
 
@@ -25,11 +16,7 @@ fn over(device: &Device, bytes: usize) -> Pool<Counted> {
 
 /// A pool without a memory limit.
 fn sparing(device: &Device, spare: u64) -> CachingPool<SyncDriverAllocator> {
-    CachingPool::builder()
-        .segment_bytes(2 << 20)
-        .spare_bytes(spare)
-        .build_over(SyncDriverAllocator::new(device))
-        .unwrap()
+    CachingPool::builder().segment_bytes(2 << 20).spare_bytes(spare).build_over(driver(device)).unwrap()
 }
 
 fn cpu() -> (Device, Stream, Stream) {
@@ -44,7 +31,7 @@ fn served<A: DeviceAllocator>(pool: &CachingPool<A>) -> RungStats {
 }
 
 #[test]
-fn a_stream_finds_what_it_freed_itself_first() {
+fn a_stream_reuses_its_own_frees_first() {
     let (device, first, _) = cpu();
     let pool = over(&device, 2 * MIB);
     let blocks = [take(&pool, MIB, &first), take(&pool, MIB, &first)];
@@ -67,7 +54,7 @@ fn a_stream_finds_what_it_freed_itself_first() {
 }
 
 #[test]
-fn what_another_stream_has_passed_is_found_without_any_call() {
+fn completed_frees_of_another_stream_are_reused_without_a_wait() {
     for spare in [0, 256 << 20] {
         let (device, first, second) = cpu();
         let module = module(&device);
@@ -87,12 +74,12 @@ fn what_another_stream_has_passed_is_found_without_any_call() {
 }
 
 #[test]
-fn what_failed_on_a_stream_is_told_although_the_pool_has_looked_at_it() {
+fn a_kernel_fault_is_reported_after_the_pool_polled_the_stream() {
     let (device, first, second) = cpu();
     let module = module(&device);
     let pool = CachingPool::builder().segment_bytes(2 << 20).max_bytes(4 << 20).build(&device).unwrap();
     let block = take(&pool, 2 * MIB, &first);
-    let values = memory(&device, block).slice_at::<u32>(0, 1).unwrap();
+    let values = first_word(&device, block);
     // SAFETY: the kernel accesses nothing.
     unsafe { first.launch(&module, fail, &LaunchConfig::linear(1, 1), (values,)) }.unwrap();
     first.record().unwrap().synchronize().unwrap();
@@ -108,9 +95,9 @@ fn what_failed_on_a_stream_is_told_although_the_pool_has_looked_at_it() {
 }
 
 #[test]
-fn an_upstream_that_fails_keeps_nobody_from_what_the_pool_has() {
+fn free_memory_is_used_after_a_failed_upstream_call() {
     let (device, first, _) = cpu();
-    let upstream = FailureInjected::new(SyncDriverAllocator::new(&device), Failures::Nth(2));
+    let upstream = FailureInjected::new(driver(&device), Failures::Nth(2));
     let pool = CachingPool::builder().segment_bytes(4 << 20).build_over(upstream).unwrap();
     let halves = [take(&pool, 2 * MIB, &first), take(&pool, 2 * MIB, &first)];
     for half in halves {
@@ -124,7 +111,7 @@ fn an_upstream_that_fails_keeps_nobody_from_what_the_pool_has() {
 /// A busy stream keeps its cache, and memory that the pool put behind an event stays with that
 /// stream.
 #[test]
-fn a_stream_with_work_left_asks_for_no_more_because_another_one_misses() {
+fn a_busy_stream_keeps_its_cache_while_another_misses() {
     for spare in [64 << 20, 0] {
         let (device, first, second) = cpu();
         let module = module(&device);
@@ -150,7 +137,7 @@ fn a_stream_with_work_left_asks_for_no_more_because_another_one_misses() {
 /// Large free blocks of a permanently idle stream serve small requests of another stream, instead
 /// of letting the pool grow.
 #[test]
-fn what_an_idle_stream_keeps_serves_requests_of_any_size_before_the_pool_grows() {
+fn memory_cached_for_an_idle_stream_is_used_before_the_pool_grows() {
     let (device, first, second) = cpu();
     let pool = sparing(&device, 0);
     give(&pool, take(&pool, 16 * MIB, &first), &first).unwrap();
@@ -161,7 +148,7 @@ fn what_an_idle_stream_keeps_serves_requests_of_any_size_before_the_pool_grows()
 }
 
 #[test]
-fn as_long_as_little_lies_free_what_streams_keep_is_left_alone() {
+fn caches_are_kept_while_little_memory_is_free() {
     let (device, first, _) = cpu();
     let pool = |spare| {
         let pool = CachingPool::builder().segment_bytes(2 << 20).spare_bytes(spare);
@@ -184,7 +171,7 @@ fn as_long_as_little_lies_free_what_streams_keep_is_left_alone() {
 }
 
 #[test]
-fn an_upstream_that_had_no_more_is_asked_again_only_when_nothing_else_helps() {
+fn an_exhausted_upstream_is_asked_again_last() {
     let (device, first, _) = cpu();
     let upstream = Limit::new(Counted::new(&device), 4 << 20);
     let pool = CachingPool::builder().segment_bytes(2 << 20).build_over(upstream).unwrap();
@@ -209,7 +196,7 @@ fn an_upstream_that_had_no_more_is_asked_again_only_when_nothing_else_helps() {
 /// Holds a stream before a kernel that uses the block.
 fn hold_up(module: &Module, device: &Device, stream: &Stream, block: Block) -> Held {
     let held = Held::new(module, stream);
-    let values = memory(device, block).slice_at::<u32>(0, 1).unwrap();
+    let values = first_word(device, block);
     // SAFETY: one thread, which has finished with the block when the free runs in its stream.
     unsafe { stream.launch(module, fill, &LaunchConfig::linear(1, 1), (values, 1)) }.unwrap();
     held
@@ -222,24 +209,18 @@ fn doubled(module: &Module, device: &Device, stream: &Stream, block: Block, firs
     if offset >= block.1.size() as u64 {
         return 1;
     }
-    let values = memory(device, first).slice_at::<u32>(0, 1).unwrap();
+    let values = first_word(device, first);
     // SAFETY: one thread, and the block belongs to this stream.
     unsafe { stream.launch(module, double, &LaunchConfig::linear(1, 1), (values,)) }.unwrap();
     2
 }
 
-fn value(device: &Device, block: Block) -> u32 {
-    let mut value = [0_u32];
-    memory(device, block).read(0, &mut value).unwrap();
-    value[0]
-}
-
 #[test]
-fn what_is_pending_elsewhere_is_waited_for_on_the_device_alone() {
+fn pending_frees_of_another_stream_are_waited_for_on_the_device() {
     let (device, first, second) = cpu();
     let module = module(&device);
     for size in [2 * MIB, 32 << 10] {
-        let upstream = Limit::new(SyncDriverAllocator::new(&device), 2 << 20);
+        let upstream = Limit::new(driver(&device), 2 << 20);
         let pool = CachingPool::builder().segment_bytes(2 << 20).build_over(upstream).unwrap();
         let all: Vec<_> = (0..2 * MIB / size).map(|_| take(&pool, size, &first)).collect();
         let held = hold_up(&module, &device, &first, all[0]);
@@ -251,17 +232,17 @@ fn what_is_pending_elsewhere_is_waited_for_on_the_device_alone() {
         assert_eq!((served(&pool).stolen, served(&pool).waited), (1, 0));
         let expected = doubled(&module, &device, &second, stolen, all[0]);
         drop(held);
-        assert_eq!(value(&device, all[0]), expected, "the stream did");
+        assert_eq!(read_word(&device, all[0]), expected, "the stream did");
         assert!(expected == 2 || size < 2 * MIB);
         give(&pool, stolen, &second).unwrap();
     }
 }
 
 #[test]
-fn pieces_of_several_streams_become_one_for_a_third() {
+fn pieces_of_several_streams_coalesce_for_a_third() {
     let (device, first, second) = cpu();
     let (third, module) = (device.stream().unwrap(), module(&device));
-    let upstream = Limit::new(SyncDriverAllocator::new(&device), 2 << 20);
+    let upstream = Limit::new(driver(&device), 2 << 20);
     let pool = CachingPool::builder().segment_bytes(2 << 20).build_over(upstream).unwrap();
     let halves = [take(&pool, MIB, &first), take(&pool, MIB, &first)];
     let held = [hold_up(&module, &device, &first, halves[0]), hold_up(&module, &device, &second, halves[1])];
@@ -274,13 +255,13 @@ fn pieces_of_several_streams_become_one_for_a_third() {
     }
     held.iter().for_each(Held::let_go);
     for half in halves {
-        assert_eq!(value(&device, half), 2, "it came after both kernels");
+        assert_eq!(read_word(&device, half), 2, "it came after both kernels");
     }
     give(&pool, whole, &third).unwrap();
 }
 
 #[test]
-fn cached_segments_go_back_before_a_request_fails() {
+fn cached_segments_are_released_before_a_request_fails() {
     let (device, first, second) = cpu();
     let pool = over(&device, 4 * MIB);
     for stream in [&first, &second] {
@@ -302,7 +283,7 @@ fn cached_segments_go_back_before_a_request_fails() {
 }
 
 #[test]
-fn a_hook_may_give_blocks_back_and_is_asked_again_and_again() {
+fn a_hook_may_free_blocks_and_is_called_repeatedly() {
     let (device, first, _) = cpu();
     let (held, asked) = (Arc::new(Mutex::new(Vec::<Block>::new())), Arc::new(AtomicUsize::new(0)));
     let cell: Arc<OnceLock<Arc<CachingPool<Counted>>>> = Arc::default();
@@ -331,7 +312,7 @@ fn a_hook_may_give_blocks_back_and_is_asked_again_and_again() {
 }
 
 #[test]
-fn a_hook_that_always_says_yes_does_not_hold_the_thread() {
+fn the_number_of_hook_calls_is_bounded() {
     let (device, first, _) = cpu();
     let pool = CachingPool::builder().max_bytes(1 << 20).segment_bytes(1 << 20).on_exhausted(|_| true);
     let pool = pool.build_over(Counted::new(&device)).unwrap();
@@ -342,16 +323,12 @@ fn a_hook_that_always_says_yes_does_not_hold_the_thread() {
 }
 
 #[test]
-fn the_error_has_the_figures_and_what_the_upstream_said() {
+fn the_error_has_the_figures_and_the_upstream_error() {
     let (device, first, _) = cpu();
     let pool = over(&device, 4 * MIB);
     let [one, two] = [take(&pool, 2 * MIB, &first), take(&pool, MIB, &first)];
     let error = pool.allocate(layout(2 * MIB, 256), &first).unwrap_err();
-    let Error::OutOfMemory(OutOfMemory::Pool { requested, used, reserved, largest, .. }) = &error else {
-        panic!("{error}")
-    };
-    let figures = [requested, used, reserved, largest].map(|bytes| bytes.0 >> 20);
-    assert_eq!(figures, [2, 3, 4, 1]);
+    assert_eq!(figures(&error).map(|bytes| bytes >> 20), [2, 3, 4, 1]);
     let message = error.to_string();
     for words in [
         "a caching pool",

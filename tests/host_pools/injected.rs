@@ -1,15 +1,7 @@
 //! Every upstream call fails once, and some fail at random by a seed. The error names the call,
 //! nothing leaks, and the allocator stays usable.
 
-use crate::cases::{Case, over_upstreams};
-use crate::suite::{Block, give};
-use std::alloc::Layout;
-use std::num::NonZeroU64;
-use std::sync::Arc;
-use warpheap::host_pools::{
-    BlockPool, BumpPool, CachingPool, DeviceAllocator, FailureInjected, Failures, SyncDriverAllocator,
-};
-use warpheap::{Device, Error};
+use crate::prelude::*;
 
 /// Repeats a call until it succeeds. Counts its failures.
 fn insist<T>(failures: &mut u64, mut call: impl FnMut() -> Result<T, Error>) -> T {
@@ -25,7 +17,7 @@ fn insist<T>(failures: &mut u64, mut call: impl FnMut() -> Result<T, Error>) -> 
 /// Builds an allocator, uses it and drops it. Returns the number of upstream calls, of those that
 /// failed, and of the failures that were reported or occurred in the drop.
 fn use_it(case: &Case, device: &Device, which: Failures) -> (u64, u64, u64) {
-    let flawed = Arc::new(FailureInjected::new(SyncDriverAllocator::new(device), which));
+    let flawed = Arc::new(FailureInjected::new(driver(device), which));
     let mut told = 0;
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
     let allocator = insist(&mut told, || case.over(Box::new(flawed.clone())));
@@ -67,7 +59,7 @@ fn each_call_upstream_fails_once() {
 }
 
 #[test]
-fn calls_fail_by_a_seed_and_again_in_the_same_way() {
+fn random_failures_are_reproducible_by_seed() {
     for case in over_upstreams().into_iter().filter(Case::has_upstream) {
         let device = Device::cpu();
         let run = |seed| {
@@ -85,7 +77,7 @@ fn calls_fail_by_a_seed_and_again_in_the_same_way() {
 
 /// The upstream outlives the pool, so nothing else frees the memory.
 #[test]
-fn a_pool_that_goes_tries_twice_to_give_its_memory_back() {
+fn a_dropped_pool_retries_a_failed_free() {
     let device = Device::cpu();
     let (stream, region) = (device.stream().unwrap(), Layout::from_size_align(1 << 20, 256).unwrap());
     type Upstream = Arc<FailureInjected<SyncDriverAllocator>>;
@@ -99,7 +91,7 @@ fn a_pool_that_goes_tries_twice_to_give_its_memory_back() {
         },
     ];
     for make in pools {
-        let upstream = Arc::new(FailureInjected::new(SyncDriverAllocator::new(&device), Failures::Nth(2)));
+        let upstream = Arc::new(FailureInjected::new(driver(&device), Failures::Nth(2)));
         let pool = make(upstream.clone(), region, block);
         let ptr = pool.allocate(block, &stream).unwrap();
         give(&*pool, (ptr, block), &stream).unwrap();

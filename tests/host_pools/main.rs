@@ -20,6 +20,7 @@ mod injected;
 #[path = "../driver/kernels.rs"]
 #[allow(dead_code, reason = "only some of the kernels are launched here")]
 mod kernels;
+mod prelude;
 mod suite;
 mod support;
 mod threads;

@@ -43,7 +43,7 @@ impl Iterator for Devices {
 }
 
 #[test]
-fn a_turn_ends_with_the_loop() {
+fn the_gpu_is_released_after_the_loop() {
     // Works with and without a GPU: if the lock were kept, the second loop would block for ever.
     for _ in 0..2 {
         assert!(devices().count() >= 1);

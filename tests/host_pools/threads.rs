@@ -1,18 +1,10 @@
 //! Many threads, each with its own streams, that pass blocks to each other. One test per
 //! composition, so that each can be run and timed alone.
 
-use crate::cases::{Case, cases};
-use crate::suite::{Block, give};
-use crate::support::devices;
-use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng, SeedableRng};
-use std::alloc::Layout;
+use crate::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Barrier, Mutex};
+use std::sync::Barrier;
 use std::time::Instant;
-use warpheap::error::OutOfMemory;
-use warpheap::host_pools::DeviceAllocator;
-use warpheap::{Device, Error, Stream};
 
 const THREADS: usize = 16;
 /// Operations per thread. From the time per pair on an H200 (640 us for each of 16 threads with the

@@ -32,7 +32,7 @@ fn free(pool: &Pool) -> u64 {
 }
 
 #[test]
-fn only_another_stream_waits_and_only_if_it_has_to() {
+fn only_other_streams_wait_and_only_for_pending_work() {
     let device = Device::cpu();
     let pool = pool(&device, 3);
     let ((first, of_first), (second, of_second)) = (faulty_stream(&device), faulty_stream(&device));
@@ -70,7 +70,7 @@ fn only_another_stream_waits_and_only_if_it_has_to() {
 
 /// Exactly `blocks` blocks can be allocated, whichever stream's cache holds the free ones.
 #[test]
-fn the_caches_of_other_streams_hold_no_block_back() {
+fn blocks_in_caches_of_other_streams_can_be_allocated() {
     let device = Device::cpu();
     for blocks in [1, 2, 7, 100, 1000] {
         let pool = pool(&device, blocks);
@@ -98,7 +98,7 @@ fn the_caches_of_other_streams_hold_no_block_back() {
 
 /// A pool with as many blocks as all threads hold together never runs out of memory.
 #[test]
-fn threads_that_together_hold_no_more_than_there_is_are_never_refused() {
+fn a_pool_with_a_block_for_each_holder_never_runs_out() {
     const THREADS: usize = 16;
     let device = Device::cpu();
     let pool = pool(&device, 2 * THREADS);
@@ -121,7 +121,7 @@ fn threads_that_together_hold_no_more_than_there_is_are_never_refused() {
 }
 
 #[test]
-fn a_block_that_could_not_be_waited_for_is_as_free_as_before() {
+fn a_block_stays_free_after_a_failed_wait() {
     let device = Device::cpu();
     let pool = pool(&device, 2);
     let (first, (second, of_second)) = (device.stream().unwrap(), faulty_stream(&device));
@@ -150,7 +150,7 @@ fn a_block_that_could_not_be_waited_for_is_as_free_as_before() {
 /// A free makes no driver call that could fail. If the driver cannot record an event on a stream,
 /// another stream waits on the host.
 #[test]
-fn a_block_of_a_stream_without_points_is_waited_for_on_the_host() {
+fn the_host_waits_if_no_event_can_be_recorded() {
     let device = Device::cpu();
     let pool = pool(&device, 1);
     let ((stream, of_stream), (second, of_second)) = (faulty_stream(&device), faulty_stream(&device));
@@ -166,7 +166,7 @@ fn a_block_of_a_stream_without_points_is_waited_for_on_the_host() {
 }
 
 #[test]
-fn at_its_end_all_streams_that_blocks_were_freed_on_are_waited_for() {
+fn a_drop_waits_for_the_streams_of_all_frees() {
     let device = Device::cpu();
     let pool = pool(&device, 4);
     let (first, second) = (device.stream().unwrap(), device.stream().unwrap());

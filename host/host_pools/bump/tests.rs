@@ -29,7 +29,7 @@ fn check<A: DeviceAllocator>(pool: &BumpPool<A>) {
 }
 
 #[test]
-fn after_a_reset_each_stream_waits_once() {
+fn each_stream_waits_once_after_a_reset() {
     let device = Device::cpu();
     let pool = pool(&device, 8);
     let ((first, of_first), (second, of_second), (third, of_third)) =
@@ -59,7 +59,7 @@ fn after_a_reset_each_stream_waits_once() {
 }
 
 #[test]
-fn what_fails_leaves_the_cursor_and_the_blocks_as_they_are() {
+fn failed_calls_leave_cursor_and_blocks_unchanged() {
     let device = Device::cpu();
     let pool = pool(&device, 4);
     let (good, (bad, of_bad)) = (device.stream().unwrap(), faulty_stream(&device));
@@ -89,7 +89,7 @@ fn what_fails_leaves_the_cursor_and_the_blocks_as_they_are() {
 }
 
 #[test]
-fn a_dropped_pool_waits_for_every_stream_that_freed() {
+fn a_drop_waits_for_the_streams_of_all_frees() {
     let device = Device::cpu();
     let mut pool = pool(&device, 8);
     let (pool_stream, of_pool) = faulty_stream(&device);
@@ -106,7 +106,7 @@ fn a_dropped_pool_waits_for_every_stream_that_freed() {
 
 /// Two concurrent frees on one stream: the order of their events is unknown.
 #[test]
-fn events_of_one_stream_that_were_recorded_at_one_time_are_all_kept() {
+fn events_recorded_concurrently_on_one_stream_are_all_kept() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     let mut order = ResetOrder::default();
@@ -120,7 +120,7 @@ fn events_of_one_stream_that_were_recorded_at_one_time_are_all_kept() {
 }
 
 #[test]
-fn an_overflow_that_cannot_be_given_back_can_be_tried_again() {
+fn a_failed_free_of_an_overflow_block_can_be_retried() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     // The fourth call is the free when the pool is dropped, which is retried.
@@ -150,7 +150,7 @@ fn an_overflow_that_cannot_be_given_back_can_be_tried_again() {
 }
 
 #[test]
-fn a_block_on_its_way_back_is_neither_live_nor_free() {
+fn a_block_being_freed_is_neither_live_nor_free() {
     let device = Device::cpu();
     let pool = pool(&device, 4);
     let stream = device.stream().unwrap();
@@ -170,7 +170,7 @@ fn a_block_on_its_way_back_is_neither_live_nor_free() {
 }
 
 #[test]
-fn the_cursor_keeps_its_invariants_whatever_is_asked_for() {
+fn the_cursor_keeps_its_invariants_under_random_requests() {
     for seed in 0..20 {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let mut below = |n: u64| rng.next_u64() % n;

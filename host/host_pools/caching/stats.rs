@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_that_wrap_around_are_right() {
+    fn sums_that_wrap_around_are_correct() {
         let classes = Classes::new(512, 1, 64 << 10).unwrap();
         let (mut counts, mut gave, mut took) = (Counts::new(classes), Tally::default(), Tally::default());
         (gave.out.bytes, took.back.bytes) = (u64::MAX - 3, u64::MAX - 3);
@@ -244,7 +244,7 @@ mod tests {
 
     /// More than half of the range of `u64` moved from one stream to the other.
     #[test]
-    fn streams_that_only_give_or_only_take_add_up() {
+    fn allocating_and_freeing_streams_add_up() {
         let classes = Classes::new(512, 1, 64 << 10).unwrap();
         let (mut counts, mut gave, mut took) = (Counts::new(classes), Tally::default(), Tally::default());
         (gave.out.bytes, took.back.bytes) = (3 << 61, 3 << 61);

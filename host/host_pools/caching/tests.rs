@@ -60,7 +60,7 @@ fn give(pool: &Pool, ptr: DevicePtr<u8>, size: usize, stream: &Stream) {
 }
 
 #[test]
-fn a_stream_that_is_alone_is_never_asked_for_a_point() {
+fn a_single_stream_records_no_events() {
     let device = Device::cpu();
     let (pool, of) = (pool(&device), Watched::new(&device));
     for size in [512, 100_000, MIB, 2 * MIB, 700, MIB] {
@@ -74,7 +74,7 @@ fn a_stream_that_is_alone_is_never_asked_for_a_point() {
 }
 
 #[test]
-fn a_stream_is_not_kept_and_its_blocks_are_behind_its_last_point() {
+fn blocks_of_an_ended_stream_are_behind_its_last_point() {
     let device = Device::cpu();
     let (pool, mut of, other) = (pool(&device), Watched::new(&device), Watched::new(&device));
     let ptr = take(&pool, 2 * MIB, of.stream());
@@ -91,7 +91,7 @@ fn a_stream_is_not_kept_and_its_blocks_are_behind_its_last_point() {
 
 /// The rung `waited`: there is no event to wait for.
 #[test]
-fn what_no_event_could_be_recorded_for_is_waited_for_on_the_host() {
+fn the_host_waits_if_no_event_can_be_recorded() {
     let device = Device::cpu();
     for goes in [false, true] {
         let (pool, mut of, other) = (pool(&device), Watched::new(&device), Watched::new(&device));
@@ -110,7 +110,7 @@ fn what_no_event_could_be_recorded_for_is_waited_for_on_the_host() {
 }
 
 #[test]
-fn threads_that_outlive_a_pool_keep_nothing_of_it() {
+fn threads_that_outlive_a_pool_keep_no_memory_of_it() {
     let device = Device::cpu();
     let mut of = Watched::new(&device);
     let first = pool(&device);
@@ -130,7 +130,7 @@ fn threads_that_outlive_a_pool_keep_nothing_of_it() {
 /// I1 and I3 of the pool: used, cached and free bytes add up to the reserved bytes after many
 /// operations on several streams.
 #[test]
-fn nothing_is_lost_between_caches_slabs_and_segments() {
+fn no_memory_leaks_between_caches_slabs_and_segments() {
     use rand_pcg::Pcg64Mcg;
     use rand_pcg::rand_core::{Rng, SeedableRng};
     let device = Device::cpu();
@@ -173,7 +173,7 @@ fn nothing_is_lost_between_caches_slabs_and_segments() {
 /// The pool's own check detects memory that could never be allocated again.
 #[test]
 #[should_panic(expected = "I1: OrderTag(")]
-fn pieces_whose_order_was_forgotten_are_noticed() {
+fn the_check_finds_pieces_with_an_unknown_order() {
     let pool = pool(&Device::cpu());
     let stream = pool.device().stream().unwrap();
     let cache = pool.streams.get(&stream);
@@ -188,7 +188,7 @@ fn pieces_whose_order_was_forgotten_are_noticed() {
 /// The thread that exceeds a bin's limit removes the surplus, while others allocate and free on the
 /// same stream.
 #[test]
-fn threads_of_one_stream_lose_nothing_to_each_other() {
+fn threads_on_one_stream_leak_no_blocks() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     let pool = CachingPool::builder().build_over(SyncDriverAllocator::new(&device)).unwrap();
@@ -219,7 +219,7 @@ fn threads_of_one_stream_lose_nothing_to_each_other() {
 
 /// No cache keeps such a block; its memory returns to the pool at once.
 #[test]
-fn blocks_above_all_classes_go_back_to_what_all_share() {
+fn blocks_above_all_classes_return_to_the_shared_state() {
     use crate::simt::{Executor, Mode};
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 8 << 30);
     let stream = device.stream().unwrap();

@@ -20,7 +20,7 @@ fn buffer<'a>(pool: &'a Pool, stream: &crate::Stream) -> PoolBuffer<u64, &'a Poo
 }
 
 #[test]
-fn a_free_waits_for_recorded_streams_and_for_no_other() {
+fn a_free_waits_only_for_recorded_streams() {
     let device = Device::cpu();
     let pool = pool(&device);
     let ((alloc_stream, of_alloc), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
@@ -43,7 +43,7 @@ fn a_free_waits_for_recorded_streams_and_for_no_other() {
 }
 
 #[test]
-fn what_was_moved_is_waited_for_once_and_by_the_next_stream() {
+fn a_move_makes_the_next_stream_wait_once() {
     let device = Device::cpu();
     let pool = pool(&device);
     let ((first, of_first), (second, of_second)) = (faulty_stream(&device), faulty_stream(&device));
@@ -61,7 +61,7 @@ fn what_was_moved_is_waited_for_once_and_by_the_next_stream() {
 }
 
 #[test]
-fn a_free_whose_stream_fails_returns_the_handle_as_it_was() {
+fn a_free_with_a_failing_stream_returns_the_unchanged_handle() {
     let device = Device::cpu();
     let pool = pool(&device);
     let ((alloc_stream, of_alloc), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
@@ -92,7 +92,7 @@ fn a_free_whose_stream_fails_returns_the_handle_as_it_was() {
 }
 
 #[test]
-fn a_block_whose_streams_fail_at_the_drop_is_freed_on_another() {
+fn a_drop_with_failing_streams_frees_on_another() {
     let device = Device::cpu();
     let pool = pool(&device);
     let ((alloc_stream, of_alloc), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
@@ -107,7 +107,7 @@ fn a_block_whose_streams_fail_at_the_drop_is_freed_on_another() {
 }
 
 #[test]
-fn a_constructor_that_fails_on_the_way_keeps_no_block() {
+fn a_failed_constructor_leaks_no_block() {
     let device = Device::cpu();
     let pool = pool(&device);
     let (alloc_stream, of_alloc) = faulty_stream(&device);
@@ -143,7 +143,7 @@ fn copies_wait_for_recorded_streams() -> Result<()> {
 /// The copy uses the caller's memory, which the caller may free as soon as it learns of the
 /// failure.
 #[test]
-fn a_copy_is_over_also_if_it_could_not_be_waited_for() {
+fn a_copy_has_ended_even_if_the_wait_failed() {
     let device = Device::cpu();
     let pool = pool(&device);
     let (alloc_stream, of_alloc) = faulty_stream(&device);

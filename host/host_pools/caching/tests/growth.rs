@@ -98,7 +98,7 @@ fn ends_well(pool: &Growing) {
 }
 
 #[test]
-fn who_loses_what_it_counted_on_grows_again() {
+fn an_allocation_that_loses_the_race_grows_again() {
     for times in 0..ATTEMPTS {
         let (pool, asked, mapped) = race(times, MOST);
         asked.unwrap();
@@ -109,7 +109,7 @@ fn who_loses_what_it_counted_on_grows_again() {
 }
 
 #[test]
-fn who_loses_each_time_gives_back_what_is_cached_and_asks_once_more() {
+fn an_allocation_that_always_loses_releases_segments_and_retries() {
     let (pool, asked, mapped) = race(ATTEMPTS, MOST);
     asked.unwrap();
     let rungs = pool.stats().rungs;
@@ -118,7 +118,7 @@ fn who_loses_each_time_gives_back_what_is_cached_and_asks_once_more() {
 }
 
 #[test]
-fn who_loses_each_time_up_to_the_limit_is_told_of_the_others() {
+fn an_allocation_that_always_loses_fails_at_the_limit() {
     let (pool, asked, mapped) = race(ATTEMPTS, STEP * (ATTEMPTS + 1));
     let error = asked.unwrap_err();
     assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. })), "{error}");

@@ -52,7 +52,7 @@ fn served(most: usize) -> (RungStats, bool) {
 }
 
 #[test]
-fn what_one_stream_is_done_with_is_found_behind_what_a_slow_one_holds() {
+fn completed_frees_are_found_behind_those_of_a_slow_stream() {
     // First the pool can still grow, then it cannot.
     for most in [200, 64] {
         let (rungs, waits) = served(most);

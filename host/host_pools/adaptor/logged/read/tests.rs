@@ -9,7 +9,7 @@ fn refused(rows: &str) -> String {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line_and_column() {
+fn invalid_values_are_reported_with_line_and_column() {
     for (row, words) in [
         ("one,2,allocate,0x100,4,1,1", "line 3, column 1 (`thread`): `one` is not a number of a thread"),
         ("1,noon,allocate,0x100,4,1,1", "line 3, column 2 (`time`): `noon` is neither"),
@@ -32,7 +32,7 @@ fn what_is_wrong_is_told_with_its_line_and_column() {
 }
 
 #[test]
-fn columns_that_are_missing_or_doubtful_are_told_by_their_names() {
+fn missing_and_ambiguous_columns_are_reported_by_name() {
     for (header, words) in [
         (
             "thread,time,action,pointer,size",
@@ -56,7 +56,7 @@ fn columns_that_are_missing_or_doubtful_are_told_by_their_names() {
 }
 
 #[test]
-fn what_is_no_text_is_refused_with_its_place() {
+fn invalid_utf8_is_reported_with_its_position() {
     let log = [NAMES.as_bytes(), b"1,2,allocate,0x100,4,1,\xff\n"].concat();
     let said = read_log(&log[..]).unwrap_err().to_string();
     assert!(said.contains("line 2, column 7: that is no text (UTF-8); mend"), "{said}");
@@ -65,7 +65,7 @@ fn what_is_no_text_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_log_of_rmm_is_read_as_it_is() {
+fn rmm_logs_are_read_unchanged() {
     let log = "Thread,Time,Action,Pointer,Size,Stream\n\
         140230,01:00:02.000003,allocate,0x7f00,4096,0x0\n\
         140230,01:00:02:000004,free,0x7f00,4096,0x7ffe10\n";
@@ -78,7 +78,7 @@ fn a_log_of_rmm_is_read_as_it_is() {
 }
 
 #[test]
-fn blanks_and_the_order_of_columns_do_not_count() {
+fn blanks_and_column_order_are_ignored() {
     let log = "align, size,stream ,pointer,time,thread,action\n 16, 4 ,1,0x10, 9,2, allocate failure\n\n";
     let rows = read_log(log.as_bytes()).unwrap();
     assert_eq!((rows.len(), rows[0].align, rows[0].size, rows[0].thread), (1, 16, 4, 2));
@@ -86,7 +86,7 @@ fn blanks_and_the_order_of_columns_do_not_count() {
 }
 
 #[test]
-fn within_a_tick_a_free_comes_before_what_it_makes_room_for_and_after_its_own_allocation() {
+fn frees_and_allocations_of_one_clock_tick_are_ordered_by_address() {
     let log = format!(
         "{NAMES}1,9,allocate,0x100,4,1,1\n1,5,allocate,0x200,4,1,1\n1,9,free,0x100,4,1,1\n\
          2,9,allocate,0x200,8,1,1\n1,9,free,0x200,4,1,1\n"
@@ -96,7 +96,7 @@ fn within_a_tick_a_free_comes_before_what_it_makes_room_for_and_after_its_own_al
 }
 
 #[test]
-fn what_is_allocated_twice_stays_in_the_log() {
+fn a_double_allocation_stays_in_the_log() {
     let log = format!("{NAMES}1,1,allocate,0x100,4,1,1\n1,1,allocate,0x100,4,1,1\n1,2,free,0x100,4,1,1\n");
     assert_eq!(read_log(log.as_bytes()).unwrap().len(), 3);
 }

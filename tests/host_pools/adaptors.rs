@@ -1,16 +1,13 @@
 //! The behaviour that each adaptor adds.
 
 use crate::prelude::*;
-use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn statistics_count_live_blocks_and_failures() {
     let (device, stream) = cpu();
     let counted = Statistics::new(Limit::new(driver(&device), 1000));
-    let take = |size| (counted.allocate(layout(size, 8), &stream).unwrap(), layout(size, 8));
+    let take = |size| take(&counted, layout(size, 8), &stream);
     let (first, second) = (take(600), take(300));
     assert!(counted.allocate(layout(101, 8), &stream).is_err());
     give(&counted, first, &stream).unwrap();
@@ -40,7 +37,7 @@ fn an_invalid_free_leaves_the_counts_unchanged() {
 fn a_limit_is_exact_and_reports_the_rest() {
     let (device, stream) = cpu();
     let limited = Limit::new(driver(&device), 1 << 20);
-    let most = (limited.allocate(layout(1 << 20, 1), &stream).unwrap(), layout(1 << 20, 1));
+    let most = take(&limited, layout(1 << 20, 1), &stream);
     let error = limited.allocate(layout(1, 1), &stream).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -59,190 +56,17 @@ fn a_limit_is_exact_and_reports_the_rest() {
         "a limit cannot allocate 101 B: 0 B of 100 B are in use, 128 B are kept for later, and the largest free block has 64 B; \
          free blocks, or raise the limit (Limit::new)"
     );
-    let block = (limited.allocate(layout(64, 1), &stream).unwrap(), layout(64, 1));
+    let block = take(&limited, layout(64, 1), &stream);
     assert_eq!(limited.usage().largest_free_bytes, Some(36));
     give(&limited, block, &stream).unwrap();
     assert_eq!((limited.limit(), limited.usage().largest_free_bytes), (100, Some(64)));
 }
 
 #[test]
-fn a_log_has_a_row_for_every_call() {
-    let (device, stream) = cpu();
-    let logged = Logged::new(Limit::new(driver(&device), 5000), Vec::new());
-    let block = (logged.allocate(layout(4096, 512), &stream).unwrap(), layout(4096, 512));
-    assert!(logged.allocate(layout(8192, 8), &stream).is_err());
-    let other = device.stream().unwrap();
-    let from_elsewhere = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| give(&logged, block, &other));
-        thread.join().unwrap()
-    });
-    from_elsewhere.unwrap();
-    assert!(give(&logged, block, &stream).is_err());
-    logged.flush().unwrap();
-    let (_, bytes) = logged.into_parts().unwrap();
-    let text = String::from_utf8(bytes).unwrap();
-    assert!(text.starts_with("thread,time,action,pointer,size,stream,align\n"), "{text}");
-    let (address, id) = (block.0.0 as u64, stream.id());
-    assert!(text.contains(&format!(",allocate,{address:#x},4096,{id},512\n")), "{text}");
-    assert!(text.contains(&format!(",allocate failure,0x0,8192,{id},8\n")), "{text}");
-
-    let rows = read_log(text.as_bytes()).unwrap();
-    let actions: Vec<_> = rows.iter().map(|row| row.action).collect();
-    use LogAction::{Allocate, AllocateFailure, Free, FreeFailure};
-    assert_eq!(actions, [Allocate, AllocateFailure, Free, FreeFailure]);
-    assert!(rows.is_sorted_by_key(|row| row.time));
-    assert_eq!((rows[0].thread, rows[0].stream), (rows[1].thread, id.number()));
-    assert_ne!((rows[2].thread, rows[2].stream), (rows[0].thread, rows[0].stream));
-    assert_eq!((rows[2].pointer, rows[2].size, rows[2].align), (address, 4096, 512));
-}
-
-/// Sorted by time, each address of a log is free, then live, then free.
-#[test]
-fn a_log_of_many_threads_is_consistent_in_order_of_time() {
-    let (device, _) = cpu();
-    let pool = block_pool(&device, layout(256, 256), 6);
-    let logged = Logged::new(pool, Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                let stream = device.stream().unwrap();
-                for _ in 0..2000 {
-                    if let Ok(ptr) = logged.allocate(layout(256, 256), &stream) {
-                        give(&logged, (ptr, layout(256, 256)), &stream).unwrap();
-                    }
-                }
-            });
-        }
-    });
-    let (_, bytes) = logged.into_parts().unwrap();
-    let (rows, mut live) = (read_log(&bytes[..]).unwrap(), BTreeSet::new());
-    assert_eq!(rows.iter().map(|row| row.thread).collect::<BTreeSet<_>>().len(), 4);
-    for row in &rows {
-        match row.action {
-            LogAction::Allocate => assert!(live.insert(row.pointer), "{row:?}"),
-            LogAction::Free => assert!(live.remove(&row.pointer), "{row:?}"),
-            LogAction::AllocateFailure => {}
-            LogAction::FreeFailure => panic!("{row:?}"),
-        }
-    }
-    assert!(live.is_empty());
-}
-
-/// An allocator in which one allocation overlaps one free: the free is called while the allocation
-/// is under way, and returns after it.
-struct Meeting {
-    upstream: BlockPool<SyncDriverAllocator>,
-    points: [Barrier; 3],
-    meets: AtomicBool,
-}
-
-impl Meeting {
-    fn meets(&self) -> bool {
-        self.meets.load(Ordering::Relaxed)
-    }
-}
-
-// SAFETY: forwards to `BlockPool`, which upholds the contract of `DeviceAllocator`.
-unsafe impl DeviceAllocator for Meeting {
-    fn device(&self) -> &Device {
-        self.upstream.device()
-    }
-
-    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        if self.meets() {
-            self.points[0].wait();
-            self.points[1].wait();
-        }
-        self.upstream.allocate(layout, stream)
-    }
-
-    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
-        // SAFETY: the caller upholds the contract of `deallocate`, which is passed on.
-        let done = unsafe { self.upstream.deallocate(ptr, layout, stream) };
-        if self.meets() {
-            self.points[1].wait();
-            self.points[2].wait();
-        }
-        done
-    }
-
-    fn usage(&self) -> Usage {
-        self.upstream.usage()
-    }
-}
-
-/// The block becomes free while its free is still under way. Another thread can allocate and log it
-/// before that free has logged its row.
-#[test]
-fn a_reused_address_is_logged_in_order() {
-    let (device, stream) = cpu();
-    let upstream = block_pool(&device, layout(64, 64), 1);
-    let points = [(); 3].map(|()| Barrier::new(2));
-    let logged = Logged::new(Meeting { upstream, points, meets: AtomicBool::new(false) }, Vec::new());
-    let block = (logged.allocate(layout(64, 64), &stream).unwrap(), layout(64, 64));
-    logged.upstream().meets.store(true, Ordering::Relaxed);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            logged.allocate(layout(64, 64), &stream).unwrap();
-            logged.upstream().points[2].wait();
-        });
-        logged.upstream().points[0].wait();
-        give(&logged, block, &stream).unwrap();
-    });
-    logged.upstream().meets.store(false, Ordering::Relaxed);
-    give(&logged, block, &stream).unwrap();
-    let (_, bytes) = logged.into_parts().unwrap();
-    let rows = read_log(&bytes[..]).unwrap();
-    let actions: Vec<_> = rows.iter().map(|row| row.action).collect();
-    use LogAction::{Allocate, Free};
-    assert_eq!(actions, [Allocate, Free, Allocate, Free]);
-    assert!(rows.iter().all(|row| row.pointer == block.0.0 as u64));
-}
-
-struct Full;
-
-impl Write for Full {
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(io::Error::new(io::ErrorKind::StorageFull, "no room"))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-#[test]
-fn write_failures_are_reported_and_do_not_affect_calls() {
-    let (device, stream) = cpu();
-    let logged = Logged::new(driver(&device), Full);
-    for _ in 0..1000 {
-        let block = (logged.allocate(layout(8, 8), &stream).unwrap(), layout(8, 8));
-        give(&logged, block, &stream).unwrap();
-    }
-    for _ in 0..2 {
-        let error = logged.flush().unwrap_err();
-        assert!(matches!(error, Error::AllocLog { what: "written", .. }), "{error}");
-        assert!(error.to_string().contains("no room"), "{error}");
-    }
-    assert!(logged.into_parts().is_err());
-}
-
-#[test]
-fn invalid_logs_are_rejected() {
-    for text in ["thread,time\n1,2\n", "thread,time,action,pointer,size,stream,align\n1,2,lend,0x0,4,1,1\n"] {
-        let error = read_log(text.as_bytes()).unwrap_err();
-        assert!(matches!(error, Error::AllocLog { what: "read", .. }), "{error}");
-    }
-    let odd = "thread,time,action,pointer,size,stream,align\n1,2,free,0xz,4,1,1\n";
-    assert!(read_log(odd.as_bytes()).unwrap_err().to_string().contains("`0xz` is no address"));
-    assert_eq!(read_log(&b""[..]).unwrap(), []);
-}
-
-#[test]
 fn exactly_the_selected_call_fails() {
     let (device, stream) = cpu();
     let flawed = FailureInjected::new(driver(&device), Failures::Nth(2));
-    let block = (flawed.allocate(layout(64, 64), &stream).unwrap(), layout(64, 64));
+    let block = take(&flawed, layout(64, 64), &stream);
     let error = give(&flawed, block, &stream).unwrap_err();
     assert!(matches!(error, Error::FailureInjected { call: 2 }), "{error}");
     assert_eq!(flawed.usage().used_bytes, 64, "it was not passed on");
@@ -302,7 +126,7 @@ fn every_call_emits_an_event() {
     let (device, stream) = cpu();
     let text = events_of(|| {
         let traced = Traced::new(Limit::new(driver(&device), 100));
-        let block = (traced.allocate(layout(64, 8), &stream).unwrap(), layout(64, 8));
+        let block = take(&traced, layout(64, 8), &stream);
         assert!(traced.allocate(layout(64, 8), &stream).is_err());
         give(&traced, block, &stream).unwrap();
         assert!(give(&traced, block, &stream).is_err());

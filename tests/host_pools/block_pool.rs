@@ -12,9 +12,7 @@ fn a_hundred_blocks_of_four_kibibytes() {
         let memory_of_driver = Statistics::new(driver(&device));
         let pool = BlockPool::builder(block, 100).build_over(&memory_of_driver).unwrap();
         assert_eq!((pool.stats().free_blocks, pool.stats().blocks, pool.block()), (100, 100, block));
-        let take = |count| -> Vec<_> {
-            (0..count).map(|_| (pool.allocate(block, &stream).unwrap(), block)).collect()
-        };
+        let take = |count| -> Vec<_> { (0..count).map(|_| take(&pool, block, &stream)).collect() };
         let ten = take(10);
         assert_eq!(pool.stats().free_blocks, 90);
         for block in ten {

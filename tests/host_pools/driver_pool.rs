@@ -48,26 +48,17 @@ fn usage_follows_an_allocation_a_free_and_a_trim() {
         let block = take(&pool, mib(100), &stream);
         stream.synchronize().unwrap();
         let (used, reserved) = usage();
-        assert!(
-            (100 * MIB..104 * MIB).contains(&used) && reserved >= used,
-            "{used} of {reserved} on {device}"
-        );
+        assert!((100 * MIB..104 * MIB).contains(&used) && reserved >= used, "{used} of {reserved}");
         give(&pool, block, &stream).unwrap();
         stream.synchronize().unwrap();
         device.synchronize().unwrap();
         assert_eq!(usage(), (0, reserved), "on {device}: below the threshold it stays");
-        let stats = pool.stats().unwrap();
-        assert_eq!(
-            (stats.peak_used_bytes, stats.peak_reserved_bytes, stats.live_blocks),
-            (used, reserved, 0)
-        );
+        let peaks = || (pool.stats().unwrap().peak_used_bytes, pool.stats().unwrap().peak_reserved_bytes);
+        assert_eq!((peaks(), pool.stats().unwrap().live_blocks), ((used, reserved), 0));
         pool.trim_to(0).unwrap();
         assert_eq!(usage(), (0, 0), "on {device}");
         pool.reset_high_water().unwrap();
-        assert_eq!(
-            (pool.stats().unwrap().peak_used_bytes, pool.stats().unwrap().peak_reserved_bytes),
-            (0, 0)
-        );
+        assert_eq!(peaks(), (0, 0));
     }
 }
 
@@ -142,7 +133,7 @@ fn invalid_settings_are_rejected() {
         let builder = DriverPool::builder();
         refused(builder.clone().max_size(0), "at least 1 B");
         refused(builder.clone().max_size(u64::MAX), "max_size = 18446744073709551615 B");
-        refused(builder.max_size(MIB).release_threshold(MIB + 1), "never has more than its max_size");
+        refused(builder.max_size(MIB).release_threshold(MIB + 1), "never exceeds its max_size");
     }
 }
 
@@ -255,7 +246,7 @@ fn the_devices_own_pool_outlives_its_handles() {
         let block = take(&pool, mib(1), &stream);
         assert!(other.stats().unwrap().usage.used_bytes >= MIB, "they are one");
         let error = give(&other, block, &stream).unwrap_err();
-        assert!(error.to_string().contains("of another allocator"), "{error}");
+        assert!(error.to_string().contains("belongs to another allocator"), "{error}");
         drop(other);
         give(&pool, block, &stream).unwrap();
         pool.set_release_threshold(3 * MIB).unwrap();
@@ -272,7 +263,7 @@ fn other_pools_work_over_it() {
         let stream = device.stream().unwrap();
         let pool = pool(&device);
         let blocks = BlockPool::builder(layout(4096, 4096), 10).build_over(&pool).unwrap();
-        let block = (blocks.allocate(layout(4096, 4096), &stream).unwrap(), layout(4096, 4096));
+        let block = take(&blocks, layout(4096, 4096), &stream);
         memory(&device, block).fill(7).unwrap();
         give(&blocks, block, &stream).unwrap();
         drop(blocks);
@@ -290,7 +281,7 @@ fn stream_ordered_against_synchronous_allocation() {
         let time = |allocator: &dyn DeviceAllocator| -> Duration {
             let start = Instant::now();
             for i in 0..TIMES {
-                let block = (allocator.allocate(mib(4), &stream).unwrap(), mib(4));
+                let block = take(allocator, mib(4), &stream);
                 // SAFETY: one thread, on the stream of the block.
                 unsafe { stream.launch(&module, fill, &ONE, (words(&device, block), i)) }.unwrap();
                 give(allocator, block, &stream).unwrap();

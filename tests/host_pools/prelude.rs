@@ -1,6 +1,7 @@
 //! What most of these tests use: names of the library, and short forms of common steps.
 
 pub use crate::cases::{Any, BLOCKS, Case, cases, layout, over_upstreams};
+pub use crate::counted::Counted;
 pub use crate::support::{devices, is_cpu, module};
 pub use rand_pcg::Pcg64Mcg;
 pub use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -38,6 +39,10 @@ pub fn block_pool(device: &Device, block: Layout, blocks: usize) -> BlockPool {
 
 pub fn take(pool: &dyn DeviceAllocator, layout: Layout, stream: &Stream) -> Block {
     (pool.allocate(layout, stream).unwrap(), layout)
+}
+
+pub fn take_bytes(pool: &dyn DeviceAllocator, size: usize, stream: &Stream) -> Block {
+    (pool.allocate(layout(size, 256), stream).unwrap(), layout(size, 256))
 }
 
 pub fn give(allocator: &dyn DeviceAllocator, (ptr, layout): Block, stream: &Stream) -> Result<()> {

@@ -22,7 +22,7 @@ pub fn each(test: impl Fn(&Case, &Device, Any)) {
 /// depends on the device.
 pub fn take_all(case: &Case, allocator: &dyn DeviceAllocator, stream: &Stream) -> Vec<Block> {
     let room = case.room.unwrap_or(300);
-    (0..room).map(|_| (allocator.allocate(case.most, stream).unwrap(), case.most)).collect()
+    (0..room).map(|_| take(&allocator, case.most, stream)).collect()
 }
 
 /// The error of an allocation that must fail.
@@ -94,7 +94,7 @@ fn invalid_frees_fail_and_change_nothing() {
     each(|case, device, allocator| {
         let stream = device.stream().unwrap();
         let (first, second) = {
-            let mut two = (0..2).map(|_| (allocator.allocate(case.most, &stream).unwrap(), case.most));
+            let mut two = (0..2).map(|_| take(&allocator, case.most, &stream));
             (two.next().unwrap(), two.next().unwrap())
         };
         let used = allocator.usage();
@@ -139,7 +139,7 @@ fn invalid_requests_are_rejected() {
         assert!(matches!(error, Error::WrongDevice { what: "the stream", .. }), "{case}: {error}");
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
 
-        let block = (allocator.allocate(case.most, &stream).unwrap(), case.most);
+        let block = take(&allocator, case.most, &stream);
         let error = give(&allocator, block, &other).unwrap_err();
         assert!(matches!(error, Error::WrongDevice { what: "the stream", .. }), "{case}: {error}");
         give(&allocator, block, &stream).unwrap();
@@ -153,7 +153,7 @@ fn a_block_is_reused_only_after_the_work_before_its_free() {
     each(|case, device, allocator| {
         let (module, first, second) = (module(device), device.stream().unwrap(), device.stream().unwrap());
         for other in [&second, &first] {
-            let block = (allocator.allocate(case.most, &first).unwrap(), case.most);
+            let block = take(&allocator, case.most, &first);
             let values = first_word(device, block);
             launch_linger(&first, &module, values, 20_000);
             give(&allocator, block, &first).unwrap();
@@ -198,7 +198,7 @@ fn streams_may_be_dropped_while_frees_are_pending() {
 fn a_drop_waits_for_kernels_that_use_the_blocks() {
     each(|case, device, allocator| {
         let (module, stream) = (module(device), device.stream().unwrap());
-        let block = (allocator.allocate(case.most, &stream).unwrap(), case.most);
+        let block = take(&allocator, case.most, &stream);
         let values = first_word(device, block);
         launch_linger(&stream, &module, values, 20_000);
         let ended = stream.record().unwrap();

@@ -1,10 +1,18 @@
 //! Which stream waits for which, and driver failures in resets and frees.
 
-use super::*;
+use super::cursor::Cursor;
+use super::order::ResetOrder;
+use super::{BumpPool, Overflow};
 use crate::driver::fault_injection::faulty_stream;
+use crate::driver::{Device, Stream};
+use crate::error::{Error, Result};
+use crate::host_pools::DeviceAllocator;
+use crate::host_pools::address_of;
 use crate::host_pools::{FailureInjected, Failures, Statistics, SyncDriverAllocator};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
+use std::alloc::Layout;
+use warpheap_device::kernel::DevicePtr;
 
 const BLOCK: Layout = Layout::new::<[u64; 8]>();
 

@@ -1,10 +1,15 @@
 //! Each driver call fails once, and no memory is lost.
 
-use super::*;
+use super::{DriverPool, ReusePolicies};
 use crate::driver::fault_injection::{Call, Run, Which, each_call_fails_once, faulty_device, gate};
+use crate::driver::{Device, Range};
+use crate::error::{Bytes, Error, Result};
 use crate::error::{InvalidFree, OutOfMemory};
+use crate::host_pools::DeviceAllocator;
 use crate::host_pools::PoolBuffer;
+use crate::host_pools::address_of;
 use crate::simt::{Executor, Mode};
+use std::alloc::Layout;
 
 /// Creates a pool, uses every operation, and drops it.
 fn scenario(run: &mut Run) {

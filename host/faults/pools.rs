@@ -21,7 +21,7 @@ fn make(run: &mut Run, subject: &Subject) -> Option<(Box<dyn Pool>, Vec<Stream>)
     Some((run.construct(|| (subject.make)(&device))?, streams))
 }
 
-/// Uses every source of blocks: each stream's own free blocks, those of other streams, the whole
+/// Uses every source of blocks: each stream's own free blocks, those of other streams, the entire
 /// pool, and freed blocks.
 fn use_pool(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: &mut [Stream]) {
     for round in 0..2 {

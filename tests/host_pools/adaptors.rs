@@ -7,17 +7,17 @@ use std::io::{self, Write};
 fn statistics_count_live_blocks_and_failures() {
     let (device, stream) = cpu();
     let counted = Statistics::new(Limit::new(driver(&device), 1000));
-    let take = |size| take(&counted, layout(size, 8), &stream);
-    let (first, second) = (take(600), take(300));
+    let alloc = |size| alloc(&counted, layout(size, 8), &stream);
+    let (first, second) = (alloc(600), alloc(300));
     assert!(counted.allocate(layout(101, 8), &stream).is_err());
-    give(&counted, first, &stream).unwrap();
-    assert!(give(&counted, first, &stream).is_err());
-    let third = take(100);
+    free(&counted, first, &stream).unwrap();
+    assert!(free(&counted, first, &stream).is_err());
+    let third = alloc(100);
     let stats = counted.stats();
     assert_eq!((stats.live_blocks, stats.live_bytes, stats.peak_blocks, stats.peak_bytes), (2, 400, 2, 900));
     assert_eq!((stats.allocs, stats.frees, stats.failed_allocs, stats.failed_frees), (3, 1, 1, 1));
-    give(&counted, second, &stream).unwrap();
-    give(&counted, third, &stream).unwrap();
+    free(&counted, second, &stream).unwrap();
+    free(&counted, third, &stream).unwrap();
     let stats = counted.stats();
     assert_eq!((stats.live_blocks, stats.live_bytes, stats.peak_bytes, stats.frees), (0, 0, 900, 3));
     let json = serde_json::to_value(stats).unwrap();
@@ -28,7 +28,7 @@ fn statistics_count_live_blocks_and_failures() {
 fn an_invalid_free_leaves_the_counts_unchanged() {
     let (device, stream) = cpu();
     let counted = Statistics::new(driver(&device));
-    assert!(give(&counted, (DevicePtr::null(), layout(1 << 40, 8)), &stream).is_err());
+    assert!(free(&counted, (DevicePtr::null(), layout(1 << 40, 8)), &stream).is_err());
     let stats = counted.stats();
     assert_eq!((stats.live_blocks, stats.live_bytes, stats.peak_bytes, stats.failed_frees), (0, 0, 0, 1));
 }
@@ -37,14 +37,14 @@ fn an_invalid_free_leaves_the_counts_unchanged() {
 fn a_limit_is_exact_and_reports_the_rest() {
     let (device, stream) = cpu();
     let limited = Limit::new(driver(&device), 1 << 20);
-    let most = take(&limited, layout(1 << 20, 1), &stream);
+    let most = alloc(&limited, layout(1 << 20, 1), &stream);
     let error = limited.allocate(layout(1, 1), &stream).unwrap_err();
     assert_eq!(
         error.to_string(),
         "a limit cannot allocate 1 B: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are in use, 0 B are kept for later, and the \
          largest free block has 0 B; free blocks, or raise the limit (Limit::new)"
     );
-    give(&limited, most, &stream).unwrap();
+    free(&limited, most, &stream).unwrap();
     assert!(limited.allocate(layout((1 << 20) + 1, 1), &stream).is_err());
     // An allocation that fails upstream does not count.
     let pool = block_pool(&device, layout(64, 64), 2);
@@ -56,9 +56,9 @@ fn a_limit_is_exact_and_reports_the_rest() {
         "a limit cannot allocate 101 B: 0 B of 100 B are in use, 128 B are kept for later, and the largest free block has 64 B; \
          free blocks, or raise the limit (Limit::new)"
     );
-    let block = take(&limited, layout(64, 1), &stream);
+    let block = alloc(&limited, layout(64, 1), &stream);
     assert_eq!(limited.usage().largest_free_bytes, Some(36));
-    give(&limited, block, &stream).unwrap();
+    free(&limited, block, &stream).unwrap();
     assert_eq!((limited.limit(), limited.usage().largest_free_bytes), (100, Some(64)));
 }
 
@@ -66,11 +66,11 @@ fn a_limit_is_exact_and_reports_the_rest() {
 fn exactly_the_selected_call_fails() {
     let (device, stream) = cpu();
     let flawed = FailureInjected::new(driver(&device), Failures::Nth(2));
-    let block = take(&flawed, layout(64, 64), &stream);
-    let error = give(&flawed, block, &stream).unwrap_err();
+    let block = alloc(&flawed, layout(64, 64), &stream);
+    let error = free(&flawed, block, &stream).unwrap_err();
     assert!(matches!(error, Error::FailureInjected { call: 2 }), "{error}");
     assert_eq!(flawed.usage().used_bytes, 64, "it was not passed on");
-    give(&flawed, block, &stream).unwrap();
+    free(&flawed, block, &stream).unwrap();
     assert_eq!((flawed.calls(), flawed.failed()), (3, 1));
 }
 
@@ -80,7 +80,7 @@ fn calls_fail_with_the_configured_probability() {
     let failed = |one_in, seed| {
         let which = Failures::OneIn(NonZeroU64::new(one_in).unwrap(), seed);
         let flawed = FailureInjected::new(driver(&device), which);
-        let fails = |_| give(&flawed, (DevicePtr::null(), layout(1, 1)), &stream).unwrap_err();
+        let fails = |_| free(&flawed, (DevicePtr::null(), layout(1, 1)), &stream).unwrap_err();
         let calls = (0..4000).map(fails).map(|error| matches!(error, Error::FailureInjected { .. }));
         calls.collect::<Vec<_>>()
     };
@@ -126,19 +126,15 @@ fn every_call_emits_an_event() {
     let (device, stream) = cpu();
     let text = events_of(|| {
         let traced = Traced::new(Limit::new(driver(&device), 100));
-        let block = take(&traced, layout(64, 8), &stream);
+        let block = alloc(&traced, layout(64, 8), &stream);
         assert!(traced.allocate(layout(64, 8), &stream).is_err());
-        give(&traced, block, &stream).unwrap();
-        assert!(give(&traced, block, &stream).is_err());
+        free(&traced, block, &stream).unwrap();
+        assert!(free(&traced, block, &stream).is_err());
     });
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 4, "{text}");
-    let wanted = [
-        ("DEBUG", "allocated"),
-        ("WARN", "not allocated"),
-        ("DEBUG", "given back"),
-        ("WARN", "not given back"),
-    ];
+    let wanted =
+        [("DEBUG", "allocated"), ("WARN", "allocation failed"), ("DEBUG", "freed"), ("WARN", "free failed")];
     for (line, (level, words)) in lines.iter().zip(wanted) {
         let all = [level, words, "warpheap::host_pools", "bytes=64", &format!("stream={}", stream.id())];
         assert!(all.iter().all(|part| line.contains(part)), "{line}");

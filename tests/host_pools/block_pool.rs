@@ -12,15 +12,15 @@ fn a_hundred_blocks_of_four_kibibytes() {
         let memory_of_driver = Statistics::new(driver(&device));
         let pool = BlockPool::builder(block, 100).build_over(&memory_of_driver).unwrap();
         assert_eq!((pool.stats().free_blocks, pool.stats().blocks, pool.block()), (100, 100, block));
-        let take = |count| -> Vec<_> { (0..count).map(|_| take(&pool, block, &stream)).collect() };
-        let ten = take(10);
+        let alloc = |count| -> Vec<_> { (0..count).map(|_| alloc(&pool, block, &stream)).collect() };
+        let ten = alloc(10);
         assert_eq!(pool.stats().free_blocks, 90);
         for block in ten {
-            give(&pool, block, &stream).unwrap();
+            free(&pool, block, &stream).unwrap();
         }
         assert_eq!(pool.stats().free_blocks, 100);
 
-        let all = take(100);
+        let all = alloc(100);
         let starts: BTreeSet<u64> = all.iter().map(|(ptr, _)| ptr.0 as u64).collect();
         let every = (0..100).map(|i| pool.address() + 4096 * i);
         assert_eq!(starts, every.collect(), "100 addresses, 4096 apart");
@@ -49,8 +49,8 @@ fn a_hundred_blocks_of_four_kibibytes() {
         }
 
         for (freed, block) in (1..).zip(&all) {
-            give(&pool, *block, &stream).unwrap();
-            let twice = give(&pool, *block, &stream).unwrap_err();
+            free(&pool, *block, &stream).unwrap();
+            let twice = free(&pool, *block, &stream).unwrap_err();
             assert!(twice.to_string().contains("is already free"), "{twice}");
             assert_eq!(pool.stats().free_blocks, freed);
         }
@@ -74,7 +74,7 @@ fn blocks_are_spaced_by_their_aligned_size() {
                 assert_eq!(ptr.0 as u64, pool.address() + apart as u64 * i);
             }
             for block in blocks {
-                give(&pool, block, &stream).unwrap();
+                free(&pool, block, &stream).unwrap();
             }
         }
     }
@@ -96,17 +96,17 @@ fn larger_requests_fail_and_the_error_names_the_block_size() {
 #[test]
 fn invalid_settings_are_rejected() {
     let device = Device::cpu();
-    let refused = |block, blocks, words: &str| {
+    let rejected = |block, blocks, words: &str| {
         let error = BlockPool::builder(block, blocks).build_over(driver(&device)).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(device.memory_in_use(), (0, 0));
     };
-    refused(layout(0, 16), 4, "at least 1 B");
-    refused(layout((1 << 48) + 16, 16), 1, "at most 256 TiB");
-    refused(layout(16, 16), 0, "from 1 to 4294967295");
-    refused(layout(16, 16), 1 << 32, "from 1 to 4294967295");
-    refused(layout(1 << 40, 16), 1 << 30, "exceeds the address space");
-    refused(layout(1 << 40, 16), 1 << 20, "cannot allocate");
+    rejected(layout(0, 16), 4, "at least 1 B");
+    rejected(layout((1 << 48) + 16, 16), 1, "at most 256 TiB");
+    rejected(layout(16, 16), 0, "from 1 to 4294967295");
+    rejected(layout(16, 16), 1 << 32, "from 1 to 4294967295");
+    rejected(layout(1 << 40, 16), 1 << 30, "exceeds the address space");
+    rejected(layout(1 << 40, 16), 1 << 20, "cannot allocate");
 }
 
 #[test]

@@ -10,13 +10,13 @@ fn a_freed_block_is_reused_without_an_upstream_call() {
     let over = CachingPool::builder().build_over(driver(&device)).unwrap();
     let on = CachingPool::builder().build(&device).unwrap();
     for pool in [&over, &on] {
-        let first = take_bytes(pool, MIB, &stream);
-        give(pool, first, &stream).unwrap();
-        let second = take_bytes(pool, MIB, &stream);
+        let first = alloc_bytes(pool, MIB, &stream);
+        free(pool, first, &stream).unwrap();
+        let second = alloc_bytes(pool, MIB, &stream);
         assert_eq!(first.0.0, second.0.0);
         let stats = pool.stats();
         assert_eq!((stats.upstream_allocs, stats.hits, stats.misses), (1, 1, 1), "{stats:?}");
-        give(pool, second, &stream).unwrap();
+        free(pool, second, &stream).unwrap();
         assert_eq!(pool.trim().unwrap(), stats.usage.reserved_bytes);
         assert_eq!((pool.stats().usage.reserved_bytes, pool.stats().upstream_frees), (0, 1));
         assert_eq!(pool.usage(), Usage::default());
@@ -33,9 +33,9 @@ fn sizes_are_rounded_and_the_waste_is_reported() {
         assert_eq!(pool.rounded(size), to);
     }
     let blocks = [
-        take_bytes(&pool, 1, &stream),
-        take_bytes(&pool, 513, &stream),
-        take_bytes(&pool, 33 * MIB + 1, &stream),
+        alloc_bytes(&pool, 1, &stream),
+        alloc_bytes(&pool, 513, &stream),
+        alloc_bytes(&pool, 33 * MIB + 1, &stream),
     ];
     let stats = pool.stats();
     assert_eq!(stats.usage.used_bytes, 512 + 1024 + 33 * MIB as u64 + 512, "33 MiB do not take 64");
@@ -44,7 +44,7 @@ fn sizes_are_rounded_and_the_waste_is_reported() {
     assert_eq!(of, [(Some(512), 511), (Some(1024), 511), (Some(64 << 20), 511)]);
     assert_eq!(stats.cached_bytes, stats.usage.reserved_bytes - stats.usage.used_bytes);
     for block in blocks {
-        give(&pool, block, &stream).unwrap();
+        free(&pool, block, &stream).unwrap();
     }
     let stats = pool.stats();
     assert_eq!((stats.usage.used_bytes, stats.asked_bytes, stats.wasted_bytes), (0, 0, 0));
@@ -60,16 +60,16 @@ fn sizes_are_rounded_and_the_waste_is_reported() {
 fn an_allocation_beyond_the_limit_fails_with_figures() {
     let (device, stream) = cpu();
     let pool = CachingPool::builder().max_bytes(4 << 30).build_over(Counted::new(&device)).unwrap();
-    let four: Vec<_> = (0..4).map(|_| take_bytes(&pool, GIB, &stream)).collect();
+    let four: Vec<_> = (0..4).map(|_| alloc_bytes(&pool, GIB, &stream)).collect();
     let error = pool.allocate(layout(GIB, 256), &stream).unwrap_err();
     assert_eq!(figures(&error), [1 << 30, 4 << 30, 4 << 30, 0]);
     let message = error.to_string();
     assert!(message.contains("at most 4294967296 B (4.0 GiB)") && message.contains("max_bytes"), "{message}");
     assert_eq!(pool.stats().rungs.failed, 1);
-    give(&pool, four[1], &stream).unwrap();
-    assert_eq!(take_bytes(&pool, GIB, &stream).0.0, four[1].0.0);
+    free(&pool, four[1], &stream).unwrap();
+    assert_eq!(alloc_bytes(&pool, GIB, &stream).0.0, four[1].0.0);
     for block in four {
-        give(&pool, block, &stream).unwrap();
+        free(&pool, block, &stream).unwrap();
     }
     assert_eq!(pool.max_bytes(), Some(4 << 30));
 }
@@ -78,7 +78,7 @@ fn an_allocation_beyond_the_limit_fails_with_figures() {
 fn invalid_settings_are_rejected() {
     let (device, _) = cpu();
     let builder = CachingPool::builder;
-    let refused: [(CachingPoolBuilder, &str); 6] = [
+    let rejected: [(CachingPoolBuilder, &str); 6] = [
         (builder().max_bytes(100), "max_bytes"),
         (builder().min_block(300), "min_block"),
         (builder().segment_bytes(1000), "segment_bytes"),
@@ -86,7 +86,7 @@ fn invalid_settings_are_rejected() {
         (builder().classes_per_doubling(3), "classes_per_doubling"),
         (builder().slab_limit(4 << 20), "slab_limit"),
     ];
-    for (builder, setting) in refused {
+    for (builder, setting) in rejected {
         let error = builder.build_over(driver(&device)).unwrap_err();
         let Error::InvalidConfig(InvalidConfig::Pool { setting: named, .. }) = &error else {
             panic!("{error}")
@@ -113,7 +113,7 @@ fn a_reservation_never_grows_beyond_the_limit() {
         assert!(all.len() as u64 >= granted / 110_000, "{}", all.len());
         assert_eq!((pool.stats().peak_reserved_bytes, device.memory_in_use().0), (granted, granted));
         for block in all {
-            give(&pool, block, &stream).unwrap();
+            free(&pool, block, &stream).unwrap();
         }
     }
 }
@@ -131,8 +131,8 @@ fn threads_share_a_reservation_that_grows_and_shrinks() {
                 let size = |round: usize| (1 + (round * 7 + thread) % 5) * 900_000;
                 for _ in 0..20 {
                     let held: Vec<Block> =
-                        (0..10).map(|round| take_bytes(pool, size(round), &stream)).collect();
-                    held.into_iter().for_each(|block| give(pool, block, &stream).unwrap());
+                        (0..10).map(|round| alloc_bytes(pool, size(round), &stream)).collect();
+                    held.into_iter().for_each(|block| free(pool, block, &stream).unwrap());
                     pool.trim().unwrap();
                 }
             });
@@ -145,7 +145,7 @@ fn threads_share_a_reservation_that_grows_and_shrinks() {
 fn invalid_frees_are_distinguished() {
     let (device, stream) = cpu();
     let pool = CachingPool::builder().build_over(Counted::new(&device)).unwrap();
-    let (small, large) = (take_bytes(&pool, 700, &stream), take_bytes(&pool, 5 * MIB, &stream));
+    let (small, large) = (alloc_bytes(&pool, 700, &stream), alloc_bytes(&pool, 5 * MIB, &stream));
     let at = |block: Block, by: usize| (DevicePtr(block.0.0.wrapping_add(by)), block.1);
     let wrong = [
         (at(small, 512), "it lies inside of the block of 700 B"),
@@ -156,16 +156,16 @@ fn invalid_frees_are_distinguished() {
         ((DevicePtr(std::ptr::without_provenance_mut(4096)), large.1), "in no segment"),
     ];
     for (block, words) in wrong {
-        let error = give(&pool, block, &stream).unwrap_err();
+        let error = free(&pool, block, &stream).unwrap_err();
         assert!(
             matches!(error, Error::InvalidFree(InvalidFree::Block { .. }))
                 && error.to_string().contains(words),
             "{error}"
         );
     }
-    give(&pool, small, &stream).unwrap();
-    give(&pool, large, &stream).unwrap();
-    assert!(give(&pool, large, &stream).unwrap_err().to_string().contains("is already free"));
+    free(&pool, small, &stream).unwrap();
+    free(&pool, large, &stream).unwrap();
+    assert!(free(&pool, large, &stream).unwrap_err().to_string().contains("is already free"));
 }
 
 /// Blocks are aligned to their size class, even if the upstream aligns to less.
@@ -178,7 +178,7 @@ fn an_upstream_with_a_small_alignment_suffices() {
         let block = layout(10_000, align);
         let ptr = pool.allocate(block, &stream).unwrap();
         assert!((ptr.0 as usize).is_multiple_of(align));
-        give(&pool, (ptr, block), &stream).unwrap();
+        free(&pool, (ptr, block), &stream).unwrap();
     }
     assert!(pool.allocate(layout(3 * MIB, 512), &stream).is_err());
 }
@@ -193,9 +193,9 @@ fn thousands_of_streams_can_be_created_and_dropped() {
             device.synchronize().unwrap();
         }
         let stream = device.stream().unwrap();
-        let blocks: Vec<_> = [300, 70_000, 3 * MIB].map(|size| take_bytes(&pool, size, &stream)).into();
+        let blocks: Vec<_> = [300, 70_000, 3 * MIB].map(|size| alloc_bytes(&pool, size, &stream)).into();
         for block in blocks {
-            give(&pool, block, &stream).unwrap();
+            free(&pool, block, &stream).unwrap();
         }
     }
     let stats = pool.stats();
@@ -213,12 +213,12 @@ fn blocks_may_be_freed_on_other_streams_and_threads() {
     let pool = CachingPool::builder().build_over(driver(&device)).unwrap();
     let other = device.stream().unwrap();
     for size in [1000, 3 * MIB] {
-        let block = take_bytes(&pool, size, &stream);
+        let block = alloc_bytes(&pool, size, &stream);
         std::thread::scope(|scope| {
-            scope.spawn(|| give(&pool, block, &other)).join().unwrap().unwrap();
+            scope.spawn(|| free(&pool, block, &other)).join().unwrap().unwrap();
         });
         assert_eq!(pool.usage().used_bytes, 0);
-        assert_eq!(take_bytes(&pool, size, &other).0.0, block.0.0, "of the stream that it was freed on");
-        give(&pool, block, &stream).unwrap();
+        assert_eq!(alloc_bytes(&pool, size, &other).0.0, block.0.0, "of the stream that it was freed on");
+        free(&pool, block, &stream).unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! Each rung of the caching pool's ladder, with an upstream that is out of memory.
 
-use crate::prelude::take_bytes as take;
+use crate::prelude::alloc_bytes as alloc;
 use crate::prelude::*;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,22 +32,22 @@ pub fn served<A: DeviceAllocator>(pool: &CachingPool<A>) -> RungStats {
 fn a_stream_reuses_its_own_frees_first() {
     let (device, first, _) = cpu();
     let pool = over(&device, 2 * MIB);
-    let blocks = [take(&pool, MIB, &first), take(&pool, MIB, &first)];
+    let blocks = [alloc(&pool, MIB, &first), alloc(&pool, MIB, &first)];
     assert_eq!((served(&pool).grown, served(&pool).shared, pool.stats().hits), (1, 0, 1));
     for block in blocks {
-        give(&pool, block, &first).unwrap();
+        free(&pool, block, &first).unwrap();
     }
     // Two cached halves coalesce without an event.
-    let whole = take(&pool, 2 * MIB, &first);
+    let whole = alloc(&pool, 2 * MIB, &first);
     assert_eq!((served(&pool).done, pool.stats().hits), (0, 2), "merged in the stream's own extent");
-    give(&pool, whole, &first).unwrap();
+    free(&pool, whole, &first).unwrap();
     // Unused slabs become a piece again.
-    let many: Vec<_> = (0..64).map(|_| take(&pool, 32 << 10, &first)).collect();
+    let many: Vec<_> = (0..64).map(|_| alloc(&pool, 32 << 10, &first)).collect();
     assert!(pool.allocate(layout(512, 256), &first).is_err());
     for block in many {
-        give(&pool, block, &first).unwrap();
+        free(&pool, block, &first).unwrap();
     }
-    give(&pool, take(&pool, 2 * MIB, &first), &first).unwrap();
+    free(&pool, alloc(&pool, 2 * MIB, &first), &first).unwrap();
     assert_eq!(pool.stats().upstream_frees, 0);
 }
 
@@ -56,11 +56,11 @@ fn free_memory_is_used_after_a_failed_upstream_call() {
     let (device, first, _) = cpu();
     let upstream = FailureInjected::new(driver(&device), Failures::Nth(2));
     let pool = CachingPool::builder().segment_bytes(4 << 20).build_over(upstream).unwrap();
-    let halves = [take(&pool, 2 * MIB, &first), take(&pool, 2 * MIB, &first)];
+    let halves = [alloc(&pool, 2 * MIB, &first), alloc(&pool, 2 * MIB, &first)];
     for half in halves {
-        give(&pool, half, &first).unwrap();
+        free(&pool, half, &first).unwrap();
     }
-    give(&pool, take(&pool, 4 * MIB, &first), &first).unwrap();
+    free(&pool, alloc(&pool, 4 * MIB, &first), &first).unwrap();
     assert_eq!((served(&pool).grown, served(&pool).done), (1, 1), "of the two halves");
     assert_eq!(pool.stats().upstream_allocs, 2, "which was tried");
 }
@@ -71,9 +71,9 @@ fn free_memory_is_used_after_a_failed_upstream_call() {
 fn memory_cached_for_an_idle_stream_is_used_before_the_pool_grows() {
     let (device, first, second) = cpu();
     let pool = sparing(&device, 0);
-    give(&pool, take(&pool, 16 * MIB, &first), &first).unwrap();
+    free(&pool, alloc(&pool, 16 * MIB, &first), &first).unwrap();
     for _ in 0..1000 {
-        take(&pool, 16 << 10, &second);
+        alloc(&pool, 16 << 10, &second);
     }
     assert_eq!(pool.stats().usage.reserved_bytes, 16 << 20, "{:?}", served(&pool));
 }
@@ -88,7 +88,7 @@ fn caches_are_kept_while_little_memory_is_free() {
     let reserved = |spare, sizes: &[usize]| {
         let pool = pool(spare);
         for size in sizes {
-            give(&pool, take(&pool, size * MIB, &first), &first).unwrap();
+            free(&pool, alloc(&pool, size * MIB, &first), &first).unwrap();
         }
         let rungs = served(&pool);
         (pool.stats().usage.reserved_bytes >> 20, rungs.grown, rungs.shared + rungs.done)
@@ -107,16 +107,16 @@ fn an_exhausted_upstream_is_asked_again_last() {
     let upstream = Limit::new(Counted::new(&device), 4 << 20);
     let pool = CachingPool::builder().segment_bytes(2 << 20).build_over(upstream).unwrap();
     let calls = || pool.stats().upstream_allocs;
-    let halves = [take(&pool, 2 * MIB, &first), take(&pool, 2 * MIB, &first)];
+    let halves = [alloc(&pool, 2 * MIB, &first), alloc(&pool, 2 * MIB, &first)];
     assert_eq!(calls(), 2);
     for half in halves {
-        give(&pool, half, &first).unwrap();
+        free(&pool, half, &first).unwrap();
     }
     // One call finds out that the upstream is out of memory. After that, cached memory is split.
     for _ in 0..3 {
-        let pieces = [take(&pool, MIB, &first), take(&pool, MIB + 512, &first)];
+        let pieces = [alloc(&pool, MIB, &first), alloc(&pool, MIB + 512, &first)];
         for piece in pieces {
-            give(&pool, piece, &first).unwrap();
+            free(&pool, piece, &first).unwrap();
         }
         assert_eq!(calls(), 3, "{:?}", served(&pool));
     }
@@ -129,12 +129,12 @@ fn cached_segments_are_released_before_a_request_fails() {
     let (device, first, second) = cpu();
     let pool = over(&device, 4 * MIB);
     for stream in [&first, &second] {
-        let two = [take(&pool, 2 * MIB, &first), take(&pool, 2 * MIB, &first)];
+        let two = [alloc(&pool, 2 * MIB, &first), alloc(&pool, 2 * MIB, &first)];
         for block in two {
-            give(&pool, block, stream).unwrap();
+            free(&pool, block, stream).unwrap();
         }
-        let whole = take(&pool, 4 * MIB, &first);
-        give(&pool, whole, stream).unwrap();
+        let whole = alloc(&pool, 4 * MIB, &first);
+        free(&pool, whole, stream).unwrap();
     }
     // The second time there is a segment of that size, and its halves coalesce.
     let stats = pool.stats();
@@ -159,19 +159,19 @@ fn a_hook_may_free_blocks_and_is_called_repeatedly() {
             count.fetch_add(1, Ordering::Relaxed);
             let Some(block) = of_hook.lock().unwrap().pop() else { return false };
             let pool = pool_of_hook.get().unwrap();
-            give(pool, block, &stream).unwrap();
+            free(pool, block, &stream).unwrap();
             // Any call of the pool.
             pool.trim().unwrap();
             pool.usage().used_bytes < 4 << 20
         });
     let pool = Arc::new(builder.build_over(Counted::new(&device)).unwrap());
     cell.set(pool.clone()).ok().unwrap();
-    held.lock().unwrap().extend([take(&pool, 2 * MIB, &first), take(&pool, 2 * MIB, &first)]);
-    let whole = take(&pool, 4 * MIB, &first);
+    held.lock().unwrap().extend([alloc(&pool, 2 * MIB, &first), alloc(&pool, 2 * MIB, &first)]);
+    let whole = alloc(&pool, 4 * MIB, &first);
     assert_eq!((asked.load(Ordering::Relaxed), served(&pool).hooked), (2, 1));
     assert!(pool.allocate(layout(4 * MIB, 256), &first).is_err());
     assert_eq!((asked.load(Ordering::Relaxed), served(&pool).failed), (3, 1));
-    give(&pool, whole, &first).unwrap();
+    free(&pool, whole, &first).unwrap();
     drop(cell);
 }
 
@@ -190,7 +190,7 @@ fn the_number_of_hook_calls_is_bounded() {
 fn the_error_has_the_figures_and_the_upstream_error() {
     let (device, first, _) = cpu();
     let pool = over(&device, 4 * MIB);
-    let [one, two] = [take(&pool, 2 * MIB, &first), take(&pool, MIB, &first)];
+    let [one, two] = [alloc(&pool, 2 * MIB, &first), alloc(&pool, MIB, &first)];
     let error = pool.allocate(layout(2 * MIB, 256), &first).unwrap_err();
     assert_eq!(figures(&error).map(|bytes| bytes >> 20), [2, 3, 4, 1]);
     let message = error.to_string();
@@ -203,7 +203,7 @@ fn the_error_has_the_figures_and_the_upstream_error() {
         assert!(message.contains(words), "{message}");
     }
     for block in [one, two] {
-        give(&pool, block, &first).unwrap();
+        free(&pool, block, &first).unwrap();
     }
     assert_eq!(served(&pool).failed, 1);
 }

@@ -27,7 +27,7 @@ impl Random {
             let chance = of.below(100) < 73;
             let allocates = chance && made < ALLOCATIONS && of.live + size < MOST;
             if of.held.is_empty() || allocates {
-                of.held.push(take_bytes(pool, size as usize, stream));
+                of.held.push(alloc_bytes(pool, size as usize, stream));
                 of.live += size;
                 of.peak = of.peak.max(of.live);
                 made += 1;
@@ -35,7 +35,7 @@ impl Random {
                 let at = of.below(of.held.len() as u64) as usize;
                 let block = of.held.swap_remove(at);
                 of.live -= block.1.size() as u64;
-                give(pool, block, stream).unwrap();
+                free(pool, block, stream).unwrap();
             }
         }
         of
@@ -59,7 +59,7 @@ fn ratio<A: DeviceAllocator>(name: &str, pool: &CachingPool<A>, largest: usize, 
         start.elapsed(),
     );
     for block in run.held {
-        give(pool, block, stream).unwrap();
+        free(pool, block, stream).unwrap();
     }
     assert_eq!(pool.usage().used_bytes, 0);
     pool.trim().unwrap();
@@ -89,8 +89,8 @@ fn of_core() -> Option<u64> {
 fn pairs(allocator: &dyn DeviceAllocator, count: u32, size: usize, stream: &Stream) -> (f64, f64) {
     let (start, before) = (std::time::Instant::now(), of_core());
     for _ in 0..count {
-        let block = take_bytes(allocator, size, stream);
-        give(allocator, block, stream).unwrap();
+        let block = alloc_bytes(allocator, size, stream);
+        free(allocator, block, stream).unwrap();
     }
     let by_clock = start.elapsed().as_nanos() as f64;
     let of_core = of_core().zip(before).map_or(by_clock, |(now, before)| (now - before) as f64);

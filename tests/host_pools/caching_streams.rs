@@ -3,7 +3,7 @@
 use crate::caching_ladder::{cpu, served, sparing};
 use crate::held::Held;
 use crate::kernels::{double, fail, fill};
-use crate::prelude::take_bytes as take;
+use crate::prelude::alloc_bytes as alloc;
 use crate::prelude::*;
 
 /// Holds a stream before a kernel that uses the block.
@@ -34,14 +34,14 @@ fn completed_frees_of_another_stream_are_reused_without_a_wait() {
         let (device, first, second) = cpu();
         let module = module(&device);
         let pool = sparing(&device, spare);
-        let block = take(&pool, 2 * MIB, &first);
+        let block = alloc(&pool, 2 * MIB, &first);
         let held = hold_up(&module, &device, &first, block);
-        give(&pool, block, &first).unwrap();
-        let other = take(&pool, 2 * MIB, &second);
+        free(&pool, block, &first).unwrap();
+        let other = alloc(&pool, 2 * MIB, &second);
         assert!(other.0.0 != block.0.0, "it may still be in use");
         drop(held);
         first.synchronize().unwrap();
-        assert_eq!(take(&pool, 2 * MIB, &second).0.0, block.0.0);
+        assert_eq!(alloc(&pool, 2 * MIB, &second).0.0, block.0.0);
         let rungs = served(&pool);
         assert_eq!((rungs.grown, rungs.stolen, rungs.waited), (2, 0, 0), "{rungs:?}");
         assert_eq!(pool.stats().upstream_frees, 0);
@@ -53,15 +53,15 @@ fn a_kernel_fault_is_reported_after_the_pool_polled_the_stream() {
     let (device, first, second) = cpu();
     let module = module(&device);
     let pool = CachingPool::builder().segment_bytes(2 << 20).max_bytes(4 << 20).build(&device).unwrap();
-    let block = take(&pool, 2 * MIB, &first);
+    let block = alloc(&pool, 2 * MIB, &first);
     let values = first_word(&device, block);
     // SAFETY: the kernel accesses nothing.
     unsafe { first.launch(&module, fail, &LaunchConfig::linear(1, 1), (values,)) }.unwrap();
     first.record().unwrap().synchronize().unwrap();
-    give(&pool, block, &first).unwrap();
+    free(&pool, block, &first).unwrap();
     // This allocation polls the first stream. The next one waits for the device, so that memory can
     // be returned upstream.
-    give(&pool, take(&pool, 2 * MIB, &second), &second).unwrap();
+    free(&pool, alloc(&pool, 2 * MIB, &second), &second).unwrap();
     assert!(pool.allocate(layout(8 * MIB, 256), &second).is_err());
     assert!(pool.stats().upstream_frees > 0);
     drop(first);
@@ -77,15 +77,15 @@ fn a_busy_stream_keeps_its_cache_while_another_misses() {
         let (device, first, second) = cpu();
         let module = module(&device);
         let pool = sparing(&device, spare);
-        let block = take(&pool, 2 * MIB, &first);
+        let block = alloc(&pool, 2 * MIB, &first);
         let _held = hold_up(&module, &device, &first, block);
-        give(&pool, block, &first).unwrap();
+        free(&pool, block, &first).unwrap();
         let mut others = Vec::new();
         for _ in 0..5 {
-            others.push(take(&pool, 2 * MIB, &second));
-            let again = take(&pool, 2 * MIB, &first);
+            others.push(alloc(&pool, 2 * MIB, &second));
+            let again = alloc(&pool, 2 * MIB, &first);
             assert_eq!(again.0.0, block.0.0, "its own");
-            give(&pool, again, &first).unwrap();
+            free(&pool, again, &first).unwrap();
         }
         assert_eq!(
             pool.stats().usage.reserved_bytes,
@@ -102,19 +102,19 @@ fn pending_frees_of_another_stream_are_waited_for_on_the_device() {
     for size in [2 * MIB, 32 << 10] {
         let upstream = Limit::new(driver(&device), 2 << 20);
         let pool = CachingPool::builder().segment_bytes(2 << 20).build_over(upstream).unwrap();
-        let all: Vec<_> = (0..2 * MIB / size).map(|_| take(&pool, size, &first)).collect();
+        let all: Vec<_> = (0..2 * MIB / size).map(|_| alloc(&pool, size, &first)).collect();
         let held = hold_up(&module, &device, &first, all[0]);
         for block in &all {
-            give(&pool, *block, &first).unwrap();
+            free(&pool, *block, &first).unwrap();
         }
-        let stolen = take(&pool, size, &second);
+        let stolen = alloc(&pool, size, &second);
         // The host did not wait; otherwise the test would hang before this line.
         assert_eq!((served(&pool).stolen, served(&pool).waited), (1, 0));
         let expected = doubled(&module, &device, &second, stolen, all[0]);
         drop(held);
         assert_eq!(read_word(&device, all[0]), expected, "the stream did");
         assert!(expected == 2 || size < 2 * MIB);
-        give(&pool, stolen, &second).unwrap();
+        free(&pool, stolen, &second).unwrap();
     }
 }
 
@@ -124,11 +124,11 @@ fn pieces_of_several_streams_coalesce_for_a_third() {
     let (third, module) = (device.stream().unwrap(), module(&device));
     let upstream = Limit::new(driver(&device), 2 << 20);
     let pool = CachingPool::builder().segment_bytes(2 << 20).build_over(upstream).unwrap();
-    let halves = [take(&pool, MIB, &first), take(&pool, MIB, &first)];
+    let halves = [alloc(&pool, MIB, &first), alloc(&pool, MIB, &first)];
     let held = [hold_up(&module, &device, &first, halves[0]), hold_up(&module, &device, &second, halves[1])];
-    give(&pool, halves[0], &first).unwrap();
-    give(&pool, halves[1], &second).unwrap();
-    let whole = take(&pool, 2 * MIB, &third);
+    free(&pool, halves[0], &first).unwrap();
+    free(&pool, halves[1], &second).unwrap();
+    let whole = alloc(&pool, 2 * MIB, &third);
     assert_eq!(served(&pool).stolen, 1);
     for half in halves {
         assert_eq!(doubled(&module, &device, &third, whole, half), 2, "it is a part of the whole");
@@ -137,5 +137,5 @@ fn pieces_of_several_streams_coalesce_for_a_third() {
     for half in halves {
         assert_eq!(read_word(&device, half), 2, "it came after both kernels");
     }
-    give(&pool, whole, &third).unwrap();
+    free(&pool, whole, &third).unwrap();
 }

@@ -45,11 +45,11 @@ fn usage_follows_an_allocation_a_free_and_a_trim() {
         let pool = DriverPool::builder().release_threshold(256 * MIB).build(&device).unwrap();
         let usage = || (pool.stats().unwrap().usage.used_bytes, reserved(&pool));
         assert_eq!((usage(), pool.release_threshold().unwrap()), ((0, 0), 256 * MIB));
-        let block = take(&pool, mib(100), &stream);
+        let block = alloc(&pool, mib(100), &stream);
         stream.synchronize().unwrap();
         let (used, reserved) = usage();
         assert!((100 * MIB..104 * MIB).contains(&used) && reserved >= used, "{used} of {reserved}");
-        give(&pool, block, &stream).unwrap();
+        free(&pool, block, &stream).unwrap();
         stream.synchronize().unwrap();
         device.synchronize().unwrap();
         assert_eq!(usage(), (0, reserved), "on {device}: below the threshold it stays");
@@ -70,7 +70,7 @@ fn a_zero_threshold_releases_memory_at_a_synchronisation() {
         let waits: [&dyn Fn() -> Result<(), Error>; 2] = [&|| stream.synchronize(), &|| device.synchronize()];
         for wait in waits {
             let left_of_some = || {
-                give(&pool, take(&pool, mib(64), &stream), &stream).unwrap();
+                free(&pool, alloc(&pool, mib(64), &stream), &stream).unwrap();
                 wait().unwrap();
                 reserved(&pool)
             };
@@ -88,9 +88,9 @@ fn a_trim_keeps_live_blocks() {
     for device in devices() {
         let (module, stream) = (module(&device), device.stream().unwrap());
         let pool = pool(&device);
-        let (live, free) = (take(&pool, mib(100), &stream), take(&pool, mib(100), &stream));
+        let (live, freed) = (alloc(&pool, mib(100), &stream), alloc(&pool, mib(100), &stream));
         set(&stream, &module, live, 3.0);
-        give(&pool, free, &stream).unwrap();
+        free(&pool, freed, &stream).unwrap();
         stream.synchronize().unwrap();
         let before = reserved(&pool);
         pool.trim_to(150 * MIB).unwrap();
@@ -100,7 +100,7 @@ fn a_trim_keeps_live_blocks() {
         let least = reserved(&pool);
         assert!(least >= 100 * MIB && least < before, "{least} of {before} on {device}");
         assert_eq!(others(&device, live, 3.0), 0, "on {device}");
-        give(&pool, live, &stream).unwrap();
+        free(&pool, live, &stream).unwrap();
     }
 }
 
@@ -122,7 +122,7 @@ fn settings_are_returned_as_they_were_set() {
 #[test]
 fn invalid_settings_are_rejected() {
     for device in devices() {
-        let refused = |builder: DriverPoolBuilder, words: &str| {
+        let rejected = |builder: DriverPoolBuilder, words: &str| {
             let error = builder.build(&device).unwrap_err();
             assert!(
                 matches!(error, Error::InvalidConfig(InvalidConfig::Pool { .. }))
@@ -131,9 +131,9 @@ fn invalid_settings_are_rejected() {
             );
         };
         let builder = DriverPool::builder();
-        refused(builder.clone().max_size(0), "at least 1 B");
-        refused(builder.clone().max_size(u64::MAX), "max_size = 18446744073709551615 B");
-        refused(builder.max_size(MIB).release_threshold(MIB + 1), "never exceeds its max_size");
+        rejected(builder.clone().max_size(0), "at least 1 B");
+        rejected(builder.clone().max_size(u64::MAX), "max_size = 18446744073709551615 B");
+        rejected(builder.max_size(MIB).release_threshold(MIB + 1), "never exceeds its max_size");
     }
 }
 
@@ -145,17 +145,17 @@ fn a_pool_grows_up_to_its_maximum_size() {
             Err(Error::NotSupported(NotSupported::Backend { .. })) if !is_cpu(&device) => continue,
             other => other.unwrap(),
         };
-        let blocks = [0; 3].map(|_| take(&pool, mib(32), &stream));
+        let blocks = [0; 3].map(|_| alloc(&pool, mib(32), &stream));
         let error = pool.allocate(mib(33), &stream).unwrap_err();
         assert_eq!(figures(&error), [33 * MIB, 96 * MIB, 128 * MIB, 32 * MIB], "{error}");
         assert!(error.to_string().contains("max_size"), "{error}");
         for block in blocks {
-            give(&pool, block, &stream).unwrap();
+            free(&pool, block, &stream).unwrap();
         }
         stream.synchronize().unwrap();
         pool.trim_to(0).unwrap();
-        let all = take(&pool, mib(128), &stream);
-        give(&pool, all, &stream).unwrap();
+        let all = alloc(&pool, mib(128), &stream);
+        free(&pool, all, &stream).unwrap();
     }
 }
 
@@ -164,14 +164,14 @@ fn alignments_above_the_drivers_are_served_up_to_a_limit() {
     for device in devices() {
         let (module, stream) = (module(&device), device.stream().unwrap());
         let pool = pool(&device);
-        let blocks: Vec<Block> = (0..22).map(|bits| take(&pool, layout(5000, 1 << bits), &stream)).collect();
+        let blocks: Vec<Block> = (0..22).map(|bits| alloc(&pool, layout(5000, 1 << bits), &stream)).collect();
         for (i, block) in blocks.iter().enumerate() {
             assert!((block.0.0 as usize).is_multiple_of(1 << i), "{:?} on {device}", block.0);
             set(&stream, &module, *block, i as f32);
         }
         for (i, block) in blocks.iter().enumerate() {
             assert_eq!(others(&device, *block, i as f32), 0, "block {i} on {device}");
-            give(&pool, *block, &stream).unwrap();
+            free(&pool, *block, &stream).unwrap();
         }
         let error = pool.allocate(layout(1, 1 << 31), &stream).unwrap_err();
         assert!(matches!(error, Error::InvalidRequest(InvalidRequest::Layout { .. })), "{error}");
@@ -184,10 +184,10 @@ fn launches_reject_freed_memory() {
     let device = Device::cpu();
     let (module, stream) = (module(&device), device.stream().unwrap());
     let pool = pool(&device);
-    let block = take(&pool, layout(4096, 256), &stream);
+    let block = alloc(&pool, layout(4096, 256), &stream);
     let values = words(&device, block);
     set(&stream, &module, block, 1.0);
-    give(&pool, block, &stream).unwrap();
+    free(&pool, block, &stream).unwrap();
     // SAFETY: the launch is rejected.
     let late = unsafe { stream.launch(&module, fill, &ONE, (values, 0)) };
     assert!(matches!(late, Err(Error::Dangling(Dangling::Argument { .. }))), "{late:?}");
@@ -200,7 +200,7 @@ fn a_block_crosses_streams_behind_an_event() {
     for device in devices() {
         let (module, first, second) = (module(&device), device.stream().unwrap(), device.stream().unwrap());
         let pool = pool(&device);
-        let block = take(&pool, Layout::array::<f32>(1 << 20).unwrap(), &first);
+        let block = alloc(&pool, Layout::array::<f32>(1 << 20).unwrap(), &first);
         launch_linger(&first, &module, words(&device, block), 20_000);
         set(&first, &module, block, 1.0);
         second.wait(&first.record().unwrap()).unwrap();
@@ -209,15 +209,15 @@ fn a_block_crosses_streams_behind_an_event() {
         // The block is freed after a kernel of the second stream. The next allocation of the first
         // stream is ordered after that kernel.
         launch_linger(&second, &module, words(&device, block), 20_000);
-        give(&pool, block, &second).unwrap();
-        let again = take(&pool, block.1, &first);
+        free(&pool, block, &second).unwrap();
+        let again = alloc(&pool, block.1, &first);
         set(&first, &module, again, 3.0);
         assert_eq!(
             others(&device, again, 3.0),
             0,
             "on {device}: reused before the work of the free was done"
         );
-        give(&pool, again, &first).unwrap();
+        free(&pool, again, &first).unwrap();
     }
 }
 
@@ -227,9 +227,9 @@ fn streams_and_pool_may_be_dropped_while_frees_are_pending() {
         let (module, pool) = (module(&device), pool(&device));
         for _ in 0..20 {
             let stream = device.stream().unwrap();
-            let block = take(&pool, mib(1), &stream);
+            let block = alloc(&pool, mib(1), &stream);
             launch_linger(&stream, &module, words(&device, block), 2000);
-            give(&pool, block, &stream).unwrap();
+            free(&pool, block, &stream).unwrap();
         }
         drop(pool);
         device.synchronize().unwrap();
@@ -243,12 +243,12 @@ fn the_devices_own_pool_outlives_its_handles() {
         let pool = DriverPool::default_of(&device).unwrap();
         let other = DriverPool::default_of(&device).unwrap();
         let before = pool.release_threshold().unwrap();
-        let block = take(&pool, mib(1), &stream);
+        let block = alloc(&pool, mib(1), &stream);
         assert!(other.stats().unwrap().usage.used_bytes >= MIB, "they are one");
-        let error = give(&other, block, &stream).unwrap_err();
+        let error = free(&other, block, &stream).unwrap_err();
         assert!(error.to_string().contains("belongs to another allocator"), "{error}");
         drop(other);
-        give(&pool, block, &stream).unwrap();
+        free(&pool, block, &stream).unwrap();
         pool.set_release_threshold(3 * MIB).unwrap();
         drop(pool);
         let again = DriverPool::default_of(&device).unwrap();
@@ -263,9 +263,9 @@ fn other_pools_work_over_it() {
         let stream = device.stream().unwrap();
         let pool = pool(&device);
         let blocks = BlockPool::builder(layout(4096, 4096), 10).build_over(&pool).unwrap();
-        let block = take(&blocks, layout(4096, 4096), &stream);
+        let block = alloc(&blocks, layout(4096, 4096), &stream);
         memory(&device, block).fill(7).unwrap();
-        give(&blocks, block, &stream).unwrap();
+        free(&blocks, block, &stream).unwrap();
         drop(blocks);
         assert_eq!(pool.usage().used_bytes, 0);
     }
@@ -281,10 +281,10 @@ fn stream_ordered_against_synchronous_allocation() {
         let time = |allocator: &dyn DeviceAllocator| -> Duration {
             let start = Instant::now();
             for i in 0..TIMES {
-                let block = take(allocator, mib(4), &stream);
+                let block = alloc(allocator, mib(4), &stream);
                 // SAFETY: one thread, on the stream of the block.
                 unsafe { stream.launch(&module, fill, &ONE, (words(&device, block), i)) }.unwrap();
-                give(allocator, block, &stream).unwrap();
+                free(allocator, block, &stream).unwrap();
             }
             stream.synchronize().unwrap();
             start.elapsed() / TIMES
@@ -295,9 +295,9 @@ fn stream_ordered_against_synchronous_allocation() {
         println!("{device}: {synchronous:.2?} each, stream-ordered {ordered:.2?}");
         assert!(is_cpu(&device) || ordered < synchronous, "on {device}: {ordered:.2?}, {synchronous:.2?}");
         assert_eq!(pool.stats().unwrap().live_blocks, 0);
-        let last = take(&pool, mib(4), &stream);
+        let last = alloc(&pool, mib(4), &stream);
         set(&stream, &module, last, 5.0);
         assert_eq!(others(&device, last, 5.0), 0, "on {device}");
-        give(&pool, last, &stream).unwrap();
+        free(&pool, last, &stream).unwrap();
     }
 }

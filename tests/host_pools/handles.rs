@@ -7,7 +7,7 @@ mod values;
 
 use crate::kernels::double;
 use crate::prelude::*;
-use crate::suite::{each, take_all};
+use crate::suite::{alloc_all, each};
 
 const LONG_MICROS: u32 = 20_000;
 
@@ -54,7 +54,7 @@ fn a_block_is_reused_only_after_the_work_of_every_stream_of_its_handle() {
                 continue;
             }
             // Allocate all blocks, so that this one is among them, unless a limit is lower.
-            let blocks = take_all(case, allocator, third);
+            let blocks = alloc_all(case, allocator, third);
             if let Some(block) = blocks.iter().find(|(ptr, _)| ptr.0 as u64 == address) {
                 assert_eq!(
                     seen_after_doubling(&module, third, slice, block),
@@ -65,7 +65,7 @@ fn a_block_is_reused_only_after_the_work_of_every_stream_of_its_handle() {
                 assert!(case.room != Some(BLOCKS), "{case}, {name}");
             }
             for block in blocks {
-                give(allocator, block, third).unwrap();
+                free(allocator, block, third).unwrap();
             }
         }
     });

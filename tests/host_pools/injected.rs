@@ -18,30 +18,30 @@ fn insist<T>(failures: &mut u64, mut call: impl FnMut() -> Result<T, Error>) -> 
 /// failed, and of the failures that were reported or occurred in the drop.
 fn use_it(case: &Case, device: &Device, which: Failures) -> (u64, u64, u64) {
     let flawed = Arc::new(FailureInjected::new(driver(device), which));
-    let mut told = 0;
+    let mut reported = 0;
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
-    let allocator = insist(&mut told, || case.over(Box::new(flawed.clone())));
+    let allocator = insist(&mut reported, || case.over(Box::new(flawed.clone())));
     for _ in 0..2 {
         let mut blocks: Vec<Block> = Vec::new();
         for _ in 0..case.room.unwrap_or(5).min(5) {
-            blocks.push((insist(&mut told, || allocator.allocate(case.most, &stream)), case.most));
+            blocks.push((insist(&mut reported, || allocator.allocate(case.most, &stream)), case.most));
         }
         let mut starts: Vec<_> = blocks.iter().map(|(ptr, _)| ptr.0).collect();
         starts.sort_unstable();
         starts.dedup();
         assert_eq!(starts.len(), blocks.len(), "{case}");
         for block in blocks {
-            insist(&mut told, || give(&allocator, block, &other));
+            insist(&mut reported, || free(&allocator, block, &other));
         }
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
     }
-    let before_its_end = flawed.failed();
+    let before_drop = flawed.failed();
     drop(allocator);
-    let at_its_end = flawed.failed() - before_its_end;
+    let in_drop = flawed.failed() - before_drop;
     // The drop tries twice. Memory that it could not free remains allocated upstream.
     let kept = flawed.upstream().usage().used_bytes;
-    assert!(kept == 0 || at_its_end >= 2, "{case}: {kept} B are not given back, after {at_its_end} failures");
-    (flawed.calls(), flawed.failed(), told + at_its_end)
+    assert!(kept == 0 || in_drop >= 2, "{case}: {kept} B are still allocated, after {in_drop} failures");
+    (flawed.calls(), flawed.failed(), reported + in_drop)
 }
 
 #[test]
@@ -51,8 +51,8 @@ fn each_call_upstream_fails_once() {
         let (calls, failed, _) = use_it(&case, &device, Failures::Never);
         assert!(calls >= 2 && failed == 0, "{case}");
         for nth in 1..=calls {
-            let (_, failed, told) = use_it(&case, &device, Failures::Nth(nth));
-            assert_eq!((failed, told), (1, 1), "{case}: call {nth}");
+            let (_, failed, reported) = use_it(&case, &device, Failures::Nth(nth));
+            assert_eq!((failed, reported), (1, 1), "{case}: call {nth}");
             assert_eq!(device.memory_in_use(), (0, 0), "{case}: call {nth} leaks");
         }
     }
@@ -64,8 +64,8 @@ fn random_failures_are_reproducible_by_seed() {
         let device = Device::cpu();
         let run = |seed| {
             let one_in = NonZeroU64::new(2).unwrap();
-            let (calls, failed, told) = use_it(&case, &device, Failures::OneIn(one_in, seed));
-            assert_eq!(failed, told, "{case}, seed {seed}");
+            let (calls, failed, reported) = use_it(&case, &device, Failures::OneIn(one_in, seed));
+            assert_eq!(failed, reported, "{case}, seed {seed}");
             assert_eq!(device.memory_in_use(), (0, 0), "{case}, seed {seed}, leaks");
             (calls, failed)
         };
@@ -94,7 +94,7 @@ fn a_dropped_pool_retries_a_failed_free() {
         let upstream = Arc::new(FailureInjected::new(driver(&device), Failures::Nth(2)));
         let pool = make(upstream.clone(), region, block);
         let ptr = pool.allocate(block, &stream).unwrap();
-        give(&*pool, (ptr, block), &stream).unwrap();
+        free(&*pool, (ptr, block), &stream).unwrap();
         assert_eq!(upstream.calls(), 1);
         drop(pool);
         assert_eq!((upstream.calls(), upstream.failed(), device.memory_in_use()), (3, 1, (0, 0)));

@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 fn a_log_has_a_row_for_every_call() {
     let (device, stream) = cpu();
     let logged = Logged::new(Limit::new(driver(&device), 5000), Vec::new());
-    let block = take(&logged, layout(4096, 512), &stream);
+    let block = alloc(&logged, layout(4096, 512), &stream);
     assert!(logged.allocate(layout(8192, 8), &stream).is_err());
     let other = device.stream().unwrap();
     let from_elsewhere = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| give(&logged, block, &other));
+        let thread = scope.spawn(|| free(&logged, block, &other));
         thread.join().unwrap()
     });
     from_elsewhere.unwrap();
-    assert!(give(&logged, block, &stream).is_err());
+    assert!(free(&logged, block, &stream).is_err());
     logged.flush().unwrap();
     let (_, bytes) = logged.into_parts().unwrap();
     let text = String::from_utf8(bytes).unwrap();
@@ -49,7 +49,7 @@ fn a_log_of_many_threads_is_consistent_in_order_of_time() {
                 let stream = device.stream().unwrap();
                 for _ in 0..2000 {
                     if let Ok(ptr) = logged.allocate(layout(256, 256), &stream) {
-                        give(&logged, (ptr, layout(256, 256)), &stream).unwrap();
+                        free(&logged, (ptr, layout(256, 256)), &stream).unwrap();
                     }
                 }
             });
@@ -120,7 +120,7 @@ fn a_reused_address_is_logged_in_order() {
     let upstream = block_pool(&device, layout(64, 64), 1);
     let points = [(); 3].map(|()| Barrier::new(2));
     let logged = Logged::new(Overlapping { upstream, points, overlaps: AtomicBool::new(false) }, Vec::new());
-    let block = take(&logged, layout(64, 64), &stream);
+    let block = alloc(&logged, layout(64, 64), &stream);
     logged.upstream().overlaps.store(true, Ordering::Relaxed);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -128,10 +128,10 @@ fn a_reused_address_is_logged_in_order() {
             logged.upstream().points[2].wait();
         });
         logged.upstream().points[0].wait();
-        give(&logged, block, &stream).unwrap();
+        free(&logged, block, &stream).unwrap();
     });
     logged.upstream().overlaps.store(false, Ordering::Relaxed);
-    give(&logged, block, &stream).unwrap();
+    free(&logged, block, &stream).unwrap();
     let (_, bytes) = logged.into_parts().unwrap();
     let rows = read_log(&bytes[..]).unwrap();
     let actions: Vec<_> = rows.iter().map(|row| row.action).collect();
@@ -157,8 +157,8 @@ fn write_failures_are_reported_and_do_not_affect_calls() {
     let (device, stream) = cpu();
     let logged = Logged::new(driver(&device), Full);
     for _ in 0..1000 {
-        let block = take(&logged, layout(8, 8), &stream);
-        give(&logged, block, &stream).unwrap();
+        let block = alloc(&logged, layout(8, 8), &stream);
+        free(&logged, block, &stream).unwrap();
     }
     for _ in 0..2 {
         let error = logged.flush().unwrap_err();
@@ -175,6 +175,6 @@ fn invalid_logs_are_rejected() {
         assert!(matches!(error, Error::AllocLog { what: "read", .. }), "{error}");
     }
     let odd = "thread,time,action,pointer,size,stream,align\n1,2,free,0xz,4,1,1\n";
-    assert!(read_log(odd.as_bytes()).unwrap_err().to_string().contains("`0xz` is no address"));
+    assert!(read_log(odd.as_bytes()).unwrap_err().to_string().contains("`0xz` is not an address"));
     assert_eq!(read_log(&b""[..]).unwrap(), []);
 }

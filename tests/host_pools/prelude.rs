@@ -37,15 +37,15 @@ pub fn block_pool(device: &Device, block: Layout, blocks: usize) -> BlockPool {
     BlockPool::builder(block, blocks).build(device).unwrap()
 }
 
-pub fn take(pool: &dyn DeviceAllocator, layout: Layout, stream: &Stream) -> Block {
+pub fn alloc(pool: &dyn DeviceAllocator, layout: Layout, stream: &Stream) -> Block {
     (pool.allocate(layout, stream).unwrap(), layout)
 }
 
-pub fn take_bytes(pool: &dyn DeviceAllocator, size: usize, stream: &Stream) -> Block {
+pub fn alloc_bytes(pool: &dyn DeviceAllocator, size: usize, stream: &Stream) -> Block {
     (pool.allocate(layout(size, 256), stream).unwrap(), layout(size, 256))
 }
 
-pub fn give(allocator: &dyn DeviceAllocator, (ptr, layout): Block, stream: &Stream) -> Result<()> {
+pub fn free(allocator: &dyn DeviceAllocator, (ptr, layout): Block, stream: &Stream) -> Result<()> {
     // SAFETY: if it is a block of the allocator, no other stream uses it.
     unsafe { allocator.deallocate(ptr, layout, stream) }
 }

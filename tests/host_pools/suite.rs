@@ -20,14 +20,14 @@ pub fn each(test: impl Fn(&Case, &Device, Any)) {
 
 /// Allocates blocks of the largest size until the allocator is out of memory; 300 if the capacity
 /// depends on the device.
-pub fn take_all(case: &Case, allocator: &dyn DeviceAllocator, stream: &Stream) -> Vec<Block> {
+pub fn alloc_all(case: &Case, allocator: &dyn DeviceAllocator, stream: &Stream) -> Vec<Block> {
     let room = case.room.unwrap_or(300);
-    (0..room).map(|_| take(&allocator, case.most, stream)).collect()
+    (0..room).map(|_| alloc(&allocator, case.most, stream)).collect()
 }
 
 /// The error of an allocation that must fail.
-fn refused(allocator: &dyn DeviceAllocator, layout: Layout, stream: &Stream) -> Error {
-    allocator.allocate(layout, stream).expect_err("it is refused")
+fn rejected(allocator: &dyn DeviceAllocator, layout: Layout, stream: &Stream) -> Error {
+    allocator.allocate(layout, stream).expect_err("the allocation must fail")
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn blocks_are_aligned_disjoint_and_keep_their_contents() {
             "{case}: {usage:?}"
         );
         for block in blocks {
-            give(&allocator, block, &stream).unwrap();
+            free(&allocator, block, &stream).unwrap();
         }
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
     });
@@ -72,17 +72,17 @@ fn the_capacity_is_exact() {
         let Some(room) = case.room else { return };
         let stream = device.stream().unwrap();
         for _ in 0..3 {
-            let mut blocks = take_all(case, &allocator, &stream);
-            let error = refused(&allocator, case.most, &stream);
+            let mut blocks = alloc_all(case, &allocator, &stream);
+            let error = rejected(&allocator, case.most, &stream);
             let ([requested, used, reserved, largest], size) = (figures(&error), case.most.size() as u64);
             assert_eq!((requested, used, reserved), (size, room as u64 * size, room as u64 * size));
             assert!(largest < size && error.to_string().contains("free blocks"), "{case}: {error}");
             let last = blocks.pop().unwrap();
-            give(&allocator, last, &stream).unwrap();
+            free(&allocator, last, &stream).unwrap();
             assert_eq!(allocator.allocate(case.most, &stream).unwrap().0, last.0.0, "{case}: the only one");
             blocks.push(last);
             for block in blocks {
-                give(&allocator, block, &stream).unwrap();
+                free(&allocator, block, &stream).unwrap();
             }
             assert_eq!(allocator.usage().used_bytes, 0, "{case}");
         }
@@ -94,12 +94,12 @@ fn invalid_frees_fail_and_change_nothing() {
     each(|case, device, allocator| {
         let stream = device.stream().unwrap();
         let (first, second) = {
-            let mut two = (0..2).map(|_| take(&allocator, case.most, &stream));
+            let mut two = (0..2).map(|_| alloc(&allocator, case.most, &stream));
             (two.next().unwrap(), two.next().unwrap())
         };
         let used = allocator.usage();
         let wrong = |block: Block, words: &str| {
-            let error = give(&allocator, block, &stream).unwrap_err();
+            let error = free(&allocator, block, &stream).unwrap_err();
             assert!(matches!(error, Error::InvalidFree(InvalidFree::Block { .. })), "{case}: {error}");
             let address = format!("{:#x}", block.0.0 as usize);
             let message = error.to_string();
@@ -115,13 +115,13 @@ fn invalid_frees_fail_and_change_nothing() {
         wrong(inside(second, case.most.size() - 1), "it lies inside of");
         wrong((first.0, layout(case.most.size() - 1, case.most.align())), "allocated as");
         wrong((first.0, layout(case.most.size(), 1)), "allocated as");
-        give(&allocator, second, &stream).unwrap();
+        free(&allocator, second, &stream).unwrap();
         let used = allocator.usage();
-        let twice = give(&allocator, second, &stream).unwrap_err();
+        let twice = free(&allocator, second, &stream).unwrap_err();
         assert!(matches!(twice, Error::InvalidFree(InvalidFree::Block { .. })), "{case}: {twice}");
         assert!(["is already free", "freed before"].iter().any(|words| twice.to_string().contains(words)));
         assert_eq!(allocator.usage(), used, "{case}");
-        give(&allocator, first, &stream).unwrap();
+        free(&allocator, first, &stream).unwrap();
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
     });
 }
@@ -130,19 +130,19 @@ fn invalid_frees_fail_and_change_nothing() {
 fn invalid_requests_are_rejected() {
     each(|case, device, allocator| {
         let (stream, other) = (device.stream().unwrap(), Device::cpu().stream().unwrap());
-        let error = refused(&allocator, layout(0, 1), &stream);
+        let error = rejected(&allocator, layout(0, 1), &stream);
         assert!(matches!(error, Error::InvalidRequest(InvalidRequest::Layout { .. })), "{case}: {error}");
         for layout in [layout(1 << 62, 1), layout(1, 1 << 40)] {
-            refused(&allocator, layout, &stream);
+            rejected(&allocator, layout, &stream);
         }
-        let error = refused(&allocator, case.most, &other);
+        let error = rejected(&allocator, case.most, &other);
         assert!(matches!(error, Error::WrongDevice { what: "the stream", .. }), "{case}: {error}");
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
 
-        let block = take(&allocator, case.most, &stream);
-        let error = give(&allocator, block, &other).unwrap_err();
+        let block = alloc(&allocator, case.most, &stream);
+        let error = free(&allocator, block, &other).unwrap_err();
         assert!(matches!(error, Error::WrongDevice { what: "the stream", .. }), "{case}: {error}");
-        give(&allocator, block, &stream).unwrap();
+        free(&allocator, block, &stream).unwrap();
     });
 }
 
@@ -153,16 +153,16 @@ fn a_block_is_reused_only_after_the_work_before_its_free() {
     each(|case, device, allocator| {
         let (module, first, second) = (module(device), device.stream().unwrap(), device.stream().unwrap());
         for other in [&second, &first] {
-            let block = take(&allocator, case.most, &first);
+            let block = alloc(&allocator, case.most, &first);
             let values = first_word(device, block);
             launch_linger(&first, &module, values, 20_000);
-            give(&allocator, block, &first).unwrap();
+            free(&allocator, block, &first).unwrap();
             if case.is_the_driver() {
                 assert!(first.is_done().unwrap(), "{case} on {device}: its frees wait");
                 continue;
             }
             // Allocate all blocks, so that this one is among them, unless a limit is lower.
-            let blocks = take_all(case, &allocator, other);
+            let blocks = alloc_all(case, &allocator, other);
             let is_there = blocks.iter().any(|(ptr, _)| ptr.0 == block.0.0);
             assert!(is_there || case.room != Some(BLOCKS), "{case}");
             if is_there {
@@ -171,7 +171,7 @@ fn a_block_is_reused_only_after_the_work_before_its_free() {
                 assert_eq!(read_word(device, block), 2, "{case} on {device}");
             }
             for block in blocks {
-                give(&allocator, block, other).unwrap();
+                free(&allocator, block, other).unwrap();
             }
         }
     });
@@ -183,11 +183,11 @@ fn streams_may_be_dropped_while_frees_are_pending() {
         let module = module(device);
         for _ in 0..3 {
             let stream = device.stream().unwrap();
-            let blocks = take_all(case, &allocator, &stream);
+            let blocks = alloc_all(case, &allocator, &stream);
             let values = first_word(device, blocks[0]);
             launch_linger(&stream, &module, values, 2000);
             for block in blocks {
-                give(&allocator, block, &stream).unwrap();
+                free(&allocator, block, &stream).unwrap();
             }
         }
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
@@ -198,12 +198,12 @@ fn streams_may_be_dropped_while_frees_are_pending() {
 fn a_drop_waits_for_kernels_that_use_the_blocks() {
     each(|case, device, allocator| {
         let (module, stream) = (module(device), device.stream().unwrap());
-        let block = take(&allocator, case.most, &stream);
+        let block = alloc(&allocator, case.most, &stream);
         let values = first_word(device, block);
         launch_linger(&stream, &module, values, 20_000);
         let ended = stream.record().unwrap();
         if case.room.is_some() {
-            give(&allocator, block, &stream).unwrap();
+            free(&allocator, block, &stream).unwrap();
         }
         drop(allocator);
         // A GPU's driver keeps the memory of a stream-ordered pool until the kernel has ended,

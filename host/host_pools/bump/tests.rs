@@ -23,11 +23,11 @@ fn pool(device: &Device, blocks: usize) -> Pool {
     BumpPool::builder(region).build_over(Statistics::new(SyncDriverAllocator::new(device))).unwrap()
 }
 
-fn take(pool: &Pool, stream: &Stream) -> DevicePtr<u8> {
+fn alloc(pool: &Pool, stream: &Stream) -> DevicePtr<u8> {
     pool.allocate(BLOCK, stream).unwrap()
 }
 
-fn give<A: DeviceAllocator>(pool: &BumpPool<A>, ptr: DevicePtr<u8>, stream: &Stream) -> Result<()> {
+fn free<A: DeviceAllocator>(pool: &BumpPool<A>, ptr: DevicePtr<u8>, stream: &Stream) -> Result<()> {
     // SAFETY: no work uses the block (P1, P2).
     unsafe { pool.deallocate(ptr, BLOCK, stream) }
 }
@@ -43,19 +43,19 @@ fn each_stream_waits_once_after_a_reset() {
     let ((first, of_first), (second, of_second), (third, of_third)) =
         (faulty_stream(&device), faulty_stream(&device), faulty_stream(&device));
     let waits = || (of_first.waits(), of_second.waits(), of_third.waits());
-    let blocks = [take(&pool, &first), take(&pool, &second), take(&pool, &third)];
+    let blocks = [alloc(&pool, &first), alloc(&pool, &second), alloc(&pool, &third)];
     assert_eq!(waits(), (0, 0, 0), "nothing used the region before");
     for (ptr, stream) in blocks.into_iter().zip([&first, &second, &second]) {
-        give(&pool, ptr, stream).unwrap();
+        free(&pool, ptr, stream).unwrap();
     }
     assert_eq!(pool.state().order.events(), 2, "the last free of each stream");
     pool.reset(&third).unwrap();
     assert_eq!(waits(), (0, 0, 2), "the reset lies behind both");
-    let again = [take(&pool, &third), take(&pool, &first), take(&pool, &first), take(&pool, &second)];
+    let again = [alloc(&pool, &third), alloc(&pool, &first), alloc(&pool, &first), alloc(&pool, &second)];
     assert_eq!(waits(), (1, 1, 2), "and the others behind the reset, but not the stream of the reset");
     assert_eq!(again.map(|ptr| ptr.0)[..3], blocks.map(|ptr| ptr.0));
     for ptr in again {
-        give(&pool, ptr, &first).unwrap();
+        free(&pool, ptr, &first).unwrap();
     }
     // No other stream freed: the stream waits for nothing, and is already behind the last reset.
     pool.reset(&first).unwrap();
@@ -71,11 +71,11 @@ fn failed_calls_leave_cursor_and_blocks_unchanged() {
     let device = Device::cpu();
     let pool = pool(&device, 4);
     let (good, (bad, of_bad)) = (device.stream().unwrap(), faulty_stream(&device));
-    let ptr = take(&pool, &good);
+    let ptr = alloc(&pool, &good);
     of_bad.fail(true);
-    assert!(matches!(give(&pool, ptr, &bad), Err(Error::Driver { .. })));
+    assert!(matches!(free(&pool, ptr, &bad), Err(Error::Driver { .. })));
     assert_eq!((pool.stats().live_blocks, pool.stats().granted), (1, 64));
-    give(&pool, ptr, &good).unwrap();
+    free(&pool, ptr, &good).unwrap();
     // First the wait fails, then the record: no stream waits for itself.
     assert!(matches!(pool.reset(&bad), Err(Error::Driver { .. })));
     let before = pool.stats();
@@ -85,8 +85,8 @@ fn failed_calls_leave_cursor_and_blocks_unchanged() {
     assert_eq!(pool.stats().granted, 0);
     check(&pool);
     of_bad.fail(false);
-    assert_eq!(take(&pool, &bad).0, ptr.0);
-    give(&pool, ptr, &bad).unwrap();
+    assert_eq!(alloc(&pool, &bad).0, ptr.0);
+    free(&pool, ptr, &bad).unwrap();
     of_bad.fail(true);
     assert!(pool.reset(&bad).is_err(), "its record");
     assert_eq!((pool.stats().granted, pool.stats().resets), (64, 1));
@@ -104,10 +104,10 @@ fn a_drop_waits_for_the_streams_of_all_frees() {
     pool.pool_stream = pool_stream;
     let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
     for stream in [&first, &second, &first, &second] {
-        give(&pool, take(&pool, stream), stream).unwrap();
+        free(&pool, alloc(&pool, stream), stream).unwrap();
     }
     pool.reset(&first).unwrap();
-    give(&pool, take(&pool, &second), &second).unwrap();
+    free(&pool, alloc(&pool, &second), &second).unwrap();
     drop(pool);
     assert_eq!(of_pool.waits(), 2, "the reset, and the free since");
 }
@@ -134,8 +134,8 @@ fn a_failed_free_of_an_overflow_block_can_be_retried() {
     // The fourth call is the free when the pool is dropped, which is retried.
     for nth in 1..=4 {
         let memory = FailureInjected::new(SyncDriverAllocator::new(&device), Failures::Nth(nth));
-        let made = BumpPool::builder(BLOCK).overflow(Overflow::Upstream).build_over(&memory);
-        let Ok(pool) = made else {
+        let built = BumpPool::builder(BLOCK).overflow(Overflow::Upstream).build_over(&memory);
+        let Ok(pool) = built else {
             assert_eq!(nth, 1);
             continue;
         };
@@ -143,12 +143,12 @@ fn a_failed_free_of_an_overflow_block_can_be_retried() {
         let outside = pool.allocate(BLOCK, &stream).or_else(|_| pool.allocate(BLOCK, &stream)).unwrap();
         assert_eq!((pool.stats().overflow_blocks, pool.stats().overflows), (1, 1), "call {nth}");
         if nth == 3 {
-            assert!(matches!(give(&pool, outside, &stream), Err(Error::FailureInjected { .. })));
+            assert!(matches!(free(&pool, outside, &stream), Err(Error::FailureInjected { .. })));
             assert_eq!(pool.stats().overflow_bytes, 64);
         }
-        give(&pool, outside, &stream).unwrap();
-        assert!(give(&pool, outside, &stream).unwrap_err().to_string().contains("freed before"));
-        give(&pool, inside, &stream).unwrap();
+        free(&pool, outside, &stream).unwrap();
+        assert!(free(&pool, outside, &stream).unwrap_err().to_string().contains("freed before"));
+        free(&pool, inside, &stream).unwrap();
         assert_eq!(pool.usage().used_bytes, 0);
         drop(pool);
         assert_eq!(memory.failed(), 1, "call {nth}");
@@ -162,13 +162,13 @@ fn a_block_being_freed_is_neither_live_nor_free() {
     let device = Device::cpu();
     let pool = pool(&device, 4);
     let stream = device.stream().unwrap();
-    let ptr = take(&pool, &stream);
+    let ptr = alloc(&pool, &stream);
     let (began, index) = {
         let mut state = pool.state();
         (state.order.now(), state.cursor.begin_free(address_of(ptr), BLOCK).unwrap())
     };
-    assert!(matches!(pool.reset(&stream), Err(Error::InUse { blocks: 1, .. })), "it is on its way");
-    assert!(give(&pool, ptr, &stream).unwrap_err().to_string().contains("is already free"));
+    assert!(matches!(pool.reset(&stream), Err(Error::InUse { blocks: 1, .. })), "it is being freed");
+    assert!(free(&pool, ptr, &stream).unwrap_err().to_string().contains("is already free"));
     let mut state = pool.state();
     state.cursor.end_free(index, true);
     state.order.freed(stream.id(), stream.record().unwrap(), began);
@@ -201,10 +201,10 @@ fn the_cursor_keeps_its_invariants_under_random_requests() {
                 let at = below(live.len() as u64) as usize;
                 let (start, layout) = live[at];
                 let index = cursor.begin_free(start, layout).unwrap();
-                assert!(cursor.begin_free(start, layout).is_err(), "it is on its way");
-                let went_well = below(4) > 0;
-                cursor.end_free(index, went_well);
-                if went_well {
+                assert!(cursor.begin_free(start, layout).is_err(), "it is being freed");
+                let succeeded = below(4) > 0;
+                cursor.end_free(index, succeeded);
+                if succeeded {
                     live.swap_remove(at);
                     assert!(cursor.begin_free(start, layout).is_err(), "it is free");
                 }

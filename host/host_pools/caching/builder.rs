@@ -80,7 +80,7 @@ impl CachingPoolBuilder {
         self
     }
 
-    /// Largest class that slabs serve; its blocks take their whole class, in bytes: a power of two
+    /// Largest class that slabs serve; its blocks take the full size of their class, in bytes: a power of two
     /// from the smallest block to 1 MiB. Default: 64 KiB. Larger blocks take the requested size,
     /// rounded up to a multiple of the smallest block.
     pub fn slab_limit(mut self, bytes: u64) -> Self {

@@ -1,5 +1,5 @@
 //! A caching pool of equal blocks, the base of [`BlockPool`](crate::host_pools::BlockPool): one
-//! class, and one segment for its whole lifetime.
+//! class, and one segment for its entire lifetime.
 
 use super::super::allocator::DeviceAllocator;
 use super::class::Need;

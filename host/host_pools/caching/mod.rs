@@ -17,7 +17,7 @@
 //!   updates, and each writes to the block map. The shared state is not touched.
 //! - A request that the cache cannot serve is served from the shared state, where free neighbours
 //!   merge, or by the fallback ladder (`ladder`).
-//! - `class` defines the size classes and bins. Blocks up to the slab limit take their whole class.
+//! - `class` defines the size classes and bins. Blocks up to the slab limit take the full size of their class.
 //!   Larger blocks take the requested size, cut from a segment by best fit, so that 33 MiB do not
 //!   take 64.
 //!

@@ -29,8 +29,8 @@ use warpheap_device::kernel::DevicePtr;
 /// nothing for this. A stream may be destroyed while blocks that were freed on it are pending.
 ///
 /// Sizes up to 2 GiB are rounded to size classes ([`rounded`](Self::rounded)): powers of two from
-/// 512 B, or finer classes (configurable). Up to 64 KiB (configurable) a block takes its whole
-/// class. A larger block takes its size rounded up to a multiple of 512 B; its class only selects
+/// 512 B, or finer classes (configurable). Up to 64 KiB (configurable) a block takes the full size
+/// of its class. A larger block takes its size rounded up to a multiple of 512 B; its class only selects
 /// the bin that caches it.
 ///
 /// When memory runs out, the pool searches other streams' blocks, releases cached segments, waits

@@ -40,7 +40,7 @@ pub struct DriverPool {
 }
 
 impl DriverPool {
-    /// The default pool of the device, with its current settings. The whole program shares it,
+    /// The default pool of the device, with its current settings. The entire program shares it,
     /// including `cudaMallocAsync` of other libraries.
     ///
     /// # Errors

@@ -89,7 +89,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// or [`move_to`](Self::move_to). A launch does not check that the block is still allocated:
     /// its caller promises that (P3 of [`Stream::launch`]).
     pub fn slice(&self) -> DeviceSlice<T> {
-        // SAFETY: the whole buffer. The caller of a launch promises that it is still allocated (P3
+        // SAFETY: the entire buffer. The caller of a launch promises that it is still allocated (P3
         // of `launch`).
         unsafe { DeviceSlice::from_raw_parts(self.ptr().0, self.len as u64) }
     }
@@ -187,7 +187,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
 impl<T: Copy, A: DeviceAllocator> PoolBuffer<MaybeUninit<T>, A> {
     /// All values, as an argument of a kernel that initialises them.
     pub fn slice_to_init(&self) -> DeviceSlice<T> {
-        // SAFETY: the whole buffer, with the layout of `T`. The caller of a launch promises that it
+        // SAFETY: the entire buffer, with the layout of `T`. The caller of a launch promises that it
         // is still allocated (P3 of `launch`). Reading a value is `unsafe` and requires that it was
         // written.
         unsafe { DeviceSlice::from_raw_parts(self.ptr_to_init().0, self.len as u64) }

@@ -29,7 +29,7 @@ impl<'a> Worker<'_, 'a> {
     }
 
     /// A shared buffer, or a new one.
-    fn take(&mut self) -> Option<(Values<'a>, u32)> {
+    fn alloc(&mut self) -> Option<(Values<'a>, u32)> {
         let mut shared = self.shared.lock().unwrap();
         // All threads together hold no more than the capacity of the smallest pool.
         const MOST: usize = 30;
@@ -55,7 +55,7 @@ impl<'a> Worker<'_, 'a> {
 
     fn work(mut self, operations: usize) {
         for _ in 0..operations {
-            let Some((mut values, mut value)) = self.take() else { continue };
+            let Some((mut values, mut value)) = self.alloc() else { continue };
             match self.below(6) {
                 0 => {
                     values.move_to(&self.stream).unwrap();

@@ -102,17 +102,17 @@ fn copies_out_of_bounds_fail_and_change_nothing() {
     let device = Device::cpu();
     let (memory, stream) = (driver(&device), device.stream().unwrap());
     let mut values = PoolBuffer::from_slice(&memory, &[1_u32, 2, 3], &stream).unwrap();
-    let refused = |done: Result<()>, words: &str| {
+    let rejected = |done: Result<()>, words: &str| {
         let error = done.unwrap_err();
         assert!(matches!(error, Error::OutOfBounds { .. }) && error.to_string().contains(words), "{error}");
     };
-    refused(values.write(2, &[8, 9]), "cannot copy 8 B at offset 8 B: the buffer holds 12 B");
-    refused(values.write(usize::MAX, &[9]), "the buffer holds 12 B");
-    refused(values.read(3, &mut [0]), "cannot copy 4 B at offset 12 B");
-    refused(values.copy_from_slice(&[9, 9]), "the buffer, exactly, holds 12 B");
-    refused(values.copy_from_slice(&[9; 4]), "cannot copy 16 B");
+    rejected(values.write(2, &[8, 9]), "cannot copy 8 B at offset 8 B: the buffer holds 12 B");
+    rejected(values.write(usize::MAX, &[9]), "the buffer holds 12 B");
+    rejected(values.read(3, &mut [0]), "cannot copy 4 B at offset 12 B");
+    rejected(values.copy_from_slice(&[9, 9]), "the buffer, exactly, holds 12 B");
+    rejected(values.copy_from_slice(&[9; 4]), "cannot copy 16 B");
     let four = PoolBuffer::from_slice(&memory, &[9_u32; 4], &stream).unwrap();
-    refused(values.copy_from(&four), "cannot copy 16 B at offset 0 B: the buffer, exactly,");
+    rejected(values.copy_from(&four), "cannot copy 16 B at offset 0 B: the buffer, exactly,");
     let mut two = [0; 2];
     values.read(1, &mut two).unwrap();
     values.write(3, &[]).unwrap();
@@ -224,7 +224,7 @@ fn a_handle_can_be_rebuilt_from_its_parts() -> Result<()> {
     assert_eq!((parts.ptr.0 as u64, parts.len, parts.layout), (address, 3, layout(12, 4)));
     assert_eq!((parts.stream.id(), parts.recorded[0].id()), (first.id(), second.id()));
     assert!(format!("{parts:?}").contains("len: 3"), "{parts:?}");
-    assert_eq!(memory.stats().live_blocks, 1, "nothing is given back");
+    assert_eq!(memory.stats().live_blocks, 1, "nothing is freed");
     // As bytes, freed with the layout of the allocation.
     let parts = PoolParts {
         ptr: kernel::DevicePtr(parts.ptr.0.cast::<u8>()),

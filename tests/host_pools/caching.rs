@@ -7,9 +7,9 @@ const GIB: usize = 1 << 30;
 #[test]
 fn a_freed_block_is_reused_without_an_upstream_call() {
     let (device, stream) = cpu();
-    let over = CachingPool::builder().build_over(driver(&device)).unwrap();
-    let on = CachingPool::builder().build(&device).unwrap();
-    for pool in [&over, &on] {
+    let over_driver = CachingPool::builder().build_over(driver(&device)).unwrap();
+    let in_reservation = CachingPool::builder().build(&device).unwrap();
+    for pool in [&over_driver, &in_reservation] {
         let first = alloc_bytes(pool, MIB, &stream);
         free(pool, first, &stream).unwrap();
         let second = alloc_bytes(pool, MIB, &stream);
@@ -21,7 +21,7 @@ fn a_freed_block_is_reused_without_an_upstream_call() {
         assert_eq!((pool.stats().usage.reserved_bytes, pool.stats().upstream_frees), (0, 1));
         assert_eq!(pool.usage(), Usage::default());
     }
-    assert_eq!(over.upstream().usage().used_bytes, 0);
+    assert_eq!(over_driver.upstream().usage().used_bytes, 0);
 }
 
 #[test]
@@ -98,14 +98,14 @@ fn invalid_settings_are_rejected() {
 #[test]
 fn a_reservation_never_grows_beyond_the_limit() {
     let (device, stream) = cpu();
-    let on = |bytes| CachingPool::builder().max_bytes(bytes).build(&device);
-    let Error::InvalidConfig(InvalidConfig::Pool { setting, given, why }) = on((2 << 20) - 1).unwrap_err()
+    let build = |bytes| CachingPool::builder().max_bytes(bytes).build(&device);
+    let Error::InvalidConfig(InvalidConfig::Pool { setting, given, why }) = build((2 << 20) - 1).unwrap_err()
     else {
         panic!()
     };
     assert_eq!((setting, given.contains("2097151 B"), why.contains("2097152 B")), ("max_bytes", true, true));
     for (asked, granted) in [(2 << 20, 2 << 20), ((4 << 20) - 1, 2 << 20), ((4 << 20) + 1000, 4 << 20)] {
-        let pool = on(asked).unwrap();
+        let pool = build(asked).unwrap();
         assert_eq!(pool.max_bytes(), Some(granted));
         let all: Vec<Block> = std::iter::from_fn(|| pool.allocate(layout(100_000, 256), &stream).ok())
             .map(|ptr| (ptr, layout(100_000, 256)))
@@ -157,11 +157,7 @@ fn invalid_frees_are_distinguished() {
     ];
     for (block, words) in wrong {
         let error = free(&pool, block, &stream).unwrap_err();
-        assert!(
-            matches!(error, Error::InvalidFree(InvalidFree::Block { .. }))
-                && error.to_string().contains(words),
-            "{error}"
-        );
+        assert!(matches!(error, Error::InvalidFree(_)) && error.to_string().contains(words), "{error}");
     }
     free(&pool, small, &stream).unwrap();
     free(&pool, large, &stream).unwrap();

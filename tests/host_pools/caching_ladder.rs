@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 type Pool<A> = CachingPool<Limit<A>>;
 
-fn over(device: &Device, bytes: usize) -> Pool<Counted> {
+fn limited_pool(device: &Device, bytes: usize) -> Pool<Counted> {
     let upstream = Limit::new(Counted::new(device), bytes as u64);
     CachingPool::builder().segment_bytes(2 << 20).spare_bytes(0).build_over(upstream).unwrap()
 }
 
 /// A pool without a memory limit.
-pub fn sparing(device: &Device, spare: u64) -> CachingPool<SyncDriverAllocator> {
+pub fn pool_with_spare(device: &Device, spare: u64) -> CachingPool<SyncDriverAllocator> {
     CachingPool::builder().segment_bytes(2 << 20).spare_bytes(spare).build_over(driver(device)).unwrap()
 }
 
@@ -31,16 +31,16 @@ pub fn served<A: DeviceAllocator>(pool: &CachingPool<A>) -> RungStats {
 #[test]
 fn a_stream_reuses_its_own_frees_first() {
     let (device, first, _) = cpu();
-    let pool = over(&device, 2 * MIB);
+    let pool = limited_pool(&device, 2 * MIB);
     let blocks = [alloc(&pool, MIB, &first), alloc(&pool, MIB, &first)];
     assert_eq!((served(&pool).grown, served(&pool).shared, pool.stats().hits), (1, 0, 1));
     for block in blocks {
         free(&pool, block, &first).unwrap();
     }
     // Two cached halves coalesce without an event.
-    let whole = alloc(&pool, 2 * MIB, &first);
+    let joined = alloc(&pool, 2 * MIB, &first);
     assert_eq!((served(&pool).done, pool.stats().hits), (0, 2), "merged in the stream's own extent");
-    free(&pool, whole, &first).unwrap();
+    free(&pool, joined, &first).unwrap();
     // Unused slabs become a piece again.
     let many: Vec<_> = (0..64).map(|_| alloc(&pool, 32 << 10, &first)).collect();
     assert!(pool.allocate(layout(512, 256), &first).is_err());
@@ -70,7 +70,7 @@ fn free_memory_is_used_after_a_failed_upstream_call() {
 #[test]
 fn memory_cached_for_an_idle_stream_is_used_before_the_pool_grows() {
     let (device, first, second) = cpu();
-    let pool = sparing(&device, 0);
+    let pool = pool_with_spare(&device, 0);
     free(&pool, alloc(&pool, 16 * MIB, &first), &first).unwrap();
     for _ in 0..1000 {
         alloc(&pool, 16 << 10, &second);
@@ -127,14 +127,14 @@ fn an_exhausted_upstream_is_asked_again_last() {
 #[test]
 fn cached_segments_are_released_before_a_request_fails() {
     let (device, first, second) = cpu();
-    let pool = over(&device, 4 * MIB);
+    let pool = limited_pool(&device, 4 * MIB);
     for stream in [&first, &second] {
         let two = [alloc(&pool, 2 * MIB, &first), alloc(&pool, 2 * MIB, &first)];
         for block in two {
             free(&pool, block, stream).unwrap();
         }
-        let whole = alloc(&pool, 4 * MIB, &first);
-        free(&pool, whole, stream).unwrap();
+        let joined = alloc(&pool, 4 * MIB, &first);
+        free(&pool, joined, stream).unwrap();
     }
     // The second time there is a segment of that size, and its halves coalesce.
     let stats = pool.stats();
@@ -167,11 +167,11 @@ fn a_hook_may_free_blocks_and_is_called_repeatedly() {
     let pool = Arc::new(builder.build_over(Counted::new(&device)).unwrap());
     cell.set(pool.clone()).ok().unwrap();
     held.lock().unwrap().extend([alloc(&pool, 2 * MIB, &first), alloc(&pool, 2 * MIB, &first)]);
-    let whole = alloc(&pool, 4 * MIB, &first);
+    let joined = alloc(&pool, 4 * MIB, &first);
     assert_eq!((asked.load(Ordering::Relaxed), served(&pool).hooked), (2, 1));
     assert!(pool.allocate(layout(4 * MIB, 256), &first).is_err());
     assert_eq!((asked.load(Ordering::Relaxed), served(&pool).failed), (3, 1));
-    free(&pool, whole, &first).unwrap();
+    free(&pool, joined, &first).unwrap();
     drop(cell);
 }
 
@@ -189,7 +189,7 @@ fn the_number_of_hook_calls_is_bounded() {
 #[test]
 fn the_error_has_the_figures_and_the_upstream_error() {
     let (device, first, _) = cpu();
-    let pool = over(&device, 4 * MIB);
+    let pool = limited_pool(&device, 4 * MIB);
     let [one, two] = [alloc(&pool, 2 * MIB, &first), alloc(&pool, MIB, &first)];
     let error = pool.allocate(layout(2 * MIB, 256), &first).unwrap_err();
     assert_eq!(figures(&error).map(|bytes| bytes >> 20), [2, 3, 4, 1]);

@@ -1,6 +1,6 @@
 //! The rungs of the caching pool's ladder that depend on the work of other streams.
 
-use crate::caching_ladder::{cpu, served, sparing};
+use crate::caching_ladder::{cpu, pool_with_spare, served};
 use crate::held::Held;
 use crate::kernels::{double, fail, fill};
 use crate::prelude::alloc_bytes as alloc;
@@ -33,7 +33,7 @@ fn completed_frees_of_another_stream_are_reused_without_a_wait() {
     for spare in [0, 256 << 20] {
         let (device, first, second) = cpu();
         let module = module(&device);
-        let pool = sparing(&device, spare);
+        let pool = pool_with_spare(&device, spare);
         let block = alloc(&pool, 2 * MIB, &first);
         let held = hold_up(&module, &device, &first, block);
         free(&pool, block, &first).unwrap();
@@ -65,8 +65,8 @@ fn a_kernel_fault_is_reported_after_the_pool_polled_the_stream() {
     assert!(pool.allocate(layout(8 * MIB, 256), &second).is_err());
     assert!(pool.stats().upstream_frees > 0);
     drop(first);
-    let told = device.synchronize();
-    assert!(matches!(told, Err(Error::KernelFault(KernelFault::Simt { .. }))), "{told:?}");
+    let reported = device.synchronize();
+    assert!(matches!(reported, Err(Error::KernelFault(KernelFault::Simt { .. }))), "{reported:?}");
 }
 
 /// A busy stream keeps its cache, and memory that the pool put behind an event stays with that
@@ -76,7 +76,7 @@ fn a_busy_stream_keeps_its_cache_while_another_misses() {
     for spare in [64 << 20, 0] {
         let (device, first, second) = cpu();
         let module = module(&device);
-        let pool = sparing(&device, spare);
+        let pool = pool_with_spare(&device, spare);
         let block = alloc(&pool, 2 * MIB, &first);
         let _held = hold_up(&module, &device, &first, block);
         free(&pool, block, &first).unwrap();
@@ -128,14 +128,14 @@ fn pieces_of_several_streams_coalesce_for_a_third() {
     let held = [hold_up(&module, &device, &first, halves[0]), hold_up(&module, &device, &second, halves[1])];
     free(&pool, halves[0], &first).unwrap();
     free(&pool, halves[1], &second).unwrap();
-    let whole = alloc(&pool, 2 * MIB, &third);
+    let joined = alloc(&pool, 2 * MIB, &third);
     assert_eq!(served(&pool).stolen, 1);
     for half in halves {
-        assert_eq!(doubled(&module, &device, &third, whole, half), 2, "it is a part of the whole");
+        assert_eq!(doubled(&module, &device, &third, joined, half), 2, "it is a part of the joined piece");
     }
     held.iter().for_each(Held::let_go);
     for half in halves {
         assert_eq!(read_word(&device, half), 2, "it came after both kernels");
     }
-    free(&pool, whole, &third).unwrap();
+    free(&pool, joined, &third).unwrap();
 }

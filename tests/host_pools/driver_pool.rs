@@ -124,11 +124,7 @@ fn invalid_settings_are_rejected() {
     for device in devices() {
         let rejected = |builder: DriverPoolBuilder, words: &str| {
             let error = builder.build(&device).unwrap_err();
-            assert!(
-                matches!(error, Error::InvalidConfig(InvalidConfig::Pool { .. }))
-                    && error.to_string().contains(words),
-                "{error}"
-            );
+            assert!(matches!(error, Error::InvalidConfig(_)) && error.to_string().contains(words), "{error}");
         };
         let builder = DriverPool::builder();
         rejected(builder.clone().max_size(0), "at least 1 B");

@@ -20,7 +20,7 @@ fn use_it(case: &Case, device: &Device, which: Failures) -> (u64, u64, u64) {
     let flawed = Arc::new(FailureInjected::new(driver(device), which));
     let mut reported = 0;
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
-    let allocator = insist(&mut reported, || case.over(Box::new(flawed.clone())));
+    let allocator = insist(&mut reported, || case.build_over(Box::new(flawed.clone())));
     for _ in 0..2 {
         let mut blocks: Vec<Block> = Vec::new();
         for _ in 0..case.room.unwrap_or(5).min(5) {

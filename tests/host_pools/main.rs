@@ -14,7 +14,7 @@ mod cases;
 mod counted;
 mod driver_pool;
 #[path = "../driver/support.rs"]
-#[allow(dead_code, reason = "its devices are everyone's at once; those of `support` are not")]
+#[allow(dead_code, reason = "`support` lends the GPU to one test at a time")]
 mod driver_support;
 mod handles;
 #[path = "../driver/held.rs"]

@@ -8,7 +8,7 @@ pub fn each(test: impl Fn(&Case, &Device, Any)) {
     for device in devices() {
         for case in cases() {
             let (before, _) = device.memory_in_use();
-            let allocator = case.on(&device);
+            let allocator = case.build(&device);
             assert_eq!(allocator.device(), &device);
             test(&case, &device, allocator);
             // A GPU is used by other tests at the same time.

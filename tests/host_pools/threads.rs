@@ -154,7 +154,7 @@ impl Worker<'_> {
 }
 
 fn run(case: &Case, device: &Device) {
-    let (allocator, shared, start) = (case.on(device), Shared::default(), Instant::now());
+    let (allocator, shared, start) = (case.build(device), Shared::default(), Instant::now());
     let together = Barrier::new(THREADS);
     let worker = |thread: usize| Worker {
         case,

@@ -8,8 +8,8 @@ use std::alloc::Layout;
 use warpheap_device::kernel::DevicePtr;
 
 /// Emits an event for every call: at level `DEBUG` for success, at `WARN` for failure, all with the
-/// target `warpheap::host_pools`. The fields are `address` (absent for a failed allocation), `bytes`,
-/// `align`, `stream` and, for failures, `error`.
+/// target `warpheap::host_pools`. The fields are `address` (absent for a failed allocation),
+/// `bytes`, `align`, `stream` and, for failures, `error`.
 #[derive(Debug)]
 pub struct Traced<A> {
     upstream: A,

@@ -35,7 +35,8 @@ impl BumpPoolBuilder {
     /// Builds a pool in one allocation of `upstream`.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for zero bytes; errors of the upstream.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) for zero bytes; errors of the
+    /// upstream.
     pub fn build_over<A: DeviceAllocator>(&self, upstream: A) -> Result<BumpPool<A>> {
         if self.region.size() == 0 {
             return Err(invalid_setting("region", describe(self.region), "the size must be at least 1 B"));

@@ -1,6 +1,7 @@
 //! What a bump pool does when its region is full.
 
-/// Policy of a [`BumpPool`](super::BumpPool) for a request that does not fit into the rest of its region.
+/// Policy of a [`BumpPool`](super::BumpPool) for a request that does not fit into the rest of its
+/// region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {
@@ -8,6 +9,7 @@ pub enum Overflow {
     #[default]
     Error,
     /// The pool allocates a separate block from its upstream. A free returns that block to the
-    /// upstream, independent of resets. [`BumpPoolStats`](super::BumpPoolStats) counts these blocks.
+    /// upstream, independent of resets. [`BumpPoolStats`](super::BumpPoolStats) counts these
+    /// blocks.
     Upstream,
 }

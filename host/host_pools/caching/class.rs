@@ -12,8 +12,9 @@
 //! large enough. I2: class sizes are multiples of the smallest block. I3: above [`LARGEST_CLASS`]
 //! there are no classes; a size is not rounded to a class.
 //!
-//! A block up to the slab limit takes the full size of its class. A larger block takes its size rounded up to
-//! a multiple of the smallest block; its class only selects the bin while it is cached.
+//! A block up to the slab limit takes the full size of its class. A larger block takes its size
+//! rounded up to a multiple of the smallest block; its class only selects the bin while it is
+//! cached.
 
 use super::super::request::{invalid_layout, invalid_setting};
 use crate::error::{Error, Result};

@@ -187,9 +187,9 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
 impl<T: Copy, A: DeviceAllocator> PoolBuffer<MaybeUninit<T>, A> {
     /// All values, as an argument of a kernel that initialises them.
     pub fn slice_to_init(&self) -> DeviceSlice<T> {
-        // SAFETY: the entire buffer, with the layout of `T`. The caller of a launch promises that it
-        // is still allocated (P3 of `launch`). Reading a value is `unsafe` and requires that it was
-        // written.
+        // SAFETY: the entire buffer, with the layout of `T`. The caller of a launch promises that
+        // it is still allocated (P3 of `launch`). Reading a value is `unsafe` and requires that it
+        // was written.
         unsafe { DeviceSlice::from_raw_parts(self.ptr_to_init().0, self.len as u64) }
     }
 

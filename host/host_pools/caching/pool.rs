@@ -35,7 +35,7 @@ use warpheap_device::kernel::DevicePtr;
 ///
 /// When memory runs out, the pool searches other streams' blocks, releases cached segments, waits
 /// for pending work, and calls a hook, in that order, before the allocation fails.
-/// [`CachingPoolStats::rungs`] counts these steps.
+/// [`CachingPoolStats::rungs`](super::CachingPoolStats::rungs) counts these steps.
 ///
 /// Dropping the pool frees all its memory after the work that blocks were freed behind. If blocks
 /// are still allocated, it waits for the device and logs a warning. On the host, a block takes some

@@ -22,8 +22,8 @@ const MAX_ALIGN: usize = 1 << 30;
 /// pool.
 ///
 /// Allocations and frees are work of their streams. A freed block can be reused on the same stream
-/// at once, and on other streams according to the [`ReusePolicies`]. Memory above the release
-/// threshold returns to the device at a synchronisation.
+/// at once, and on other streams according to the [`ReusePolicies`](super::ReusePolicies). Memory
+/// above the release threshold returns to the device at a synchronisation.
 ///
 /// Dropping this destroys the pool, after freeing blocks that are still allocated: for those it
 /// waits for the device and logs a warning. The device's own pool is not destroyed.

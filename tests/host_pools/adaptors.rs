@@ -41,7 +41,7 @@ fn a_limit_is_exact_and_reports_the_rest() {
     let error = limited.allocate(layout(1, 1), &stream).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a limit cannot allocate 1 B: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are in use, 0 B are kept for later, and the \
+        "a limit cannot allocate 1 B: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are in use, 0 B are cached, and the \
          largest free block has 0 B; free blocks, or raise the limit (Limit::new)"
     );
     free(&limited, most, &stream).unwrap();
@@ -53,7 +53,7 @@ fn a_limit_is_exact_and_reports_the_rest() {
     let error = limited.allocate(layout(101, 1), &stream).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a limit cannot allocate 101 B: 0 B of 100 B are in use, 128 B are kept for later, and the largest free block has 64 B; \
+        "a limit cannot allocate 101 B: 0 B of 100 B are in use, 128 B are cached, and the largest free block has 64 B; \
          free blocks, or raise the limit (Limit::new)"
     );
     let block = alloc(&limited, layout(64, 1), &stream);

@@ -29,7 +29,7 @@ fn a_hundred_blocks_of_four_kibibytes() {
         assert_eq!(
             error.to_string(),
             "a pool of 100 blocks of 4096 B (4.0 KiB) cannot allocate 4096 B (4.0 KiB): 409600 B (400.0 KiB) of 409600 B \
-             (400.0 KiB) are in use, 0 B are kept for later, and the largest free block has 0 B; free blocks, or build it with more"
+             (400.0 KiB) are in use, 0 B are cached, and the largest free block has 0 B; free blocks, or build it with more"
         );
         assert_eq!(pool.stats().free_blocks, 0);
 

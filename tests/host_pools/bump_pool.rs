@@ -108,7 +108,7 @@ fn a_reset_needs_all_blocks_free_and_repeats_the_addresses() {
         for (left, block) in (0..4).rev().zip(&first) {
             let error = pool.reset(&stream).unwrap_err();
             assert!(matches!(error, Error::InUse { blocks, .. } if blocks == left + 1), "{error}");
-            assert!(error.to_string().contains("are still allocated of 1048576 B (1.0 MiB)"), "{error}");
+            assert!(error.to_string().contains("of its 1048576 B (1.0 MiB) are still allocated"), "{error}");
             free(&pool, *block, &stream).unwrap();
             let before = pool.stats();
             let twice = free(&pool, *block, &stream).unwrap_err();

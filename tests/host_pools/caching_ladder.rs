@@ -197,7 +197,7 @@ fn the_error_has_the_figures_and_the_upstream_error() {
     for words in [
         "a caching pool",
         "a limit has 4194304 B (4.0 MiB) of 4194304 B",
-        "1048576 B (1.0 MiB) are kept for later",
+        "1048576 B (1.0 MiB) are cached",
         "on_exhausted",
     ] {
         assert!(message.contains(words), "{message}");

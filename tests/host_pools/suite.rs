@@ -108,9 +108,9 @@ fn invalid_frees_fail_and_change_nothing() {
         };
         let inside = |(ptr, layout): Block, by| (DevicePtr(ptr.0.wrapping_add(by)), layout);
         let foreign = device.zeroed::<u64>(512).unwrap();
-        wrong((DevicePtr(foreign.ptr().0.cast()), case.most), "cannot take back");
-        wrong((DevicePtr::null(), case.most), "cannot take back");
-        wrong((DevicePtr(usize::MAX as *mut u8), case.most), "cannot take back");
+        wrong((DevicePtr(foreign.ptr().0.cast()), case.most), "cannot free");
+        wrong((DevicePtr::null(), case.most), "cannot free");
+        wrong((DevicePtr(usize::MAX as *mut u8), case.most), "cannot free");
         wrong(inside(first, 1), "it lies inside of");
         wrong(inside(second, case.most.size() - 1), "it lies inside of");
         wrong((first.0, layout(case.most.size() - 1, case.most.align())), "allocated as");

@@ -142,7 +142,7 @@ impl DriverPool {
         let entry = self.device.registry().remove(address);
         // SAFETY: the driver allocated the block, and it is freed once (I1); the caller's promises
         // P1 and P2.
-        let done = unsafe { self.pool.free(block.data, stream) };
+        let done = unsafe { self.pool.free(block.data, stream.queue()) };
         if done.is_err() {
             self.device.registry().put_back(address, entry);
             lock(&self.live).insert(address, block);
@@ -164,7 +164,7 @@ unsafe impl DeviceAllocator for DriverPool {
         // Cannot overflow: a layout has less than 2^63 bytes.
         let bytes = layout.size() as u64 + if align > DRIVER_ALIGN { align } else { 0 };
         self.check_room(layout, bytes)?;
-        let base = self.pool.alloc(bytes, stream).map_err(|error| self.explain(error, layout))?;
+        let base = self.pool.alloc(bytes, stream.queue()).map_err(|error| self.explain(error, layout))?;
         let address = base.next_multiple_of(align);
         self.register(address, Block { layout, bytes, data: base });
         Ok(ptr_at(address))
@@ -209,7 +209,7 @@ impl Drop for DriverPool {
         let free = |(address, block): &(u64, Block<u64>)| {
             // SAFETY: the driver allocated the block, it is freed once (I1), and no work is in
             // flight.
-            let free = || unsafe { self.pool.free(block.data, &self.pool_stream) };
+            let free = || unsafe { self.pool.free(block.data, self.pool_stream.queue()) };
             // No later free is possible: this retry is the last attempt.
             let error = free().or_else(|_| free()).err()?;
             Some((error, *address, block.bytes))

@@ -149,7 +149,7 @@ fn a_foreign_block_is_logged_with_its_address() {
     let values = unsafe { PoolBuffer::from_raw(parts) };
     let text = crate::adaptors::events_of(|| drop(values));
     assert!(
-        text.contains("cannot take back") && text.contains(&format!("address={}", ptr.0 as u64)),
+        text.contains("cannot free") && text.contains(&format!("address={}", ptr.0 as u64)),
         "{text}"
     );
     assert_eq!((wrong.stats().failed_frees, right.usage().used_bytes), (1, 4));

@@ -182,7 +182,6 @@ impl<A: DeviceAllocator> CachingPool<A> {
         shared.poll(usize::MAX);
     }
 
-    /// The first class with blocks that are cut to the requested size.
     fn first_large(&self) -> usize {
         self.settings.classes.first_large()
     }
@@ -222,8 +221,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         if let Some(found) = self.find_shared(request) {
             return Ok(Ok(found));
         }
-        let need = request.need;
-        let classes = self.settings.classes;
+        let (need, classes) = (request.need, self.settings.classes);
         let align = need.class.filter(|_| need.is_small).map_or(need.align, |class| classes.align(class));
         let align = align.max(classes.min_block());
         let own = {

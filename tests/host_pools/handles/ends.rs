@@ -148,9 +148,6 @@ fn a_foreign_block_is_logged_with_its_address() {
     // SAFETY: not upheld on purpose: the block belongs to another allocator. The pool detects that.
     let values = unsafe { PoolBuffer::from_raw(parts) };
     let text = crate::adaptors::events_of(|| drop(values));
-    assert!(
-        text.contains("cannot free") && text.contains(&format!("address={}", ptr.0 as u64)),
-        "{text}"
-    );
+    assert!(text.contains("cannot free") && text.contains(&format!("address={}", ptr.0 as u64)), "{text}");
     assert_eq!((wrong.stats().failed_frees, right.usage().used_bytes), (1, 4));
 }

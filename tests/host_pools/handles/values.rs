@@ -132,7 +132,10 @@ fn sizes_that_overflow_are_reported() {
             PoolBuffer::<u64, _>::zeroed(&memory, len, &stream).unwrap_err(),
         ] {
             assert!(matches!(error, Error::InvalidRequest(InvalidRequest::SizeOverflow { .. })), "{error}");
-            assert!(error.to_string().contains(&format!("{len} values of 8 B exceed the address space")), "{error}");
+            assert!(
+                error.to_string().contains(&format!("{len} values of 8 B exceed the address space")),
+                "{error}"
+            );
         }
     }
     // The size of these does not overflow, but exceeds the memory.

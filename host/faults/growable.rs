@@ -42,12 +42,12 @@ fn scenario(run: &mut Run) {
 }
 
 #[test]
-fn each_call_of_the_driver_fails_once() {
+fn each_driver_call_fails_once() {
     let calls = fault_injection::each_call_fails_once("a growable buffer", scenario);
     assert!(calls.len() > 40, "{calls:?}");
 }
 
 #[test]
-fn all_calls_fail_until_the_driver_recovers() {
+fn all_driver_calls_fail_until_recovery() {
     fault_injection::all_calls_fail_for_a_while("a growable buffer", scenario);
 }

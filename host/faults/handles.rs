@@ -29,7 +29,7 @@ fn use_handles(run: &Run) -> Result<()> {
 }
 
 #[test]
-fn each_call_of_the_driver_fails_once_below_handles() {
+fn each_driver_call_below_handles_fails_once() {
     let calls = each_call_fails_once("handles", |run| {
         if let Err(error) = use_handles(run) {
             assert!(is_injected(&error), "{run}: {error}");

@@ -86,13 +86,13 @@ fn is_reached(calls: &[Call]) -> Result<(), Vec<Call>> {
 }
 
 #[test]
-fn each_call_of_the_driver_fails_once() {
+fn each_driver_call_fails_once() {
     let calls = fault_injection::each_call_fails_once("a heap", scenario);
     println!("{} calls", calls.len());
     assert_eq!(is_reached(&calls), Ok(()));
 }
 
 #[test]
-fn all_calls_fail_for_good() {
+fn all_driver_calls_fail_permanently() {
     fault_injection::all_calls_fail_for_good("a heap", scenario);
 }

@@ -21,9 +21,9 @@ fn make(run: &mut Run, subject: &Subject) -> Option<(Box<dyn Pool>, Vec<Stream>)
     Some((run.construct(|| (subject.make)(&device))?, streams))
 }
 
-/// Uses every source of blocks: each stream's own free blocks, those of other streams, the whole
+/// Uses every source of blocks: each stream's own free blocks, those of other streams, the entire
 /// pool, and freed blocks.
-fn play(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: &mut [Stream]) {
+fn use_pool(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: &mut [Stream]) {
     for round in 0..2 {
         for (i, size) in subject.sizes.iter().enumerate() {
             rig.alloc(pool, *size, &streams[i % 2]);
@@ -34,10 +34,10 @@ fn play(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: &mut [St
         }
     }
     let largest = subject.sizes.iter().copied().max().unwrap_or(1);
-    for _ in 0..subject.most {
+    for _ in 0..subject.requests {
         rig.alloc(pool, largest, &streams[2]);
     }
-    for _ in 0..subject.most / 2 {
+    for _ in 0..subject.requests / 2 {
         rig.free_last(pool, &streams[1]);
     }
     // Drop one stream, with the memory that was freed on it.
@@ -64,7 +64,7 @@ fn play(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: &mut [St
 }
 
 /// The pool allocates and frees as if no call had failed.
-fn is_well(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: &[Stream]) {
+fn check_usable(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: &[Stream]) {
     for round in 0..2 {
         while rig.blocks() > 0 {
             rig.must_free_last(pool, &streams[round]);
@@ -87,31 +87,31 @@ fn scenario(subject: &Subject) -> impl Fn(&mut Run) {
     |run| {
         let Some((pool, mut streams)) = make(run, subject) else { return };
         let mut rig = Rig::new(run);
-        play(&mut rig, subject, &*pool, &mut streams);
+        use_pool(&mut rig, subject, &*pool, &mut streams);
         if run.recovers() {
             run.recover();
-            is_well(&mut rig, subject, &*pool, &streams);
+            check_usable(&mut rig, subject, &*pool, &streams);
         }
     }
 }
 
 #[test]
-fn ladders_are_climbed_to_their_ends() {
-    let mut climbed = [0; 4];
+fn the_scenario_reaches_every_rung_of_the_ladder() {
+    let mut reached = [0; 4];
     for subject in SUBJECTS {
         let mut run = Run::unharmed(subject.name);
         let (pool, mut streams) = make(&mut run, subject).expect("nothing fails");
-        play(&mut Rig::new(&run), subject, &*pool, &mut streams);
+        use_pool(&mut Rig::new(&run), subject, &*pool, &mut streams);
         let Some(rungs) = pool.rungs() else { continue };
         println!("{}: {rungs:?}", subject.name);
         let these = [rungs.grown, rungs.stolen, rungs.released, rungs.failed];
-        climbed.iter_mut().zip(these).for_each(|(all, one)| *all += one);
+        reached.iter_mut().zip(these).for_each(|(all, one)| *all += one);
     }
-    assert!(climbed.iter().all(|times| *times > 0), "{climbed:?}");
+    assert!(reached.iter().all(|times| *times > 0), "{reached:?}");
 }
 
 #[test]
-fn each_call_of_the_driver_fails_once() {
+fn each_driver_call_fails_once() {
     for subject in SUBJECTS {
         let all = fault_injection::each_call_fails_once(subject.name, scenario(subject));
         let missed: Vec<_> = subject.calls.iter().filter(|call| !all.contains(call)).collect();
@@ -121,14 +121,14 @@ fn each_call_of_the_driver_fails_once() {
 }
 
 #[test]
-fn all_calls_fail_until_the_driver_recovers() {
+fn all_driver_calls_fail_until_recovery() {
     for subject in SUBJECTS {
         fault_injection::all_calls_fail_for_a_while(subject.name, scenario(subject));
     }
 }
 
 #[test]
-fn all_calls_fail_for_good() {
+fn all_driver_calls_fail_permanently() {
     for subject in SUBJECTS {
         fault_injection::all_calls_fail_for_good(subject.name, scenario(subject));
     }

@@ -39,7 +39,7 @@ fn is_refused<T>(outcome: Result<T>) -> bool {
 }
 
 #[test]
-fn a_heap_whose_reset_failed_does_nothing_for_the_host() {
+fn a_heap_rejects_host_calls_after_a_failed_reset() {
     let (device, faults) = faulty_device(256 * MIB);
     let layout = Layout::new::<[u64; 8]>();
     let mut heap = Heap::builder(8 * MIB).initial(2 * MIB).build(&device).unwrap();
@@ -56,7 +56,7 @@ fn a_heap_whose_reset_failed_does_nothing_for_the_host() {
 }
 
 #[test]
-fn a_free_list_or_an_arena_whose_reset_failed_has_no_figures() {
+fn free_lists_and_bump_pools_report_no_stats_after_a_failed_reset() {
     let (device, faults) = faulty_device(64 * MIB);
     let mut list = FreeList::builder(64, 64).build(&device).unwrap();
     each_call_fails(&faults, Call::Write, &mut list, FreeList::reset, |list| {

@@ -4,8 +4,8 @@ use crate::driver::fault_injection::Call::{self, *};
 use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::host_pools::{
-    BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverPool, Limit, Logged, Overflow, RungStats,
-    Statistics, SyncDriverAllocator, Traced,
+    BlockPool, BumpPool, CachingPool, CachingPoolBuilder, DeviceAllocator, DriverPool, Limit, Logged,
+    Overflow, RungStats, Statistics, SyncDriverAllocator, Traced,
 };
 use std::alloc::Layout;
 
@@ -60,156 +60,89 @@ impl<A: DeviceAllocator> Pool for CachingPool<A> {
     }
 }
 
+type Make = fn(&Device) -> Result<Box<dyn Pool>>;
+
 pub(super) struct Subject {
     pub name: &'static str,
-    pub make: fn(&Device) -> Result<Box<dyn Pool>>,
+    pub make: Make,
     /// Sizes that fit into the pool together.
     pub sizes: &'static [usize],
     /// Number of blocks of the largest size to request. Some of these allocations fail.
-    pub most: usize,
+    pub requests: usize,
     /// Driver calls that the scenario must reach, at least.
     pub calls: &'static [Call],
 }
 
-const SMALL: &[usize] = &[1, 600, 4096, 100];
 const MIB: usize = 1 << 20;
-const LARGE: &[usize] = &[600, 5000, 100_000, MIB, 3 * MIB];
+
+const fn small(name: &'static str, requests: usize, calls: &'static [Call], make: Make) -> Subject {
+    Subject { name, make, sizes: &[1, 600, 4096, 100], requests, calls }
+}
+
+const fn large(name: &'static str, calls: &'static [Call], make: Make) -> Subject {
+    Subject { name, make, sizes: &[600, 5000, 100_000, MIB, 3 * MIB], requests: 4, calls }
+}
 
 const MEMORY: &[Call] = &[Alloc, Free];
-const ONE_PIECE: &[Call] = &[Alloc, Free, StreamSynchronize, Record, Wait];
+const ONE_REGION: &[Call] = &[Alloc, Free, StreamSynchronize, Record, Wait];
 const SEGMENTS: &[Call] =
     &[Alloc, Free, NewStream, StreamSynchronize, StreamQuery, Record, Wait, EventQuery, EventSynchronize];
-const GROWING: &[Call] = &[
-    Info,
-    VirtualMemory,
-    Reserve,
-    Unreserve,
-    Create,
-    Release,
-    Map,
-    Allow,
-    Unmap,
-    NewStream,
-    Record,
-    Wait,
-    EventQuery,
-    EventSynchronize,
+#[rustfmt::skip]
+const RESERVATION: &[Call] = &[
+    Info, VirtualMemory, Reserve, Unreserve, Create, Release, Map, Allow, Unmap,
+    NewStream, Record, Wait, EventQuery, EventSynchronize,
 ];
+const POOL_IN_POOL: &[Call] = &[NewPool, PoolAlloc, PoolFree, PoolSet, StreamSynchronize, Record, Wait];
+const DEFAULT_POOL: &[Call] = &[NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, StreamSynchronize];
+const POOL: &[Call] = &[Info, NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, PoolSet, StreamSynchronize];
 
 fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 4096).unwrap()
 }
 
+fn driver(device: &Device) -> SyncDriverAllocator {
+    SyncDriverAllocator::new(device)
+}
+
+fn boxed<P: Pool + 'static>(pool: Result<P>) -> Result<Box<dyn Pool>> {
+    Ok(Box::new(pool?))
+}
+
+/// A caching pool of 10 MiB.
+fn caching(segment: usize) -> CachingPoolBuilder {
+    CachingPool::builder().max_bytes(10 << 20).segment_bytes(segment as u64)
+}
+
 pub(super) const SUBJECTS: &[Subject] = &[
-    Subject {
-        name: "the driver's memory",
-        make: |device| Ok(Box::new(SyncDriverAllocator::new(device))),
-        sizes: SMALL,
-        most: 4,
-        calls: MEMORY,
-    },
-    Subject {
-        name: "the driver's memory in adaptors",
-        make: |device| {
-            let limited = Limit::new(SyncDriverAllocator::new(device), 20_000);
-            Ok(Box::new(Statistics::new(Traced::new(Logged::new(limited, std::io::sink())))))
-        },
-        sizes: SMALL,
-        most: 6,
-        calls: MEMORY,
-    },
-    Subject {
-        name: "blocks",
-        make: |device| {
-            Ok(Box::new(BlockPool::builder(layout(4096), 6).build_over(SyncDriverAllocator::new(device))?))
-        },
-        sizes: SMALL,
-        most: 8,
-        calls: ONE_PIECE,
-    },
-    Subject {
-        name: "blocks in a stream-ordered pool",
-        make: |device| {
-            Ok(Box::new(
-                BlockPool::builder(layout(4096), 6).build_over(DriverPool::builder().build(device)?)?,
-            ))
-        },
-        sizes: SMALL,
-        most: 8,
-        calls: &[NewPool, PoolAlloc, PoolFree, PoolSet, StreamSynchronize, Record, Wait],
-    },
-    Subject {
-        name: "a region",
-        make: |device| {
-            Ok(Box::new(BumpPool::builder(layout(30_000)).build_over(SyncDriverAllocator::new(device))?))
-        },
-        sizes: SMALL,
-        most: 4,
-        calls: ONE_PIECE,
-    },
-    Subject {
-        name: "a region, and its upstream",
-        make: |device| {
-            let memory = SyncDriverAllocator::new(device);
-            Ok(Box::new(BumpPool::builder(layout(6000)).overflow(Overflow::Upstream).build_over(memory)?))
-        },
-        sizes: SMALL,
-        most: 4,
-        calls: ONE_PIECE,
-    },
-    Subject {
-        name: "a stream-ordered pool",
-        make: |device| Ok(Box::new(DriverPool::builder().max_size(8 << 20).build(device)?)),
-        sizes: LARGE,
-        most: 4,
-        calls: &[Info, NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, PoolSet, StreamSynchronize],
-    },
-    Subject {
-        name: "the device's own pool",
-        make: |device| Ok(Box::new(DriverPool::default_of(device)?)),
-        sizes: LARGE,
-        most: 4,
-        calls: &[NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, StreamSynchronize],
-    },
-    Subject {
-        name: "caching, over the driver's memory",
-        make: |device| {
-            let builder = CachingPool::builder().max_bytes(10 << 20).segment_bytes(4 << 20);
-            Ok(Box::new(builder.build_over(SyncDriverAllocator::new(device))?))
-        },
-        sizes: LARGE,
-        most: 4,
-        calls: SEGMENTS,
-    },
-    Subject {
-        name: "caching, over blocks",
-        make: |device| {
-            let block = Layout::from_size_align(4 << 20, 64 << 10).unwrap();
-            let blocks = BlockPool::builder(block, 3).build_over(SyncDriverAllocator::new(device))?;
-            Ok(Box::new(CachingPool::builder().segment_bytes(4 << 20).build_over(blocks)?))
-        },
-        sizes: LARGE,
-        most: 4,
-        calls: SEGMENTS,
-    },
-    Subject {
-        name: "caching, without the order of streams",
-        make: |device| {
-            let builder = CachingPool::builder().max_bytes(10 << 20).segment_bytes(4 << 20);
-            Ok(Box::new(builder.stream_ordered(false).build_over(SyncDriverAllocator::new(device))?))
-        },
-        sizes: LARGE,
-        most: 4,
-        calls: ONE_PIECE,
-    },
-    Subject {
-        name: "caching, in one segment that grows",
-        make: |device| {
-            let builder = CachingPool::builder().max_bytes(10 << 20).segment_bytes(2 << 20);
-            Ok(Box::new(builder.build(device)?))
-        },
-        sizes: LARGE,
-        most: 4,
-        calls: GROWING,
-    },
+    small("driver memory", 4, MEMORY, |device| boxed(Ok(driver(device)))),
+    small("driver memory in adaptors", 6, MEMORY, |device| {
+        let limited = Limit::new(driver(device), 20_000);
+        boxed(Ok(Statistics::new(Traced::new(Logged::new(limited, std::io::sink())))))
+    }),
+    small("block pool", 8, ONE_REGION, |device| {
+        boxed(BlockPool::builder(layout(4096), 6).build_over(driver(device)))
+    }),
+    small("block pool over a driver pool", 8, POOL_IN_POOL, |device| {
+        boxed(BlockPool::builder(layout(4096), 6).build_over(DriverPool::builder().build(device)?))
+    }),
+    small("bump pool", 4, ONE_REGION, |device| {
+        boxed(BumpPool::builder(layout(30_000)).build_over(driver(device)))
+    }),
+    small("bump pool with overflow", 4, ONE_REGION, |device| {
+        boxed(BumpPool::builder(layout(6000)).overflow(Overflow::Upstream).build_over(driver(device)))
+    }),
+    large("driver pool", POOL, |device| boxed(DriverPool::builder().max_size(8 << 20).build(device))),
+    large("default driver pool", DEFAULT_POOL, |device| boxed(DriverPool::default_of(device))),
+    large("caching pool over driver memory", SEGMENTS, |device| {
+        boxed(caching(4 * MIB).build_over(driver(device)))
+    }),
+    large("caching pool over a block pool", SEGMENTS, |device| {
+        let block = Layout::from_size_align(4 * MIB, 64 << 10).unwrap();
+        let blocks = BlockPool::builder(block, 3).build_over(driver(device))?;
+        boxed(CachingPool::builder().segment_bytes(4 << 20).build_over(blocks))
+    }),
+    large("caching pool without stream order", ONE_REGION, |device| {
+        boxed(caching(4 * MIB).stream_ordered(false).build_over(driver(device)))
+    }),
+    large("caching pool in one reservation", RESERVATION, |device| boxed(caching(2 * MIB).build(device))),
 ];

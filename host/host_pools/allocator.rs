@@ -31,18 +31,19 @@ pub unsafe trait DeviceAllocator: Send + Sync {
     /// Allocates uninitialised memory for work that is submitted to `stream` from now on.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] if the stream belongs to another device, [`Error::InvalidRequest`]
-    /// for a size of zero and for layouts that the allocator never serves, [`Error::OutOfMemory`],
-    /// or an error of the driver. Nothing is allocated in these cases.
+    /// [`WrongDevice`](crate::Error::WrongDevice) if the stream belongs to another device,
+    /// [`InvalidRequest`](crate::Error::InvalidRequest) for a size of zero and for layouts that the
+    /// allocator never serves, [`OutOfMemory`](crate::Error::OutOfMemory), or an error of the
+    /// driver. Nothing is allocated in these cases.
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>>;
 
     /// Frees a block after the work submitted to `stream` so far.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] if the stream belongs to another device, [`Error::InvalidFree`] if no
-    /// live block starts at the address (foreign, interior or double free) or if the layout
-    /// differs, or an error of the driver. The block stays allocated in these cases and can be
-    /// freed again.
+    /// [`WrongDevice`](crate::Error::WrongDevice) if the stream belongs to another device,
+    /// [`InvalidFree`](crate::Error::InvalidFree) if no live block starts at the address (foreign,
+    /// interior or double free) or if the layout differs, or an error of the driver. The block
+    /// stays allocated in these cases and can be freed again.
     ///
     /// # Safety
     /// - P1: only work submitted to `stream` before this call, and work that `stream` was ordered

@@ -8,9 +8,9 @@
 //!                                                                   └─ any other allocator
 //! ```
 //!
-//! Every allocator is a [`DeviceAllocator`]: memory is allocated for a [`Stream`] and freed in the
-//! order of a stream. Each allocator takes its memory from an *upstream* allocator. At the end of
-//! the chain is [`SyncDriverAllocator`] or [`DriverPool`], on a GPU or on the CPU. An adaptor is an
+//! Every allocator is a [`DeviceAllocator`]: memory is allocated for a [`Stream`](crate::Stream)
+//! and freed in the order of a stream. Each allocator takes its memory from an *upstream*
+//! allocator. At the end of the chain is [`SyncDriverAllocator`] or [`DriverPool`], on a GPU or on the CPU. An adaptor is an
 //! allocator that forwards every call and adds one feature.
 //!
 //! ```

@@ -1,33 +1,26 @@
 //! A pool of equal blocks: its count, its addresses, its blocks in kernels.
 
-use crate::cases::layout;
 use crate::kernels::double;
-use crate::suite::{give, memory};
-use crate::support::{devices, module};
+use crate::prelude::*;
 use std::collections::BTreeSet;
-use warpheap::error::{InvalidRequest, OutOfMemory};
-use warpheap::host_pools::{BlockPool, DeviceAllocator, Statistics, SyncDriverAllocator};
-use warpheap::{Device, Error, LaunchConfig};
 
 #[test]
 fn a_hundred_blocks_of_four_kibibytes() {
     let block = layout(4096, 256);
     for device in devices() {
         let (module, stream) = (module(&device), device.stream().unwrap());
-        let memory_of_driver = Statistics::new(SyncDriverAllocator::new(&device));
+        let memory_of_driver = Statistics::new(driver(&device));
         let pool = BlockPool::builder(block, 100).build_over(&memory_of_driver).unwrap();
         assert_eq!((pool.stats().free_blocks, pool.stats().blocks, pool.block()), (100, 100, block));
-        let take = |count| -> Vec<_> {
-            (0..count).map(|_| (pool.allocate(block, &stream).unwrap(), block)).collect()
-        };
-        let ten = take(10);
+        let alloc = |count| -> Vec<_> { (0..count).map(|_| alloc(&pool, block, &stream)).collect() };
+        let ten = alloc(10);
         assert_eq!(pool.stats().free_blocks, 90);
         for block in ten {
-            give(&pool, block, &stream).unwrap();
+            free(&pool, block, &stream).unwrap();
         }
         assert_eq!(pool.stats().free_blocks, 100);
 
-        let all = take(100);
+        let all = alloc(100);
         let starts: BTreeSet<u64> = all.iter().map(|(ptr, _)| ptr.0 as u64).collect();
         let every = (0..100).map(|i| pool.address() + 4096 * i);
         assert_eq!(starts, every.collect(), "100 addresses, 4096 apart");
@@ -36,7 +29,7 @@ fn a_hundred_blocks_of_four_kibibytes() {
         assert_eq!(
             error.to_string(),
             "a pool of 100 blocks of 4096 B (4.0 KiB) cannot allocate 4096 B (4.0 KiB): 409600 B (400.0 KiB) of 409600 B \
-             (400.0 KiB) are in use, 0 B are kept for later, and the largest free block has 0 B; free blocks, or build it with more"
+             (400.0 KiB) are in use, 0 B are cached, and the largest free block has 0 B; free blocks, or build it with more"
         );
         assert_eq!(pool.stats().free_blocks, 0);
 
@@ -56,8 +49,8 @@ fn a_hundred_blocks_of_four_kibibytes() {
         }
 
         for (freed, block) in (1..).zip(&all) {
-            give(&pool, *block, &stream).unwrap();
-            let twice = give(&pool, *block, &stream).unwrap_err();
+            free(&pool, *block, &stream).unwrap();
+            let twice = free(&pool, *block, &stream).unwrap_err();
             assert!(twice.to_string().contains("is already free"), "{twice}");
             assert_eq!(pool.stats().free_blocks, freed);
         }
@@ -68,13 +61,11 @@ fn a_hundred_blocks_of_four_kibibytes() {
 }
 
 #[test]
-fn blocks_are_as_far_apart_as_their_alignment_needs() {
+fn blocks_are_spaced_by_their_aligned_size() {
     for device in devices() {
         let stream = device.stream().unwrap();
         for (size, align, apart) in [(1, 1, 1), (100, 64, 128), (5000, 4096, 8192), (1, 1 << 20, 1 << 20)] {
-            let pool = BlockPool::builder(layout(size, align), 7)
-                .build_over(SyncDriverAllocator::new(&device))
-                .unwrap();
+            let pool = block_pool(&device, layout(size, align), 7);
             assert_eq!(pool.block(), layout(apart, align));
             let blocks: Vec<_> =
                 (0..7).map(|_| (pool.allocate(pool.block(), &stream).unwrap(), pool.block())).collect();
@@ -83,18 +74,17 @@ fn blocks_are_as_far_apart_as_their_alignment_needs() {
                 assert_eq!(ptr.0 as u64, pool.address() + apart as u64 * i);
             }
             for block in blocks {
-                give(&pool, block, &stream).unwrap();
+                free(&pool, block, &stream).unwrap();
             }
         }
     }
 }
 
 #[test]
-fn larger_requests_are_refused_with_what_would_do() {
+fn larger_requests_fail_and_the_error_names_the_block_size() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool =
-        BlockPool::builder(layout(4096, 256), 4).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool = block_pool(&device, layout(4096, 256), 4);
     for layout in [layout(4097, 1), layout(1, 512), layout(isize::MAX as usize, 1)] {
         let error = pool.allocate(layout, &stream).unwrap_err();
         assert!(matches!(error, Error::InvalidRequest(InvalidRequest::Layout { .. })), "{error}");
@@ -104,27 +94,26 @@ fn larger_requests_are_refused_with_what_would_do() {
 }
 
 #[test]
-fn pools_that_cannot_be_are_refused() {
+fn invalid_settings_are_rejected() {
     let device = Device::cpu();
-    let refused = |block, blocks, words: &str| {
-        let error =
-            BlockPool::builder(block, blocks).build_over(SyncDriverAllocator::new(&device)).unwrap_err();
+    let rejected = |block, blocks, words: &str| {
+        let error = BlockPool::builder(block, blocks).build_over(driver(&device)).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(device.memory_in_use(), (0, 0));
     };
-    refused(layout(0, 16), 4, "at least 1 B");
-    refused(layout((1 << 48) + 16, 16), 1, "at most 256 TiB");
-    refused(layout(16, 16), 0, "from 1 to 4294967295");
-    refused(layout(16, 16), 1 << 32, "from 1 to 4294967295");
-    refused(layout(1 << 40, 16), 1 << 30, "exceeds the address space");
-    refused(layout(1 << 40, 16), 1 << 20, "cannot allocate");
+    rejected(layout(0, 16), 4, "at least 1 B");
+    rejected(layout((1 << 48) + 16, 16), 1, "at most 256 TiB");
+    rejected(layout(16, 16), 0, "from 1 to 4294967295");
+    rejected(layout(16, 16), 1 << 32, "from 1 to 4294967295");
+    rejected(layout(1 << 40, 16), 1 << 30, "exceeds the address space");
+    rejected(layout(1 << 40, 16), 1 << 20, "cannot allocate");
 }
 
 #[test]
-fn a_pool_that_goes_with_blocks_allocated_leaks_nothing() {
+fn dropping_a_pool_with_live_blocks_leaks_nothing() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool = BlockPool::builder(layout(64, 64), 4).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool = block_pool(&device, layout(64, 64), 4);
     pool.allocate(layout(64, 64), &stream).unwrap();
     assert!(format!("{pool:?}").contains("3 of them free"), "{pool:?}");
     drop(pool);

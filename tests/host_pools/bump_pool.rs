@@ -1,28 +1,12 @@
 //! A region that is allocated from start to end, and then reset.
 
-use crate::cases::layout;
-use crate::kernels::{fill, linger};
-use crate::suite::{Block, give, memory};
-use crate::support::{devices, module};
-use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng, SeedableRng};
-use std::alloc::Layout;
+use crate::kernels::fill;
+use crate::prelude::*;
 use std::sync::Barrier;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use warpheap::error::{InvalidConfig, InvalidRequest, OutOfMemory};
-use warpheap::host_pools::{BumpPool, DeviceAllocator, Overflow, Statistics, SyncDriverAllocator};
-use warpheap::{Device, Error, LaunchConfig, Stream};
-use warpheap_device::kernel::DevicePtr;
-
-const ONE: LaunchConfig = LaunchConfig::linear(1, 1);
 
 fn pool(device: &Device, bytes: usize) -> BumpPool<SyncDriverAllocator> {
-    BumpPool::builder(layout(bytes, 256)).build_over(SyncDriverAllocator::new(device)).unwrap()
-}
-
-fn take(pool: &dyn DeviceAllocator, layout: Layout, stream: &Stream) -> Block {
-    (pool.allocate(layout, stream).unwrap(), layout)
+    BumpPool::builder(layout(bytes, 256)).build_over(driver(device)).unwrap()
 }
 
 fn starts(blocks: &[Block]) -> Vec<usize> {
@@ -30,13 +14,13 @@ fn starts(blocks: &[Block]) -> Vec<usize> {
 }
 
 #[test]
-fn ten_million_floats_need_forty_megabytes() {
+fn a_region_can_be_allocated_to_the_last_byte() {
     const FLOATS: usize = 10_000_000;
     let floats = Layout::array::<f32>(FLOATS).unwrap();
     for device in devices() {
         let (module, stream) = (module(&device), device.stream().unwrap());
         let pool = pool(&device, 40_000_000);
-        let block = take(&pool, floats, &stream);
+        let block = alloc(&pool, floats, &stream);
         assert_eq!(pool.stats().granted, pool.capacity(), "to the last byte");
         let values = memory(&device, block).slice_at::<u32>(0, FLOATS as u64).unwrap();
         let config = LaunchConfig::linear(FLOATS as u32, 256);
@@ -45,7 +29,7 @@ fn ten_million_floats_need_forty_megabytes() {
         let mut all = vec![0.0_f32; FLOATS];
         memory(&device, block).read(0, &mut all).unwrap();
         assert!(all.iter().all(|value| *value == 1.0), "{device}");
-        give(&pool, block, &stream).unwrap();
+        free(&pool, block, &stream).unwrap();
 
         let small = self::pool(&device, 32_000_000);
         let error = small.allocate(floats, &stream).unwrap_err();
@@ -54,18 +38,17 @@ fn ten_million_floats_need_forty_megabytes() {
         let figures = ["cannot allocate 40000000 B", "0 B of 32000000 B", "Overflow::Upstream"];
         assert!(figures.iter().all(|words| message.contains(words)), "{message}");
         assert_eq!(small.stats().granted, 0, "the cursor has not moved");
-        take(&small, layout(32_000_000, 256), &stream);
+        alloc(&small, layout(32_000_000, 256), &stream);
     }
 }
 
 #[test]
-fn blocks_lie_one_behind_the_other_at_their_alignments() {
+fn blocks_are_consecutive_and_aligned() {
     for device in devices() {
         let stream = device.stream().unwrap();
-        let pool =
-            BumpPool::builder(layout(1 << 16, 4096)).build_over(SyncDriverAllocator::new(&device)).unwrap();
+        let pool = BumpPool::builder(layout(1 << 16, 4096)).build_over(driver(&device)).unwrap();
         let at = |size, align| {
-            let (ptr, _) = take(&pool, layout(size, align), &stream);
+            let (ptr, _) = alloc(&pool, layout(size, align), &stream);
             ptr.0 as u64 - pool.address()
         };
         assert_eq!(
@@ -80,16 +63,13 @@ fn blocks_lie_one_behind_the_other_at_their_alignments() {
 }
 
 #[test]
-fn what_no_address_can_count_is_refused_and_moves_nothing() {
+fn oversized_requests_fail_and_leave_the_cursor_unchanged() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     assert!(Layout::array::<u8>(usize::MAX).is_err() && Layout::from_size_align(usize::MAX, 1).is_err());
     for policy in [Overflow::Error, Overflow::Upstream] {
-        let pool = BumpPool::builder(layout(4096, 256))
-            .overflow(policy)
-            .build_over(SyncDriverAllocator::new(&device))
-            .unwrap();
-        take(&pool, layout(100, 1), &stream);
+        let pool = BumpPool::builder(layout(4096, 256)).overflow(policy).build_over(driver(&device)).unwrap();
+        alloc(&pool, layout(100, 1), &stream);
         let most = isize::MAX as usize;
         for wrong in
             [layout(most, 1), layout(most - 4095, 4096), layout(1, 1 << 62), layout(most / 2 + 1, 1 << 62)]
@@ -110,28 +90,28 @@ fn what_no_address_can_count_is_refused_and_moves_nothing() {
         let next = pool.allocate(layout(1, 1), &stream).unwrap();
         assert_eq!(next.0 as u64, pool.address() + 100);
     }
-    let error = BumpPool::builder(layout(0, 1)).build_over(SyncDriverAllocator::new(&device)).unwrap_err();
+    let error = BumpPool::builder(layout(0, 1)).build_over(driver(&device)).unwrap_err();
     assert!(matches!(error, Error::InvalidConfig(InvalidConfig::Pool { setting: "region", .. })), "{error}");
 }
 
 #[test]
-fn a_reset_gives_the_same_addresses_again_and_is_refused_while_blocks_are_live() {
+fn a_reset_needs_all_blocks_free_and_repeats_the_addresses() {
     for device in devices() {
         let stream = device.stream().unwrap();
         let pool = pool(&device, 1 << 20);
-        let take_some = || -> Vec<Block> {
+        let alloc_some = || -> Vec<Block> {
             [(100, 4), (4096, 256), (7, 1), (1 << 16, 1024)]
-                .map(|(size, align)| take(&pool, layout(size, align), &stream))
+                .map(|(size, align)| alloc(&pool, layout(size, align), &stream))
                 .into()
         };
-        let first = take_some();
+        let first = alloc_some();
         for (left, block) in (0..4).rev().zip(&first) {
             let error = pool.reset(&stream).unwrap_err();
             assert!(matches!(error, Error::InUse { blocks, .. } if blocks == left + 1), "{error}");
             assert!(error.to_string().contains("of its 1048576 B (1.0 MiB) are still allocated"), "{error}");
-            give(&pool, *block, &stream).unwrap();
+            free(&pool, *block, &stream).unwrap();
             let before = pool.stats();
-            let twice = give(&pool, *block, &stream).unwrap_err();
+            let twice = free(&pool, *block, &stream).unwrap_err();
             assert!(twice.to_string().contains("is already free, until the next reset"), "{twice}");
             assert_eq!(pool.stats(), before);
         }
@@ -141,10 +121,10 @@ fn a_reset_gives_the_same_addresses_again_and_is_refused_while_blocks_are_live()
         assert_eq!((pool.stats().granted, pool.stats().resets), (0, 1));
         // After the reset, blocks from before it are rejected.
         for block in &first {
-            let stale = give(&pool, *block, &stream).unwrap_err();
+            let stale = free(&pool, *block, &stream).unwrap_err();
             assert!(stale.to_string().contains("since the last reset"), "{stale}");
         }
-        let again = take_some();
+        let again = alloc_some();
         assert_eq!((starts(&again), pool.stats().granted), (starts(&first), granted));
         let other = Device::cpu().stream().unwrap();
         assert!(matches!(pool.reset(&other), Err(Error::WrongDevice { .. })));
@@ -152,26 +132,23 @@ fn a_reset_gives_the_same_addresses_again_and_is_refused_while_blocks_are_live()
 }
 
 #[test]
-fn all_can_be_taken_back_at_once_behind_a_stream() {
+fn an_unchecked_reset_frees_all_blocks_behind_a_stream() {
     for device in devices() {
         let (module, first, second) = (module(&device), device.stream().unwrap(), device.stream().unwrap());
         let pool = pool(&device, 4096);
         let of = layout(2048, 256);
-        let blocks = [take(&pool, of, &first), take(&pool, of, &first)];
-        let values = memory(&device, blocks[0]).slice_at::<u32>(0, 1).unwrap();
-        // SAFETY: one thread, and the reset is ordered after it.
-        unsafe { first.launch(&module, linger, &ONE, (values, 20_000)) }.unwrap();
+        let blocks = [alloc(&pool, of, &first), alloc(&pool, of, &first)];
+        let values = first_word(&device, blocks[0]);
+        launch_linger(&first, &module, values, 20_000);
         // SAFETY: no other work used the region.
         unsafe { pool.reset_unchecked(&first) }.unwrap();
-        assert!(give(&pool, blocks[0], &first).is_err());
-        let block = take(&pool, of, &second);
+        assert!(free(&pool, blocks[0], &first).is_err());
+        let block = alloc(&pool, of, &second);
         assert_eq!(block.0.0, blocks[0].0.0);
         // SAFETY: the block belongs to this stream.
         unsafe { second.launch(&module, fill, &ONE, (values, 7)) }.unwrap();
-        let mut value = [0_u32];
-        memory(&device, block).read(0, &mut value).unwrap();
-        assert_eq!(value, [7], "on {device}: the kernel from before the reset wrote later");
-        give(&pool, block, &second).unwrap();
+        assert_eq!(read_word(&device, block), 7, "on {device}: the kernel from before the reset wrote later");
+        free(&pool, block, &second).unwrap();
         assert_eq!(pool.usage().used_bytes, 0);
     }
 }
@@ -187,27 +164,27 @@ fn a_reset_is_ordered_after_the_work_in_flight_of_every_stream() {
         let of = layout(1024, 256);
         for resets in 0..3 {
             for user in 0..3 {
-                let blocks = [take(&pool, of, &streams[0]), take(&pool, of, &streams[1])];
+                let blocks = [alloc(&pool, of, &streams[0]), alloc(&pool, of, &streams[1])];
                 for (block, stream) in blocks.iter().zip(&streams) {
-                    let values = memory(&device, *block).slice_at::<u32>(0, 1).unwrap();
-                    // SAFETY: one thread, which has finished with the block when the free runs in
-                    // its stream.
-                    unsafe { stream.launch(&module, linger, &ONE, (values, 10_000)) }.unwrap();
-                    give(&pool, *block, stream).unwrap();
+                    let values = first_word(&device, *block);
+                    launch_linger(stream, &module, values, 10_000);
+                    free(&pool, *block, stream).unwrap();
                 }
                 pool.reset(&streams[resets]).unwrap();
-                let again = [take(&pool, of, &streams[user]), take(&pool, of, &streams[user])];
+                let again = [alloc(&pool, of, &streams[user]), alloc(&pool, of, &streams[user])];
                 assert_eq!(starts(&again), starts(&blocks));
                 for block in again {
-                    let values = memory(&device, block).slice_at::<u32>(0, 1).unwrap();
+                    let values = first_word(&device, block);
                     // SAFETY: the block belongs to this stream.
                     unsafe { streams[user].launch(&module, fill, &ONE, (values, 7)) }.unwrap();
                 }
                 for block in again {
-                    let mut value = [0_u32];
-                    memory(&device, block).read(0, &mut value).unwrap();
-                    assert_eq!(value, [7], "on {device}: reset on {resets}, used on {user}");
-                    give(&pool, block, &streams[user]).unwrap();
+                    assert_eq!(
+                        read_word(&device, block),
+                        7,
+                        "on {device}: reset on {resets}, used on {user}"
+                    );
+                    free(&pool, block, &streams[user]).unwrap();
                 }
                 pool.reset(&streams[user]).unwrap();
             }
@@ -216,36 +193,36 @@ fn a_reset_is_ordered_after_the_work_in_flight_of_every_stream() {
 }
 
 #[test]
-fn what_does_not_fit_comes_from_upstream_if_that_is_the_policy() {
+fn overflow_blocks_come_from_the_upstream() {
     for device in devices() {
         let stream = device.stream().unwrap();
-        let counted = Statistics::new(SyncDriverAllocator::new(&device));
+        let counted = Statistics::new(driver(&device));
         let pool =
             BumpPool::builder(layout(4096, 256)).overflow(Overflow::Upstream).build_over(&counted).unwrap();
         assert_eq!((pool.overflow(), pool.upstream().stats().allocs), (Overflow::Upstream, 1));
-        let inside = take(&pool, layout(4000, 256), &stream);
-        let outside = [take(&pool, layout(97, 1), &stream), take(&pool, layout(8192, 256), &stream)];
-        let last = take(&pool, layout(96, 1), &stream);
+        let inside = alloc(&pool, layout(4000, 256), &stream);
+        let outside = [alloc(&pool, layout(97, 1), &stream), alloc(&pool, layout(8192, 256), &stream)];
+        let last = alloc(&pool, layout(96, 1), &stream);
         let stats = pool.stats();
         assert_eq!((stats.overflow_blocks, stats.overflow_bytes, stats.overflows), (2, 97 + 8192, 2));
         assert_eq!((stats.live_blocks, stats.live_bytes, stats.granted), (2, 4096, 4096));
         let usage = pool.usage();
         assert_eq!((usage.used_bytes, usage.reserved_bytes), (4096 + 97 + 8192, 4096 + 97 + 8192));
-        give(&pool, inside, &stream).unwrap();
-        give(&pool, last, &stream).unwrap();
+        free(&pool, inside, &stream).unwrap();
+        free(&pool, last, &stream).unwrap();
         // The blocks are outside the region.
         pool.reset(&stream).unwrap();
-        let wrong = give(&pool, (outside[1].0, layout(8192, 1)), &stream).unwrap_err();
+        let wrong = free(&pool, (outside[1].0, layout(8192, 1)), &stream).unwrap_err();
         assert!(wrong.to_string().contains("allocated as"), "{wrong}");
         for block in outside {
-            give(&pool, block, &stream).unwrap();
-            assert!(give(&pool, block, &stream).unwrap_err().to_string().contains("freed before"));
+            free(&pool, block, &stream).unwrap();
+            assert!(free(&pool, block, &stream).unwrap_err().to_string().contains("freed before"));
         }
         assert_eq!(counted.stats().live_blocks, 1, "they are back where they came from");
         assert_eq!((pool.stats().overflow_bytes, pool.stats().overflows), (0, 2));
         // When dropped it frees the remaining blocks of both kinds.
-        take(&pool, layout(4096, 256), &stream);
-        take(&pool, layout(4096, 256), &stream);
+        alloc(&pool, layout(4096, 256), &stream);
+        alloc(&pool, layout(4096, 256), &stream);
         drop(pool);
         assert_eq!((counted.stats().live_blocks, counted.stats().failed_frees), (0, 0));
     }
@@ -254,7 +231,7 @@ fn what_does_not_fit_comes_from_upstream_if_that_is_the_policy() {
 /// In each round all threads allocate until the pool is full and free everything; then one thread
 /// resets it.
 #[test]
-fn threads_share_a_pool_that_is_reset_again_and_again() {
+fn threads_share_a_pool_that_is_reset_repeatedly() {
     const THREADS: usize = 8;
     const ROUNDS: usize = 60;
     for device in devices() {
@@ -276,7 +253,7 @@ fn threads_share_a_pool_that_is_reset_again_and_again() {
                 }
                 owned.lock().unwrap().extend(held.iter().map(|(ptr, of)| (ptr.0 as usize, of.size())));
                 total.fetch_add(held.len(), Ordering::Relaxed);
-                held.into_iter().for_each(|block| give(&pool, block, &stream).unwrap());
+                held.into_iter().for_each(|block| free(&pool, block, &stream).unwrap());
                 if barrier.wait().is_leader() {
                     let mut all = std::mem::take(&mut *owned.lock().unwrap());
                     all.sort_unstable();
@@ -297,17 +274,17 @@ fn threads_share_a_pool_that_is_reset_again_and_again() {
 }
 
 #[test]
-fn a_pool_stands_on_any_other() {
+fn a_pool_works_over_another_pool() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     let outer = pool(&device, 1 << 20);
     let inner = BumpPool::builder(layout(1 << 16, 4096)).build_over(&outer).unwrap();
-    let block = take(&inner, layout(100, 4), &stream);
+    let block = alloc(&inner, layout(100, 4), &stream);
     assert!(outer.reset(&stream).is_err(), "the inner one's region is live");
-    assert!(give(&outer, block, &stream).unwrap_err().to_string().contains("allocated as"));
+    assert!(free(&outer, block, &stream).unwrap_err().to_string().contains("allocated as"));
     let stranger = (DevicePtr((inner.address() + inner.capacity()) as *mut u8), layout(100, 4));
-    assert!(give(&inner, stranger, &stream).unwrap_err().to_string().contains("it is not in the"));
-    give(&inner, block, &stream).unwrap();
+    assert!(free(&inner, stranger, &stream).unwrap_err().to_string().contains("it is not in the"));
+    free(&inner, block, &stream).unwrap();
     drop(inner);
     outer.reset(&stream).unwrap();
 }

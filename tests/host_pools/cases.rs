@@ -25,11 +25,11 @@ pub struct Case {
 
 impl Case {
     /// Builds the allocator over the memory of `device`.
-    pub fn on(&self, device: &Device) -> Any {
-        self.over(Box::new(SyncDriverAllocator::new(device))).unwrap()
+    pub fn build(&self, device: &Device) -> Any {
+        self.build_over(Box::new(SyncDriverAllocator::new(device))).unwrap()
     }
 
-    pub fn over(&self, upstream: Any) -> Result<Any> {
+    pub fn build_over(&self, upstream: Any) -> Result<Any> {
         (self.make)(upstream)
     }
 

@@ -5,14 +5,10 @@ mod ends;
 mod threads;
 mod values;
 
-use crate::kernels::{double, linger};
-use crate::suite::{each, give, take_all};
-use crate::support::module;
-use warpheap::host_pools::{DeviceAllocator, PoolBuffer};
-use warpheap::{LaunchConfig, Stream};
-use warpheap_device::kernel::DeviceSlice;
+use crate::kernels::double;
+use crate::prelude::*;
+use crate::suite::{alloc_all, each};
 
-const ONE: LaunchConfig = LaunchConfig::linear(1, 1);
 const LONG_MICROS: u32 = 20_000;
 
 /// How the handle learns of the second stream, on which a kernel still writes, and how the handle
@@ -38,7 +34,7 @@ const ENDS: [(&str, End); 4] = [
 /// A kernel of the second stream writes long after the handle is gone. The next owner of the block
 /// is ordered after that write.
 #[test]
-fn a_block_is_used_again_only_after_the_work_of_every_stream_of_its_handle() {
+fn a_block_is_reused_only_after_the_work_of_every_stream_of_its_handle() {
     each(|case, device, allocator| {
         let (module, streams) = (module(device), [(); 3].map(|()| device.stream().unwrap()));
         let [first, second, third] = &streams;
@@ -51,15 +47,14 @@ fn a_block_is_used_again_only_after_the_work_of_every_stream_of_its_handle() {
             }
             second.wait(&first.record().unwrap()).unwrap();
             let (slice, address) = (values.slice(), values.address());
-            // SAFETY: one thread; the stream is recorded with the handle.
-            unsafe { second.launch(&module, linger, &ONE, (slice, LONG_MICROS)) }.unwrap();
+            launch_linger(second, &module, slice, LONG_MICROS);
             end(values, second);
             if case.is_the_driver() {
                 assert!(second.is_done().unwrap(), "{case}, {name}, on {device}: its frees wait");
                 continue;
             }
             // Allocate all blocks, so that this one is among them, unless a limit is lower.
-            let blocks = take_all(case, allocator, third);
+            let blocks = alloc_all(case, allocator, third);
             if let Some(block) = blocks.iter().find(|(ptr, _)| ptr.0 as u64 == address) {
                 assert_eq!(
                     seen_after_doubling(&module, third, slice, block),
@@ -67,37 +62,31 @@ fn a_block_is_used_again_only_after_the_work_of_every_stream_of_its_handle() {
                     "{case}, {name}, on {device}"
                 );
             } else {
-                assert!(case.room != Some(crate::cases::BLOCKS), "{case}, {name}");
+                assert!(case.room != Some(BLOCKS), "{case}, {name}");
             }
             for block in blocks {
-                give(allocator, block, third).unwrap();
+                free(allocator, block, third).unwrap();
             }
         }
     });
 }
 
 /// Runs `double` on a block that this stream owns, and returns the block's first value.
-fn seen_after_doubling(
-    module: &warpheap::Module,
-    stream: &Stream,
-    values: DeviceSlice<u32>,
-    block: &crate::suite::Block,
-) -> u32 {
+fn seen_after_doubling(module: &Module, stream: &Stream, values: DeviceSlice<u32>, block: &Block) -> u32 {
     // SAFETY: one thread, and the block belongs to this stream.
     unsafe { stream.launch(module, double, &ONE, (values,)) }.unwrap();
     let mut value = [0_u32];
-    crate::suite::memory(stream.device(), *block).read(0, &mut value).unwrap();
+    memory(stream.device(), *block).read(0, &mut value).unwrap();
     value[0]
 }
 
 #[test]
-fn a_move_orders_the_next_stream_after_all_that_used_the_values() {
+fn a_move_orders_the_next_stream_after_all_previous_work() {
     each(|case, device, allocator| {
         let (module, streams) = (module(device), [(); 3].map(|()| device.stream().unwrap()));
         let [first, second, third] = &streams;
         let mut values = PoolBuffer::from_slice(&allocator, &[0_u32, 5], first).unwrap();
-        // SAFETY: one thread.
-        unsafe { first.launch(&module, linger, &ONE, (values.slice(), LONG_MICROS)) }.unwrap();
+        launch_linger(first, &module, values.slice(), LONG_MICROS);
         values.move_to(second).unwrap();
         let two = LaunchConfig::linear(2, 2);
         // SAFETY: there is a value for each thread, and the kernel is ordered after the previous
@@ -107,8 +96,7 @@ fn a_move_orders_the_next_stream_after_all_that_used_the_values() {
         // Copies through the handle wait for the work of a recorded stream.
         values.record_stream(third).unwrap();
         third.wait(&second.record().unwrap()).unwrap();
-        // SAFETY: one thread; the stream is recorded with the handle.
-        unsafe { third.launch(&module, linger, &ONE, (values.slice(), LONG_MICROS)) }.unwrap();
+        launch_linger(third, &module, values.slice(), LONG_MICROS);
         values.write(1, &[3]).unwrap();
         assert_eq!(values.copy_to_vec().unwrap(), [1, 3], "{case} on {device}");
         drop(values);
@@ -117,15 +105,14 @@ fn a_move_orders_the_next_stream_after_all_that_used_the_values() {
 }
 
 #[test]
-fn streams_may_go_before_the_handles_that_know_them() {
+fn streams_may_be_dropped_before_their_handles() {
     each(|case, device, allocator| {
         let (module, mut held) = (module(device), Vec::new());
         for number in 0..5_u32 {
             let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
             let values = PoolBuffer::from_slice(&allocator, &[number; 100], &stream).unwrap();
             values.record_stream(&other).unwrap();
-            // SAFETY: one thread, and nothing else uses the values.
-            unsafe { other.launch(&module, linger, &ONE, (values.slice(), 2000)) }.unwrap();
+            launch_linger(&other, &module, values.slice(), 2000);
             held.push(values);
         }
         for (number, values) in (0..).zip(&held) {

@@ -8,10 +8,13 @@ mod block_pool;
 mod bump_pool;
 mod caching;
 mod caching_ladder;
+mod caching_random;
+mod caching_streams;
 mod cases;
+mod counted;
 mod driver_pool;
 #[path = "../driver/support.rs"]
-#[allow(dead_code, reason = "its devices are everyone's at once; those of `support` are not")]
+#[allow(dead_code, reason = "`support` lends the GPU to one test at a time")]
 mod driver_support;
 mod handles;
 #[path = "../driver/held.rs"]
@@ -20,6 +23,8 @@ mod injected;
 #[path = "../driver/kernels.rs"]
 #[allow(dead_code, reason = "only some of the kernels are launched here")]
 mod kernels;
+mod logged;
+mod prelude;
 mod suite;
 mod support;
 mod threads;

@@ -7,7 +7,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use warpheap::Device;
 
-pub use crate::driver_support::{is_cpu, module};
+pub use crate::driver_support::{is_cpu, launch, module};
 
 /// Held by the test that uses the GPU.
 static TURN: Mutex<()> = Mutex::new(());
@@ -43,7 +43,7 @@ impl Iterator for Devices {
 }
 
 #[test]
-fn a_turn_ends_with_the_loop() {
+fn the_gpu_is_released_after_the_loop() {
     // Works with and without a GPU: if the lock were kept, the second loop would block for ever.
     for _ in 0..2 {
         assert!(devices().count() >= 1);

@@ -1,18 +1,10 @@
 //! Many threads, each with its own streams, that pass blocks to each other. One test per
 //! composition, so that each can be run and timed alone.
 
-use crate::cases::{Case, cases};
-use crate::suite::{Block, give};
-use crate::support::devices;
-use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng, SeedableRng};
-use std::alloc::Layout;
+use crate::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Barrier, Mutex};
+use std::sync::Barrier;
 use std::time::Instant;
-use warpheap::error::OutOfMemory;
-use warpheap::host_pools::DeviceAllocator;
-use warpheap::{Device, Error, Stream};
 
 const THREADS: usize = 16;
 /// Operations per thread. From the time per pair on an H200 (640 us for each of 16 threads with the
@@ -64,7 +56,7 @@ impl Shared {
 /// Counters of one thread, or of all.
 #[derive(Default)]
 struct Sum {
-    refused: usize,
+    rejected: usize,
     /// Blocks that another thread owned before.
     from_others: usize,
 }
@@ -99,7 +91,7 @@ impl Worker<'_> {
                 self.in_a_row = 0;
             }
             Err(Error::OutOfMemory(OutOfMemory::Pool { .. })) => {
-                self.sum.refused += 1;
+                self.sum.rejected += 1;
                 self.in_a_row += 1;
                 if self.in_a_row >= PATIENCE {
                     self.free_all();
@@ -113,7 +105,7 @@ impl Worker<'_> {
         let block = self.held.swap_remove(at);
         self.shared.disown(block);
         let stream = &self.streams[self.rng.next_u64() as usize % 2];
-        give(self.allocator, block, stream).unwrap();
+        free(self.allocator, block, stream).unwrap();
     }
 
     /// Frees all blocks of this thread and all that wait for another thread.
@@ -162,7 +154,7 @@ impl Worker<'_> {
 }
 
 fn run(case: &Case, device: &Device) {
-    let (allocator, shared, start) = (case.on(device), Shared::default(), Instant::now());
+    let (allocator, shared, start) = (case.build(device), Shared::default(), Instant::now());
     let together = Barrier::new(THREADS);
     let worker = |thread: usize| Worker {
         case,
@@ -189,9 +181,9 @@ fn run(case: &Case, device: &Device) {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let sum = |of: fn(&Sum) -> usize| sums.iter().map(of).sum::<usize>();
-    let (refused, from_others) = (sum(|of| of.refused), sum(|of| of.from_others));
+    let (rejected, from_others) = (sum(|of| of.rejected), sum(|of| of.from_others));
     println!(
-        "{case} on {device}: {THREADS} times {OPERATIONS} operations in {:.2?}; {refused} were refused, {from_others} blocks changed hands",
+        "{case} on {device}: {THREADS} times {OPERATIONS} operations in {:.2?}; {rejected} were rejected, {from_others} blocks changed hands",
         start.elapsed()
     );
     assert!(from_others > THREADS, "{case}: threads give each other blocks");
@@ -201,7 +193,7 @@ fn run(case: &Case, device: &Device) {
     let all: Vec<_> = all.collect::<Result<_, _>>().expect("no block is lost");
     assert!(case.room.is_none() || allocator.allocate(case.most, &stream).is_err(), "{case}: too many");
     for ptr in all {
-        give(&allocator, (ptr, case.most), &stream).unwrap();
+        free(&allocator, (ptr, case.most), &stream).unwrap();
     }
 }
 

@@ -73,20 +73,20 @@ fn what_is_no_log_is_refused_with_its_line_and_column() {
     let output = warpheap(&line);
     assert_eq!((status(&output), out(&output).as_str()), (2, ""), "{}", both(&output));
     assert!(
-        err(&output).contains("line 6, column 4 (`pointer`): `0xpool` is no address"),
+        err(&output).contains("line 6, column 4 (`pointer`): `0xpool` is not an address"),
         "{}",
         err(&output)
     );
     for (text, words) in [
         (
             LOG.replace("pointer,size,", "size,"),
-            "line 1 names no column `pointer`, but thread, time, action, size, stream, align",
+            "line 1 has no column `pointer`, but thread, time, action, size, stream, align",
         ),
         (
             LOG.replacen("1000", "-1000", 1),
-            "line 2, column 5 (`size`): `-1000` is not a number of bytes; mend that line",
+            "line 2, column 5 (`size`): `-1000` is not a number of bytes; correct that line",
         ),
-        (LOG.replacen("1000", "", 1), "line 2, column 5 (`size`): there is no value"),
+        (LOG.replacen("1000", "", 1), "line 2, column 5 (`size`): the value is missing"),
         (String::new(), "nothing is allocated in its 0 rows"),
     ] {
         fs::write(&path, text).expect("it can be written");

@@ -217,7 +217,7 @@ fn not_written(why: impl ToString) -> Error {
     Error::AllocLog {
         what: "written",
         why: why.to_string(),
-        advice: "rows from there on are missing, the calls themselves were made; look for room where it is written to",
+        advice: "the remaining rows are missing, but the calls were made; check the free space of the target",
     }
 }
 

@@ -8,8 +8,8 @@ use std::alloc::Layout;
 use warpheap_device::kernel::DevicePtr;
 
 /// Emits an event for every call: at level `DEBUG` for success, at `WARN` for failure, all with the
-/// target `warpheap::host_pools`. The fields are `address` (absent for a failed allocation), `bytes`,
-/// `align`, `stream` and, for failures, `error`.
+/// target `warpheap::host_pools`. The fields are `address` (absent for a failed allocation),
+/// `bytes`, `align`, `stream` and, for failures, `error`.
 #[derive(Debug)]
 pub struct Traced<A> {
     upstream: A,
@@ -42,7 +42,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Traced<A> {
                 tracing::debug!(target: "warpheap::host_pools", address, bytes, align, %stream, "allocated");
             }
             Err(error) => {
-                tracing::warn!(target: "warpheap::host_pools", bytes, align, %stream, %error, "not allocated");
+                tracing::warn!(target: "warpheap::host_pools", bytes, align, %stream, %error, "allocation failed");
             }
         }
         done
@@ -54,10 +54,10 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Traced<A> {
         let (address, bytes, align, stream) = (address_of(ptr), layout.size(), layout.align(), stream.id());
         match &done {
             Ok(()) => {
-                tracing::debug!(target: "warpheap::host_pools", address, bytes, align, %stream, "given back")
+                tracing::debug!(target: "warpheap::host_pools", address, bytes, align, %stream, "freed")
             }
             Err(error) => {
-                tracing::warn!(target: "warpheap::host_pools", address, bytes, align, %stream, %error, "not given back");
+                tracing::warn!(target: "warpheap::host_pools", address, bytes, align, %stream, %error, "free failed");
             }
         }
         done

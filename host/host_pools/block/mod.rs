@@ -6,7 +6,7 @@
 //! block 2    live, in a stream's cache, or free: for a stream, behind an event, or idle
 //! ```
 //!
-//! The pool is a [`CachingPool`] of one class and one segment, which it owns for its whole
+//! The pool is a [`CachingPool`] of one class and one segment, which it owns for its entire
 //! lifetime. [`caching`](super::caching) describes how blocks are cached for the stream of the
 //! free, when other streams wait, and what a free checks. An allocate/free pair that the stream's
 //! cache serves costs five atomic read-modify-writes, makes no driver call and takes no lock but

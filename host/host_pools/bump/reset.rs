@@ -1,6 +1,6 @@
 //! Resets and statistics of a bump pool.
 
-use super::{BumpPool, State};
+use super::pool::{BumpPool, State};
 use crate::driver::Stream;
 use crate::error::{Bytes, Error, Result};
 use crate::host_pools::allocator::{DeviceAllocator, Usage};

@@ -1,10 +1,18 @@
 //! Which stream waits for which, and driver failures in resets and frees.
 
-use super::*;
+use super::cursor::Cursor;
+use super::order::ResetOrder;
+use super::{BumpPool, Overflow};
 use crate::driver::fault_injection::faulty_stream;
+use crate::driver::{Device, Stream};
+use crate::error::{Error, Result};
+use crate::host_pools::DeviceAllocator;
+use crate::host_pools::address_of;
 use crate::host_pools::{FailureInjected, Failures, Statistics, SyncDriverAllocator};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
+use std::alloc::Layout;
+use warpheap_device::kernel::DevicePtr;
 
 const BLOCK: Layout = Layout::new::<[u64; 8]>();
 
@@ -15,11 +23,11 @@ fn pool(device: &Device, blocks: usize) -> Pool {
     BumpPool::builder(region).build_over(Statistics::new(SyncDriverAllocator::new(device))).unwrap()
 }
 
-fn take(pool: &Pool, stream: &Stream) -> DevicePtr<u8> {
+fn alloc(pool: &Pool, stream: &Stream) -> DevicePtr<u8> {
     pool.allocate(BLOCK, stream).unwrap()
 }
 
-fn give<A: DeviceAllocator>(pool: &BumpPool<A>, ptr: DevicePtr<u8>, stream: &Stream) -> Result<()> {
+fn free<A: DeviceAllocator>(pool: &BumpPool<A>, ptr: DevicePtr<u8>, stream: &Stream) -> Result<()> {
     // SAFETY: no work uses the block (P1, P2).
     unsafe { pool.deallocate(ptr, BLOCK, stream) }
 }
@@ -29,25 +37,25 @@ fn check<A: DeviceAllocator>(pool: &BumpPool<A>) {
 }
 
 #[test]
-fn after_a_reset_each_stream_waits_once() {
+fn each_stream_waits_once_after_a_reset() {
     let device = Device::cpu();
     let pool = pool(&device, 8);
     let ((first, of_first), (second, of_second), (third, of_third)) =
         (faulty_stream(&device), faulty_stream(&device), faulty_stream(&device));
     let waits = || (of_first.waits(), of_second.waits(), of_third.waits());
-    let blocks = [take(&pool, &first), take(&pool, &second), take(&pool, &third)];
+    let blocks = [alloc(&pool, &first), alloc(&pool, &second), alloc(&pool, &third)];
     assert_eq!(waits(), (0, 0, 0), "nothing used the region before");
     for (ptr, stream) in blocks.into_iter().zip([&first, &second, &second]) {
-        give(&pool, ptr, stream).unwrap();
+        free(&pool, ptr, stream).unwrap();
     }
     assert_eq!(pool.state().order.events(), 2, "the last free of each stream");
     pool.reset(&third).unwrap();
     assert_eq!(waits(), (0, 0, 2), "the reset lies behind both");
-    let again = [take(&pool, &third), take(&pool, &first), take(&pool, &first), take(&pool, &second)];
+    let again = [alloc(&pool, &third), alloc(&pool, &first), alloc(&pool, &first), alloc(&pool, &second)];
     assert_eq!(waits(), (1, 1, 2), "and the others behind the reset, but not the stream of the reset");
     assert_eq!(again.map(|ptr| ptr.0)[..3], blocks.map(|ptr| ptr.0));
     for ptr in again {
-        give(&pool, ptr, &first).unwrap();
+        free(&pool, ptr, &first).unwrap();
     }
     // No other stream freed: the stream waits for nothing, and is already behind the last reset.
     pool.reset(&first).unwrap();
@@ -59,15 +67,15 @@ fn after_a_reset_each_stream_waits_once() {
 }
 
 #[test]
-fn what_fails_leaves_the_cursor_and_the_blocks_as_they_are() {
+fn failed_calls_leave_cursor_and_blocks_unchanged() {
     let device = Device::cpu();
     let pool = pool(&device, 4);
     let (good, (bad, of_bad)) = (device.stream().unwrap(), faulty_stream(&device));
-    let ptr = take(&pool, &good);
+    let ptr = alloc(&pool, &good);
     of_bad.fail(true);
-    assert!(matches!(give(&pool, ptr, &bad), Err(Error::Driver { .. })));
+    assert!(matches!(free(&pool, ptr, &bad), Err(Error::Driver { .. })));
     assert_eq!((pool.stats().live_blocks, pool.stats().granted), (1, 64));
-    give(&pool, ptr, &good).unwrap();
+    free(&pool, ptr, &good).unwrap();
     // First the wait fails, then the record: no stream waits for itself.
     assert!(matches!(pool.reset(&bad), Err(Error::Driver { .. })));
     let before = pool.stats();
@@ -77,8 +85,8 @@ fn what_fails_leaves_the_cursor_and_the_blocks_as_they_are() {
     assert_eq!(pool.stats().granted, 0);
     check(&pool);
     of_bad.fail(false);
-    assert_eq!(take(&pool, &bad).0, ptr.0);
-    give(&pool, ptr, &bad).unwrap();
+    assert_eq!(alloc(&pool, &bad).0, ptr.0);
+    free(&pool, ptr, &bad).unwrap();
     of_bad.fail(true);
     assert!(pool.reset(&bad).is_err(), "its record");
     assert_eq!((pool.stats().granted, pool.stats().resets), (64, 1));
@@ -89,24 +97,24 @@ fn what_fails_leaves_the_cursor_and_the_blocks_as_they_are() {
 }
 
 #[test]
-fn a_dropped_pool_waits_for_every_stream_that_freed() {
+fn a_drop_waits_for_the_streams_of_all_frees() {
     let device = Device::cpu();
     let mut pool = pool(&device, 8);
     let (pool_stream, of_pool) = faulty_stream(&device);
     pool.pool_stream = pool_stream;
     let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
     for stream in [&first, &second, &first, &second] {
-        give(&pool, take(&pool, stream), stream).unwrap();
+        free(&pool, alloc(&pool, stream), stream).unwrap();
     }
     pool.reset(&first).unwrap();
-    give(&pool, take(&pool, &second), &second).unwrap();
+    free(&pool, alloc(&pool, &second), &second).unwrap();
     drop(pool);
     assert_eq!(of_pool.waits(), 2, "the reset, and the free since");
 }
 
 /// Two concurrent frees on one stream: the order of their events is unknown.
 #[test]
-fn events_of_one_stream_that_were_recorded_at_one_time_are_all_kept() {
+fn events_recorded_concurrently_on_one_stream_are_all_kept() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     let mut order = ResetOrder::default();
@@ -120,14 +128,14 @@ fn events_of_one_stream_that_were_recorded_at_one_time_are_all_kept() {
 }
 
 #[test]
-fn an_overflow_that_cannot_be_given_back_can_be_tried_again() {
+fn a_failed_free_of_an_overflow_block_can_be_retried() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     // The fourth call is the free when the pool is dropped, which is retried.
     for nth in 1..=4 {
         let memory = FailureInjected::new(SyncDriverAllocator::new(&device), Failures::Nth(nth));
-        let made = BumpPool::builder(BLOCK).overflow(Overflow::Upstream).build_over(&memory);
-        let Ok(pool) = made else {
+        let built = BumpPool::builder(BLOCK).overflow(Overflow::Upstream).build_over(&memory);
+        let Ok(pool) = built else {
             assert_eq!(nth, 1);
             continue;
         };
@@ -135,12 +143,12 @@ fn an_overflow_that_cannot_be_given_back_can_be_tried_again() {
         let outside = pool.allocate(BLOCK, &stream).or_else(|_| pool.allocate(BLOCK, &stream)).unwrap();
         assert_eq!((pool.stats().overflow_blocks, pool.stats().overflows), (1, 1), "call {nth}");
         if nth == 3 {
-            assert!(matches!(give(&pool, outside, &stream), Err(Error::FailureInjected { .. })));
+            assert!(matches!(free(&pool, outside, &stream), Err(Error::FailureInjected { .. })));
             assert_eq!(pool.stats().overflow_bytes, 64);
         }
-        give(&pool, outside, &stream).unwrap();
-        assert!(give(&pool, outside, &stream).unwrap_err().to_string().contains("freed before"));
-        give(&pool, inside, &stream).unwrap();
+        free(&pool, outside, &stream).unwrap();
+        assert!(free(&pool, outside, &stream).unwrap_err().to_string().contains("freed before"));
+        free(&pool, inside, &stream).unwrap();
         assert_eq!(pool.usage().used_bytes, 0);
         drop(pool);
         assert_eq!(memory.failed(), 1, "call {nth}");
@@ -150,17 +158,17 @@ fn an_overflow_that_cannot_be_given_back_can_be_tried_again() {
 }
 
 #[test]
-fn a_block_on_its_way_back_is_neither_live_nor_free() {
+fn a_block_being_freed_is_neither_live_nor_free() {
     let device = Device::cpu();
     let pool = pool(&device, 4);
     let stream = device.stream().unwrap();
-    let ptr = take(&pool, &stream);
+    let ptr = alloc(&pool, &stream);
     let (began, index) = {
         let mut state = pool.state();
         (state.order.now(), state.cursor.begin_free(address_of(ptr), BLOCK).unwrap())
     };
-    assert!(matches!(pool.reset(&stream), Err(Error::InUse { blocks: 1, .. })), "it is on its way");
-    assert!(give(&pool, ptr, &stream).unwrap_err().to_string().contains("is already free"));
+    assert!(matches!(pool.reset(&stream), Err(Error::InUse { blocks: 1, .. })), "it is being freed");
+    assert!(free(&pool, ptr, &stream).unwrap_err().to_string().contains("is already free"));
     let mut state = pool.state();
     state.cursor.end_free(index, true);
     state.order.freed(stream.id(), stream.record().unwrap(), began);
@@ -170,7 +178,7 @@ fn a_block_on_its_way_back_is_neither_live_nor_free() {
 }
 
 #[test]
-fn the_cursor_keeps_its_invariants_whatever_is_asked_for() {
+fn the_cursor_keeps_its_invariants_under_random_requests() {
     for seed in 0..20 {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let mut below = |n: u64| rng.next_u64() % n;
@@ -193,10 +201,10 @@ fn the_cursor_keeps_its_invariants_whatever_is_asked_for() {
                 let at = below(live.len() as u64) as usize;
                 let (start, layout) = live[at];
                 let index = cursor.begin_free(start, layout).unwrap();
-                assert!(cursor.begin_free(start, layout).is_err(), "it is on its way");
-                let went_well = below(4) > 0;
-                cursor.end_free(index, went_well);
-                if went_well {
+                assert!(cursor.begin_free(start, layout).is_err(), "it is being freed");
+                let succeeded = below(4) > 0;
+                cursor.end_free(index, succeeded);
+                if succeeded {
                     live.swap_remove(at);
                     assert!(cursor.begin_free(start, layout).is_err(), "it is free");
                 }

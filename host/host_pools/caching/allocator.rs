@@ -1,16 +1,24 @@
 //! The pool as an allocator, and its drop.
 
 use super::super::allocator::{DeviceAllocator, Usage};
-use super::super::request::{address_of, check_request};
+use super::super::request::{address_of, check_request, ptr_at};
 use super::super::sync::lock;
 use super::bins::FreeOutcome;
-use super::class::NAME;
+use super::class::{NAME, Need};
 use super::pool::CachingPool;
 use crate::driver::{Device, Stream};
 use crate::error::Result;
 use std::alloc::Layout;
 use std::fmt;
 use warpheap_device::kernel::DevicePtr;
+
+impl<A: DeviceAllocator> CachingPool<A> {
+    #[cold]
+    fn allocate_slow(&self, need: &Need, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        let found = self.alloc_by_ladder(*need, layout, stream)?;
+        found.map(ptr_at).map_err(|failure| self.out_of_memory(layout, &failure))
+    }
+}
 
 // SAFETY: live blocks do not overlap (A1, A2 by I1). A block is allocated after all work that may
 // use it (A2 by I2).
@@ -26,9 +34,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
         let need = classes.need(layout).ok_or_else(|| classes.unsupported(layout))?;
         match self.alloc_cached(&need, layout, stream) {
             Some(ptr) => Ok(ptr),
-            None => self
-                .alloc_slow(&need, layout, stream)?
-                .map_err(|failure| self.out_of_memory(layout, &failure)),
+            None => self.allocate_slow(&need, layout, stream),
         }
     }
 

@@ -54,8 +54,8 @@ impl CachingPool {
 
 impl CachingPoolBuilder {
     /// Limit of the memory that the pool takes from its upstream, in bytes. Default: unlimited.
-    /// Rounded down to the pool's granularity: the smallest block, or with [`build`](Self::build) the
-    /// granularity of the device's mappings.
+    /// Rounded down to the pool's granularity: the smallest block, or with [`build`](Self::build)
+    /// the granularity of the device's mappings.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = Some(bytes);
         self
@@ -80,9 +80,9 @@ impl CachingPoolBuilder {
         self
     }
 
-    /// Largest class that slabs serve; its blocks take their whole class, in bytes: a power of two
-    /// from the smallest block to 1 MiB. Default: 64 KiB. Larger blocks take the requested size,
-    /// rounded up to a multiple of the smallest block.
+    /// Largest class that slabs serve; its blocks take the full size of their class, in bytes: a
+    /// power of two from the smallest block to 1 MiB. Default: 64 KiB. Larger blocks take the
+    /// requested size, rounded up to a multiple of the smallest block.
     pub fn slab_limit(mut self, bytes: u64) -> Self {
         self.slab_limit = bytes;
         self

@@ -12,8 +12,9 @@
 //! large enough. I2: class sizes are multiples of the smallest block. I3: above [`LARGEST_CLASS`]
 //! there are no classes; a size is not rounded to a class.
 //!
-//! A block up to the slab limit takes its whole class. A larger block takes its size rounded up to
-//! a multiple of the smallest block; its class only selects the bin while it is cached.
+//! A block up to the slab limit takes the full size of its class. A larger block takes its size
+//! rounded up to a multiple of the smallest block; its class only selects the bin while it is
+//! cached.
 
 use super::super::request::{invalid_layout, invalid_setting};
 use crate::error::{Error, Result};
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_round_as_the_sample_says() {
+    fn sizes_round_up_to_their_class() {
         let one = classes(1);
         let rounded = [(1, 512), (512, 512), (513, 1024), ((1 << 20) + 1, 2 << 20), (GIB + 1, 2 * GIB)];
         for (size, to) in rounded {
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_block_that_is_cut_for_its_alignment_is_in_no_bin_of_slabs() {
+    fn a_small_block_with_a_large_alignment_has_no_slab_class() {
         for per in [1, 4] {
             let classes = classes(per);
             let need = |size, align| classes.need(Layout::from_size_align(size, align).unwrap()).unwrap();
@@ -240,7 +241,7 @@ mod tests {
 
     /// I1 and I2, for every size up to 1 MiB and around every class boundary above.
     #[test]
-    fn a_size_has_the_least_class_that_holds_it() {
+    fn a_size_has_the_smallest_class_that_holds_it() {
         for per in [1, 2, 4, 8, 16] {
             let classes = classes(per);
             let borders = (20..31).flat_map(|log| (0..16).map(move |n| (1_u64 << log) + (n << (log - 4))));
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn small_blocks_are_aligned_by_their_class_and_large_ones_take_what_was_asked() {
+    fn small_blocks_are_aligned_by_class_and_large_blocks_have_the_requested_size() {
         for per in [1, 4] {
             let classes = classes(per);
             for size in [1, 512, 600, 2049, 40_000, 65_536] {
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_that_cannot_be_are_refused() {
+    fn invalid_classes_are_rejected() {
         for (least, per, limit) in
             [(100, 1, 4096), (0, 1, 4096), (512, 3, 4096), (512, 0, 4096), (512, 1, 256)]
         {

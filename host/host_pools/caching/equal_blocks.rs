@@ -1,7 +1,8 @@
 //! A caching pool of equal blocks, the base of [`BlockPool`](crate::host_pools::BlockPool): one
-//! class, and one segment for its whole lifetime.
+//! class, and one segment for its entire lifetime.
 
 use super::super::allocator::DeviceAllocator;
+use super::super::request::ptr_at;
 use super::class::Need;
 use super::pool::CachingPool;
 use super::settings::Settings;
@@ -37,6 +38,6 @@ impl<A: DeviceAllocator> CachingPool<A> {
         layout: Layout,
         stream: &Stream,
     ) -> Result<Option<DevicePtr<u8>>> {
-        Ok(self.alloc_slow(&self.need_of_equal(), layout, stream)?.ok())
+        Ok(self.alloc_by_ladder(self.need_of_equal(), layout, stream)?.ok().map(ptr_at))
     }
 }

@@ -29,36 +29,61 @@ fn layout(bytes: u64, align: u64) -> Result<Layout> {
     layout.ok_or_else(|| InvalidRequest::Layout { allocator: NAME.into(), asked, why }.into())
 }
 
+/// The locked shared state with the new memory, or why there is none.
+type Grown<'a> = Result<Result<MutexGuard<'a, Shared>, GrowFailure>>;
+
+/// Memory that a request needs: `bytes` at a multiple of `align`, or less, down to `min` bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Growth {
+    pub bytes: u64,
+    pub min: u64,
+    pub align: u64,
+}
+
 impl<A: DeviceAllocator> CachingPool<A> {
-    /// Grows the pool so that `bytes` at a multiple of `align` are free for `own`. It adds a full
-    /// segment if possible, otherwise less, down to `min` bytes. The returned guard keeps other
-    /// threads from taking the new memory. A reservation also relies on the free memory at its end.
-    /// Another thread may take that during the growth; the caller then tries again.
-    pub(super) fn grow(
-        &self,
-        source: &mut Source,
-        own: OrderTag,
-        (bytes, min): (u64, u64),
-        align: u64,
-    ) -> Result<Result<MutexGuard<'_, Shared>, GrowFailure>> {
+    /// Grows the pool so that the memory of `growth` is free for `own`. It adds a full segment if
+    /// possible, otherwise less. The returned guard keeps other threads from taking the new memory.
+    /// A reservation also relies on the free memory at its end. Another thread may take that during
+    /// the growth; the caller then tries again.
+    pub(super) fn grow(&self, source: &mut Source, own: OrderTag, growth: Growth) -> Grown<'_> {
         let left = self.settings.max_bytes.saturating_sub(lock(&self.shared).arena.reserved());
         let grown = match &mut source.reservation {
-            Some(buffer) => self.grow_in_place(buffer, own, (bytes, min), align, left),
-            None => self.grow_by_segment((bytes, min), align, left),
+            Some(buffer) => self.grow_in_place(buffer, own, growth, left),
+            None => self.grow_by_segment(growth, left),
         };
         let exhausted = matches!(grown, Ok(Err(GrowFailure::Upstream(_))) | Err(_));
         self.upstream_exhausted.store(exhausted, Relaxed);
         grown
     }
 
+    /// Calls `alloc` with each of `sizes` until it is not out of memory. Returns that size and the
+    /// result.
+    fn alloc_first(
+        &self,
+        sizes: impl IntoIterator<Item = u64>,
+        mut alloc: impl FnMut(u64) -> Result<u64>,
+    ) -> Result<Result<(u64, u64), GrowFailure>> {
+        let mut failure = GrowFailure::Limit;
+        for size in sizes {
+            self.upstream_allocs.fetch_add(1, Relaxed);
+            match alloc(size) {
+                Ok(result) => return Ok(Ok((size, result))),
+                Err(error) if is_out_of_memory(&error) => {
+                    failure = GrowFailure::Upstream(UpstreamError(error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Err(failure))
+    }
+
     fn grow_in_place(
         &self,
         buffer: &mut GrowableBuffer,
         own: OrderTag,
-        (bytes, min): (u64, u64),
-        align: u64,
+        Growth { bytes, min, align }: Growth,
         left: u64,
-    ) -> Result<Result<MutexGuard<'_, Shared>, GrowFailure>> {
+    ) -> Grown<'_> {
         let (start, size) = (buffer.address(), buffer.size());
         let tail = lock(&self.shared).arena.free_tail(start, |order| order == own || order == OrderTag::IDLE);
         // Takes the free memory at the end into account.
@@ -66,90 +91,65 @@ impl<A: DeviceAllocator> CachingPool<A> {
             let from = (start + size - tail).next_multiple_of(align);
             (from + bytes).saturating_sub(start + size).next_multiple_of(buffer.granularity())
         };
-        let mut sizes = vec![missing(bytes).max(self.settings.segment_bytes), missing(bytes), missing(min)];
-        sizes[0] = sizes[0].next_multiple_of(buffer.granularity());
+        let segment = self.settings.segment_bytes.next_multiple_of(buffer.granularity());
+        let mut sizes = vec![missing(bytes).max(segment), missing(bytes), missing(min)];
         sizes.dedup();
-        let mut failure = GrowFailure::Limit;
         let max = left.min(buffer.reserved() - size);
-        for more in sizes.into_iter().filter(|more| (1..=max).contains(more)) {
-            self.upstream_allocs.fetch_add(1, Relaxed);
-            match buffer.grow_to(size + more) {
-                Ok(now) => {
-                    return Ok(Ok(self.add(|shared| shared.arena.extend(start, now - size, align))));
-                }
-                Err(error) if is_out_of_memory(&error) => {
-                    failure = GrowFailure::Upstream(UpstreamError(error))
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(Err(failure))
+        sizes.retain(|more| (1..=max).contains(more));
+        let grown = self.alloc_first(sizes, |more| buffer.grow_to(size + more))?;
+        Ok(grown.map(|(_, now)| self.add(|shared| shared.arena.extend(start, now - size, align))))
     }
 
-    fn grow_by_segment(
-        &self,
-        (bytes, min): (u64, u64),
-        align: u64,
-        left: u64,
-    ) -> Result<Result<MutexGuard<'_, Shared>, GrowFailure>> {
-        let classes = self.settings.classes;
+    fn grow_by_segment(&self, growth: Growth, left: u64) -> Grown<'_> {
+        let (classes, Growth { bytes, min, align }) = (self.settings.classes, growth);
         // A larger alignment first: a slab of any class can then start where the segment does.
-        let wanted = [align.max(classes.slab_limit), align];
-        for align in wanted {
-            match self.alloc_segment((bytes, min), align, left)? {
-                // The upstream does not serve this alignment.
+        for align in [align.max(classes.slab_limit), align] {
+            let grown = self.alloc_segment(Growth { align, ..growth }, left)?;
+            let is_unsupported = matches!(
+                &grown,
                 Err(GrowFailure::Upstream(UpstreamError(Error::InvalidRequest(
-                    InvalidRequest::Layout { .. },
-                )))) => {}
-                other => return Ok(other),
+                    InvalidRequest::Layout { .. }
+                ))))
+            );
+            if !is_unsupported {
+                return Ok(grown);
             }
         }
         // With this many extra bytes, the segment contains an aligned position.
-        self.alloc_segment((bytes + align, min + align), classes.min_block(), left)
+        let padded = Growth { bytes: bytes + align, min: min + align, align: classes.min_block() };
+        self.alloc_segment(padded, left)
     }
 
-    fn alloc_segment(
-        &self,
-        (bytes, min): (u64, u64),
-        align: u64,
-        left: u64,
-    ) -> Result<Result<MutexGuard<'_, Shared>, GrowFailure>> {
+    fn alloc_segment(&self, Growth { bytes, min, align }: Growth, left: u64) -> Grown<'_> {
         let rounded = |bytes: u64| bytes.next_multiple_of(self.settings.granularity).min(left);
         let mut sizes = vec![rounded(bytes.max(self.settings.segment_bytes)), rounded(bytes), rounded(min)];
         sizes.retain(|size| *size >= min && *size > 0);
         sizes.dedup();
-        let mut failure = GrowFailure::Limit;
-        for size in sizes {
-            self.upstream_allocs.fetch_add(1, Relaxed);
-            let taken =
-                layout(size, align).and_then(|layout| self.upstream.allocate(layout, &self.pool_stream));
-            let start = match taken {
-                Ok(ptr) => address_of(ptr),
-                Err(error) if is_out_of_memory(&error) => {
-                    failure = GrowFailure::Upstream(UpstreamError(error));
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            // The allocation is ordered on the pool's stream, which has no other work. After this
-            // wait it is usable on any stream (I3).
-            if let Err(error) = self.pool_stream.synchronize() {
-                if self.free_segment(start, size, align).is_err() {
-                    self.return_segment(start, size, align);
-                }
-                return Err(error);
+        let (size, start) = match self.alloc_first(sizes, |size| self.alloc_upstream(size, align))? {
+            Ok(allocated) => allocated,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        // The allocation is ordered on the pool's stream, which has no other work. After this wait
+        // it is usable on any stream (I3).
+        if let Err(error) = self.pool_stream.synchronize() {
+            if self.free_segment(start, size, align).is_err() {
+                self.return_segment(start, size, align);
             }
-            return Ok(Ok(self.add(|shared| shared.arena.add_segment(start, size, align, OrderTag::IDLE))));
+            return Err(error);
         }
-        Ok(Err(failure))
+        Ok(Ok(self.add(|shared| shared.arena.add_segment(start, size, align, OrderTag::IDLE))))
+    }
+
+    fn alloc_upstream(&self, bytes: u64, align: u64) -> Result<u64> {
+        let allocated =
+            layout(bytes, align).and_then(|layout| self.upstream.allocate(layout, &self.pool_stream));
+        allocated.map(address_of)
     }
 
     /// Allocates the one upstream block of a pool of equal blocks, and returns its start.
     pub(super) fn alloc_region(&self, bytes: u64, align: u64) -> Result<u64> {
         self.upstream_allocs.fetch_add(1, Relaxed);
-        let ptr =
-            layout(bytes, align).and_then(|layout| self.upstream.allocate(layout, &self.pool_stream))?;
-        let start = address_of(ptr);
+        let start = self.alloc_upstream(bytes, align)?;
         drop(self.add(|shared| shared.arena.add_segment(start, bytes, align, OrderTag::IDLE)));
         // On failure the pool is dropped, and the block with it.
         self.pool_stream.synchronize()?;
@@ -167,8 +167,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
     fn free_segment(&self, start: u64, bytes: u64, align: u64) -> Result<()> {
         self.upstream_frees.fetch_add(1, Relaxed);
         let freed = layout(bytes, align).and_then(|layout| {
-            // SAFETY: allocated here with this layout and not freed since (P2); the pool's stream is
-            // ordered after all work that may use it (P1, by I3).
+            // SAFETY: allocated here with this layout and not freed since (P2); the pool's stream
+            // is ordered after all work that may use it (P1, by I3).
             unsafe { self.upstream.deallocate(ptr_at(start), layout, &self.pool_stream) }
         });
         if let Err(error) = &freed {

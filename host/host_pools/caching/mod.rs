@@ -17,9 +17,9 @@
 //!   updates, and each writes to the block map. The shared state is not touched.
 //! - A request that the cache cannot serve is served from the shared state, where free neighbours
 //!   merge, or by the fallback ladder (`ladder`).
-//! - `class` defines the size classes and bins. Blocks up to the slab limit take their whole class.
-//!   Larger blocks take the requested size, cut from a segment by best fit, so that 33 MiB do not
-//!   take 64.
+//! - `class` defines the size classes and bins. Blocks up to the slab limit take the full size of
+//!   their class. Larger blocks take the requested size, cut from a segment by best fit, so that 33
+//!   MiB do not take 64.
 //!
 //! I1: a byte of a segment is in one live block, in one cached block, free, or held by one thread
 //! that moves it from one of these states to the next; never in two. I2: work that uses a block

@@ -10,7 +10,7 @@ use super::class::Need;
 use super::settings::Settings;
 use super::shared::Shared;
 use super::slot::ClaimError;
-use super::source::{GrowFailure, Source};
+use super::source::Source;
 use super::stream_cache::StreamCache;
 use super::streams::Streams;
 use crate::device_pools::GrowableBuffer;
@@ -29,13 +29,13 @@ use warpheap_device::kernel::DevicePtr;
 /// nothing for this. A stream may be destroyed while blocks that were freed on it are pending.
 ///
 /// Sizes up to 2 GiB are rounded to size classes ([`rounded`](Self::rounded)): powers of two from
-/// 512 B, or finer classes (configurable). Up to 64 KiB (configurable) a block takes its whole
-/// class. A larger block takes its size rounded up to a multiple of 512 B; its class only selects
-/// the bin that caches it.
+/// 512 B, or finer classes (configurable). Up to 64 KiB (configurable) a block takes the full size
+/// of its class. A larger block takes its size rounded up to a multiple of 512 B; its class only
+/// selects the bin that caches it.
 ///
 /// When memory runs out, the pool searches other streams' blocks, releases cached segments, waits
 /// for pending work, and calls a hook, in that order, before the allocation fails.
-/// [`CachingPoolStats::rungs`] counts these steps.
+/// [`CachingPoolStats::rungs`](super::CachingPoolStats::rungs) counts these steps.
 ///
 /// Dropping the pool frees all its memory after the work that blocks were freed behind. If blocks
 /// are still allocated, it waits for the device and logs a warning. On the host, a block takes some
@@ -152,18 +152,6 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let merges = self.at_free_limit.load(Relaxed);
         let alloc = |cache: &StreamCache| cache.alloc(need, layout, merges, &self.live);
         self.streams.with(stream, alloc).map(ptr_at)
-    }
-
-    /// Allocates a block that the stream's cache does not have.
-    #[cold]
-    pub(super) fn alloc_slow(
-        &self,
-        need: &Need,
-        layout: Layout,
-        stream: &Stream,
-    ) -> Result<Result<DevicePtr<u8>, GrowFailure>> {
-        let found = self.alloc_by_ladder(*need, layout, stream)?;
-        Ok(found.map(ptr_at))
     }
 
     /// Frees a block that the stream's cache allocated recently, into that cache. The result says

@@ -10,6 +10,7 @@ use super::super::sync::lock;
 use super::bin::refill_count;
 use super::block_map::BlockId;
 use super::class::Need;
+use super::growth::Growth;
 use super::order_tag::OrderTag;
 use super::pool::CachingPool;
 use super::shared::{MAX_BUSY, Shared};
@@ -181,7 +182,6 @@ impl<A: DeviceAllocator> CachingPool<A> {
         shared.poll(usize::MAX);
     }
 
-    /// The first class with blocks that are cut to the requested size.
     fn first_large(&self) -> usize {
         self.settings.classes.first_large()
     }
@@ -221,18 +221,18 @@ impl<A: DeviceAllocator> CachingPool<A> {
         if let Some(found) = self.find_shared(request) {
             return Ok(Ok(found));
         }
-        let need = request.need;
-        let classes = self.settings.classes;
+        let (need, classes) = (request.need, self.settings.classes);
         let align = need.class.filter(|_| need.is_small).map_or(need.align, |class| classes.align(class));
+        let align = align.max(classes.min_block());
         let own = {
             let mut shared = lock(&self.shared);
             // The growth of a reservation relies on the free memory at its end.
             shared.free_extents(request.cache, true);
             shared.order_of(request.cache)
         };
-        let bytes = (refill_bytes(need), need.bytes);
+        let growth = Growth { bytes: refill_bytes(need), min: need.bytes, align };
         for _ in 0..MAX_GROWTHS {
-            let mut shared = match self.grow(source, own, bytes, align.max(classes.min_block()))? {
+            let mut shared = match self.grow(source, own, growth)? {
                 Ok(shared) => shared,
                 Err(failure) => return Ok(Err(failure)),
             };

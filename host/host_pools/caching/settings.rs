@@ -25,7 +25,7 @@ pub(super) struct Settings {
     /// Segment sizes are rounded up to a multiple of this.
     pub granularity: u64,
     pub is_ordered: bool,
-    /// Set in a pool of equal blocks: it has one segment for its whole lifetime.
+    /// Set in a pool of equal blocks: it has one segment for its entire lifetime.
     pub is_fixed: bool,
     pub hook: Option<Hook>,
 }

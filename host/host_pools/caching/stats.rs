@@ -229,14 +229,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_that_wrap_around_are_right() {
+    fn sums_that_wrap_around_are_correct() {
         let classes = Classes::new(512, 1, 64 << 10).unwrap();
-        let (mut counts, mut gave, mut took) = (Counts::new(classes), Tally::default(), Tally::default());
-        (gave.out.bytes, took.back.bytes) = (u64::MAX - 3, u64::MAX - 3);
-        gave.alloc(1 << 20, 1000);
-        gave.alloc(1 << 20, 1000);
-        took.free(1 << 20, 1000);
-        for tally in [gave, took] {
+        let (mut counts, mut allocs, mut frees) = (Counts::new(classes), Tally::default(), Tally::default());
+        (allocs.out.bytes, frees.back.bytes) = (u64::MAX - 3, u64::MAX - 3);
+        allocs.alloc(1 << 20, 1000);
+        allocs.alloc(1 << 20, 1000);
+        frees.free(1 << 20, 1000);
+        for tally in [allocs, frees] {
             counts.add(Some(5), &tally, 0);
         }
         assert_eq!((counts.blocks(), counts.used(), counts.asked(), counts.hits()), (1, 1 << 20, 1000, 2));
@@ -244,12 +244,12 @@ mod tests {
 
     /// More than half of the range of `u64` moved from one stream to the other.
     #[test]
-    fn streams_that_only_give_or_only_take_add_up() {
+    fn allocating_and_freeing_streams_add_up() {
         let classes = Classes::new(512, 1, 64 << 10).unwrap();
-        let (mut counts, mut gave, mut took) = (Counts::new(classes), Tally::default(), Tally::default());
-        (gave.out.bytes, took.back.bytes) = (3 << 61, 3 << 61);
-        gave.alloc(512, 512);
-        for tally in [gave, gave, took, took] {
+        let (mut counts, mut allocs, mut frees) = (Counts::new(classes), Tally::default(), Tally::default());
+        (allocs.out.bytes, frees.back.bytes) = (3 << 61, 3 << 61);
+        allocs.alloc(512, 512);
+        for tally in [allocs, allocs, frees, frees] {
             counts.add(Some(5), &tally, 0);
         }
         assert_eq!(counts.used(), 1024);

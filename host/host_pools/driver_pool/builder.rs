@@ -1,8 +1,10 @@
 //! Settings of a driver pool.
 
-use super::{DriverPool, ReusePolicies};
-use crate::driver::{Device, PoolAttribute};
-use crate::error::{Bytes, InvalidConfig, Result};
+use super::control::ReusePolicies;
+use super::pool::DriverPool;
+use crate::driver::Device;
+use crate::error::{Bytes, Result};
+use crate::host_pools::request::invalid_setting;
 
 /// Builder for a [`DriverPool`], created by [`DriverPool::builder`].
 #[derive(Clone, Debug, Default)]
@@ -11,6 +13,14 @@ pub struct DriverPoolBuilder {
     release_threshold: Option<u64>,
     max_size: Option<u64>,
     reuse: ReusePolicies,
+}
+
+impl DriverPool {
+    /// Returns the builder of a new pool. By default the pool keeps its memory until it is trimmed,
+    /// and is limited only by the device memory.
+    pub fn builder() -> DriverPoolBuilder {
+        DriverPoolBuilder::default()
+    }
 }
 
 impl DriverPoolBuilder {
@@ -44,36 +54,25 @@ impl DriverPoolBuilder {
     pub fn build(&self, device: &Device) -> Result<DriverPool> {
         self.check(device)?;
         let pool = DriverPool::new(device, device.driver().new_pool(self.max_size)?, self.max_size)?;
-        self.apply(pool)
-    }
-
-    /// Applies the settings to an existing driver pool.
-    pub(super) fn apply(&self, pool: DriverPool) -> Result<DriverPool> {
-        let threshold = self.release_threshold.unwrap_or(u64::MAX);
-        pool.pool.set(PoolAttribute::ReleaseThreshold, threshold)?;
+        pool.set_release_threshold(self.release_threshold.unwrap_or(u64::MAX))?;
         pool.set_reuse(self.reuse)?;
         Ok(pool)
     }
 
     fn check(&self, device: &Device) -> Result<()> {
-        let Some(most) = self.max_size else { return Ok(()) };
-        let refuse = |setting, given, why| Err(InvalidConfig::Pool { setting, given, why }.into());
-        let given = Bytes(most).to_string();
-        if most == 0 {
-            return refuse(
-                "max_size",
-                given,
-                "a pool has at least 1 B; leave the setting out for no limit".into(),
-            );
+        let Some(max) = self.max_size else { return Ok(()) };
+        if max == 0 {
+            let why = "it must be at least 1 B; leave it unset for no limit";
+            return Err(invalid_setting("max_size", Bytes(max), why));
         }
         let total = device.info()?.memory_total;
-        if most > total {
-            return refuse("max_size", given, format!("{device} has {}", Bytes(total)));
+        if max > total {
+            return Err(invalid_setting("max_size", Bytes(max), format!("{device} has {}", Bytes(total))));
         }
         match self.release_threshold {
-            Some(threshold) if threshold > most => {
-                let why = format!("the pool never has more than its max_size, {}", Bytes(most));
-                refuse("release_threshold", Bytes(threshold).to_string(), why)
+            Some(threshold) if threshold > max => {
+                let why = format!("the pool never exceeds its max_size, {}", Bytes(max));
+                Err(invalid_setting("release_threshold", Bytes(threshold), why))
             }
             _ => Ok(()),
         }

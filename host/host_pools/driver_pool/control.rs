@@ -1,6 +1,6 @@
 //! Queries and settings of a driver pool.
 
-use super::DriverPool;
+use super::pool::DriverPool;
 use crate::driver::PoolAttribute;
 use crate::error::Result;
 use crate::host_pools::allocator::Usage;
@@ -23,23 +23,23 @@ pub struct ReusePolicies {
 
 impl Default for ReusePolicies {
     fn default() -> ReusePolicies {
-        ReusePolicies {
-            follow_event_dependencies: true,
-            allow_opportunistic: true,
-            allow_internal_dependencies: true,
-        }
+        ReusePolicies::all(true)
     }
 }
 
 impl ReusePolicies {
+    fn all(allowed: bool) -> ReusePolicies {
+        ReusePolicies {
+            follow_event_dependencies: allowed,
+            allow_opportunistic: allowed,
+            allow_internal_dependencies: allowed,
+        }
+    }
+
     /// Memory is reused only on the stream that it was freed on, until a synchronisation. The same
     /// calls always get the same addresses, and no stream waits for another.
     pub fn none() -> ReusePolicies {
-        ReusePolicies {
-            follow_event_dependencies: false,
-            allow_opportunistic: false,
-            allow_internal_dependencies: false,
-        }
+        ReusePolicies::all(false)
     }
 }
 

@@ -1,10 +1,15 @@
 //! Each driver call fails once, and no memory is lost.
 
-use super::*;
+use super::{DriverPool, ReusePolicies};
 use crate::driver::fault_injection::{Call, Run, Which, each_call_fails_once, faulty_device, gate};
+use crate::driver::{Device, Range};
+use crate::error::{Bytes, Error, Result};
 use crate::error::{InvalidFree, OutOfMemory};
+use crate::host_pools::DeviceAllocator;
 use crate::host_pools::PoolBuffer;
+use crate::host_pools::address_of;
 use crate::simt::{Executor, Mode};
+use std::alloc::Layout;
 
 /// Creates a pool, uses every operation, and drops it.
 fn scenario(run: &mut Run) {
@@ -38,14 +43,14 @@ fn scenario(run: &mut Run) {
 }
 
 #[test]
-fn each_call_of_the_driver_fails_once() {
+fn each_driver_call_fails_once() {
     let calls = each_call_fails_once("a stream-ordered pool", scenario);
     assert!(calls.len() > 20, "{calls:?}");
 }
 
 /// A failed free leaves the block unchanged: live, in the registry, with its layout.
 #[test]
-fn a_block_whose_free_failed_is_still_its_owners() {
+fn a_block_stays_live_after_a_failed_free() {
     let (device, faults) = faulty_device(16 << 20);
     let stream = device.stream().unwrap();
     let pool = DriverPool::builder().build(&device).unwrap();
@@ -65,7 +70,7 @@ fn a_block_whose_free_failed_is_still_its_owners() {
 }
 
 #[test]
-fn when_memory_runs_out_the_figures_are_the_pools() {
+fn out_of_memory_errors_report_the_figures_of_the_pool() {
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 3 << 20);
     let stream = device.stream().unwrap();
     let pool = DriverPool::builder().build(&device).unwrap();
@@ -83,7 +88,7 @@ fn when_memory_runs_out_the_figures_are_the_pools() {
 }
 
 #[test]
-fn handles_of_one_pool_know_each_other_and_others_not() {
+fn handles_of_one_driver_pool_are_the_same() {
     let device = Device::cpu();
     // SAFETY: nothing destroys the pool.
     let current = unsafe { DriverPool::current_of(&device) };
@@ -96,7 +101,7 @@ fn handles_of_one_pool_know_each_other_and_others_not() {
 /// Blocks that are still allocated are freed on drop, even if one of the frees fails; it is retried
 /// once.
 #[test]
-fn its_end_gives_back_what_is_allocated() {
+fn a_drop_frees_live_blocks() {
     for fails in [0, 1, 2, 3] {
         let (device, faults) = faulty_device(16 << 20);
         let stream = device.stream().unwrap();
@@ -142,7 +147,7 @@ impl tracing::Subscriber for Panics {
 
 /// A block is freed after the work that uses it, even if the warning about the block panics.
 #[test]
-fn its_end_waits_and_frees_before_it_logs() {
+fn a_drop_waits_and_frees_before_it_logs() {
     let (device, faults) = faulty_device(16 << 20);
     let stream = device.stream().unwrap();
     let pool = DriverPool::builder().build(&device).unwrap();

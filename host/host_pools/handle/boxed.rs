@@ -3,18 +3,20 @@
 use super::buffer::PoolBuffer;
 use super::error::DeallocateError;
 use super::parts::PoolParts;
-use crate::driver::{Device, Stream};
+use crate::driver::Stream;
 use crate::error::Result;
 use crate::host_pools::allocator::DeviceAllocator;
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::slice;
 use std::sync::Arc;
-use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
+use warpheap_device::kernel::DeviceData;
 
-/// One value of `T` in memory of an allocator, freed on its stream when this is dropped. In all
-/// other respects it behaves like a [`PoolBuffer`] of one value.
-#[must_use = "it gives its memory back when it is dropped"]
+/// One value of `T` in memory of an allocator, freed on its stream when this is dropped.
+///
+/// It dereferences to a [`PoolBuffer`] of one value.
+#[must_use = "its memory is freed when it is dropped"]
 pub struct PoolBox<T: Copy, A: DeviceAllocator = Arc<dyn DeviceAllocator>> {
     /// Contains exactly one value.
     values: PoolBuffer<T, A>,
@@ -27,49 +29,6 @@ impl<T: Copy, A: DeviceAllocator> PoolBox<T, A> {
     /// The errors of [`DeviceAllocator::allocate`].
     pub fn new_uninit(allocator: A, stream: &Stream) -> Result<PoolBox<MaybeUninit<T>, A>> {
         Ok(PoolBox { values: PoolBuffer::<T, A>::new_uninit(allocator, 1, stream)? })
-    }
-
-    /// The device that the memory belongs to.
-    pub fn device(&self) -> &Device {
-        self.values.device()
-    }
-
-    /// The allocator of the memory.
-    pub fn allocator(&self) -> &A {
-        self.values.allocator()
-    }
-
-    /// Size in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.values.bytes()
-    }
-
-    /// Address, a `CUdeviceptr`; 0 if the size is 0.
-    pub fn address(&self) -> u64 {
-        self.values.address()
-    }
-
-    /// The value as a kernel argument. See [`PoolBuffer::slice`].
-    pub fn ptr(&self) -> DevicePtr<T> {
-        self.values.ptr()
-    }
-
-    /// The value as an array of one, as a kernel argument. See [`PoolBuffer::slice`].
-    pub fn slice(&self) -> DeviceSlice<T> {
-        self.values.slice()
-    }
-
-    /// The handle's stream: its work uses the value, and the value is freed on it.
-    pub fn stream(&self) -> &Stream {
-        self.values.stream()
-    }
-
-    /// Records that `stream` uses the value. See [`PoolBuffer::record_stream`].
-    ///
-    /// # Errors
-    /// [`Error::WrongDevice`](crate::Error::WrongDevice).
-    pub fn record_stream(&self, stream: &Stream) -> Result<()> {
-        self.values.record_stream(stream)
     }
 
     /// Moves the value to `stream`. See [`PoolBuffer::move_to`].
@@ -86,7 +45,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBox<T, A> {
     /// # Errors
     /// The errors of [`PoolBuffer::deallocate`].
     pub fn deallocate(self) -> Result<(), DeallocateError<Self>> {
-        self.values.deallocate().map_err(PoolBox::whole)
+        self.values.deallocate().map_err(PoolBox::rewrap)
     }
 
     /// Frees the memory on `stream`, which waits on the device for the other streams that used it.
@@ -94,10 +53,10 @@ impl<T: Copy, A: DeviceAllocator> PoolBox<T, A> {
     /// # Errors
     /// The errors of [`PoolBuffer::deallocate_on`].
     pub fn deallocate_on(self, stream: &Stream) -> Result<(), DeallocateError<Self>> {
-        self.values.deallocate_on(stream).map_err(PoolBox::whole)
+        self.values.deallocate_on(stream).map_err(PoolBox::rewrap)
     }
 
-    fn whole(failed: DeallocateError<PoolBuffer<T, A>>) -> DeallocateError<Self> {
+    fn rewrap(failed: DeallocateError<PoolBuffer<T, A>>) -> DeallocateError<Self> {
         let (error, values) = failed.into_parts();
         DeallocateError::new(error, PoolBox { values })
     }
@@ -125,11 +84,6 @@ impl<T: Copy, A: DeviceAllocator> PoolBox<T, A> {
 }
 
 impl<T: Copy, A: DeviceAllocator> PoolBox<MaybeUninit<T>, A> {
-    /// The value as an argument of a kernel that initialises it.
-    pub fn ptr_to_init(&self) -> DevicePtr<T> {
-        self.values.ptr_to_init()
-    }
-
     /// Asserts that the value is initialised.
     ///
     /// # Safety
@@ -176,6 +130,14 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBox<T, A> {
     /// A failure on the stream since the last check.
     pub fn set(&mut self, value: T) -> Result<()> {
         self.values.write(0, &[value])
+    }
+}
+
+impl<T: Copy, A: DeviceAllocator> Deref for PoolBox<T, A> {
+    type Target = PoolBuffer<T, A>;
+
+    fn deref(&self) -> &PoolBuffer<T, A> {
+        &self.values
     }
 }
 

@@ -1,7 +1,7 @@
 //! Arrays in memory of an allocator.
 
 use super::error::DeallocateError;
-use super::owned::{Owned, Parts};
+use super::owned::{Owned, OwnedParts};
 use super::parts::PoolParts;
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, InvalidRequest, Result};
@@ -24,7 +24,7 @@ use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 /// A drop does not wait on the host, unless the memory cannot be freed on its stream: then it waits
 /// for the device and retries once. If that fails too, a warning is logged and the memory stays
 /// allocated until its allocator is dropped.
-#[must_use = "it gives its memory back when it is dropped"]
+#[must_use = "its memory is freed when it is dropped"]
 pub struct PoolBuffer<T: Copy, A: DeviceAllocator = Arc<dyn DeviceAllocator>> {
     pub(super) owned: Owned<A>,
     len: usize,
@@ -40,15 +40,15 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     pub fn new_uninit(allocator: A, len: usize, stream: &Stream) -> Result<PoolBuffer<MaybeUninit<T>, A>> {
         let element = Bytes(size_of::<T>() as u64);
         let layout = Layout::array::<T>(len).map_err(|_| InvalidRequest::SizeOverflow { len, element })?;
-        Ok(PoolBuffer::over(Owned::allocate(allocator, layout, stream)?, len))
+        Ok(PoolBuffer::from_owned(Owned::allocate(allocator, layout, stream)?, len))
     }
 
     /// Wraps memory that holds `len` values of `T`.
-    fn over(owned: Owned<A>, len: usize) -> PoolBuffer<T, A> {
+    fn from_owned(owned: Owned<A>, len: usize) -> PoolBuffer<T, A> {
         PoolBuffer { owned, len, _values: PhantomData }
     }
 
-    fn parts(&self) -> &Parts<A> {
+    fn parts(&self) -> &OwnedParts<A> {
         self.owned.parts()
     }
 
@@ -89,7 +89,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// or [`move_to`](Self::move_to). A launch does not check that the block is still allocated:
     /// its caller promises that (P3 of [`Stream::launch`]).
     pub fn slice(&self) -> DeviceSlice<T> {
-        // SAFETY: the whole buffer. The caller of a launch promises that it is still allocated (P3
+        // SAFETY: the entire buffer. The caller of a launch promises that it is still allocated (P3
         // of `launch`).
         unsafe { DeviceSlice::from_raw_parts(self.ptr().0, self.len as u64) }
     }
@@ -135,7 +135,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// The errors of [`DeviceAllocator::deallocate`] and of the driver, with the unchanged handle.
     pub fn deallocate(self) -> Result<(), DeallocateError<Self>> {
         let len = self.len;
-        self.owned.deallocate(None, |owned| PoolBuffer::over(owned, len))
+        self.owned.deallocate(None, |owned| PoolBuffer::from_owned(owned, len))
     }
 
     /// Frees the memory on `stream`, which waits on the device for the other streams that used it.
@@ -145,12 +145,12 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// [`DeviceAllocator::deallocate`] and of the driver, with the unchanged handle.
     pub fn deallocate_on(self, stream: &Stream) -> Result<(), DeallocateError<Self>> {
         let len = self.len;
-        self.owned.deallocate(Some(stream), |owned| PoolBuffer::over(owned, len))
+        self.owned.deallocate(Some(stream), |owned| PoolBuffer::from_owned(owned, len))
     }
 
     /// Decomposes the handle into its parts. The memory is no longer freed automatically.
     pub fn into_raw(self) -> PoolParts<T, A> {
-        let Parts { ptr, layout, alloc_stream, recorded, allocator } = self.owned.into_parts();
+        let OwnedParts { ptr, layout, alloc_stream, recorded, allocator } = self.owned.into_parts();
         let recorded = recorded.into_inner().unwrap_or_else(PoisonError::into_inner);
         PoolParts {
             ptr: DevicePtr(ptr.0.cast()),
@@ -177,8 +177,8 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
         let (ptr, recorded) = (DevicePtr(ptr.0.cast()), Mutex::new(recorded));
         debug_assert!(Layout::array::<T>(len).is_ok_and(|of| of.size() <= layout.size()));
         debug_assert!(address_of(ptr).is_multiple_of(align_of::<T>() as u64));
-        PoolBuffer::over(
-            Owned::from_parts(Parts { ptr, layout, alloc_stream: stream, recorded, allocator }),
+        PoolBuffer::from_owned(
+            Owned::from_parts(OwnedParts { ptr, layout, alloc_stream: stream, recorded, allocator }),
             len,
         )
     }
@@ -187,9 +187,9 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
 impl<T: Copy, A: DeviceAllocator> PoolBuffer<MaybeUninit<T>, A> {
     /// All values, as an argument of a kernel that initialises them.
     pub fn slice_to_init(&self) -> DeviceSlice<T> {
-        // SAFETY: the whole buffer, with the layout of `T`. The caller of a launch promises that it
-        // is still allocated (P3 of `launch`). Reading a value is `unsafe` and requires that it was
-        // written.
+        // SAFETY: the entire buffer, with the layout of `T`. The caller of a launch promises that
+        // it is still allocated (P3 of `launch`). Reading a value is `unsafe` and requires that it
+        // was written.
         unsafe { DeviceSlice::from_raw_parts(self.ptr_to_init().0, self.len as u64) }
     }
 
@@ -204,14 +204,14 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<MaybeUninit<T>, A> {
     /// Each value is a valid `T`, written by work that was submitted to the buffer's stream or a
     /// recorded one, or that one of these is ordered after.
     pub unsafe fn assume_init(self) -> PoolBuffer<T, A> {
-        PoolBuffer::over(self.owned, self.len)
+        PoolBuffer::from_owned(self.owned, self.len)
     }
 }
 
 impl<T: Copy, A: DeviceAllocator> fmt::Debug for PoolBuffer<T, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bytes, of) = (Bytes(self.bytes()), std::any::type_name::<T>());
-        write!(f, "{} × {of}: {bytes} at {:#x} of {}", self.len, self.address(), self.device())?;
+        let (bytes, name) = (Bytes(self.bytes()), std::any::type_name::<T>());
+        write!(f, "{} × {name}: {bytes} at {:#x} of {}", self.len, self.address(), self.device())?;
         let others = lock(&self.parts().recorded).len();
         write!(f, ", of stream {} and {others} others", self.stream().id())
     }

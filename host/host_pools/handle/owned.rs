@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! Owned ─┬─ allocator, ptr, layout    the block, and the allocator that frees it
-//!        ├─ alloc_stream                      the stream that it is freed on
+//!        ├─ alloc_stream              the stream that it is freed on
 //!        └─ recorded                  other streams with work that may use it
 //! ```
 //!
 //! I1: if `layout` has bytes, `ptr` is a live block of `allocator`, allocated with `layout`, and no
 //! other code frees it. Otherwise it is null, and there is nothing to free. I2: work that may use
-//! the block is work of `alloc_stream` or of a stream in `recorded`, or `alloc_stream` is ordered after it. The
-//! code that launches must maintain this. I3: each stream is in `alloc_stream` or in `recorded`, once.
+//! the block is work of `alloc_stream` or of a stream in `recorded`, or `alloc_stream` is ordered
+//! after it. The code that launches must maintain this. I3: each stream is in `alloc_stream` or in
+//! `recorded`, once.
 
 use super::error::DeallocateError;
 use crate::driver::{Device, Stream};
@@ -24,11 +25,11 @@ use warpheap_device::kernel::DevicePtr;
 
 /// A block, freed when this is dropped.
 pub(super) struct Owned<A: DeviceAllocator> {
-    parts: ManuallyDrop<Parts<A>>,
+    parts: ManuallyDrop<OwnedParts<A>>,
 }
 
 /// The parts of [`Owned`], which are not freed on drop.
-pub(super) struct Parts<A> {
+pub(super) struct OwnedParts<A> {
     pub ptr: DevicePtr<u8>,
     pub layout: Layout,
     pub alloc_stream: Stream,
@@ -41,21 +42,21 @@ impl<A: DeviceAllocator> Owned<A> {
         allocator.device().same_as(stream.device(), "the stream")?;
         let ptr = if layout.size() > 0 { allocator.allocate(layout, stream)? } else { DevicePtr::null() };
         let (alloc_stream, recorded) = (stream.clone(), Mutex::default());
-        Ok(Owned::from_parts(Parts { ptr, layout, alloc_stream, recorded, allocator }))
+        Ok(Owned::from_parts(OwnedParts { ptr, layout, alloc_stream, recorded, allocator }))
     }
 
     /// Requires I1 and I2 of the parts.
-    pub fn from_parts(parts: Parts<A>) -> Owned<A> {
+    pub fn from_parts(parts: OwnedParts<A>) -> Owned<A> {
         Owned { parts: ManuallyDrop::new(parts) }
     }
 
-    pub fn into_parts(self) -> Parts<A> {
+    pub fn into_parts(self) -> OwnedParts<A> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` is neither used again nor dropped, so the parts are taken once.
         unsafe { ManuallyDrop::take(&mut this.parts) }
     }
 
-    pub fn parts(&self) -> &Parts<A> {
+    pub fn parts(&self) -> &OwnedParts<A> {
         &self.parts
     }
 
@@ -66,7 +67,7 @@ impl<A: DeviceAllocator> Owned<A> {
         handle: impl FnOnce(Owned<A>) -> H,
     ) -> Result<(), DeallocateError<H>> {
         let parts = self.into_parts();
-        match parts.give_back(stream.unwrap_or(&parts.alloc_stream)) {
+        match parts.free(stream.unwrap_or(&parts.alloc_stream)) {
             Ok(()) => Ok(()),
             Err(error) => Err(DeallocateError::new(error, handle(Owned::from_parts(parts)))),
         }
@@ -82,7 +83,7 @@ impl<A: DeviceAllocator> Owned<A> {
     }
 }
 
-impl<A: DeviceAllocator> Parts<A> {
+impl<A: DeviceAllocator> OwnedParts<A> {
     pub fn device(&self) -> &Device {
         self.allocator.device()
     }
@@ -91,9 +92,8 @@ impl<A: DeviceAllocator> Parts<A> {
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.device().same_as(stream.device(), "the stream")?;
         let mut recorded = lock(&self.recorded);
-        let is_known =
-            stream.id() == self.alloc_stream.id() || recorded.iter().any(|one| one.id() == stream.id());
-        if !is_known {
+        let is_known = |other: &Stream| other.id() == stream.id();
+        if !is_known(&self.alloc_stream) && !recorded.iter().any(is_known) {
             recorded.push(stream.clone());
         }
         Ok(())
@@ -109,7 +109,7 @@ impl<A: DeviceAllocator> Parts<A> {
     }
 
     /// Frees the block after all work that may use it. May succeed only once, while I1 holds.
-    fn give_back(&self, stream: &Stream) -> Result<()> {
+    fn free(&self, stream: &Stream) -> Result<()> {
         self.order(stream)?;
         self.deallocate(stream)
     }
@@ -127,13 +127,13 @@ impl<A: DeviceAllocator> Parts<A> {
     ///
     /// The failure may be that of one of its streams. When the device is idle, no work uses the
     /// block, and any stream will do.
-    fn let_go(&self) {
-        let Err(error) = self.give_back(&self.alloc_stream) else { return };
+    fn free_or_log(&self) {
+        let Err(error) = self.free(&self.alloc_stream) else { return };
         let (bytes, address) = (self.layout.size(), address_of(self.ptr));
         // If the block does not belong to the allocator, a retry is useless.
         let again = match &error {
             Error::InvalidFree(InvalidFree::Block { .. }) => Err(error.clone()),
-            _ => self.dealloc_idle(),
+            _ => self.free_when_idle(),
         };
         match again {
             Ok(()) => {
@@ -141,12 +141,12 @@ impl<A: DeviceAllocator> Parts<A> {
             }
             Err(again) => tracing::warn!(
                 %error, %again, bytes, address,
-                "a handle could not free its block, which stays allocated until its allocator goes"
+                "a handle could not free its block, which stays allocated until its allocator is dropped"
             ),
         }
     }
 
-    fn dealloc_idle(&self) -> Result<()> {
+    fn free_when_idle(&self) -> Result<()> {
         self.device().driver().drain();
         self.deallocate(&self.device().default_stream()?)
     }
@@ -156,6 +156,6 @@ impl<A: DeviceAllocator> Drop for Owned<A> {
     fn drop(&mut self) {
         // SAFETY: `self` is not used after this, so the parts are taken once.
         let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
-        parts.let_go();
+        parts.free_or_log();
     }
 }

@@ -9,8 +9,9 @@ use warpheap_device::kernel::DevicePtr;
 /// [`from_raw`](super::PoolBuffer::from_raw).
 ///
 /// Dropping it does not free the block. To free it, make `stream` wait for the streams in
-/// `recorded` and call [`DeviceAllocator::deallocate`](crate::host_pools::DeviceAllocator::deallocate)
-/// with `ptr` and `layout` on `stream`. If `layout` has zero bytes, there is nothing to free.
+/// `recorded` and call
+/// [`DeviceAllocator::deallocate`](crate::host_pools::DeviceAllocator::deallocate) with `ptr` and
+/// `layout` on `stream`. If `layout` has zero bytes, there is nothing to free.
 #[must_use = "nothing gives the block back any more"]
 pub struct PoolParts<T, A> {
     /// The first value; null if there are no bytes.

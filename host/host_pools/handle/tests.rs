@@ -1,11 +1,12 @@
 //! Which streams wait for which, and frees after a stream failure.
 
 use super::*;
-use crate::driver::Device;
-use crate::driver::fault_injection::{faulty_stream, gate};
+use crate::driver::fault_injection::{Faults, faulty_stream, gate};
+use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::host_pools::{BlockPool, Statistics, SyncDriverAllocator};
 use std::alloc::Layout;
+use std::sync::Arc;
 
 type Pool = BlockPool<Statistics<SyncDriverAllocator>>;
 
@@ -15,15 +16,21 @@ fn pool(device: &Device) -> Pool {
         .unwrap()
 }
 
-fn buffer<'a>(pool: &'a Pool, stream: &crate::Stream) -> PoolBuffer<u64, &'a Pool> {
+/// A device, a pool of it, and two streams with their call counts.
+fn setup() -> (Device, Pool, [(Stream, Arc<Faults>); 2]) {
+    let device = Device::cpu();
+    let streams = [faulty_stream(&device), faulty_stream(&device)];
+    let pool = pool(&device);
+    (device, pool, streams)
+}
+
+fn buffer<'a>(pool: &'a Pool, stream: &Stream) -> PoolBuffer<u64, &'a Pool> {
     PoolBuffer::zeroed(pool, 8, stream).unwrap()
 }
 
 #[test]
-fn a_free_waits_for_recorded_streams_and_for_no_other() {
-    let device = Device::cpu();
-    let pool = pool(&device);
-    let ((alloc_stream, of_alloc), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
+fn a_free_waits_only_for_recorded_streams() {
+    let (_, pool, [(alloc_stream, of_alloc), (other, of_other)]) = setup();
     drop(buffer(&pool, &alloc_stream));
     assert_eq!((of_alloc.waits(), of_alloc.records()), (0, 0), "no other stream is there");
 
@@ -43,10 +50,8 @@ fn a_free_waits_for_recorded_streams_and_for_no_other() {
 }
 
 #[test]
-fn what_was_moved_is_waited_for_once_and_by_the_next_stream() {
-    let device = Device::cpu();
-    let pool = pool(&device);
-    let ((first, of_first), (second, of_second)) = (faulty_stream(&device), faulty_stream(&device));
+fn a_move_makes_the_next_stream_wait_once() {
+    let (device, pool, [(first, of_first), (second, of_second)]) = setup();
     let third = device.stream().unwrap();
     let mut values = buffer(&pool, &first);
     values.record_stream(&third).unwrap();
@@ -61,10 +66,8 @@ fn what_was_moved_is_waited_for_once_and_by_the_next_stream() {
 }
 
 #[test]
-fn a_free_whose_stream_fails_returns_the_handle_as_it_was() {
-    let device = Device::cpu();
-    let pool = pool(&device);
-    let ((alloc_stream, of_alloc), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
+fn a_free_with_a_failing_stream_returns_the_unchanged_handle() {
+    let (device, pool, [(alloc_stream, of_alloc), (other, of_other)]) = setup();
     let mut values = PoolBuffer::from_slice(&pool, &[7_u64, 8], &alloc_stream).unwrap();
     values.record_stream(&other).unwrap();
     for faults in [&of_alloc, &of_other] {
@@ -92,10 +95,8 @@ fn a_free_whose_stream_fails_returns_the_handle_as_it_was() {
 }
 
 #[test]
-fn a_block_whose_streams_fail_at_the_drop_is_freed_on_another() {
-    let device = Device::cpu();
-    let pool = pool(&device);
-    let ((alloc_stream, of_alloc), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
+fn a_drop_with_failing_streams_frees_on_another() {
+    let (_, pool, [(alloc_stream, of_alloc), (other, of_other)]) = setup();
     for faults in [&of_alloc, &of_other] {
         let values = buffer(&pool, &alloc_stream);
         values.record_stream(&other).unwrap();
@@ -107,7 +108,7 @@ fn a_block_whose_streams_fail_at_the_drop_is_freed_on_another() {
 }
 
 #[test]
-fn a_constructor_that_fails_on_the_way_keeps_no_block() {
+fn a_failed_constructor_leaks_no_block() {
     let device = Device::cpu();
     let pool = pool(&device);
     let (alloc_stream, of_alloc) = faulty_stream(&device);
@@ -121,9 +122,7 @@ fn a_constructor_that_fails_on_the_way_keeps_no_block() {
 
 #[test]
 fn copies_wait_for_recorded_streams() -> Result<()> {
-    let device = Device::cpu();
-    let pool = pool(&device);
-    let ((alloc_stream, of_alloc), (other, of_other)) = (faulty_stream(&device), faulty_stream(&device));
+    let (_, pool, [(alloc_stream, of_alloc), (other, of_other)]) = setup();
     let mut values = buffer(&pool, &alloc_stream);
     values.copy_to_vec()?;
     assert_eq!(of_alloc.waits(), 0);
@@ -143,7 +142,7 @@ fn copies_wait_for_recorded_streams() -> Result<()> {
 /// The copy uses the caller's memory, which the caller may free as soon as it learns of the
 /// failure.
 #[test]
-fn a_copy_is_over_also_if_it_could_not_be_waited_for() {
+fn a_copy_has_ended_even_if_the_wait_failed() {
     let device = Device::cpu();
     let pool = pool(&device);
     let (alloc_stream, of_alloc) = faulty_stream(&device);

@@ -16,7 +16,7 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// driver.
     pub fn zeroed(allocator: A, len: usize, stream: &Stream) -> Result<PoolBuffer<T, A>> {
         let buffer = PoolBuffer::<T, A>::new_uninit(allocator, len, stream)?;
-        // SAFETY: the whole new block, which no other code uses (P1).
+        // SAFETY: the entire new block, which no other code uses (P1).
         unsafe { buffer.owned.fill(buffer.bytes(), 0) }?;
         // SAFETY: every bit pattern is a value (`DeviceData`), and the fill above wrote all of them
         // as work of the buffer's stream.
@@ -145,7 +145,7 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
             return Ok(());
         }
         self.write(0, &[value])?;
-        // SAFETY: the whole buffer, whose first value is written; `&mut self` excludes other host
+        // SAFETY: the entire buffer, whose first value is written; `&mut self` excludes other host
         // threads (P1).
         unsafe { self.owned.repeat(size_of::<T>() as u64, self.bytes()) }
     }
@@ -155,7 +155,7 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// # Errors
     /// An error of the driver.
     pub fn fill_bytes(&mut self, byte: u8) -> Result<()> {
-        // SAFETY: the whole buffer, and every bit pattern is a value (`DeviceData`); `&mut self`
+        // SAFETY: the entire buffer, and every bit pattern is a value (`DeviceData`); `&mut self`
         // excludes other host threads (P1).
         unsafe { self.owned.fill(self.bytes(), byte) }
     }

@@ -1,23 +1,17 @@
 //! How handles end if a call fails.
 
-use crate::cases::layout;
+use crate::prelude::*;
 use crate::suite::each;
-use std::num::NonZeroU64;
-use warpheap::host_pools::{
-    BlockPool, DeviceAllocator, FailureInjected, Failures, PoolBox, PoolBuffer, Statistics,
-    SyncDriverAllocator,
-};
-use warpheap::{Device, Error, Result};
 
 type Flawed = FailureInjected<Statistics<BlockPool<SyncDriverAllocator>>>;
 
 fn flawed(device: &Device, which: Failures) -> Flawed {
-    let pool = BlockPool::builder(layout(64, 64), 4).build_over(SyncDriverAllocator::new(device)).unwrap();
+    let pool = block_pool(device, layout(64, 64), 4);
     FailureInjected::new(Statistics::new(pool), which)
 }
 
 #[test]
-fn a_free_that_fails_returns_the_handle_with_its_values() -> Result<()> {
+fn a_failed_free_returns_the_handle_with_its_values() -> Result<()> {
     let device = Device::cpu();
     let (stream, other) = (device.stream()?, device.stream()?);
     for other_stream in [false, true] {
@@ -26,7 +20,7 @@ fn a_free_that_fails_returns_the_handle_with_its_values() -> Result<()> {
         let failed = if other_stream { values.deallocate_on(&other) } else { values.deallocate() };
         let failed = failed.unwrap_err();
         assert!(matches!(failed.error(), Error::FailureInjected { call: 2 }), "{failed}");
-        assert!(failed.to_string().contains("could not be given back: call 2"), "{failed}");
+        assert!(failed.to_string().contains("could not be freed: call 2"), "{failed}");
         assert!(std::error::Error::source(&failed).is_some());
         let values = failed.into_handle();
         assert_eq!(
@@ -45,7 +39,7 @@ fn a_free_that_fails_returns_the_handle_with_its_values() -> Result<()> {
 }
 
 #[test]
-fn a_question_mark_frees_once_more() {
+fn the_question_mark_operator_retries_the_free() {
     let device = Device::cpu();
     let (stream, pool) = (device.stream().unwrap(), flawed(&device, Failures::Nth(2)));
     let run = || -> Result<()> {
@@ -57,7 +51,7 @@ fn a_question_mark_frees_once_more() {
 }
 
 #[test]
-fn streams_of_another_device_are_refused_and_the_handle_stays() {
+fn streams_of_another_device_are_rejected_and_the_handle_stays_usable() {
     each(|case, device, allocator| {
         let (stream, other) = (device.stream().unwrap(), Device::cpu().stream().unwrap());
         let is_refused = |error: &Error| matches!(error, Error::WrongDevice { what: "the stream", .. });
@@ -75,7 +69,7 @@ fn streams_of_another_device_are_refused_and_the_handle_stays() {
 /// Each call of a run fails once. The handles that exist at that time keep their values, and all
 /// blocks are freed.
 #[test]
-fn each_call_fails_once_and_nothing_is_lost() {
+fn each_call_fails_once_and_no_block_leaks() {
     let device = Device::cpu();
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
     let run = |which| {
@@ -106,7 +100,7 @@ fn each_call_fails_once_and_nothing_is_lost() {
 }
 
 #[test]
-fn what_a_drop_cannot_free_is_logged_and_stays_allocated() {
+fn a_failed_free_in_a_drop_is_logged_and_retried() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     let log = |which| {
@@ -124,14 +118,14 @@ fn what_a_drop_cannot_free_is_logged_and_stays_allocated() {
 }
 
 #[test]
-fn a_block_that_no_try_can_free_is_logged_with_both_errors() {
+fn two_failed_frees_in_a_drop_are_logged_with_both_errors() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool = BlockPool::builder(layout(64, 64), 4).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool = block_pool(&device, layout(64, 64), 4);
     let parts = PoolBuffer::from_slice(&pool, &[1_u32; 16], &stream).unwrap().into_raw();
     let always = FailureInjected::new(&pool, Failures::OneIn(NonZeroU64::MIN, 0));
-    let warpheap::host_pools::PoolParts { ptr, len, layout, stream, recorded, .. } = parts;
-    let parts = warpheap::host_pools::PoolParts { ptr, len, layout, stream, recorded, allocator: &always };
+    let PoolParts { ptr, len, layout, stream, recorded, .. } = parts;
+    let parts = PoolParts { ptr, len, layout, stream, recorded, allocator: &always };
     // SAFETY: the parts of a handle, with an adaptor over its pool.
     let values = unsafe { PoolBuffer::from_raw(parts) };
     assert_eq!(values.copy_to_vec().unwrap(), [1; 16]);
@@ -144,14 +138,13 @@ fn a_block_that_no_try_can_free_is_logged_with_both_errors() {
 /// A handle over a block of another allocator is a broken promise. Its drop logs that, and neither
 /// panics nor retries.
 #[test]
-fn a_foreign_block_is_named_in_the_log() {
+fn a_foreign_block_is_logged_with_its_address() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let (right, wrong) =
-        (SyncDriverAllocator::new(&device), Statistics::new(SyncDriverAllocator::new(&device)));
-    let warpheap::host_pools::PoolParts { ptr, len, layout, stream, recorded, .. } =
+    let (right, wrong) = (driver(&device), Statistics::new(driver(&device)));
+    let PoolParts { ptr, len, layout, stream, recorded, .. } =
         PoolBuffer::from_slice(&right, &[1_u32], &stream).unwrap().into_raw();
-    let parts = warpheap::host_pools::PoolParts { ptr, len, layout, stream, recorded, allocator: &wrong };
+    let parts = PoolParts { ptr, len, layout, stream, recorded, allocator: &wrong };
     // SAFETY: not upheld on purpose: the block belongs to another allocator. The pool detects that.
     let values = unsafe { PoolBuffer::from_raw(parts) };
     let text = crate::adaptors::events_of(|| drop(values));

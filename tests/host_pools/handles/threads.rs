@@ -1,16 +1,9 @@
 //! Handles that move between threads and are dropped on any of them.
 
-use crate::cases::Case;
 use crate::kernels::double;
+use crate::prelude::*;
 use crate::suite::each;
-use crate::support::{is_cpu, module};
-use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng, SeedableRng};
-use std::sync::Mutex;
 use std::thread;
-use warpheap::error::OutOfMemory;
-use warpheap::host_pools::{DeviceAllocator, PoolBuffer};
-use warpheap::{Device, Error, LaunchConfig, Module, Stream};
 
 const THREADS: u64 = 8;
 const OPERATIONS: usize = 1500;
@@ -36,7 +29,7 @@ impl<'a> Worker<'_, 'a> {
     }
 
     /// A shared buffer, or a new one.
-    fn take(&mut self) -> Option<(Values<'a>, u32)> {
+    fn alloc(&mut self) -> Option<(Values<'a>, u32)> {
         let mut shared = self.shared.lock().unwrap();
         // All threads together hold no more than the capacity of the smallest pool.
         const MOST: usize = 30;
@@ -62,7 +55,7 @@ impl<'a> Worker<'_, 'a> {
 
     fn work(mut self, operations: usize) {
         for _ in 0..operations {
-            let Some((mut values, mut value)) = self.take() else { continue };
+            let Some((mut values, mut value)) = self.alloc() else { continue };
             match self.below(6) {
                 0 => {
                     values.move_to(&self.stream).unwrap();
@@ -106,7 +99,7 @@ fn run(case: &Case, device: &Device, allocator: &dyn DeviceAllocator) {
 }
 
 #[test]
-fn handles_go_from_thread_to_thread_and_keep_their_values() {
+fn handles_move_between_threads_and_keep_their_values() {
     each(|case, device, allocator| {
         run(case, device, &allocator);
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
@@ -127,7 +120,7 @@ fn threads_share_a_handle_and_each_records_its_stream() {
                     values.record_stream(&stream).unwrap();
                     let bytes = (values.address() + 4 * i, 4);
                     // SAFETY: a value of the buffer, which is live.
-                    let memory = unsafe { warpheap::DeviceMemory::from_raw(device, bytes.0, bytes.1) };
+                    let memory = unsafe { DeviceMemory::from_raw(device, bytes.0, bytes.1) };
                     let one = (memory.slice_at::<u32>(0, 1).unwrap(),);
                     // SAFETY: each thread has its own value.
                     unsafe { stream.launch(module, double, &LaunchConfig::linear(1, 1), one) }.unwrap();
@@ -139,15 +132,12 @@ fn threads_share_a_handle_and_each_records_its_stream() {
 }
 
 #[test]
-fn a_shared_pool_ends_on_the_thread_that_has_its_last_handle() {
+fn a_shared_pool_is_dropped_with_its_last_handle() {
     use crate::cases::layout;
     use std::sync::Arc;
-    use warpheap::host_pools::{BlockPool, SyncDriverAllocator};
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool = Arc::new(
-        BlockPool::builder(layout(64, 64), 9).build_over(SyncDriverAllocator::new(&device)).unwrap(),
-    );
+    let pool = Arc::new(block_pool(&device, layout(64, 64), 9));
     let threads: Vec<_> = (0..8_u32)
         .map(|i| {
             let values = PoolBuffer::from_slice(pool.clone(), &[i; 16], &stream).unwrap();

@@ -1,18 +1,11 @@
 //! Contents of handles: values, bounds, sizes, alignments.
 
-use crate::cases::layout;
 use crate::kernels::double;
+use crate::prelude::*;
 use crate::suite::each;
-use crate::support::{devices, module};
 use std::mem::MaybeUninit;
-use std::sync::Arc;
-use warpheap::error::{InvalidRequest, OutOfMemory};
-use warpheap::host_pools::{
-    BlockPool, DeviceAllocator, PoolBox, PoolBuffer, Statistics, SyncDriverAllocator,
-};
-use warpheap::{Device, DeviceData, Error, LaunchConfig, Result};
+use warpheap::DeviceData;
 use warpheap_device::kernel;
-use warpheap_device::kernel::DeviceSlice;
 
 /// Larger than a cache line of the GPU, and aligned to more than any pool aligns by default.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +43,7 @@ fn contents_survive_kernels_copies_and_neighbours() {
 }
 
 #[test]
-fn whatever_a_block_held_before_zeroed_is_zero_and_fill_fills() {
+fn zeroed_and_fill_overwrite_previous_contents() {
     each(|case, device, allocator| {
         let (stream, len) = (device.stream().unwrap(), case.most.size() / 8);
         for round in 0..2 {
@@ -72,7 +65,7 @@ fn whatever_a_block_held_before_zeroed_is_zero_and_fill_fills() {
 }
 
 #[test]
-fn values_lie_where_their_type_needs_them() {
+fn values_are_aligned_for_their_type() {
     each(|case, device, allocator| {
         let stream = device.stream().unwrap();
         let small = PoolBuffer::from_slice(&allocator, &[1_u8], &stream).unwrap();
@@ -87,10 +80,10 @@ fn values_lie_where_their_type_needs_them() {
 }
 
 #[test]
-fn a_kernel_fills_what_nobody_has_written() -> Result<()> {
+fn a_kernel_initialises_uninitialised_memory() -> Result<()> {
     for device in devices() {
         let (module, stream) = (module(&device), device.stream()?);
-        let memory = SyncDriverAllocator::new(&device);
+        let memory = driver(&device);
         let values = PoolBuffer::<u32, _>::new_uninit(&memory, 1, &stream)?;
         let one = LaunchConfig::linear(1, 1);
         // SAFETY: one thread, and the kernel writes without reading.
@@ -105,21 +98,21 @@ fn a_kernel_fills_what_nobody_has_written() -> Result<()> {
 }
 
 #[test]
-fn copies_outside_are_refused_and_change_nothing() {
+fn copies_out_of_bounds_fail_and_change_nothing() {
     let device = Device::cpu();
-    let (memory, stream) = (SyncDriverAllocator::new(&device), device.stream().unwrap());
+    let (memory, stream) = (driver(&device), device.stream().unwrap());
     let mut values = PoolBuffer::from_slice(&memory, &[1_u32, 2, 3], &stream).unwrap();
-    let refused = |done: Result<()>, words: &str| {
+    let rejected = |done: Result<()>, words: &str| {
         let error = done.unwrap_err();
         assert!(matches!(error, Error::OutOfBounds { .. }) && error.to_string().contains(words), "{error}");
     };
-    refused(values.write(2, &[8, 9]), "cannot copy 8 B at offset 8 B: the buffer holds 12 B");
-    refused(values.write(usize::MAX, &[9]), "the buffer holds 12 B");
-    refused(values.read(3, &mut [0]), "cannot copy 4 B at offset 12 B");
-    refused(values.copy_from_slice(&[9, 9]), "the buffer, exactly, holds 12 B");
-    refused(values.copy_from_slice(&[9; 4]), "cannot copy 16 B");
+    rejected(values.write(2, &[8, 9]), "cannot copy 8 B at offset 8 B: the buffer holds 12 B");
+    rejected(values.write(usize::MAX, &[9]), "the buffer holds 12 B");
+    rejected(values.read(3, &mut [0]), "cannot copy 4 B at offset 12 B");
+    rejected(values.copy_from_slice(&[9, 9]), "the buffer, exactly, holds 12 B");
+    rejected(values.copy_from_slice(&[9; 4]), "cannot copy 16 B");
     let four = PoolBuffer::from_slice(&memory, &[9_u32; 4], &stream).unwrap();
-    refused(values.copy_from(&four), "cannot copy 16 B at offset 0 B: the buffer, exactly,");
+    rejected(values.copy_from(&four), "cannot copy 16 B at offset 0 B: the buffer, exactly,");
     let mut two = [0; 2];
     values.read(1, &mut two).unwrap();
     values.write(3, &[]).unwrap();
@@ -130,16 +123,19 @@ fn copies_outside_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn more_bytes_than_there_are_addresses_are_a_clear_error() {
+fn sizes_that_overflow_are_reported() {
     let device = Device::cpu();
-    let (memory, stream) = (Statistics::new(SyncDriverAllocator::new(&device)), device.stream().unwrap());
+    let (memory, stream) = (Statistics::new(driver(&device)), device.stream().unwrap());
     for len in [usize::MAX, usize::MAX / 8 + 2, isize::MAX as usize / 8 + 1] {
         for error in [
             PoolBuffer::<u64, _>::new_uninit(&memory, len, &stream).unwrap_err(),
             PoolBuffer::<u64, _>::zeroed(&memory, len, &stream).unwrap_err(),
         ] {
             assert!(matches!(error, Error::InvalidRequest(InvalidRequest::SizeOverflow { .. })), "{error}");
-            assert!(error.to_string().contains(&format!("{len} values of 8 B exceed")), "{error}");
+            assert!(
+                error.to_string().contains(&format!("{len} values of 8 B exceed the address space")),
+                "{error}"
+            );
         }
     }
     // The size of these does not overflow, but exceeds the memory.
@@ -157,9 +153,9 @@ kernel! {
 }
 
 #[test]
-fn no_bytes_take_no_memory_and_can_be_used() -> Result<()> {
+fn zero_sized_handles_allocate_nothing() -> Result<()> {
     let device = Device::cpu();
-    let (memory, stream) = (Statistics::new(SyncDriverAllocator::new(&device)), device.stream()?);
+    let (memory, stream) = (Statistics::new(driver(&device)), device.stream()?);
     let mut none = PoolBuffer::from_slice(&memory, &[0_u32; 0], &stream)?;
     let mut empty = PoolBuffer::from_slice(&memory, &[[0_u32; 0]; 5], &stream)?;
     let unit = PoolBox::new(&memory, [0_u64; 0], &stream)?;
@@ -190,10 +186,10 @@ fn no_bytes_take_no_memory_and_can_be_used() -> Result<()> {
 }
 
 #[test]
-fn an_allocator_that_cannot_serve_says_so() {
+fn allocation_failures_are_returned() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool = BlockPool::builder(layout(64, 64), 1).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool = block_pool(&device, layout(64, 64), 1);
     let error = PoolBuffer::from_slice(&pool, &[1_u8; 65], &stream).unwrap_err();
     assert!(matches!(error, Error::InvalidRequest(InvalidRequest::Layout { .. })), "{error}");
     let error = PoolBox::new(&pool, Page([0; 256]), &stream).unwrap_err();
@@ -204,7 +200,7 @@ fn an_allocator_that_cannot_serve_says_so() {
 }
 
 #[test]
-fn a_shared_handle_keeps_its_pool_and_its_device() {
+fn a_handle_over_an_arc_keeps_pool_and_device_alive() {
     let stream = Device::cpu().stream().unwrap();
     let pool =
         BlockPool::builder(layout(64, 64), 2).build_over(SyncDriverAllocator::new(stream.device())).unwrap();
@@ -221,10 +217,9 @@ fn a_shared_handle_keeps_its_pool_and_its_device() {
 }
 
 #[test]
-fn parts_make_the_same_handle_again() -> Result<()> {
+fn a_handle_can_be_rebuilt_from_its_parts() -> Result<()> {
     let device = Device::cpu();
-    let (memory, first, second) =
-        (Statistics::new(SyncDriverAllocator::new(&device)), device.stream()?, device.stream()?);
+    let (memory, first, second) = (Statistics::new(driver(&device)), device.stream()?, device.stream()?);
     let values = PoolBuffer::from_slice(&memory, &[1_u32, 0x0101_0101, 3], &first)?;
     values.record_stream(&second)?;
     let address = values.address();
@@ -232,9 +227,9 @@ fn parts_make_the_same_handle_again() -> Result<()> {
     assert_eq!((parts.ptr.0 as u64, parts.len, parts.layout), (address, 3, layout(12, 4)));
     assert_eq!((parts.stream.id(), parts.recorded[0].id()), (first.id(), second.id()));
     assert!(format!("{parts:?}").contains("len: 3"), "{parts:?}");
-    assert_eq!(memory.stats().live_blocks, 1, "nothing is given back");
+    assert_eq!(memory.stats().live_blocks, 1, "nothing is freed");
     // As bytes, freed with the layout of the allocation.
-    let parts = warpheap::host_pools::PoolParts {
+    let parts = PoolParts {
         ptr: kernel::DevicePtr(parts.ptr.0.cast::<u8>()),
         len: 12,
         layout: parts.layout,
@@ -256,9 +251,9 @@ fn parts_make_the_same_handle_again() -> Result<()> {
 }
 
 #[test]
-fn handles_say_what_they_are() {
+fn the_debug_output_of_handles_names_contents_and_streams() {
     let device = Device::cpu();
-    let (memory, stream) = (SyncDriverAllocator::new(&device), device.stream().unwrap());
+    let (memory, stream) = (driver(&device), device.stream().unwrap());
     let values = PoolBuffer::<u32, _>::zeroed(&memory, 1024, &stream).unwrap();
     values.record_stream(&device.stream().unwrap()).unwrap();
     let words = format!("{values:?}");

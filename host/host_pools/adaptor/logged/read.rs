@@ -74,13 +74,17 @@ impl Columns {
         let listed = || header.iter().collect::<Vec<_>>().join(", ");
         let absent: Vec<_> = NAMES.into_iter().filter(|name| named(name) == 0).map(quoted).collect();
         if absent.len() == NAMES.len() {
-            return Err(refuse(format!("line 1 names none of its columns, but has {}", listed())));
+            return Err(invalid_header(format!("line 1 has none of the column names, but {}", listed())));
         }
         if !absent.is_empty() {
-            return Err(refuse(format!("line 1 names no column {}, but {}", absent.join(", "), listed())));
+            return Err(invalid_header(format!(
+                "line 1 has no column {}, but {}",
+                absent.join(", "),
+                listed()
+            )));
         }
         if let Some(name) = NAMES.into_iter().chain([ALIGN]).find(|name| named(name) > 1) {
-            return Err(refuse(format!("line 1 names the column `{name}` twice")));
+            return Err(invalid_header(format!("line 1 has the column `{name}` twice")));
         }
         let place = |name: &str| header.iter().position(|column| column.eq_ignore_ascii_case(name));
         let [thread, time, action, pointer, size, stream] = NAMES.map(|name| place(name).unwrap_or_default());
@@ -91,12 +95,12 @@ impl Columns {
         let line = record.position().map_or(0, csv::Position::line);
         if record.len() != self.count {
             let (found, named) = (record.len(), self.count);
-            return Err(misshapen(format!("line {line} has {found} columns, and line 1 names {named}")));
+            return Err(invalid_row(format!("line {line} has {found} columns, but line 1 has {named}")));
         }
         let cell = |column: usize, name: &'static str| Cell { line, column, name, text: &record[column] };
         let align = self.align.map(|column| cell(column, ALIGN).align());
         let record = LogRecord {
-            thread: cell(self.thread, "thread").number("a number of a thread")?,
+            thread: cell(self.thread, "thread").number("a thread number")?,
             time: cell(self.time, "time").time()?,
             action: cell(self.action, "action").action()?,
             pointer: cell(self.pointer, "pointer").address()?,
@@ -117,16 +121,16 @@ struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    fn refused(&self, why: impl std::fmt::Display) -> Error {
+    fn invalid(&self, why: impl std::fmt::Display) -> Error {
         let place = format!("line {}, column {} (`{}`)", self.line, self.column + 1, self.name);
         match self.text {
-            "" => misshapen(format!("{place}: there is no value")),
-            _ => misshapen(format!("{place}: {why}")),
+            "" => invalid_row(format!("{place}: the value is missing")),
+            _ => invalid_row(format!("{place}: {why}")),
         }
     }
 
     fn number(&self, what: &str) -> Result<u64> {
-        self.text.parse().map_err(|_| self.refused(format_args!("`{}` is not {what}", self.text)))
+        self.text.parse().map_err(|_| self.invalid(format_args!("`{}` is not {what}", self.text)))
     }
 
     fn action(&self) -> Result<LogAction> {
@@ -135,14 +139,14 @@ impl Cell<'_> {
             "allocate failure" => Ok(LogAction::AllocateFailure),
             "free" => Ok(LogAction::Free),
             "free failure" => Ok(LogAction::FreeFailure),
-            other => Err(self.refused(format_args!(
+            other => Err(self.invalid(format_args!(
                 "`{other}` is none of `allocate`, `allocate failure`, `free` and `free failure`"
             ))),
         }
     }
 
     fn address(&self) -> Result<u64> {
-        address(self.text).map_err(|why| self.refused(why))
+        address(self.text).map_err(|why| self.invalid(why))
     }
 
     /// A number, or an address in its place.
@@ -151,7 +155,7 @@ impl Cell<'_> {
             let digits = self.text.strip_prefix("0x")?;
             u64::from_str_radix(digits, 16).ok()
         });
-        number.ok_or_else(|| self.refused(format_args!("`{}` is not a number of a stream", self.text)))
+        number.ok_or_else(|| self.invalid(format_args!("`{}` is not a stream number", self.text)))
     }
 
     fn align(&self) -> Result<u64> {
@@ -159,7 +163,7 @@ impl Cell<'_> {
         if align.is_power_of_two() {
             return Ok(align);
         }
-        Err(self.refused(format_args!("`{align}` is not an alignment: it must be a power of two")))
+        Err(self.invalid(format_args!("`{align}` is not an alignment: it must be a power of two")))
     }
 
     /// Nanoseconds, or the time of day.
@@ -167,7 +171,7 @@ impl Cell<'_> {
         let nanos = self.text.parse().ok().or_else(|| time_of_day(self.text));
         nanos.ok_or_else(|| {
             let text = self.text;
-            self.refused(format_args!(
+            self.invalid(format_args!(
                 "`{text}` is neither a number of nanoseconds nor a time as 12:34:56.789012"
             ))
         })
@@ -188,7 +192,7 @@ fn time_of_day(text: &str) -> Option<u64> {
 /// Parses `0x7f00`, with or without the prefix.
 fn address(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
-    u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is no address"))
+    u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is not an address"))
 }
 
 /// Sorts by time. Within one clock tick, an allocation of a live address is moved behind its free;
@@ -225,15 +229,15 @@ fn quoted(name: &str) -> String {
 }
 
 /// The columns are not those of a log.
-fn refuse(why: String) -> Error {
-    let advice = "a log has the columns thread, time, action, pointer, size, stream and, if it likes, align, with these names in its \
-                  first line, separated by commas";
+fn invalid_header(why: String) -> Error {
+    let advice = "a log has the columns thread, time, action, pointer, size, stream and, optionally, align, named in its first line \
+                  and separated by commas";
     Error::AllocLog { what: "read", why, advice }
 }
 
 /// A row is invalid.
-fn misshapen(why: String) -> Error {
-    Error::AllocLog { what: "read", why, advice: "mend that line, or leave it out" }
+fn invalid_row(why: String) -> Error {
+    Error::AllocLog { what: "read", why, advice: "correct that line, or remove it" }
 }
 
 /// The input is empty or cannot be read.
@@ -241,12 +245,8 @@ fn unreadable(error: &csv::Error) -> Error {
     match error.kind() {
         csv::ErrorKind::Utf8 { pos, err } => {
             let line = pos.as_ref().map_or(1, csv::Position::line);
-            misshapen(format!("line {line}, column {}: that is no text (UTF-8)", err.field() + 1))
+            invalid_row(format!("line {line}, column {}: the text is not valid UTF-8", err.field() + 1))
         }
-        _ => Error::AllocLog {
-            what: "read",
-            why: error.to_string(),
-            advice: "name a file of text that can be read",
-        },
+        _ => Error::AllocLog { what: "read", why: error.to_string(), advice: "specify a readable text file" },
     }
 }

@@ -182,7 +182,7 @@ fn adjacent_segments_do_not_merge() {
 /// Two extents of a cache are merges when adjacent memory is added, and an extent is split when a
 /// piece is taken from its middle.
 #[test]
-fn segments_are_merges_on_demand_and_part_where_a_piece_is_taken_out() {
+fn added_memory_joins_segments_and_a_removed_piece_splits_them() {
     let mut arena = Arena::default();
     arena.add_segment(FIRST, 4096, UNIT, OrderTag::IDLE);
     arena.add_segment(FIRST + 8192, 4096, UNIT, OrderTag::IDLE);

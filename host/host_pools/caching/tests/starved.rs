@@ -12,50 +12,46 @@ const PENDING: usize = MAX_BUSY + 4;
 /// Lets a third stream allocate four blocks that another stream freed and has passed, listed behind
 /// those of a slow stream. Returns the rungs that served it, and whether it waits for the slow
 /// stream.
-fn served(most: usize) -> (RungStats, bool) {
+fn served(limit: usize) -> (RungStats, bool) {
     let device = Device::cpu();
-    let builder = CachingPool::builder().segment_bytes(2 << 20).spare_bytes(0).max_bytes((most * MIB) as u64);
+    let builder =
+        CachingPool::builder().segment_bytes(2 << 20).spare_bytes(0).max_bytes((limit * MIB) as u64);
     let pool = builder.build_over(SyncDriverAllocator::new(&device)).unwrap();
     let [slow, quick, other, third] = [(); 4].map(|()| device.stream().unwrap());
-    let take = |size: usize, stream: &Stream| pool.allocate(layout(size * MIB), stream).unwrap();
-    let give = |ptr: DevicePtr<u8>, stream: &Stream| {
-        // SAFETY: no work uses the block, and it is freed once (P1, P2).
-        unsafe { pool.deallocate(ptr, layout(MIB), stream) }.unwrap();
-    };
-    let of_slow = [(); PENDING].map(|()| take(1, &slow));
-    let of_quick = [(); 4].map(|()| take(1, &quick));
+    let slow_blocks = [(); PENDING].map(|()| alloc(&pool, MIB, &slow));
+    let quick_blocks = [(); 4].map(|()| alloc(&pool, MIB, &quick));
     let (event, gate) = gate(&device);
     slow.wait(&event).unwrap();
-    for ptr in of_slow {
-        give(ptr, &slow);
+    for ptr in slow_blocks {
+        free(&pool, ptr, MIB, &slow);
         // An allocation that looks for more memory puts what the slow stream has freed behind an
         // event.
-        take(2, &other);
+        alloc(&pool, 2 * MIB, &other);
     }
-    of_quick.into_iter().for_each(|ptr| give(ptr, &quick));
+    quick_blocks.into_iter().for_each(|ptr| free(&pool, ptr, MIB, &quick));
     quick.synchronize().unwrap();
     let before = pool.stats().rungs;
     for _ in 0..4 {
-        take(1, &third);
+        alloc(&pool, MIB, &third);
     }
     let mut rungs = pool.stats().rungs;
     (rungs.grown, rungs.stolen) = (rungs.grown - before.grown, rungs.stolen - before.stolen);
     // The stream has no other work, and reaches that point unless it waits for the gate.
-    let is_held_up = third.record().unwrap();
+    let reached = third.record().unwrap();
     let deadline = Instant::now() + Duration::from_secs(if rungs.stolen > 0 { 1 } else { 300 });
-    while !is_held_up.is_done().unwrap() && Instant::now() < deadline {
+    while !reached.is_done().unwrap() && Instant::now() < deadline {
         std::thread::yield_now();
     }
-    let waits = !is_held_up.is_done().unwrap();
+    let waits = !reached.is_done().unwrap();
     gate.open();
     (rungs, waits)
 }
 
 #[test]
-fn what_one_stream_is_done_with_is_found_behind_what_a_slow_one_holds() {
+fn completed_frees_are_found_behind_those_of_a_slow_stream() {
     // First the pool can still grow, then it cannot.
-    for most in [200, 64] {
-        let (rungs, waits) = served(most);
-        assert_eq!((rungs.grown, rungs.stolen, waits), (0, 0, false), "at most {most} MiB: {rungs:?}");
+    for limit in [200, 64] {
+        let (rungs, waits) = served(limit);
+        assert_eq!((rungs.grown, rungs.stolen, waits), (0, 0, false), "limit {limit} MiB: {rungs:?}");
     }
 }

@@ -4,35 +4,35 @@ use super::*;
 
 const NAMES: &str = "thread,time,action,pointer,size,stream,align\n";
 
-fn refused(rows: &str) -> String {
+fn error_of(rows: &str) -> String {
     read_log(format!("{NAMES}{rows}").as_bytes()).unwrap_err().to_string()
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line_and_column() {
+fn invalid_values_are_reported_with_line_and_column() {
     for (row, words) in [
-        ("one,2,allocate,0x100,4,1,1", "line 3, column 1 (`thread`): `one` is not a number of a thread"),
+        ("one,2,allocate,0x100,4,1,1", "line 3, column 1 (`thread`): `one` is not a thread number"),
         ("1,noon,allocate,0x100,4,1,1", "line 3, column 2 (`time`): `noon` is neither"),
         ("1,2,lend,0x100,4,1,1", "line 3, column 3 (`action`): `lend` is none of"),
-        ("1,2,allocate,0xz,4,1,1", "line 3, column 4 (`pointer`): `0xz` is no address"),
+        ("1,2,allocate,0xz,4,1,1", "line 3, column 4 (`pointer`): `0xz` is not an address"),
         ("1,2,allocate,0x100,4 KiB,1,1", "line 3, column 5 (`size`): `4 KiB` is not a number of bytes"),
         ("1,2,allocate,0x100,-4,1,1", "line 3, column 5 (`size`)"),
         ("1,2,allocate,0x100,4,second,1", "line 3, column 6 (`stream`)"),
         ("1,2,allocate,0x100,4,1,3", "line 3, column 7 (`align`): `3` is not an alignment"),
         (
             "1,2,free,,4,1,1",
-            "line 3, column 4 (`pointer`): there is no value; mend that line, or leave it out",
+            "line 3, column 4 (`pointer`): the value is missing; correct that line, or remove it",
         ),
-        ("1,2,allocate,0x100,4,1", "line 3 has 6 columns, and line 1 names 7"),
-        ("1,2,allocate,0x100,4,1,1,", "line 3 has 8 columns, and line 1 names 7"),
+        ("1,2,allocate,0x100,4,1", "line 3 has 6 columns, but line 1 has 7"),
+        ("1,2,allocate,0x100,4,1,1,", "line 3 has 8 columns, but line 1 has 7"),
     ] {
-        let said = refused(&format!("1,1,allocate,0x200,8,1,1\n{row}\n"));
-        assert!(said.contains(words), "{row}: {said}");
+        let message = error_of(&format!("1,1,allocate,0x200,8,1,1\n{row}\n"));
+        assert!(message.contains(words), "{row}: {message}");
     }
 }
 
 #[test]
-fn columns_that_are_missing_or_doubtful_are_told_by_their_names() {
+fn missing_and_ambiguous_columns_are_reported_by_name() {
     for (header, words) in [
         (
             "thread,time,action,pointer,size",
@@ -44,28 +44,28 @@ fn columns_that_are_missing_or_doubtful_are_told_by_their_names() {
         ),
         (
             "1,10,allocate,0x100,4096,2,256",
-            "names none of its columns, but has 1, 10, allocate, 0x100, 4096, 2, 256;",
+            "has none of the column names, but 1, 10, allocate, 0x100, 4096, 2, 256;",
         ),
-        ("thread;time;action;pointer;size;stream", "names none of its columns, but has thread;time"),
-        ("thread,time,action,pointer,size,stream,Size", "names the column `size` twice;"),
+        ("thread;time;action;pointer;size;stream", "has none of the column names, but thread;time"),
+        ("thread,time,action,pointer,size,stream,Size", "has the column `size` twice;"),
     ] {
-        let said = read_log(format!("{header}\n1,1,free,0x1,1,1,1\n").as_bytes()).unwrap_err().to_string();
-        assert!(said.contains("line 1 ") && said.contains(words), "{header}: {said}");
-        assert!(said.contains("separated by commas"), "{said}");
+        let message = read_log(format!("{header}\n1,1,free,0x1,1,1,1\n").as_bytes()).unwrap_err().to_string();
+        assert!(message.contains("line 1 ") && message.contains(words), "{header}: {message}");
+        assert!(message.contains("separated by commas"), "{message}");
     }
 }
 
 #[test]
-fn what_is_no_text_is_refused_with_its_place() {
+fn invalid_utf8_is_reported_with_its_position() {
     let log = [NAMES.as_bytes(), b"1,2,allocate,0x100,4,1,\xff\n"].concat();
-    let said = read_log(&log[..]).unwrap_err().to_string();
-    assert!(said.contains("line 2, column 7: that is no text (UTF-8); mend"), "{said}");
-    let said = read_log(&b"\xff\xfe\0\n"[..]).unwrap_err().to_string();
-    assert!(said.contains("line 1, column 1: that is no text"), "{said}");
+    let message = read_log(&log[..]).unwrap_err().to_string();
+    assert!(message.contains("line 2, column 7: the text is not valid UTF-8; correct"), "{message}");
+    let message = read_log(&b"\xff\xfe\0\n"[..]).unwrap_err().to_string();
+    assert!(message.contains("line 1, column 1: the text is not valid"), "{message}");
 }
 
 #[test]
-fn a_log_of_rmm_is_read_as_it_is() {
+fn rmm_logs_are_read_unchanged() {
     let log = "Thread,Time,Action,Pointer,Size,Stream\n\
         140230,01:00:02.000003,allocate,0x7f00,4096,0x0\n\
         140230,01:00:02:000004,free,0x7f00,4096,0x7ffe10\n";
@@ -78,7 +78,7 @@ fn a_log_of_rmm_is_read_as_it_is() {
 }
 
 #[test]
-fn blanks_and_the_order_of_columns_do_not_count() {
+fn blanks_and_column_order_are_ignored() {
     let log = "align, size,stream ,pointer,time,thread,action\n 16, 4 ,1,0x10, 9,2, allocate failure\n\n";
     let rows = read_log(log.as_bytes()).unwrap();
     assert_eq!((rows.len(), rows[0].align, rows[0].size, rows[0].thread), (1, 16, 4, 2));
@@ -86,7 +86,7 @@ fn blanks_and_the_order_of_columns_do_not_count() {
 }
 
 #[test]
-fn within_a_tick_a_free_comes_before_what_it_makes_room_for_and_after_its_own_allocation() {
+fn frees_and_allocations_of_one_clock_tick_are_ordered_by_address() {
     let log = format!(
         "{NAMES}1,9,allocate,0x100,4,1,1\n1,5,allocate,0x200,4,1,1\n1,9,free,0x100,4,1,1\n\
          2,9,allocate,0x200,8,1,1\n1,9,free,0x200,4,1,1\n"
@@ -96,7 +96,7 @@ fn within_a_tick_a_free_comes_before_what_it_makes_room_for_and_after_its_own_al
 }
 
 #[test]
-fn what_is_allocated_twice_stays_in_the_log() {
+fn a_double_allocation_stays_in_the_log() {
     let log = format!("{NAMES}1,1,allocate,0x100,4,1,1\n1,1,allocate,0x100,4,1,1\n1,2,free,0x100,4,1,1\n");
     assert_eq!(read_log(log.as_bytes()).unwrap().len(), 3);
 }

@@ -1,0 +1,239 @@
+//! The pool: allocations and frees of its region and of its upstream.
+
+use super::super::block_table::{Block, BlockTable};
+use super::cursor::{Cursor, Full};
+use super::order::ResetOrder;
+use super::overflow::Overflow;
+use crate::driver::{Device, Stream};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
+use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::request::{address_of, check_request, free_on_drop, invalid_free, ptr_at};
+use crate::host_pools::sync::lock;
+use crate::host_pools::sync_driver::SyncDriverAllocator;
+use std::alloc::Layout;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard};
+use warpheap_device::kernel::DevicePtr;
+
+/// A pool that allocates one region from its start to its end.
+///
+/// An allocation advances a cursor. A free is checked but frees no space. [`reset`](Self::reset)
+/// starts at the first address again.
+///
+/// The pool takes 32 bytes on the host for each block since the last reset. Dropping it frees the
+/// memory after all work that blocks were freed behind. If blocks are still allocated, it waits for
+/// the device and logs a warning.
+#[must_use = "its memory is freed when it is dropped"]
+pub struct BumpPool<A: DeviceAllocator = SyncDriverAllocator> {
+    upstream: A,
+    /// The stream on which the memory is allocated and freed.
+    pub(super) pool_stream: Stream,
+    memory: DevicePtr<u8>,
+    region: Layout,
+    policy: Overflow,
+    state: Mutex<State>,
+}
+
+pub(super) struct State {
+    pub cursor: Cursor,
+    pub order: ResetOrder,
+    pub overflow: BlockTable<()>,
+    /// Number of upstream blocks allocated so far.
+    pub overflows: u64,
+    pub resets: u64,
+}
+
+impl<A: DeviceAllocator> BumpPool<A> {
+    /// Creates a pool in one allocation of `upstream`.
+    pub(super) fn new(upstream: A, region: Layout, policy: Overflow) -> Result<BumpPool<A>> {
+        let pool_stream = upstream.device().default_stream()?;
+        let memory = upstream.allocate(region, &pool_stream)?;
+        let cursor = Cursor::new(address_of(memory), region.size() as u64);
+        let (order, overflow) = (ResetOrder::default(), BlockTable::default());
+        let state = Mutex::new(State { cursor, order, overflow, overflows: 0, resets: 0 });
+        let pool = BumpPool { upstream, pool_stream, memory, region, policy, state };
+        // The allocation is ordered on that stream. After this wait the memory is usable on any
+        // stream (I3).
+        pool.pool_stream.synchronize()?;
+        Ok(pool)
+    }
+
+    /// Bytes of the region.
+    pub fn capacity(&self) -> u64 {
+        self.region.size() as u64
+    }
+
+    /// Start address of the region.
+    pub fn address(&self) -> u64 {
+        address_of(self.memory)
+    }
+
+    /// Policy for a request that does not fit.
+    pub fn overflow(&self) -> Overflow {
+        self.policy
+    }
+
+    /// The upstream allocator.
+    pub fn upstream(&self) -> &A {
+        &self.upstream
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Name in error messages.
+    pub(super) fn name(&self) -> String {
+        format!("a bump pool of {}", Bytes(self.capacity()))
+    }
+
+    /// Allocates a block of the region, if it fits.
+    fn alloc_in_region(&self, layout: Layout, stream: &Stream) -> Result<Result<DevicePtr<u8>, Full>> {
+        let mut state = self.state();
+        let start = match state.cursor.place(layout) {
+            Ok(start) => start,
+            Err(full) => return Ok(Err(full)),
+        };
+        state.order.join(stream)?;
+        state.cursor.take(start, layout);
+        // The host never dereferences this address.
+        Ok(Ok(DevicePtr(self.memory.0.wrapping_add((start - self.address()) as usize))))
+    }
+
+    #[cold]
+    fn alloc_upstream(&self, layout: Layout, stream: &Stream, full: Full) -> Result<DevicePtr<u8>> {
+        if self.policy == Overflow::Error {
+            return Err(self.out_of_memory(layout, full));
+        }
+        let ptr = self.upstream.allocate(layout, stream)?;
+        let mut state = self.state();
+        state.overflow.insert(address_of(ptr), Block { layout, bytes: layout.size() as u64, data: () });
+        state.overflows += 1;
+        Ok(ptr)
+    }
+
+    fn out_of_memory(&self, layout: Layout, full: Full) -> Error {
+        let used = self.state().cursor.at();
+        Error::OutOfMemory(OutOfMemory::Pool {
+            allocator: self.name(),
+            requested: Bytes(layout.size() as u64),
+            used: Bytes(used),
+            reserved: Bytes(self.capacity()),
+            cached: Bytes(self.capacity().saturating_sub(used)),
+            largest: Bytes(full.largest),
+            advice: "free all blocks and reset it, make it larger, or let it fall back on its upstream (Overflow::Upstream)",
+        })
+    }
+
+    fn wrong_free(&self, address: u64, why: String) -> Error {
+        invalid_free(self.name(), address, why)
+    }
+
+    /// Frees a block of the region.
+    fn free_in_region(&self, address: u64, layout: Layout, stream: &Stream) -> Result<()> {
+        let mut state = self.state();
+        let (began, resets) = (state.order.now(), state.resets);
+        let index = state.cursor.begin_free(address, layout).map_err(|why| self.wrong_free(address, why))?;
+        drop(state);
+        let recorded = stream.record();
+        let mut state = self.state();
+        if state.resets != resets {
+            // An unchecked reset has freed the block in the meantime.
+            return Ok(());
+        }
+        state.cursor.end_free(index, recorded.is_ok());
+        recorded.map(|event| state.order.freed(stream.id(), event, began))
+    }
+
+    /// Frees a block that is not in the region.
+    ///
+    /// # Safety
+    /// P1 and P2 of [`DeviceAllocator::deallocate`].
+    #[cold]
+    unsafe fn free_upstream(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        let (address, mut state) = (address_of(ptr), self.state());
+        let removed = match self.policy {
+            Overflow::Error => {
+                let (bytes, start) = (Bytes(self.capacity()), self.address());
+                Err(format!("it is not in the {bytes} at {start:#x} of the pool"))
+            }
+            Overflow::Upstream => state.overflow.remove(address, layout),
+        };
+        let block = removed.map_err(|why| self.wrong_free(address, why))?;
+        drop(state);
+        // SAFETY: a live block of the upstream (P2, by I1); the caller's promise P1.
+        let done = unsafe { self.upstream.deallocate(ptr, layout, stream) };
+        if done.is_err() {
+            self.state().overflow.insert(address, block);
+        }
+        done
+    }
+}
+
+// SAFETY: the cursor allocates addresses behind all other blocks (A1, A2 by I2), after all work
+// that used them (A2 by I3). For overflow blocks, A1 and A2 hold for the upstream.
+unsafe impl<A: DeviceAllocator> DeviceAllocator for BumpPool<A> {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        check_request("a bump pool", self.device(), layout, stream)?;
+        let taken = self.alloc_in_region(layout, stream)?;
+        taken.or_else(|full| self.alloc_upstream(layout, stream, full))
+    }
+
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        self.device().same_as(stream.device(), "the stream")?;
+        let offset = address_of(ptr).checked_sub(self.address());
+        if offset.is_some_and(|offset| offset < self.capacity()) {
+            return self.free_in_region(address_of(ptr), layout, stream);
+        }
+        // SAFETY: the caller's promises P1 and P2.
+        unsafe { self.free_upstream(ptr, layout, stream) }
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage_of(&self.state())
+    }
+}
+
+impl<A: DeviceAllocator> BumpPool<A> {
+    pub(super) fn usage_of(&self, state: &State) -> Usage {
+        let (_, live_bytes) = state.cursor.live();
+        let overflow = state.overflow.bytes();
+        Usage {
+            used_bytes: live_bytes + overflow,
+            reserved_bytes: self.capacity() + overflow,
+            largest_free_bytes: Some(state.cursor.left()),
+        }
+    }
+}
+
+impl<A: DeviceAllocator> Drop for BumpPool<A> {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let ((live, _), overflow) = (state.cursor.live(), state.overflow.len());
+        // Ordered on the device, as far as the driver supports that.
+        let ordered = state.order.gather(&self.pool_stream);
+        if live > 0 || overflow > 0 || ordered.is_err() {
+            self.upstream.device().driver().drain();
+        }
+        if live > 0 || overflow > 0 {
+            tracing::warn!(live, overflow, "a bump pool was dropped while some of its blocks were allocated");
+        }
+        let blocks = state.overflow.drain().map(|(address, block)| (address, block.layout));
+        for (address, layout) in blocks.chain([(address_of(self.memory), self.region)]) {
+            let ptr = ptr_at(address);
+            // SAFETY: upstream blocks, each freed once (P2, by I1), behind all work that may use
+            // them (P1, by I3).
+            unsafe { free_on_drop(&self.upstream, ptr, layout, &self.pool_stream) };
+        }
+    }
+}
+
+impl<A: DeviceAllocator> fmt::Debug for BumpPool<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:#x}, {:?}", self.name(), self.address(), self.stats())
+    }
+}

@@ -9,22 +9,23 @@ use warpheap::simt::Mode;
 use warpheap::{Device, DeviceBuffer, LaunchConfig, kernel_names};
 use warpheap_device::fault::FaultKind;
 use warpheap_device::kernel::{DevicePtr, Kernel};
-use warpheap_harness::kernels::bench::Counter;
+use warpheap_harness::kernels::bench::{Counter, bench_heap_free_sparse};
 use warpheap_harness::kernels::groups::{
-    CACHE_THREADS, Endings, Plan, groups_block, groups_cache, groups_exhaust, groups_free, groups_misuse,
-    groups_vanish, groups_warp, groups_whole,
+    CACHE_THREADS, Endings, Plan, groups_block, groups_cache, groups_exhaust, groups_misuse, groups_vanish,
+    groups_warp,
 };
+use warpheap_harness::kernels::stress::take_whole_heap;
 
 /// The launched kernels.
 const KERNELS: [&str; 8] = kernel_names![
+    bench_heap_free_sparse,
     groups_block,
     groups_cache,
     groups_exhaust,
-    groups_free,
     groups_misuse,
     groups_vanish,
     groups_warp,
-    groups_whole
+    take_whole_heap
 ];
 
 /// The smallest heap, which soon runs out of memory.
@@ -89,14 +90,13 @@ impl Bench {
         let mut all = blocks.to_vec();
         all.resize(THREADS as usize, 0);
         let blocks = self.device.from_slice(&all).unwrap();
-        self.run(groups_free, THREADS, (self.heap.handle(), blocks.slice()));
+        self.run(bench_heap_free_sparse, THREADS, (self.heap.handle(), blocks.slice()));
     }
 
     /// Whether everything is free: the whole heap can be allocated as one block.
     fn is_whole(&self) -> bool {
         let got = self.device.zeroed::<u64>(1).unwrap();
-        let handle = self.heap.handle();
-        self.run(groups_whole, 1, (handle, got.slice(), self.heap.capacity()));
+        self.run(take_whole_heap, 1, (self.heap.handle(), got.ptr()));
         got.copy_to_vec().unwrap()[0] == 1
     }
 

@@ -121,7 +121,6 @@ const GROUP_SPILLS: &[Spills] = &[
     ("groups_misuse", [0, 0, 11866]),
     ("groups_vanish", [0, 0, 11690]),
     ("groups_warp", [0, 0, 11298]),
-    ("groups_whole", [0, 0, 10526]),
 ];
 
 /// The tables of [`Spills`], each with the prefix of its kernels' names. The first matching prefix

@@ -1,4 +1,4 @@
-//! Kernels of `harness/tests/heap_groups.rs`, for the CPU and a GPU: allocations for warps and
+//! Kernels of `harness/tests/heap_groups/`, for the CPU and a GPU: allocations for warps and
 //! blocks, and the block's cache under threads that end in every possible way.
 
 mod cache;

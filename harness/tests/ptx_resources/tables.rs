@@ -36,10 +36,10 @@ pub const FUNCTION_SAVES: &[Saves] = &[
     ("warpheap_device::heap::group", [368, 368, 88, 88, 88]),
     ("warpheap_device::heap::holes", [32, 32, 32, 32, 32]),
     ("warpheap_device::heap::large", [72, 72, 16, 16, 16]),
-    ("warpheap_device::heap::proof", [688, 688, 144, 144, 160]),
     ("warpheap_device::heap::refill", [1064, 1064, 688, 688, 736]),
     ("warpheap_device::heap::resize", [232, 232, 120, 120, 144]),
     ("warpheap_device::heap::reuse", [2144, 2144, 48, 48, 48]),
+    ("warpheap_device::heap::scan", [688, 688, 144, 144, 160]),
     ("warpheap_device::heap::sets", [464, 456, 96, 96, 96]),
     ("warpheap_device::heap::short", [2136, 2120, 752, 752, 688]),
     ("warpheap_device::heap::sweep", [496, 496, 464, 464, 448]),
@@ -84,7 +84,7 @@ pub const STRESS_SPILLS: &[Spills] = &[
 /// Kernels of allocations by the host.
 pub const HOST_SPILLS: &[Spills] = &[("heap_alloc_many", [12438, 12470, 11134])];
 
-/// The kernels of `harness/tests/heap_groups.rs`, which are assembled for sm_90 only. Their bound
+/// The kernels of `harness/tests/heap_groups/`, which are assembled for sm_90 only. Their bound
 /// is the heap's own spills, which they can reach.
 pub const GROUP_SPILLS: &[Spills] = &[
     ("groups_block", [0, 0, 11146]),

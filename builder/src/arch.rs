@@ -1,6 +1,5 @@
 //! Architectures: accepted names, and the oldest PTX version that each needs.
 
-use crate::Error;
 use std::fmt;
 use std::str::FromStr;
 
@@ -58,24 +57,34 @@ impl fmt::Display for Arch {
     }
 }
 
-impl FromStr for Arch {
-    type Err = Error;
+/// The name of an architecture that does not exist or is too old.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{asked}` is not an architecture to build for: {why}; write for example `sm_70`, `sm_80` or `sm_90`"
+)]
+pub struct InvalidArch {
+    /// The name.
+    pub asked: String,
+    /// The problem with it.
+    pub why: String,
+}
 
-    fn from_str(asked: &str) -> Result<Self, Error> {
-        let refuse = |why| Error::InvalidArch { asked: asked.into(), why };
-        let digits =
-            asked.strip_prefix("sm_").ok_or_else(|| refuse("it does not start with `sm_`".into()))?;
+impl FromStr for Arch {
+    type Err = InvalidArch;
+
+    fn from_str(asked: &str) -> Result<Self, InvalidArch> {
+        let invalid = |why: &str| InvalidArch { asked: asked.into(), why: why.into() };
+        let digits = asked.strip_prefix("sm_").ok_or_else(|| invalid("it does not start with `sm_`"))?;
         let (digits, suffix) = match digits.chars().last() {
             Some(last @ ('a' | 'f')) => (&digits[..digits.len() - 1], Some(last)),
             _ => (digits, None),
         };
         let plain = (2..=3).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
-        let number =
-            digits.parse().ok().filter(|_| plain).ok_or_else(|| refuse("no number after `sm_`".into()))?;
+        let number = digits.parse().ok().filter(|_| plain);
+        let number = number.ok_or_else(|| invalid("no number after `sm_`"))?;
         if number < OLDEST {
-            return Err(refuse(format!(
-                "the oldest served is sm_{OLDEST} (Volta), the first whose threads of a warp run independently"
-            )));
+            let why = "the oldest supported is sm_70 (Volta), the first with independent thread scheduling";
+            return Err(invalid(why));
         }
         Ok(Arch { number, suffix })
     }
@@ -93,9 +102,9 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_refused_with_the_reason() {
+    fn other_names_are_rejected_with_the_reason() {
         for (name, why) in [
-            ("sm_60", "oldest served is sm_70"),
+            ("sm_60", "oldest supported is sm_70"),
             ("compute_80", "start with `sm_`"),
             ("sm_", "no number"),
             ("sm_8x", "no number"),

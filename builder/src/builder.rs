@@ -1,14 +1,16 @@
 //! The builder: from the folder of a kernel crate to checked PTX.
 
+use crate::arch::Arch;
 use crate::build_script::{in_build_script, modules_target_dir, shared_target_dir, watch_for_compiler};
-use crate::cargo::{self, Options, Package, TARGET};
+use crate::cargo::{self, Options, Package};
 use crate::compiler::{Places, SETTING};
-use crate::error::io;
+use crate::error::{Error, io};
+use crate::job::{Job, Ptx, copy};
 use crate::module::{self, DeviceCrate};
-use crate::{Arch, Compiler, Error, check, registers, stamp};
+use crate::registers;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 
 /// Builds a kernel crate to PTX.
 #[derive(Clone, Debug)]
@@ -30,20 +32,6 @@ enum Kernels {
     /// A module of the crate that is being built, and the device crate to compile it against if
     /// cargo does not provide it.
     Module(PathBuf, Option<DeviceCrate>),
-}
-
-/// PTX that was built and checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Ptx {
-    /// Path of the PTX file.
-    pub path: PathBuf,
-    /// The oldest architecture that runs it.
-    pub arch: Arch,
-    /// The compiler that built it.
-    pub compiler: Compiler,
-    /// Whether it was compiled now. False if the existing PTX was still up to date.
-    pub rebuilt: bool,
 }
 
 impl Builder {
@@ -167,15 +155,14 @@ impl Builder {
         let archs: Vec<Arch> =
             archs.into_iter().map(|arch| arch.as_ref().parse()).collect::<Result<_, _>>()?;
         let job = self.prepare()?;
-        archs.into_iter().map(|arch| self.build_one_of_several(&job, arch)).collect()
-    }
-
-    fn build_one_of_several(&self, job: &Job, arch: Arch) -> Result<Ptx, Error> {
-        let ptx = job.build(&self.options, arch)?;
-        if let Some(path) = &self.copy_to {
-            copy(&ptx.path, &path.with_extension(format!("{arch}.ptx")))?;
-        }
-        Ok(ptx)
+        let build = |arch| {
+            let ptx = job.build(&self.options, arch)?;
+            if let Some(path) = &self.copy_to {
+                copy(&ptx.path, &path.with_extension(format!("{arch}.ptx")))?;
+            }
+            Ok(ptx)
+        };
+        archs.into_iter().map(build).collect()
     }
 
     fn prepare(&self) -> Result<Job, Error> {
@@ -191,10 +178,7 @@ impl Builder {
             Kernels::Module(path, _) => module::owner(&module::file(path)?)?.into(),
         };
         let found = Places::of_process(self.compiler.as_deref(), &folder).search();
-        if let Err(Error::NoCompiler(rejected)) = &found {
-            watch_for_compiler(rejected);
-        }
-        let compiler = found?;
+        let compiler = found.inspect_err(|none| watch_for_compiler(&none.0))?;
         let package = Package::read(&compiler, &folder)?;
         let shared = match &self.kernels {
             Kernels::Crate(_) => shared_target_dir,
@@ -221,97 +205,4 @@ impl Builder {
         let library = package.library.clone().ok_or(Error::NoLibrary(folder))?;
         Ok(Job { compiler, package, library, target_dir, output_dir })
     }
-}
-
-/// A build, without the architecture.
-struct Job {
-    compiler: Compiler,
-    package: Package,
-    library: String,
-    target_dir: PathBuf,
-    /// Output folder of the PTX.
-    output_dir: PathBuf,
-}
-
-impl Job {
-    fn build(&self, options: &Options, arch: Arch) -> Result<Ptx, Error> {
-        let kind = if options.release { "" } else { "-checked" };
-        let file = |limit: &str| self.output_dir.join(format!("{}{kind}{limit}.{arch}.ptx", self.library));
-        let ptx = file("");
-        let arguments = options.arguments(&self.package, &self.target_dir, &ptx);
-        let flags = cargo::flags(arch);
-        let heading = stamp::heading(&self.compiler, &flags, &arguments);
-        let stamp_file = ptx.with_extension("stamp");
-        // Serialise concurrent builds of the same PTX, as by two profiles of the host crate.
-        let _turn = lock(&self.target_dir.join("build.lock"))?;
-        let fresh = stamp::fresh_inputs(&stamp_file, &heading).filter(|_| ptx.is_file());
-        let rebuilt = fresh.is_none();
-        let inputs = match fresh {
-            Some(inputs) => inputs,
-            None => {
-                self.compile(arch, &flags, &arguments, &ptx)?;
-                let inputs = stamp::inputs(&self.dependency_file(), &self.package.workspace_root)?;
-                stamp::write(&stamp_file, &heading, &inputs)?;
-                inputs
-            }
-        };
-        let ptx = match options.max_registers {
-            Some(count) => registers::write_limited(&ptx, file(&format!("-r{count}")), count)?,
-            None => ptx,
-        };
-        let path = self.hand_over(ptx)?;
-        if in_build_script() {
-            inputs.iter().for_each(|input| println!("cargo::rerun-if-changed={}", input.display()));
-        }
-        Ok(Ptx { path, arch, compiler: self.compiler.clone(), rebuilt })
-    }
-
-    /// Compiles and checks. PTX that fails a check is removed.
-    fn compile(&self, arch: Arch, flags: &str, arguments: &[OsString], ptx: &Path) -> Result<(), Error> {
-        if ptx.exists() {
-            fs::remove_file(ptx).map_err(io("remove", ptx))?;
-        }
-        let output =
-            cargo::run(cargo::cargo_with(&self.compiler, &self.package.manifest, flags).args(arguments))?;
-        if !output.succeeded {
-            let (name, compiler) = (self.package.name.clone(), self.compiler.version.clone());
-            return Err(Error::Compile { name, arch, compiler, output: output.stderr });
-        }
-        if in_build_script() {
-            eprint!("{}", output.stderr);
-        }
-        let Ok(text) = fs::read_to_string(ptx) else {
-            return Err(Error::NoPtx { path: ptx.into(), output: output.stderr });
-        };
-        check::check(ptx, &text).inspect_err(|_| drop(fs::remove_file(ptx)))
-    }
-
-    /// Cargo's list of the sources of the library, including those of its path dependencies.
-    fn dependency_file(&self) -> PathBuf {
-        self.target_dir.join(TARGET).join("release").join(format!("{}.d", self.library))
-    }
-
-    /// In a build script, copies the PTX to `OUT_DIR`, where no other build overwrites it.
-    fn hand_over(&self, ptx: PathBuf) -> Result<PathBuf, Error> {
-        if !in_build_script() {
-            return Ok(ptx);
-        }
-        let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
-        let own = out.join(ptx.file_name().unwrap_or_default());
-        copy(&ptx, &own)?;
-        Ok(own)
-    }
-}
-
-fn lock(path: &Path) -> Result<File, Error> {
-    let file = File::create(path).map_err(io("create", path))?;
-    file.lock().map_err(io("lock", path))?;
-    Ok(file)
-}
-
-fn copy(from: &Path, to: &Path) -> Result<(), Error> {
-    if let Some(folder) = to.parent() {
-        fs::create_dir_all(folder).map_err(io("create", folder))?;
-    }
-    fs::copy(from, to).map(drop).map_err(io("write", to))
 }

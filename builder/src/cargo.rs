@@ -1,8 +1,9 @@
 //! The nested cargo: its environment, the metadata of a package, and the call that compiles it.
 
-use crate::error::io;
-use crate::{Arch, Compiler, Error};
-use serde::Deserialize;
+use crate::arch::Arch;
+use crate::compiler::Compiler;
+use crate::error::{Error, io};
+use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,48 +11,13 @@ use std::process::Command;
 pub(crate) const TARGET: &str = "nvptx64-nvidia-cuda";
 
 /// Variables of an outer cargo, or of its user, that would affect the nested one.
-const STRIPPED: [&str; 24] = [
-    "RUSTFLAGS",
-    "RUSTDOCFLAGS",
-    "RUSTC",
-    "RUSTDOC",
-    "RUSTC_BOOTSTRAP",
-    "RUSTC_LINKER",
-    "RUSTUP_TOOLCHAIN",
-    "RUST_RECURSION_COUNT",
-    "CARGO",
-    "CARGO_ENCODED_RUSTDOCFLAGS",
-    "CARGO_INCREMENTAL",
-    "CARGO_MAKEFLAGS",
-    "CARGO_TARGET_DIR",
-    "CARGO_TARGET_TMPDIR",
-    "MAKEFLAGS",
-    "MFLAGS",
-    "OUT_DIR",
-    "TARGET",
-    "HOST",
-    "NUM_JOBS",
-    "OPT_LEVEL",
-    "PROFILE",
-    "DEBUG",
-    "CLIPPY_ARGS",
-];
+const STRIPPED: &str = "RUSTFLAGS RUSTDOCFLAGS RUSTC RUSTDOC RUSTC_BOOTSTRAP RUSTC_LINKER RUSTUP_TOOLCHAIN \
+    RUST_RECURSION_COUNT CARGO CARGO_ENCODED_RUSTDOCFLAGS CARGO_INCREMENTAL CARGO_MAKEFLAGS MAKEFLAGS MFLAGS \
+    OUT_DIR TARGET HOST NUM_JOBS OPT_LEVEL PROFILE DEBUG CLIPPY_ARGS";
 
 /// Prefixes of further such variables.
-const STRIPPED_PREFIXES: [&str; 12] = [
-    "CARGO_BUILD_",
-    "CARGO_PROFILE_",
-    "CARGO_TARGET_",
-    "CARGO_UNSTABLE_",
-    "CARGO_CFG_",
-    "CARGO_FEATURE_",
-    "CARGO_PKG_",
-    "CARGO_MANIFEST_",
-    "CARGO_BIN_",
-    "CARGO_CRATE_",
-    "CARGO_PRIMARY_",
-    "DEP_",
-];
+const STRIPPED_PREFIXES: &str = "CARGO_BUILD_ CARGO_PROFILE_ CARGO_TARGET_ CARGO_UNSTABLE_ CARGO_CFG_ \
+    CARGO_FEATURE_ CARGO_PKG_ CARGO_MANIFEST_ CARGO_BIN_ CARGO_CRATE_ CARGO_PRIMARY_ DEP_";
 
 /// Set to the empty string, which also overrides cargo's configuration files.
 const EMPTIED: [&str; 3] = [FLAGS, "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"];
@@ -62,7 +28,9 @@ const FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
 /// Whether an inherited variable must not reach the nested cargo.
 pub(crate) fn is_stripped(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
-    STRIPPED.contains(&name) || STRIPPED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    let mut prefixes = STRIPPED_PREFIXES.split_whitespace();
+    STRIPPED.split_whitespace().any(|stripped| stripped == name)
+        || prefixes.any(|prefix| name.starts_with(prefix))
 }
 
 /// A cargo that compiles with `compiler`, in the folder of `manifest`, without inherited settings.
@@ -108,27 +76,6 @@ pub(crate) struct Package {
     pub target_dir: PathBuf,
 }
 
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<MetadataPackage>,
-    workspace_root: PathBuf,
-    target_directory: PathBuf,
-}
-
-#[derive(Deserialize)]
-struct MetadataPackage {
-    name: String,
-    edition: String,
-    manifest_path: PathBuf,
-    targets: Vec<MetadataTarget>,
-}
-
-#[derive(Deserialize)]
-struct MetadataTarget {
-    name: String,
-    kind: Vec<String>,
-}
-
 impl Package {
     /// Reads the metadata of the crate in `folder` from cargo.
     pub fn read(compiler: &Compiler, folder: &Path) -> Result<Package, Error> {
@@ -140,23 +87,27 @@ impl Package {
         let mut command = cargo(compiler, &manifest);
         command.args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(&manifest);
         let output = run(&mut command)?;
-        let refuse = |output: String| Error::Metadata { manifest: manifest.clone(), output };
+        let invalid = |output: String| Error::Metadata { manifest: manifest.clone(), output };
         if !output.succeeded {
-            return Err(refuse(output.stderr));
+            return Err(invalid(output.stderr));
         }
-        let metadata: Metadata =
-            serde_json::from_str(&output.stdout).map_err(|error| refuse(error.to_string()))?;
-        let package = metadata.packages.into_iter().find(|package| package.manifest_path == manifest);
-        let package = package.ok_or_else(|| refuse("it declares a workspace, but no package".into()))?;
-        let is_library = |target: &MetadataTarget| target.kind.iter().any(|kind| kind.ends_with("lib"));
-        let library = package.targets.into_iter().find(is_library);
+        let metadata: Value =
+            serde_json::from_str(&output.stdout).map_err(|error| invalid(error.to_string()))?;
+        let list = |value: &'_ Value| value.as_array().cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let is_this = |package: &Value| Path::new(&text(&package["manifest_path"])) == manifest;
+        let package = list(&metadata["packages"]).into_iter().find(is_this);
+        let package = package.ok_or_else(|| invalid("it declares a workspace, but no package".into()))?;
+        let is_library =
+            |target: &Value| list(&target["kind"]).iter().any(|kind| text(kind).ends_with("lib"));
+        let library = list(&package["targets"]).into_iter().find(is_library);
         Ok(Package {
-            name: package.name,
-            library: library.map(|library| library.name.replace('-', "_")),
-            edition: package.edition,
+            name: text(&package["name"]),
+            library: library.map(|library| text(&library["name"]).replace('-', "_")),
+            edition: text(&package["edition"]),
+            workspace_root: text(&metadata["workspace_root"]).into(),
+            target_dir: text(&metadata["target_directory"]).into(),
             manifest,
-            workspace_root: metadata.workspace_root,
-            target_dir: metadata.target_directory,
         })
     }
 }

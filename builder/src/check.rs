@@ -1,6 +1,6 @@
 //! Checks of PTX before it is loaded.
 
-use crate::Error;
+use crate::error::Error;
 use std::path::Path;
 
 /// Functions that the driver itself defines for every module.
@@ -60,8 +60,8 @@ mod tests {
     }
 
     #[test]
-    fn ptx_without_a_kernel_is_refused() {
-        assert!(said(".version 7.0\n.func helper()\n{ ret; }\n").contains("holds no kernel"));
+    fn ptx_without_a_kernel_is_rejected() {
+        assert!(said(".version 7.0\n.func helper()\n{ ret; }\n").contains("contains no kernel"));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Finds a rustc that can compile core for the device: one with core's source in its sysroot.
 
-use crate::Error;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use std::process::Command;
 pub const SETTING: &str = "WARPHEAP_RUSTC";
 
 /// The oldest tested release.
-pub(crate) const OLDEST: (u32, u32) = (1, 96);
+const OLDEST: (u32, u32) = (1, 96);
 
 /// Path of core's source in a sysroot.
 const LIBRARY: &str = "lib/rustlib/src/rust/library";
@@ -48,6 +47,33 @@ impl fmt::Display for Rejected {
     }
 }
 
+/// No compiler can build kernels: the candidates, if there are any.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct NoCompiler(pub Vec<Rejected>);
+
+impl fmt::Display for NoCompiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "no compiler for kernels: a rustc is needed that comes with the source of its core library \
+             (`lib/rustlib/src/rust/library` in its sysroot)\n",
+        )?;
+        if self.0.is_empty() {
+            f.write_str(
+                "  searched for `rustc` on the PATH, in rustup's toolchains and in /usr/bin: found none\n",
+            )?;
+        }
+        self.0.iter().try_for_each(|candidate| writeln!(f, "  {candidate}"))?;
+        let (major, minor) = OLDEST;
+        write!(
+            f,
+            "install one of\n  \
+             Debian, Ubuntu: apt-get install rustc-web rust-web-src\n  \
+             elsewhere:      rustup toolchain install nightly --component rust-src\n\
+             or name a rustc (at least {major}.{minor}) in the environment variable {SETTING}"
+        )
+    }
+}
+
 /// Search locations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
@@ -77,7 +103,7 @@ impl Places {
     }
 
     /// The first suitable compiler. A compiler named by the user is never replaced by another.
-    pub fn search(&self) -> Result<Compiler, Error> {
+    pub fn search(&self) -> Result<Compiler, NoCompiler> {
         let mut rejected: Vec<Rejected> = Vec::new();
         let mut seen: Vec<PathBuf> = Vec::new();
         let named = self.named.iter().cloned();
@@ -94,7 +120,7 @@ impl Places {
                 None => {}
             }
         }
-        Err(Error::NoCompiler(rejected))
+        Err(NoCompiler(rejected))
     }
 
     fn on_path(&self) -> Vec<(PathBuf, String)> {
@@ -109,11 +135,11 @@ impl Places {
         else {
             return Vec::new();
         };
-        let list = self.ask(&rustup, ["toolchain", "list"]).unwrap_or_default();
+        let list = self.output(&rustup, ["toolchain", "list"]).unwrap_or_default();
         let names = list.lines().filter_map(|line| line.split_whitespace().next());
         names
             .filter_map(|name| {
-                let rustc = self.ask(&rustup, ["which", "--toolchain", name, "rustc"]).ok()?;
+                let rustc = self.output(&rustup, ["which", "--toolchain", name, "rustc"]).ok()?;
                 Some((PathBuf::from(rustc.trim()), format!("rustup's toolchain {name}")))
             })
             .collect()
@@ -134,7 +160,7 @@ impl Places {
         let reject = |why: String, sysroot: Option<PathBuf>| {
             Some(Err(Rejected { rustc: rustc.into(), found: found.into(), why, sysroot }))
         };
-        let sysroot = match self.ask(rustc, ["--print", "sysroot"]) {
+        let sysroot = match self.output(rustc, ["--print", "sysroot"]) {
             Ok(sysroot) => PathBuf::from(sysroot.trim()),
             Err(why) => return reject(why, None),
         };
@@ -142,7 +168,7 @@ impl Places {
             return None;
         }
         seen.push(sysroot.clone());
-        let identity = match self.ask(rustc, ["-vV"]) {
+        let identity = match self.output(rustc, ["-vV"]) {
             Ok(identity) => identity,
             Err(why) => return reject(why, Some(sysroot)),
         };
@@ -150,36 +176,32 @@ impl Places {
         match release(&identity) {
             Some(release) if release >= OLDEST => {}
             Some(_) => {
-                return reject(
-                    format!("too old: {version}, {}.{} is needed", OLDEST.0, OLDEST.1),
-                    Some(sysroot),
-                );
+                let why = format!("too old: {version}, {}.{} is needed", OLDEST.0, OLDEST.1);
+                return reject(why, Some(sysroot));
             }
-            None => return reject(format!("does not say its release, but `{version}`"), Some(sysroot)),
+            None => return reject(format!("prints no release, but `{version}`"), Some(sysroot)),
         }
         if !sysroot.join(LIBRARY).join("core/src/lib.rs").is_file() {
-            return reject(
-                format!("{version}, but no source of core in {}/{LIBRARY}", sysroot.display()),
-                Some(sysroot),
-            );
+            let why = format!("{version}, but no source of core in {}/{LIBRARY}", sysroot.display());
+            return reject(why, Some(sysroot));
         }
         Some(Ok(Compiler { rustc: program(rustc, &sysroot), version, identity }))
     }
 
     /// Output of `program` called with `args`.
-    fn ask<'a>(&self, program: &Path, args: impl IntoIterator<Item = &'a str>) -> Result<String, String> {
+    fn output<'a>(&self, program: &Path, args: impl IntoIterator<Item = &'a str>) -> Result<String, String> {
         let output =
-            self.question(program).args(args).output().map_err(|error| format!("does not run: {error}"))?;
+            self.command(program).args(args).output().map_err(|error| format!("does not run: {error}"))?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it says nothing");
+            let text = String::from_utf8_lossy(&output.stderr);
+            let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("it prints no error");
             return Err(format!("does not run ({}): {first}", output.status));
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// A call of `program` that ignores inherited toolchain choices and installs nothing.
-    fn question(&self, program: &Path) -> Command {
+    fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env_remove("RUSTUP_TOOLCHAIN").env("RUSTUP_AUTO_INSTALL", "0").env("PATH", &self.path);
         if self.folder.is_dir() {
@@ -192,7 +214,7 @@ impl Places {
 impl Compiler {
     /// Searches for a compiler: named by the environment variable [`SETTING`], then `rustc` on the
     /// PATH, rustup's toolchains, the distribution's.
-    pub fn find() -> Result<Compiler, Error> {
+    pub fn find() -> Result<Compiler, NoCompiler> {
         Places::of_process(None, Path::new(".")).search()
     }
 }

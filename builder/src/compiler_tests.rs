@@ -55,7 +55,7 @@ impl Machine {
         self.places.search().unwrap().rustc
     }
 
-    fn refusal(&self) -> String {
+    fn error(&self) -> String {
         self.places.search().unwrap_err().to_string()
     }
 }
@@ -77,7 +77,7 @@ fn a_named_compiler_is_not_replaced_by_another() {
     let other = machine.compiler("other", "1.97.0", true);
     machine.path(&[&other]);
     machine.places.named = Some((named.clone(), "named by WARPHEAP_RUSTC".into()));
-    let said = machine.refusal();
+    let said = machine.error();
     assert!(said.contains(&format!("{} (named by WARPHEAP_RUSTC)", named.display())), "{said}");
     assert!(!said.contains("other"), "{said}");
 }
@@ -117,7 +117,7 @@ fn rustups_toolchains_come_before_the_distribution() {
 }
 
 #[test]
-fn every_refusal_is_explained_with_what_to_install() {
+fn every_rejection_is_explained_with_what_to_install() {
     let mut machine = Machine::new();
     let old = machine.compiler("old", "1.95.1", true);
     let bare = machine.compiler("bare", "1.97.0", false);
@@ -126,11 +126,11 @@ fn every_refusal_is_explained_with_what_to_install() {
     let broken = machine.root.path().join("broken/rustc");
     script(&broken, "echo 'error: no toolchain is installed' >&2; exit 3");
     machine.path(&[&old, &bare, &odd, &broken]);
-    let said = machine.refusal();
+    let said = machine.error();
     for part in [
         "too old: rustc 1.95.1 (fake), 1.96 is needed".to_owned(),
         format!("no source of core in {}", machine.root.path().join("bare").join(LIBRARY).display()),
-        "does not say its release, but `hello`".to_owned(),
+        "prints no release, but `hello`".to_owned(),
         "no toolchain is installed".to_owned(),
         "apt-get install rustc-web rust-web-src".to_owned(),
         "rustup toolchain install nightly --component rust-src".to_owned(),
@@ -141,11 +141,11 @@ fn every_refusal_is_explained_with_what_to_install() {
 }
 
 #[test]
-fn a_machine_without_rust_is_told_where_was_looked() {
+fn a_machine_without_rust_learns_the_searched_places() {
     let mut machine = Machine::new();
     machine.places.path = machine.root.path().into();
-    let said = machine.refusal();
-    assert!(said.contains("there is none") && said.contains("apt-get install"), "{said}");
+    let said = machine.error();
+    assert!(said.contains("found none") && said.contains("apt-get install"), "{said}");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn one_compiler_under_two_names_is_examined_once() {
     fs::create_dir_all(link.parent().unwrap()).unwrap();
     std::os::unix::fs::symlink(&bare, &link).unwrap();
     machine.path(&[&bare, &link]);
-    assert_eq!(machine.refusal().matches("no source of core").count(), 1);
+    assert_eq!(machine.error().matches("no source of core").count(), 1);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_proxy_is_resolved_to_the_compiler_behind_it() {
 
 #[test]
 fn an_inherited_toolchain_choice_is_not_passed_on() {
-    let question = Machine::new().places.question(Path::new("rustc"));
-    let mut changes = question.get_envs();
+    let command = Machine::new().places.command(Path::new("rustc"));
+    let mut changes = command.get_envs();
     assert!(changes.any(|change| change == (OsStr::new("RUSTUP_TOOLCHAIN"), None)));
 }

@@ -1,6 +1,7 @@
 //! Errors. Their messages say what to do next.
 
-use crate::compiler::Rejected;
+use crate::arch::{Arch, InvalidArch};
+use crate::compiler::NoCompiler;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -16,17 +17,10 @@ pub enum Error {
     Registers(u32),
 
     /// The name of an architecture that does not exist or is too old.
-    #[error(
-        "`{asked}` is not an architecture to build for: {why}; write for example `sm_70`, `sm_80` or `sm_90`"
-    )]
-    InvalidArch {
-        /// The name.
-        asked: String,
-        /// The problem with it.
-        why: String,
-    },
+    #[error(transparent)]
+    InvalidArch(#[from] InvalidArch),
     /// No kernel crate where one was expected.
-    #[error("no kernel crate in `{}`: it holds no Cargo.toml", .0.display())]
+    #[error("no kernel crate in `{}`: it contains no Cargo.toml", .0.display())]
     NoKernelCrate(PathBuf),
     /// No module of kernels where one was expected.
     #[error("no module of kernels at `{}`: it is neither a file nor a folder with a mod.rs", .0.display())]
@@ -41,8 +35,8 @@ pub enum Error {
     #[error("the kernel crate `{}` has no library target (src/lib.rs) to compile", .0.display())]
     NoLibrary(PathBuf),
     /// No compiler can build for the device.
-    #[error("{}", no_compiler(.0))]
-    NoCompiler(Vec<Rejected>),
+    #[error(transparent)]
+    NoCompiler(#[from] NoCompiler),
     /// A program could not be started.
     #[error("cannot run `{}`: {source}", program.display())]
     Run {
@@ -65,14 +59,14 @@ pub enum Error {
         /// Its name.
         name: String,
         /// The architecture.
-        arch: crate::Arch,
+        arch: Arch,
         /// The compiler.
         compiler: String,
         /// Output of the compiler.
         output: String,
     },
     /// The compiler succeeded but produced no PTX.
-    #[error("the compiler left no PTX at `{}`:\n{output}", path.display())]
+    #[error("the compiler wrote no PTX to `{}`:\n{output}", path.display())]
     NoPtx {
         /// The expected path.
         path: PathBuf,
@@ -81,13 +75,13 @@ pub enum Error {
     },
     /// The PTX contains no kernel.
     #[error(
-        "`{}` holds no kernel (`.entry`): declare one with `warpheap_device::kernel!`, or as \
+        "`{}` contains no kernel (`.entry`): declare one with `warpheap_device::kernel!`, or as \
          `#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn`",
         .0.display()
     )]
     NoEntry(PathBuf),
     /// The PTX uses symbols that are not defined.
-    #[error("`{}` needs symbols that nothing on the device defines: {}", path.display(), symbols.join(", "))]
+    #[error("`{}` uses symbols that are not defined on the device: {}", path.display(), symbols.join(", "))]
     Unresolved {
         /// The PTX.
         path: PathBuf,
@@ -116,26 +110,4 @@ impl fmt::Debug for Error {
 pub(crate) fn io(what: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.into();
     move |source| Error::Io { what, path, source }
-}
-
-fn no_compiler(rejected: &[Rejected]) -> String {
-    let mut text = String::from(
-        "no compiler for kernels: a rustc is needed that comes with the source of its core library \
-         (`lib/rustlib/src/rust/library` in its sysroot)\n",
-    );
-    if rejected.is_empty() {
-        text += "  looked for `rustc` on the PATH, in rustup's toolchains and in /usr/bin: there is none\n";
-    }
-    for candidate in rejected {
-        text += &format!("  {candidate}\n");
-    }
-    let (major, minor) = crate::compiler::OLDEST;
-    text += &format!(
-        "install one of\n  \
-         Debian, Ubuntu: apt-get install rustc-web rust-web-src\n  \
-         elsewhere:      rustup toolchain install nightly --component rust-src\n\
-         or name a rustc (at least {major}.{minor}) in the environment variable {}",
-        crate::compiler::SETTING
-    );
-    text
 }

@@ -42,12 +42,14 @@ mod check;
 mod compiler;
 mod embed;
 mod error;
+mod job;
 mod module;
 mod registers;
 mod stamp;
 
-pub use arch::Arch;
-pub use builder::{Builder, Ptx};
+pub use arch::{Arch, InvalidArch};
+pub use builder::Builder;
 pub use check::entries;
-pub use compiler::{Compiler, Rejected, SETTING};
+pub use compiler::{Compiler, NoCompiler, Rejected, SETTING};
 pub use error::Error;
+pub use job::Ptx;

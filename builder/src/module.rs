@@ -5,9 +5,8 @@
 //! under the same name. Cargo tells a build script where the source of `warpheap-device` is,
 //! wherever cargo got it from.
 
-use crate::Error;
 use crate::cargo::Package;
-use crate::error::io;
+use crate::error::{Error, io};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

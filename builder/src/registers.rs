@@ -1,7 +1,6 @@
 //! Writes a register limit into PTX, because rustc has no option for it.
 
-use crate::Error;
-use crate::error::io;
+use crate::error::{Error, io};
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};

@@ -3,8 +3,8 @@
 //! Next to each PTX is a stamp: the command that built it, the compiler, and every input file with
 //! its time and size. The PTX is up to date if a new stamp would be identical.
 
-use crate::error::io;
-use crate::{Compiler, Error};
+use crate::compiler::Compiler;
+use crate::error::{Error, io};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write;

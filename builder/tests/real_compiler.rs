@@ -58,7 +58,7 @@ impl Crate {
             .target_dir(Path::new(env!("CARGO_TARGET_TMPDIR")).join("../warpheap-build/modules"))
     }
 
-    fn refusal(&self) -> Error {
+    fn error(&self) -> Error {
         self.builder().build().unwrap_err()
     }
 }
@@ -120,12 +120,12 @@ pub const VALUE: u32 = if cfg!(target_feature = \"sm_80\") { 80808080 } else { 7
 }
 
 #[test]
-fn a_kernel_that_does_not_compile_is_reported_in_the_compilers_words() {
+fn a_kernel_that_does_not_compile_is_reported_with_the_compilers_message() {
     if !has_compiler() {
         return;
     }
     let said =
-        Crate::new("broken-kernels", &KERNEL.replace("helper::VALUE", "missing_value")).refusal().to_string();
+        Crate::new("broken-kernels", &KERNEL.replace("helper::VALUE", "missing_value")).error().to_string();
     for part in
         ["`broken-kernels` does not compile for sm_70", "cannot find value `missing_value`", "src/lib.rs:4"]
     {
@@ -134,18 +134,18 @@ fn a_kernel_that_does_not_compile_is_reported_in_the_compilers_words() {
 }
 
 #[test]
-fn ptx_that_cannot_serve_is_refused_every_time() {
+fn unusable_ptx_is_rejected_every_time() {
     if !has_compiler() {
         return;
     }
     let none = Crate::new("no-kernels", &KERNEL.replace("\"ptx-kernel\"", "\"C\""));
-    assert!(matches!(none.refusal(), Error::NoEntry(_)));
-    assert!(matches!(none.refusal(), Error::NoEntry(_)), "a refused PTX must not be taken for a fresh one");
+    assert!(matches!(none.error(), Error::NoEntry(_)));
+    assert!(matches!(none.error(), Error::NoEntry(_)), "rejected PTX must not count as up to date");
 
-    let call = "unsafe extern \"C\" { fn nobody(to: *mut u32); }\n    unsafe { nobody(to) };\n    unsafe { to.write(";
+    let call = "unsafe extern \"C\" { fn missing(to: *mut u32); }\n    unsafe { missing(to) };\n    unsafe { to.write(";
     let open = Crate::new("open-kernels", &KERNEL.replace("unsafe { to.write(", call));
-    match open.refusal() {
-        Error::Unresolved { symbols, .. } => assert_eq!(symbols, ["nobody"]),
+    match open.error() {
+        Error::Unresolved { symbols, .. } => assert_eq!(symbols, ["missing"]),
         other => panic!("{other}"),
     }
 }

@@ -45,20 +45,21 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// The kind with this code, if there is one.
-    pub const fn from_code(code: u32) -> Option<Self> {
-        match code {
-            1 => Some(FaultKind::DoubleFree),
-            2 => Some(FaultKind::ForeignFree),
-            3 => Some(FaultKind::InteriorFree),
-            4 => Some(FaultKind::CountMismatch),
-            5 => Some(FaultKind::OutOfMemory),
-            6 => Some(FaultKind::NoGlobalHeap),
-            7 => Some(FaultKind::Overrun),
-            8 => Some(FaultKind::Underrun),
-            9 => Some(FaultKind::WriteAfterFree),
-            _ => None,
-        }
+    /// Every kind.
+    const ALL: [FaultKind; 9] = [
+        FaultKind::DoubleFree,
+        FaultKind::ForeignFree,
+        FaultKind::InteriorFree,
+        FaultKind::CountMismatch,
+        FaultKind::OutOfMemory,
+        FaultKind::NoGlobalHeap,
+        FaultKind::Overrun,
+        FaultKind::Underrun,
+        FaultKind::WriteAfterFree,
+    ];
+
+    fn from_code(code: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u32 == code)
     }
 }
 
@@ -81,59 +82,37 @@ pub struct Fault {
     pub detail: u64,
 }
 
-#[derive(Debug)]
-#[repr(C)]
-struct Entry {
-    kind_and_thread: AtomicU64,
-    block: AtomicU64,
-    address: AtomicU64,
-    detail: AtomicU64,
-}
+/// Words of an entry.
+const ENTRY_WORDS: usize = 4;
+
+/// The number of words of a [`FaultLog`] in device memory.
+pub const FAULT_LOG_WORDS: usize = 1 + ENTRY_WORDS * FAULT_ENTRIES;
 
 /// The log, in device memory. All zeros is an empty log.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FaultLog {
     count: AtomicU64,
-    entries: [Entry; FAULT_ENTRIES],
+    entries: [[AtomicU64; ENTRY_WORDS]; FAULT_ENTRIES],
 }
 
-const _: () = assert!(!NATIVE_LAYOUT || size_of::<FaultLog>() == 8 + 32 * FAULT_ENTRIES);
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<FaultLog>() == 8 * FAULT_LOG_WORDS);
 const _: () = assert!(!NATIVE_LAYOUT || align_of::<FaultLog>() == 8);
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl Default for FaultLog {
     fn default() -> Self {
-        let zero = || AtomicU64::new(0);
-        FaultLog {
-            count: zero(),
-            entries: core::array::from_fn(|_| Entry {
-                kind_and_thread: zero(),
-                block: zero(),
-                address: zero(),
-                detail: zero(),
-            }),
-        }
+        FaultLog::from_words(&[0; FAULT_LOG_WORDS])
     }
 }
-
-/// The number of words of a [`FaultLog`] in device memory.
-pub const FAULT_LOG_WORDS: usize = 1 + 4 * FAULT_ENTRIES;
 
 impl FaultLog {
     #[cfg(not(target_arch = "nvptx64"))]
     /// Decodes the representation in device memory, which the host has read.
     pub fn from_words(words: &[u64; FAULT_LOG_WORDS]) -> Self {
         let word = |i: usize| AtomicU64::new(words[i]);
-        FaultLog {
-            count: word(0),
-            entries: core::array::from_fn(|i| Entry {
-                kind_and_thread: word(1 + 4 * i),
-                block: word(2 + 4 * i),
-                address: word(3 + 4 * i),
-                detail: word(4 + 4 * i),
-            }),
-        }
+        let entry = |i: usize| core::array::from_fn(|part| word(1 + ENTRY_WORDS * i + part));
+        FaultLog { count: word(0), entries: core::array::from_fn(entry) }
     }
 
     /// Records a fault of the calling thread.
@@ -144,10 +123,10 @@ impl FaultLog {
         let i = self.count.add_relaxed(1);
         if let Some(entry) = self.entries.get(i as usize) {
             let thread = u64::from(thread::index_in_block());
-            entry.kind_and_thread.store_relaxed(u64::from(kind as u32) << 32 | thread);
-            entry.block.store_relaxed(thread::block_index().into());
-            entry.address.store_relaxed(address);
-            entry.detail.store_relaxed(detail);
+            entry[0].store_relaxed(u64::from(kind as u32) << 32 | thread);
+            entry[1].store_relaxed(thread::block_index().into());
+            entry[2].store_relaxed(address);
+            entry[3].store_relaxed(detail);
         }
     }
 
@@ -160,14 +139,9 @@ impl FaultLog {
     pub fn faults(&self) -> impl Iterator<Item = Fault> + '_ {
         let kept = self.count().min(FAULT_ENTRIES as u64) as usize;
         self.entries[..kept].iter().filter_map(|entry| {
-            let packed = entry.kind_and_thread.load_relaxed();
-            Some(Fault {
-                kind: FaultKind::from_code((packed >> 32) as u32)?,
-                thread: packed as u32,
-                block: entry.block.load_relaxed() as u32,
-                address: entry.address.load_relaxed(),
-                detail: entry.detail.load_relaxed(),
-            })
+            let [packed, block, address, detail] = entry.each_ref().map(AtomicU64::load_relaxed);
+            let kind = FaultKind::from_code((packed >> 32) as u32)?;
+            Some(Fault { kind, thread: packed as u32, block: block as u32, address, detail })
         })
     }
 }

@@ -7,15 +7,9 @@ mod arena;
 mod lane;
 
 use arena::{Arena, check_disjoint};
-use lane::Apart;
+use lane::{PLACE, with_lane};
 use proptest::prelude::*;
-use std::cell::Cell;
 use std::collections::HashSet;
-use warpheap_device::machine;
-
-thread_local! {
-    static PLACE: Cell<u32> = const { Cell::new(0) };
-}
 
 /// The address at this offset.
 fn address(arena: &Arena, offset: u64) -> u64 {
@@ -81,31 +75,39 @@ proptest! {
         shards in 1..6u32,
         requests in prop::collection::vec((sizes(), aligns(), 0..8u32), 1..200),
     ) {
-        let lanes = Apart { place: || PLACE.get(), pause: std::thread::yield_now };
-        // SAFETY: the machine outlives the guard, which is the only one here.
-        let _installed = unsafe { machine::install(&lanes) };
-        let arena = Arena::new(capacity, granule_log2, shards);
-        let (mut pieces, mut granted) = (Vec::new(), 0);
-        for (size, align, place) in requests.into_iter().filter(|(size, ..)| *size > 0) {
-            PLACE.set(place);
-            if let Some(offset) = arena.alloc(size, align) {
-                prop_assert_eq!(address(&arena, offset) % align as u64, 0);
-                pieces.push((offset, size as u64));
-                granted += granules(&arena, size, align);
-            }
-            prop_assert_eq!(granted + arena.left(), capacity);
-        }
-        while let Some(offset) = arena.alloc(1, 1) {
-            pieces.push((offset, 1));
-            granted += 1;
-        }
-        prop_assert_eq!(granted + arena.root.wasted(), capacity);
-        check_disjoint(&arena, pieces);
+        with_lane(|| fill(capacity, granule_log2, shards, requests))?;
     }
 }
 
+/// Serves the requests (size, alignment, place), then allocates single bytes until none is left.
+fn fill(
+    capacity: u64,
+    granule_log2: u32,
+    shards: u32,
+    requests: Vec<(usize, usize, u32)>,
+) -> Result<(), TestCaseError> {
+    let arena = Arena::new(capacity, granule_log2, shards);
+    let (mut pieces, mut granted) = (Vec::new(), 0);
+    for (size, align, place) in requests.into_iter().filter(|(size, ..)| *size > 0) {
+        PLACE.set(place);
+        if let Some(offset) = arena.alloc(size, align) {
+            prop_assert_eq!(address(&arena, offset) % align as u64, 0);
+            pieces.push((offset, size as u64));
+            granted += granules(&arena, size, align);
+        }
+        prop_assert_eq!(granted + arena.left(), capacity);
+    }
+    while let Some(offset) = arena.alloc(1, 1) {
+        pieces.push((offset, 1));
+        granted += 1;
+    }
+    prop_assert_eq!(granted + arena.root.wasted(), capacity);
+    check_disjoint(&arena, pieces);
+    Ok(())
+}
+
 #[test]
-fn equal_requests_fill_the_arena_and_the_rest_are_refused() {
+fn equal_requests_fill_the_arena_and_the_rest_fail() {
     for (capacity, size, granule_log2) in
         [(4096, 4, 0), (4096, 4, 2), (4000, 4, 1), (1000, 1, 0), (64_000, 64, 4)]
     {
@@ -122,7 +124,7 @@ fn equal_requests_fill_the_arena_and_the_rest_are_refused() {
 }
 
 #[test]
-fn a_refused_request_leaves_room_for_a_smaller_one() {
+fn a_failed_request_leaves_room_for_a_smaller_one() {
     for granule_log2 in [0, 2] {
         let arena = Arena::new(4096 >> granule_log2, granule_log2, 0);
         assert_eq!(arena.alloc(4000, 1), Some(0));
@@ -133,7 +135,7 @@ fn a_refused_request_leaves_room_for_a_smaller_one() {
 }
 
 #[test]
-fn no_number_of_refused_requests_brings_memory_back() {
+fn no_number_of_failed_requests_brings_memory_back() {
     /// The largest single subtraction, repeated until it would overflow the bits that count it.
     const GRANULES: usize = 1 << 9;
     const REQUESTS: usize = (1 << 29) / GRANULES + 1000;

@@ -7,20 +7,13 @@ mod heap;
 mod lane;
 
 use heap::OwnedHeap;
-use lane::Apart;
+use lane::{PLACE, with_lane};
 use proptest::prelude::*;
 use std::alloc::Layout;
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use warpheap_device::fault::FaultKind;
-use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::{RunAudit, Violation, Visitor};
-use warpheap_device::machine;
-
-thread_local! {
-    static PLACE: Cell<u32> = const { Cell::new(0) };
-}
 
 /// A step of a lane. Numbers are taken modulo the number of candidates.
 #[derive(Clone, Debug)]
@@ -82,12 +75,6 @@ impl Checked {
         unsafe { self.owned.heap.free(block) };
     }
 
-    fn class(&self, layout: &Layout) -> Option<SizeClass> {
-        let small = layout.size() <= self.owned.layout.small_bytes as usize && layout.align() <= 1 << 14;
-        let bytes = layout.size().next_multiple_of(layout.align());
-        (small && bytes <= self.owned.layout.small_bytes as usize).then(|| SizeClass::of(bytes as u32))
-    }
-
     fn step(&mut self, step: Step) {
         match step {
             Step::Alloc(size, align) => {
@@ -138,11 +125,7 @@ impl Checked {
     }
 
     fn check(&self) {
-        let mut by_class = BTreeMap::<u32, u32>::new();
-        for class in self.live.values().filter_map(|layout| self.class(layout)) {
-            *by_class.entry(class.0).or_default() += 1;
-        }
-        self.owned.check(&by_class);
+        self.owned.check(&self.owned.by_class(self.live.values()));
         let said: Vec<_> = self.owned.faults.faults().map(|fault| (fault.kind, fault.address)).collect();
         assert_eq!(said, self.faults[..said.len()]);
         assert_eq!(self.owned.faults.count(), self.faults.len() as u64);
@@ -156,20 +139,12 @@ impl Checked {
     }
 }
 
-fn with_machine(run: impl FnOnce()) {
-    let lanes = Apart { place: || PLACE.with(Cell::get), pause: || () };
-    // SAFETY: the machine outlives the guard.
-    let _installed = unsafe { machine::install(&lanes) };
-    PLACE.set(0);
-    run();
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn a_lane_gets_what_a_model_allows(steps in steps(), mib in 1..6u64) {
-        with_machine(|| {
+        with_lane(|| {
             let mut checked = Checked::new(mib << 20);
             for step in steps {
                 checked.step(step);
@@ -177,8 +152,8 @@ proptest! {
             checked.check();
             checked.free_everything();
             checked.check();
-            let whole = Layout::from_size_align(checked.owned.layout.bytes() as usize, 1).unwrap();
-            assert!(checked.owned.heap.alloc(whole).is_some(), "all is free, and all in one piece");
+            let all = Layout::from_size_align(checked.owned.layout.bytes() as usize, 1).unwrap();
+            assert!(checked.owned.heap.alloc(all).is_some(), "all is free, and all in one piece");
         });
     }
 }
@@ -197,7 +172,7 @@ fn fill(checked: &mut Checked, size: usize) -> usize {
 
 #[test]
 fn a_heap_is_filled_to_its_end_with_blocks_of_any_class() {
-    with_machine(|| {
+    with_lane(|| {
         for size in [16, 20, 100, 1024, 4096, 16 << 10, 40 << 10] {
             let mut checked = Checked::new(4 << 20);
             let most = fill(&mut checked, size);
@@ -213,7 +188,7 @@ fn a_heap_is_filled_to_its_end_with_blocks_of_any_class() {
                 checked.step(Step::Free(n * 7919));
             }
             checked.check();
-            assert_eq!(fill(&mut checked, size), freed, "{size} bytes: every hole is found");
+            assert_eq!(fill(&mut checked, size), freed, "{size} bytes: every free block is found");
             checked.check();
         }
     });
@@ -221,7 +196,7 @@ fn a_heap_is_filled_to_its_end_with_blocks_of_any_class() {
 
 #[test]
 fn what_one_class_holds_in_cursors_another_gets() {
-    with_machine(|| {
+    with_lane(|| {
         let mut checked = Checked::new(1 << 20);
         for size in [16, 32, 64, 128, 256, 512] {
             checked.step(Step::Alloc(size, 0));
@@ -257,7 +232,7 @@ fn a_run_that_is_not_there_has_no_blocks() {
         }
     }
     let mut checked = Checked::new(1 << 20);
-    with_machine(|| checked.step(Step::Alloc(64, 0)));
+    with_lane(|| checked.step(Step::Alloc(64, 0)));
     let slabs = checked.owned.layout.slabs;
     let mut elsewhere = Elsewhere(0);
     assert_eq!(checked.owned.heap.audit(slabs, &mut vec![0; slabs as usize], &mut elsewhere), Some(()));

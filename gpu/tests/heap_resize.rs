@@ -7,13 +7,10 @@ mod heap;
 mod lane;
 
 use heap::OwnedHeap;
-use lane::Apart;
+use lane::with_lane;
 use proptest::prelude::*;
 use std::alloc::Layout;
-use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use warpheap_device::heap::class::SizeClass;
-use warpheap_device::machine;
 
 /// A step of a lane. Numbers are taken modulo the number of candidates.
 #[derive(Clone, Debug)]
@@ -144,18 +141,8 @@ impl Checked {
         unsafe { self.owned.heap.free(block.place) };
     }
 
-    fn class(&self, layout: &Layout) -> Option<SizeClass> {
-        let bytes = layout.size().next_multiple_of(layout.align());
-        let small = bytes <= self.owned.layout.small_bytes as usize && layout.align() <= 1 << 14;
-        small.then(|| SizeClass::of(bytes as u32))
-    }
-
     fn check(&self) {
-        let mut by_class = BTreeMap::<u32, u32>::new();
-        for class in self.blocks.iter().filter_map(|block| self.class(&block.born)) {
-            *by_class.entry(class.0).or_default() += 1;
-        }
-        self.owned.check(&by_class);
+        self.owned.check(&self.owned.by_class(self.blocks.iter().map(|block| &block.born)));
         assert_eq!(self.owned.faults.count(), 0, "{:?}", self.owned.faults.faults().next());
     }
 
@@ -168,17 +155,10 @@ impl Checked {
     }
 }
 
-fn with_machine(run: impl FnOnce()) {
-    let lanes = Apart { place: || 0, pause: || () };
-    // SAFETY: the machine outlives the guard.
-    let _installed = unsafe { machine::install(&lanes) };
-    run();
-}
-
 proptest! {
     #[test]
     fn a_block_keeps_its_bytes_wherever_it_goes(mib in 1..4u64, steps in steps()) {
-        with_machine(|| {
+        with_lane(|| {
             let mut checked = Checked::new(mib << 20);
             steps.into_iter().for_each(|step| checked.step(step));
             checked.end();
@@ -199,7 +179,7 @@ fn moves(checked: &mut Checked, size: usize, align: usize, sizes: &[usize]) -> V
 
 #[test]
 fn a_block_stays_while_it_serves_and_is_at_least_half_used() {
-    with_machine(|| {
+    with_lane(|| {
         let mut checked = Checked::new(4 << 20);
         // A block of 112 bytes serves up to 112 bytes. A request of 45 bytes needs a block of 48,
         // less than half of it.
@@ -220,7 +200,7 @@ fn a_block_stays_while_it_serves_and_is_at_least_half_used() {
 
 #[test]
 fn the_old_block_is_as_it_was_when_there_is_no_other() {
-    with_machine(|| {
+    with_lane(|| {
         let mut checked = Checked::new(1 << 20);
         let whole = checked.owned.layout.bytes() as usize;
         checked.alloc(Layout::from_size_align(1000, 8).unwrap(), false);
@@ -234,7 +214,7 @@ fn the_old_block_is_as_it_was_when_there_is_no_other() {
 
 #[test]
 fn what_the_heap_does_not_hand_out_has_no_size() {
-    with_machine(|| {
+    with_lane(|| {
         let owned = OwnedHeap::new(1 << 20, 1);
         let nothing = owned.heap.alloc(Layout::new::<()>()).unwrap();
         assert_eq!(owned.heap.usable_size(nothing), 0);

@@ -7,19 +7,13 @@ mod heap;
 mod lane;
 
 use heap::OwnedHeap;
-use lane::Apart;
+use lane::{PLACE, with_lane};
 use std::alloc::Layout;
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use warpheap_device::machine;
 
 const MULTIPROCESSORS: u32 = 8;
 const BYTES: u64 = 256 << 20;
-
-thread_local! {
-    static PLACE: Cell<u32> = const { Cell::new(0) };
-}
 
 /// A pseudo-random number generator.
 struct Xorshift(u64);
@@ -43,7 +37,7 @@ fn fill(owned: &OwnedHeap, numbers: &mut Xorshift, busiest: u32, part: f64) -> V
         PLACE.set(if place < MULTIPROCESSORS { place } else { busiest });
         let size = 16 + (numbers.next() % 8177) as usize;
         let block = owned.heap.alloc(Layout::from_size_align(size, 16).unwrap());
-        let block = block.unwrap_or_else(|| panic!("{size} bytes are refused with {bytes} in use"));
+        let block = block.unwrap_or_else(|| panic!("{size} bytes cannot be allocated with {bytes} in use"));
         bytes += owned.heap.usable_size(block);
         blocks.push(block);
     }
@@ -52,9 +46,10 @@ fn fill(owned: &OwnedHeap, numbers: &mut Xorshift, busiest: u32, part: f64) -> V
 
 #[test]
 fn blocks_of_all_sizes_fit_round_after_round() {
-    let lanes = Apart { place: || PLACE.with(Cell::get), pause: || () };
-    // SAFETY: the machine outlives the guard.
-    let _installed = unsafe { machine::install(&lanes) };
+    with_lane(rounds);
+}
+
+fn rounds() {
     let owned = OwnedHeap::new(BYTES, MULTIPROCESSORS);
     let mut numbers = Xorshift(12345);
     for round in 0..6 {

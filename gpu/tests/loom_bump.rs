@@ -1,13 +1,14 @@
 //! The bump arena under the model checker: every order of its atomics that the memory model allows.
 #![cfg(loom)]
 
+#[macro_use]
 mod loom_support;
 
 #[path = "support/arena.rs"]
 mod arena;
 
 use arena::{Arena, check_disjoint};
-use loom_support::{Model, at, spawn};
+use loom_support::{Model, at, model, with};
 use std::sync::{Arc, Mutex};
 use warpheap_device::bump::SITES;
 
@@ -45,13 +46,8 @@ fn ask<const N: usize>(arena: &Arc<Shared>, threads: [(u32, &'static [u64]); N])
     let [first, others @ ..] = &threads[..] else { unreachable!("there is a thread") };
     let work =
         |arena: &Shared, sizes: &[u64]| sizes.iter().map(|size| arena.alloc(*size)).collect::<Vec<_>>();
-    let others: Vec<_> = others
-        .iter()
-        .map(|&(place, sizes)| {
-            let arena = arena.clone();
-            spawn(place, move || work(&arena, sizes))
-        })
-        .collect();
+    let spawn = |&(place, sizes)| with(arena, place, move |arena| work(arena, sizes));
+    let others: Vec<_> = others.iter().map(spawn).collect();
     let mut granted = vec![at(first.0, || work(arena, first.1))];
     granted.extend(others.into_iter().map(|other| other.join().unwrap()));
     arena.check();
@@ -62,130 +58,84 @@ fn count(granted: &[Vec<bool>]) -> usize {
     granted.iter().flatten().filter(|granted| **granted).count()
 }
 
-const FITTING_REFUSED: &str = "one of two that fit is refused";
+const FITTING_FAILED: &str = "one of two requests that fit fails";
 const TAIL_LOST: &str = "the tail that fits is not found";
 
 /// One counter: of three requests, of which two fit, two succeed.
-const ONE_COUNTER: Model = Model {
-    preemptions: 3,
-    run: || {
-        let arena = Shared::new(2, 0);
-        let granted = count(&ask(&arena, [(0, &[1]), (1, &[1]), (2, &[1])]));
-        assert_eq!(granted, 2, "of three, the two that fit are not what is granted");
-    },
-};
+const ONE_COUNTER: Model = model(3, || {
+    let arena = Shared::new(2, 0);
+    let granted = count(&ask(&arena, [(0, &[1]), (1, &[1]), (2, &[1])]));
+    assert_eq!(granted, 2, "two of three requests must succeed");
+});
 
 /// A failed allocation changes nothing: of 4096 granules, 4000 are taken. In any order, a request
 /// of 200 fails and one of 96 succeeds.
-const REFUSAL_TAKES_NOTHING: Model = Model {
-    preemptions: 3,
-    run: || {
-        let arena = Shared::new(4096, 0);
-        assert!(arena.alloc(4000), "what fits is refused before there are others");
-        let granted = ask(&arena, [(0, &[96]), (1, &[200])]);
-        assert_eq!(granted, [[true], [false]], "the refusal of 200 takes some of the 96");
-    },
-};
+const FAILURE_TAKES_NOTHING: Model = model(3, || {
+    let arena = Shared::new(4096, 0);
+    assert!(arena.alloc(4000), "a request that fits fails without contention");
+    let granted = ask(&arena, [(0, &[96]), (1, &[200])]);
+    assert_eq!(granted, [[true], [false]], "the failure of 200 takes some of the 96");
+});
 
 /// A failed allocation lowers the ceiling, but never to a size that still fits.
-const CEILING: Model = Model {
-    preemptions: 3,
-    run: || {
-        let arena = Shared::new(3, 0);
-        let granted = ask(&arena, [(0, &[4, 1]), (1, &[2, 5])]);
-        assert_eq!(granted, [[false, true], [true, false]], "the ceiling is not what fits");
-    },
-};
+const CEILING: Model = model(3, || {
+    let arena = Shared::new(3, 0);
+    let granted = ask(&arena, [(0, &[4, 1]), (1, &[2, 5])]);
+    assert_eq!(granted, [[false, true], [true, false]], "the ceiling is not what fits");
+});
 
 /// Two threads share a counter with an exhausted lease: one stores the next lease, the other waits
 /// for it.
-const SHARED_LEASE: Model = Model {
-    preemptions: 3,
-    run: || {
-        let arena = Shared::new(3, 1);
-        let granted = count(&ask(&arena, [(0, &[1, 1]), (0, &[1, 1])]));
-        assert_eq!(granted, 3, "of four, the three that fit are not what is granted");
-    },
-};
+const SHARED_LEASE: Model = model(3, || {
+    let arena = Shared::new(3, 1);
+    let granted = count(&ask(&arena, [(0, &[1, 1]), (0, &[1, 1])]));
+    assert_eq!(granted, 3, "three of four requests must succeed");
+});
 
 /// The last of the root's memory is leased to one counter, and a thread of the other counter needs
 /// some of it.
-const LENT_TO_ANOTHER: Model = Model {
-    preemptions: 3,
-    run: || {
-        let arena = Shared::new(2, 2);
-        assert_eq!(count(&ask(&arena, [(0, &[1]), (1, &[1])])), 2, "{FITTING_REFUSED}");
-    },
-};
+const LENT_TO_ANOTHER: Model = model(3, || {
+    let arena = Shared::new(2, 2);
+    assert_eq!(count(&ask(&arena, [(0, &[1]), (1, &[1])])), 2, "{FITTING_FAILED}");
+});
 
 /// The remainder of a lease that is too small for one thread is kept where another thread finds it.
-const KEPT_TAIL: Model = Model {
-    preemptions: 3,
-    run: || {
-        let arena = Shared::new(5, 2);
-        assert!(arena.alloc(2), "what fits is refused before there are others");
-        let [too_large, fits] = ask(&arena, [(0, &[4]), (1, &[3])]);
-        assert_eq!(too_large, [false], "more than there is, is granted");
-        assert_eq!(fits, [true], "{TAIL_LOST}");
-    },
-};
+const KEPT_TAIL: Model = model(3, || {
+    let arena = Shared::new(5, 2);
+    assert!(arena.alloc(2), "a request that fits fails without contention");
+    let [too_large, fits] = ask(&arena, [(0, &[4]), (1, &[3])]);
+    assert_eq!(too_large, [false], "a request beyond the arena succeeds");
+    assert_eq!(fits, [true], "{TAIL_LOST}");
+});
 
 /// One thread leases some of the root's memory, another thread the rest. A third thread sees the
 /// root empty, and needs what the first one leased.
-const ROOT_EMPTIED_BY_ANOTHER: Model = Model {
-    preemptions: 2,
-    run: || {
-        let arena = Shared::new(8200, 3);
-        for place in 0..3 {
-            let both = at(place, || arena.alloc(512) && arena.alloc(512));
-            assert!(both, "what fits is refused before there are others");
-        }
-        let granted = count(&ask(&arena, [(0, &[2000]), (1, &[1]), (2, &[1])]));
-        assert_eq!(granted, 3, "one of three that fit is refused");
-    },
-};
+const ROOT_EMPTIED_BY_ANOTHER: Model = model(2, || {
+    let arena = Shared::new(8200, 3);
+    for place in 0..3 {
+        let both = at(place, || arena.alloc(512) && arena.alloc(512));
+        assert!(both, "a request that fits fails without contention");
+    }
+    let granted = count(&ask(&arena, [(0, &[2000]), (1, &[1]), (2, &[1])]));
+    assert_eq!(granted, 3, "one of three requests that fit fails");
+});
 
-#[test]
-fn one_counter_for_all_grants_exactly_what_fits() {
-    ONE_COUNTER.holds();
-}
-
-#[test]
-fn a_refusal_takes_nothing() {
-    REFUSAL_TAKES_NOTHING.holds();
-}
-
-#[test]
-fn the_ceiling_never_refuses_what_fits() {
-    CEILING.holds();
-}
-
-#[test]
-fn a_lease_that_runs_out_is_replaced_once() {
-    SHARED_LEASE.holds();
-}
-
-#[test]
-fn what_the_root_lent_is_found() {
-    LENT_TO_ANOTHER.holds();
-}
-
-#[test]
-fn tails_are_found() {
-    KEPT_TAIL.holds();
-}
-
-#[test]
-fn what_was_lent_before_another_emptied_the_root_is_found() {
-    ROOT_EMPTIED_BY_ANOTHER.holds();
+holds! {
+    one_counter_for_all_grants_exactly_what_fits: ONE_COUNTER;
+    a_failed_allocation_takes_nothing: FAILURE_TAKES_NOTHING;
+    no_request_that_fits_fails_at_the_ceiling: CEILING;
+    a_lease_that_runs_out_is_replaced_once: SHARED_LEASE;
+    what_the_root_leased_is_found: LENT_TO_ANOTHER;
+    tails_are_found: KEPT_TAIL;
+    a_lease_taken_before_the_root_was_emptied_is_found: ROOT_EMPTIED_BY_ANOTHER;
 }
 
 #[test]
 fn every_weakened_ordering_is_noticed() {
     let noticed_by = [
-        ("bump/lend", LENT_TO_ANOTHER, FITTING_REFUSED),
+        ("bump/lend", LENT_TO_ANOTHER, FITTING_FAILED),
         ("bump/see-tail", KEPT_TAIL, TAIL_LOST),
-        ("bump/see-lent", LENT_TO_ANOTHER, FITTING_REFUSED),
+        ("bump/see-lent", LENT_TO_ANOTHER, FITTING_FAILED),
     ];
     assert_eq!(noticed_by.map(|(site, ..)| site), SITES);
     for (site, model, why) in noticed_by {

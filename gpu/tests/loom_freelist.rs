@@ -1,14 +1,14 @@
 //! The block pool under the model checker: every order of its atomics that the memory model allows.
 #![cfg(loom)]
 
+#[macro_use]
 mod loom_support;
 
 #[path = "support/list.rs"]
 mod list;
 
 use list::List;
-use loom::cell::UnsafeCell;
-use loom_support::{Model, spawn};
+use loom_support::{Model, Values, model, with};
 use std::ops::Deref;
 use std::sync::Arc;
 use warpheap_device::fault::FaultKind;
@@ -18,7 +18,7 @@ use warpheap_device::units::BlockIndex;
 /// A pool, and a plain value per block that only the block's owner may access.
 struct Pool {
     list: List,
-    values: Vec<UnsafeCell<u32>>,
+    values: Values<u32>,
 }
 
 impl Deref for Pool {
@@ -29,16 +29,10 @@ impl Deref for Pool {
     }
 }
 
-// SAFETY: only the owner of a block accesses its value: the model checks this.
-unsafe impl Sync for Pool {}
-// SAFETY: only the owner of a block accesses its value: the model checks this.
-unsafe impl Send for Pool {}
-
 impl Pool {
     /// A pool of `capacity` blocks, of which the first `taken` are allocated.
     fn new(capacity: u32, taken: u32) -> Arc<Pool> {
-        let values = (0..capacity).map(UnsafeCell::new).collect();
-        Arc::new(Pool { list: List::new(capacity, 8, taken), values })
+        Arc::new(Pool { list: List::new(capacity, 8, taken), values: Values::new(capacity as usize) })
     }
 
     /// Allocates a block and uses it as its owner.
@@ -49,8 +43,7 @@ impl Pool {
     }
 
     fn touch(&self, block: BlockIndex) {
-        // SAFETY: the model reports any concurrent access.
-        self.values[block.0 as usize].with_mut(|value| unsafe { *value += 1 });
+        self.values.access(block.0 as usize, |value| *value += 1);
     }
 
     /// Uses the block for the last time and frees it.
@@ -69,171 +62,104 @@ impl Pool {
 }
 
 /// A block changes owners: the writes of the former owner are visible to the next.
-const HANDED_ON: Model = Model {
-    preemptions: 9,
-    run: || {
-        let pool = Pool::new(1, 0);
-        let mine = pool.alloc().unwrap();
-        let theirs = spawn(1, {
-            let pool = pool.clone();
-            move || pool.alloc()
-        });
-        pool.free(mine);
-        let theirs = theirs.join().unwrap();
-        pool.check(theirs.is_some().into());
-    },
-};
+const HANDED_ON: Model = model(9, || {
+    let pool = Pool::new(1, 0);
+    let mine = pool.alloc().unwrap();
+    let theirs = with(&pool, 1, Pool::alloc);
+    pool.free(mine);
+    let theirs = theirs.join().unwrap();
+    pool.check(theirs.is_some().into());
+});
 
 /// Two threads and two blocks; each thread allocates and frees. No allocation fails, and the
 /// threads never share a block.
-const ROOM_FOR_ALL: Model = Model {
-    preemptions: 9,
-    run: || {
-        let pool = Pool::new(2, 0);
-        let work = |pool: &Pool| {
-            let block = pool.alloc().expect("there is a block for each");
-            pool.free(block);
-        };
-        let other = spawn(0, {
-            let pool = pool.clone();
-            move || work(&pool)
-        });
-        work(&pool);
-        other.join().unwrap();
-        pool.check(0);
-    },
-};
+const ROOM_FOR_ALL: Model = model(9, || {
+    let pool = Pool::new(2, 0);
+    let work = |pool: &Pool| {
+        let block = pool.alloc().expect("there is a block for each");
+        pool.free(block);
+    };
+    let other = with(&pool, 0, work);
+    work(&pool);
+    other.join().unwrap();
+    pool.check(0);
+});
 
 /// Three threads, two blocks: exactly two allocations succeed.
-const EXHAUSTED: Model = Model {
-    preemptions: 9,
-    run: || {
-        let pool = Pool::new(2, 0);
-        let others = [0, 1].map(|place| {
-            let pool = pool.clone();
-            spawn(place, move || pool.alloc())
-        });
-        let mut served: Vec<_> = others.into_iter().filter_map(|other| other.join().unwrap()).collect();
-        served.extend(pool.alloc());
-        assert_eq!(served.len(), 2);
-        assert_ne!(served[0], served[1]);
-        pool.check(2);
-    },
-};
+const EXHAUSTED: Model = model(9, || {
+    let pool = Pool::new(2, 0);
+    let others = [0, 1].map(|place| with(&pool, place, Pool::alloc));
+    let mut served: Vec<_> = others.into_iter().filter_map(|other| other.join().unwrap()).collect();
+    served.extend(pool.alloc());
+    assert_eq!(served.len(), 2);
+    assert_ne!(served[0], served[1]);
+    pool.check(2);
+});
 
 /// Like [`EXHAUSTED`], with all three threads concurrent, over two regions.
-const EXHAUSTED_REGIONS: Model = Model {
-    preemptions: 9,
-    run: || {
-        let pool = Pool::new(33, 31);
-        let others = [0, 1].map(|place| {
-            let pool = pool.clone();
-            spawn(place, move || pool.alloc())
-        });
-        let mut served: Vec<_> = pool.alloc().into_iter().collect();
-        served.extend(others.into_iter().filter_map(|other| other.join().unwrap()));
-        assert_eq!(served.len(), 2);
-        assert_ne!(served[0], served[1]);
-        pool.check(33);
-    },
-};
+const EXHAUSTED_REGIONS: Model = model(9, || {
+    let pool = Pool::new(33, 31);
+    let others = [0, 1].map(|place| with(&pool, place, Pool::alloc));
+    let mut served: Vec<_> = pool.alloc().into_iter().collect();
+    served.extend(others.into_iter().filter_map(|other| other.join().unwrap()));
+    assert_eq!(served.len(), 2);
+    assert_ne!(served[0], served[1]);
+    pool.check(33);
+});
 
 /// One thread repeatedly allocates and frees the only block. If its allocation fails although the
 /// other thread never gets the block, the failure was wrong.
-const REFUSED_BESIDE_A_CHURN: Model = Model {
-    preemptions: 9,
-    run: || {
-        let pool = Pool::new(1, 0);
-        let other = spawn(0, {
-            let pool = pool.clone();
-            move || pool.alloc()
-        });
-        let mut refused = 0;
-        let mut held = None;
-        for _ in 0..3 {
-            if let Some(block) = held.take() {
-                pool.free(block);
-            }
-            held = pool.alloc();
-            refused += u32::from(held.is_none());
+const FAILED_BESIDE_A_CHURN: Model = model(9, || {
+    let pool = Pool::new(1, 0);
+    let other = with(&pool, 0, Pool::alloc);
+    let mut failed = 0;
+    let mut held = None;
+    for _ in 0..3 {
+        if let Some(block) = held.take() {
+            pool.free(block);
         }
-        let theirs = other.join().unwrap();
-        assert!(theirs.is_some() || refused == 0, "the block was free, and nobody else ever had it");
-        pool.check((theirs.is_some() || held.is_some()).into());
-    },
-};
+        held = pool.alloc();
+        failed += u32::from(held.is_none());
+    }
+    let theirs = other.join().unwrap();
+    assert!(theirs.is_some() || failed == 0, "the block was free, and no other thread ever had it");
+    pool.check((theirs.is_some() || held.is_some()).into());
+});
 
 /// A thread frees the only block, which lies in another region than its own, and allocates again.
 /// Meanwhile the allocation of another thread of its own region fails. The scan of that thread
 /// must not count for the thread that freed the block.
-const FREED_ELSEWHERE: Model = Model {
-    preemptions: 9,
-    run: || {
-        let pool = Pool::new(33, 33);
-        let other = spawn(0, {
-            let pool = pool.clone();
-            move || pool.alloc()
-        });
-        pool.free(BlockIndex(32));
-        let mine = pool.alloc();
-        let theirs = other.join().unwrap();
-        assert!(mine.is_some() != theirs.is_some(), "one block for one of two");
-        pool.check(33);
-    },
-};
+const FREED_ELSEWHERE: Model = model(9, || {
+    let pool = Pool::new(33, 33);
+    let other = with(&pool, 0, Pool::alloc);
+    pool.free(BlockIndex(32));
+    let mine = pool.alloc();
+    let theirs = other.join().unwrap();
+    assert!(mine.is_some() != theirs.is_some(), "exactly one of two allocations must succeed");
+    pool.check(33);
+});
 
 /// Two threads free one block: exactly one free is valid.
-const FREED_TWICE: Model = Model {
-    preemptions: 9,
-    run: || {
-        let pool = Pool::new(2, 1);
-        let other = spawn(1, {
-            let pool = pool.clone();
-            // SAFETY: no thread uses the block.
-            move || unsafe { pool.handle.free_index(BlockIndex(0)) }
-        });
-        // SAFETY: no thread uses the block.
-        unsafe { pool.handle.free_index(BlockIndex(0)) };
-        other.join().unwrap();
-        let faults: Vec<_> = pool.faults.faults().map(|fault| (fault.kind, fault.detail)).collect();
-        assert_eq!(faults, [(FaultKind::DoubleFree, 0)]);
-        pool.list.check(0);
-    },
-};
+const FREED_TWICE: Model = model(9, || {
+    let pool = Pool::new(2, 1);
+    // SAFETY: no thread uses the block.
+    let free = |pool: &Pool| unsafe { pool.handle.free_index(BlockIndex(0)) };
+    let other = with(&pool, 1, free);
+    free(&pool);
+    other.join().unwrap();
+    let faults: Vec<_> = pool.faults.faults().map(|fault| (fault.kind, fault.detail)).collect();
+    assert_eq!(faults, [(FaultKind::DoubleFree, 0)]);
+    pool.list.check(0);
+});
 
-#[test]
-fn a_block_goes_from_owner_to_owner() {
-    HANDED_ON.holds();
-}
-
-#[test]
-fn with_room_for_all_nobody_is_refused() {
-    ROOM_FOR_ALL.holds();
-}
-
-#[test]
-fn exactly_as_many_as_there_are_blocks_are_served() {
-    EXHAUSTED.holds();
-}
-
-#[test]
-fn the_same_over_two_regions() {
-    EXHAUSTED_REGIONS.holds();
-}
-
-#[test]
-fn a_refusal_beside_a_churn_is_exact() {
-    REFUSED_BESIDE_A_CHURN.holds();
-}
-
-#[test]
-fn a_shared_proof_knows_what_its_warps_have_freed() {
-    FREED_ELSEWHERE.holds();
-}
-
-#[test]
-fn of_two_frees_of_one_block_one_is_recorded() {
-    FREED_TWICE.holds();
+holds! {
+    a_block_goes_from_owner_to_owner: HANDED_ON;
+    with_room_for_all_no_allocation_fails: ROOM_FOR_ALL;
+    exactly_as_many_allocations_succeed_as_there_are_blocks: EXHAUSTED;
+    the_same_over_two_regions: EXHAUSTED_REGIONS;
+    a_failure_beside_a_churn_is_exact: FAILED_BESIDE_A_CHURN;
+    a_shared_scan_sees_what_its_warps_have_freed: FREED_ELSEWHERE;
+    of_two_frees_of_one_block_one_is_recorded: FREED_TWICE;
 }
 
 #[test]
@@ -243,8 +169,8 @@ fn every_weakened_ordering_is_noticed() {
     let noticed_by = [
         ("freelist/claim", HANDED_ON, "Concurrent write accesses"),
         ("freelist/release", HANDED_ON, "Concurrent write accesses"),
-        ("freelist/arrive", FREED_ELSEWHERE, "one block for one of two"),
-        ("freelist/prove", FREED_ELSEWHERE, "one block for one of two"),
+        ("freelist/arrive", FREED_ELSEWHERE, "exactly one of two allocations must succeed"),
+        ("freelist/begin-scan", FREED_ELSEWHERE, "exactly one of two allocations must succeed"),
     ];
     assert_eq!(noticed_by.map(|(site, ..)| site), SITES);
     for (site, model, why) in noticed_by {

@@ -2,10 +2,10 @@
 //! memory model allows.
 #![cfg(loom)]
 
+#[macro_use]
 mod loom_support;
 
-use loom::cell::UnsafeCell;
-use loom_support::{Model, spawn};
+use loom_support::{Model, Values, model, with};
 use std::sync::Arc;
 use warpheap_device::heap::debug::{DEBUG_SITES, Ring};
 use warpheap_device::sync::AtomicU64;
@@ -14,14 +14,14 @@ use warpheap_device::sync::AtomicU64;
 /// that the heap got back.
 struct Quarantine {
     ring: Ring,
-    values: Vec<UnsafeCell<u32>>,
+    values: Values<u32>,
     back: Vec<AtomicU64>,
     _slots: Vec<AtomicU64>,
 }
 
-// SAFETY: only the holder of a block accesses its value: the model checks this.
+// SAFETY: the ring is a handle of atomics that the quarantine owns.
 unsafe impl Sync for Quarantine {}
-// SAFETY: only the holder of a block accesses its value: the model checks this.
+// SAFETY: the ring is a handle of atomics that the quarantine owns.
 unsafe impl Send for Quarantine {}
 
 impl Quarantine {
@@ -31,15 +31,14 @@ impl Quarantine {
         Arc::new(Quarantine {
             // SAFETY: the slots are stored next to the ring, and do not move.
             ring: unsafe { Ring::over(slots.as_ptr(), slots.len() as u64) },
-            values: (0..=blocks).map(UnsafeCell::new).collect(),
+            values: Values::new(1 + blocks as usize),
             back: (0..=blocks).map(|_| AtomicU64::new(0)).collect(),
             _slots: slots,
         })
     }
 
     fn touch(&self, block: u64) {
-        // SAFETY: the model reports any concurrent access.
-        self.values[block as usize].with_mut(|value| unsafe { *value += 1 });
+        self.values.access(block as usize, |value| *value += 1);
     }
 
     /// Writes to a block for the last time, and frees it.
@@ -55,7 +54,7 @@ impl Quarantine {
 
     /// Acts once like a thread after a failed allocation: checks that a ring found empty was really
     /// empty.
-    fn refused(&self, block: u64) {
+    fn failed(&self, block: u64) {
         if !self.ring.empty(|out| self.leave(out)) {
             let back = self.back[block as usize].load_relaxed();
             assert_eq!(back, 1, "neither in quarantine nor on its way, and not the heap's");
@@ -69,56 +68,39 @@ impl Quarantine {
 
 /// Of two frees, the later one takes out the block that the earlier one put in, and sees its
 /// writes.
-const DISPLACED: Model = Model {
-    preemptions: 9,
-    run: || {
-        let quarantine = Quarantine::new(1, 2);
-        let theirs = quarantine.clone();
-        let other = spawn(1, move || theirs.free(1));
-        quarantine.free(2);
-        other.join().unwrap();
-        assert!(quarantine.is_back(1) != quarantine.is_back(2), "one is out, one is in");
-    },
-};
+const DISPLACED: Model = model(9, || {
+    let quarantine = Quarantine::new(1, 2);
+    let other = with(&quarantine, 1, |quarantine| quarantine.free(1));
+    quarantine.free(2);
+    other.join().unwrap();
+    assert!(quarantine.is_back(1) != quarantine.is_back(2), "one is out, one is in");
+});
 
 /// After failed allocations two threads empty the ring: neither gives up while the other still
 /// holds the block.
-const EMPTIED_BY_TWO: Model = Model {
-    preemptions: 9,
-    run: || {
-        let quarantine = Quarantine::new(2, 1);
-        quarantine.free(1);
-        let theirs = quarantine.clone();
-        let other = spawn(1, move || theirs.refused(1));
-        quarantine.refused(1);
-        other.join().unwrap();
-        assert!(quarantine.is_back(1));
-    },
-};
+const EMPTIED_BY_TWO: Model = model(9, || {
+    let quarantine = Quarantine::new(2, 1);
+    quarantine.free(1);
+    let other = with(&quarantine, 1, |quarantine| quarantine.failed(1));
+    quarantine.failed(1);
+    other.join().unwrap();
+    assert!(quarantine.is_back(1));
+});
 
 /// A thread empties the ring while a free takes a block out.
-const EMPTIED_BESIDE_A_FREE: Model = Model {
-    preemptions: 9,
-    run: || {
-        let quarantine = Quarantine::new(1, 2);
-        quarantine.free(1);
-        let theirs = quarantine.clone();
-        let other = spawn(1, move || theirs.free(2));
-        quarantine.refused(1);
-        other.join().unwrap();
-        assert!(quarantine.is_back(1));
-    },
-};
+const EMPTIED_BESIDE_A_FREE: Model = model(9, || {
+    let quarantine = Quarantine::new(1, 2);
+    quarantine.free(1);
+    let other = with(&quarantine, 1, |quarantine| quarantine.free(2));
+    quarantine.failed(1);
+    other.join().unwrap();
+    assert!(quarantine.is_back(1));
+});
 
-#[test]
-fn a_block_leaves_once_and_with_what_was_written_to_it() {
-    DISPLACED.holds();
-}
-
-#[test]
-fn no_block_is_overlooked_on_its_way_out() {
-    EMPTIED_BY_TWO.holds();
-    EMPTIED_BESIDE_A_FREE.holds();
+holds! {
+    a_block_leaves_once_and_with_what_was_written_to_it: DISPLACED;
+    no_block_is_overlooked_on_its_way_out: EMPTIED_BY_TWO;
+    no_block_is_overlooked_beside_a_free: EMPTIED_BESIDE_A_FREE;
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Host side of the bump arena.
 
-use super::{LINE, LINE_WORDS, Violation, check_reset, refuse};
-use crate::host_pools::Usage;
+use super::shared::{LINE, LINE_WORDS, Violation, check_reset, invalid};
 use crate::driver::{Device, DeviceMemory};
 use crate::error::{Bytes, Result};
+use crate::host_pools::Usage;
 use serde::Serialize;
 use warpheap_device::bump::{self, MAX_GRANULES, RESIDENT_WARPS, Root, Shard};
 use warpheap_device::kernel::Arg;
@@ -136,7 +136,8 @@ impl Bump {
 
     fn fresh_shards(&self) -> impl Iterator<Item = Shard> {
         let (granules, count) = (self.granules, self.shards);
-        (0..count.max(1)).map(move |i| if count == 0 { Shard::dry() } else { Shard::new(granules, count, i) })
+        (0..count.max(1))
+            .map(move |i| if count == 0 { Shard::retired() } else { Shard::new(granules, count, i) })
     }
 
     fn write_state(&mut self) -> Result<()> {
@@ -185,19 +186,19 @@ impl BumpBuilder {
     /// resident warps, [`OutOfMemory`](crate::Error::OutOfMemory), or an error of the driver.
     pub fn build(&self, device: &Device) -> Result<Bump> {
         if !self.min_align.is_power_of_two() || self.min_align > MAX_MIN_ALIGN {
-            return refuse("min_align", self.min_align, "it must be a power of two from 1 to 65536 bytes");
+            return invalid("min_align", self.min_align, "it must be a power of two from 1 to 65536 bytes");
         }
         let granules = self.capacity / self.min_align;
         if granules == 0 || granules > MAX_GRANULES {
             let most = Bytes(MAX_GRANULES * self.min_align);
             let why = format!("with this min_align it must be from {} to {most}", Bytes(self.min_align));
-            return refuse("capacity", Bytes(self.capacity), why);
+            return invalid("capacity", Bytes(self.capacity), why);
         }
         let info = device.info()?;
         check_resident_warps(info.resident_warps)?;
         let shards = match self.shards {
             Some(count) if u64::from(count) > granules => {
-                return refuse("shards", count, format!("the arena has only {granules} granules to share"));
+                return invalid("shards", count, format!("the arena has only {granules} granules to share"));
             }
             Some(count) => count,
             None if self.capacity < SHARDED_FROM => 0,
@@ -240,7 +241,7 @@ fn check_resident_warps(warps: u64) -> Result<()> {
         "an arena can serve {RESIDENT_WARPS} at once; use a device, or a partition of it, with fewer \
          multiprocessors, an executor with fewer workers, or a FreeList"
     );
-    refuse("the device's resident warps", warps, why)
+    invalid("the device's resident warps", warps, why)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The host side of the pool of equal blocks.
 
-use super::{Faults, LINE, LINE_WORDS, Violation, check_reset, refuse};
-use crate::host_pools::Usage;
+use super::shared::{Faults, LINE, LINE_WORDS, Violation, check_reset, invalid};
 use crate::driver::{Device, DeviceBuffer, DeviceMemory};
 use crate::error::{Bytes, Result};
+use crate::host_pools::Usage;
 use serde::Serialize;
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::freelist::{self, Geometry, MAX_CAPACITY, MAX_STRIDE, Region};
@@ -177,17 +177,17 @@ impl FreeListBuilder {
     /// [`OutOfMemory`](crate::Error::OutOfMemory), or what the driver answers.
     pub fn build(&self, device: &Device) -> Result<FreeList> {
         if !self.align.is_power_of_two() || self.align > 1 << 16 {
-            return refuse("align", self.align, "it must be a power of two from 1 to 65536 bytes");
+            return invalid("align", self.align, "it must be a power of two from 1 to 65536 bytes");
         }
         let blocks = u32::try_from(self.blocks).ok().filter(|blocks| (1..=MAX_CAPACITY).contains(blocks));
         let Some(blocks) = blocks else {
-            return refuse("blocks", self.blocks, format!("a pool has from 1 to {MAX_CAPACITY} blocks"));
+            return invalid("blocks", self.blocks, format!("a pool has from 1 to {MAX_CAPACITY} blocks"));
         };
         let stride = self.block_size.checked_next_multiple_of(self.align);
         let stride = stride.and_then(|s| u32::try_from(s).ok()).filter(|s| (1..=MAX_STRIDE).contains(s));
         let Some(geometry) = stride.and_then(|stride| Geometry::new(blocks, stride)) else {
             let most = Bytes(MAX_STRIDE.into());
-            return refuse(
+            return invalid(
                 "block_size",
                 Bytes(self.block_size),
                 format!("a block has from 1 byte to {most}"),

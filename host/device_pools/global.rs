@@ -1,6 +1,7 @@
 //! The heap behind a module's global allocator (`alloc`).
 
-use super::{Faults, Heap};
+use super::heap::Heap;
+use super::shared::Faults;
 use crate::driver::Module;
 use crate::error::Result;
 use std::mem::MaybeUninit;

@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::refuse;
+use super::shared::invalid;
 use crate::driver::{Device, DeviceMemory, Reservation, VirtualMemory};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::fmt;
@@ -51,7 +51,7 @@ impl GrowableBuffer {
     ) -> Result<GrowableBuffer> {
         let rounded = bytes.checked_next_multiple_of(driver.granularity());
         let Some(rounded) = rounded.filter(|rounded| *rounded > 0) else {
-            return refuse("bytes", Bytes(bytes), "a growable buffer reserves from 1 B to less than 16 EiB");
+            return invalid("bytes", Bytes(bytes), "a growable buffer reserves from 1 B to less than 16 EiB");
         };
         let reservation = Reservation::new(device, driver, rounded, of_pool.unwrap_or(1))?;
         let address = reservation.range().address;

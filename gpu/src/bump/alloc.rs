@@ -1,28 +1,18 @@
 //! Allocation: one subtraction per warp, and the slow path if that was not enough.
 
-use super::lease::{Lease, MAX_GROUP, Outcome, Piece, SUNK};
-use super::{Bump, POLL_NANOS, SETTLE_POLLS};
+use super::handle::{Bump, POLL_NANOS, SETTLE_POLLS};
+use super::lease::{Lease, NO_START, Outcome, Piece, RESET_BELOW};
 use crate::lanes::{Group, Lanes, Sum};
 use crate::park::with_parked;
 use crate::thread;
-use crate::units::WARP_SIZE;
 use core::alloc::Layout;
 use core::ptr::NonNull;
-
-/// A lane that needs more granules than this, by size or alignment, allocates from the root on its
-/// own.
-pub(super) const MAX_LANE: u32 = 1 << 9;
-/// An alignment may need as many additional granules as the size.
-const _: () = assert!(2 * MAX_LANE * WARP_SIZE <= MAX_GROUP);
 
 /// Maximum attempts of a group on a lease that other groups exhaust before it succeeds.
 const RETRIES: u32 = 64;
 
 /// In place of an alignment: that of a granule, which every allocation has.
 const NATURAL: u32 = 0;
-
-/// In place of the granule where an allocation starts: allocation failed.
-pub(super) const NO_START: u64 = u64::MAX;
 
 impl Bump {
     /// Allocates memory for `layout`. Returns `None` if no free piece of the arena is large enough.
@@ -134,37 +124,38 @@ impl Bump {
     /// leader read.
     #[inline(always)]
     fn alloc_slow(&self, group: Group, granules: u32, shard: u32, seen: Lease) -> u64 {
-        let mut ask = Ask { bump: self, group, granules, shard };
+        let mut request = Request { bump: self, group, granules, shard };
         let mut seen = seen;
         for tries in 0..RETRIES {
-            let kept = (ask, seen, tries);
-            let (kept, Sum { before, total }) = with_parked(kept, || ask.group.prefix_sum(ask.granules));
-            (ask, seen) = (kept.0, kept.1);
+            let kept = (request, seen, tries);
+            let (kept, Sum { before, total }) =
+                with_parked(kept, || request.group.prefix_sum(request.granules));
+            (request, seen) = (kept.0, kept.1);
             if kept.2 > 0 {
-                seen = ask.bump.take_for(ask.group, ask.shard, total);
+                seen = request.bump.take_for(request.group, request.shard, total);
             }
             match seen.outcome(total) {
                 Outcome::Got(start) => return start + u64::from(before),
-                Outcome::Dry => {
-                    ask.lift(seen);
+                Outcome::Retired => {
+                    request.reset_retired(seen);
                     break;
                 }
-                Outcome::Behind => {
+                Outcome::Refilling => {
                     // Each failed subtraction that no store discards soon brings the lease closer
                     // to underflow.
-                    if !ask.group.all(ask.bump.await_settled(ask.shard)) {
+                    if !request.group.all(request.bump.await_settled(request.shard)) {
                         break;
                     }
                 }
                 Outcome::Crossed(tail) => {
-                    let mine = ask.share_tail(tail, before);
+                    let mine = request.share_tail(tail, before);
                     if mine != NO_START {
                         return mine;
                     }
                 }
             }
         }
-        ask.bump.hunt(ask.group, ask.granules.into())
+        request.bump.alloc_anywhere(request.group, request.granules.into())
     }
 
     /// Waits until no crosser is about to store the lease of shard `shard`. Returns whether that
@@ -172,7 +163,7 @@ impl Bump {
     fn await_settled(&self, shard: u32) -> bool {
         for _ in 0..SETTLE_POLLS {
             let now = Lease(self.shard(shard).lease.load_relaxed());
-            if now.is_dry() || now.remaining().is_some() {
+            if now.is_retired() || now.remaining().is_some() {
                 return true;
             }
             thread::nanosleep(POLL_NANOS);
@@ -184,7 +175,8 @@ impl Bump {
     fn alloc_large(&self, size: u64, align: u64) -> u64 {
         let padding = align.saturating_sub(self.granule_bytes());
         let granules = (size.saturating_add(padding)).div_ceil(self.granule_bytes());
-        let start = if granules > self.granules { NO_START } else { self.hunt(Group::alone(), granules) };
+        let start =
+            if granules > self.granules { NO_START } else { self.alloc_anywhere(Group::alone(), granules) };
         if start == NO_START {
             return 0;
         }
@@ -195,23 +187,23 @@ impl Bump {
 
 /// The request of a group.
 #[derive(Clone, Copy)]
-struct Ask<'a> {
+struct Request<'a> {
     bump: &'a Bump,
     group: Group,
     granules: u32,
     shard: u32,
 }
 
-impl Ask<'_> {
-    /// The lease was `seen` to be exhausted for good (dry). If failed subtractions have lowered it
-    /// far, resets it to its initial value before it can borrow from its end. A dry lease holds no
+impl Request<'_> {
+    /// The shard was `seen` to be retired. If failed subtractions have lowered it
+    /// far, resets it to its initial value before it can borrow from its end. A retired lease holds no
     /// granules (I4).
     #[inline(always)]
-    fn lift(&self, seen: Lease) {
-        if seen.signed_remaining() < SUNK && self.group.leads() {
+    fn reset_retired(&self, seen: Lease) {
+        if seen.signed_remaining() < RESET_BELOW && self.group.leads() {
             // Relaxed, and a swap: a thread that reads it still reads after the store that made the
-            // lease dry.
-            self.bump.shard(self.shard).lease.swap_relaxed(Lease::DRY.0);
+            // shard retired.
+            self.bump.shard(self.shard).lease.swap_relaxed(Lease::RETIRED.0);
         }
     }
 
@@ -231,9 +223,9 @@ impl Ask<'_> {
         if leads {
             let left = Lease::of(tail.after(used.into()));
             let kept = (*self, mine);
-            let ((ask, mine), ()) = with_parked(kept, || kept.0.bump.keep_tail(kept.0.shard, left));
-            let kept = (ask, mine);
-            let (kept, ()) = with_parked(kept, || ask.bump.lend(ask.shard, ask.granules));
+            let ((request, mine), ()) = with_parked(kept, || kept.0.bump.keep_tail(kept.0.shard, left));
+            let kept = (request, mine);
+            let (kept, ()) = with_parked(kept, || request.bump.lend(request.shard, request.granules));
             *self = kept.0;
             return kept.1;
         }

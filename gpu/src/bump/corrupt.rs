@@ -1,6 +1,6 @@
 //! Deliberate corruption, for testing the checks.
 
-use super::Bump;
+use super::handle::Bump;
 
 impl Bump {
     /// Moves the arena's counter back: the last `bytes` that the root has leased count as not

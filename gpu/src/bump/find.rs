@@ -1,8 +1,8 @@
 //! The search of all remaining memory, used if the shard's own lease was not enough.
 
-use super::alloc::NO_START;
-use super::lease::{Lease, Piece};
-use super::{Bump, POLL_NANOS, SEE_LENT, SEE_TAIL, Shard};
+use super::handle::{Bump, POLL_NANOS, SEE_LENT, SEE_TAIL};
+use super::lease::{Lease, NO_START, Piece};
+use super::state::Shard;
 use crate::lanes::{Group, Sum};
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 use crate::thread;
@@ -20,7 +20,7 @@ impl Bump {
     /// lane.
     #[cold]
     #[inline(never)]
-    pub(super) fn hunt(&self, group: Group, granules: u64) -> u64 {
+    pub(super) fn alloc_anywhere(&self, group: Group, granules: u64) -> u64 {
         let mut group = group;
         for _ in 0..SEARCHES {
             let Sum { before, total } = group.prefix_sum_64(granules);
@@ -34,12 +34,12 @@ impl Bump {
                 piece = self.search(group, least, least);
             }
             let fits = before + granules <= piece.len;
-            let refused = piece == Piece::NOTHING && granules >= least;
-            group = group.filter(!fits && !refused);
+            let failed = piece == Piece::NOTHING && granules >= least;
+            group = group.filter(!fits && !failed);
             if fits {
                 return piece.start + before;
             }
-            if refused {
+            if failed {
                 break;
             }
         }
@@ -124,7 +124,7 @@ fn longest_piece(shard: &Shard) -> Option<u32> {
     // ordering: acquire; pairs with LEND in `lend`: the tail that was kept before this lease.
     let lease = Lease(shard.lease.at(SEE_TAIL).load_acquire());
     let tail = Lease(shard.tail.load_relaxed()).remaining()?;
-    if !lease.is_dry() {
+    if !lease.is_retired() {
         return Some(lease.remaining()?.max(tail));
     }
     Some(tail)
@@ -134,7 +134,7 @@ fn longest_piece(shard: &Shard) -> Option<u32> {
 #[inline(always)]
 fn carve_shard(shard: &Shard, wanted: u64, least: u64) -> Piece {
     let lease = Lease(shard.lease.load_relaxed());
-    let piece = if lease.is_dry() { Piece::NOTHING } else { carve(&shard.lease, lease, wanted, least) };
+    let piece = if lease.is_retired() { Piece::NOTHING } else { carve(&shard.lease, lease, wanted, least) };
     if piece.is_none() { carve(&shard.tail, Lease(shard.tail.load_relaxed()), wanted, least) } else { piece }
 }
 

@@ -18,9 +18,9 @@ const LOW: u64 = (1 << LOW_BITS) - 1;
 pub(super) const MAX_LEASE: u64 = (1 << 26) - 1;
 const BIAS: u64 = (1 << LOW_BITS) - (1 << 26);
 
-/// The maximum `end`; the value one above it marks a dry shard.
+/// The maximum `end`; the value one above it marks a retired shard.
 pub(super) const MAX_END: u64 = (1 << (64 - LOW_BITS)) - 2;
-const DRY_END: u64 = MAX_END + 1;
+const RETIRED_END: u64 = MAX_END + 1;
 
 /// The most granules that a warp takes from a lease with one subtraction.
 pub(super) const MAX_GROUP: u32 = 1 << 15;
@@ -28,9 +28,12 @@ pub(super) const MAX_GROUP: u32 = 1 << 15;
 /// The most warps that may use one lease at once: 160 SMs of 64 warps. With more, `remaining` could
 /// borrow from `end`.
 pub const RESIDENT_WARPS: u64 = 160 * 64;
-/// When a dry lease has dropped below this value, the next thread that subtracts from it resets it.
-pub(super) const SUNK: i32 = -(1 << 26);
+/// When a retired lease has dropped below this value, the next thread that subtracts from it resets it.
+pub(super) const RESET_BELOW: i32 = -(1 << 26);
 const _: () = assert!(RESIDENT_WARPS * MAX_GROUP as u64 + (1 << 26) < BIAS);
+
+/// In place of the granule where an allocation starts: allocation failed.
+pub(super) const NO_START: u64 = u64::MAX;
 
 /// A piece of the pool, in granules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +76,9 @@ pub(super) enum Outcome {
     /// Too little was left. The caller now owns it, and must store the next lease (I2).
     Crossed(Piece),
     /// Another thread is storing the next lease.
-    Behind,
+    Refilling,
     /// There will be no next lease.
-    Dry,
+    Retired,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +88,7 @@ impl Lease {
     /// Empty lease of a shard that can still get another one from the root.
     pub const NONE: Lease = Lease(BIAS);
     /// Empty lease of a shard that gets no further lease.
-    pub const DRY: Lease = Lease(DRY_END << LOW_BITS | (BIAS - 1));
+    pub const RETIRED: Lease = Lease(RETIRED_END << LOW_BITS | (BIAS - 1));
 
     #[inline(always)]
     pub fn of(piece: Piece) -> Self {
@@ -94,8 +97,8 @@ impl Lease {
     }
 
     #[inline(always)]
-    pub fn is_dry(self) -> bool {
-        self.0 >> LOW_BITS == DRY_END
+    pub fn is_retired(self) -> bool {
+        self.0 >> LOW_BITS == RETIRED_END
     }
 
     #[inline(always)]
@@ -109,7 +112,7 @@ impl Lease {
         u32::try_from(self.signed_remaining()).ok()
     }
 
-    /// The remaining piece; `None` if the counter is below zero or the lease is dry.
+    /// The remaining piece; `None` if the counter is below zero or the lease is retired.
     #[inline(always)]
     pub fn piece(self) -> Option<Piece> {
         let len = self.remaining()?.into();
@@ -127,12 +130,12 @@ impl Lease {
         if let Some(start) = self.got(wanted) {
             return Outcome::Got(start);
         }
-        if self.is_dry() {
-            return Outcome::Dry;
+        if self.is_retired() {
+            return Outcome::Retired;
         }
         match self.piece() {
             Some(piece) => Outcome::Crossed(piece),
-            None => Outcome::Behind,
+            None => Outcome::Refilling,
         }
     }
 }
@@ -152,12 +155,12 @@ mod tests {
         assert_eq!(take(60), Outcome::Got(1000));
         assert_eq!(take(40), Outcome::Got(1060));
         assert_eq!(take(7), Outcome::Crossed(Piece { start: 1100, len: 0 }));
-        assert_eq!(take(7), Outcome::Behind);
+        assert_eq!(take(7), Outcome::Refilling);
     }
 
     #[test]
     fn every_warp_of_a_gpu_asking_too_much_at_once_leaves_the_end_intact() {
-        for start in [Lease::of(Piece { start: MAX_END - 5, len: 5 }), Lease::DRY] {
+        for start in [Lease::of(Piece { start: MAX_END - 5, len: 5 }), Lease::RETIRED] {
             let mut word = start.0;
             for _ in 0..RESIDENT_WARPS {
                 word = word.wrapping_sub(MAX_GROUP.into());

@@ -1,8 +1,8 @@
-//! Refill by the crosser: stores the next lease of a shard, or marks the shard as dry.
+//! Refill by the crosser: stores the next lease of a shard, or retires the shard.
 
+use super::handle::{Bump, LEND};
 use super::lease::{Lease, MAX_LEASE, Piece};
-use super::root::decode;
-use super::{Bump, LEND};
+use super::state::decode;
 
 /// The minimum length of a lease in granules while the root has more.
 const MIN_LEASE: u64 = 1 << 12;
@@ -30,7 +30,7 @@ impl Bump {
     }
 
     /// Stores the next lease of shard `r`. The caller has taken the shard's word below zero (I2).
-    /// The lease holds at least `granules`. If the root has fewer, the shard is dry until the next
+    /// The lease holds at least `granules`. If the root has fewer, the shard is retired until the next
     /// reset.
     #[cold]
     #[inline(never)]
@@ -39,7 +39,7 @@ impl Bump {
         // that lends; and with SEE_TAIL in `longest_piece`: the tail before the lease after it.
         LEND.fence_release();
         let next = match self.take_from_root(self.lease_length(granules).into(), granules.into(), u64::MAX) {
-            Piece::NOTHING => Lease::DRY,
+            Piece::NOTHING => Lease::RETIRED,
             // The root is being settled. Leave the shard able to refill again.
             Piece::UNSETTLED => Lease::NONE,
             lease => Lease::of(lease),

@@ -1,21 +1,10 @@
 //! The root's counter: threads allocate by subtraction, and the one thread that crosses zero
 //! settles the counter (I2, I3).
 
+use super::handle::{Bump, POLL_NANOS, SETTLE_POLLS};
 use super::lease::Piece;
-use super::{Bump, SETTLE_POLLS};
+use super::state::{decode, encode};
 use crate::thread;
-
-/// Zero granules remaining. Half the range is room for failing subtractions.
-const BIAS: u64 = 1 << 62;
-
-pub(super) const fn encode(granules: u64) -> u64 {
-    BIAS + granules
-}
-
-/// Granules remaining; `None` while a crosser settles the counter.
-pub(super) const fn decode(word: u64) -> Option<u64> {
-    word.checked_sub(BIAS)
-}
 
 impl Bump {
     /// Takes `wanted` granules from the root. If fewer are left, but at least `least`, takes up to
@@ -31,7 +20,7 @@ impl Bump {
                 Some(remaining) if remaining < least => return Piece::NOTHING,
                 Some(_) => {}
                 None => {
-                    thread::nanosleep(super::POLL_NANOS);
+                    thread::nanosleep(POLL_NANOS);
                     continue;
                 }
             }

@@ -1,12 +1,11 @@
 //! A census of all blocks at one point in time: whether any two overlap, and whether the pool has
 //! exactly as many as it should.
 
-use super::Owner;
 use super::log::BreachKind;
 use super::ownership::OwnershipMap;
-use super::record::Record;
+use super::record::{Owner, Record, Records};
 use crate::alloc::DeviceAlloc;
-use crate::kernel::DeviceSlice;
+use crate::kernel::{DevicePtr, DeviceSlice};
 use crate::lanes::Group;
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::thread;
@@ -28,7 +27,7 @@ const ALONE: u64 = 32;
 /// # Safety
 /// No thread writes `records`. `marks` has at least as many words, all 0, and no other thread
 /// accesses them.
-pub unsafe fn overlap_claim(records: DeviceSlice<Record>, map: &OwnershipMap, marks: DeviceSlice<u32>) {
+pub unsafe fn overlap_claim(records: Records, map: &OwnershipMap, marks: DeviceSlice<u32>) {
     let place = thread::index_1d();
     // SAFETY: no thread writes it, and all of it was written before.
     let record = unsafe { records.get(place.into()) }.unwrap_or_default();
@@ -101,12 +100,17 @@ fn mark(map: &OwnershipMap, marks: DeviceSlice<u32>, owner: Owner) {
     }
 }
 
-/// Every thread allocates until the allocation fails. The blocks are written to `out`. Their
-/// number, including those that do not fit into `out`, is added to `count`.
+/// Every thread allocates `bytes` bytes aligned to `align` until the allocation fails. The blocks
+/// are written to `out`. Their number, including those that do not fit into `out`, is added to
+/// `count`.
 ///
 /// # Safety
 /// `count` and `out` are live; nothing else accesses them.
-pub unsafe fn grab<A: DeviceAlloc>(pool: &A, layout: Layout, out: DeviceSlice<Record>, count: &AtomicU64) {
+pub unsafe fn grab<A: DeviceAlloc>(pool: &A, bytes: u32, align: u32, out: Records, count: DevicePtr<u64>) {
+    let layout = Layout::from_size_align(bytes as usize, align as usize).unwrap_or(Layout::new::<u8>());
+    // SAFETY: live, and nothing else accesses it, by the caller's promise. An atomic has the layout
+    // of its integer.
+    let count = unsafe { &*count.0.cast::<AtomicU64>() };
     // A thread stops at its first block that does not fit into `out`.
     for _ in 0..=out.len() {
         let Some(block) = pool.alloc(layout) else { return };
@@ -125,7 +129,7 @@ pub unsafe fn grab<A: DeviceAlloc>(pool: &A, layout: Layout, out: DeviceSlice<Re
 ///
 /// # Safety
 /// The records are unused blocks of `pool`, and no other thread accesses the records.
-pub unsafe fn give_back<A: DeviceAlloc>(pool: &A, records: DeviceSlice<Record>, count: u64) {
+pub unsafe fn give_back<A: DeviceAlloc>(pool: &A, records: Records, count: u64) {
     let place = u64::from(thread::index_1d());
     // SAFETY: no other thread accesses the record, by the caller's promise.
     let Some(record) = (unsafe { records.get(place) }) else { return };

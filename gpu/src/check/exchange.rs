@@ -19,10 +19,10 @@
 //! ended, neither do those in the cells, and every record belongs to its column again. Wait-free:
 //! no thread waits for a cell to be filled.
 
-use super::Owner;
 use super::ownership::OwnershipMap;
-use super::record::Record;
-use super::workload::{Phase, Round, SLOTS, Worker};
+use super::record::{Owner, Records};
+use super::round::{Phase, Round, SLOTS};
+use super::worker::Worker;
 use crate::alloc::DeviceAlloc;
 use crate::kernel::DeviceSlice;
 use crate::sync::{AtomicU64, Site};
@@ -65,7 +65,7 @@ const KERNEL_BITS: u32 = 8;
 #[inline(always)]
 pub unsafe fn run<A: DeviceAlloc>(
     pool: &A,
-    records: DeviceSlice<Record>,
+    records: Records,
     map: &OwnershipMap,
     stripes: DeviceSlice<u64>,
     cells: DeviceSlice<u64>,

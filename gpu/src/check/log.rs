@@ -12,7 +12,7 @@
 //!
 //! The host reads after the kernel has ended, which orders every write before the read. Wait-free.
 
-use super::Owner;
+use super::record::Owner;
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 
 /// The number of breaches kept in full. Later ones are only counted.
@@ -93,12 +93,12 @@ const _: () = assert!(!NATIVE_LAYOUT || size_of::<CheckLog>() == 8 * LOG_WORDS);
 #[cfg(not(target_arch = "nvptx64"))]
 impl Default for CheckLog {
     fn default() -> Self {
-        let zero = || AtomicU64::new(0);
+        let zero = |_| AtomicU64::new(0);
         CheckLog {
-            checked: zero(),
-            overlapping: zero(),
-            counts: core::array::from_fn(|_| zero()),
-            breaches: core::array::from_fn(|_| core::array::from_fn(|_| zero())),
+            checked: zero(0),
+            overlapping: zero(0),
+            counts: core::array::from_fn(zero),
+            breaches: core::array::from_fn(|_| core::array::from_fn(zero)),
         }
     }
 }

@@ -3,11 +3,9 @@
 //!
 //! Planted errors of an allocator are elsewhere: see `corrupt` of the allocators.
 
-use super::Owner;
 use super::ownership::OwnershipMap;
-use super::record::Record;
+use super::record::{Owner, Record, Records};
 use crate::alloc::DeviceAlloc;
-use crate::kernel::DeviceSlice;
 use crate::sync::{peek_u8, poke_u8};
 use core::ptr::NonNull;
 
@@ -15,7 +13,7 @@ use core::ptr::NonNull;
 ///
 /// # Safety
 /// No other thread accesses the records.
-unsafe fn take(records: DeviceSlice<Record>, map: &OwnershipMap, place: u32) -> Option<Record> {
+unsafe fn take(records: Records, map: &OwnershipMap, place: u32) -> Option<Record> {
     // SAFETY: no other thread accesses the records, by the caller's promise.
     let record = unsafe { records.get(place.into()) }?;
     if !record.is_live() {
@@ -32,12 +30,7 @@ unsafe fn take(records: DeviceSlice<Record>, map: &OwnershipMap, place: u32) -> 
 ///
 /// # Safety
 /// `records` are of `pool` and `map`, and no other thread accesses any of them.
-pub unsafe fn free_twice<A: DeviceAlloc>(
-    pool: &A,
-    records: DeviceSlice<Record>,
-    map: &OwnershipMap,
-    place: u32,
-) {
+pub unsafe fn free_twice<A: DeviceAlloc>(pool: &A, records: Records, map: &OwnershipMap, place: u32) {
     // SAFETY: no other thread accesses the records, by the caller's promise.
     let Some(record) = (unsafe { take(records, map, place) }) else { return };
     let Some(block) = NonNull::new(record.address() as *mut u8) else { return };
@@ -52,7 +45,7 @@ pub unsafe fn free_twice<A: DeviceAlloc>(
 ///
 /// # Safety
 /// As for [`free_twice`].
-pub unsafe fn forget(records: DeviceSlice<Record>, map: &OwnershipMap, place: u32) {
+pub unsafe fn forget(records: Records, map: &OwnershipMap, place: u32) {
     // SAFETY: no other thread accesses the records, by the caller's promise.
     unsafe { take(records, map, place) };
 }
@@ -62,7 +55,7 @@ pub unsafe fn forget(records: DeviceSlice<Record>, map: &OwnershipMap, place: u3
 ///
 /// # Safety
 /// As for [`free_twice`]; the bytes lie inside the pool.
-pub unsafe fn overrun(records: DeviceSlice<Record>, place: u32, past: u32) {
+pub unsafe fn overrun(records: Records, place: u32, past: u32) {
     // SAFETY: no other thread accesses the records, by the caller's promise.
     let Some(record) = (unsafe { records.get(place.into()) }) else { return };
     if !record.is_live() {

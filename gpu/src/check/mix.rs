@@ -1,7 +1,7 @@
 //! The distribution of the requested sizes and alignments.
 
 use super::hash::below;
-use super::workload::Round;
+use super::round::Round;
 use core::alloc::Layout;
 
 /// The distribution of sizes between the smallest and the largest.

@@ -27,27 +27,9 @@ pub mod mix;
 pub mod ownership;
 pub mod pattern;
 pub mod record;
+mod round;
 pub mod tally;
+mod worker;
 pub mod workload;
 
-/// The owner of a block: the index of its [`Record`](record::Record) in the table of all records,
-/// plus one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(transparent)]
-pub struct Owner(pub u32);
-
-impl Owner {
-    /// No owner.
-    pub const NONE: Owner = Owner(0);
-
-    /// The owner of the record at `place`.
-    #[inline(always)]
-    pub const fn of_record(place: u32) -> Owner {
-        Owner(place.wrapping_add(1))
-    }
-
-    /// The index of the owner's record; `None` for [`NONE`](Self::NONE).
-    pub const fn record(self) -> Option<u32> {
-        self.0.checked_sub(1)
-    }
-}
+pub use record::{Owner, Records};

@@ -17,9 +17,8 @@
 //!
 //! Cost: one relaxed atomic per granule. Wait-free.
 
-use super::Owner;
 use super::log::{Breach, BreachKind, CheckLog};
-use super::record::Record;
+use super::record::{Owner, Record};
 use crate::kernel::DeviceHandle;
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 use core::ops::Range;

@@ -8,8 +8,8 @@
 //! Every access goes to memory: a torn block is one that other threads write to, so neither the
 //! compiler nor a cache may answer from what the owner wrote.
 
-use super::Owner;
 use super::hash::{GOLDEN, absorb};
+use super::record::Owner;
 use crate::sync::{peek_u8, peek_u64, poke_u8, poke_u64};
 
 /// The pattern of one owner's block in one generation.

@@ -4,8 +4,30 @@
 //! Record | address | bytes | clashed 1 | align 6 | generation 25 |
 //! ```
 
-use crate::kernel::DeviceData;
+use crate::kernel::{DeviceData, DeviceSlice};
 use core::alloc::Layout;
+
+/// The owner of a block: the index of its [`Record`] in the table of all records,
+/// plus one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct Owner(pub u32);
+
+impl Owner {
+    /// No owner.
+    pub const NONE: Owner = Owner(0);
+
+    /// The owner of the record at `place`.
+    #[inline(always)]
+    pub const fn of_record(place: u32) -> Owner {
+        Owner(place.wrapping_add(1))
+    }
+
+    /// The index of the owner's record; `None` for [`NONE`](Self::NONE).
+    pub const fn record(self) -> Option<u32> {
+        self.0.checked_sub(1)
+    }
+}
 
 /// One slot of an owner: a live block, or empty. All zeros is an empty slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -21,6 +43,9 @@ const _: () = assert!(size_of::<Record>() == 16 && align_of::<Record>() == 16);
 const _: () = assert!(size_of::<u64>() + size_of::<[u32; 2]>() == size_of::<Record>());
 // SAFETY: `repr(C)` of integers without padding; any bytes are a record.
 unsafe impl DeviceData for Record {}
+
+/// A table of records in device memory.
+pub type Records = DeviceSlice<Record>;
 
 const GENERATION_BITS: u32 = 25;
 const GENERATION: u32 = (1 << GENERATION_BITS) - 1;

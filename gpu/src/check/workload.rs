@@ -13,80 +13,12 @@
 //! fills it with a pattern. Before it frees the block, it verifies the pattern and releases its
 //! claim.
 
-use super::Owner;
-use super::hash::absorb;
-use super::log::{Breach, BreachKind};
-use super::mix;
 use super::ownership::OwnershipMap;
-use super::pattern::{Pattern, Tear};
-use super::record::Record;
-use super::tally::Counts;
+use super::record::Records;
+pub use super::round::{Phase, Round, SLOTS};
+use super::worker::Worker;
 use crate::alloc::DeviceAlloc;
 use crate::kernel::DeviceSlice;
-use crate::thread;
-use crate::units::WARP_SIZE;
-use core::ptr::NonNull;
-
-/// Records per thread.
-pub const SLOTS: u32 = 8;
-
-/// The task of a launch's threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Phase {
-    /// Each step allocates into an empty slot or frees a live one, so that each thread ends up with
-    /// one block or two. In a pool that does not reclaim, the step verifies the pattern instead of
-    /// freeing.
-    Churn = 0,
-    /// Allocate into every empty slot. With more slots than blocks, until the pool is empty.
-    Fill = 1,
-    /// Verify every pattern.
-    Verify = 2,
-    /// Free everything.
-    Drain = 3,
-    /// Free blocks of other threads, and allocate for other threads: see
-    /// [`exchange`](super::exchange).
-    Exchange = 4,
-    /// Allocate for other threads.
-    Produce = 5,
-    /// Free blocks of other threads.
-    Consume = 6,
-}
-
-crate::kernel_arg! {
-    /// The parameters of a launch, equal for all its threads.
-    #[derive(Debug, Default)]
-    pub struct Round {
-        /// The seed of all pseudo-random choices.
-        pub seed: u64,
-        /// A [`Phase`].
-        pub phase: u32,
-        /// The launch's number in the run, so that each launch chooses differently.
-        pub number: u32,
-        /// The index of the launch's first record in the table of all records.
-        pub first_record: u32,
-        /// Number of columns, and of the threads that work on them.
-        pub threads: u32,
-        /// Coprime to `threads`.
-        pub multiplier: u32,
-        /// The column of thread 0.
-        pub offset: u32,
-        /// The number of steps that a thread takes in [`Phase::Churn`].
-        pub steps: u32,
-        /// The smallest allocation, in bytes.
-        pub min_bytes: u32,
-        /// The largest allocation, in bytes.
-        pub max_bytes: u32,
-        /// The base-2 logarithm of the largest alignment, in bytes.
-        pub max_align_log2: u32,
-        /// 1 if the threads of a warp act alike in [`Phase::Churn`], otherwise 0.
-        pub together: u32,
-        /// A [`Mix`](super::mix::Mix) of sizes.
-        pub mix: u32,
-    }
-}
-
-const _: () = assert!(size_of::<Round>() == 56 && align_of::<Round>() == 8);
 
 /// Runs one thread's part of a launch.
 ///
@@ -96,7 +28,7 @@ const _: () = assert!(size_of::<Round>() == 56 && align_of::<Round>() == 8);
 #[inline(always)]
 pub unsafe fn run<A: DeviceAlloc>(
     pool: &A,
-    records: DeviceSlice<Record>,
+    records: Records,
     map: &OwnershipMap,
     stripes: DeviceSlice<u64>,
     round: &Round,
@@ -104,20 +36,6 @@ pub unsafe fn run<A: DeviceAlloc>(
     let Some(mut worker) = Worker::new(pool, records, map, round) else { return };
     worker.work();
     worker.counts.publish(stripes);
-}
-
-/// A thread and its pseudo-random state.
-pub(super) struct Worker<'a, A> {
-    pool: &'a A,
-    pub(super) records: DeviceSlice<Record>,
-    map: &'a OwnershipMap,
-    pub(super) round: &'a Round,
-    column: u32,
-    /// This thread's random state: changes with every step.
-    pub(super) state: u64,
-    /// The warp's random state: constant for the launch.
-    warp_state: u64,
-    pub(super) counts: Counts,
 }
 
 /// The action of a step on its slot.
@@ -144,46 +62,7 @@ fn draw(hash: u64, full: u32) -> (u32, Act) {
     (slot, if gives { Act::Free } else { Act::Allocate })
 }
 
-impl<'a, A: DeviceAlloc> Worker<'a, A> {
-    /// The state of the calling thread, if the round has work for it.
-    #[inline(always)]
-    pub(super) fn new(
-        pool: &'a A,
-        records: DeviceSlice<Record>,
-        map: &'a OwnershipMap,
-        round: &'a Round,
-    ) -> Option<Self> {
-        let index = thread::index_1d();
-        if index >= round.threads {
-            return None;
-        }
-        let column = (u64::from(index) * u64::from(round.multiplier) + u64::from(round.offset))
-            % u64::from(round.threads);
-        let launch = u64::from(round.number) << 32 | u64::from(round.first_record);
-        Some(Worker {
-            pool,
-            records,
-            map,
-            round,
-            column: column as u32,
-            state: absorb(absorb(round.seed, launch), column),
-            warp_state: absorb(absorb(round.seed, launch), u64::from(index / WARP_SIZE)),
-            counts: Counts::default(),
-        })
-    }
-
-    /// Advances the random state.
-    #[inline(always)]
-    pub(super) fn begin_step(&mut self, step: u32) {
-        self.state = absorb(self.state, step.into());
-    }
-
-    /// The owner of this thread's record in a slot.
-    #[inline(always)]
-    pub(super) fn owner(&self, slot: u32) -> Owner {
-        Owner::of_record(self.round.first_record.wrapping_add(slot * self.round.threads + self.column))
-    }
-
+impl<A: DeviceAlloc> Worker<'_, A> {
     #[inline(always)]
     fn work(&mut self) {
         let phase = self.round.phase;
@@ -210,12 +89,6 @@ impl<'a, A: DeviceAlloc> Worker<'a, A> {
         }
     }
 
-    /// A number that is equal for all lanes of the warp in this step.
-    #[inline(always)]
-    pub(super) fn warp_hash(&self, step: u32) -> u64 {
-        absorb(self.warp_state, step.into())
-    }
-
     #[inline(always)]
     fn visit(&mut self, slot: u32, act: Act) {
         let place = u64::from(slot) * u64::from(self.round.threads) + u64::from(self.column);
@@ -233,71 +106,5 @@ impl<'a, A: DeviceAlloc> Worker<'a, A> {
         };
         // SAFETY: this thread's column, as for the read above.
         unsafe { self.records.set(place, after) };
-    }
-
-    #[inline(always)]
-    pub(super) fn allocate(&mut self, slot: Record, owner: Owner) -> Record {
-        let layout = mix::draw(self.round, self.state);
-        let Some(block) = self.pool.alloc(layout) else {
-            self.counts.refused += 1;
-            return slot;
-        };
-        self.counts.allocations += 1;
-        let record = slot.next(block.as_ptr() as u64, layout);
-        if record.address() & (record.align() - 1) != 0 {
-            self.map.report_misaligned(record, owner);
-        }
-        if self.map.claim(record.address(), record.bytes(), owner).is_err() {
-            return record.clashed();
-        }
-        // SAFETY: the allocator returned the block, it lies in the pool, and no other owner has
-        // claimed it.
-        unsafe { self.pattern(record, owner).fill(block.as_ptr(), record.bytes().into()) };
-        self.counts.bytes_written += u64::from(record.bytes());
-        record
-    }
-
-    #[inline(always)]
-    fn verify(&mut self, record: Record, owner: Owner) -> Record {
-        if record.is_clashed() {
-            return record;
-        }
-        let (start, bytes) = (record.address() as *mut u8, u64::from(record.bytes()));
-        self.counts.bytes_read += bytes;
-        // SAFETY: the block lies in the pool, and its owner has written all of it.
-        if let Some(tear) = unsafe { self.pattern(record, owner).verify(start, bytes) } {
-            self.report_tear(record, owner, tear);
-        }
-        record
-    }
-
-    #[inline(always)]
-    pub(super) fn free(&mut self, record: Record, owner: Owner) -> Record {
-        self.verify(record, owner);
-        if !record.is_clashed() {
-            // A failure is in the log; the block is freed anyway.
-            let _ = self.map.release(record.address(), record.bytes(), owner);
-        }
-        if let Some(block) = NonNull::new(record.address() as *mut u8) {
-            // SAFETY: the pool returned it for this layout. Only the record holds its address, and
-            // is emptied.
-            unsafe { self.pool.free(block, record.layout()) };
-            self.counts.frees += 1;
-        }
-        record.emptied()
-    }
-
-    #[inline(always)]
-    fn pattern(&self, record: Record, owner: Owner) -> Pattern {
-        Pattern::new(self.round.seed, owner, record.generation())
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn report_tear(&self, record: Record, owner: Owner, tear: Tear) {
-        let (kind, other) = (BreachKind::Torn, Owner::NONE);
-        let (address, bytes) = (record.address(), record.bytes());
-        let Tear { offset, expected, found } = tear;
-        self.map.log().record(&Breach { kind, owner, other, address, bytes, offset, expected, found });
     }
 }

@@ -2,8 +2,9 @@
 
 use super::claim::{SCATTERED, Taken};
 use super::geometry::WORD_BLOCKS;
+use super::handle::{FreeList, POLL_NANOS};
 use super::reserve::Reservation;
-use super::{FreeList, POLL_NANOS};
+use super::scan::Look;
 use crate::lanes::{Group, Lanes};
 use crate::park::with_parked;
 use crate::sync::NATIVE_LAYOUT;
@@ -11,9 +12,9 @@ use crate::thread;
 use crate::units::BlockIndex;
 use core::ptr::NonNull;
 
-/// The budget of fruitless searches before an allocation fails without a scan that the pool is
-/// empty. Losing a block to a faster thread costs one. Two full looks during which only other
-/// threads reserved blocks cost `UNSETTLED`.
+/// The budget of fruitless searches before an allocation fails without a scan that finds the pool
+/// empty. Losing a block to a faster thread costs one. A scan during which only other threads
+/// reserved blocks costs `UNSETTLED`.
 const PATIENCE: u32 = if NATIVE_LAYOUT { 64 } else { 6 };
 const UNSETTLED: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 
@@ -77,7 +78,7 @@ impl FreeList {
         let leaders = if lanes.leads() { leaders.settled(self, first) } else { leaders };
         let taken = leaders.broadcast(lanes);
         let reserved = taken.reservation().count;
-        if reserved == 0 && self.is_known_empty(lanes, first) {
+        if reserved == 0 && self.scan_finds_empty(lanes, first) {
             return None;
         }
         let rank = lanes.rank();
@@ -87,19 +88,19 @@ impl FreeList {
         } else if rank < reserved {
             self.claim_one(first, taken.reservation().cursor + rank * WORD_BLOCKS)
         } else {
-            self.hunt(rest, first)
+            self.search(rest, first)
         }
     }
 
     /// Searches the other regions until every lane of the group has a block or the pool is empty.
     #[inline(never)]
-    fn hunt(&self, group: Group, first: u32) -> Option<BlockIndex> {
+    fn search(&self, group: Group, first: u32) -> Option<BlockIndex> {
         let (mut group, mut first) = (group, first);
         let mut patience = PATIENCE;
         // Every round serves a lane or uses up patience.
         while patience > 0 {
             let kept = (group, first, patience);
-            let (kept, look) = with_parked(kept, || self.look_twice_in_part(group, first));
+            let (kept, look) = with_parked(kept, || self.scan_in_part(group, first));
             (group, first, patience) = kept;
             match look {
                 Look::Candidate(r) => {
@@ -125,15 +126,4 @@ impl FreeList {
         }
         None
     }
-}
-
-/// The result of a look at every region.
-pub(super) enum Look {
-    /// This region has free blocks.
-    Candidate(u32),
-    /// No region has free blocks. `cursors` is the sum of their cursors, which grows with every
-    /// reservation.
-    Empty { cursors: u32 },
-    /// No region had free blocks, but blocks were reserved between two looks.
-    Unsettled,
 }

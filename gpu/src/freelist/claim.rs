@@ -1,8 +1,8 @@
 //! Claiming: turning a reservation into blocks.
 
 use super::geometry::WORD_BLOCKS;
+use super::handle::{CLAIM, FreeList, POLL_NANOS};
 use super::reserve::Reservation;
-use super::{CLAIM, FreeList, POLL_NANOS};
 use crate::fault::FaultKind;
 use crate::lanes::{Lanes, select_bit};
 use crate::sync::NATIVE_LAYOUT;

@@ -1,7 +1,7 @@
 //! Deliberate corruption, for testing the checks.
 
-use super::FreeList;
 use super::geometry::{Location, WORD_BLOCKS};
+use super::handle::FreeList;
 use core::ptr::NonNull;
 
 impl FreeList {

@@ -1,7 +1,7 @@
 //! Freeing.
 
 use super::geometry::{Location, MAX_CAPACITY, WORD_BLOCKS};
-use super::{FreeList, RELEASE};
+use super::handle::{FreeList, RELEASE};
 use crate::fault::FaultKind;
 use crate::lanes::{Group, Lanes};
 use crate::units::BlockIndex;

@@ -134,7 +134,6 @@ impl Geometry {
     /// Locates the block that starts at, or contains, the byte `offset` bytes from the base.
     /// With `m = ceil(2^64 / s)` and `e = m*s - 2^64 < s`, the product `m*o / 2^64` exceeds `o / s`
     /// by `e*o / (s * 2^64) < 1`, so its floor is the block or the one after it.
-    /// `e*o / (s * 2^64) < 1`, so its floor is the block or the one after it.
     #[inline(always)]
     pub const fn locate(&self, offset: u64) -> Location {
         if offset >= self.bytes {

@@ -1,50 +1,12 @@
-//! Reservation: the count says whether a region has free blocks, the cursor says where to look for
-//! them.
-//!
-//! ```text
-//! 63       32 31              0
-//! | cursor   | free + BIAS     |
-//! ```
-//!
-//! The cursor counts blocks and wraps. It is in the upper half, so its overflow does not change the
-//! count.
+//! Reservation: a warp's right to some clear bits of a region (I1).
 
-use super::FreeList;
+use super::handle::FreeList;
+use super::region::Word;
 use crate::lanes::Lanes;
-
-/// Half the range of the count is room for failing reservations, at most one per resident warp.
-const BIAS: u64 = 1 << 31;
-const CURSOR_SHIFT: u32 = 32;
 
 /// Maximum attempts of a cancellation. Each failed attempt means that another thread succeeded.
 /// While the count is below zero, only threads that owe or free blocks of this region succeed.
 const CANCELS: u32 = 1 << 12;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Word(pub u64);
-
-impl Word {
-    pub const fn new(free: u32) -> Self {
-        Word(BIAS + free as u64)
-    }
-
-    /// Free blocks. Below zero: the number of blocks that threads owe (I5).
-    #[inline(always)]
-    pub const fn free(self) -> i32 {
-        (self.0 as u32 ^ BIAS as u32) as i32
-    }
-
-    #[inline(always)]
-    pub const fn cursor(self) -> u32 {
-        (self.0 >> CURSOR_SHIFT) as u32
-    }
-
-    /// The addend that reserves `n` blocks: the cursor advances, the count drops.
-    #[inline(always)]
-    const fn step(n: u32) -> u64 {
-        ((n as u64) << CURSOR_SHIFT).wrapping_sub(n as u64)
-    }
-}
 
 /// Blocks reserved in a region, and the cursor at which to look for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,26 +104,5 @@ impl FreeList {
     #[inline(always)]
     pub(super) fn credit(&self, r: u32, n: u32) {
         self.region(r).word.add_relaxed(n.into());
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_that_wraps_leaves_the_count_alone() {
-        let mut word = Word((u32::MAX as u64) << CURSOR_SHIFT | (BIAS + 100));
-        word.0 = word.0.wrapping_add(Word::step(32));
-        assert_eq!((word.cursor(), word.free()), (31, 68));
-    }
-
-    #[test]
-    fn a_count_below_zero_leaves_the_cursor_alone() {
-        let mut word = Word::new(5);
-        for _ in 0..20_000 {
-            word.0 = word.0.wrapping_add(Word::step(32));
-        }
-        assert_eq!((word.cursor(), word.free()), (20_000 * 32, 5 - 20_000 * 32));
     }
 }

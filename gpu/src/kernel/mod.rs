@@ -15,12 +15,14 @@
 //! [`Bump`]: crate::bump::Bump
 
 mod arg;
+mod args;
 mod data;
 mod memory;
 
 #[doc(hidden)]
 pub use arg::Pair;
-pub use arg::{Abi, Arg, DeviceHandle, KernelArg, KernelArgs, KernelParam, Param};
+pub use arg::{Abi, Arg, DeviceHandle, KernelArg, KernelParam};
+pub use args::{KernelArgs, Param};
 pub use data::DeviceData;
 #[cfg(feature = "bytemuck")]
 pub use data::Pod;

@@ -1,11 +1,17 @@
-//! The PTX of each operation, one instruction each. `tests/ptx_opcodes.rs` compares the opcodes
+//! The PTX of each operation, one instruction each. `tests/ptx/opcodes.rs` compares the opcodes
 //! that the compiler emits with the names of these functions.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
+/// One read-modify-write in its four orderings.
 macro_rules! rmw {
-    ($scope:literal $int:ty, $ty:literal, $reg:ident, $($name:ident $order:literal $op:literal;)+) => {$(
+    ($scope:literal $int:ty, $ty:literal, $reg:ident,
+        $($op:literal: $relaxed:ident $acquire:ident $release:ident $acq_rel:ident;)+) => {
+        rmw! { @ $scope $int, $ty, $reg, $($relaxed "relaxed" $op; $acquire "acquire" $op;
+            $release "release" $op; $acq_rel "acq_rel" $op;)+ }
+    };
+    (@ $scope:literal $int:ty, $ty:literal, $reg:ident, $($name:ident $order:literal $op:literal;)+) => {$(
         #[inline(always)]
         pub fn $name(&self, v: $int) -> $int {
             let old: $int;
@@ -98,20 +104,13 @@ macro_rules! cell {
             }
             store! { $scope $int, $bits, $reg, store_relaxed "relaxed"; store_release "release"; }
             rmw! { $scope $int, $bits, $reg,
-                add_relaxed "relaxed" "add.u"; add_acquire "acquire" "add.u";
-                add_release "release" "add.u"; add_acq_rel "acq_rel" "add.u";
-                and_relaxed "relaxed" "and.b"; and_acquire "acquire" "and.b";
-                and_release "release" "and.b"; and_acq_rel "acq_rel" "and.b";
-                or_relaxed "relaxed" "or.b"; or_acquire "acquire" "or.b";
-                or_release "release" "or.b"; or_acq_rel "acq_rel" "or.b";
-                xor_relaxed "relaxed" "xor.b"; xor_acquire "acquire" "xor.b";
-                xor_release "release" "xor.b"; xor_acq_rel "acq_rel" "xor.b";
-                max_relaxed "relaxed" "max.u"; max_acquire "acquire" "max.u";
-                max_release "release" "max.u"; max_acq_rel "acq_rel" "max.u";
-                min_relaxed "relaxed" "min.u"; min_acquire "acquire" "min.u";
-                min_release "release" "min.u"; min_acq_rel "acq_rel" "min.u";
-                swap_relaxed "relaxed" "exch.b"; swap_acquire "acquire" "exch.b";
-                swap_release "release" "exch.b"; swap_acq_rel "acq_rel" "exch.b";
+                "add.u": add_relaxed add_acquire add_release add_acq_rel;
+                "and.b": and_relaxed and_acquire and_release and_acq_rel;
+                "or.b": or_relaxed or_acquire or_release or_acq_rel;
+                "xor.b": xor_relaxed xor_acquire xor_release xor_acq_rel;
+                "max.u": max_relaxed max_acquire max_release max_acq_rel;
+                "min.u": min_relaxed min_acquire min_release min_acq_rel;
+                "exch.b": swap_relaxed swap_acquire swap_release swap_acq_rel;
             }
             sub! { $int, sub_relaxed = add_relaxed; sub_acquire = add_acquire;
             sub_release = add_release; sub_acq_rel = add_acq_rel; }
@@ -129,7 +128,7 @@ cell! { SystemU32, "sys", u32, "32", reg32 }
 cell! { SystemU64, "sys", u64, "64", reg64 }
 
 #[inline(always)]
-pub fn load_quad(words: &[super::AtomicU32; 4]) -> [u32; 4] {
+pub fn load_quad(words: &[GpuU32; 4]) -> [u32; 4] {
     let (a, b, c, d): (u32, u32, u32, u32);
     // SAFETY: the words are live global memory for as long as they are borrowed, and the callers
     // pass aligned words.
@@ -141,7 +140,7 @@ pub fn load_quad(words: &[super::AtomicU32; 4]) -> [u32; 4] {
 }
 
 #[inline(always)]
-pub fn clear_quad(words: &[super::AtomicU32; 4]) {
+pub fn clear_quad(words: &[GpuU32; 4]) {
     // SAFETY: the words are live global memory for as long as they are borrowed, and the callers
     // pass aligned words.
     unsafe {

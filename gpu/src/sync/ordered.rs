@@ -1,11 +1,27 @@
 // The code that core's and loom's atomics share: turns an `Ordering` parameter into method names.
 
+/// One method in its four orderings.
 macro_rules! rmw {
-    ($int:ty, $($name:ident $method:ident $order:ident;)+) => {$(
+    ($int:ty, $($method:ident: $relaxed:ident $acquire:ident $release:ident $acq_rel:ident;)+) => {
+        rmw! { @ $int, $($relaxed $method Relaxed; $acquire $method Acquire;
+            $release $method Release; $acq_rel $method AcqRel;)+ }
+    };
+    (@ $int:ty, $($name:ident $method:ident $order:ident;)+) => {$(
         #[inline(always)]
         pub fn $name(&self, v: $int) -> $int {
             machine::step();
             self.0.$method(v, Ordering::$order)
+        }
+    )+};
+}
+
+/// One compare-and-swap, in the orderings of its success and its failure.
+macro_rules! cas {
+    ($int:ty, $($name:ident $success:ident $failure:ident;)+) => {$(
+        #[inline(always)]
+        pub fn $name(&self, old: $int, new: $int) -> Result<$int, $int> {
+            machine::step();
+            self.0.compare_exchange(old, new, Ordering::$success, Ordering::$failure)
         }
     )+};
 }
@@ -44,42 +60,20 @@ macro_rules! cell {
                 self.0.store(v, Ordering::Release)
             }
             rmw! { $int,
-                add_relaxed fetch_add Relaxed; add_acquire fetch_add Acquire;
-                add_release fetch_add Release; add_acq_rel fetch_add AcqRel;
-                sub_relaxed fetch_sub Relaxed; sub_acquire fetch_sub Acquire;
-                sub_release fetch_sub Release; sub_acq_rel fetch_sub AcqRel;
-                and_relaxed fetch_and Relaxed; and_acquire fetch_and Acquire;
-                and_release fetch_and Release; and_acq_rel fetch_and AcqRel;
-                or_relaxed fetch_or Relaxed; or_acquire fetch_or Acquire;
-                or_release fetch_or Release; or_acq_rel fetch_or AcqRel;
-                xor_relaxed fetch_xor Relaxed; xor_acquire fetch_xor Acquire;
-                xor_release fetch_xor Release; xor_acq_rel fetch_xor AcqRel;
-                max_relaxed fetch_max Relaxed; max_acquire fetch_max Acquire;
-                max_release fetch_max Release; max_acq_rel fetch_max AcqRel;
-                min_relaxed fetch_min Relaxed; min_acquire fetch_min Acquire;
-                min_release fetch_min Release; min_acq_rel fetch_min AcqRel;
-                swap_relaxed swap Relaxed; swap_acquire swap Acquire;
-                swap_release swap Release; swap_acq_rel swap AcqRel;
+                fetch_add: add_relaxed add_acquire add_release add_acq_rel;
+                fetch_sub: sub_relaxed sub_acquire sub_release sub_acq_rel;
+                fetch_and: and_relaxed and_acquire and_release and_acq_rel;
+                fetch_or: or_relaxed or_acquire or_release or_acq_rel;
+                fetch_xor: xor_relaxed xor_acquire xor_release xor_acq_rel;
+                fetch_max: max_relaxed max_acquire max_release max_acq_rel;
+                fetch_min: min_relaxed min_acquire min_release min_acq_rel;
+                swap: swap_relaxed swap_acquire swap_release swap_acq_rel;
             }
-            #[inline(always)]
-            pub fn cas_relaxed(&self, old: $int, new: $int) -> Result<$int, $int> {
-                machine::step();
-                self.0.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed)
-            }
-            #[inline(always)]
-            pub fn cas_acquire(&self, old: $int, new: $int) -> Result<$int, $int> {
-                machine::step();
-                self.0.compare_exchange(old, new, Ordering::Acquire, Ordering::Acquire)
-            }
-            #[inline(always)]
-            pub fn cas_release(&self, old: $int, new: $int) -> Result<$int, $int> {
-                machine::step();
-                self.0.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed)
-            }
-            #[inline(always)]
-            pub fn cas_acq_rel(&self, old: $int, new: $int) -> Result<$int, $int> {
-                machine::step();
-                self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+            cas! { $int,
+                cas_relaxed Relaxed Relaxed;
+                cas_acquire Acquire Acquire;
+                cas_release Release Relaxed;
+                cas_acq_rel AcqRel Acquire;
             }
         }
     };
@@ -132,11 +126,11 @@ unowned! {
     u8: peek_u8 poke_u8;
 }
 
-pub fn load_quad(words: &[super::AtomicU32; super::QUAD]) -> [u32; super::QUAD] {
-    words.each_ref().map(super::AtomicU32::load_relaxed)
+pub fn load_quad<const N: usize>(words: &[GpuU32; N]) -> [u32; N] {
+    words.each_ref().map(GpuU32::load_relaxed)
 }
 
-pub fn clear_quad(words: &[super::AtomicU32; super::QUAD]) {
+pub fn clear_quad<const N: usize>(words: &[GpuU32; N]) {
     // A swap instead of a store: with a store, loom would let read-modify-writes of other threads
     // ignore the new value.
     words.iter().for_each(|word| {

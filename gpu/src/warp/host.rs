@@ -37,47 +37,6 @@ fn exchange<R>(
     })
 }
 
-#[inline]
-#[track_caller]
-pub unsafe fn sync_warp(mask: LaneMask) {
-    exchange(mask, Collective::Sync, 0, || (), |_| ());
-}
-
-#[inline(always)]
-pub unsafe fn order_warp(_: LaneMask) {}
-
-#[inline]
-#[track_caller]
-pub unsafe fn warp_vote_ballot(mask: LaneMask, predicate: bool) -> LaneMask {
-    let alone = || if predicate { mask } else { LaneMask(0) };
-    exchange(mask, Collective::Vote, predicate.into(), alone, |all| all.nonzero)
-}
-
-#[inline]
-#[track_caller]
-pub unsafe fn warp_vote_all(mask: LaneMask, predicate: bool) -> bool {
-    exchange(mask, Collective::Vote, predicate.into(), || predicate, |all| all.nonzero == mask)
-}
-
-#[inline]
-#[track_caller]
-pub unsafe fn warp_vote_any(mask: LaneMask, predicate: bool) -> bool {
-    exchange(mask, Collective::Vote, predicate.into(), || predicate, |all| !all.nonzero.is_empty())
-}
-
-#[inline]
-#[track_caller]
-pub unsafe fn warp_match_any_64(mask: LaneMask, value: u64) -> LaneMask {
-    exchange(mask, Collective::Match, value, || mask, |all| lanes_with(mask, all, value))
-}
-
-#[inline]
-#[track_caller]
-pub unsafe fn warp_match_any_32(mask: LaneMask, value: u32) -> LaneMask {
-    let value = value.into();
-    exchange(mask, Collective::Match, value, || mask, |all| lanes_with(mask, all, value))
-}
-
 /// The lanes of `mask` that hold `value`. Branch-free, so that it compiles to vector code.
 fn lanes_with(mask: LaneMask, all: &Deposits, value: u64) -> LaneMask {
     let holds = |bits, (lane, word): (u32, &u64)| bits | u32::from(*word == value) << lane;
@@ -106,61 +65,56 @@ fn shuffle(mask: LaneMask, value: u64, source: Option<u32>) -> u64 {
     })
 }
 
-#[inline]
-#[track_caller]
-pub unsafe fn warp_shuffle_idx_64(mask: LaneMask, value: u64, lane: u32) -> u64 {
-    shuffle(mask, value, Some(lane % WARP_SIZE))
+fn sum_over(mask: LaneMask, all: &Deposits) -> u32 {
+    let lanes = (0..WARP_SIZE).zip(&all.words).filter(|(lane, _)| mask.contains(*lane));
+    lanes.fold(0, |sum: u32, (_, word)| sum.wrapping_add(*word as u32))
 }
 
-#[inline]
-#[track_caller]
-pub unsafe fn warp_shuffle_idx_32(mask: LaneMask, value: u32, lane: u32) -> u32 {
-    shuffle(mask, value.into(), Some(lane % WARP_SIZE)) as u32
+#[inline(always)]
+pub unsafe fn order_warp(_: LaneMask) {}
+
+macro_rules! collectives {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = |$mask:ident| $body:expr;)+) => {$(
+        #[inline]
+        #[track_caller]
+        pub unsafe fn $name($mask: LaneMask, $($arg: $ty),*) -> $out {
+            $body
+        }
+    )+};
 }
 
-#[inline]
-#[track_caller]
-pub unsafe fn warp_shuffle_up_32(mask: LaneMask, value: u32, delta: u32) -> u32 {
-    shuffle(mask, value.into(), lane_id().checked_sub(delta)) as u32
-}
-
-#[inline]
-#[track_caller]
-pub unsafe fn warp_shuffle_up_found_32(mask: LaneMask, value: u32, delta: u32) -> Option<u32> {
-    let source = lane_id().checked_sub(delta);
-    let below = shuffle(mask, value.into(), source) as u32;
-    source.map(|_| below)
-}
-
-#[inline]
-#[track_caller]
-pub unsafe fn warp_shuffle_down_32(mask: LaneMask, value: u32, delta: u32) -> u32 {
-    shuffle(mask, value.into(), lane_id().checked_add(delta)) as u32
-}
-
-#[inline]
-#[track_caller]
-pub unsafe fn warp_shuffle_xor_32(mask: LaneMask, value: u32, lanes: u32) -> u32 {
-    shuffle(mask, value.into(), Some((lane_id() ^ lanes) % WARP_SIZE)) as u32
-}
-
-#[inline]
-#[track_caller]
-pub unsafe fn warp_reduce_add_32(mask: LaneMask, value: u32) -> u32 {
-    exchange(
-        mask,
-        Collective::ReduceAdd,
-        value.into(),
-        || value,
-        |all| {
-            let lanes = (0..WARP_SIZE).zip(&all.words).filter(|(lane, _)| mask.contains(*lane));
-            lanes.fold(0, |sum: u32, (_, word)| sum.wrapping_add(*word as u32))
-        },
-    )
-}
-
-#[inline]
-#[track_caller]
-pub unsafe fn warp_reduce_or_32(mask: LaneMask, value: u32) -> u32 {
-    exchange(mask, Collective::ReduceOr, value.into(), || value, |all| all.union as u32)
+collectives! {
+    sync_warp() -> () = |mask| exchange(mask, Collective::Sync, 0, || (), |_| ());
+    warp_vote_ballot(predicate: bool) -> LaneMask = |mask| {
+        let alone = || if predicate { mask } else { LaneMask(0) };
+        exchange(mask, Collective::Vote, predicate.into(), alone, |all| all.nonzero)
+    };
+    warp_vote_all(predicate: bool) -> bool = |mask|
+        exchange(mask, Collective::Vote, predicate.into(), || predicate, |all| all.nonzero == mask);
+    warp_vote_any(predicate: bool) -> bool = |mask|
+        exchange(mask, Collective::Vote, predicate.into(), || predicate, |all| !all.nonzero.is_empty());
+    warp_match_any_64(value: u64) -> LaneMask = |mask|
+        exchange(mask, Collective::Match, value, || mask, |all| lanes_with(mask, all, value));
+    warp_match_any_32(value: u32) -> LaneMask = |mask| {
+        let value = value.into();
+        exchange(mask, Collective::Match, value, || mask, |all| lanes_with(mask, all, value))
+    };
+    warp_shuffle_idx_64(value: u64, lane: u32) -> u64 = |mask| shuffle(mask, value, Some(lane % WARP_SIZE));
+    warp_shuffle_idx_32(value: u32, lane: u32) -> u32 = |mask|
+        shuffle(mask, value.into(), Some(lane % WARP_SIZE)) as u32;
+    warp_shuffle_up_32(value: u32, delta: u32) -> u32 = |mask|
+        shuffle(mask, value.into(), lane_id().checked_sub(delta)) as u32;
+    warp_shuffle_up_found_32(value: u32, delta: u32) -> Option<u32> = |mask| {
+        let source = lane_id().checked_sub(delta);
+        let below = shuffle(mask, value.into(), source) as u32;
+        source.map(|_| below)
+    };
+    warp_shuffle_down_32(value: u32, delta: u32) -> u32 = |mask|
+        shuffle(mask, value.into(), lane_id().checked_add(delta)) as u32;
+    warp_shuffle_xor_32(value: u32, lanes: u32) -> u32 = |mask|
+        shuffle(mask, value.into(), Some((lane_id() ^ lanes) % WARP_SIZE)) as u32;
+    warp_reduce_add_32(value: u32) -> u32 = |mask|
+        exchange(mask, Collective::ReduceAdd, value.into(), || value, |all| sum_over(mask, all));
+    warp_reduce_or_32(value: u32) -> u32 = |mask|
+        exchange(mask, Collective::ReduceOr, value.into(), || value, |all| all.union as u32);
 }

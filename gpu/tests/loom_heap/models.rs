@@ -1,244 +1,196 @@
 //! Models: programs of a few threads. Each states what must hold in every order of their atomics.
 
-use super::loom_support::Model;
-use super::shared::{HALF, QUARTER, SLAB, Shared, count, with};
+use super::loom_support::{Model, model, with};
+use super::shared::{HALF, Piece, QUARTER, SLAB, Shared, count};
+use std::sync::Arc;
 use warpheap_device::fault::FaultKind;
 
 /// The message of an allocation that fails although I9 forbids it.
-pub const REFUSED: &str = "refused beside free memory";
+pub const FAILED: &str = "the allocation failed beside free memory";
+
+/// Frees the two blocks of a slab, then calls `then`, while another thread allocates `size` bytes.
+/// Returns what each of the two got.
+fn alloc_beside_frees(
+    heap: &Arc<Shared>,
+    size: usize,
+    then: fn(&Shared) -> Option<Piece>,
+) -> [Option<Piece>; 2] {
+    let pieces = heap.take::<2>(HALF);
+    let other = with(heap, 0, move |heap| heap.alloc(size));
+    pieces.into_iter().for_each(|piece| heap.free(piece));
+    [then(heap), other.join().unwrap()]
+}
 
 /// A span is visible to the thread that takes from it, together with the description of its slabs.
-pub const FIRST_SPAN: Model = Model {
-    preemptions: 9,
-    run: || {
-        let heap = Shared::new(1, 1);
-        let work = |heap: &Shared| heap.free(heap.alloc(HALF).expect("there is a block for each"));
-        let other = with(&heap, 0, work);
-        work(&heap);
-        other.join().unwrap();
-        heap.check([]);
-    },
-};
+pub const FIRST_SPAN: Model = model(9, || {
+    let heap = Shared::new(1, 1);
+    let work = |heap: &Shared| heap.free(heap.alloc(HALF).expect("there is a block for each"));
+    let other = with(&heap, 0, work);
+    work(&heap);
+    other.join().unwrap();
+    heap.check([]);
+});
 
 /// A run that is fully free again becomes the next span, together with the last owners' writes.
-pub const NEXT_SPAN: Model = Model {
-    preemptions: 1,
-    run: || {
-        let heap = Shared::new(1, 1);
-        let [first, second] = heap.take(HALF);
-        let other = with(&heap, 0, |heap| heap.alloc(HALF));
-        heap.free(first);
-        heap.free(second);
-        let mine = heap.alloc(HALF);
-        let theirs = other.join().unwrap();
-        heap.check([(HALF, count([mine, theirs]))]);
-    },
-};
+pub const NEXT_SPAN: Model = model(1, || {
+    let heap = Shared::new(1, 1);
+    let [mine, theirs] = alloc_beside_frees(&heap, HALF, |heap| heap.alloc(HALF));
+    heap.check([(HALF, count([mine, theirs]))]);
+});
 
 /// Like [`NEXT_SPAN`], but the thread that stores the span is none of the last owners, and has
 /// released nothing itself.
-pub const NEXT_SPAN_OF_OTHERS: Model = Model {
-    preemptions: 0,
-    run: || {
-        let heap = Shared::new(1, 1);
-        let pieces = heap.take::<2>(HALF);
-        let next = with(&heap, 0, |heap| heap.alloc(HALF));
-        let last = with(&heap, 0, move |heap| {
-            for piece in pieces {
-                heap.free(piece);
-            }
-        });
-        last.join().unwrap();
-        let mine = heap.alloc(HALF);
-        let theirs = next.join().unwrap();
-        heap.check([(HALF, count([mine, theirs]))]);
-    },
-};
+pub const NEXT_SPAN_OF_OTHERS: Model = model(0, || {
+    let heap = Shared::new(1, 1);
+    let pieces = heap.take::<2>(HALF);
+    let next = with(&heap, 0, |heap| heap.alloc(HALF));
+    let last = with(&heap, 0, move |heap| pieces.into_iter().for_each(|piece| heap.free(piece)));
+    last.join().unwrap();
+    let mine = heap.alloc(HALF);
+    let theirs = next.join().unwrap();
+    heap.check([(HALF, count([mine, theirs]))]);
+});
 
 /// A free block changes owners: the writes of the last owner are visible to the next.
-pub const HOLE: Model = Model {
-    preemptions: 9,
-    run: || {
-        let heap = Shared::new(1, 1);
-        let [mine, _kept] = heap.take(HALF);
-        let other = with(&heap, 0, |heap| heap.alloc(HALF));
-        heap.free(mine);
-        let theirs = other.join().unwrap();
-        heap.check([(HALF, 1 + count([theirs]))]);
-    },
-};
+pub const FREE_BLOCK: Model = model(9, || {
+    let heap = Shared::new(1, 1);
+    let [mine, _kept] = heap.take(HALF);
+    let other = with(&heap, 0, |heap| heap.alloc(HALF));
+    heap.free(mine);
+    let theirs = other.join().unwrap();
+    heap.check([(HALF, 1 + count([theirs]))]);
+});
 
 /// The thread that makes a run fully free passes all of it on to the thread that takes it as a
 /// span.
-pub const WHOLE_RUN: Model = Model {
-    preemptions: 2,
-    run: || {
-        let heap = Shared::new(1, 1);
-        let [first, second] = heap.take(HALF);
-        let other = with(&heap, 0, |heap| heap.alloc(HALF));
-        heap.free(first);
-        heap.free(second);
-        let theirs = other.join().unwrap();
-        heap.check([(HALF, count([theirs]))]);
-    },
-};
+pub const FREE_RUN: Model = model(2, || {
+    let heap = Shared::new(1, 1);
+    let all = alloc_beside_frees(&heap, HALF, |_| None);
+    heap.check([(HALF, count(all))]);
+});
 
 /// A run moves from its class through the free set to another class.
-pub const SWEPT_RUN: Model = Model {
-    preemptions: 9,
-    run: || {
-        let heap = Shared::new(1, 1);
-        let [first, second] = heap.take(HALF);
-        let other = with(&heap, 0, |heap| heap.alloc(QUARTER));
-        heap.free(first);
-        heap.free(second);
-        let theirs = other.join().unwrap();
-        heap.check([(QUARTER, count([theirs]))]);
-    },
-};
+pub const SWEPT_RUN: Model = model(9, || {
+    let heap = Shared::new(1, 1);
+    let all = alloc_beside_frees(&heap, QUARTER, |_| None);
+    heap.check([(QUARTER, count(all))]);
+});
 
 /// A slab moves through the free set from one owner to the next: from a large allocation to a
 /// class. Or the last slab of the set is taken while that one is added, and the summary reflects
 /// it.
-pub const FREE_SLAB: Model = Model {
-    preemptions: 9,
-    run: || {
-        // The second slab is in the set. So only the set's word synchronises the thread that frees
-        // a slab with the thread that takes one.
-        let heap = Shared::new(2, 1);
-        let [mine] = heap.take(SLAB);
-        let other = with(&heap, 0, |heap| heap.alloc(HALF).expect("there is a slab for it"));
-        heap.free(mine);
-        other.join().unwrap();
-        heap.check([(HALF, 1)]);
-    },
-};
+pub const FREE_SLAB: Model = model(9, || {
+    // The second slab is in the set. So only the set's word synchronises the thread that frees
+    // a slab with the thread that takes one.
+    let heap = Shared::new(2, 1);
+    let [mine] = heap.take(SLAB);
+    let other = with(&heap, 0, |heap| heap.alloc(HALF).expect("there is a slab for it"));
+    heap.free(mine);
+    other.join().unwrap();
+    heap.check([(HALF, 1)]);
+});
 
 /// Two threads free one large allocation: exactly one free is valid, and the slab is freed once.
-pub const LARGE_FREED_TWICE: Model = Model {
-    preemptions: 9,
-    run: || {
-        let heap = Shared::new(2, 1);
-        let [mine] = heap.take(SLAB);
-        heap.write(mine, false);
-        // SAFETY: no thread uses the allocation.
-        let other = with(&heap, 0, move |heap| unsafe { heap.heap.free(mine.address) });
-        // SAFETY: no thread uses the allocation.
-        unsafe { heap.heap.free(mine.address) };
-        other.join().unwrap();
-        let faults: Vec<_> = heap.faults.faults().map(|fault| fault.kind).collect();
-        assert_eq!(faults, [FaultKind::DoubleFree]);
-        heap.check_blocks([]);
-    },
-};
+pub const LARGE_FREED_TWICE: Model = model(9, || {
+    let heap = Shared::new(2, 1);
+    let [mine] = heap.take(SLAB);
+    heap.write(mine, false);
+    // SAFETY: no thread uses the allocation.
+    let other = with(&heap, 0, move |heap| unsafe { heap.heap.free(mine.address) });
+    // SAFETY: no thread uses the allocation.
+    unsafe { heap.heap.free(mine.address) };
+    other.join().unwrap();
+    let faults: Vec<_> = heap.faults.faults().map(|fault| fault.kind).collect();
+    assert_eq!(faults, [FaultKind::DoubleFree]);
+    heap.check_blocks([]);
+});
 
 /// Two threads free one block: exactly one free is valid.
-pub const FREED_TWICE: Model = Model {
-    preemptions: 9,
-    run: || {
-        let heap = Shared::new(1, 1);
-        let [mine, _kept] = heap.take(HALF);
-        // SAFETY: no thread uses the block.
-        let other = with(&heap, 0, move |heap| unsafe { heap.heap.free(mine.address) });
-        // SAFETY: no thread uses the block.
-        unsafe { heap.heap.free(mine.address) };
-        other.join().unwrap();
-        let faults: Vec<_> = heap.faults.faults().map(|fault| fault.kind).collect();
-        assert_eq!(faults, [FaultKind::DoubleFree]);
-        heap.check_blocks([(HALF, 1)]);
-    },
-};
+pub const FREED_TWICE: Model = model(9, || {
+    let heap = Shared::new(1, 1);
+    let [mine, _kept] = heap.take(HALF);
+    // SAFETY: no thread uses the block.
+    let other = with(&heap, 0, move |heap| unsafe { heap.heap.free(mine.address) });
+    // SAFETY: no thread uses the block.
+    unsafe { heap.heap.free(mine.address) };
+    other.join().unwrap();
+    let faults: Vec<_> = heap.faults.faults().map(|fault| fault.kind).collect();
+    assert_eq!(faults, [FaultKind::DoubleFree]);
+    heap.check_blocks([(HALF, 1)]);
+});
 
 /// A thread frees the last blocks of the only slab and allocates from another class. Meanwhile an
 /// allocation fails on the same cursor, for a thread that has seen none of these frees. The scan
 /// of that thread must not count for the thread that freed the blocks.
-pub const FREED_BEFORE_A_SEARCH: Model = Model {
-    preemptions: 1,
-    run: || {
-        let heap = Shared::new(1, 1);
-        let [first, second] = heap.take(HALF);
-        assert!(heap.alloc(QUARTER).is_none(), "the heap is full");
-        let other = with(&heap, 0, |heap| heap.alloc(QUARTER));
-        heap.free(first);
-        heap.free(second);
-        let mine = heap.alloc(QUARTER);
-        let theirs = other.join().unwrap();
-        assert!(mine.is_some(), "{REFUSED}");
-        heap.check([(QUARTER, count([mine, theirs]))]);
-    },
-};
+pub const FREED_BEFORE_A_SEARCH: Model = model(1, || {
+    let heap = Shared::new(1, 1);
+    let [first, second] = heap.take(HALF);
+    assert!(heap.alloc(QUARTER).is_none(), "the heap is full");
+    let other = with(&heap, 0, |heap| heap.alloc(QUARTER));
+    heap.free(first);
+    heap.free(second);
+    let mine = heap.alloc(QUARTER);
+    let theirs = other.join().unwrap();
+    assert!(mine.is_some(), "{FAILED}");
+    heap.check([(QUARTER, count([mine, theirs]))]);
+});
 
 /// Two threads search for spans for one exhausted cursor, and there are two spans. The second
 /// thread finds the span of the first one already there.
-pub const SOUGHT_TWICE: Model = Model {
-    preemptions: 2,
-    run: || {
-        let heap = Shared::new(2, 1);
-        let pieces = heap.take::<4>(HALF);
-        assert!(heap.alloc(QUARTER).is_none(), "the heap is full");
-        pieces.into_iter().for_each(|piece| heap.free(piece));
-        let other = with(&heap, 0, |heap| heap.alloc(QUARTER));
-        let mine = heap.alloc(QUARTER);
-        let theirs = other.join().unwrap();
-        heap.check([(QUARTER, count([mine, theirs]))]);
-    },
-};
+pub const SOUGHT_TWICE: Model = model(2, || {
+    let heap = Shared::new(2, 1);
+    let pieces = heap.take::<4>(HALF);
+    assert!(heap.alloc(QUARTER).is_none(), "the heap is full");
+    pieces.into_iter().for_each(|piece| heap.free(piece));
+    let other = with(&heap, 0, |heap| heap.alloc(QUARTER));
+    let mine = heap.alloc(QUARTER);
+    let theirs = other.join().unwrap();
+    heap.check([(QUARTER, count([mine, theirs]))]);
+});
 
 /// Two threads repeatedly allocate and free. Whichever allocations succeed, nothing is lost at the
 /// end.
-pub const CHURN: Model = Model {
-    preemptions: 1,
-    run: || {
-        let heap = Shared::new(1, 1);
-        let both = |heap: &Shared| {
-            for _ in 0..2 {
-                heap.alloc(HALF).into_iter().for_each(|piece| heap.free(piece));
-            }
-        };
-        let other = with(&heap, 0, both);
-        both(&heap);
-        other.join().unwrap();
-        heap.check([]);
-    },
-};
+pub const CHURN: Model = model(1, || {
+    let heap = Shared::new(1, 1);
+    let both = |heap: &Shared| {
+        for _ in 0..2 {
+            heap.alloc(HALF).into_iter().for_each(|piece| heap.free(piece));
+        }
+    };
+    let other = with(&heap, 0, both);
+    both(&heap);
+    other.join().unwrap();
+    heap.check([]);
+});
 
 /// Three threads, two blocks: exactly two allocations succeed.
-pub const EXHAUSTED: Model = Model {
-    preemptions: 2,
-    run: || {
-        let heap = Shared::new(1, 1);
-        let others = [0, 0].map(|place| with(&heap, place, |heap| heap.alloc(HALF)));
-        let [second, third] = others.map(|other| other.join().unwrap());
-        let mine = heap.alloc(HALF);
-        assert_eq!(count([mine, second, third]), 2);
-        heap.check([(HALF, 2)]);
-    },
-};
+pub const EXHAUSTED: Model = model(2, || {
+    let heap = Shared::new(1, 1);
+    let others = [0, 0].map(|place| with(&heap, place, |heap| heap.alloc(HALF)));
+    let [second, third] = others.map(|other| other.join().unwrap());
+    let mine = heap.alloc(HALF);
+    assert_eq!(count([mine, second, third]), 2);
+    heap.check([(HALF, 2)]);
+});
 
 /// A thread of another cursor steals what one cursor holds, while the first one still allocates
 /// from it.
-pub const STOLEN: Model = Model {
-    preemptions: 2,
-    run: || {
-        let heap = Shared::new(2, 2);
-        let _kept = heap.take::<3>(HALF);
-        let other = with(&heap, 1, |heap| heap.alloc(HALF));
-        let mine = heap.alloc(HALF);
-        let theirs = other.join().unwrap();
-        assert_eq!(count([mine, theirs]), 1);
-        heap.check([(HALF, 4)]);
-    },
-};
+pub const STOLEN: Model = model(2, || {
+    let heap = Shared::new(2, 2);
+    let _kept = heap.take::<3>(HALF);
+    let other = with(&heap, 1, |heap| heap.alloc(HALF));
+    let mine = heap.alloc(HALF);
+    let theirs = other.join().unwrap();
+    assert_eq!(count([mine, theirs]), 1);
+    heap.check([(HALF, 4)]);
+});
 
 /// A cursor of another class is closed and its memory freed, while another of its blocks is freed.
-pub const CLOSED: Model = Model {
-    preemptions: 3,
-    run: || {
-        let heap = Shared::new(1, 1);
-        let [mine] = heap.take(HALF);
-        let other = with(&heap, 0, |heap| heap.alloc(QUARTER));
-        heap.free(mine);
-        let theirs = other.join().unwrap();
-        heap.check([(QUARTER, count([theirs]))]);
-    },
-};
+pub const CLOSED: Model = model(3, || {
+    let heap = Shared::new(1, 1);
+    let [mine] = heap.take(HALF);
+    let other = with(&heap, 0, |heap| heap.alloc(QUARTER));
+    heap.free(mine);
+    let theirs = other.join().unwrap();
+    heap.check([(QUARTER, count([theirs]))]);
+});

@@ -1,12 +1,10 @@
-//! A heap with a plain value per block: the model reports two threads that access one without an
-//! order.
+//! A heap with a plain value per block.
 
 #[path = "../support/heap.rs"]
 mod heap;
 
-use super::loom_support::spawn;
+use super::loom_support::Values;
 use heap::OwnedHeap;
-use loom::cell::UnsafeCell;
 use std::alloc::Layout as Request;
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -29,7 +27,7 @@ pub const FAULT: &str = "a fault is recorded of threads without one";
 /// they have an owner.
 pub struct Shared {
     owned: OwnedHeap,
-    values: Vec<UnsafeCell<bool>>,
+    values: Values<bool>,
 }
 
 impl Deref for Shared {
@@ -39,11 +37,6 @@ impl Deref for Shared {
         &self.owned
     }
 }
-
-// SAFETY: only the owner of bytes accesses their value: the model checks this.
-unsafe impl Sync for Shared {}
-// SAFETY: only the owner of bytes accesses their value: the model checks this.
-unsafe impl Send for Shared {}
 
 /// Allocated memory.
 #[derive(Clone, Copy)]
@@ -62,7 +55,7 @@ pub fn request(size: usize) -> Request {
 impl Shared {
     pub fn new(slabs: u32, shards: u32) -> Arc<Shared> {
         let owned = OwnedHeap::with(HeapLayout::tiny(slabs, shards));
-        let values = (0..owned.layout.bytes() as usize / QUARTER).map(|_| UnsafeCell::new(false)).collect();
+        let values = Values::new(owned.layout.bytes() as usize / QUARTER);
         Arc::new(Shared { owned, values })
     }
 
@@ -81,10 +74,9 @@ impl Shared {
     /// Writes whether the memory has an owner. Returns the previous value.
     pub fn write(&self, piece: Piece, has_owner: bool) -> bool {
         let start = piece.address.addr().get() - self.heap.base().addr();
-        let values = &self.values[start / QUARTER..(start + piece.size) / QUARTER];
-        // SAFETY: the model reports any concurrent access.
-        let had_owner: Vec<_> =
-            values.iter().map(|value| value.with_mut(|value| unsafe { value.replace(has_owner) })).collect();
+        let quarters = start / QUARTER..(start + piece.size) / QUARTER;
+        let set = |i| self.values.access(i, |value| std::mem::replace(value, has_owner));
+        let had_owner: Vec<_> = quarters.map(set).collect();
         assert!(had_owner.iter().all(|had| *had == had_owner[0]), "the memory has two owners");
         had_owner[0]
     }
@@ -108,16 +100,6 @@ impl Shared {
         let live = live.map(|(size, count)| (SizeClass::of(size as u32).0, count as u32));
         self.owned.check(&live.collect::<BTreeMap<_, _>>());
     }
-}
-
-/// A thread at a place, with its own handle of the heap.
-pub fn with<R: 'static>(
-    heap: &Arc<Shared>,
-    place: u32,
-    body: impl FnOnce(&Shared) -> R + 'static,
-) -> loom::thread::JoinHandle<R> {
-    let heap = heap.clone();
-    spawn(place, move || body(&heap))
 }
 
 pub fn count<const N: usize>(pieces: [Option<Piece>; N]) -> usize {

@@ -7,10 +7,11 @@
 mod lane;
 
 use lane::Apart;
+use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use warpheap_device::machine;
 use warpheap_device::sync::weaken;
 
@@ -31,6 +32,39 @@ pub fn spawn<R: 'static>(place: u32, body: impl FnOnce() -> R + 'static) -> loom
     loom::thread::spawn(move || at(place, body))
 }
 
+/// Spawns a thread of the model that shares `structure`, at `place`.
+pub fn with<T: 'static, R: 'static>(
+    structure: &Arc<T>,
+    place: u32,
+    body: impl FnOnce(&T) -> R + 'static,
+) -> loom::thread::JoinHandle<R> {
+    let structure = structure.clone();
+    spawn(place, move || body(&structure))
+}
+
+/// A plain value per block that only the block's owner may access: the model reports two threads
+/// that access one without an order.
+#[allow(dead_code, reason = "the arena has no blocks")]
+pub struct Values<T>(Vec<UnsafeCell<T>>);
+
+// SAFETY: only the owner of a block accesses its value: the model checks this.
+unsafe impl<T> Sync for Values<T> {}
+// SAFETY: only the owner of a block accesses its value: the model checks this.
+unsafe impl<T> Send for Values<T> {}
+
+#[allow(dead_code, reason = "the arena has no blocks")]
+impl<T: Default> Values<T> {
+    pub fn new(count: usize) -> Self {
+        Values((0..count).map(|_| UnsafeCell::new(T::default())).collect())
+    }
+
+    /// Accesses the value of block `i` as its owner.
+    pub fn access<R>(&self, i: usize, f: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: the model reports any concurrent access.
+        self.0[i].with_mut(|value| f(unsafe { &mut *value }))
+    }
+}
+
 /// Runs one model at a time: a weakened site is weak in the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
@@ -42,6 +76,21 @@ fn alone() -> MutexGuard<'static, ()> {
 pub struct Model {
     pub preemptions: usize,
     pub run: fn(),
+}
+
+/// A model whose threads are preempted at most `preemptions` times.
+pub const fn model(preemptions: usize, run: fn()) -> Model {
+    Model { preemptions, run }
+}
+
+/// Declares a test for each model: it must hold.
+macro_rules! holds {
+    ($($name:ident: $model:ident;)+) => {$(
+        #[test]
+        fn $name() {
+            $model.holds();
+        }
+    )+};
 }
 
 impl Model {

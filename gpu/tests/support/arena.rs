@@ -24,7 +24,7 @@ impl Arena {
     pub fn new(granules: u64, granule_log2: u32, shards: u32) -> Arena {
         let root = Box::new(Root::new(granules, shards));
         let shards: Vec<Shard> = (0..shards.max(1))
-            .map(|i| if shards == 0 { Shard::dry() } else { Shard::new(granules, shards, i) })
+            .map(|i| if shards == 0 { Shard::retired() } else { Shard::new(granules, shards, i) })
             .collect();
         let (granule, count) = (1 << granule_log2, shards.len() as u32);
         let base = std::ptr::without_provenance_mut((BEFORE + granule) as usize);

@@ -7,8 +7,8 @@ use warpheap_device::fault::FaultLog;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{
-    COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Heap, HeapLayout, Overview, Parts, RunAudit, Span, Violation,
-    Visitor,
+    COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Heap, HeapLayout, Overview, Parts, RunAudit, Span,
+    Violation, Visitor,
 };
 use warpheap_device::sync::{AtomicU32, AtomicU64};
 
@@ -87,6 +87,19 @@ impl OwnedHeap {
             _words: [entries, bitmap, slab_sets, fresh],
             memory: (base, host),
         }
+    }
+
+    /// The number of requests by class; requests above the classes are not counted.
+    #[allow(dead_code, reason = "not every test counts")]
+    pub fn by_class<'a>(&self, requests: impl Iterator<Item = &'a HostLayout>) -> BTreeMap<u32, u32> {
+        let mut counts = BTreeMap::new();
+        for request in requests.filter(|request| request.align() <= 1 << 14) {
+            let bytes = request.size().next_multiple_of(request.align());
+            if bytes <= self.layout.small_bytes as usize {
+                *counts.entry(SizeClass::of(bytes as u32).0).or_default() += 1;
+            }
+        }
+        counts
     }
 
     /// To be called when no thread uses the heap. No invariant is violated, and according to the

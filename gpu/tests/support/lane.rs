@@ -1,9 +1,6 @@
 //! Lanes that have a warp to themselves.
 
-use std::panic::Location;
-use std::ptr::NonNull;
-use warpheap_device::machine::{Collective, Coords, Deposits, Machine};
-use warpheap_device::units::LaneMask;
+use warpheap_device::machine::{Coords, Machine};
 
 /// A machine whose lanes never synchronise. It may serve many threads: it queries the place of
 /// each.
@@ -14,37 +11,32 @@ pub struct Apart {
     pub pause: fn(),
 }
 
-// SAFETY: `exchange` returns nothing.
+// SAFETY: a lane alone in its warp, with the default collectives.
 unsafe impl Machine for Apart {
     fn coords(&self) -> Coords {
         let place = (self.place)();
         Coords { block_idx: [place, 0, 0], grid_dim: [8, 1, 1], sm: place, sm_count: 8, ..Coords::SOLE }
     }
-    fn converged(&self, _: &'static Location<'static>) -> LaneMask {
-        LaneMask::only(0)
-    }
-    fn exchange(
-        &self,
-        mask: LaneMask,
-        _: Collective,
-        _: u64,
-        _: &'static Location<'static>,
-    ) -> Option<NonNull<Deposits>> {
-        assert_eq!(mask, LaneMask::only(0), "a lane is alone in its warp");
-        None
-    }
-    fn sync_block(&self, _: &'static Location<'static>) {}
-    fn step(&self) {}
     fn pause(&self, _: u32) {
         (self.pause)();
     }
     fn clock(&self) -> u64 {
         0
     }
-    fn exit(&self) -> ! {
-        panic!("no lane exits")
-    }
-    fn trap(&self) -> ! {
-        panic!("no lane traps")
-    }
+}
+
+#[cfg(not(loom))]
+thread_local! {
+    /// The index of the warp and of the SM of the calling thread.
+    pub static PLACE: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// Calls `run` on a lane at [`PLACE`], which is 0 at first.
+#[cfg(not(loom))]
+pub fn with_lane<R>(run: impl FnOnce() -> R) -> R {
+    let lanes = Apart { place: || PLACE.get(), pause: std::thread::yield_now };
+    // SAFETY: the machine outlives the guard, which is the only one of this thread.
+    let _installed = unsafe { warpheap_device::machine::install(&lanes) };
+    PLACE.set(0);
+    run()
 }

@@ -1,6 +1,8 @@
 //! The host side of a debug heap: its part of the metadata, and the analysis of block records.
 
-use super::{Heap, HeapBuilder, Places, Violation, heap, refuse};
+use super::places::Places;
+use super::pool::Heap;
+use crate::device_pools::shared::Violation;
 use crate::driver::DeviceMemory;
 use crate::error::Result;
 use serde::Serialize;
@@ -11,72 +13,10 @@ use warpheap_device::heap::debug::{
     CANARY, Extra, NAME_BYTES, RECORD_WORDS, Record, SITE_WORDS, SITES, State,
 };
 
-/// Default number of blocks in quarantine.
-const QUARANTINE: u32 = 1024;
-/// Maximum number of blocks in quarantine.
-const MAX_QUARANTINE: u32 = 1 << 20;
-
 const RECORD_BYTES: u64 = 8 * RECORD_WORDS as u64;
 /// Records of blocks at most `NEAR` bytes apart are read at once, up to `AT_ONCE` bytes.
 const NEAR: u64 = 64 << 10;
 const AT_ONCE: u64 = 4 << 20;
-
-impl HeapBuilder {
-    /// Makes a debug heap, which detects writes out of bounds and after free, and records
-    /// allocation sites. Default: `false`. It needs the feature `debug` of `warpheap`, and of the
-    /// `warpheap-device` of every kernel crate that uses the heap: a launch of kernels without it
-    /// fails ([`Error::InvalidModule`](crate::Error::InvalidModule)). The guide of the heap
-    /// describes what it detects and its cost.
-    pub fn debug(mut self, debug: bool) -> Self {
-        self.debug = debug;
-        self
-    }
-
-    /// Size of a debug heap's quarantine: a freed block is reused only after this many frees of
-    /// other blocks. Default: 1024. 0 disables the quarantine.
-    pub fn quarantine(mut self, blocks: u32) -> Self {
-        self.quarantine = Some(blocks);
-        self
-    }
-
-    /// Number of quarantine slots; `None` without debugging.
-    pub(super) fn debug_quarantine(&self) -> Result<Option<u32>> {
-        if self.debug && !heap::DEBUG {
-            let why = "this program was built without the feature `debug` of warpheap; build it with that";
-            return refuse("debug", true, why);
-        }
-        match self.quarantine {
-            Some(blocks) if !self.debug => {
-                refuse("quarantine", blocks, "only a debug heap has one: set `debug`, too")
-            }
-            Some(blocks) if blocks > MAX_QUARANTINE => {
-                refuse("quarantine", blocks, format!("it is from 0 to {MAX_QUARANTINE} blocks"))
-            }
-            blocks => Ok(self.debug.then_some(blocks.unwrap_or(QUARANTINE))),
-        }
-    }
-}
-
-/// Offsets of the parts of a debug heap, in bytes from the start of the metadata.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DebugPlaces {
-    pub extra: u64,
-    pub slots: u64,
-    pub slot_count: u32,
-    pub sites: u64,
-}
-
-impl DebugPlaces {
-    /// Places each part with `part`.
-    pub fn new(slot_count: u32, mut part: impl FnMut(u64) -> u64) -> DebugPlaces {
-        DebugPlaces {
-            extra: part(size_of::<Extra>() as u64),
-            slots: part(8 * u64::from(slot_count)),
-            slot_count,
-            sites: part(8 * (SITES * SITE_WORDS) as u64),
-        }
-    }
-}
 
 /// Number of resets of debug heaps in this process, including the first. Makes each salt unique.
 static LIVES: Mutex<u64> = Mutex::new(0);

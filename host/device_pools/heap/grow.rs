@@ -1,72 +1,21 @@
-//! A heap's memory, which may cover only a part of its addresses, and how it grows.
+//! Growth of a heap that has memory for only a part of its addresses.
 //!
 //! The metadata covers all addresses from the start. The entries of slabs without memory are marked
 //! free, but the slabs are in no structure where a thread would find them. When they get memory,
 //! the host adds them there between two launches. So kernels need no support for growth, and a heap
 //! that never grows pays nothing.
 
-use super::super::GrowableBuffer;
-use super::{Heap, HeapBuilder, Places};
-use crate::driver::{Device, DeviceMemory};
+use super::backing::{Backing, whole_slabs};
+use super::places::Places;
+use super::pool::Heap;
+use crate::driver::DeviceMemory;
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::ops::Range;
-use warpheap_device::heap::{FRESH_STRIDE, HeapLayout, MAX_ALIGN, Overview};
-
-/// The memory that a heap allocates from.
-#[derive(Debug)]
-pub(super) enum Backing {
-    /// All of the memory.
-    Plain(DeviceMemory),
-    /// A reservation that is mapped step by step.
-    Growable(GrowableBuffer),
-}
-
-impl Backing {
-    /// The memory of a heap: all of it, or a reservation with `initial` bytes mapped.
-    pub fn new(device: &Device, layout: &HeapLayout, initial: Option<u64>) -> Result<Backing> {
-        let Some(initial) = initial else {
-            return device.alloc_memory(layout.bytes(), MAX_ALIGN as usize).map(Backing::Plain);
-        };
-        let mut buffer = GrowableBuffer::for_pool(device, layout.bytes(), MAX_ALIGN)?;
-        buffer.grow_to(whole_slabs(layout, initial))?;
-        Ok(Backing::Growable(buffer))
-    }
-
-    pub fn memory(&self) -> &DeviceMemory {
-        match self {
-            Backing::Plain(memory) => memory,
-            Backing::Growable(buffer) => buffer.memory(),
-        }
-    }
-
-    /// Number of slabs with memory: the first slabs of the layout.
-    pub fn slabs(&self, layout: &HeapLayout) -> u32 {
-        (self.memory().bytes() >> layout.slab_log2).min(layout.slabs.into()) as u32
-    }
-}
-
-/// `bytes` rounded up to a multiple of the slab size, at most the heap's size.
-fn whole_slabs(layout: &HeapLayout, bytes: u64) -> u64 {
-    bytes.next_multiple_of(layout.slab_bytes().into()).min(layout.bytes())
-}
-
-impl HeapBuilder {
-    /// Initial amount of memory. Default: all. With this setting the heap reserves addresses for
-    /// all of its bytes, maps memory for `bytes`, rounded up to a multiple of the slab size and of
-    /// the device's granularity (2 MiB on most), and grows by [`Heap::grow_to`]. The metadata
-    /// always covers the entire heap. Minimum: 1 MiB.
-    ///
-    /// Requires a device with virtual memory management
-    /// ([`DeviceInfo::virtual_memory`](crate::DeviceInfo)).
-    pub fn initial(mut self, bytes: u64) -> Self {
-        self.initial = Some(bytes);
-        self
-    }
-}
+use warpheap_device::heap::{FRESH_STRIDE, HeapLayout, Overview};
 
 impl Heap {
     /// Waits for the device, then grows the heap's memory to `bytes`, rounded up as for
-    /// [`initial`](HeapBuilder::initial), and returns its size. Kernels of later launches can use
+    /// [`initial`](super::HeapBuilder::initial), and returns its size. Kernels of later launches can use
     /// the new memory, also through older handles. Launches that use the heap wait until the growth
     /// is done. No block moves or changes. Does nothing if the heap is already large enough.
     ///
@@ -167,6 +116,7 @@ impl FreeWords {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::Device;
     use std::collections::BTreeSet;
 
     /// The slabs that threads would find. Asserts that each is found once.
@@ -226,7 +176,7 @@ mod tests {
     #[test]
     fn a_class_without_slabs_looks_for_new_ones() {
         let mut heap = Heap::builder(8 << 20).initial(2 << 20).build(&Device::cpu()).unwrap();
-        let layouts = vec![std::alloc::HeapLayout::new::<[u64; 128]>(); 4096];
+        let layouts = vec![std::alloc::Layout::new::<[u64; 128]>(); 4096];
         assert!(heap.allocate_many(&layouts).unwrap().iter().any(Option::is_none));
         assert!(words_found(&heap).iter().any(|word| *word != 0), "it was refused by a search");
         heap.grow_to(4 << 20).unwrap();

@@ -1,9 +1,9 @@
 //! A copy of all metadata of a heap at one moment, and its analysis.
 
-use super::super::Violation;
 use super::debug::{AllocationSite, Block, Debugged, Origin};
+use super::pool::Heap;
 use super::stats::{HeapStats, Tally};
-use super::{Heap, heap};
+use crate::device_pools::shared::Violation;
 use crate::error::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ impl Heap {
         // SAFETY: the copy has every part at its place and lives as long as the handle. A snapshot
         // only reads it. It does not access the heap's memory, nor the handle inside the copy,
         // which names the device's metadata.
-        let heap = unsafe { heap::Heap::from_raw_parts(parts, self.layout, places.cursor_stride_log2) };
+        let heap = unsafe { device::Heap::from_raw_parts(parts, self.layout, places.cursor_stride_log2) };
         // SAFETY: the handle is used only by methods of this snapshot, which keep the copy alive.
         let heap = unsafe { Arg::new(heap) };
         let mut snapshot =

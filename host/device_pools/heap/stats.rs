@@ -7,7 +7,9 @@ use super::debug::Debugged;
 use crate::host_pools::Usage;
 use serde::Serialize;
 use warpheap_device::heap::class::SizeClass;
-use warpheap_device::heap::{self, CursorAudit, FreeSlab, LargeAudit, HeapLayout, RunAudit, Violation, Visitor};
+use warpheap_device::heap::{
+    self, CursorAudit, FreeSlab, HeapLayout, LargeAudit, RunAudit, Violation, Visitor,
+};
 
 /// Statistics of a heap. Bytes are those of blocks and slabs, not of the requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

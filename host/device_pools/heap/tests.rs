@@ -2,9 +2,11 @@
 
 mod used;
 
-use super::*;
+use super::Heap;
+use crate::driver::Device;
 use used::{BYTES, sights, used_heap};
-use warpheap_device::heap::CursorAudit;
+use warpheap_device::heap::class::SizeClass;
+use warpheap_device::heap::{self, ClassInfo, CursorAudit};
 use warpheap_device::kernel::DevicePtr;
 
 const fn bit(of: u32) -> u32 {
@@ -145,14 +147,20 @@ fn a_cursor_that_has_a_hole() {
 fn fresh_slabs() {
     let mut heap = used_heap();
     let layout = heap.layout;
-    let used = (0..layout.shards).filter(|shard| heap.word(heap.fresh_at(*shard)) > layout.partition_start(*shard));
+    let used =
+        (0..layout.shards).filter(|shard| heap.word(heap.fresh_at(*shard)) > layout.partition_start(*shard));
     let shard = used.last().expect("some shard's partition was used");
     let (place, next) = (heap.fresh_at(shard), heap.word(heap.fresh_at(shard)));
     let is_free = heap.word(heap.entry_at(next - 1)) == heap::Heap::free_entry();
     let words = if is_free { "in the free set, and in a partition" } else { "says that it is in use" };
     heap.assert_broken(place, next - 1, "I5", words);
     heap.assert_broken(place, next + 1, "I5", "no one would find it");
-    heap.assert_broken(heap.fresh_at(1), layout.partition_start(1) - 1, "I5", "which lies before its partition");
+    heap.assert_broken(
+        heap.fresh_at(1),
+        layout.partition_start(1) - 1,
+        "I5",
+        "which lies before its partition",
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A heap in use, and the places of its metadata.
 
-use crate::driver::Device;
 use crate::device_pools::Heap;
+use crate::driver::Device;
 use crate::simt::Mode;
 use std::alloc::Layout as Request;
 use warpheap_device::heap::class::SizeClass;

@@ -1,0 +1,86 @@
+//! The machine that is installed on an OS thread.
+
+use super::interface::{Coords, Machine};
+use std::cell::Cell;
+
+std::thread_local! {
+    static INSTALLED: Cell<Option<*const dyn Machine>> = const { Cell::new(None) };
+    /// The coordinates of the running lane, if the installed machine provides them here. Null when
+    /// no lane runs.
+    static STANDS_AT: Cell<*const Coords> = const { Cell::new(core::ptr::null()) };
+}
+
+/// A guard that restores the previously installed machine on drop.
+#[must_use = "the machine is removed when this is dropped"]
+#[derive(Debug)]
+pub struct Installed {
+    before: Option<*const dyn Machine>,
+    stood_at: *const Coords,
+}
+
+/// Installs `machine` on this OS thread until the returned guard is dropped.
+///
+/// # Safety
+/// `machine` must outlive the guard. Guards must be dropped in the reverse order of their creation.
+pub unsafe fn install(machine: &dyn Machine) -> Installed {
+    // SAFETY: the lifetime is erased here. The caller keeps the machine alive longer than the
+    // guard, and the drop of the guard removes the pointer.
+    let erased: *const (dyn Machine + 'static) = unsafe { core::mem::transmute(machine) };
+    Installed { before: INSTALLED.replace(Some(erased)), stood_at: STANDS_AT.replace(core::ptr::null()) }
+}
+
+/// Sets the coordinates of the running lane of this OS thread, so that [`Machine::coords`] is not
+/// called. Set them to null when the lane ends; `coords` is then called again.
+///
+/// # Safety
+/// `coords` is null, or live and unchanged until the next call or until the machine's guard is
+/// dropped.
+#[inline]
+pub unsafe fn stand_at(coords: *const Coords) {
+    STANDS_AT.set(coords);
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        INSTALLED.set(self.before);
+        STANDS_AT.set(self.stood_at);
+    }
+}
+
+/// Calls `f` on the installed machine, or on `SoleLane` if there is none.
+#[inline]
+pub(crate) fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
+    let machine: &dyn Machine = match INSTALLED.get() {
+        // SAFETY: `install` keeps the machine alive while it is installed.
+        Some(machine) => unsafe { &*machine },
+        None => &SoleLane,
+    };
+    f(machine)
+}
+
+/// Calls `f` on the coordinates of the running lane.
+#[inline]
+pub(crate) fn at<R>(f: impl FnOnce(&Coords) -> R) -> R {
+    let coords = STANDS_AT.get();
+    if coords.is_null() {
+        return f(&with(|m| m.coords()));
+    }
+    // SAFETY: the caller of `stand_at` keeps them live and unchanged.
+    f(unsafe { &*coords })
+}
+
+/// Called before every atomic operation on the host.
+#[inline]
+#[cfg_attr(loom, allow(dead_code))]
+pub(crate) fn step() {
+    if let Some(machine) = INSTALLED.get() {
+        // SAFETY: `install` keeps the machine alive while it is installed.
+        unsafe { &*machine }.step()
+    }
+}
+
+/// The machine of an OS thread without an executor: a single lane.
+struct SoleLane;
+
+// SAFETY: every method is the default.
+unsafe impl Machine for SoleLane {}

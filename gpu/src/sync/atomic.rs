@@ -1,0 +1,203 @@
+//! The atomic words: each operation in each ordering, by name.
+
+use super::backend;
+use super::site::Site;
+
+/// Whether an atomic has the size and the layout of its integer. Not the case under loom.
+pub const NATIVE_LAYOUT: bool = !cfg!(loom);
+
+/// A word together with the name of its next operation: see [`AtomicU32::at`] and its counterparts
+/// on the other types.
+///
+/// In a normal build it holds only the word.
+#[must_use = "it does nothing without an operation"]
+#[derive(Debug)]
+pub struct At<'a, W> {
+    word: &'a W,
+    site: Site,
+}
+
+/// One read-modify-write in its four orderings.
+macro_rules! rmw {
+    (word $int:ty, $($relaxed:ident $acquire:ident $release:ident $acq_rel:ident: $doc:literal;)+) => {$(
+        #[doc = $doc]
+        /// Returns the old value. Relaxed.
+        #[inline(always)]
+        pub fn $relaxed(&self, v: $int) -> $int {
+            self.0.$relaxed(v)
+        }
+        #[doc = $doc]
+        /// Returns the old value. Acquire.
+        #[inline(always)]
+        pub fn $acquire(&self, v: $int) -> $int {
+            self.0.$acquire(v)
+        }
+        #[doc = $doc]
+        /// Returns the old value. Release.
+        #[inline(always)]
+        pub fn $release(&self, v: $int) -> $int {
+            self.0.$release(v)
+        }
+        #[doc = $doc]
+        /// Returns the old value. Acquire and release.
+        #[inline(always)]
+        pub fn $acq_rel(&self, v: $int) -> $int {
+            self.0.$acq_rel(v)
+        }
+    )+};
+    (at $int:ty, $($relaxed:ident $acquire:ident $release:ident $acq_rel:ident: $doc:literal;)+) => {$(
+        rmw! { @at $int, $relaxed $acquire $doc "Returns the old value. Acquire." }
+        rmw! { @at $int, $relaxed $release $doc "Returns the old value. Release." }
+        rmw! { @at $int, $relaxed $acq_rel $doc "Returns the old value. Acquire and release." }
+    )+};
+    (@at $int:ty, $relaxed:ident $ordered:ident $doc:literal $order:literal) => {
+        #[doc = $doc]
+        #[doc = $order]
+        #[inline(always)]
+        pub fn $ordered(self, v: $int) -> $int {
+            if self.site.is_weakened() { self.word.$relaxed(v) } else { self.word.$ordered(v) }
+        }
+    };
+}
+
+/// A compare-and-swap in its three ordered forms.
+macro_rules! cas {
+    (word $int:ty, $($name:ident: $doc:literal),+) => {$(
+        /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`.
+        #[doc = $doc]
+        #[inline(always)]
+        pub fn $name(&self, old: $int, new: $int) -> Result<$int, $int> {
+            self.0.$name(old, new)
+        }
+    )+};
+    (at $int:ty, $($name:ident: $doc:literal),+) => {$(
+        /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`.
+        #[doc = $doc]
+        #[inline(always)]
+        pub fn $name(self, old: $int, new: $int) -> Result<$int, $int> {
+            if self.site.is_weakened() { self.word.cas_relaxed(old, new) } else { self.word.$name(old, new) }
+        }
+    )+};
+}
+
+/// The read-modify-writes of a word, or of a word `at` a site.
+macro_rules! exchanges {
+    ($of:ident $int:ty) => {
+        rmw! { $of $int,
+            add_relaxed add_acquire add_release add_acq_rel: "Adds `v`, wrapping.";
+            sub_relaxed sub_acquire sub_release sub_acq_rel: "Subtracts `v`, wrapping.";
+            and_relaxed and_acquire and_release and_acq_rel: "Keeps the bits of `v`.";
+            or_relaxed or_acquire or_release or_acq_rel: "Sets the bits of `v`.";
+            xor_relaxed xor_acquire xor_release xor_acq_rel: "Flips the bits of `v`.";
+            max_relaxed max_acquire max_release max_acq_rel: "Raises to `v`.";
+            min_relaxed min_acquire min_release min_acq_rel: "Lowers to `v`.";
+            swap_relaxed swap_acquire swap_release swap_acq_rel: "Replaces by `v`.";
+        }
+        cas! { $of $int,
+        cas_acquire: "Acquire.", cas_release: "Release.", cas_acq_rel: "Acquire and release." }
+    };
+}
+
+macro_rules! atomic {
+    ($(#[$doc:meta])* $name:ident($cell:ident), $int:ty, $bytes:literal) => {
+        $(#[$doc])*
+        #[repr(transparent)]
+        pub struct $name(backend::$cell);
+
+        const _: () = assert!(!NATIVE_LAYOUT || size_of::<$name>() == $bytes);
+        const _: () = assert!(!NATIVE_LAYOUT || align_of::<$name>() == $bytes);
+
+        impl $name {
+            /// Creates a word with value `v`. Host only: see [`in_global`](Self::in_global) for
+            /// kernels.
+            #[cfg(not(target_arch = "nvptx64"))]
+            pub fn new(v: $int) -> Self {
+                Self(backend::$cell::new(v))
+            }
+            /// Creates a word with value `v`, which a kernel then writes to global memory.
+            ///
+            /// # Safety
+            /// On a GPU, the word lies in global memory whenever an operation is called on it. A
+            /// local variable does not lie there, and safe code can move a word out of a `Box` into
+            /// one.
+            #[inline(always)]
+            pub unsafe fn in_global(v: $int) -> Self {
+                Self(backend::$cell::new(v))
+            }
+            /// Reads. Relaxed.
+            #[inline(always)]
+            pub fn load_relaxed(&self) -> $int {
+                self.0.load_relaxed()
+            }
+            /// Reads. Acquire.
+            #[inline(always)]
+            pub fn load_acquire(&self) -> $int {
+                self.0.load_acquire()
+            }
+            /// Reads a word that no thread is writing. The caller's acquire orders the last write
+            /// before this read. On a GPU the read may be served by the SM's cache.
+            ///
+            /// # Safety
+            /// No thread writes the word at the same time: on a GPU that is a data race.
+            #[inline(always)]
+            pub unsafe fn load_unraced(&self) -> $int {
+                self.0.load_unraced()
+            }
+            /// Writes. Relaxed.
+            #[inline(always)]
+            pub fn store_relaxed(&self, v: $int) {
+                self.0.store_relaxed(v)
+            }
+            /// Writes. Release.
+            #[inline(always)]
+            pub fn store_release(&self, v: $int) {
+                self.0.store_release(v)
+            }
+            /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`.
+            /// Relaxed.
+            #[inline(always)]
+            pub fn cas_relaxed(&self, old: $int, new: $int) -> Result<$int, $int> {
+                self.0.cas_relaxed(old, new)
+            }
+            exchanges! { word $int }
+            /// Names the next operation, so that a model checker can weaken it.
+            #[inline(always)]
+            pub fn at(&self, site: Site) -> At<'_, Self> {
+                At { word: self, site }
+            }
+        }
+
+        impl At<'_, $name> {
+            /// Reads. Acquire.
+            #[inline(always)]
+            pub fn load_acquire(self) -> $int {
+                if self.site.is_weakened() { self.word.load_relaxed() } else { self.word.load_acquire() }
+            }
+            /// Writes. Release.
+            #[inline(always)]
+            pub fn store_release(self, v: $int) {
+                if self.site.is_weakened() { self.word.store_relaxed(v) } else { self.word.store_release(v) }
+            }
+            exchanges! { at $int }
+        }
+
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                self.load_relaxed().fmt(f)
+            }
+        }
+    };
+}
+
+atomic! { /// A 32-bit word shared by the threads of a device.
+AtomicU32(GpuU32), u32, 4 }
+atomic! { /// A 64-bit word shared by the threads of a device.
+AtomicU64(GpuU64), u64, 8 }
+atomic! { /// A 32-bit word in global memory shared by the threads of one block.
+BlockAtomicU32(BlockU32), u32, 4 }
+atomic! { /// A 64-bit word in global memory shared by the threads of one block.
+BlockAtomicU64(BlockU64), u64, 8 }
+atomic! { /// A 32-bit word shared with the host or another device.
+SystemAtomicU32(SystemU32), u32, 4 }
+atomic! { /// A 64-bit word shared with the host or another device.
+SystemAtomicU64(SystemU64), u64, 8 }

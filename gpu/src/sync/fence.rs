@@ -1,0 +1,36 @@
+//! Fences, by ordering and scope.
+
+use super::backend;
+use super::site::Site;
+
+macro_rules! fences {
+    ($($name:ident: $doc:literal;)+) => {
+        $(
+        #[doc = $doc]
+        #[inline(always)]
+        pub fn $name() {
+            backend::$name();
+        }
+        )+
+
+        /// Fences, named by their place in the source, so that a model checker can omit them.
+        impl Site {$(
+            #[doc = $doc]
+            #[inline(always)]
+            pub fn $name(self) {
+                if !self.is_weakened() {
+                    backend::$name();
+                }
+            }
+        )+}
+    };
+}
+
+fences! {
+    fence_acquire: "Acquire fence, device scope. PTX has no weaker instruction than `fence.acq_rel.gpu`.";
+    fence_release: "Release fence, device scope. PTX has no weaker instruction than `fence.acq_rel.gpu`.";
+    fence_acq_rel: "Acquire and release fence, device scope (`fence.acq_rel.gpu`).";
+    fence_seq_cst: "Sequentially consistent fence, device scope (`fence.sc.gpu`).";
+    block_fence_acq_rel: "Acquire and release fence among the threads of a block (`fence.acq_rel.cta`).";
+    system_fence_acq_rel: "Acquire and release fence that the host and other devices see (`fence.acq_rel.sys`).";
+}

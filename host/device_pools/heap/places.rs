@@ -1,0 +1,101 @@
+//! Where the parts of a heap's metadata are.
+
+use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
+use warpheap_device::heap::debug::{Debugger, Extra, SITE_WORDS, SITES};
+use warpheap_device::heap::{
+    self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, HeapLayout, Overview, Parts,
+};
+use warpheap_device::sync::{AtomicU32, AtomicU64};
+
+/// Heaps of at least this size place each cursor in a separate cache line.
+const SPREAD_FROM: u64 = 64 << 20;
+
+/// Offsets of the parts of the metadata, in bytes from its start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    pub handle: u64,
+    pub classes: u64,
+    pub cursors: u64,
+    pub cursor_stride_log2: u32,
+    pub entries: u64,
+    pub slab_sets: u64,
+    pub faults: u64,
+    pub overview: u64,
+    pub fresh: u64,
+    pub counts: u64,
+    pub bitmap: u64,
+    /// The parts of a debug heap.
+    pub debug: Option<DebugPlaces>,
+    pub end: u64,
+}
+
+impl Places {
+    /// `quarantine`: the number of slots in a debug heap.
+    pub fn new(layout: &HeapLayout, quarantine: Option<u32>) -> Places {
+        let spread = layout.bytes() >= SPREAD_FROM;
+        let cursor_stride_log2 = if spread { 7 } else { size_of::<Cursor>().trailing_zeros() };
+        let cursors = u64::from(layout.classes * layout.shards) << cursor_stride_log2;
+        let mut end = 0_u64;
+        let mut part = |bytes: u64| {
+            let place = end;
+            end = (end + bytes).next_multiple_of(128);
+            place
+        };
+        Places {
+            handle: part(size_of::<heap::Heap>() as u64),
+            classes: part(u64::from(layout.classes) * size_of::<ClassInfo>() as u64),
+            cursors: part(cursors),
+            cursor_stride_log2,
+            entries: part(u64::from(layout.slabs) * 4),
+            slab_sets: part(u64::from(layout.sets()) * u64::from(layout.set_words()) * 4),
+            faults: part(FAULT_LOG_WORDS as u64 * 8),
+            overview: part(size_of::<Overview>() as u64),
+            fresh: part(u64::from(layout.shards) * 4 * FRESH_STRIDE as u64),
+            counts: part(u64::from(layout.slabs) * 8 * COUNT_STRIDE as u64),
+            bitmap: part(layout.block_words() * 4),
+            debug: quarantine.map(|slots| DebugPlaces::new(slots, &mut part)),
+            end,
+        }
+    }
+
+    /// The parts of a heap with memory at `base` and metadata at `metadata`.
+    pub fn parts(&self, base: u64, metadata: u64) -> Parts {
+        let at = |place: u64| metadata + place;
+        let debugger = self.debug.and_then(|places| Debugger::of(at(places.extra) as *const Extra));
+        Parts {
+            base: base as *mut u8,
+            classes: at(self.classes) as *const ClassInfo,
+            cursors: at(self.cursors) as *const Cursor,
+            entries: at(self.entries) as *const AtomicU32,
+            counts: at(self.counts) as *const AtomicU64,
+            bitmap: at(self.bitmap) as *const AtomicU32,
+            slab_sets: at(self.slab_sets) as *const AtomicU32,
+            overview: at(self.overview) as *const Overview,
+            fresh: at(self.fresh) as *const AtomicU32,
+            faults: at(self.faults) as *const FaultLog,
+            shared: at(self.handle) as *const heap::Heap,
+            debugger: debugger.unwrap_or(Debugger::NONE),
+        }
+    }
+}
+
+/// Offsets of the parts of a debug heap, in bytes from the start of the metadata.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DebugPlaces {
+    pub extra: u64,
+    pub slots: u64,
+    pub slot_count: u32,
+    pub sites: u64,
+}
+
+impl DebugPlaces {
+    /// Places each part with `part`.
+    pub fn new(slot_count: u32, mut part: impl FnMut(u64) -> u64) -> DebugPlaces {
+        DebugPlaces {
+            extra: part(size_of::<Extra>() as u64),
+            slots: part(8 * u64::from(slot_count)),
+            slot_count,
+            sites: part(8 * (SITES * SITE_WORDS) as u64),
+        }
+    }
+}

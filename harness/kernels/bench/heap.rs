@@ -1,19 +1,10 @@
 //! Kernels of the heap's benchmarks.
 
-use super::{Counter, Order, Sizes, count, mix, reread, store, touch};
-use core::alloc::Layout;
-use core::ptr::NonNull;
+use super::common::{Counter, Order, Sizes, block_at, count, layout, mix, reread, store, touch};
 use warpheap_device::heap::Heap;
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::thread;
 use warpheap_device::{kernel, kernel_arg};
-
-/// A layout of `size` bytes, aligned to 16.
-#[inline(always)]
-pub(super) fn layout(size: u32) -> Layout {
-    // SAFETY: 16 is a power of two, and sizes are far below the limit of `Layout`.
-    unsafe { Layout::from_size_align_unchecked(size as usize, 16) }
-}
 
 kernel_arg! {
     /// Where the threads of a churn without a heap write: thread `i` in turn `t` writes word
@@ -45,23 +36,19 @@ kernel! {
     /// # Safety
     /// `blocks` were allocated from the heap, and each is named once.
     pub unsafe fn bench_heap_free(heap: Heap, blocks: DeviceSlice<u64>, order: Order, failures: Counter) {
-        // SAFETY: `blocks` is only read.
-        let address = unsafe { blocks.get(order.place(thread::index_1d())) };
-        match NonNull::new(address.unwrap_or(0) as *mut u8) {
+        match block_at(blocks, order.place(thread::index_1d())) {
             // SAFETY: a block of the heap, named once, by the caller's promise.
             Some(block) => unsafe { heap.free(block) },
-            None => count(failures.0),
+            None => count(failures),
         }
     }
 
-    /// Every thread frees its block, if it has one. Only one lane in 32 has one.
+    /// Every thread frees its block, if it has one.
     ///
     /// # Safety
     /// The blocks in `blocks` were allocated from the heap, and each is freed once.
     pub unsafe fn bench_heap_free_sparse(heap: Heap, blocks: DeviceSlice<u64>) {
-        // SAFETY: `blocks` is only read.
-        let address = unsafe { blocks.get(thread::index_1d().into()) };
-        if let Some(block) = NonNull::new(address.unwrap_or(0) as *mut u8) {
+        if let Some(block) = block_at(blocks, thread::index_1d().into()) {
             // SAFETY: an allocated block, freed once, by the caller's promise.
             unsafe { heap.free(block) };
         }
@@ -86,7 +73,7 @@ kernel! {
         let size = sizes.of(i);
         for turn in 0..turns {
             let Some(block) = heap.alloc(layout(size)) else {
-                count(failures.0);
+                count(failures);
                 continue;
             };
             // SAFETY: this thread owns the block, which holds 8 bytes.
@@ -106,7 +93,7 @@ kernel! {
         for turn in 0..turns {
             let size = sizes.of(mix(i) ^ turn);
             let Some(block) = heap.alloc(layout(size)) else {
-                count(failures.0);
+                count(failures);
                 continue;
             };
             let value = u64::from(i) << 32 | u64::from(turn);
@@ -114,7 +101,7 @@ kernel! {
             unsafe { touch(block.as_ptr(), value) };
             // SAFETY: written above.
             if unsafe { reread(block.as_ptr()) } != value {
-                count(failures.0);
+                count(failures);
             }
             // SAFETY: allocated above and not used afterwards.
             unsafe { heap.free(block) };
@@ -145,7 +132,7 @@ kernel! {
             unsafe { touch(mine.cast(), value) };
             // SAFETY: written above.
             if unsafe { reread(mine.cast()) } != value {
-                count(failures.0);
+                count(failures);
             }
         }
     }
@@ -158,13 +145,12 @@ kernel! {
     /// else accesses `blocks` or the counter.
     pub unsafe fn bench_heap_free_half(heap: Heap, blocks: DeviceSlice<u64>, seed: u32, freed: Counter) {
         let i = thread::index_1d();
-        // SAFETY: each thread reads its own entry.
-        let address = unsafe { blocks.get(i.into()) }.unwrap_or(0);
-        let Some(block) = NonNull::new(address as *mut u8).filter(|_| mix(i ^ mix(seed)) & 1 == 1) else { return };
+        let is_freed = |_: &_| mix(i ^ mix(seed)) & 1 == 1;
+        let Some(block) = block_at(blocks, i.into()).filter(is_freed) else { return };
         // SAFETY: a block of the heap, named once, by the caller's promise.
         unsafe { heap.free(block) };
         // SAFETY: each thread writes its own entry.
         unsafe { blocks.set(i.into(), 0) };
-        count(freed.0);
+        count(freed);
     }
 }

@@ -1,7 +1,6 @@
 //! Kernels of the benchmarks of the heap's group calls.
 
-use super::heap::layout;
-use super::{Counter, Sizes, count, store, touch};
+use super::common::{Counter, Sizes, block_at, count, layout, store, touch};
 use warpheap_device::heap::{BlockCache, Heap};
 use warpheap_device::kernel;
 use warpheap_device::kernel::DeviceSlice;
@@ -23,7 +22,7 @@ kernel! {
         let mut cache = unsafe { BlockCache::<CACHE_THREADS, 4>::begin(&heap, layout(size)) };
         for turn in 0..turns {
             let Some(block) = cache.alloc(layout(size)) else {
-                count(failures.0);
+                count(failures);
                 continue;
             };
             // SAFETY: this thread owns the block, which holds 8 bytes.
@@ -52,12 +51,10 @@ kernel! {
     /// `blocks` was written by [`bench_heap_alloc_each`] in a launch of the same size.
     pub unsafe fn bench_heap_free_each(heap: Heap, blocks: DeviceSlice<u64>, failures: Counter) {
         let first = thread::index_1d() - thread::thread_idx_x();
-        // SAFETY: `blocks` is only read.
-        let address = unsafe { blocks.get(first.into()) }.unwrap_or(0);
-        match core::ptr::NonNull::new(address as *mut u8) {
+        match block_at(blocks, first.into()) {
             // SAFETY: all threads of the block execute this call with the same address.
             Some(whole) => unsafe { heap.free_block(whole) },
-            None => count(failures.0),
+            None => count(failures),
         }
     }
 }

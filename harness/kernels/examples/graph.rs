@@ -11,7 +11,7 @@
 //! One kernel per step: `count`, `allocate`, `fill`; then any number of searches, and `clear`.
 //! Progress: wait-free except for the allocations.
 
-use super::count;
+use super::node::count;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::alloc::DeviceAlloc;
@@ -110,19 +110,19 @@ kernel! {
     }
 
     /// Thread `i` allocates the array of neighbours of vertex `i`. Failed allocations are counted
-    /// in `refused`.
+    /// in `failures`.
     ///
     /// # Safety
-    /// Heap, vertices and `refused` are live.
+    /// Heap, vertices and `failures` are live.
     pub unsafe fn example_graph_allocate(
         heap: Heap,
         vertices: DeviceSlice<VertexWords>,
-        refused: DevicePtr<u64>,
+        failures: DevicePtr<u64>,
     ) {
         if let Some(vertex) = element::<_, Vertex>(&vertices, thread::index_1d())
             && !vertex.allocate(&heap)
         {
-            count(refused);
+            count(failures);
         }
     }
 

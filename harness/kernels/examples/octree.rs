@@ -11,7 +11,7 @@
 //! Progress: lock-free. Of the threads that add a child at the same place, one succeeds. The others
 //! free theirs and continue with the child that was added.
 
-use super::count;
+use super::node::{count, free_node, node_at};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::alloc::DeviceAlloc;
@@ -48,15 +48,6 @@ struct Node {
     children: [AtomicU64; 8],
 }
 
-/// The node at `address`.
-///
-/// # Safety
-/// `address` is 0, or that of a node that is not freed while the reference is used.
-unsafe fn node_at<'a>(address: u64) -> Option<&'a Node> {
-    // SAFETY: null or a live node, by the caller's promise.
-    unsafe { (address as *const Node).as_ref() }
-}
-
 /// The index of the child that contains the point, for a cube at `level`.
 fn octant([x, y, z]: Point, level: u32) -> usize {
     let bit = |v: u32| (v >> (LEVELS - 1 - level) & 1) as usize;
@@ -77,18 +68,14 @@ fn node_in<'a, A: DeviceAlloc>(place: &AtomicU64, memory: &A) -> Option<&'a Node
         match place.cas_acq_rel(0, new.as_ptr() as u64) {
             Ok(_) => address = new.as_ptr() as u64,
             Err(other) => {
-                discard(memory, new.cast());
+                // SAFETY: allocated above for a node, and at no place that a thread can see.
+                unsafe { free_node(memory, new.cast::<Node>()) };
                 address = other;
             }
         }
     }
     // SAFETY: a node of the tree, which stays (I1).
-    unsafe { node_at(address) }
-}
-
-fn discard<A: DeviceAlloc>(memory: &A, node: NonNull<Node>) {
-    // SAFETY: `node_in` allocated it for a node; no place that a thread can see refers to it.
-    unsafe { memory.free(node.cast(), Layout::new::<Node>()) };
+    unsafe { node_at::<Node>(address) }
 }
 
 /// The position of a cube relative to a region.
@@ -180,7 +167,7 @@ impl Octree {
         // Each node once.
         while let Some((address, cube)) = stack.pop() {
             // SAFETY: a node of the tree (I1).
-            let Some(node) = (unsafe { node_at(address) }) else { continue };
+            let Some(node) = (unsafe { node_at::<Node>(address) }) else { continue };
             match cube.meets(region) {
                 Meets::Apart => {}
                 Meets::Inside => found += node.points.load_relaxed(),
@@ -203,33 +190,34 @@ fn clear<A: DeviceAlloc>(memory: &A, root: u64) {
     // Each node once.
     while let Some(address) = stack.pop() {
         // SAFETY: a node of the subtree, which only this thread uses.
-        let Some(node) = (unsafe { node_at(address) }) else { continue };
+        let Some(node) = (unsafe { node_at::<Node>(address) }) else { continue };
         for child in &node.children {
             let address = child.load_relaxed();
             if address != 0 {
                 stack.push(address);
             }
         }
-        discard(memory, NonNull::from(node));
+        // SAFETY: `node_in` allocated it for a node; only this thread uses the subtree.
+        unsafe { free_node(memory, NonNull::from(node)) };
     }
 }
 
 kernel! {
     /// Thread `i` inserts point `i`. Failed insertions, without memory for a node, are counted in
-    /// `refused`.
+    /// `failures`.
     ///
     /// # Safety
-    /// Heap, tree and `refused` are live; no thread writes `points`.
+    /// Heap, tree and `failures` are live; no thread writes `points`.
     pub unsafe fn example_octree_insert(
         heap: Heap,
         tree: Octree,
         points: DeviceSlice<Point>,
-        refused: DevicePtr<u64>,
+        failures: DevicePtr<u64>,
     ) {
         // SAFETY: `points` is only read.
         let Some(point) = (unsafe { points.get(thread::index_1d().into()) }) else { return };
         if !tree.insert(&heap, point) {
-            count(refused);
+            count(failures);
         }
     }
 
@@ -252,7 +240,7 @@ kernel! {
     /// Heap and tree are live, and no other thread uses the tree.
     pub unsafe fn example_octree_prune(heap: Heap, tree: Octree) {
         // SAFETY: a node of the tree.
-        let Some(root) = (unsafe { node_at(tree.place().load_relaxed()) }) else { return };
+        let Some(root) = (unsafe { node_at::<Node>(tree.place().load_relaxed()) }) else { return };
         if let Some(child) = root.children.get(thread::index_1d() as usize) {
             clear(&heap, child.swap_relaxed(0));
         }

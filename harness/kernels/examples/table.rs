@@ -13,7 +13,7 @@
 //! Progress: lock-free. If a push fails, the thread has met another thread's node, and searches
 //! the new nodes.
 
-use super::count;
+use super::node::{count, free_node, node_at};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::alloc::DeviceAlloc;
@@ -38,15 +38,6 @@ struct Node {
     next: u64,
 }
 
-/// The node at `address`.
-///
-/// # Safety
-/// `address` is 0, or that of a node that is not freed while the reference is used.
-unsafe fn node_at<'a>(address: u64) -> Option<&'a Node> {
-    // SAFETY: null or a live node, by the caller's promise.
-    unsafe { (address as *const Node).as_ref() }
-}
-
 impl Table {
     fn head(&self, bucket: u64) -> &AtomicU64 {
         debug_assert!(bucket < self.buckets.len());
@@ -69,7 +60,7 @@ impl Table {
         // Chains have no cycles (I1).
         while at != end {
             // SAFETY: a node of the chain (I1).
-            let node = unsafe { node_at(at) }?;
+            let node = unsafe { node_at::<Node>(at) }?;
             if node.key == key {
                 return Some(node);
             }
@@ -81,19 +72,22 @@ impl Table {
     /// Counts one occurrence of `key`. Returns `false` if its node could not be allocated.
     fn add<A: DeviceAlloc>(&self, memory: &A, key: u64) -> bool {
         let head = self.head_of(key);
-        let mut looked_to = 0;
+        let mut searched_to = 0;
         let mut new: Option<NonNull<Node>> = None;
         // One iteration for each node that other threads push to this chain in the meantime.
         loop {
             // ordering: acquire; pairs with the push in `add`: the nodes before their address.
             let first = head.load_acquire();
-            if let Some(node) = self.find(key, first, looked_to) {
+            if let Some(node) = self.find(key, first, searched_to) {
                 // Relaxed: a sum, read after the kernel has ended.
                 node.count.add_relaxed(1);
-                new.into_iter().for_each(|mine| discard(memory, mine));
+                if let Some(mine) = new {
+                    // SAFETY: allocated below for a node, and in no chain.
+                    unsafe { free_node(memory, mine) };
+                }
                 return true;
             }
-            looked_to = first;
+            searched_to = first;
             let Some(mine) = new.or_else(|| memory.alloc(Layout::new::<Node>()).map(NonNull::cast)) else {
                 return false;
             };
@@ -121,29 +115,25 @@ impl Table {
         // Relaxed: the kernels that pushed have ended.
         let mut at = self.head(bucket).swap_relaxed(0);
         // SAFETY: a node of the chain, which this thread has taken.
-        while let Some(node) = unsafe { node_at(at) } {
+        while let Some(node) = unsafe { node_at::<Node>(at) } {
             at = node.next;
-            discard(memory, NonNull::from(node));
+            // SAFETY: `add` allocated it for a node; only this thread uses the chain.
+            unsafe { free_node(memory, NonNull::from(node)) };
         }
     }
 }
 
-fn discard<A: DeviceAlloc>(memory: &A, node: NonNull<Node>) {
-    // SAFETY: `add` allocated it for a node; no chain that a thread can see contains it.
-    unsafe { memory.free(node.cast(), Layout::new::<Node>()) };
-}
-
 kernel! {
     /// Thread `i` counts key `i`. Failed insertions, without memory for a node, are counted in
-    /// `refused`.
+    /// `failures`.
     ///
     /// # Safety
-    /// Heap, table and `refused` are live; no thread writes `keys`.
-    pub unsafe fn example_table_count(heap: Heap, table: Table, keys: DeviceSlice<u64>, refused: DevicePtr<u64>) {
+    /// Heap, table and `failures` are live; no thread writes `keys`.
+    pub unsafe fn example_table_count(heap: Heap, table: Table, keys: DeviceSlice<u64>, failures: DevicePtr<u64>) {
         // SAFETY: `keys` is only read.
         let Some(key) = (unsafe { keys.get(thread::index_1d().into()) }) else { return };
         if !table.add(&heap, key) {
-            count(refused);
+            count(failures);
         }
     }
 

@@ -1,6 +1,6 @@
 //! A graph built from its edges.
 
-use super::{Told, Workshop, scrambled};
+use super::context::{Context, Example, Outcome, scrambled};
 use crate::Result;
 use crate::kernels::examples::graph::{
     Edge, UNREACHED, VertexWords, example_graph_allocate, example_graph_clear, example_graph_count,
@@ -9,29 +9,33 @@ use crate::kernels::examples::graph::{
 use warpheap::driver::DeviceBuffer;
 use warpheap::kernel_names;
 
-pub const DOES: &str = "Kernels build the adjacency lists of a graph from its edges, each vertex' list an allocation of its \
-                        own size, then search the graph by breadth, then free the lists.";
+const NAME: &str = "graph";
 
-pub const NAME: &str = "graph";
-pub const LAUNCHED: [&str; 6] = kernel_names![
-    example_graph_count,
-    example_graph_allocate,
-    example_graph_fill,
-    example_graph_spread,
-    example_graph_sums,
-    example_graph_clear
-];
+pub(super) const EXAMPLE: Example = Example {
+    name: NAME,
+    does: "Kernels build the adjacency lists of a graph from its edges, each list an allocation \
+           of its own size. Then they search the graph breadth-first, and free the lists.",
+    launched: &kernel_names![
+        example_graph_count,
+        example_graph_allocate,
+        example_graph_fill,
+        example_graph_spread,
+        example_graph_sums,
+        example_graph_clear
+    ],
+    run,
+};
 
-pub fn run(shop: &Workshop<'_>) -> Result<Told> {
-    let edges = edges(shop.threads);
-    let vertices = (shop.threads / 4).max(2);
-    let built = build(shop, &edges, vertices)?;
-    let (distances, levels) = search(shop, &built, vertices)?;
-    let sums = shop.device.zeroed::<u64>(built.len())?;
+fn run(context: &Context<'_>) -> Result<Outcome> {
+    let edges = edges(context.threads);
+    let vertices = (context.threads / 4).max(2);
+    let built = build(context, &edges, vertices)?;
+    let (distances, levels) = search(context, &built, vertices)?;
+    let sums = context.device.zeroed::<u64>(built.len())?;
     // SAFETY: vertices and sums live until the kernel has ended, and nothing else accesses them.
-    unsafe { shop.run(example_graph_sums, built.len(), (built.slice(), sums.slice())) }?;
+    unsafe { context.run(example_graph_sums, built.len(), (built.slice(), sums.slice())) }?;
     // SAFETY: heap and vertices live until the kernel has ended, and nothing else accesses them.
-    unsafe { shop.run(example_graph_clear, built.len(), (shop.heap.handle(), built.slice())) }?;
+    unsafe { context.run(example_graph_clear, built.len(), (context.heap.handle(), built.slice())) }?;
 
     let mut lists = vec![Vec::new(); vertices as usize];
     edges.iter().for_each(|[from, to]| lists[*from as usize].push(*to));
@@ -39,8 +43,13 @@ pub fn run(shop: &Workshop<'_>) -> Result<Told> {
     let expected_sums: Vec<u64> = lists.iter().map(squares).collect();
     let reached = distances.iter().filter(|distance| **distance != UNREACHED).count();
     let checked = vec![
-        shop.compare(NAME, "adjacency lists (by a sum over each)", &sums.copy_to_vec()?, &expected_sums)?,
-        shop.compare(NAME, "distances", &distances, &expected_distances(&lists))?,
+        context.compare(
+            NAME,
+            "adjacency lists (by a sum over each)",
+            &sums.copy_to_vec()?,
+            &expected_sums,
+        )?,
+        context.compare(NAME, "distances", &distances, &expected_distances(&lists))?,
     ];
     let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
     let sample = format!(
@@ -62,34 +71,34 @@ fn edges(count: u32) -> Vec<Edge> {
 
 type Vertices = DeviceBuffer<VertexWords>;
 
-fn build(shop: &Workshop<'_>, edges: &[Edge], vertices: u32) -> Result<Vertices> {
-    let on_device = shop.device.from_slice(edges)?;
-    let built = shop.device.zeroed::<VertexWords>(vertices as usize)?;
+fn build(context: &Context<'_>, edges: &[Edge], vertices: u32) -> Result<Vertices> {
+    let on_device = context.device.from_slice(edges)?;
+    let built = context.device.zeroed::<VertexWords>(vertices as usize)?;
     let args = (built.slice(), on_device.slice());
     // SAFETY: the buffers live until the kernel has ended, and nothing else accesses them.
-    unsafe { shop.run(example_graph_count, edges.len(), args) }?;
-    let room = (shop.heap.handle(), built.slice(), shop.refused.ptr());
+    unsafe { context.run(example_graph_count, edges.len(), args) }?;
+    let room = (context.heap.handle(), built.slice(), context.failures.ptr());
     // SAFETY: the heap and the buffers live until the kernel has ended, and nothing else accesses
     // them.
-    unsafe { shop.run(example_graph_allocate, built.len(), room) }?;
+    unsafe { context.run(example_graph_allocate, built.len(), room) }?;
     // SAFETY: the buffers live until the kernel has ended, and nothing else accesses them.
-    unsafe { shop.run(example_graph_fill, edges.len(), args) }?;
+    unsafe { context.run(example_graph_fill, edges.len(), args) }?;
     Ok(built)
 }
 
 /// Breadth-first distances from vertex 0, and the number of steps.
-fn search(shop: &Workshop<'_>, graph: &Vertices, vertices: u32) -> Result<(Vec<u32>, u32)> {
-    let mut distances = shop.device.from_slice(&vec![UNREACHED; vertices as usize])?;
+fn search(context: &Context<'_>, graph: &Vertices, vertices: u32) -> Result<(Vec<u32>, u32)> {
+    let mut distances = context.device.from_slice(&vec![UNREACHED; vertices as usize])?;
     let mut first = vec![UNREACHED; vertices as usize];
     first[0] = 0;
     distances.copy_from_slice(&first)?;
-    let mut changed = shop.device.zeroed::<u64>(1)?;
+    let mut changed = context.device.zeroed::<u64>(1)?;
     // Every step except the last reaches a new vertex.
     for level in 0..vertices {
         changed.fill(0)?;
         let args = (graph.slice(), distances.slice(), level, changed.ptr());
         // SAFETY: the buffers live until the kernel has ended, and nothing else accesses them.
-        unsafe { shop.run(example_graph_spread, graph.len(), args) }?;
+        unsafe { context.run(example_graph_spread, graph.len(), args) }?;
         if changed.copy_to_vec()? == [0] {
             return Ok((distances.copy_to_vec()?, level));
         }

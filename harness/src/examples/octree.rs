@@ -1,6 +1,6 @@
 //! An octree of points.
 
-use super::{Told, Workshop, scrambled};
+use super::context::{Context, Example, Outcome, scrambled};
 use crate::Result;
 use crate::kernels::examples::octree::{
     LEVELS, Octree, Point, Region, example_octree_fell, example_octree_insert, example_octree_points,
@@ -9,36 +9,45 @@ use crate::kernels::examples::octree::{
 use warpheap::kernel_names;
 use warpheap_device::kernel::DevicePtr;
 
-pub const DOES: &str = "All threads insert points into one octree at once, whose nodes come from the heap when the first \
-                        point of a cube does; then kernels count points in boxes, and free the tree.";
+const NAME: &str = "octree";
 
-pub const NAME: &str = "octree";
-pub const LAUNCHED: [&str; 4] =
-    kernel_names![example_octree_insert, example_octree_points, example_octree_prune, example_octree_fell];
+pub(super) const EXAMPLE: Example = Example {
+    name: NAME,
+    does: "All threads insert points into one octree. A cube's node is allocated when its first \
+           point is inserted. Then kernels count points in boxes, and free the tree.",
+    launched: &kernel_names![
+        example_octree_insert,
+        example_octree_points,
+        example_octree_prune,
+        example_octree_fell
+    ],
+    run,
+};
+
 /// Upper bound of coordinates.
 const EDGE: u64 = 1 << LEVELS;
 
-pub fn run(shop: &Workshop<'_>) -> Result<Told> {
-    let count = shop.threads as usize;
+fn run(context: &Context<'_>) -> Result<Outcome> {
+    let count = context.threads as usize;
     let points: Vec<Point> = (0..count as u64).map(point).collect();
     let regions: Vec<Region> = (0..1024).map(region).chain([[[0; 3], [EDGE as u32; 3]]]).collect();
-    let (on_device, asked) = (shop.device.from_slice(&points)?, shop.device.from_slice(&regions)?);
-    let counts = shop.device.zeroed::<u64>(regions.len())?;
-    let root = shop.device.zeroed::<u64>(1)?;
-    let (heap, tree) = (shop.heap.handle(), Octree { root: DevicePtr(root.ptr().0) });
-    let args = (heap, tree, on_device.slice(), shop.refused.ptr());
+    let (on_device, asked) = (context.device.from_slice(&points)?, context.device.from_slice(&regions)?);
+    let counts = context.device.zeroed::<u64>(regions.len())?;
+    let root = context.device.zeroed::<u64>(1)?;
+    let (heap, tree) = (context.heap.handle(), Octree { root: DevicePtr(root.ptr().0) });
+    let args = (heap, tree, on_device.slice(), context.failures.ptr());
     // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
-    unsafe { shop.run(example_octree_insert, count, args) }?;
+    unsafe { context.run(example_octree_insert, count, args) }?;
     // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
-    unsafe { shop.run(example_octree_points, regions.len(), (tree, asked.slice(), counts.slice())) }?;
+    unsafe { context.run(example_octree_points, regions.len(), (tree, asked.slice(), counts.slice())) }?;
     // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
-    unsafe { shop.run(example_octree_prune, 8, (heap, tree)) }?;
+    unsafe { context.run(example_octree_prune, 8, (heap, tree)) }?;
     // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
-    unsafe { shop.run(example_octree_fell, 1, (heap, tree)) }?;
+    unsafe { context.run(example_octree_fell, 1, (heap, tree)) }?;
 
     let expected: Vec<u64> = regions.iter().map(|region| points_in(&points, region)).collect();
     let found = counts.copy_to_vec()?;
-    let checked = vec![shop.compare(NAME, "counts of points in boxes", &found, &expected)?];
+    let checked = vec![context.compare(NAME, "counts of points in boxes", &found, &expected)?];
     let [min, max] = regions[0];
     Ok((checked, format!("{count} points; {} of them from {min:?} to before {max:?}", found[0])))
 }

@@ -1,40 +1,45 @@
 //! Collections that belong to a single thread each.
 
-use super::{Told, Workshop};
+use super::context::{Context, Example, Outcome};
 use crate::Result;
 use crate::kernels::examples::vectors::{TEXT_BYTES, example_factors, example_versions};
 use warpheap::driver::Backend;
 use warpheap::kernel_names;
 
-pub const DOES: &str = "Each thread factors a number with a Vec, a Box, a BTreeMap and a String of its own, then keeps \
-                        every version of a growing list, whose parts the versions share by Rc.";
+const NAME: &str = "vectors";
 
-pub const NAME: &str = "vectors";
-pub const LAUNCHED: [&str; 2] = kernel_names![example_factors, example_versions];
+pub(super) const EXAMPLE: Example = Example {
+    name: NAME,
+    does: "Each thread factors a number with its own Vec, Box, BTreeMap and String, then keeps \
+           every version of a growing list. The versions share parts of the list by Rc.",
+    launched: &kernel_names![example_factors, example_versions],
+    run,
+};
+
 /// The first number to be factored: 720720 has many small factors.
 const FIRST: u64 = 720_720;
 /// Maximum number of versions that a thread keeps.
 const VERSIONS: u32 = 24;
 
-pub fn run(shop: &Workshop<'_>) -> Result<Told> {
-    shop.module.set_global_heap(&shop.heap)?;
-    let count = shop.threads as usize;
-    let texts = shop.device.zeroed::<[u8; TEXT_BYTES]>(count)?;
+fn run(context: &Context<'_>) -> Result<Outcome> {
+    context.module.set_global_heap(&context.heap)?;
+    let count = context.threads as usize;
+    let texts = context.device.zeroed::<[u8; TEXT_BYTES]>(count)?;
     // SAFETY: the buffer lives until the kernel has ended, and nothing else accesses it.
-    unsafe { shop.run(example_factors, count, (FIRST, texts.slice())) }?;
-    let sums = shop.device.zeroed::<u64>(count)?;
+    unsafe { context.run(example_factors, count, (FIRST, texts.slice())) }?;
+    let sums = context.device.zeroed::<u64>(count)?;
     // SAFETY: the buffer lives until the kernel has ended, and nothing else accesses it.
-    unsafe { shop.run(example_versions, count, (VERSIONS, sums.slice())) }?;
-    shop.module.clear_global_heap()?;
+    unsafe { context.run(example_versions, count, (VERSIONS, sums.slice())) }?;
+    context.module.clear_global_heap()?;
 
     let texts: Vec<String> = texts.copy_to_vec()?.iter().map(text_of).collect();
     let products: Vec<String> = (FIRST..).take(count).map(product).collect();
-    let expected: Vec<u64> = (0..shop.threads).map(sum_of_versions).collect();
+    let expected: Vec<u64> = (0..context.threads).map(sum_of_versions).collect();
     let mut checked = vec![
-        shop.compare(NAME, "factorisations", &texts, &products)?,
-        shop.compare(NAME, "sums over all versions", &sums.copy_to_vec()?, &expected)?,
+        context.compare(NAME, "factorisations", &texts, &products)?,
+        context.compare(NAME, "sums over all versions", &sums.copy_to_vec()?, &expected)?,
     ];
-    if shop.device.backend() == Backend::Cpu {
+    if context.device.backend() == Backend::Cpu {
         checked.push("not checked on the CPU: there the collections allocate as this program does".into());
     }
     Ok((checked, format!("{FIRST} = {}", texts[0])))

@@ -9,10 +9,10 @@ use tempfile::{Builder, NamedTempFile};
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The path is a folder.
-    #[error("cannot write results to {}: it is a folder; name a file", .0.display())]
+    #[error("cannot write results to {}: it is a folder; use the path of a file", .0.display())]
     Folder(PathBuf),
     /// The folder of the file does not exist.
-    #[error("cannot write results to {}: there is no folder {}; make it first", .path.display(), .parent.display())]
+    #[error("cannot write results to {}: the folder {} does not exist; create it first", .path.display(), .parent.display())]
     NoParent {
         /// The file.
         path: PathBuf,
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_replace_a_file_whole_and_leave_nothing_beside_it() {
+    fn results_replace_a_file_and_leave_no_other_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results.json");
         std::fs::write(&path, "old").unwrap();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_folder_and_a_folder_are_told_apart() {
+    fn a_missing_folder_and_a_folder_are_different_errors() {
         let folder = tempfile::tempdir().unwrap();
         let missing = check(&folder.path().join("no/results.json")).unwrap_err();
         assert!(matches!(missing, WriteError::NoParent { .. }), "{missing}");

@@ -23,35 +23,36 @@ pub enum Limit {
 #[non_exhaustive]
 pub struct StressConfig {
     /// The allocator that [`stress`](super::stress) tests.
-    /// [`stress_allocator`](super::stress_allocator) ignores it.
+    /// [`stress_allocator`](super::stress_allocator) ignores it. Default: the heap.
     pub allocator: AllocatorKind,
     /// GPU threads of each stream, rounded up to a multiple of 256 (the threads in a block).
+    /// Default: 1024.
     pub threads: u32,
-    /// What the threads do.
+    /// What the threads do. Default: [`Workload::Churn`].
     pub workload: Workload,
     /// The smallest and the largest allocation, in bytes. The blocks of a free list have the
-    /// largest size.
+    /// largest size. Default: 16 to 256.
     pub sizes: RangeInclusive<u64>,
-    /// The distribution of the sizes in this range.
+    /// The distribution of the sizes in this range. Default: [`SizeMix::Uniform`].
     pub mix: SizeMix,
-    /// When to stop.
+    /// When to stop. Default: after 16 rounds.
     pub limit: Limit,
-    /// Streams that use the pool concurrently.
+    /// Streams that use the pool concurrently. Default: 1.
     pub streams: u32,
     /// Size of the pool in bytes; for a heap, rounded up to a multiple of 1 MiB. Default (`None`):
     /// three quarters of what all threads together would hold, so that the pool runs out of memory
     /// occasionally. In a storm, one sixteenth. Never more than fits on the device.
     pub pool_bytes: Option<u64>,
     /// Seed of everything that the threads do. On one OS thread (replay), a run with the same seed
-    /// is identical.
+    /// is identical. Default: 1.
     pub seed: u64,
-    /// A fault to inject.
+    /// A fault to inject. Default: none.
     pub plant: Option<Plant>,
 }
 
 macro_rules! setters {
-    ($($(#[$meta:meta])* $field:ident: $ty:ty),+ $(,)?) => {$(
-        $(#[$meta])*
+    ($($field:ident: $ty:ty),+ $(,)?) => {$(
+        #[doc = concat!("Sets [`", stringify!($field), "`](#structfield.", stringify!($field), ").")]
         #[must_use]
         pub fn $field(mut self, $field: $ty) -> Self {
             self.$field = $field;
@@ -78,25 +79,15 @@ impl StressConfig {
     }
 
     setters! {
-        /// The allocator that [`stress`](super::stress) tests. Default: the heap.
         allocator: AllocatorKind,
-        /// GPU threads of each stream, rounded up to a multiple of 256. Default: 1024.
         threads: u32,
-        /// What the threads do. Default: [`Workload::Churn`].
         workload: Workload,
-        /// The smallest and the largest allocation, in bytes. Default: 16 to 256.
         sizes: RangeInclusive<u64>,
-        /// The distribution of the sizes. Default: [`SizeMix::Uniform`].
         mix: SizeMix,
-        /// When to stop. Default: after 16 rounds.
         limit: Limit,
-        /// Streams that use the pool concurrently. Default: 1.
         streams: u32,
-        /// Size of the pool in bytes. Default: `None`, see the [field](#structfield.pool_bytes).
         pool_bytes: Option<u64>,
-        /// Seed of everything that the threads do. Default: 1.
         seed: u64,
-        /// A fault to inject. Default: none.
         plant: Option<Plant>,
     }
 }

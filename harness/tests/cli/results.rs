@@ -46,7 +46,7 @@ fn results_on_standard_output_are_alone_there() {
 fn a_results_file_that_cannot_be_written_is_refused_before_the_run() {
     let folder = tempfile::tempdir().expect("a folder");
     let missing = folder.path().join("missing").join("result.json");
-    for (path, part) in [(missing.as_path(), "make it first"), (folder.path(), "it is a folder")] {
+    for (path, part) in [(missing.as_path(), "create it first"), (folder.path(), "it is a folder")] {
         for command in ["stress", "doctor"] {
             let output = warpheap(&format!("{command} --json {}", path.display()));
             assert_eq!(status(&output), 2, "{}", both(&output));

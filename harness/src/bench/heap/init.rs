@@ -51,7 +51,7 @@ impl Bench {
         let (metadata, capacity) = (heap.metadata_bytes(), heap.capacity());
         let share = metadata as f64 / capacity as f64 * 100.0;
         let checked = format!("{metadata} B beside {capacity} B");
-        let figure = Figure::plain(name, 0, "the memory handed out").checked(checked);
+        let figure = Figure::plain(name, 0, "the memory for blocks").checked(checked);
         Ok(figure.measured_by(share, "%", Bar::AtMost, METADATA_BAR))
     }
 }

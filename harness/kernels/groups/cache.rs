@@ -1,14 +1,12 @@
-//! Kernels of `harness/tests/heap_groups.rs`, for the CPU and a GPU: allocations for warps and
-//! blocks, and the block's cache under threads that end in every possible way.
+//! The block cache, used by threads that end in every possible way.
 
-use super::bench::Counter;
-use core::alloc::Layout;
+use super::super::bench::{Counter, count};
+use super::word::layout;
 use core::ptr::NonNull;
 use warpheap_device::heap::{BlockCache, Heap};
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::sync::{AtomicU32, AtomicU64};
-use warpheap_device::units::{LaneMask, WARP_SIZE};
-use warpheap_device::{kernel, kernel_arg, thread, warp};
+use warpheap_device::{kernel, kernel_arg, thread};
 
 /// Threads with cache slots in the tests: fewer than a block has.
 pub const CACHE_THREADS: u32 = 64;
@@ -49,28 +47,6 @@ kernel_arg! {
 }
 
 const _: () = assert!(size_of::<Plan>() == 20 && align_of::<Plan>() == 4);
-
-#[inline(always)]
-fn layout(bytes: u32) -> Layout {
-    // SAFETY: 8 is a power of two, and sizes are far below the limit of `Layout`.
-    unsafe { Layout::from_size_align_unchecked(bytes as usize, 8) }
-}
-
-fn count(counter: Counter) {
-    // SAFETY: every kernel here is given live counters.
-    unsafe { &*counter.0 }.add_relaxed(1);
-}
-
-/// Word `i` of a block.
-///
-/// # Safety
-/// The block is live and has this word.
-unsafe fn word<'a>(block: NonNull<u8>, i: u32) -> &'a AtomicU64 {
-    // SAFETY: the block has the word, by the caller's promise.
-    let place = unsafe { block.cast::<AtomicU64>().add(i as usize) };
-    // SAFETY: the block is live, by the caller's promise; an atomic has the layout of its integer.
-    unsafe { place.as_ref() }
-}
 
 /// A generator of pseudo-random numbers from a seed.
 struct Numbers(u32);
@@ -166,97 +142,6 @@ impl Worker<'_> {
 }
 
 kernel! {
-    /// The lanes in the mask `lanes` of each warp share an allocation. Each writes a word and reads
-    /// its neighbour's.
-    ///
-    /// # Safety
-    /// The heap and the counter are live. `out` has a word for each thread. An allocation holds 32
-    /// words.
-    pub unsafe fn groups_warp(
-        heap: Heap,
-        out: DeviceSlice<u64>,
-        lanes: u32,
-        bytes: u32,
-        keep: u32,
-        failures: Counter,
-    ) {
-        let (i, lane) = (thread::index_1d(), warp::lane_id());
-        let present = (thread::block_threads() - (thread::index_in_block() - lane)).min(WARP_SIZE);
-        let mask = LaneMask(lanes & (u32::MAX >> (WARP_SIZE - present)));
-        if !mask.contains(lane) {
-            return;
-        }
-        // SAFETY: every lane of the mask executes this call.
-        let Some(block) = (unsafe { heap.alloc_warp(mask, layout(bytes)) }) else { return };
-        // SAFETY: the allocation has a word for each lane.
-        unsafe { word(block, lane) }.store_relaxed(i.into());
-        // SAFETY: every lane of the mask executes this call.
-        unsafe { warp::sync_warp(mask) };
-        let above = LaneMask(mask.0 & !(u32::MAX >> (WARP_SIZE - 1 - lane)));
-        let next = if above.is_empty() { mask.leader() } else { above.leader() };
-        // SAFETY: the allocation has a word for each lane.
-        if unsafe { word(block, next) }.load_relaxed() != u64::from(i - lane + next) {
-            count(failures);
-        }
-        // SAFETY: each thread writes its own word.
-        unsafe { out.set(i.into(), block.as_ptr() as u64) };
-        if keep == 0 {
-            // SAFETY: every lane of the mask executes this call, and none uses the block
-            // afterwards.
-            unsafe { heap.free_warp(mask, block) };
-        }
-    }
-
-    /// Every block allocates for all its threads. Each thread writes its piece and reads its
-    /// neighbour's. If `gone` is not 0, every thread with an index in the block that is a multiple
-    /// of `gone` ends before that. Runs three times in a row, or once if the memory is to be kept
-    /// (`keep`).
-    ///
-    /// # Safety
-    /// The heap and the counter are live. `out` and `wholes` have a word for each thread.
-    pub unsafe fn groups_block(
-        heap: Heap,
-        out: DeviceSlice<u64>,
-        wholes: DeviceSlice<u64>,
-        bytes: u32,
-        gone: u32,
-        keep: u32,
-        failures: Counter,
-    ) {
-        let (i, number) = (thread::index_1d(), thread::index_in_block());
-        let ends = |number: u32| gone != 0 && number.is_multiple_of(gone);
-        if ends(number) {
-            return;
-        }
-        for _ in 0..if keep == 0 { 3 } else { 1 } {
-            // SAFETY: every thread that has not ended executes this call.
-            let Some(share) = (unsafe { heap.alloc_block_each(layout(bytes)) }) else { return };
-            // SAFETY: a piece has at least one word.
-            unsafe { word(share.piece, 0) }.store_relaxed(i.into());
-            // SAFETY: every thread that has not ended executes this call: all got a piece, or none
-            // did.
-            unsafe { thread::sync_threads() };
-            let next = number + 1;
-            if next < thread::block_threads() && !ends(next) {
-                // SAFETY: the next thread's piece is inside the allocation, and was written.
-                let piece = unsafe { share.piece.byte_add(bytes.next_multiple_of(8) as usize) };
-                // SAFETY: the piece has a word, which was written before the barrier.
-                if unsafe { word(piece, 0) }.load_relaxed() != u64::from(i + 1) {
-                    count(failures);
-                }
-            }
-            // SAFETY: each thread writes its own words.
-            unsafe { out.set(i.into(), share.piece.as_ptr() as u64) };
-            // SAFETY: each thread writes its own word of `wholes`.
-            unsafe { wholes.set(i.into(), share.whole.as_ptr() as u64) };
-            if keep == 0 {
-                // SAFETY: every thread that has not ended executes this call, and uses its piece no
-                // more.
-                unsafe { heap.free_block(share.whole) };
-            }
-        }
-    }
-
     /// Threads allocate and free through the cache of their block, and exchange blocks with threads
     /// of the same block and of other blocks. Then they end as the plan says.
     ///
@@ -301,19 +186,6 @@ kernel! {
             1 => unsafe { worker.cache.end() },
             2 => thread::exit(),
             _ => core::mem::forget(worker.cache),
-        }
-    }
-
-    /// Thread `i` frees block `i`, if there is one.
-    ///
-    /// # Safety
-    /// The blocks were allocated from the heap, and each is named once.
-    pub unsafe fn groups_free(heap: Heap, blocks: DeviceSlice<u64>) {
-        // SAFETY: `blocks` is only read.
-        let address = unsafe { blocks.get(thread::index_1d().into()) }.unwrap_or(0);
-        if let Some(block) = NonNull::new(address as *mut u8) {
-            // SAFETY: the block is the heap's and freed once, by the caller's promise.
-            unsafe { heap.free(block) };
         }
     }
 
@@ -422,21 +294,5 @@ kernel! {
         }
         // SAFETY: all threads execute this call.
         unsafe { cache.end() };
-    }
-
-    /// One thread allocates `bytes` bytes, frees them, and writes whether the allocation succeeded.
-    ///
-    /// # Safety
-    /// The heap is live, and `out` has a word.
-    pub unsafe fn groups_whole(heap: Heap, out: DeviceSlice<u64>, bytes: u64) {
-        // SAFETY: 16 is a power of two, and the heap is no larger than memory.
-        let layout = unsafe { Layout::from_size_align_unchecked(bytes as usize, 16) };
-        let whole = heap.alloc(layout);
-        // SAFETY: one thread, one word.
-        unsafe { out.set(0, whole.is_some().into()) };
-        if let Some(whole) = whole {
-            // SAFETY: allocated above.
-            unsafe { heap.free(whole) };
-        }
     }
 }

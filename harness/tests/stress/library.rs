@@ -1,57 +1,27 @@
-//! Stress runs on the CPU: all allocators, both modes, several streams.
+//! Stress runs of this library's allocators: both modes of the CPU, several streams, a GPU.
 
-#[path = "support/failing.rs"]
-mod failing;
-#[path = "support/slots.rs"]
-mod slots;
-
-use failing::{DROPPED_IDLE, FailingPool};
-use slots::SlotPool;
-use std::sync::atomic::Ordering;
+use crate::support::{config, parallel, run};
 use warpheap::Device;
 use warpheap::simt::{Executor, Mode};
 use warpheap_harness::OwnModule;
-use warpheap_harness::stress::{
-    AllocatorKind, FindingKind, Limit, Plant, SizeMix, StressConfig, StressReport, Subject, Workload, stress,
-    stress_allocator,
-};
+use warpheap_harness::stress::{AllocatorKind, Limit, SizeMix, StressConfig, Workload, stress};
 
-fn config(allocator: AllocatorKind) -> StressConfig {
-    StressConfig::new()
-        .allocator(allocator)
-        .threads(512)
-        .workload(Workload::Churn)
-        .sizes(16..=256)
-        .mix(SizeMix::Uniform)
-        .limit(Limit::Rounds(9))
-        .streams(1)
-        .pool_bytes(None)
-        .seed(0x5eed)
-        .plant(None)
-}
-
-fn run(device: &Device, config: &StressConfig) -> StressReport {
-    // A launch of any other kernel fails the run.
-    let kernels = OwnModule::load(device, &config.kernels()).unwrap();
-    let report = stress(device, &kernels, config, &mut |_| ()).unwrap();
-    assert!(report.is_clean(), "{:#?}", report.findings);
-    assert_eq!(report.lost_blocks, 0);
-    assert_eq!(report.allocations, report.frees, "everything was given back");
-    report
-}
-
-fn parallel() -> Device {
-    Device::cpu_with(Mode::Parallel { workers: 2 })
+/// The smallest heap has 1 MiB: with these sizes the threads request more.
+fn heap_config() -> StressConfig {
+    config(AllocatorKind::Heap).sizes(16..=1024)
 }
 
 #[test]
-fn a_free_list_in_parallel() {
-    let report = run(&parallel(), &config(AllocatorKind::FreeList));
-    assert!(report.allocations > 40_000, "{}", report.allocations);
-    assert!(report.refused > 0 && report.exhaustions == 2, "{} {}", report.refused, report.exhaustions);
-    assert!(report.blocks_checked > 3000 && report.blocks_sorted > 1000);
-    assert!(report.bytes_written >= 16 * report.allocations);
-    assert_eq!(report.bytes_read, report.bytes_written, "each pattern is read before the block goes back");
+fn a_free_list_and_a_heap_in_parallel() {
+    // A heap is also exhausted when it is new.
+    for (config, exhaustions) in [(config(AllocatorKind::FreeList), 2), (heap_config(), 3)] {
+        let report = run(&parallel(), &config);
+        assert!(report.allocations > 40_000, "{}", report.allocations);
+        assert!(report.refused > 0 && report.exhaustions == exhaustions, "{report:?}");
+        assert!(report.blocks_checked > 3000 && report.blocks_sorted > 1000);
+        assert!(report.bytes_written >= 16 * report.allocations);
+        assert_eq!(report.bytes_read, report.bytes_written, "each pattern is read before its block is freed");
+    }
 }
 
 #[test]
@@ -63,28 +33,13 @@ fn an_arena_in_parallel() {
     assert!(report.bytes_read >= report.bytes_written);
 }
 
-/// The smallest heap has 1 MiB: with these sizes the threads request more.
-fn heap_config() -> StressConfig {
-    config(AllocatorKind::Heap).sizes(16..=1024)
-}
-
-#[test]
-fn a_heap_in_parallel() {
-    let report = run(&parallel(), &heap_config());
-    assert!(report.allocations > 40_000, "{}", report.allocations);
-    // When it is new, when it is full, and at the end.
-    assert!(report.refused > 0 && report.exhaustions == 3, "{} {}", report.refused, report.exhaustions);
-    assert!(report.blocks_checked > 3000 && report.blocks_sorted > 1000);
-    assert_eq!(report.bytes_read, report.bytes_written, "each pattern is read before the block goes back");
-}
-
 /// Allocators that reuse freed blocks.
 fn reclaiming() -> [StressConfig; 2] {
     [config(AllocatorKind::FreeList), heap_config()].map(|config| config.threads(256))
 }
 
 #[test]
-fn blocks_change_hands_while_kernels_run() {
+fn threads_exchange_blocks_while_kernels_run() {
     for base in reclaiming() {
         for mode in [Mode::Parallel { workers: 2 }, Mode::Replay { seed: 5 }] {
             let config = base.clone().streams(3).workload(Workload::Exchange);
@@ -114,7 +69,7 @@ fn one_kernel_frees_what_another_allocates() {
 }
 
 #[test]
-fn after_a_storm_the_pool_gives_as_much_as_at_first() {
+fn after_a_storm_the_pool_allocates_as_much_as_at_first() {
     for base in reclaiming() {
         let config = base.threads(1024).streams(2).workload(Workload::Storm);
         let report = run(&parallel(), &config);
@@ -210,7 +165,7 @@ fn a_run_of_so_many_pairs_ends_when_they_are_done() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_with_advice() {
+fn invalid_configurations_are_errors_with_advice() {
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 64 << 20);
     let base = config(AllocatorKind::FreeList);
     #[allow(clippy::reversed_empty_ranges, reason = "that is the mistake")]
@@ -233,98 +188,8 @@ fn what_cannot_be_run_is_refused_with_advice() {
     }
 }
 
-/// A stress run of a third-party allocator.
-fn run_own<S: Subject>(mode: Mode, config: &StressConfig) -> warpheap_harness::Result<StressReport> {
-    let device = Device::cpu_with(mode);
-    stress_allocator::<S>(&device, config, &mut |_| ())
-}
-
-fn own_config() -> StressConfig {
-    StressConfig::new().threads(256).sizes(16..=64).streams(2).limit(Limit::Rounds(9))
-}
-
-fn modes() -> [Mode; 2] {
-    [Mode::Parallel { workers: 2 }, Mode::Replay { seed: 5 }]
-}
-
 #[test]
-fn an_allocator_of_others_is_stressed() {
-    for (mode, workload, least) in
-        modes().into_iter().flat_map(|mode| [(mode, Workload::Churn, 5000), (mode, Workload::Storm, 1000)])
-    {
-        let report = run_own::<SlotPool<false>>(mode, &own_config().workload(workload)).unwrap();
-        assert!(report.is_clean(), "{:#?}", report.findings);
-        assert_eq!((report.allocator, report.allocations), ("slots", report.frees));
-        let (allocations, exhaustions) = (report.allocations, report.exhaustions);
-        assert!(allocations > least && exhaustions > 1, "{workload:?}: {allocations} {exhaustions}");
-    }
-}
-
-#[test]
-fn an_allocator_of_others_that_hands_a_slot_out_twice_is_caught() {
-    for mode in modes() {
-        let report = run_own::<SlotPool<true>>(mode, &own_config()).unwrap();
-        let overlaps: Vec<_> =
-            report.findings.iter().filter(|finding| finding.kind == FindingKind::Overlap).collect();
-        let [finding, ..] = &overlaps[..] else { panic!("{:#?}", report.findings) };
-        assert!(finding.message.contains("(block "), "the slot is named: {}", finding.message);
-        assert!(report.rounds < 9, "the run ends with the round of the fault");
-        let mut kinds = report.findings.iter().map(|finding| finding.kind);
-        assert!(kinds.all(|kind| kind != FindingKind::ChecksDisagree), "{:#?}", report.findings);
-    }
-}
-
-/// Faults that need no kernels of the allocator are injected and found.
-#[test]
-fn faults_are_injected_into_an_allocator_of_others() {
-    let found = |plant| {
-        let report = run_own::<SlotPool<false>>(modes()[0], &own_config().plant(Some(plant))).unwrap();
-        report.findings.into_iter().map(|finding| finding.kind).collect::<Vec<_>>()
-    };
-    assert_eq!(found(Plant::TornWrite), [FindingKind::Torn]);
-    assert_eq!(found(Plant::LostBlock), [FindingKind::CountMismatch]);
-}
-
-#[test]
-fn what_an_allocator_of_others_does_not_support_is_refused() {
-    let cases = [
-        (own_config().workload(Workload::Exchange), "use churn or storm"),
-        (own_config().plant(Some(Plant::Overlap)), "use lost-block or torn-write"),
-        (own_config().plant(Some(Plant::DoubleFree)), "use lost-block or torn-write"),
-        (own_config().threads(0), "at least one thread"),
-    ];
-    for (config, advice) in cases {
-        let error = run_own::<SlotPool<false>>(modes()[0], &config).unwrap_err().to_string();
-        assert!(error.contains(advice), "{config:?}: {error}");
-    }
-}
-
-#[test]
-fn a_subject_is_dropped_after_its_kernels_have_ended() {
-    let config = own_config().workload(Workload::Exchange);
-    let error = run_own::<FailingPool>(modes()[0], &config).unwrap_err().to_string();
-    assert!(error.contains("the second launch"), "{error}");
-    assert!(DROPPED_IDLE.load(Ordering::Relaxed), "the subject was dropped beside its kernel");
-}
-
-/// Reports list the checks that a subject supports, and no others.
-#[test]
-fn a_report_lists_the_checks_that_were_made() {
-    let lists = |report: &StressReport, what: &str| {
-        report.verified.iter().filter(|verified| verified.contains(what)).count()
-    };
-    let own = run_own::<SlotPool<false>>(modes()[0], &own_config()).unwrap();
-    let found =
-        ["overlaps: every", "misuse", "count", "metadata", "all memory"].map(|what| lists(&own, what));
-    assert_eq!(found, [1, 0, 1, 0, 0], "{:?}", own.verified);
-    let heap = run(&parallel(), &config(AllocatorKind::Heap));
-    let found =
-        ["overlaps: every", "misuse", "count", "metadata", "all memory"].map(|what| lists(&heap, what));
-    assert_eq!(found, [1, 1, 0, 1, 1], "{:?}", heap.verified);
-}
-
-#[test]
-fn a_gpu_if_there_is_one() {
+fn all_allocators_on_a_gpu() {
     let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
     let (Ok(device), Ok(images)) = (Device::cuda(0), warpheap_harness::build_info::images()) else {
         assert!(!required, "WARPHEAP_REQUIRE_CUDA=1, but there is no GPU, or no kernels for it");

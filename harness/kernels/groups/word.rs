@@ -1,0 +1,22 @@
+//! What the kernels share: layouts, and the words of a block.
+
+use core::alloc::Layout;
+use core::ptr::NonNull;
+use warpheap_device::sync::AtomicU64;
+
+#[inline(always)]
+pub(super) fn layout(bytes: u32) -> Layout {
+    // SAFETY: 8 is a power of two, and sizes are far below the limit of `Layout`.
+    unsafe { Layout::from_size_align_unchecked(bytes as usize, 8) }
+}
+
+/// Word `i` of a block.
+///
+/// # Safety
+/// The block is live and has this word.
+pub(super) unsafe fn word<'a>(block: NonNull<u8>, i: u32) -> &'a AtomicU64 {
+    // SAFETY: the block has the word, by the caller's promise.
+    let place = unsafe { block.cast::<AtomicU64>().add(i as usize) };
+    // SAFETY: the block is live, by the caller's promise; an atomic has the layout of its integer.
+    unsafe { place.as_ref() }
+}

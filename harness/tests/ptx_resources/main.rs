@@ -1,0 +1,125 @@
+//! Assembles the kernels for real architectures with NVIDIA's ptxas. Without a register limit, no
+//! kernel's own code may spill registers. With the program's limit, each kernel must leave
+//! registers for every warp.
+//!
+//! ptxas has two modes. In *whole* mode, which drivers use, a kernel is compiled with a copy of
+//! every function it can reach. The kernels that ship are checked in this mode, which takes a
+//! minute and more per architecture. In *relocatable* mode (`--compile-only`), each kernel and each
+//! function is compiled once, to be linked later. This takes seconds, so all architectures are
+//! checked in this mode. There, registers that a function saves for its callers count as spills; in
+//! whole mode it has registers of its own instead, up to a kernel's 255. How close a kernel comes
+//! to that limit is in `tests/ptx/call_sites.rs`.
+//!
+//! ptxas is looked up in `WARPHEAP_PTXAS` and on the PATH. Without it the test passes, unless
+//! `WARPHEAP_REQUIRE_PTXAS=1`. With `--nocapture` it prints the registers of each kernel. A failing
+//! test prints the corrected rows of its tables.
+
+#[path = "../../../tests/ptx/support/mod.rs"]
+mod ptx;
+mod reports;
+mod tables;
+
+use ptx::assembler::{Part, Usage, assemble, assemble_apart, ptxas};
+use ptx::{SHIPPED_KERNELS, built, required};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Instant;
+use tables::{ARCHS, FUNCTION_SAVES, SHIPPED, TABLES, is_over, is_shown, lines, module_of, table_of};
+use warpheap::KernelImage;
+use warpheap_harness::bench::{self, BenchConfig};
+use warpheap_harness::stress::{AllocatorKind, StressConfig};
+
+/// The register limit of the program's kernels.
+const LIMIT: &str = ".maxnreg 32";
+
+#[test]
+fn no_kernel_spills_on_any_architecture() {
+    let Some(ptxas) = ptxas() else { return };
+    for folder in SHIPPED_KERNELS {
+        let Some(ptx) = built(folder, "sm_70") else { return };
+        check_own_spills(&ptxas, &ptx);
+    }
+}
+
+/// Checks kernels without a register limit.
+fn check_own_spills(ptxas: &Path, ptx: &str) {
+    let kernels = warpheap_build::entries(ptx).count();
+    let mut saves = BTreeMap::<String, [u32; ARCHS.len()]>::new();
+    for (place, arch) in ARCHS.into_iter().enumerate() {
+        let (of_kernels, of_functions): (Vec<Part>, Vec<Part>) =
+            assemble_apart(ptxas, ptx, arch).into_iter().partition(|part| part.registers.is_some());
+        assert_eq!(of_kernels.len(), kernels, "ptxas reports every kernel on {arch}");
+        of_kernels.iter().for_each(|kernel| println!("{arch} {kernel:?}"));
+        let spilling: Vec<_> = of_kernels.iter().filter(|kernel| kernel.spill_bytes > 0).collect();
+        assert!(spilling.is_empty(), "these kernels spill registers on {arch}: {spilling:#?}");
+        for function in of_functions {
+            saves.entry(module_of(&function.name)).or_default()[place] += function.spill_bytes;
+        }
+    }
+    let over: Vec<_> = saves.iter().filter(|(name, found)| is_over(FUNCTION_SAVES, name, found)).collect();
+    assert!(over.is_empty(), "{over:?}: functions save more than listed; all:\n{}", lines(&saves));
+}
+
+/// The shipped kernels have a limit, under which slow paths may spill. For the kernels of the
+/// examples only the limit is checked.
+#[test]
+fn the_kernels_of_the_program_leave_registers_for_every_warp() {
+    let Some(ptxas) = ptxas() else { return };
+    let mut spills = BTreeMap::<String, [u32; SHIPPED.len()]>::new();
+    for images in [warpheap::build_info::images(), warpheap_harness::build_info::images()] {
+        match images {
+            Ok(images) => check_shipped(&ptxas, images, &mut spills),
+            Err(why) => return assert!(!required("WARPHEAP_REQUIRE_COMPILER"), "{why}"),
+        }
+    }
+    let is_over = |(kernel, found): &(&String, &[u32; 3])| is_over(table_of(kernel).2, kernel, found);
+    let over: Vec<_> = spills.iter().filter(is_over).collect();
+    let tables = TABLES.iter().map(|table| {
+        let its_own = spills.iter().filter(|(kernel, _)| table_of(kernel).0 == table.0);
+        format!("{}:\n{}", table.0, lines(its_own))
+    });
+    assert!(over.is_empty(), "more spills than listed: {over:?}; all:\n{}", tables.collect::<String>());
+}
+
+/// Checks the registers of one library's kernels, and records their spills.
+fn check_shipped(ptxas: &Path, images: &[KernelImage], spills: &mut BTreeMap<String, [u32; SHIPPED.len()]>) {
+    for (place, (image, arch)) in SHIPPED.into_iter().enumerate() {
+        let image = images.iter().find(|one| one.arch == image).expect("the program has this image");
+        let kernels: Vec<_> = warpheap_build::entries(image.ptx).collect();
+        assert_eq!(image.ptx.matches(LIMIT).count(), kernels.len(), "every kernel has the limit");
+        let left_out =
+            |kernel: &str| is_shown(kernel) || arch != "sm_90" && table_of(kernel).0 == "GROUP_SPILLS";
+        let measured: Vec<_> = kernels.into_iter().filter(|kernel| !left_out(kernel)).collect();
+        let usages = assemble(ptxas, &image.ptx_of(&measured).unwrap(), arch);
+        assert_eq!(usages.len(), measured.len(), "ptxas reports every kernel on {arch}");
+        for usage in &usages {
+            println!("{} on {arch}: {usage:?}", image.arch);
+            assert!(usage.registers <= 32, "{arch}: {usage:?}");
+            spills.entry(usage.kernel.clone()).or_default()[place] = usage.spill_bytes;
+        }
+        if arch == "sm_90" && measured.contains(&"stress_heap") {
+            check_cuts(ptxas, image, arch, &usages);
+        }
+    }
+}
+
+/// Kernels that a run loads separately compile to the same code as within the full module.
+fn check_cuts(ptxas: &Path, image: &KernelImage, arch: &str, among_all: &[Usage]) {
+    let config = BenchConfig { rounds: 1, only: Some("heap alloc, 16 B".into()) };
+    let stress = StressConfig::new().allocator(AllocatorKind::Heap).kernels();
+    for (what, kernels) in [("the heap's stress", stress), ("a figure", bench::kernels(&config))] {
+        let ptx = image.ptx_of(&kernels).unwrap();
+        let kernels: BTreeSet<_> = kernels.into_iter().collect();
+        let start = Instant::now();
+        let usages = assemble(ptxas, &ptx, arch);
+        println!(
+            "{what} on {arch}: {} of {} bytes of PTX, {kernels:?} assembled in {:.1} s",
+            ptx.len(),
+            image.ptx.len(),
+            start.elapsed().as_secs_f64()
+        );
+        assert_eq!(usages.iter().map(|usage| usage.kernel.as_str()).collect::<BTreeSet<_>>(), kernels);
+        let differs = usages.iter().find(|usage| !among_all.contains(usage));
+        assert!(differs.is_none(), "{what} on {arch}, without the other kernels: {differs:#?}");
+    }
+}

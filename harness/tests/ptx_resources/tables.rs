@@ -1,0 +1,185 @@
+//! The listed spills of kernels and functions, and their comparison with new ones.
+
+use std::fmt::Write;
+
+pub const ARCHS: [&str; 5] = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"];
+
+/// The shipped images: the PTX, and a GPU that runs it.
+pub const SHIPPED: [(&str, &str); 3] = [("sm_70", "sm_75"), ("sm_80", "sm_80"), ("sm_80", "sm_90")];
+
+/// Bytes that the functions of one module, identified by the mangled name, save and spill without a
+/// limit, in the order of [`ARCHS`], by ptxas 13.0.
+pub type Saves = (&'static str, [u32; ARCHS.len()]);
+
+pub const FUNCTION_SAVES: &[Saves] = &[
+    ("alloc::raw_vec", [328, 328, 392, 392, 392]),
+    ("alloc::raw_vec::capacity_overflow", [16, 16, 16, 16, 16]),
+    ("alloc::raw_vec::handle_error", [16, 16, 16, 16, 16]),
+    ("alloc::rc", [48, 48, 48, 48, 16]),
+    ("core::option::unwrap_failed", [16, 16, 16, 16, 16]),
+    ("core::panicking::panic", [16, 16, 16, 16, 16]),
+    ("core::panicking::panic_const", [32, 32, 32, 32, 32]),
+    ("core::slice::index", [16, 16, 16, 16, 16]),
+    ("warpheap_device::bump::alloc", [480, 480, 72, 72, 56]),
+    ("warpheap_device::bump::find", [304, 296, 16, 16, 16]),
+    ("warpheap_device::check::workload", [48, 48, 48, 48, 48]),
+    ("warpheap_device::freelist::alloc", [808, 824, 64, 64, 64]),
+    ("warpheap_device::freelist::empty", [168, 160, 16, 16, 16]),
+    ("warpheap_device::freelist::free", [256, 256, 48, 48, 48]),
+    ("warpheap_device::global", [384, 384, 168, 168, 168]),
+    ("warpheap_device::global::stop_refused", [16, 16, 16, 16, 16]),
+    ("warpheap_device::heap::alloc", [336, 328, 120, 120, 104]),
+    ("warpheap_device::heap::block_cache", [1144, 1144, 224, 224, 224]),
+    ("warpheap_device::heap::close", [696, 712, 152, 152, 128]),
+    ("warpheap_device::heap::fresh", [32, 32, 32, 32, 32]),
+    ("warpheap_device::heap::full", [416, 400, 344, 344, 312]),
+    ("warpheap_device::heap::group", [368, 368, 88, 88, 88]),
+    ("warpheap_device::heap::holes", [32, 32, 32, 32, 32]),
+    ("warpheap_device::heap::large", [72, 72, 16, 16, 16]),
+    ("warpheap_device::heap::refill", [1064, 1064, 688, 688, 736]),
+    ("warpheap_device::heap::resize", [232, 232, 120, 120, 144]),
+    ("warpheap_device::heap::reuse", [2144, 2144, 48, 48, 48]),
+    ("warpheap_device::heap::scan", [688, 688, 144, 144, 160]),
+    ("warpheap_device::heap::sets", [464, 456, 96, 96, 96]),
+    ("warpheap_device::heap::short", [2136, 2120, 752, 752, 688]),
+    ("warpheap_device::heap::sweep", [496, 496, 464, 464, 448]),
+    ("warpheap_device::lanes::sums", [312, 312, 16, 16, 16]),
+];
+
+/// Bytes that a kernel and the functions it can reach spill under the program's register limit, in
+/// the order of [`SHIPPED`], by ptxas 13.0. A kernel that is not listed spills nothing.
+pub type Spills = (&'static str, [u32; SHIPPED.len()]);
+
+/// Benchmarked kernels: an increase here costs time.
+pub const BENCH_SPILLS: &[Spills] = &[
+    ("bench_bump_alloc", [296, 296, 260]),
+    ("bench_freelist_alloc", [76, 0, 0]),
+    ("bench_freelist_churn", [232, 156, 108]),
+    ("bench_heap_alloc", [12434, 12466, 11130]),
+    ("bench_heap_alloc_each", [12554, 12602, 11222]),
+    ("bench_heap_alloc_sparse", [12434, 12466, 11130]),
+    ("bench_heap_churn", [12998, 12946, 11234]),
+    ("bench_heap_churn_cached", [13038, 13130, 11338]),
+    ("bench_heap_churn_mixed", [12914, 12862, 11134]),
+    ("bench_heap_free_each", [0, 0, 12]),
+    ("bench_heap_free_half", [16, 16, 16]),
+];
+
+/// Kernels that check: they do far more than allocate.
+pub const STRESS_SPILLS: &[Spills] = &[
+    ("exchange_freelist", [1704, 1708, 1604]),
+    ("exchange_heap", [14514, 14554, 12798]),
+    ("give_back_heap", [20, 20, 8]),
+    ("grab_bump", [476, 372, 300]),
+    ("grab_freelist", [240, 120, 76]),
+    ("grab_heap", [12750, 12694, 11014]),
+    ("overlap_claim", [56, 80, 80]),
+    ("plant_double_free_heap", [36, 36, 116]),
+    ("stress_bump", [1608, 1600, 1568]),
+    ("stress_freelist", [1424, 1392, 1292]),
+    ("stress_heap", [14522, 14402, 12534]),
+    ("take_whole_heap", [12194, 12230, 10926]),
+];
+
+/// Kernels of allocations by the host.
+pub const HOST_SPILLS: &[Spills] = &[("heap_alloc_many", [12438, 12470, 11134])];
+
+/// The kernels of `harness/tests/heap_groups/`, which are assembled for sm_90 only. Their bound
+/// is the heap's own spills, which they can reach.
+pub const GROUP_SPILLS: &[Spills] = &[
+    ("groups_block", [0, 0, 11146]),
+    ("groups_cache", [0, 0, 11750]),
+    ("groups_exhaust", [0, 0, 11502]),
+    ("groups_misuse", [0, 0, 11866]),
+    ("groups_vanish", [0, 0, 11690]),
+    ("groups_warp", [0, 0, 11298]),
+];
+
+/// The tables of [`Spills`], each with the prefix of its kernels' names. The first matching prefix
+/// applies.
+pub const TABLES: [(&str, &str, &[Spills]); 4] = [
+    ("BENCH_SPILLS", "bench_", BENCH_SPILLS),
+    ("HOST_SPILLS", "heap_", HOST_SPILLS),
+    ("GROUP_SPILLS", "groups_", GROUP_SPILLS),
+    ("STRESS_SPILLS", "", STRESS_SPILLS),
+];
+
+/// Whether it is a kernel of `warpheap examples` or `warpheap pool demo`. These are for
+/// demonstration, are not measured, and may spill.
+pub fn is_shown(kernel: &str) -> bool {
+    kernel.starts_with("example_") || kernel.starts_with("demo_")
+}
+
+pub fn table_of(kernel: &str) -> &'static (&'static str, &'static str, &'static [Spills]) {
+    TABLES.iter().find(|(_, begins, _)| kernel.starts_with(begins)).expect("one fits every name")
+}
+
+/// The bound for a listed figure: a tenth more.
+pub fn most(listed: u32) -> u32 {
+    listed + listed / 10
+}
+
+/// Whether any figure of `name` exceeds its bound.
+pub fn is_over<const N: usize>(listed: &[(&str, [u32; N])], name: &str, found: &[u32; N]) -> bool {
+    let of_name = listed.iter().find(|(one, _)| *one == name).map_or([0; N], |(_, bytes)| *bytes);
+    found.iter().zip(of_name).any(|(found, listed)| *found > most(listed))
+}
+
+/// Rows of a table.
+pub fn lines<'a, const N: usize>(found: impl IntoIterator<Item = (&'a String, &'a [u32; N])>) -> String {
+    let spilling = found.into_iter().filter(|(_, bytes)| **bytes != [0; N]);
+    spilling.fold(String::new(), |mut all, (name, bytes)| {
+        writeln!(all, "    ({name:?}, {bytes:?}),").expect("a string takes everything");
+        all
+    })
+}
+
+/// The module of a mangled name: its crate, and up to two further path segments.
+pub fn module_of(mangled: &str) -> String {
+    let root = mangled.find("Cs").map_or("", |at| &mangled[at + 2..]);
+    let mut rest = root.split_once('_').map_or("", |(_, rest)| rest);
+    let mut names = Vec::new();
+    while names.len() < 3 {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let Some((name, after)) =
+            rest[..digits].parse().ok().and_then(|len: usize| rest[digits..].split_at_checked(len))
+        else {
+            break;
+        };
+        names.push(name);
+        rest = after;
+    }
+    names.join("::")
+}
+
+#[test]
+fn a_function_is_listed_by_its_module() {
+    for (mangled, module) in [
+        (
+            "_RNvMNtNtCsloMFrLJa7Hw_15warpheap_device4heap4fullNtB4_4Heap9alloc_dry",
+            "warpheap_device::heap::full",
+        ),
+        (
+            "_RNvMs3_NtCs4nJOaEJCGUY_5alloc7raw_vecINtB5_6RawVecyE8grow_oneCseJTxHKcbQFl_16warpheap_kernels",
+            "alloc::raw_vec",
+        ),
+        ("_RNvNtNtCs5BSODPsnYV7_4core5slice5index16slice_index_fail", "core::slice::index"),
+        ("vprintf", ""),
+    ] {
+        assert_eq!(module_of(mangled), module);
+    }
+}
+
+#[test]
+fn a_growth_of_more_than_a_tenth_is_too_much() {
+    let listed = [("slow", [100, 0, 9])];
+    for (found, over) in [([110, 0, 9], false), ([111, 0, 0], true), ([0, 1, 0], true), ([0, 0, 10], true)] {
+        assert_eq!(is_over(&listed, "slow", &found), over, "{found:?}");
+    }
+    assert!(is_over(&listed, "other", &[1, 0, 0]) && !is_over(&listed, "other", &[0; 3]));
+    let found = [("slow".to_owned(), [1, 2]), ("fast".to_owned(), [0, 0])];
+    assert_eq!(lines(found.iter().map(|(name, bytes)| (name, bytes))), "    (\"slow\", [1, 2]),\n");
+    assert_eq!(table_of("bench_spin").0, "BENCH_SPILLS");
+    assert_eq!(table_of("heap_alloc_many").0, "HOST_SPILLS");
+    assert_eq!(table_of("grab_heap").0, "STRESS_SPILLS");
+}

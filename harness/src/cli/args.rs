@@ -9,7 +9,6 @@ use super::parse::{self, JsonTarget};
 use clap::{ArgAction, Args, Parser, Subcommand};
 pub use device::{BackendChoice, GpuArgs};
 pub use pool::{PoolArgs, PoolBenchArgs, PoolCommand, PoolDemoArgs, PoolReplayArgs, PoolShowArgs};
-use std::path::PathBuf;
 use std::time::Duration;
 use stress::STRESS_EXAMPLES;
 pub use stress::StressArgs;
@@ -116,7 +115,7 @@ impl Command {
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Write what was found to this file; `-` is standard output. Default: text alone.
-    #[arg(long, value_name = "FILE", value_parser = json_target)]
+    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
     pub json: Option<JsonTarget>,
 }
 
@@ -134,7 +133,7 @@ pub struct BenchArgs {
     pub gpu: GpuArgs,
     /// Write results, with all that is needed to repeat them, to this file; `-` is standard output.
     /// Default: none are written.
-    #[arg(long, value_name = "FILE", value_parser = json_target)]
+    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
     pub json: Option<JsonTarget>,
     /// End the process with status 4 when one figure takes more seconds than this; 0 waits forever.
     /// Default: 300.
@@ -162,20 +161,12 @@ pub struct ExamplesArgs {
     #[arg(long, value_parser = parse::count)]
     pub threads: Option<u32>,
     /// Write what was checked to this file; `-` is standard output. Default: text alone.
-    #[arg(long, value_name = "FILE", value_parser = json_target)]
+    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
     pub json: Option<JsonTarget>,
     /// End the process with status 4 when all takes more seconds than this; 0 waits forever.
     /// Default: 300.
     #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
     pub watchdog: Duration,
-}
-
-fn json_target(text: &str) -> Result<JsonTarget, String> {
-    match text {
-        "" => Err("a file name is needed, or - for standard output".into()),
-        "-" => Ok(JsonTarget::Stdout),
-        path => Ok(JsonTarget::File(PathBuf::from(path))),
-    }
 }
 
 #[cfg(test)]

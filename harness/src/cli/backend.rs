@@ -1,6 +1,7 @@
 //! The device of a run, and the reason for the choice.
 
 use super::args::{BackendChoice, GpuArgs};
+use super::console::Console;
 use super::status::Failure;
 use warpheap::KernelImage;
 use warpheap::simt::Mode;
@@ -66,9 +67,23 @@ impl Chosen {
         Ok(describe(&self.device, mode)? + &kernels)
     }
 
+    /// Prints the device, and why it is not a GPU.
+    pub fn say(&self, mode: Option<Mode>, console: &Console) -> Result<(), Error> {
+        say_device(&self.describe(mode)?, self.why_not_cuda.as_ref(), console);
+        Ok(())
+    }
+
     /// The options that select the same device and kernels.
     pub fn options(&self, replay: bool) -> String {
         options(self.ordinal, self.kernels(), replay)
+    }
+}
+
+impl Bare {
+    /// Prints the device, and why it is not a GPU.
+    pub fn say(&self, console: &Console) -> Result<(), Error> {
+        say_device(&describe(&self.device, None)?, self.why_not_cuda.as_ref(), console);
+        Ok(())
     }
 }
 
@@ -81,44 +96,56 @@ fn options(ordinal: u32, kernels: Option<&KernelImage>, replay: bool) -> String 
     }
 }
 
-/// The selected device, with `kernels`. `auto` selects the GPU if there is a usable one, otherwise
-/// the CPU.
+/// The selected device, with `kernels`.
 pub fn choose(
     backend: BackendChoice,
     gpu: GpuArgs,
     mode: Option<Mode>,
     kernels: &[&'static str],
 ) -> Result<Chosen, Failure> {
+    let backend = if mode.is_some() { BackendChoice::Cpu } else { backend };
     let cpu = || Chosen::cpu(mode, kernels);
-    match backend {
-        BackendChoice::Cpu => cpu(),
-        BackendChoice::Auto if mode.is_some() => cpu(),
-        BackendChoice::Cuda => Chosen::cuda(gpu, kernels),
-        // Naming a GPU or its kernels requires a GPU.
-        BackendChoice::Auto if gpu.device.is_some() || gpu.kernels.is_some() => Chosen::cuda(gpu, kernels),
-        BackendChoice::Auto => match Chosen::try_cuda(gpu, kernels) {
-            Ok(chosen) => Ok(chosen),
-            Err(Error::NoDevice { found, .. }) => Ok(Chosen { why_not_cuda: Some(found), ..cpu()? }),
-            Err(error) => Ok(Chosen { why_not_cuda: Some(error.to_string()), ..cpu()? }),
-        },
-    }
+    let (chosen, why_not_cuda) = select(backend, gpu, || Chosen::try_cuda(gpu, kernels), cpu)?;
+    Ok(Chosen { why_not_cuda, ..chosen })
 }
 
 /// As [`choose`], without kernels: GPU `ordinal`, or the first.
 pub fn choose_bare(backend: BackendChoice, ordinal: Option<u32>) -> Result<Bare, Failure> {
-    let bare = |device, why_not_cuda| Bare { device, why_not_cuda };
+    let gpu = GpuArgs { device: ordinal, kernels: None };
     let cuda = || Device::cuda(ordinal.unwrap_or(0));
-    match backend {
-        BackendChoice::Cpu if ordinal.is_some() => {
-            Err(Failure::usage("--device is for a GPU, but the run is to be on the CPU; leave one out"))
-        }
-        BackendChoice::Cpu => Ok(bare(Device::cpu(), None)),
-        BackendChoice::Auto if ordinal.is_none() => Ok(match cuda() {
-            Ok(device) => bare(device, None),
-            Err(Error::NoDevice { found, .. }) => bare(Device::cpu(), Some(found)),
-            Err(error) => bare(Device::cpu(), Some(error.to_string())),
-        }),
-        BackendChoice::Auto | BackendChoice::Cuda => Ok(bare(cuda().map_err(no_cuda)?, None)),
+    let (device, why_not_cuda) = select(backend, gpu, cuda, || Ok(Device::cpu()))?;
+    Ok(Bare { device, why_not_cuda })
+}
+
+/// Opens the selected device. `auto` selects the GPU if there is a usable one, otherwise the CPU,
+/// with the reason. Naming a GPU or its kernels requires a GPU.
+fn select<T>(
+    backend: BackendChoice,
+    gpu: GpuArgs,
+    cuda: impl FnOnce() -> Result<T, Error>,
+    cpu: impl FnOnce() -> Result<T, Failure>,
+) -> Result<(T, Option<String>), Failure> {
+    let named = [("--device", gpu.device.is_some()), ("--kernels", gpu.kernels.is_some())];
+    let named = named.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option);
+    match (backend, named) {
+        (BackendChoice::Cpu, Some(option)) => Err(Failure::usage(format_args!(
+            "{option} is for a GPU, but this run is on the CPU; leave out {option}, or use --backend cuda \
+             without --replay"
+        ))),
+        (BackendChoice::Cpu, None) => Ok((cpu()?, None)),
+        (BackendChoice::Auto, None) => match cuda() {
+            Ok(chosen) => Ok((chosen, None)),
+            Err(Error::NoDevice { found, .. }) => Ok((cpu()?, Some(found))),
+            Err(error) => Ok((cpu()?, Some(error.to_string()))),
+        },
+        (BackendChoice::Auto | BackendChoice::Cuda, _) => Ok((cuda().map_err(no_cuda)?, None)),
+    }
+}
+
+fn say_device(device: &str, why_not_cuda: Option<&String>, console: &Console) {
+    console.say(format_args!("  device   {device}"));
+    if let Some(why) = why_not_cuda {
+        console.say(format_args!("           not on a GPU: {why}; see `warpheap doctor`"));
     }
 }
 

@@ -122,6 +122,15 @@ pub enum JsonTarget {
     File(PathBuf),
 }
 
+/// A file, or `-`.
+pub fn json_target(text: &str) -> Result<JsonTarget, String> {
+    match text {
+        "" => Err("a file name is needed, or - for standard output".into()),
+        "-" => Ok(JsonTarget::Stdout),
+        path => Ok(JsonTarget::File(PathBuf::from(path))),
+    }
+}
+
 impl fmt::Display for JsonTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

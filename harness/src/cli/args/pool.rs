@@ -1,7 +1,7 @@
 //! What can be asked of `warpheap pool`. The comments here are what `--help` prints.
 
 use super::super::parse::{self, JsonTarget};
-use super::{BackendChoice, GpuArgs, json_target};
+use super::device::{BackendChoice, GpuArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -101,7 +101,7 @@ pub struct PoolRunArgs {
     /// Write results, with all that is needed to repeat them, to this file; `-` is standard output.
     ///
     /// Default: none are written.
-    #[arg(long, value_name = "FILE", value_parser = json_target)]
+    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
     pub json: Option<JsonTarget>,
     /// End the process with status 4 when one pool, figure or demonstration, or the driver's
     /// answer, takes more seconds than this; 0 waits forever.

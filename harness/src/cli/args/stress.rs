@@ -1,8 +1,8 @@
 //! What can be asked of `warpheap stress`. The comments here are what `--help` prints.
 
 use super::super::parse::{self, JsonTarget, Sizes};
+use super::device::{BackendChoice, GpuArgs};
 use super::workload::WorkloadArgs;
-use super::{BackendChoice, GpuArgs, json_target};
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 use warpheap_harness::stress::{AllocatorKind, Plant};
@@ -92,7 +92,7 @@ pub struct StressArgs {
     /// Write results, with all that is needed to repeat them, to this file; `-` is standard output.
     ///
     /// Default: none are written.
-    #[arg(long, value_name = "FILE", value_parser = json_target)]
+    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
     pub json: Option<JsonTarget>,
     /// Inject a fault, to see it caught. The run then ends with status 1.
     ///

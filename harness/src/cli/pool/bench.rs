@@ -3,10 +3,10 @@
 use super::super::args::PoolBenchArgs;
 use super::super::backend::choose_bare;
 use super::super::console::Console;
+use super::super::results::{check_target, watchdog, write_results};
 use super::super::status::{Failure, Status};
-use super::super::stress::{check_target, write_results};
+use super::named::pools;
 use crate::report::human::{BinaryBytes, Count, Seconds, Si};
-use crate::report::provenance::ResultFile;
 use crate::report::table::Summary;
 use warpheap::{Backend, DeviceInfo};
 use warpheap_harness::bench::Bar;
@@ -21,23 +21,22 @@ const ADVICE: &str =
 /// Measures the selected pools. A missed bar is a fault if it applies to the pool.
 pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.run.json.as_ref())?;
-    let pools = with_driver(super::pools(&args.pool)?);
+    let pools = with_driver(pools(&args.pool)?);
     let chosen = choose_bare(args.run.backend, args.device)?;
     let info = chosen.device.info()?;
     let config = config(&args, pools, &info)?;
     console.say(format_args!("warpheap pool bench, the median of {} rounds of each pair", config.rounds));
-    super::say_device(&chosen, console)?;
+    chosen.say(console)?;
     tell_limits(&config, &info, console);
-    let mut watchdog = super::arm(args.run.watchdog, "setting up", ADVICE);
+    let arm = |what: String| watchdog(args.run.watchdog, what, ADVICE);
+    let mut armed = arm("setting up".into());
     let report = bench::run(&chosen.device, &config, &mut |figure| {
         tracing::info!(figure, "measuring");
-        watchdog = super::arm(args.run.watchdog, &format!("measuring ({figure})"), ADVICE);
+        armed = arm(format!("measuring ({figure})"));
     })?;
-    drop(watchdog);
+    drop(armed);
     let status = conclude(&report, console);
-    if let Some(target) = &args.run.json {
-        write_results(target, &ResultFile::new("pool-bench", Some(&info), None, &report), console)?;
-    }
+    write_results(args.run.json.as_ref(), "pool-bench", Some(&info), None, &report, console)?;
     Ok(status)
 }
 
@@ -187,8 +186,7 @@ mod tests {
     #[test]
     fn the_driver_comes_first_and_once() {
         for name in ["all", "driver", "blocks"] {
-            let pools =
-                with_driver(super::super::pools(name).unwrap_or_else(|error| panic!("{}", error.message)));
+            let pools = with_driver(pools(name).unwrap_or_else(|error| panic!("{}", error.message)));
             assert_eq!(pools[0].name, DRIVER);
             assert_eq!(pools.iter().filter(|kind| kind.name == DRIVER).count(), 1);
             assert!(name == "all" || name == "driver" || pools[1].name == name && pools.len() == 2);

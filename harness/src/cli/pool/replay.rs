@@ -3,17 +3,17 @@
 use super::super::args::PoolReplayArgs;
 use super::super::backend::choose_bare;
 use super::super::console::Console;
+use super::super::results::{check_target, watchdog, write_results};
 use super::super::status::{Failure, Status};
-use super::super::stress::{check_target, write_results};
+use super::named::pools;
 use crate::report::human::{BinaryBytes, Count, Seconds};
-use crate::report::provenance::ResultFile;
 use crate::report::table::Summary;
 use serde::Serialize;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use warpheap_harness::pool_tools::replay::{
-    Findings, ReplayConfig, ReplayReport, Trace, TraceSummary, replay,
+    Findings, Hosts, ReplayConfig, ReplayReport, Trace, TraceSummary, replay,
 };
 
 /// The kept results of a run.
@@ -30,31 +30,24 @@ const ADVICE: &str = "If it was only slow, allow more time with --watchdog, or r
 /// Replays the log against the selected pools. A misbehaving pool is a fault.
 pub fn run(args: PoolReplayArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.run.json.as_ref())?;
-    let pools = super::pools(&args.pool)?;
+    let pools = pools(&args.pool)?;
     let trace = read(&args.trace)?;
     let chosen = choose_bare(args.run.backend, args.device)?;
     console.say(format_args!("warpheap pool replay of {}", args.trace.display()));
-    super::say_device(&chosen, console)?;
+    chosen.say(console)?;
     tell_trace(trace.summary(), console);
     let config = ReplayConfig { bytes: args.bytes, hosts: args.threads.into() };
     let mut reports = Vec::new();
     for kind in pools {
         let what = format!("replaying against the pool {}", kind.name);
-        let watchdog = super::arm(args.run.watchdog, &what, ADVICE);
+        let _watchdog = watchdog(args.run.watchdog, what, ADVICE);
         reports.push(replay(&chosen.device, kind, &trace, config)?);
-        drop(watchdog);
     }
     let status = conclude(&reports, console);
-    if let Some(target) = &args.run.json {
-        let threads = if config.hosts == warpheap_harness::pool_tools::replay::Hosts::One {
-            1
-        } else {
-            trace.summary().threads
-        };
-        let data = Results { trace: trace.summary(), bytes: args.bytes, threads, pools: &reports };
-        let info = chosen.device.info()?;
-        write_results(target, &ResultFile::new("pool-replay", Some(&info), None, data), console)?;
-    }
+    let threads = if config.hosts == Hosts::One { 1 } else { trace.summary().threads };
+    let data = Results { trace: trace.summary(), bytes: args.bytes, threads, pools: &reports };
+    let info = chosen.device.info()?;
+    write_results(args.run.json.as_ref(), "pool-replay", Some(&info), None, data, console)?;
     Ok(status)
 }
 

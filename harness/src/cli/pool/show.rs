@@ -4,10 +4,9 @@
 use super::super::args::PoolShowArgs;
 use super::super::backend::choose_bare;
 use super::super::console::Console;
+use super::super::results::{check_target, watchdog, write_results};
 use super::super::status::{Failure, Status};
-use super::super::stress::{check_target, write_results};
 use crate::report::human::BinaryBytes;
-use crate::report::provenance::ResultFile;
 use crate::report::table::Summary;
 use serde::Serialize;
 use std::alloc::Layout;
@@ -61,16 +60,14 @@ const ADVICE: &str = "Look whether `warpheap doctor` gets an answer from the dri
 pub fn run(args: PoolShowArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.run.json.as_ref())?;
     let chosen = choose_bare(args.run.backend, args.device)?;
-    let watchdog = super::arm(args.run.watchdog, "asking the driver for its pools", ADVICE);
+    let watchdog = watchdog(args.run.watchdog, "asking the driver for its pools", ADVICE);
     let shown = look(&chosen.device, args.bytes).map_err(refused)?;
     drop(watchdog);
     console.say("warpheap pool show");
-    super::say_device(&chosen, console)?;
+    chosen.say(console)?;
     tell(&shown, console);
-    if let Some(target) = &args.run.json {
-        let info = chosen.device.info()?;
-        write_results(target, &ResultFile::new("pool-show", Some(&info), None, shown), console)?;
-    }
+    let info = chosen.device.info()?;
+    write_results(args.run.json.as_ref(), "pool-show", Some(&info), None, shown, console)?;
     Ok(Status::Clean)
 }
 

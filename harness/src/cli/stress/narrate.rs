@@ -3,7 +3,7 @@
 use super::super::console::Console;
 use super::super::parse::Sizes;
 use super::super::status::{Failure, Status};
-use super::Outcome;
+use super::outcome::Outcome;
 use super::session::Session;
 use crate::report::human::{BinaryBytes, Count, Seconds, Si};
 use crate::report::table::Summary;
@@ -19,10 +19,7 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
     let names: Vec<_> = session.configs.iter().map(|config| config.allocator.name()).collect();
     let mode = session.replay.then_some(Mode::Replay { seed: session.seed });
     console.say(format_args!("warpheap stress of {}, seed {}", joined(&names), session.seed));
-    console.say(format_args!("  device   {}", session.chosen.describe(mode)?));
-    if let Some(why) = &session.chosen.why_not_cuda {
-        console.say(format_args!("           not on a GPU: {why}; `warpheap doctor` says more"));
-    }
+    session.chosen.say(mode, console)?;
     let (threads, streams) = (Count(config.threads.into()), config.streams);
     let shared = if streams == 1 { "" } else { "; all share one pool" };
     console.say(format_args!("  threads  {threads} GPU threads in each of {streams} streams{shared}"));

@@ -105,16 +105,7 @@ fn check_combination(args: &StressArgs) -> Result<(), Failure> {
              --backend cpu",
         ));
     }
-    let named = [("--device", args.gpu.device.is_some()), ("--kernels", args.gpu.kernels.is_some())];
-    match named.iter().find(|(_, given)| *given) {
-        Some((option, _)) if args.replay || args.backend == BackendChoice::Cpu => {
-            Err(Failure::usage(format!(
-                "{option} is for a GPU, but the run is to be on the CPU; leave out {option}, or use --backend cuda \
-             without --replay"
-            )))
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// The allocators that support the fault and the workload, and those that do not. For a single

@@ -9,8 +9,9 @@ mod trace;
 pub use super::play::{Failed, Hosts};
 pub use trace::{Finding, Findings, Trace, TraceSummary};
 
+use super::kinds::PoolKind;
 use super::play::{Played, play};
-use super::{PoolKind, Spread};
+use super::spread::Spread;
 use serde::Serialize;
 use std::time::Instant;
 use warpheap::driver::Device;

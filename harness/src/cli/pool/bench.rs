@@ -140,9 +140,9 @@ fn pair(figure: &PairFigure) -> Vec<String> {
         figure.threads.to_string(),
         nanos(figure.ns.median),
         nanos(figure.slowest_ns.median),
-        times(figure.driver_ratio),
-        times(figure.driver_pool_ratio),
-        bars(&figure.bars),
+        times(figure.comparison.driver_ratio),
+        times(figure.comparison.driver_pool_ratio),
+        bars(&figure.comparison.bars),
     ]
 }
 
@@ -152,12 +152,12 @@ fn random(figure: &RandomFigure) -> Vec<String> {
         figure.pool.into(),
         Seconds(figure.seconds).to_string(),
         nanos(figure.call_ns),
-        times(figure.driver_ratio),
-        times(figure.driver_pool_ratio),
+        times(figure.comparison.driver_ratio),
+        times(figure.comparison.driver_pool_ratio),
         BinaryBytes(figure.peak_live_bytes).to_string(),
         format!("{} ({:.2} x)", BinaryBytes(figure.peak_reserved_bytes), figure.reserved_ratio),
         Count(figure.refused).to_string(),
-        bars(&figure.bars),
+        bars(&figure.comparison.bars),
     ]
 }
 

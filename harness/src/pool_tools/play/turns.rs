@@ -11,7 +11,7 @@
 //!
 //! I1: only the thread of step `next` makes a call.
 
-use super::Session;
+use super::session::Session;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use warpheap::error::InvalidConfig;

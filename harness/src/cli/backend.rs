@@ -151,7 +151,7 @@ fn say_device(device: &str, why_not_cuda: Option<&String>, console: &Console) {
 
 fn no_cuda(error: Error) -> Failure {
     Failure::from(error).with(|message| {
-        format!("{message}\n`warpheap doctor` lists what this machine has; `--backend cpu` needs no GPU")
+        format!("{message}\n`warpheap doctor` shows what is missing; `--backend cpu` requires no GPU")
     })
 }
 
@@ -160,10 +160,10 @@ pub fn describe(device: &Device, mode: Option<Mode>) -> Result<String, Error> {
     let info = device.info()?;
     if device.backend() == Backend::Cpu {
         return Ok(match mode {
-            Some(Mode::Replay { .. }) => "CPU, replay: one OS thread, the seed picks every next step".into(),
+            Some(Mode::Replay { .. }) => "CPU, replay: one OS thread, scheduled by the seed".into(),
             _ => {
                 let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
-                format!("CPU, {workers} workers running the kernels as warps of {} lanes", info.warp_size)
+                format!("CPU, {workers} workers that run the kernels as warps of {} lanes", info.warp_size)
             }
         });
     }
@@ -176,15 +176,15 @@ pub fn after_a_hang(backend: Backend, replay: bool) -> &'static str {
     match backend {
         Backend::Cuda => {
             "If it was only slow, allow more time with --watchdog. Otherwise try `warpheap stress --replay` with \
-             the same seed: it runs on the CPU and names the lanes that wait."
+             the same seed: it runs on the CPU and reports the lanes that wait."
         }
         _ if replay => {
-            "A replay in which lanes wait for each other ends by itself and names them, so this one was slow: \
-             allow more time with --watchdog, or ask for fewer --threads."
+            "A replay reports lanes that wait for each other, so this one was slow: allow more time with \
+             --watchdog, or use fewer --threads."
         }
         _ => {
-            "If it was only slow, allow more time with --watchdog, or ask for fewer --threads. Otherwise run it \
-             with --replay and the same seed, which names the lanes that wait."
+            "If it was only slow, allow more time with --watchdog, or use fewer --threads. Otherwise run it \
+             with --replay and the same seed, which reports the lanes that wait."
         }
     }
 }

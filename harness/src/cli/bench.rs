@@ -1,4 +1,4 @@
-//! `warpheap bench`: measures each figure and prints it next to its floor and its bar.
+//! `warpheap bench`: measures each figure and prints it next to its floor and its target.
 
 use super::args::BenchArgs;
 use super::backend::Chosen;
@@ -11,7 +11,7 @@ use warpheap_harness::bench::{self, Bar, BenchConfig, BenchReport, Comparison, F
 
 const ADVICE: &str = "If it was only slow, allow more time with --watchdog, or use fewer --rounds.";
 
-/// Measures the selected figures. A figure that misses its bar is a fault.
+/// Measures the selected figures. A missed target is a fault.
 pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.json.as_ref())?;
     let only = (args.figure != "all").then(|| args.figure.clone());
@@ -38,7 +38,7 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     Ok(status)
 }
 
-const HEADINGS: [&str; 8] = ["figure", "threads", "time", "against", "its time", "value", "bar", ""];
+const HEADINGS: [&str; 8] = ["figure", "threads", "time", "against", "its time", "value", "target", ""];
 
 fn conclude(report: &BenchReport, console: &Console) -> Status {
     let mut table = Summary::new(&HEADINGS, console.is_terminal());
@@ -54,7 +54,7 @@ fn conclude(report: &BenchReport, console: &Console) -> Status {
         console.say(format_args!("WRONG: {what}"));
     }
     let passed = report.figures.iter().filter(|figure| figure.passed).count();
-    console.say(format_args!("{passed} of {} figures pass their bar", report.figures.len()));
+    console.say(format_args!("{passed} of {} figures meet their targets", report.figures.len()));
     match passed == report.figures.len() {
         _ if !report.wrong.is_empty() => Status::Failed,
         true => Status::Clean,

@@ -17,7 +17,7 @@ pub fn run(args: ExamplesArgs, console: &Console) -> Result<Status, Failure> {
     check_name(&args)?;
     let chosen = choose(args.backend, args.gpu, None, &examples::kernels(only(&args)))?;
     let reports = run_on(&chosen, &args, console)?;
-    console.say(format_args!("\nall {} examples computed what the host computes", reports.len()));
+    console.say(format_args!("\nall {} examples agree with the host", reports.len()));
     let info = chosen.device.info()?;
     write_results(args.json.as_ref(), "examples", Some(&info), chosen.kernels(), &reports, console)?;
     Ok(Status::Clean)

@@ -90,7 +90,7 @@ fn play_twice(device: &Device, kind: &PoolKind, trace: &Trace, config: ReplayCon
         return Err(Error::AllocLog {
             what: "replayed",
             why: "nothing is allocated in it".into(),
-            advice: "record one of a program that allocates",
+            advice: "record a log of a program that allocates",
         });
     };
     let mut played = Played::default();

@@ -90,7 +90,7 @@ fn every_planted_fault_is_caught_and_can_be_repeated() {
         let text = out(&output);
         assert_eq!(status(&output), 1, "{plant}: {}", both(&output));
         assert!(text.contains(&format!("FAULT: freelist: {word}, round")), "{plant}: {text}");
-        assert!(text.contains("caught: the planted"), "{plant}: {text}");
+        assert!(text.contains("detected: the injected fault"), "{plant}: {text}");
         let again = warpheap(reproduction(&text));
         assert_eq!(status(&again), 1, "{plant}: {}", both(&again));
     }

@@ -1,17 +1,17 @@
-//! What the threads of a stress do.
+//! The options of a stress workload. Their doc comments are the text of `--help`.
 
 use clap::{Args, ValueEnum};
 use warpheap_harness::stress::{SizeMix, Workload};
 
-/// What the threads do, and which sizes they ask for.
+/// What the threads do, and the sizes that they allocate.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct WorkloadArgs {
     /// What the threads do.
     ///
-    /// Default: churn. The others are for allocators that take blocks back one by one.
+    /// Default: churn. The others need an allocator that frees single blocks.
     #[arg(long, value_enum, default_value_t = WorkloadChoice::Churn, hide_default_value = true)]
     pub workload: WorkloadChoice,
-    /// How sizes are spread over the range of --size.
+    /// Distribution of sizes over the range of --size.
     ///
     /// Default: uniform.
     #[arg(long, value_enum, default_value_t = MixChoice::Uniform, hide_default_value = true)]
@@ -23,22 +23,22 @@ pub struct WorkloadArgs {
 pub enum WorkloadChoice {
     /// Allocate and free; blocks pass to other threads and streams between kernels
     Churn,
-    /// Free what other warps allocated while they run, on any stream
+    /// Free blocks of other running warps, of any stream
     Exchange,
-    /// Every second stream allocates, and the others free that at the same time
+    /// Every second stream allocates, and the others free those blocks concurrently
     Pipeline,
-    /// A pool that is much too small: all are refused, all is freed, and it must give as much again
+    /// Exhaust a small pool, free everything, and check that as much can be allocated again
     Storm,
 }
 
-/// How sizes are spread.
+/// Distribution of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MixChoice {
-    /// Each as often as any other
+    /// Every size equally often
     Uniform,
-    /// Powers of two alone
+    /// Powers of two only
     Powers,
-    /// Fifteen of sixteen from the lowest sixteenth of the range
+    /// 15 of 16 sizes from the lowest sixteenth of the range
     MostlySmall,
 }
 

@@ -1,4 +1,4 @@
-//! `warpheap pool bench`: measures pools, and prints each next to the driver and its bars.
+//! `warpheap pool bench`: measures pools, and prints each next to the driver and its targets.
 
 use super::super::args::PoolBenchArgs;
 use super::super::backend::choose_bare;
@@ -16,9 +16,9 @@ use warpheap_harness::pool_tools::bench::{
 use warpheap_harness::pool_tools::{DRIVER, PoolKind};
 
 const ADVICE: &str =
-    "If it was only slow, allow more time with --watchdog, or ask for fewer --rounds or --allocations.";
+    "If it was only slow, allow more time with --watchdog, or use fewer --rounds or --allocations.";
 
-/// Measures the selected pools. A missed bar is a fault if it applies to the pool.
+/// Measures the selected pools. A missed target is a fault if it applies to the pool.
 pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.run.json.as_ref())?;
     let pools = with_driver(pools(&args.pool)?);
@@ -79,20 +79,27 @@ fn tell_limits(config: &PoolBenchConfig, info: &DeviceInfo, console: &Console) {
     let differs = if ours == rmms { String::new() } else { format!("; RMM's benchmark has {rmms}") };
     console.say(format_args!("  random   {ours}{differs}"));
     if info.backend == Backend::Cpu {
-        console
-            .say("  on the CPU the driver's memory is the program's own heap: nothing is held to the bars");
+        console.say("  on the CPU the driver's memory is the program's own heap: the targets do not apply");
     }
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
     if config.threads as usize > processors {
         let threads = config.threads;
         console.say(format_args!(
-            "  {threads} host threads on {processors} processors: their times have waiting for a processor in them"
+            "  {threads} host threads on {processors} processors: times include waits for a processor"
         ));
     }
 }
 
-const PAIRS: [&str; 8] =
-    ["figure", "pool", "host threads", "a pair", "slowest thread", "against the driver", "its pool", "bars"];
+const PAIRS: [&str; 8] = [
+    "figure",
+    "pool",
+    "host threads",
+    "a pair",
+    "slowest thread",
+    "against the driver",
+    "its pool",
+    "targets",
+];
 const RANDOM: [&str; 10] = [
     "figure",
     "pool",
@@ -102,8 +109,8 @@ const RANDOM: [&str; 10] = [
     "its pool",
     "peak live",
     "peak reserved",
-    "refused",
-    "bars",
+    "failed",
+    "targets",
 ];
 
 fn conclude(report: &PoolBenchReport, console: &Console) -> Status {
@@ -123,8 +130,8 @@ fn conclude(report: &PoolBenchReport, console: &Console) -> Status {
     let held: Vec<_> = report.judged().filter(|(_, counts, _)| *counts).collect();
     let met = held.iter().filter(|(_, _, judged)| judged.met).count();
     match held.len() {
-        0 => console.say("no pool here has bars to meet"),
-        all => console.say(format_args!("{met} of {all} bars are met")),
+        0 => console.say("no target applies to these pools"),
+        all => console.say(format_args!("{met} of {all} targets are met")),
     }
     match met == held.len() {
         _ if !report.wrong.is_empty() => Status::Failed,

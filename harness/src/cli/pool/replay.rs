@@ -71,15 +71,15 @@ fn tell_trace(trace: &TraceSummary, console: &Console) {
     ));
     if trace.failures + trace.empty > 0 {
         console.say(format_args!(
-            "  not replayed: {} calls that had failed, {} of no bytes",
+            "  not replayed: {} calls that failed, {} of zero bytes",
             Count(trace.failures),
             Count(trace.empty)
         ));
     }
-    tell("frees of what is not live, not replayed", &trace.unmatched_frees, console);
-    tell("frees with another size, replayed with the one that was allocated", &trace.other_sizes, console);
+    tell("frees of blocks that are not live, not replayed", &trace.unmatched_frees, console);
+    tell("frees with another size, replayed with the allocated size", &trace.other_sizes, console);
     tell("allocations of an address that is live, replayed", &trace.allocated_twice, console);
-    tell("leaks, given back after the last call", &trace.leaks, console);
+    tell("leaks, freed after the last call", &trace.leaks, console);
 }
 
 fn tell(what: &str, findings: &Findings, console: &Console) {
@@ -107,7 +107,7 @@ const HEADINGS: [&str; 10] = [
     "peak used",
     "peak reserved",
     "fragmentation",
-    "refused",
+    "failed",
 ];
 
 fn conclude(reports: &[ReplayReport], console: &Console) -> Status {
@@ -115,7 +115,7 @@ fn conclude(reports: &[ReplayReport], console: &Console) -> Status {
     reports.iter().filter(|report| report.error.is_none()).for_each(|report| table.row(row(report)));
     console.say(format_args!("\n{}\n", table.render()));
     if let Some(report) = reports.first() {
-        console.say(format_args!("of each call, {:.0} ns are the clock's", report.clock_ns));
+        console.say(format_args!("each time includes {:.0} ns for the clock", report.clock_ns));
     }
     for report in reports {
         tell_failures(report, console);
@@ -131,7 +131,7 @@ fn tell_failures(report: &ReplayReport, console: &Console) {
     if let Some(first) = &report.refused.first {
         let (count, left_out) = (Count(report.refused.count), Count(report.frees_left_out));
         console.say(format_args!(
-            "{pool}: {count} allocations refused, and {left_out} frees left out; the first: {first}"
+            "{pool}: {count} allocations failed, and {left_out} frees left out; the first: {first}"
         ));
     }
     if let Some(first) = &report.failed_frees.first {
@@ -140,7 +140,7 @@ fn tell_failures(report: &ReplayReport, console: &Console) {
     }
     if report.used_at_end_bytes > 0 {
         let bytes = BinaryBytes(report.used_at_end_bytes);
-        console.say(format_args!("WRONG: {pool}: {bytes} are used after all was given back"));
+        console.say(format_args!("WRONG: {pool}: {bytes} are in use after all blocks were freed"));
     }
 }
 

@@ -101,7 +101,7 @@ impl Session {
 fn check_combination(args: &StressArgs) -> Result<(), Failure> {
     if args.replay && args.backend == BackendChoice::Cuda {
         return Err(Failure::usage(
-            "a GPU schedules its threads itself, so its runs cannot be replayed; leave out --replay, or use \
+            "--replay schedules the threads, so a run on a GPU cannot be replayed; leave out --replay, or use \
              --backend cpu",
         ));
     }

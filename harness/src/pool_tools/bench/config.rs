@@ -67,7 +67,7 @@ impl PoolBenchConfig {
         Err(InvalidConfig::Pool {
             setting: "cap",
             given: Bytes(self.cap_bytes).to_string(),
-            why: format!("a single one of the random allocations may have {}", Bytes(most)),
+            why: format!("a single random allocation may have {}", Bytes(most)),
         }
         .into())
     }

@@ -74,7 +74,7 @@ pub(super) fn pair(
     let rounds = course.run(threads, config.rounds.max(1))?;
     let used = pool.usage().used_bytes;
     if used > 0 {
-        let found = format!("{used} B are used after all was given back");
+        let found = format!("{used} B are in use after all blocks were freed");
         return Err(Error::WrongResult { what: format!("{name}, pool {}", kind.name), found });
     }
     let of_pair = |time: Duration| time.as_nanos() as f64 / pairs as f64;

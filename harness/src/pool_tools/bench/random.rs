@@ -80,10 +80,10 @@ pub(super) fn random(
         return Err(wrong(format!("{} frees failed: {first}", played.failed_frees.count)));
     }
     if played.used_at_end > 0 {
-        return Err(wrong(format!("{} B are used after all was given back", played.used_at_end)));
+        return Err(wrong(format!("{} B are in use after all blocks were freed", played.used_at_end)));
     }
     if let (Some(first), 0) = (&played.refused.first, played.peak_live) {
-        return Err(wrong(format!("every allocation was refused: {first}")));
+        return Err(wrong(format!("every allocation failed: {first}")));
     }
     let seconds = time(script, &pool)?.as_secs_f64();
     Ok(RandomFigure {

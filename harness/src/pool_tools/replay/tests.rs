@@ -130,14 +130,14 @@ fn what_does_not_fit_together_is_told_and_nothing_is_lost() {
     assert_eq!(said(&summary.other_sizes), (1, 41, 5));
     assert_eq!(said(&summary.leaks), (2, 107, 3));
     assert!(summary.allocated_twice.first[0].what.contains("live since line 3"));
-    assert!(summary.other_sizes.first[0].what.contains("41 B are freed, of which line 4 allocated 40 B"));
+    assert!(summary.other_sizes.first[0].what.contains("41 B are freed, but line 4 allocated 40 B"));
     let sum = summary.allocations + summary.frees + summary.failures + summary.empty;
     assert_eq!(sum + summary.unmatched_frees.count, summary.rows, "{summary:?}");
     for kind in POOLS {
         let report = replay(&device, kind, &trace, config(Hosts::One)).unwrap();
         assert!(report.is_clean() && report.operations == 4, "{report:?}");
     }
-    assert_eq!(device.memory_in_use(), (0, 0), "what leaks in the log is given back");
+    assert_eq!(device.memory_in_use(), (0, 0), "leaked blocks are freed");
 }
 
 #[test]
@@ -154,9 +154,9 @@ fn a_second_free_is_told_from_one_of_what_was_never_allocated() {
     let said: Vec<_> =
         summary.unmatched_frees.first.iter().map(|found| (found.line, found.what.as_str())).collect();
     let expected = [
-        (4, "0x100 is freed, which is not live: line 3 freed it already"),
-        (5, "0x999 is freed, which is not live: nothing allocated it before"),
-        (8, "0x100 is freed, which is not live: line 7 freed it already"),
+        (4, "0x100 is freed, but is not live: it was freed in line 3"),
+        (5, "0x999 is freed, but is not live: it was never allocated"),
+        (8, "0x100 is freed, but is not live: it was freed in line 7"),
     ];
     assert_eq!((said, summary.frees), (expected.to_vec(), 2));
 }

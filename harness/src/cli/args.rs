@@ -1,15 +1,16 @@
 //! The options of the program. Their doc comments are the text of `--help`.
 
+pub mod choice;
 mod device;
+mod output;
 mod pool;
 mod stress;
-mod workload;
 
 use super::parse::{self, JsonTarget};
 use clap::{ArgAction, Args, Parser, Subcommand};
-pub use device::{BackendChoice, GpuArgs};
+pub use device::{BackendChoice, DeviceArgs, GpuArgs};
+pub use output::OutputArgs;
 pub use pool::{PoolArgs, PoolBenchArgs, PoolCommand, PoolDemoArgs, PoolReplayArgs, PoolShowArgs};
-use std::time::Duration;
 use stress::STRESS_EXAMPLES;
 pub use stress::StressArgs;
 
@@ -101,10 +102,10 @@ impl Command {
     /// Target of the results.
     pub fn json(&self) -> Option<&JsonTarget> {
         match self {
-            Command::Stress(args) => args.json.as_ref(),
+            Command::Stress(args) => args.output.json.as_ref(),
             Command::Doctor(args) => args.json.as_ref(),
-            Command::Bench(args) => args.json.as_ref(),
-            Command::Examples(args) => args.json.as_ref(),
+            Command::Bench(args) => args.output.json.as_ref(),
+            Command::Examples(args) => args.output.json.as_ref(),
             Command::Pool(args) => args.command.json(),
         }
     }
@@ -129,26 +130,15 @@ pub struct BenchArgs {
     pub rounds: u32,
     #[command(flatten)]
     pub gpu: GpuArgs,
-    /// Write the results, and how to reproduce them, to this file; `-` is standard output.
-    /// Default: none.
-    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
-    pub json: Option<JsonTarget>,
-    /// Exit with status 4 if a figure takes longer than this many seconds; 0 disables the limit.
-    /// Default: 300.
-    #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
-    pub watchdog: Duration,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// `warpheap examples`
 #[derive(Debug, Args)]
 pub struct ExamplesArgs {
-    /// The backend.
-    ///
-    /// Default: auto. The first lines of the output name the device.
-    #[arg(long, value_enum, default_value_t = BackendChoice::Auto, hide_default_value = true)]
-    pub backend: BackendChoice,
     #[command(flatten)]
-    pub gpu: GpuArgs,
+    pub device: DeviceArgs,
     /// Only examples whose name contains this: vectors, table, graph, octree. Default: all.
     #[arg(long, value_name = "NAME", default_value = "all", hide_default_value = true)]
     pub only: String,
@@ -157,13 +147,8 @@ pub struct ExamplesArgs {
     /// Default: 2^18 on a GPU and 4096 on the CPU.
     #[arg(long, value_parser = parse::count)]
     pub threads: Option<u32>,
-    /// Write the checks to this file; `-` is standard output. Default: none.
-    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
-    pub json: Option<JsonTarget>,
-    /// Exit with status 4 if the run takes longer than this many seconds; 0 disables the limit.
-    /// Default: 300.
-    #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
-    pub watchdog: Duration,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The device of a run, and the reason for the choice.
 
-use super::args::{BackendChoice, GpuArgs};
+use super::args::{BackendChoice, DeviceArgs, GpuArgs};
 use super::console::Console;
 use super::status::Failure;
 use warpheap::KernelImage;
@@ -98,8 +98,7 @@ fn options(ordinal: u32, kernels: Option<&KernelImage>, replay: bool) -> String 
 
 /// The selected device, with `kernels`.
 pub fn choose(
-    backend: BackendChoice,
-    gpu: GpuArgs,
+    DeviceArgs { backend, gpu }: DeviceArgs,
     mode: Option<Mode>,
     kernels: &[&'static str],
 ) -> Result<Chosen, Failure> {
@@ -205,8 +204,8 @@ mod tests {
             let Command::Stress(args) = Cli::try_parse_from(line.split(' ')).unwrap().command else {
                 unreachable!()
             };
-            assert_eq!((args.backend, args.gpu.device), (BackendChoice::Cuda, Some(1)));
-            let kernels = args.gpu.kernels.unwrap_or_else(|| panic!("no kernels in {words}"));
+            assert_eq!((args.device.backend, args.device.gpu.device), (BackendChoice::Cuda, Some(1)));
+            let kernels = args.device.gpu.kernels.unwrap_or_else(|| panic!("no kernels in {words}"));
             assert_eq!(build_info::image_for(Some(kernels.capability())), Ok(image));
         }
         assert_eq!(

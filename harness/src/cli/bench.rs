@@ -13,13 +13,13 @@ const ADVICE: &str = "If it was only slow, allow more time with --watchdog, or u
 
 /// Measures the selected figures. A missed target is a fault.
 pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.json.as_ref())?;
+    check_target(args.output.json.as_ref())?;
     let only = (args.figure != "all").then(|| args.figure.clone());
     let config = BenchConfig { rounds: args.rounds, only };
     let chosen = Chosen::cuda(args.gpu, &bench::kernels(&config))?;
     console.say(format_args!("warpheap bench, the median of {} rounds of each figure", args.rounds));
     console.say(format_args!("  device   {}\n", chosen.describe(None)?));
-    let arm = |figure: &str| watchdog(args.watchdog, format!("measuring ({figure})"), ADVICE);
+    let arm = |figure: &str| watchdog(args.output.watchdog, format!("measuring ({figure})"), ADVICE);
     let mut armed = arm("setting up");
     let report = bench::run(&chosen.device, &chosen.own, &config, &mut |figure| {
         tracing::info!(figure, "measuring");
@@ -34,7 +34,7 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     }
     let status = conclude(&report, console);
     let info = chosen.device.info()?;
-    write_results(args.json.as_ref(), "bench", Some(&info), chosen.kernels(), &report, console)?;
+    write_results(args.output.json.as_ref(), "bench", Some(&info), chosen.kernels(), &report, console)?;
     Ok(status)
 }
 

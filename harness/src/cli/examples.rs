@@ -13,13 +13,13 @@ type Reports = Vec<ExampleReport>;
 
 /// Runs the selected examples. A result that differs from the host's is a fault.
 pub fn run(args: ExamplesArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.json.as_ref())?;
+    check_target(args.output.json.as_ref())?;
     check_name(&args)?;
-    let chosen = choose(args.backend, args.gpu, None, &examples::kernels(only(&args)))?;
+    let chosen = choose(args.device, None, &examples::kernels(only(&args)))?;
     let reports = run_on(&chosen, &args, console)?;
     console.say(format_args!("\nall {} examples agree with the host", reports.len()));
     let info = chosen.device.info()?;
-    write_results(args.json.as_ref(), "examples", Some(&info), chosen.kernels(), &reports, console)?;
+    write_results(args.output.json.as_ref(), "examples", Some(&info), chosen.kernels(), &reports, console)?;
     Ok(Status::Clean)
 }
 
@@ -43,7 +43,7 @@ fn run_on(chosen: &Chosen, args: &ExamplesArgs, console: &Console) -> Result<Rep
     console.say(format_args!("warpheap examples, {} GPU threads each", Count(config.threads.into())));
     chosen.say(None, console)?;
     let advice = "If it was only slow, allow more time with --watchdog, or use fewer --threads.";
-    let watchdog = watchdog(args.watchdog, "running the examples", advice);
+    let watchdog = watchdog(args.output.watchdog, "running the examples", advice);
     let mut told = |report: &ExampleReport| tell(report, console);
     let outcome = examples::run(&chosen.device, &chosen.own, config, only(args), &mut told);
     drop(watchdog);

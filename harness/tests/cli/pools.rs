@@ -53,7 +53,7 @@ fn a_log_is_replayed_against_every_pool() {
 }
 
 #[test]
-fn a_replay_tells_what_a_pool_refuses() {
+fn a_replay_reports_failed_allocations() {
     let (_folder, path) = log(LOG);
     let line = format!("pool replay --backend cpu --pool driver --bytes 500 --trace {}", path.display());
     let output = warpheap(&line);
@@ -67,7 +67,7 @@ fn a_replay_tells_what_a_pool_refuses() {
 }
 
 #[test]
-fn what_is_no_log_is_refused_with_its_line_and_column() {
+fn an_invalid_log_is_rejected_with_line_and_column() {
     let (_folder, path) = log(&LOG.replace("0x300", "0xpool"));
     let line = format!("pool replay --backend cpu --trace {}", path.display());
     let output = warpheap(&line);

@@ -10,7 +10,7 @@ fn without_arguments_it_prints_help() {
 }
 
 #[test]
-fn help_teaches() {
+fn help_has_examples_defaults_and_statuses() {
     let general = warpheap("--help");
     assert_eq!(status(&general), 0);
     for part in [
@@ -67,7 +67,7 @@ fn off_a_terminal_nothing_but_text_is_printed() {
 }
 
 #[test]
-fn bad_arguments_are_refused_with_what_is_accepted() {
+fn invalid_arguments_are_rejected_with_the_accepted_ones() {
     for (line, part) in [
         ("stress --threads many", "2^20"),
         ("stress --threads 0", "whole number of 1 or more"),
@@ -104,7 +104,7 @@ fn bad_arguments_are_refused_with_what_is_accepted() {
         ("pool bench --pool lake", "there are driver, "),
         ("pool bench --figure speed", "pair of 1 MiB"),
         ("pool bench --backend cpu --device 1", "--device is for a GPU"),
-        ("pool bench --backend cpu --cap 1MiB", "a single one of the random allocations"),
+        ("pool bench --backend cpu --cap 1MiB", "a single random allocation"),
         ("pool demo pond", "there are blocks, growable, "),
         ("pool demo --backend cpu --kernels sm_70", "--kernels is for a GPU"),
         ("pool show --backend cpu --device 1", "--device is for a GPU"),

@@ -13,6 +13,18 @@ pub enum BackendChoice {
     Cpu,
 }
 
+/// The device of a run.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct DeviceArgs {
+    /// The backend.
+    ///
+    /// Default: auto. The first lines of the output name the device.
+    #[arg(long, value_enum, default_value_t = BackendChoice::Auto, hide_default_value = true)]
+    pub backend: BackendChoice,
+    #[command(flatten)]
+    pub gpu: GpuArgs,
+}
+
 /// The GPU, and its kernels.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct GpuArgs {

@@ -1,10 +1,10 @@
 //! The options of `warpheap pool`. Their doc comments are the text of `--help`.
 
 use super::super::parse::{self, JsonTarget};
-use super::device::{BackendChoice, GpuArgs};
+use super::device::{BackendChoice, DeviceArgs};
+use super::output::OutputArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use std::time::Duration;
 use warpheap_harness::pool_tools::replay::Hosts;
 
 const REPLAY_EXAMPLES: &str = "\
@@ -81,15 +81,15 @@ impl PoolCommand {
     /// Target of the results.
     pub fn json(&self) -> Option<&JsonTarget> {
         match self {
-            PoolCommand::Replay(args) => args.run.json.as_ref(),
-            PoolCommand::Bench(args) => args.run.json.as_ref(),
-            PoolCommand::Demo(args) => args.run.json.as_ref(),
-            PoolCommand::Show(args) => args.run.json.as_ref(),
+            PoolCommand::Replay(args) => args.run.output.json.as_ref(),
+            PoolCommand::Bench(args) => args.run.output.json.as_ref(),
+            PoolCommand::Demo(args) => args.output.json.as_ref(),
+            PoolCommand::Show(args) => args.run.output.json.as_ref(),
         }
     }
 }
 
-/// The options of all pool commands.
+/// The options of pool commands that launch no kernels.
 #[derive(Debug, Args)]
 pub struct PoolRunArgs {
     /// The backend.
@@ -97,17 +97,13 @@ pub struct PoolRunArgs {
     /// Default: auto. The first lines of the output name the device.
     #[arg(long, value_enum, default_value_t = BackendChoice::Auto, hide_default_value = true)]
     pub backend: BackendChoice,
-    /// Write the results, and how to reproduce them, to this file; `-` is standard output.
+    /// Ordinal of the GPU; `warpheap doctor` lists them. Requires a GPU.
     ///
-    /// Default: none.
-    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
-    pub json: Option<JsonTarget>,
-    /// Exit with status 4 if a pool, a figure, a demonstration or a query takes longer than this
-    /// many seconds; 0 disables the limit.
-    ///
-    /// Default: 300.
-    #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
-    pub watchdog: Duration,
+    /// Default: 0, the driver's first.
+    #[arg(long, value_name = "N")]
+    pub device: Option<u32>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// `warpheap pool replay`
@@ -129,11 +125,6 @@ pub struct PoolReplayArgs {
     /// Default: one.
     #[arg(long, value_enum, default_value_t = HostsChoice::One, hide_default_value = true)]
     pub threads: HostsChoice,
-    /// Ordinal of the GPU; `warpheap doctor` lists them. Requires a GPU.
-    ///
-    /// Default: 0, the driver's first.
-    #[arg(long, value_name = "N")]
-    pub device: Option<u32>,
     #[command(flatten)]
     pub run: PoolRunArgs,
 }
@@ -183,11 +174,6 @@ pub struct PoolBenchArgs {
     /// Seed of the sizes and the order: 42, 0x2a. Default: 1, so that runs can be compared.
     #[arg(long, value_parser = parse::seed, default_value = "1", hide_default_value = true)]
     pub seed: u64,
-    /// Ordinal of the GPU; `warpheap doctor` lists them. Requires a GPU.
-    ///
-    /// Default: 0, the driver's first.
-    #[arg(long, value_name = "N")]
-    pub device: Option<u32>,
     #[command(flatten)]
     pub run: PoolRunArgs,
 }
@@ -199,9 +185,9 @@ pub struct PoolDemoArgs {
     #[arg(value_name = "NAME", default_value = "all", hide_default_value = true)]
     pub which: String,
     #[command(flatten)]
-    pub gpu: GpuArgs,
+    pub device: DeviceArgs,
     #[command(flatten)]
-    pub run: PoolRunArgs,
+    pub output: OutputArgs,
 }
 
 /// `warpheap pool show`
@@ -213,11 +199,6 @@ pub struct PoolShowArgs {
     /// Default: nothing is allocated.
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]
     pub bytes: Option<u64>,
-    /// Ordinal of the GPU; `warpheap doctor` lists them. Requires a GPU.
-    ///
-    /// Default: 0, the driver's first.
-    #[arg(long, value_name = "N")]
-    pub device: Option<u32>,
     #[command(flatten)]
     pub run: PoolRunArgs,
 }

@@ -1,13 +1,14 @@
 //! The options of `warpheap stress`. Their doc comments are the text of `--help`.
 
-use super::super::parse::{self, JsonTarget, Sizes};
-use super::device::{BackendChoice, GpuArgs};
-use super::workload::WorkloadArgs;
-use clap::{Args, ValueEnum};
+use super::super::parse::{self, Sizes};
+use super::choice::{ALLOCATORS, Allocators, MIXES, PLANTS, WORKLOADS, one_of};
+use super::device::DeviceArgs;
+use super::output::OutputArgs;
+use clap::Args;
 use std::time::Duration;
-use warpheap_harness::stress::{AllocatorKind, Plant};
+use warpheap_harness::stress::{Plant, SizeMix, Workload};
 
-pub(super) const STRESS_EXAMPLES: &str = "\
+pub const STRESS_EXAMPLES: &str = "\
 Examples:
   warpheap stress
       All allocators on the GPU, or on the CPU if there is none.
@@ -27,20 +28,23 @@ Examples:
 /// `warpheap stress`
 #[derive(Debug, Args)]
 pub struct StressArgs {
-    /// The backend.
-    ///
-    /// Default: auto. The first lines of the output name the device.
-    #[arg(long, value_enum, default_value_t = BackendChoice::Auto, hide_default_value = true)]
-    pub backend: BackendChoice,
     #[command(flatten)]
-    pub gpu: GpuArgs,
+    pub device: DeviceArgs,
     /// The allocator.
     ///
     /// Default: all, one after the other.
-    #[arg(long, value_enum, default_value_t = AllocatorChoice::All, hide_default_value = true)]
-    pub allocator: AllocatorChoice,
-    #[command(flatten)]
-    pub work: WorkloadArgs,
+    #[arg(long, value_parser = one_of::<Allocators>(ALLOCATORS), default_value = "all", hide_default_value = true)]
+    pub allocator: Allocators,
+    /// What the threads do.
+    ///
+    /// Default: churn. The others need an allocator that frees single blocks.
+    #[arg(long, value_parser = one_of::<Workload>(WORKLOADS), default_value = "churn", hide_default_value = true)]
+    pub workload: Workload,
+    /// Distribution of sizes over the range of --size.
+    ///
+    /// Default: uniform.
+    #[arg(long, value_parser = one_of::<SizeMix>(MIXES), default_value = "uniform", hide_default_value = true)]
+    pub mix: SizeMix,
     /// GPU threads in each stream: 65536, 64K, 2^20. Rounded up to whole blocks of 256.
     ///
     /// Default: 2^20 on a GPU, more than are resident at once on any GPU; 8192 on the CPU and 1024
@@ -87,86 +91,11 @@ pub struct StressArgs {
     /// Default: off.
     #[arg(long)]
     pub replay: bool,
-    /// Write the results, and how to reproduce them, to this file; `-` is standard output.
-    ///
-    /// Default: none.
-    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
-    pub json: Option<JsonTarget>,
     /// Inject a fault. The run must detect it, and exits with status 1.
     ///
     /// Default: none.
-    #[arg(long, value_enum, value_name = "FAULT")]
-    pub plant: Option<PlantChoice>,
-    /// Exit with status 4 if a round takes longer than this many seconds; 0 disables the limit. A
-    /// hung kernel cannot be cancelled, so such a run writes no results.
-    ///
-    /// Default: 300.
-    #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
-    pub watchdog: Duration,
-}
-
-/// The allocators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AllocatorChoice {
-    /// The arena: any size, freed all at once
-    Bump,
-    /// The lock-free pool of blocks of one size
-    Freelist,
-    /// The heap: any size, freed by any thread
-    Heap,
-    /// All of them
-    All,
-}
-
-impl AllocatorChoice {
-    /// The allocators that this choice selects.
-    pub fn kinds(self) -> Vec<AllocatorKind> {
-        match self {
-            AllocatorChoice::Bump => vec![AllocatorKind::Bump],
-            AllocatorChoice::Freelist => vec![AllocatorKind::FreeList],
-            AllocatorChoice::Heap => vec![AllocatorKind::Heap],
-            AllocatorChoice::All => AllocatorKind::ALL.to_vec(),
-        }
-    }
-}
-
-/// A fault to inject.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlantChoice {
-    /// The allocator returns memory that is in use
-    Overlap,
-    /// A thread frees a block twice (not with bump)
-    DoubleFree,
-    /// A thread leaks a block
-    LostBlock,
-    /// A thread writes past the end of its block
-    TornWrite,
-}
-
-impl From<PlantChoice> for Plant {
-    fn from(choice: PlantChoice) -> Plant {
-        match choice {
-            PlantChoice::Overlap => Plant::Overlap,
-            PlantChoice::DoubleFree => Plant::DoubleFree,
-            PlantChoice::LostBlock => Plant::LostBlock,
-            PlantChoice::TornWrite => Plant::TornWrite,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_choices_are_the_harness_own() {
-        for plant in PlantChoice::value_variants() {
-            let name = plant.to_possible_value().unwrap().get_name().to_owned();
-            assert_eq!(name, Plant::from(*plant).to_string());
-        }
-        assert_eq!(PlantChoice::value_variants().len(), Plant::ALL.len());
-        for kind in AllocatorKind::ALL {
-            assert_eq!(AllocatorChoice::from_str(kind.name(), false).unwrap().kinds(), [kind]);
-        }
-    }
+    #[arg(long, value_parser = one_of::<Plant>(PLANTS), value_name = "FAULT")]
+    pub plant: Option<Plant>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }

@@ -20,15 +20,15 @@ const ADVICE: &str =
 
 /// Measures the selected pools. A missed target is a fault if it applies to the pool.
 pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.run.json.as_ref())?;
+    check_target(args.run.output.json.as_ref())?;
     let pools = with_driver(pools(&args.pool)?);
-    let chosen = choose_bare(args.run.backend, args.device)?;
+    let chosen = choose_bare(args.run.backend, args.run.device)?;
     let info = chosen.device.info()?;
     let config = config(&args, pools, &info)?;
     console.say(format_args!("warpheap pool bench, the median of {} rounds of each pair", config.rounds));
     chosen.say(console)?;
     tell_limits(&config, &info, console);
-    let arm = |what: String| watchdog(args.run.watchdog, what, ADVICE);
+    let arm = |what: String| watchdog(args.run.output.watchdog, what, ADVICE);
     let mut armed = arm("setting up".into());
     let report = bench::run(&chosen.device, &config, &mut |figure| {
         tracing::info!(figure, "measuring");
@@ -36,7 +36,7 @@ pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
     })?;
     drop(armed);
     let status = conclude(&report, console);
-    write_results(args.run.json.as_ref(), "pool-bench", Some(&info), None, &report, console)?;
+    write_results(args.run.output.json.as_ref(), "pool-bench", Some(&info), None, &report, console)?;
     Ok(status)
 }
 

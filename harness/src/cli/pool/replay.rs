@@ -29,10 +29,10 @@ const ADVICE: &str = "If it was only slow, allow more time with --watchdog, or r
 
 /// Replays the log against the selected pools. A misbehaving pool is a fault.
 pub fn run(args: PoolReplayArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.run.json.as_ref())?;
+    check_target(args.run.output.json.as_ref())?;
     let pools = pools(&args.pool)?;
     let trace = read(&args.trace)?;
-    let chosen = choose_bare(args.run.backend, args.device)?;
+    let chosen = choose_bare(args.run.backend, args.run.device)?;
     console.say(format_args!("warpheap pool replay of {}", args.trace.display()));
     chosen.say(console)?;
     tell_trace(trace.summary(), console);
@@ -40,14 +40,14 @@ pub fn run(args: PoolReplayArgs, console: &Console) -> Result<Status, Failure> {
     let mut reports = Vec::new();
     for kind in pools {
         let what = format!("replaying against the pool {}", kind.name);
-        let _watchdog = watchdog(args.run.watchdog, what, ADVICE);
+        let _watchdog = watchdog(args.run.output.watchdog, what, ADVICE);
         reports.push(replay(&chosen.device, kind, &trace, config)?);
     }
     let status = conclude(&reports, console);
     let threads = if config.hosts == Hosts::One { 1 } else { trace.summary().threads };
     let data = Results { trace: trace.summary(), bytes: args.bytes, threads, pools: &reports };
     let info = chosen.device.info()?;
-    write_results(args.run.json.as_ref(), "pool-replay", Some(&info), None, data, console)?;
+    write_results(args.run.output.json.as_ref(), "pool-replay", Some(&info), None, data, console)?;
     Ok(status)
 }
 

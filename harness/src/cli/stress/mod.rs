@@ -31,10 +31,10 @@ struct StressResults<'a> {
 
 /// Runs the selected stress runs and returns their worst status.
 pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.json.as_ref())?;
+    check_target(args.output.json.as_ref())?;
     let session = Session::new(&args)?;
     let advice = after_a_hang(session.chosen.device.backend(), session.replay);
-    let mut watch = Watch::new(*console, args.watchdog, advice, session.seed);
+    let mut watch = Watch::new(*console, args.output.watchdog, advice, session.seed);
     narrate::opening(&session, console)?;
     let mut outcomes = Vec::new();
     for config in &session.configs {
@@ -49,6 +49,6 @@ pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
     let (replay, seed) = (session.replay, session.seed);
     let results = StressResults { exit_status: exit as u8, replay, seed, runs: &outcomes };
     let (info, kernels) = (session.chosen.device.info().ok(), session.chosen.kernels());
-    write_results(args.json.as_ref(), "stress", info.as_ref(), kernels, results, console)?;
+    write_results(args.output.json.as_ref(), "stress", info.as_ref(), kernels, results, console)?;
     Ok(exit)
 }

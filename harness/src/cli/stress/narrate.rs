@@ -1,5 +1,6 @@
 //! The text of a run: its settings, figures and verdict.
 
+use super::super::args::choice::{PLANTS, WORKLOADS, describe};
 use super::super::console::Console;
 use super::super::parse::Sizes;
 use super::super::status::{Failure, Status};
@@ -8,7 +9,7 @@ use super::session::Session;
 use crate::report::human::{BinaryBytes, Count, Seconds, Si};
 use crate::report::table::Summary;
 use warpheap::simt::Mode;
-use warpheap_harness::stress::{Limit, Plant, SizeMix, StressReport, Workload};
+use warpheap_harness::stress::{Limit, SizeMix, StressReport};
 
 /// Maximum number of printed findings per run.
 const PRINTED: usize = 5;
@@ -23,7 +24,7 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
     let (threads, streams) = (Count(config.threads.into()), config.streams);
     let shared = if streams == 1 { "" } else { "; all share one pool" };
     console.say(format_args!("  threads  {threads} GPU threads in each of {streams} streams{shared}"));
-    console.say(format_args!("  work     {}", what(config.workload)));
+    console.say(format_args!("  work     {}", describe(WORKLOADS, config.workload.name())));
     let mix = match config.mix {
         SizeMix::Powers => ", powers of two",
         SizeMix::MostlySmall => ", most of them from the lowest sixteenth",
@@ -38,7 +39,7 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
         }
     });
     if let Some(plant) = config.plant {
-        console.say(format_args!("  planted  {}", meaning(plant)));
+        console.say(format_args!("  planted  {}", describe(PLANTS, plant.name())));
     }
     for kind in &session.left_out {
         console.say(format_args!("           {kind} is left out: it frees blocks only by its reset"));
@@ -55,27 +56,6 @@ fn joined(names: &[&str]) -> String {
     match names {
         [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         _ => names.concat(),
-    }
-}
-
-fn what(workload: Workload) -> &'static str {
-    match workload {
-        Workload::Exchange => "exchange: warps free blocks of other running warps",
-        Workload::Pipeline => {
-            "pipeline: every second stream allocates, and the others free those blocks concurrently"
-        }
-        Workload::Storm => "storm: exhaust the pool, free everything, and allocate as much again",
-        _ => "churn: blocks pass to other threads and streams between kernels",
-    }
-}
-
-fn meaning(plant: Plant) -> &'static str {
-    match plant {
-        Plant::Overlap => "overlap: the allocator returns memory that is in use",
-        Plant::DoubleFree => "double-free: a thread frees a block twice",
-        Plant::LostBlock => "lost-block: a thread leaks a block",
-        Plant::TornWrite => "torn-write: a thread writes past the end of its block",
-        _ => "a fault",
     }
 }
 

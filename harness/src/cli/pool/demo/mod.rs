@@ -53,19 +53,26 @@ const ADVICE: &str = "If it was only slow, allow more time with --watchdog.";
 
 /// Runs the selected demonstrations. A failed check is a fault.
 pub fn run(args: PoolDemoArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.run.json.as_ref())?;
+    check_target(args.output.json.as_ref())?;
     let demos = named(&args.which)?;
-    let chosen = choose(args.run.backend, args.gpu, None, &KERNELS)?;
+    let chosen = choose(args.device, None, &KERNELS)?;
     console.say("warpheap pool demo");
     chosen.say(None, console)?;
     let mut reports = Vec::new();
     for demo in demos {
-        let _watchdog = watchdog(args.run.watchdog, format!("the demonstration {}", demo.name), ADVICE);
+        let _watchdog = watchdog(args.output.watchdog, format!("the demonstration {}", demo.name), ADVICE);
         reports.push(show(demo, &chosen, console)?);
     }
     let status = conclude(&reports, console);
     let info = chosen.device.info().ok();
-    write_results(args.run.json.as_ref(), "pool-demo", info.as_ref(), chosen.kernels(), &reports, console)?;
+    write_results(
+        args.output.json.as_ref(),
+        "pool-demo",
+        info.as_ref(),
+        chosen.kernels(),
+        &reports,
+        console,
+    )?;
     Ok(status)
 }
 

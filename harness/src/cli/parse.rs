@@ -6,7 +6,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const BYTES: &str = "a size is a number of bytes, with an optional unit: 64, 4KiB, 1GiB, 2^20 (K, M, G and T are powers of 1024)";
+const BYTES: &str = "a size is a number of bytes, with an optional unit: 64, 4KiB, 1GiB, 2^20 \
+     (K, M, G and T are powers of 1024)";
 const COUNT: &str =
     "a count is a whole number of 1 or more: 65536, 64K, 1M, 2^20 (K and M are powers of 1024)";
 const SIZES: &str =

@@ -15,7 +15,8 @@ pub struct PoolKind {
     pub name: &'static str,
     /// Whether it reuses freed memory. A pool that does not is replayed, but not measured.
     pub reuses: bool,
-    /// Whether the bars of [`bench`](super::bench) apply to it. Bars of other pools are reported only.
+    /// Whether the bars of [`bench`](super::bench) apply to it. Bars of other pools are reported
+    /// only.
     pub has_bars: bool,
     make: fn(&Device, &Demand) -> Result<Box<dyn DeviceAllocator>>,
 }

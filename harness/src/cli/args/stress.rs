@@ -75,8 +75,8 @@ pub struct StressArgs {
     pub streams: u32,
     /// Bytes of the pool: 64MiB, 1GiB. A heap is rounded to whole MiB.
     ///
-    /// Default: three quarters of what all threads may hold, so that allocations fail at times, or a
-    /// sixteenth in a storm; less if the device has less memory.
+    /// Default: three quarters of what all threads may hold, so that allocations fail at times, or
+    /// a sixteenth in a storm; less if the device has less memory.
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]
     pub pool: Option<u64>,
     /// Seed of the operations of every thread: 42, 0x2a. Without --replay, the interleaving of the
@@ -85,8 +85,8 @@ pub struct StressArgs {
     /// Default: a random seed, printed first.
     #[arg(long, value_parser = parse::seed)]
     pub seed: Option<u64>,
-    /// Run on the CPU, with every step scheduled by the seed, so that a run can be repeated exactly.
-    /// Slower, because it uses one OS thread.
+    /// Run on the CPU, with every step scheduled by the seed, so that a run can be repeated
+    /// exactly. Slower, because it uses one OS thread.
     ///
     /// Default: off.
     #[arg(long)]

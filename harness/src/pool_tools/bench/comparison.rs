@@ -33,7 +33,8 @@ pub struct Judged {
     pub what: &'static str,
     /// The figure.
     pub value: f64,
-    /// Its unit: `ns` for nanoseconds per pair, `ms` for milliseconds of all calls, `x` for a ratio.
+    /// Its unit: `ns` for nanoseconds per pair, `ms` for milliseconds of all calls, `x` for a
+    /// ratio.
     pub unit: &'static str,
     /// Direction of the bar.
     pub holds: Bar,

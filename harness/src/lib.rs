@@ -7,7 +7,7 @@
 //! [`stress_kernels!`](warpheap_device::stress_kernels!).
 //!
 //! Modules, each using only those before it: [`kernels`] → [`mod@bench`], [`stress`], [`examples`]
-//! → [`pools`].
+//! → [`pool_tools`].
 
 pub mod bench;
 pub mod build_info;

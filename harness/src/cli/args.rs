@@ -1,16 +1,16 @@
-//! What can be asked on the command line. The comments here are what `--help` prints.
+//! The options of the program. Their doc comments are the text of `--help`.
 
+pub mod choice;
 mod device;
+mod output;
 mod pool;
 mod stress;
-mod workload;
 
 use super::parse::{self, JsonTarget};
 use clap::{ArgAction, Args, Parser, Subcommand};
-pub use device::{BackendChoice, GpuArgs};
+pub use device::{BackendChoice, DeviceArgs, GpuArgs};
+pub use output::OutputArgs;
 pub use pool::{PoolArgs, PoolBenchArgs, PoolCommand, PoolDemoArgs, PoolReplayArgs, PoolShowArgs};
-use std::path::PathBuf;
-use std::time::Duration;
 use stress::STRESS_EXAMPLES;
 pub use stress::StressArgs;
 
@@ -18,26 +18,26 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("WARP
 
 const STATUSES: &str = "\
 Exit status:
-  0    done, and nothing is wrong
-  1    a fault was found, or a kernel crashed (stress, pool); a bar was missed (bench, pool)
-  2    what was asked makes no sense, or cannot be done on this device
+  0    success
+  1    a fault was found, or a kernel crashed (stress, pool); a target was missed (bench, pool)
+  2    the arguments are invalid, or this device does not support them
   3    there is no usable device
-  4    a kernel hung: the run was ended from outside
-  5    the machine or the driver let the run down, or a planted fault was missed
+  4    a kernel hung: the watchdog ended the run
+  5    the machine or the driver failed, or an injected fault was not detected
   130  interrupted by Ctrl-C";
 
 const OVERVIEW: &str = "\
 Start here:
   warpheap stress                     thousands of GPU threads, on a GPU or on the CPU
-  warpheap stress --plant overlap     the same with a fault injected, to see it caught
-  warpheap doctor                     what this machine has, and what to do about the rest";
+  warpheap stress --plant overlap     the same with an injected fault, which must be detected
+  warpheap doctor                     what this machine has, and how to install the rest";
 
 const DOCTOR_EXAMPLES: &str = "\
 Examples:
   warpheap doctor
   warpheap doctor --json - | jq .data.devices
 
-Exit status: 0 if kernels run on at least one backend, 3 if on none, 4 if one hangs.";
+Exit status: 0 if kernels run on at least one backend, 3 if on none, 4 if a kernel hangs.";
 
 const EXAMPLES_EXAMPLES: &str = "\
 Examples:
@@ -45,57 +45,56 @@ Examples:
   warpheap examples --backend cuda --json examples.json
   warpheap examples --backend cpu --only octree
 
-Exit status: 0 if every result is right, 1 if one is not, 2 if no example has that name, 3 without the GPU that
-was asked for, 4 if a kernel hangs, 5 if the machine or the driver lets the run down.";
+Exit status: 0 if all results are correct, 1 if one is not, 2 if no example has that name, 3 without the
+requested GPU, 4 if a kernel hangs, 5 if the machine or the driver fails.";
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
   warpheap bench
   warpheap bench --figure churn --rounds 50 --json bench.json
 
-A GPU is needed. Exit status: 0 if every figure passes its bar, 1 if one does not, 2 if no figure has that
+Requires a GPU. Exit status: 0 if all figures meet their targets, 1 if one does not, 2 if no figure has that
 name, 3 without a GPU, 4 if a kernel hangs, 5 if a measurement fails.";
 
-/// Memory allocation inside GPU kernels written in Rust: try it, check it, measure it.
+/// Memory allocation in GPU kernels written in Rust: tests, checks and benchmarks.
 #[derive(Debug, Parser)]
 #[command(name = "warpheap", version = VERSION, max_term_width = 110, arg_required_else_help = true)]
 #[command(after_help = format!("{OVERVIEW}\n\n{STATUSES}"))]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
-    /// Log to standard error: -v what happens, -vv details, -vvv everything. `RUST_LOG` overrides
-    /// it.
+    /// Log to standard error: -v info, -vv debug, -vvv trace. `RUST_LOG` overrides it.
     #[arg(short, long, action = ArgAction::Count, global = true, display_order = 1000)]
     pub verbose: u8,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Let thousands of GPU threads allocate and free, and prove that no two live blocks overlap.
+    /// Allocate and free in thousands of GPU threads, and check that no two live blocks overlap.
     ///
-    /// Every allocation claims its memory in an ownership map on the device, every owner fills its
-    /// block with a pattern and reads it again before it frees it, and between rounds all live
-    /// blocks are compared on the device and, by sorting, on the host. At the end the pool is
-    /// emptied, and must give exactly what it holds.
+    /// Each allocation claims its memory in an ownership map on the device. Its thread fills the
+    /// block with a pattern, and reads it again before the free. Between rounds all live blocks are
+    /// compared on the device and, by sorting, on the host. At the end the pool is allocated to its
+    /// last block, and must have exactly its capacity.
     #[command(after_long_help = format!("{STRESS_EXAMPLES}\n\n{STATUSES}"))]
     Stress(StressArgs),
-    /// Say what was found of driver, devices, compiler and kernels, and what to do about what was
-    /// not.
+    /// Check the driver, the devices, the compiler and the kernels, and say how to fix what is
+    /// missing.
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
-    /// Measure the allocators on a GPU, each beside the same kernel without one.
+    /// Benchmark the allocators on a GPU, each beside the same kernel without allocations.
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
     /// Build data structures in kernels: growing vectors, a hash table, a graph, an octree.
     ///
-    /// Every result is compared with a plain computation on the host, and after each example the
-    /// heap has to be empty again.
+    /// Each result is compared with the same computation on the host, and after each example the
+    /// heap must be empty again.
     #[command(after_long_help = EXAMPLES_EXAMPLES)]
     Examples(ExamplesArgs),
-    /// Device memory that the host hands out: replay a log of allocations, measure the pools, see
-    /// what they do and what the driver's have.
+    /// Pools of device memory, allocated by the host: replay logs, run benchmarks and
+    /// demonstrations, show the driver's pools.
     Pool(PoolArgs),
 }
 
@@ -103,10 +102,10 @@ impl Command {
     /// Target of the results.
     pub fn json(&self) -> Option<&JsonTarget> {
         match self {
-            Command::Stress(args) => args.json.as_ref(),
+            Command::Stress(args) => args.output.json.as_ref(),
             Command::Doctor(args) => args.json.as_ref(),
-            Command::Bench(args) => args.json.as_ref(),
-            Command::Examples(args) => args.json.as_ref(),
+            Command::Bench(args) => args.output.json.as_ref(),
+            Command::Examples(args) => args.output.json.as_ref(),
             Command::Pool(args) => args.command.json(),
         }
     }
@@ -115,8 +114,8 @@ impl Command {
 /// `warpheap doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Write what was found to this file; `-` is standard output. Default: text alone.
-    #[arg(long, value_name = "FILE", value_parser = json_target)]
+    /// Write the findings to this file; `-` is standard output. Default: none.
+    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
     pub json: Option<JsonTarget>,
 }
 
@@ -126,56 +125,30 @@ pub struct BenchArgs {
     /// Only figures whose name contains this: churn, bump, "4096 B". Default: all.
     #[arg(long, value_name = "NAME", default_value = "all", hide_default_value = true)]
     pub figure: String,
-    /// Timed rounds of each figure, of which the median counts. Default: 20, whose median repeats
-    /// well.
+    /// Timed rounds of each figure; the result is their median. Default: 20.
     #[arg(long, value_parser = parse::count, default_value = "20", hide_default_value = true)]
     pub rounds: u32,
     #[command(flatten)]
     pub gpu: GpuArgs,
-    /// Write results, with all that is needed to repeat them, to this file; `-` is standard output.
-    /// Default: none are written.
-    #[arg(long, value_name = "FILE", value_parser = json_target)]
-    pub json: Option<JsonTarget>,
-    /// End the process with status 4 when one figure takes more seconds than this; 0 waits forever.
-    /// Default: 300.
-    #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
-    pub watchdog: Duration,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// `warpheap examples`
 #[derive(Debug, Args)]
 pub struct ExamplesArgs {
-    /// Where to run.
-    ///
-    /// Default: auto, a GPU if there is a usable one and the CPU otherwise; the first lines say
-    /// which.
-    #[arg(long, value_enum, default_value_t = BackendChoice::Auto, hide_default_value = true)]
-    pub backend: BackendChoice,
     #[command(flatten)]
-    pub gpu: GpuArgs,
+    pub device: DeviceArgs,
     /// Only examples whose name contains this: vectors, table, graph, octree. Default: all.
     #[arg(long, value_name = "NAME", default_value = "all", hide_default_value = true)]
     pub only: String,
-    /// GPU threads, each with a number, a key, an edge or a point: 65536, 64K, 2^20.
+    /// GPU threads, each with one number, key, edge or point: 65536, 64K, 2^20.
     ///
     /// Default: 2^18 on a GPU and 4096 on the CPU.
     #[arg(long, value_parser = parse::count)]
     pub threads: Option<u32>,
-    /// Write what was checked to this file; `-` is standard output. Default: text alone.
-    #[arg(long, value_name = "FILE", value_parser = json_target)]
-    pub json: Option<JsonTarget>,
-    /// End the process with status 4 when all takes more seconds than this; 0 waits forever.
-    /// Default: 300.
-    #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
-    pub watchdog: Duration,
-}
-
-fn json_target(text: &str) -> Result<JsonTarget, String> {
-    match text {
-        "" => Err("a file name is needed, or - for standard output".into()),
-        "-" => Ok(JsonTarget::Stdout),
-        path => Ok(JsonTarget::File(PathBuf::from(path))),
-    }
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The device of a run, and the reason for the choice.
 
-use super::args::{BackendChoice, GpuArgs};
+use super::args::{BackendChoice, DeviceArgs, GpuArgs};
+use super::console::Console;
 use super::status::Failure;
 use warpheap::KernelImage;
 use warpheap::simt::Mode;
@@ -66,9 +67,23 @@ impl Chosen {
         Ok(describe(&self.device, mode)? + &kernels)
     }
 
+    /// Prints the device, and why it is not a GPU.
+    pub fn say(&self, mode: Option<Mode>, console: &Console) -> Result<(), Error> {
+        say_device(&self.describe(mode)?, self.why_not_cuda.as_ref(), console);
+        Ok(())
+    }
+
     /// The options that select the same device and kernels.
     pub fn options(&self, replay: bool) -> String {
         options(self.ordinal, self.kernels(), replay)
+    }
+}
+
+impl Bare {
+    /// Prints the device, and why it is not a GPU.
+    pub fn say(&self, console: &Console) -> Result<(), Error> {
+        say_device(&describe(&self.device, None)?, self.why_not_cuda.as_ref(), console);
+        Ok(())
     }
 }
 
@@ -81,50 +96,61 @@ fn options(ordinal: u32, kernels: Option<&KernelImage>, replay: bool) -> String 
     }
 }
 
-/// The selected device, with `kernels`. `auto` selects the GPU if there is a usable one, otherwise
-/// the CPU.
+/// The selected device, with `kernels`.
 pub fn choose(
-    backend: BackendChoice,
-    gpu: GpuArgs,
+    DeviceArgs { backend, gpu }: DeviceArgs,
     mode: Option<Mode>,
     kernels: &[&'static str],
 ) -> Result<Chosen, Failure> {
+    let backend = if mode.is_some() { BackendChoice::Cpu } else { backend };
     let cpu = || Chosen::cpu(mode, kernels);
-    match backend {
-        BackendChoice::Cpu => cpu(),
-        BackendChoice::Auto if mode.is_some() => cpu(),
-        BackendChoice::Cuda => Chosen::cuda(gpu, kernels),
-        // Naming a GPU or its kernels requires a GPU.
-        BackendChoice::Auto if gpu.device.is_some() || gpu.kernels.is_some() => Chosen::cuda(gpu, kernels),
-        BackendChoice::Auto => match Chosen::try_cuda(gpu, kernels) {
-            Ok(chosen) => Ok(chosen),
-            Err(Error::NoDevice { found, .. }) => Ok(Chosen { why_not_cuda: Some(found), ..cpu()? }),
-            Err(error) => Ok(Chosen { why_not_cuda: Some(error.to_string()), ..cpu()? }),
-        },
-    }
+    let (chosen, why_not_cuda) = select(backend, gpu, || Chosen::try_cuda(gpu, kernels), cpu)?;
+    Ok(Chosen { why_not_cuda, ..chosen })
 }
 
 /// As [`choose`], without kernels: GPU `ordinal`, or the first.
 pub fn choose_bare(backend: BackendChoice, ordinal: Option<u32>) -> Result<Bare, Failure> {
-    let bare = |device, why_not_cuda| Bare { device, why_not_cuda };
+    let gpu = GpuArgs { device: ordinal, kernels: None };
     let cuda = || Device::cuda(ordinal.unwrap_or(0));
-    match backend {
-        BackendChoice::Cpu if ordinal.is_some() => {
-            Err(Failure::usage("--device is for a GPU, but the run is to be on the CPU; leave one out"))
-        }
-        BackendChoice::Cpu => Ok(bare(Device::cpu(), None)),
-        BackendChoice::Auto if ordinal.is_none() => Ok(match cuda() {
-            Ok(device) => bare(device, None),
-            Err(Error::NoDevice { found, .. }) => bare(Device::cpu(), Some(found)),
-            Err(error) => bare(Device::cpu(), Some(error.to_string())),
-        }),
-        BackendChoice::Auto | BackendChoice::Cuda => Ok(bare(cuda().map_err(no_cuda)?, None)),
+    let (device, why_not_cuda) = select(backend, gpu, cuda, || Ok(Device::cpu()))?;
+    Ok(Bare { device, why_not_cuda })
+}
+
+/// Opens the selected device. `auto` selects the GPU if there is a usable one, otherwise the CPU,
+/// with the reason. Naming a GPU or its kernels requires a GPU.
+fn select<T>(
+    backend: BackendChoice,
+    gpu: GpuArgs,
+    cuda: impl FnOnce() -> Result<T, Error>,
+    cpu: impl FnOnce() -> Result<T, Failure>,
+) -> Result<(T, Option<String>), Failure> {
+    let named = [("--device", gpu.device.is_some()), ("--kernels", gpu.kernels.is_some())];
+    let named = named.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option);
+    match (backend, named) {
+        (BackendChoice::Cpu, Some(option)) => Err(Failure::usage(format_args!(
+            "{option} is for a GPU, but this run is on the CPU; leave out {option}, or use --backend cuda \
+             without --replay"
+        ))),
+        (BackendChoice::Cpu, None) => Ok((cpu()?, None)),
+        (BackendChoice::Auto, None) => match cuda() {
+            Ok(chosen) => Ok((chosen, None)),
+            Err(Error::NoDevice { found, .. }) => Ok((cpu()?, Some(found))),
+            Err(error) => Ok((cpu()?, Some(error.to_string()))),
+        },
+        (BackendChoice::Auto | BackendChoice::Cuda, _) => Ok((cuda().map_err(no_cuda)?, None)),
+    }
+}
+
+fn say_device(device: &str, why_not_cuda: Option<&String>, console: &Console) {
+    console.say(format_args!("  device   {device}"));
+    if let Some(why) = why_not_cuda {
+        console.say(format_args!("           not on a GPU: {why}; see `warpheap doctor`"));
     }
 }
 
 fn no_cuda(error: Error) -> Failure {
     Failure::from(error).with(|message| {
-        format!("{message}\n`warpheap doctor` lists what this machine has; `--backend cpu` needs no GPU")
+        format!("{message}\n`warpheap doctor` shows what is missing; `--backend cpu` requires no GPU")
     })
 }
 
@@ -133,10 +159,10 @@ pub fn describe(device: &Device, mode: Option<Mode>) -> Result<String, Error> {
     let info = device.info()?;
     if device.backend() == Backend::Cpu {
         return Ok(match mode {
-            Some(Mode::Replay { .. }) => "CPU, replay: one OS thread, the seed picks every next step".into(),
+            Some(Mode::Replay { .. }) => "CPU, replay: one OS thread, scheduled by the seed".into(),
             _ => {
                 let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
-                format!("CPU, {workers} workers running the kernels as warps of {} lanes", info.warp_size)
+                format!("CPU, {workers} workers that run the kernels as warps of {} lanes", info.warp_size)
             }
         });
     }
@@ -149,15 +175,15 @@ pub fn after_a_hang(backend: Backend, replay: bool) -> &'static str {
     match backend {
         Backend::Cuda => {
             "If it was only slow, allow more time with --watchdog. Otherwise try `warpheap stress --replay` with \
-             the same seed: it runs on the CPU and names the lanes that wait."
+             the same seed: it runs on the CPU and reports the lanes that wait."
         }
         _ if replay => {
-            "A replay in which lanes wait for each other ends by itself and names them, so this one was slow: \
-             allow more time with --watchdog, or ask for fewer --threads."
+            "A replay reports lanes that wait for each other, so this one was slow: allow more time with \
+             --watchdog, or use fewer --threads."
         }
         _ => {
-            "If it was only slow, allow more time with --watchdog, or ask for fewer --threads. Otherwise run it \
-             with --replay and the same seed, which names the lanes that wait."
+            "If it was only slow, allow more time with --watchdog, or use fewer --threads. Otherwise run it \
+             with --replay and the same seed, which reports the lanes that wait."
         }
     }
 }
@@ -178,8 +204,8 @@ mod tests {
             let Command::Stress(args) = Cli::try_parse_from(line.split(' ')).unwrap().command else {
                 unreachable!()
             };
-            assert_eq!((args.backend, args.gpu.device), (BackendChoice::Cuda, Some(1)));
-            let kernels = args.gpu.kernels.unwrap_or_else(|| panic!("no kernels in {words}"));
+            assert_eq!((args.device.backend, args.device.gpu.device), (BackendChoice::Cuda, Some(1)));
+            let kernels = args.device.gpu.kernels.unwrap_or_else(|| panic!("no kernels in {words}"));
             assert_eq!(build_info::image_for(Some(kernels.capability())), Ok(image));
         }
         assert_eq!(

@@ -1,31 +1,31 @@
-//! `warpheap bench`: measures each figure and prints it next to its floor and its bar.
+//! `warpheap bench`: measures each figure and prints it next to its floor and its target.
 
 use super::args::BenchArgs;
 use super::backend::Chosen;
 use super::console::Console;
+use super::results::{check_target, watchdog, write_results};
 use super::status::{Failure, Status};
-use super::stress::{check_target, write_results};
 use crate::report::human::{Count, Seconds, Si};
-use crate::report::provenance::ResultFile;
 use crate::report::table::Summary;
-use std::time::Duration;
-use warpheap::Watchdog;
 use warpheap_harness::bench::{self, Bar, BenchConfig, BenchReport, Comparison, Figure, Timing};
 
-/// Measures the selected figures. A figure that misses its bar is a fault.
+const ADVICE: &str = "If it was only slow, allow more time with --watchdog, or use fewer --rounds.";
+
+/// Measures the selected figures. A missed target is a fault.
 pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.json.as_ref())?;
+    check_target(args.output.json.as_ref())?;
     let only = (args.figure != "all").then(|| args.figure.clone());
     let config = BenchConfig { rounds: args.rounds, only };
     let chosen = Chosen::cuda(args.gpu, &bench::kernels(&config))?;
     console.say(format_args!("warpheap bench, the median of {} rounds of each figure", args.rounds));
     console.say(format_args!("  device   {}\n", chosen.describe(None)?));
-    let mut watchdog = arm(args.watchdog, "setting up");
+    let arm = |figure: &str| watchdog(args.output.watchdog, format!("measuring ({figure})"), ADVICE);
+    let mut armed = arm("setting up");
     let report = bench::run(&chosen.device, &chosen.own, &config, &mut |figure| {
         tracing::info!(figure, "measuring");
-        watchdog = arm(args.watchdog, figure);
+        armed = arm(figure);
     })?;
-    drop(watchdog);
+    drop(armed);
     if report.figures.is_empty() && report.left_out.is_empty() && report.wrong.is_empty() {
         return Err(Failure::usage(format_args!(
             "no figure has `{}` in its name; leave --figure out to see all",
@@ -33,21 +33,12 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
         )));
     }
     let status = conclude(&report, console);
-    if let Some(target) = &args.json {
-        let info = chosen.device.info()?;
-        write_results(target, &ResultFile::new("bench", Some(&info), chosen.kernels(), &report), console)?;
-    }
+    let info = chosen.device.info()?;
+    write_results(args.output.json.as_ref(), "bench", Some(&info), chosen.kernels(), &report, console)?;
     Ok(status)
 }
 
-/// A watchdog, or none if there is no limit.
-fn arm(limit: Duration, figure: &str) -> Option<Watchdog> {
-    let what = format!("measuring ({figure})");
-    let advice = "If it was only slow, allow more time with --watchdog, or ask for fewer --rounds.";
-    (!limit.is_zero()).then(|| Watchdog::start(limit, what, advice, Status::Hung as i32))
-}
-
-const HEADINGS: [&str; 8] = ["figure", "threads", "time", "against", "its time", "value", "bar", ""];
+const HEADINGS: [&str; 8] = ["figure", "threads", "time", "against", "its time", "value", "target", ""];
 
 fn conclude(report: &BenchReport, console: &Console) -> Status {
     let mut table = Summary::new(&HEADINGS, console.is_terminal());
@@ -63,7 +54,7 @@ fn conclude(report: &BenchReport, console: &Console) -> Status {
         console.say(format_args!("WRONG: {what}"));
     }
     let passed = report.figures.iter().filter(|figure| figure.passed).count();
-    console.say(format_args!("{passed} of {} figures pass their bar", report.figures.len()));
+    console.say(format_args!("{passed} of {} figures meet their targets", report.figures.len()));
     match passed == report.figures.len() {
         _ if !report.wrong.is_empty() => Status::Failed,
         true => Status::Clean,

@@ -1,13 +1,11 @@
 //! `warpheap examples`: runs data structures that kernels build, and prints the checks.
 
-use super::args::{BackendChoice, ExamplesArgs};
+use super::args::ExamplesArgs;
 use super::backend::{Chosen, choose};
 use super::console::Console;
+use super::results::{check_target, watchdog, write_results};
 use super::status::{Failure, Status};
-use super::stress::{check_target, write_results};
 use crate::report::human::{Count, Seconds};
-use crate::report::provenance::ResultFile;
-use warpheap::Watchdog;
 use warpheap_harness::examples::{self, ExampleReport, ExamplesConfig};
 
 /// The reports that are kept.
@@ -15,30 +13,18 @@ type Reports = Vec<ExampleReport>;
 
 /// Runs the selected examples. A result that differs from the host's is a fault.
 pub fn run(args: ExamplesArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.json.as_ref())?;
-    check_combination(&args)?;
-    let chosen = choose(args.backend, args.gpu, None, &examples::kernels(only(&args)))?;
+    check_target(args.output.json.as_ref())?;
+    check_name(&args)?;
+    let chosen = choose(args.device, None, &examples::kernels(only(&args)))?;
     let reports = run_on(&chosen, &args, console)?;
-    console.say(format_args!("\nall {} examples computed what the host computes", reports.len()));
-    if let Some(target) = &args.json {
-        let info = chosen.device.info()?;
-        write_results(
-            target,
-            &ResultFile::new("examples", Some(&info), chosen.kernels(), &reports),
-            console,
-        )?;
-    }
+    console.say(format_args!("\nall {} examples agree with the host", reports.len()));
+    let info = chosen.device.info()?;
+    write_results(args.output.json.as_ref(), "examples", Some(&info), chosen.kernels(), &reports, console)?;
     Ok(Status::Clean)
 }
 
-/// Rejects contradictory options and names that select nothing.
-fn check_combination(args: &ExamplesArgs) -> Result<(), Failure> {
-    if args.backend == BackendChoice::Cpu && args.gpu.device.is_some() {
-        return Err(Failure::usage("--device is for a GPU, but the run is to be on the CPU; leave one out"));
-    }
-    if args.backend == BackendChoice::Cpu && args.gpu.kernels.is_some() {
-        return Err(Failure::usage("--kernels is for a GPU, but the run is to be on the CPU; leave one out"));
-    }
+/// Rejects a name that selects nothing.
+fn check_name(args: &ExamplesArgs) -> Result<(), Failure> {
     if only(args).is_some_and(|only| !examples::names().any(|name| name.contains(only))) {
         let names: Vec<_> = examples::names().collect();
         let message = format!("no example has `{}` in its name; there are {}", args.only, names.join(", "));
@@ -55,14 +41,9 @@ fn run_on(chosen: &Chosen, args: &ExamplesArgs, console: &Console) -> Result<Rep
     let defaults = ExamplesConfig::for_backend(chosen.device.backend());
     let config = ExamplesConfig { threads: args.threads.unwrap_or(defaults.threads), ..defaults };
     console.say(format_args!("warpheap examples, {} GPU threads each", Count(config.threads.into())));
-    console.say(format_args!("  device   {}", chosen.describe(None)?));
-    if let Some(why) = &chosen.why_not_cuda {
-        console.say(format_args!("  not on a GPU: {why}"));
-    }
-    let advice = "If it was only slow, allow more time with --watchdog, or ask for fewer --threads.";
-    let limit = args.watchdog;
-    let watchdog = (!limit.is_zero())
-        .then(|| Watchdog::start(limit, "running the examples", advice, Status::Hung as i32));
+    chosen.say(None, console)?;
+    let advice = "If it was only slow, allow more time with --watchdog, or use fewer --threads.";
+    let watchdog = watchdog(args.output.watchdog, "running the examples", advice);
     let mut told = |report: &ExampleReport| tell(report, console);
     let outcome = examples::run(&chosen.device, &chosen.own, config, only(args), &mut told);
     drop(watchdog);

@@ -2,7 +2,7 @@
 //!
 //! `args` (with `parse`) defines the options; `stress`, `bench`, `examples`, `pool` and `doctor`
 //! run the commands; `status` lists the ways a run can end. Text for people goes through `console`,
-//! results that are kept go through `report`.
+//! results that are kept go through `results`.
 
 mod args;
 mod backend;
@@ -12,6 +12,7 @@ mod doctor;
 mod examples;
 mod parse;
 mod pool;
+mod results;
 mod status;
 mod stress;
 

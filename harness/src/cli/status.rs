@@ -1,4 +1,4 @@
-//! Ways a run can end.
+//! The exit status.
 
 use std::fmt;
 use warpheap::Error as LibraryError;
@@ -10,13 +10,13 @@ use warpheap_harness::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// Everything was done without a fault.
+    /// Success.
     Clean = 0,
-    /// A fault was found, or a figure missed its bar.
+    /// A fault was found, or a figure missed its target.
     Fault = 1,
-    /// The request cannot be fulfilled. Also the status of clap's own errors.
+    /// The arguments are invalid or not supported. Also the status of clap's own errors.
     Usage = 2,
-    /// There is no device to run on.
+    /// There is no usable device.
     NoDevice = 3,
     /// A kernel did not end.
     Hung = 4,
@@ -26,7 +26,7 @@ pub enum Status {
     Interrupted = 130,
 }
 
-/// Reason of an early end.
+/// An error that ends the program.
 #[derive(Debug)]
 pub struct Failure {
     /// Exit status of the process.

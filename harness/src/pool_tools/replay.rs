@@ -9,8 +9,9 @@ mod trace;
 pub use super::play::{Failed, Hosts};
 pub use trace::{Finding, Findings, Trace, TraceSummary};
 
+use super::kinds::PoolKind;
 use super::play::{Played, play};
-use super::{PoolKind, Spread};
+use super::spread::Spread;
 use serde::Serialize;
 use std::time::Instant;
 use warpheap::driver::Device;
@@ -89,7 +90,7 @@ fn play_twice(device: &Device, kind: &PoolKind, trace: &Trace, config: ReplayCon
         return Err(Error::AllocLog {
             what: "replayed",
             why: "nothing is allocated in it".into(),
-            advice: "record one of a program that allocates",
+            advice: "record a log of a program that allocates",
         });
     };
     let mut played = Played::default();

@@ -3,7 +3,7 @@
 //! I1: each slot is allocated by one step, and freed by at most one later step. I2: `thread` and
 //! `stream` of a step are below `threads` and `streams`.
 
-use super::Demand;
+use super::demand::Demand;
 use std::alloc::Layout;
 
 /// Calls, in the order in which they are made.

@@ -43,8 +43,8 @@ fn a_log_is_replayed_against_every_pool() {
         }
         let said = err(&output);
         for part in [
-            "line 5: 0x900 is freed, which is not live: nothing allocated it before",
-            "leaks, given back",
+            "line 5: 0x900 is freed, but is not live: it was never allocated",
+            "leaks, freed after the last call",
             "fragmentation",
         ] {
             assert!(said.contains(part), "no {part:?} in {said}");
@@ -53,13 +53,13 @@ fn a_log_is_replayed_against_every_pool() {
 }
 
 #[test]
-fn a_replay_tells_what_a_pool_refuses() {
+fn a_replay_reports_failed_allocations() {
     let (_folder, path) = log(LOG);
     let line = format!("pool replay --backend cpu --pool driver --bytes 500 --trace {}", path.display());
     let output = warpheap(&line);
     assert_eq!(status(&output), 0, "{}", both(&output));
     let said = out(&output);
-    assert!(said.contains("driver: 1 allocations refused, and 1 frees left out; the first:"), "{said}");
+    assert!(said.contains("driver: 1 allocations failed, and 1 frees left out; the first:"), "{said}");
     // A block of 1000 B does not fit in 500 B, so the pool cannot be built.
     let output = warpheap(&line.replace("--pool driver", "--pool blocks"));
     assert_eq!(status(&output), 1, "{}", both(&output));
@@ -67,7 +67,7 @@ fn a_replay_tells_what_a_pool_refuses() {
 }
 
 #[test]
-fn what_is_no_log_is_refused_with_its_line_and_column() {
+fn an_invalid_log_is_rejected_with_line_and_column() {
     let (_folder, path) = log(&LOG.replace("0x300", "0xpool"));
     let line = format!("pool replay --backend cpu --trace {}", path.display());
     let output = warpheap(&line);
@@ -115,7 +115,7 @@ fn pools_are_measured_beside_the_driver() {
     );
     assert_eq!((&pairs[0]["pool"], &pairs[0]["driver_ratio"]), (&"driver".into(), &1.0.into()));
     for part in
-        ["pair of 256 B to 64 MiB", "random to 64 MiB", "nothing is held to the bars", "RMM's benchmark has"]
+        ["pair of 256 B to 64 MiB", "random to 64 MiB", "the targets do not apply", "RMM's benchmark has"]
     {
         assert!(err(&output).contains(part), "no {part:?} in {}", err(&output));
     }
@@ -151,7 +151,7 @@ fn the_drivers_pools_are_shown_with_their_settings() {
     let parts = [
         "default pool, at first",
         "release threshold",
-        "reserved at most",
+        "peak reserved",
         "reuse: allow opportunistic",
         "are free",
     ];

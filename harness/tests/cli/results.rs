@@ -43,7 +43,7 @@ fn results_on_standard_output_are_alone_there() {
 }
 
 #[test]
-fn a_results_file_that_cannot_be_written_is_refused_before_the_run() {
+fn a_results_file_that_cannot_be_written_is_rejected_before_the_run() {
     let folder = tempfile::tempdir().expect("a folder");
     let missing = folder.path().join("missing").join("result.json");
     for (path, part) in [(missing.as_path(), "create it first"), (folder.path(), "it is a folder")] {

@@ -25,7 +25,7 @@ fn figures(results: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn a_clean_run_says_what_it_proved() {
+fn a_clean_run_lists_its_checks() {
     let output = stress("--seed 7");
     let text = out(&output);
     assert_eq!(status(&output), 0, "{}", both(&output));
@@ -40,7 +40,7 @@ fn a_clean_run_says_what_it_proved() {
 }
 
 #[test]
-fn examples_say_what_was_checked() {
+fn examples_list_their_checks() {
     let output = examples("");
     assert_eq!(status(&output), 0, "{}", both(&output));
     for part in ["256 GPU threads", "720720 = 2^4*3^2*5*7*11*13", "the heap is empty", "all 4 examples"] {
@@ -90,7 +90,7 @@ fn every_planted_fault_is_caught_and_can_be_repeated() {
         let text = out(&output);
         assert_eq!(status(&output), 1, "{plant}: {}", both(&output));
         assert!(text.contains(&format!("FAULT: freelist: {word}, round")), "{plant}: {text}");
-        assert!(text.contains("caught: the planted"), "{plant}: {text}");
+        assert!(text.contains("detected: the injected fault"), "{plant}: {text}");
         let again = warpheap(reproduction(&text));
         assert_eq!(status(&again), 1, "{plant}: {}", both(&again));
     }
@@ -110,7 +110,7 @@ fn a_replayed_seed_is_the_same_run_and_another_is_not() {
 }
 
 #[test]
-fn without_a_gpu_cuda_is_refused_with_advice() {
+fn without_a_gpu_cuda_is_rejected_with_advice() {
     if warpheap::Device::cuda_count().is_ok_and(|count| count > 0) {
         eprintln!("skipped: this machine has a GPU");
         return;
@@ -146,7 +146,7 @@ fn a_run_that_makes_no_progress_is_ended() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_interrupt_ends_it_with_a_word() {
+fn an_interrupt_ends_it_with_a_message() {
     use std::io::{BufRead, BufReader, Read};
     use std::process::Stdio;
     let mut run = Command::new(env!("CARGO_BIN_EXE_warpheap"))

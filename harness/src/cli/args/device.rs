@@ -1,8 +1,8 @@
-//! What can be said about the device. The comments here are what `--help` prints.
+//! The options of the device. Their doc comments are the text of `--help`.
 
 use clap::{Args, ValueEnum};
 
-/// Where to run.
+/// The backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BackendChoice {
     /// A GPU if there is a usable one, otherwise the CPU
@@ -13,18 +13,29 @@ pub enum BackendChoice {
     Cpu,
 }
 
-/// Which GPU, and what it runs.
+/// The device of a run.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct DeviceArgs {
+    /// The backend.
+    ///
+    /// Default: auto. The first lines of the output name the device.
+    #[arg(long, value_enum, default_value_t = BackendChoice::Auto, hide_default_value = true)]
+    pub backend: BackendChoice,
+    #[command(flatten)]
+    pub gpu: GpuArgs,
+}
+
+/// The GPU, and its kernels.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct GpuArgs {
-    /// Which GPU, from 0. `warpheap doctor` lists them.
+    /// Ordinal of the GPU; `warpheap doctor` lists them. Requires a GPU.
     ///
-    /// Default: 0, the driver's first. Naming one rules the CPU out.
+    /// Default: 0, the driver's first.
     #[arg(long, value_name = "N")]
     pub device: Option<u32>,
-    /// Which of the program's kernels the GPU runs.
+    /// The set of kernels that the GPU runs. Requires a GPU.
     ///
-    /// Default: the newest that it can run. This is for trying the others. Naming them rules the
-    /// CPU out, as --device does.
+    /// Default: the newest set that the GPU supports.
     #[arg(long, value_enum, value_name = "ARCH")]
     pub kernels: Option<KernelsChoice>,
 }

@@ -1,62 +1,64 @@
-//! What can be asked of `warpheap stress`. The comments here are what `--help` prints.
+//! The options of `warpheap stress`. Their doc comments are the text of `--help`.
 
-use super::super::parse::{self, JsonTarget, Sizes};
-use super::workload::WorkloadArgs;
-use super::{BackendChoice, GpuArgs, json_target};
-use clap::{Args, ValueEnum};
+use super::super::parse::{self, Sizes};
+use super::choice::{ALLOCATORS, Allocators, MIXES, PLANTS, WORKLOADS, one_of};
+use super::device::DeviceArgs;
+use super::output::OutputArgs;
+use clap::Args;
 use std::time::Duration;
-use warpheap_harness::stress::{AllocatorKind, Plant};
+use warpheap_harness::stress::{Plant, SizeMix, Workload};
 
-pub(super) const STRESS_EXAMPLES: &str = "\
+pub const STRESS_EXAMPLES: &str = "\
 Examples:
   warpheap stress
       All allocators on the GPU, or on the CPU if there is none.
   warpheap stress --backend cuda --seconds 60 --streams 4 --json stress.json
-      A minute for each allocator, four streams at once, the results in a file.
+      One minute for each allocator, on four concurrent streams; the results go to a file.
   warpheap stress --allocator freelist --size 4KiB --threads 2^20 --pool 2GiB
-      A million threads in each stream on a pool that is too small for all of them.
+      A million threads in each stream, on a pool that is too small for all of them.
   warpheap stress --allocator heap --workload pipeline --mix mostly-small --size 16-8192
-      Kernels of one stream allocate blocks of all sizes, and those of another free them at the same time.
+      Kernels of one stream allocate blocks of all sizes; kernels of another free them concurrently.
   warpheap stress --allocator heap --pairs 10^10 --streams 4
-      Goes on until ten billion blocks were allocated, checked and freed.
+      Ends when ten billion blocks have been allocated, checked and freed.
   warpheap stress --plant double-free
-      Injects a fault. The run must end with status 1 and name it.
+      Injects a fault. The run must detect it, and exits with status 1.
   warpheap stress --replay --seed 42
-      One OS thread on which the seed decides every step: the same seed is the same run.";
+      Runs on one OS thread, scheduled by the seed: the same seed gives the same run.";
 
 /// `warpheap stress`
 #[derive(Debug, Args)]
 pub struct StressArgs {
-    /// Where to run.
-    ///
-    /// Default: auto, so that the same command works on any machine; the first lines say what was
-    /// chosen and why.
-    #[arg(long, value_enum, default_value_t = BackendChoice::Auto, hide_default_value = true)]
-    pub backend: BackendChoice,
     #[command(flatten)]
-    pub gpu: GpuArgs,
-    /// What to stress.
+    pub device: DeviceArgs,
+    /// The allocator.
     ///
     /// Default: all, one after the other.
-    #[arg(long, value_enum, default_value_t = AllocatorChoice::All, hide_default_value = true)]
-    pub allocator: AllocatorChoice,
-    #[command(flatten)]
-    pub work: WorkloadArgs,
+    #[arg(long, value_parser = one_of::<Allocators>(ALLOCATORS), default_value = "all", hide_default_value = true)]
+    pub allocator: Allocators,
+    /// What the threads do.
+    ///
+    /// Default: churn. The others need an allocator that frees single blocks.
+    #[arg(long, value_parser = one_of::<Workload>(WORKLOADS), default_value = "churn", hide_default_value = true)]
+    pub workload: Workload,
+    /// Distribution of sizes over the range of --size.
+    ///
+    /// Default: uniform.
+    #[arg(long, value_parser = one_of::<SizeMix>(MIXES), default_value = "uniform", hide_default_value = true)]
+    pub mix: SizeMix,
     /// GPU threads in each stream: 65536, 64K, 2^20. Rounded up to whole blocks of 256.
     ///
-    /// Default: 2^20 on a GPU, more than any holds at once; 8192 on the CPU and 1024 in a replay,
-    /// which a CPU gets through in seconds.
+    /// Default: 2^20 on a GPU, more than are resident at once on any GPU; 8192 on the CPU and 1024
+    /// in a replay, which take seconds.
     #[arg(long, value_parser = parse::count)]
     pub threads: Option<u32>,
     /// Bytes of each allocation, one size or a range: 64, 4KiB, 16-8192.
     ///
-    /// Default: 16-512, small blocks of uneven sizes, where neighbours are closest. The free list
-    /// has blocks of the largest.
+    /// Default: 16-512. The free list has blocks of the largest size.
     #[arg(long, value_name = "SIZES", value_parser = parse::sizes, default_value = "16-512", hide_default_value = true)]
     pub size: Sizes,
     /// Rounds for each allocator; in each, every thread allocates and frees several times.
     ///
-    /// Default: 24 on a GPU and 8 on the CPU; every eighth empties a free list or a heap.
+    /// Default: 24 on a GPU and 8 on the CPU; every eighth round exhausts a free list or a heap.
     #[arg(long, value_parser = parse::rounds, conflicts_with = "seconds")]
     pub rounds: Option<u64>,
     /// Seconds for each allocator, instead of --rounds. The last round is finished.
@@ -66,109 +68,34 @@ pub struct StressArgs {
     /// 10^10. The last round is finished.
     #[arg(long, value_parser = parse::rounds, conflicts_with_all = ["rounds", "seconds"])]
     pub pairs: Option<u64>,
-    /// Kernels that share the pool at the same time, and blocks that one allocates and another
-    /// frees.
+    /// Streams with concurrent kernels that share the pool, and free each other's blocks.
     ///
-    /// Default: 2, the fewest that do so.
+    /// Default: 2.
     #[arg(long, value_parser = parse::count, default_value = "2", hide_default_value = true)]
     pub streams: u32,
-    /// Bytes of the pool: 64MiB, 1GiB. A heap has whole MiB.
+    /// Bytes of the pool: 64MiB, 1GiB. A heap is rounded to whole MiB.
     ///
-    /// Default: three quarters of what all threads would hold, so that it runs out now and then, or
-    /// a sixteenth in a storm; less if the device has not that much.
+    /// Default: three quarters of what all threads may hold, so that allocations fail at times, or
+    /// a sixteenth in a storm; less if the device has less memory.
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]
     pub pool: Option<u64>,
-    /// Decides what every thread does: 42, 0x2a.
+    /// Seed of the operations of every thread: 42, 0x2a. Without --replay, the interleaving of the
+    /// threads still differs between runs.
     ///
-    /// Default: another one each time, printed first. The interleaving of threads is up to the
-    /// machine, unless --replay is given.
+    /// Default: a random seed, printed first.
     #[arg(long, value_parser = parse::seed)]
     pub seed: Option<u64>,
-    /// Run on the CPU with the seed deciding every step, so that a run can be repeated exactly.
+    /// Run on the CPU, with every step scheduled by the seed, so that a run can be repeated
+    /// exactly. Slower, because it uses one OS thread.
     ///
-    /// Default: off, because it uses one OS thread and is the slower for it.
+    /// Default: off.
     #[arg(long)]
     pub replay: bool,
-    /// Write results, with all that is needed to repeat them, to this file; `-` is standard output.
-    ///
-    /// Default: none are written.
-    #[arg(long, value_name = "FILE", value_parser = json_target)]
-    pub json: Option<JsonTarget>,
-    /// Inject a fault, to see it caught. The run then ends with status 1.
+    /// Inject a fault. The run must detect it, and exits with status 1.
     ///
     /// Default: none.
-    #[arg(long, value_enum, value_name = "FAULT")]
-    pub plant: Option<PlantChoice>,
-    /// End the process with status 4 when no round ends for this many seconds; 0 waits forever.
-    ///
-    /// Default: 300, far above the seconds that the largest rounds take. A hung kernel cannot be
-    /// cancelled, so nothing but the message is left of such a run.
-    #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
-    pub watchdog: Duration,
-}
-
-/// What to stress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AllocatorChoice {
-    /// The arena: any size, given back all at once
-    Bump,
-    /// The lock-free pool of blocks of one size
-    Freelist,
-    /// The heap: any size, given back by anyone
-    Heap,
-    /// Each of them
-    All,
-}
-
-impl AllocatorChoice {
-    /// The allocators that this choice selects.
-    pub fn kinds(self) -> Vec<AllocatorKind> {
-        match self {
-            AllocatorChoice::Bump => vec![AllocatorKind::Bump],
-            AllocatorChoice::Freelist => vec![AllocatorKind::FreeList],
-            AllocatorChoice::Heap => vec![AllocatorKind::Heap],
-            AllocatorChoice::All => AllocatorKind::ALL.to_vec(),
-        }
-    }
-}
-
-/// A fault to inject.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlantChoice {
-    /// The allocator hands out memory that is taken
-    Overlap,
-    /// A thread gives a block back twice (not with bump)
-    DoubleFree,
-    /// A thread forgets a block
-    LostBlock,
-    /// A thread writes past the end of its block
-    TornWrite,
-}
-
-impl From<PlantChoice> for Plant {
-    fn from(choice: PlantChoice) -> Plant {
-        match choice {
-            PlantChoice::Overlap => Plant::Overlap,
-            PlantChoice::DoubleFree => Plant::DoubleFree,
-            PlantChoice::LostBlock => Plant::LostBlock,
-            PlantChoice::TornWrite => Plant::TornWrite,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_choices_are_the_harness_own() {
-        for plant in PlantChoice::value_variants() {
-            let name = plant.to_possible_value().unwrap().get_name().to_owned();
-            assert_eq!(name, Plant::from(*plant).to_string());
-        }
-        assert_eq!(PlantChoice::value_variants().len(), Plant::ALL.len());
-        for kind in AllocatorKind::ALL {
-            assert_eq!(AllocatorChoice::from_str(kind.name(), false).unwrap().kinds(), [kind]);
-        }
-    }
+    #[arg(long, value_parser = one_of::<Plant>(PLANTS), value_name = "FAULT")]
+    pub plant: Option<Plant>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }

@@ -111,8 +111,7 @@ pub fn examine() -> Findings {
     };
     let devices: Vec<_> = (0..count).map(gpu).collect();
     if count == 0 && cuda.found {
-        cuda.advice =
-            Some("the driver answers but has no GPU; is one visible (CUDA_VISIBLE_DEVICES)?".into());
+        cuda.advice = Some("the driver has no GPU; check CUDA_VISIBLE_DEVICES".into());
     }
     let info = (0..count).find_map(|ordinal| Device::cuda(ordinal).ok()?.info().ok());
     cuda.version = info.and_then(|info| info.driver_version).map(dotted);

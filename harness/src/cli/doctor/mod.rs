@@ -9,17 +9,14 @@ mod tell;
 
 use super::args::DoctorArgs;
 use super::console::Console;
+use super::results::{check_target, write_results};
 use super::status::{Failure, Status};
-use super::stress::{check_target, write_results};
-use crate::report::provenance::ResultFile;
 
 /// Examines everything. Fails only if no backend is usable.
 pub fn run(args: DoctorArgs, console: &Console) -> Result<Status, Failure> {
     check_target(args.json.as_ref())?;
     let findings = examine::examine();
     tell::tell(&findings, console);
-    if let Some(target) = &args.json {
-        write_results(target, &ResultFile::new("doctor", None, None, &findings), console)?;
-    }
+    write_results(args.json.as_ref(), "doctor", None, None, &findings, console)?;
     Ok(if findings.works() { Status::Clean } else { Status::NoDevice })
 }

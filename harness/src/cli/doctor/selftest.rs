@@ -27,8 +27,8 @@ pub struct SelfTest {
 /// Runs the kernel: coordinates, a ballot and an atomic sum.
 pub fn run(device: &Device, module: &Module) -> SelfTest {
     let advice = match device.backend() {
-        Backend::Cuda => "`nvidia-smi` shows whether another process keeps that GPU busy.",
-        _ => "If other processes keep this machine busy, try again without them.",
+        Backend::Cuda => "`nvidia-smi` shows whether another process uses that GPU.",
+        _ => "If other processes use the CPU, run it again without them.",
     };
     let what = format!("the self-test on {device}");
     let watchdog = Watchdog::start(LIMIT, what, advice, Status::Hung as i32);
@@ -65,13 +65,13 @@ impl Results {
     fn wrong(&self) -> Option<String> {
         let threads = || 0..THREADS;
         if let Some((i, found)) = threads().zip(&self.indices).find(|(i, found)| i != *found) {
-            return Some(format!("thread {i} called itself {found}"));
+            return Some(format!("thread {i} has the index {found}"));
         }
         let ballot = |i: u32| {
             (0..WARP_SIZE).fold(0, |all, lane| all | u32::from(votes(i - i % WARP_SIZE + lane)) << lane)
         };
         if let Some((i, found)) = threads().zip(&self.ballots).find(|(i, found)| ballot(*i) != **found) {
-            return Some(format!("thread {i} saw the ballot {found:#010x} instead of {:#010x}", ballot(i)));
+            return Some(format!("thread {i} has the ballot {found:#010x} instead of {:#010x}", ballot(i)));
         }
         let sum: u64 = threads().map(u64::from).sum();
         (self.sum != sum).then(|| format!("the atomic sum is {} instead of {sum}", self.sum))
@@ -92,8 +92,8 @@ mod tests {
         results.sum += 1;
         assert!(results.wrong().unwrap().contains("sum"));
         results.ballots[33] ^= 1;
-        assert!(results.wrong().unwrap().contains("thread 33 saw"));
+        assert!(results.wrong().unwrap().contains("thread 33 has the ballot"));
         results.indices[5] = 0;
-        assert!(results.wrong().unwrap().contains("thread 5 called itself 0"));
+        assert!(results.wrong().unwrap().contains("thread 5 has the index 0"));
     }
 }

@@ -34,7 +34,7 @@ fn kernels(kernels: &Kernels, console: &Console) {
             kernels.targets.join(", "),
             kernels.compiler
         ),
-        false => "none for a GPU in this program".into(),
+        false => "this program contains none for GPUs".into(),
     };
     line(console, kernels.present, "kernels", text);
     kernels.advice.iter().for_each(|text| advice(console, text));
@@ -61,7 +61,7 @@ fn gpu(gpu: &Gpu, console: &Console) {
             BinaryBytes(device.memory_free_bytes),
             BinaryBytes(device.memory_bytes),
         ),
-        None => "does not open".into(),
+        None => "cannot be opened".into(),
     };
     line(console, gpu.works(), &name, text);
     gpu.error.iter().for_each(|text| advice(console, text));
@@ -85,7 +85,7 @@ fn tell_self_test(test: &SelfTest, console: &Console) {
         None => advice(
             console,
             &format!(
-                "self-test passed: {} threads, their coordinates, ballots and an atomic sum",
+                "self-test passed: {} threads, with indices, ballots and an atomic sum",
                 Count(test.threads.into())
             ),
         ),
@@ -97,12 +97,12 @@ fn verdict(findings: &Findings) -> String {
     let usable: Vec<_> = findings.devices.iter().filter(|device| device.works()).collect();
     match (usable.first(), findings.cpu.self_test.passed) {
         (Some(device), _) => format!(
-            "\nKernels run on {} of {} GPUs: `warpheap stress --device {}` is the next thing to try.",
+            "\nKernels run on {} of {} GPUs. Next: `warpheap stress --device {}`.",
             usable.len(),
             findings.devices.len(),
             device.ordinal
         ),
-        (None, true) => "\nKernels run on the CPU: `warpheap stress` is the next thing to try.".into(),
-        (None, false) => "\nKernels run nowhere on this machine; see above for what to do.".into(),
+        (None, true) => "\nKernels run on the CPU. Next: `warpheap stress`.".into(),
+        (None, false) => "\nKernels do not run on this machine; see the advice above.".into(),
     }
 }

@@ -1,12 +1,12 @@
-//! `warpheap pool bench`: measures pools, and prints each next to the driver and its bars.
+//! `warpheap pool bench`: measures pools, and prints each next to the driver and its targets.
 
 use super::super::args::PoolBenchArgs;
 use super::super::backend::choose_bare;
 use super::super::console::Console;
+use super::super::results::{check_target, watchdog, write_results};
 use super::super::status::{Failure, Status};
-use super::super::stress::{check_target, write_results};
+use super::named::pools;
 use crate::report::human::{BinaryBytes, Count, Seconds, Si};
-use crate::report::provenance::ResultFile;
 use crate::report::table::Summary;
 use warpheap::{Backend, DeviceInfo};
 use warpheap_harness::bench::Bar;
@@ -16,28 +16,27 @@ use warpheap_harness::pool_tools::bench::{
 use warpheap_harness::pool_tools::{DRIVER, PoolKind};
 
 const ADVICE: &str =
-    "If it was only slow, allow more time with --watchdog, or ask for fewer --rounds or --allocations.";
+    "If it was only slow, allow more time with --watchdog, or use fewer --rounds or --allocations.";
 
-/// Measures the selected pools. A missed bar is a fault if it applies to the pool.
+/// Measures the selected pools. A missed target is a fault if it applies to the pool.
 pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.run.json.as_ref())?;
-    let pools = with_driver(super::pools(&args.pool)?);
-    let chosen = choose_bare(args.run.backend, args.device)?;
+    check_target(args.run.output.json.as_ref())?;
+    let pools = with_driver(pools(&args.pool)?);
+    let chosen = choose_bare(args.run.backend, args.run.device)?;
     let info = chosen.device.info()?;
     let config = config(&args, pools, &info)?;
     console.say(format_args!("warpheap pool bench, the median of {} rounds of each pair", config.rounds));
-    super::say_device(&chosen, console)?;
+    chosen.say(console)?;
     tell_limits(&config, &info, console);
-    let mut watchdog = super::arm(args.run.watchdog, "setting up", ADVICE);
+    let arm = |what: String| watchdog(args.run.output.watchdog, what, ADVICE);
+    let mut armed = arm("setting up".into());
     let report = bench::run(&chosen.device, &config, &mut |figure| {
         tracing::info!(figure, "measuring");
-        watchdog = super::arm(args.run.watchdog, &format!("measuring ({figure})"), ADVICE);
+        armed = arm(format!("measuring ({figure})"));
     })?;
-    drop(watchdog);
+    drop(armed);
     let status = conclude(&report, console);
-    if let Some(target) = &args.run.json {
-        write_results(target, &ResultFile::new("pool-bench", Some(&info), None, &report), console)?;
-    }
+    write_results(args.run.output.json.as_ref(), "pool-bench", Some(&info), None, &report, console)?;
     Ok(status)
 }
 
@@ -80,20 +79,27 @@ fn tell_limits(config: &PoolBenchConfig, info: &DeviceInfo, console: &Console) {
     let differs = if ours == rmms { String::new() } else { format!("; RMM's benchmark has {rmms}") };
     console.say(format_args!("  random   {ours}{differs}"));
     if info.backend == Backend::Cpu {
-        console
-            .say("  on the CPU the driver's memory is the program's own heap: nothing is held to the bars");
+        console.say("  on the CPU the driver's memory is the program's own heap: the targets do not apply");
     }
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
     if config.threads as usize > processors {
         let threads = config.threads;
         console.say(format_args!(
-            "  {threads} host threads on {processors} processors: their times have waiting for a processor in them"
+            "  {threads} host threads on {processors} processors: times include waits for a processor"
         ));
     }
 }
 
-const PAIRS: [&str; 8] =
-    ["figure", "pool", "host threads", "a pair", "slowest thread", "against the driver", "its pool", "bars"];
+const PAIRS: [&str; 8] = [
+    "figure",
+    "pool",
+    "host threads",
+    "a pair",
+    "slowest thread",
+    "against the driver",
+    "its pool",
+    "targets",
+];
 const RANDOM: [&str; 10] = [
     "figure",
     "pool",
@@ -103,8 +109,8 @@ const RANDOM: [&str; 10] = [
     "its pool",
     "peak live",
     "peak reserved",
-    "refused",
-    "bars",
+    "failed",
+    "targets",
 ];
 
 fn conclude(report: &PoolBenchReport, console: &Console) -> Status {
@@ -124,8 +130,8 @@ fn conclude(report: &PoolBenchReport, console: &Console) -> Status {
     let held: Vec<_> = report.judged().filter(|(_, counts, _)| *counts).collect();
     let met = held.iter().filter(|(_, _, judged)| judged.met).count();
     match held.len() {
-        0 => console.say("no pool here has bars to meet"),
-        all => console.say(format_args!("{met} of {all} bars are met")),
+        0 => console.say("no target applies to these pools"),
+        all => console.say(format_args!("{met} of {all} targets are met")),
     }
     match met == held.len() {
         _ if !report.wrong.is_empty() => Status::Failed,
@@ -141,9 +147,9 @@ fn pair(figure: &PairFigure) -> Vec<String> {
         figure.threads.to_string(),
         nanos(figure.ns.median),
         nanos(figure.slowest_ns.median),
-        times(figure.driver_ratio),
-        times(figure.driver_pool_ratio),
-        bars(&figure.bars),
+        times(figure.comparison.driver_ratio),
+        times(figure.comparison.driver_pool_ratio),
+        bars(&figure.comparison.bars),
     ]
 }
 
@@ -153,12 +159,12 @@ fn random(figure: &RandomFigure) -> Vec<String> {
         figure.pool.into(),
         Seconds(figure.seconds).to_string(),
         nanos(figure.call_ns),
-        times(figure.driver_ratio),
-        times(figure.driver_pool_ratio),
+        times(figure.comparison.driver_ratio),
+        times(figure.comparison.driver_pool_ratio),
         BinaryBytes(figure.peak_live_bytes).to_string(),
         format!("{} ({:.2} x)", BinaryBytes(figure.peak_reserved_bytes), figure.reserved_ratio),
         Count(figure.refused).to_string(),
-        bars(&figure.bars),
+        bars(&figure.comparison.bars),
     ]
 }
 
@@ -187,8 +193,7 @@ mod tests {
     #[test]
     fn the_driver_comes_first_and_once() {
         for name in ["all", "driver", "blocks"] {
-            let pools =
-                with_driver(super::super::pools(name).unwrap_or_else(|error| panic!("{}", error.message)));
+            let pools = with_driver(pools(name).unwrap_or_else(|error| panic!("{}", error.message)));
             assert_eq!(pools[0].name, DRIVER);
             assert_eq!(pools.iter().filter(|kind| kind.name == DRIVER).count(), 1);
             assert!(name == "all" || name == "driver" || pools[1].name == name && pools.len() == 2);

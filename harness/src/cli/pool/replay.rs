@@ -3,17 +3,17 @@
 use super::super::args::PoolReplayArgs;
 use super::super::backend::choose_bare;
 use super::super::console::Console;
+use super::super::results::{check_target, watchdog, write_results};
 use super::super::status::{Failure, Status};
-use super::super::stress::{check_target, write_results};
+use super::named::pools;
 use crate::report::human::{BinaryBytes, Count, Seconds};
-use crate::report::provenance::ResultFile;
 use crate::report::table::Summary;
 use serde::Serialize;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use warpheap_harness::pool_tools::replay::{
-    Findings, ReplayConfig, ReplayReport, Trace, TraceSummary, replay,
+    Findings, Hosts, ReplayConfig, ReplayReport, Trace, TraceSummary, replay,
 };
 
 /// The kept results of a run.
@@ -29,32 +29,25 @@ const ADVICE: &str = "If it was only slow, allow more time with --watchdog, or r
 
 /// Replays the log against the selected pools. A misbehaving pool is a fault.
 pub fn run(args: PoolReplayArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.run.json.as_ref())?;
-    let pools = super::pools(&args.pool)?;
+    check_target(args.run.output.json.as_ref())?;
+    let pools = pools(&args.pool)?;
     let trace = read(&args.trace)?;
-    let chosen = choose_bare(args.run.backend, args.device)?;
+    let chosen = choose_bare(args.run.backend, args.run.device)?;
     console.say(format_args!("warpheap pool replay of {}", args.trace.display()));
-    super::say_device(&chosen, console)?;
+    chosen.say(console)?;
     tell_trace(trace.summary(), console);
     let config = ReplayConfig { bytes: args.bytes, hosts: args.threads.into() };
     let mut reports = Vec::new();
     for kind in pools {
         let what = format!("replaying against the pool {}", kind.name);
-        let watchdog = super::arm(args.run.watchdog, &what, ADVICE);
+        let _watchdog = watchdog(args.run.output.watchdog, what, ADVICE);
         reports.push(replay(&chosen.device, kind, &trace, config)?);
-        drop(watchdog);
     }
     let status = conclude(&reports, console);
-    if let Some(target) = &args.run.json {
-        let threads = if config.hosts == warpheap_harness::pool_tools::replay::Hosts::One {
-            1
-        } else {
-            trace.summary().threads
-        };
-        let data = Results { trace: trace.summary(), bytes: args.bytes, threads, pools: &reports };
-        let info = chosen.device.info()?;
-        write_results(target, &ResultFile::new("pool-replay", Some(&info), None, data), console)?;
-    }
+    let threads = if config.hosts == Hosts::One { 1 } else { trace.summary().threads };
+    let data = Results { trace: trace.summary(), bytes: args.bytes, threads, pools: &reports };
+    let info = chosen.device.info()?;
+    write_results(args.run.output.json.as_ref(), "pool-replay", Some(&info), None, data, console)?;
     Ok(status)
 }
 
@@ -78,15 +71,15 @@ fn tell_trace(trace: &TraceSummary, console: &Console) {
     ));
     if trace.failures + trace.empty > 0 {
         console.say(format_args!(
-            "  not replayed: {} calls that had failed, {} of no bytes",
+            "  not replayed: {} calls that failed, {} of zero bytes",
             Count(trace.failures),
             Count(trace.empty)
         ));
     }
-    tell("frees of what is not live, not replayed", &trace.unmatched_frees, console);
-    tell("frees with another size, replayed with the one that was allocated", &trace.other_sizes, console);
+    tell("frees of blocks that are not live, not replayed", &trace.unmatched_frees, console);
+    tell("frees with another size, replayed with the allocated size", &trace.other_sizes, console);
     tell("allocations of an address that is live, replayed", &trace.allocated_twice, console);
-    tell("leaks, given back after the last call", &trace.leaks, console);
+    tell("leaks, freed after the last call", &trace.leaks, console);
 }
 
 fn tell(what: &str, findings: &Findings, console: &Console) {
@@ -114,7 +107,7 @@ const HEADINGS: [&str; 10] = [
     "peak used",
     "peak reserved",
     "fragmentation",
-    "refused",
+    "failed",
 ];
 
 fn conclude(reports: &[ReplayReport], console: &Console) -> Status {
@@ -122,7 +115,7 @@ fn conclude(reports: &[ReplayReport], console: &Console) -> Status {
     reports.iter().filter(|report| report.error.is_none()).for_each(|report| table.row(row(report)));
     console.say(format_args!("\n{}\n", table.render()));
     if let Some(report) = reports.first() {
-        console.say(format_args!("of each call, {:.0} ns are the clock's", report.clock_ns));
+        console.say(format_args!("each time includes {:.0} ns for the clock", report.clock_ns));
     }
     for report in reports {
         tell_failures(report, console);
@@ -138,7 +131,7 @@ fn tell_failures(report: &ReplayReport, console: &Console) {
     if let Some(first) = &report.refused.first {
         let (count, left_out) = (Count(report.refused.count), Count(report.frees_left_out));
         console.say(format_args!(
-            "{pool}: {count} allocations refused, and {left_out} frees left out; the first: {first}"
+            "{pool}: {count} allocations failed, and {left_out} frees left out; the first: {first}"
         ));
     }
     if let Some(first) = &report.failed_frees.first {
@@ -147,7 +140,7 @@ fn tell_failures(report: &ReplayReport, console: &Console) {
     }
     if report.used_at_end_bytes > 0 {
         let bytes = BinaryBytes(report.used_at_end_bytes);
-        console.say(format_args!("WRONG: {pool}: {bytes} are used after all was given back"));
+        console.say(format_args!("WRONG: {pool}: {bytes} are in use after all blocks were freed"));
     }
 }
 

@@ -4,10 +4,9 @@
 use super::super::args::PoolShowArgs;
 use super::super::backend::choose_bare;
 use super::super::console::Console;
+use super::super::results::{check_target, watchdog, write_results};
 use super::super::status::{Failure, Status};
-use super::super::stress::{check_target, write_results};
 use crate::report::human::BinaryBytes;
-use crate::report::provenance::ResultFile;
 use crate::report::table::Summary;
 use serde::Serialize;
 use std::alloc::Layout;
@@ -55,28 +54,26 @@ impl State {
     }
 }
 
-const ADVICE: &str = "Look whether `warpheap doctor` gets an answer from the driver.";
+const ADVICE: &str = "Check whether `warpheap doctor` gets a response from the driver.";
 
 /// Shows the pools of the selected device.
 pub fn run(args: PoolShowArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.run.json.as_ref())?;
-    let chosen = choose_bare(args.run.backend, args.device)?;
-    let watchdog = super::arm(args.run.watchdog, "asking the driver for its pools", ADVICE);
-    let shown = look(&chosen.device, args.bytes).map_err(refused)?;
+    check_target(args.run.output.json.as_ref())?;
+    let chosen = choose_bare(args.run.backend, args.run.device)?;
+    let watchdog = watchdog(args.run.output.watchdog, "asking the driver for its pools", ADVICE);
+    let shown = look(&chosen.device, args.bytes).map_err(failure)?;
     drop(watchdog);
     console.say("warpheap pool show");
-    super::say_device(&chosen, console)?;
+    chosen.say(console)?;
     tell(&shown, console);
-    if let Some(target) = &args.run.json {
-        let info = chosen.device.info()?;
-        write_results(target, &ResultFile::new("pool-show", Some(&info), None, shown), console)?;
-    }
+    let info = chosen.device.info()?;
+    write_results(args.run.output.json.as_ref(), "pool-show", Some(&info), None, shown, console)?;
     Ok(Status::Clean)
 }
 
 /// An operation that the device does not support, or has no room for, is not a failure of the
 /// machine.
-fn refused(error: Error) -> Failure {
+fn failure(error: Error) -> Failure {
     match &error {
         Error::NotSupported(_) | Error::OutOfMemory(_) | Error::InvalidRequest(_) => Failure::usage(error),
         _ => error.into(),
@@ -121,12 +118,10 @@ fn tell(shown: &Shown, console: &Console) {
     let (free, total) = (BinaryBytes(shown.memory_free_bytes), BinaryBytes(shown.memory_total_bytes));
     console.say(format_args!("  memory   {free} of {total} are free"));
     console.say(match shown.current_is_default {
-        true => "  current  the default pool: what names no pool (cudaMallocAsync) comes from there",
-        false => {
-            "  current  another than the default pool: what names no pool (cudaMallocAsync) comes from there"
-        }
+        true => "  current  the default pool; it serves allocations that name no pool (cudaMallocAsync)",
+        false => "  current  not the default pool; it serves allocations that name no pool (cudaMallocAsync)",
     });
-    console.say("  figures  of this process alone: each process has pools of its own");
+    console.say("  figures  of this process only; each process has its own pools");
     let headings: Vec<String> =
         shown.pools.iter().map(|state| format!("{} pool, {}", state.pool, state.when)).collect();
     let headings: Vec<&str> = [""].into_iter().chain(headings.iter().map(String::as_str)).collect();
@@ -142,9 +137,9 @@ type Row = (&'static str, fn(&State) -> String);
 const ROWS: [Row; 8] = [
     ("release threshold", |state| threshold(state.release_threshold)),
     ("used", |state| bytes(state.used_bytes)),
-    ("used at most", |state| bytes(state.peak_used_bytes)),
+    ("peak used", |state| bytes(state.peak_used_bytes)),
     ("reserved", |state| bytes(state.reserved_bytes)),
-    ("reserved at most", |state| bytes(state.peak_reserved_bytes)),
+    ("peak reserved", |state| bytes(state.peak_reserved_bytes)),
     ("reuse: follow event dependencies", |state| yes(state.reuse.follow_event_dependencies)),
     ("reuse: allow opportunistic", |state| yes(state.reuse.allow_opportunistic)),
     ("reuse: allow internal dependencies", |state| yes(state.reuse.allow_internal_dependencies)),
@@ -155,7 +150,7 @@ fn bytes(bytes: u64) -> String {
 }
 
 fn threshold(threshold: u64) -> String {
-    if threshold == u64::MAX { "none: all stays".into() } else { bytes(threshold) }
+    if threshold == u64::MAX { "none: keeps all memory".into() } else { bytes(threshold) }
 }
 
 fn yes(is_on: bool) -> String {
@@ -233,7 +228,7 @@ mod tests {
     fn the_steps_of_an_allocation_are_those_of_the_threshold() {
         let device = Device::cpu();
         let pool = DriverPool::default_of(&device).unwrap();
-        for (threshold, words, stays) in [(0, "0 B", false), (u64::MAX, "none: all stays", true)] {
+        for (threshold, words, stays) in [(0, "0 B", false), (u64::MAX, "none: keeps all memory", true)] {
             pool.set_release_threshold(threshold).unwrap();
             let states = look(&device, Some(100 * MIB)).unwrap().pools;
             let used: Vec<_> = states.iter().map(|state| state.used_bytes >= 100 * MIB).collect();
@@ -248,7 +243,7 @@ mod tests {
     fn what_the_device_cannot_do_is_no_failure_of_the_machine() {
         let device = Device::cpu();
         for bytes in [1 << 62, u64::MAX] {
-            let failure = refused(look(&device, Some(bytes)).unwrap_err());
+            let failure = failure(look(&device, Some(bytes)).unwrap_err());
             assert_eq!(failure.status, Status::Usage, "{}", failure.message);
         }
     }

@@ -1,14 +1,15 @@
-//! Text around a run: its settings, its figures, and what it proved.
+//! The text of a run: its settings, figures and verdict.
 
+use super::super::args::choice::{PLANTS, WORKLOADS, describe};
 use super::super::console::Console;
 use super::super::parse::Sizes;
 use super::super::status::{Failure, Status};
-use super::Outcome;
+use super::outcome::Outcome;
 use super::session::Session;
 use crate::report::human::{BinaryBytes, Count, Seconds, Si};
 use crate::report::table::Summary;
 use warpheap::simt::Mode;
-use warpheap_harness::stress::{Limit, Plant, SizeMix, StressReport, Workload};
+use warpheap_harness::stress::{Limit, SizeMix, StressReport};
 
 /// Maximum number of printed findings per run.
 const PRINTED: usize = 5;
@@ -19,14 +20,11 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
     let names: Vec<_> = session.configs.iter().map(|config| config.allocator.name()).collect();
     let mode = session.replay.then_some(Mode::Replay { seed: session.seed });
     console.say(format_args!("warpheap stress of {}, seed {}", joined(&names), session.seed));
-    console.say(format_args!("  device   {}", session.chosen.describe(mode)?));
-    if let Some(why) = &session.chosen.why_not_cuda {
-        console.say(format_args!("           not on a GPU: {why}; `warpheap doctor` says more"));
-    }
+    session.chosen.say(mode, console)?;
     let (threads, streams) = (Count(config.threads.into()), config.streams);
     let shared = if streams == 1 { "" } else { "; all share one pool" };
     console.say(format_args!("  threads  {threads} GPU threads in each of {streams} streams{shared}"));
-    console.say(format_args!("  work     {}", what(config.workload)));
+    console.say(format_args!("  work     {}", describe(WORKLOADS, config.workload.name())));
     let mix = match config.mix {
         SizeMix::Powers => ", powers of two",
         SizeMix::MostlySmall => ", most of them from the lowest sixteenth",
@@ -41,14 +39,14 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
         }
     });
     if let Some(plant) = config.plant {
-        console.say(format_args!("  planted  {}", meaning(plant)));
+        console.say(format_args!("  planted  {}", describe(PLANTS, plant.name())));
     }
     for kind in &session.left_out {
-        console.say(format_args!("           {kind} is left out: it gives nothing back before its reset"));
+        console.say(format_args!("           {kind} is left out: it frees blocks only by its reset"));
     }
     console.say(
-        "Every thread allocates inside a kernel, fills its block with a pattern, reads it again and frees it.\n\
-         Each allocation claims its memory on the device; a claim of memory that is taken is an overlap.\n",
+        "Each thread allocates in a kernel, fills its block with a pattern, reads it again and frees it. Each\n\
+         allocation claims its memory on the device; a claim of memory that is already claimed is an overlap.\n",
     );
     Ok(())
 }
@@ -58,27 +56,6 @@ fn joined(names: &[&str]) -> String {
     match names {
         [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         _ => names.concat(),
-    }
-}
-
-fn what(workload: Workload) -> &'static str {
-    match workload {
-        Workload::Exchange => "exchange: warps free what others allocated while they run",
-        Workload::Pipeline => {
-            "pipeline: every second stream allocates, and the others free it at the same time"
-        }
-        Workload::Storm => "storm: all are refused, all is freed, and the pool must give as much again",
-        _ => "churn: blocks pass to other threads and streams between kernels",
-    }
-}
-
-fn meaning(plant: Plant) -> &'static str {
-    match plant {
-        Plant::Overlap => "overlap: the allocator hands out memory that is taken",
-        Plant::DoubleFree => "double-free: a thread gives a block back twice",
-        Plant::LostBlock => "lost-block: a thread forgets a block",
-        Plant::TornWrite => "torn-write: a thread writes past the end of its block",
-        _ => "a fault",
     }
 }
 
@@ -96,7 +73,7 @@ pub fn closing(session: &Session, outcomes: &[Outcome], console: &Console) -> St
     match session.configs.first().and_then(|config| config.plant) {
         None if worst == Status::Clean => console.say(proof(&reports)),
         Some(plant) if worst == Status::Fault => {
-            console.say(format_args!("caught: the planted {plant} was found, as it must be; exit status 1"));
+            console.say(format_args!("detected: the injected fault {plant}, as expected; exit status 1"));
         }
         _ => {}
     }
@@ -116,19 +93,19 @@ fn summary(reports: &[&StressReport], for_terminal: bool) -> String {
     row("allocations, each checked on the device", &|r| Count(r.allocations).to_string());
     row("frees", &|r| Count(r.frees).to_string());
     if reports.iter().any(|report| report.crossed_warps > 0) {
-        row("of those, by another warp at the same time", &|r| Count(r.crossed_warps).to_string());
-        row("of those, by another stream's kernel", &|r| Count(r.crossed_kernels).to_string());
+        row("of those, by another running warp", &|r| Count(r.crossed_warps).to_string());
+        row("of those, by a kernel of another stream", &|r| Count(r.crossed_kernels).to_string());
     }
-    row("refused by a full pool", &|r| Count(r.refused).to_string());
-    row("pool emptied", &|r| Count(r.exhaustions).to_string());
-    row("live blocks at the end of a round, at most", &|r| Count(r.peak_live_blocks).to_string());
+    row("failed allocations (out of memory)", &|r| Count(r.refused).to_string());
+    row("times the pool was exhausted", &|r| Count(r.exhaustions).to_string());
+    row("peak live blocks at the end of a round", &|r| Count(r.peak_live_blocks).to_string());
     row("live blocks compared on the device", &|r| Count(r.blocks_checked).to_string());
-    row("the same, on the host by sorting", &|r| Count(r.blocks_sorted).to_string());
-    row("written, and read again", &|r| BinaryBytes(r.bytes_written).to_string());
+    row("live blocks compared on the host", &|r| Count(r.blocks_sorted).to_string());
+    row("bytes written and read again", &|r| BinaryBytes(r.bytes_written).to_string());
     row("pairs of alloc and free per second", &|r| Si(r.pairs_per_second).to_string());
     row("compared on the device per second", &|r| Si(r.checked_per_second).to_string());
     row("time in kernels", &|r| Seconds(r.kernel_seconds).to_string());
-    row("time in all", &|r| Seconds(r.elapsed_seconds).to_string());
+    row("total time", &|r| Seconds(r.elapsed_seconds).to_string());
     row("blocks lost", &|r| Count(r.lost_blocks).to_string());
     row("faults", &|r| Count(r.findings_total).to_string());
     table.render()
@@ -143,8 +120,8 @@ fn complain(session: &Session, outcome: &Outcome, console: &Console) {
     if let Some(report) = &outcome.report {
         if report.is_clean() {
             console.say(format_args!(
-                "MISSED: {allocator}: the planted fault was not found: the checks are broken, or too few \
-                 rounds were run"
+                "MISSED: {allocator}: the injected fault was not detected; run more rounds, or the \
+                 checks are broken"
             ));
         }
         for finding in report.findings.iter().take(PRINTED) {
@@ -158,27 +135,27 @@ fn complain(session: &Session, outcome: &Outcome, console: &Console) {
             console.say(format_args!("and {} more; --json FILE keeps the first 256", Count(more)));
         }
     }
-    console.say(format_args!("  seed {}; to see it again:\n    {}", session.seed, outcome.reproduce));
+    console.say(format_args!("  seed {}; to reproduce:\n    {}", session.seed, outcome.reproduce));
     if !session.replay {
         console.say(
-            "  The seed decides what the threads do, the machine when. If it does not come back at once, run it \
-             a few\n  times, or with --replay, where the seed decides both.",
+            "  The seed determines the operations of the threads, but not their interleaving. Repeat the run if the\n  \
+             fault does not recur, or use --replay, where the seed determines both.",
         );
     }
     console.say("");
 }
 
-/// What a clean run has proved.
+/// What a clean run has checked.
 fn proof(reports: &[&StressReport]) -> String {
     let sum = |part: fn(&StressReport) -> u64| Count(reports.iter().map(|report| part(report)).sum());
     let all_emptied = reports.iter().all(|report| report.exhaustions > 0);
     let emptied =
-        if all_emptied { ", and every pool\nthat was emptied gave exactly what it holds" } else { "" };
+        if all_emptied { ", and every pool\nthat was exhausted had exactly its capacity" } else { "" };
     format!(
         "clean: 0 overlaps, 0 torn writes and 0 lost blocks in {} pairs of alloc and free.\n\
-         Each of {} allocations was checked on the device as it was made. {} times a live\n\
-         block was compared with all others on the device, and {} times on the host by sorting; both\n\
-         agreed. Every block held what its owner had written, none was lost{emptied}.",
+         Each of {} allocations was checked on the device. Between rounds, {} live blocks\n\
+         were compared on the device, and {} on the host by sorting; both agreed. Every block held\n\
+         what its owner had written, and none was lost{emptied}.",
         sum(|report| report.pairs),
         sum(|report| report.allocations),
         sum(|report| report.blocks_checked),

@@ -42,11 +42,11 @@ impl Session {
         check_combination(args)?;
         let seed = args.seed.unwrap_or_else(random_seed);
         let mode = args.replay.then_some(Mode::Replay { seed });
-        let (plant, workload) = (args.plant.map(Plant::from), args.work.workload.into());
-        let (kinds, left_out) = suitable(args.allocator.kinds(), plant, workload);
+        let (plant, workload) = (args.plant, args.workload);
+        let (kinds, left_out) = suitable(args.allocator.0.clone(), plant, workload);
         let base = StressConfig::new().workload(workload).plant(plant);
         let kernels: Vec<_> = kinds.iter().flat_map(|kind| base.clone().allocator(*kind).kernels()).collect();
-        let chosen = choose(args.backend, args.gpu, mode, &kernels)?;
+        let chosen = choose(args.device, mode, &kernels)?;
         let (threads, rounds) = match chosen.device.backend() {
             Backend::Cuda => (CUDA_THREADS, CUDA_ROUNDS),
             _ if args.replay => (REPLAY_THREADS, CPU_ROUNDS),
@@ -60,7 +60,7 @@ impl Session {
         let base = base
             .threads(args.threads.unwrap_or(threads))
             .sizes(args.size.0.clone())
-            .mix(args.work.mix.into())
+            .mix(args.mix)
             .limit(limit)
             .streams(args.streams)
             .pool_bytes(args.pool)
@@ -99,22 +99,13 @@ impl Session {
 
 /// Fails on options that contradict each other.
 fn check_combination(args: &StressArgs) -> Result<(), Failure> {
-    if args.replay && args.backend == BackendChoice::Cuda {
+    if args.replay && args.device.backend == BackendChoice::Cuda {
         return Err(Failure::usage(
-            "a GPU schedules its threads itself, so its runs cannot be replayed; leave out --replay, or use \
+            "--replay schedules the threads, so a run on a GPU cannot be replayed; leave out --replay, or use \
              --backend cpu",
         ));
     }
-    let named = [("--device", args.gpu.device.is_some()), ("--kernels", args.gpu.kernels.is_some())];
-    match named.iter().find(|(_, given)| *given) {
-        Some((option, _)) if args.replay || args.backend == BackendChoice::Cpu => {
-            Err(Failure::usage(format!(
-                "{option} is for a GPU, but the run is to be on the CPU; leave out {option}, or use --backend cuda \
-             without --replay"
-            )))
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// The allocators that support the fault and the workload, and those that do not. For a single

@@ -156,7 +156,7 @@ fn leave_on_interrupt(console: Console, place: Arc<Mutex<Place>>, seed: u64) {
         }
         let Place { run, rounds, allocations, .. } = &*place;
         let done = match run.as_str() {
-            "" => "no stress was under way".to_owned(),
+            "" => "no run was in progress".to_owned(),
             _ => {
                 format!("{run} had run {rounds} rounds with {} allocations and no fault", Count(*allocations))
             }
@@ -167,6 +167,6 @@ fn leave_on_interrupt(console: Console, place: Arc<Mutex<Place>>, seed: u64) {
         std::process::exit(Status::Interrupted as i32);
     };
     if let Err(error) = ctrlc::set_handler(handler) {
-        tracing::debug!(%error, "Ctrl-C ends the process without a word");
+        tracing::debug!(%error, "Ctrl-C ends the process without a message");
     }
 }

@@ -1,44 +1,14 @@
 //! The bars of the figures, and their ratios to the driver.
 
+use super::comparison::{Comparison, Judged};
+use super::config::LARGEST;
 use super::pairs::{MIXED_SIZES, ONE_SIZE, PairFigure};
-use super::random::LARGEST;
-use super::{PoolBenchReport, RandomFigure};
-use crate::bench::Bar;
-use crate::pool_tools::{BLOCKS, CACHING, DRIVER, DRIVER_POOL};
-use serde::Serialize;
+use super::random::RandomFigure;
+use super::report::PoolBenchReport;
+use crate::pool_tools::kinds::{BLOCKS, CACHING, DRIVER, DRIVER_POOL};
 
 /// The number of host threads that the second bar for a pair refers to.
 const MANY: u32 = 16;
-
-/// A figure, judged by its bar.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Judged {
-    /// Name of the judged figure.
-    pub what: &'static str,
-    /// The figure.
-    pub value: f64,
-    /// Its unit: `ns` for nanoseconds per pair, `ms` for milliseconds of all calls, `x` for a ratio.
-    pub unit: &'static str,
-    /// Direction of the bar.
-    pub holds: Bar,
-    /// The bar.
-    pub bar: f64,
-    /// Whether it is met.
-    pub met: bool,
-}
-
-impl Judged {
-    /// A `value` that is to be at most `bar`.
-    pub fn at_most(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
-        Judged { what, value, unit, holds: Bar::AtMost, bar, met: value <= bar }
-    }
-
-    /// A `value` that is to be at least `bar`.
-    pub fn at_least(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
-        Judged { what, value, unit, holds: Bar::AtLeast, bar, met: value >= bar }
-    }
-}
 
 /// Sets the ratios, and judges the figures that have bars.
 pub(super) fn judge(report: &mut PoolBenchReport) {
@@ -47,22 +17,22 @@ pub(super) fn judge(report: &mut PoolBenchReport) {
         let same = |one: &&PairFigure| (one.name, one.threads) == (figure.name, figure.threads);
         let of = |pool| pairs.iter().filter(same).find(|one| one.pool == pool);
         let ratio = |pool| of(pool).map(|base| base.ns.median / figure.ns.median);
-        let (driver, driver_pool) = (ratio(DRIVER), ratio(DRIVER_POOL));
-        (figure.driver_ratio, figure.driver_pool_ratio) = (driver, driver_pool);
-        if report.has_bars && !is_base(figure.pool) {
-            figure.bars = of_pair(figure);
-        }
+        let ratios = [ratio(DRIVER), ratio(DRIVER_POOL)];
+        let bars = if report.has_bars { of_pair(figure, ratios) } else { Vec::new() };
+        set(&mut figure.comparison, ratios, bars);
     }
     let random = report.random.clone();
     for figure in &mut report.random {
         let of = |pool| random.iter().find(|one| one.name == figure.name && one.pool == pool);
         let ratio = |pool| of(pool).map(|base| base.seconds / figure.seconds);
-        let (driver, driver_pool) = (ratio(DRIVER), ratio(DRIVER_POOL));
-        (figure.driver_ratio, figure.driver_pool_ratio) = (driver, driver_pool);
-        if report.has_bars && !is_base(figure.pool) {
-            figure.bars = of_random(figure);
-        }
+        let bars = if report.has_bars { of_random(figure) } else { Vec::new() };
+        set(&mut figure.comparison, [ratio(DRIVER), ratio(DRIVER_POOL)], bars);
     }
+}
+
+fn set(comparison: &mut Comparison, ratios: [Option<f64>; 2], bars: Vec<Judged>) {
+    [comparison.driver_ratio, comparison.driver_pool_ratio] = ratios;
+    comparison.bars = bars;
 }
 
 /// Whether the pool is a baseline of the comparisons.
@@ -83,7 +53,10 @@ fn most_nanos(figure: &PairFigure) -> Option<f64> {
     }
 }
 
-fn of_pair(figure: &PairFigure) -> Vec<Judged> {
+fn of_pair(figure: &PairFigure, [driver, driver_pool]: [Option<f64>; 2]) -> Vec<Judged> {
+    if is_base(figure.pool) {
+        return Vec::new();
+    }
     let nanos = figure.ns.median;
     let mut bars: Vec<_> =
         most_nanos(figure).map(|most| Judged::at_most("a pair", nanos, "ns", most)).into_iter().collect();
@@ -91,12 +64,10 @@ fn of_pair(figure: &PairFigure) -> Vec<Judged> {
         return bars;
     }
     if figure.name == ONE_SIZE {
-        let driver = figure.driver_ratio;
         bars.extend(driver.map(|ratio| Judged::at_least("against the driver", ratio, "x", 1000.0)));
     }
     if [ONE_SIZE, MIXED_SIZES].contains(&figure.name) {
-        let pool = figure.driver_pool_ratio;
-        bars.extend(pool.map(|ratio| Judged::at_least("against the driver's pool", ratio, "x", 5.0)));
+        bars.extend(driver_pool.map(|ratio| Judged::at_least("against the driver's pool", ratio, "x", 5.0)));
     }
     bars
 }
@@ -105,8 +76,8 @@ fn of_pair(figure: &PairFigure) -> Vec<Judged> {
 const PYTORCH_MILLIS: f64 = 43.2;
 
 fn of_random(figure: &RandomFigure) -> Vec<Judged> {
-    if figure.pool == BLOCKS {
-        // Each block has room for the largest allocation.
+    // Each block has room for the largest allocation.
+    if figure.pool == BLOCKS || is_base(figure.pool) {
         return Vec::new();
     }
     let reserved = figure.reserved_ratio;

@@ -3,8 +3,11 @@
 //! A round makes as many passes over the sizes as take two milliseconds, and at least one. Threads
 //! start a round together; each is timed separately.
 
-use super::{Bench, Judged, MIB};
-use crate::pool_tools::{Demand, PoolKind, Spread};
+use super::comparison::Comparison;
+use super::config::{MIB, PoolBenchConfig};
+use crate::pool_tools::demand::Demand;
+use crate::pool_tools::kinds::PoolKind;
+use crate::pool_tools::spread::Spread;
 use crate::{Error, Result};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -13,7 +16,7 @@ use std::alloc::Layout;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
-use warpheap::driver::Stream;
+use warpheap::driver::{Device, Stream};
 use warpheap::host_pools::DeviceAllocator;
 
 /// Untimed rounds before the timed ones.
@@ -45,72 +48,47 @@ pub struct PairFigure {
     pub ns: Spread,
     /// Nanoseconds per pair of the slowest thread of each round.
     pub slowest_ns: Spread,
-    /// Speedup over the driver's synchronous memory.
-    pub driver_ratio: Option<f64>,
-    /// Speedup over the driver's own pool.
-    pub driver_pool_ratio: Option<f64>,
-    /// Whether the bars apply to this pool.
-    pub has_bars: bool,
-    /// The judged bars.
-    pub bars: Vec<Judged>,
+    /// The figure beside those of the driver, and its bars.
+    #[serde(flatten)]
+    pub comparison: Comparison,
 }
 
-pub(super) fn names() -> impl Iterator<Item = String> {
-    [ONE_SIZE, MIXED_SIZES].into_iter().map(String::from)
+/// The sizes of each figure.
+pub(super) fn sizes(seed: u64) -> [(&'static str, Vec<Layout>); 2] {
+    [(ONE_SIZE, vec![layout(MIB as usize)]), (MIXED_SIZES, mixed(seed))]
 }
 
-impl Bench<'_> {
-    pub(super) fn pairs(&mut self) -> Result<()> {
-        let one = vec![layout(MIB as usize); 1];
-        for (name, layouts) in [(ONE_SIZE, one), (MIXED_SIZES, mixed(self.config.seed))] {
-            let mut counts = vec![1, self.config.threads.max(1)];
-            counts.dedup();
-            for threads in counts.into_iter().filter(|_| self.config.wants(name)) {
-                for kind in self.pools() {
-                    let told = format!("{name}, {threads} host threads");
-                    self.begin(&told, kind);
-                    let figure = self.pair(name, kind, &layouts, threads);
-                    let figure = self.keep(&told, kind, figure)?;
-                    self.report.pairs.extend(figure);
-                }
-            }
-        }
-        Ok(())
+/// Measures a pool: one figure for these sizes and host threads.
+pub(super) fn pair(
+    device: &Device,
+    config: &PoolBenchConfig,
+    name: &'static str,
+    kind: &PoolKind,
+    layouts: &[Layout],
+    threads: u32,
+) -> Result<PairFigure> {
+    let pool = kind.make(device, &demand(layouts, threads))?;
+    let course = Course { pool: &pool, layouts, passes: 1 };
+    let course = Course { passes: course.passes_of_a_round()?, ..course };
+    let pairs = u64::from(course.passes) * layouts.len() as u64;
+    let rounds = course.run(threads, config.rounds.max(1))?;
+    let used = pool.usage().used_bytes;
+    if used > 0 {
+        let found = format!("{used} B are in use after all blocks were freed");
+        return Err(Error::WrongResult { what: format!("{name}, pool {}", kind.name), found });
     }
-
-    fn pair(
-        &self,
-        name: &'static str,
-        kind: &PoolKind,
-        layouts: &[Layout],
-        threads: u32,
-    ) -> Result<PairFigure> {
-        let pool = kind.make(self.device, &demand(layouts, threads))?;
-        let course = Course { pool: &pool, layouts, passes: 1 };
-        let course = Course { passes: course.passes_of_a_round()?, ..course };
-        let pairs = u64::from(course.passes) * layouts.len() as u64;
-        let rounds = course.run(threads, self.config.rounds.max(1))?;
-        let used = pool.usage().used_bytes;
-        if used > 0 {
-            let found = format!("{used} B are used after all was given back");
-            return Err(Error::WrongResult { what: format!("{name}, pool {}", kind.name), found });
-        }
-        let of_pair = |time: Duration| time.as_nanos() as f64 / pairs as f64;
-        let mean = |round: &Vec<Duration>| of_pair(round.iter().sum()) / round.len() as f64;
-        let slowest = |round: &Vec<Duration>| of_pair(round.iter().copied().max().unwrap_or_default());
-        Ok(PairFigure {
-            name,
-            pool: kind.name,
-            threads,
-            pairs,
-            ns: Spread::of(rounds.iter().map(mean).collect()),
-            slowest_ns: Spread::of(rounds.iter().map(slowest).collect()),
-            driver_ratio: None,
-            driver_pool_ratio: None,
-            has_bars: kind.has_bars,
-            bars: Vec::new(),
-        })
-    }
+    let of_pair = |time: Duration| time.as_nanos() as f64 / pairs as f64;
+    let mean = |round: &Vec<Duration>| of_pair(round.iter().sum()) / round.len() as f64;
+    let slowest = |round: &Vec<Duration>| of_pair(round.iter().copied().max().unwrap_or_default());
+    Ok(PairFigure {
+        name,
+        pool: kind.name,
+        threads,
+        pairs,
+        ns: Spread::of(rounds.iter().map(mean).collect()),
+        slowest_ns: Spread::of(rounds.iter().map(slowest).collect()),
+        comparison: Comparison::of(kind),
+    })
 }
 
 fn layout(bytes: usize) -> Layout {

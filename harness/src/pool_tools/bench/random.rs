@@ -9,8 +9,9 @@
 //! They run twice on one pool: once to record the memory it holds after each call, and once for the
 //! time.
 
-use super::{Bench, Judged, MIB};
-use crate::pool_tools::PoolKind;
+use super::comparison::Comparison;
+use super::config::{LARGEST, MIB};
+use crate::pool_tools::kinds::PoolKind;
 use crate::pool_tools::play::{Hosts, play, time};
 use crate::pool_tools::script::Script;
 use crate::{Error, Result};
@@ -18,11 +19,10 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 use std::alloc::Layout;
+use warpheap::driver::Device;
 
 /// The largest sizes, in bytes.
 pub(super) const MAX_BYTES: [u64; 2] = [MIB, LARGEST];
-/// The larger of both.
-pub(super) const LARGEST: u64 = 64 * MIB;
 /// Percentage of calls that allocate.
 const ALLOCATIONS_PERCENT: u64 = 73;
 /// RMM's alignment of every allocation.
@@ -44,10 +44,6 @@ pub struct RandomFigure {
     pub seconds: f64,
     /// Nanoseconds per call.
     pub call_ns: f64,
-    /// Speedup over the driver's synchronous memory.
-    pub driver_ratio: Option<f64>,
-    /// Speedup over the driver's own pool.
-    pub driver_pool_ratio: Option<f64>,
     /// High-water mark of live bytes.
     pub peak_live_bytes: u64,
     /// High-water mark of live bytes, as rounded up by the pool.
@@ -58,82 +54,57 @@ pub struct RandomFigure {
     pub reserved_ratio: f64,
     /// Allocations that failed because the pool was out of memory.
     pub refused: u64,
-    /// Whether the bars apply to this pool.
-    pub has_bars: bool,
-    /// The judged bars.
-    pub bars: Vec<Judged>,
+    /// The figure beside those of the driver, and its bars.
+    #[serde(flatten)]
+    pub comparison: Comparison,
 }
 
-pub(super) fn names() -> impl Iterator<Item = String> {
-    MAX_BYTES.into_iter().map(name)
-}
-
-fn name(max_bytes: u64) -> String {
+/// Name of the figure with sizes to `max_bytes`.
+pub(super) fn name(max_bytes: u64) -> String {
     format!("random to {} MiB", max_bytes / MIB)
 }
 
-impl Bench<'_> {
-    pub(super) fn random(&mut self) -> Result<()> {
-        for max_bytes in MAX_BYTES {
-            let name = name(max_bytes);
-            if !self.config.wants(&name) {
-                continue;
-            }
-            let script = draw(self.config.allocations, max_bytes, self.config.cap_bytes, self.config.seed);
-            for kind in self.pools() {
-                self.begin(&name, kind);
-                let figure = self.random_on(&name, kind, &script, max_bytes);
-                let figure = self.keep(&name, kind, figure)?;
-                self.report.random.extend(figure);
-            }
-        }
-        Ok(())
+/// Measures a pool.
+pub(super) fn random(
+    device: &Device,
+    name: &str,
+    kind: &PoolKind,
+    script: &Script,
+    max_bytes: u64,
+) -> Result<RandomFigure> {
+    let wrong = |found| Error::WrongResult { what: format!("{name}, pool {}", kind.name), found };
+    let demand = script.demand(None).ok_or_else(|| wrong("nothing is allocated".into()))?;
+    let pool = kind.make(device, &demand)?;
+    let played = play(script, &pool, Hosts::One)?;
+    if let Some(first) = &played.failed_frees.first {
+        return Err(wrong(format!("{} frees failed: {first}", played.failed_frees.count)));
     }
-
-    fn random_on(
-        &self,
-        name: &str,
-        kind: &PoolKind,
-        script: &Script,
-        max_bytes: u64,
-    ) -> Result<RandomFigure> {
-        let wrong = |found| Error::WrongResult { what: format!("{name}, pool {}", kind.name), found };
-        let demand = script.demand(None).ok_or_else(|| wrong("nothing is allocated".into()))?;
-        let pool = kind.make(self.device, &demand)?;
-        let played = play(script, &pool, Hosts::One)?;
-        if let Some(first) = &played.failed_frees.first {
-            return Err(wrong(format!("{} frees failed: {first}", played.failed_frees.count)));
-        }
-        if played.used_at_end > 0 {
-            return Err(wrong(format!("{} B are used after all was given back", played.used_at_end)));
-        }
-        if let (Some(first), 0) = (&played.refused.first, played.peak_live) {
-            return Err(wrong(format!("every allocation was refused: {first}")));
-        }
-        let seconds = time(script, &pool)?.as_secs_f64();
-        Ok(RandomFigure {
-            name: name.into(),
-            pool: kind.name,
-            max_bytes,
-            allocations: script.layouts.len() as u64,
-            seconds,
-            call_ns: seconds * 1e9 / script.steps.len() as f64,
-            driver_ratio: None,
-            driver_pool_ratio: None,
-            peak_live_bytes: played.peak_live,
-            peak_used_bytes: played.peak_used,
-            peak_reserved_bytes: played.peak_reserved,
-            reserved_ratio: played.peak_reserved as f64 / played.peak_live.max(1) as f64,
-            refused: played.refused.count,
-            has_bars: kind.has_bars,
-            bars: Vec::new(),
-        })
+    if played.used_at_end > 0 {
+        return Err(wrong(format!("{} B are in use after all blocks were freed", played.used_at_end)));
     }
+    if let (Some(first), 0) = (&played.refused.first, played.peak_live) {
+        return Err(wrong(format!("every allocation failed: {first}")));
+    }
+    let seconds = time(script, &pool)?.as_secs_f64();
+    Ok(RandomFigure {
+        name: name.into(),
+        pool: kind.name,
+        max_bytes,
+        allocations: script.layouts.len() as u64,
+        seconds,
+        call_ns: seconds * 1e9 / script.steps.len() as f64,
+        peak_live_bytes: played.peak_live,
+        peak_used_bytes: played.peak_used,
+        peak_reserved_bytes: played.peak_reserved,
+        reserved_ratio: played.peak_reserved as f64 / played.peak_live.max(1) as f64,
+        refused: played.refused.count,
+        comparison: Comparison::of(kind),
+    })
 }
 
 /// Draws the calls. Live bytes stay below `cap_bytes`, which has room for at least one block of
 /// `max_bytes`.
-fn draw(allocations: u32, max_bytes: u64, cap_bytes: u64, seed: u64) -> Script {
+pub(super) fn draw(allocations: u32, max_bytes: u64, cap_bytes: u64, seed: u64) -> Script {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     // Uniform over 0..n: the error is n / 2^64.
     let mut below = |n: u64| ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64;

@@ -1,21 +1,17 @@
+use super::config::{LARGEST, MIB, ON_CPU};
 use super::*;
-use crate::pool_tools::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, Spread};
+use crate::Error;
+use crate::pool_tools::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, POOLS, PoolKind, Spread};
+use warpheap::driver::{Backend, Device};
 use warpheap::error::InvalidConfig;
+
+fn comparison(pool: &str) -> Comparison {
+    PoolKind::find(pool).map(Comparison::of).unwrap()
+}
 
 fn pair(pool: &'static str, name: &'static str, threads: u32, nanos: f64) -> PairFigure {
     let ns = Spread { median: nanos, ..Spread::default() };
-    PairFigure {
-        name,
-        pool,
-        threads,
-        pairs: 1,
-        ns,
-        slowest_ns: ns,
-        driver_ratio: None,
-        driver_pool_ratio: None,
-        has_bars: [BLOCKS, CACHING].contains(&pool),
-        bars: Vec::new(),
-    }
+    PairFigure { name, pool, threads, pairs: 1, ns, slowest_ns: ns, comparison: comparison(pool) }
 }
 
 fn random(pool: &'static str, seconds: f64, reserved: u64) -> RandomFigure {
@@ -26,15 +22,12 @@ fn random(pool: &'static str, seconds: f64, reserved: u64) -> RandomFigure {
         allocations: 1,
         seconds,
         call_ns: 1.0,
-        driver_ratio: None,
-        driver_pool_ratio: None,
         peak_live_bytes: 100,
         peak_used_bytes: 100,
         peak_reserved_bytes: reserved,
         reserved_ratio: reserved as f64 / 100.0,
         refused: 0,
-        has_bars: [BLOCKS, CACHING].contains(&pool),
-        bars: Vec::new(),
+        comparison: comparison(pool),
     }
 }
 
@@ -60,14 +53,14 @@ fn figures_are_held_to_the_bars_exactly() {
             report.pairs.push(pair(BLOCKS, name, threads, blocks + more));
         }
         let slow = RandomFigure {
-            max_bytes: random::LARGEST,
+            max_bytes: LARGEST,
             allocations: 100_000,
             ..random(CACHING, 0.0432 + 1e-3 * more, 115 + more as u64)
         };
         report.random = vec![random(DRIVER, 8.0, 100), slow, random(BLOCKS, 9.0, 999)];
         bars::judge(&mut report);
-        assert_eq!(report.pairs[0].driver_ratio, Some(1.0));
-        assert!(report.pairs[0].bars.is_empty(), "the driver is held to nothing");
+        assert_eq!(report.pairs[0].comparison.driver_ratio, Some(1.0));
+        assert!(report.pairs[0].comparison.bars.is_empty(), "the driver is held to nothing");
         met(&report)
     };
     let bars = [46.0, 1000.0, 5.0, 60.0, 100.0, 1000.0, 5.0, 100.0, 120.0, 5.0, 1000.0, 5.0, 1.15, 43.2];
@@ -81,8 +74,8 @@ fn bars_are_held_on_a_gpu_alone() {
     let measured = vec![pair(DRIVER, pairs::ONE_SIZE, 1, 50.0), pair(CACHING, pairs::ONE_SIZE, 1, 25.0)];
     let mut report = PoolBenchReport { pairs: measured, ..PoolBenchReport::default() };
     bars::judge(&mut report);
-    assert_eq!((report.pairs[1].driver_ratio, report.judged().count()), (Some(2.0), 0));
-    assert_eq!(report.pairs[1].driver_pool_ratio, None);
+    assert_eq!((report.pairs[1].comparison.driver_ratio, report.judged().count()), (Some(2.0), 0));
+    assert_eq!(report.pairs[1].comparison.driver_pool_ratio, None);
 }
 
 #[test]
@@ -104,7 +97,7 @@ fn every_pool_is_measured_on_the_cpu() {
     assert_eq!(told.len(), 6 * measured);
     for figure in &report.pairs {
         assert!(figure.ns.median > 0.0 && figure.ns.median <= figure.slowest_ns.max, "{figure:?}");
-        assert!(figure.driver_ratio.is_some() && figure.pairs > 0, "{figure:?}");
+        assert!(figure.comparison.driver_ratio.is_some() && figure.pairs > 0, "{figure:?}");
     }
     for figure in &report.random {
         assert!(figure.allocations == 300 && figure.refused == 0 && figure.seconds > 0.0, "{figure:?}");

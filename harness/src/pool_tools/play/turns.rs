@@ -11,7 +11,7 @@
 //!
 //! I1: only the thread of step `next` makes a call.
 
-use super::Session;
+use super::session::Session;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use warpheap::error::InvalidConfig;
@@ -45,7 +45,7 @@ pub(super) fn in_turns(session: Session<'_>) -> Result<Session<'_>> {
             let worker = move || turns.work(thread, steps);
             if let Err(error) = thread::Builder::new().spawn_scoped(scope, worker) {
                 let why = format!(
-                    "the system does not start thread {}: {error}; replay it on one thread",
+                    "the system cannot start thread {}: {error}; replay it on one thread",
                     thread + 1
                 );
                 let given = script.threads.to_string();

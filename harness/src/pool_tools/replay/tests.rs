@@ -1,10 +1,11 @@
 use super::*;
 use crate::pool_tools::POOLS;
 use std::alloc::Layout;
-use std::sync::Mutex;
-use std::thread::{self, ThreadId};
+use std::thread;
 use warpheap::driver::Stream;
-use warpheap::host_pools::{DeviceAllocator, FailureInjected, Failures, Logged, SyncDriverAllocator, Usage};
+use warpheap::host_pools::{
+    DeviceAllocator, FailureInjected, Failures, LogAction, Logged, SyncDriverAllocator, Usage, read_rows,
+};
 use warpheap_device::kernel::DevicePtr;
 
 const NAMES: &str = "thread,time,action,pointer,size,stream,align\n";
@@ -59,51 +60,20 @@ fn the_memory_that_equal_blocks_waste_is_told() {
     assert!((report.fragmentation - 0.375).abs() < 1e-9, "{}", report.fragmentation);
 }
 
-/// Records the thread and the stream of each call.
-struct Recorded {
-    upstream: SyncDriverAllocator,
-    calls: Mutex<Vec<(ThreadId, u64, bool, usize)>>,
-}
-
-// SAFETY: forwards to the upstream, which upholds the contract of `DeviceAllocator`.
-unsafe impl DeviceAllocator for Recorded {
-    fn device(&self) -> &Device {
-        self.upstream.device()
-    }
-
-    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        let call = (thread::current().id(), stream.id().number(), true, layout.size());
-        self.calls.lock().unwrap().push(call);
-        self.upstream.allocate(layout, stream)
-    }
-
-    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
-        let call = (thread::current().id(), stream.id().number(), false, layout.size());
-        self.calls.lock().unwrap().push(call);
-        // SAFETY: the caller upholds the contract of `deallocate`, which is passed on.
-        unsafe { self.upstream.deallocate(ptr, layout, stream) }
-    }
-
-    fn usage(&self) -> Usage {
-        self.upstream.usage()
-    }
-}
-
 #[test]
 fn threads_streams_and_the_order_are_those_of_the_log() {
     for hosts in KINDS {
-        let calls = Mutex::new(Vec::new());
-        let pool = Recorded { upstream: SyncDriverAllocator::new(&Device::cpu()), calls };
+        let pool = Logged::new(SyncDriverAllocator::new(&Device::cpu()), Vec::new());
         play(&trace(LOG).script, &pool, hosts).unwrap();
-        let calls = pool.calls.into_inner().unwrap();
-        let what: Vec<_> = calls.iter().map(|(_, _, alloc, size)| (*alloc, *size)).collect();
-        let sizes = [(100, true), (200, true), (300, true), (200, false)];
-        let more = [(50, true), (100, false), (300, false), (50, false)];
-        let expected: Vec<_> = sizes.iter().chain(&more).map(|(size, alloc)| (*alloc, *size)).collect();
+        let (_, log) = pool.into_parts().unwrap();
+        let calls: Vec<_> = read_rows(&log[..]).unwrap().into_iter().map(|row| row.record).collect();
+        let what: Vec<_> = calls.iter().map(|call| (call.action == LogAction::Allocate, call.size)).collect();
+        let [a, f] = [true, false];
+        let expected = [(a, 100), (a, 200), (a, 300), (f, 200), (a, 50), (f, 100), (f, 300), (f, 50)];
         assert_eq!(what, expected, "{hosts:?}");
         // As in the log: 7 8 7 9 8 7 9 8, and 3 4 3 3 4 4 3 4.
-        let same = |a: usize, b: usize| calls[a].0 == calls[b].0;
-        let on_same = |a: usize, b: usize| calls[a].1 == calls[b].1;
+        let same = |a: usize, b: usize| calls[a].thread == calls[b].thread;
+        let on_same = |a: usize, b: usize| calls[a].stream == calls[b].stream;
         assert!(same(0, 2) && same(0, 5) && same(1, 4) && same(1, 7) && same(3, 6), "{hosts:?}");
         assert_eq!(!same(0, 1) && !same(0, 3) && !same(1, 3), hosts == Hosts::AsLogged);
         assert!(on_same(0, 3) && on_same(0, 6) && on_same(1, 5) && on_same(1, 7) && !on_same(0, 1));
@@ -130,14 +100,14 @@ fn what_does_not_fit_together_is_told_and_nothing_is_lost() {
     assert_eq!(said(&summary.other_sizes), (1, 41, 5));
     assert_eq!(said(&summary.leaks), (2, 107, 3));
     assert!(summary.allocated_twice.first[0].what.contains("live since line 3"));
-    assert!(summary.other_sizes.first[0].what.contains("41 B are freed, of which line 4 allocated 40 B"));
+    assert!(summary.other_sizes.first[0].what.contains("41 B are freed, but line 4 allocated 40 B"));
     let sum = summary.allocations + summary.frees + summary.failures + summary.empty;
     assert_eq!(sum + summary.unmatched_frees.count, summary.rows, "{summary:?}");
     for kind in POOLS {
         let report = replay(&device, kind, &trace, config(Hosts::One)).unwrap();
         assert!(report.is_clean() && report.operations == 4, "{report:?}");
     }
-    assert_eq!(device.memory_in_use(), (0, 0), "what leaks in the log is given back");
+    assert_eq!(device.memory_in_use(), (0, 0), "leaked blocks are freed");
 }
 
 #[test]
@@ -154,9 +124,9 @@ fn a_second_free_is_told_from_one_of_what_was_never_allocated() {
     let said: Vec<_> =
         summary.unmatched_frees.first.iter().map(|found| (found.line, found.what.as_str())).collect();
     let expected = [
-        (4, "0x100 is freed, which is not live: line 3 freed it already"),
-        (5, "0x999 is freed, which is not live: nothing allocated it before"),
-        (8, "0x100 is freed, which is not live: line 7 freed it already"),
+        (4, "0x100 is freed, but is not live: it was freed in line 3"),
+        (5, "0x999 is freed, but is not live: it was never allocated"),
+        (8, "0x100 is freed, but is not live: it was freed in line 7"),
     ];
     assert_eq!((said, summary.frees), (expected.to_vec(), 2));
 }

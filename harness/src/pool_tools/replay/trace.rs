@@ -104,7 +104,7 @@ impl Trace {
         Err(Error::AllocLog {
             what: "replayed",
             why: format!("nothing is allocated in its {} rows", trace.summary.rows),
-            advice: "record one of a program that allocates",
+            advice: "record a log of a program that allocates",
         })
     }
 
@@ -157,21 +157,21 @@ impl<'a> Matcher<'a> {
         let layout = layout.ok_or_else(|| Error::AllocLog {
             what: "read",
             why: format!(
-                "line {}, column `size`: {} aligned to {} are more than there are addresses",
+                "line {}, column `size`: {} aligned to {} exceed the address space",
                 row.line,
                 Bytes(record.size),
                 record.align
             ),
-            advice: "mend that line, or leave it out",
+            advice: "correct or remove that line",
         })?;
         let (thread, stream) = (self.threads.of(record.thread), self.streams.of(record.stream));
         let slot = self.script.alloc(thread, stream, layout);
         self.summary.allocations += 1;
         if let Some((_, before)) = self.live.insert(record.pointer, (slot, row)) {
             let line = before.line;
-            self.summary
-                .allocated_twice
-                .add(row, || format!("{:#x} is allocated, which is live since line {line}", record.pointer));
+            self.summary.allocated_twice.add(row, || {
+                format!("{:#x} is allocated, but has been live since line {line}", record.pointer)
+            });
             self.lost.push(before);
         }
         Ok(())
@@ -181,17 +181,17 @@ impl<'a> Matcher<'a> {
         let record = &row.record;
         let Some((slot, allocated)) = self.live.remove(&record.pointer) else {
             let why = self.freed.get(&record.pointer).map_or_else(
-                || "nothing allocated it before".into(),
-                |line| format!("line {line} freed it already"),
+                || "it was never allocated".into(),
+                |line| format!("it was freed in line {line}"),
             );
-            let what = || format!("{:#x} is freed, which is not live: {why}", record.pointer);
+            let what = || format!("{:#x} is freed, but is not live: {why}", record.pointer);
             return self.summary.unmatched_frees.add(row, what);
         };
         if allocated.record.size != record.size {
             let (line, size) = (allocated.line, Bytes(allocated.record.size));
-            self.summary.other_sizes.add(row, || {
-                format!("{} are freed, of which line {line} allocated {size}", Bytes(record.size))
-            });
+            self.summary
+                .other_sizes
+                .add(row, || format!("{} are freed, but line {line} allocated {size}", Bytes(record.size)));
         }
         let (thread, stream) = (self.threads.of(record.thread), self.streams.of(record.stream));
         self.script.free(thread, stream, slot);

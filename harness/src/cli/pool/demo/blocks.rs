@@ -1,6 +1,6 @@
 //! `blocks`: a pool of equal blocks.
 
-use super::fault::{Block, Faulty, layout, words};
+use super::faulty::{Block, Faulty, layout, words};
 use super::owners::{Load, overlaps};
 use super::stage::{Demo, Stage};
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! `caching`: blocks of any size, cached for the stream that freed them.
 
-use super::fault::{Faulty, layout};
+use super::faulty::{Faulty, MIB, layout};
 use super::out_of_memory::{hook, pending_and_cached, wait};
 use super::owners::{Load, overlaps};
 use super::stage::{Demo, Stage};
@@ -30,7 +30,6 @@ pub const DEMO: Demo = Demo {
     ],
 };
 
-pub const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
 
 fn build(stage: &Stage, builder: CachingPoolBuilder) -> Result<Faulty<CachingPool>> {

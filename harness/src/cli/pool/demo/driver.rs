@@ -1,6 +1,7 @@
 //! `driver`: the driver's stream-ordered pools.
 
-use super::fault::{Block, Fault, Faulty, layout, words};
+use super::fault::Fault;
+use super::faulty::{Block, Faulty, layout, words};
 use super::stage::{Demo, Stage};
 use std::time::Instant;
 use warpheap::error::{Dangling, InvalidRequest};

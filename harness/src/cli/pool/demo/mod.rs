@@ -1,26 +1,26 @@
 //! `warpheap pool demo`: shows the behaviour of the pools step by step, and checks every step.
 //!
 //! A demonstration is a [`Demo`]: a name, a purpose, and steps that run on a [`Stage`]. An entry in
-//! [`DEMOS`] adds it to the program. `fault` injects faults into steps, for the tests.
+//! [`DEMOS`] adds it to the program. `fault` and `faulty` inject faults into steps, for the tests.
 
 mod arena;
 mod blocks;
 mod caching;
 mod driver;
 mod fault;
+mod faulty;
 mod growable;
 mod out_of_memory;
 mod owners;
 mod region;
 mod stage;
 
-use super::super::args::{BackendChoice, PoolDemoArgs};
+use super::super::args::PoolDemoArgs;
 use super::super::backend::{Chosen, choose};
 use super::super::console::Console;
+use super::super::results::{check_target, watchdog, write_results};
 use super::super::status::{Failure, Status};
-use super::super::stress::{check_target, write_results};
 use crate::report::human::Seconds;
-use crate::report::provenance::ResultFile;
 use serde::Serialize;
 use stage::{Check, Demo, KERNELS, Stage};
 use std::time::Instant;
@@ -53,30 +53,26 @@ const ADVICE: &str = "If it was only slow, allow more time with --watchdog.";
 
 /// Runs the selected demonstrations. A failed check is a fault.
 pub fn run(args: PoolDemoArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.run.json.as_ref())?;
+    check_target(args.output.json.as_ref())?;
     let demos = named(&args.which)?;
-    if args.run.backend == BackendChoice::Cpu && (args.gpu.device.is_some() || args.gpu.kernels.is_some()) {
-        let message = "--device and --kernels are for a GPU, but the run is to be on the CPU; leave them out";
-        return Err(Failure::usage(message));
-    }
-    let chosen = choose(args.run.backend, args.gpu, None, &KERNELS)?;
+    let chosen = choose(args.device, None, &KERNELS)?;
     console.say("warpheap pool demo");
-    console.say(format_args!("  device   {}", chosen.describe(None)?));
-    if let Some(why) = &chosen.why_not_cuda {
-        console.say(format_args!("  not on a GPU: {why}"));
-    }
+    chosen.say(None, console)?;
     let mut reports = Vec::new();
     for demo in demos {
-        let watchdog = super::arm(args.run.watchdog, &format!("the demonstration {}", demo.name), ADVICE);
+        let _watchdog = watchdog(args.output.watchdog, format!("the demonstration {}", demo.name), ADVICE);
         reports.push(show(demo, &chosen, console)?);
-        drop(watchdog);
     }
     let status = conclude(&reports, console);
-    if let Some(target) = &args.run.json {
-        let info = chosen.device.info().ok();
-        let file = ResultFile::new("pool-demo", info.as_ref(), chosen.kernels(), &reports);
-        write_results(target, &file, console)?;
-    }
+    let info = chosen.device.info().ok();
+    write_results(
+        args.output.json.as_ref(),
+        "pool-demo",
+        info.as_ref(),
+        chosen.kernels(),
+        &reports,
+        console,
+    )?;
     Ok(status)
 }
 

@@ -1,7 +1,6 @@
 //! What a caching pool does when its upstream is out of memory, one step after the other.
 
-use super::caching::MIB;
-use super::fault::{Block, Faulty, layout, words};
+use super::faulty::{Block, Faulty, MIB, layout, words};
 use super::stage::Stage;
 use std::alloc::Layout;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,6 @@
 //! Random allocations and frees by 8 concurrent host threads, and the owners of the blocks.
 
-use super::fault::{Faulty, layout};
+use super::faulty::{Faulty, layout};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeMap;

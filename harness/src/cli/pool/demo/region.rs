@@ -1,6 +1,7 @@
 //! `region`: one region that is allocated from start to end, and then reset.
 
-use super::fault::{Block, Fault, Faulty, layout, words};
+use super::fault::Fault;
+use super::faulty::{Block, Faulty, MIB, layout, words};
 use super::stage::{Demo, Stage};
 use std::alloc::Layout;
 use std::collections::BTreeSet;
@@ -14,7 +15,6 @@ pub const DEMO: Demo = Demo {
     steps: &[alignments, too_large, reset_and_reuse, stale, order, floats, overflow],
 };
 
-const MIB: usize = 1 << 20;
 const FLOATS: usize = 10_000_000;
 
 type Pool = Faulty<BumpPool>;

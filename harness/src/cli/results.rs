@@ -1,0 +1,46 @@
+//! Results that are kept: where they go, and the watchdog of what produces them.
+
+use super::console::Console;
+use super::parse::JsonTarget;
+use super::status::{Failure, Status};
+use crate::report;
+use crate::report::provenance::ResultFile;
+use serde::Serialize;
+use std::time::Duration;
+use warpheap::{DeviceInfo, KernelImage, Watchdog};
+
+/// Fails before the run if its results cannot be written after it.
+pub fn check_target(target: Option<&JsonTarget>) -> Result<(), Failure> {
+    match target {
+        Some(JsonTarget::File(path)) => report::file::check(path).map_err(Failure::usage),
+        _ => Ok(()),
+    }
+}
+
+/// Writes results to the requested target, if there is one.
+pub fn write_results(
+    target: Option<&JsonTarget>,
+    kind: &'static str,
+    device: Option<&DeviceInfo>,
+    kernels: Option<&'static KernelImage>,
+    data: impl Serialize,
+    console: &Console,
+) -> Result<(), Failure> {
+    let failed = |message| Failure { status: Status::Failed, message };
+    let file = ResultFile::new(kind, device, kernels, data);
+    match target {
+        None => Ok(()),
+        Some(JsonTarget::Stdout) => report::file::print(&mut std::io::stdout().lock(), &file)
+            .map_err(|error| failed(format!("cannot write results to standard output: {error}"))),
+        Some(JsonTarget::File(path)) => {
+            report::file::write(path, &file).map_err(|error| failed(error.to_string()))?;
+            console.say(format_args!("results: {}", path.display()));
+            Ok(())
+        }
+    }
+}
+
+/// A watchdog, or none if there is no limit.
+pub fn watchdog(limit: Duration, what: impl Into<String>, advice: &'static str) -> Option<Watchdog> {
+    (!limit.is_zero()).then(|| Watchdog::start(limit, what.into(), advice, Status::Hung as i32))
+}

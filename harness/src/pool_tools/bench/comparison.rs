@@ -1,0 +1,57 @@
+//! A figure of a pool, compared with the driver and with its bars.
+
+use crate::bench::Bar;
+use crate::pool_tools::kinds::PoolKind;
+use serde::Serialize;
+
+/// A figure of a pool beside those of the driver.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// Speedup over the driver's synchronous memory.
+    pub driver_ratio: Option<f64>,
+    /// Speedup over the driver's own pool.
+    pub driver_pool_ratio: Option<f64>,
+    /// Whether the bars apply to this pool.
+    pub has_bars: bool,
+    /// The judged bars.
+    pub bars: Vec<Judged>,
+}
+
+impl Comparison {
+    /// Before any comparison.
+    pub(super) fn of(kind: &PoolKind) -> Comparison {
+        Comparison { has_bars: kind.has_bars, ..Comparison::default() }
+    }
+}
+
+/// A figure, judged by its bar.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Judged {
+    /// Name of the judged figure.
+    pub what: &'static str,
+    /// The figure.
+    pub value: f64,
+    /// Its unit: `ns` for nanoseconds per pair, `ms` for milliseconds of all calls, `x` for a
+    /// ratio.
+    pub unit: &'static str,
+    /// Direction of the bar.
+    pub holds: Bar,
+    /// The bar.
+    pub bar: f64,
+    /// Whether it is met.
+    pub met: bool,
+}
+
+impl Judged {
+    /// A `value` that is to be at most `bar`.
+    pub fn at_most(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
+        Judged { what, value, unit, holds: Bar::AtMost, bar, met: value <= bar }
+    }
+
+    /// A `value` that is to be at least `bar`.
+    pub fn at_least(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
+        Judged { what, value, unit, holds: Bar::AtLeast, bar, met: value >= bar }
+    }
+}

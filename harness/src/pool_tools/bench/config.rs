@@ -1,0 +1,79 @@
+//! What to measure.
+
+use crate::pool_tools::kinds::{POOLS, PoolKind};
+use warpheap::Bytes;
+use warpheap::driver::{Backend, DeviceInfo};
+use warpheap::error::InvalidConfig;
+
+pub(super) const MIB: u64 = 1 << 20;
+/// The largest random allocation.
+pub(super) const LARGEST: u64 = 64 * MIB;
+/// Number of random allocations on a GPU, as in RMM's benchmark.
+pub const ALLOCATIONS: u32 = 100_000;
+/// Maximum live bytes of the random allocations, as in RMM's benchmark.
+pub const CAP: u64 = 16_000 * MIB;
+/// The same two on the CPU, where the driver's memory is the program's own heap, cleared at each
+/// allocation.
+pub(super) const ON_CPU: (u32, u64) = (10_000, 1_000 * MIB);
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct PoolBenchConfig {
+    /// The pools. Comparisons need the driver's memory among them.
+    pub pools: Vec<&'static PoolKind>,
+    /// Only figures whose name contains this.
+    pub only: Option<String>,
+    /// Timed rounds of each pair, after 3 untimed ones; at least 1.
+    pub rounds: u32,
+    /// Host threads of the multi-threaded pairs, at least 1.
+    pub threads: u32,
+    /// Number of random allocations, at least 1.
+    pub allocations: u32,
+    /// Maximum live bytes of the random allocations; at least 64 MiB.
+    pub cap_bytes: u64,
+    /// Determines all sizes and the order of frees.
+    pub seed: u64,
+}
+
+impl PoolBenchConfig {
+    /// The configuration that the bars refer to, with all pools. The CPU makes fewer random
+    /// allocations. Their cap is lower on the CPU, and on a GPU with less than one and a half times
+    /// the cap free.
+    pub fn for_device(info: &DeviceInfo) -> PoolBenchConfig {
+        let (allocations, cap) = if info.backend == Backend::Cuda { (ALLOCATIONS, CAP) } else { ON_CPU };
+        // Pools round sizes up.
+        let most = info.memory_free / 3 * 2 / MIB * MIB;
+        PoolBenchConfig {
+            pools: POOLS.iter().collect(),
+            only: None,
+            rounds: 10,
+            threads: 16,
+            allocations,
+            cap_bytes: cap.min(most).max(LARGEST),
+            seed: 1,
+        }
+    }
+
+    /// Rejects an impossible configuration.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`](warpheap::Error::InvalidConfig) if the cap is less than a single
+    /// allocation.
+    pub fn check(&self) -> warpheap::Result<()> {
+        let most = LARGEST;
+        if self.cap_bytes >= most {
+            return Ok(());
+        }
+        Err(InvalidConfig::Pool {
+            setting: "cap",
+            given: Bytes(self.cap_bytes).to_string(),
+            why: format!("a single random allocation may have {}", Bytes(most)),
+        }
+        .into())
+    }
+
+    /// Whether the figure of this name is selected.
+    pub(super) fn wants(&self, name: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| name.contains(only))
+    }
+}

@@ -6,8 +6,8 @@
 
 use std::alloc::Layout;
 use std::collections::BTreeSet;
-use warpheap::error::{Dangling, OutOfMemory};
 use warpheap::device_pools::{GrowableBuffer, Heap, HeapStats};
+use warpheap::error::{Dangling, OutOfMemory};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Backend, Device, DeviceMemory, Error, LaunchConfig};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
@@ -113,7 +113,10 @@ fn a_full_heap_that_grows_grants_again() {
             assert_eq!(all.len() as u64, capacity / BLOCK, "all that is there, and no more");
             let full = stats(&heap);
             assert_eq!((full.usage.reserved_bytes, full.free_bytes), (capacity, 0));
-            assert!(full.refused > 0 && full.cursors_found_none > 0, "the class was refused: {full:#?}");
+            assert!(
+                full.failed_allocations > 0 && full.cursors_found_none > 0,
+                "the class was refused: {full:#?}"
+            );
         }
         give(&heap, &all.iter().map(|block| DevicePtr(*block as *mut u8)).collect::<Vec<_>>());
         assert_eq!(stats(&heap).free_bytes, BYTES);

@@ -145,8 +145,8 @@ impl Options {
         args
     }
 
-    /// One module, optimised as a whole: PTX has no linker, and unoptimised core does not fit a
-    /// GPU.
+    /// One module, with link-time optimisation: PTX has no linker, and unoptimised core does not
+    /// fit a GPU.
     fn profile(&self) -> [String; 7] {
         // Full debug information marks the whole module for debugging. Line directives alone have
         // no cost.
@@ -164,9 +164,9 @@ impl Options {
 }
 
 fn joined(flag: &str, path: &Path) -> OsString {
-    let mut whole = OsString::from(flag);
-    whole.push(path);
-    whole
+    let mut argument = OsString::from(flag);
+    argument.push(path);
+    argument
 }
 
 /// Result and output of a program.

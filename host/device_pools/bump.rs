@@ -238,7 +238,7 @@ fn check_resident_warps(warps: u64) -> Result<()> {
         return Ok(());
     }
     let why = format!(
-        "an arena can serve {RESIDENT_WARPS} at once; use a device, or a partition of it, with fewer \
+        "an arena supports {RESIDENT_WARPS} at once; use a device, or a partition of it, with fewer \
          multiprocessors, an executor with fewer workers, or a FreeList"
     );
     invalid("the device's resident warps", warps, why)
@@ -258,14 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn a_device_with_more_warps_than_a_lease_counts_with_is_refused() {
+    fn a_device_with_more_warps_than_a_lease_supports_is_rejected() {
         // V100, H200, the largest Blackwell, and the limit itself.
         for (multiprocessors, threads) in [(80, 2048), (132, 2048), (188, 1536), (160, 2048)] {
             let warps = multiprocessors * threads / u64::from(WARP_SIZE);
             assert!(check_resident_warps(warps).is_ok(), "{multiprocessors} x {threads}");
         }
         let said = check_resident_warps(10_241).unwrap_err().to_string();
-        for part in ["resident warps = 10241", "serve 10240", "fewer multiprocessors, an executor"] {
+        for part in ["resident warps = 10241", "supports 10240", "fewer multiprocessors, an executor"] {
             assert!(said.contains(part), "{part} is not in: {said}");
         }
         assert!(!said.contains("  "), "blanks in a row: {said}");
@@ -273,14 +273,14 @@ mod tests {
     }
 
     #[test]
-    fn an_executor_with_more_warps_than_a_lease_counts_with_is_refused() {
+    fn an_executor_with_more_warps_than_a_lease_supports_is_rejected() {
         drop(Bump::builder(1 << 20).build(&with_workers(320)).unwrap());
         for workers in [321, usize::MAX] {
-            let refused = Bump::builder(1 << 20).build(&with_workers(workers));
+            let built = Bump::builder(1 << 20).build(&with_workers(workers));
             assert!(
-                matches!(&refused, Err(Error::InvalidConfig(InvalidConfig::Pool { setting, .. }))
+                matches!(&built, Err(Error::InvalidConfig(InvalidConfig::Pool { setting, .. }))
                     if setting.contains("resident warps")),
-                "{workers}: {refused:?}"
+                "{workers}: {built:?}"
             );
         }
         let replay = Device::cpu_with_executor(Executor::new(Mode::Replay { seed: 1 }), MEMORY);

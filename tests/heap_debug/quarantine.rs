@@ -121,7 +121,7 @@ fn a_full_heap_gives_its_quarantine_up() {
         };
         let first = all(4000);
         assert!(first.len() > 200, "{}", first.len());
-        let refused = stats(&bench.heap).refused;
+        let refused = stats(&bench.heap).failed_allocations;
         assert_eq!(refused, 300 - first.len() as u64, "each refusal once");
         // SAFETY: no kernel uses them.
         unsafe { bench.heap.deallocate_many(&first) }.unwrap();

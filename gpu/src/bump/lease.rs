@@ -28,7 +28,8 @@ pub(super) const MAX_GROUP: u32 = 1 << 15;
 /// The most warps that may use one lease at once: 160 SMs of 64 warps. With more, `remaining` could
 /// borrow from `end`.
 pub const RESIDENT_WARPS: u64 = 160 * 64;
-/// When a retired lease has dropped below this value, the next thread that subtracts from it resets it.
+/// When a retired lease has dropped below this value, the next thread that subtracts from it resets
+/// it.
 pub(super) const RESET_BELOW: i32 = -(1 << 26);
 const _: () = assert!(RESIDENT_WARPS * MAX_GROUP as u64 + (1 << 26) < BIAS);
 

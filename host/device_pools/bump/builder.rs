@@ -1,10 +1,9 @@
-//! Host side of the bump arena.
+//! The settings of a bump arena, and its construction.
 
-use super::shared::{LINE, LINE_WORDS, Violation, check_reset, invalid};
-use crate::driver::{Device, DeviceMemory};
+use super::pool::Bump;
+use crate::device_pools::shared::{LINE, invalid};
+use crate::driver::Device;
 use crate::error::{Bytes, Result};
-use crate::host_pools::Usage;
-use serde::Serialize;
 use warpheap_device::bump::{self, MAX_GRANULES, RESIDENT_WARPS, Root, Shard};
 use warpheap_device::kernel::Arg;
 
@@ -12,20 +11,6 @@ use warpheap_device::kernel::Arg;
 /// one counter is enough.
 const SHARDED_FROM: u64 = 16 << 20;
 const MAX_MIN_ALIGN: u64 = 1 << 16;
-
-/// A bump arena in device memory; see [`warpheap_device::bump`].
-#[derive(Debug)]
-#[must_use = "its memory is freed when it is dropped"]
-pub struct Bump {
-    memory: DeviceMemory,
-    state: DeviceMemory,
-    shards: u32,
-    granules: u64,
-    granule_bytes: u64,
-    handle: Arg<bump::Bump>,
-    /// False during a reset and after a failed reset.
-    is_reset: bool,
-}
 
 /// Settings of an arena, from [`Bump::builder`].
 #[derive(Clone, Debug)]
@@ -36,128 +21,10 @@ pub struct BumpBuilder {
     shards: Option<u32>,
 }
 
-/// Memory use of an arena, in bytes.
-///
-/// `usage.reserved_bytes = usage.used_bytes + remaining_bytes + wasted_bytes`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct BumpStats {
-    /// `used_bytes` includes padding. `reserved_bytes` is the size of the arena.
-    /// `largest_free_bytes` is known only for an arena without shards.
-    pub usage: Usage,
-    /// Bytes that can still be allocated, not in one piece: those of the root, the leases and the
-    /// tails.
-    pub remaining_bytes: u64,
-    /// Bytes in remainders of leases, which are lost until the next reset.
-    pub wasted_bytes: u64,
-    /// Number of counters that a thread was changing when its grid ended with an error. Their
-    /// remaining bytes count as used.
-    pub unsettled: u64,
-}
-
 impl Bump {
     /// Settings for an arena of `capacity` bytes.
     pub fn builder(capacity: u64) -> BumpBuilder {
         BumpBuilder { capacity, min_align: 16, shards: None }
-    }
-
-    /// The argument for a kernel parameter of type [`bump::Bump`].
-    pub fn handle(&self) -> Arg<bump::Bump> {
-        self.handle
-    }
-
-    /// The memory that the arena allocates from.
-    pub fn memory(&self) -> &DeviceMemory {
-        &self.memory
-    }
-
-    /// Waits for the device, then frees all blocks. Launches that name the arena wait meanwhile.
-    /// Blocks from before the reset must not be used any more: their addresses are allocated again.
-    ///
-    /// # Errors
-    /// A failure of the reset, or of work submitted before. If the reset itself failed, no launch
-    /// may use the arena until a reset succeeds. Until then, `stats` and `check` fail with
-    /// [`NotReset`](crate::Error::NotReset).
-    pub fn reset(&mut self) -> Result<()> {
-        self.write_state()
-    }
-
-    /// Memory use after all work submitted to the device before. Launches that name the arena wait
-    /// meanwhile.
-    ///
-    /// # Errors
-    /// A failure of the call or of work submitted before, or [`NotReset`](crate::Error::NotReset).
-    pub fn stats(&self) -> Result<BumpStats> {
-        check_reset(self.is_reset, "a bump arena")?;
-        let _held = self.memory.hold_off_launches()?;
-        let (root, shards) = self.read_state()?;
-        let counters: Vec<_> =
-            std::iter::once(root.remaining()).chain(shards.iter().map(Shard::remaining)).collect();
-        let bytes = |granules: u64| granules.saturating_mul(self.granule_bytes);
-        let (remaining_bytes, wasted_bytes) = (bytes(counters.iter().flatten().sum()), bytes(root.wasted()));
-        let reserved_bytes = bytes(self.granules);
-        let usage = Usage {
-            used_bytes: reserved_bytes.saturating_sub(remaining_bytes.saturating_add(wasted_bytes)),
-            reserved_bytes,
-            largest_free_bytes: (self.shards == 0).then_some(remaining_bytes),
-        };
-        let unsettled = counters.iter().filter(|counter| counter.is_none()).count() as u64;
-        Ok(BumpStats { usage, remaining_bytes, wasted_bytes, unsettled })
-    }
-
-    /// Checks the metadata after all work submitted to the device before. Returns the violated
-    /// invariants. Launches that name the arena wait meanwhile.
-    ///
-    /// # Errors
-    /// A failure of the call or of work submitted before, or [`NotReset`](crate::Error::NotReset).
-    pub fn check(&self) -> Result<Vec<Violation>> {
-        check_reset(self.is_reset, "a bump arena")?;
-        let _held = self.memory.hold_off_launches()?;
-        let (root, shards) = self.read_state()?;
-        let mut broken = Vec::new();
-        if root.remaining().is_none() {
-            broken.push(Violation { invariant: "I2", found: "the root's counter was never settled".into() });
-        }
-        let unsettled = (0..).zip(&shards).filter(|(_, shard)| shard.remaining().is_none());
-        broken.extend(unsettled.map(|(i, _): (u32, _)| Violation {
-            invariant: "I2",
-            found: format!("the lease of shard {i} was never settled"),
-        }));
-        let in_shards: u64 = shards.iter().filter_map(Shard::remaining).sum();
-        let there = root.remaining().unwrap_or(0) + root.wasted() + in_shards;
-        if there > self.granules {
-            broken.push(Violation {
-                invariant: "I1",
-                found: format!("{there} granules are free or wasted in an arena of {}", self.granules),
-            });
-        }
-        Ok(broken)
-    }
-
-    fn fresh_shards(&self) -> impl Iterator<Item = Shard> {
-        let (granules, count) = (self.granules, self.shards);
-        (0..count.max(1))
-            .map(move |i| if count == 0 { Shard::retired() } else { Shard::new(granules, count, i) })
-    }
-
-    fn write_state(&mut self) -> Result<()> {
-        let _held = self.memory.hold_off_launches()?;
-        self.is_reset = false;
-        let mut words = Root::new(self.granules, self.shards).to_words().to_vec();
-        words.extend(self.fresh_shards().flat_map(|shard| shard.to_words()));
-        self.state.write(0, &words)?;
-        let handle_at = words.len() as u64 * 8;
-        self.state.write_handle(handle_at, &self.handle)?;
-        self.is_reset = true;
-        Ok(())
-    }
-
-    fn read_state(&self) -> Result<(Root, Vec<Shard>)> {
-        let mut words = vec![0; LINE_WORDS * (1 + self.shards.max(1) as usize)];
-        self.state.read(0, &mut words)?;
-        let mut lines = words.as_chunks::<LINE_WORDS>().0.iter().copied();
-        let root = lines.next().map(Root::from_words).unwrap_or_else(|| Root::new(0, 0));
-        Ok((root, lines.map(Shard::from_words).collect()))
     }
 }
 
@@ -196,14 +63,7 @@ impl BumpBuilder {
         }
         let info = device.info()?;
         check_resident_warps(info.resident_warps)?;
-        let shards = match self.shards {
-            Some(count) if u64::from(count) > granules => {
-                return invalid("shards", count, format!("the arena has only {granules} granules to share"));
-            }
-            Some(count) => count,
-            None if self.capacity < SHARDED_FROM => 0,
-            None => u32::try_from(granules).unwrap_or(u32::MAX).min(info.multiprocessors),
-        };
+        let shards = self.checked_shards(granules, info.multiprocessors)?;
         let memory = device.alloc_memory(granules * self.min_align, self.min_align as usize)?;
         let lines = 1 + u64::from(shards.max(1));
         let state = device.alloc_memory((lines + 1) * LINE, LINE as usize)?;
@@ -229,6 +89,17 @@ impl BumpBuilder {
             Bump { memory, state, shards, granules, granule_bytes: self.min_align, handle, is_reset: false };
         pool.write_state()?;
         Ok(pool)
+    }
+
+    fn checked_shards(&self, granules: u64, multiprocessors: u32) -> Result<u32> {
+        match self.shards {
+            Some(count) if u64::from(count) > granules => {
+                invalid("shards", count, format!("the arena has only {granules} granules to share"))
+            }
+            Some(count) => Ok(count),
+            None if self.capacity < SHARDED_FROM => Ok(0),
+            None => Ok(u32::try_from(granules).unwrap_or(u32::MAX).min(multiprocessors)),
+        }
     }
 }
 

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_crates_and_networks_stays() {
+    fn settings_that_locate_crates_and_networks_stay() {
         for name in
             ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "CARGO_NET_OFFLINE", "CARGO_HTTP_PROXY", "TMPDIR"]
         {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_are_compiled_in_only_when_asked_for() {
+    fn checks_are_compiled_in_only_when_requested() {
         let options =
             |release| Options { release, line_info: false, max_registers: None, build_args: Vec::new() };
         assert!(options(true).profile().contains(&"debug-assertions=false".into()));

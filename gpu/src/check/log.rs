@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn breaches_come_back_and_all_are_counted() {
+    fn breaches_are_read_back_and_all_are_counted() {
         let log = CheckLog::default();
         let breach = Breach::of(BreachKind::Torn, Owner(7), 1 << 60, u32::MAX);
         let breach = Breach { other: Owner(u32::MAX), offset: 9, expected: 10, found: 11, ..breach };

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_of_what_another_holds_is_recorded_and_changes_nothing() {
+    fn a_release_of_another_owners_block_is_recorded_and_changes_nothing() {
         with_map(|map, breaches| {
             assert_eq!(map.claim(BASE, 16, Owner(1)), Ok(()));
             assert_eq!(map.release(BASE, 32, Owner(2)), Err(Clash { granule: 0, other: Owner(1) }));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_outside_or_askew_are_recorded() {
+    fn blocks_outside_or_misaligned_are_recorded() {
         with_map(|map, breaches| {
             let cases = [
                 (BASE - 16, 16, BreachKind::OutOfBounds),

@@ -10,14 +10,14 @@ kernel! {
     /// Thread `i` squares `i` in a block of the pool.
     ///
     /// # Safety
-    /// `out` and the pool are live, and no one else touches `out`.
+    /// `out` and the pool are live, and only this kernel accesses `out`.
     pub unsafe fn square(pool: freelist::FreeList, out: DeviceSlice<u64>) {
         let i = u64::from(thread::index_1d());
         let Some(block) = pool.alloc() else { return };
         let place = block.cast::<u64>();
-        // SAFETY: the block is this thread's, 64 bytes long and aligned to 16.
+        // SAFETY: this thread owns the block, which has 64 bytes and is aligned to 16.
         unsafe { place.write(i * i) };
-        // SAFETY: written above, by this thread.
+        // SAFETY: this thread wrote it.
         let squared = unsafe { place.read() };
         // SAFETY: allocated above, and not used after.
         unsafe { pool.free(block) };
@@ -34,7 +34,7 @@ fn main() -> warpheap::Result<()> {
     let pool = FreeList::builder(1024, 64).build(&device)?;
     let out = device.zeroed::<u64>(1024)?;
     let grid = LaunchConfig::linear(1024, 256);
-    // SAFETY: pool and buffer live until the stream is done, and no one else touches the buffer.
+    // SAFETY: pool and buffer outlive the kernel, and only the kernel accesses the buffer.
     unsafe { stream.launch(&module, square, &grid, (pool.handle(), out.slice()))? };
     stream.synchronize()?;
 

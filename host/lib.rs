@@ -40,14 +40,15 @@
 //! them return [`Error`].
 #![cfg(not(loom))]
 
-pub mod host_pools;
 pub mod build_info;
+pub mod device_pools;
 pub mod driver;
 pub mod error;
 #[cfg(test)]
 mod faults;
+pub mod host_pools;
 mod kernels;
-pub mod device_pools;
+mod lock;
 pub mod simt;
 
 pub use driver::{

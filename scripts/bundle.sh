@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
 
-tests=(heap_groups heap_host heap_grow growable host_pools driver_alone driver global_heap kernel_arguments)
+tests=(heap_groups device_pools host_pools driver_alone driver)
 most_mib=60
 
 rm -rf bundle

@@ -7,14 +7,13 @@ cd "$(dirname "$0")/.."
 
 published=(warpheap-device warpheap-build warpheap warpheap-harness)
 
-# Use the common target folder, so that dependencies common to both checks are built once.
-CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-# DOCS_RS skips the kernels: their only dependency is warpheap-device.
-export CARGO_TARGET_DIR DOCS_RS=1
+copy=$(realpath -m "${CARGO_TARGET_DIR:-target}")/dependency-ranges
+# A folder of its own, so that this can run beside the tests. DOCS_RS skips the kernels: their only
+# dependency is warpheap-device.
+export CARGO_TARGET_DIR=$copy/target DOCS_RS=1
 
-copy=$CARGO_TARGET_DIR/dependency-ranges
-rm -rf "$copy"
 mkdir -p "$copy"
+find "$copy" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
 cp -rp Cargo.toml Cargo.lock build.rs README.md builder examples gpu harness host tests "$copy"
 cd "$copy"
 

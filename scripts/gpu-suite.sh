@@ -113,7 +113,7 @@ for backend in cuda cpu; do
     done
 done
 
-for name in heap_groups heap_host heap_grow growable host_pools driver_alone driver global_heap kernel_arguments; do
+for name in heap_groups device_pools host_pools driver_alone driver; do
     limit=300 apart=()
     # Run one at a time: tests take turns on the GPU anyway, and their times are printed.
     [ "$name" != host_pools ] || limit=900 apart=(--test-threads=1)

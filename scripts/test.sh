@@ -1,19 +1,44 @@
 #!/usr/bin/env bash
-# Sets up and runs the whole test suite. `--quick` leaves out clippy and the model checker.
+# Sets up and runs the whole test suite. `--quick` leaves out clippy and the model checker; `--all`
+# adds the oldest and the newest versions of dependencies, for which it needs a network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-quick=
+quick='' all=''
 case "${1:-}" in
     --quick) quick=yes ;;
+    --all) all=yes ;;
     '') ;;
     *)
-        echo "usage: scripts/test.sh [--quick]" >&2
+        echo "usage: scripts/test.sh [--quick | --all]" >&2
         exit 2
         ;;
 esac
 
+target=${CARGO_TARGET_DIR:-target}
+
 step() { printf '\n== %s (%d s so far)\n' "$*" "$SECONDS"; }
+
+# beside NAME COMMAND...: runs the command in parallel with the tests, many of which use one core.
+# It needs a target folder of its own: cargo builds once at a time in one.
+declare -A jobs logs
+beside() {
+    local name=$1
+    shift
+    logs[$name]=$(mktemp)
+    "$@" >"${logs[$name]}" 2>&1 &
+    jobs[$name]=$!
+}
+trap 'kill "${jobs[@]}" 2>/dev/null || true; rm -f "${logs[@]}"' EXIT
+
+# join NAME: waits for the command, prints its output and fails if it failed.
+join() {
+    local status=0
+    step "$1"
+    wait "${jobs[$1]}" || status=$?
+    cat "${logs[$1]}"
+    [ "$status" -eq 0 ] || exit "$status"
+}
 
 step set up
 scripts/setup.sh
@@ -42,37 +67,28 @@ for build in warpheap-device: warpheap-device:{rustacuda,cust,bytemuck,debug} wa
     DOCS_RS=1 cargo check --package "${build%:*}" --no-default-features --features "${build#*:}" --locked
 done
 
+step tests, with all features but debug
+# `debug` changes the program's kernels: the register checks need the kernels without it.
+tests=(cargo test --workspace --features cli,rustacuda,cust,bytemuck --locked)
+"${tests[@]}" --no-run
 if [ -z "$quick" ]; then
-    # The model checker runs in parallel with the tests, which leave a core idle at times. It has a
-    # separate target folder: otherwise the flag would cause a full rebuild, here and in the next
-    # build.
-    loom_log=$(mktemp)
-    RUSTFLAGS='--cfg loom' CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
-        cargo test -p warpheap-device --features loom --release --locked --test 'loom*' >"$loom_log" 2>&1 &
-    loom=$!
-    trap 'kill "$loom" 2>/dev/null || true; rm -f "$loom_log"' EXIT
+    # The flag would cause a full rebuild in the common target folder.
+    beside 'model checker' env RUSTFLAGS='--cfg loom' CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+        CARGO_TARGET_DIR="$target/loom" cargo test -p warpheap-device --features loom --release --locked --test 'loom*'
 fi
+[ -z "$all" ] || beside 'versions of dependencies' scripts/check-dependency-ranges.sh
+"${tests[@]}"
 
-step tests, with the program and the rustacuda and cust features
-# Without `debug`, which changes the program's kernels: the register checks need the kernels without
-# it.
-cargo test --workspace --features cli,rustacuda,cust --locked
+step the example of the README, which the tests have built
+"$target/debug/examples/hello"
 
-step 'debug heaps, others in a build that has them, and arguments of bytemuck types'
-cargo test --locked --features cli,debug,bytemuck --test kernel_arguments --test heap_debug --test heap_host --test heap_grow --test heap_groups --test global_heap
-
-step the example of the README
-cargo run --quiet --locked --features rustacuda,cust --example hello
-
-if [ -z "$quick" ]; then
-    step model checker
-    checked=0
-    wait "$loom" || checked=$?
-    cat "$loom_log"
-    [ "$checked" -eq 0 ] || exit "$checked"
-fi
+step debug heaps, and other heaps in a build that has them
+cargo test --locked --features debug --test device_pools --test heap_groups
 
 step documentation
 DOCS_RS=1 RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features --locked
+
+[ -n "$quick" ] || join 'model checker'
+[ -z "$all" ] || join 'versions of dependencies'
 
 step "all tests passed${quick:+ (quick: without clippy and the model checker)}$skipped"

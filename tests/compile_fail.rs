@@ -1,7 +1,10 @@
-//! Misuse that the compiler refuses, and what it says then: `compile_fail/**/*.stderr`. What `correct` has does the same things right.
+//! Misuse that must not compile. `compile_fail/**/*.stderr` has the messages of the compiler, and
+//! `compile_fail/correct` the same operations without the mistakes.
 //!
-//! What it says changes with the compiler. After a look at what has changed, `TRYBUILD=overwrite cargo test --test compile_fail` writes
-//! it anew.
+//! The messages change with the compiler. To write them anew, after a review of the differences:
+//! `TRYBUILD=overwrite cargo test --test compile_fail`.
+//!
+//! A program of its own: it sets an environment variable.
 #![cfg(not(loom))]
 
 #[path = "compile_fail/correct/handles.rs"]
@@ -9,17 +12,18 @@ mod correct_handles;
 
 use std::process::Command;
 
-/// Whose words the files have.
+/// The compiler whose messages the files contain.
 const COMPILER: &str = "rustc 1.95.";
 
-/// What compiles here: `rustc 1.95.0 (...)`.
+/// The version of the installed compiler, as in `rustc 1.95.0 (...)`.
 fn compiler() -> String {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).arg("-V").output().expect("rustc starts");
     String::from_utf8(output.stdout).expect("text").trim().into()
 }
 
-/// Whether this compiler's words can be compared; in `.ci/run`, which sets the variable, they always are.
+/// Whether the messages of the installed compiler can be compared. In `.ci/run`, which sets the
+/// variable, they always are.
 fn is_comparable() -> bool {
     let required = std::env::var("WARPHEAP_REQUIRE_COMPILER").is_ok_and(|value| value == "1");
     let compiler = compiler();
@@ -33,8 +37,9 @@ fn is_comparable() -> bool {
 #[test]
 fn misuse_does_not_compile() {
     if is_comparable() {
-        // The library is built once more for these. Without its kernels, as for documentation: they need none.
-        // SAFETY: all that reads the environment in this program does so through the standard library, which locks it.
+        // Builds the library without its kernels, which these tests do not need.
+        // SAFETY: this program reads the environment only through the standard library, which locks
+        // it.
         unsafe { std::env::set_var("DOCS_RS", "1") };
         let cases = trybuild::TestCases::new();
         cases.compile_fail("tests/compile_fail/handles/*.rs");

@@ -14,12 +14,10 @@ mod support;
 use kernels::{fill, raise, wait};
 use std::alloc::Layout;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use support::{devices, module};
-use warpheap::host_pools::{BumpPool, DeviceAllocator, SyncDriverAllocator, DriverPool, ReusePolicies};
-use warpheap::{Device, DeviceBuffer, DeviceMemory, LaunchConfig, Module, Stream};
+use support::{devices, launch, module};
+use warpheap::host_pools::{BumpPool, DeviceAllocator, DriverPool, ReusePolicies, SyncDriverAllocator};
+use warpheap::{Device, DeviceBuffer, DeviceMemory, Module, Stream};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
-
-const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
 
 /// Held by the one test that uses the devices, until everything it created is dropped.
 fn turn() -> MutexGuard<'static, ()> {
@@ -43,15 +41,11 @@ impl Pair {
     }
 
     fn wait_on_first(&self) {
-        // SAFETY: both kernels access the flag by the same atomics, and it lives until both have
-        // ended.
-        unsafe { self.first.launch(&self.module, wait, &ONE_THREAD, (self.flag.slice(),)) }.unwrap();
+        launch(&self.first, &self.module, wait, 1, (self.flag.slice(),)).unwrap();
     }
 
     fn raise_on_second(&self) {
-        // SAFETY: both kernels access the flag by the same atomics, and it lives until both have
-        // ended.
-        unsafe { self.second.launch(&self.module, raise, &ONE_THREAD, (self.flag.slice(),)) }.unwrap();
+        launch(&self.second, &self.module, raise, 1, (self.flag.slice(),)).unwrap();
     }
 }
 
@@ -110,9 +104,7 @@ fn memory(device: &Device, block: DevicePtr<u8>) -> DeviceMemory {
 /// Sets all values of a block to `value` on a stream.
 fn set(stream: &Stream, module: &Module, block: DevicePtr<u8>, value: f32) {
     let values: DeviceSlice<u32> = memory(stream.device(), block).slice_at(0, 4096).unwrap();
-    // SAFETY: all other accesses to the block are by kernels with one thread per value.
-    unsafe { stream.launch(module, fill, &LaunchConfig::linear(4096, 256), (values, value.to_bits())) }
-        .unwrap();
+    launch(stream, module, fill, 4096, (values, value.to_bits())).unwrap();
 }
 
 /// Returns an error unless all values are `value`.

@@ -11,9 +11,9 @@ mod kernels;
 mod support;
 
 use kernels::{double, fail};
-use support::{devices, is_cpu, module};
+use support::{devices, is_cpu, launch, module};
 use warpheap::error::KernelFault;
-use warpheap::{Device, Error, LaunchConfig};
+use warpheap::{Device, Error};
 
 #[test]
 fn a_fault_comes_back_and_stays() {
@@ -22,9 +22,7 @@ fn a_fault_comes_back_and_stays() {
         let (module, stream) = (module(&device), device.stream().unwrap());
         let bystander = device.stream().unwrap();
         let values = device.from_slice(&[1_u32; 32]).unwrap();
-        let config = LaunchConfig::linear(32, 32);
-        // SAFETY: the kernel accesses nothing.
-        unsafe { stream.launch(&module, fail, &config, (values.slice(),)) }.unwrap();
+        launch(&stream, &module, fail, 32, (values.slice(),)).unwrap();
         let error = stream.synchronize().unwrap_err();
         assert!(error.is_fatal(), "{error}");
         match (&error, cpu) {
@@ -34,8 +32,7 @@ fn a_fault_comes_back_and_stays() {
         }
         assert!(stream.synchronize().unwrap_err().is_fatal(), "the second time it is forgotten");
         assert!(stream.is_done().unwrap_err().is_fatal());
-        // SAFETY: the buffer is live, and nothing else accesses it.
-        let later = unsafe { stream.launch(&module, double, &config, (values.slice(),)) };
+        let later = launch(&stream, &module, double, 32, (values.slice(),));
         assert!(later.unwrap_err().is_fatal());
         assert!(device.synchronize().unwrap_err().is_fatal());
         assert!(values.copy_to_vec().unwrap_err().is_fatal());
@@ -56,8 +53,7 @@ fn after_a_fault_on_the_cpu(device: &Device, failed: warpheap::Stream, bystander
     let unheard = device.stream().unwrap();
     let values = device.from_slice(&[1_u32; 32]).unwrap();
     let module = device.native_module().unwrap();
-    // SAFETY: the kernel accesses nothing.
-    unsafe { unheard.launch(&module, fail, &LaunchConfig::linear(32, 32), (values.slice(),)) }.unwrap();
+    launch(&unheard, &module, fail, 32, (values.slice(),)).unwrap();
     drop(unheard);
     assert!(device.synchronize().unwrap_err().is_fatal(), "the failure went with its stream");
     device.synchronize().unwrap();

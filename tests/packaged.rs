@@ -54,20 +54,23 @@ fn unpack(to: &Path, target_dir: &Path) {
     }
 }
 
-/// Writes the files of a program to `to`, with the lock file and the profiles of this workspace, so
-/// that its dependencies are not built again.
-fn write_program(to: &Path, name: &str, files: &[(&str, String)]) {
-    for (file, text) in files {
-        fs::create_dir_all(to.join(file).parent().expect("a file is in a folder")).unwrap();
-        fs::write(to.join(file), text).unwrap();
+/// Writes the workspace of both programs to `to`, with the lock file and the profiles of this
+/// workspace, so that their dependencies are not built again.
+fn write_programs(to: &Path) {
+    let write = |file: &str, text: &str| {
+        let path = to.join(file);
+        fs::create_dir_all(path.parent().expect("a file is in a folder")).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let manifest = read("tests/packaged/program/Cargo.toml");
+    for (name, files) in [("warpheap-guide", guides_program()), ("warpheap-user", users_program())] {
+        write(&format!("{name}/Cargo.toml"), &manifest.replace("warpheap-user", name));
+        files.iter().for_each(|(file, text)| write(&format!("{name}/{file}"), text));
     }
-    let workspace = read("Cargo.toml");
-    let profiles = workspace.find("\n[profile.").expect("the workspace has profiles");
-    // Cargo treats packages with the same name in one target folder as one package.
-    let manifest = read("tests/packaged/program/Cargo.toml").replace("warpheap-user", name);
-    let manifest = manifest + &workspace[profiles..];
-    fs::write(to.join("Cargo.toml"), manifest).unwrap();
-    fs::copy(Path::new(ROOT).join("Cargo.lock"), to.join("Cargo.lock")).unwrap();
+    let ours = read("Cargo.toml");
+    let profiles = &ours[ours.find("\n[profile.").expect("the workspace has profiles")..];
+    write("Cargo.toml", &(read("tests/packaged/Cargo.toml") + profiles));
+    write("Cargo.lock", &read("Cargo.lock"));
 }
 
 fn read(file: &str) -> String {
@@ -114,15 +117,6 @@ fn target_dir() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in the target folder")
 }
 
-/// Builds the program `name` beside the unpacked crates, runs it and returns its output.
-fn build_and_run(name: &str, files: &[(&str, String)], args: &[&str]) -> Option<String> {
-    let program = crates()?.join(name);
-    write_program(&program, name, files);
-    let (profile, output) = if cfg!(debug_assertions) { ("dev", "debug") } else { ("release", "release") };
-    run(cargo(&program, target_dir()).args(["build", "--profile", profile]));
-    Some(run(Command::new(target_dir().join(output).join(name)).args(args)))
-}
-
 #[test]
 fn the_packages_have_what_users_need_and_no_more() {
     let Some(folder) = crates() else { return };
@@ -144,8 +138,13 @@ fn the_packages_have_what_users_need_and_no_more() {
 
 #[test]
 fn programs_build_with_their_kernels_and_run() {
-    let Some(said) = build_and_run("warpheap-guide", &guides_program(), &[]) else { return };
-    assert!(said.contains("every sum is right"), "{said}");
-    let Some(said) = build_and_run("warpheap-user", &users_program(), &["cpu"]) else { return };
-    assert!(said.starts_with("ok: "), "{said}");
+    let Some(folder) = crates() else { return };
+    write_programs(folder);
+    let (profile, output) = if cfg!(debug_assertions) { ("dev", "debug") } else { ("release", "release") };
+    run(cargo(folder, target_dir()).args(["build", "--profile", profile]));
+    let said = |name: &str, args: &[&str]| run(Command::new(target_dir().join(output).join(name)).args(args));
+    let guide = said("warpheap-guide", &[]);
+    assert!(guide.contains("every sum is right"), "{guide}");
+    let user = said("warpheap-user", &["cpu"]);
+    assert!(user.starts_with("ok: "), "{user}");
 }

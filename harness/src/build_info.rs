@@ -5,27 +5,13 @@ use warpheap::KernelImage;
 /// The commit, 12 digits, followed by `-dirty` if a tracked file differed; `unknown` outside git.
 pub const COMMIT: &str = env!("WARPHEAP_COMMIT");
 
-/// The compiler of the kernels: `rustc 1.96.0 (...)`; `none` if there are no kernels.
-pub const DEVICE_COMPILER: &str = env!("WARPHEAP_DEVICE_RUSTC");
-
 /// The compiler of this program: `rustc 1.95.0 (...)`.
 pub const HOST_COMPILER: &str = env!("WARPHEAP_HOST_RUSTC");
 
 /// The target of this program: `x86_64-unknown-linux-gnu`.
 pub const TARGET: &str = env!("WARPHEAP_TARGET");
 
-/// Oldest first. From sm_80 on a warp sum is one instruction.
-const IMAGES: [KernelImage; 2] = [
-    KernelImage { arch: "sm_70", capability: (7, 0), ptx: include_str!(env!("WARPHEAP_PTX_SM_70")) },
-    KernelImage { arch: "sm_80", capability: (8, 0), ptx: include_str!(env!("WARPHEAP_PTX_SM_80")) },
-];
-const PTX_MISSING: &str = include_str!(env!("WARPHEAP_PTX_MISSING"));
-
-/// The kernels, oldest architecture first. Otherwise the reason why this build has none, and what
-/// to install.
-pub fn images() -> std::result::Result<&'static [KernelImage], &'static str> {
-    if PTX_MISSING.is_empty() { Ok(&IMAGES) } else { Err(PTX_MISSING) }
-}
+warpheap::embedded_kernels!("");
 
 /// The newest kernels that a GPU of this compute capability runs. Otherwise the reason why this
 /// build has none, and what to install. For a GPU that is too old for all of them this returns the
@@ -37,23 +23,6 @@ pub fn image_for(capability: Option<(u32, u32)>) -> std::result::Result<&'static
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn either_there_are_kernels_or_a_reason() {
-        match images() {
-            Ok(images) => {
-                assert!(DEVICE_COMPILER.starts_with("rustc "));
-                for image in images {
-                    assert!(image.ptx.contains(".visible .entry "));
-                    assert!(image.ptx.contains(&format!(".target {}", image.arch)));
-                }
-            }
-            Err(why) => {
-                assert!(!why.is_empty() && DEVICE_COMPILER == "none");
-                assert!(std::env::var_os("WARPHEAP_REQUIRE_COMPILER").is_none_or(|it| it != "1"), "{why}");
-            }
-        }
-    }
 
     #[test]
     fn all_kernels_are_the_whole_text() {

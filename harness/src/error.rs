@@ -31,6 +31,10 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn wrong(what: impl Into<String>, found: String) -> Error {
+        Error::WrongResult { what: what.into(), found }
+    }
+
     /// Whether the device is unusable: see [`warpheap::Error::is_fatal`].
     #[must_use]
     pub fn is_fatal(&self) -> bool {

@@ -1,21 +1,9 @@
 //! The documentation is complete: it names every option, status, pool and figure of the program.
 
-use std::fs;
-use std::path::Path;
+#[path = "../../tests/repository/pages.rs"]
+mod pages;
 
-fn page(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// The words of a page that consist of `start` followed by lower-case letters and dashes.
-fn words<'a>(page: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
-    page.match_indices(start).map(move |(at, _)| {
-        let rest = &page[at + start.len()..];
-        let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(rest.len());
-        page[at..at + start.len() + end].trim_end_matches('-')
-    })
-}
+use pages::{page, words};
 
 #[test]
 fn the_guide_names_options_that_there_are() {

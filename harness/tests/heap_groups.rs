@@ -3,8 +3,8 @@
 #![cfg(not(loom))]
 
 use std::collections::{BTreeMap, BTreeSet};
-use warpheap::driver::Module;
 use warpheap::device_pools::Heap;
+use warpheap::driver::Module;
 use warpheap::simt::Mode;
 use warpheap::{Device, DeviceBuffer, LaunchConfig, kernel_names};
 use warpheap_device::fault::FaultKind;

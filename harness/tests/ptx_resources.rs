@@ -8,13 +8,13 @@
 //! function is compiled once, to be linked later. This takes seconds, so all architectures are
 //! checked in this mode. There, registers that a function saves for its callers count as spills; in
 //! whole mode it has registers of its own instead, up to a kernel's 255. How close a kernel comes
-//! to that limit is in `tests/ptx_call_sites.rs`.
+//! to that limit is in `tests/ptx/call_sites.rs`.
 //!
 //! ptxas is looked up in `WARPHEAP_PTXAS` and on the PATH. Without it the test passes, unless
 //! `WARPHEAP_REQUIRE_PTXAS=1`. With `--nocapture` it prints the registers of each kernel. A failing
 //! test prints the corrected rows of its tables.
 
-#[path = "../../tests/ptx/mod.rs"]
+#[path = "../../tests/ptx/support/mod.rs"]
 mod ptx;
 
 use ptx::assembler::{Part, Usage, assemble, assemble_apart, parts, ptxas, usages};

@@ -215,7 +215,7 @@ fn what_cannot_be_run_is_refused_with_advice() {
     let base = config(AllocatorKind::FreeList);
     #[allow(clippy::reversed_empty_ranges, reason = "that is the mistake")]
     let cases = [
-        (base.clone().sizes(0..=16), "sizes go from 1"),
+        (base.clone().sizes(0..=16), "use sizes from 1"),
         (base.clone().sizes(32..=16), "the smaller one first"),
         (base.clone().threads(0), "at least one thread"),
         (base.clone().streams(0), "at least one thread"),

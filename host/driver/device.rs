@@ -1,16 +1,15 @@
 //! Devices: owners of memory, streams and modules.
 
-use super::backend::{Backend, DeviceBackend, Range};
-use super::memory::DeviceMemory;
-use super::module::{Module, WeakModule};
+use super::backend::{Backend, DeviceBackend, DeviceInfo, Queue, Range};
+use super::code::Code;
 use super::registry::Registry;
-use super::stream::{Queue, Stream};
 use super::{cpu, cuda};
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::simt::{Executor, Mode};
 use std::ffi::c_void;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// A GPU, or the CPU as a substitute. Cloning gives another handle to the same device.
 #[derive(Clone)]
@@ -24,54 +23,17 @@ struct Inner {
     primary: Option<u32>,
     registry: Registry,
     default_stream: Mutex<Option<Arc<Queue>>>,
-    /// The module of the library's own kernels, while it is in use.
-    own_kernels: Mutex<WeakModule>,
-}
-
-/// Properties of a device. Sizes are in bytes. A property that a backend does not know is 0 or
-/// `None`.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct DeviceInfo {
-    /// The product name.
-    pub name: String,
-    /// Where kernels run.
-    pub backend: Backend,
-    /// Major and minor compute capability: (9, 0) for sm_90.
-    pub compute_capability: Option<(u32, u32)>,
-    /// Major and minor CUDA version that the driver supports.
-    pub driver_version: Option<(u32, u32)>,
-    /// Number of SMs. On the CPU, the number that the executor simulates.
-    pub multiprocessors: u32,
-    /// Lanes per warp.
-    pub warp_size: u32,
-    /// Maximum threads per block.
-    pub max_threads_per_block: u32,
-    /// Maximum resident threads per SM.
-    pub max_threads_per_multiprocessor: u32,
-    /// Maximum resident warps of the device. On the CPU, those of one kernel.
-    pub resident_warps: u64,
-    /// Maximum shared memory per block.
-    pub shared_bytes_per_block: u32,
-    /// Total device memory. On the CPU, the limit that the device was made with.
-    pub memory_total: u64,
-    /// Device memory that is free at the moment.
-    pub memory_free: u64,
-    /// Size of the L2 cache.
-    pub l2_bytes: u64,
-    /// Whether addresses can be reserved first and mapped later.
-    pub virtual_memory: bool,
-    /// Whether kernels run deterministically: the CPU in replay mode.
-    pub replays: bool,
+    /// The library's own kernels, while they are in use.
+    own_kernels: Mutex<Weak<Code>>,
 }
 
 /// All live devices. Used to return the same device for the same GPU, and to name the owner of a
 /// foreign address.
 static ALIVE: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
 
-/// The list of live devices, pruned of dropped ones. A panic elsewhere leaves it consistent.
+/// The list of live devices, pruned of dropped ones.
 fn alive() -> MutexGuard<'static, Vec<Weak<Inner>>> {
-    let mut all = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = lock(&ALIVE);
     all.retain(|device| device.strong_count() > 0);
     all
 }
@@ -134,11 +96,10 @@ impl Device {
     }
 
     fn enlist(all: &mut Vec<Weak<Inner>>, backend: Box<dyn DeviceBackend>, primary: Option<u32>) -> Device {
-        let registry = Registry::default();
         let inner = Arc::new(Inner {
             backend,
             primary,
-            registry,
+            registry: Registry::default(),
             default_stream: Mutex::default(),
             own_kernels: Mutex::default(),
         });
@@ -174,28 +135,6 @@ impl Device {
         self.driver().raw_context()
     }
 
-    /// A new stream, not ordered with any other.
-    ///
-    /// # Errors
-    /// An error of the driver.
-    pub fn stream(&self) -> Result<Stream> {
-        Ok(Stream::new(self.clone(), self.driver().stream()?))
-    }
-
-    /// The default stream of the device, created by the first call. It is not ordered with any
-    /// other stream.
-    ///
-    /// # Errors
-    /// An error of the driver.
-    pub fn default_stream(&self) -> Result<Stream> {
-        let mut slot = self.inner.default_stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let queue = match &*slot {
-            Some(queue) => queue.clone(),
-            None => slot.insert(Arc::new(Queue::new(self.driver().stream()?))).clone(),
-        };
-        Ok(Stream::of(self.clone(), queue))
-    }
-
     /// Waits for the work of every stream.
     ///
     /// # Errors
@@ -204,101 +143,27 @@ impl Device {
         self.driver().synchronize()
     }
 
-    /// Compiles `ptx` for this device. On the CPU only the declarations of the text are read: the
-    /// kernels are the native functions of the program.
-    ///
-    /// # Errors
-    /// [`Error::Jit`] with the compiler's log.
-    pub fn load_module(&self, ptx: &str) -> Result<Module> {
-        Module::load(self, Some(ptx), None)
-    }
-
-    /// Compiles some kernels of `ptx`, everything that they can reach, and all variables. A driver
-    /// needs seconds for each kernel that reaches much code, the slow paths of a heap for instance.
-    /// [`kernel_names!`](crate::kernel_names!) makes the list. Launching any other kernel is an
-    /// error, on the CPU too.
-    ///
-    /// ```
-    /// use warpheap::error::{Error, InvalidModule};
-    /// use warpheap::{Device, kernel_names};
-    /// # use warpheap_device::kernel;
-    /// # kernel! {
-    /// #     /// # Safety
-    /// #     /// None.
-    /// #     pub unsafe fn double() {}
-    /// #     /// # Safety
-    /// #     /// None.
-    /// #     pub unsafe fn sum() {}
-    /// # }
-    /// # const PTX: &str = ".version 7.0 .target sm_70 .visible .entry double() { ret; } .visible .entry sum() { ret; }";
-    ///
-    /// let module = Device::cpu().load_kernels(PTX, &kernel_names![double])?;
-    /// assert_eq!(module.kernels().collect::<Vec<_>>(), ["double"]);
-    /// let error = module.check(sum).unwrap_err();
-    /// assert!(matches!(
-    ///     error,
-    ///     Error::InvalidModule(InvalidModule::UnknownKernel { kernel: "sum", .. })
-    /// ));
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidModule`] for a kernel that is not in `ptx`, [`Error::Jit`].
-    pub fn load_kernels(&self, ptx: &str, kernels: &[&'static str]) -> Result<Module> {
-        Module::load(self, Some(ptx), Some(kernels))
-    }
-
-    /// The kernels that are compiled into this program, without PTX. Only the CPU can run them.
-    ///
-    /// # Errors
-    /// [`Error::NotSupported`] on a GPU.
-    pub fn native_module(&self) -> Result<Module> {
-        Module::load(self, None, None)
-    }
-
-    /// As [`native_module`](Self::native_module), restricted to some kernels. Launching any other
-    /// kernel is an error, as for [`load_kernels`](Self::load_kernels).
-    ///
-    /// # Errors
-    /// [`Error::NotSupported`] on a GPU.
-    pub fn native_kernels(&self, kernels: &[&'static str]) -> Result<Module> {
-        Module::load(self, None, Some(kernels))
-    }
-
-    /// Allocates `bytes` with arbitrary contents, aligned to `align` and to 256.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::InvalidRequest`].
-    pub fn alloc_memory(&self, bytes: u64, align: usize) -> Result<DeviceMemory> {
-        DeviceMemory::new(self, bytes, align, false)
-    }
-
-    /// Allocates `bytes` of zeroed memory, aligned to `align` and to 256.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::InvalidRequest`].
-    pub fn zeroed_memory(&self, bytes: u64, align: usize) -> Result<DeviceMemory> {
-        DeviceMemory::new(self, bytes, align, true)
-    }
-
     /// Total bytes and count of the live allocations made through this device.
     pub fn memory_in_use(&self) -> (u64, usize) {
         self.registry().usage()
     }
 
-    /// The module of the library's own kernels. All concurrent users share one. `load` makes it.
-    pub(crate) fn shared_module(&self, load: impl FnOnce() -> Result<Module>) -> Result<Module> {
-        let mut slot = self.inner.own_kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = slot.upgrade() {
-            return Ok(module);
-        }
-        let module = load()?;
-        *slot = module.downgrade();
-        Ok(module)
-    }
-
     pub(crate) fn driver(&self) -> &dyn DeviceBackend {
         &*self.inner.backend
+    }
+
+    /// The queue of the default stream, created by the first call.
+    pub(super) fn default_queue(&self) -> Result<Arc<Queue>> {
+        let mut slot = lock(&self.inner.default_stream);
+        match &*slot {
+            Some(queue) => Ok(queue.clone()),
+            None => Ok(slot.insert(Arc::new(Queue::new(self.driver().stream()?))).clone()),
+        }
+    }
+
+    /// The code of the library's own kernels, which all concurrent users share.
+    pub(super) fn own_kernels(&self) -> &Mutex<Weak<Code>> {
+        &self.inner.own_kernels
     }
 
     pub(crate) fn registry(&self) -> &Registry {

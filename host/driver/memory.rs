@@ -3,10 +3,9 @@
 use super::backend::Range;
 use super::device::Device;
 use super::registry::Hold;
-use super::stream::Stream;
 use crate::error::{Bytes, Error, InvalidRequest, Result};
 use std::fmt;
-use warpheap_device::kernel::{Arg, DeviceData, DeviceHandle, DevicePtr, DeviceSlice};
+use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 
 /// Alignment of every allocation, at least, in bytes.
 pub(crate) const MIN_ALIGN: usize = 256;
@@ -35,7 +34,7 @@ pub(crate) struct HeldOff {
 impl Drop for HeldOff {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
-            self.device.registry().let_go(hold);
+            self.device.registry().release(hold);
         }
     }
 }
@@ -49,6 +48,24 @@ enum Kept {
     Entry,
     /// The memory and its registry entry.
     Memory,
+}
+
+impl Device {
+    /// Allocates `bytes` with arbitrary contents, aligned to `align` and to 256.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::InvalidRequest`].
+    pub fn alloc_memory(&self, bytes: u64, align: usize) -> Result<DeviceMemory> {
+        DeviceMemory::new(self, bytes, align, false)
+    }
+
+    /// Allocates `bytes` of zeroed memory, aligned to `align` and to 256.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::InvalidRequest`].
+    pub fn zeroed_memory(&self, bytes: u64, align: usize) -> Result<DeviceMemory> {
+        DeviceMemory::new(self, bytes, align, true)
+    }
 }
 
 impl DeviceMemory {
@@ -109,7 +126,7 @@ impl DeviceMemory {
         // Synchronise before the hold: a running kernel may wait for a kernel that is not launched
         // yet.
         self.device.synchronize()?;
-        let hold = self.device.registry().hold_off(self.range.address);
+        let hold = self.device.registry().hold(self.range.address);
         let held = HeldOff { device: self.device.clone(), hold };
         self.device.synchronize()?;
         Ok(held)
@@ -146,8 +163,7 @@ impl DeviceMemory {
             len: usize::try_from(len).unwrap_or(usize::MAX),
             element: Bytes(element),
         })?;
-        check_range("the memory", offset, bytes, self.bytes())?;
-        let address = self.address() + offset;
+        let address = self.part(offset, bytes)?.address;
         if !address.is_multiple_of(align_of::<T>() as u64) {
             return Err(Error::InvalidRequest(InvalidRequest::Alignment {
                 align: align_of::<T>(),
@@ -159,155 +175,10 @@ impl DeviceMemory {
         Ok(unsafe { DeviceSlice::from_raw_parts(start, len) })
     }
 
-    /// Sets every byte, after all work submitted to the device before.
-    ///
-    /// # Errors
-    /// A failure of the call, or of work submitted before.
-    pub fn fill(&mut self, byte: u8) -> Result<()> {
-        self.fill_part(0, self.bytes(), byte)
-    }
-
-    /// Sets `bytes` bytes from byte `offset` on, after all work submitted to the device before.
-    /// Launches that name the memory wait meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
-    pub fn fill_part(&mut self, offset: u64, bytes: u64, byte: u8) -> Result<()> {
+    /// The part of `bytes` bytes from byte `offset` on. Fails unless it is in bounds.
+    pub(super) fn part(&self, offset: u64, bytes: u64) -> Result<Range> {
         check_range("the memory", offset, bytes, self.bytes())?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        let _held = self.hold_off_launches()?;
-        let part = Range { address: self.address() + offset, bytes };
-        // SAFETY: in bounds. `&mut self` excludes other host threads. The device is idle, launches
-        // that name the memory wait, and the backend excludes other kernels.
-        unsafe { self.device.driver().fill(part, byte) }
-    }
-
-    /// Copies `from` to byte `offset`, after all work submitted to the device before. Launches that
-    /// name the memory wait meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
-    pub fn write<T: DeviceData>(&mut self, offset: u64, from: &[T]) -> Result<()> {
-        let bytes = size_of_val(from);
-        check_range("the memory", offset, bytes as u64, self.bytes())?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        let _held = self.hold_off_launches()?;
-        // SAFETY: in bounds. `&mut self` excludes other host threads. The device is idle, launches
-        // that name the memory wait, and the backend excludes other kernels.
-        unsafe { self.device.driver().write(self.address() + offset, from.as_ptr().cast(), bytes) }
-    }
-
-    /// Copies the handle inside `handle` to byte `offset`, after all work submitted to the device
-    /// before.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
-    pub(crate) fn write_handle<H: DeviceHandle>(&mut self, offset: u64, handle: &Arg<H>) -> Result<()> {
-        let bytes = size_of::<H>();
-        check_range("the memory", offset, bytes as u64, self.bytes())?;
-        self.device.synchronize()?;
-        let from: *const Arg<H> = handle;
-        // SAFETY: in bounds; the device is idle, and `&mut self` excludes other host threads.
-        unsafe { self.device.driver().write(self.address() + offset, from.cast(), bytes) }
-    }
-
-    /// Copies from byte `offset` to `to`, after all work submitted to the device before. On a GPU
-    /// the copy may show partial results of a kernel that another thread launches meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`], or a failure of the call or of work submitted before.
-    pub fn read<T: DeviceData>(&self, offset: u64, to: &mut [T]) -> Result<()> {
-        let bytes = size_of_val(to);
-        check_range("the memory", offset, bytes as u64, self.bytes())?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        // SAFETY: in bounds; `to` has `bytes` writable bytes, and any bytes are values of `T`
-        // (`DeviceData`).
-        unsafe { self.read_raw(offset, to.as_mut_ptr().cast(), bytes) }
-    }
-
-    /// Copies from byte `offset` to `to`, after all work submitted to the device before.
-    ///
-    /// # Safety
-    /// `offset + bytes` is in bounds, and `bytes` bytes at `to` are writable.
-    pub(super) unsafe fn read_raw(&self, offset: u64, to: *mut u8, bytes: usize) -> Result<()> {
-        self.device.synchronize()?;
-        // SAFETY: `&self` excludes writes by host threads, and the backend excludes kernels that
-        // were launched since the wait. The caller promises that the range is in bounds and that
-        // `to` is writable.
-        unsafe { self.device.driver().read(to, self.address() + offset, bytes) }
-    }
-
-    /// Sets `bytes` bytes from byte `offset` on, as work of a stream of the same device.
-    ///
-    /// # Safety
-    /// Nothing else accesses these bytes until the stream has set them.
-    pub(crate) unsafe fn fill_on(&self, stream: &Stream, offset: u64, bytes: u64, byte: u8) -> Result<()> {
-        check_range("the memory", offset, bytes, self.bytes())?;
-        let part = Range { address: self.address() + offset, bytes };
-        // SAFETY: in bounds. The caller promises that nothing else accesses the bytes until the
-        // stream has set them.
-        if bytes > 0 { unsafe { stream.driver().fill(part, byte) } } else { Ok(()) }
-    }
-
-    /// Copies `from` to byte `offset`, as work of a stream of the same device.
-    ///
-    /// # Safety
-    /// Until the stream has completed the copy, nothing else accesses the destination, and `from`
-    /// is live and unchanged.
-    pub(crate) unsafe fn write_on<T: DeviceData>(
-        &self,
-        stream: &Stream,
-        offset: u64,
-        from: &[T],
-    ) -> Result<()> {
-        let bytes = size_of_val(from);
-        check_range("the memory", offset, bytes as u64, self.bytes())?;
-        let (to, from) = (self.address() + offset, from.as_ptr().cast());
-        // SAFETY: in bounds. The caller promises that, until the stream has completed the copy,
-        // nothing else accesses the destination and `from` is live and unchanged.
-        if bytes > 0 { unsafe { stream.driver().write(to, from, bytes) } } else { Ok(()) }
-    }
-
-    /// Copies the handle inside `handle` to byte `offset`, as work of a stream of the same device.
-    ///
-    /// # Safety
-    /// As for [`write_on`](Self::write_on).
-    pub(crate) unsafe fn write_handle_on<H: DeviceHandle>(
-        &self,
-        stream: &Stream,
-        offset: u64,
-        handle: &Arg<H>,
-    ) -> Result<()> {
-        let bytes = size_of::<H>();
-        check_range("the memory", offset, bytes as u64, self.bytes())?;
-        let from: *const Arg<H> = handle;
-        // SAFETY: in bounds. The caller promises that, until the stream has completed the copy,
-        // nothing else accesses the destination and `handle` is live and unchanged.
-        unsafe { stream.driver().write(self.address() + offset, from.cast(), bytes) }
-    }
-
-    /// Repeats the `pattern` bytes at byte `offset` until `bytes` bytes are written, as work of a
-    /// stream of the same device.
-    ///
-    /// # Safety
-    /// Nothing else accesses these bytes until the stream has completed the copies.
-    pub(crate) unsafe fn repeat_on(
-        &self,
-        stream: &Stream,
-        offset: u64,
-        pattern: u64,
-        bytes: u64,
-    ) -> Result<()> {
-        check_range("the memory", offset, bytes, self.bytes())?;
-        // SAFETY: in bounds of live memory. The caller promises that nothing else accesses these
-        // bytes until the stream has completed the copies.
-        unsafe { stream.repeat(self.address() + offset, pattern, bytes) }
+        Ok(Range { address: self.address() + offset, bytes })
     }
 
     pub(super) fn range(&self) -> Range {

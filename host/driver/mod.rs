@@ -13,6 +13,7 @@
 
 mod backend;
 mod buffer;
+mod code;
 mod cpu;
 mod cuda;
 mod device;
@@ -21,7 +22,9 @@ mod event;
 pub(crate) mod fault_injection;
 mod image;
 mod launch;
+mod launch_config;
 mod memory;
+mod memory_copies;
 mod module;
 pub(crate) mod ptx;
 #[cfg(test)]
@@ -29,19 +32,20 @@ mod races;
 mod registry;
 mod reservation;
 mod stream;
+mod stream_copies;
 mod watchdog;
 
-pub use backend::{Backend, KernelAttributes};
-pub(crate) use backend::{EventBackend, PoolAttribute, PoolBackend, Range, VirtualMemory};
+pub use backend::{Backend, DeviceInfo, KernelAttributes, StreamId};
+pub(crate) use backend::{EventBackend, PoolAttribute, PoolBackend, Range, StreamWatcher, VirtualMemory};
 pub use buffer::DeviceBuffer;
-pub use device::{Device, DeviceInfo};
+pub use device::Device;
 pub use event::Event;
 pub use image::KernelImage;
-pub use launch::LaunchConfig;
+pub use launch_config::LaunchConfig;
 pub use memory::DeviceMemory;
 pub use module::Module;
 pub(crate) use reservation::Reservation;
-pub use stream::{Stream, StreamId};
-pub(crate) use stream::{StreamWatcher, WeakStream};
+pub use stream::Stream;
+pub(crate) use stream::WeakStream;
 pub use warpheap_device::kernel::Kernel;
 pub use watchdog::Watchdog;

@@ -2,10 +2,10 @@
 //! changes the pool. The tests stop each driver call at the point where a race would occur.
 
 use super::fault_injection::{Call, Faults, faulty_device};
-use crate::host_pools::{DeviceAllocator, DriverPool};
+use crate::device_pools::{Bump, FreeList, GrowableBuffer, Heap};
 use crate::driver::{Device, LaunchConfig, Module, Stream};
 use crate::error::{Dangling, Error};
-use crate::device_pools::{Bump, FreeList, GrowableBuffer, Heap};
+use crate::host_pools::{DeviceAllocator, DriverPool};
 use std::alloc::Layout;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -113,8 +113,8 @@ fn a_module_is_not_launched_after_a_write_of_its_variables_that_failed() {
     launch_of(&module, &stream, bytes).unwrap();
     faults.fail_calls(&[Call::Info], true);
     module.write_variables(None, || device.info().map(drop)).unwrap_err();
-    let refused = launch_of(&module, &stream, bytes);
-    assert!(matches!(refused, Err(Error::Dangling(Dangling::UnknownGlobalHeap { .. }))), "{refused:?}");
+    let outcome = launch_of(&module, &stream, bytes);
+    assert!(matches!(outcome, Err(Error::Dangling(Dangling::UnknownGlobalHeap { .. }))), "{outcome:?}");
     faults.fail_calls(&[Call::Info], false);
     let names = Some((memory.address(), memory.bytes()));
     module.write_variables(names, || device.info().map(drop)).unwrap();

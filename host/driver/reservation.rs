@@ -216,7 +216,7 @@ impl Drop for Piece {
         // SAFETY: the piece was not published, or the reservation has waited for all work.
         let done = at_last(|| unsafe { self.undo() });
         if let Err(error) = done {
-            log(error, "memory of a reservation could not be given back", self.range);
+            log(error, "memory of a reservation could not be freed", self.range);
         }
     }
 }
@@ -226,7 +226,7 @@ impl Drop for Addresses {
         // SAFETY: reserved once, freed once, and the pieces were dropped before.
         let done = at_last(|| unsafe { self.driver.unreserve(self.range) });
         if let Err(error) = done {
-            log(error, "addresses could not be given back", self.range);
+            log(error, "addresses could not be freed", self.range);
         }
     }
 }

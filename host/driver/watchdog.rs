@@ -31,7 +31,7 @@ impl Watchdog {
             .name("watchdog".into())
             .spawn(move || watch(&disarmed, limit, &what, &advice, exit_code))
         {
-            tracing::warn!(%error, "no thread for the watchdog: a hang will not be noticed");
+            tracing::warn!(%error, "the watchdog could not be started: a hang will not be detected");
         }
         Watchdog { _armed: armed }
     }

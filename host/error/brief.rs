@@ -41,14 +41,14 @@ impl fmt::Display for Brief<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host_pools::{CachingPool, DeviceAllocator, SyncDriverAllocator, DriverPool, Limit};
     use crate::driver::Device;
+    use crate::host_pools::{CachingPool, DeviceAllocator, DriverPool, Limit, SyncDriverAllocator};
     use std::alloc::Layout;
 
     const MIB: usize = 1 << 20;
 
     /// The message of a failed 2 MiB allocation from a caching pool over `upstream`.
-    fn refused(upstream: impl DeviceAllocator) -> String {
+    fn message(upstream: impl DeviceAllocator) -> String {
         let stream = upstream.device().stream().unwrap();
         let pool = CachingPool::builder().segment_bytes(MIB as u64).build_over(upstream).unwrap();
         let error = pool.allocate(Layout::from_size_align(2 * MIB, 256).unwrap(), &stream).unwrap_err();
@@ -61,45 +61,45 @@ mod tests {
     }
 
     #[test]
-    fn an_upstreams_refusal_is_told_in_few_words() {
+    fn a_failure_of_the_upstream_is_summarised() {
         assert_eq!(
-            refused(limit()),
-            "a caching pool (its upstream has no more: a limit has 0 B of 1048576 B (1.0 MiB) in use) cannot allocate 2097152 B \
-             (2.0 MiB): 0 B of 0 B are in use, 0 B are kept for later, and the largest free block has 0 B; give blocks back, leave \
-             the device to fewer programs, or free something in a hook (on_exhausted)"
+            message(limit()),
+            "a caching pool (its upstream is out of memory: a limit has 0 B of 1048576 B (1.0 MiB) in use) cannot allocate 2097152 B \
+             (2.0 MiB): 0 B of 0 B are in use, 0 B are cached, and the largest free block has 0 B; free blocks, run \
+             fewer programs on the device, or free memory in a hook (on_exhausted)"
         );
         let device = Device::cpu_with_executor(
             crate::simt::Executor::new(crate::simt::Mode::Replay { seed: 1 }),
             MIB as u64,
         );
-        let said = refused(SyncDriverAllocator::new(&device));
-        let words = "(its upstream has no more: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are free on CPU (replay, seed 1)) cannot";
-        assert!(said.contains(words), "{said}");
+        let text = message(SyncDriverAllocator::new(&device));
+        let words = "(its upstream is out of memory: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are free on CPU (replay, seed 1)) cannot";
+        assert!(text.contains(words), "{text}");
         let pool = DriverPool::builder().max_size(MIB as u64).build(&device).unwrap();
-        let said = refused(pool);
+        let text = message(pool);
         assert!(
-            said.contains("(its upstream has no more: a stream-ordered pool has 0 B of 1048576 B"),
-            "{said}"
+            text.contains("(its upstream is out of memory: a stream-ordered pool has 0 B of 1048576 B"),
+            "{text}"
         );
     }
 
     /// Only the outermost pool gives advice, and the request is mentioned once, at any nesting
     /// depth.
     #[test]
-    fn nothing_is_said_twice_of_pools_in_pools() {
+    fn nothing_is_repeated_for_nested_pools() {
         let inner = CachingPool::builder().segment_bytes(MIB as u64).build_over(limit()).unwrap();
         let middle = CachingPool::builder().segment_bytes(MIB as u64).build_over(inner).unwrap();
-        let said = refused(middle);
+        let text = message(middle);
         for once in [
             "cannot allocate",
             "2097152 B",
-            "give blocks back",
+            "free blocks",
             "on_exhausted",
             "the largest free block",
             "a limit has",
         ] {
-            assert_eq!(said.matches(once).count(), 1, "{once}: {said}");
+            assert_eq!(text.matches(once).count(), 1, "{once}: {text}");
         }
-        assert!(said.len() < 600, "{said}");
+        assert!(text.len() < 600, "{text}");
     }
 }

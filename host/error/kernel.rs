@@ -47,8 +47,8 @@ pub enum KernelFault {
 pub enum InvalidModule {
     /// The module does not contain the kernel.
     #[error(
-        "the module has no kernel `{kernel}` (it has {known}); where it is loaded by the names of kernels, name this one, too; \
-         otherwise the PTX is older than the program, or of other kernels: rebuild it"
+        "the module has no kernel `{kernel}` (it has {known}); if it was loaded with a list of kernels, add this one; \
+         otherwise the PTX is older than the program, or has other kernels: rebuild it"
     )]
     UnknownKernel {
         /// The requested kernel.
@@ -138,7 +138,7 @@ pub enum Dangling {
 
     /// Setting or clearing the heap of the module's global allocator failed. Set or clear it again.
     #[error(
-        "`{kernel}` might allocate from any heap: the last Module::set_global_heap or clear_global_heap of its module failed; \
+        "the global heap of `{kernel}` is unknown: the last Module::set_global_heap or clear_global_heap of its module failed; \
          call one of them again before the launch"
     )]
     UnknownGlobalHeap {

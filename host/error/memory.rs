@@ -23,8 +23,8 @@ pub enum OutOfMemory {
 
     /// A host allocator is out of memory, or too fragmented. Free some of its blocks and try again.
     #[error(
-        "{allocator} cannot allocate {requested}: {used} of {reserved} are in use, {cached} are kept for later, and the \
-         largest free block has {largest}; {advice}"
+        "{allocator} cannot allocate {requested}: {used} of {reserved} are in use, {cached} are cached, and the largest \
+         free block has {largest}; {advice}"
     )]
     Pool {
         /// The allocator.
@@ -45,7 +45,7 @@ pub enum OutOfMemory {
     },
 
     /// A growable object reached the end of its reserved addresses. Reserve more when it is built.
-    #[error("cannot grow {what} to {asked}: {reserved} are reserved for it, once and for all; {advice}")]
+    #[error("cannot grow {what} to {asked}: its reservation has {reserved} and cannot grow; {advice}")]
     Reservation {
         /// The object that was to grow.
         what: &'static str,

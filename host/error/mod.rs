@@ -37,7 +37,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// No usable device. Run on [`Device::cpu`](crate::Device::cpu), or follow `advice`.
-    #[error("no usable device: {asked} was asked for, but {found}; {advice}")]
+    #[error("no usable device: {asked} was requested, but {found}; {advice}")]
     NoDevice {
         /// The requested device.
         asked: String,
@@ -116,7 +116,7 @@ pub enum Error {
 
     /// A pool cannot be reset while blocks are allocated. Free them first; the pool is unchanged.
     #[error(
-        "{allocator} cannot be reset: {blocks} blocks of together {bytes} are still allocated of {reserved}; {advice}"
+        "{allocator} cannot be reset: {blocks} blocks with {bytes} of its {reserved} are still allocated; {advice}"
     )]
     InUse {
         /// The allocator.
@@ -141,7 +141,7 @@ pub enum Error {
         pool: &'static str,
     },
 
-    /// Out of memory or of addresses. Free memory and try again, or ask for less; nothing was
+    /// Out of memory or of addresses. Free memory and try again, or request less; nothing was
     /// allocated.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
@@ -165,7 +165,7 @@ pub enum Error {
     Dangling(#[from] Dangling),
 
     /// Objects of two devices were used together. Use objects of one device.
-    #[error("{what} belongs to {got}, but the call is for {expected}; use things of one device together")]
+    #[error("{what} belongs to {got}, but the call is for {expected}; use objects of one device together")]
     WrongDevice {
         /// The object of the other device.
         what: &'static str,
@@ -177,7 +177,7 @@ pub enum Error {
 
     /// A test's [`FailureInjected`](crate::host_pools::FailureInjected) failed this call. Handle it as
     /// out of memory.
-    #[error("call {call} of an allocator failed: a FailureInjected was told to let it fail")]
+    #[error("call {call} of an allocator failed: FailureInjected injected this failure")]
     FailureInjected {
         /// The number of the call, from 1.
         call: u64,

@@ -67,7 +67,7 @@ pub enum InvalidRequest {
     },
 
     /// The size in bytes overflows.
-    #[error("{len} values of {element} are more bytes than an address can count; ask for fewer")]
+    #[error("{len} values of {element} exceed the address space; request fewer")]
     SizeOverflow {
         /// The number of values.
         len: usize,
@@ -76,7 +76,7 @@ pub enum InvalidRequest {
     },
 
     /// The alignment is not a power of two, or too large.
-    #[error("an alignment of {align} was asked for; it must be a power of two of at most {most}")]
+    #[error("an alignment of {align} was requested; it must be a power of two of at most {most}")]
     Alignment {
         /// The requested alignment.
         align: usize,
@@ -85,7 +85,7 @@ pub enum InvalidRequest {
     },
 
     /// The time between two events was requested in the wrong order.
-    #[error("the event said to be the earlier one happened later; swap the two")]
+    #[error("the event passed as the earlier one happened later; swap the two")]
     EventOrder,
 }
 
@@ -95,8 +95,7 @@ pub enum InvalidRequest {
 pub enum InvalidFree {
     /// A host allocator has no live block at this address, or the layout differs.
     #[error(
-        "{allocator} cannot take back {address:#x}: {why}; give back what its `allocate` returned, with the same layout, \
-         and once"
+        "{allocator} cannot free {address:#x}: {why}; free what its `allocate` returned, with the same layout, and once"
     )]
     Block {
         /// The allocator.
@@ -109,8 +108,8 @@ pub enum InvalidFree {
 
     /// A heap has no live blocks at some of the addresses. The others were freed.
     #[error(
-        "{failed} of {asked} addresses were not given back, the others were: {first}; give back what the heap's \
-         `allocate` returned on the host, or its `alloc` in a kernel, and once"
+        "{failed} of {asked} addresses were not freed, the others were: {first}; free what the heap's `allocate` \
+         returned on the host, or its `alloc` in a kernel, and once"
     )]
     Heap {
         /// The number of addresses that were not freed.

@@ -1,7 +1,8 @@
-//! Tests the text of every error. [`position`] fails to compile if a variant is missing there.
+//! Tests the text of every error against `messages.txt`. [`position`] fails to compile if a variant
+//! is missing there.
 
 use super::*;
-use crate::simt::SimtError;
+use crate::simt::{Grid, SimtError};
 
 /// The index of an error's variant and detail in [`all`].
 fn position(error: &Error) -> usize {
@@ -43,263 +44,106 @@ fn position(error: &Error) -> usize {
     }
 }
 
-/// One error of each kind, in the order of [`position`], with its expected text.
-fn all() -> Vec<(Error, &'static str)> {
-    let mut all = device();
-    all.extend(kernel());
-    all.extend(request());
-    all.extend(memory());
-    all.extend(rest());
-    all
+/// One error of each kind, in the order of [`position`].
+fn all() -> Vec<Error> {
+    [device(), kernel(), request(), memory(), rest()].concat()
 }
 
-fn device() -> Vec<(Error, &'static str)> {
-    let (code, name, detail) = (1, "NAME".to_owned(), "detail".to_owned());
-    let advice = "advice";
+fn device() -> Vec<Error> {
+    let (asked, found, advice) = ("GPU 3".into(), "there are 2".into(), "advice".into());
+    let (code, name, detail) = (1, "NAME".into(), "detail".into());
     vec![
-        (
-            Error::NoDevice { asked: "GPU 3".into(), found: "there are 2".into(), advice: advice.into() },
-            "no usable device: GPU 3 was asked for, but there are 2; advice",
-        ),
-        (Error::Driver { call: "cuX", code, name, detail }, "cuX failed with NAME (1): detail"),
-        (
-            NotSupported::Backend { what: "graph", backend: "the CPU backend", advice }.into(),
-            "the CPU backend has no graph; advice",
-        ),
-        (
-            NotSupported::DriverTooOld { symbol: "cuX" }.into(),
-            "the CUDA driver has no cuX: it is too old (CUDA 11.0 is the oldest that has); update it",
-        ),
+        Error::NoDevice { asked, found, advice },
+        Error::Driver { call: "cuX", code, name, detail },
+        NotSupported::Backend { what: "graph", backend: "the CPU backend", advice: "advice" }.into(),
+        NotSupported::DriverTooOld { symbol: "cuX" }.into(),
     ]
 }
 
-fn kernel() -> Vec<(Error, &'static str)> {
-    let (kernel, symbol) = ("add", "HEAP");
-    let (code, name, detail) = (700, "NAME".to_owned(), "detail".to_owned());
-    let source = SimtError::Grid {
-        grid: crate::simt::Grid { blocks: [0, 1, 1], threads: [1, 1, 1] },
-        why: "no blocks",
-    };
+fn kernel() -> Vec<Error> {
+    let (kernel, symbol, advice) = ("add", "HEAP", "advice");
+    let (code, name, detail) = (700, "NAME".to_owned(), "detail".into());
+    let (asked, limit, log) = ("2048 threads".into(), "1024".into(), "line 1".into());
+    let grid = Grid { blocks: [0, 1, 1], threads: [1, 1, 1] };
     vec![
-        (
-            KernelFault::Cuda { call: "cuX", code, name: name.clone(), detail }.into(),
-            "a kernel failed on the GPU before cuX returned: NAME (700): detail; every later call on this device fails \
-             too, so end the process; `compute-sanitizer --tool memcheck` names the access",
-        ),
-        (
-            KernelFault::Simt { kernel, source }.into(),
-            "kernel `add` failed on the CPU: a grid of [0, 1, 1] blocks of [1, 1, 1] threads cannot be launched: no \
-             blocks; this stream runs nothing more",
-        ),
-        (
-            KernelFault::CpuStream { message: "index 3".into() }.into(),
-            "the CPU stream panicked: index 3; this is a defect of warpheap, please report it",
-        ),
-        (
-            Error::Jit { code, name, advice: "advice".into(), log: "line 1".into() },
-            "the driver could not compile the PTX: NAME (700); advice\nline 1",
-        ),
-        (
-            InvalidModule::UnknownKernel { kernel, known: "`sub`".into() }.into(),
-            "the module has no kernel `add` (it has `sub`); where it is loaded by the names of kernels, name this one, \
-             too; otherwise the PTX is older than the program, or of other kernels: rebuild it",
-        ),
-        (
-            InvalidModule::KernelSignature { kernel, program: "(u32)".into(), ptx: "(u64)".into() }.into(),
-            "kernel `add` takes (u32) in the program but (u64) in the PTX; the PTX is older than the program, or one of \
-             the two was built with the feature `debug` and the other without: rebuild it",
-        ),
-        (
-            InvalidModule::NoGlobalHeap { symbol }.into(),
-            "the PTX has no `HEAP`, so there is no global allocator to set a heap for; write \
-             `warpheap_device::global_heap!();` in the kernel crate and rebuild it",
-        ),
-        (
-            InvalidModule::GlobalHeapLayout { symbol, ptx: Bytes(8), program: Bytes(16) }.into(),
-            "`HEAP` has 8 B in the PTX but 16 B in the program; the PTX was built with another version of \
-             warpheap-device, or one of the two with its feature `debug`: rebuild it",
-        ),
-        (
-            Error::InvalidLaunch {
-                kernel,
-                asked: "2048 threads".into(),
-                limit: "1024".into(),
-                advice: "advice",
-            },
-            "cannot launch `add`: 2048 threads, but 1024; advice",
-        ),
+        KernelFault::Cuda { call: "cuX", code, name: name.clone(), detail }.into(),
+        KernelFault::Simt { kernel, source: SimtError::Grid { grid, why: "no blocks" } }.into(),
+        KernelFault::CpuStream { message: "index 3".into() }.into(),
+        Error::Jit { code, name, advice: advice.into(), log },
+        InvalidModule::UnknownKernel { kernel, known: "`sub`".into() }.into(),
+        InvalidModule::KernelSignature { kernel, program: "(u32)".into(), ptx: "(u64)".into() }.into(),
+        InvalidModule::NoGlobalHeap { symbol }.into(),
+        InvalidModule::GlobalHeapLayout { symbol, ptx: Bytes(8), program: Bytes(16) }.into(),
+        Error::InvalidLaunch { kernel, asked, limit, advice },
     ]
 }
 
-fn request() -> Vec<(Error, &'static str)> {
-    let allocator = || "a bump pool".to_owned();
-    let (asked, why) = ("0 B".to_owned(), "that is nothing".to_owned());
+fn request() -> Vec<Error> {
+    let (allocator, asked, why) = ("a bump pool".to_owned(), "0 B".to_owned(), "it is 0".to_owned());
+    let (bytes, reserved, advice) = (Bytes(8), Bytes(9), "advice");
     vec![
-        (
-            InvalidConfig::Pool { setting: "blocks", given: "0".into(), why: "at least 1".into() }.into(),
-            "cannot make a pool with blocks = 0: at least 1",
-        ),
-        (
-            InvalidRequest::Layout { allocator: allocator(), asked: asked.clone(), why: why.clone() }.into(),
-            "a bump pool cannot allocate 0 B: that is nothing",
-        ),
-        (
-            InvalidRequest::HeapLayout { asked, why: why.clone() }.into(),
-            "a heap cannot allocate 0 B: that is nothing",
-        ),
-        (
-            InvalidRequest::SizeOverflow { len: 5, element: Bytes(4) }.into(),
-            "5 values of 4 B are more bytes than an address can count; ask for fewer",
-        ),
-        (
-            InvalidRequest::Alignment { align: 3, most: 512 }.into(),
-            "an alignment of 3 was asked for; it must be a power of two of at most 512",
-        ),
-        (
-            InvalidRequest::EventOrder.into(),
-            "the event said to be the earlier one happened later; swap the two",
-        ),
-        (
-            InvalidFree::Block { allocator: allocator(), address: 0x10, why }.into(),
-            "a bump pool cannot take back 0x10: that is nothing; give back what its `allocate` returned, with the same \
-             layout, and once",
-        ),
-        (
-            InvalidFree::Heap { failed: 1, asked: 2, first: "0x10: free already".into() }.into(),
-            "1 of 2 addresses were not given back, the others were: 0x10: free already; give back what the heap's \
-             `allocate` returned on the host, or its `alloc` in a kernel, and once",
-        ),
-        (
-            Error::InUse {
-                allocator: allocator(),
-                blocks: 2,
-                bytes: Bytes(8),
-                reserved: Bytes(9),
-                advice: "advice",
-            },
-            "a bump pool cannot be reset: 2 blocks of together 8 B are still allocated of 9 B; advice",
-        ),
+        InvalidConfig::Pool { setting: "blocks", given: "0".into(), why: "at least 1".into() }.into(),
+        InvalidRequest::Layout { allocator: allocator.clone(), asked: asked.clone(), why: why.clone() }
+            .into(),
+        InvalidRequest::HeapLayout { asked, why: why.clone() }.into(),
+        InvalidRequest::SizeOverflow { len: 5, element: Bytes(4) }.into(),
+        InvalidRequest::Alignment { align: 3, most: 512 }.into(),
+        InvalidRequest::EventOrder.into(),
+        InvalidFree::Block { allocator: allocator.clone(), address: 0x10, why }.into(),
+        InvalidFree::Heap { failed: 1, asked: 2, first: "0x10: free already".into() }.into(),
+        Error::InUse { allocator, blocks: 2, bytes, reserved, advice },
     ]
 }
 
-fn memory() -> Vec<(Error, &'static str)> {
-    let (requested, reserved, advice) = (Bytes(6), Bytes(5), "advice");
+fn memory() -> Vec<Error> {
+    let (requested, reserved, bytes, advice) = (Bytes(6), Bytes(5), Bytes(5), "advice");
     let (used, cached, largest) = (Bytes(1), Bytes(2), Bytes(3));
-    let device = || "GPU 0".to_owned();
+    let (kernel, address, device) = ("add", 0x20, || "GPU 0".to_owned());
+    let (free, total, allocator) = (Bytes(1), Bytes(2), "a limit".into());
+    let (why, nearest) = ("no more".into(), "nothing is near".into());
     vec![
-        (
-            OutOfMemory::Device {
-                device: device(),
-                requested,
-                free: Bytes(1),
-                total: Bytes(2),
-                advice: advice.into(),
-            }
-            .into(),
-            "cannot allocate 6 B on GPU 0: 1 B of 2 B are free; advice",
-        ),
-        (
-            OutOfMemory::Pool {
-                allocator: "a limit".into(),
-                requested,
-                used,
-                reserved,
-                cached,
-                largest,
-                advice,
-            }
-            .into(),
-            "a limit cannot allocate 6 B: 1 B of 5 B are in use, 2 B are kept for later, and the largest free block \
-             has 3 B; advice",
-        ),
-        (
-            OutOfMemory::Reservation { what: "the heap", asked: requested, reserved, advice }.into(),
-            "cannot grow the heap to 6 B: 5 B are reserved for it, once and for all; advice",
-        ),
-        (
-            OutOfMemory::AddressSpace {
-                what: "reserve",
-                bytes: reserved,
-                device: device(),
-                why: "no more".into(),
-                advice,
-            }
-            .into(),
-            "cannot reserve 5 B of addresses on GPU 0: no more; advice",
-        ),
-        (
-            Error::OutOfBounds { offset: Bytes(4), asked: requested, what: "the buffer", there: reserved },
-            "cannot copy 6 B at offset 4 B: the buffer holds 5 B",
-        ),
-        (
-            Dangling::Argument {
-                kernel: "add",
-                position: 1,
-                address: 0x20,
-                bytes: reserved,
-                device: device(),
-                nearest: "nothing is near".into(),
-            }
-            .into(),
-            "argument 1 of `add` names 5 B at 0x20, which lies in no live allocation of GPU 0; nothing is near; keep the \
-             buffer alive until the launch, and pass it to its own device",
-        ),
-        (
-            Dangling::GlobalHeap { kernel: "add", address: 0x20, bytes: reserved, device: device() }.into(),
-            "`add` would allocate from the heap of 5 B at 0x20 of GPU 0, which was dropped after \
-             Module::set_global_heap; keep the heap alive until the launch, or set another",
-        ),
-        (
-            Dangling::UnknownGlobalHeap { kernel: "add" }.into(),
-            "`add` might allocate from any heap: the last Module::set_global_heap or clear_global_heap of its module failed; \
-             call one of them again before the launch",
-        ),
+        OutOfMemory::Device { device: device(), requested, free, total, advice: advice.into() }.into(),
+        OutOfMemory::Pool { allocator, requested, used, reserved, cached, largest, advice }.into(),
+        OutOfMemory::Reservation { what: "the heap", asked: requested, reserved, advice }.into(),
+        OutOfMemory::AddressSpace { what: "reserve", bytes, device: device(), why, advice }.into(),
+        Error::OutOfBounds { offset: Bytes(4), asked: requested, what: "the buffer", there: reserved },
+        Dangling::Argument { kernel, position: 1, address, bytes, device: device(), nearest }.into(),
+        Dangling::GlobalHeap { kernel, address, bytes, device: device() }.into(),
+        Dangling::UnknownGlobalHeap { kernel }.into(),
     ]
 }
 
-fn rest() -> Vec<(Error, &'static str)> {
+fn rest() -> Vec<Error> {
     vec![
-        (
-            Error::WrongDevice { what: "the stream", expected: "GPU 0".into(), got: "GPU 1".into() },
-            "the stream belongs to GPU 1, but the call is for GPU 0; use things of one device together",
-        ),
-        (
-            Error::FailureInjected { call: 2 },
-            "call 2 of an allocator failed: a FailureInjected was told to let it fail",
-        ),
-        (
-            Error::AllocLog { what: "read", why: "line 3".into(), advice: "mend that line" },
-            "the log of allocations cannot be read: line 3; mend that line",
-        ),
-        (
-            Error::NotReset { pool: "a heap" },
-            "a heap cannot be used: its last reset failed; call `reset` again before anything else, or drop it",
-        ),
+        Error::WrongDevice { what: "the stream", expected: "GPU 0".into(), got: "GPU 1".into() },
+        Error::FailureInjected { call: 2 },
+        Error::AllocLog { what: "read", why: "line 3".into(), advice: "correct that line" },
+        Error::NotReset { pool: "a heap" },
     ]
 }
 
 #[test]
 fn every_error_has_its_text() {
-    let all = all();
-    assert_eq!(all.len(), 34);
-    for (at, (error, text)) in all.iter().enumerate() {
+    let texts: Vec<_> = include_str!("messages.txt").lines().collect();
+    assert_eq!((all().len(), texts.len()), (34, 34));
+    for (at, (error, text)) in all().iter().zip(texts).enumerate() {
         assert_eq!(position(error), at, "{error:?}");
-        assert_eq!(error.to_string(), *text, "{error:?}");
+        assert_eq!(error.to_string().replace('\n', "\\n"), text, "{error:?}");
     }
 }
 
 #[test]
 fn predicates_follow_the_variants() {
-    for (error, text) in all() {
-        assert_eq!(error.is_no_device(), matches!(error, Error::NoDevice { .. }), "{text}");
-        assert_eq!(error.is_fatal(), (4..=6).contains(&position(&error)), "{text}");
+    for error in all() {
+        assert_eq!(error.is_no_device(), matches!(error, Error::NoDevice { .. }), "{error}");
+        assert_eq!(error.is_fatal(), (4..=6).contains(&position(&error)), "{error}");
     }
 }
 
 /// The source of a detail is the source of the enclosing error.
 #[test]
 fn the_source_of_a_cpu_fault_is_the_executors_error() {
-    let sources = all().into_iter().filter_map(|(error, _)| {
+    let sources = all().into_iter().filter_map(|error| {
         std::error::Error::source(&error).map(|source| source.downcast_ref::<SimtError>().is_some())
     });
     assert_eq!(sources.collect::<Vec<_>>(), [true]);

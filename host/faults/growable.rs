@@ -1,7 +1,7 @@
 //! A buffer that grows and shrinks: it keeps its size and its contents, whichever call fails.
 
-use crate::driver::fault_injection::{self, Call, Run};
 use crate::device_pools::GrowableBuffer;
+use crate::driver::fault_injection::{self, Call, Run};
 
 const MIB: u64 = 1 << 20;
 

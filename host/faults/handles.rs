@@ -1,8 +1,8 @@
 //! Handles that are copied, moved, shared and freed.
 
-use crate::host_pools::{CachingPool, DeviceAllocator, SyncDriverAllocator, PoolBuffer};
 use crate::driver::fault_injection::{Run, each_call_fails_once, is_injected};
 use crate::error::Result;
+use crate::host_pools::{CachingPool, DeviceAllocator, PoolBuffer, SyncDriverAllocator};
 
 fn use_handles(run: &Run) -> Result<()> {
     let device = &run.device;

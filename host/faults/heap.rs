@@ -4,9 +4,9 @@
 //! Its calls use temporary buffers, which leak if their frees fail, too. So the test checks for
 //! leaks only where a single call fails.
 
+use crate::device_pools::Heap;
 use crate::driver::fault_injection::{self, Call, Run};
 use crate::error::{Error, Result};
-use crate::device_pools::Heap;
 use std::alloc::Layout;
 use warpheap_device::kernel::DevicePtr;
 

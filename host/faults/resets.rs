@@ -1,8 +1,8 @@
 //! A failed reset leaves invalid metadata, which is not used until a reset succeeds.
 
+use crate::device_pools::{Bump, FreeList, Heap};
 use crate::driver::fault_injection::{Call, Faults, Which, faulty_device};
 use crate::error::{Error, Result};
-use crate::device_pools::{Bump, FreeList, Heap};
 use std::alloc::Layout;
 use std::sync::Arc;
 

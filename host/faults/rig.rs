@@ -1,10 +1,10 @@
 //! The blocks of a pool under test, and the checks on each call.
 
 use super::subjects::Pool;
-use crate::host_pools::address_of;
 use crate::driver::Stream;
 use crate::driver::fault_injection::{Moment, Run, is_injected};
 use crate::error::{Error, OutOfMemory};
+use crate::host_pools::address_of;
 use std::alloc::Layout;
 use warpheap_device::kernel::DevicePtr;
 
@@ -86,7 +86,8 @@ impl<'a> Rig<'a> {
         self.run.faults.work(&block.alloc_stream);
         let ordered = || stream.wait(&block.alloc_stream.record()?);
         let is_other = stream.id() != block.alloc_stream.id();
-        let stream = if is_other && self.run.attempt(ordered).is_none() { &block.alloc_stream } else { stream };
+        let stream =
+            if is_other && self.run.attempt(ordered).is_none() { &block.alloc_stream } else { stream };
         let last = self.run.faults.work(stream);
         // SAFETY: a live block; `stream` is ordered after the work of other streams on it.
         let done = self.run.attempt(|| unsafe { pool.deallocate(block.ptr, block.layout, stream) });

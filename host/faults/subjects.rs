@@ -1,12 +1,12 @@
 //! The pools, and the driver calls that each of them uses.
 
-use crate::host_pools::{
-    BlockPool, BumpPool, CachingPool, DeviceAllocator, SyncDriverAllocator, DriverPool, Limit, Logged, Overflow,
-    RungStats, Statistics, Traced,
-};
 use crate::driver::fault_injection::Call::{self, *};
 use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
+use crate::host_pools::{
+    BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverPool, Limit, Logged, Overflow, RungStats,
+    Statistics, SyncDriverAllocator, Traced,
+};
 use std::alloc::Layout;
 
 pub(super) trait Pool: DeviceAllocator {
@@ -140,7 +140,9 @@ pub(super) const SUBJECTS: &[Subject] = &[
     },
     Subject {
         name: "a region",
-        make: |device| Ok(Box::new(BumpPool::builder(layout(30_000)).build_over(SyncDriverAllocator::new(device))?)),
+        make: |device| {
+            Ok(Box::new(BumpPool::builder(layout(30_000)).build_over(SyncDriverAllocator::new(device))?))
+        },
         sizes: SMALL,
         most: 4,
         calls: ONE_PIECE,

@@ -3,9 +3,11 @@
 //! I1: `live` holds exactly the blocks that are allocated and not yet freed, each with its memory.
 
 use super::block_table::{Block, BlockTable};
-use super::{DeviceAllocator, Usage, address_of, check_request, lock};
 use crate::driver::{Device, DeviceMemory, Stream};
-use crate::error::{InvalidFree, Result};
+use crate::error::Result;
+use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::request::{address_of, check_request, invalid_free};
+use crate::host_pools::sync::lock;
 use std::alloc::Layout;
 use std::fmt;
 use std::sync::Mutex;
@@ -42,7 +44,7 @@ unsafe impl DeviceAllocator for SyncDriverAllocator {
         check_request(NAME, &self.device, layout, stream)?;
         let memory = self.device.alloc_memory(layout.size() as u64, layout.align())?;
         let ptr = memory.ptr();
-        let block = Block { layout, taken: memory.bytes(), of: memory };
+        let block = Block { layout, bytes: memory.bytes(), data: memory };
         lock(&self.live).insert(address_of(ptr), block);
         Ok(ptr)
     }
@@ -51,9 +53,9 @@ unsafe impl DeviceAllocator for SyncDriverAllocator {
         self.device.same_as(stream.device(), "the stream")?;
         let address = address_of(ptr);
         let removed = lock(&self.live).remove(address, layout);
-        let mut block = removed.map_err(|why| InvalidFree::Block { allocator: NAME.into(), address, why })?;
+        let mut block = removed.map_err(|why| invalid_free(NAME, address, why))?;
         // Outside the lock: this waits for the device.
-        let done = block.of.free();
+        let done = block.data.free();
         if done.is_err() {
             lock(&self.live).insert(address, block);
         }
@@ -61,7 +63,7 @@ unsafe impl DeviceAllocator for SyncDriverAllocator {
     }
 
     fn usage(&self) -> Usage {
-        let used = lock(&self.live).taken();
+        let used = lock(&self.live).bytes();
         Usage { used_bytes: used, reserved_bytes: used, largest_free_bytes: None }
     }
 }

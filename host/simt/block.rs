@@ -3,33 +3,15 @@
 //! Invariant: `waiting` is the number of lanes in the `at_barrier` of all warps, and
 //! `waiting < alive` unless both are 0: the lane that makes them equal releases the barrier.
 
-use super::error::{SimtError, Thread};
-use super::lane::{Event, LaneMachine, Request};
+use super::error::SimtError;
 use super::launch::Launch;
+use super::machine::{Event, LaneMachine, Request};
 use super::stack::StackPool;
-use super::warp::{Wait, Warp};
+use super::warp::{Place, Wait, Warp};
 use std::fmt::Write;
 use std::panic::Location;
 use warpheap_device::machine::Coords;
 use warpheap_device::units::{LaneMask, WARP_SIZE};
-
-/// The position of a warp.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Place {
-    pub(super) block: [u32; 3],
-    pub(super) block_dim: [u32; 3],
-    /// The index of the warp in its block.
-    pub(super) warp: u32,
-}
-
-impl Place {
-    /// The thread of lane `lane` of the warp.
-    pub(super) fn thread(&self, lane: u32) -> Thread {
-        let [x, y, _] = self.block_dim;
-        let linear = self.warp * WARP_SIZE + lane;
-        Thread { block: self.block, thread: [linear % x, linear / x % y, linear / (x * y)], lane }
-    }
-}
 
 /// The reason why a lane stopped running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

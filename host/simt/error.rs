@@ -1,6 +1,6 @@
 //! Errors that end a grid early.
 
-use super::Grid;
+use super::grid::Grid;
 use std::fmt;
 use std::panic::Location;
 use warpheap_device::machine::Collective;

@@ -1,10 +1,11 @@
 //! The executor: settings, and one call that runs a grid.
 
 use super::error::SimtError;
+use super::grid::{Grid, Mode, Stats};
 use super::lane::Lane;
 use super::launch::{Launch, Start};
 use super::stack::StackPool;
-use super::{Grid, Mode, Stats, parallel, replay};
+use super::{parallel, replay};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;

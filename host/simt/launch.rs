@@ -2,14 +2,14 @@
 //!
 //! Any worker may take blocks (`next`), add to `steps`, and store the first error.
 
-use super::Grid;
 use super::error::SimtError;
-use super::lane::{Lane, LaneMachine};
+use super::grid::Grid;
+use super::lane::Lane;
+use super::machine::LaneMachine;
 use super::stack::StackPool;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use warpheap_device::machine::Coords;
+use std::sync::{Mutex, PoisonError};
+use warpheap_device::machine::{self, Coords};
 
 /// Maximum threads per block, as on every GPU.
 const MAX_BLOCK_THREADS: u64 = 1024;
@@ -82,8 +82,18 @@ impl<'a> Launch<'a> {
         (number < self.blocks).then_some(number as u64)
     }
 
-    /// Adds to the step count of the run. Fails if the limit is exceeded.
-    pub(super) fn count_steps(&self, steps: u64) -> Result<(), SimtError> {
+    /// Calls `run`, which runs lanes on `machine`. Its error ends the run of the grid.
+    pub(super) fn run_on(&self, machine: &LaneMachine, run: impl FnOnce() -> Result<(), SimtError>) {
+        // SAFETY: the machine outlives the guard; nothing else is installed meanwhile.
+        let _installed = unsafe { machine::install(machine) };
+        if let Err(error) = run() {
+            self.fail(error);
+        }
+    }
+
+    /// Adds the new steps of `machine` to the step count of the run. Fails if the limit is exceeded.
+    pub(super) fn count_steps(&self, machine: &LaneMachine) -> Result<(), SimtError> {
+        let steps = machine.report();
         // ordering: relaxed; a count.
         let before = self.steps.fetch_add(steps as usize, Ordering::Relaxed) as u64;
         if before + steps > self.step_limit {
@@ -93,7 +103,7 @@ impl<'a> Launch<'a> {
     }
 
     /// Ends the run with `error`, unless it already ended with another error.
-    pub(super) fn fail(&self, error: SimtError) {
+    fn fail(&self, error: SimtError) {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         // ordering: relaxed; workers only stop early because of it, and the error is behind a lock.
         self.failed.store(true, Ordering::Relaxed);

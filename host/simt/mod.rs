@@ -73,8 +73,8 @@
 //!   entire grid in a replay. `nanosleep` does not sleep: it lets other lanes run.
 //!
 //! # Modules
-//! `stack → fiber → lane → rendezvous → warp → block → launch → parallel, replay (with choice)`
-//! `→ executor`: each module uses only those before it. A mode only selects which ready lane runs
+//! `grid → error → stack → fiber → machine → lane → rendezvous → warp → launch → block → parallel,`
+//! `replay (with choice) → executor`: each module uses only those before it. A mode only selects which ready lane runs
 //! next; `warp` and `block` decide which lanes are ready, for both modes.
 
 mod block;
@@ -82,8 +82,10 @@ mod choice;
 mod error;
 mod executor;
 mod fiber;
+mod grid;
 mod lane;
 mod launch;
+mod machine;
 mod parallel;
 mod rendezvous;
 mod replay;
@@ -92,38 +94,5 @@ mod warp;
 
 pub use error::{Call, SimtError, Thread};
 pub use executor::Executor;
+pub use grid::{Grid, Mode, Stats};
 pub(crate) use lane::message;
-
-/// The mode in which an [`Executor`] runs a grid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Blocks run on several OS threads.
-    Parallel {
-        /// Number of OS threads per run, including the caller. 0 counts as 1.
-        workers: usize,
-    },
-    /// One OS thread; the seed selects the lane that runs next.
-    Replay {
-        /// The seed that reproduces the run.
-        seed: u64,
-    },
-}
-
-/// The dimensions of a grid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grid {
-    /// Blocks in the grid (x, y, z).
-    pub blocks: [u32; 3],
-    /// Threads in a block (x, y, z), at most 1024 in total.
-    pub threads: [u32; 3],
-}
-
-/// Statistics of a completed run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stats {
-    /// Atomic operations, collectives and pauses of all threads.
-    pub steps: u64,
-    /// In a replay: a hash of the schedule. Runs with the same hash had the same schedule.
-    /// Otherwise 0.
-    pub schedule_hash: u64,
-}

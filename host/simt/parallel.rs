@@ -5,12 +5,11 @@
 
 use super::block::{Block, Rest};
 use super::error::SimtError;
-use super::lane::LaneMachine;
 use super::launch::Launch;
+use super::machine::LaneMachine;
 use super::rendezvous::bits;
 use super::warp::Warp;
 use std::time::Instant;
-use warpheap_device::machine;
 
 /// Steps that a lane takes before it must yield: it may spin on a store of another lane.
 const QUANTUM: u64 = 256;
@@ -30,25 +29,15 @@ const REPORT: u64 = 1 << 16;
 /// Runs blocks until none is left or the run has failed.
 pub(super) fn work(launch: &Launch<'_>, clock: Instant) {
     let machine = LaneMachine::new(Some(clock));
-    let mut worker = Worker { launch, machine: &machine, resident: Vec::new(), reported: 0 };
-    // SAFETY: the machine outlives the guard, which is dropped first; nothing else is installed
-    // meanwhile.
-    let installed = unsafe { machine::install(&machine) };
-    if let Err(error) = worker.run() {
-        launch.fail(error);
-    }
-    drop(installed);
-    for block in worker.resident {
-        block.dissolve(launch.stacks);
-    }
+    let mut worker = Worker { launch, machine: &machine, resident: Vec::new() };
+    launch.run_on(&machine, || worker.run());
+    worker.resident.into_iter().for_each(|block| block.dissolve(launch.stacks));
 }
 
 struct Worker<'a> {
     launch: &'a Launch<'a>,
     machine: &'a LaneMachine,
     resident: Vec<Block>,
-    /// Steps that were reported to `launch`.
-    reported: u64,
 }
 
 impl Worker<'_> {
@@ -67,7 +56,7 @@ impl Worker<'_> {
                 }
             }
         }
-        self.report()
+        self.launch.count_steps(self.machine)
     }
 
     /// Starts the next block of the grid, if one is left and there is room.
@@ -105,16 +94,10 @@ impl Worker<'_> {
                 return Err(block.deadlock());
             }
         }
-        if pass.stalled || self.machine.steps() - self.reported >= REPORT {
-            self.report()?;
+        if pass.stalled || self.machine.unreported() >= REPORT {
+            self.launch.count_steps(self.machine)?;
         }
         Ok(pass)
-    }
-
-    fn report(&mut self) -> Result<(), SimtError> {
-        let steps = self.machine.steps();
-        let new = steps - std::mem::replace(&mut self.reported, steps);
-        self.launch.count_steps(new)
     }
 }
 

@@ -7,9 +7,8 @@
 use super::block::{Block, Rest};
 use super::choice::{Choice, Pick};
 use super::error::SimtError;
-use super::lane::LaneMachine;
 use super::launch::Launch;
-use warpheap_device::machine;
+use super::machine::LaneMachine;
 
 /// Maximum resident warps, unless a single block has more.
 pub(super) const RESIDENT_WARPS: usize = 8;
@@ -20,24 +19,10 @@ const REPORT: u64 = 1 << 12;
 /// Runs the entire grid. Returns the hash of the schedule.
 pub(super) fn work(launch: &Launch<'_>, seed: u64) -> u64 {
     let machine = LaneMachine::new(None);
-    let mut replay = Replay {
-        launch,
-        machine: &machine,
-        choice: Choice::new(seed),
-        resident: Vec::new(),
-        hash: 0,
-        reported: 0,
-    };
-    // SAFETY: the machine outlives the guard, which is dropped first; nothing else is installed
-    // meanwhile.
-    let installed = unsafe { machine::install(&machine) };
-    if let Err(error) = replay.run() {
-        launch.fail(error);
-    }
-    drop(installed);
-    for block in replay.resident {
-        block.dissolve(launch.stacks);
-    }
+    let mut replay =
+        Replay { launch, machine: &machine, choice: Choice::new(seed), resident: Vec::new(), hash: 0 };
+    launch.run_on(&machine, || replay.run());
+    replay.resident.into_iter().for_each(|block| block.dissolve(launch.stacks));
     replay.hash
 }
 
@@ -48,8 +33,6 @@ struct Replay<'a> {
     /// None of them is over when a lane is picked.
     resident: Vec<Block>,
     hash: u64,
-    /// Steps that were reported to `launch`.
-    reported: u64,
 }
 
 impl Replay<'_> {
@@ -58,11 +41,11 @@ impl Replay<'_> {
         while !self.resident.is_empty() {
             let pick = self.choice.pick(&mut self.resident);
             self.advance(pick)?;
-            if self.machine.steps() - self.reported >= REPORT {
-                self.report()?;
+            if self.machine.unreported() >= REPORT {
+                self.launch.count_steps(self.machine)?;
             }
         }
-        self.report()
+        self.launch.count_steps(self.machine)
     }
 
     /// Starts blocks while there is room.
@@ -86,11 +69,11 @@ impl Replay<'_> {
     fn advance(&mut self, pick: Pick) -> Result<(), SimtError> {
         let Pick { block: place, warp, lane, quantum } = pick;
         let block = &mut self.resident[place];
-        let who = block.number << 10 | (warp as u64) << 5 | u64::from(lane);
+        let thread = block.number << 10 | (warp as u64) << 5 | u64::from(lane);
         let before = self.machine.steps();
         let rest = block.run(warp, lane, self.machine, quantum)?;
         let steps = self.machine.steps() - before;
-        self.hash = mix(mix(self.hash, who), steps);
+        self.hash = mix(mix(self.hash, thread), steps);
         if rest == Rest::Ends && block.is_over() {
             self.replace(place);
             return Ok(());
@@ -105,12 +88,6 @@ impl Replay<'_> {
             Some(number) => self.begin(place, number),
             None => self.resident.swap_remove(place).dissolve(self.launch.stacks),
         }
-    }
-
-    fn report(&mut self) -> Result<(), SimtError> {
-        let steps = self.machine.steps();
-        let new = steps - std::mem::replace(&mut self.reported, steps);
-        self.launch.count_steps(new)
     }
 }
 

@@ -11,14 +11,32 @@
 
 mod misuse;
 
-use super::block::Place;
-use super::error::SimtError;
-use super::lane::{Answer, Event, Exchange, Lane, LaneMachine};
+use super::error::{SimtError, Thread};
+use super::lane::Lane;
+use super::machine::{Answer, Event, Exchange, LaneMachine};
 use super::rendezvous::{Rendezvous, bits};
 use super::stack::LaneStack;
 use std::panic::Location;
 use warpheap_device::machine::Collective;
-use warpheap_device::units::LaneMask;
+use warpheap_device::units::{LaneMask, WARP_SIZE};
+
+/// The position of a warp.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Place {
+    pub(super) block: [u32; 3],
+    pub(super) block_dim: [u32; 3],
+    /// The index of the warp in its block.
+    pub(super) warp: u32,
+}
+
+impl Place {
+    /// The thread of lane `lane` of the warp.
+    pub(super) fn thread(&self, lane: u32) -> Thread {
+        let [x, y, _] = self.block_dim;
+        let linear = self.warp * WARP_SIZE + lane;
+        Thread { block: self.block, thread: [linear % x, linear / x % y, linear / (x * y)], lane }
+    }
+}
 
 /// The reason why a lane waits.
 #[derive(Clone, Copy, PartialEq, Eq)]

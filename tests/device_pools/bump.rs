@@ -1,7 +1,7 @@
 //! The bump arena.
 
 use crate::kernels::{NONE, ask};
-use crate::{devices, run};
+use crate::support::{cpus, run};
 use warpheap::Device;
 use warpheap::device_pools::Bump;
 
@@ -47,7 +47,7 @@ fn check(arena: &Bump, min_align: u32, align: u32, mut granted: Vec<(u32, u32)>,
 
 #[test]
 fn of_equal_requests_exactly_what_fits_is_granted() {
-    for (mode, device) in devices(60) {
+    for (mode, device) in cpus(60) {
         for (capacity, min_align, size, threads) in
             [(640, 4, 4, 320), (4096, 16, 32, 240), (1600, 16, 20, 80)]
         {
@@ -66,7 +66,7 @@ fn of_equal_requests_exactly_what_fits_is_granted() {
 /// use it.
 #[test]
 fn what_is_left_beside_refusals_is_granted_to_smaller_requests() {
-    for (mode, device) in devices(40) {
+    for (mode, device) in cpus(40) {
         let arena = arena(&device, 4096, 4, 0);
         let mut granted = ask_for(&device, &arena, &[200; 80], 1);
         assert_eq!(granted.len(), 20, "{mode}");
@@ -79,7 +79,7 @@ fn what_is_left_beside_refusals_is_granted_to_smaller_requests() {
 
 #[test]
 fn mixed_requests_are_disjoint_and_add_up() {
-    for (mode, device) in devices(60) {
+    for (mode, device) in cpus(60) {
         for shards in [0, 1, 3] {
             for align in [1, 64] {
                 let arena = arena(&device, 40_000, 16, shards);
@@ -97,7 +97,7 @@ fn mixed_requests_are_disjoint_and_add_up() {
 /// With one counter no byte is wasted, whatever the sizes and their order.
 #[test]
 fn one_counter_wastes_nothing() {
-    for (mode, device) in devices(60) {
+    for (mode, device) in cpus(60) {
         let mut arena = arena(&device, 3000, 1, 0);
         for _ in 0..2 {
             let sizes: Vec<u32> = (0..160).map(|i| 1 + i * 7 % 60).collect();

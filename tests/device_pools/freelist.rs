@@ -3,7 +3,7 @@
 use crate::kernels::{
     NONE, Who, churn, free_every, free_listed, free_outside, free_shared, give_all, take_all,
 };
-use crate::{devices, run};
+use crate::support::{cpus, run};
 use std::collections::HashSet;
 use warpheap::device_pools::FreeList;
 use warpheap::{Device, DeviceBuffer};
@@ -67,7 +67,7 @@ fn take_and_give(device: &Device, mode: &str, blocks: u32, threads: u32, who: Wh
 
 #[test]
 fn exactly_what_fits_is_granted_and_comes_back() {
-    for (mode, device) in devices(60) {
+    for (mode, device) in cpus(60) {
         take_and_give(&device, &mode, 100, 240, Who::All);
         take_and_give(&device, &mode, 33, 80, Who::Odd);
         take_and_give(&device, &mode, 70, 160, Who::Thirds);
@@ -76,7 +76,7 @@ fn exactly_what_fits_is_granted_and_comes_back() {
 
 #[test]
 fn with_room_for_all_everyone_is_served() {
-    for (mode, device) in devices(20) {
+    for (mode, device) in cpus(20) {
         take_and_give(&device, &mode, 240, 240, Who::Thirds);
         take_and_give(&device, &mode, 1000, 160, Who::All);
     }
@@ -85,7 +85,7 @@ fn with_room_for_all_everyone_is_served() {
 /// No thread holds two blocks at once, so with a block per thread no allocation may fail.
 #[test]
 fn with_a_block_for_each_a_churn_refuses_nobody() {
-    for (mode, device) in devices(100) {
+    for (mode, device) in cpus(100) {
         for threads in [40, 80] {
             let pool = Pool::new(&device, threads);
             run(&device, churn, threads, (pool.list.handle(), pool.owners.slice(), 4));
@@ -97,7 +97,7 @@ fn with_a_block_for_each_a_churn_refuses_nobody() {
 
 #[test]
 fn with_fewer_blocks_than_threads_a_churn_loses_none() {
-    for (mode, device) in devices(100) {
+    for (mode, device) in cpus(100) {
         let pool = Pool::new(&device, 40);
         run(&device, churn, 80, (pool.list.handle(), pool.owners.slice(), 4));
         pool.check(0, &mode);
@@ -109,7 +109,7 @@ fn with_fewer_blocks_than_threads_a_churn_loses_none() {
 /// frees, and frees of an address inside a block as interior frees.
 #[test]
 fn of_those_who_free_one_block_all_but_one_are_recorded() {
-    for (mode, device) in devices(50) {
+    for (mode, device) in cpus(50) {
         for share in [2, 3, 32] {
             let (threads, blocks) = (80, 160);
             let mut pool = Pool::new(&device, blocks);
@@ -196,7 +196,7 @@ fn each_lane_that_frees_what_is_free_is_recorded_for_its_own_block() {
     // Lane 0 is alone in its word. Lanes 5 and 9 name one block. Lanes 6 and 7 name two blocks of
     // one word, one of which is free.
     let alone = with(row, &[(0, 150), (9, row[5])]);
-    for (mode, device) in devices(20) {
+    for (mode, device) in cpus(20) {
         for lanes in [row, odd(row)] {
             check_listed(&device, &mode, &row, &lanes);
             check_listed(&device, &mode, &thirds, &lanes);
@@ -231,7 +231,7 @@ fn a_warp_gathers_blocks_from_regions_that_have_one_each() {
 
 #[test]
 fn a_whole_warp_that_frees_what_is_not_the_pools_is_recorded() {
-    for (mode, device) in devices(5) {
+    for (mode, device) in cpus(5) {
         let pool = Pool::new(&device, 64);
         run(&device, free_outside, 32, (pool.list.handle(),));
         let faults = pool.list.faults().unwrap();

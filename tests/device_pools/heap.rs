@@ -1,6 +1,6 @@
 //! The heap.
 
-use crate::{devices, run};
+use crate::support::{cpus, run};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use warpheap::device_pools::Heap;
@@ -122,7 +122,7 @@ fn check_all_free(device: &Device, heap: &Heap, mode: &str) {
 
 #[test]
 fn blocks_of_all_sizes_are_disjoint_and_come_back() {
-    for (mode, device) in devices(20) {
+    for (mode, device) in cpus(20) {
         let heap = new_heap(&device);
         for mixed in [0, 1, 2] {
             let out = device.zeroed::<u64>(240).unwrap();
@@ -136,7 +136,7 @@ fn blocks_of_all_sizes_are_disjoint_and_come_back() {
 
 #[test]
 fn a_churn_with_room_refuses_nobody() {
-    for (mode, device) in devices(20) {
+    for (mode, device) in cpus(20) {
         let heap = new_heap(&device);
         let out = device.zeroed::<u64>(240).unwrap();
         run(&device, heap_churn, 240, (heap.handle(), out.slice(), 6));
@@ -147,7 +147,7 @@ fn a_churn_with_room_refuses_nobody() {
 
 #[test]
 fn a_second_free_is_recorded_and_changes_nothing() {
-    for (mode, device) in devices(20) {
+    for (mode, device) in cpus(20) {
         let mut heap = new_heap(&device);
         let out = device.zeroed::<u64>(80).unwrap();
         run(&device, heap_take, 80, (heap.handle(), out.slice(), 1));

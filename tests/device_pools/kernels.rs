@@ -4,6 +4,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 use warpheap_device::bump::Bump;
 use warpheap_device::freelist::FreeList;
+use warpheap_device::heap::Heap;
 use warpheap_device::kernel;
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::sync::AtomicU32;
@@ -197,5 +198,29 @@ kernel! {
         let start = bump.alloc(layout).map(|start| start.addr().get() - bump.base().addr());
         // SAFETY: each thread has its own word.
         unsafe { out.set(i, start.map_or(NONE, |start| start as u32)) };
+    }
+
+    /// Each thread frees the block in its word, if there is one, then allocates a block and fills
+    /// it with `round`. The size is `least` times one of `sizes` powers of two, which depends on
+    /// the thread and on `round`.
+    ///
+    /// # Safety
+    /// The heap is live, and nothing else uses the words or the blocks that they name.
+    pub unsafe fn replace(heap: Heap, blocks: DeviceSlice<u64>, least: u64, sizes: u64, round: u64) {
+        let i = thread::index_1d().into();
+        // SAFETY: each thread has its own word.
+        let Some(block) = (unsafe { blocks.get(i) }) else { return };
+        if let Some(block) = NonNull::new(block as *mut u8) {
+            // SAFETY: `replace` requires that nothing else uses the block.
+            unsafe { heap.free(block) };
+        }
+        let bytes = (least << ((i + 5 * round) % sizes)) as usize;
+        let next = heap.alloc(Layout::from_size_align(bytes, 1).unwrap());
+        if let Some(block) = next {
+            // SAFETY: the block has `bytes` bytes.
+            unsafe { block.write_bytes(round as u8, bytes) };
+        }
+        // SAFETY: each thread has its own word.
+        unsafe { blocks.set(i, next.map_or(0, |block| block.as_ptr() as u64)) };
     }
 }

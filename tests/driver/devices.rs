@@ -1,7 +1,7 @@
 //! Devices: enumeration, and rejection of objects that belong to another device.
 
 use crate::kernels::double;
-use crate::support::{devices, is_cpu, module};
+use crate::support::{devices, is_cpu, launch, module};
 use warpheap::error::{Dangling, NotSupported};
 use warpheap::{Device, Error, LaunchConfig, Stream};
 
@@ -65,8 +65,7 @@ fn things_of_two_devices_do_not_mix() {
         wrong(unsafe { stream.fill_bytes(&values, 1) }, "the buffer");
         // SAFETY: rejected before any access.
         wrong(unsafe { stream.launch(&module(&there), double, &ONE, (values.slice(),)) }, "the module");
-        // SAFETY: rejected before any access.
-        let error = unsafe { stream.launch(&module(&here), double, &ONE, (values.slice(),)) }.unwrap_err();
+        let error = launch(&stream, &module(&here), double, 32, (values.slice(),)).unwrap_err();
         assert!(matches!(error, Error::Dangling(Dangling::Argument { position: 0, .. })), "{error}");
         assert!(error.to_string().contains("another device"), "{error}");
         assert_eq!(values.copy_to_vec().unwrap(), [0; 4]);
@@ -83,8 +82,7 @@ fn a_context_and_a_stream_of_someone_elses_can_be_used() {
         // SAFETY: `raw` outlives it.
         let stream = unsafe { Stream::from_raw(&device, raw.raw_stream()) }.unwrap();
         let values = device.from_slice(&[21_u32]).unwrap();
-        // SAFETY: the buffer is live, and nothing else accesses it.
-        unsafe { stream.launch(&module(&device), double, &ONE, (values.slice(),)) }.unwrap();
+        launch(&stream, &module(&device), double, 32, (values.slice(),)).unwrap();
         raw.synchronize().unwrap();
         assert_eq!(values.copy_to_vec().unwrap(), [42]);
         drop(stream);

@@ -2,12 +2,10 @@
 //! runs are in `driver_alone.rs`.
 
 use crate::kernels::linger;
-use crate::support::{devices, module};
+use crate::support::{devices, launch, module};
 use std::time::{Duration, Instant};
+use warpheap::Error;
 use warpheap::error::InvalidRequest;
-use warpheap::{Error, LaunchConfig};
-
-const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
 
 #[test]
 fn the_time_between_two_events_is_that_of_the_kernel_between() {
@@ -16,8 +14,7 @@ fn the_time_between_two_events_is_that_of_the_kernel_between() {
         let values = device.from_slice(&[0_u32]).unwrap();
         let wall = Instant::now();
         let start = stream.record().unwrap();
-        // SAFETY: one thread, and the buffer lives until the kernel has ended.
-        unsafe { stream.launch(&module, linger, &ONE_THREAD, (values.slice(), 30_000)) }.unwrap();
+        launch(&stream, &module, linger, 1, (values.slice(), 30_000)).unwrap();
         let end = stream.record().unwrap();
         let elapsed = end.elapsed(&start).unwrap();
         assert!(elapsed >= Duration::from_millis(29), "{elapsed:?} on {device}");

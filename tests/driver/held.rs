@@ -1,12 +1,11 @@
 //! A stream that is blocked by a kernel, so that a test has time to inspect work in flight.
 
 use crate::kernels::{raise, wait};
+use crate::support::launch;
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::time::Duration;
-use warpheap::{DeviceBuffer, LaunchConfig, Module, Result, Stream, Watchdog};
-
-const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
+use warpheap::{DeviceBuffer, Module, Result, Stream, Watchdog};
 
 /// Blocks a stream until it is released, at the latest when this is dropped. The drop waits for the
 /// device, so release all held streams before dropping one.
@@ -26,9 +25,7 @@ impl Held {
     pub fn new(module: &Module, stream: &Stream) -> Held {
         let device = stream.device();
         let (other, flag) = (device.stream().unwrap(), device.zeroed(1).unwrap());
-        // SAFETY: this kernel and the one that releases it access the flag by the same atomics. The
-        // drop of the flag waits for both.
-        unsafe { stream.launch(module, wait, &ONE_THREAD, (flag.slice(),)) }.unwrap();
+        launch(stream, module, wait, 1, (flag.slice(),)).unwrap();
         let limit = Duration::from_secs(300);
         let test = std::thread::current().name().unwrap_or("a test").to_owned();
         let watchdog = Watchdog::start(limit, format!("{test}, which holds a stream,"), "", 101);
@@ -50,9 +47,7 @@ impl Held {
         if self.is_gone.replace(true) {
             return Ok(());
         }
-        // SAFETY: both kernels access the flag by the same atomics, and the drop of the flag waits
-        // for both.
-        unsafe { self.other.launch(&self.module, raise, &ONE_THREAD, (self.flag.slice(),)) }
+        launch(&self.other, &self.module, raise, 1, (self.flag.slice(),))
     }
 }
 

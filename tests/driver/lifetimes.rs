@@ -1,10 +1,8 @@
 //! Objects may be dropped in any order: work in flight keeps what it needs.
 
 use crate::kernels::{double, linger};
-use crate::support::{devices, module};
-use warpheap::{Device, LaunchConfig};
-
-const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
+use crate::support::{devices, launch, module};
+use warpheap::Device;
 
 #[test]
 fn dropping_a_buffer_waits_for_the_kernels_that_use_it() {
@@ -12,8 +10,7 @@ fn dropping_a_buffer_waits_for_the_kernels_that_use_it() {
         let (module, stream) = (module(&device), device.stream().unwrap());
         let values = device.from_slice(&[0_u32]).unwrap();
         for _ in 0..3 {
-            // SAFETY: one thread; dropping the buffer waits.
-            unsafe { stream.launch(&module, linger, &ONE_THREAD, (values.slice(), 30_000)) }.unwrap();
+            launch(&stream, &module, linger, 1, (values.slice(), 30_000)).unwrap();
         }
         drop(values);
         assert!(stream.is_done().unwrap(), "the memory went while kernels were in flight on {device}");
@@ -26,10 +23,8 @@ fn dropping_a_buffer_waits_for_a_stream_that_is_gone() {
     let module = device.native_module().unwrap();
     let (values, witness) = (device.from_slice(&[0_u32]).unwrap(), device.from_slice(&[0_u32]).unwrap());
     let stream = device.stream().unwrap();
-    // SAFETY: one thread; dropping the buffer waits.
-    unsafe { stream.launch(&module, linger, &ONE_THREAD, (values.slice(), 30_000)) }.unwrap();
-    // SAFETY: one thread; dropping the buffer waits.
-    unsafe { stream.launch(&module, linger, &ONE_THREAD, (witness.slice(), 1)) }.unwrap();
+    launch(&stream, &module, linger, 1, (values.slice(), 30_000)).unwrap();
+    launch(&stream, &module, linger, 1, (witness.slice(), 1)).unwrap();
     let event = stream.record().unwrap();
     drop(stream);
     drop(values);
@@ -43,8 +38,7 @@ fn handles_keep_their_device() {
         let stream = device.stream().unwrap();
         let values = device.from_slice(&[5_u32; 64]).unwrap();
         drop(device);
-        // SAFETY: the buffer lives until the kernel has ended, and nothing else accesses it.
-        unsafe { stream.launch(&module, double, &LaunchConfig::linear(64, 64), (values.slice(),)) }.unwrap();
+        launch(&stream, &module, double, 64, (values.slice(),)).unwrap();
         drop(module);
         let event = stream.record().unwrap();
         drop(stream);
@@ -62,8 +56,7 @@ fn devices_come_and_go() {
         let stream = device.default_stream().unwrap();
         let values = device.from_slice(&[1_u32; 32]).unwrap();
         let module = device.native_module().unwrap();
-        // SAFETY: the buffer lives until the kernel has ended, and nothing else accesses it.
-        unsafe { stream.launch(&module, double, &LaunchConfig::linear(32, 32), (values.slice(),)) }.unwrap();
+        launch(&stream, &module, double, 32, (values.slice(),)).unwrap();
         assert_eq!(values.copy_to_vec().unwrap(), [2; 32]);
     }
 }

@@ -5,8 +5,9 @@ mod arguments;
 mod copies;
 mod devices;
 mod events;
+mod growable;
 mod held;
-#[allow(dead_code, reason = "`fill` is launched by other tests only")]
+mod kernel_arguments;
 mod kernels;
 mod lifetimes;
 mod memory;

@@ -1,9 +1,9 @@
 //! Modules: the PTX must match the kernels that the program was compiled with.
 
 use crate::kernels::{append, double, sum};
-use crate::support::{PTX, devices, is_cpu, module};
+use crate::support::{PTX, devices, is_cpu, launch, module};
 use warpheap::error::{InvalidModule, NotSupported};
-use warpheap::{Device, Error, LaunchConfig, kernel_names};
+use warpheap::{Device, Error, kernel_names};
 
 /// PTX with different parameters of the kernel `double`.
 const STALE: &str = "
@@ -53,9 +53,7 @@ fn a_gpu_does_not_launch_stale_ptx_and_the_cpu_has_none() {
     for device in devices() {
         let module = device.load_module(STALE).unwrap();
         let (stream, values) = (device.stream().unwrap(), device.from_slice(&[1_u32]).unwrap());
-        // SAFETY: the buffer lives until the stream is synchronised.
-        let launched =
-            unsafe { stream.launch(&module, double, &LaunchConfig::linear(1, 1), (values.slice(),)) };
+        let launched = launch(&stream, &module, double, 1, (values.slice(),));
         stream.synchronize().unwrap();
         match is_cpu(&device) {
             true => assert_eq!((launched.is_ok(), values.copy_to_vec().unwrap()), (true, vec![2])),
@@ -90,12 +88,9 @@ fn a_module_of_some_kernels_has_and_launches_those() {
         assert_eq!(module.kernels().collect::<Vec<_>>(), ["append", "double"]);
         assert!(module.attributes(append).is_ok());
         let (stream, values) = (device.stream().unwrap(), device.from_slice(&[1_u32]).unwrap());
-        let (one, sum_of) = (LaunchConfig::linear(1, 1), device.zeroed::<u64>(1).unwrap());
-        // SAFETY: the buffers live until the stream is synchronised.
-        unsafe { stream.launch(&module, double, &one, (values.slice(),)) }.unwrap();
-        // SAFETY: the buffers live until the stream is synchronised.
-        let error =
-            unsafe { stream.launch(&module, sum, &one, (sum_of.slice(), 1, 2, 3, 4, 5)) }.unwrap_err();
+        let sum_of = device.zeroed::<u64>(1).unwrap();
+        launch(&stream, &module, double, 1, (values.slice(),)).unwrap();
+        let error = launch(&stream, &module, sum, 1, (sum_of.slice(), 1, 2, 3, 4, 5)).unwrap_err();
         assert!(
             matches!(&error, Error::InvalidModule(InvalidModule::UnknownKernel { kernel: "sum", known }) if known.contains("double")),
             "{error}"

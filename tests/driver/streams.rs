@@ -3,12 +3,10 @@
 
 use crate::held::Held;
 use crate::kernels::{append, double, fail, linger, raise};
-use crate::support::{devices, module};
+use crate::support::{devices, launch, module};
 use std::time::Duration;
+use warpheap::Device;
 use warpheap::simt::Mode;
-use warpheap::{Device, LaunchConfig};
-
-const ONE_THREAD: LaunchConfig = LaunchConfig::linear(1, 1);
 
 #[test]
 fn kernels_of_one_stream_run_in_order() {
@@ -16,9 +14,7 @@ fn kernels_of_one_stream_run_in_order() {
         let (module, stream) = (module(&device), device.stream().unwrap());
         let values = device.from_slice(&[0_u32]).unwrap();
         for digit in 1..=9 {
-            // SAFETY: one thread of one kernel at a time, and the buffer lives until the last
-            // kernel has ended.
-            unsafe { stream.launch(&module, append, &ONE_THREAD, (values.slice(), digit)) }.unwrap();
+            launch(&stream, &module, append, 1, (values.slice(), digit)).unwrap();
         }
         stream.synchronize().unwrap();
         assert_eq!(values.copy_to_vec().unwrap(), [123_456_789]);
@@ -32,11 +28,9 @@ fn a_stream_waits_for_the_event_of_another() {
         let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
         for _ in 0..20 {
             let values = device.from_slice(&[0_u32]).unwrap();
-            // SAFETY: the event orders the two kernels, and the buffer lives until both have ended.
-            unsafe { first.launch(&module, linger, &ONE_THREAD, (values.slice(), 2000)) }.unwrap();
+            launch(&first, &module, linger, 1, (values.slice(), 2000)).unwrap();
             second.wait(&first.record().unwrap()).unwrap();
-            // SAFETY: the event orders the two kernels, and the buffer lives until both have ended.
-            unsafe { second.launch(&module, append, &ONE_THREAD, (values.slice(), 7)) }.unwrap();
+            launch(&second, &module, append, 1, (values.slice(), 7)).unwrap();
             second.synchronize().unwrap();
             assert_eq!(values.copy_to_vec().unwrap(), [17]);
         }
@@ -52,8 +46,7 @@ fn a_stream_of_the_cpu_that_has_failed_still_comes_after_what_it_waits_for() {
     let held = Held::new(&module, &other);
     let before = other.record().unwrap();
     let not_yet = Held::new(&module, &failing);
-    // SAFETY: the kernel accesses nothing.
-    unsafe { failing.launch(&module, fail, &ONE_THREAD, (values.slice(),)) }.unwrap();
+    launch(&failing, &module, fail, 1, (values.slice(),)).unwrap();
     let failed = failing.record().unwrap();
     failing.wait(&before).unwrap();
     let behind = failing.record().unwrap();
@@ -75,8 +68,7 @@ fn a_copy_of_a_buffer_waits_for_every_stream() {
         let module = module(&device);
         let values = device.from_slice(&[0_u32]).unwrap();
         let stream = device.stream().unwrap();
-        // SAFETY: one thread, and the buffer lives until the kernel has ended.
-        unsafe { stream.launch(&module, linger, &ONE_THREAD, (values.slice(), 50_000)) }.unwrap();
+        launch(&stream, &module, linger, 1, (values.slice(), 50_000)).unwrap();
         assert_eq!(values.copy_to_vec().unwrap(), [1]);
     }
 }
@@ -88,10 +80,7 @@ fn a_dropped_stream_still_does_its_work() {
         let values = device.from_slice(&[3_u32; 1000]).unwrap();
         let stream = device.stream().unwrap();
         for _ in 0..4 {
-            // SAFETY: each kernel ends before the next starts, and the buffer lives until the last
-            // has ended.
-            unsafe { stream.launch(&module, double, &LaunchConfig::linear(1000, 256), (values.slice(),)) }
-                .unwrap();
+            launch(&stream, &module, double, 1000, (values.slice(),)).unwrap();
         }
         drop(stream);
         assert_eq!(values.copy_to_vec().unwrap(), [48; 1000]);
@@ -109,12 +98,7 @@ fn streams_of_many_threads_do_not_disturb_each_other() {
                     let stream = device.stream().unwrap();
                     let values = device.from_slice(&vec![number; 777]).unwrap();
                     for _ in 0..5 {
-                        // SAFETY: only this thread uses the buffer, which lives until its kernels
-                        // have ended.
-                        unsafe {
-                            stream.launch(module, double, &LaunchConfig::linear(777, 64), (values.slice(),))
-                        }
-                        .unwrap();
+                        launch(&stream, module, double, 777, (values.slice(),)).unwrap();
                     }
                     stream.synchronize().unwrap();
                     assert_eq!(values.copy_to_vec().unwrap(), vec![number * 32; 777]);
@@ -131,9 +115,7 @@ fn the_default_stream_is_one_and_the_same() {
         let values = device.from_slice(&[0_u32]).unwrap();
         for digit in [4, 2] {
             let stream = device.default_stream().unwrap();
-            // SAFETY: one thread of one kernel at a time, and the buffer lives until the last
-            // kernel has ended.
-            unsafe { stream.launch(&module, append, &ONE_THREAD, (values.slice(), digit)) }.unwrap();
+            launch(&stream, &module, append, 1, (values.slice(), digit)).unwrap();
         }
         device.synchronize().unwrap();
         assert_eq!(values.copy_to_vec().unwrap(), [42]);
@@ -163,9 +145,7 @@ fn the_cpu_tells_how_a_replay_went() {
         assert_eq!(stream.cpu_stats(), None);
         let flag = device.from_slice(&[0_u32]).unwrap();
         let module = device.native_module().unwrap();
-        // SAFETY: the kernel accesses the flag by atomics, and the buffer lives until the kernel
-        // has ended.
-        unsafe { stream.launch(&module, raise, &LaunchConfig::linear(64, 64), (flag.slice(),)) }.unwrap();
+        launch(&stream, &module, raise, 64, (flag.slice(),)).unwrap();
         stream.synchronize().unwrap();
         stream.cpu_stats().unwrap()
     };

@@ -1,6 +1,7 @@
 //! The devices under test, and the module of test kernels.
 
-use warpheap::{Backend, Device, Module};
+use warpheap::{Backend, Device, LaunchConfig, Module, Result, Stream};
+use warpheap_device::kernel::Kernel;
 
 /// PTX of the test kernels, for GPUs.
 pub const PTX: &str = include_str!("kernels.ptx");
@@ -26,6 +27,21 @@ pub fn devices() -> Vec<Device> {
 /// The test kernels, loaded on the device.
 pub fn module(device: &Device) -> Module {
     device.load_module(PTX).unwrap()
+}
+
+/// Launches `threads` threads of a test kernel, in blocks of at most 256.
+pub fn launch<K: Kernel>(
+    stream: &Stream,
+    module: &Module,
+    kernel: K,
+    threads: u32,
+    args: K::Args,
+) -> Result<()> {
+    let config = LaunchConfig::linear(threads, threads.min(256));
+    // SAFETY: the tests keep buffers until the kernels on them have ended, or drop them where the
+    // drop waits for these kernels. Kernels with the same buffer are ordered by a stream or an
+    // event, or access it by atomics.
+    unsafe { stream.launch(module, kernel, &config, args) }
 }
 
 pub fn is_cpu(device: &Device) -> bool {

@@ -9,8 +9,8 @@ use std::num::NonZeroU64;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use warpheap::host_pools::{
-    BlockPool, DeviceAllocator, SyncDriverAllocator, FailureInjected, Failures, Limit, LogAction, Logged,
-    Statistics, Usage, read_log,
+    BlockPool, DeviceAllocator, FailureInjected, Failures, Limit, LogAction, Logged, Statistics,
+    SyncDriverAllocator, Usage, read_log,
 };
 use warpheap::{Device, Error, Result, Stream};
 use warpheap_device::kernel::DevicePtr;
@@ -60,7 +60,7 @@ fn a_limit_is_exact_and_says_what_is_left() {
     assert_eq!(
         error.to_string(),
         "a limit cannot allocate 1 B: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are in use, 0 B are kept for later, and the \
-         largest free block has 0 B; give blocks back, or raise the limit (Limit::new)"
+         largest free block has 0 B; free blocks, or raise the limit (Limit::new)"
     );
     give(&limited, most, &stream).unwrap();
     assert!(limited.allocate(layout((1 << 20) + 1, 1), &stream).is_err());
@@ -72,7 +72,7 @@ fn a_limit_is_exact_and_says_what_is_left() {
     assert_eq!(
         error.to_string(),
         "a limit cannot allocate 101 B: 0 B of 100 B are in use, 128 B are kept for later, and the largest free block has 64 B; \
-         give blocks back, or raise the limit (Limit::new)"
+         free blocks, or raise the limit (Limit::new)"
     );
     let block = (limited.allocate(layout(64, 1), &stream).unwrap(), layout(64, 1));
     assert_eq!(limited.usage().largest_free_bytes, Some(36));
@@ -191,7 +191,8 @@ unsafe impl DeviceAllocator for Meeting {
 #[test]
 fn an_address_that_goes_from_hand_to_hand_is_logged_in_order() {
     let (device, stream) = cpu();
-    let upstream = BlockPool::builder(layout(64, 64), 1).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let upstream =
+        BlockPool::builder(layout(64, 64), 1).build_over(SyncDriverAllocator::new(&device)).unwrap();
     let points = [(); 3].map(|()| Barrier::new(2));
     let logged = Logged::new(Meeting { upstream, points, meets: AtomicBool::new(false) }, Vec::new());
     let block = (logged.allocate(layout(64, 64), &stream).unwrap(), layout(64, 64));

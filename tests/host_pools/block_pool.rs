@@ -5,8 +5,8 @@ use crate::kernels::double;
 use crate::suite::{give, memory};
 use crate::support::{devices, module};
 use std::collections::BTreeSet;
-use warpheap::host_pools::{BlockPool, DeviceAllocator, SyncDriverAllocator, Statistics};
 use warpheap::error::{InvalidRequest, OutOfMemory};
+use warpheap::host_pools::{BlockPool, DeviceAllocator, Statistics, SyncDriverAllocator};
 use warpheap::{Device, Error, LaunchConfig};
 
 #[test]
@@ -36,8 +36,7 @@ fn a_hundred_blocks_of_four_kibibytes() {
         assert_eq!(
             error.to_string(),
             "a pool of 100 blocks of 4096 B (4.0 KiB) cannot allocate 4096 B (4.0 KiB): 409600 B (400.0 KiB) of 409600 B \
-             (400.0 KiB) are in use, 0 B are kept for later, and the largest free block has 0 B; give blocks back, or make it of \
-             more"
+             (400.0 KiB) are in use, 0 B are kept for later, and the largest free block has 0 B; free blocks, or build it with more"
         );
         assert_eq!(pool.stats().free_blocks, 0);
 
@@ -59,7 +58,7 @@ fn a_hundred_blocks_of_four_kibibytes() {
         for (freed, block) in (1..).zip(&all) {
             give(&pool, *block, &stream).unwrap();
             let twice = give(&pool, *block, &stream).unwrap_err();
-            assert!(twice.to_string().contains("is free already"), "{twice}");
+            assert!(twice.to_string().contains("is already free"), "{twice}");
             assert_eq!(pool.stats().free_blocks, freed);
         }
         assert_eq!(memory_of_driver.stats().allocs, 1, "one allocation for all");
@@ -73,8 +72,9 @@ fn blocks_are_as_far_apart_as_their_alignment_needs() {
     for device in devices() {
         let stream = device.stream().unwrap();
         for (size, align, apart) in [(1, 1, 1), (100, 64, 128), (5000, 4096, 8192), (1, 1 << 20, 1 << 20)] {
-            let pool =
-                BlockPool::builder(layout(size, align), 7).build_over(SyncDriverAllocator::new(&device)).unwrap();
+            let pool = BlockPool::builder(layout(size, align), 7)
+                .build_over(SyncDriverAllocator::new(&device))
+                .unwrap();
             assert_eq!(pool.block(), layout(apart, align));
             let blocks: Vec<_> =
                 (0..7).map(|_| (pool.allocate(pool.block(), &stream).unwrap(), pool.block())).collect();
@@ -93,7 +93,8 @@ fn blocks_are_as_far_apart_as_their_alignment_needs() {
 fn larger_requests_are_refused_with_what_would_do() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool = BlockPool::builder(layout(4096, 256), 4).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool =
+        BlockPool::builder(layout(4096, 256), 4).build_over(SyncDriverAllocator::new(&device)).unwrap();
     for layout in [layout(4097, 1), layout(1, 512), layout(isize::MAX as usize, 1)] {
         let error = pool.allocate(layout, &stream).unwrap_err();
         assert!(matches!(error, Error::InvalidRequest(InvalidRequest::Layout { .. })), "{error}");
@@ -106,7 +107,8 @@ fn larger_requests_are_refused_with_what_would_do() {
 fn pools_that_cannot_be_are_refused() {
     let device = Device::cpu();
     let refused = |block, blocks, words: &str| {
-        let error = BlockPool::builder(block, blocks).build_over(SyncDriverAllocator::new(&device)).unwrap_err();
+        let error =
+            BlockPool::builder(block, blocks).build_over(SyncDriverAllocator::new(&device)).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(device.memory_in_use(), (0, 0));
     };
@@ -114,7 +116,7 @@ fn pools_that_cannot_be_are_refused() {
     refused(layout((1 << 48) + 16, 16), 1, "at most 256 TiB");
     refused(layout(16, 16), 0, "from 1 to 4294967295");
     refused(layout(16, 16), 1 << 32, "from 1 to 4294967295");
-    refused(layout(1 << 40, 16), 1 << 30, "more bytes than an address can count");
+    refused(layout(1 << 40, 16), 1 << 30, "exceeds the address space");
     refused(layout(1 << 40, 16), 1 << 20, "cannot allocate");
 }
 

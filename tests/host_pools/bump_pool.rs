@@ -10,8 +10,8 @@ use std::alloc::Layout;
 use std::sync::Barrier;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use warpheap::host_pools::{BumpPool, DeviceAllocator, SyncDriverAllocator, Overflow, Statistics};
 use warpheap::error::{InvalidConfig, InvalidRequest, OutOfMemory};
+use warpheap::host_pools::{BumpPool, DeviceAllocator, Overflow, Statistics, SyncDriverAllocator};
 use warpheap::{Device, Error, LaunchConfig, Stream};
 use warpheap_device::kernel::DevicePtr;
 
@@ -62,7 +62,8 @@ fn ten_million_floats_need_forty_megabytes() {
 fn blocks_lie_one_behind_the_other_at_their_alignments() {
     for device in devices() {
         let stream = device.stream().unwrap();
-        let pool = BumpPool::builder(layout(1 << 16, 4096)).build_over(SyncDriverAllocator::new(&device)).unwrap();
+        let pool =
+            BumpPool::builder(layout(1 << 16, 4096)).build_over(SyncDriverAllocator::new(&device)).unwrap();
         let at = |size, align| {
             let (ptr, _) = take(&pool, layout(size, align), &stream);
             ptr.0 as u64 - pool.address()
@@ -127,11 +128,11 @@ fn a_reset_gives_the_same_addresses_again_and_is_refused_while_blocks_are_live()
         for (left, block) in (0..4).rev().zip(&first) {
             let error = pool.reset(&stream).unwrap_err();
             assert!(matches!(error, Error::InUse { blocks, .. } if blocks == left + 1), "{error}");
-            assert!(error.to_string().contains("are still allocated of 1048576 B (1.0 MiB)"), "{error}");
+            assert!(error.to_string().contains("of its 1048576 B (1.0 MiB) are still allocated"), "{error}");
             give(&pool, *block, &stream).unwrap();
             let before = pool.stats();
             let twice = give(&pool, *block, &stream).unwrap_err();
-            assert!(twice.to_string().contains("is free already, until the next reset"), "{twice}");
+            assert!(twice.to_string().contains("is already free, until the next reset"), "{twice}");
             assert_eq!(pool.stats(), before);
         }
         let granted = pool.stats().granted;
@@ -238,7 +239,7 @@ fn what_does_not_fit_comes_from_upstream_if_that_is_the_policy() {
         assert!(wrong.to_string().contains("allocated as"), "{wrong}");
         for block in outside {
             give(&pool, block, &stream).unwrap();
-            assert!(give(&pool, block, &stream).unwrap_err().to_string().contains("given back before"));
+            assert!(give(&pool, block, &stream).unwrap_err().to_string().contains("freed before"));
         }
         assert_eq!(counted.stats().live_blocks, 1, "they are back where they came from");
         assert_eq!((pool.stats().overflow_bytes, pool.stats().overflows), (0, 2));

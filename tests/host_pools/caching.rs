@@ -7,8 +7,10 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use warpheap::host_pools::{BlockPool, CachingPool, CachingPoolBuilder, DeviceAllocator, SyncDriverAllocator, Usage};
 use warpheap::error::{InvalidConfig, InvalidFree, OutOfMemory};
+use warpheap::host_pools::{
+    BlockPool, CachingPool, CachingPoolBuilder, DeviceAllocator, SyncDriverAllocator, Usage,
+};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{Device, Error, Result, Stream};
 use warpheap_device::kernel::DevicePtr;
@@ -210,8 +212,8 @@ fn frees_that_are_wrong_are_told_apart() {
     let wrong = [
         (at(small, 512), "it lies inside of the block of 700 B"),
         (at(large, 4096), "it lies inside of the block of 5242880 B"),
-        (at(small, 1024), "is free already"),
-        (at(large, 5 * MIB), "nothing is allocated there"),
+        (at(small, 1024), "is already free"),
+        (at(large, 5 * MIB), "no block is allocated there"),
         ((small.0, layout(701, 256)), "it was allocated as 700 B"),
         ((DevicePtr(std::ptr::without_provenance_mut(4096)), large.1), "in no segment"),
     ];
@@ -225,7 +227,7 @@ fn frees_that_are_wrong_are_told_apart() {
     }
     give(&pool, small, &stream).unwrap();
     give(&pool, large, &stream).unwrap();
-    assert!(give(&pool, large, &stream).unwrap_err().to_string().contains("is free already"));
+    assert!(give(&pool, large, &stream).unwrap_err().to_string().contains("is already free"));
 }
 
 /// Blocks are aligned to their size class, even if the upstream aligns to less.

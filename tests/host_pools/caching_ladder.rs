@@ -8,10 +8,10 @@ use crate::suite::{Block, give, memory};
 use crate::support::module;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use warpheap::host_pools::{
-    CachingPool, DeviceAllocator, SyncDriverAllocator, FailureInjected, Failures, Limit, RungStats,
-};
 use warpheap::error::{KernelFault, OutOfMemory};
+use warpheap::host_pools::{
+    CachingPool, DeviceAllocator, FailureInjected, Failures, Limit, RungStats, SyncDriverAllocator,
+};
 use warpheap::{Device, Error, LaunchConfig, Module, Stream};
 
 const MIB: usize = 1 << 20;
@@ -356,7 +356,7 @@ fn the_error_has_the_figures_and_what_the_upstream_said() {
     for words in [
         "a caching pool",
         "a limit has 4194304 B (4.0 MiB) of 4194304 B",
-        "1048576 B (1.0 MiB) are kept for later",
+        "1048576 B (1.0 MiB) are cached",
         "on_exhausted",
     ] {
         assert!(message.contains(words), "{message}");

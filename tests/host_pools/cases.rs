@@ -4,8 +4,8 @@ use std::alloc::Layout;
 use std::fmt;
 use std::sync::Arc;
 use warpheap::host_pools::{
-    BlockPool, BumpPool, CachingPool, CachingPoolBuilder, DeviceAllocator, SyncDriverAllocator, DriverPool,
-    FailureInjected, Failures, Limit, Logged, Overflow, Statistics, Traced, Usage,
+    BlockPool, BumpPool, CachingPool, CachingPoolBuilder, DeviceAllocator, DriverPool, FailureInjected,
+    Failures, Limit, Logged, Overflow, Statistics, SyncDriverAllocator, Traced, Usage,
 };
 use warpheap::{Device, Error, Result, Stream};
 use warpheap_device::kernel::DevicePtr;

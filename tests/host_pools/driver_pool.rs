@@ -7,8 +7,8 @@ use crate::suite::{Block, give, memory};
 use crate::support::{devices, is_cpu, module};
 use std::alloc::Layout;
 use std::time::{Duration, Instant};
-use warpheap::host_pools::{BlockPool, DeviceAllocator, SyncDriverAllocator, DriverPool, ReusePolicies};
 use warpheap::error::{Dangling, InvalidConfig, InvalidRequest, NotSupported, OutOfMemory};
+use warpheap::host_pools::{BlockPool, DeviceAllocator, DriverPool, ReusePolicies, SyncDriverAllocator};
 use warpheap::{Device, Error, LaunchConfig, Module, Stream};
 use warpheap_device::kernel::DeviceSlice;
 
@@ -300,7 +300,8 @@ fn stream_ordered_against_synchronous_allocation() {
     const TIMES: u32 = 100;
     for device in devices() {
         let (module, stream) = (module(&device), device.stream().unwrap());
-        let (pool, memory) = (DriverPool::builder().build(&device).unwrap(), SyncDriverAllocator::new(&device));
+        let (pool, memory) =
+            (DriverPool::builder().build(&device).unwrap(), SyncDriverAllocator::new(&device));
         let time = |allocator: &dyn DeviceAllocator| -> Duration {
             let start = Instant::now();
             for i in 0..TIMES {

@@ -7,7 +7,7 @@ use std::alloc::Layout;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use warpheap::host_pools::{
-    BlockPool, BumpPool, CachingPool, DeviceAllocator, SyncDriverAllocator, FailureInjected, Failures,
+    BlockPool, BumpPool, CachingPool, DeviceAllocator, FailureInjected, Failures, SyncDriverAllocator,
 };
 use warpheap::{Device, Error};
 

@@ -10,8 +10,8 @@ use std::alloc::Layout;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Barrier, Mutex};
 use std::time::Instant;
-use warpheap::host_pools::DeviceAllocator;
 use warpheap::error::OutOfMemory;
+use warpheap::host_pools::DeviceAllocator;
 use warpheap::{Device, Error, Stream};
 
 const THREADS: usize = 16;

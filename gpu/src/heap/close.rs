@@ -88,7 +88,8 @@ impl Heap {
         let (classes, shards, used) = (self.layout.classes, self.layout.shards, self.used_classes(lanes));
         let near = if shards < STOLEN_FROM { shards } else { STOLEN_FROM };
         for distance in 0..if used.has_others(class) { near } else { 0 } {
-            let shard_of = if shard + distance < shards { shard + distance } else { shard + distance - shards };
+            let shard_of =
+                if shard + distance < shards { shard + distance } else { shard + distance - shards };
             let (mut other, mut freed) = (lanes.rank(), 0);
             while other < classes {
                 if freed < most && other != class.0 && used.has(other) {

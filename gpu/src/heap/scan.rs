@@ -4,7 +4,7 @@
 use super::class::SizeClass;
 use super::overview::ClassSet;
 use super::sets::IndexSet;
-use super::{ARRIVE, Heap, SEEK, SCAN_RESULT};
+use super::{ARRIVE, Heap, SCAN_RESULT, SEEK};
 use crate::lanes::Group;
 use crate::scans::{Sites, Wait};
 use crate::sync::NATIVE_LAYOUT;

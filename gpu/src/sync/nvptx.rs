@@ -1,4 +1,4 @@
-//! The PTX of each operation, one instruction each. `tests/ptx_opcodes.rs` compares the opcodes
+//! The PTX of each operation, one instruction each. `tests/ptx/opcodes.rs` compares the opcodes
 //! that the compiler emits with the names of these functions.
 
 use core::arch::asm;

@@ -4,24 +4,25 @@
 //! the device runs at once, failed allocations are counted: a thread holds no block while it
 //! allocates, so one is always free, and each failure is that of a group that gave up searching.
 
-use super::figures::Bench;
+use super::context::{Bench, THREADS};
+use super::figure::{Bar, Figure};
+use super::load::{Load, Pool, one_size};
 use super::plan::Plan;
 use super::timing::Timing;
-use super::{Bar, Figure};
 use crate::Result;
 use crate::kernels::bench::{bench_churn_floor, bench_freelist_churn};
+use warpheap::device_pools::FreeList;
 use warpheap::driver::DeviceInfo;
 use warpheap::kernel_names;
-use warpheap::device_pools::FreeList;
 
 /// Allocation and free pairs per thread.
 const TURNS: u32 = 64;
 /// Pairs per thread in a tight pool.
 const TIGHT_TURNS: u32 = 16;
-const BLOCK_BYTES: u64 = 64;
+const BLOCK_BYTES: u32 = 64;
 /// Maximum failures of the tight churn per million allocations. In 3 + 20 rounds of 2^24
 /// allocations that is 385; one group of 32 that fails once is 0.08.
-const MAX_REFUSED_PPM: f64 = 1.0;
+const MAX_FAILED_PPM: f64 = 1.0;
 
 const LAUNCHED: [&str; 2] = kernel_names![bench_churn_floor, bench_freelist_churn];
 
@@ -33,44 +34,41 @@ pub(super) fn plans() -> [Plan; 2] {
 }
 
 impl Bench {
-    fn freelist_churn(&mut self, name: &str) -> Result<Figure> {
-        let base = self.timer.churn_floor(&self.out, TURNS)?;
-        let pool = self.freelist(2 * self.threads(), BLOCK_BYTES)?;
-        let time = self.time_churn(&pool, TURNS)?;
-        let checked = self.check_all_free(name, &pool)?;
-        let pairs = f64::from(self.threads()) * f64::from(TURNS);
-        let value = pairs / time.median_us / 1e3;
-        let figure = Figure::ratio(name, self.threads(), time, "stores alone", base, 0.0).checked(checked);
-        Ok(figure.measured_by(value, "G pairs/s", Bar::AtLeast, 40.0))
+    /// A load and its floor.
+    fn freelist_churn_load(&self, turns: u32) -> Result<(Load<'_>, Timing)> {
+        let load = self.load(THREADS, one_size(BLOCK_BYTES))?;
+        let base = load.churn_floor(turns)?;
+        Ok((load, base))
     }
 
-    fn freelist_tight_churn(&mut self, name: &str) -> Result<Figure> {
-        let base = self.timer.churn_floor(&self.out, TIGHT_TURNS)?;
+    fn freelist_churn(&self, name: &str) -> Result<Figure> {
+        let (load, base) = self.freelist_churn_load(TURNS)?;
+        let pool = self.freelist(2 * load.threads(), BLOCK_BYTES.into())?;
+        let time = time_churn(&load, &pool, TURNS)?;
+        let checked = load.check(name, &pool)?;
+        Ok(load.churn_figure(name, TURNS, time, ("stores alone", base), 40.0).checked(checked))
+    }
+
+    fn freelist_tight_churn(&self, name: &str) -> Result<Figure> {
+        let (load, base) = self.freelist_churn_load(TIGHT_TURNS)?;
         // The CPU does not report it.
         let blocks = match resident_threads(&self.timer.device.info()?) {
-            0 => self.threads(),
+            0 => load.threads(),
             resident => resident,
         };
-        let pool = self.freelist(blocks, BLOCK_BYTES)?;
-        let time = self.time_churn(&pool, TIGHT_TURNS)?;
-        let checked = self.check_blocks_free(name, &pool)?;
-        let asked = u64::from(self.timer.launches()) * u64::from(self.threads()) * u64::from(TIGHT_TURNS);
-        let refused = self.failed()?;
-        let checked = format!("{checked}, {refused} of {asked} allocations refused");
-        let figure = Figure::ratio(name, self.threads(), time, "stores alone", base, 0.0).checked(checked);
-        Ok(figure.measured_by(per_million(refused, asked), "ppm", Bar::AtMost, MAX_REFUSED_PPM))
+        let pool = self.freelist(blocks, BLOCK_BYTES.into())?;
+        let time = time_churn(&load, &pool, TIGHT_TURNS)?;
+        let asked = u64::from(self.timer.launches()) * u64::from(load.threads()) * u64::from(TIGHT_TURNS);
+        let failed = load.failures()?;
+        let checked = format!("{}, {failed} of {asked} allocations failed", pool.check_freed(name)?);
+        let figure = Figure::ratio(name, load.threads(), time, "stores alone", base, 0.0).checked(checked);
+        Ok(figure.measured_by(per_million(failed, asked), "ppm", Bar::AtMost, MAX_FAILED_PPM))
     }
+}
 
-    /// Resets the failure counter, then times the churn.
-    fn time_churn(&mut self, pool: &FreeList, turns: u32) -> Result<Timing> {
-        self.failures.fill(0)?;
-        let args = (pool.handle(), turns, self.counter());
-        // SAFETY: the pool and the counter are live, and only this stream uses them.
-        let launch = || unsafe {
-            self.timer.stream.launch(&self.timer.module, bench_freelist_churn, &self.grid(), args)
-        };
-        self.timer.time(|| Ok(()), launch)
-    }
+fn time_churn(load: &Load<'_>, pool: &FreeList, turns: u32) -> Result<Timing> {
+    // SAFETY: the pool and the counter are live, and only this stream uses them.
+    unsafe { load.time(bench_freelist_churn, (pool.handle(), turns, load.counter())) }
 }
 
 /// Maximum number of threads that the device runs at once.
@@ -85,7 +83,6 @@ fn per_million(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::figures::THREADS;
     use warpheap::driver::Device;
 
     #[test]
@@ -97,27 +94,27 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_held_to_their_bar() {
+    fn failures_are_compared_with_the_bar() {
         let time = Timing { median_us: 8.0, min_us: 7.0, max_us: 9.0 };
         let base = Timing { median_us: 2.0, ..time };
         let figure = Figure::ratio("x", THREADS, time, "stores alone", base, 0.0);
         assert_eq!((figure.value, figure.unit, figure.passed), (4.0, "x", false));
-        let refused = |count| {
-            figure.clone().measured_by(per_million(count, 1 << 24), "ppm", Bar::AtMost, MAX_REFUSED_PPM)
+        let failed = |count| {
+            figure.clone().measured_by(per_million(count, 1 << 24), "ppm", Bar::AtMost, MAX_FAILED_PPM)
         };
-        assert_eq!((refused(0).value, refused(0).passed), (0.0, true));
-        assert_eq!((refused(16).value, refused(16).passed), (16e6 / f64::from(1 << 24), true));
-        assert!(!refused(17).passed);
+        assert_eq!((failed(0).value, failed(0).passed), (0.0, true));
+        assert_eq!((failed(16).value, failed(16).passed), (16e6 / f64::from(1 << 24), true));
+        assert!(!failed(17).passed);
         assert!(figure.clone().measured_by(41.0, "G pairs/s", Bar::AtLeast, 40.0).passed);
         assert!(!figure.measured_by(39.0, "G pairs/s", Bar::AtLeast, 40.0).passed);
     }
 
     #[test]
-    fn a_figure_is_written_whole() {
+    fn a_figure_is_written_with_all_fields() {
         let time = Timing { median_us: 8.0, min_us: 7.0, max_us: 9.0 };
         let figure =
             Figure::ratio("tight", THREADS, time, "stores alone", time, 0.0).checked("all free".into());
-        let figure = figure.measured_by(0.5, "ppm", Bar::AtMost, MAX_REFUSED_PPM);
+        let figure = figure.measured_by(0.5, "ppm", Bar::AtMost, MAX_FAILED_PPM);
         let json = serde_json::to_value(&figure).unwrap();
         for (field, value) in [("unit", "ppm"), ("holds", "at_most"), ("checked", "all free")] {
             assert_eq!(json[field], value);

@@ -1,10 +1,11 @@
 //! Measurable figures, and the kernels that each launches.
 
-use super::figures::Bench;
-use super::{Figure, timing};
+use super::context::Bench;
+use super::figure::Figure;
+use super::timing;
 use crate::Result;
 
-type Measure = Box<dyn Fn(&mut Bench, &str) -> Result<Figure>>;
+type Measure = Box<dyn Fn(&Bench, &str) -> Result<Figure>>;
 
 /// A measurable figure.
 pub(super) struct Plan {
@@ -19,7 +20,7 @@ impl Plan {
     pub fn new(
         name: impl Into<String>,
         launched: &'static [&'static str],
-        measure: impl Fn(&mut Bench, &str) -> Result<Figure> + 'static,
+        measure: impl Fn(&Bench, &str) -> Result<Figure> + 'static,
     ) -> Plan {
         Plan { name: name.into(), launched, measure: Box::new(measure) }
     }
@@ -29,7 +30,7 @@ impl Plan {
         self.launched.iter().chain(&timing::LAUNCHED).copied()
     }
 
-    pub fn measure(&self, bench: &mut Bench) -> Result<Figure> {
+    pub fn measure(&self, bench: &Bench) -> Result<Figure> {
         (self.measure)(bench, &self.name)
     }
 }

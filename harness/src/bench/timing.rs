@@ -9,6 +9,9 @@ use warpheap::kernel_names;
 /// Kernels that every timing launches.
 pub(super) const LAUNCHED: [&str; 1] = kernel_names![bench_spin];
 
+/// Threads in a block of the timed kernels.
+pub(super) const BLOCK: u32 = 256;
+
 /// Untimed rounds before the timed ones.
 const WARM_UP: u32 = 3;
 /// Duration of the spin kernel before each timed kernel.

@@ -13,9 +13,9 @@ use crate::kernels::examples::example_take_all;
 use crate::{Error, OwnModule, Result};
 use serde::Serialize;
 use std::time::{Duration, Instant};
+use warpheap::device_pools::Heap;
 use warpheap::driver::{Backend, Device, DeviceBuffer, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
-use warpheap::device_pools::Heap;
 use warpheap_device::kernel::Kernel;
 
 /// Threads in a block.

@@ -20,8 +20,10 @@ pub use spread::Spread;
 
 use std::alloc::Layout;
 use warpheap::Result;
-use warpheap::host_pools::{BlockPool, BumpPool, CachingPool, DeviceAllocator, SyncDriverAllocator, DriverPool, Limit};
 use warpheap::driver::Device;
+use warpheap::host_pools::{
+    BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverPool, Limit, SyncDriverAllocator,
+};
 
 /// A pool that can be built by name.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ mod turns;
 use super::script::{Action, Script, Step};
 use std::time::{Duration, Instant};
 use turns::in_turns;
-use warpheap::host_pools::DeviceAllocator;
 use warpheap::driver::Stream;
 use warpheap::error::InvalidRequest;
+use warpheap::host_pools::DeviceAllocator;
 use warpheap::{Error, Result};
 use warpheap_device::kernel::DevicePtr;
 

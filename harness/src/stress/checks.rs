@@ -1,10 +1,11 @@
 //! The checks between rounds and at the end of a run.
 
-use super::census::{self, CensusResult};
-use super::finding::{FindingKind, Narrator, Table};
-use super::plan::BLOCK_THREADS;
+use super::compare::{DeviceResult, check_on_host, report_differences};
+use super::finding::FindingKind;
+use super::round_state::{RoundState, Table};
 use super::run::{Run, Streams};
-use super::subject::{Subject, give_back};
+use super::subject::Subject;
+use super::validate::BLOCK_THREADS;
 use crate::Result;
 use std::time::Instant;
 use warpheap::Bytes;
@@ -18,14 +19,14 @@ use warpheap_device::check::workload::Phase;
 const HOST_CHECK_SHARE: f64 = 0.25;
 
 impl<S: Subject> Run<'_, S> {
-    fn narrator<'b>(&'b self, records: &'b [Record]) -> Narrator<'b> {
-        Narrator {
-            plan: &self.plan,
-            round: self.round,
-            pool_start: self.subject.start(),
-            records,
-            table: Table::Slots,
-        }
+    fn state<'b>(&'b self, records: &'b [Record], table: Table) -> RoundState<'b> {
+        RoundState { plan: &self.plan, round: self.round, pool_start: self.subject.start(), records, table }
+    }
+
+    /// Adds a finding about the pool, not about a block.
+    fn add(&mut self, kind: FindingKind, message: String) {
+        let finding = self.state(&[], Table::Slots).finding(kind, None, message);
+        self.report.add_one(finding);
     }
 
     /// Reports what the checks in the kernels have found, and the misuse that the allocator has
@@ -37,9 +38,9 @@ impl<S: Subject> Run<'_, S> {
         let faults = self.subject.faults()?;
         self.report.checked.misuse |= faults.is_some();
         let faults = faults.unwrap_or_default();
-        let narrator = self.narrator(&records);
-        let breaches: Vec<_> = log.breaches().map(|breach| narrator.breach(&breach)).collect();
-        let named = faults.first.iter().map(|fault| narrator.fault(fault)).collect();
+        let state = self.state(&records, Table::Slots);
+        let breaches: Vec<_> = log.breaches().map(|breach| state.breach(&breach)).collect();
+        let named = faults.first.iter().map(|fault| state.fault(fault)).collect();
         self.report.add(breaches, log.total());
         self.report.add(named, faults.count);
         Ok(())
@@ -49,7 +50,8 @@ impl<S: Subject> Run<'_, S> {
     /// the allocator's count found a difference, or if the time share allows it.
     pub(super) fn check_all(&mut self, needed: bool) -> Result<()> {
         let stream = &self.streams[0];
-        let result = self.census.on_device(self.module, stream, &self.tables.records, &mut self.report)?;
+        let result =
+            self.device_check.compare(self.module, stream, &self.tables.records, &mut self.report)?;
         let live = self.report.live_blocks();
         let counted = self.subject.agrees(live)?;
         self.report.checked.count |= counted.is_some();
@@ -65,26 +67,25 @@ impl<S: Subject> Run<'_, S> {
         self.report.host_check_seconds += started.elapsed().as_secs_f64();
         self.compare_all(result, &records, Table::Slots)?;
         if !counted && self.report.is_clean() {
-            let message = format!("{live} blocks are live, and the allocator counts others");
-            let finding = self.narrator(&records).finding(FindingKind::CountMismatch, None, message);
-            self.report.add(vec![finding], 1);
+            let message = format!("{live} blocks are live, but the allocator's own count is different");
+            self.add(FindingKind::CountMismatch, message);
         }
         Ok(())
     }
 
     /// Compares all blocks on the host, and compares them with the allocator's metadata.
-    fn compare_all(&mut self, result: CensusResult, records: &[Record], table: Table) -> Result<()> {
+    fn compare_all(&mut self, result: DeviceResult, records: &[Record], table: Table) -> Result<()> {
+        // Not `self.state`, because the report is changed while the state is used.
         let (plan, round, pool_start) = (&self.plan, self.round, self.subject.start());
-        let narrator = Narrator { plan, round, pool_start, records, table };
-        let sorted = census::on_host(plan, &narrator, &mut self.report);
-        census::compare(result, &sorted, &narrator, &mut self.report);
+        let state = RoundState { plan, round, pool_start, records, table };
+        let host = check_on_host(plan, &state, &mut self.report);
+        report_differences(result, &host, &state, &mut self.report);
         let started = Instant::now();
-        let account = self.subject.account(plan, &narrator)?;
+        let account = self.subject.account(plan, &state)?;
         self.report.checked.metadata |= account.is_some();
         let account = account.unwrap_or_default();
         self.report.host_check_seconds += started.elapsed().as_secs_f64();
-        let lost = account.lost_blocks;
-        self.report.lost_blocks += lost;
+        self.report.lost_blocks += account.lost_blocks;
         self.report.wasted_bytes = self.report.wasted_bytes.max(account.wasted_bytes);
         self.report.add(account.findings, 0);
         Ok(())
@@ -98,36 +99,40 @@ impl<S: Subject> Run<'_, S> {
         Ok(())
     }
 
-    /// `refused`: at least one allocation failed.
-    fn note_exhaustion(&mut self, exhausted: bool, live: u64, refused: bool) {
+    /// `failed`: at least one allocation failed.
+    fn note_exhaustion(&mut self, exhausted: bool, live: u64, failed: bool) {
         if exhausted {
-            self.report.exhaustions += u64::from(refused);
+            self.report.exhaustions += u64::from(failed);
             return;
         }
+        let most = self.subject.most_blocks(&self.plan);
         let message = format!(
-            "after every thread was refused, {live} blocks are live, of a pool of {}",
-            self.subject.most_blocks(&self.plan)
+            "allocation failed in every thread with {live} live blocks, but the pool has memory for {most} of the \
+             largest size"
         );
-        let finding = self.narrator(&[]).finding(FindingKind::CountMismatch, None, message);
-        self.report.add(vec![finding], 1);
+        self.add(FindingKind::CountMismatch, message);
     }
 
     /// Checks that all memory is free after all blocks were freed.
     fn check_all_free(&mut self) -> Result<()> {
-        // SAFETY: the module is the subject's, and no kernel runs: all streams were waited for.
-        let is_all_free = unsafe { self.subject.is_all_free(self.module, &self.streams[0]) }?;
-        self.report.checked.all_free |= is_all_free.is_some();
-        if is_all_free.unwrap_or(true) {
-            return Ok(());
+        let Some(take_all) = S::KERNELS.take_all else { return Ok(()) };
+        let answer: DeviceBuffer<u64> = self.device.zeroed(1)?;
+        // Declared after the buffer: waited for before it is dropped.
+        let streams = Streams(vec![self.streams[0].clone()]);
+        let args = (self.subject.handle(), answer.ptr());
+        // SAFETY: nothing else uses the pool and the answer, which live until the stream is waited
+        // for. The kernel requires no more (S2).
+        unsafe { take_all.launch(&streams[0], self.module, &LaunchConfig::linear(1, 1), args) }?;
+        streams[0].synchronize()?;
+        self.report.checked.all_free = true;
+        if answer.copy_to_vec()? != [1] {
+            let all = Bytes(self.plan.pool_bytes);
+            let message = format!(
+                "all blocks were freed, but one allocation of all {all} fails: some memory is neither free nor live"
+            );
+            self.add(FindingKind::Lost, message);
+            self.report.lost_blocks += 1;
         }
-        let message = format!(
-            "everything was given back, but one allocation of all {} is refused: some of it is neither free nor \
-             anyone's",
-            Bytes(self.plan.pool_bytes)
-        );
-        let finding = self.narrator(&[]).finding(FindingKind::Lost, None, message);
-        self.report.add(vec![finding], 1);
-        self.report.lost_blocks += 1;
         Ok(())
     }
 
@@ -136,29 +141,28 @@ impl<S: Subject> Run<'_, S> {
         if S::Handle::RECLAIMS {
             self.phase(Phase::Drain)?;
             self.check_online()?;
-            self.check_all(true)?;
-            self.check_all_free()?;
+            return self.check_recovery(true);
         }
-        if self.report.is_clean() { self.empty_the_pool() } else { Ok(()) }
+        if self.report.is_clean() { self.exhaust() } else { Ok(()) }
     }
 
     /// Checks that the pool is equivalent to a new one. All blocks have been freed.
-    pub(super) fn check_recovery(&mut self) -> Result<()> {
-        self.check_all(false)?;
+    pub(super) fn check_recovery(&mut self, on_host: bool) -> Result<()> {
+        self.check_all(on_host)?;
         self.check_all_free()?;
-        if self.report.is_clean() { self.empty_the_pool() } else { Ok(()) }
+        if self.report.is_clean() { self.exhaust() } else { Ok(()) }
     }
 
     /// Exhausts the new pool. The number of allocated blocks is the reference for later
     /// exhaustions.
     pub(super) fn measure(&mut self) -> Result<()> {
-        self.empty_the_pool()?;
+        self.exhaust()?;
         self.subject.reset()
     }
 
     /// All threads allocate until allocation fails. The pool must allocate exactly as many blocks
     /// as it has.
-    fn empty_the_pool(&mut self) -> Result<()> {
+    fn exhaust(&mut self) -> Result<()> {
         let most = self.subject.most_blocks(&self.plan);
         let out: DeviceBuffer<Record> = self.device.zeroed(most as usize)?;
         let count: DeviceBuffer<u64> = self.device.zeroed(1)?;
@@ -168,18 +172,23 @@ impl<S: Subject> Run<'_, S> {
         let grid = LaunchConfig::linear(self.plan.threads, BLOCK_THREADS);
         let args = (self.subject.handle(), self.plan.max_bytes, 1, out.slice(), count.ptr());
         // SAFETY: nothing else uses the pool and the two buffers, which live until the stream is
-        // waited for.
-        unsafe { stream.launch(self.module, S::GRAB, &grid, args) }?;
+        // waited for. The kernel requires no more (S2).
+        unsafe { S::KERNELS.grab.launch(stream, self.module, &grid, args) }?;
         stream.synchronize()?;
         let granted = count.copy_to_vec()?[0];
         let emptied = self.subject.is_emptied(&self.plan, granted)?;
         self.note_exhaustion(emptied, granted, true);
-        let result = self.census.on_device(self.module, stream, &out, &mut self.report)?;
-        self.compare_all(result, &out.copy_to_vec()?, Table::Grabbed)?;
+        let result = self.device_check.compare(self.module, stream, &out, &mut self.report)?;
+        self.compare_all(result, &out.copy_to_vec()?, Table::Exhausted)?;
         if S::Handle::RECLAIMS && self.report.is_clean() {
-            give_back(&self.subject, self.module, stream, out.slice(), granted)?;
-            let result = self.census.on_device(self.module, stream, &out, &mut self.report)?;
-            self.compare_all(result, &out.copy_to_vec()?, Table::Grabbed)?;
+            let grid = LaunchConfig::linear(out.len() as u32, BLOCK_THREADS);
+            let args = (self.subject.handle(), out.slice(), granted);
+            // SAFETY: the records are unused blocks of this pool, and nothing else runs. The kernel
+            // requires no more (S2).
+            unsafe { S::KERNELS.give_back.launch(stream, self.module, &grid, args) }?;
+            stream.synchronize()?;
+            let result = self.device_check.compare(self.module, stream, &out, &mut self.report)?;
+            self.compare_all(result, &out.copy_to_vec()?, Table::Exhausted)?;
             self.check_all_free()?;
         }
         Ok(())

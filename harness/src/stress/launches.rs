@@ -1,8 +1,9 @@
 //! The launches of a run: one kernel in every stream, all concurrent.
 
-use super::plan::{BLOCK_THREADS, Plan};
+use super::plan::Plan;
 use super::run::Run;
 use super::subject::Subject;
+use super::validate::BLOCK_THREADS;
 use crate::Result;
 use std::time::Instant;
 use warpheap::driver::{LaunchConfig, Stream};
@@ -15,9 +16,9 @@ impl<S: Subject> Run<'_, S> {
         self.launch_all(|run, s, stream| run.launch_own(s, stream, phase))
     }
 
-    /// Like [`phase`](Self::phase), with kernels that hand blocks to each other. The stream
+    /// Like [`phase`](Self::phase), with kernels that exchange blocks. The stream
     /// determines the phase of its kernel.
-    pub(super) fn hand_over(&mut self, phase: impl Fn(u32) -> Phase) -> Result<()> {
+    pub(super) fn exchange(&mut self, phase: impl Fn(u32) -> Phase) -> Result<()> {
         self.tables.clear_cells(&self.streams[0])?;
         self.launch_all(|run, s, stream| run.launch_shared(s, stream, phase(s)))
     }
@@ -55,9 +56,9 @@ impl<S: Subject> Run<'_, S> {
         let round = self.parameters(phase, first_record);
         let args = (self.subject.handle(), records, self.tables.map.handle(), self.tables.stripes(), round);
         // SAFETY: each stream uses its own record set. Pool, map and stripes are accessed only by
-        // atomics. All of them live until the streams have been waited for.
-        unsafe { stream.launch(self.module, S::STRESS, &self.grid(), args) }?;
-        Ok(())
+        // atomics. All of them live until the streams have been waited for. The kernel requires no
+        // more (S2).
+        Ok(unsafe { S::KERNELS.stress.launch(stream, self.module, &self.grid(), args) }?)
     }
 
     /// Launches a kernel that starts with the records of one set and exchanges records with the
@@ -67,10 +68,12 @@ impl<S: Subject> Run<'_, S> {
         let round = self.parameters(phase, first_record);
         let (records, map) = (self.tables.records.slice(), self.tables.map.handle());
         let args = (self.subject.handle(), records, map, self.tables.stripes(), self.tables.cells(), round);
-        // SAFETY: the threads hand the records over through the cells, which are 0. All other
-        // memory is accessed only by atomics. All of it lives until the streams have been waited
-        // for.
-        unsafe { self.subject.exchange(self.module, stream, &self.grid(), args) }
+        // `Plan::new` fails without the kernel.
+        let Some(exchange) = S::KERNELS.exchange else { return Ok(()) };
+        // SAFETY: the threads exchange records through the cells, which are 0. All other memory is
+        // accessed only by atomics. All of it lives until the streams have been waited for. The
+        // kernel requires no more (S2).
+        Ok(unsafe { exchange.launch(stream, self.module, &self.grid(), args) }?)
     }
 
     /// The parameters of a launch. The mapping of threads to columns changes from launch to launch:

@@ -38,12 +38,12 @@
 //! [`Subject`] builds the pool. This example uses the free list of `warpheap`:
 //!
 //! ```
-//! use warpheap::device_pools::{Faults, FreeList};
+//! use warpheap::device_pools::FreeList;
 //! use warpheap::Device;
 //! use warpheap_device::freelist::FreeList as Handle;
 //! use warpheap_device::kernel::Arg;
 //! use warpheap_harness::Result;
-//! use warpheap_harness::stress::{Plan, StressConfig, Subject, stress_allocator};
+//! use warpheap_harness::stress::{Kernels, Plan, StressConfig, Subject, stress_allocator};
 //!
 //! warpheap_device::stress_kernels! {
 //!     Handle { stress: stress_mine, grab: grab_mine, give_back: give_back_mine }
@@ -56,12 +56,7 @@
 //! // is the default (S5).
 //! unsafe impl Subject for Mine {
 //!     type Handle = Handle;
-//!     type Stress = stress_mine;
-//!     type Grab = grab_mine;
-//!     type GiveBack = give_back_mine;
-//!     const STRESS: stress_mine = stress_mine;
-//!     const GRAB: grab_mine = grab_mine;
-//!     const GIVE_BACK: give_back_mine = give_back_mine;
+//!     const KERNELS: Kernels<Handle> = Kernels::new(&stress_mine, &grab_mine, &give_back_mine);
 //!     const NAME: &'static str = "mine";
 //!
 //!     fn new(device: &Device, plan: &Plan) -> Result<Self> {
@@ -76,9 +71,6 @@
 //!     }
 //!     fn reset(&mut self) -> Result<()> {
 //!         Ok(self.0.reset()?)
-//!     }
-//!     fn faults(&self) -> Result<Option<Faults>> {
-//!         Ok(Some(self.0.faults()?))
 //!     }
 //!     fn agrees(&self, live: u64) -> Result<Option<bool>> {
 //!         Ok(Some(self.0.stats()?.live_blocks == live))
@@ -98,79 +90,35 @@
 //! # Ok::<(), warpheap_harness::Error>(())
 //! ```
 
-mod census;
 mod checks;
+mod compare;
 mod config;
 mod finding;
+mod inject;
+mod kernels;
+mod kinds;
 mod launches;
 pub mod overlap;
 mod plan;
-mod plant;
 mod report;
+mod round_state;
 mod run;
+mod shape;
+mod start;
 mod subject;
+mod subjects;
 mod tables;
-mod workload;
+mod validate;
 
-pub use config::{AllocatorKind, Limit, Plant, StressConfig, UnknownName};
-pub use finding::{Finding, FindingKind, Narrator};
-pub use plan::{Plan, Shape};
+pub use config::{Limit, StressConfig};
+pub use finding::{Finding, FindingKind};
+pub use kernels::{
+    ExchangeArgs, FreeTwiceArgs, GiveBackArgs, GrabArgs, KernelRef, KernelWith, Kernels, StressArgs,
+};
+pub use kinds::{AllocatorKind, Plant, SizeMix, UnknownName, Workload};
+pub use plan::Plan;
 pub use report::{Progress, StressReport};
-pub use subject::{Account, ExchangeArgs, GiveBackArgs, GrabArgs, Launched, StressArgs, Subject};
-pub use workload::{SizeMix, Workload};
-
-use crate::{Error, OwnModule};
-use run::Run;
-use subject::{BumpSubject, FreeListSubject, HeapSubject};
-use warpheap::driver::{Device, Module};
-
-/// Runs the stress test that `config` describes and reports its findings. Calls `progress` after
-/// each round.
-///
-/// `kernels` contains the kernels that [`StressConfig::kernels`] names. The run ends after the
-/// first round with a finding.
-///
-/// # Errors
-/// As for [`StressConfig::validate`], and any error during the run. A kernel that crashes is an
-/// error, not a finding.
-pub fn stress(
-    device: &Device,
-    kernels: &OwnModule,
-    config: &StressConfig,
-    progress: &mut dyn FnMut(&Progress),
-) -> Result<StressReport, Error> {
-    match config.allocator {
-        AllocatorKind::Bump => run::<BumpSubject>(device, kernels.module(), config, progress),
-        AllocatorKind::FreeList => run::<FreeListSubject>(device, kernels.module(), config, progress),
-        AllocatorKind::Heap => run::<HeapSubject>(device, kernels.module(), config, progress),
-    }
-}
-
-/// Runs the stress test that `config` describes on the caller's allocator. Like [`stress`], but
-/// ignores `config.allocator`.
-///
-/// [`Subject::module`] loads the kernels that [`kernels_of`](StressConfig::kernels_of) names.
-///
-/// # Errors
-/// [`Error::InvalidStress`] if the configuration is invalid or the [`Subject`] does not support it,
-/// and any error during the run. A kernel that crashes is an error, not a finding.
-pub fn stress_allocator<S: Subject>(
-    device: &Device,
-    config: &StressConfig,
-    progress: &mut dyn FnMut(&Progress),
-) -> Result<StressReport, Error> {
-    let plan = Plan::new::<S>(config, device)?;
-    let module = S::module(device, &config.kernels_of::<S>())?;
-    Run::<S>::new(device, &module, config, plan)?.run(progress)
-}
-
-/// `module` is a module as [`Subject::module`] of `S` returns it.
-fn run<S: Subject>(
-    device: &Device,
-    module: &Module,
-    config: &StressConfig,
-    progress: &mut dyn FnMut(&Progress),
-) -> Result<StressReport, Error> {
-    let plan = Plan::new::<S>(config, device)?;
-    Run::<S>::new(device, module, config, plan)?.run(progress)
-}
+pub use round_state::RoundState;
+pub use shape::Shape;
+pub use start::{stress, stress_allocator};
+pub use subject::{Account, Subject};

@@ -1,9 +1,9 @@
 //! The report of a run.
 
-use super::config::{Plant, StressConfig};
+use super::config::StressConfig;
 use super::finding::Finding;
+use super::kinds::{Plant, SizeMix, Workload};
 use super::plan::Plan;
-use super::workload::{SizeMix, Workload};
 use serde::Serialize;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -170,6 +170,10 @@ impl StressReport {
         self.findings_total += total.max(findings.len() as u64);
         let room = MOST_LISTED.saturating_sub(self.findings.len());
         self.findings.extend(findings.into_iter().take(room));
+    }
+
+    pub(super) fn add_one(&mut self, finding: Finding) {
+        self.add(vec![finding], 1);
     }
 
     pub(super) fn finish(&mut self, elapsed: Duration) {

@@ -6,8 +6,8 @@
 //! | every eighth | fill until exhausted, check the counts | as in the other rounds |
 //! | after the last | free all blocks, exhaust the pool, free all blocks | exhaust the arena |
 //!
-//! The table shows the churn workload. In the exchange and pipeline workloads, threads hand blocks
-//! to each other instead. In a storm, every second round fills the pool; the rounds between free
+//! The table shows the churn workload. In the exchange and pipeline workloads, threads exchange
+//! blocks instead. In a storm, every second round fills the pool; the rounds between free
 //! all blocks, then exhaust the pool and free it again.
 //!
 //! A heap runs the rounds of a free list. Before its first round it is exhausted once. The number
@@ -16,14 +16,14 @@
 //! In each round stream `s` works on record set `(s + round) mod streams`. Blocks thus move to
 //! another stream at the end of every round, after all streams have been synchronised.
 
-use super::census::Census;
-use super::config::{Limit, Plant, StressConfig};
+use super::compare::DeviceCheck;
+use super::config::{Limit, StressConfig};
+use super::inject::inject;
+use super::kinds::{Plant, Workload};
 use super::plan::Plan;
-use super::plant;
 use super::report::{Progress, StressReport};
 use super::subject::Subject;
 use super::tables::Tables;
-use super::workload::Workload;
 use crate::Result;
 use std::ops::Deref;
 use std::time::Instant;
@@ -70,7 +70,7 @@ pub(super) struct Run<'a, S> {
     pub(super) limit: Limit,
     pub(super) subject: S,
     pub(super) tables: Tables,
-    pub(super) census: Census,
+    pub(super) device_check: DeviceCheck,
     /// Streams run one at a time, so that a run is reproducible.
     pub(super) replays: bool,
     pub(super) report: StressReport,
@@ -90,7 +90,7 @@ impl<'a, S: Subject> Run<'a, S> {
             module,
             limit: config.limit,
             tables: Tables::new(device, &plan, start)?,
-            census: Census::new(
+            device_check: DeviceCheck::new(
                 device,
                 &plan,
                 start,
@@ -160,7 +160,7 @@ impl<'a, S: Subject> Run<'a, S> {
         }
         if let Some(plant) = planted {
             let stream = &self.streams[0];
-            plant::inject(plant, &self.subject, &self.tables, &self.plan, self.module, stream)?;
+            inject(plant, &self.subject, &self.tables, &self.plan, self.module, stream)?;
             if plant == Plant::TornWrite {
                 self.phase(Phase::Verify)?;
             }
@@ -185,9 +185,9 @@ impl<'a, S: Subject> Run<'a, S> {
     fn work(&mut self) -> Result<()> {
         match self.plan.workload {
             Workload::Churn | Workload::Storm => self.phase(Phase::Churn),
-            Workload::Exchange => self.hand_over(|_| Phase::Exchange),
+            Workload::Exchange => self.exchange(|_| Phase::Exchange),
             Workload::Pipeline => {
-                self.hand_over(|stream| if stream % 2 == 0 { Phase::Produce } else { Phase::Consume })
+                self.exchange(|stream| if stream % 2 == 0 { Phase::Produce } else { Phase::Consume })
             }
         }
     }
@@ -203,6 +203,6 @@ impl<'a, S: Subject> Run<'a, S> {
         }
         self.phase(Phase::Drain)?;
         self.check_online()?;
-        self.check_recovery()
+        self.check_recovery(false)
     }
 }

@@ -129,17 +129,17 @@ fn a_demonstration_shows_and_checks_its_steps() {
     assert_eq!(status(&output), 0, "{}", both(&output));
     let said = out(&output);
     for part in [
-        "S1: 100 blocks",
+        "blocks: 100 blocks",
         "[ok]     with 10 allocated: 90",
         "[ok]     values that were checked: 26214400",
-        "[ok]     threads that got nothing: 1024",
+        "[ok]     failed allocations: 1024",
         "checks hold",
     ] {
         assert!(said.contains(part), "no {part:?} in {said}");
     }
     assert!(!said.contains("FAILED"), "{said}");
-    let results = json(&warpheap("pool demo s4 --backend cpu --json -"));
-    assert_eq!((&results["kind"], &results["data"][0]["name"]), (&"pool-demo".into(), &"S4".into()));
+    let results = json(&warpheap("pool demo arena --backend cpu --json -"));
+    assert_eq!((&results["kind"], &results["data"][0]["name"]), (&"pool-demo".into(), &"arena".into()));
     let checks = results["data"][0]["checks"].as_array().expect("checks");
     assert!(checks.len() > 20 && checks.iter().all(|check| check["holds"] == true), "{checks:?}");
 }

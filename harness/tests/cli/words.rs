@@ -105,7 +105,7 @@ fn bad_arguments_are_refused_with_what_is_accepted() {
         ("pool bench --figure speed", "pair of 1 MiB"),
         ("pool bench --backend cpu --device 1", "--device is for a GPU"),
         ("pool bench --backend cpu --cap 1MiB", "a single one of the random allocations"),
-        ("pool demo S99", "there are S1, S2, "),
+        ("pool demo pond", "there are blocks, growable, "),
         ("pool demo --backend cpu --kernels sm_70", "are for a GPU"),
         ("pool show --backend cpu --device 1", "--device is for a GPU"),
         ("pool show --bytes some", "1GiB"),

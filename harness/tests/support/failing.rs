@@ -3,12 +3,11 @@
 use super::slots::{SlotPool, Slots, give_back_slots, grab_slots, stress_slots};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use warpheap::device_pools::Faults;
-use warpheap::{Device, Event, LaunchConfig, Module, Stream, kernel_names};
-use warpheap_device::kernel::Arg;
+use warpheap::{Device, Error, Event, LaunchConfig, Module, Stream};
+use warpheap_device::kernel::{Arg, Kernel};
+use warpheap_harness::Result;
 use warpheap_harness::kernels::bench::bench_spin;
-use warpheap_harness::stress::{ExchangeArgs, Launched, Plan, Subject};
-use warpheap_harness::{Error, Result};
+use warpheap_harness::stress::{ExchangeArgs, KernelWith, Kernels, Plan, Subject};
 
 /// Run time of the kernel that is still running when the next launch fails.
 const SPIN_NANOS: u64 = 200_000_000;
@@ -16,68 +15,70 @@ const SPIN_NANOS: u64 = 200_000_000;
 /// Whether the subject was dropped after its kernel had ended.
 pub static DROPPED_IDLE: AtomicBool = AtomicBool::new(false);
 
-pub struct FailingPool {
-    slots: SlotPool<false>,
-    launched: RefCell<Option<Event>>,
+thread_local! {
+    /// The end of the first launch.
+    static LAUNCHED: RefCell<Option<Event>> = const { RefCell::new(None) };
 }
+
+pub struct FailingPool(SlotPool<false>);
 
 impl Drop for FailingPool {
     fn drop(&mut self) {
-        let event = self.launched.take().expect("a kernel was launched");
+        let event = LAUNCHED.take().expect("a kernel was launched");
         DROPPED_IDLE.store(event.is_done().unwrap(), Ordering::Relaxed);
     }
 }
 
-// SAFETY: `SlotPool` upholds S1 to S5 for its pool and kernels. `exchange` launches a kernel that
-// accesses no memory, on the given stream only (S4).
+/// Spins in the first launch. The second launch fails.
+struct FailingExchange;
+
+impl KernelWith<ExchangeArgs<Slots<false>>> for FailingExchange {
+    fn name(&self) -> &'static str {
+        bench_spin::NAME
+    }
+
+    unsafe fn launch(
+        &self,
+        stream: &Stream,
+        module: &Module,
+        _: &LaunchConfig,
+        _: ExchangeArgs<Slots<false>>,
+    ) -> warpheap::Result<()> {
+        if LAUNCHED.with_borrow(Option::is_some) {
+            let asked = "the second launch".into();
+            return Err(Error::NoDevice { asked, found: "none".into(), advice: String::new() });
+        }
+        // SAFETY: the kernel accesses no memory.
+        unsafe { stream.launch(module, bench_spin, &LaunchConfig::linear(1, 1), (SPIN_NANOS,)) }?;
+        LAUNCHED.set(Some(stream.record()?));
+        Ok(())
+    }
+}
+
+// SAFETY: `SlotPool` upholds S1 to S5 for its pool and kernels. The kernel of `FailingExchange`
+// accesses no memory (S2).
 unsafe impl Subject for FailingPool {
     type Handle = Slots<false>;
-    type Stress = stress_slots;
-    type Grab = grab_slots;
-    type GiveBack = give_back_slots;
-    const STRESS: stress_slots = stress_slots;
-    const GRAB: grab_slots = grab_slots;
-    const GIVE_BACK: give_back_slots = give_back_slots;
+    const KERNELS: Kernels<Slots<false>> =
+        Kernels::new(&stress_slots, &grab_slots, &give_back_slots).exchange(&FailingExchange);
     const NAME: &'static str = "failing";
-    const LAUNCHED: Launched = Launched::NONE.handing_over(&kernel_names![bench_spin]);
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {
-        Ok(FailingPool { slots: SlotPool::new(device, plan)?, launched: RefCell::default() })
+        Ok(FailingPool(SlotPool::new(device, plan)?))
     }
     fn handle(&self) -> Arg<Slots<false>> {
-        self.slots.handle()
+        self.0.handle()
     }
     fn start(&self) -> u64 {
-        self.slots.start()
+        self.0.start()
     }
     fn reset(&mut self) -> Result<()> {
-        self.slots.reset()
-    }
-    fn faults(&self) -> Result<Option<Faults>> {
-        Ok(None)
-    }
-    fn agrees(&self, _: u64) -> Result<Option<bool>> {
-        Ok(None)
+        self.0.reset()
     }
     fn is_exhausted(&self, _: &Plan, _: u64, _: u64) -> Result<bool> {
         Ok(true)
     }
     fn most_blocks(&self, plan: &Plan) -> u64 {
-        self.slots.most_blocks(plan)
-    }
-    unsafe fn exchange(
-        &self,
-        module: &Module,
-        stream: &Stream,
-        _: &LaunchConfig,
-        _: ExchangeArgs<Slots<false>>,
-    ) -> Result<()> {
-        if self.launched.borrow().is_some() {
-            return Err(Error::WrongResult { what: "the second launch".into(), found: "none".into() });
-        }
-        // SAFETY: the kernel accesses no memory.
-        unsafe { stream.launch(module, bench_spin, &LaunchConfig::linear(1, 1), (SPIN_NANOS,)) }?;
-        self.launched.replace(Some(stream.record()?));
-        Ok(())
+        self.0.most_blocks(plan)
     }
 }

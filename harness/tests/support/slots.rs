@@ -4,14 +4,13 @@
 use core::alloc::Layout;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use warpheap::device_pools::Faults;
 use warpheap::{Device, DeviceBuffer};
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::kernel::{Arg, DeviceHandle, DevicePtr, DeviceSlice};
 use warpheap_device::sync::AtomicU32;
 use warpheap_device::{stress_kernels, thread};
 use warpheap_harness::Result;
-use warpheap_harness::stress::{Plan, Subject};
+use warpheap_harness::stress::{Kernels, Plan, Subject};
 
 /// In a flawed pool, every slot whose number is a multiple of this is allocated to every thread
 /// that reaches it.
@@ -91,67 +90,63 @@ pub struct SlotPool<const FLAWED: bool> {
     stride: u64,
 }
 
-impl<const FLAWED: bool> SlotPool<FLAWED> {
-    fn of(device: &Device, plan: &Plan) -> Result<Self> {
-        let stride = plan.block_bytes().expect("the default shape is of blocks");
+/// The kernels and the name of a pool.
+pub trait SlotKernels {
+    type Handle: DeviceAlloc;
+    const KERNELS: Kernels<Self::Handle>;
+    const NAME: &'static str;
+}
+
+impl SlotKernels for SlotPool<false> {
+    type Handle = Slots<false>;
+    const KERNELS: Kernels<Slots<false>> = Kernels::new(&stress_slots, &grab_slots, &give_back_slots);
+    const NAME: &'static str = "slots";
+}
+
+impl SlotKernels for SlotPool<true> {
+    type Handle = Slots<true>;
+    const KERNELS: Kernels<Slots<true>> =
+        Kernels::new(&stress_flawed_slots, &grab_flawed_slots, &give_back_flawed_slots);
+    const NAME: &'static str = "flawed slots";
+}
+
+// SAFETY: the buffers live as long as the pool (S1). `SlotKernels` is implemented above, with
+// kernels of `stress_kernels!` (S2). Threads share the words as atomics (S3). No method launches a
+// kernel (S4). `module` is the default (S5).
+unsafe impl<const FLAWED: bool> Subject for SlotPool<FLAWED>
+where
+    Self: SlotKernels<Handle = Slots<FLAWED>>,
+{
+    type Handle = Slots<FLAWED>;
+    const KERNELS: Kernels<Slots<FLAWED>> = <Self as SlotKernels>::KERNELS;
+    const NAME: &'static str = <Self as SlotKernels>::NAME;
+
+    fn new(device: &Device, plan: &Plan) -> Result<Self> {
+        let stride = plan.block_bytes().expect("the default shape has blocks of one size");
         let slots = (plan.pool_bytes() / stride) as usize;
         let memory = device.zeroed((plan.pool_bytes() / 8) as usize)?;
         Ok(SlotPool { words: device.zeroed(slots)?, memory, stride })
     }
-
-    fn arg(&self) -> Arg<Slots<FLAWED>> {
+    fn handle(&self) -> Arg<Slots<FLAWED>> {
         let (words, memory) = (self.words.slice(), DevicePtr(self.memory.ptr().0.cast()));
         let slots = Slots { words, memory, stride: self.stride, not_send: PhantomData };
         // SAFETY: both buffers live as long as the pool.
         unsafe { Arg::new(slots) }
     }
-
-    fn taken(&self) -> Result<u64> {
-        Ok(self.words.copy_to_vec()?.into_iter().map(u64::from).sum())
+    fn start(&self) -> u64 {
+        self.memory.ptr().0 as u64
+    }
+    fn reset(&mut self) -> Result<()> {
+        Ok(self.words.fill(0)?)
+    }
+    fn agrees(&self, live: u64) -> Result<Option<bool>> {
+        let allocated: u64 = self.words.copy_to_vec()?.into_iter().map(u64::from).sum();
+        Ok(Some(allocated == live))
+    }
+    fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool> {
+        Ok(live == self.most_blocks(plan).min(most))
+    }
+    fn most_blocks(&self, _: &Plan) -> u64 {
+        self.words.len() as u64
     }
 }
-
-macro_rules! subject {
-    ($flawed:literal, $name:literal, $stress:ident, $grab:ident, $give_back:ident) => {
-        // SAFETY: the buffers live as long as the pool (S1); the kernels are those of
-        // `stress_kernels!` (S2); threads share the words as atomics (S3); nothing is launched here
-        // (S4); the module is the default (S5).
-        unsafe impl Subject for SlotPool<$flawed> {
-            type Handle = Slots<$flawed>;
-            type Stress = $stress;
-            type Grab = $grab;
-            type GiveBack = $give_back;
-            const STRESS: $stress = $stress;
-            const GRAB: $grab = $grab;
-            const GIVE_BACK: $give_back = $give_back;
-            const NAME: &'static str = $name;
-
-            fn new(device: &Device, plan: &Plan) -> Result<Self> {
-                Self::of(device, plan)
-            }
-            fn handle(&self) -> Arg<Slots<$flawed>> {
-                self.arg()
-            }
-            fn start(&self) -> u64 {
-                self.memory.ptr().0 as u64
-            }
-            fn reset(&mut self) -> Result<()> {
-                Ok(self.words.fill(0)?)
-            }
-            fn faults(&self) -> Result<Option<Faults>> {
-                Ok(None)
-            }
-            fn agrees(&self, live: u64) -> Result<Option<bool>> {
-                Ok(Some(self.taken()? == live))
-            }
-            fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool> {
-                Ok(live == self.most_blocks(plan).min(most))
-            }
-            fn most_blocks(&self, _: &Plan) -> u64 {
-                self.words.len() as u64
-            }
-        }
-    };
-}
-subject!(false, "slots", stress_slots, grab_slots, give_back_slots);
-subject!(true, "flawed slots", stress_flawed_slots, grab_flawed_slots, give_back_flawed_slots);

@@ -7,12 +7,13 @@
 //! All memory is initially zero: the system provides large blocks as untouched zero pages, which
 //! cost nothing until they are touched. So the host may read memory that no kernel has written.
 
-use crate::driver::backend::Range;
+use crate::driver::backend::{Range, Transfer};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
+use crate::lock::lock;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::HashMap;
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// The system provides lazy zero pages only for alignments up to this one; larger ones are handled
 /// here.
@@ -36,17 +37,12 @@ impl Heap {
         Heap { device: device.into(), total, state: Mutex::default() }
     }
 
-    /// A panic elsewhere leaves the counters consistent: nothing here panics between two changes.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn total(&self) -> u64 {
         self.total
     }
 
     pub fn free_bytes(&self) -> u64 {
-        self.total - self.state().used
+        self.total - lock(&self.state).used
     }
 
     /// A short name for messages.
@@ -54,7 +50,7 @@ impl Heap {
         &self.device
     }
 
-    fn refuse(&self, state: &State, bytes: u64, advice: &str) -> Error {
+    fn out_of_memory(&self, state: &State, bytes: u64, advice: &str) -> Error {
         Error::OutOfMemory(OutOfMemory::Device {
             device: self.device.clone(),
             requested: Bytes(bytes),
@@ -65,35 +61,36 @@ impl Heap {
     }
 
     /// Fails if fewer than `bytes` are left below the limit (I1).
-    fn check_cap(&self, state: &State, bytes: u64) -> Result<()> {
-        const ADVICE: &str = "ask for less, drop other buffers, or raise the cap (Device::cpu_with_executor)";
-        if bytes > self.total - state.used { Err(self.refuse(state, bytes, ADVICE)) } else { Ok(()) }
+    fn check_limit(&self, state: &State, bytes: u64) -> Result<()> {
+        const ADVICE: &str =
+            "request less, drop other buffers, or raise the limit (Device::cpu_with_executor)";
+        if bytes > self.total - state.used { Err(self.out_of_memory(state, bytes, ADVICE)) } else { Ok(()) }
     }
 
-    /// Counts `bytes` as used that other code maps.
+    /// Counts `bytes` that other code maps as used.
     pub fn claim(&self, bytes: u64) -> Result<()> {
-        let mut state = self.state();
-        self.check_cap(&state, bytes)?;
+        let mut state = lock(&self.state);
+        self.check_limit(&state, bytes)?;
         state.used += bytes;
         Ok(())
     }
 
     /// Undoes [`claim`](Self::claim).
     pub fn unclaim(&self, bytes: u64) {
-        self.state().used -= bytes;
+        lock(&self.state).used -= bytes;
     }
 
     /// Allocates `bytes`, not 0, aligned to `align`.
     pub fn alloc(&self, bytes: u64, align: u64) -> Result<Range> {
-        let mut state = self.state();
-        self.check_cap(&state, bytes)?;
+        let mut state = lock(&self.state);
+        self.check_limit(&state, bytes)?;
         let padded = bytes.checked_add(align).and_then(|n| usize::try_from(n).ok());
         let layout = padded.and_then(|n| Layout::from_size_align(n, SYSTEM_ALIGN).ok());
-        let layout = layout.ok_or_else(|| self.refuse(&state, bytes, "ask for less"))?;
+        let layout = layout.ok_or_else(|| self.out_of_memory(&state, bytes, "request less"))?;
         // SAFETY: the size is not 0, since `align` is not.
         let base = unsafe { alloc_zeroed(layout) };
         if base.is_null() {
-            return Err(self.refuse(&state, bytes, "the system itself has no more; ask for less"));
+            return Err(self.out_of_memory(&state, bytes, "the system is out of memory; request less"));
         }
         let base = base.expose_provenance();
         let address = (base as u64).next_multiple_of(align);
@@ -103,7 +100,7 @@ impl Heap {
     }
 
     pub fn free(&self, range: Range) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if let Some((base, layout)) = state.blocks.remove(&range.address) {
             state.used -= range.bytes;
             // SAFETY: allocated by `alloc` with this layout, freed once (I2).
@@ -115,7 +112,7 @@ impl Heap {
 impl Drop for Heap {
     fn drop(&mut self) {
         // Memory keeps its device alive, so all blocks were freed before the heap is dropped.
-        debug_assert!(self.state().blocks.is_empty(), "a heap goes before its memory");
+        debug_assert!(lock(&self.state).blocks.is_empty(), "the heap is dropped before its memory");
     }
 }
 
@@ -137,31 +134,24 @@ fn device_ptr(address: u64) -> *mut u8 {
 }
 
 /// # Safety
-/// `bytes` can be read at `from` and written at `to`, and nothing else accesses either range.
-pub(super) unsafe fn write(to: u64, from: *const u8, bytes: usize) {
-    // SAFETY: the caller's promise: both ranges are valid; host and device memory do not overlap.
-    unsafe { ptr::copy_nonoverlapping(from, device_ptr(to), bytes) }
-}
-
-/// # Safety
-/// `bytes` can be read at `from` and written at `to`, and nothing else accesses either range.
-pub(super) unsafe fn read(to: *mut u8, from: u64, bytes: usize) {
-    // SAFETY: the caller's promise: both ranges are valid; host and device memory do not overlap.
-    unsafe { ptr::copy_nonoverlapping(device_ptr(from), to, bytes) }
-}
-
-/// # Safety
-/// `bytes` can be read at `from` and written at `to`, and nothing else accesses either range.
-pub(super) unsafe fn copy(to: u64, from: u64, bytes: usize) {
-    // SAFETY: the caller's promise: both ranges are valid; `copy` allows overlap.
-    unsafe { ptr::copy(device_ptr(from), device_ptr(to), bytes) }
-}
-
-/// # Safety
-/// The range can be written, and nothing else accesses it.
-pub(super) unsafe fn fill(range: Range, byte: u8) {
-    // SAFETY: the caller's promise: the range can be written.
-    unsafe { ptr::write_bytes(device_ptr(range.address), byte, range.bytes as usize) }
+/// The memory is valid, and nothing else accesses it, except that it may be read while it is read.
+pub(super) unsafe fn transfer(transfer: Transfer) {
+    match transfer {
+        // SAFETY: the caller's promise; host and device memory do not overlap.
+        Transfer::Write { to, from, bytes } => unsafe {
+            ptr::copy_nonoverlapping(from, device_ptr(to), bytes);
+        },
+        // SAFETY: the caller's promise; host and device memory do not overlap.
+        Transfer::Read { to, from, bytes } => unsafe {
+            ptr::copy_nonoverlapping(device_ptr(from), to, bytes);
+        },
+        // SAFETY: the caller's promise; `copy` allows overlap.
+        Transfer::Copy { to, from, bytes } => unsafe { ptr::copy(device_ptr(from), device_ptr(to), bytes) },
+        // SAFETY: the caller's promise: the range can be written.
+        Transfer::Fill { range, byte } => unsafe {
+            ptr::write_bytes(device_ptr(range.address), byte, range.bytes as usize);
+        },
+    }
 }
 
 #[cfg(test)]
@@ -169,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cap_is_exact() {
+    fn the_limit_is_exact() {
         let heap = Heap::new("CPU", 1000);
         let first = heap.alloc(600, 256).unwrap();
         assert_eq!(heap.free_bytes(), 400);
@@ -191,14 +181,16 @@ mod tests {
             assert!(block.address.is_multiple_of(align));
             let mut bytes = [1_u8; 100];
             // SAFETY: both are 100 bytes long and owned by this test.
-            unsafe { read(bytes.as_mut_ptr(), block.address, 100) };
+            unsafe {
+                transfer(Transfer::Read { to: bytes.as_mut_ptr(), from: block.address, bytes: 100 });
+            }
             assert_eq!(bytes, [0; 100]);
             heap.free(block);
         }
     }
 
     #[test]
-    fn absurd_sizes_are_refused() {
+    fn allocations_of_absurd_sizes_fail() {
         let heap = Heap::new("CPU", u64::MAX);
         assert!(matches!(heap.alloc(u64::MAX, 256), Err(Error::OutOfMemory(OutOfMemory::Device { .. }))));
         assert!(matches!(heap.alloc(1 << 62, 256), Err(Error::OutOfMemory(OutOfMemory::Device { .. }))));

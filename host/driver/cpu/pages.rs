@@ -27,13 +27,13 @@ impl CpuVirtualMemory {
     }
 
     /// Converts a system error of the operation `what`.
-    fn refuse(&self, what: &'static str, bytes: u64, why: impl ToString) -> Error {
+    fn failed(&self, what: &'static str, bytes: u64, why: impl ToString) -> Error {
         Error::OutOfMemory(OutOfMemory::AddressSpace {
             what,
             bytes: Bytes(bytes),
             device: self.heap.device().into(),
             why: why.to_string(),
-            advice: "ask for fewer, or look at the system's limits of address space and mappings (`ulimit -v`)",
+            advice: "request fewer, or check the system's limits of address space and mappings (`ulimit -v`)",
         })
     }
 }
@@ -58,12 +58,12 @@ impl VirtualMemory for CpuVirtualMemory {
     }
 
     fn reserve(&self, bytes: u64, align: u64) -> Result<Range> {
-        let refuse = |why: &dyn ToString| self.refuse("reserve", bytes, why.to_string());
+        let failed = |why: &dyn ToString| self.failed("reserve", bytes, why.to_string());
         let padded = bytes.checked_add(align).and_then(|n| usize::try_from(n).ok());
-        let padded = padded.ok_or_else(|| refuse(&"that is more than an address can count"))?;
+        let padded = padded.ok_or_else(|| failed(&"it exceeds the address space"))?;
         // SAFETY: a new mapping at addresses chosen by the system.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), padded, ProtFlags::empty(), MapFlags::PRIVATE) };
-        let base = base.map_err(|why| refuse(&why))?.expose_provenance() as u64;
+        let base = base.map_err(|why| failed(&why))?.expose_provenance() as u64;
         let address = base.next_multiple_of(align);
         // Frees the excess on both sides. A failure only leaks addresses.
         // SAFETY: just mapped and not published.
@@ -76,7 +76,7 @@ impl VirtualMemory for CpuVirtualMemory {
     unsafe fn unreserve(&self, range: Range) -> Result<()> {
         // SAFETY: the caller's promise: the reservation is not in use and nothing is mapped there.
         let done = unsafe { unmap_addresses(range.address, range.address + range.bytes) };
-        done.map_err(|why| self.refuse("give back", range.bytes, why))
+        done.map_err(|why| self.failed("free", range.bytes, why))
     }
 
     fn create(&self, bytes: u64) -> Result<Pages> {
@@ -99,13 +99,13 @@ impl VirtualMemory for CpuVirtualMemory {
         // uses them.
         let done =
             unsafe { mmap_anonymous(start, bytes, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::FIXED) };
-        done.map(drop).map_err(|why| self.refuse("close", range.bytes, why))
+        done.map(drop).map_err(|why| self.failed("unmap", range.bytes, why))
     }
 
     unsafe fn allow(&self, range: Range) -> Result<()> {
         let (start, bytes) = (place(range.address), range.bytes as usize);
         // SAFETY: addresses of a reservation that are not in use yet.
         let done = unsafe { mprotect(start, bytes, MprotectFlags::READ | MprotectFlags::WRITE) };
-        done.map_err(|why| self.refuse("open", range.bytes, why))
+        done.map_err(|why| self.failed("allow access to", range.bytes, why))
     }
 }

@@ -1,23 +1,24 @@
 //! The queues of a device that may still have pending work or an unreported failure.
 
-use super::stream::Queue;
+use super::queue::JobQueue;
 use crate::error::Result;
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::lock::lock;
+use std::sync::{Arc, Mutex};
 
 #[derive(Default)]
 pub(super) struct Queues {
-    all: Mutex<Vec<Arc<Queue>>>,
+    all: Mutex<Vec<Arc<JobQueue>>>,
 }
 
 impl Queues {
-    pub fn push(&self, queue: Arc<Queue>) {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(queue);
+    pub fn push(&self, queue: Arc<JobQueue>) {
+        lock(&self.all).push(queue);
     }
 
-    /// The queues that are not over. A panic elsewhere leaves the list consistent. Returns a copy,
-    /// because callers wait for the queues and must not hold the lock.
-    fn all(&self) -> Vec<Arc<Queue>> {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The queues that are not over. Returns a copy, because callers wait for the queues and must
+    /// not hold the lock.
+    fn all(&self) -> Vec<Arc<JobQueue>> {
+        let mut all = lock(&self.all);
         all.retain(|queue| !queue.is_over());
         all.clone()
     }

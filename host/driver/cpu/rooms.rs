@@ -7,7 +7,8 @@
 //! A waiting copy does not block new jobs: a kernel that it waits for may itself wait for a kernel
 //! that has not started. Jobs wait only for active copies, which always finish.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use crate::lock::{lock, wait_while};
+use std::sync::{Condvar, Mutex};
 
 #[derive(Default)]
 pub(super) struct Rooms {
@@ -36,10 +37,6 @@ pub(super) struct Stay<'a> {
 }
 
 impl Rooms {
-    fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Enters for a kernel or a copy of a stream. Waits until no host copy is active.
     pub fn run_job(&self) -> Stay<'_> {
         self.enter(JOBS, COPIES)
@@ -51,10 +48,7 @@ impl Rooms {
     }
 
     fn enter(&self, room: Room, other: Room) -> Stay<'_> {
-        let mut inside = self.inside();
-        while *other(&mut inside) > 0 {
-            inside = self.empty.wait(inside).unwrap_or_else(PoisonError::into_inner);
-        }
+        let mut inside = wait_while(&self.empty, lock(&self.inside), |inside| *other(inside) > 0);
         *room(&mut inside) += 1;
         Stay { rooms: self, room }
     }
@@ -62,7 +56,7 @@ impl Rooms {
 
 impl Drop for Stay<'_> {
     fn drop(&mut self) {
-        let mut inside = self.rooms.inside();
+        let mut inside = lock(&self.rooms.inside);
         let count = (self.room)(&mut inside);
         *count -= 1;
         if *count == 0 {

@@ -1,229 +1,45 @@
-//! A stream on the CPU: a queue, and an OS thread that executes its jobs.
-//!
-//! ```text
-//!   host threads ── push ──► jobs ── worker ──► Executor::run, memcpy, events
-//! ```
-//!
-//! I1: jobs run in the order of their pushes, one at a time.
-//! I2: `pending` counts the jobs that were pushed and have not ended.
-//! I3: after a failure no work runs, but events still complete, so that no waiter blocks forever.
-//! I4: the worker ends when the stream is closed and the queue is empty.
+//! A stream on the CPU.
 
-use super::memory;
 use super::pool::Pools;
+use super::queue::{CpuEvent, Job, JobQueue};
 use super::rooms::Rooms;
-use crate::driver::backend::{CpuJob, EventBackend, Launch, Range, StreamBackend, own_event};
-use crate::error::{Error, InvalidRequest, KernelFault, Result};
-use crate::simt::{Executor, Stats, message};
-use std::collections::VecDeque;
+use crate::driver::backend::{EventBackend, Launch, StreamBackend, Transfer, Transfers};
+use crate::error::Result;
+use crate::simt::{Executor, Stats};
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// Critical sections are short and do not panic; if one did, the state would still be consistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn wait_while<'a, T>(
-    changed: &Condvar,
-    guard: MutexGuard<'a, T>,
-    condition: impl FnMut(&mut T) -> bool,
-) -> MutexGuard<'a, T> {
-    changed.wait_while(guard, condition).unwrap_or_else(PoisonError::into_inner)
-}
-
-enum Job {
-    Kernel(&'static str, CpuJob),
-    Memory(Box<dyn FnOnce() + Send>),
-    Record(Arc<CpuEvent>),
-    Wait(Arc<dyn EventBackend>),
-}
-
-#[derive(Default)]
-pub(super) struct Queue {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
-    pending: usize,
-    /// The host side was dropped.
-    closed: bool,
-    failed: Option<Error>,
-    /// Whether the failure was reported to a caller.
-    reported: bool,
-    last: Option<Stats>,
-}
-
-impl State {
-    /// Whether the stream is closed and either succeeded or its failure was reported.
-    fn is_settled(&self) -> bool {
-        self.closed && (self.failed.is_none() || self.reported)
-    }
-
-    /// Reports a failure, if there is one.
-    fn outcome(&mut self) -> Result<()> {
-        self.reported = self.failed.is_some();
-        self.failed.clone().map_or(Ok(()), Err)
-    }
-}
-
-impl Queue {
-    fn push(&self, job: Job) -> Result<()> {
-        let mut state = lock(&self.state);
-        if !matches!(job, Job::Record(_)) {
-            state.outcome()?;
-        }
-        state.pending += 1;
-        state.jobs.push_back(job);
-        self.changed.notify_all();
-        Ok(())
-    }
-
-    /// Waits until all pushed jobs are done.
-    pub fn drain(&self) {
-        drop(wait_while(&self.changed, lock(&self.state), |state| state.pending > 0));
-    }
-
-    /// As [`drain`](Self::drain), and reports a failure.
-    pub fn synchronize(&self) -> Result<()> {
-        wait_while(&self.changed, lock(&self.state), |state| state.pending > 0).outcome()
-    }
-
-    /// As [`synchronize`](Self::synchronize), for the whole device: a reported failure of a closed
-    /// stream is not returned again.
-    pub fn settle(&self) -> Result<()> {
-        let mut state = wait_while(&self.changed, lock(&self.state), |state| state.pending > 0);
-        if state.is_settled() { Ok(()) } else { state.outcome() }
-    }
-
-    /// Whether there is nothing left to wait for or to report.
-    pub fn is_over(&self) -> bool {
-        let state = lock(&self.state);
-        state.pending == 0 && state.is_settled()
-    }
-
-    /// The worker loop: runs jobs until the stream is closed and the queue is empty (I4).
-    fn work(&self, executor: &Executor, rooms: &Rooms) {
-        loop {
-            let idle = |state: &mut State| state.jobs.is_empty() && !state.closed;
-            let mut state = wait_while(&self.changed, lock(&self.state), idle);
-            let Some(job) = state.jobs.pop_front() else { return };
-            let skip = state.failed.is_some();
-            drop(state);
-            let outcome = run(job, executor, rooms, skip);
-            let mut state = lock(&self.state);
-            match outcome {
-                Ok(Some(stats)) => state.last = Some(stats),
-                Ok(None) => {}
-                Err(error) => state.failed = Some(error),
-            }
-            state.pending -= 1;
-            self.changed.notify_all();
-        }
-    }
-}
-
-/// Runs one job. With `skip`, only jobs that others may wait for (I3).
-fn run(job: Job, executor: &Executor, rooms: &Rooms, skip: bool) -> Result<Option<Stats>> {
-    let attempt = AssertUnwindSafe(|| match job {
-        Job::Record(event) => {
-            event.happen();
-            Ok(None)
-        }
-        // Also on a failed stream: an observer of a later event assumes that everything before it
-        // is done.
-        Job::Wait(event) => event.synchronize().map(|()| None),
-        _ if skip => Ok(None),
-        Job::Memory(copy) => {
-            let _with_jobs = rooms.run_job();
-            copy();
-            Ok(None)
-        }
-        Job::Kernel(kernel, run) => {
-            let _with_jobs = rooms.run_job();
-            run(executor).map(Some).map_err(|source| KernelFault::Simt { kernel, source }.into())
-        }
-    });
-    // The worker must not unwind: the waiters for this job would block forever.
-    catch_unwind(attempt)
-        .unwrap_or_else(|payload| Err(KernelFault::CpuStream { message: message(payload) }.into()))
-}
+use std::sync::Arc;
 
 /// The host side of a stream.
 pub(super) struct CpuStream {
-    queue: Arc<Queue>,
+    queue: Arc<JobQueue>,
     pools: Arc<Pools>,
 }
 
 impl CpuStream {
     pub fn start(executor: Arc<Executor>, rooms: Arc<Rooms>, pools: Arc<Pools>) -> Result<CpuStream> {
-        let queue = Arc::new(Queue::default());
-        let theirs = queue.clone();
-        let spawned = thread::Builder::new()
-            .name("warpheap-stream".into())
-            .spawn(move || theirs.work(&executor, &rooms));
-        match spawned {
-            // Detached: the thread ends on its own (I4).
-            Ok(_) => Ok(CpuStream { queue, pools }),
-            Err(error) => {
-                Err(KernelFault::CpuStream { message: format!("no thread for it: {error}") }.into())
-            }
-        }
+        Ok(CpuStream { queue: JobQueue::start(executor, rooms)?, pools })
     }
 
-    pub fn queue(&self) -> &Arc<Queue> {
+    pub fn queue(&self) -> &Arc<JobQueue> {
         &self.queue
-    }
-
-    fn push_memory(&self, copy: impl FnOnce() + Send + 'static) -> Result<()> {
-        self.queue.push(Job::Memory(Box::new(copy)))
     }
 }
 
 impl Drop for CpuStream {
     fn drop(&mut self) {
-        lock(&self.queue.state).closed = true;
-        self.queue.changed.notify_all();
+        self.queue.close();
+    }
+}
+
+impl Transfers for CpuStream {
+    unsafe fn transfer(&self, transfer: Transfer) -> Result<()> {
+        self.queue.push(Job::Memory(transfer))
     }
 }
 
 impl StreamBackend for CpuStream {
     unsafe fn launch(&self, launch: Launch<'_>) -> Result<()> {
         self.queue.push(Job::Kernel(launch.kernel, (launch.cpu_job)()))
-    }
-
-    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
-        let from = from.expose_provenance();
-        // SAFETY: the caller promises that both ranges are valid until the stream has completed the
-        // copy.
-        self.push_memory(move || unsafe { memory::write(to, std::ptr::with_exposed_provenance(from), bytes) })
-    }
-
-    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
-        let to = to.expose_provenance();
-        // SAFETY: the caller promises that both ranges are valid until the stream has completed the
-        // copy.
-        self.push_memory(move || unsafe {
-            memory::read(std::ptr::with_exposed_provenance_mut(to), from, bytes)
-        })
-    }
-
-    unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller promises exclusive access until the copy is done; freeing waits for
-        // that.
-        self.push_memory(move || unsafe { memory::copy(to, from, bytes) })
-    }
-
-    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
-        // SAFETY: the caller promises exclusive access until the fill is done; freeing waits for
-        // that.
-        self.push_memory(move || unsafe { memory::fill(range, byte) })
     }
 
     fn record(&self) -> Result<Arc<dyn EventBackend>> {
@@ -243,12 +59,11 @@ impl StreamBackend for CpuStream {
     }
 
     fn is_done(&self) -> Result<bool> {
-        let mut state = lock(&self.queue.state);
-        state.outcome().map(|()| state.pending == 0)
+        self.queue.is_done()
     }
 
     fn is_idle(&self) -> bool {
-        lock(&self.queue.state).pending == 0
+        self.queue.is_idle()
     }
 
     fn raw(&self) -> *mut c_void {
@@ -256,43 +71,6 @@ impl StreamBackend for CpuStream {
     }
 
     fn cpu_stats(&self) -> Option<Stats> {
-        lock(&self.queue.state).last
-    }
-}
-
-/// The time at which a stream reached a point.
-#[derive(Default)]
-struct CpuEvent {
-    at: Mutex<Option<Instant>>,
-    changed: Condvar,
-}
-
-impl CpuEvent {
-    fn happen(&self) {
-        *lock(&self.at) = Some(Instant::now());
-        self.changed.notify_all();
-    }
-
-    fn await_it(&self) -> Instant {
-        let at = wait_while(&self.changed, lock(&self.at), |at| at.is_none());
-        at.unwrap_or_else(Instant::now)
-    }
-}
-
-impl EventBackend for CpuEvent {
-    fn is_done(&self) -> Result<bool> {
-        Ok(lock(&self.at).is_some())
-    }
-
-    fn synchronize(&self) -> Result<()> {
-        self.await_it();
-        Ok(())
-    }
-
-    fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration> {
-        let earlier = own_event::<CpuEvent>(earlier).await_it();
-        self.await_it()
-            .checked_duration_since(earlier)
-            .ok_or(Error::InvalidRequest(InvalidRequest::EventOrder))
+        self.queue.stats()
     }
 }

@@ -76,7 +76,7 @@ impl Context {
         match self.call(name, call) {
             // At process exit the driver may shut down before our last handles are dropped.
             Ok(()) | Err(Error::Driver { code: DEINITIALIZED | CONTEXT_IS_DESTROYED, .. }) => {}
-            Err(error) => tracing::warn!(%error, "a handle of the driver's could not be given back"),
+            Err(error) => tracing::warn!(%error, "a driver handle could not be destroyed"),
         }
     }
 
@@ -118,7 +118,7 @@ impl Drop for Current {
         // thread.
         let status = unsafe { (api.ctx_pop_current)(&mut popped) };
         if let Err(error) = api.check("cuCtxPopCurrent", status) {
-            tracing::warn!(%error, "the context from before could not be made current again");
+            tracing::warn!(%error, "the previous context could not be made current again");
         }
     }
 }

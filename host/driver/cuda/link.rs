@@ -23,7 +23,7 @@ impl Linked {
     /// context must be current. `None` if the driver cannot link the text. It may still load the
     /// text unlinked, or report why not.
     pub fn new(text: &CStr, registers: Option<u32>) -> Option<Linked> {
-        let api = LinkApi::get().ok()?;
+        let api = LinkApi::loaded().ok()?;
         let mut state = null_mut();
         // SAFETY: no options; the driver writes the state to `state`.
         let status = unsafe { (api.link_create)(0, null_mut(), null_mut(), &mut state) };
@@ -33,7 +33,7 @@ impl Linked {
         let mut linked = Linked { api, state, image: null_mut() };
         let done = linked.add(text, registers).and_then(|()| linked.complete());
         if let Err(status) = done {
-            tracing::debug!(status, "the driver does not link the kernels, and is to take them as they are");
+            tracing::debug!(status, "the driver does not link the kernels; loading them unlinked");
         }
         done.ok().map(|()| linked)
     }

@@ -89,7 +89,7 @@ impl Heap {
             free: Bytes(free),
             total: Bytes(total),
             advice:
-                "ask for less, drop other buffers, or end what else uses this GPU (`nvidia-smi` lists it)"
+                "request less, drop other buffers, or end other programs that use this GPU (`nvidia-smi` lists them)"
                     .into(),
         })
     }

@@ -47,7 +47,7 @@ impl CudaModule {
         drop(linked);
         drop(current);
         if status != SUCCESS {
-            return Err(refusal(api, status, ptx, &logs));
+            return Err(rejected(api, status, ptx, &logs));
         }
         let module = CudaModule { context, raw, log: text_of(&logs.info) };
         module.load_kernels(ptx)?;
@@ -166,28 +166,28 @@ fn text_of(buffer: &[u8]) -> String {
 }
 
 /// The error for PTX that the driver rejected.
-fn refusal(api: &Api, status: Status, ptx: &str, logs: &Logs) -> Error {
+fn rejected(api: &Api, status: Status, ptx: &str, logs: &Logs) -> Error {
     let (name, detail) = api.explain(status);
     let ptx = Ptx::parse(ptx);
     let advice = match status {
         UNSUPPORTED_PTX_VERSION => {
-            format!(
-                "it is written in PTX {}, which this driver is too old for: update the driver",
-                ptx.version
-            )
+            format!("its PTX version {} is too new for this driver: update the driver", ptx.version)
         }
         NO_BINARY_FOR_GPU => {
-            format!("it is built for {} and later, which this GPU is not: build it for less", ptx.target)
+            format!(
+                "it is built for {} and later, and this GPU is older: build it for an older architecture",
+                ptx.target
+            )
         }
         JIT_COMPILER_NOT_FOUND => {
-            "the driver's own compiler is missing (libnvidia-ptxjitcompiler): install the whole driver".into()
+            "the driver's compiler is missing (libnvidia-ptxjitcompiler): install the complete driver".into()
         }
-        OUT_OF_MEMORY => "the GPU has no memory left for it".into(),
-        _ => format!("{detail}; it says it is PTX {} for {}", ptx.version, ptx.target),
+        OUT_OF_MEMORY => "the GPU is out of memory".into(),
+        _ => format!("{detail}; its header says PTX {} for {}", ptx.version, ptx.target),
     };
     let (error, info) = (text_of(&logs.error), text_of(&logs.info));
     let log = match (error.is_empty(), info.is_empty()) {
-        (true, true) => "(the compiler said nothing)".into(),
+        (true, true) => "(no compiler log)".into(),
         (false, _) => error,
         (true, false) => info,
     };

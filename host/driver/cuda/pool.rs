@@ -3,12 +3,11 @@
 use super::context::Context;
 use super::memory::Heap;
 use super::sys::{OUT_OF_MEMORY, PoolApi, Status};
-use crate::driver::backend::{PoolAttribute, PoolBackend};
-use crate::driver::stream::Stream;
+use crate::driver::backend::{PoolAttribute, PoolBackend, Queue};
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{
-    CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType, CUmemPool_attribute,
-    CUmemPoolProps, CUmemoryPool,
+    CUdevice, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType,
+    CUmemPool_attribute, CUmemPoolProps, CUmemoryPool,
 };
 use std::ffi::{c_int, c_void};
 use std::mem::{offset_of, size_of};
@@ -33,33 +32,40 @@ unsafe impl Sync for CudaPool {}
 impl CudaPool {
     /// Creates a pool of GPU memory. A limit of `most` bytes requires CUDA 12.2.
     pub fn create(context: Arc<Context>, heap: Arc<Heap>, most: Option<u64>) -> Result<CudaPool> {
-        let (api, properties) = (PoolApi::get()?, properties(&context, most));
-        let mut raw = null_mut();
-        context.call("cuMemPoolCreate", |_| {
+        let properties = properties(&context, most);
+        CudaPool::obtain(context, heap, true, "cuMemPoolCreate", |api, raw, _| {
             // SAFETY: the driver reads the properties and writes the handle to `raw`.
-            unsafe { (api.mem_pool_create)(&mut raw, &properties) }
-        })?;
-        Ok(CudaPool { api, context, heap, raw, owned: true })
+            unsafe { (api.mem_pool_create)(raw, &properties) }
+        })
     }
 
     /// The default pool of the device.
     pub fn of_device(context: Arc<Context>, heap: Arc<Heap>) -> Result<CudaPool> {
-        let (api, mut raw) = (PoolApi::get()?, null_mut());
-        context.call("cuDeviceGetDefaultMemPool", |_| {
+        CudaPool::obtain(context, heap, false, "cuDeviceGetDefaultMemPool", |api, raw, device| {
             // SAFETY: the driver writes the handle to `raw`.
-            unsafe { (api.device_get_default_mem_pool)(&mut raw, context.device) }
-        })?;
-        Ok(CudaPool { api, context, heap, raw, owned: false })
+            unsafe { (api.device_get_default_mem_pool)(raw, device) }
+        })
     }
 
     /// The current pool of the device, for allocations that name no pool.
     pub fn current(context: Arc<Context>, heap: Arc<Heap>) -> Result<CudaPool> {
-        let (api, mut raw) = (PoolApi::get()?, null_mut());
-        context.call("cuDeviceGetMemPool", |_| {
+        CudaPool::obtain(context, heap, false, "cuDeviceGetMemPool", |api, raw, device| {
             // SAFETY: the driver writes the handle to `raw`.
-            unsafe { (api.device_get_mem_pool)(&mut raw, context.device) }
-        })?;
-        Ok(CudaPool { api, context, heap, raw, owned: false })
+            unsafe { (api.device_get_mem_pool)(raw, device) }
+        })
+    }
+
+    /// The pool that `call` writes the handle of.
+    fn obtain(
+        context: Arc<Context>,
+        heap: Arc<Heap>,
+        owned: bool,
+        name: &'static str,
+        call: impl FnOnce(&PoolApi, &mut CUmemoryPool, CUdevice) -> Status,
+    ) -> Result<CudaPool> {
+        let (api, mut raw) = (PoolApi::loaded()?, null_mut());
+        context.call(name, |_| call(api, &mut raw, context.device))?;
+        Ok(CudaPool { api, context, heap, raw, owned })
     }
 
     /// Calls the driver with the context current.
@@ -102,8 +108,8 @@ fn name_of(attribute: PoolAttribute) -> (CUmemPool_attribute, bool) {
 }
 
 impl PoolBackend for CudaPool {
-    fn alloc(&self, bytes: u64, stream: &Stream) -> Result<u64> {
-        let (mut address, stream) = (0, stream.raw_stream());
+    fn alloc(&self, bytes: u64, stream: &Queue) -> Result<u64> {
+        let (mut address, stream) = (0, stream.backend().raw());
         let Ok(size) = usize::try_from(bytes) else { return Err(self.heap.out_of_memory(bytes)) };
         let done = self.call("cuMemAllocFromPoolAsync", |api| {
             // SAFETY: the driver writes the address to `address`; both handles are live.
@@ -115,8 +121,8 @@ impl PoolBackend for CudaPool {
         }
     }
 
-    unsafe fn free(&self, address: u64, stream: &Stream) -> Result<()> {
-        let stream = stream.raw_stream();
+    unsafe fn free(&self, address: u64, stream: &Queue) -> Result<()> {
+        let stream = stream.backend().raw();
         self.call("cuMemFreeAsync", |api| {
             // SAFETY: the address comes from this pool; the caller promises to free it once.
             unsafe { (api.mem_free_async)(address, stream.cast()) }

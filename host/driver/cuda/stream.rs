@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::sys::{Api, NOT_READY, SUCCESS, Status};
-use crate::driver::backend::{EventBackend, Launch, Range, StreamBackend, own_event};
+use crate::driver::backend::{EventBackend, Launch, StreamBackend, Transfer, Transfers, own_event};
 use crate::error::{InvalidRequest, Result};
 use cudarc::driver::sys::{
     CUevent, CUevent_flags, CUfunction, CUfunction_attribute, CUstream, CUstream_flags,
@@ -60,6 +60,29 @@ impl Drop for CudaStream {
     }
 }
 
+impl Transfers for CudaStream {
+    unsafe fn transfer(&self, transfer: Transfer) -> Result<()> {
+        match transfer {
+            Transfer::Write { to, from, bytes } => self.call("cuMemcpyHtoDAsync", |api, stream| {
+                // SAFETY: the caller's promise: both ranges are valid until the copy ends.
+                unsafe { (api.memcpy_htod_async)(to, from.cast(), bytes, stream) }
+            }),
+            Transfer::Read { to, from, bytes } => self.call("cuMemcpyDtoHAsync", |api, stream| {
+                // SAFETY: the caller's promise: both ranges are valid until the copy ends.
+                unsafe { (api.memcpy_dtoh_async)(to.cast(), from, bytes, stream) }
+            }),
+            Transfer::Copy { to, from, bytes } => self.call("cuMemcpyDtoDAsync", |api, stream| {
+                // SAFETY: the caller's promise: both ranges are valid until the copy ends.
+                unsafe { (api.memcpy_dtod_async)(to, from, bytes, stream) }
+            }),
+            Transfer::Fill { range, byte } => self.call("cuMemsetD8Async", |api, stream| {
+                // SAFETY: the caller's promise: the range is valid until the fill ends.
+                unsafe { (api.memset_d8_async)(range.address, byte, range.bytes as usize, stream) }
+            }),
+        }
+    }
+}
+
 impl StreamBackend for CudaStream {
     unsafe fn launch(&self, launch: Launch<'_>) -> Result<()> {
         let function: CUfunction = launch.function.raw.cast();
@@ -79,34 +102,6 @@ impl StreamBackend for CudaStream {
             unsafe {
                 (api.launch_kernel)(function, gx, gy, gz, bx, by, bz, shared, stream, arguments, null_mut())
             }
-        })
-    }
-
-    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
-        self.call("cuMemcpyHtoDAsync", |api, stream| {
-            // SAFETY: the caller's promise: both ranges are valid until the copy ends.
-            unsafe { (api.memcpy_htod_async)(to, from.cast(), bytes, stream) }
-        })
-    }
-
-    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
-        self.call("cuMemcpyDtoHAsync", |api, stream| {
-            // SAFETY: the caller's promise: both ranges are valid until the copy ends.
-            unsafe { (api.memcpy_dtoh_async)(to.cast(), from, bytes, stream) }
-        })
-    }
-
-    unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
-        self.call("cuMemcpyDtoDAsync", |api, stream| {
-            // SAFETY: the caller's promise: both ranges are valid until the copy ends.
-            unsafe { (api.memcpy_dtod_async)(to, from, bytes, stream) }
-        })
-    }
-
-    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
-        self.call("cuMemsetD8Async", |api, stream| {
-            // SAFETY: the caller's promise: the range is valid until the fill ends.
-            unsafe { (api.memset_d8_async)(range.address, byte, range.bytes as usize, stream) }
         })
     }
 

@@ -50,6 +50,13 @@ macro_rules! api {
         }
 
         impl $api {
+            /// The functions, looked up by the first call. The driver library must have been loaded
+            /// before.
+            pub fn loaded() -> Result<&'static $api> {
+                static API: OnceLock<Result<$api>> = OnceLock::new();
+                API.get_or_init($api::load).as_ref().map_err(Error::clone)
+            }
+
             fn load() -> Result<$api> {
                 Ok($api {
                     // SAFETY: the signatures are those of the driver API, version 11.0 and later.
@@ -146,30 +153,6 @@ api! {
     link_destroy "cuLinkDestroy" (CUlinkState);
 }
 
-impl LinkApi {
-    /// The functions. The driver must have been loaded before.
-    pub fn get() -> Result<&'static LinkApi> {
-        static API: OnceLock<Result<LinkApi>> = OnceLock::new();
-        API.get_or_init(LinkApi::load).as_ref().map_err(Error::clone)
-    }
-}
-
-impl PoolApi {
-    /// The functions. The driver must have been loaded before.
-    pub fn get() -> Result<&'static PoolApi> {
-        static API: OnceLock<Result<PoolApi>> = OnceLock::new();
-        API.get_or_init(PoolApi::load).as_ref().map_err(Error::clone)
-    }
-}
-
-impl VirtualApi {
-    /// The functions. The driver must have been loaded before.
-    pub fn get() -> Result<&'static VirtualApi> {
-        static API: OnceLock<Result<VirtualApi>> = OnceLock::new();
-        API.get_or_init(VirtualApi::load).as_ref().map_err(Error::clone)
-    }
-}
-
 /// # Safety
 /// `F` is the type of the function `symbol`. The function outlives its use: cudarc never closes the
 /// library.
@@ -184,9 +167,9 @@ unsafe fn find<F: Copy>(symbol: &'static str) -> Result<F> {
 impl Api {
     /// The initialised driver. `asked` is the purpose, for the error.
     pub fn get(asked: &str) -> Result<&'static Api> {
-        static API: OnceLock<Result<Api>> = OnceLock::new();
+        static API: OnceLock<Result<&'static Api>> = OnceLock::new();
         match API.get_or_init(Api::open) {
-            Ok(api) => Ok(api),
+            Ok(api) => Ok(*api),
             Err(Error::NoDevice { found, advice, .. }) => {
                 Err(Error::NoDevice { asked: asked.into(), found: found.clone(), advice: advice.clone() })
             }
@@ -194,7 +177,7 @@ impl Api {
         }
     }
 
-    fn open() -> Result<Api> {
+    fn open() -> Result<&'static Api> {
         // SAFETY: loading the library runs its constructors; NVIDIA's do not affect this program.
         let present = catch_unwind(|| unsafe { is_culib_present() }).unwrap_or(false);
         if !present {
@@ -203,20 +186,20 @@ impl Api {
                 "install NVIDIA's driver until `nvidia-smi` lists the GPU, or run on the CPU",
             ));
         }
-        let api = Api::load()?;
+        let api = Api::loaded()?;
         // SAFETY: takes no pointer.
         match unsafe { (api.init)(0) } {
             SUCCESS => Ok(api),
             NO_DEVICE => Err(no_device(
                 "the CUDA driver found no GPU",
-                "look whether `nvidia-smi` lists one, whether CUDA_VISIBLE_DEVICES hides it, and in a \
+                "check whether `nvidia-smi` lists one, whether CUDA_VISIBLE_DEVICES hides it, and in a \
                  container whether it was started with the GPU (`--gpus all`); or run on the CPU",
             )),
             status => {
                 let (name, detail) = api.explain(status);
                 Err(no_device(
                     &format!("the CUDA driver did not start: {name} ({status}): {detail}"),
-                    "look whether `nvidia-smi` works; after an update of the driver, reboot; or run on the CPU",
+                    "check whether `nvidia-smi` works; after an update of the driver, reboot; or run on the CPU",
                 ))
             }
         }

@@ -25,7 +25,7 @@ pub(super) struct CudaVirtualMemory {
 impl CudaVirtualMemory {
     /// Requires a GPU with virtual memory management.
     pub fn new(context: Arc<Context>, heap: Arc<Heap>, device: &str) -> Result<CudaVirtualMemory> {
-        let api = VirtualApi::get()?;
+        let api = VirtualApi::loaded()?;
         let (mut granularity, properties) = (0, properties(&context));
         let least = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
         context.call("cuMemGetAllocationGranularity", |_| {

@@ -1,82 +1,57 @@
 //! The driver calls that are counted.
 
-/// A driver call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Call {
-    Info,
-    Alloc,
-    Free,
-    VirtualMemory,
-    Reserve,
-    Unreserve,
-    Create,
-    Release,
-    Map,
-    Allow,
-    Unmap,
-    NewPool,
-    PoolAlloc,
-    PoolFree,
-    PoolTrim,
-    PoolGet,
-    PoolSet,
-    Synchronize,
-    Write,
-    Read,
-    Fill,
-    NewStream,
-    StreamWrite,
-    StreamRead,
-    StreamCopy,
-    StreamFill,
-    StreamSynchronize,
-    StreamQuery,
-    Launch,
-    Record,
-    Wait,
-    EventQuery,
-    EventSynchronize,
-    Module,
+macro_rules! calls {
+    ($($call:ident $name:literal;)+) => {
+        /// A driver call.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Call {
+            $($call),+
+        }
+
+        impl Call {
+            /// The name of the driver function.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Call::$call => $name),+
+                }
+            }
+        }
+    };
 }
 
-impl Call {
-    /// The name of the driver function.
-    pub fn name(self) -> &'static str {
-        match self {
-            Call::Info => "cuMemGetInfo",
-            Call::Alloc => "cuMemAlloc",
-            Call::Free => "cuMemFree",
-            Call::VirtualMemory => "cuMemGetAllocationGranularity",
-            Call::Reserve => "cuMemAddressReserve",
-            Call::Unreserve => "cuMemAddressFree",
-            Call::Create => "cuMemCreate",
-            Call::Release => "cuMemRelease",
-            Call::Map => "cuMemMap",
-            Call::Allow => "cuMemSetAccess",
-            Call::Unmap => "cuMemUnmap",
-            Call::NewPool => "cuMemPoolCreate",
-            Call::PoolAlloc => "cuMemAllocFromPoolAsync",
-            Call::PoolFree => "cuMemFreeAsync",
-            Call::PoolTrim => "cuMemPoolTrimTo",
-            Call::PoolGet => "cuMemPoolGetAttribute",
-            Call::PoolSet => "cuMemPoolSetAttribute",
-            Call::Synchronize => "cuCtxSynchronize",
-            Call::Write => "cuMemcpyHtoD",
-            Call::Read => "cuMemcpyDtoH",
-            Call::Fill => "cuMemsetD8",
-            Call::NewStream => "cuStreamCreate",
-            Call::StreamWrite => "cuMemcpyHtoDAsync",
-            Call::StreamRead => "cuMemcpyDtoHAsync",
-            Call::StreamCopy => "cuMemcpyDtoDAsync",
-            Call::StreamFill => "cuMemsetD8Async",
-            Call::StreamSynchronize => "cuStreamSynchronize",
-            Call::StreamQuery => "cuStreamQuery",
-            Call::Launch => "cuLaunchKernel",
-            Call::Record => "cuEventRecord",
-            Call::Wait => "cuStreamWaitEvent",
-            Call::EventQuery => "cuEventQuery",
-            Call::EventSynchronize => "cuEventSynchronize",
-            Call::Module => "cuModuleLoadDataEx",
-        }
-    }
+calls! {
+    Info "cuMemGetInfo";
+    Alloc "cuMemAlloc";
+    Free "cuMemFree";
+    VirtualMemory "cuMemGetAllocationGranularity";
+    Reserve "cuMemAddressReserve";
+    Unreserve "cuMemAddressFree";
+    Create "cuMemCreate";
+    Release "cuMemRelease";
+    Map "cuMemMap";
+    Allow "cuMemSetAccess";
+    Unmap "cuMemUnmap";
+    NewPool "cuMemPoolCreate";
+    PoolAlloc "cuMemAllocFromPoolAsync";
+    PoolFree "cuMemFreeAsync";
+    PoolTrim "cuMemPoolTrimTo";
+    PoolGet "cuMemPoolGetAttribute";
+    PoolSet "cuMemPoolSetAttribute";
+    Synchronize "cuCtxSynchronize";
+    Write "cuMemcpyHtoD";
+    Read "cuMemcpyDtoH";
+    Fill "cuMemsetD8";
+    NewStream "cuStreamCreate";
+    StreamWrite "cuMemcpyHtoDAsync";
+    StreamRead "cuMemcpyDtoHAsync";
+    StreamCopy "cuMemcpyDtoDAsync";
+    StreamFill "cuMemsetD8Async";
+    StreamSynchronize "cuStreamSynchronize";
+    StreamQuery "cuStreamQuery";
+    Launch "cuLaunchKernel";
+    Record "cuEventRecord";
+    Wait "cuStreamWaitEvent";
+    EventQuery "cuEventQuery";
+    EventSynchronize "cuEventSynchronize";
+    Module "cuModuleLoadDataEx";
 }

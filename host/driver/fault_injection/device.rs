@@ -1,10 +1,12 @@
 //! A CPU device with failing calls.
 
+use super::calls::Call;
+use super::faults::Faults;
 use super::memory::{FaultyPool, FaultyVirtualMemory};
 use super::stream::FaultyStream;
-use super::{Call, Faults};
 use crate::driver::backend::{
-    Backend, DeviceBackend, Limits, ModuleBackend, PoolBackend, Range, StreamBackend, VirtualMemory,
+    Backend, DeviceBackend, Limits, ModuleBackend, PoolBackend, Range, StreamBackend, Transfer, Transfers,
+    VirtualMemory,
 };
 use crate::driver::cpu::CpuDevice;
 use crate::driver::{Device, DeviceInfo};
@@ -16,8 +18,8 @@ use std::sync::{Arc, Mutex};
 struct FaultyDevice {
     inner: CpuDevice,
     faults: Arc<Faults>,
-    /// Allocated ranges that were not freed. The drop frees them on the CPU device, which must get
-    /// all its memory back.
+    /// Allocated ranges that were not freed. The drop frees them on the CPU device, which checks
+    /// that all its memory is freed.
     ranges: Mutex<Vec<Range>>,
 }
 
@@ -44,6 +46,19 @@ impl Drop for FaultyDevice {
         for range in std::mem::take(&mut *self.ranges.lock().unwrap()) {
             self.inner.free(range).unwrap();
         }
+    }
+}
+
+impl Transfers for FaultyDevice {
+    unsafe fn transfer(&self, transfer: Transfer) -> Result<()> {
+        self.faults.call(match transfer {
+            Transfer::Write { .. } => Call::Write,
+            Transfer::Read { .. } => Call::Read,
+            Transfer::Copy { .. } => unreachable!("a device copies as work of a stream"),
+            Transfer::Fill { .. } => Call::Fill,
+        })?;
+        // SAFETY: the caller upholds the contract of `transfer`, which is passed on.
+        unsafe { self.inner.transfer(transfer) }
     }
 }
 
@@ -79,10 +94,10 @@ impl DeviceBackend for FaultyDevice {
 
     fn free(&self, range: Range) -> Result<()> {
         self.faults.call(Call::Free)?;
-        assert!(self.faults.holds(Call::Alloc, range.address), "{range:?} is given back twice");
+        assert!(self.faults.holds(Call::Alloc, range.address), "{range:?} is freed twice");
         self.drain();
         // Before the actual free: another thread may allocate the address at once.
-        self.faults.let_go(Call::Alloc, range.address);
+        self.faults.release(Call::Alloc, range.address);
         self.ranges.lock().unwrap().retain(|other| *other != range);
         self.inner.free(range)
     }
@@ -120,24 +135,6 @@ impl DeviceBackend for FaultyDevice {
         self.faults.state().clocks.waits += 1;
         self.inner.drain();
         self.waited();
-    }
-
-    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
-        self.faults.call(Call::Write)?;
-        // SAFETY: the caller upholds the contract of `write`, which is passed on.
-        unsafe { self.inner.write(to, from, bytes) }
-    }
-
-    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
-        self.faults.call(Call::Read)?;
-        // SAFETY: the caller upholds the contract of `read`, which is passed on.
-        unsafe { self.inner.read(to, from, bytes) }
-    }
-
-    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
-        self.faults.call(Call::Fill)?;
-        // SAFETY: the caller upholds the contract of `fill`, which is passed on.
-        unsafe { self.inner.fill(range, byte) }
     }
 
     fn stream(&self) -> Result<Arc<dyn StreamBackend>> {

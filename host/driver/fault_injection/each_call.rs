@@ -4,7 +4,9 @@
 //! calls through [`attempt`](Run::attempt) or [`must`](Run::must), which retry as a program would.
 //! The run then checks that nothing is left, neither with the driver nor in the device's registry.
 
-use super::{Call, Faults, Which, faulty_device};
+use super::calls::Call;
+use super::device::faulty_device;
+use super::faults::{Faults, Which};
 use crate::driver::Device;
 use crate::error::{Error, Result};
 use std::fmt;

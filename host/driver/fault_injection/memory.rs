@@ -1,8 +1,9 @@
 //! Address reservations and stream-ordered pools with failing calls.
 
-use super::{Call, Faults};
-use crate::driver::backend::{Pages, PoolAttribute, PoolBackend, Range, VirtualMemory};
-use crate::driver::{Device, Stream};
+use super::calls::Call;
+use super::faults::Faults;
+use crate::driver::Device;
+use crate::driver::backend::{Pages, PoolAttribute, PoolBackend, Queue, Range, VirtualMemory};
 use crate::error::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -47,7 +48,7 @@ impl VirtualMemory for FaultyVirtualMemory {
         assert_eq!(mapped, 0, "{range:?} is unreserved while memory is mapped there");
         // SAFETY: the caller upholds the contract of `unreserve`, which is passed on.
         unsafe { self.inner.unreserve(range) }?;
-        self.faults.let_go(Call::Reserve, range.address);
+        self.faults.release(Call::Reserve, range.address);
         Ok(())
     }
 
@@ -62,7 +63,7 @@ impl VirtualMemory for FaultyVirtualMemory {
 
     unsafe fn release(&self, Pages(number): Pages) -> Result<()> {
         self.faults.call(Call::Release)?;
-        self.faults.let_go(Call::Create, number);
+        self.faults.release(Call::Create, number);
         let is_mapped = self.mapped.lock().unwrap().values().any(|mapped| *mapped == number);
         assert!(!is_mapped, "memory {number} is released while it is mapped");
         let pages = self.pages.lock().unwrap().remove(&number).unwrap();
@@ -82,7 +83,7 @@ impl VirtualMemory for FaultyVirtualMemory {
 
     unsafe fn unmap(&self, range: Range) -> Result<()> {
         self.faults.call(Call::Unmap)?;
-        self.faults.let_go(Call::Map, range.address);
+        self.faults.release(Call::Map, range.address);
         self.mapped.lock().unwrap().remove(&range.address);
         // SAFETY: the caller upholds the contract of `unmap`, which is passed on.
         unsafe { self.inner.unmap(range) }
@@ -115,7 +116,7 @@ impl Drop for FaultyPool {
 }
 
 impl PoolBackend for FaultyPool {
-    fn alloc(&self, bytes: u64, stream: &Stream) -> Result<u64> {
+    fn alloc(&self, bytes: u64, stream: &Queue) -> Result<u64> {
         self.faults.call(Call::PoolAlloc)?;
         let address = self.inner.alloc(bytes, stream)?;
         self.faults.hold(Call::PoolAlloc, address, bytes);
@@ -123,11 +124,11 @@ impl PoolBackend for FaultyPool {
         Ok(address)
     }
 
-    unsafe fn free(&self, address: u64, stream: &Stream) -> Result<()> {
+    unsafe fn free(&self, address: u64, stream: &Queue) -> Result<()> {
         self.faults.call(Call::PoolFree)?;
         // SAFETY: the caller upholds the contract of `free`, which is passed on.
         unsafe { self.inner.free(address, stream) }?;
-        self.faults.let_go(Call::PoolAlloc, address);
+        self.faults.release(Call::PoolAlloc, address);
         self.live.lock().unwrap().remove(&address);
         Ok(())
     }

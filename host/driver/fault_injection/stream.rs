@@ -1,8 +1,9 @@
 //! Streams and events with failing calls.
 
+use super::calls::Call;
 use super::clocks::Clock;
-use super::{Call, Faults};
-use crate::driver::backend::{EventBackend, Launch, Range, StreamBackend};
+use super::faults::Faults;
+use crate::driver::backend::{EventBackend, Launch, StreamBackend, Transfer, Transfers};
 use crate::driver::{Device, Stream};
 use crate::error::Result;
 use crate::simt::Stats;
@@ -25,11 +26,6 @@ pub(crate) fn faulty_stream(device: &Device) -> (Stream, Arc<Faults>) {
     (Stream::new(device.clone(), Arc::new(stream)), faults)
 }
 
-/// The number of a stream that was created here.
-pub(super) fn number_of(stream: &Stream) -> usize {
-    stream.raw_stream().addr()
-}
-
 impl FaultyStream {
     pub fn over(inner: Arc<dyn StreamBackend>, faults: Arc<Faults>) -> FaultyStream {
         let number = {
@@ -47,35 +43,24 @@ impl Drop for FaultyStream {
     }
 }
 
+impl Transfers for FaultyStream {
+    unsafe fn transfer(&self, transfer: Transfer) -> Result<()> {
+        self.faults.call(match transfer {
+            Transfer::Write { .. } => Call::StreamWrite,
+            Transfer::Read { .. } => Call::StreamRead,
+            Transfer::Copy { .. } => Call::StreamCopy,
+            Transfer::Fill { .. } => Call::StreamFill,
+        })?;
+        // SAFETY: the caller upholds the contract of `transfer`, which is passed on.
+        unsafe { self.inner.transfer(transfer) }
+    }
+}
+
 impl StreamBackend for FaultyStream {
     unsafe fn launch(&self, launch: Launch<'_>) -> Result<()> {
         self.faults.call(Call::Launch)?;
         // SAFETY: the caller upholds the contract of `launch`, which is passed on.
         unsafe { self.inner.launch(launch) }
-    }
-
-    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
-        self.faults.call(Call::StreamWrite)?;
-        // SAFETY: the caller upholds the contract of `write`, which is passed on.
-        unsafe { self.inner.write(to, from, bytes) }
-    }
-
-    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
-        self.faults.call(Call::StreamRead)?;
-        // SAFETY: the caller upholds the contract of `read`, which is passed on.
-        unsafe { self.inner.read(to, from, bytes) }
-    }
-
-    unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
-        self.faults.call(Call::StreamCopy)?;
-        // SAFETY: the caller upholds the contract of `copy`, which is passed on.
-        unsafe { self.inner.copy(to, from, bytes) }
-    }
-
-    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
-        self.faults.call(Call::StreamFill)?;
-        // SAFETY: the caller upholds the contract of `fill`, which is passed on.
-        unsafe { self.inner.fill(range, byte) }
     }
 
     fn record(&self) -> Result<Arc<dyn EventBackend>> {

@@ -1,8 +1,9 @@
 //! Fault injection: calls that fail on purpose, to test code above an allocator.
 
-use crate::host_pools::{DeviceAllocator, Usage, lock};
 use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
+use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::sync::lock;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::alloc::Layout;

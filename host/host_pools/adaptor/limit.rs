@@ -1,11 +1,12 @@
 //! A limit on the bytes that are live at a time.
 //!
-//! I1: `used <= most`; `used` is the sum of the requested sizes of blocks that are live, being
+//! I1: `used <= limit`; `used` is the sum of the requested sizes of blocks that are live, being
 //! allocated, or being freed.
 
-use crate::host_pools::{DeviceAllocator, Usage, lock};
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
+use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::sync::lock;
 use std::alloc::Layout;
 use std::sync::Mutex;
 use warpheap_device::kernel::DevicePtr;
@@ -16,19 +17,19 @@ use warpheap_device::kernel::DevicePtr;
 #[derive(Debug)]
 pub struct Limit<A> {
     upstream: A,
-    most: u64,
+    limit: u64,
     used: Mutex<u64>,
 }
 
 impl<A: DeviceAllocator> Limit<A> {
     /// Limits `upstream` to `bytes` live bytes, by requested sizes.
     pub fn new(upstream: A, bytes: u64) -> Limit<A> {
-        Limit { upstream, most: bytes, used: Mutex::default() }
+        Limit { upstream, limit: bytes, used: Mutex::default() }
     }
 
     /// The limit in bytes.
     pub fn limit(&self) -> u64 {
-        self.most
+        self.limit
     }
 
     /// The wrapped allocator.
@@ -39,7 +40,7 @@ impl<A: DeviceAllocator> Limit<A> {
     /// Counts `bytes` as used. On failure returns the bytes used so far.
     fn claim(&self, bytes: u64) -> Result<(), u64> {
         let mut used = lock(&self.used);
-        if bytes > self.most - *used {
+        if bytes > self.limit - *used {
             return Err(*used);
         }
         *used += bytes;
@@ -53,15 +54,15 @@ impl<A: DeviceAllocator> Limit<A> {
     }
 
     fn exceeded(&self, requested: u64, used: u64) -> Error {
-        let (left, of) = (self.most - used, self.upstream.usage());
+        let (left, upstream) = (self.limit - used, self.upstream.usage());
         Error::OutOfMemory(OutOfMemory::Pool {
             allocator: "a limit".into(),
             requested: Bytes(requested),
             used: Bytes(used),
-            reserved: Bytes(self.most),
-            cached: Bytes(of.reserved_bytes.saturating_sub(of.used_bytes)),
-            largest: Bytes(of.largest_free_bytes.map_or(left, |most| most.min(left))),
-            advice: "give blocks back, or raise the limit (Limit::new)",
+            reserved: Bytes(self.limit),
+            cached: Bytes(upstream.reserved_bytes.saturating_sub(upstream.used_bytes)),
+            largest: Bytes(upstream.largest_free_bytes.map_or(left, |bytes| bytes.min(left))),
+            advice: "free blocks, or raise the limit (Limit::new)",
         })
     }
 }
@@ -86,8 +87,8 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Limit<A> {
     }
 
     fn usage(&self) -> Usage {
-        let left = self.most - *lock(&self.used);
-        let of = self.upstream.usage();
-        Usage { largest_free_bytes: of.largest_free_bytes.map(|most| most.min(left)), ..of }
+        let left = self.limit - *lock(&self.used);
+        let usage = self.upstream.usage();
+        Usage { largest_free_bytes: usage.largest_free_bytes.map(|bytes| bytes.min(left)), ..usage }
     }
 }

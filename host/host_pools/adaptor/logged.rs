@@ -33,9 +33,11 @@ pub use read::read_log;
 #[doc(hidden)]
 pub use read::{LogRow, read_rows};
 
-use crate::host_pools::{DeviceAllocator, Usage, address_of, lock};
 use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
+use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::request::address_of;
+use crate::host_pools::sync::lock;
 use std::alloc::Layout;
 use std::fmt;
 use std::io::{BufWriter, Write};

@@ -7,9 +7,10 @@
 //! long as its user owns it. The peak is therefore the most that users owned at one time, even
 //! while other threads allocate and free.
 
-use crate::host_pools::{DeviceAllocator, Usage, lock};
 use crate::driver::{Device, Stream};
 use crate::error::Result;
+use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::sync::lock;
 use serde::Serialize;
 use std::alloc::Layout;
 use std::sync::Mutex;

@@ -1,8 +1,9 @@
 //! Emits a `tracing` event for every call.
 
-use crate::host_pools::{DeviceAllocator, Usage, address_of};
 use crate::driver::{Device, Stream};
 use crate::error::Result;
+use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::request::address_of;
 use std::alloc::Layout;
 use warpheap_device::kernel::DevicePtr;
 

@@ -19,17 +19,21 @@
 #[cfg(test)]
 mod tests;
 
-use super::caching::{FreeOutcome, CachingPool, ClaimError};
-use super::{DeviceAllocator, SyncDriverAllocator, Usage, address_of, check_request, words};
+use super::caching::{CachingPool, ClaimError, FreeOutcome};
 use crate::driver::{Device, Stream};
-use crate::error::{Bytes, Error, InvalidConfig, InvalidFree, InvalidRequest, OutOfMemory, Result};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
+use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::request::{
+    address_of, check_request, describe, invalid_free, invalid_layout, invalid_setting, wrong_layout,
+};
+use crate::host_pools::sync_driver::SyncDriverAllocator;
 use serde::Serialize;
 use std::alloc::Layout;
 use std::fmt;
 use warpheap_device::kernel::DevicePtr;
 
 /// The largest block: the caching pool cannot encode a larger layout.
-const MOST_BLOCK: usize = 1 << 48;
+const MAX_BLOCK: usize = 1 << 48;
 
 /// A pool of equal blocks, allocated from its upstream in one piece.
 ///
@@ -52,7 +56,7 @@ pub struct BlockPool<A: DeviceAllocator = SyncDriverAllocator> {
 
 /// Builder for a [`BlockPool`].
 #[derive(Clone, Debug)]
-#[must_use = "a pool is made by build or build_over"]
+#[must_use = "call build or build_over"]
 pub struct BlockPoolBuilder {
     block: Layout,
     blocks: usize,
@@ -93,24 +97,21 @@ impl BlockPoolBuilder {
     /// 2^63 - 1 bytes; errors of the upstream.
     pub fn build_over<A: DeviceAllocator>(&self, upstream: A) -> Result<BlockPool<A>> {
         let &BlockPoolBuilder { block, blocks } = self;
-        let refuse = |setting, given: String, why: &str| {
-            Err(InvalidConfig::Pool { setting, given, why: why.into() }.into())
-        };
         let block = block.pad_to_align();
         if block.size() == 0 {
-            return refuse("block", words(block), "a block has at least 1 B");
+            return Err(invalid_setting("block", describe(block), "the size must be at least 1 B"));
         }
-        if block.size() > MOST_BLOCK {
-            return refuse("block", words(block), "a block has at most 256 TiB");
+        if block.size() > MAX_BLOCK {
+            return Err(invalid_setting("block", describe(block), "the size must be at most 256 TiB"));
         }
         let Some(count) = u32::try_from(blocks).ok().filter(|count| *count > 0) else {
-            return refuse("blocks", blocks.to_string(), "a pool has from 1 to 4294967295 blocks");
+            return Err(invalid_setting("blocks", blocks, "it must be from 1 to 4294967295"));
         };
         let bytes = block.size().checked_mul(blocks);
         let region = bytes.and_then(|bytes| Layout::from_size_align(bytes, block.align()).ok());
         let Some(region) = region else {
-            let given = format!("{blocks} of {}", words(block));
-            return refuse("blocks", given, "together they are more bytes than an address can count");
+            let given = format!("{blocks} of {}", describe(block));
+            return Err(invalid_setting("blocks", given, "their total size exceeds the address space"));
         };
         let (pool, start) = CachingPool::of_equal(upstream, block, region)?;
         Ok(BlockPool { pool, start, block, region, blocks: count })
@@ -144,15 +145,15 @@ impl<A: DeviceAllocator> BlockPool<A> {
 
     /// Statistics since the pool was created.
     pub fn stats(&self) -> BlockPoolStats {
-        let of = self.pool.stats();
-        let (blocks, live_blocks) = (u64::from(self.blocks), of.live_blocks);
+        let stats = self.pool.stats();
+        let (blocks, live_blocks) = (u64::from(self.blocks), stats.live_blocks);
         BlockPoolStats {
             usage: self.usage_of(live_blocks),
             blocks,
             free_blocks: blocks.saturating_sub(live_blocks),
             live_blocks,
-            hits: of.hits,
-            misses: of.misses,
+            hits: stats.hits,
+            misses: stats.misses,
         }
     }
 
@@ -171,16 +172,13 @@ impl<A: DeviceAllocator> BlockPool<A> {
     }
 
     #[cold]
-    fn refuse(&self, layout: Layout) -> Error {
-        let why = format!(
-            "its blocks are {}, and serve what is no larger and aligned to no more; make another pool for it",
-            words(self.block)
-        );
-        InvalidRequest::Layout { allocator: self.name(), asked: words(layout), why }.into()
+    fn unsupported(&self, layout: Layout) -> Error {
+        let why = format!("its blocks are {}; allocate it from another pool", describe(self.block));
+        invalid_layout(self.name(), layout, why)
     }
 
     #[cold]
-    fn exhausted(&self, layout: Layout) -> Error {
+    fn out_of_memory(&self, layout: Layout) -> Error {
         let all = Bytes(self.region.size() as u64);
         Error::OutOfMemory(OutOfMemory::Pool {
             allocator: self.name(),
@@ -189,29 +187,29 @@ impl<A: DeviceAllocator> BlockPool<A> {
             reserved: all,
             cached: Bytes(0),
             largest: Bytes(0),
-            advice: "give blocks back, or make it of more",
+            advice: "free blocks, or build it with more",
         })
     }
 
     /// The error for an invalid free.
     #[cold]
-    fn misuse(&self, address: u64, layout: Layout, wrong: ClaimError) -> Error {
+    fn invalid_free(&self, address: u64, layout: Layout, error: ClaimError) -> Error {
         let (size, bytes) = (self.block.size() as u64, self.region.size() as u64);
         let why = match address.checked_sub(self.start).filter(|offset| *offset < bytes) {
-            None => format!("it is not in the {} at {:#x} that are the pool's", Bytes(bytes), self.start),
+            None => format!("it is not in the {} at {:#x} of the pool", Bytes(bytes), self.start),
             Some(offset) if offset % size > 0 => {
                 let (index, start) = (offset / size, address - offset % size);
                 format!("it lies inside of block {index}, which starts at {start:#x}")
             }
-            Some(offset) => match wrong {
+            Some(offset) => match error {
                 ClaimError::Layout(given) => {
                     let index = offset / size;
-                    format!("block {index} was allocated as {}, not as {}", words(given), words(layout))
+                    format!("block {index}: {}", wrong_layout(given, layout))
                 }
-                ClaimError::Free | ClaimError::Unknown => format!("block {} is free already", offset / size),
+                ClaimError::Free | ClaimError::Unknown => format!("block {} is already free", offset / size),
             },
         };
-        Error::InvalidFree(InvalidFree::Block { allocator: self.name(), address, why })
+        invalid_free(self.name(), address, why)
     }
 }
 
@@ -226,11 +224,11 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BlockPool<A> {
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         check_request("a pool of blocks", self.device(), layout, stream)?;
         if layout.size() > self.block.size() || layout.align() > self.block.align() {
-            return Err(self.refuse(layout));
+            return Err(self.unsupported(layout));
         }
-        match self.pool.cached(&self.pool.need_of_equal(), layout, stream) {
+        match self.pool.alloc_cached(&self.pool.need_of_equal(), layout, stream) {
             Some(ptr) => Ok(ptr),
-            None => self.pool.find_equal(layout, stream)?.ok_or_else(|| self.exhausted(layout)),
+            None => self.pool.alloc_equal(layout, stream)?.ok_or_else(|| self.out_of_memory(layout)),
         }
     }
 
@@ -239,12 +237,12 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BlockPool<A> {
         self.device().same_as(stream.device(), "the stream")?;
         let address = address_of(ptr);
         // SAFETY: the caller's promises P1 and P2. The stream is of the device: checked above (P3).
-        let back = unsafe { self.pool.take_back(address, layout, stream) };
-        if back == FreeOutcome::Kept {
+        let outcome = unsafe { self.pool.free_recent(address, layout, stream) };
+        if outcome == FreeOutcome::Cached {
             return Ok(());
         }
-        let taken = self.pool.take_back_slow(back, address, layout, stream);
-        taken.map_err(|wrong| self.misuse(address, layout, wrong))
+        let freed = self.pool.free_slow(outcome, address, layout, stream);
+        freed.map_err(|error| self.invalid_free(address, layout, error))
     }
 
     fn usage(&self) -> Usage {

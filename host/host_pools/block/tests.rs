@@ -1,8 +1,8 @@
 //! Failures of driver calls, and how often streams wait.
 
 use super::*;
-use crate::host_pools::{SyncDriverAllocator, Statistics};
 use crate::driver::fault_injection::{faulty_stream, gate};
+use crate::host_pools::{Statistics, SyncDriverAllocator};
 
 const BLOCK: Layout = Layout::new::<[u64; 8]>();
 
@@ -161,7 +161,7 @@ fn a_block_of_a_stream_without_points_is_waited_for_on_the_host() {
     assert_eq!(of_second.waits(), 0);
     of_stream.fail(false);
     give(&pool, ptr, &stream).unwrap();
-    assert!(give(&pool, ptr, &stream).unwrap_err().to_string().contains("is free already"));
+    assert!(give(&pool, ptr, &stream).unwrap_err().to_string().contains("is already free"));
     check(&pool);
 }
 

@@ -10,7 +10,7 @@
 //! I2: `live` is the number of blocks that are not `Freed`, and `live_bytes` the sum of their
 //! sizes.
 
-use crate::host_pools::words;
+use crate::host_pools::request::{inside_block, wrong_layout};
 use std::alloc::Layout;
 
 pub(super) struct Cursor {
@@ -79,17 +79,13 @@ impl Cursor {
         let found = behind.checked_sub(1).map(|index| (index, &mut self.blocks[index]));
         let inside = |block: &Block| address - block.start < block.layout.size() as u64;
         let Some((index, block)) = found.filter(|(_, block)| inside(block)) else {
-            let why = "no block was allocated there since the last reset: it is of another allocator, or from before that";
+            let why = "no block was allocated there since the last reset: it belongs to another allocator, or was allocated before";
             return Err(why.into());
         };
         match block.state {
-            _ if block.start != address => {
-                Err(format!("it lies inside of the block of {} at {:#x}", words(block.layout), block.start))
-            }
-            State::Freed | State::Moving => Err("that block is free already, until the next reset".into()),
-            State::Live if block.layout != layout => {
-                Err(format!("it was allocated as {}, not as {}", words(block.layout), words(layout)))
-            }
+            _ if block.start != address => Err(inside_block(block.start, block.layout)),
+            State::Freed | State::Moving => Err("that block is already free, until the next reset".into()),
+            State::Live if block.layout != layout => Err(wrong_layout(block.layout, layout)),
             State::Live => {
                 block.state = State::Moving;
                 Ok(Index(index))
@@ -99,10 +95,10 @@ impl Cursor {
 
     /// Completes [`begin_free`](Self::begin_free): the block becomes freed on success, live again
     /// on failure.
-    pub fn end_free(&mut self, Index(index): Index, went_well: bool) {
+    pub fn end_free(&mut self, Index(index): Index, succeeded: bool) {
         let block = &mut self.blocks[index];
-        block.state = if went_well { State::Freed } else { State::Live };
-        if went_well {
+        block.state = if succeeded { State::Freed } else { State::Live };
+        if succeeded {
             self.live -= 1;
             self.live_bytes -= block.layout.size() as u64;
         }

@@ -24,11 +24,14 @@ mod reset;
 mod tests;
 
 use super::block_table::{Block, BlockTable};
-use super::{
-    DeviceAllocator, SyncDriverAllocator, Usage, address_of, check_request, give_back_at_the_end, lock, words,
-};
 use crate::driver::{Device, Stream};
-use crate::error::{Bytes, Error, InvalidConfig, InvalidFree, OutOfMemory, Result};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
+use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::request::{
+    address_of, check_request, describe, free_on_drop, invalid_free, invalid_setting, ptr_at,
+};
+use crate::host_pools::sync::lock;
+use crate::host_pools::sync_driver::SyncDriverAllocator;
 use cursor::{Cursor, Full};
 use order::ResetOrder;
 use std::alloc::Layout;
@@ -80,7 +83,7 @@ struct State {
 
 /// Builder for a [`BumpPool`].
 #[derive(Clone, Debug)]
-#[must_use = "a pool is made by build or build_over"]
+#[must_use = "call build or build_over"]
 pub struct BumpPoolBuilder {
     region: Layout,
     policy: Overflow,
@@ -108,8 +111,7 @@ impl BumpPoolBuilder {
     pub fn build_over<A: DeviceAllocator>(&self, upstream: A) -> Result<BumpPool<A>> {
         let &BumpPoolBuilder { region, policy } = self;
         if region.size() == 0 {
-            let why = "a region has at least 1 B".into();
-            return Err(InvalidConfig::Pool { setting: "region", given: words(region), why }.into());
+            return Err(invalid_setting("region", describe(region), "the size must be at least 1 B"));
         }
         let pool_stream = upstream.device().default_stream()?;
         let memory = upstream.allocate(region, &pool_stream)?;
@@ -163,7 +165,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
     }
 
     /// Allocates a block of the region, if it fits.
-    fn take(&self, layout: Layout, stream: &Stream) -> Result<Result<DevicePtr<u8>, Full>> {
+    fn alloc_in_region(&self, layout: Layout, stream: &Stream) -> Result<Result<DevicePtr<u8>, Full>> {
         let mut state = self.state();
         let start = match state.cursor.place(layout) {
             Ok(start) => start,
@@ -176,18 +178,18 @@ impl<A: DeviceAllocator> BumpPool<A> {
     }
 
     #[cold]
-    fn take_elsewhere(&self, layout: Layout, stream: &Stream, full: Full) -> Result<DevicePtr<u8>> {
+    fn alloc_upstream(&self, layout: Layout, stream: &Stream, full: Full) -> Result<DevicePtr<u8>> {
         if self.policy == Overflow::Error {
-            return Err(self.exhausted(layout, full));
+            return Err(self.out_of_memory(layout, full));
         }
         let ptr = self.upstream.allocate(layout, stream)?;
         let mut state = self.state();
-        state.overflow.insert(address_of(ptr), Block { layout, taken: layout.size() as u64, of: () });
+        state.overflow.insert(address_of(ptr), Block { layout, bytes: layout.size() as u64, data: () });
         state.overflows += 1;
         Ok(ptr)
     }
 
-    fn exhausted(&self, layout: Layout, full: Full) -> Error {
+    fn out_of_memory(&self, layout: Layout, full: Full) -> Error {
         let used = self.state().cursor.at();
         Error::OutOfMemory(OutOfMemory::Pool {
             allocator: self.name(),
@@ -196,16 +198,16 @@ impl<A: DeviceAllocator> BumpPool<A> {
             reserved: Bytes(self.capacity()),
             cached: Bytes(self.capacity().saturating_sub(used)),
             largest: Bytes(full.largest),
-            advice: "give all blocks back and reset it, make it larger, or let it fall back on its upstream (Overflow::Upstream)",
+            advice: "free all blocks and reset it, make it larger, or let it fall back on its upstream (Overflow::Upstream)",
         })
     }
 
     fn wrong_free(&self, address: u64, why: String) -> Error {
-        InvalidFree::Block { allocator: self.name(), address, why }.into()
+        invalid_free(self.name(), address, why)
     }
 
     /// Frees a block of the region.
-    fn give_back(&self, address: u64, layout: Layout, stream: &Stream) -> Result<()> {
+    fn free_in_region(&self, address: u64, layout: Layout, stream: &Stream) -> Result<()> {
         let mut state = self.state();
         let (began, resets) = (state.order.now(), state.resets);
         let index = state.cursor.begin_free(address, layout).map_err(|why| self.wrong_free(address, why))?;
@@ -225,12 +227,12 @@ impl<A: DeviceAllocator> BumpPool<A> {
     /// # Safety
     /// P1 and P2 of [`DeviceAllocator::deallocate`].
     #[cold]
-    unsafe fn give_back_upstream(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+    unsafe fn free_upstream(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         let (address, mut state) = (address_of(ptr), self.state());
         let removed = match self.policy {
             Overflow::Error => {
                 let (bytes, start) = (Bytes(self.capacity()), self.address());
-                Err(format!("it is not in the {bytes} at {start:#x} that are the pool's"))
+                Err(format!("it is not in the {bytes} at {start:#x} of the pool"))
             }
             Overflow::Upstream => state.overflow.remove(address, layout),
         };
@@ -254,18 +256,18 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BumpPool<A> {
 
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         check_request("a bump pool", self.device(), layout, stream)?;
-        let taken = self.take(layout, stream)?;
-        taken.or_else(|full| self.take_elsewhere(layout, stream, full))
+        let taken = self.alloc_in_region(layout, stream)?;
+        taken.or_else(|full| self.alloc_upstream(layout, stream, full))
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         self.device().same_as(stream.device(), "the stream")?;
         let offset = address_of(ptr).checked_sub(self.address());
         if offset.is_some_and(|offset| offset < self.capacity()) {
-            return self.give_back(address_of(ptr), layout, stream);
+            return self.free_in_region(address_of(ptr), layout, stream);
         }
         // SAFETY: the caller's promises P1 and P2.
-        unsafe { self.give_back_upstream(ptr, layout, stream) }
+        unsafe { self.free_upstream(ptr, layout, stream) }
     }
 
     fn usage(&self) -> Usage {
@@ -276,10 +278,10 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BumpPool<A> {
 impl<A: DeviceAllocator> BumpPool<A> {
     fn usage_of(&self, state: &State) -> Usage {
         let (_, live_bytes) = state.cursor.live();
-        let elsewhere = state.overflow.taken();
+        let overflow = state.overflow.bytes();
         Usage {
-            used_bytes: live_bytes + elsewhere,
-            reserved_bytes: self.capacity() + elsewhere,
+            used_bytes: live_bytes + overflow,
+            reserved_bytes: self.capacity() + overflow,
             largest_free_bytes: Some(state.cursor.left()),
         }
     }
@@ -288,21 +290,21 @@ impl<A: DeviceAllocator> BumpPool<A> {
 impl<A: DeviceAllocator> Drop for BumpPool<A> {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let ((live, _), elsewhere) = (state.cursor.live(), state.overflow.blocks());
+        let ((live, _), overflow) = (state.cursor.live(), state.overflow.len());
         // Ordered on the device, as far as the driver supports that.
         let ordered = state.order.gather(&self.pool_stream);
-        if live > 0 || elsewhere > 0 || ordered.is_err() {
+        if live > 0 || overflow > 0 || ordered.is_err() {
             self.upstream.device().driver().drain();
         }
-        if live > 0 || elsewhere > 0 {
-            tracing::warn!(live, elsewhere, "a bump pool goes while some of its blocks are allocated");
+        if live > 0 || overflow > 0 {
+            tracing::warn!(live, overflow, "a bump pool was dropped while some of its blocks were allocated");
         }
-        let blocks = state.overflow.take_all().map(|(address, block)| (address, block.layout));
+        let blocks = state.overflow.drain().map(|(address, block)| (address, block.layout));
         for (address, layout) in blocks.chain([(address_of(self.memory), self.region)]) {
-            let ptr = DevicePtr(std::ptr::with_exposed_provenance_mut(address as usize));
+            let ptr = ptr_at(address);
             // SAFETY: upstream blocks, each freed once (P2, by I1), behind all work that may use
             // them (P1, by I3).
-            unsafe { give_back_at_the_end(&self.upstream, ptr, layout, &self.pool_stream) };
+            unsafe { free_on_drop(&self.upstream, ptr, layout, &self.pool_stream) };
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Resets and statistics of a bump pool.
 
-use super::{BumpPool, DeviceAllocator, State, Usage};
+use super::{BumpPool, State};
 use crate::driver::Stream;
 use crate::error::{Bytes, Error, Result};
+use crate::host_pools::allocator::{DeviceAllocator, Usage};
 use serde::Serialize;
 
 /// Statistics of a [`BumpPool`].
@@ -59,7 +60,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
                 blocks,
                 bytes: Bytes(bytes),
                 reserved: Bytes(self.capacity()),
-                advice: "give them back first, or take all back at once (BumpPool::reset_unchecked)",
+                advice: "free them first, or free all at once (BumpPool::reset_unchecked)",
             });
         }
         state.reset(stream)
@@ -89,8 +90,8 @@ impl<A: DeviceAllocator> BumpPool<A> {
             granted: state.cursor.at(),
             live_blocks,
             live_bytes,
-            overflow_blocks: state.overflow.blocks() as u64,
-            overflow_bytes: state.overflow.taken(),
+            overflow_blocks: state.overflow.len() as u64,
+            overflow_bytes: state.overflow.bytes(),
             overflows: state.overflows,
             resets: state.resets,
         }

@@ -1,8 +1,8 @@
 //! Which stream waits for which, and driver failures in resets and frees.
 
 use super::*;
-use crate::host_pools::{SyncDriverAllocator, FailureInjected, Failures, Statistics};
 use crate::driver::fault_injection::faulty_stream;
+use crate::host_pools::{FailureInjected, Failures, Statistics, SyncDriverAllocator};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
@@ -89,10 +89,10 @@ fn what_fails_leaves_the_cursor_and_the_blocks_as_they_are() {
 }
 
 #[test]
-fn at_its_end_the_home_stream_waits_for_every_stream_that_freed() {
+fn a_dropped_pool_waits_for_every_stream_that_freed() {
     let device = Device::cpu();
     let mut pool = pool(&device, 8);
-    let (pool_stream, of_home) = faulty_stream(&device);
+    let (pool_stream, of_pool) = faulty_stream(&device);
     pool.pool_stream = pool_stream;
     let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
     for stream in [&first, &second, &first, &second] {
@@ -101,7 +101,7 @@ fn at_its_end_the_home_stream_waits_for_every_stream_that_freed() {
     pool.reset(&first).unwrap();
     give(&pool, take(&pool, &second), &second).unwrap();
     drop(pool);
-    assert_eq!(of_home.waits(), 2, "the reset, and the free since");
+    assert_eq!(of_pool.waits(), 2, "the reset, and the free since");
 }
 
 /// Two concurrent frees on one stream: the order of their events is unknown.
@@ -139,7 +139,7 @@ fn an_overflow_that_cannot_be_given_back_can_be_tried_again() {
             assert_eq!(pool.stats().overflow_bytes, 64);
         }
         give(&pool, outside, &stream).unwrap();
-        assert!(give(&pool, outside, &stream).unwrap_err().to_string().contains("given back before"));
+        assert!(give(&pool, outside, &stream).unwrap_err().to_string().contains("freed before"));
         give(&pool, inside, &stream).unwrap();
         assert_eq!(pool.usage().used_bytes, 0);
         drop(pool);
@@ -160,7 +160,7 @@ fn a_block_on_its_way_back_is_neither_live_nor_free() {
         (state.order.now(), state.cursor.begin_free(address_of(ptr), BLOCK).unwrap())
     };
     assert!(matches!(pool.reset(&stream), Err(Error::InUse { blocks: 1, .. })), "it is on its way");
-    assert!(give(&pool, ptr, &stream).unwrap_err().to_string().contains("is free already"));
+    assert!(give(&pool, ptr, &stream).unwrap_err().to_string().contains("is already free"));
     let mut state = pool.state();
     state.cursor.end_free(index, true);
     state.order.freed(stream.id(), stream.record().unwrap(), began);

@@ -1,7 +1,7 @@
 //! Size classes: the sizes that requests are rounded up to.
 //!
 //! ```text
-//! units of the least block    1   2   3  4   5 6 7 8   9 … 16
+//! units of the smallest block   1   2   3  4   5 6 7 8   9 … 16
 //! class, one per doubling     0   1   2  2   3 3 3 3   4 …  4
 //! ```
 //!
@@ -9,27 +9,30 @@
 //! 4, 5, 6, 7, 8, 10, 12, 14, 16, 20 …
 //!
 //! I1: `index` is monotonic in the size, `bytes(index(size)) >= size`, and no smaller class is
-//! large enough. I2: class sizes are multiples of the least block. I3: above [`LARGEST_CLASS`]
+//! large enough. I2: class sizes are multiples of the smallest block. I3: above [`LARGEST_CLASS`]
 //! there are no classes; a size is not rounded to a class.
 //!
 //! A block up to the slab limit takes its whole class. A larger block takes its size rounded up to
-//! a multiple of the least block; its class only selects the bin while it is cached.
+//! a multiple of the smallest block; its class only selects the bin while it is cached.
 
-use crate::error::{Error, InvalidConfig, InvalidRequest, Result};
+use super::super::request::{invalid_layout, invalid_setting};
+use crate::error::{Error, Result};
 use std::alloc::Layout;
 
+/// Name of a caching pool in error messages.
+pub(super) const NAME: &str = "a caching pool";
 /// Sizes above this are exact.
 pub(super) const LARGEST_CLASS: u64 = 2 << 30;
 /// The largest supported alignment.
-pub(super) const MOST_ALIGN: usize = 1 << 30;
+pub(super) const MAX_ALIGN: usize = 1 << 30;
 /// More than any device has, so that the sum of two sizes never overflows.
-const MOST_BYTES: u64 = 1 << 48;
+const MAX_BYTES: u64 = 1 << 48;
 
 /// The rounding rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Classes {
-    /// The least block, as a power of two.
-    pub least_log: u32,
+    /// The smallest block, as a power of two.
+    pub min_block_log: u32,
     /// Classes per doubling, as a power of two.
     pub per_log: u32,
     /// The largest size that slabs serve.
@@ -52,20 +55,20 @@ pub(in crate::host_pools) struct Need {
 }
 
 impl Classes {
-    pub const fn least(self) -> u64 {
-        1 << self.least_log
+    pub const fn min_block(self) -> u64 {
+        1 << self.min_block_log
     }
 
-    /// `bytes` rounded up to a multiple of the least block.
-    pub const fn whole(self, bytes: u64) -> u64 {
-        (bytes + self.least() - 1) & !(self.least() - 1)
+    /// `bytes` rounded up to a multiple of the smallest block.
+    pub const fn round_to_block(self, bytes: u64) -> u64 {
+        (bytes + self.min_block() - 1) & !(self.min_block() - 1)
     }
 
     /// The class of a size from 1 to [`LARGEST_CLASS`]. Uses shifts only: a division takes as long
     /// as a lock.
     #[inline]
     pub const fn index(self, bytes: u64) -> usize {
-        let units = (bytes + self.least() - 1) >> self.least_log;
+        let units = (bytes + self.min_block() - 1) >> self.min_block_log;
         if units <= 1 << self.per_log {
             return units as usize - 1;
         }
@@ -86,11 +89,11 @@ impl Classes {
     const fn rounded(self, index: usize) -> u64 {
         let (index, per) = (index as u64, 1 << self.per_log);
         if index < per {
-            return (index + 1) << self.least_log;
+            return (index + 1) << self.min_block_log;
         }
         let step = (index >> self.per_log) - 1;
         let units = (per + (index & (per - 1)) + 1) << step;
-        units << self.least_log
+        units << self.min_block_log
     }
 
     /// The first class with blocks that are cut to the requested size. The blocks of all classes
@@ -106,7 +109,7 @@ impl Classes {
 
     /// The rule for equal blocks of this size, which is a multiple of their alignment.
     pub const fn of_equal(bytes: u64) -> Classes {
-        Classes { least_log: 0, per_log: 0, slab_limit: bytes, equal: bytes }
+        Classes { min_block_log: 0, per_log: 0, slab_limit: bytes, equal: bytes }
     }
 
     /// The need of any block in a pool of equal blocks.
@@ -150,44 +153,47 @@ impl Classes {
                 return Some(Need { class: Some(class), bytes, align: 1, is_small: true });
             }
         }
-        if size > MOST_BYTES || layout.align() > MOST_ALIGN {
+        if size > MAX_BYTES || layout.align() > MAX_ALIGN {
             return None;
         }
         // Never a slab class: a slab block has the full class size, and this block only the
         // requested size.
         let beyond = size.max(self.slab_limit + 1);
         let class = if beyond <= LARGEST_CLASS { Some(self.index(beyond)) } else { None };
-        Some(Need { class, bytes: self.whole(size), align: align.max(self.least()), is_small: false })
+        Some(Need {
+            class,
+            bytes: self.round_to_block(size),
+            align: align.max(self.min_block()),
+            is_small: false,
+        })
     }
 
     /// The error for a layout without a need.
     #[cold]
-    pub fn refuse(self, layout: Layout) -> Error {
-        let why = format!("it serves up to {} TiB, aligned to at most {MOST_ALIGN}", MOST_BYTES >> 40);
-        Error::InvalidRequest(InvalidRequest::Layout {
-            allocator: super::NAME.into(),
-            asked: crate::host_pools::words(layout),
-            why,
-        })
+    pub fn unsupported(self, layout: Layout) -> Error {
+        let why = format!("the maximum is {} TiB, aligned to {MAX_ALIGN}", MAX_BYTES >> 40);
+        invalid_layout(NAME, layout, why)
     }
 
     /// Creates the rounding rule and checks its settings; `per` is the number of classes per
     /// doubling.
-    pub fn new(least: u64, per: u32, slab_limit: u64) -> Result<Classes> {
-        let refuse = |setting, given: String, why: &str| {
-            Err(InvalidConfig::Pool { setting, given, why: why.into() }.into())
-        };
-        if !least.is_power_of_two() || !(256..=1 << 20).contains(&least) {
-            return refuse("min_block", least.to_string(), "it is a power of two from 256 B to 1 MiB");
+    pub fn new(min_block: u64, per: u32, slab_limit: u64) -> Result<Classes> {
+        let is_valid = |bytes: u64, min| bytes.is_power_of_two() && (min..=1 << 20).contains(&bytes);
+        if !is_valid(min_block, 256) {
+            return Err(invalid_setting(
+                "min_block",
+                min_block,
+                "it must be a power of two from 256 B to 1 MiB",
+            ));
         }
         if !per.is_power_of_two() || per > 16 {
-            return refuse("classes_per_doubling", per.to_string(), "there are 1, 2, 4, 8 or 16");
+            return Err(invalid_setting("classes_per_doubling", per, "it must be 1, 2, 4, 8 or 16"));
         }
-        if !slab_limit.is_power_of_two() || slab_limit < least || slab_limit > 1 << 20 {
-            let why = "it is a power of two from the least block to 1 MiB";
-            return refuse("slab_limit", slab_limit.to_string(), why);
+        if !is_valid(slab_limit, min_block) {
+            let why = "it must be a power of two from min_block to 1 MiB";
+            return Err(invalid_setting("slab_limit", slab_limit, why));
         }
-        Ok(Classes { least_log: least.ilog2(), per_log: per.ilog2(), slab_limit, equal: 0 })
+        Ok(Classes { min_block_log: min_block.ilog2(), per_log: per.ilog2(), slab_limit, equal: 0 })
     }
 }
 
@@ -286,10 +292,7 @@ mod tests {
         for (least, per, limit) in
             [(100, 1, 4096), (0, 1, 4096), (512, 3, 4096), (512, 0, 4096), (512, 1, 256)]
         {
-            assert!(matches!(
-                Classes::new(least, per, limit),
-                Err(Error::InvalidConfig(InvalidConfig::Pool { .. }))
-            ));
+            assert!(matches!(Classes::new(least, per, limit), Err(Error::InvalidConfig(_))));
         }
     }
 }

@@ -24,13 +24,15 @@
 //! `grown` and `released` hold the source's lock while they ask the upstream. The shared lock is
 //! held while other streams are polled.
 
-use super::class::Need;
-use super::block_table::BlockId;
-use super::search::{Climb, MOST_GROWTHS};
-use super::slabs::room_for;
-use super::source::Short;
-use super::{CachingPool, NAME};
-use crate::host_pools::{DeviceAllocator, lock};
+use super::super::allocator::DeviceAllocator;
+use super::super::sync::lock;
+use super::block_map::BlockId;
+use super::class::{NAME, Need};
+use super::pool::CachingPool;
+use super::search::{MAX_GROWTHS, Request};
+use super::slabs::refill_bytes;
+use super::source::GrowFailure;
+use super::stats::Rung;
 use crate::driver::Stream;
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use std::alloc::Layout;
@@ -38,55 +40,43 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Maximum number of hook calls for one allocation: a hook that always returns `true` must not
 /// block a thread for ever.
-const MOST_HOOKS: usize = 64;
+const MAX_HOOKS: usize = 64;
 
 /// Maximum number of attempts in a pool of equal blocks. Each one saw a free block that another
 /// thread took first.
-const MOST_TRIES: usize = 1024;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rung {
-    Shared,
-    Done,
-    Grown,
-    Stolen,
-    Released,
-    Waited,
-    Hooked,
-    Failed,
-}
+const MAX_ATTEMPTS: usize = 1024;
 
 impl<A: DeviceAllocator> CachingPool<A> {
     /// Allocates a block that the stream's cache does not have. Returns its address, or why the
     /// allocation failed.
     #[cold]
-    pub(super) fn alloc_slow(
+    pub(super) fn alloc_by_ladder(
         &self,
         need: Need,
         layout: Layout,
         stream: &Stream,
-    ) -> Result<Result<u64, Short>> {
+    ) -> Result<Result<u64, GrowFailure>> {
         let cache = self.streams.get(stream);
-        let climb = Climb { need, stream, cache: &cache };
+        let request = Request { need, stream, cache: &cache };
         let mut hooks = 0;
         loop {
-            match self.climb(&climb)? {
+            match self.run_rungs(&request)? {
                 Ok((found, rung)) => {
                     self.count(if hooks > 0 { Rung::Hooked } else { rung });
-                    return Ok(Ok(self.hand_out(found, &climb, layout)));
+                    return Ok(Ok(self.make_live(found, &request, layout)));
                 }
-                Err(_) if hooks < MOST_HOOKS && self.ask_hook(layout) => hooks += 1,
-                Err(short) => {
+                Err(_) if hooks < MAX_HOOKS && self.call_hook(layout) => hooks += 1,
+                Err(failure) => {
                     self.count(Rung::Failed);
-                    return Ok(Err(short));
+                    return Ok(Err(failure));
                 }
             }
         }
     }
 
-    fn hand_out(&self, id: BlockId, climb: &Climb<'_>, layout: Layout) -> u64 {
+    fn make_live(&self, id: BlockId, request: &Request<'_>, layout: Layout) -> u64 {
         let claim = self.live.set_live(id, layout);
-        climb.cache.count_miss(claim, layout.size() as u64, &self.live);
+        request.cache.bins().count_miss(claim, layout.size() as u64, &self.live);
         self.live.slot(id).address()
     }
 
@@ -94,104 +84,105 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.rungs[rung as usize].fetch_add(1, Relaxed);
     }
 
-    fn ask_hook(&self, layout: Layout) -> bool {
-        self.settings.hook.as_ref().is_some_and(|hook| hook.call(layout.size() as u64))
+    fn call_hook(&self, layout: Layout) -> bool {
+        self.settings.hook.as_ref().is_some_and(|hook| (hook.0)(layout.size() as u64))
     }
 
     /// All rungs but the hook.
-    fn climb(&self, climb: &Climb<'_>) -> Result<Result<(BlockId, Rung), Short>> {
-        if let Some(found) = self.find_shared(climb) {
+    fn run_rungs(&self, request: &Request<'_>) -> Result<Result<(BlockId, Rung), GrowFailure>> {
+        if let Some(found) = self.find_shared(request) {
             return Ok(Ok((found, Rung::Shared)));
         }
         if self.settings.is_fixed {
-            return self.climb_fixed(climb);
+            return self.run_rungs_of_fixed(request);
         }
         let mut failed = None;
-        if self.has_spare(climb) {
-            if let Some(found) = self.find_passed(climb) {
+        if self.may_grow_early(request) {
+            if let Some(found) = self.find_idle(request) {
                 return Ok(Ok((found, Rung::Done)));
             }
-            match self.find_spare(climb) {
+            match self.try_grow(request) {
                 Ok(Some(found)) => return Ok(Ok((found, Rung::Grown))),
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "a caching pool could not grow, and looks for what it has");
+                    tracing::warn!(%error, "a caching pool could not grow and searches its free memory");
                     failed = Some(error);
                 }
             }
         }
-        if let Some(found) = self.find_done(climb) {
+        if let Some(found) = self.find_completed(request) {
             return Ok(Ok((found, Rung::Done)));
         }
         if let Some(error) = failed {
             return Err(error);
         }
-        let grown = self.find_grown(&mut lock(&self.source), climb)?;
-        let short = match grown {
+        let grown = self.find_grown(&mut lock(&self.source), request)?;
+        let failure = match grown {
             Ok(found) => return Ok(Ok((found, Rung::Grown))),
-            Err(short) => short,
+            Err(failure) => failure,
         };
-        if let Some(found) = self.steal(climb)? {
+        if let Some(found) = self.steal(request)? {
             return Ok(Ok((found, Rung::Stolen)));
         }
-        if let Some(found) = self.release(climb)? {
+        if let Some(found) = self.release_and_grow(request)? {
             return Ok(Ok((found, Rung::Released)));
         }
         self.wait_for_pending();
-        if let Some(found) = self.steal(climb)? {
+        if let Some(found) = self.steal(request)? {
             return Ok(Ok((found, Rung::Waited)));
         }
-        Ok(self.release(climb)?.map(|found| (found, Rung::Waited)).ok_or(short))
+        Ok(self.release_and_grow(request)?.map(|found| (found, Rung::Waited)).ok_or(failure))
     }
 
     /// The rungs of a pool of equal blocks, which does not grow. It fails only if at one moment all
     /// blocks were live or in transit.
-    fn climb_fixed(&self, climb: &Climb<'_>) -> Result<Result<(BlockId, Rung), Short>> {
-        if let Some(found) = self.find_done(climb) {
+    fn run_rungs_of_fixed(&self, request: &Request<'_>) -> Result<Result<(BlockId, Rung), GrowFailure>> {
+        if let Some(found) = self.find_completed(request) {
             return Ok(Ok((found, Rung::Done)));
         }
-        for _ in 0..MOST_TRIES {
-            if let Some(found) = self.steal(climb)? {
+        for _ in 0..MAX_ATTEMPTS {
+            if let Some(found) = self.steal(request)? {
                 return Ok(Ok((found, Rung::Stolen)));
             }
             if self.is_empty() {
-                return Ok(Err(Short::Limit));
+                return Ok(Err(GrowFailure::Limit));
             }
             // Blocks of a stream without a marked point, or blocks that were freed since.
             self.wait_for_pending();
-            if let Some(found) = self.find_done(climb) {
+            if let Some(found) = self.find_completed(request) {
                 return Ok(Ok((found, Rung::Waited)));
             }
         }
-        Ok(Err(Short::Raced))
+        Ok(Err(GrowFailure::Raced))
     }
 
     /// Whether the pool may grow before it coalesces what streams cache: the growth keeps free
     /// memory within its limit, and the upstream had memory at the last request.
-    fn has_spare(&self, climb: &Climb<'_>) -> bool {
+    fn may_grow_early(&self, request: &Request<'_>) -> bool {
         let usage = self.usage();
         let free = usage.reserved_bytes.saturating_sub(usage.used_bytes);
-        let more = room_for(climb.need).max(self.settings.segment_bytes);
-        let left = (free + more).saturating_sub(climb.need.bytes);
-        let is_tight = self.is_short.load(Relaxed) || left > self.settings.spare(self.streams.count());
-        self.is_tight.store(is_tight, Relaxed);
-        !is_tight
+        let more = refill_bytes(request.need).max(self.settings.segment_bytes);
+        let left = (free + more).saturating_sub(request.need.bytes);
+        let at_free_limit =
+            self.upstream_exhausted.load(Relaxed) || left > self.settings.spare(self.streams.count());
+        self.at_free_limit.store(at_free_limit, Relaxed);
+        !at_free_limit
     }
 
-    pub(super) fn exhausted(&self, layout: Layout, short: &Short) -> Error {
+    pub(super) fn out_of_memory(&self, layout: Layout, failure: &GrowFailure) -> Error {
         let (usage, largest) = (self.usage(), lock(&self.shared).largest(&self.live));
-        let (why, advice) = match short {
-            Short::Limit => (
-                format!("at most {}", Bytes(self.settings.most)),
-                "give blocks back, raise its limit (max_bytes), or free something in a hook (on_exhausted)",
+        let (why, advice) = match failure {
+            GrowFailure::Limit => (
+                format!("at most {}", Bytes(self.settings.max_bytes)),
+                "free blocks, raise its limit (max_bytes), or free memory in a hook (on_exhausted)",
             ),
-            Short::Raced => (
-                format!("other threads took what it grew by, {MOST_GROWTHS} times"),
-                "try again, give blocks back, or allocate from fewer threads at once",
+            GrowFailure::Raced => (
+                format!("other threads allocated the memory that it grew by, {MAX_GROWTHS} times"),
+                "try again, free blocks, or allocate from fewer threads at once",
             ),
-            Short::Upstream(error) => (
-                format!("its upstream has no more: {error}"),
-                "give blocks back, leave the device to fewer programs, or free something in a hook (on_exhausted)",
+            GrowFailure::Upstream(error) => (
+                format!("its upstream is out of memory: {error}"),
+                "free blocks, run fewer programs on the device, or free memory in a hook (on_exhausted)",
             ),
         };
         Error::OutOfMemory(OutOfMemory::Pool {

@@ -1,5 +1,4 @@
-//! The ordering tags of free memory. Memory is ordered on a stream, behind an event, or
-//! idle.
+//! The ordering tags of free memory: on a stream, behind an event, or idle.
 //!
 //! ```text
 //! stream 7 ─► order 3 ── marked ──► order 5, behind an event of stream 7 ── completed ──► idle
@@ -10,20 +9,12 @@
 //! memory behind an event, by work before that event; unmarked memory, by any work; idle memory, by
 //! none. I2: an order is behind an event, unmarked, or a stream's own; exactly one of these.
 
-use super::stream_cache::{ANYONE, End, Key, StreamCache};
+use super::order_tag::{ANY_STREAM, Key, OrderTag};
+use super::stream_cache::{StreamCache, StreamEnd};
 use crate::driver::{Device, Event};
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-
-/// Ordering tag: says which work may still use a free piece or block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct OrderTag(pub u64);
-
-impl OrderTag {
-    /// Idle: no work in flight uses the memory.
-    pub const IDLE: OrderTag = OrderTag(0);
-}
 
 pub(super) struct OrderTable {
     of_stream: HashMap<Key, (OrderTag, Arc<StreamCache>), FixedState>,
@@ -53,7 +44,7 @@ impl OrderTable {
 
     /// The ordering tag of memory freed on that cache's stream.
     pub fn of_cache(&mut self, cache: &Arc<StreamCache>) -> OrderTag {
-        if cache.key == ANYONE {
+        if cache.key == ANY_STREAM {
             return OrderTag::IDLE;
         }
         if let Some((order, _)) = self.of_stream.get(&cache.key) {
@@ -89,10 +80,10 @@ impl OrderTable {
             Some(stream) if stream.is_idle() => return Some(OrderTag::IDLE),
             Some(stream) => stream.record().ok(),
             None => match cache.end() {
-                End::At(event) => Some(Event::new(device.clone(), event)),
-                End::NotYet => return None,
+                StreamEnd::At(event) => Some(Event::new(device.clone(), event)),
+                StreamEnd::NotYet => return None,
                 // The driver failed to record its last point.
-                End::Unknown => None,
+                StreamEnd::Unknown => None,
             },
         };
         let order = self.add();
@@ -116,8 +107,8 @@ impl OrderTable {
 
     /// The orders behind events of one stream.
     pub fn behind(&self, key: Key) -> Vec<OrderTag> {
-        let mine = |(order, (of, _)): (&OrderTag, &(Key, Event))| (*of == key).then_some(*order);
-        self.behind.iter().filter_map(mine).collect()
+        let own = |(order, (stream, _)): (&OrderTag, &(Key, Event))| (*stream == key).then_some(*order);
+        self.behind.iter().filter_map(own).collect()
     }
 
     /// The orders without a known point in a stream.
@@ -125,9 +116,9 @@ impl OrderTable {
         self.unmarked.iter().copied()
     }
 
-    /// The orders whose events have completed. Polls events until `most` streams were found
-    /// unfinished.
-    pub fn passed(&self, most: usize) -> Vec<OrderTag> {
+    /// The orders whose events have completed. Polls events until `max_busy`
+    /// streams were found unfinished.
+    pub fn completed(&self, max_busy: usize) -> Vec<OrderTag> {
         let (mut done, mut busy) = (Vec::new(), HashSet::new());
         for (order, (key, event)) in &self.behind {
             if busy.contains(key) {
@@ -137,7 +128,7 @@ impl OrderTable {
                 Ok(true) => done.push(*order),
                 _ => drop(busy.insert(*key)),
             }
-            if busy.len() == most {
+            if busy.len() == max_busy {
                 break;
             }
         }

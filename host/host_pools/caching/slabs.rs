@@ -1,19 +1,20 @@
 //! Slabs: pieces that are cut into equal blocks of a small class, and the free blocks among them.
 //!
 //! ```text
-//! piece 12, cut for class 2:   │ live │ here │ cached │ here │ …      here: 2
-//! here    idle ─► class 2: { … }      order 3 ─► class 2: { … }, class 4: { … }
+//! piece 12, cut for class 2:   │ live │ free │ cached │ free │ …      free_blocks: 2
+//! free    idle ─► class 2: { … }      order 3 ─► class 2: { … }, class 4: { … }
 //! ```
 //!
-//! A block is *here* if it is free and in no cache. A slab can become a piece again when all of its
-//! blocks are here.
+//! A block is *free* here if no stream's cache holds it. A slab can become a piece again when all
+//! of its blocks are free.
 //!
-//! I1: each block of a slab is live, in one cache, or here once; `here` of the slab counts the
-//! blocks that are here. I2: `whole` counts the fully free slabs.
+//! I1: each block of a slab is live, in one cache, or free once; `free_blocks` of the slab counts
+//! the free ones. I2: `fully_free` counts the fully free slabs.
 
+use super::block_map::{BlockId, BlockMap};
 use super::class::{Classes, Need};
-use super::block_table::{BlockId, BlockTable};
-use super::order_table::OrderTag;
+use super::order_tag::OrderTag;
+use super::slot::{BlockInfo, SHARED};
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, HashSet};
 
@@ -27,7 +28,7 @@ pub(super) fn slab_blocks(bytes: u64) -> u64 {
 }
 
 /// Bytes that a request takes from the segments at once.
-pub(super) fn room_for(need: Need) -> u64 {
+pub(super) fn refill_bytes(need: Need) -> u64 {
     if need.is_small { need.bytes * slab_blocks(need.bytes) } else { need.bytes }
 }
 
@@ -35,19 +36,19 @@ pub(super) struct Slabs {
     classes: Classes,
     /// Keyed by the piece that the slab was cut from.
     slabs: HashMap<u32, Slab, FixedState>,
-    whole: usize,
+    fully_free: usize,
     /// Free blocks, by order and class.
     free: HashMap<OrderTag, Vec<Vec<BlockId>>, FixedState>,
 }
 
 struct Slab {
     blocks: usize,
-    here: usize,
+    free_blocks: usize,
 }
 
 impl Slabs {
     pub fn new(classes: Classes) -> Slabs {
-        Slabs { classes, slabs: HashMap::default(), whole: 0, free: HashMap::default() }
+        Slabs { classes, slabs: HashMap::default(), fully_free: 0, free: HashMap::default() }
     }
 
     fn list(&mut self, order: OrderTag) -> &mut Vec<Vec<BlockId>> {
@@ -56,41 +57,51 @@ impl Slabs {
     }
 
     /// Adds a free block of the slab that was cut from piece `piece`.
-    pub fn give(&mut self, id: BlockId, piece: u32, class: usize, order: OrderTag) {
+    pub fn free(&mut self, id: BlockId, piece: u32, class: usize, order: OrderTag) {
         self.list(order)[class].push(id);
         if let Some(slab) = self.slabs.get_mut(&piece) {
-            slab.here += 1;
-            self.whole += usize::from(slab.here == slab.blocks);
+            slab.free_blocks += 1;
+            self.fully_free += usize::from(slab.free_blocks == slab.blocks);
         }
     }
 
-    /// Removes up to `most` blocks of a class, at least one. Returns none if the class is empty.
-    pub fn take(&mut self, order: OrderTag, class: usize, most: usize, live: &BlockTable) -> Vec<BlockId> {
+    /// Removes up to `max` blocks of a class, at least one. Returns none if the class is empty.
+    pub fn alloc(&mut self, order: OrderTag, class: usize, max: usize, live: &BlockMap) -> Vec<BlockId> {
         let Some(lists) = self.free.get_mut(&order) else { return Vec::new() };
         let list = &mut lists[class];
-        let taken = list.split_off(list.len().saturating_sub(most.max(1)));
+        let taken = list.split_off(list.len().saturating_sub(max.max(1)));
         for id in &taken {
             if let Some(slab) = self.slabs.get_mut(&live.slot(*id).piece()) {
-                self.whole -= usize::from(slab.here == slab.blocks);
-                slab.here -= 1;
+                self.fully_free -= usize::from(slab.free_blocks == slab.blocks);
+                slab.free_blocks -= 1;
             }
         }
         taken
     }
 
     /// Cuts a piece that starts at `start` into `blocks` blocks of a class.
-    pub fn add(&mut self, (node, start): (u32, u64), blocks: u64, class: usize, order: OrderTag, live: &BlockTable) {
+    pub fn add(
+        &mut self,
+        (node, start): (u32, u64),
+        blocks: u64,
+        class: usize,
+        order: OrderTag,
+        live: &BlockMap,
+    ) {
         let bytes = self.classes.bytes(class);
-        self.slabs.insert(node, Slab { blocks: blocks as usize, here: 0 });
+        self.slabs.insert(node, Slab { blocks: blocks as usize, free_blocks: 0 });
         // The first block ends up on top.
         for index in (0..blocks).rev() {
-            let id = live.insert(start + index * bytes, bytes, node, (Some(class), true));
-            self.give(id, node, class, order);
+            let address = start + index * bytes;
+            let (owner, piece) = (SHARED, node);
+            let id =
+                live.insert(BlockInfo { address, bytes, owner, piece, class: Some(class), is_small: true });
+            self.free(id, node, class, order);
         }
     }
 
-    /// Whether no block is here.
-    pub fn is_out(&self) -> bool {
+    /// Whether no block is free.
+    pub fn is_exhausted(&self) -> bool {
         self.free.values().flatten().all(Vec::is_empty)
     }
 
@@ -114,49 +125,49 @@ impl Slabs {
     /// Forgets the fully free slabs whose orders
     /// [`Shared::dissolve`](super::shared::Shared::dissolve) accepts. Returns their pieces and the
     /// order of each.
-    #[must_use = "the pieces are nobody's until they are given to the segments"]
+    #[must_use = "the pieces stay used until they are freed"]
     pub fn dissolve(
         &mut self,
-        may: impl Fn(OrderTag) -> bool,
+        accepts: impl Fn(OrderTag) -> bool,
         to: Option<OrderTag>,
-        live: &BlockTable,
+        live: &BlockMap,
     ) -> HashMap<u32, OrderTag> {
-        if self.whole == 0 {
+        if self.fully_free == 0 {
             return HashMap::new();
         }
         let target = |orders: &HashSet<OrderTag>| {
             let mut others = orders.iter().filter(|order| **order != OrderTag::IDLE);
             let first = others.next().copied().unwrap_or(OrderTag::IDLE);
             let is_one = others.next().is_none();
-            orders.iter().all(|order| may(*order)).then_some(())?;
+            orders.iter().all(|order| accepts(*order)).then_some(())?;
             if is_one { Some(first) } else { to }
         };
-        let found = self.orders_of_whole(live);
-        let going: HashMap<u32, OrderTag> =
+        let found = self.orders_of_fully_free(live);
+        let dissolved: HashMap<u32, OrderTag> =
             found.iter().filter_map(|(piece, orders)| Some((*piece, target(orders)?))).collect();
         for list in self.free.values_mut().flatten() {
             list.retain(|id| {
-                let goes = going.contains_key(&live.slot(*id).piece());
-                if goes {
+                let dissolves = dissolved.contains_key(&live.slot(*id).piece());
+                if dissolves {
                     live.remove(*id);
                 }
-                !goes
+                !dissolves
             });
         }
-        for piece in going.keys() {
+        for piece in dissolved.keys() {
             self.slabs.remove(piece);
-            self.whole -= 1;
+            self.fully_free -= 1;
         }
-        going
+        dissolved
     }
 
     /// Fully free slabs, and the orders of their blocks.
-    fn orders_of_whole(&self, live: &BlockTable) -> HashMap<u32, HashSet<OrderTag>> {
+    fn orders_of_fully_free(&self, live: &BlockMap) -> HashMap<u32, HashSet<OrderTag>> {
         let mut found: HashMap<u32, HashSet<OrderTag>> = HashMap::new();
         for (order, lists) in &self.free {
             for id in lists.iter().flatten() {
                 let piece = live.slot(*id).piece();
-                if self.slabs.get(&piece).is_some_and(|slab| slab.here == slab.blocks) {
+                if self.slabs.get(&piece).is_some_and(|slab| slab.free_blocks == slab.blocks) {
                     found.entry(piece).or_default().insert(*order);
                 }
             }
@@ -173,18 +184,22 @@ impl Slabs {
     }
 
     /// I1 and I2.
-    pub fn check(&self, live: &BlockTable, is_out: impl Fn(u32) -> bool) {
-        let mut here: HashMap<u32, usize> = HashMap::new();
+    pub fn check(&self, live: &BlockMap, is_used: impl Fn(u32) -> bool) {
+        let mut free: HashMap<u32, usize> = HashMap::new();
         let mut seen = HashSet::new();
         for id in self.free.values().flatten().flatten() {
             assert!(!live.slot(*id).is_live() && seen.insert(*id), "I1");
-            *here.entry(live.slot(*id).piece()).or_default() += 1;
+            *free.entry(live.slot(*id).piece()).or_default() += 1;
         }
         for (node, slab) in &self.slabs {
-            assert_eq!(here.remove(node).unwrap_or(0), slab.here, "I1");
-            assert!(slab.here <= slab.blocks && is_out(*node));
+            assert_eq!(free.remove(node).unwrap_or(0), slab.free_blocks, "I1");
+            assert!(slab.free_blocks <= slab.blocks && is_used(*node));
         }
-        assert!(here.is_empty(), "I1: blocks of no slab");
-        assert_eq!(self.slabs.values().filter(|slab| slab.here == slab.blocks).count(), self.whole, "I2");
+        assert!(free.is_empty(), "I1: blocks of no slab");
+        assert_eq!(
+            self.slabs.values().filter(|slab| slab.free_blocks == slab.blocks).count(),
+            self.fully_free,
+            "I2"
+        );
     }
 }

@@ -5,8 +5,8 @@
 //! another counts as allocated in the first cache and as freed in the second, so the difference in
 //! one cache may be positive or negative.
 
+use super::super::allocator::Usage;
 use super::class::Classes;
-use crate::host_pools::Usage;
 use serde::Serialize;
 
 /// Counters of one class in one cache. Allocations and frees write to different words: a load that
@@ -166,6 +166,19 @@ pub struct CachingPoolStats {
     pub rungs: RungStats,
     /// Statistics per class, for the classes that were ever used.
     pub classes: Vec<CachingClassStats>,
+}
+
+/// The rungs of the fallback ladder, in order. Indexes the counters of a pool.
+#[derive(Clone, Copy)]
+pub(super) enum Rung {
+    Shared,
+    Done,
+    Grown,
+    Stolen,
+    Released,
+    Waited,
+    Hooked,
+    Failed,
 }
 
 /// Allocations served by each rung of the fallback ladder, in order.

@@ -8,23 +8,16 @@
 //! threads that use one stream at the same time, or that take blocks from other streams' caches,
 //! contend for it.
 
-use super::super::lock;
-use super::bins::{FreeOutcome, Bins};
+use super::super::sync::lock;
+use super::bins::{Bins, FreeOutcome};
+use super::block_map::BlockMap;
 use super::class::{Classes, Need};
-use super::block_table::{BlockId, Claim, BlockTable};
-use super::order_table::OrderTag;
-use super::segment::Arena;
-use super::stats::Counts;
+use super::order_tag::Key;
 use crate::driver::{Device, EventBackend, Stream, StreamWatcher, WeakStream};
 use crate::error::Result;
 use std::alloc::Layout;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-
-/// Key of a stream within a pool: its number, or [`ANYONE`].
-pub(super) type Key = u64;
-/// Key in a pool that is not stream-ordered: one cache for all streams.
-pub(super) const ANYONE: Key = 0;
 
 pub(super) struct StreamCache {
     pub key: Key,
@@ -32,13 +25,13 @@ pub(super) struct StreamCache {
     pub owner: u32,
     stream: WeakStream,
     bins: Mutex<Bins>,
-    end: Mutex<End>,
-    ended: Arc<Ended>,
+    end: Mutex<StreamEnd>,
+    ended: Arc<EndedStreams>,
 }
 
 /// State of a stream's last point.
-#[derive(Default)]
-pub(super) enum End {
+#[derive(Clone, Default)]
+pub(super) enum StreamEnd {
     /// The stream exists, or is about to end.
     #[default]
     NotYet,
@@ -49,18 +42,17 @@ pub(super) enum End {
 
 /// Streams that have ended and still have caches to flush.
 #[derive(Default)]
-pub(super) struct Ended {
+pub(super) struct EndedStreams {
     keys: Mutex<Vec<Key>>,
     /// The pool has been dropped.
     closed: AtomicBool,
 }
 
-impl Ended {
+impl EndedStreams {
     pub fn take(&self) -> Vec<Key> {
         std::mem::take(&mut lock(&self.keys))
     }
 
-    /// Whether the list of ended streams is empty.
     pub fn is_empty(&self) -> bool {
         lock(&self.keys).is_empty()
     }
@@ -78,7 +70,7 @@ impl StreamCache {
     pub fn new(
         (key, owner): (Key, u32),
         stream: WeakStream,
-        ended: Arc<Ended>,
+        ended: Arc<EndedStreams>,
         classes: Classes,
     ) -> StreamCache {
         let bins = Mutex::new(Bins::new(classes, owner));
@@ -87,102 +79,23 @@ impl StreamCache {
 
     /// Allocates a cached block. The block is live on return.
     #[inline(always)]
-    pub fn take(&self, need: &Need, layout: Layout, is_tight: bool, live: &BlockTable) -> Option<u64> {
-        lock(&self.bins).take(need, layout, is_tight, live)
+    pub fn alloc(&self, need: &Need, layout: Layout, merges: bool, live: &BlockMap) -> Option<u64> {
+        lock(&self.bins).alloc(need, layout, merges, live)
     }
 
     /// Frees a block that this cache allocated recently.
     #[inline]
-    pub fn take_back(&self, address: u64, layout: Layout, is_tight: bool, live: &BlockTable) -> FreeOutcome {
+    pub fn free_recent(&self, address: u64, layout: Layout, merges: bool, live: &BlockMap) -> FreeOutcome {
         let mut bins = lock(&self.bins);
-        let known = bins.known(address).filter(|claim| live.claim_known(*claim, address, layout));
-        known.map_or(FreeOutcome::Unknown, |claim| bins.keep(claim.id, layout.size() as u64, is_tight, live))
+        let known = bins.take_recent(address).filter(|claim| live.claim_known(*claim, address, layout));
+        known.map_or(FreeOutcome::Unknown, |claim| bins.free(claim.id, layout.size() as u64, merges, live))
     }
 
-    /// Keeps a free block in the bin of its class.
+    /// Locks the bins. Calls that change extents also need the shared lock, under which their
+    /// results stay valid.
     #[inline]
-    pub fn keep(&self, id: BlockId, asked: u64, is_tight: bool, live: &BlockTable) -> FreeOutcome {
-        lock(&self.bins).keep(id, asked, is_tight, live)
-    }
-
-    /// Removes the surplus blocks of a class.
-    pub fn overflow(&self, class: u16, most: u16, live: &BlockTable) -> Vec<BlockId> {
-        lock(&self.bins).overflow(class, most, live)
-    }
-
-    /// [`Bins::adopt`] for each of `pieces`, then [`Bins::cut_out`], under the shared
-    /// lock. Both happen under one lock of the cache, so that no other thread of the stream takes
-    /// the new extents in between.
-    pub fn adopt(
-        &self,
-        shared: &mut Arena,
-        pieces: impl IntoIterator<Item = u32>,
-        need: Need,
-        live: &BlockTable,
-    ) -> Option<BlockId> {
-        let mut bins = lock(&self.bins);
-        pieces.into_iter().for_each(|piece| bins.adopt(shared, piece));
-        bins.cut_out(need, live)
-    }
-
-    /// Forwards to [`Bins::cut_out`].
-    pub fn cut_out(&self, need: Need, live: &BlockTable) -> Option<BlockId> {
-        lock(&self.bins).cut_out(need, live)
-    }
-
-    /// Forwards to [`Bins::let_go`]. Called under the shared lock.
-    pub fn let_go(&self, shared: &mut Arena, id: BlockId, live: &BlockTable) -> u32 {
-        lock(&self.bins).let_go(shared, id, live)
-    }
-
-    /// Forwards to [`Bins::let_go_free`]. Called under the shared lock.
-    pub fn let_go_free(&self, shared: &mut Arena, order: OrderTag, all: bool) {
-        lock(&self.bins).let_go_free(shared, order, all);
-    }
-
-    /// Forwards to [`Bins::lend`]. Called under the shared lock.
-    pub fn lend(&self, shared: &mut Arena, bytes: u64, align: u64) -> Option<u32> {
-        lock(&self.bins).lend(shared, bytes, align)
-    }
-
-    /// Whether the cache has extents. The answer stays valid only under the shared lock.
-    pub fn has_extents(&self) -> bool {
-        lock(&self.bins).has_extents()
-    }
-
-    /// Whether the cache was used since the last call.
-    pub fn was_used(&self) -> bool {
-        lock(&self.bins).was_used()
-    }
-
-    /// Retires the cache.
-    pub fn retire(&self, live: &BlockTable) {
-        lock(&self.bins).retire(live);
-    }
-
-    /// Counts a block that was not served from the cache.
-    pub fn count_miss(&self, claim: Claim, asked: u64, live: &BlockTable) {
-        lock(&self.bins).count_miss(claim, asked, live);
-    }
-
-    /// Keeps the further blocks of a refill.
-    pub fn stock(&self, class: usize, more: &[BlockId], live: &BlockTable) {
-        lock(&self.bins).stock(class, more, live);
-    }
-
-    /// Locks the bins, for a check of the bins of all streams at one moment.
     pub fn bins(&self) -> MutexGuard<'_, Bins> {
         lock(&self.bins)
-    }
-
-    /// Removes all cached blocks of the classes that `which` accepts.
-    pub fn drain(&self, which: impl Fn(usize) -> bool, live: &BlockTable) -> Vec<BlockId> {
-        lock(&self.bins).drain(which, live)
-    }
-
-    /// Adds the cache's counts.
-    pub fn count(&self, counts: &mut Counts) {
-        lock(&self.bins).count(counts);
     }
 
     /// A handle of the cache's stream, if the stream still exists.
@@ -191,20 +104,8 @@ impl StreamCache {
     }
 
     /// The stream's last point, once it has ended.
-    pub fn end(&self) -> End {
-        match &*lock(&self.end) {
-            End::NotYet => End::NotYet,
-            End::At(event) => End::At(event.clone()),
-            End::Unknown => End::Unknown,
-        }
-    }
-}
-
-#[cfg(test)]
-impl StreamCache {
-    /// The invariants of the cache's extents.
-    pub fn check(&self, shared: &Arena) {
-        lock(&self.bins).check(shared);
+    pub fn end(&self) -> StreamEnd {
+        lock(&self.end).clone()
     }
 }
 
@@ -215,7 +116,7 @@ impl StreamWatcher for StreamCache {
         if self.ended.closed.load(Ordering::Relaxed) {
             return;
         }
-        *lock(&self.end) = last().map_or(End::Unknown, End::At);
+        *lock(&self.end) = last().map_or(StreamEnd::Unknown, StreamEnd::At);
         lock(&self.ended.keys).push(self.key);
     }
 }

@@ -7,28 +7,30 @@
 //!
 //! A thread finds its recently used caches without a lock.
 
+use super::super::sync::{read, write};
 use super::class::Classes;
-use super::block_table::SHARED;
-use super::stream_cache::{ANYONE, Ended, Key, StreamCache};
+use super::order_tag::{ANY_STREAM, Key};
+use super::slot::SHARED;
+use super::stream_cache::{EndedStreams, StreamCache};
 use crate::driver::{Stream, StreamId, StreamWatcher, WeakStream};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 /// Number of caches that a thread remembers.
-const RECENT: usize = 16;
+const MAX_RECENT: usize = 16;
 
 /// The caches of a pool.
 pub(super) struct Streams {
     /// Identifies the pool: no two pools have the same number.
     pool: usize,
     all: RwLock<HashMap<Key, Arc<StreamCache>, foldhash::fast::FixedState>>,
-    pub ended: Arc<Ended>,
+    pub ended: Arc<EndedStreams>,
     is_ordered: bool,
     classes: Classes,
     /// Number of caches created.
-    made: AtomicUsize,
+    created: AtomicUsize,
 }
 
 struct Recent {
@@ -39,7 +41,7 @@ struct Recent {
 thread_local! {
     /// By pool and stream. An unused cache stays until another one replaces it. It holds no device
     /// memory.
-    static FOUND: RefCell<[Option<Recent>; RECENT]> = const { RefCell::new([const { None }; RECENT]) };
+    static RECENT: RefCell<[Option<Recent>; MAX_RECENT]> = const { RefCell::new([const { None }; MAX_RECENT]) };
 }
 
 impl Streams {
@@ -53,39 +55,39 @@ impl Streams {
             ended: Arc::default(),
             is_ordered,
             classes,
-            made: AtomicUsize::new(0),
+            created: AtomicUsize::new(0),
         }
     }
 
     fn key(&self, id: StreamId) -> Key {
-        if self.is_ordered { id.number() } else { ANYONE }
+        if self.is_ordered { id.number() } else { ANY_STREAM }
     }
 
-    /// Calls `use_it` with the stream's cache, which is created on first use.
+    /// Calls `access` with the stream's cache, which is created on first use.
     #[inline(always)]
-    pub fn with<R>(&self, stream: &Stream, use_it: impl FnOnce(&StreamCache) -> R) -> R {
+    pub fn with<R>(&self, stream: &Stream, access: impl FnOnce(&StreamCache) -> R) -> R {
         let key = self.key(stream.id());
-        let mut use_it = Some(use_it);
-        let place = (key as usize ^ self.pool) % RECENT;
-        let found = FOUND.try_with(|found| {
-            let found = found.try_borrow().ok()?;
-            let recent = found[place].as_ref()?;
+        let mut access = Some(access);
+        let index = (key as usize ^ self.pool) % MAX_RECENT;
+        let found = RECENT.try_with(|all| {
+            let all = all.try_borrow().ok()?;
+            let recent = all[index].as_ref()?;
             let is_it = recent.pool == self.pool && recent.cache.key == key;
-            if is_it { use_it.take().map(|use_it| use_it(&recent.cache)) } else { None }
+            if is_it { access.take().map(|access| access(&recent.cache)) } else { None }
         });
         if let Ok(Some(done)) = found {
             return done;
         }
         let cache = self.get(stream);
-        // A thread that is being destroyed cannot store it any more.
-        let _ = FOUND.try_with(|found| {
+        // Fails while the thread is being destroyed.
+        let _ = RECENT.try_with(|all| {
             let recent = Some(Recent { pool: self.pool, cache: cache.clone() });
-            let before = found.try_borrow_mut().map(|mut found| std::mem::replace(&mut found[place], recent));
-            drop(before);
+            let replaced = all.try_borrow_mut().map(|mut all| std::mem::replace(&mut all[index], recent));
+            drop(replaced);
         });
-        match use_it {
-            Some(use_it) => use_it(&cache),
-            // If `use_it` had been called above, there would be a result.
+        match access {
+            Some(access) => access(&cache),
+            // If `access` had been called above, there would be a result.
             None => unreachable!("a closure is called once"),
         }
     }
@@ -94,14 +96,14 @@ impl Streams {
     #[cold]
     pub fn get(&self, stream: &Stream) -> Arc<StreamCache> {
         let key = self.key(stream.id());
-        if let Some(cache) = self.all.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        if let Some(cache) = read(&self.all).get(&key) {
             return cache.clone();
         }
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = write(&self.all);
         let make = || {
             let weak = if self.is_ordered { stream.downgrade() } else { WeakStream::default() };
             // ordering: relaxed; under the lock of the map. Beyond 2^32 a cache has no extents.
-            let owner = self.made.fetch_add(1, Ordering::Relaxed) + 1;
+            let owner = self.created.fetch_add(1, Ordering::Relaxed) + 1;
             let owner = u32::try_from(owner).unwrap_or(SHARED);
             let cache = StreamCache::new((key, owner), weak, self.ended.clone(), self.classes);
             let cache = Arc::new(cache);
@@ -116,16 +118,15 @@ impl Streams {
 
     /// All caches, in the order in which their streams were created.
     pub fn all(&self) -> Vec<Arc<StreamCache>> {
-        let mut all: Vec<_> =
-            self.all.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let mut all: Vec<_> = read(&self.all).values().cloned().collect();
         all.sort_unstable_by_key(|cache| cache.key);
         all
     }
 
     /// Whether no stream's cache keeps a block, checked over all caches at one moment.
-    pub fn are_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         // The read lock prevents the creation of caches in the meantime.
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read(&self.all);
         // No other code locks two caches.
         let locked: Vec<_> = all.values().map(|cache| cache.bins()).collect();
         locked.iter().all(|bins| bins.is_empty())
@@ -133,12 +134,12 @@ impl Streams {
 
     /// Number of streams that have a cache.
     pub fn count(&self) -> usize {
-        self.all.read().unwrap_or_else(PoisonError::into_inner).len()
+        read(&self.all).len()
     }
 
     /// Removes the cache of a stream that has ended.
     pub fn remove(&self, key: Key) -> Option<Arc<StreamCache>> {
-        self.all.write().unwrap_or_else(PoisonError::into_inner).remove(&key)
+        write(&self.all).remove(&key)
     }
 
     /// The pool is being dropped: it ignores streams that end later.

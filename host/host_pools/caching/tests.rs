@@ -3,9 +3,14 @@
 mod growth;
 mod starved;
 
-use super::*;
-use crate::host_pools::{SyncDriverAllocator, Limit};
+use super::CachingPool;
 use crate::driver::fault_injection::{Faults, faulty_stream};
+use crate::driver::{Device, Stream};
+use crate::host_pools::sync::lock;
+use crate::host_pools::{DeviceAllocator, Limit, SyncDriverAllocator};
+use std::alloc::Layout;
+use std::sync::Arc;
+use warpheap_device::kernel::DevicePtr;
 
 const MIB: usize = 1 << 20;
 
@@ -162,7 +167,7 @@ fn nothing_is_lost_between_caches_slabs_and_segments() {
         unsafe { pool.deallocate(ptr, layout(size), &streams[0]) }.unwrap();
     }
     assert!(pool.trim().unwrap() > 0);
-    assert_eq!((pool.stats().usage.reserved_bytes, pool.live.all().len()), (0, 0));
+    assert_eq!((pool.stats().usage.reserved_bytes, pool.live.slots().len()), (0, 0));
 }
 
 /// The pool's own check detects memory that could never be allocated again.
@@ -209,7 +214,7 @@ fn threads_of_one_stream_lose_nothing_to_each_other() {
     assert_eq!((stats.live_blocks, stats.usage.used_bytes, stats.asked_bytes), (0, 0, 0));
     assert!(stats.classes[0].cached_blocks <= 256 + 3 * 64, "{stats:?}");
     pool.trim().unwrap();
-    assert_eq!((pool.stats().usage.reserved_bytes, pool.live.all().len()), (0, 0));
+    assert_eq!((pool.stats().usage.reserved_bytes, pool.live.slots().len()), (0, 0));
 }
 
 /// No cache keeps such a block; its memory returns to the pool at once.
@@ -218,7 +223,8 @@ fn blocks_above_all_classes_go_back_to_what_all_share() {
     use crate::simt::{Executor, Mode};
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 8 << 30);
     let stream = device.stream().unwrap();
-    let pool = CachingPool::builder().max_bytes(5 << 30).build_over(SyncDriverAllocator::new(&device)).unwrap();
+    let pool =
+        CachingPool::builder().max_bytes(5 << 30).build_over(SyncDriverAllocator::new(&device)).unwrap();
     let size = (2 << 30) + 1;
     for _ in 0..3 {
         let two = [(); 2].map(|()| pool.allocate(layout(size), &stream).unwrap());

@@ -6,7 +6,7 @@ use crate::error::{Bytes, InvalidConfig, Result};
 
 /// Builder for a [`DriverPool`], created by [`DriverPool::builder`].
 #[derive(Clone, Debug, Default)]
-#[must_use = "a pool is made by build"]
+#[must_use = "call build"]
 pub struct DriverPoolBuilder {
     release_threshold: Option<u64>,
     max_size: Option<u64>,
@@ -43,7 +43,7 @@ impl DriverPoolBuilder {
     /// pools; an error of the driver.
     pub fn build(&self, device: &Device) -> Result<DriverPool> {
         self.check(device)?;
-        let pool = DriverPool::over(device, device.driver().new_pool(self.max_size)?, self.max_size)?;
+        let pool = DriverPool::new(device, device.driver().new_pool(self.max_size)?, self.max_size)?;
         self.apply(pool)
     }
 

@@ -1,9 +1,10 @@
 //! Queries and settings of a driver pool.
 
 use super::DriverPool;
-use crate::host_pools::{Usage, lock};
 use crate::driver::PoolAttribute;
 use crate::error::Result;
+use crate::host_pools::allocator::Usage;
+use crate::host_pools::sync::lock;
 use serde::Serialize;
 
 /// When memory that was freed on one stream may be reused on another, before any synchronisation.
@@ -82,7 +83,7 @@ impl DriverPool {
     pub fn stats(&self) -> Result<DriverPoolStats> {
         let (live_blocks, live_bytes) = {
             let live = lock(&self.live);
-            (live.blocks() as u64, live.taken())
+            (live.len() as u64, live.bytes())
         };
         Ok(DriverPoolStats {
             usage: Usage {

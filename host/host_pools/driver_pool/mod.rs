@@ -18,9 +18,11 @@ mod control;
 mod tests;
 
 use super::block_table::{Block, BlockTable};
-use super::{DeviceAllocator, Usage, address_of, check_request, lock, words};
 use crate::driver::{Device, PoolAttribute, PoolBackend, Range, Stream};
-use crate::error::{Bytes, Error, InvalidFree, InvalidRequest, OutOfMemory, Result};
+use crate::error::{Bytes, Error, OutOfMemory, Result};
+use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::request::{address_of, check_request, invalid_free, invalid_layout, ptr_at};
+use crate::host_pools::sync::lock;
 use std::alloc::Layout;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -52,7 +54,7 @@ pub struct DriverPool {
     pool_stream: Stream,
     pool: Arc<dyn PoolBackend>,
     /// Limit of reserved bytes, if any.
-    most: Option<u64>,
+    max_size: Option<u64>,
     /// Each block with its base address, as the driver returned it.
     live: Mutex<BlockTable<u64>>,
 }
@@ -70,7 +72,7 @@ impl DriverPool {
     /// # Errors
     /// [`Error::NotSupported`] if the device has none, or an error of the driver.
     pub fn default_of(device: &Device) -> Result<DriverPool> {
-        DriverPool::over(device, device.driver().default_pool()?, None)
+        DriverPool::new(device, device.driver().default_pool()?, None)
     }
 
     /// The current pool of the device: the source of allocations that name no pool, such as those
@@ -83,7 +85,7 @@ impl DriverPool {
     /// # Safety
     /// The pool is not destroyed (`cuMemPoolDestroy`) while this value exists.
     pub unsafe fn current_of(device: &Device) -> Result<DriverPool> {
-        DriverPool::over(device, device.driver().current_pool()?, None)
+        DriverPool::new(device, device.driver().current_pool()?, None)
     }
 
     /// Whether both are handles of the same driver pool.
@@ -91,36 +93,39 @@ impl DriverPool {
         self.pool.key() == other.pool.key()
     }
 
-    fn over(device: &Device, pool: Arc<dyn PoolBackend>, most: Option<u64>) -> Result<DriverPool> {
+    pub(super) fn new(
+        device: &Device,
+        pool: Arc<dyn PoolBackend>,
+        max_size: Option<u64>,
+    ) -> Result<DriverPool> {
         let pool_stream = device.default_stream()?;
-        Ok(DriverPool { device: device.clone(), pool_stream, pool, most, live: Mutex::default() })
+        Ok(DriverPool { device: device.clone(), pool_stream, pool, max_size, live: Mutex::default() })
     }
 
     /// Limit of reserved memory, in bytes; `None` if only the device memory limits it.
     pub fn max_size(&self) -> Option<u64> {
-        self.most
+        self.max_size
     }
 
     fn check_align(layout: Layout) -> Result<()> {
         if layout.align() <= MAX_ALIGN {
             return Ok(());
         }
-        let why = format!("it aligns to {MAX_ALIGN} at most; ask for less");
-        Err(InvalidRequest::Layout { allocator: NAME.into(), asked: words(layout), why }.into())
+        Err(invalid_layout(NAME, layout, format!("the maximum alignment is {MAX_ALIGN}")))
     }
 
     /// Fails if live blocks leave less than `bytes` below the limit, whatever the driver would do.
     fn check_room(&self, layout: Layout, bytes: u64) -> Result<()> {
-        let used = lock(&self.live).taken();
-        match self.most {
-            Some(most) if bytes > most.saturating_sub(used) => Err(Error::OutOfMemory(OutOfMemory::Pool {
+        let used = lock(&self.live).bytes();
+        match self.max_size {
+            Some(max) if bytes > max.saturating_sub(used) => Err(Error::OutOfMemory(OutOfMemory::Pool {
                 allocator: NAME.into(),
                 requested: Bytes(layout.size() as u64),
                 used: Bytes(used),
-                reserved: Bytes(most),
+                reserved: Bytes(max),
                 cached: Bytes(self.reserved_bytes().unwrap_or(used).saturating_sub(used)),
-                largest: Bytes(most.saturating_sub(used)),
-                advice: "give blocks back, or make it with more (DriverPoolBuilder::max_size)",
+                largest: Bytes(max.saturating_sub(used)),
+                advice: "free blocks, or raise its limit (DriverPoolBuilder::max_size)",
             })),
             _ => Ok(()),
         }
@@ -134,10 +139,10 @@ impl DriverPool {
             self.pool.get(which).map_or("an unknown number of bytes".into(), |n| Bytes(n).to_string())
         };
         let (used, reserved) = (figure(PoolAttribute::UsedCurrent), figure(PoolAttribute::ReservedCurrent));
-        let most = self.most.map_or(String::new(), |most| format!(", of {} at most", Bytes(most)));
+        let limit = self.max_size.map_or(String::new(), |max| format!(", at most {}", Bytes(max)));
         let advice = format!(
-            "{NAME} has {reserved}{most}, of which {used} are in use, or not in one piece; give blocks back and wait for their streams, \
-             trim other pools (DriverPool::trim_to), or ask for less"
+            "{NAME} has reserved {reserved}{limit}, of which {used} are in use, or it is too fragmented; free blocks and wait for \
+             their streams, trim other pools (DriverPool::trim_to), or request less"
         );
         Error::OutOfMemory(OutOfMemory::Device {
             device,
@@ -149,7 +154,7 @@ impl DriverPool {
     }
 
     /// Registers a new block, which is live from now on.
-    fn enlist(&self, address: u64, block: Block<u64>) {
+    fn register(&self, address: u64, block: Block<u64>) {
         self.device.registry().insert(Range { address, bytes: block.layout.size() as u64 });
         lock(&self.live).insert(address, block);
     }
@@ -158,12 +163,12 @@ impl DriverPool {
     ///
     /// # Safety
     /// P1 and P2 of [`DeviceAllocator::deallocate`].
-    unsafe fn release(&self, address: u64, block: Block<u64>, stream: &Stream) -> Result<()> {
+    unsafe fn free(&self, address: u64, block: Block<u64>, stream: &Stream) -> Result<()> {
         // Before the driver's free: the next allocation may get the same address (I2).
         let entry = self.device.registry().remove(address);
         // SAFETY: the driver allocated the block, and it is freed once (I1); the caller's promises
         // P1 and P2.
-        let done = unsafe { self.pool.free(block.of, stream) };
+        let done = unsafe { self.pool.free(block.data, stream.queue()) };
         if done.is_err() {
             self.device.registry().put_back(address, entry);
             lock(&self.live).insert(address, block);
@@ -183,29 +188,29 @@ unsafe impl DeviceAllocator for DriverPool {
         DriverPool::check_align(layout)?;
         let align = layout.align() as u64;
         // Cannot overflow: a layout has less than 2^63 bytes.
-        let taken = layout.size() as u64 + if align > DRIVER_ALIGN { align } else { 0 };
-        self.check_room(layout, taken)?;
-        let base = self.pool.alloc(taken, stream).map_err(|error| self.explain(error, layout))?;
+        let bytes = layout.size() as u64 + if align > DRIVER_ALIGN { align } else { 0 };
+        self.check_room(layout, bytes)?;
+        let base = self.pool.alloc(bytes, stream.queue()).map_err(|error| self.explain(error, layout))?;
         let address = base.next_multiple_of(align);
-        self.enlist(address, Block { layout, taken, of: base });
-        Ok(DevicePtr(std::ptr::with_exposed_provenance_mut(address as usize)))
+        self.register(address, Block { layout, bytes, data: base });
+        Ok(ptr_at(address))
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         self.device.same_as(stream.device(), "the stream")?;
         let address = address_of(ptr);
         let removed = lock(&self.live).remove(address, layout);
-        let block = removed.map_err(|why| InvalidFree::Block { allocator: NAME.into(), address, why })?;
+        let block = removed.map_err(|why| invalid_free(NAME, address, why))?;
         // SAFETY: the caller's promises P1 and P2.
-        unsafe { self.release(address, block, stream) }
+        unsafe { self.free(address, block, stream) }
     }
 
     /// Used bytes are those of live blocks as known here: the driver may round sizes up. Reserved
     /// bytes are those that the driver reports.
     fn usage(&self) -> Usage {
-        let used_bytes = lock(&self.live).taken();
+        let used_bytes = lock(&self.live).bytes();
         let reserved = self.pool.get(PoolAttribute::ReservedCurrent).inspect_err(|error| {
-            tracing::debug!(%error, "the driver does not say how much a pool has");
+            tracing::debug!(%error, "the driver does not report how much a pool has reserved");
         });
         let reserved_bytes = reserved.map_or(used_bytes, |bytes| bytes.max(used_bytes));
         Usage { used_bytes, reserved_bytes, largest_free_bytes: None }
@@ -215,11 +220,11 @@ unsafe impl DeviceAllocator for DriverPool {
 impl Drop for DriverPool {
     fn drop(&mut self) {
         let live = self.live.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let (blocks, bytes) = (live.blocks(), live.taken());
+        let (blocks, bytes) = (live.len(), live.bytes());
         if blocks == 0 {
             return;
         }
-        let all: Vec<_> = live.take_all().collect();
+        let all: Vec<_> = live.drain().collect();
         // Same sequence as in `DeviceMemory`: later launches no longer find the blocks, earlier
         // launches are submitted, and the device has completed its work.
         for (address, _) in &all {
@@ -230,16 +235,16 @@ impl Drop for DriverPool {
         let free = |(address, block): &(u64, Block<u64>)| {
             // SAFETY: the driver allocated the block, it is freed once (I1), and no work is in
             // flight.
-            let free = || unsafe { self.pool.free(block.of, &self.pool_stream) };
+            let free = || unsafe { self.pool.free(block.data, self.pool_stream.queue()) };
             // No later free is possible: this retry is the last attempt.
             let error = free().or_else(|_| free()).err()?;
-            Some((error, *address, block.taken))
+            Some((error, *address, block.bytes))
         };
         let failed: Vec<_> = all.iter().filter_map(free).collect();
         // Last, because a subscriber may panic.
-        tracing::warn!(blocks, bytes, "a stream-ordered pool goes while some of its blocks are allocated");
+        tracing::warn!(blocks, bytes, "{NAME} was dropped while some of its blocks were allocated");
         for (error, address, bytes) in failed {
-            tracing::warn!(%error, address, bytes, "a block could not be given back to the driver");
+            tracing::warn!(%error, address, bytes, "a block could not be freed");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Each driver call fails once, and no memory is lost.
 
 use super::*;
-use crate::host_pools::PoolBuffer;
 use crate::driver::fault_injection::{Call, Run, Which, each_call_fails_once, faulty_device, gate};
 use crate::error::{InvalidFree, OutOfMemory};
+use crate::host_pools::PoolBuffer;
 use crate::simt::{Executor, Mode};
 
 /// Creates a pool, uses every operation, and drops it.
@@ -76,7 +76,7 @@ fn when_memory_runs_out_the_figures_are_the_pools() {
         panic!("{error}")
     };
     assert_eq!((*requested, *free), (Bytes(2 << 20), Bytes(1 << 20)));
-    let figures = ["has 2097152 B (2.0 MiB)", "4096 B (4.0 KiB) are in use", "trim_to"];
+    let figures = ["has reserved 2097152 B (2.0 MiB)", "4096 B (4.0 KiB) are in use", "trim_to"];
     assert!(figures.iter().all(|words| advice.contains(words)), "{error}");
     drop(pool);
     assert_eq!(device.memory_in_use(), (0, 0));

@@ -3,9 +3,9 @@
 use super::buffer::PoolBuffer;
 use super::error::DeallocateError;
 use super::parts::PoolParts;
-use crate::host_pools::DeviceAllocator;
 use crate::driver::{Device, Stream};
 use crate::error::Result;
+use crate::host_pools::allocator::DeviceAllocator;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::slice;

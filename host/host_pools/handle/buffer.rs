@@ -3,9 +3,11 @@
 use super::error::DeallocateError;
 use super::owned::{Owned, Parts};
 use super::parts::PoolParts;
-use crate::host_pools::{DeviceAllocator, address_of, lock};
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, InvalidRequest, Result};
+use crate::host_pools::allocator::DeviceAllocator;
+use crate::host_pools::request::address_of;
+use crate::host_pools::sync::lock;
 use std::alloc::Layout;
 use std::fmt;
 use std::marker::PhantomData;
@@ -150,7 +152,14 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     pub fn into_raw(self) -> PoolParts<T, A> {
         let Parts { ptr, layout, alloc_stream, recorded, allocator } = self.owned.into_parts();
         let recorded = recorded.into_inner().unwrap_or_else(PoisonError::into_inner);
-        PoolParts { ptr: DevicePtr(ptr.0.cast()), len: self.len, layout, stream: alloc_stream, recorded, allocator }
+        PoolParts {
+            ptr: DevicePtr(ptr.0.cast()),
+            len: self.len,
+            layout,
+            stream: alloc_stream,
+            recorded,
+            allocator,
+        }
     }
 
     /// Creates a handle from parts. The values may have another type than before.
@@ -168,7 +177,10 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
         let (ptr, recorded) = (DevicePtr(ptr.0.cast()), Mutex::new(recorded));
         debug_assert!(Layout::array::<T>(len).is_ok_and(|of| of.size() <= layout.size()));
         debug_assert!(address_of(ptr).is_multiple_of(align_of::<T>() as u64));
-        PoolBuffer::over(Owned::from_parts(Parts { ptr, layout, alloc_stream: stream, recorded, allocator }), len)
+        PoolBuffer::over(
+            Owned::from_parts(Parts { ptr, layout, alloc_stream: stream, recorded, allocator }),
+            len,
+        )
     }
 }
 

@@ -4,9 +4,10 @@
 //! work that may use the block (I2 of `owned`), including that of recorded streams.
 
 use super::owned::Owned;
-use crate::host_pools::{DeviceAllocator, address_of};
 use crate::driver::{Range, Stream};
 use crate::error::Result;
+use crate::host_pools::allocator::DeviceAllocator;
+use crate::host_pools::request::address_of;
 
 impl<A: DeviceAllocator> Owned<A> {
     fn address(&self, offset: u64) -> u64 {

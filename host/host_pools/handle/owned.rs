@@ -12,9 +12,11 @@
 //! code that launches must maintain this. I3: each stream is in `alloc_stream` or in `recorded`, once.
 
 use super::error::DeallocateError;
-use crate::host_pools::{DeviceAllocator, address_of, lock};
 use crate::driver::{Device, Stream};
 use crate::error::{Error, InvalidFree, Result};
+use crate::host_pools::allocator::DeviceAllocator;
+use crate::host_pools::request::address_of;
+use crate::host_pools::sync::lock;
 use std::alloc::Layout;
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
@@ -89,7 +91,8 @@ impl<A: DeviceAllocator> Parts<A> {
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.device().same_as(stream.device(), "the stream")?;
         let mut recorded = lock(&self.recorded);
-        let is_known = stream.id() == self.alloc_stream.id() || recorded.iter().any(|one| one.id() == stream.id());
+        let is_known =
+            stream.id() == self.alloc_stream.id() || recorded.iter().any(|one| one.id() == stream.id());
         if !is_known {
             recorded.push(stream.clone());
         }

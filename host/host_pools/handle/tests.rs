@@ -1,10 +1,10 @@
 //! Which streams wait for which, and frees after a stream failure.
 
 use super::*;
-use crate::host_pools::{BlockPool, SyncDriverAllocator, Statistics};
 use crate::driver::Device;
 use crate::driver::fault_injection::{faulty_stream, gate};
 use crate::error::{Error, Result};
+use crate::host_pools::{BlockPool, Statistics, SyncDriverAllocator};
 use std::alloc::Layout;
 
 type Pool = BlockPool<Statistics<SyncDriverAllocator>>;

@@ -1,9 +1,9 @@
 //! Copies between the host and a buffer.
 
 use super::buffer::PoolBuffer;
-use crate::host_pools::DeviceAllocator;
 use crate::driver::Stream;
 use crate::error::{Bytes, Error, Result};
+use crate::host_pools::allocator::DeviceAllocator;
 use std::mem::MaybeUninit;
 use warpheap_device::kernel::DeviceData;
 

@@ -2,7 +2,7 @@
 
 use super::{Wait, Warp};
 use crate::simt::error::{Call, SimtError};
-use crate::simt::lane::Exchange;
+use crate::simt::machine::Exchange;
 use crate::simt::rendezvous::Clash;
 use warpheap_device::units::LaneMask;
 

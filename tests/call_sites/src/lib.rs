@@ -1,4 +1,4 @@
-//! Pairs of kernels, with and without one call of the heap, from which `tests/ptx_call_sites.rs`
+//! Pairs of kernels, with and without one call of the heap, from which `tests/ptx/call_sites.rs`
 //! computes the cost of a call site.
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]

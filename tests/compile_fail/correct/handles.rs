@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::thread;
-use warpheap::host_pools::{SyncDriverAllocator, PoolBox, PoolBuffer};
+use warpheap::host_pools::{PoolBox, PoolBuffer, SyncDriverAllocator};
 use warpheap::{Device, Result};
 
 pub fn main() -> Result<()> {

@@ -4,7 +4,8 @@ use crate::cases::layout;
 use crate::suite::each;
 use std::num::NonZeroU64;
 use warpheap::host_pools::{
-    BlockPool, DeviceAllocator, SyncDriverAllocator, FailureInjected, Failures, PoolBox, PoolBuffer, Statistics,
+    BlockPool, DeviceAllocator, FailureInjected, Failures, PoolBox, PoolBuffer, Statistics,
+    SyncDriverAllocator,
 };
 use warpheap::{Device, Error, Result};
 
@@ -146,7 +147,8 @@ fn a_block_that_no_try_can_free_is_logged_with_both_errors() {
 fn a_foreign_block_is_named_in_the_log() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let (right, wrong) = (SyncDriverAllocator::new(&device), Statistics::new(SyncDriverAllocator::new(&device)));
+    let (right, wrong) =
+        (SyncDriverAllocator::new(&device), Statistics::new(SyncDriverAllocator::new(&device)));
     let warpheap::host_pools::PoolParts { ptr, len, layout, stream, recorded, .. } =
         PoolBuffer::from_slice(&right, &[1_u32], &stream).unwrap().into_raw();
     let parts = warpheap::host_pools::PoolParts { ptr, len, layout, stream, recorded, allocator: &wrong };
@@ -154,7 +156,7 @@ fn a_foreign_block_is_named_in_the_log() {
     let values = unsafe { PoolBuffer::from_raw(parts) };
     let text = crate::adaptors::events_of(|| drop(values));
     assert!(
-        text.contains("cannot take back") && text.contains(&format!("address={}", ptr.0 as u64)),
+        text.contains("cannot free") && text.contains(&format!("address={}", ptr.0 as u64)),
         "{text}"
     );
     assert_eq!((wrong.stats().failed_frees, right.usage().used_bytes), (1, 4));

@@ -8,8 +8,8 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::sync::Mutex;
 use std::thread;
-use warpheap::host_pools::{DeviceAllocator, PoolBuffer};
 use warpheap::error::OutOfMemory;
+use warpheap::host_pools::{DeviceAllocator, PoolBuffer};
 use warpheap::{Device, Error, LaunchConfig, Module, Stream};
 
 const THREADS: u64 = 8;
@@ -145,8 +145,9 @@ fn a_shared_pool_ends_on_the_thread_that_has_its_last_handle() {
     use warpheap::host_pools::{BlockPool, SyncDriverAllocator};
     let device = Device::cpu();
     let stream = device.stream().unwrap();
-    let pool =
-        Arc::new(BlockPool::builder(layout(64, 64), 9).build_over(SyncDriverAllocator::new(&device)).unwrap());
+    let pool = Arc::new(
+        BlockPool::builder(layout(64, 64), 9).build_over(SyncDriverAllocator::new(&device)).unwrap(),
+    );
     let threads: Vec<_> = (0..8_u32)
         .map(|i| {
             let values = PoolBuffer::from_slice(pool.clone(), &[i; 16], &stream).unwrap();

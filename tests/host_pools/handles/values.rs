@@ -6,8 +6,10 @@ use crate::suite::each;
 use crate::support::{devices, module};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use warpheap::host_pools::{BlockPool, DeviceAllocator, SyncDriverAllocator, PoolBox, PoolBuffer, Statistics};
 use warpheap::error::{InvalidRequest, OutOfMemory};
+use warpheap::host_pools::{
+    BlockPool, DeviceAllocator, PoolBox, PoolBuffer, Statistics, SyncDriverAllocator,
+};
 use warpheap::{Device, DeviceData, Error, LaunchConfig, Result};
 use warpheap_device::kernel;
 use warpheap_device::kernel::DeviceSlice;
@@ -204,7 +206,8 @@ fn an_allocator_that_cannot_serve_says_so() {
 #[test]
 fn a_shared_handle_keeps_its_pool_and_its_device() {
     let stream = Device::cpu().stream().unwrap();
-    let pool = BlockPool::builder(layout(64, 64), 2).build_over(SyncDriverAllocator::new(stream.device())).unwrap();
+    let pool =
+        BlockPool::builder(layout(64, 64), 2).build_over(SyncDriverAllocator::new(stream.device())).unwrap();
     let pool: Arc<dyn DeviceAllocator> = Arc::new(pool);
     let values: PoolBuffer<u32> = PoolBuffer::from_slice(pool.clone(), &[4, 5, 6], &stream).unwrap();
     let one: PoolBox<u32> = PoolBox::new(pool, 9, &stream).unwrap();
@@ -271,5 +274,9 @@ fn handles_are_send_and_sync_where_their_values_are() {
     both::<PoolBuffer<u32>>();
     both::<PoolBox<[f64; 3], &BlockPool<SyncDriverAllocator>>>();
     both::<PoolBuffer<MaybeUninit<u8>, Arc<SyncDriverAllocator>>>();
-    assert!(size_of::<PoolBox<u32, &SyncDriverAllocator>>() <= 128, "{}", size_of::<PoolBox<u32, &SyncDriverAllocator>>());
+    assert!(
+        size_of::<PoolBox<u32, &SyncDriverAllocator>>() <= 128,
+        "{}",
+        size_of::<PoolBox<u32, &SyncDriverAllocator>>()
+    );
 }

@@ -1,6 +1,6 @@
 //! One kernel per primitive of the facade, named after it: `AtomicU64__add_acquire`,
 //! `sync__fence_acquire`, `warp__activemask`. Each calls that primitive once and stores the result,
-//! so that `tests/ptx_opcodes.rs` can read from the PTX what a primitive compiles to.
+//! so that `tests/ptx/opcodes.rs` can read from the PTX what a primitive compiles to.
 #![no_std]
 #![cfg(target_arch = "nvptx64")]
 

@@ -177,7 +177,9 @@ impl Defect {
             Defect::ClassUnnoted => Invariant::I1,
             Defect::HolesInCursor { .. } | Defect::BitsBeyond { .. } => Invariant::I2,
             Defect::ClassTable | Defect::Orphan { .. } | Defect::ReachesPastEnd { .. } => Invariant::I5,
-            Defect::Torn { .. } | Defect::Lost | Defect::FreeTwice | Defect::TakenAndFree { .. } => Invariant::I5,
+            Defect::Torn { .. } | Defect::Lost | Defect::FreeTwice | Defect::TakenAndFree { .. } => {
+                Invariant::I5
+            }
             Defect::Withheld | Defect::FreshBeforePartition { .. } | Defect::FreeSlabOutside => Invariant::I5,
             Defect::BitsWithoutClass { .. } => Invariant::I6,
             Defect::CountWithoutRun { .. } => Invariant::I6,
@@ -205,7 +207,9 @@ impl fmt::Display for Defect {
                 )
             }
             Defect::SpanShared => write!(f, "the cursor has blocks that another cursor has, too"),
-            Defect::ClassUnnoted => write!(f, "the cursor has blocks, and no bit says that the class has any"),
+            Defect::ClassUnnoted => {
+                write!(f, "the cursor has blocks, and no bit says that the class has any")
+            }
             Defect::SpanOwed { left } => {
                 write!(f, "the cursor is at {left}, and no group is left that would store its next span")
             }
@@ -239,7 +243,9 @@ impl fmt::Display for Defect {
             Defect::BitsWithoutClass { word, bits } => {
                 write!(f, "it has no class, and word {word} of its bits is {bits:#x}")
             }
-            Defect::CountWithoutRun { count } => write!(f, "no run starts there, and its count is {count:#x}"),
+            Defect::CountWithoutRun { count } => {
+                write!(f, "no run starts there, and its count is {count:#x}")
+            }
             Defect::Count { bits, count } => write!(f, "its count is {count:#x}, and its bits say {bits:#x}"),
             Defect::NotIdle => write!(f, "all its blocks are holes, and it is not among the idle runs"),
             Defect::NotPartial => write!(f, "it has holes, and is not in its class' partial set"),

@@ -1,15 +1,14 @@
 //! Allocations, and frees of the allocated blocks: one per thread.
 
-use super::super::Figure;
-use super::super::figures::{Bench, THREADS};
-use super::super::plan::Plan;
-use super::load::Load;
-use super::{GIB, WITHOUT_ALLOCATING, one_size, room_for, wrong};
-use crate::Result;
+use crate::bench::context::{Bench, GIB, THREADS};
+use crate::bench::figure::Figure;
+use crate::bench::load::{WITHOUT_ALLOCATING, one_size};
+use crate::bench::plan::Plan;
 use crate::kernels::bench::{
     Sizes, bench_alloc_floor, bench_free_floor, bench_heap_alloc, bench_heap_alloc_sparse, bench_heap_free,
     bench_heap_free_sparse,
 };
+use crate::{Error, Result};
 use warpheap::kernel_names;
 
 /// Allocated sizes in bytes: all powers of two, and some of the size classes between them.
@@ -64,55 +63,58 @@ fn frees(what: &str, sizes: Sizes, bars: [f64; 3]) -> [Plan; 2] {
         .map(|(how, permuted, bar)| free(format!("heap {how}, {what}"), THREADS, sizes, permuted, bar))
 }
 
+/// Size of a heap with room for `threads` allocations: 8 GiB, or 16 GiB if they request as much as
+/// 8.
+fn room_for(threads: u32, sizes: Sizes) -> u64 {
+    let mean = u64::from(sizes.min + sizes.max) / 2;
+    if u64::from(threads) * mean < 8 * GIB { 8 * GIB } else { 16 * GIB }
+}
+
 impl Bench {
     fn heap_alloc(&self, name: &str, threads: u32, sizes: Sizes, bar: f64) -> Result<Figure> {
         let load = self.load(threads, sizes)?;
-        let base = self.timer.alloc_floor(&load.out, sizes)?;
-        let heap = self.heap(room_for(threads, sizes))?;
-        let rounds = load.time_alloc(&heap)?;
-        all_granted(name, &load, rounds.least)?;
-        let checked = load.check_addresses(name, load.threads())?;
-        Ok(Figure::ratio(name, load.threads(), rounds.time, WITHOUT_ALLOCATING, base, bar).checked(checked))
+        let base = load.alloc_floor()?;
+        let rounds = load.time_alloc(&self.heap(room_for(threads, sizes))?)?;
+        if rounds.least != load.threads() {
+            let found =
+                format!("only {} of {} allocations succeeded in a round", rounds.least, load.threads());
+            return Err(Error::wrong(name, found));
+        }
+        load.alloc_figure(name, rounds.time, (WITHOUT_ALLOCATING, base), bar, load.threads())
     }
 
     fn heap_free(&self, name: &str, threads: u32, sizes: Sizes, permuted: bool, bar: f64) -> Result<Figure> {
         let mut load = self.load(threads, sizes)?;
         let heap = self.heap(room_for(threads, sizes))?;
-        load.alloc(&heap)?;
-        let base = self.timer.free_floor(&load.out, load.order(permuted), load.counter())?;
-        load.free(&heap, false)?;
-        load.clear_failures()?;
-        let time = load.time_free(&heap, permuted)?;
-        let checked = load.check(name, &heap)?;
-        let against = "the same without freeing";
-        Ok(Figure::ratio(name, load.threads(), time, against, base, bar).checked(checked))
+        load.free_figure(name, &heap, permuted, bar)
     }
 
     fn heap_sparse(&self, name: &str) -> Result<Figure> {
         let load = self.load(1 << 17, one_size(4096))?;
-        let base = self.timer.alloc_floor(&load.out, load.sizes)?;
+        let base = load.alloc_floor()?;
         let heap = self.heap(8 * GIB)?;
         let args = (heap.handle(), load.out.slice(), load.sizes);
-        // SAFETY: the heap and `out` are live, and only this stream uses them.
-        let launch = || unsafe { load.launch(bench_heap_alloc_sparse, args) };
         let free_args = (heap.handle(), load.out.slice());
-        let mut first = true;
-        let give_back = || match std::mem::take(&mut first) {
-            true => Ok(()),
+        let time = load.time_alternating(
+            // SAFETY: the heap and `out` are live, and only this stream uses them.
+            || unsafe { load.launch(bench_heap_alloc_sparse, args) },
             // SAFETY: the blocks in `out` were allocated, and are freed once before the next
             // allocations.
-            false => unsafe { load.launch(bench_heap_free_sparse, free_args) },
-        };
-        let time = self.timer.time(give_back, launch)?;
-        let checked = load.check_addresses(name, load.threads() / 32)?;
-        Ok(Figure::ratio(name, load.threads(), time, WITHOUT_ALLOCATING, base, BARS[0]).checked(checked))
+            || unsafe { load.launch(bench_heap_free_sparse, free_args) },
+        )?;
+        load.alloc_figure(name, time, (WITHOUT_ALLOCATING, base), BARS[0], load.threads() / 32)
     }
 }
 
-/// Checks that every allocation succeeded in every round.
-fn all_granted(name: &str, load: &Load<'_>, least: u32) -> Result<()> {
-    if least == load.threads() {
-        return Ok(());
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_heap_has_room_for_all_threads() {
+        assert_eq!(room_for(1 << 20, one_size(4096)), 8 * GIB);
+        assert_eq!(room_for(1 << 20, one_size(8192)), 16 * GIB);
+        assert_eq!(room_for(1 << 24, one_size(512)), 16 * GIB);
+        assert_eq!(room_for(1 << 20, MIXED), 8 * GIB);
     }
-    Err(wrong(name, format!("only {least} of {} were granted in some round", load.threads())))
 }

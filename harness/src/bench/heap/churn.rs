@@ -5,13 +5,12 @@
 //! In the other it uses a new place in each turn, over as many blocks as a heap might allocate. The
 //! bar refers to the faster floor.
 
-use super::super::figures::{Bench, THREADS};
-use super::super::plan::Plan;
-use super::super::timing::Timing;
-use super::super::{Bar, Figure};
-use super::load::Load;
-use super::{GIB, one_size};
 use crate::Result;
+use crate::bench::context::{Bench, GIB, THREADS};
+use crate::bench::figure::Figure;
+use crate::bench::load::{Load, one_size};
+use crate::bench::plan::Plan;
+use crate::bench::timing::Timing;
 use crate::kernels::bench::{
     Places, Sizes, bench_churn_floor, bench_churn_mixed_floor, bench_heap_churn, bench_heap_churn_mixed,
 };
@@ -50,15 +49,13 @@ pub(super) fn plans() -> Vec<Plan> {
 impl Bench {
     fn heap_churn(&self, name: &str, sizes: Sizes, bar: f64) -> Result<Figure> {
         let load = self.load(THREADS, sizes)?;
-        let base = self.timer.churn_floor(&load.out, TURNS)?;
+        let base = load.churn_floor(TURNS)?;
         let heap = self.heap(8 * GIB)?;
         let args = (heap.handle(), sizes, TURNS, load.counter());
         // SAFETY: the heap and the counter are live, and only this stream uses them.
-        let time = self.timer.time(|| Ok(()), || unsafe { load.launch(bench_heap_churn, args) })?;
+        let time = unsafe { load.time(bench_heap_churn, args) }?;
         let checked = load.check(name, &heap)?;
-        let value = f64::from(load.threads()) * f64::from(TURNS) / time.median_us / 1e3;
-        let figure = Figure::ratio(name, load.threads(), time, "stores alone", base, 0.0).checked(checked);
-        Ok(figure.measured_by(value, "G pairs/s", Bar::AtLeast, bar))
+        Ok(load.churn_figure(name, TURNS, time, ("stores alone", base), bar).checked(checked))
     }
 
     fn heap_churn_mixed(&self, name: &str, threads: u32) -> Result<Figure> {
@@ -67,7 +64,7 @@ impl Bench {
         let heap = self.heap(8 * GIB)?;
         let args = (heap.handle(), MIXED, MIXED_TURNS, load.counter());
         // SAFETY: the heap and the counter are live, and only this stream uses them.
-        let time = self.timer.time(|| Ok(()), || unsafe { load.launch(bench_heap_churn_mixed, args) })?;
+        let time = unsafe { load.time(bench_heap_churn_mixed, args) }?;
         let checked = load.check(name, &heap)?;
         let figure = Figure::ratio(name, load.threads(), time, against, base, MIXED_BAR);
         Ok(figure.beside(other, other_base).checked(checked))
@@ -89,5 +86,5 @@ fn mixed_floor(load: &Load<'_>, places: Places) -> Result<Timing> {
     let memory = load.timer.device.zeroed::<u64>(words as usize)?;
     let args = (memory.slice(), places, MIXED, MIXED_TURNS, load.counter());
     // SAFETY: the memory is live, contains all places, and only this stream uses it.
-    load.timer.time(|| Ok(()), || unsafe { load.launch(bench_churn_mixed_floor, args) })
+    unsafe { load.time(bench_churn_mixed_floor, args) }
 }

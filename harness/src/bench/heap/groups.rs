@@ -1,18 +1,17 @@
 //! The heap's group functions, compared with its plain ones.
 
-use super::super::figures::{BLOCK, Bench, THREADS};
-use super::super::plan::Plan;
-use super::super::timing::Timing;
-use super::super::{Bar, Figure};
-use super::load::Load;
-use super::{GIB, WITHOUT_ALLOCATING, one_size};
 use crate::Result;
+use crate::bench::context::{Bench, GIB, THREADS};
+use crate::bench::figure::Figure;
+use crate::bench::load::{Load, WITHOUT_ALLOCATING, one_size};
+use crate::bench::plan::Plan;
+use crate::bench::timing::{BLOCK, Timing};
 use crate::kernels::bench::{
     CACHE_THREADS, Counter, Sizes, bench_alloc_floor, bench_heap_alloc_each, bench_heap_churn,
     bench_heap_churn_cached, bench_heap_free_each,
 };
-use warpheap::kernel_names;
 use warpheap::device_pools::Heap;
+use warpheap::kernel_names;
 use warpheap_device::heap;
 use warpheap_device::kernel::{Arg, Kernel};
 
@@ -45,31 +44,27 @@ impl Bench {
         let base = time_pairs(bench_heap_churn, &load, &heap)?;
         let time = time_pairs(bench_heap_churn_cached, &load, &heap)?;
         let checked = load.check(name, &heap)?;
-        let rate = |time: Timing| f64::from(load.threads()) * f64::from(TURNS) / time.median_us / 1e3;
-        let figure = Figure::ratio(name, load.threads(), time, "the heap's plain calls", base, 0.0);
-        let figure = figure.checked(checked);
-        Ok(figure.measured_by(rate(time), "G pairs/s", Bar::AtLeast, CACHE_GAIN * rate(base)))
+        let bar = CACHE_GAIN * load.pair_rate(TURNS, base);
+        let figure = load.churn_figure(name, TURNS, time, ("the heap's plain calls", base), bar);
+        Ok(figure.checked(checked))
     }
 
     /// Rounds of allocating for all blocks and freeing; the allocation of each round is timed.
     fn heap_alloc_each(&self, name: &str, sizes: Sizes) -> Result<Figure> {
         let load = self.load(THREADS, sizes)?;
-        let base = self.timer.alloc_floor(&load.out, sizes)?;
+        let base = load.alloc_floor()?;
         let heap = self.heap(8 * GIB)?;
         let args = (heap.handle(), load.out.slice(), sizes);
-        // SAFETY: the heap and `out` are live, and only this stream uses them.
-        let launch = || unsafe { load.launch(bench_heap_alloc_each, args) };
-        let free = (heap.handle(), load.out.slice(), load.counter());
-        let mut first = true;
-        let give_back = || match std::mem::take(&mut first) {
-            true => Ok(()),
+        let free_args = (heap.handle(), load.out.slice(), load.counter());
+        let time = load.time_alternating(
+            // SAFETY: the heap and `out` are live, and only this stream uses them.
+            || unsafe { load.launch(bench_heap_alloc_each, args) },
             // SAFETY: `out` holds the blocks that the previous launch allocated.
-            false => unsafe { load.launch(bench_heap_free_each, free) },
-        };
-        let time = self.timer.time(give_back, launch)?;
-        let checked = load.check_addresses(name, load.threads())?;
-        let checked = format!("{checked}, {}", load.check(name, &heap)?);
-        Ok(Figure::ratio(name, load.threads(), time, WITHOUT_ALLOCATING, base, 2.0).checked(checked))
+            || unsafe { load.launch(bench_heap_free_each, free_args) },
+        )?;
+        let figure = load.alloc_figure(name, time, (WITHOUT_ALLOCATING, base), 2.0, load.threads())?;
+        let checked = format!("{}, {}", figure.checked, load.check(name, &heap)?);
+        Ok(figure.checked(checked))
     }
 }
 
@@ -79,5 +74,5 @@ where
 {
     let args = (heap.handle(), load.sizes, TURNS, load.counter());
     // SAFETY: the heap and the counter are live, and only this stream uses them.
-    load.timer.time(|| Ok(()), || unsafe { load.launch(kernel, args) })
+    unsafe { load.time(kernel, args) }
 }

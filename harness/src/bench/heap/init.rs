@@ -1,11 +1,10 @@
 //! Fixed costs of a heap: set-up time and metadata.
 
-use super::super::figures::Bench;
-use super::super::plan::Plan;
-use super::super::timing::Timing;
-use super::super::{Bar, Figure};
-use super::GIB;
-use crate::Result;
+use crate::bench::context::{Bench, GIB};
+use crate::bench::figure::{Bar, Figure};
+use crate::bench::plan::Plan;
+use crate::bench::timing::Timing;
+use crate::{Error, Result};
 use std::time::Instant;
 
 /// Maximum set-up time in microseconds.
@@ -41,7 +40,7 @@ impl Bench {
         let time = Timing::of(rounds.split_off(self.timer.uncounted()));
         let checked = match heap.check()?.first() {
             None => "all metadata as of a new heap".to_owned(),
-            Some(violation) => return Err(super::wrong(name, format!("{violation:?}"))),
+            Some(violation) => return Err(Error::wrong(name, format!("{violation:?}"))),
         };
         let figure = Figure::plain(name, 0, "the host's clock, without the driver's allocation");
         Ok(figure.timed(time).checked(checked).measured_by(time.median_us, "us", Bar::AtMost, INIT_BAR))

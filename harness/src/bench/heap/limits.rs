@@ -1,19 +1,18 @@
 //! A heap at its limits: exactly full, over full, half freed, and all freed.
 
-use super::super::figures::{Bench, THREADS, check_different};
-use super::super::plan::Plan;
-use super::super::timing::Timing;
-use super::super::{Bar, Figure};
-use super::load::{Load, check_faults};
-use super::{GIB, WITHOUT_ALLOCATING, one_size};
 use crate::Result;
+use crate::bench::context::{Bench, GIB, THREADS};
+use crate::bench::figure::{Bar, Figure};
+use crate::bench::load::{Load, Pool, WITHOUT_ALLOCATING, check_addresses, one_size};
+use crate::bench::plan::Plan;
+use crate::bench::timing::Timing;
 use crate::kernels::bench::{
     Sizes, bench_alloc_floor, bench_heap_alloc, bench_heap_free, bench_heap_free_half,
 };
 use crate::kernels::stress::take_whole_heap;
+use warpheap::device_pools::Heap;
 use warpheap::driver::LaunchConfig;
 use warpheap::kernel_names;
-use warpheap::device_pools::Heap;
 use warpheap_device::kernel::DevicePtr;
 
 const LARGE: u32 = 8192;
@@ -54,9 +53,7 @@ impl Bench {
         let (load, heap) = self.exact()?;
         let base = load.time_alloc(&self.heap(16 * GIB)?)?.time;
         let rounds = load.time_alloc(&heap)?;
-        let checked = load.check_addresses(name, load.granted()?)?;
-        let figure = Figure::ratio(name, load.threads(), rounds.time, "the same with room", base, 3.0);
-        Ok(figure.checked(checked))
+        load.alloc_figure(name, rounds.time, ("the same with room", base), 3.0, load.granted()?)
     }
 
     fn heap_exact_granted(&self, name: &str) -> Result<Figure> {
@@ -71,13 +68,11 @@ impl Bench {
 
     fn heap_full(&self, name: &str) -> Result<Figure> {
         let load = self.load(THREADS, one_size(LARGE))?;
-        let base = self.timer.alloc_floor(&load.out, load.sizes)?;
+        let base = load.alloc_floor()?;
         let heap = self.heap(GIB)?;
-        load.alloc(&heap)?;
-        let time = self.timer.time(|| Ok(()), || load.alloc(&heap))?;
-        let checked = load.check_addresses(name, 0)?;
-        let figure =
-            Figure::ratio(name, load.threads(), time, WITHOUT_ALLOCATING, base, 0.0).checked(checked);
+        heap.alloc(&load)?;
+        let time = self.timer.time(|| Ok(()), || heap.alloc(&load))?;
+        let figure = load.alloc_figure(name, time, (WITHOUT_ALLOCATING, base), 0.0, 0)?;
         Ok(figure.measured_by(time.median_us, "us", Bar::AtMost, 1000.0))
     }
 
@@ -94,15 +89,15 @@ impl Bench {
         let (mut least, mut what) = (f64::MAX, String::new());
         let time = self.timer.time_and_look(
             || {
-                again.free(&heap, false)?;
-                full.free(&heap, false)?;
-                full.alloc(&heap)?;
+                heap.free(&again, false)?;
+                heap.free(&full, false)?;
+                heap.alloc(&full)?;
                 round += 1;
                 let args = (heap.handle(), full.out.slice(), round, counter);
                 // SAFETY: the blocks in `out` are allocated, and only this stream uses them.
                 unsafe { full.launch(bench_heap_free_half, args) }
             },
-            || again.alloc(&heap),
+            || heap.alloc(&again),
             || {
                 let total = freed.copy_to_vec()?[0];
                 let (now, got) = (total - freed_before, u64::from(again.granted()?));
@@ -115,8 +110,8 @@ impl Bench {
         )?;
         let mut held = full.out.copy_to_vec()?;
         held.extend(again.out.copy_to_vec()?);
-        let different = check_different(name, held, full.granted()? + again.granted()?)?;
-        let faults = check_faults(name, &heap)?;
+        let different = check_addresses(name, held, full.granted()? + again.granted()?)?;
+        let faults = heap.check_freed(name)?;
         let checked = format!("{what}, the least of all rounds; of the last: {different}; {faults}");
         let figure = Figure::plain(name, again.threads(), "the bytes freed").timed(time).checked(checked);
         Ok(figure.measured_by(least, "%", Bar::AtLeast, 95.0))
@@ -129,13 +124,13 @@ impl Bench {
         let heap = self.heap(GIB)?;
         let mut granted = Vec::new();
         let (time, whole) = self.time_whole(&heap, || {
-            load.alloc(&heap)?;
+            heap.alloc(&load)?;
             granted.push(load.granted()?);
-            load.free(&heap, true)
+            heap.free(&load, true)
         })?;
         let rounds = granted.len() as u64;
         let fewest = granted.into_iter().min().unwrap_or(0);
-        let faults = check_faults(name, &heap)?;
+        let faults = heap.check_freed(name)?;
         let checked = format!("{whole} of {rounds} rounds, each after {fewest} blocks or more; {faults}");
         let figure = Figure::plain(name, load.threads(), "all rounds").timed(time).checked(checked);
         Ok(figure.measured_by(percent(whole, rounds), "%", Bar::AtLeast, 100.0))

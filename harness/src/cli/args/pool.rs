@@ -30,7 +30,7 @@ name, 3 without the GPU that was asked for, 4 if it takes too long, 5 if a measu
 const DEMO_EXAMPLES: &str = "\
 Examples:
   warpheap pool demo
-  warpheap pool demo S2 --backend cuda --json demo.json
+  warpheap pool demo caching --backend cuda --json demo.json
 
 Exit status: 0 if every check holds, 1 if one does not, 2 if there is no such demonstration, 3 without the GPU that
 was asked for, 4 if a kernel hangs, 5 if the machine or the driver lets the run down.";
@@ -197,7 +197,7 @@ pub struct PoolBenchArgs {
 /// `warpheap pool demo`
 #[derive(Debug, Args)]
 pub struct PoolDemoArgs {
-    /// Which demonstration: S1, S2. Default: all.
+    /// One demonstration: blocks, growable, region, arena, driver, caching. Default: all.
     #[arg(value_name = "NAME", default_value = "all", hide_default_value = true)]
     pub which: String,
     #[command(flatten)]

@@ -12,7 +12,9 @@ use serde::Serialize;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
-use warpheap_harness::pool_tools::replay::{Findings, ReplayConfig, ReplayReport, Trace, TraceSummary, replay};
+use warpheap_harness::pool_tools::replay::{
+    Findings, ReplayConfig, ReplayReport, Trace, TraceSummary, replay,
+};
 
 /// The kept results of a run.
 #[derive(Serialize)]

@@ -11,8 +11,8 @@ use crate::report::provenance::ResultFile;
 use crate::report::table::Summary;
 use serde::Serialize;
 use std::alloc::Layout;
-use warpheap::host_pools::{DeviceAllocator, DriverPool, ReusePolicies};
 use warpheap::error::InvalidRequest;
+use warpheap::host_pools::{DeviceAllocator, DriverPool, ReusePolicies};
 use warpheap::{Device, Error};
 
 /// The kept results. Sizes are in bytes.

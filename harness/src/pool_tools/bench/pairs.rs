@@ -13,8 +13,8 @@ use std::alloc::Layout;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
-use warpheap::host_pools::DeviceAllocator;
 use warpheap::driver::Stream;
+use warpheap::host_pools::DeviceAllocator;
 
 /// Untimed rounds before the timed ones.
 const WARM_UP: u32 = 3;

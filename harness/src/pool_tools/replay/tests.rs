@@ -3,8 +3,8 @@ use crate::pool_tools::POOLS;
 use std::alloc::Layout;
 use std::sync::Mutex;
 use std::thread::{self, ThreadId};
-use warpheap::host_pools::{DeviceAllocator, SyncDriverAllocator, FailureInjected, Failures, Logged, Usage};
 use warpheap::driver::Stream;
+use warpheap::host_pools::{DeviceAllocator, FailureInjected, Failures, Logged, SyncDriverAllocator, Usage};
 use warpheap_device::kernel::DevicePtr;
 
 const NAMES: &str = "thread,time,action,pointer,size,stream,align\n";

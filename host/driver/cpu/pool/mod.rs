@@ -14,9 +14,9 @@ mod tests;
 use self::segments::Segments;
 use super::memory::Heap;
 use super::queues::Queues;
-use crate::driver::backend::{PoolAttribute, PoolBackend, Range};
-use crate::driver::stream::Stream;
+use crate::driver::backend::{PoolAttribute, PoolBackend, Queue, Range};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
+use crate::lock::lock;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Block addresses and sizes are multiples of this.
@@ -57,14 +57,9 @@ impl CpuPool {
         CpuPool { heap, queues, most: most.unwrap_or(u64::MAX), state: Mutex::new(state) }
     }
 
-    /// A panic elsewhere leaves the state consistent: nothing here panics between two changes.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The host has waited for work: releases memory above the threshold.
     fn settle(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.segments.sweep();
         let threshold = state.threshold;
         self.release(&mut state, threshold);
@@ -81,7 +76,7 @@ impl CpuPool {
             requested: Bytes(bytes),
             free: Bytes(self.heap.free_bytes().min(self.most - state.segments.reserved())),
             total: Bytes(self.heap.total().min(self.most)),
-            advice: "ask for less".into(),
+            advice: "request less".into(),
         })
     }
 
@@ -100,7 +95,7 @@ impl CpuPool {
 
     /// Allocates a block for the stream: from free memory, by growing the pool, or from a pending
     /// free.
-    fn take(&self, state: &mut State, bytes: u64, stream: &Stream) -> Result<u64> {
+    fn take(&self, state: &mut State, bytes: u64, stream: &Queue) -> Result<u64> {
         if let Some(address) = state.segments.take(bytes, stream.id()) {
             return Ok(address);
         }
@@ -123,14 +118,14 @@ impl CpuPool {
         }
         let pending = state.segments.pending(bytes).filter(|_| state.internal_dependencies);
         let Some(behind) = pending else { return Err(self.full(state, bytes)) };
-        stream.driver().wait(behind.event.clone())?;
+        stream.backend().wait(behind.event.clone())?;
         state.segments.take_pending(bytes, &behind).ok_or_else(|| self.full(state, bytes))
     }
 }
 
 impl PoolBackend for CpuPool {
-    fn alloc(&self, bytes: u64, stream: &Stream) -> Result<u64> {
-        let mut state = self.state();
+    fn alloc(&self, bytes: u64, stream: &Queue) -> Result<u64> {
+        let mut state = lock(&self.state);
         let Some(rounded) = bytes.checked_next_multiple_of(GRAIN) else {
             return Err(self.full(&state, bytes));
         };
@@ -139,10 +134,10 @@ impl PoolBackend for CpuPool {
         Ok(address)
     }
 
-    unsafe fn free(&self, address: u64, stream: &Stream) -> Result<()> {
+    unsafe fn free(&self, address: u64, stream: &Queue) -> Result<()> {
         // Under the lock, so that sequence numbers of frees match the order of the events of a
         // stream.
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if !state.segments.is_live(address) {
             return Err(Error::Driver {
                 call: "cuMemFreeAsync",
@@ -151,20 +146,20 @@ impl PoolBackend for CpuPool {
                 detail: format!("no block of the pool starts at {address:#x}"),
             });
         }
-        let event = stream.driver().record()?;
+        let event = stream.backend().record()?;
         state.segments.give(address, stream.id(), event);
         Ok(())
     }
 
     fn trim_to(&self, keep: u64) -> Result<()> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.segments.sweep();
         self.release(&mut state, keep);
         Ok(())
     }
 
     fn get(&self, attribute: PoolAttribute) -> Result<u64> {
-        let state = self.state();
+        let state = lock(&self.state);
         Ok(match attribute {
             PoolAttribute::FollowEvents => state.follow_events.into(),
             PoolAttribute::Opportunistic => state.opportunistic.into(),
@@ -178,7 +173,7 @@ impl PoolBackend for CpuPool {
     }
 
     fn set(&self, attribute: PoolAttribute, value: u64) -> Result<()> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let (reserved, used) = (state.segments.reserved(), state.segments.used());
         match (attribute, value) {
             (PoolAttribute::FollowEvents, _) => state.follow_events = value != 0,
@@ -226,7 +221,7 @@ pub(super) struct Pools {
 
 impl Pools {
     fn all(&self) -> MutexGuard<'_, Vec<Weak<CpuPool>>> {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.all);
         all.retain(|pool| pool.strong_count() > 0);
         all
     }

@@ -10,8 +10,7 @@
 //! completes.
 //! I4: `reserved` is the sum of the segments, `used` the sum of the live blocks.
 
-use crate::driver::StreamId;
-use crate::driver::backend::{EventBackend, Range};
+use crate::driver::backend::{EventBackend, Range, StreamId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -45,7 +44,7 @@ pub(super) struct Behind {
 }
 
 impl Segment {
-    fn is_whole(&self) -> bool {
+    fn is_fully_free(&self) -> bool {
         self.free.values().any(|free| free.bytes == self.bytes && free.behind.is_none())
     }
 
@@ -182,10 +181,10 @@ impl Segments {
 
     /// Removes fully free segments while at least `keep` bytes remain.
     pub fn release(&mut self, keep: u64) -> Vec<Range> {
-        let whole = self.segments.iter().filter(|(_, segment)| segment.is_whole());
-        let whole: Vec<Range> = whole.map(|(at, of)| Range { address: *at, bytes: of.bytes }).collect();
+        let free = self.segments.iter().filter(|(_, segment)| segment.is_fully_free());
+        let free: Vec<Range> = free.map(|(at, of)| Range { address: *at, bytes: of.bytes }).collect();
         let mut released = Vec::new();
-        for range in whole {
+        for range in free {
             if self.reserved - range.bytes >= keep {
                 self.segments.remove(&range.address);
                 self.reserved -= range.bytes;

@@ -1,7 +1,7 @@
 //! Which memory is reused by which stream and when, what is released, and what is kept.
 
 use super::*;
-use crate::driver::{Device, Event};
+use crate::driver::{Device, Event, Stream};
 use crate::error::{InvalidRequest, OutOfMemory};
 use crate::simt::{Executor, Mode};
 use rand_pcg::Pcg64Mcg;
@@ -49,29 +49,29 @@ impl crate::driver::EventBackend for Held {
 }
 
 #[test]
-fn a_pool_that_goes_with_live_blocks_waits_for_the_device() {
+fn a_pool_dropped_with_live_blocks_waits_for_the_device() {
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 4 * MIB);
     let stream = device.stream().unwrap();
     let pool = device.driver().new_pool(None).unwrap();
-    pool.alloc(4096, &stream).unwrap();
+    pool.alloc(4096, stream.queue()).unwrap();
     let held = hold(&device, &stream);
-    let going = std::thread::spawn(move || drop(pool));
+    let dropping = std::thread::spawn(move || drop(pool));
     // A premature completion would occur within a fraction of this.
     std::thread::sleep(std::time::Duration::from_millis(50));
     let info = device.info().unwrap();
     assert!(info.memory_free < info.memory_total, "freed before the stream's work has ended");
     drop(held);
-    going.join().unwrap();
+    dropping.join().unwrap();
     assert_eq!(device.info().unwrap().memory_free, info.memory_total);
 }
 
 fn give(pool: &CpuPool, address: u64, stream: &Stream) {
     // SAFETY: no work uses the block.
-    unsafe { pool.free(address, stream) }.unwrap();
+    unsafe { pool.free(address, stream.queue()) }.unwrap();
 }
 
 fn get(pool: &CpuPool, attribute: PoolAttribute) -> u64 {
-    pool.state().segments.check();
+    lock(&pool.state).segments.check();
     pool.get(attribute).unwrap()
 }
 
@@ -80,48 +80,48 @@ fn a_free_serves_its_own_stream_at_once_and_others_when_its_work_is_done() {
     let Setup { device, pool, .. } = setup(None);
     let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
     let held = hold(&device, &first);
-    let block = pool.alloc(2 * MIB, &first).unwrap();
+    let block = pool.alloc(2 * MIB, first.queue()).unwrap();
     give(&pool, block, &first);
-    let elsewhere = pool.alloc(2 * MIB, &second).unwrap();
+    let elsewhere = pool.alloc(2 * MIB, second.queue()).unwrap();
     assert_ne!(elsewhere, block, "the work before the free is not done");
-    assert_eq!(pool.alloc(2 * MIB, &first).unwrap(), block);
+    assert_eq!(pool.alloc(2 * MIB, first.queue()).unwrap(), block);
     give(&pool, block, &first);
     drop(held);
     first.synchronize().unwrap();
-    assert_eq!(pool.alloc(2 * MIB, &second).unwrap(), block, "opportunistically");
+    assert_eq!(pool.alloc(2 * MIB, second.queue()).unwrap(), block, "opportunistically");
     assert_eq!(get(&pool, PoolAttribute::UsedCurrent), 4 * MIB);
 }
 
 #[test]
-fn without_opportunistic_reuse_someone_has_to_wait_first() {
+fn without_opportunistic_reuse_the_host_must_wait_first() {
     let Setup { device, pool, .. } = setup(None);
     pool.set(PoolAttribute::Opportunistic, 0).unwrap();
     pool.set(PoolAttribute::ReleaseThreshold, u64::MAX).unwrap();
     let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
-    let block = pool.alloc(2 * MIB, &first).unwrap();
+    let block = pool.alloc(2 * MIB, first.queue()).unwrap();
     give(&pool, block, &first);
     first.synchronize().unwrap();
-    let other = pool.alloc(2 * MIB, &second).unwrap();
+    let other = pool.alloc(2 * MIB, second.queue()).unwrap();
     assert_ne!(other, block, "the pool does not look");
     pool.settle();
-    assert_eq!(pool.alloc(2 * MIB, &second).unwrap(), block);
+    assert_eq!(pool.alloc(2 * MIB, second.queue()).unwrap(), block);
 }
 
 #[test]
-fn a_full_pool_makes_the_stream_wait_or_refuses() {
+fn a_full_pool_makes_the_stream_wait_or_fails() {
     for allowed in [true, false] {
         let Setup { device, pool, .. } = setup(Some(4 * MIB));
         pool.set(PoolAttribute::InternalDependencies, allowed.into()).unwrap();
         let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
         let held = hold(&device, &first);
-        let blocks = [2 * MIB, 2 * MIB].map(|bytes| pool.alloc(bytes, &first).unwrap());
+        let blocks = [2 * MIB, 2 * MIB].map(|bytes| pool.alloc(bytes, first.queue()).unwrap());
         assert!(
-            matches!(pool.alloc(1, &second), Err(Error::OutOfMemory(OutOfMemory::Device { .. }))),
+            matches!(pool.alloc(1, second.queue()), Err(Error::OutOfMemory(OutOfMemory::Device { .. }))),
             "nothing is free"
         );
         give(&pool, blocks[1], &first);
         give(&pool, blocks[0], &first);
-        let got = pool.alloc(MIB, &second);
+        let got = pool.alloc(MIB, second.queue());
         if allowed {
             assert_eq!(got.unwrap(), blocks[1], "what was freed first");
             assert!(!second.is_done().unwrap(), "it waits for the free");
@@ -140,7 +140,7 @@ fn what_is_above_the_threshold_goes_back_at_a_synchronisation() {
     let Setup { device, heap, pool } = setup(None);
     let stream = device.stream().unwrap();
     pool.set(PoolAttribute::ReleaseThreshold, 6 * MIB).unwrap();
-    let blocks = [4 * MIB; 3].map(|bytes| pool.alloc(bytes, &stream).unwrap());
+    let blocks = [4 * MIB; 3].map(|bytes| pool.alloc(bytes, stream.queue()).unwrap());
     for block in blocks {
         give(&pool, block, &stream);
     }
@@ -163,7 +163,7 @@ fn what_is_above_the_threshold_goes_back_at_a_synchronisation() {
 fn a_trim_keeps_what_is_in_use_or_pending_and_what_it_is_told_to() {
     let Setup { device, pool, .. } = setup(None);
     let stream = device.stream().unwrap();
-    let blocks = [4 * MIB; 4].map(|bytes| pool.alloc(bytes, &stream).unwrap());
+    let blocks = [4 * MIB; 4].map(|bytes| pool.alloc(bytes, stream.queue()).unwrap());
     give(&pool, blocks[0], &stream);
     give(&pool, blocks[1], &stream);
     stream.synchronize().unwrap();
@@ -185,15 +185,15 @@ fn what_is_free_but_too_small_makes_room_for_more() {
     let Setup { device, heap, pool } = setup(None);
     let stream = device.stream().unwrap();
     pool.set(PoolAttribute::ReleaseThreshold, u64::MAX).unwrap();
-    let blocks = [8 * MIB; 8].map(|bytes| pool.alloc(bytes, &stream).unwrap());
+    let blocks = [8 * MIB; 8].map(|bytes| pool.alloc(bytes, stream.queue()).unwrap());
     assert_eq!(heap.free_bytes(), 0);
     for block in blocks {
         give(&pool, block, &stream);
     }
     stream.synchronize().unwrap();
-    pool.alloc(60 * MIB, &stream).unwrap();
-    assert!(pool.alloc(5 * MIB, &stream).is_err() && pool.alloc(u64::MAX, &stream).is_err());
-    pool.alloc(4 * MIB, &stream).unwrap();
+    pool.alloc(60 * MIB, stream.queue()).unwrap();
+    assert!(pool.alloc(5 * MIB, stream.queue()).is_err() && pool.alloc(u64::MAX, stream.queue()).is_err());
+    pool.alloc(4 * MIB, stream.queue()).unwrap();
     drop(pool);
     assert_eq!(heap.free_bytes(), 64 * MIB);
 }
@@ -203,7 +203,7 @@ fn its_end_waits_for_what_is_pending() {
     let Setup { device, heap, pool } = setup(None);
     let stream = device.stream().unwrap();
     let held = hold(&device, &stream);
-    let block = pool.alloc(MIB, &stream).unwrap();
+    let block = pool.alloc(MIB, stream.queue()).unwrap();
     give(&pool, block, &stream);
     // Streams may be dropped while frees are pending.
     drop(stream);
@@ -217,22 +217,22 @@ fn its_end_waits_for_what_is_pending() {
 }
 
 #[test]
-fn wrong_frees_are_refused_as_a_driver_would() {
+fn wrong_frees_fail_as_in_a_driver() {
     let Setup { device, pool, .. } = setup(None);
     let stream = device.stream().unwrap();
-    let block = pool.alloc(MIB, &stream).unwrap();
+    let block = pool.alloc(MIB, stream.queue()).unwrap();
     for address in [0, block + 512, u64::MAX] {
         // SAFETY: the free fails.
-        let refused = unsafe { pool.free(address, &stream) };
-        assert!(matches!(refused, Err(Error::Driver { .. })));
+        let outcome = unsafe { pool.free(address, stream.queue()) };
+        assert!(matches!(outcome, Err(Error::Driver { .. })));
     }
     give(&pool, block, &stream);
     // SAFETY: the free fails.
-    assert!(unsafe { pool.free(block, &stream) }.is_err());
+    assert!(unsafe { pool.free(block, stream.queue()) }.is_err());
 }
 
 #[test]
-fn segments_stay_whole_whatever_is_asked_for() {
+fn segments_stay_consistent_under_random_requests() {
     for seed in 0..10 {
         let Setup { device, heap, pool } = setup(Some(32 * MIB));
         let streams = [device.stream().unwrap(), device.stream().unwrap(), device.stream().unwrap()];
@@ -248,7 +248,7 @@ fn segments_stay_whole_whatever_is_asked_for() {
                 3..12 => {
                     let most = 1 << (4 + below(18));
                     let bytes = 1 + below(most);
-                    let Ok(at) = pool.alloc(bytes, stream) else { continue };
+                    let Ok(at) = pool.alloc(bytes, stream.queue()) else { continue };
                     assert!(at.is_multiple_of(GRAIN));
                     let apart = |(start, size): &(u64, u64)| at + bytes <= *start || start + size <= at;
                     assert!(live.iter().all(apart), "seed {seed}: {at:#x}");

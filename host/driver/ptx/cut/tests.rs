@@ -73,7 +73,7 @@ fn what_stays_is_the_exact_text() {
 }
 
 #[test]
-fn all_kernels_are_the_whole_text() {
+fn all_kernels_are_the_entire_text() {
     let without =
         TEXT.replace(".func lone();\n", "").replace(".func lone() { call.uni inner, (); ret; }\n", "");
     let without = without.replace(".extern .func vprintf(.param .b64 a);\n", "");
@@ -99,7 +99,7 @@ fn an_unknown_name_is_an_error() {
 }
 
 #[test]
-fn a_text_with_sections_stays_whole() {
+fn a_text_with_sections_is_not_cut() {
     let debug = format!("{TEXT}.section .debug_info {{ .b64 $L__func_begin0 }}\n");
     assert_eq!(cut(&debug, &["second"]).unwrap(), debug);
     let empty = format!("{TEXT}.section .debug_macinfo {{ }}\n");
@@ -107,7 +107,7 @@ fn a_text_with_sections_stays_whole() {
 }
 
 #[test]
-fn any_prefix_of_a_text_is_cut_or_refused() {
+fn any_prefix_of_a_text_is_cut_or_rejected() {
     for end in 0..TEXT.len() {
         let prefix = &TEXT[..end];
         if let Ok(text) = cut(prefix, &["first"]) {

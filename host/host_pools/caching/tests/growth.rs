@@ -2,9 +2,11 @@
 //! relied on.
 
 use super::*;
-use crate::host_pools::SyncDriverAllocator;
 use crate::driver::fault_injection::{self, Call, Faults};
+use crate::error::Result;
 use crate::error::{Error, OutOfMemory};
+use crate::host_pools::request::address_of;
+use std::sync::Mutex;
 
 /// Minimum growth of the pool, in MiB.
 const STEP: usize = 4;
@@ -13,7 +15,7 @@ const ASKED: usize = 6;
 /// Limit of the pool in MiB. An extent has at most 2 MiB, so 2 MiB of the first step stay free.
 const MOST: usize = 64;
 /// The number of growth attempts for one allocation.
-const ATTEMPTS: usize = crate::host_pools::caching::search::MOST_GROWTHS;
+const ATTEMPTS: usize = crate::host_pools::caching::search::MAX_GROWTHS;
 
 type Growing = CachingPool<SyncDriverAllocator>;
 
@@ -120,7 +122,10 @@ fn who_loses_each_time_up_to_the_limit_is_told_of_the_others() {
     let (pool, asked, mapped) = race(ATTEMPTS, STEP * (ATTEMPTS + 1));
     let error = asked.unwrap_err();
     assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. })), "{error}");
-    assert!(error.to_string().contains("other threads took what it grew by, 8 times"), "{error}");
+    assert!(
+        error.to_string().contains("other threads allocated the memory that it grew by, 8 times"),
+        "{error}"
+    );
     assert_eq!((mapped, pool.stats().rungs.failed), (ATTEMPTS, 1));
     let device = pool.device().clone();
     let stream = device.stream().unwrap();

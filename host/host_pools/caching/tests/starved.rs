@@ -1,13 +1,13 @@
 //! A stream that is blocked for long, and other streams with completed work.
 
+use super::super::RungStats;
+use super::super::shared::MAX_BUSY;
 use super::*;
-use crate::host_pools::SyncDriverAllocator;
-use crate::host_pools::caching::shared::POLLS;
 use crate::driver::fault_injection::gate;
 use std::time::{Duration, Instant};
 
 /// Blocks of the slow stream, each behind a separate event.
-const PENDING: usize = POLLS + 4;
+const PENDING: usize = MAX_BUSY + 4;
 
 /// Lets a third stream allocate four blocks that another stream freed and has passed, listed behind
 /// those of a slow stream. Returns the rungs that served it, and whether it waits for the slow

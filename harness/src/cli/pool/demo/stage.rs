@@ -1,36 +1,49 @@
-//! The environment of a demonstration: a device with kernels, and the log of checked steps.
+//! Environment of a demonstration: a device with kernels, and the log of checked steps.
+//!
+//! D1: a step passes only words of blocks that it owns to kernels, and orders all kernels that
+//! access the same words.
 
+use super::fault::Fault;
 use crate::cli::console::Console;
 use serde::Serialize;
-use std::fmt::Debug;
-use warpheap::{Backend, Device, DeviceBuffer, Error, LaunchConfig, Module, Result, Stream};
+use std::fmt::{Debug, Display};
+use std::thread;
+use std::time::{Duration, Instant};
+use warpheap::{Backend, Device, DeviceBuffer, Error, LaunchConfig, Module, Result, Stream, kernel_names};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice, Kernel};
 use warpheap_harness::kernels::bench::bench_spin;
-use warpheap_harness::kernels::demo::{demo_count_others, demo_fill, demo_hold, demo_let_go};
+use warpheap_harness::kernels::demo::{demo_count_others, demo_fill, demo_hold, demo_let_go, demo_take};
+
+/// The kernels of all demonstrations. Any other launch is rejected.
+pub const KERNELS: [&str; 6] =
+    kernel_names![bench_spin, demo_count_others, demo_fill, demo_hold, demo_let_go, demo_take];
 
 /// Threads per block.
 const BLOCK: u32 = 256;
-/// Maximum number of threads that fill and count; each then has several words.
+/// Maximum number of threads that fill and compare; each then has several words.
 const THREADS: u32 = 1 << 16;
 /// Maximum on the CPU, which runs the threads one after the other.
 const CPU_THREADS: u32 = 1 << 10;
+/// Longest wait for a stream that an injected fault should have left unordered.
+const MAX_DISORDER: Duration = Duration::from_secs(120);
 
-/// A fault that a test plants to see it detected.
-#[cfg(test)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
-    /// Fill kernels omit the last word.
-    ForgottenWord,
-    /// All streams are the same stream.
-    OneStream,
-    /// Waits between streams do nothing.
-    NoWaits,
+/// A demonstration.
+pub struct Demo {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Its purpose.
+    pub shows: &'static str,
+    /// Its steps, in order. An error ends the demonstration; a failed check does not.
+    pub steps: &'static [Step],
 }
 
-/// A checked step.
+/// A step. Each step creates the pools that it uses.
+pub type Step = fn(&mut Stage) -> Result<()>;
+
+/// A checked property.
 #[derive(Debug, Serialize)]
 pub struct Check {
-    /// The property that was checked.
+    /// The property.
     pub what: String,
     /// The observed value.
     pub found: String,
@@ -39,71 +52,52 @@ pub struct Check {
 }
 
 /// A device with its kernels and a stream, and the checks so far.
-pub struct Stage<'a> {
-    device: Device,
+pub struct Stage {
+    pub device: Device,
+    /// The stream of steps that need only one.
+    pub stream: Stream,
+    /// The injected fault: none, except in tests.
+    pub fault: Option<Fault>,
     module: Module,
-    stream: Stream,
-    others: DeviceBuffer<u64>,
-    /// The flag that [`hold`](Stage::hold) waits for.
-    flag: DeviceBuffer<u32>,
-    console: &'a Console,
+    console: Console,
     checks: Vec<Check>,
-    #[cfg(test)]
-    pub plant: Option<Plant>,
-    /// The gate that blocks streams that must stay busy.
-    #[cfg(test)]
-    pub gate: Option<super::gate::Gate>,
+    different: DeviceBuffer<u64>,
+    /// Held streams wait until this is 1.
+    flag: DeviceBuffer<u32>,
+    is_holding: bool,
+    /// The stream that releases held streams.
+    releaser: Stream,
 }
 
-impl<'a> Stage<'a> {
-    pub fn new(device: &Device, module: &Module, console: &'a Console) -> Result<Stage<'a>> {
-        let (device, module) = (device.clone(), module.clone());
-        let (stream, others) = (device.stream()?, device.zeroed(1)?);
-        let flag = device.zeroed(1)?;
+impl Stage {
+    pub fn new(device: &Device, module: &Module, console: &Console) -> Result<Stage> {
         Ok(Stage {
-            device,
-            module,
-            stream,
-            others,
-            flag,
-            console,
+            device: device.clone(),
+            stream: device.stream()?,
+            fault: None,
+            module: module.clone(),
+            console: *console,
             checks: Vec::new(),
-            #[cfg(test)]
-            plant: None,
-            #[cfg(test)]
-            gate: None,
+            different: device.zeroed(1)?,
+            flag: device.zeroed(1)?,
+            is_holding: false,
+            releaser: device.stream()?,
         })
     }
 
-    pub fn finish(self) -> Vec<Check> {
-        self.checks
-    }
-
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
-    /// The stream of steps that need only one.
-    pub fn stream(&self) -> &Stream {
-        &self.stream
+    pub fn finish(mut self) -> Result<Vec<Check>> {
+        self.release_all()?;
+        Ok(self.checks)
     }
 
     /// Another stream.
     pub fn new_stream(&self) -> Result<Stream> {
-        #[cfg(test)]
-        if self.plant == Some(Plant::OneStream) {
-            return Ok(self.stream.clone());
-        }
-        self.device.stream()
+        if self.has(Fault::OneStream) { Ok(self.stream.clone()) } else { self.device.stream() }
     }
 
     /// Makes `stream` wait on the device for the work submitted to `other` so far.
     pub fn wait(&self, stream: &Stream, other: &Stream) -> Result<()> {
-        #[cfg(test)]
-        if self.plant == Some(Plant::NoWaits) {
-            return Ok(());
-        }
-        stream.wait(&other.record()?)
+        self.unless(Fault::Unordered, || stream.wait(&other.record()?))
     }
 
     /// Whether kernels run on the CPU, where smaller workloads suffice.
@@ -111,45 +105,67 @@ impl<'a> Stage<'a> {
         self.device.backend() == Backend::Cpu
     }
 
+    /// Whether this fault is injected.
+    pub fn has(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    /// Makes a call, unless the injected fault omits it.
+    pub fn unless(&self, fault: Fault, call: impl FnOnce() -> Result<()>) -> Result<()> {
+        if self.has(fault) { Ok(()) } else { call() }
+    }
+
+    /// A number that a pool reports.
+    pub fn reported(&self, number: u64) -> u64 {
+        number + u64::from(self.has(Fault::Misreports))
+    }
+
     /// Prints the next step.
-    pub fn say(&self, what: impl std::fmt::Display) {
+    pub fn say(&self, what: impl Display) {
         self.console.say(format_args!("  {what}"));
     }
 
-    /// Records a check with the observed value `found`. In tests this also opens the gate that
-    /// blocks streams, so work that runs too early must have done so before.
-    pub fn check(&mut self, what: impl Into<String>, found: impl Into<String>, holds: bool) {
-        let (what, found) = (what.into(), found.into());
+    /// Records a check with the observed value `found`. Also releases all held streams, so work
+    /// that runs too early must have done so before.
+    pub fn check(&mut self, what: impl Into<String>, found: impl Display, holds: bool) {
+        let (what, found) = (what.into(), found.to_string());
         let word = if holds { "[ok]    " } else { "[FAILED]" };
         self.console.say(format_args!("  {word} {what}: {found}"));
         self.checks.push(Check { what, found, holds });
-        #[cfg(test)]
-        if let Some(gate) = &self.gate {
-            gate.open().unwrap();
-        }
+        self.release_all().expect("the kernel that releases the streams is launched");
     }
 
     /// Checks that `found` is `expected`.
     pub fn check_is<T: PartialEq + Debug>(&mut self, what: impl Into<String>, found: T, expected: T) {
         let holds = found == expected;
         let instead = if holds { String::new() } else { format!(" instead of {expected:?}") };
-        self.check(what, format!("{found:?}{instead}"), holds);
+        self.check(what, format_args!("{found:?}{instead}"), holds);
     }
 
-    /// Checks that a call failed with the error that `is_it` accepts, and prints its message.
-    pub fn check_refused<T>(
+    /// Checks that a call failed with the error that `is_expected` accepts, and prints its message.
+    pub fn check_fails<T>(
         &mut self,
         what: impl Into<String>,
         outcome: Result<T>,
-        is_it: impl FnOnce(&Error) -> bool,
+        is_expected: impl FnOnce(&Error) -> bool,
     ) {
         match outcome {
-            Ok(_) => self.check(what, "it was not refused", false),
-            Err(error) => {
-                let holds = is_it(&error);
-                self.check(what, error.to_string(), holds);
-            }
+            Ok(_) => self.check(what, "it succeeded", false),
+            Err(error) => self.check(what, &error, is_expected(&error)),
         }
+    }
+
+    /// Checks that all words have that value, after the earlier work of the stream.
+    pub fn check_words(
+        &mut self,
+        what: impl Into<String>,
+        stream: &Stream,
+        words: DeviceSlice<u32>,
+        value: u32,
+    ) -> Result<()> {
+        let different = self.different(stream, words, value)?;
+        self.check(what, format_args!("{different} of {} are wrong", words.len()), different == 0);
+        Ok(())
     }
 
     /// Launches a kernel on a stream.
@@ -163,93 +179,106 @@ impl<'a> Stage<'a> {
         threads: u32,
         args: K::Args,
     ) -> Result<()> {
-        let grid = LaunchConfig::linear(threads, BLOCK);
         // SAFETY: `launch` requires the contract of the kernel.
-        unsafe { stream.launch(&self.module, kernel, &grid, args) }
+        unsafe { stream.launch(&self.module, kernel, &LaunchConfig::linear(threads, BLOCK), args) }
     }
 
     /// Launches a kernel that sets all words to `value`.
-    ///
-    /// # Safety
-    /// Nothing else accesses the words until the stream has finished the kernel.
-    pub unsafe fn fill(&self, stream: &Stream, words: DeviceSlice<u32>, value: u32) -> Result<()> {
-        #[cfg(test)]
-        let words = match self.plant {
-            // SAFETY: a part of the given words.
-            Some(Plant::ForgottenWord) => unsafe {
-                DeviceSlice::from_raw_parts(words.as_ptr(), words.len() - 1)
-            },
-            _ => words,
-        };
+    pub fn fill(&self, stream: &Stream, words: DeviceSlice<u32>, value: u32) -> Result<()> {
+        let len = words.len() - u64::from(self.has(Fault::ForgottenWord));
+        // SAFETY: all of the words, or all but the last.
+        let words = unsafe { DeviceSlice::from_raw_parts(words.as_ptr(), len) };
         let threads = self.threads(words);
-        // SAFETY: `fill` requires that nothing else accesses the words.
+        // SAFETY: the launch fails unless the words are live; nothing else accesses them (D1).
         unsafe { self.launch(stream, demo_fill, threads, (words, value, threads)) }
     }
 
-    /// Counts the words that differ from `value` with a kernel, after the earlier work of the
-    /// stream. There is no wait before the launch.
-    ///
-    /// # Safety
-    /// Nothing writes to the words until then.
-    pub unsafe fn others(&mut self, stream: &Stream, words: DeviceSlice<u32>, value: u32) -> Result<u64> {
+    /// Launches a kernel that adds the number of words that differ from `value` to `count`.
+    pub fn count_different(
+        &self,
+        stream: &Stream,
+        words: DeviceSlice<u32>,
+        value: u32,
+        count: DevicePtr<u64>,
+    ) -> Result<()> {
         let threads = self.threads(words);
-        let count: DevicePtr<u64> = self.others.ptr();
-        // SAFETY: `others` requires that nothing writes to the words; the counter is live, and
-        // nothing else uses it.
-        unsafe { self.launch(stream, demo_count_others, threads, (words, value, threads, count)) }?;
-        #[cfg(test)]
-        if let Some(gate) = &self.gate {
-            gate.open_behind(stream)?;
-        }
-        stream.synchronize()?;
-        let others = self.others.copy_to_vec()?[0];
-        // Reset the counter last: that waits for the device, and would order unordered work.
-        self.others.fill(0)?;
-        Ok(others)
+        // SAFETY: the launch fails unless the words and the count are live; nothing writes the
+        // words, and only kernels of that stream access the count (D1).
+        unsafe { self.launch(stream, demo_count_others, threads, (words, value, threads, count)) }
     }
 
-    /// Blocks a stream until another stream reaches [`let_go`](Stage::let_go). Waits for the device
-    /// first.
+    /// Number of words that differ from `value`, after the earlier work of the stream. There is no
+    /// wait before the launch.
+    pub fn different(&mut self, stream: &Stream, words: DeviceSlice<u32>, value: u32) -> Result<u64> {
+        self.count_different(stream, words, value, self.different.ptr())?;
+        let start = Instant::now();
+        // Unordered kernels end while the stream that they should wait for is held.
+        while self.is_holding && !stream.is_done()? && start.elapsed() < MAX_DISORDER {
+            thread::sleep(Duration::from_micros(100));
+        }
+        self.release_all()?;
+        stream.synchronize()?;
+        let different = self.different.copy_to_vec()?[0];
+        // Reset the counter last: that waits for the device, and would order unordered work.
+        self.different.fill(0)?;
+        Ok(different)
+    }
+
+    /// Blocks a stream until another stream reaches [`release`](Stage::release).
     pub fn hold(&mut self, stream: &Stream) -> Result<()> {
-        // At the first launch of a kernel a driver may load it and wait for the device, which must
-        // not happen while the stream is held.
-        self.let_go(stream)?;
-        self.device.synchronize()?;
-        self.flag.fill(0)?;
-        // A few seconds on a GPU, where streams may not run concurrently. Minutes on the CPU, where
-        // each stream has a thread.
-        let patience: u32 = if self.is_cpu() { 1 << 28 } else { 1 << 22 };
-        // With a single stream, the kernel that releases it is queued behind it.
-        #[cfg(test)]
-        let patience = if self.plant == Some(Plant::OneStream) { 1 << 8 } else { patience };
+        if !self.is_holding {
+            // At the first launch of a kernel a driver may load it and wait for the device, which
+            // must not happen while a stream is held.
+            self.is_holding = true;
+            self.release(stream)?;
+            self.device.synchronize()?;
+            self.flag.fill(0)?;
+            self.is_holding = true;
+        }
+        let patience: u32 = match self.fault {
+            // The kernel that releases the only stream is queued behind this one.
+            Some(Fault::OneStream) => 1 << 8,
+            // Minutes on the CPU, where each stream has a thread.
+            _ if self.is_cpu() => 1 << 28,
+            // A few seconds on a GPU, where streams may not run concurrently.
+            _ => 1 << 22,
+        };
         // SAFETY: the flag lives until the stream has finished, because its drop waits for the
         // device; the only other kernel that accesses it is `demo_let_go`.
         unsafe { self.launch(stream, demo_hold, 1, (self.flag.ptr(), patience)) }
     }
 
-    /// Releases the stream that [`hold`](Stage::hold) blocks.
-    pub fn let_go(&self, stream: &Stream) -> Result<()> {
+    /// Releases the held streams when `stream` gets there.
+    pub fn release(&mut self, stream: &Stream) -> Result<()> {
+        if !std::mem::take(&mut self.is_holding) {
+            return Ok(());
+        }
         // SAFETY: the flag lives until the stream has finished, because its drop waits for the
         // device; the only other kernel that accesses it is `demo_hold`.
         unsafe { self.launch(stream, demo_let_go, 1, (self.flag.ptr(),)) }
     }
 
-    /// Keeps a stream busy for some hundredths of a second; on the CPU for a moment, because no
-    /// check depends on it there.
-    pub fn linger(&self, stream: &Stream) -> Result<()> {
-        #[cfg(test)]
-        if let Some(gate) = &self.gate {
-            return gate.close(stream);
-        }
-        // Nanoseconds.
-        let long: u64 = if self.device.backend() == Backend::Cpu { 20_000 } else { 30_000_000 };
-        // SAFETY: the kernel accesses no memory.
-        unsafe { self.launch(stream, bench_spin, 1, (long,)) }
+    /// Releases the held streams, and waits for them.
+    fn release_all(&mut self) -> Result<()> {
+        let is_holding = self.is_holding;
+        self.release(&self.releaser.clone())?;
+        if is_holding { self.device.synchronize() } else { Ok(()) }
     }
 
-    /// Number of threads that fill or count `words`.
-    pub fn threads(&self, words: DeviceSlice<u32>) -> u32 {
-        let most = if self.device.backend() == Backend::Cpu { CPU_THREADS } else { THREADS };
+    /// Keeps a stream busy for some hundredths of a second; on the CPU for a moment, because no
+    /// check depends on it there. With an injected disorder, until the next check.
+    pub fn linger(&mut self, stream: &Stream) -> Result<()> {
+        if self.has(Fault::Unordered) {
+            return self.hold(stream);
+        }
+        let nanos: u64 = if self.is_cpu() { 20_000 } else { 30_000_000 };
+        // SAFETY: the kernel accesses no memory.
+        unsafe { self.launch(stream, bench_spin, 1, (nanos,)) }
+    }
+
+    /// Number of threads that fill or compare `words`.
+    fn threads(&self, words: DeviceSlice<u32>) -> u32 {
+        let most = if self.is_cpu() { CPU_THREADS } else { THREADS };
         u32::try_from(words.len()).unwrap_or(most).clamp(1, most)
     }
 }

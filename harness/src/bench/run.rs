@@ -1,0 +1,96 @@
+//! Measures the selected figures.
+
+use super::context::Bench;
+use super::figure::Figure;
+use super::plan::Plan;
+use super::timing::BLOCK;
+use super::{churn, heap, pools};
+use crate::{Error, OwnModule, Result};
+use serde::Serialize;
+use warpheap::driver::{Backend, Device};
+use warpheap::error::{NotSupported, OutOfMemory};
+
+/// Settings of a run.
+#[derive(Clone, Debug)]
+pub struct BenchConfig {
+    /// Timed rounds of each figure, after 3 warm-up rounds. At least 1.
+    pub rounds: u32,
+    /// Measure only figures whose name contains this.
+    pub only: Option<String>,
+}
+
+/// All figures of a run.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct BenchReport {
+    /// Threads in a block.
+    pub block: u32,
+    /// Timed rounds of each figure.
+    pub rounds: u32,
+    /// The figures, in measurement order.
+    pub figures: Vec<Figure>,
+    /// Skipped figures, and the reasons.
+    pub left_out: Vec<String>,
+    /// Figures without a value because the measured code failed its checks, and what was wrong.
+    pub wrong: Vec<String>,
+}
+
+/// The kernels that the figures of `config` launch.
+pub fn kernels(config: &BenchConfig) -> Vec<&'static str> {
+    plans(config).iter().flat_map(Plan::kernels).collect()
+}
+
+/// Measures the figures. `kernels` contains the kernels that [`kernels()`](kernels()) names. Calls
+/// `progress` with the name of each figure before it is measured.
+pub fn run(
+    device: &Device,
+    kernels: &OwnModule,
+    config: &BenchConfig,
+    progress: &mut dyn FnMut(&str),
+) -> Result<BenchReport> {
+    if device.backend() != Backend::Cuda {
+        let error = NotSupported::Backend {
+            what: "measuring kernels",
+            backend: "CPU",
+            advice: "its threads are simulated; `warpheap stress --backend cpu` reports their rate",
+        };
+        return Err(warpheap::Error::from(error).into());
+    }
+    measure(&Bench::new(device, kernels.module(), config.rounds, 0)?, plans(config), progress)
+}
+
+/// The figures that `config` selects.
+pub(super) fn plans(config: &BenchConfig) -> Vec<Plan> {
+    let only = config.only.as_deref();
+    let mut all = pools::plans();
+    all.extend(churn::plans());
+    // The heap is still being built, so its figures are measured on request only.
+    if only.is_some_and(|only| only.starts_with("heap")) {
+        all.extend(heap::plans());
+    }
+    all.retain(|plan| only.is_none_or(|only| plan.name.contains(only)));
+    all
+}
+
+/// Measures the figures that the device has enough memory for.
+pub(super) fn measure(
+    bench: &Bench,
+    plans: Vec<Plan>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<BenchReport> {
+    let (figures, left_out, wrong) = Default::default();
+    let mut report = BenchReport { block: BLOCK, rounds: bench.timer.rounds, figures, left_out, wrong };
+    for plan in plans {
+        progress(&plan.name);
+        match plan.measure(bench) {
+            Ok(figure) => report.figures.push(figure),
+            Err(Error::Library(error @ warpheap::Error::OutOfMemory(OutOfMemory::Device { .. }))) => {
+                report.left_out.push(format!("{}: {error}", plan.name));
+            }
+            // The device is still usable, so the other figures can be measured.
+            Err(error @ Error::WrongResult { .. }) => report.wrong.push(error.to_string()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(report)
+}

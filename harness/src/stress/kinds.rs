@@ -1,0 +1,187 @@
+//! The choices of a run: allocator, workload, distribution of sizes, planted fault.
+
+use serde::Serialize;
+use std::fmt;
+use std::str::FromStr;
+use warpheap_device::check::mix::Mix;
+
+/// The allocator under stress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum AllocatorKind {
+    /// The bump arena.
+    Bump,
+    /// The free list: blocks of one size.
+    FreeList,
+    /// The heap: blocks of any size, which any thread may free.
+    Heap,
+}
+
+/// A fault to inject, to test that the checks find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Plant {
+    /// The allocator treats live memory as free and allocates it again.
+    Overlap,
+    /// A thread frees a block twice.
+    DoubleFree,
+    /// A thread leaks a block.
+    LostBlock,
+    /// A thread writes past the end of its block into the next one.
+    TornWrite,
+}
+
+impl AllocatorKind {
+    /// All allocators.
+    pub const ALL: [AllocatorKind; 3] = [AllocatorKind::Bump, AllocatorKind::FreeList, AllocatorKind::Heap];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AllocatorKind::Bump => "bump",
+            AllocatorKind::FreeList => "freelist",
+            AllocatorKind::Heap => "heap",
+        }
+    }
+}
+
+impl Plant {
+    /// All faults.
+    pub const ALL: [Plant; 4] = [Plant::Overlap, Plant::DoubleFree, Plant::LostBlock, Plant::TornWrite];
+
+    /// Whether the fault can be injected into the allocator.
+    pub const fn suits(self, allocator: AllocatorKind) -> bool {
+        !matches!((self, allocator), (Plant::DoubleFree, AllocatorKind::Bump))
+    }
+}
+
+/// What threads do in most rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Workload {
+    /// Allocate and free. Blocks change owners at the end of a round: the next kernel that uses
+    /// them runs on another stream, and in most rounds another thread uses them.
+    #[default]
+    Churn,
+    /// Free blocks that other warps allocate concurrently, in this kernel and in the kernels on the
+    /// other streams.
+    Exchange,
+    /// Kernels on every second stream allocate; kernels on the other streams concurrently free
+    /// these blocks.
+    Pipeline,
+    /// All threads allocate from a pool that is much too small until every allocation fails. Then a
+    /// kernel on another stream frees all blocks, and the pool must allocate as much as at first.
+    Storm,
+}
+
+/// Distribution of the sizes in the range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum SizeMix {
+    /// All sizes with equal probability.
+    #[default]
+    Uniform,
+    /// Powers of two only.
+    Powers,
+    /// Fifteen of sixteen sizes from the lowest sixteenth of the range.
+    MostlySmall,
+}
+
+impl Workload {
+    /// All workloads.
+    pub const ALL: [Workload; 4] = [Workload::Churn, Workload::Exchange, Workload::Pipeline, Workload::Storm];
+
+    /// Whether the allocator supports the workload: an arena frees no memory before its reset.
+    pub const fn suits(self, allocator: AllocatorKind) -> bool {
+        matches!(self, Workload::Churn) || !matches!(allocator, AllocatorKind::Bump)
+    }
+
+    /// Whether threads exchange blocks while their kernels run.
+    pub(super) const fn exchanges(self) -> bool {
+        matches!(self, Workload::Exchange | Workload::Pipeline)
+    }
+
+    /// The default size of the pool as a fraction of what all threads would hold: `(parts, of)`.
+    pub(super) const fn pool_share(self) -> (u64, u64) {
+        if matches!(self, Workload::Storm) { (1, 16) } else { (3, 4) }
+    }
+}
+
+impl SizeMix {
+    /// All distributions.
+    pub const ALL: [SizeMix; 3] = [SizeMix::Uniform, SizeMix::Powers, SizeMix::MostlySmall];
+
+    /// The kernel argument.
+    pub(super) const fn on_device(self) -> Mix {
+        match self {
+            SizeMix::Uniform => Mix::Uniform,
+            SizeMix::Powers => Mix::Powers,
+            SizeMix::MostlySmall => Mix::Small,
+        }
+    }
+
+    /// The approximate mean of the sizes.
+    pub(super) fn mean(self, least: u32, most: u32) -> u32 {
+        let middle = least / 2 + most / 2;
+        let mean = match self {
+            SizeMix::Uniform => middle,
+            // Each power is half of the next, so their sum is less than twice the largest.
+            SizeMix::Powers => (2 * (most / 2)) / (most / least).max(2).ilog2() + least / 2,
+            SizeMix::MostlySmall => least + (most - least) / 32 + middle / 16,
+        };
+        mean.clamp(least, most)
+    }
+}
+
+/// A name that is not one of the choices.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown name `{got}`: use one of {known}")]
+pub struct UnknownName {
+    got: String,
+    known: String,
+}
+
+macro_rules! named {
+    ($($ty:ident),+) => {$(
+        impl fmt::Display for $ty {
+            /// The name on the command line, which is also the name in a results file.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.serialize(f)
+            }
+        }
+
+        impl FromStr for $ty {
+            type Err = UnknownName;
+            fn from_str(text: &str) -> Result<Self, UnknownName> {
+                Self::ALL.into_iter().find(|kind| kind.to_string() == text).ok_or_else(|| UnknownName {
+                    got: text.into(),
+                    known: Self::ALL.map(|kind| kind.to_string()).join(", "),
+                })
+            }
+        }
+    )+};
+}
+named!(AllocatorKind, Plant, Workload, SizeMix);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_parsed() {
+        fn check<T: FromStr<Err = UnknownName> + fmt::Display + fmt::Debug + PartialEq>(all: &[T]) {
+            all.iter().for_each(|kind| assert_eq!(kind.to_string().parse().as_ref(), Ok(kind)));
+        }
+        check(&AllocatorKind::ALL);
+        check(&Plant::ALL);
+        check(&Workload::ALL);
+        check(&SizeMix::ALL);
+        assert!(AllocatorKind::ALL.iter().all(|kind| kind.name() == kind.to_string()));
+        let error = "slab".parse::<AllocatorKind>().unwrap_err();
+        assert_eq!(error.to_string(), "unknown name `slab`: use one of bump, freelist, heap");
+    }
+}

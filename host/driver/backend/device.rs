@@ -1,0 +1,59 @@
+//! What a device and a module must implement.
+
+use super::info::{Backend, DeviceInfo, Limits, Range};
+use super::memory::{PoolBackend, VirtualMemory};
+use super::stream::{Function, StreamBackend, Transfers};
+use crate::error::Result;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// A device. Its [`Transfers`] wait until they are done. A kernel that runs at the same time may see
+/// a partial copy; its race with the copy must not be undefined behaviour.
+pub(crate) trait DeviceBackend: Transfers + Send + Sync {
+    fn backend(&self) -> Backend;
+    /// A short name for messages.
+    fn label(&self) -> &str;
+    fn info(&self) -> Result<DeviceInfo>;
+    fn limits(&self) -> Limits;
+    /// The CUDA context; null on the CPU.
+    fn raw_context(&self) -> *mut c_void;
+
+    /// Allocates memory that is zero if `zeroed`, arbitrary otherwise. `bytes` is not 0.
+    fn alloc(&self, bytes: u64, align: u64, zeroed: bool) -> Result<Range>;
+    /// Waits for the work in flight and frees memory from [`alloc`](Self::alloc).
+    fn free(&self, range: Range) -> Result<()>;
+    /// The operations on virtual memory, if the device supports them.
+    fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>>;
+    /// A new driver pool of at most `most` bytes, if the device supports pools.
+    fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>>;
+    /// The default pool of the device, which the whole program shares.
+    fn default_pool(&self) -> Result<Arc<dyn PoolBackend>>;
+    /// The pool for allocations that name no pool. The default pool unless the program sets
+    /// another.
+    fn current_pool(&self) -> Result<Arc<dyn PoolBackend>>;
+
+    /// Waits for the work of every stream.
+    fn synchronize(&self) -> Result<()>;
+    /// Waits for the work of every stream before memory is freed. A failure is reported to the
+    /// owner of the stream, not to the caller.
+    fn drain(&self);
+
+    fn stream(&self) -> Result<Arc<dyn StreamBackend>>;
+    /// A stream for a raw handle that the caller owns.
+    unsafe fn foreign_stream(&self, raw: *mut c_void) -> Result<Arc<dyn StreamBackend>>;
+    /// A module of `ptx`, or of the native functions of the program.
+    fn module(&self, ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>>;
+}
+
+pub(crate) trait ModuleBackend: Send + Sync {
+    fn function(&self, name: &'static str) -> Result<Function>;
+    /// The address range of a variable of the module. `None` if the kernels are the native
+    /// functions of the program.
+    fn variable(&self, _name: &'static str) -> Result<Option<Range>> {
+        Ok(None)
+    }
+    /// The compiler's log for a module that it accepted.
+    fn log(&self) -> &str {
+        ""
+    }
+}

@@ -1,0 +1,18 @@
+//! What a GPU and the CPU implement, each in its own way, from plain data upwards:
+//! `info → stream → queue → memory → device`.
+
+mod device;
+mod info;
+mod memory;
+mod queue;
+mod stream;
+
+pub(crate) use device::{DeviceBackend, ModuleBackend};
+pub use info::{Backend, DeviceInfo, KernelAttributes};
+pub(crate) use info::{Limits, Range};
+pub(crate) use memory::{Pages, PoolAttribute, PoolBackend, VirtualMemory};
+pub use queue::StreamId;
+pub(crate) use queue::{Queue, StreamWatcher};
+pub(crate) use stream::{
+    CpuJob, EventBackend, Function, Launch, StreamBackend, Transfer, Transfers, own_event,
+};

@@ -1,0 +1,179 @@
+//! The CPU as a device: a heap, and an executor that its streams share.
+
+use super::memory::{self, Heap};
+#[cfg(unix)]
+use super::pages::CpuVirtualMemory;
+use super::pool::{CpuPool, Pools};
+use super::queues::Queues;
+use super::rooms::Rooms;
+use super::stream::CpuStream;
+use crate::driver::backend::{
+    Backend, DeviceBackend, DeviceInfo, Function, KernelAttributes, Limits, ModuleBackend, PoolBackend,
+    Range, StreamBackend, Transfer, Transfers, VirtualMemory,
+};
+use crate::error::{Error, NotSupported, Result};
+use crate::simt::{Executor, Mode};
+use std::ffi::c_void;
+use std::sync::{Arc, OnceLock};
+use warpheap_device::units::WARP_SIZE;
+
+/// Limits that every CUDA device satisfies, so that a grid that runs here also runs there.
+const LIMITS: Limits = Limits {
+    threads_per_block: 1024,
+    block: [1024, 1024, 64],
+    grid: [i32::MAX as u32, 65_535, 65_535],
+    shared_bytes_per_block: 48 << 10,
+};
+
+/// The device: a heap, and an executor that its streams share.
+pub(crate) struct CpuDevice {
+    label: String,
+    executor: Arc<Executor>,
+    heap: Arc<Heap>,
+    /// Mutual exclusion of kernels and host copies.
+    rooms: Arc<Rooms>,
+    queues: Arc<Queues>,
+    pools: Arc<Pools>,
+    default_pool: OnceLock<Arc<CpuPool>>,
+}
+
+impl CpuDevice {
+    pub fn new(executor: Executor, memory_bytes: u64) -> CpuDevice {
+        let label = match executor.mode() {
+            Mode::Parallel { workers } => format!("CPU ({workers} workers)"),
+            Mode::Replay { seed } => format!("CPU (replay, seed {seed})"),
+        };
+        let heap = Arc::new(Heap::new(&label, memory_bytes));
+        let (rooms, queues, pools) = (Arc::default(), Arc::default(), Arc::default());
+        let (executor, default_pool) = (Arc::new(executor), OnceLock::new());
+        CpuDevice { label, executor, heap, rooms, queues, pools, default_pool }
+    }
+
+    fn make_pool(&self, most: Option<u64>) -> Arc<CpuPool> {
+        self.pools.enlist(CpuPool::new(self.heap.clone(), self.queues.clone(), most))
+    }
+}
+
+impl Transfers for CpuDevice {
+    unsafe fn transfer(&self, transfer: Transfer) -> Result<()> {
+        let _alone = self.rooms.copy();
+        // SAFETY: the caller's promise: the memory is valid. The guard excludes kernels.
+        unsafe { memory::transfer(transfer) };
+        Ok(())
+    }
+}
+
+impl DeviceBackend for CpuDevice {
+    fn backend(&self) -> Backend {
+        Backend::Cpu
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn info(&self) -> Result<DeviceInfo> {
+        Ok(DeviceInfo {
+            name: self.label.clone(),
+            backend: Backend::Cpu,
+            compute_capability: None,
+            driver_version: None,
+            multiprocessors: self.executor.sm_count(),
+            warp_size: WARP_SIZE,
+            max_threads_per_block: LIMITS.threads_per_block,
+            max_threads_per_multiprocessor: 0,
+            resident_warps: self.executor.resident_warps(),
+            shared_bytes_per_block: LIMITS.shared_bytes_per_block,
+            memory_total: self.heap.total(),
+            memory_free: self.heap.free_bytes(),
+            l2_bytes: 0,
+            virtual_memory: cfg!(unix),
+            replays: matches!(self.executor.mode(), Mode::Replay { .. }),
+        })
+    }
+
+    fn limits(&self) -> Limits {
+        LIMITS
+    }
+
+    fn raw_context(&self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+
+    fn alloc(&self, bytes: u64, align: u64, _zeroed: bool) -> Result<Range> {
+        self.heap.alloc(bytes, align)
+    }
+
+    fn free(&self, range: Range) -> Result<()> {
+        self.drain();
+        self.heap.free(range);
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>> {
+        Ok(Arc::new(CpuVirtualMemory::new(self.heap.clone())))
+    }
+
+    #[cfg(not(unix))]
+    fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>> {
+        Err(Error::NotSupported(NotSupported::Backend {
+            what: "virtual memory management",
+            backend: "the CPU of this system",
+            advice: "allocate all memory at once: a heap without `initial`, or Device::alloc_memory",
+        }))
+    }
+
+    fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
+        Ok(self.make_pool(most))
+    }
+
+    fn default_pool(&self) -> Result<Arc<dyn PoolBackend>> {
+        Ok(self.default_pool.get_or_init(|| self.make_pool(None)).clone())
+    }
+
+    /// There is no call to set another pool here.
+    fn current_pool(&self) -> Result<Arc<dyn PoolBackend>> {
+        self.default_pool()
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        let done = self.queues.settle();
+        self.pools.settle();
+        done
+    }
+
+    fn drain(&self) {
+        self.queues.drain();
+        self.pools.settle();
+    }
+
+    fn stream(&self) -> Result<Arc<dyn StreamBackend>> {
+        let stream = CpuStream::start(self.executor.clone(), self.rooms.clone(), self.pools.clone())?;
+        self.queues.push(stream.queue().clone());
+        Ok(Arc::new(stream))
+    }
+
+    unsafe fn foreign_stream(&self, _raw: *mut c_void) -> Result<Arc<dyn StreamBackend>> {
+        Err(Error::NotSupported(NotSupported::Backend {
+            what: "CUDA stream",
+            backend: "the CPU",
+            advice: "use Device::stream there",
+        }))
+    }
+
+    fn module(&self, _ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>> {
+        Ok(Box::new(NativeModule))
+    }
+}
+
+/// The native functions of the program: every kernel that the program can name exists.
+struct NativeModule;
+
+impl ModuleBackend for NativeModule {
+    fn function(&self, _name: &'static str) -> Result<Function> {
+        let attributes =
+            KernelAttributes { max_threads_per_block: LIMITS.threads_per_block, ..Default::default() };
+        Ok(Function { raw: std::ptr::null_mut(), attributes })
+    }
+}

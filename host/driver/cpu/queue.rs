@@ -1,0 +1,217 @@
+//! The queue of a stream on the CPU, and an OS thread that executes its jobs.
+//!
+//! ```text
+//!   host threads ── push ──► jobs ── worker ──► Executor::run, memcpy, events
+//! ```
+//!
+//! I1: jobs run in the order of their pushes, one at a time.
+//! I2: `pending` counts the jobs that were pushed and have not ended.
+//! I3: after a failure no work runs, but events still complete, so that no waiter blocks forever.
+//! I4: the worker ends when the stream is closed and the queue is empty.
+
+use super::memory;
+use super::rooms::Rooms;
+use crate::driver::backend::{CpuJob, EventBackend, Transfer, own_event};
+use crate::error::{Error, InvalidRequest, KernelFault, Result};
+use crate::lock::{lock, wait_while};
+use crate::simt::{Executor, Stats, message};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub(super) enum Job {
+    Kernel(&'static str, CpuJob),
+    /// Its caller keeps the memory valid until the job is done.
+    Memory(Transfer),
+    Record(Arc<CpuEvent>),
+    Wait(Arc<dyn EventBackend>),
+}
+
+#[derive(Default)]
+pub(super) struct JobQueue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    pending: usize,
+    /// The host side was dropped.
+    closed: bool,
+    failed: Option<Error>,
+    /// Whether the failure was reported to a caller.
+    reported: bool,
+    last: Option<Stats>,
+}
+
+impl State {
+    /// Whether the stream is closed and either succeeded or its failure was reported.
+    fn is_settled(&self) -> bool {
+        self.closed && (self.failed.is_none() || self.reported)
+    }
+
+    /// Reports a failure, if there is one.
+    fn outcome(&mut self) -> Result<()> {
+        self.reported = self.failed.is_some();
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl JobQueue {
+    /// Starts a worker, which ends on its own (I4).
+    pub fn start(executor: Arc<Executor>, rooms: Arc<Rooms>) -> Result<Arc<JobQueue>> {
+        let queue = Arc::new(JobQueue::default());
+        let jobs = queue.clone();
+        let worker = thread::Builder::new().name("warpheap-stream".into());
+        match worker.spawn(move || jobs.work(&executor, &rooms)) {
+            Ok(_) => Ok(queue),
+            Err(error) => {
+                Err(KernelFault::CpuStream { message: format!("no thread for it: {error}") }.into())
+            }
+        }
+    }
+
+    /// No job is pushed any more.
+    pub fn close(&self) {
+        lock(&self.state).closed = true;
+        self.changed.notify_all();
+    }
+
+    pub fn push(&self, job: Job) -> Result<()> {
+        let mut state = lock(&self.state);
+        if !matches!(job, Job::Record(_)) {
+            state.outcome()?;
+        }
+        state.pending += 1;
+        state.jobs.push_back(job);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Waits until all pushed jobs are done.
+    pub fn drain(&self) {
+        drop(wait_while(&self.changed, lock(&self.state), |state| state.pending > 0));
+    }
+
+    /// As [`drain`](Self::drain), and reports a failure.
+    pub fn synchronize(&self) -> Result<()> {
+        wait_while(&self.changed, lock(&self.state), |state| state.pending > 0).outcome()
+    }
+
+    /// As [`synchronize`](Self::synchronize), for the whole device: a reported failure of a closed
+    /// stream is not returned again.
+    pub fn settle(&self) -> Result<()> {
+        let mut state = wait_while(&self.changed, lock(&self.state), |state| state.pending > 0);
+        if state.is_settled() { Ok(()) } else { state.outcome() }
+    }
+
+    /// Whether all pushed jobs are done. Reports a failure.
+    pub fn is_done(&self) -> Result<bool> {
+        let mut state = lock(&self.state);
+        state.outcome().map(|()| state.pending == 0)
+    }
+
+    /// Whether all pushed jobs are done. Does not report a failure.
+    pub fn is_idle(&self) -> bool {
+        lock(&self.state).pending == 0
+    }
+
+    /// Counters of the last kernel that ended.
+    pub fn stats(&self) -> Option<Stats> {
+        lock(&self.state).last
+    }
+
+    /// Whether there is nothing left to wait for or to report.
+    pub fn is_over(&self) -> bool {
+        let state = lock(&self.state);
+        state.pending == 0 && state.is_settled()
+    }
+
+    /// The worker loop: runs jobs until the stream is closed and the queue is empty (I4).
+    fn work(&self, executor: &Executor, rooms: &Rooms) {
+        loop {
+            let idle = |state: &mut State| state.jobs.is_empty() && !state.closed;
+            let mut state = wait_while(&self.changed, lock(&self.state), idle);
+            let Some(job) = state.jobs.pop_front() else { return };
+            let skip = state.failed.is_some();
+            drop(state);
+            let outcome = run(job, executor, rooms, skip);
+            let mut state = lock(&self.state);
+            match outcome {
+                Ok(Some(stats)) => state.last = Some(stats),
+                Ok(None) => {}
+                Err(error) => state.failed = Some(error),
+            }
+            state.pending -= 1;
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// Runs one job. With `skip`, only jobs that others may wait for (I3).
+fn run(job: Job, executor: &Executor, rooms: &Rooms, skip: bool) -> Result<Option<Stats>> {
+    let attempt = AssertUnwindSafe(|| match job {
+        Job::Record(event) => {
+            event.happen();
+            Ok(None)
+        }
+        // Also on a failed stream: an observer of a later event assumes that everything before it
+        // is done.
+        Job::Wait(event) => event.synchronize().map(|()| None),
+        _ if skip => Ok(None),
+        Job::Memory(transfer) => {
+            let _with_jobs = rooms.run_job();
+            // SAFETY: the caller of `CpuStream::transfer` promises that the memory is valid until
+            // the job is done; freeing waits for that.
+            unsafe { memory::transfer(transfer) };
+            Ok(None)
+        }
+        Job::Kernel(kernel, run) => {
+            let _with_jobs = rooms.run_job();
+            run(executor).map(Some).map_err(|source| KernelFault::Simt { kernel, source }.into())
+        }
+    });
+    // The worker must not unwind: the waiters for this job would block forever.
+    catch_unwind(attempt)
+        .unwrap_or_else(|payload| Err(KernelFault::CpuStream { message: message(payload) }.into()))
+}
+
+/// The time at which a stream reached a point.
+#[derive(Default)]
+pub(super) struct CpuEvent {
+    at: Mutex<Option<Instant>>,
+    changed: Condvar,
+}
+
+impl CpuEvent {
+    fn happen(&self) {
+        *lock(&self.at) = Some(Instant::now());
+        self.changed.notify_all();
+    }
+
+    fn await_it(&self) -> Instant {
+        let at = wait_while(&self.changed, lock(&self.at), |at| at.is_none());
+        at.unwrap_or_else(Instant::now)
+    }
+}
+
+impl EventBackend for CpuEvent {
+    fn is_done(&self) -> Result<bool> {
+        Ok(lock(&self.at).is_some())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.await_it();
+        Ok(())
+    }
+
+    fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration> {
+        let earlier = own_event::<CpuEvent>(earlier).await_it();
+        self.await_it()
+            .checked_duration_since(earlier)
+            .ok_or(Error::InvalidRequest(InvalidRequest::EventOrder))
+    }
+}

@@ -1,0 +1,215 @@
+//! A GPU as a device.
+
+use super::attributes::{attribute, check_pools, driver_version, has_virtual_memory, limits_of, name_of};
+use super::context::Context;
+use super::memory::Heap;
+use super::module::CudaModule;
+use super::pool::CudaPool;
+use super::stream::CudaStream;
+use super::sys::Api;
+use super::virtual_memory::CudaVirtualMemory;
+use crate::driver::backend::{
+    Backend, DeviceBackend, DeviceInfo, Limits, ModuleBackend, PoolBackend, Range, StreamBackend, Transfer,
+    Transfers, VirtualMemory,
+};
+use crate::error::{Error, NotSupported, Result};
+use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute};
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+/// The number of GPUs that the driver reports.
+pub(crate) fn count() -> Result<u32> {
+    count_of(Api::get("a CUDA device")?)
+}
+
+fn count_of(api: &Api) -> Result<u32> {
+    let mut count = 0;
+    // SAFETY: the driver writes the number to `count`.
+    let status = unsafe { (api.device_get_count)(&mut count) };
+    api.check("cuDeviceGetCount", status)?;
+    Ok(count.try_into().unwrap_or(0))
+}
+
+pub(crate) struct CudaDevice {
+    // Before the context: streams and memory must be dropped before it.
+    own: CudaStream,
+    heap: Arc<Heap>,
+    context: Arc<Context>,
+    name: String,
+    label: String,
+    limits: Limits,
+}
+
+impl CudaDevice {
+    /// The GPU with this ordinal, through its primary context.
+    pub fn primary(ordinal: u32) -> Result<CudaDevice> {
+        let asked = format!("CUDA device {ordinal}");
+        let api = Api::get(&asked)?;
+        let count = count_of(api)?;
+        let number = c_int::try_from(ordinal).ok().filter(|_| ordinal < count);
+        let number = number.ok_or_else(|| Error::NoDevice {
+            asked,
+            found: match count {
+                0 => "the CUDA driver reports no GPU".into(),
+                1 => "the only one is number 0".into(),
+                _ => format!("they are numbered 0 to {}", count - 1),
+            },
+            advice: "check `nvidia-smi` and CUDA_VISIBLE_DEVICES".into(),
+        })?;
+        let mut device: CUdevice = 0;
+        // SAFETY: the driver writes the device to `device`.
+        let status = unsafe { (api.device_get)(&mut device, number) };
+        api.check("cuDeviceGet", status)?;
+        CudaDevice::over(Context::primary(api, device)?)
+    }
+
+    /// A device for a context that the caller owns.
+    ///
+    /// # Safety
+    /// The context is live and outlives this value and everything made from it.
+    pub unsafe fn foreign(context: *mut c_void) -> Result<CudaDevice> {
+        let api = Api::get("a CUDA context")?;
+        // SAFETY: the caller's promise: a live context that outlives the device.
+        CudaDevice::over(unsafe { Context::foreign(api, context.cast()) }?)
+    }
+
+    fn over(context: Context) -> Result<CudaDevice> {
+        let context = Arc::new(context);
+        let name = name_of(&context)?;
+        let label = format!("CUDA device {} ({name})", context.device);
+        Ok(CudaDevice {
+            own: CudaStream::create(context.clone())?,
+            heap: Arc::new(Heap::new(context.clone(), &label)),
+            limits: limits_of(&context)?,
+            context,
+            name,
+            label,
+        })
+    }
+}
+
+impl Transfers for CudaDevice {
+    /// Even after a failure no copy is in flight when this returns, so the caller may reuse its
+    /// memory.
+    unsafe fn transfer(&self, transfer: Transfer) -> Result<()> {
+        // SAFETY: the caller's promise: the memory is valid until the transfer ends, which the next
+        // line awaits.
+        unsafe { self.own.transfer(transfer) }?;
+        self.own.synchronize().inspect_err(|_| self.drain())
+    }
+}
+
+impl DeviceBackend for CudaDevice {
+    fn backend(&self) -> Backend {
+        Backend::Cuda
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn info(&self) -> Result<DeviceInfo> {
+        let ask = |which| attribute(&self.context, which);
+        let (free, total) = self.heap.free_and_total()?;
+        let multiprocessors = ask(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let max_threads_per_multiprocessor =
+            ask(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?;
+        let warp_size = ask(Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?;
+        let warps_each = max_threads_per_multiprocessor.div_ceil(warp_size.max(1));
+        Ok(DeviceInfo {
+            name: self.name.clone(),
+            backend: Backend::Cuda,
+            compute_capability: Some((
+                ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            )),
+            driver_version: Some(driver_version(self.context.api)?),
+            multiprocessors,
+            warp_size,
+            max_threads_per_block: self.limits.threads_per_block,
+            max_threads_per_multiprocessor,
+            resident_warps: u64::from(multiprocessors) * u64::from(warps_each),
+            shared_bytes_per_block: self.limits.shared_bytes_per_block,
+            memory_total: total,
+            memory_free: free,
+            l2_bytes: ask(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
+            virtual_memory: has_virtual_memory(&self.context)?,
+            replays: false,
+        })
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn raw_context(&self) -> *mut c_void {
+        self.context.raw().cast()
+    }
+
+    fn alloc(&self, bytes: u64, align: u64, zeroed: bool) -> Result<Range> {
+        let range = self.heap.alloc(bytes, align)?;
+        if zeroed {
+            // SAFETY: the memory was just allocated and is not published yet.
+            let done = unsafe { self.fill(range, 0) };
+            done.inspect_err(|_| self.heap.free_or_log(range))?;
+        }
+        Ok(range)
+    }
+
+    fn free(&self, range: Range) -> Result<()> {
+        self.heap.free(range)
+    }
+
+    fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>> {
+        if !has_virtual_memory(&self.context)? {
+            return Err(Error::NotSupported(NotSupported::Backend {
+                what: "virtual memory management",
+                backend: "this GPU",
+                advice: "allocate all memory at once: a heap without `initial`, or Device::alloc_memory",
+            }));
+        }
+        Ok(Arc::new(CudaVirtualMemory::new(self.context.clone(), self.heap.clone(), &self.label)?))
+    }
+
+    fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
+        check_pools(&self.context, most)?;
+        Ok(Arc::new(CudaPool::create(self.context.clone(), self.heap.clone(), most)?))
+    }
+
+    fn default_pool(&self) -> Result<Arc<dyn PoolBackend>> {
+        check_pools(&self.context, None)?;
+        Ok(Arc::new(CudaPool::of_device(self.context.clone(), self.heap.clone())?))
+    }
+
+    fn current_pool(&self) -> Result<Arc<dyn PoolBackend>> {
+        check_pools(&self.context, None)?;
+        Ok(Arc::new(CudaPool::current(self.context.clone(), self.heap.clone())?))
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.context.synchronize()
+    }
+
+    fn drain(&self) {
+        // After a fault there is no work to wait for.
+        let _ = self.context.synchronize();
+    }
+
+    fn stream(&self) -> Result<Arc<dyn StreamBackend>> {
+        Ok(Arc::new(CudaStream::create(self.context.clone())?))
+    }
+
+    unsafe fn foreign_stream(&self, raw: *mut c_void) -> Result<Arc<dyn StreamBackend>> {
+        // SAFETY: the caller's promise: a live stream of the context that outlives this value.
+        Ok(Arc::new(unsafe { CudaStream::foreign(self.context.clone(), raw) }))
+    }
+
+    fn module(&self, ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>> {
+        let ptx = ptx.ok_or(NotSupported::Backend {
+            what: "kernels without PTX",
+            backend: "a CUDA device",
+            advice: "build the kernels with warpheap-build and load the PTX with Device::load_module",
+        })?;
+        Ok(Box::new(CudaModule::load(self.context.clone(), ptx)?))
+    }
+}

@@ -1,0 +1,172 @@
+//! Copies and fills of device memory: those that block, and those that are work of a stream.
+
+use super::backend::Transfer;
+use super::memory::DeviceMemory;
+use super::stream::Stream;
+use crate::error::Result;
+use warpheap_device::kernel::{Arg, DeviceData, DeviceHandle};
+
+/// These block: they wait for all work submitted to the device before.
+impl DeviceMemory {
+    /// Sets every byte, after all work submitted to the device before.
+    ///
+    /// # Errors
+    /// A failure of the call, or of work submitted before.
+    pub fn fill(&mut self, byte: u8) -> Result<()> {
+        self.fill_part(0, self.bytes(), byte)
+    }
+
+    /// Sets `bytes` bytes from byte `offset` on, after all work submitted to the device before.
+    /// Launches that name the memory wait meanwhile.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), or a failure of the call or of work submitted before.
+    pub fn fill_part(&mut self, offset: u64, bytes: u64, byte: u8) -> Result<()> {
+        let range = self.part(offset, bytes)?;
+        // SAFETY: in bounds.
+        unsafe { self.change(Transfer::Fill { range, byte }) }
+    }
+
+    /// Copies `from` to byte `offset`, after all work submitted to the device before. Launches that
+    /// name the memory wait meanwhile.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), or a failure of the call or of work submitted before.
+    pub fn write<T: DeviceData>(&mut self, offset: u64, from: &[T]) -> Result<()> {
+        let bytes = size_of_val(from);
+        let to = self.part(offset, bytes as u64)?.address;
+        // SAFETY: in bounds, and `from` has `bytes` bytes.
+        unsafe { self.change(Transfer::Write { to, from: from.as_ptr().cast(), bytes }) }
+    }
+
+    /// Changes this memory, after all work submitted to the device before. Launches that name the
+    /// memory wait meanwhile.
+    ///
+    /// # Safety
+    /// The transfer changes only this memory. If it reads memory of the host, that is valid.
+    unsafe fn change(&mut self, transfer: Transfer) -> Result<()> {
+        if transfer.is_empty() {
+            return Ok(());
+        }
+        let _held = self.hold_off_launches()?;
+        // SAFETY: the caller's promise. `&mut self` excludes other host threads. The device is idle,
+        // launches that name the memory wait, and the backend excludes other kernels.
+        unsafe { self.device().driver().transfer(transfer) }
+    }
+
+    /// Copies the handle inside `handle` to byte `offset`, after all work submitted to the device
+    /// before.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), or a failure of the call or of work submitted before.
+    pub(crate) fn write_handle<H: DeviceHandle>(&mut self, offset: u64, handle: &Arg<H>) -> Result<()> {
+        let bytes = size_of::<H>();
+        let to = self.part(offset, bytes as u64)?.address;
+        self.device().synchronize()?;
+        // SAFETY: in bounds; the device is idle, and `&mut self` excludes other host threads.
+        unsafe { self.device().driver().write(to, (&raw const *handle).cast(), bytes) }
+    }
+
+    /// Copies from byte `offset` to `to`, after all work submitted to the device before. On a GPU
+    /// the copy may show partial results of a kernel that another thread launches meanwhile.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`](crate::Error::OutOfBounds), or a failure of the call or of work submitted before.
+    pub fn read<T: DeviceData>(&self, offset: u64, to: &mut [T]) -> Result<()> {
+        let bytes = size_of_val(to);
+        self.part(offset, bytes as u64)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: in bounds; `to` has `bytes` writable bytes, and any bytes are values of `T`
+        // (`DeviceData`).
+        unsafe { self.read_raw(offset, to.as_mut_ptr().cast(), bytes) }
+    }
+
+    /// Copies from byte `offset` to `to`, after all work submitted to the device before.
+    ///
+    /// # Safety
+    /// `offset + bytes` is in bounds, and `bytes` bytes at `to` are writable.
+    pub(super) unsafe fn read_raw(&self, offset: u64, to: *mut u8, bytes: usize) -> Result<()> {
+        self.device().synchronize()?;
+        // SAFETY: `&self` excludes writes by host threads, and the backend excludes kernels that
+        // were launched since the wait. The caller promises that the range is in bounds and that
+        // `to` is writable.
+        unsafe { self.device().driver().read(to, self.address() + offset, bytes) }
+    }
+}
+
+impl DeviceMemory {
+    /// Sets `bytes` bytes from byte `offset` on, as work of a stream of the same device.
+    ///
+    /// # Safety
+    /// Nothing else accesses these bytes until the stream has set them.
+    pub(crate) unsafe fn fill_on(&self, stream: &Stream, offset: u64, bytes: u64, byte: u8) -> Result<()> {
+        let range = self.part(offset, bytes)?;
+        // SAFETY: in bounds. The caller promises that nothing else accesses the bytes until the
+        // stream has set them.
+        unsafe { stream.submit(Transfer::Fill { range, byte }) }
+    }
+
+    /// Copies `from` to byte `offset`, as work of a stream of the same device.
+    ///
+    /// # Safety
+    /// Until the stream has completed the copy, nothing else accesses the destination, and `from`
+    /// is live and unchanged.
+    pub(crate) unsafe fn write_on<T: DeviceData>(
+        &self,
+        stream: &Stream,
+        offset: u64,
+        from: &[T],
+    ) -> Result<()> {
+        // SAFETY: the caller's promises.
+        unsafe { self.write_bytes_on(stream, offset, from.as_ptr().cast(), size_of_val(from)) }
+    }
+
+    /// Copies the handle inside `handle` to byte `offset`, as work of a stream of the same device.
+    ///
+    /// # Safety
+    /// As for [`write_on`](Self::write_on).
+    pub(crate) unsafe fn write_handle_on<H: DeviceHandle>(
+        &self,
+        stream: &Stream,
+        offset: u64,
+        handle: &Arg<H>,
+    ) -> Result<()> {
+        // SAFETY: the caller's promises.
+        unsafe { self.write_bytes_on(stream, offset, (&raw const *handle).cast(), size_of::<H>()) }
+    }
+
+    /// # Safety
+    /// As for [`write_on`](Self::write_on).
+    unsafe fn write_bytes_on(
+        &self,
+        stream: &Stream,
+        offset: u64,
+        from: *const u8,
+        bytes: usize,
+    ) -> Result<()> {
+        let to = self.part(offset, bytes as u64)?.address;
+        // SAFETY: in bounds. The caller promises that, until the stream has completed the copy,
+        // nothing else accesses the destination and `from` is live and unchanged.
+        unsafe { stream.submit(Transfer::Write { to, from, bytes }) }
+    }
+
+    /// Repeats the `pattern` bytes at byte `offset` until `bytes` bytes are written, as work of a
+    /// stream of the same device.
+    ///
+    /// # Safety
+    /// Nothing else accesses these bytes until the stream has completed the copies.
+    pub(crate) unsafe fn repeat_on(
+        &self,
+        stream: &Stream,
+        offset: u64,
+        pattern: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        let part = self.part(offset, bytes)?;
+        // SAFETY: in bounds of live memory. The caller promises that nothing else accesses these
+        // bytes until the stream has completed the copies.
+        unsafe { stream.repeat(part.address, pattern, bytes) }
+    }
+}

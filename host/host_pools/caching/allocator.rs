@@ -1,0 +1,90 @@
+//! The pool as an allocator, and its drop.
+
+use super::super::allocator::{DeviceAllocator, Usage};
+use super::super::request::{address_of, check_request};
+use super::super::sync::lock;
+use super::bins::FreeOutcome;
+use super::class::NAME;
+use super::pool::CachingPool;
+use crate::driver::{Device, Stream};
+use crate::error::Result;
+use std::alloc::Layout;
+use std::fmt;
+use warpheap_device::kernel::DevicePtr;
+
+// SAFETY: live blocks do not overlap (A1, A2 by I1). A block is allocated after all work that may
+// use it (A2 by I2).
+unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    #[inline]
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        check_request(NAME, self.device(), layout, stream)?;
+        let classes = self.settings.classes;
+        let need = classes.need(layout).ok_or_else(|| classes.unsupported(layout))?;
+        match self.alloc_cached(&need, layout, stream) {
+            Some(ptr) => Ok(ptr),
+            None => self
+                .alloc_slow(&need, layout, stream)?
+                .map_err(|failure| self.out_of_memory(layout, &failure)),
+        }
+    }
+
+    #[inline]
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        self.device().same_as(stream.device(), "the stream")?;
+        let address = address_of(ptr);
+        if !self.settings.is_ordered {
+            stream.synchronize()?;
+        }
+        // SAFETY: the caller's promises P1 and P2. The stream is of the device: checked above (P3).
+        let outcome = unsafe { self.free_recent(address, layout, stream) };
+        if outcome == FreeOutcome::Cached {
+            return Ok(());
+        }
+        let freed = self.free_slow(outcome, address, layout, stream);
+        freed.map_err(|error| self.invalid_free(address, layout, error))
+    }
+
+    /// Reads each stream's cache, not the blocks. The largest free block would need a scan of all
+    /// blocks; error messages report it.
+    fn usage(&self) -> Usage {
+        let shared = lock(&self.shared);
+        Usage {
+            used_bytes: self.counts(&shared).used(),
+            reserved_bytes: shared.arena.reserved(),
+            largest_free_bytes: None,
+        }
+    }
+}
+
+impl<A: DeviceAllocator> Drop for CachingPool<A> {
+    fn drop(&mut self) {
+        self.streams.close();
+        let (unmarked, pending, counts) = {
+            let mut shared = lock(&self.shared);
+            self.flush_all(&mut shared);
+            (shared.unmarked(), shared.pending(), self.counts(&shared))
+        };
+        // Ordered on the device, as far as the driver supports that.
+        let ordered = pending.iter().try_for_each(|(_, event)| self.pool_stream.wait(event));
+        let (blocks, bytes) = (counts.blocks(), counts.used());
+        if blocks > 0 || !unmarked.is_empty() || ordered.is_err() {
+            self.device().driver().drain();
+        }
+        if blocks > 0 {
+            let pool = if self.settings.is_fixed { "a block pool" } else { NAME };
+            tracing::warn!(blocks, bytes, "{pool} was dropped while some of its blocks were allocated");
+        }
+        self.release_all();
+    }
+}
+
+impl<A: DeviceAllocator> fmt::Debug for CachingPool<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Usage { used_bytes, reserved_bytes, .. } = self.usage();
+        write!(f, "CachingPool({}, {used_bytes} B of {reserved_bytes} B in use)", self.device())
+    }
+}

@@ -1,0 +1,266 @@
+//! The source of segments: blocks of the upstream, or one reservation that grows.
+//!
+//! I1: a segment of the arena, and a segment that is being released, consists entirely of memory of
+//! the source. I2: a thread that grows or releases holds the source's lock, so that the sum of the
+//! segments stays within the limit. I3: new memory is idle, usable on any stream; memory is
+//! released after all work that may use it.
+
+use super::super::allocator::DeviceAllocator;
+use super::super::request::{address_of, free_on_drop, ptr_at};
+use super::super::sync::lock;
+use super::arena::Segment;
+use super::class::NAME;
+use super::order_tag::OrderTag;
+use super::pool::CachingPool;
+use super::shared::Shared;
+use super::source::{GrowFailure, Source, UpstreamError, is_out_of_memory};
+use crate::device_pools::GrowableBuffer;
+use crate::error::{Error, InvalidRequest, Result};
+use std::alloc::Layout;
+use std::collections::BTreeSet;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering::Relaxed;
+
+fn layout(bytes: u64, align: u64) -> Result<Layout> {
+    let sizes = usize::try_from(bytes).ok().zip(usize::try_from(align).ok());
+    let layout = sizes.and_then(|(bytes, align)| Layout::from_size_align(bytes, align).ok());
+    let asked = format!("{bytes} B aligned to {align}");
+    let why = "the size exceeds the address space".into();
+    layout.ok_or_else(|| InvalidRequest::Layout { allocator: NAME.into(), asked, why }.into())
+}
+
+impl<A: DeviceAllocator> CachingPool<A> {
+    /// Grows the pool so that `bytes` at a multiple of `align` are free for `own`. It adds a full
+    /// segment if possible, otherwise less, down to `min` bytes. The returned guard keeps other
+    /// threads from taking the new memory. A reservation also relies on the free memory at its end.
+    /// Another thread may take that during the growth; the caller then tries again.
+    pub(super) fn grow(
+        &self,
+        source: &mut Source,
+        own: OrderTag,
+        (bytes, min): (u64, u64),
+        align: u64,
+    ) -> Result<Result<MutexGuard<'_, Shared>, GrowFailure>> {
+        let left = self.settings.max_bytes.saturating_sub(lock(&self.shared).arena.reserved());
+        let grown = match &mut source.reservation {
+            Some(buffer) => self.grow_in_place(buffer, own, (bytes, min), align, left),
+            None => self.grow_by_segment((bytes, min), align, left),
+        };
+        let exhausted = matches!(grown, Ok(Err(GrowFailure::Upstream(_))) | Err(_));
+        self.upstream_exhausted.store(exhausted, Relaxed);
+        grown
+    }
+
+    fn grow_in_place(
+        &self,
+        buffer: &mut GrowableBuffer,
+        own: OrderTag,
+        (bytes, min): (u64, u64),
+        align: u64,
+        left: u64,
+    ) -> Result<Result<MutexGuard<'_, Shared>, GrowFailure>> {
+        let (start, size) = (buffer.address(), buffer.size());
+        let tail = lock(&self.shared).arena.free_tail(start, |order| order == own || order == OrderTag::IDLE);
+        // Takes the free memory at the end into account.
+        let missing = |bytes: u64| {
+            let from = (start + size - tail).next_multiple_of(align);
+            (from + bytes).saturating_sub(start + size).next_multiple_of(buffer.granularity())
+        };
+        let mut sizes = vec![missing(bytes).max(self.settings.segment_bytes), missing(bytes), missing(min)];
+        sizes[0] = sizes[0].next_multiple_of(buffer.granularity());
+        sizes.dedup();
+        let mut failure = GrowFailure::Limit;
+        let max = left.min(buffer.reserved() - size);
+        for more in sizes.into_iter().filter(|more| (1..=max).contains(more)) {
+            self.upstream_allocs.fetch_add(1, Relaxed);
+            match buffer.grow_to(size + more) {
+                Ok(now) => {
+                    return Ok(Ok(self.add(|shared| shared.arena.extend(start, now - size, align))));
+                }
+                Err(error) if is_out_of_memory(&error) => {
+                    failure = GrowFailure::Upstream(UpstreamError(error))
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Err(failure))
+    }
+
+    fn grow_by_segment(
+        &self,
+        (bytes, min): (u64, u64),
+        align: u64,
+        left: u64,
+    ) -> Result<Result<MutexGuard<'_, Shared>, GrowFailure>> {
+        let classes = self.settings.classes;
+        // A larger alignment first: a slab of any class can then start where the segment does.
+        let wanted = [align.max(classes.slab_limit), align];
+        for align in wanted {
+            match self.alloc_segment((bytes, min), align, left)? {
+                // The upstream does not serve this alignment.
+                Err(GrowFailure::Upstream(UpstreamError(Error::InvalidRequest(
+                    InvalidRequest::Layout { .. },
+                )))) => {}
+                other => return Ok(other),
+            }
+        }
+        // With this many extra bytes, the segment contains an aligned position.
+        self.alloc_segment((bytes + align, min + align), classes.min_block(), left)
+    }
+
+    fn alloc_segment(
+        &self,
+        (bytes, min): (u64, u64),
+        align: u64,
+        left: u64,
+    ) -> Result<Result<MutexGuard<'_, Shared>, GrowFailure>> {
+        let rounded = |bytes: u64| bytes.next_multiple_of(self.settings.granularity).min(left);
+        let mut sizes = vec![rounded(bytes.max(self.settings.segment_bytes)), rounded(bytes), rounded(min)];
+        sizes.retain(|size| *size >= min && *size > 0);
+        sizes.dedup();
+        let mut failure = GrowFailure::Limit;
+        for size in sizes {
+            self.upstream_allocs.fetch_add(1, Relaxed);
+            let taken =
+                layout(size, align).and_then(|layout| self.upstream.allocate(layout, &self.pool_stream));
+            let start = match taken {
+                Ok(ptr) => address_of(ptr),
+                Err(error) if is_out_of_memory(&error) => {
+                    failure = GrowFailure::Upstream(UpstreamError(error));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            // The allocation is ordered on the pool's stream, which has no other work. After this
+            // wait it is usable on any stream (I3).
+            if let Err(error) = self.pool_stream.synchronize() {
+                if self.free_segment(start, size, align).is_err() {
+                    self.return_segment(start, size, align);
+                }
+                return Err(error);
+            }
+            return Ok(Ok(self.add(|shared| shared.arena.add_segment(start, size, align, OrderTag::IDLE))));
+        }
+        Ok(Err(failure))
+    }
+
+    /// Allocates the one upstream block of a pool of equal blocks, and returns its start.
+    pub(super) fn alloc_region(&self, bytes: u64, align: u64) -> Result<u64> {
+        self.upstream_allocs.fetch_add(1, Relaxed);
+        let ptr =
+            layout(bytes, align).and_then(|layout| self.upstream.allocate(layout, &self.pool_stream))?;
+        let start = address_of(ptr);
+        drop(self.add(|shared| shared.arena.add_segment(start, bytes, align, OrderTag::IDLE)));
+        // On failure the pool is dropped, and the block with it.
+        self.pool_stream.synchronize()?;
+        Ok(start)
+    }
+
+    fn add(&self, add: impl FnOnce(&mut Shared)) -> MutexGuard<'_, Shared> {
+        let mut shared = lock(&self.shared);
+        add(&mut shared);
+        self.peak.fetch_max(shared.arena.reserved() as usize, Relaxed);
+        shared
+    }
+
+    /// Frees a block of the upstream. A failure is also logged.
+    fn free_segment(&self, start: u64, bytes: u64, align: u64) -> Result<()> {
+        self.upstream_frees.fetch_add(1, Relaxed);
+        let freed = layout(bytes, align).and_then(|layout| {
+            // SAFETY: allocated here with this layout and not freed since (P2); the pool's stream is
+            // ordered after all work that may use it (P1, by I3).
+            unsafe { self.upstream.deallocate(ptr_at(start), layout, &self.pool_stream) }
+        });
+        if let Err(error) = &freed {
+            tracing::warn!(%error, bytes, address = start, "a caching pool could not free a segment");
+        }
+        freed
+    }
+
+    /// Returns an upstream block that could not be freed to the pool. No work uses it once the
+    /// device has reached what the pool's stream waits for.
+    fn return_segment(&self, start: u64, bytes: u64, align: u64) {
+        self.device().driver().drain();
+        drop(self.add(|shared| shared.arena.add_segment(start, bytes, align, OrderTag::IDLE)));
+    }
+
+    /// Releases the fully free segments, except memory that has only a stream's order. Returns the
+    /// bytes released and the first failure. Memory that could not be released returns to the pool.
+    pub(super) fn release_segments(&self, source: &mut Source) -> (u64, Result<()>) {
+        if let Some(buffer) = &mut source.reservation {
+            return self.shrink(buffer);
+        }
+        let (mut bytes, mut outcome) = (0, Ok(()));
+        for segment in self.take_free_segments() {
+            match self.free_segment(segment.start, segment.bytes, segment.align) {
+                Ok(()) => bytes += segment.bytes,
+                Err(error) => {
+                    self.return_segment(segment.start, segment.bytes, segment.align);
+                    outcome = outcome.and(Err(error));
+                }
+            }
+        }
+        (bytes, outcome)
+    }
+
+    /// Removes the fully free segments from the pool. The pool's stream is ordered after all work
+    /// that may use them.
+    fn take_free_segments(&self) -> Vec<Segment> {
+        let mut shared = lock(&self.shared);
+        let pending = shared.pending();
+        let free = shared.arena.fully_free();
+        let is_ordered = |order: &OrderTag| {
+            let event = pending.iter().find(|(other, _)| other == order).map(|(_, event)| event);
+            // Memory with only a stream's order is not behind an event yet.
+            *order == OrderTag::IDLE || event.is_some_and(|event| self.pool_stream.wait(event).is_ok())
+        };
+        let is_released = |(_, orders): &(Segment, BTreeSet<OrderTag>)| orders.iter().all(is_ordered);
+        let released: Vec<Segment> =
+            free.into_iter().filter(is_released).map(|(segment, _)| segment).collect();
+        for segment in &released {
+            shared.arena.truncate(segment.start, segment.bytes);
+        }
+        released
+    }
+
+    /// Releases the free memory at the end of the reservation.
+    fn shrink(&self, buffer: &mut GrowableBuffer) -> (u64, Result<()>) {
+        let (start, size) = (buffer.address(), buffer.size());
+        let tail = {
+            let mut shared = lock(&self.shared);
+            let tail = shared.arena.free_tail(start, |_| true) / buffer.granularity() * buffer.granularity();
+            shared.arena.truncate(start, tail);
+            tail
+        };
+        if tail == 0 {
+            // Retries what the driver could not release before.
+            return (0, buffer.shrink_quietly(size).map(drop));
+        }
+        self.upstream_frees.fetch_add(1, Relaxed);
+        // This waits for the device, so the remaining memory is idle.
+        let outcome = buffer.shrink_quietly(size - tail).map(drop).inspect_err(|error| {
+            tracing::warn!(%error, bytes = tail, "a caching pool could not shrink its segment");
+            self.device().driver().drain();
+        });
+        let remaining = buffer.size() - (size - tail);
+        if remaining > 0 {
+            drop(self.add(|shared| shared.arena.extend(start, remaining, 1)));
+        }
+        (tail - remaining, outcome)
+    }
+
+    /// Frees all segments when the pool is dropped, whatever they contain, in the order of
+    /// the pool's stream.
+    pub(super) fn release_all(&mut self) {
+        let all: Vec<Segment> = lock(&self.shared).arena.segments().copied().collect();
+        let has_blocks = lock(&self.source).reservation.is_none();
+        for Segment { start, bytes, align, .. } in all.into_iter().filter(|_| has_blocks) {
+            self.upstream_frees.fetch_add(1, Relaxed);
+            let layout = layout(bytes, align).expect("the layout of its allocation");
+            // SAFETY: allocated here with this layout and not freed since (P2); the drop has
+            // ordered the pool's stream after all work that may use the segment, or has waited for
+            // the device (P1, by I3).
+            unsafe { free_on_drop(&self.upstream, ptr_at(start), layout, &self.pool_stream) };
+        }
+    }
+}

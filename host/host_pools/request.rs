@@ -1,0 +1,82 @@
+//! Checks and messages that all allocators share.
+
+use super::allocator::DeviceAllocator;
+use crate::driver::{Device, Stream};
+use crate::error::{Bytes, Error, InvalidConfig, InvalidFree, InvalidRequest, Result};
+use std::alloc::Layout;
+use warpheap_device::kernel::DevicePtr;
+
+/// The address as an integer.
+#[inline]
+pub(crate) fn address_of(ptr: DevicePtr<u8>) -> u64 {
+    ptr.0.addr() as u64
+}
+
+/// The address as a pointer, which the host never dereferences.
+#[inline]
+pub(super) fn ptr_at(address: u64) -> DevicePtr<u8> {
+    DevicePtr(std::ptr::with_exposed_provenance_mut(address as usize))
+}
+
+/// The layout as text for messages.
+pub(super) fn describe(layout: Layout) -> String {
+    format!("{} aligned to {}", Bytes(layout.size() as u64), layout.align())
+}
+
+/// Rejects a stream of another device and a size of zero.
+#[inline]
+pub(super) fn check_request(allocator: &str, device: &Device, layout: Layout, stream: &Stream) -> Result<()> {
+    device.same_as(stream.device(), "the stream")?;
+    if layout.size() > 0 { Ok(()) } else { Err(zero_size(allocator, layout)) }
+}
+
+#[cold]
+fn zero_size(allocator: &str, layout: Layout) -> Error {
+    invalid_layout(allocator, layout, "the size must be at least 1 B; skip allocations of zero bytes".into())
+}
+
+/// The error for a layout that the allocator never serves.
+#[cold]
+pub(super) fn invalid_layout(allocator: impl Into<String>, layout: Layout, why: String) -> Error {
+    InvalidRequest::Layout { allocator: allocator.into(), asked: describe(layout), why }.into()
+}
+
+/// The error for an address or a layout that is not that of a live block.
+#[cold]
+pub(super) fn invalid_free(allocator: impl Into<String>, address: u64, why: String) -> Error {
+    InvalidFree::Block { allocator: allocator.into(), address, why }.into()
+}
+
+/// The error for an invalid setting of a pool.
+pub(super) fn invalid_setting(setting: &'static str, given: impl ToString, why: impl Into<String>) -> Error {
+    InvalidConfig::Pool { setting, given: given.to_string(), why: why.into() }.into()
+}
+
+/// Frees memory of the upstream while a pool is dropped, with one retry. If both attempts fail, the
+/// failure is logged and the memory stays with the upstream.
+///
+/// # Safety
+/// P1 and P2 of [`DeviceAllocator::deallocate`].
+pub(super) unsafe fn free_on_drop(
+    upstream: &impl DeviceAllocator,
+    ptr: DevicePtr<u8>,
+    layout: Layout,
+    stream: &Stream,
+) {
+    // SAFETY: the caller's promises P1 and P2. After a failure the block is still allocated.
+    let free = || unsafe { upstream.deallocate(ptr, layout, stream) };
+    if let Err(error) = free().or_else(|_| free()) {
+        let bytes = layout.size();
+        tracing::warn!(%error, bytes, address = address_of(ptr), "a dropped pool could not free its memory");
+    }
+}
+
+/// Why a block cannot be freed with the layout `given`.
+pub(super) fn wrong_layout(allocated: Layout, given: Layout) -> String {
+    format!("it was allocated as {}, not as {}", describe(allocated), describe(given))
+}
+
+/// Why an address inside a block cannot be freed.
+pub(super) fn inside_block(start: u64, layout: Layout) -> String {
+    format!("it lies inside of the block of {} at {start:#x}", describe(layout))
+}

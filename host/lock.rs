@@ -1,0 +1,16 @@
+//! Locks that ignore poisoning. A panic while a lock is held leaves its data consistent: critical
+//! sections of this crate change it by one call, or do not panic between two changes.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn wait_while<'a, T>(
+    changed: &Condvar,
+    guard: MutexGuard<'a, T>,
+    condition: impl FnMut(&mut T) -> bool,
+) -> MutexGuard<'a, T> {
+    changed.wait_while(guard, condition).unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,200 @@
+//! Freed blocks: poisoned, kept in quarantine, checked, and evicted when memory runs out.
+
+use super::kernels::{CULPRIT, THREADS, churn_alone, give, give_all, read_poison, scribble, stray, take};
+use super::support::{BYTES, Bench, benches, cpus};
+use crate::support::{allocate, free, layout_of, stats};
+use warpheap::device_pools::Heap;
+use warpheap_device::fault::FaultKind;
+use warpheap_device::heap::debug::{FREED, UNSET};
+
+/// Allocates and frees `count` intact blocks.
+fn free_others(bench: &Bench, count: usize) {
+    free(&bench.heap, &allocate(&bench.heap, count, 40));
+}
+
+#[test]
+fn what_was_not_written_yet_and_what_was_freed_is_poison() {
+    for bench in benches(1 << 10) {
+        for size in [1_u64, 8, 77, 20_000] {
+            bench.run(read_poison, THREADS, (bench.heap.handle(), size, UNSET, FREED, bench.out.slice()));
+            assert_eq!(bench.out.copy_to_vec().unwrap()[..THREADS as usize], [0; THREADS as usize], "{size}");
+        }
+        assert_eq!(bench.faults(), []);
+    }
+}
+
+#[test]
+fn a_write_after_the_free_is_seen_when_the_block_leaves() {
+    for bench in benches(THREADS + 50) {
+        for at in [0, 3, 99] {
+            let mut bench = Bench::new(bench.device.clone(), BYTES, THREADS + 50);
+            bench.run(stray, THREADS, (bench.heap.handle(), 100, 0, 0, bench.out.slice()));
+            let user = bench.out.copy_to_vec().unwrap()[CULPRIT as usize];
+            scribble(user + at, 0x77);
+            free_others(&bench, 50);
+            assert_eq!(bench.faults(), [], "it is in quarantine still");
+            free_others(&bench, THREADS as usize);
+            let fault = bench.fault();
+            assert_eq!((fault.kind, fault.address), (FaultKind::WriteAfterFree, user + at));
+            assert_eq!(bench.line_of(&fault), super::kernels::STRAY_LINE);
+            assert_eq!(bench.heap.check().unwrap(), []);
+            bench.heap.reset().unwrap();
+            assert_eq!(bench.faults(), []);
+        }
+    }
+}
+
+/// Also if the record is overwritten: then the block is never allocated again.
+#[test]
+fn a_record_that_is_written_over_in_quarantine_is_seen() {
+    for bench in benches(8) {
+        bench.run(stray, 1, (bench.heap.handle(), 100, 0, 0, bench.out.slice()));
+        scribble(bench.out.copy_to_vec().unwrap()[0] - 40, 0x77);
+        free_others(&bench, 8);
+        assert_eq!(bench.fault().kind, FaultKind::WriteAfterFree);
+        assert_eq!((bench.heap.leaks(0).unwrap().count, bench.heap.check().unwrap()[0].invariant), (1, "D3"));
+    }
+}
+
+/// The fewest turns after which an address was allocated again.
+fn soonest(addresses: &[u64]) -> usize {
+    let again = |(i, address): (usize, &u64)| addresses[..i].iter().rev().position(|other| other == address);
+    addresses.iter().enumerate().filter_map(again).min().unwrap_or(addresses.len())
+}
+
+#[test]
+fn a_freed_block_is_not_handed_out_before_as_many_frees_as_were_set() {
+    // Blocks with slabs of their own, and blocks of a size class.
+    for (size, turns) in [(70_000, 300), (3000, 4000)] {
+        let run = |quarantine| {
+            let device = warpheap::Device::cpu();
+            let heap =
+                Heap::builder(2 << 20).shards(1).debug(true).quarantine(quarantine).build(&device).unwrap();
+            let bench = Bench { out: device.zeroed(turns).unwrap(), heap, device };
+            bench.run(churn_alone, 1, (bench.heap.handle(), size, bench.out.slice()));
+            assert_eq!(bench.faults(), []);
+            let kept = bench.stats().quarantined_blocks;
+            assert_eq!(kept, u64::from(quarantine));
+            soonest(&bench.out.copy_to_vec().unwrap())
+        };
+        let without = run(0);
+        let with = run(without as u32 + 5);
+        assert!(with >= without + 5, "{size}: {with} turns, and without a quarantine {without}");
+        if size == 70_000 {
+            assert_eq!(without, 0, "the same slabs each time, once all were used");
+        }
+    }
+}
+
+#[test]
+fn blocks_in_quarantine_are_counted_and_are_no_leaks() {
+    for bench in benches(100) {
+        free_others(&bench, 60);
+        let large = bench.heap.allocate(layout_of(200_000)).unwrap().unwrap();
+        free(&bench.heap, &[large]);
+        let some = bench.stats();
+        assert_eq!((some.live_blocks, some.quarantined_blocks), (0, 61));
+        assert_eq!(some.classes.iter().map(|class| class.quarantined_blocks).sum::<u64>(), 60);
+        assert!(some.quarantined_bytes >= 60 * 40 + 200_000 && some.free_bytes < BYTES);
+        free_others(&bench, 99);
+        let full = bench.stats();
+        assert_eq!((full.live_blocks, full.quarantined_blocks), (0, 100));
+        assert_eq!((bench.heap.leaks(1).unwrap().count, bench.faults().len()), (0, 0));
+    }
+}
+
+#[test]
+fn a_full_heap_gives_its_quarantine_up() {
+    for device in cpus() {
+        let bench = Bench::new(device, 1 << 20, 1000);
+        let all = |size| {
+            let asked = vec![layout_of(size); 300];
+            bench.heap.allocate_many(&asked).unwrap().into_iter().flatten().collect::<Vec<_>>()
+        };
+        let first = all(4000);
+        assert!(first.len() > 200, "{}", first.len());
+        let refused = stats(&bench.heap).failed_allocations;
+        assert_eq!(refused, 300 - first.len() as u64, "each refusal once");
+        free(&bench.heap, &first);
+        assert_eq!(bench.stats().quarantined_blocks, first.len() as u64);
+        let again = all(4000);
+        assert_eq!(again.len(), first.len(), "nothing is lost");
+        assert_eq!(bench.stats().quarantined_blocks, 0);
+        free(&bench.heap, &again);
+        let whole = bench.heap.allocate(layout_of((1 << 20) - 200)).unwrap();
+        assert!(whole.is_some(), "other classes' blocks come back as well");
+        assert!(bench.heap.allocate(layout_of(1)).unwrap().is_none());
+        assert_eq!(bench.faults(), []);
+    }
+}
+
+/// Also detects a write after free when it evicts a block.
+#[test]
+fn what_a_full_heap_gives_up_is_looked_at() {
+    for device in cpus() {
+        let bench = Bench::new(device, 1 << 20, 10);
+        bench.run(stray, 1, (bench.heap.handle(), 500_000, 0, 0, bench.out.slice()));
+        let user = bench.out.copy_to_vec().unwrap()[0];
+        scribble(user + 9, 0);
+        assert!(bench.heap.allocate(layout_of(900_000)).unwrap().is_some());
+        assert_eq!((bench.fault().kind, bench.fault().address), (FaultKind::WriteAfterFree, user + 9));
+    }
+}
+
+#[test]
+fn a_second_free_is_seen_in_quarantine_and_after_it() {
+    for bench in benches(40) {
+        bench.run(take, 1, (bench.heap.handle(), 100, 1, bench.out.slice()));
+        let user = bench.out.copy_to_vec().unwrap()[0];
+        bench.run(give, 1, (bench.heap.handle(), bench.out.slice(), 0, 3));
+        let double: Vec<_> = bench.faults().iter().map(|fault| (fault.kind, fault.address)).collect();
+        assert_eq!(double, [(FaultKind::DoubleFree, user); 2]);
+        assert_eq!(bench.stats().quarantined_blocks, 1);
+        free_others(&bench, 40);
+        bench.run(give, 1, (bench.heap.handle(), bench.out.slice(), 0, 1));
+        assert_eq!(bench.faults().len(), 3);
+        assert_eq!(bench.faults()[2].kind, FaultKind::DoubleFree);
+        assert_eq!(bench.stats().live_blocks, 0);
+    }
+}
+
+#[test]
+fn of_threads_that_free_one_block_at_once_one_does() {
+    for bench in benches(4) {
+        bench.run(take, 1, (bench.heap.handle(), 100, 1, bench.out.slice()));
+        bench.run(give_all, 50, (bench.heap.handle(), bench.out.slice()));
+        assert_eq!(bench.faults().len(), 49);
+        assert!(bench.faults().iter().all(|fault| fault.kind == FaultKind::DoubleFree));
+        assert_eq!(bench.stats().quarantined_blocks, 1);
+    }
+}
+
+#[test]
+fn what_is_no_block_is_not_freed() {
+    for bench in benches(4) {
+        bench.run(take, 4, (bench.heap.handle(), 100, 1, bench.out.slice()));
+        bench.run(give, 4, (bench.heap.handle(), bench.out.slice(), 8, 1));
+        bench.run(give, 4, (bench.heap.handle(), bench.out.slice(), 1 << 40, 1));
+        let kinds: Vec<_> = bench.faults().iter().map(|fault| fault.kind).collect();
+        assert_eq!(kinds[..4], [FaultKind::InteriorFree; 4]);
+        assert_eq!(kinds[4..], [FaultKind::ForeignFree; 4]);
+        assert_eq!(bench.stats().live_blocks, 4);
+    }
+}
+
+/// Also if the record of the previous allocation is still in memory and marks the block as live.
+#[test]
+fn a_block_of_before_a_reset_is_none() {
+    for device in cpus() {
+        let heap = Heap::builder(1 << 20).shards(1).debug(true).build(&device).unwrap();
+        let mut bench = Bench { out: device.zeroed(64).unwrap(), heap, device };
+        bench.run(take, 4, (bench.heap.handle(), 100, 1, bench.out.slice()));
+        bench.heap.reset().unwrap();
+        let next = bench.heap.allocate(layout_of(100)).unwrap().unwrap().0 as u64;
+        assert!(bench.out.copy_to_vec().unwrap().contains(&next), "the same slab, of the same class");
+        bench.run(give, 4, (bench.heap.handle(), bench.out.slice(), 0, 1));
+        assert_eq!(bench.faults().len(), 3);
+        let stats = bench.stats();
+        assert_eq!((stats.live_blocks, stats.quarantined_blocks), (0, 1));
+    }
+}

@@ -1,0 +1,97 @@
+//! The documentation is complete: it names every ordering and statistic, and no link is broken.
+
+use crate::files::tracked;
+use crate::pages::{page, words};
+use std::fs;
+use std::path::Path;
+use warpheap_device::{bump, freelist};
+
+#[test]
+fn the_memory_model_has_every_site_and_no_other() {
+    let page = page("memory-model.md");
+    for (structure, sites) in [("bump/", &bump::SITES[..]), ("freelist/", &freelist::SITES[..])] {
+        for site in sites {
+            assert!(page.contains(&format!("`{site}`")), "{site} is not explained");
+        }
+        let quoted = format!("`{structure}");
+        for name in words(&page, &quoted) {
+            let name = &name[1..];
+            assert!(sites.contains(&name), "there is no site {name}");
+        }
+    }
+}
+
+/// The targets of the links of a page, without web pages.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.filter(|target| !target.starts_with("http"))
+}
+
+/// The anchors of the headings of a page: their words in lower case, without punctuation, joined by
+/// dashes.
+fn anchors(page: &str) -> impl Iterator<Item = String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    headings.map(|heading| {
+        let words = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        words.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+    })
+}
+
+#[test]
+fn links_lead_to_files_and_headings() {
+    let files = tracked().unwrap_or_default();
+    for (name, text) in files.iter().filter(|(name, _)| name.ends_with(".md")) {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        for target in links(text) {
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let file = if file.is_empty() { page.clone() } else { page.with_file_name(file) };
+            assert!(file.exists(), "{name} links to {target}");
+            let found =
+                heading.is_empty() || anchors(&fs::read_to_string(&file).unwrap()).any(|a| a == heading);
+            assert!(found, "{name} links to {target}, which has no such heading");
+        }
+    }
+    let planted = "# A `b`: c\n[a](b.md#c) [d](#a-b-c) [f](https://example.org/g.md)";
+    assert_eq!(links(planted).collect::<Vec<_>>(), ["b.md#c", "#a-b-c"]);
+    assert_eq!(anchors(planted).collect::<Vec<_>>(), ["a-b-c"]);
+}
+
+#[test]
+fn the_readme_shows_the_example_and_is_short() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let (readme, example) = (read("README.md"), read("examples/hello.rs"));
+    assert!(readme.lines().count() <= 150);
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let blocks: Vec<&str> = readme.split("```rust\n").skip(1).filter_map(|b| b.split("```").next()).collect();
+    assert!(blocks.len() >= 2);
+    for block in blocks {
+        assert!(squeezed(&example).contains(&squeezed(block)), "not in examples/hello.rs:\n{block}");
+    }
+}
+
+#[test]
+fn the_guide_to_the_heap_has_every_number() {
+    let page = page("guide/heap.md");
+    let device = warpheap::Device::cpu();
+    let heap = warpheap::device_pools::Heap::builder(1 << 20).build(&device).unwrap();
+    let stats = serde_json::to_value(heap.stats().unwrap()).unwrap();
+    for field in stats.as_object().unwrap().keys().filter(|field| *field != "slab_bytes") {
+        assert!(page.contains(&format!("`{field}`")), "{field} is not explained");
+    }
+}
+
+#[test]
+fn the_guide_to_host_pools_has_every_number_and_column() {
+    use warpheap::host_pools::{DeviceAllocator, Logged, Statistics, SyncDriverAllocator};
+    let (page, device) = (page("guide/host-pools.md"), warpheap::Device::cpu());
+    let logged = Logged::new(Statistics::new(SyncDriverAllocator::new(&device)), Vec::new());
+    logged.allocate(std::alloc::Layout::new::<u64>(), &device.stream().unwrap()).unwrap();
+    let (counted, log) = logged.into_parts().unwrap();
+    let stats = serde_json::to_value(counted.stats()).unwrap();
+    let header = String::from_utf8(log).unwrap().lines().next().unwrap().to_owned();
+    assert!(page.contains(&header), "{header}");
+    for name in stats.as_object().unwrap().keys().map(String::as_str).chain(header.split(',')) {
+        assert!(page.contains(&format!("`{name}`")), "{name} is not explained");
+    }
+}

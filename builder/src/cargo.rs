@@ -145,8 +145,8 @@ impl Options {
         args
     }
 
-    /// One module, optimised as a whole: PTX has no linker, and unoptimised core does not fit a
-    /// GPU.
+    /// One module, with link-time optimisation: PTX has no linker, and unoptimised core does not
+    /// fit a GPU.
     fn profile(&self) -> [String; 7] {
         // Full debug information marks the whole module for debugging. Line directives alone have
         // no cost.
@@ -164,9 +164,9 @@ impl Options {
 }
 
 fn joined(flag: &str, path: &Path) -> OsString {
-    let mut whole = OsString::from(flag);
-    whole.push(path);
-    whole
+    let mut argument = OsString::from(flag);
+    argument.push(path);
+    argument
 }
 
 /// Result and output of a program.
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_crates_and_networks_stays() {
+    fn settings_that_locate_crates_and_networks_stay() {
         for name in
             ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "CARGO_NET_OFFLINE", "CARGO_HTTP_PROXY", "TMPDIR"]
         {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_are_compiled_in_only_when_asked_for() {
+    fn checks_are_compiled_in_only_when_requested() {
         let options =
             |release| Options { release, line_info: false, max_registers: None, build_args: Vec::new() };
         assert!(options(true).profile().contains(&"debug-assertions=false".into()));

@@ -61,36 +61,32 @@ impl Machine {
 }
 
 #[test]
-fn a_named_compiler_comes_first() {
-    let mut machine = Machine::new();
-    let named = machine.compiler("named", "1.96.0", true);
-    let other = machine.compiler("other", "1.97.0", true);
-    machine.path(&[&other]);
-    machine.places.named = Some((named.clone(), "named by WARPHEAP_RUSTC".into()));
-    assert_eq!(machine.found(), named);
-}
-
-#[test]
-fn a_named_compiler_is_not_replaced_by_another() {
-    let mut machine = Machine::new();
-    let named = machine.compiler("named", "1.96.0", false);
-    let other = machine.compiler("other", "1.97.0", true);
-    machine.path(&[&other]);
-    machine.places.named = Some((named.clone(), "named by WARPHEAP_RUSTC".into()));
-    let said = machine.error();
-    assert!(said.contains(&format!("{} (named by WARPHEAP_RUSTC)", named.display())), "{said}");
-    assert!(!said.contains("other"), "{said}");
+fn a_named_compiler_is_the_only_candidate() {
+    for has_source in [true, false] {
+        let mut machine = Machine::new();
+        let named = machine.compiler("named", "1.96.0", has_source);
+        let other = machine.compiler("other", "1.97.0", true);
+        machine.path(&[&other]);
+        machine.places.named = Some((named.clone(), "named by WARPHEAP_RUSTC".into()));
+        if has_source {
+            assert_eq!(machine.found(), named);
+            continue;
+        }
+        let said = machine.error();
+        assert!(said.contains(&format!("{} (named by WARPHEAP_RUSTC)", named.display())), "{said}");
+        assert!(!said.contains("other"), "{said}");
+    }
 }
 
 #[test]
 fn the_path_comes_before_rustup_and_the_distribution() {
     let mut machine = Machine::new();
     let bare = machine.compiler("bare", "1.97.0", false);
-    let whole = machine.compiler("whole", "1.96.0", true);
+    let complete = machine.compiler("complete", "1.96.0", true);
     let distribution = machine.compiler("distribution", "1.96.0", true);
-    machine.path(&[&bare, &whole]);
+    machine.path(&[&bare, &complete]);
     machine.places.distribution = vec![distribution.clone()];
-    assert_eq!(machine.found(), whole);
+    assert_eq!(machine.found(), complete);
     machine.path(&[&bare]);
     assert_eq!(machine.found(), distribution);
 }

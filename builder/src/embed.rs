@@ -21,8 +21,8 @@ impl Builder {
     /// The crate includes a file with `include_str!(env!("WARPHEAP_PTX_SM_70"))`.
     ///
     /// The PTX is empty in builds for docs.rs or loom, and if no device compiler is found. In the
-    /// latter case warnings of the build and the file of `WARPHEAP_PTX_MISSING` say what to install.
-    /// The crate still builds, for the CPU only.
+    /// latter case warnings of the build and the file of `WARPHEAP_PTX_MISSING` say what to
+    /// install. The crate still builds, for the CPU only.
     ///
     /// # Errors
     /// As for [`build`](Self::build), except for [`Error::NoCompiler`].

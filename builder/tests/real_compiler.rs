@@ -25,7 +25,12 @@ fn has_compiler() -> bool {
     found.is_ok()
 }
 
-/// A kernel crate called `name` with a path dependency `name-helper`, in a temporary folder.
+/// A kernel crate called `name` with a path dependency `name-helper`, in a temporary folder. None
+/// without a compiler.
+fn kernels(name: &str, source: &str) -> Option<Crate> {
+    has_compiler().then(|| Crate::new(name, source))
+}
+
 struct Crate {
     root: tempfile::TempDir,
 }
@@ -69,10 +74,7 @@ fn read(path: impl Into<PathBuf>) -> String {
 
 #[test]
 fn builds_once_and_again_only_when_a_source_changes() {
-    if !has_compiler() {
-        return;
-    }
-    let kernels = Crate::new("fresh-kernels", KERNEL);
+    let Some(kernels) = kernels("fresh-kernels", KERNEL) else { return };
     let first = kernels.builder().build().unwrap();
     let text = read(&first.path);
     assert!(first.rebuilt && text.contains("1111") && text.contains(".target sm_70\n"), "{text}");
@@ -87,10 +89,7 @@ fn builds_once_and_again_only_when_a_source_changes() {
 
 #[test]
 fn builds_each_architecture_to_its_own_file() {
-    if !has_compiler() {
-        return;
-    }
-    let kernels = Crate::new("many-kernels", KERNEL);
+    let Some(kernels) = kernels("many-kernels", KERNEL) else { return };
     let copies = kernels.root.path().join("out/kernels.ptx");
     let built = kernels.builder().copy_to(&copies).build_archs(["sm_80", "sm_90"]).unwrap();
     for (ptx, arch) in built.iter().zip(["sm_80", "sm_90"]) {
@@ -105,10 +104,7 @@ fn builds_each_architecture_to_its_own_file() {
 
 #[test]
 fn a_dependency_learns_of_the_architecture() {
-    if !has_compiler() {
-        return;
-    }
-    let kernels = Crate::new("arch-kernels", KERNEL);
+    let Some(kernels) = kernels("arch-kernels", KERNEL) else { return };
     let by_arch = "#![no_std]
 pub const VALUE: u32 = if cfg!(target_feature = \"sm_80\") { 80808080 } else { 70707070 };
 ";

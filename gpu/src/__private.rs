@@ -5,7 +5,6 @@
 
 use crate::kernel::{DeviceData, KernelArg};
 
-pub use core::alloc::Layout;
 pub use core::clone::Clone;
 pub use core::fmt::Debug;
 pub use core::marker::Copy;

@@ -8,7 +8,7 @@ mod loom_support;
 mod arena;
 
 use arena::{Arena, check_disjoint};
-use loom_support::{Model, at, model, with};
+use loom_support::{Model, at, every_site_is_needed, model, with};
 use std::sync::{Arc, Mutex};
 use warpheap_device::bump::SITES;
 
@@ -137,8 +137,5 @@ fn every_weakened_ordering_is_noticed() {
         ("bump/see-tail", KEPT_TAIL, TAIL_LOST),
         ("bump/see-lent", LENT_TO_ANOTHER, FITTING_FAILED),
     ];
-    assert_eq!(noticed_by.map(|(site, ..)| site), SITES);
-    for (site, model, why) in noticed_by {
-        model.notices(site, why);
-    }
+    every_site_is_needed(&SITES, &noticed_by);
 }

@@ -8,7 +8,7 @@ mod loom_support;
 mod list;
 
 use list::List;
-use loom_support::{Model, Values, model, with};
+use loom_support::{Model, Values, every_site_is_needed, model, with};
 use std::ops::Deref;
 use std::sync::Arc;
 use warpheap_device::fault::FaultKind;
@@ -172,8 +172,5 @@ fn every_weakened_ordering_is_noticed() {
         ("freelist/arrive", FREED_ELSEWHERE, "exactly one of two allocations must succeed"),
         ("freelist/begin-scan", FREED_ELSEWHERE, "exactly one of two allocations must succeed"),
     ];
-    assert_eq!(noticed_by.map(|(site, ..)| site), SITES);
-    for (site, model, why) in noticed_by {
-        model.notices(site, why);
-    }
+    every_site_is_needed(&SITES, &noticed_by);
 }

@@ -5,7 +5,7 @@
 #[macro_use]
 mod loom_support;
 
-use loom_support::{Model, Values, model, with};
+use loom_support::{Model, Values, every_site_is_needed, model, with};
 use std::sync::Arc;
 use warpheap_device::heap::debug::{DEBUG_SITES, Ring};
 use warpheap_device::sync::AtomicU64;
@@ -109,9 +109,6 @@ fn every_weakened_ordering_is_noticed() {
         ("heap/quarantine", DISPLACED, "Concurrent write accesses"),
         ("heap/left", EMPTIED_BY_TWO, "not the heap's"),
     ];
-    assert_eq!(noticed_by.map(|(site, ..)| site), DEBUG_SITES);
-    for (site, model, why) in noticed_by {
-        model.notices(site, why);
-    }
+    every_site_is_needed(&DEBUG_SITES, &noticed_by);
     EMPTIED_BY_TWO.notices("heap/quarantine", "");
 }

@@ -72,7 +72,7 @@ impl FreeList {
     /// pool wait until the reset is done. Blocks allocated before must not be used any more.
     ///
     /// # Errors
-    /// An earlier failure of the device. If the reset itself failed, no launch may be given the
+    /// An earlier failure of the device. If the reset itself failed, no launch may use the
     /// pool until a reset has succeeded; until then `stats` and `check` fail with
     /// [`NotReset`](crate::Error::NotReset).
     pub fn reset(&mut self) -> Result<()> {
@@ -125,7 +125,7 @@ impl FreeList {
     }
 
     /// Waits for the device, then checks the metadata and reports violated invariants.
-    /// Launches that are given the pool wait meanwhile.
+    /// Launches that use the pool wait meanwhile.
     ///
     /// # Errors
     /// An earlier failure of the device, or [`NotReset`](crate::Error::NotReset).
@@ -173,8 +173,8 @@ impl FreeListBuilder {
     /// Builds the pool.
     ///
     /// # Errors
-    /// [`InvalidConfig`](crate::Error::InvalidConfig) for a setting that cannot be served,
-    /// [`OutOfMemory`](crate::Error::OutOfMemory), or what the driver answers.
+    /// [`InvalidConfig`](crate::Error::InvalidConfig) for an invalid setting,
+    /// [`OutOfMemory`](crate::Error::OutOfMemory), or an error of the driver.
     pub fn build(&self, device: &Device) -> Result<FreeList> {
         if !self.align.is_power_of_two() || self.align > 1 << 16 {
             return invalid("align", self.align, "it must be a power of two from 1 to 65536 bytes");

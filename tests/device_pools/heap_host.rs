@@ -119,11 +119,11 @@ fn a_failed_allocation_is_no_error_and_is_counted() {
     for device in devices(SEEDS) {
         let heap = Heap::builder(1 << 20).build(&device).unwrap();
         assert!(heap.allocate(layout_of(2 << 20)).unwrap().is_none(), "more than the heap has");
-        assert_eq!((stats(&heap).searches, stats(&heap).refused), (0, 1));
+        assert_eq!((stats(&heap).searches, stats(&heap).failed_allocations), (0, 1));
         let got = heap.allocate_many(&vec![layout_of(4096); 300]).unwrap();
         assert_eq!(got.iter().flatten().count(), 256);
         let full = stats(&heap);
-        assert_eq!((full.live_bytes, full.free_bytes, full.refused), (1 << 20, 0, 1 + 300 - 256));
+        assert_eq!((full.live_bytes, full.free_bytes, full.failed_allocations), (1 << 20, 0, 1 + 300 - 256));
         assert!(full.searches > 0 && full.cursors_found_none > 0, "{full:#?}");
         let class = full.classes.iter().find(|class| class.class_bytes == 4096).unwrap();
         assert_eq!((class.live_blocks, class.searches), (256, full.searches));
@@ -172,8 +172,8 @@ fn wrong_frees_return_errors() {
         let end = DevicePtr((start + BYTES) as *mut u8);
         assert!(message(&[end]).contains("is not in this heap"));
         assert!(message(&[DevicePtr::null()]).contains("1 of 1 addresses were not freed"));
-        assert!(message(&[inside(blocks[3], 8)]).contains("inside of a block"));
-        assert!(message(&[inside(large, 32768)]).contains("inside of a block"));
+        assert!(message(&[inside(blocks[3], 8)]).contains("inside a block"));
+        assert!(message(&[inside(large, 32768)]).contains("inside a block"));
         assert_eq!(stats(&heap).live_blocks, 41, "nothing was freed so far");
 
         let twice = message(&[blocks[0], blocks[1], blocks[0], end]);

@@ -195,9 +195,8 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// The shard was `seen` to be retired. If failed subtractions have lowered it
-    /// far, resets it to its initial value before it can borrow from its end. A retired lease holds no
-    /// granules (I4).
+    /// The shard was `seen` to be retired. If failed subtractions have lowered it far, resets it to
+    /// its initial value before it can borrow from its end. A retired lease holds no granules (I4).
     #[inline(always)]
     fn reset_retired(&self, seen: Lease) {
         if seen.signed_remaining() < RESET_BELOW && self.group.leads() {

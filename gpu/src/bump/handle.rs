@@ -64,7 +64,8 @@ impl Bump {
     /// # Safety
     /// - `base` points to `granules` granules and is aligned to a granule.
     /// - `root` and the `shard_count` (at least one) `shards` were made by [`Root::new`] and
-    ///   [`Shard::new`] for the same pool, or by [`Root::new`] for zero shards and [`Shard::retired`].
+    ///   [`Shard::new`] for the same pool, or by [`Root::new`] for zero shards and
+    ///   [`Shard::retired`].
     /// - `shared` is the address of a copy of this handle, which is written before its first use.
     ///
     /// All of them stay valid while the handle or a copy of it is used, and belong to this arena

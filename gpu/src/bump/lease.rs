@@ -28,7 +28,8 @@ pub(super) const MAX_GROUP: u32 = 1 << 15;
 /// The most warps that may use one lease at once: 160 SMs of 64 warps. With more, `remaining` could
 /// borrow from `end`.
 pub const RESIDENT_WARPS: u64 = 160 * 64;
-/// When a retired lease has dropped below this value, the next thread that subtracts from it resets it.
+/// When a retired lease has dropped below this value, the next thread that subtracts from it resets
+/// it.
 pub(super) const RESET_BELOW: i32 = -(1 << 26);
 const _: () = assert!(RESIDENT_WARPS * MAX_GROUP as u64 + (1 << 26) < BIAS);
 
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_hands_out_its_granules_in_order_and_then_crosses_once() {
+    fn a_lease_is_allocated_in_order_and_then_crossed_once() {
         let mut word = Lease::of(Piece { start: 1000, len: 100 }).0;
         let mut take = |n: u32| {
             let old = Lease(word);
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn every_warp_of_a_gpu_asking_too_much_at_once_leaves_the_end_intact() {
+    fn failed_subtractions_of_every_warp_of_a_gpu_leave_the_end_intact() {
         for start in [Lease::of(Piece { start: MAX_END - 5, len: 5 }), Lease::RETIRED] {
             let mut word = start.0;
             for _ in 0..RESIDENT_WARPS {

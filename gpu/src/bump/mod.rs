@@ -28,7 +28,7 @@
 //! what a thread's fence has put before its write is before every later value too. `tail`: the
 //! crosser, and any thread by compare-and-swap. The host writes everything between launches.
 //!
-//! An allocation fails only if no lease, no tail and not the root holds its size in one piece. A
+//! An allocation fails only if neither the root nor any lease or tail has its size in one piece. A
 //! failed allocation changes none of them (I3). `wasted` counts what sharding loses: remainders of
 //! leases that do not fit the next request and that are not kept because a larger remainder is kept
 //! already. Requests of a single size that divides 512 granules lose nothing. Requests of another

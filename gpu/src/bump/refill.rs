@@ -30,8 +30,8 @@ impl Bump {
     }
 
     /// Stores the next lease of shard `r`. The caller has taken the shard's word below zero (I2).
-    /// The lease holds at least `granules`. If the root has fewer, the shard is retired until the next
-    /// reset.
+    /// The lease holds at least `granules`. If the root has fewer, the shard is retired until the
+    /// next reset.
     #[cold]
     #[inline(never)]
     pub(super) fn lend(&self, r: u32, granules: u32) {

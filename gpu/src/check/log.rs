@@ -78,6 +78,14 @@ pub struct Breach {
     pub found: u64,
 }
 
+impl Breach {
+    /// A finding about a block, without another owner and without words.
+    #[inline(always)]
+    pub(super) const fn of(kind: BreachKind, owner: Owner, address: u64, bytes: u32) -> Self {
+        Breach { kind, owner, other: Owner::NONE, address, bytes, offset: 0, expected: 0, found: 0 }
+    }
+}
+
 /// The log, in device memory. All zeros is an empty log.
 #[repr(C)]
 #[derive(Debug)]
@@ -193,18 +201,10 @@ mod tests {
     }
 
     #[test]
-    fn breaches_come_back_and_all_are_counted() {
+    fn breaches_are_read_back_and_all_are_counted() {
         let log = CheckLog::default();
-        let breach = Breach {
-            kind: BreachKind::Torn,
-            owner: Owner(7),
-            other: Owner(u32::MAX),
-            address: 1 << 60,
-            bytes: u32::MAX,
-            offset: 9,
-            expected: 10,
-            found: 11,
-        };
+        let breach = Breach::of(BreachKind::Torn, Owner(7), 1 << 60, u32::MAX);
+        let breach = Breach { other: Owner(u32::MAX), offset: 9, expected: 10, found: 11, ..breach };
         for _ in 0..100 {
             log.record(&breach);
         }

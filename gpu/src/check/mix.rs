@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_stay_between_the_two() {
+    fn sizes_stay_in_range() {
         for (least, most) in [(1, 1), (1, 2), (16, 512), (17, 31), (33, 64), (1, 1 << 31), (512, 512)] {
             for mix in [Mix::Uniform, Mix::Powers, Mix::Small] {
                 let all = sizes(least, most, mix);
@@ -82,14 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn powers_are_all_there_and_alone() {
+    fn all_powers_of_two_occur_and_nothing_else() {
         let all: BTreeSet<u32> = sizes(9, 300, Mix::Powers).into_iter().collect();
         assert_eq!(all.into_iter().collect::<Vec<_>>(), [16, 32, 64, 128, 256]);
         assert!(sizes(17, 31, Mix::Powers).iter().all(|size| *size == 31));
     }
 
     #[test]
-    fn most_of_mostly_small_is_small() {
+    fn most_sizes_of_small_are_small() {
         let all = sizes(16, 1616, Mix::Small);
         let small = all.iter().filter(|size| **size <= 116).count();
         assert!((3700..3950).contains(&small), "{small}");

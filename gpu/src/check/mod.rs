@@ -1,4 +1,4 @@
-//! Checks at run time that an allocator never hands a byte to two owners.
+//! Checks at run time that an allocator never allocates a byte to two owners.
 //!
 //! | module | content |
 //! |---|---|

@@ -156,10 +156,8 @@ impl OwnershipMap {
         bytes: u32,
         owner: Owner,
     ) -> Clash {
-        let nowhere = Clash { granule: u64::MAX, other: Owner::NONE };
-        let (kind, other) = (misplaced.0, Owner::NONE);
-        self.log().record(&Breach { kind, owner, other, address, bytes, offset: 0, expected: 0, found: 0 });
-        nowhere
+        self.log().record(&Breach::of(misplaced.0, owner, address, bytes));
+        Clash { granule: u64::MAX, other: Owner::NONE }
     }
 
     #[inline(always)]
@@ -172,8 +170,8 @@ impl OwnershipMap {
         clash: Clash,
     ) -> Clash {
         let offset = self.address_of(clash.granule) - address;
-        let other = clash.other;
-        self.log().record(&Breach { kind, owner, other, address, bytes, offset, expected: 0, found: 0 });
+        let breach = Breach::of(kind, owner, address, bytes);
+        self.log().record(&Breach { other: clash.other, offset, ..breach });
         clash
     }
 
@@ -187,10 +185,9 @@ impl OwnershipMap {
     // Inlined like everything here, so that the map stays in registers; the log's `record` is not.
     #[inline(always)]
     pub(super) fn report_misaligned(&self, record: Record, owner: Owner) {
-        let (kind, other) = (BreachKind::Misaligned, Owner::NONE);
-        let (address, bytes, expected) = (record.address(), record.bytes(), record.align());
-        let found = address & (expected - 1);
-        self.log().record(&Breach { kind, owner, other, address, bytes, offset: 0, expected, found });
+        let (address, expected) = (record.address(), record.align());
+        let breach = Breach::of(BreachKind::Misaligned, owner, address, record.bytes());
+        self.log().record(&Breach { expected, found: address & (expected - 1), ..breach });
     }
 
     #[inline(always)]
@@ -254,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_of_what_another_holds_is_recorded_and_changes_nothing() {
+    fn a_release_of_another_owners_block_is_recorded_and_changes_nothing() {
         with_map(|map, breaches| {
             assert_eq!(map.claim(BASE, 16, Owner(1)), Ok(()));
             assert_eq!(map.release(BASE, 32, Owner(2)), Err(Clash { granule: 0, other: Owner(1) }));
@@ -264,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_outside_or_askew_are_recorded() {
+    fn blocks_outside_or_misaligned_are_recorded() {
         with_map(|map, breaches| {
             let cases = [
                 (BASE - 16, 16, BreachKind::OutOfBounds),

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_keeps_what_it_was_given() {
+    fn a_record_keeps_its_block() {
         let layout = Layout::from_size_align(4097, 1 << 20).unwrap();
         let live = Record::default().next(0xdead_0000, layout);
         assert!(live.is_live() && !live.is_clashed());

@@ -133,9 +133,8 @@ impl<'a, A: DeviceAlloc> Worker<'a, A> {
     #[cold]
     #[inline(never)]
     fn report_tear(&self, record: Record, owner: Owner, tear: Tear) {
-        let (kind, other) = (BreachKind::Torn, Owner::NONE);
-        let (address, bytes) = (record.address(), record.bytes());
+        let breach = Breach::of(BreachKind::Torn, owner, record.address(), record.bytes());
         let Tear { offset, expected, found } = tear;
-        self.map.log().record(&Breach { kind, owner, other, address, bytes, offset, expected, found });
+        self.map.log().record(&Breach { offset, expected, found, ..breach });
     }
 }

@@ -53,13 +53,13 @@ enum Act {
 /// or two slots are full.
 #[inline(always)]
 fn draw(hash: u64, full: u32) -> (u32, Act) {
-    let gives = full.count_ones() + (hash as u32 & 1) >= 2;
-    let among = if gives { full } else { !full };
+    let frees = full.count_ones() + (hash as u32 & 1) >= 2;
+    let among = if frees { full } else { !full };
     let mut slot = (hash >> 8) as u32 % SLOTS;
     for _ in 1..SLOTS {
         slot = if among >> slot & 1 == 1 { slot } else { (slot + 1) % SLOTS };
     }
-    (slot, if gives { Act::Free } else { Act::Allocate })
+    (slot, if frees { Act::Free } else { Act::Allocate })
 }
 
 impl<A: DeviceAlloc> Worker<'_, A> {

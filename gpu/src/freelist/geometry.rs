@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_pools_are_refused() {
+    fn impossible_pools_are_rejected() {
         for (capacity, stride) in [(0, 64), (MAX_CAPACITY + 1, 64), (1, 0), (1, MAX_STRIDE + 1)] {
             assert_eq!(Geometry::new(capacity, stride), None);
         }

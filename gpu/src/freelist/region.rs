@@ -1,5 +1,5 @@
-//! The state of a region: a count that says whether it has free blocks, and a cursor that says where
-//! to look for them.
+//! The state of a region: a count that says whether it has free blocks, and a cursor that says
+//! where to look for them.
 //!
 //! ```text
 //! 63       32 31              0

@@ -1,7 +1,8 @@
 //! Sums over lanes for tests, in both variants. An allocator uses the one that its target was built
 //! for.
 
-use super::{Lanes, Sum};
+use super::group::Lanes;
+use super::sums::Sum;
 use crate::units::LaneMask;
 use crate::warp;
 

@@ -1,6 +1,6 @@
 //! Sums over lanes: totals and exclusive prefix sums.
 
-use super::{Group, Lanes};
+use super::group::{Group, Lanes};
 use crate::units::WARP_SIZE;
 use crate::warp::{self, HAS_REDUCE};
 
@@ -110,7 +110,7 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
 
     #[inline(always)]
     fn last(self) -> u32 {
-        WARP_SIZE - 1 - self.mask().0.leading_zeros()
+        self.mask().last()
     }
 
     /// Inclusive scan over a full warp: five shuffles.

@@ -22,19 +22,9 @@ mod backend;
 #[cfg(target_arch = "nvptx64")]
 #[path = "nvptx.rs"]
 mod backend;
+mod piece;
 
-/// The size of a word in bytes.
-pub const WORD_BYTES: u32 = 8;
-
-/// The largest amount of shared memory, in bytes, that a kernel may use without an opt-in through
-/// the driver.
-pub const MAX_BYTES: u32 = 48 << 10;
-
-/// Names a piece of shared memory.
-pub trait SharedMemory: 'static {
-    /// The number of 64-bit words in the piece.
-    const WORDS: u32;
-}
+pub use piece::{MAX_BYTES, SharedMemory, WORD_BYTES};
 
 /// The address of a 64-bit word in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,10 +24,9 @@ mod loom_support;
 mod models;
 mod shared;
 
-use loom_support::Model;
+use loom_support::{Model, every_site_is_needed};
 use models::*;
 use shared::FAULT;
-use std::collections::BTreeSet;
 use warpheap_device::heap::SITES;
 
 /// The report of two owners that access memory without an order.
@@ -75,9 +74,5 @@ fn every_weakened_ordering_is_noticed() {
         ("heap/search", SOUGHT_TWICE, LOST),
         ("heap/seek", FREED_BEFORE_A_SEARCH, FAILED),
     ];
-    let named = noticed_by.iter().map(|(site, ..)| *site);
-    assert_eq!(named.collect::<BTreeSet<_>>(), BTreeSet::from(SITES));
-    for (site, model, why) in noticed_by {
-        model.notices(site, why);
-    }
+    every_site_is_needed(&SITES, &noticed_by);
 }

@@ -10,6 +10,7 @@ use lane::Apart;
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use warpheap_device::machine;
@@ -122,5 +123,15 @@ impl Model {
         let said = payload.downcast_ref::<String>().map(String::as_str);
         let said = said.or(payload.downcast_ref::<&str>().copied()).unwrap_or("no text");
         assert!(said.contains(why), "without the ordering of {site} the model fails, but with {said:?}");
+    }
+}
+
+/// Checks that each of `sites` is in the list, and that each model of the list fails without the
+/// ordering of its site, with a message that contains the text.
+pub fn every_site_is_needed(sites: &[&str], noticed_by: &[(&str, Model, &str)]) {
+    let named: BTreeSet<_> = noticed_by.iter().map(|(site, ..)| *site).collect();
+    assert_eq!(named, sites.iter().copied().collect());
+    for (site, model, why) in noticed_by {
+        model.notices(site, why);
     }
 }

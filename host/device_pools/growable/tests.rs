@@ -60,7 +60,7 @@ fn a_step_that_fails_leaves_the_buffer_as_it_was() {
                 assert_sevens(&buffer);
             }
             faults.fail_calls(&[step], false);
-            assert_eq!(buffer.grow_to(8 * MIB).unwrap(), 8 * MIB, "as if nothing had been");
+            assert_eq!(buffer.grow_to(8 * MIB).unwrap(), 8 * MIB, "as if no call had failed");
             buffer.write(8 * MIB - 4, &[9_u32]).unwrap();
             assert_sevens(&buffer);
             drop(buffer);
@@ -85,7 +85,7 @@ fn a_first_growth_that_fails_leaves_an_empty_buffer() {
 }
 
 #[test]
-fn addresses_that_cannot_be_had_are_an_error() {
+fn a_failed_reservation_is_an_error() {
     for device in devices() {
         let (driver, faults) = faulty_virtual_memory(&device);
         faults.fail_calls(&[Call::Reserve], true);
@@ -96,7 +96,7 @@ fn addresses_that_cannot_be_had_are_an_error() {
 }
 
 #[test]
-fn what_the_driver_does_not_take_back_is_still_there() {
+fn memory_that_the_driver_fails_to_unmap_stays() {
     for device in devices() {
         let (mut buffer, faults) = buffer(&device);
         buffer.grow_to(8 * MIB).unwrap();
@@ -113,7 +113,7 @@ fn what_the_driver_does_not_take_back_is_still_there() {
 }
 
 #[test]
-fn the_cap_of_the_cpu_counts_what_has_memory() {
+fn the_limit_of_the_cpu_counts_mapped_memory() {
     let device = devices().remove(0);
     let free = || device.info().unwrap().memory_free;
     let mut buffer = GrowableBuffer::reserve(&device, 1 << 40).unwrap();

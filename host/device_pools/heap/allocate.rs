@@ -37,8 +37,8 @@ impl Heap {
         layouts.iter().try_for_each(check_layout)?;
         let mut blocks = Vec::with_capacity(layouts.len());
         for batch in layouts.chunks(BATCH) {
-            let got = self.with_calls(|calls| calls.alloc(batch))?;
-            blocks.extend(got.into_iter().map(|at| (at != 0).then_some(DevicePtr(at as *mut u8))));
+            let addresses = self.with_calls(|calls| calls.alloc(batch))?;
+            blocks.extend(addresses.into_iter().map(|at| (at != 0).then_some(DevicePtr(at as *mut u8))));
         }
         Ok(blocks)
     }
@@ -70,7 +70,7 @@ impl Heap {
     pub unsafe fn deallocate_many(&self, blocks: &[DevicePtr<u8>]) -> Result<()> {
         let blocks: Vec<u64> = blocks.iter().map(|block| block.0 as u64).collect();
         let nulls = blocks.iter().filter(|at| **at == 0).count() as u64;
-        let (mut failed, mut first) = (nulls, (nulls > 0).then(|| "null is no block".to_owned()));
+        let (mut failed, mut first) = (nulls, (nulls > 0).then(|| "the address is null".to_owned()));
         for batch in blocks.chunks(BATCH) {
             // SAFETY: the caller's promise: no kernel uses the blocks any more.
             let faults = self.with_calls(|calls| unsafe { calls.free(batch) })?;
@@ -101,9 +101,12 @@ impl Heap {
 
 fn check_layout(layout: &Layout) -> Result<()> {
     let why = match (layout.size(), layout.align() as u64) {
-        (0, _) => "no bytes need no memory; ask for one byte or more".into(),
+        (0, _) => "the size is 0; request at least one byte".into(),
         (_, align) if align > MAX_ALIGN => {
-            format!("it serves alignments up to {}; ask for that and align by hand", Bytes(MAX_ALIGN))
+            format!(
+                "the largest supported alignment is {}; request that, and align the address in it",
+                Bytes(MAX_ALIGN)
+            )
         }
         _ => return Ok(()),
     };
@@ -119,9 +122,9 @@ fn describe(fault: &Fault) -> String {
     match fault.kind {
         FaultKind::DoubleFree => format!("{address:#x} is free already"),
         FaultKind::ForeignFree => format!("{address:#x} is not in this heap"),
-        FaultKind::InteriorFree => format!("{address:#x} is inside of a block, not its start"),
+        FaultKind::InteriorFree => format!("{address:#x} is inside a block, not at its start"),
         FaultKind::Underrun => {
-            format!("{address:#x} has no record of an allocation before it, or that was written over")
+            format!("{address:#x} has no record of an allocation before it, or the record was overwritten")
         }
         other => format!("{address:#x}: {other:?}"),
     }

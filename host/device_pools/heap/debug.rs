@@ -200,19 +200,20 @@ impl Debugged {
                 .then(|| violation("D1", format!("{start:#x} is {state:?}, and should be {expected:?}")))
         });
         let strangers = self.quarantined.iter().filter(|start| !self.records.contains_key(start));
-        let lost =
-            strangers.map(|start| violation("D2", format!("{start:#x} is in quarantine, and no live block")));
+        let lost = strangers
+            .map(|start| violation("D2", format!("{start:#x} is in quarantine, but is not a live block")));
         let twice =
             self.twice.iter().map(|start| violation("D2", format!("{start:#x} is in quarantine twice")));
         let without = self.records.iter().filter(|(_, record)| record.is_none());
         let overwritten = without.map(|(start, _)| {
-            let site = "something wrote far before the start of an allocation, or far behind the end of the one before";
-            violation("D3", format!("the record at {start:#x} is written over: {site}"))
+            let cause =
+                "a write far before the start of an allocation, or far past the end of the previous one";
+            violation("D3", format!("the record at {start:#x} was overwritten by {cause}"))
         });
         let damaged = self.damaged.iter().map(|(byte, record)| {
             let site = self.site(record.site).map_or("an unknown site".into(), AllocationSite::to_string);
-            let whose = format!("an allocation of {} bytes at {site}", record.size);
-            violation("D5", format!("{byte:#x}, out of bounds of {whose}, was written to"))
+            let block = format!("an allocation of {} bytes at {site}", record.size);
+            violation("D5", format!("{byte:#x}, out of bounds of {block}, was written to"))
         });
         wrong_state.chain(lost).chain(twice).chain(overwritten).chain(damaged).collect()
     }

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_stays_taken() {
+    fn used_slabs_stay_in_use() {
         let layout = HeapLayout::spread(64 << 20, 4, 4).unwrap();
         let partition = layout.partition_start(1);
         let mut words = FreeWords::none(&layout);
@@ -178,7 +178,7 @@ mod tests {
         let mut heap = Heap::builder(8 << 20).initial(2 << 20).build(&Device::cpu()).unwrap();
         let layouts = vec![std::alloc::Layout::new::<[u64; 128]>(); 4096];
         assert!(heap.allocate_many(&layouts).unwrap().iter().any(Option::is_none));
-        assert!(words_found(&heap).iter().any(|word| *word != 0), "it was refused by a search");
+        assert!(words_found(&heap).iter().any(|word| *word != 0), "a search found none");
         heap.grow_to(4 << 20).unwrap();
         assert!(words_found(&heap).iter().all(|word| *word == 0));
         assert!(heap.allocate_many(&layouts[..1]).unwrap()[0].is_some());

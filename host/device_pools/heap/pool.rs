@@ -1,4 +1,4 @@
-//! A heap, as its owner holds it.
+//! A heap: its memory, its metadata, and the handle for kernels.
 
 use super::backing::Backing;
 use super::calls::Calls;

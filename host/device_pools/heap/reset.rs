@@ -27,7 +27,7 @@ impl Heap {
     /// heap wait until the reset is done. Blocks allocated before must not be used any more.
     ///
     /// # Errors
-    /// An earlier failure of the device. If the reset itself failed, no launch may be given the
+    /// An earlier failure of the device. If the reset itself failed, no launch may use the
     /// heap until a reset has succeeded; until then allocations, frees, growths and snapshots by
     /// the host fail with [`NotReset`](crate::Error::NotReset).
     pub fn reset(&mut self) -> Result<()> {
@@ -95,7 +95,7 @@ mod tests {
     use crate::Device;
 
     #[test]
-    fn what_was_written_over_is_as_new_after_a_reset() {
+    fn overwritten_metadata_is_new_after_a_reset() {
         let mut heap = Heap::builder(80 << 20).shards(64).build(&Device::cpu()).unwrap();
         let all = |heap: &Heap| {
             let mut words = vec![0_u64; (heap.places.end / 8) as usize];

@@ -64,7 +64,7 @@ pub struct HeapStats {
     pub scans: u64,
     /// Failed allocations by kernels and by the host since the heap was built or reset, modulo
     /// 2^32.
-    pub refused: u64,
+    pub failed_allocations: u64,
     /// Number of cursors with an unsuccessful last search.
     pub cursors_found_none: u64,
     /// Number of faults, including failed allocations of the global allocator: [`Faults::count`].
@@ -134,7 +134,7 @@ impl<'a> Tally<'a> {
         stats.usage.largest_free_bytes = Some(largest);
         stats.high_water_bytes = stats.usage.reserved_bytes.saturating_sub(stats.fresh_bytes);
         stats.faults = faults;
-        stats.refused = heap.refusals().into();
+        stats.failed_allocations = heap.refusals().into();
         stats.scans = heap.scans();
         stats.classes.retain(|class| class.slabs > 0 || class.searches > 0);
         stats

@@ -14,7 +14,7 @@ const fn bit(of: u32) -> u32 {
 }
 
 #[test]
-fn a_used_heap_is_whole() {
+fn a_used_heap_has_no_violations() {
     assert_eq!(used_heap().check().unwrap(), []);
 }
 
@@ -22,7 +22,7 @@ fn a_used_heap_is_whole() {
 fn entries() {
     let mut heap = used_heap();
     let seen = sights(&heap);
-    let live = seen.run(|run| run.live > 0 && run.holes > 0);
+    let live = seen.run(|run| run.live > 0 && run.free > 0);
     heap.assert_broken(heap.entry_at(live.slab), heap::Heap::free_entry(), "I5", "no one would find it");
     heap.assert_broken(heap.entry_at(live.slab), 0xfd_u32, "I5", "belongs to no run");
     heap.assert_broken(heap.entry_at(live.slab), live.class.0, "I5", "belongs to no run");
@@ -44,7 +44,7 @@ fn entries() {
 fn counts() {
     let mut heap = used_heap();
     let seen = sights(&heap);
-    let run = seen.run(|run| run.holes > 0 && run.live > 0);
+    let run = seen.run(|run| run.free > 0 && run.live > 0);
     heap.assert_broken_by(heap.count_at(run.slab), 1, "I7", "its count is");
     heap.assert_broken_by(heap.count_at(seen.free[0]), 1, "I6", "no run starts there");
     heap.assert_broken_by(heap.count_at(seen.fresh[0]), 1 << 16, "I6", "no run starts there");
@@ -55,7 +55,7 @@ fn counts() {
 fn bits() {
     let mut heap = used_heap();
     let seen = sights(&heap);
-    let run = seen.run(|run| run.live > 0 && run.holes == 0 && run.in_cursor == 0);
+    let run = seen.run(|run| run.live > 0 && run.free == 0 && run.in_cursor == 0);
     heap.assert_broken_by(heap.bits_at(run.slab, 0), 1, "I7", "its bits say");
     heap.assert_broken_by(heap.bits_at(run.slab, 0), 1, "I7", "is not in its class' partial set");
     let spans = seen.run(|run| run.in_cursor > 0);
@@ -74,11 +74,11 @@ fn sets() {
     heap.assert_broken_by(heap.free_at(free), bit(free), "I5", "no one would find it");
     let fresh = seen.fresh[0];
     heap.assert_broken_by(heap.free_at(fresh), bit(fresh), "I5", "and in a partition");
-    let live = seen.run(|run| run.live > 0 && run.holes > 0);
+    let live = seen.run(|run| run.live > 0 && run.free > 0);
     heap.assert_broken_by(heap.free_at(live.slab), bit(live.slab), "I5", "says that it is in use");
     let partial = heap.partial_at(live.class, live.slab);
     heap.assert_broken_by(partial, bit(live.slab), "I7", "is not in its class' partial set");
-    let idle = seen.run(|run| run.holes == run.blocks);
+    let idle = seen.run(|run| run.free == run.blocks);
     let idle_at = heap.idle_at(idle.class, idle.slab);
     heap.assert_broken_by(idle_at, bit(idle.slab), "I7", "not among the idle runs");
     let words = heap.layout.slabs.div_ceil(32);
@@ -123,11 +123,11 @@ fn cursors() {
 
 /// The cursor would allocate a freed block a second time.
 #[test]
-fn a_cursor_that_has_a_hole() {
+fn a_cursor_with_a_freed_block() {
     let mut heap = used_heap();
     let seen = sights(&heap);
     // In a run that is partly in a cursor, the block after the cursor's blocks was allocated last.
-    let run = seen.run(|run| run.in_cursor > 0 && run.live > 0 && run.holes == 0);
+    let run = seen.run(|run| run.in_cursor > 0 && run.live > 0 && run.free == 0);
     let offset = u64::from(run.in_cursor) * u64::from(run.class.bytes());
     let block = heap.memory().address() + (u64::from(run.slab) << heap.layout.slab_log2) + offset;
     // SAFETY: no kernel uses the block.
@@ -138,7 +138,7 @@ fn a_cursor_that_has_a_hole() {
         let end = (heap.long(heap.cursor_at(cursor.class, cursor.shard)) >> 32) as u32;
         cursor.class == run.class && runs > 0 && end == run.slab + runs * slabs
     };
-    let cursor = seen.cursors.iter().find(is_its).expect("someone has those blocks");
+    let cursor = seen.cursors.iter().find(is_its).expect("a cursor has those blocks");
     let place = heap.cursor_at(run.class, cursor.shard);
     heap.assert_broken(place, heap.long(place) + 1, "I2", "1 blocks are holes and in a cursor");
 }
@@ -183,7 +183,7 @@ fn slabs_without_memory() {
 
 /// A corrupted heap is analysed too, and the number of reported violations is bounded.
 #[test]
-fn metadata_that_is_written_over() {
+fn metadata_that_is_overwritten() {
     let mut heap = used_heap();
     let places = heap.places;
     for (start, end) in

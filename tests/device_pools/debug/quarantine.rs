@@ -113,7 +113,7 @@ fn a_full_heap_empties_its_quarantine() {
         };
         let first = all(4000);
         assert!(first.len() > 200, "{}", first.len());
-        let failed = stats(&bench.heap).refused;
+        let failed = stats(&bench.heap).failed_allocations;
         assert_eq!(failed, 300 - first.len() as u64, "each failed allocation once");
         free(&bench.heap, &first);
         assert_eq!(bench.stats().quarantined_blocks, first.len() as u64);

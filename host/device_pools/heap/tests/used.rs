@@ -27,7 +27,7 @@ pub struct Sights {
 pub struct Sight {
     pub slab: u32,
     pub class: SizeClass,
-    pub holes: u32,
+    pub free: u32,
     pub in_cursor: u32,
     pub live: u32,
     pub blocks: u32,
@@ -43,8 +43,8 @@ impl Visitor for Sights {
     }
 
     fn run(&mut self, run: &RunAudit<'_>) {
-        let RunAudit { slab, class, holes, in_cursor, live, info, .. } = *run;
-        self.runs.push(Sight { slab, class, holes, in_cursor, live, blocks: info.blocks });
+        let RunAudit { slab, class, holes: free, in_cursor, live, info, .. } = *run;
+        self.runs.push(Sight { slab, class, free, in_cursor, live, blocks: info.blocks });
     }
 
     fn large(&mut self, large: LargeAudit) {
@@ -167,7 +167,7 @@ impl Heap {
         let named = broken.iter().any(|broken| broken.invariant == invariant && broken.found.contains(words));
         assert!(named, "{invariant} with \"{words}\" is not among {broken:#?}");
         self.metadata.write(place, &old).unwrap();
-        assert_eq!(self.check().unwrap(), [], "whole again");
+        assert_eq!(self.check().unwrap(), [], "after the old value was restored");
     }
 
     /// As [`assert_broken`](Self::assert_broken), for a word with some bits flipped.

@@ -7,7 +7,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use warpheap::Device;
 
-pub use crate::driver_support::{is_cpu, launch, module};
+pub use crate::driver_support::{is_cpu, module};
 
 /// Held by the test that uses the GPU.
 static TURN: Mutex<()> = Mutex::new(());

@@ -70,9 +70,9 @@ mod tests {
     #[test]
     fn the_choices_are_the_values_of_the_harness() {
         let names = |choices: &Choices| choices.iter().map(|(name, _)| *name).collect::<Vec<_>>();
-        assert_eq!(names(PLANTS), Plant::ALL.map(Plant::name));
-        assert_eq!(names(WORKLOADS), Workload::ALL.map(Workload::name));
-        assert_eq!(names(MIXES), SizeMix::ALL.map(SizeMix::name));
+        assert_eq!(names(PLANTS), Plant::ALL.map(|value| value.to_string()));
+        assert_eq!(names(WORKLOADS), Workload::ALL.map(|value| value.to_string()));
+        assert_eq!(names(MIXES), SizeMix::ALL.map(|value| value.to_string()));
         assert_eq!(names(ALLOCATORS)[..3], AllocatorKind::ALL.map(AllocatorKind::name));
     }
 }

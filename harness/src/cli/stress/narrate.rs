@@ -24,7 +24,7 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
     let (threads, streams) = (Count(config.threads.into()), config.streams);
     let shared = if streams == 1 { "" } else { "; all share one pool" };
     console.say(format_args!("  threads  {threads} GPU threads in each of {streams} streams{shared}"));
-    console.say(format_args!("  work     {}", describe(WORKLOADS, config.workload.name())));
+    console.say(format_args!("  work     {}", describe(WORKLOADS, &config.workload.to_string())));
     let mix = match config.mix {
         SizeMix::Powers => ", powers of two",
         SizeMix::MostlySmall => ", most of them from the lowest sixteenth",
@@ -39,7 +39,7 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
         }
     });
     if let Some(plant) = config.plant {
-        console.say(format_args!("  planted  {}", describe(PLANTS, plant.name())));
+        console.say(format_args!("  planted  {}", describe(PLANTS, &plant.to_string())));
     }
     for kind in &session.left_out {
         console.say(format_args!("           {kind} is left out: it frees blocks only by its reset"));

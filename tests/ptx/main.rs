@@ -1,5 +1,7 @@
-//! The PTX of the primitives and of the kernels that ship, and what one call of the heap costs.
+//! The PTX of the primitives, of the kernels that ship and of the driver's tests, and what one call of
+//! the heap costs.
 
 mod call_sites;
+mod committed;
 mod opcodes;
 mod support;

@@ -1,4 +1,5 @@
-//! Kernels that write their arguments. `kernels.ptx`: from rustc 1.96 for sm_70, without comments.
+//! Kernels that write their arguments. `kernels.ptx` is the output of rustc 1.96 for this file and
+//! sm_70, without comments and debugging information.
 
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_device::{device_data, kernel, kernel_arg};

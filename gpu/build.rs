@@ -1,5 +1,6 @@
-//! Tells the build scripts of crates that depend on this one what their kernels are to be compiled against: where the
-//! source is, wherever cargo has it from, and which of the features that kernels see are on.
+//! Tells the build scripts of crates that depend on this one what their kernels are to be compiled
+//! against: where the source is, wherever cargo has it from, and which of the features that kernels
+//! see are on.
 
 const FEATURES: [&str; 3] = ["bytemuck", "debug", "panic-handler"];
 

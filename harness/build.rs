@@ -25,7 +25,8 @@ fn note(name: &str, value: &str) {
 /// What cargo puts into a package: the commit that it was made from.
 const PACKAGED_COMMIT: &str = ".cargo_vcs_info.json";
 
-/// The commit, with `-dirty` after it when a tracked file differs; `unknown` outside a git checkout and a package.
+/// The commit, with `-dirty` after it when a tracked file differs; `unknown` outside a git checkout
+/// and a package.
 fn commit() -> String {
     if let Ok(info) = fs::read_to_string(PACKAGED_COMMIT) {
         let sha1 = info.split_once("\"sha1\": \"").and_then(|(_, rest)| rest.get(..12));

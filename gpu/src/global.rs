@@ -72,7 +72,8 @@ impl GlobalHeap {
     ///
     /// # Safety
     /// Only kernels use it. In particular it is not the `#[global_allocator]` of a host program: if
-    /// an allocation fails, the thread ends, which only a kernel's thread can do inside an allocator.
+    /// an allocation fails, the thread ends, which only a kernel's thread can do inside an
+    /// allocator.
     pub const unsafe fn unset() -> Self {
         GlobalHeap { parts: UnsafeCell::new(MaybeUninit::zeroed()) }
     }
@@ -125,13 +126,13 @@ impl GlobalHeap {
 fn or_stop(heap: &Heap, block: Option<NonNull<u8>>, size: usize) -> *mut u8 {
     match block {
         Some(block) => block.as_ptr(),
-        None => stop_refused(heap, size),
+        None => stop_out_of_memory(heap, size),
     }
 }
 
 #[cold]
 #[inline(never)]
-fn stop_refused(heap: &Heap, size: usize) -> ! {
+fn stop_out_of_memory(heap: &Heap, size: usize) -> ! {
     heap.record_refusal(size);
     thread::exit()
 }

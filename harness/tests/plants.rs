@@ -49,8 +49,8 @@ fn expected(plant: Plant) -> FindingKind {
     }
 }
 
-/// Asserts that the fault is among the findings. If no thread allocates that size any more, the heap
-/// allocates no block twice. Then the only finding is that a live block counts as free.
+/// Asserts that the fault is among the findings. If no thread allocates that size any more, the
+/// heap allocates no block twice. Then the only finding is that a live block counts as free.
 fn assert_found(report: &StressReport, allocator: AllocatorKind, plant: Plant) {
     let found = |kind| report.findings.iter().any(|finding| finding.kind == kind);
     let early = plant == Plant::Overlap && allocator == AllocatorKind::Heap;

@@ -53,7 +53,8 @@ impl Device {
     /// #     /// None.
     /// #     pub unsafe fn sum() {}
     /// # }
-    /// # const PTX: &str = ".version 7.0 .target sm_70 .visible .entry double() { ret; } .visible .entry sum() { ret; }";
+    /// # const PTX: &str = ".version 7.0 .target sm_70 \
+    /// #     .visible .entry double() { ret; } .visible .entry sum() { ret; }";
     ///
     /// let module = Device::cpu().load_kernels(PTX, &kernel_names![double])?;
     /// assert_eq!(module.kernels().collect::<Vec<_>>(), ["double"]);

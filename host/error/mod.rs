@@ -9,7 +9,9 @@
 //!
 //! fn describe(error: &Error) -> String {
 //!     match error {
-//!         Error::OutOfMemory(OutOfMemory::Device { free, .. }) => format!("the device has {free} left"),
+//!         Error::OutOfMemory(OutOfMemory::Device { free, .. }) => {
+//!             format!("the device has {free} left")
+//!         }
 //!         Error::OutOfMemory(_) => "a pool or a reservation is full".into(),
 //!         other => other.to_string(),
 //!     }

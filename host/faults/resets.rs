@@ -34,7 +34,7 @@ fn each_call_fails<P>(
     }
 }
 
-fn is_refused<T>(outcome: Result<T>) -> bool {
+fn is_rejected<T>(outcome: Result<T>) -> bool {
     matches!(outcome, Err(Error::NotReset { .. }))
 }
 
@@ -45,11 +45,11 @@ fn a_heap_rejects_host_calls_after_a_failed_reset() {
     let mut heap = Heap::builder(8 * MIB).initial(2 * MIB).build(&device).unwrap();
     let block = heap.allocate(layout).unwrap().unwrap();
     each_call_fails(&faults, Call::StreamFill, &mut heap, Heap::reset, |heap| {
-        assert!(is_refused(heap.allocate(layout)));
+        assert!(is_rejected(heap.allocate(layout)));
         // SAFETY: `block` is live, and no kernel uses it.
-        assert!(is_refused(unsafe { heap.deallocate(block) }));
-        assert!(is_refused(heap.grow_to(8 * MIB)));
-        assert!(is_refused(heap.stats()) && is_refused(heap.check()) && is_refused(heap.leaks(1)));
+        assert!(is_rejected(unsafe { heap.deallocate(block) }));
+        assert!(is_rejected(heap.grow_to(8 * MIB)));
+        assert!(is_rejected(heap.stats()) && is_rejected(heap.check()) && is_rejected(heap.leaks(1)));
     });
     assert!(heap.allocate(layout).unwrap().is_some());
     assert_eq!(heap.stats().unwrap().live_blocks, 1);
@@ -60,12 +60,12 @@ fn free_lists_and_bump_pools_report_no_stats_after_a_failed_reset() {
     let (device, faults) = faulty_device(64 * MIB);
     let mut list = FreeList::builder(64, 64).build(&device).unwrap();
     each_call_fails(&faults, Call::Write, &mut list, FreeList::reset, |list| {
-        assert!(is_refused(list.stats()) && is_refused(list.check()));
+        assert!(is_rejected(list.stats()) && is_rejected(list.check()));
     });
     assert_eq!(list.stats().unwrap().free_blocks, 64);
     let mut arena = Bump::builder(4096).build(&device).unwrap();
     each_call_fails(&faults, Call::Write, &mut arena, Bump::reset, |arena| {
-        assert!(is_refused(arena.stats()) && is_refused(arena.check()));
+        assert!(is_rejected(arena.stats()) && is_rejected(arena.check()));
     });
     assert_eq!(arena.stats().unwrap().remaining_bytes, 4096);
 }

@@ -2,16 +2,14 @@
 //!
 //! ```text
 //! BlockPool ─┐
-//! BumpPool   ├─ Statistics, Limit, Logged, Traced, FailureInjected ─┐
-//! another   ─┘                                                      │
-//!                                                                   ├─ SyncDriverAllocator, DriverPool
-//!                                                                   └─ any other allocator
+//! BumpPool   ├─ Statistics, Limit, Logged, Traced, FailureInjected ─┬─ SyncDriverAllocator
+//! another   ─┘                                                      └─ DriverPool, another
 //! ```
 //!
 //! Every allocator is a [`DeviceAllocator`]: memory is allocated for a [`Stream`](crate::Stream)
 //! and freed in the order of a stream. Each allocator takes its memory from an *upstream*
-//! allocator. At the end of the chain is [`SyncDriverAllocator`] or [`DriverPool`], on a GPU or on the CPU. An adaptor is an
-//! allocator that forwards every call and adds one feature.
+//! allocator. At the end of the chain is [`SyncDriverAllocator`] or [`DriverPool`], on a GPU or on
+//! the CPU. An adaptor is an allocator that forwards every call and adds one feature.
 //!
 //! ```
 //! use std::alloc::Layout;

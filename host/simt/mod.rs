@@ -14,8 +14,9 @@
 //!     /// # Safety
 //!     /// `out` is live, and all warps of a block are full.
 //!     unsafe fn odd(out: DeviceSlice<u32>) {
+//!         let is_odd = thread::index_1d() % 2 == 1;
 //!         // SAFETY: all lanes reach this call.
-//!         let lanes = unsafe { warp::warp_vote_ballot(LaneMask::ALL, thread::index_1d() % 2 == 1) };
+//!         let lanes = unsafe { warp::warp_vote_ballot(LaneMask::ALL, is_odd) };
 //!         // SAFETY: each thread has its own element.
 //!         unsafe { out.set(thread::index_1d().into(), lanes.count()) };
 //!     }
@@ -73,9 +74,10 @@
 //!   entire grid in a replay. `nanosleep` does not sleep: it lets other lanes run.
 //!
 //! # Modules
-//! `grid → error → stack → fiber → machine → lane → rendezvous → warp → launch → block → scheduler →`
-//! `parallel, replay → executor`: each module uses only those before it. A mode only selects which
-//! ready lane runs next; `warp` and `block` decide which lanes are ready, for both modes.
+//! `grid → error → stack → fiber → machine → lane → rendezvous → warp → launch → block →`
+//! `scheduler → parallel, replay → executor`: each module uses only those before it. A mode only
+//! selects which ready lane runs next; `warp` and `block` decide which lanes are ready, for both
+//! modes.
 
 mod block;
 mod error;

@@ -1,5 +1,5 @@
-//! The PTX of the primitives, of the kernels that ship and of the driver's tests, and what one call of
-//! the heap costs.
+//! The PTX of the primitives, of the kernels that ship and of the driver's tests, and what one call
+//! of the heap costs.
 
 mod call_sites;
 mod committed;

@@ -63,6 +63,7 @@ fn paths_in_pages_exist() {
     let is_top = |folder: &str| files.iter().any(|(name, _)| name.starts_with(&format!("{folder}/")));
     let is_end = |path: &str| files.iter().any(|(name, _)| format!("/{name}").ends_with(&format!("/{path}")));
     let is_plain = |path: &&str| path.chars().all(|c| c.is_alphanumeric() || "._-/".contains(c));
+    let mut missing = Vec::new();
     for (name, text) in files.iter().filter(|(name, _)| name.ends_with(".md")) {
         for path in text.split('`').skip(1).step_by(2).filter(is_plain) {
             let there = match path.split_once('/') {
@@ -73,9 +74,12 @@ fn paths_in_pages_exist() {
                 }
                 _ => !path.ends_with(".rs") || is_end(path),
             };
-            assert!(there, "{name} names {path}");
+            if !there {
+                missing.push(format!("{name} names {path}"));
+            }
         }
     }
+    assert!(missing.is_empty(), "{missing:#?}");
 }
 
 /// A page names a test by its sentence: three words or more, after the path of its module.
@@ -83,15 +87,17 @@ fn paths_in_pages_exist() {
 fn tests_in_pages_exist() {
     let files = tracked().unwrap_or_default();
     let sources = || files.iter().filter(|(name, _)| name.ends_with(".rs"));
+    let mut missing = Vec::new();
     for (name, text) in files.iter().filter(|(name, _)| name.ends_with(".md")) {
         let quoted = text.split('`').skip(1).step_by(2).map(|quoted| quoted.rsplit("::").next().unwrap());
         let is_test = |quoted: &&str| {
             quoted.matches('_').count() >= 3 && quoted.chars().all(|c| c.is_lowercase() || c == '_')
         };
-        for test in quoted.filter(is_test) {
-            assert!(sources().any(|(_, source)| source.contains(test)), "{name} names the test {test}");
-        }
+        let unknown = |test: &&str| !sources().any(|(_, source)| source.contains(test));
+        let unknown = quoted.filter(is_test).filter(unknown);
+        missing.extend(unknown.map(|test| format!("{name} names the test {test}")));
     }
+    assert!(missing.is_empty(), "{missing:#?}");
 }
 
 #[test]

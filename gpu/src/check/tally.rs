@@ -18,7 +18,7 @@ pub struct Counts {
     /// Blocks freed.
     pub frees: u64,
     /// Allocations that failed.
-    pub refused: u64,
+    pub failed_allocations: u64,
     /// Bytes of patterns written.
     pub bytes_written: u64,
     /// Bytes of patterns read.
@@ -35,7 +35,7 @@ impl Counts {
         stripes.chunks_exact(COUNTERS as usize).fold(Counts::default(), |sum, stripe| Counts {
             allocations: sum.allocations + stripe[0],
             frees: sum.frees + stripe[1],
-            refused: sum.refused + stripe[2],
+            failed_allocations: sum.failed_allocations + stripe[2],
             bytes_written: sum.bytes_written + stripe[3],
             bytes_read: sum.bytes_read + stripe[4],
             crossed_warps: sum.crossed_warps + stripe[5],
@@ -52,7 +52,7 @@ impl Counts {
         let all = [
             self.allocations,
             self.frees,
-            self.refused,
+            self.failed_allocations,
             self.bytes_written,
             self.bytes_read,
             self.crossed_warps,

@@ -77,7 +77,7 @@ impl<'a, A: DeviceAlloc> Worker<'a, A> {
     pub(super) fn allocate(&mut self, slot: Record, owner: Owner) -> Record {
         let layout = mix::draw(self.round, self.state);
         let Some(block) = self.pool.alloc(layout) else {
-            self.counts.refused += 1;
+            self.counts.failed_allocations += 1;
             return slot;
         };
         self.counts.allocations += 1;

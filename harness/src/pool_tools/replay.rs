@@ -57,7 +57,7 @@ pub struct ReplayReport {
     /// 1 - peak live / peak reserved.
     pub fragmentation: f64,
     /// Allocations that failed because the pool was out of memory or does not support them.
-    pub refused: Failed,
+    pub failed_allocations: Failed,
     /// Frees that were skipped because the allocation had failed.
     pub frees_left_out: u64,
     /// Frees that the pool rejected although the block was live.
@@ -116,7 +116,7 @@ fn report(kind: &PoolKind, played: Played) -> ReplayReport {
         peak_used_bytes: played.peak_used,
         peak_reserved_bytes: played.peak_reserved,
         fragmentation: fragmentation(played.peak_live, played.peak_reserved),
-        refused: played.refused,
+        failed_allocations: played.failed_allocations,
         frees_left_out: played.frees_left_out,
         failed_frees: played.failed_frees,
         used_at_end_bytes: played.used_at_end,

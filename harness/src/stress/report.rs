@@ -65,7 +65,7 @@ pub struct StressReport {
     /// Blocks among `crossed_warps` that a kernel of another stream freed.
     pub crossed_kernels: u64,
     /// Allocations that failed because the pool was out of memory.
-    pub refused: u64,
+    pub failed_allocations: u64,
     /// Bytes of patterns that owners wrote.
     pub bytes_written: u64,
     /// Bytes of patterns that owners verified.
@@ -123,7 +123,7 @@ impl StressReport {
             verified: Vec::new(),
             crossed_warps: 0,
             crossed_kernels: 0,
-            refused: 0,
+            failed_allocations: 0,
             bytes_written: 0,
             bytes_read: 0,
             blocks_checked: 0,
@@ -159,7 +159,7 @@ impl StressReport {
         (self.frees, self.pairs) = (counts.frees, counts.frees);
         self.crossed_warps = counts.crossed_warps;
         self.crossed_kernels = counts.crossed_kernels;
-        self.refused = counts.refused;
+        self.failed_allocations = counts.failed_allocations;
         self.bytes_written = counts.bytes_written;
         self.bytes_read = counts.bytes_read;
         self.peak_live_blocks = self.peak_live_blocks.max(self.live_blocks());

@@ -27,7 +27,7 @@ pub const FUNCTION_SAVES: &[Saves] = &[
     ("warpheap_device::freelist::empty", [168, 160, 16, 16, 16]),
     ("warpheap_device::freelist::free", [256, 256, 48, 48, 48]),
     ("warpheap_device::global", [384, 384, 168, 168, 168]),
-    ("warpheap_device::global::stop_refused", [16, 16, 16, 16, 16]),
+    ("warpheap_device::global::stop_out_of_memory", [16, 16, 16, 16, 16]),
     ("warpheap_device::heap::alloc", [336, 328, 120, 120, 104]),
     ("warpheap_device::heap::block_cache", [1144, 1144, 224, 224, 224]),
     ("warpheap_device::heap::close", [696, 712, 152, 152, 128]),

@@ -15,9 +15,10 @@ use warpheap_device::heap::{FRESH_STRIDE, HeapLayout, Overview};
 
 impl Heap {
     /// Waits for the device, then grows the heap's memory to `bytes`, rounded up as for
-    /// [`initial`](super::HeapBuilder::initial), and returns its size. Kernels of later launches can use
-    /// the new memory, also through older handles. Launches that use the heap wait until the growth
-    /// is done. No block moves or changes. Does nothing if the heap is already large enough.
+    /// [`initial`](super::HeapBuilder::initial), and returns its size. Kernels of later launches
+    /// can use the new memory, also through older handles. Launches that use the heap wait until
+    /// the growth is done. No block moves or changes. Does nothing if the heap is already large
+    /// enough.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the device has no memory or the heap's maximum size is exceeded;
@@ -92,9 +93,9 @@ impl FreeWords {
         metadata.write(places.slab_sets, &self.free)
     }
 
-    /// Adds slabs that were never used. A partition that is entirely among them is allocated in order;
-    /// the other slabs are added to the free set, because the thread that takes the first slab of a
-    /// partition may take all slabs after it.
+    /// Adds slabs that were never used. A partition that is entirely among them is allocated in
+    /// order; the other slabs are added to the free set, because the thread that takes the first
+    /// slab of a partition may take all slabs after it.
     pub fn add(&mut self, layout: &HeapLayout, slabs: Range<u32>) {
         let slab_words = layout.slabs.div_ceil(u32::BITS) as usize;
         for (shard, next) in (0..).zip(self.fresh.chunks_mut(FRESH_STRIDE)) {

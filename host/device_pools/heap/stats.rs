@@ -1,7 +1,7 @@
 //! Statistics of a heap.
 //!
-//! `usage.reserved = live + large + quarantined + free_block + cursor + slack + free_slab + fresh`, all in
-//! bytes.
+//! `usage.reserved = live + large + quarantined + free_block + cursor + slack + free_slab + fresh`,
+//! all in bytes.
 
 use super::debug::Debugged;
 use crate::host_pools::Usage;

@@ -54,13 +54,13 @@ fn the_question_mark_operator_retries_the_free() {
 fn streams_of_another_device_are_rejected_and_the_handle_stays_usable() {
     each(|case, device, allocator| {
         let (stream, other) = (device.stream().unwrap(), Device::cpu().stream().unwrap());
-        let is_refused = |error: &Error| matches!(error, Error::WrongDevice { what: "the stream", .. });
-        assert!(is_refused(&PoolBox::new(&allocator, 1_u32, &other).unwrap_err()), "{case}");
+        let is_rejected = |error: &Error| matches!(error, Error::WrongDevice { what: "the stream", .. });
+        assert!(is_rejected(&PoolBox::new(&allocator, 1_u32, &other).unwrap_err()), "{case}");
         let mut values = PoolBuffer::from_slice(&allocator, &[1_u32], &stream).unwrap();
-        assert!(is_refused(&values.record_stream(&other).unwrap_err()), "{case}");
-        assert!(is_refused(&values.move_to(&other).unwrap_err()), "{case}");
+        assert!(is_rejected(&values.record_stream(&other).unwrap_err()), "{case}");
+        assert!(is_rejected(&values.move_to(&other).unwrap_err()), "{case}");
         let failed = values.deallocate_on(&other).unwrap_err();
-        assert!(is_refused(failed.error()), "{case}");
+        assert!(is_rejected(failed.error()), "{case}");
         assert_eq!(failed.into_handle().copy_to_vec().unwrap(), [1], "{case}");
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
     });

@@ -163,7 +163,7 @@ fn random(figure: &RandomFigure) -> Vec<String> {
         times(figure.comparison.driver_pool_ratio),
         BinaryBytes(figure.peak_live_bytes).to_string(),
         format!("{} ({:.2} x)", BinaryBytes(figure.peak_reserved_bytes), figure.reserved_ratio),
-        Count(figure.refused).to_string(),
+        Count(figure.failed_allocations).to_string(),
         bars(&figure.comparison.bars),
     ]
 }

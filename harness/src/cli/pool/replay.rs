@@ -128,8 +128,8 @@ fn tell_failures(report: &ReplayReport, console: &Console) {
     if let Some(error) = &report.error {
         console.say(format_args!("WRONG: {pool}: {error}"));
     }
-    if let Some(first) = &report.refused.first {
-        let (count, left_out) = (Count(report.refused.count), Count(report.frees_left_out));
+    if let Some(first) = &report.failed_allocations.first {
+        let (count, left_out) = (Count(report.failed_allocations.count), Count(report.frees_left_out));
         console.say(format_args!(
             "{pool}: {count} allocations failed, and {left_out} frees left out; the first: {first}"
         ));
@@ -156,6 +156,6 @@ fn row(report: &ReplayReport) -> Vec<String> {
         bytes(report.peak_used_bytes),
         bytes(report.peak_reserved_bytes),
         format!("{:.1} %", 100.0 * report.fragmentation),
-        Count(report.refused.count).to_string(),
+        Count(report.failed_allocations.count).to_string(),
     ]
 }

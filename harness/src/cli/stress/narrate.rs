@@ -96,7 +96,7 @@ fn summary(reports: &[&StressReport], for_terminal: bool) -> String {
         row("of those, by another running warp", &|r| Count(r.crossed_warps).to_string());
         row("of those, by a kernel of another stream", &|r| Count(r.crossed_kernels).to_string());
     }
-    row("failed allocations (out of memory)", &|r| Count(r.refused).to_string());
+    row("failed allocations (out of memory)", &|r| Count(r.failed_allocations).to_string());
     row("times the pool was exhausted", &|r| Count(r.exhaustions).to_string());
     row("peak live blocks at the end of a round", &|r| Count(r.peak_live_blocks).to_string());
     row("live blocks compared on the device", &|r| Count(r.blocks_checked).to_string());

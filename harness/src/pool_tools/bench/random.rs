@@ -53,7 +53,7 @@ pub struct RandomFigure {
     /// Peak reserved over peak live.
     pub reserved_ratio: f64,
     /// Allocations that failed because the pool was out of memory.
-    pub refused: u64,
+    pub failed_allocations: u64,
     /// The figure beside those of the driver, and its bars.
     #[serde(flatten)]
     pub comparison: Comparison,
@@ -82,7 +82,7 @@ pub(super) fn random(
     if played.used_at_end > 0 {
         return Err(wrong(format!("{} B are in use after all blocks were freed", played.used_at_end)));
     }
-    if let (Some(first), 0) = (&played.refused.first, played.peak_live) {
+    if let (Some(first), 0) = (&played.failed_allocations.first, played.peak_live) {
         return Err(wrong(format!("every allocation failed: {first}")));
     }
     let seconds = time(script, &pool)?.as_secs_f64();
@@ -97,7 +97,7 @@ pub(super) fn random(
         peak_used_bytes: played.peak_used,
         peak_reserved_bytes: played.peak_reserved,
         reserved_ratio: played.peak_reserved as f64 / played.peak_live.max(1) as f64,
-        refused: played.refused.count,
+        failed_allocations: played.failed_allocations.count,
         comparison: Comparison::of(kind),
     })
 }

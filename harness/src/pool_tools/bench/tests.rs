@@ -26,7 +26,7 @@ fn random(pool: &'static str, seconds: f64, reserved: u64) -> RandomFigure {
         peak_used_bytes: 100,
         peak_reserved_bytes: reserved,
         reserved_ratio: reserved as f64 / 100.0,
-        refused: 0,
+        failed_allocations: 0,
         comparison: comparison(pool),
     }
 }
@@ -100,7 +100,10 @@ fn every_pool_is_measured_on_the_cpu() {
         assert!(figure.comparison.driver_ratio.is_some() && figure.pairs > 0, "{figure:?}");
     }
     for figure in &report.random {
-        assert!(figure.allocations == 300 && figure.refused == 0 && figure.seconds > 0.0, "{figure:?}");
+        assert!(
+            figure.allocations == 300 && figure.failed_allocations == 0 && figure.seconds > 0.0,
+            "{figure:?}"
+        );
         assert!((1..=100 * MIB).contains(&figure.peak_live_bytes), "{figure:?}");
         assert!(figure.peak_reserved_bytes >= figure.peak_live_bytes, "{figure:?}");
     }
@@ -131,7 +134,7 @@ fn what_a_pool_has_no_room_for_is_left_out_and_told() {
 }
 
 #[test]
-fn a_cap_below_one_allocation_is_refused() {
+fn a_cap_below_one_allocation_is_rejected() {
     let device = Device::cpu();
     let info = device.info().unwrap();
     let config = PoolBenchConfig { cap_bytes: 64 * MIB - 1, ..PoolBenchConfig::for_device(&info) };

@@ -24,7 +24,7 @@ pub(in crate::pool_tools) struct Played {
     pub peak_used: u64,
     pub peak_reserved: u64,
     /// Allocations that failed because the pool was out of memory or does not support them.
-    pub refused: Failed,
+    pub failed_allocations: Failed,
     /// Frees that were skipped because the allocation had failed.
     pub frees_left_out: u64,
     /// Frees that the pool rejected.
@@ -92,7 +92,7 @@ impl<'a> Session<'a> {
                 Ok(())
             }
             Err(error) if is_refusal(&error) => {
-                self.played.refused.add(&error);
+                self.played.failed_allocations.add(&error);
                 Ok(())
             }
             Err(error) => Err(error),

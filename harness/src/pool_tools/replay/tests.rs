@@ -41,7 +41,10 @@ fn a_log_is_replayed_as_it_is_on_every_pool_and_by_any_threads() {
         for hosts in KINDS {
             let report = replay(&device, kind, &trace, config(hosts)).unwrap();
             assert!(report.is_clean(), "{report:?}");
-            assert_eq!((report.operations, report.refused.count, report.peak_live_bytes), (8, 0, 600));
+            assert_eq!(
+                (report.operations, report.failed_allocations.count, report.peak_live_bytes),
+                (8, 0, 600)
+            );
             assert!(report.peak_reserved_bytes >= report.peak_used_bytes && report.peak_used_bytes >= 600);
             let all = 1.0 - 600.0 / report.peak_reserved_bytes as f64;
             assert!((report.fragmentation - all).abs() < 1e-12, "{report:?}");
@@ -132,14 +135,17 @@ fn a_second_free_is_told_from_one_of_what_was_never_allocated() {
 }
 
 #[test]
-fn refused_allocations_are_counted_and_their_frees_left_out() {
+fn failed_allocations_are_counted_and_their_frees_left_out() {
     for hosts in KINDS {
         let config = ReplayConfig { bytes: Some(400), hosts };
         let driver = PoolKind::find("driver").unwrap();
         let report = replay(&Device::cpu(), driver, &trace(LOG), config).unwrap();
         // The 300 B allocation fails; there is room for all others.
-        assert_eq!((report.refused.count, report.frees_left_out, report.operations), (1, 1, 6));
-        assert!(report.refused.first.as_ref().is_some_and(|first| first.contains("300 B")), "{report:?}");
+        assert_eq!((report.failed_allocations.count, report.frees_left_out, report.operations), (1, 1, 6));
+        assert!(
+            report.failed_allocations.first.as_ref().is_some_and(|first| first.contains("300 B")),
+            "{report:?}"
+        );
         assert!(report.is_clean() && report.peak_live_bytes == 300, "{report:?}");
     }
 }

@@ -94,16 +94,17 @@ fn entries(ptx: &str) -> Vec<String> {
 #[test]
 fn the_ptx_has_the_parameters_of_the_kernels() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
+    let required = std::env::var_os("WARPHEAP_REQUIRE_COMPILER").is_some_and(|value| value == "1");
+    if !required && !std::path::Path::new(root).exists() {
+        return; // A bundle for a GPU machine has the program of this test without its sources.
+    }
     let to = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel-arguments.ptx");
     let builder = warpheap_build::Builder::module(format!("{root}tests/driver/kernel_arguments/kernels.rs"))
         .device_crate(format!("{root}gpu"), ["panic-handler"])
         .target_dir(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("../warpheap-build/modules"));
     match builder.copy_to(&to).build() {
         Ok(_) => assert_eq!(entries(&std::fs::read_to_string(to).unwrap()), entries(PTX)),
-        Err(error @ warpheap_build::Error::NoCompiler(_)) => {
-            let required = std::env::var_os("WARPHEAP_REQUIRE_COMPILER").is_some_and(|value| value == "1");
-            assert!(!required, "{error}");
-        }
+        Err(error @ warpheap_build::Error::NoCompiler(_)) => assert!(!required, "{error}"),
         Err(error) => panic!("{error}"),
     }
     assert_eq!(entries(PTX).len(), 2);

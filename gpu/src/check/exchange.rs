@@ -131,7 +131,7 @@ fn swap<A: DeviceAlloc>(worker: &Worker<'_, A>, cells: DeviceSlice<u64>, step: u
     if cell >= count {
         return token;
     }
-    // SAFETY: in bounds.
+    // SAFETY: `cell < count`, the number of cells.
     let cell = unsafe { cells.as_ptr().add(cell as usize) };
     // SAFETY: live memory that all threads access through this type in this launch; an atomic has
     // its integer's layout.

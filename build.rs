@@ -2,11 +2,11 @@
 
 use warpheap_build::{Builder, Error};
 
-/// Lets all warps of an SM be resident: the slow paths of the allocators would halve the occupancy.
+/// Allows full occupancy. Without the limit, the allocators' slow paths would halve it.
 const REGISTERS: u32 = 32;
 
 fn main() -> Result<(), Error> {
     println!("cargo::rerun-if-changed=build.rs");
-    // As `host/build_info.rs` lists them.
+    // The architectures that `host/build_info.rs` embeds.
     Builder::module("host/kernels").max_registers(REGISTERS).embed(["sm_70", "sm_80"])
 }

@@ -89,7 +89,7 @@ want_device_compiler() {
         return
     fi
     say "no compiler for GPU kernels: everything runs on the CPU only"
-    [ -z "${WARPHEAP_RUSTC:-}" ] || say "WARPHEAP_RUSTC names $WARPHEAP_RUSTC, which will not do; unset it to have others looked for"
+    [ -z "${WARPHEAP_RUSTC:-}" ] || say "WARPHEAP_RUSTC names $WARPHEAP_RUSTC, which is older than 1.96 or lacks the source of its core library; unset it to search for another"
     say "to get one: apt-get install rustc-web rust-web-src (Debian, Ubuntu),"
     say "            rustup toolchain install nightly --component rust-src (elsewhere)"
 }

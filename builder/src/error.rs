@@ -106,7 +106,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// For `map_err`: the operation `what` on `path` failed.
+/// Returns the conversion for `map_err` of a failed operation `what` on `path`.
 pub(crate) fn io(what: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.into();
     move |source| Error::Io { what, path, source }

@@ -34,11 +34,11 @@ pub enum FaultKind {
     OutOfMemory = 5,
     /// A thread used the global allocator of a module without a heap. The thread ended.
     NoGlobalHeap = 6,
-    /// Debug heap: bytes behind an allocation were overwritten; detected at its free.
+    /// Debug heap: bytes after an allocation were overwritten; detected at its free.
     Overrun = 7,
     /// Debug heap: bytes before an allocation were overwritten; detected at its free. Without a
-    /// [`detail`](Fault::detail), so many bytes were overwritten that nothing is known about the
-    /// allocation, or there was no allocation at the address.
+    /// [`detail`](Fault::detail), its record was overwritten too, or there was no allocation at the
+    /// address.
     Underrun = 8,
     /// Debug heap: a block was written to after its free; detected when it left quarantine.
     WriteAfterFree = 9,

@@ -23,7 +23,7 @@ impl DeviceMemory {
     /// [`OutOfBounds`](crate::Error::OutOfBounds), or a failure of the call or of earlier work.
     pub fn fill_part(&mut self, offset: u64, bytes: u64, byte: u8) -> Result<()> {
         let range = self.part(offset, bytes)?;
-        // SAFETY: in bounds.
+        // SAFETY: `part` checked that the range is inside this memory.
         unsafe { self.change(Transfer::Fill { range, byte }) }
     }
 
@@ -119,7 +119,8 @@ impl DeviceMemory {
         offset: u64,
         from: &[T],
     ) -> Result<()> {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller promises that nothing else accesses the destination meanwhile, and that
+        // the source is live and unchanged.
         unsafe { self.write_bytes_on(stream, offset, from.as_ptr().cast(), size_of_val(from)) }
     }
 
@@ -133,7 +134,8 @@ impl DeviceMemory {
         offset: u64,
         handle: &Arg<H>,
     ) -> Result<()> {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller promises that nothing else accesses the destination meanwhile, and that
+        // the source is live and unchanged.
         unsafe { self.write_bytes_on(stream, offset, (&raw const *handle).cast(), size_of::<H>()) }
     }
 

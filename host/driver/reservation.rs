@@ -174,7 +174,7 @@ impl Piece {
         // length and is not mapped elsewhere.
         unsafe { self.driver.map(self.range, pages) }?;
         self.is_mapped = true;
-        // SAFETY: the range was just mapped.
+        // SAFETY: the range was just mapped, and nothing uses it, by the caller's promise.
         unsafe { self.driver.allow(self.range) }
     }
 

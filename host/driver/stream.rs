@@ -171,7 +171,7 @@ impl Stream {
     /// # Safety
     /// The memory is valid, and nothing conflicts with the transfer until it is done.
     pub(super) unsafe fn submit(&self, transfer: Transfer) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises valid memory and no conflict until the transfer is done.
         if transfer.is_empty() { Ok(()) } else { unsafe { self.driver().transfer(transfer) } }
     }
 

@@ -30,7 +30,7 @@ impl fmt::Display for Brief<'_> {
                 write!(f, "{reserved} are reserved for {what}")
             }
             Error::OutOfMemory(OutOfMemory::AddressSpace { device, why, .. }) => {
-                write!(f, "of addresses on {device}: {why}")
+                write!(f, "no addresses are available on {device}: {why}")
             }
             Error::Driver { call, code, name, .. } => write!(f, "{call} failed with {name} ({code})"),
             other => other.fmt(f),

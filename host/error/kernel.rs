@@ -100,7 +100,7 @@ pub enum InvalidModule {
 #[derive(thiserror::Error, Debug, Clone)]
 #[non_exhaustive]
 pub enum Dangling {
-    /// An argument names memory outside every live allocation of the device.
+    /// An argument refers to memory outside every live allocation of the device.
     #[error(
         "argument {position} of `{kernel}` names {bytes} at {address:#x}, which lies in no live allocation \
          of {device}; {nearest}; keep the buffer alive until the launch, and pass it to its own device"

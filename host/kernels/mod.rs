@@ -23,7 +23,7 @@ kernel! {
         unsafe { blocks.set(i, block.map_or(0, |block| block.as_ptr() as u64)) };
     }
 
-    /// Thread `i` frees the block at address `i` of `blocks`.
+    /// Thread `i` frees the block at the address that element `i` of `blocks` contains.
     ///
     /// # Safety
     /// The heap and `blocks` are live, and no thread uses the blocks any more.

@@ -9,8 +9,8 @@
 //! Invariants:
 //! - I1: a lane is in at most one slot: `arrived` of open and `unread` of complete slots are
 //!   disjoint. So 32 slots are always enough.
-//! - I2: open slots differ in masks or operations. No lane is in the `mask` of two slots that each
-//!   have arrived lanes in the other's mask (that is a [`Clash`]).
+//! - I2: open slots differ in masks or operations. Of two open slots, at most one has an arrived
+//!   lane in the other's `mask`: otherwise these lanes would wait for each other (a [`Clash`]).
 //! - I3: a slot is reused only after its last lane has read it.
 //!
 //! Only the code that runs the warp writes here; lanes only read deposits.
@@ -90,7 +90,7 @@ impl Rendezvous {
         Ok(Arrival { slot: index as u8, complete })
     }
 
-    /// The open slot for a collective.
+    /// Finds the open slot of a collective, unless the lane would complete a deadlock (I2).
     #[inline(always)]
     fn find(&self, lane: u32, mask: u32, what: Collective) -> Result<Option<usize>, Clash> {
         let mut found = None;

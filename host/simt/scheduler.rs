@@ -81,7 +81,7 @@ impl Scheduler {
         ((u128::from(self.rng.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// A random number from 1 to 2^`log`. Small ones are as likely as large ones.
+    /// A random number from 1 to a random power of two, which is at most 2^`log`.
     fn up_to_power(&mut self, log: u32) -> u64 {
         let most = 1 << self.below(u64::from(log) + 1);
         1 + self.below(most)
@@ -140,7 +140,7 @@ impl Scheduler {
         let (shortest, longest) = LOG_STARVE;
         let picks_left = self.up_to_power(longest - shortest) << shortest;
         self.strategy = Strategy::Starve { victim, picks_left };
-        // The victim takes one step first, so that it stops between two steps.
+        // The victim takes one step before it starves, so that it may stop inside an operation.
         pick
     }
 

@@ -30,10 +30,10 @@ impl Bump {
             if remaining >= wanted {
                 return Piece { start, len: wanted };
             }
-            // This thread has crossed zero: the remainder is its to take or to leave.
+            // This thread has crossed zero, so it owns the remainder (I2).
             let len = if remaining >= least { remaining.min(short) } else { 0 };
-            // A swap, not a store: a thread that reads it also reads after what LEND put before the
-            // subtractions that came before this one.
+            // A swap, not a store: it continues the release sequences of earlier subtractions, so a
+            // thread that reads this value synchronises with their LEND fences too.
             counter.swap_relaxed(encode(remaining - len));
             if len > 0 {
                 return Piece { start, len };

@@ -90,7 +90,7 @@ fn claim(
 #[cold]
 fn mark(map: &OwnershipMap, marks: DeviceSlice<u32>, owner: Owner) {
     let Some(place) = owner.record().filter(|place| u64::from(*place) < marks.len()) else { return };
-    // SAFETY: in bounds.
+    // SAFETY: `place < marks.len()`.
     let word = unsafe { marks.as_ptr().add(place as usize) };
     // SAFETY: live memory that all threads access through this type; an atomic has its integer's
     // layout.
@@ -136,7 +136,7 @@ pub unsafe fn give_back<A: DeviceAlloc>(pool: &A, records: Records, count: u64) 
     if let Some(block) = NonNull::new(record.address() as *mut u8).filter(|_| place < count) {
         // SAFETY: an unused block of `pool`, by the caller's promise.
         unsafe { pool.free(block, record.layout()) };
-        // SAFETY: this thread's own record.
+        // SAFETY: no other thread accesses the record, by the caller's promise.
         unsafe { records.set(place, record.emptied()) };
     }
 }

@@ -6,14 +6,14 @@
 //! cells  | token | token | ...               shared by all kernels of a phase, all 0 at first
 //! ```
 //!
-//! A thread holds one token: the right to access a record and its block. In each step it does to
-//! the block what the phase says, and swaps its token with that of a cell.
+//! A thread holds one token: the right to access a record and its block. In each step it
+//! allocates or frees the block according to the phase, and swaps its token with that of a cell.
 //!
 //! - I1. Only the holder of a record's token accesses the record, and the token is in one place at
 //!   a time: with a thread, or in a cell. At first it is with the thread that works on the
 //!   record's column.
-//! - I2. What a thread did to a record and its block happens before what the next holder does: by
-//!   the swap.
+//! - I2. Accesses of a token's holder to the record and its block happen before those of the next
+//!   holder: the swap orders them.
 //!
 //! When a kernel has ended, the records held by its threads no longer change. When all kernels have
 //! ended, neither do those in the cells, and every record belongs to its column again. Wait-free:
@@ -92,7 +92,7 @@ pub unsafe fn run<A: DeviceAlloc>(
     worker.counts.publish(stripes);
 }
 
-/// Does to the token's block what the phase says.
+/// Frees the token's block, allocates one for its record, or both, according to the phase.
 #[inline(always)]
 fn turn<A: DeviceAlloc>(worker: &mut Worker<'_, A>, token: Token, me: u32) -> Token {
     let owner = token.owner();
@@ -131,7 +131,7 @@ fn swap<A: DeviceAlloc>(worker: &Worker<'_, A>, cells: DeviceSlice<u64>, step: u
     if cell >= count {
         return token;
     }
-    // SAFETY: in bounds.
+    // SAFETY: `cell < count`, the number of cells.
     let cell = unsafe { cells.as_ptr().add(cell as usize) };
     // SAFETY: live memory that all threads access through this type in this launch; an atomic has
     // its integer's layout.

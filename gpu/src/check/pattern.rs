@@ -64,13 +64,13 @@ impl Pattern {
     pub unsafe fn fill(self, start: *mut u8, bytes: u64) {
         let words = Self::words(start, bytes);
         for i in 0..words {
-            // SAFETY: inside the block.
+            // SAFETY: `i < words`, and the block has `words` whole words after `start`.
             let place = unsafe { start.cast::<u64>().add(i as usize) };
             // SAFETY: writable memory, by the caller's promise, and aligned.
             unsafe { poke_u64(place, self.word(i)) };
         }
         for offset in words * WORD..bytes {
-            // SAFETY: inside the block.
+            // SAFETY: `offset < bytes`, the length of the block by the caller's promise.
             let place = unsafe { start.add(offset as usize) };
             // SAFETY: writable memory, by the caller's promise.
             unsafe { poke_u8(place, self.byte(offset)) };
@@ -85,7 +85,7 @@ impl Pattern {
     pub unsafe fn verify(self, start: *mut u8, bytes: u64) -> Option<Tear> {
         let words = Self::words(start, bytes);
         for i in 0..words {
-            // SAFETY: inside the block.
+            // SAFETY: `i < words`, and the block has `words` whole words after `start`.
             let place = unsafe { start.cast::<u64>().add(i as usize) };
             // SAFETY: written memory, by the caller's promise, and aligned.
             let found = unsafe { peek_u64(place) };
@@ -94,7 +94,7 @@ impl Pattern {
             }
         }
         for offset in words * WORD..bytes {
-            // SAFETY: inside the block.
+            // SAFETY: `offset < bytes`, the length of the block by the caller's promise.
             let place = unsafe { start.add(offset as usize) };
             // SAFETY: written memory, by the caller's promise.
             let found = unsafe { peek_u8(place) };

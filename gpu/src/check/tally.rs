@@ -59,7 +59,7 @@ impl Counts {
             self.crossed_kernels,
         ];
         for (i, count) in all.into_iter().enumerate() {
-            // SAFETY: in bounds.
+            // SAFETY: `i < COUNTERS`, and the stripe has that many words in bounds.
             let word = unsafe { stripes.as_ptr().add(first as usize + i) };
             // SAFETY: live memory that all threads access through this type in this launch; an
             // atomic has its integer's layout.

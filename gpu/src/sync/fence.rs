@@ -27,8 +27,8 @@ macro_rules! fences {
 }
 
 fences! {
-    fence_acquire: "Acquire fence, device scope. PTX has no weaker instruction than `fence.acq_rel.gpu`.";
-    fence_release: "Release fence, device scope. PTX has no weaker instruction than `fence.acq_rel.gpu`.";
+    fence_acquire: "Acquire fence, device scope. PTX 7.0 has no weaker instruction than `fence.acq_rel.gpu`.";
+    fence_release: "Release fence, device scope. PTX 7.0 has no weaker instruction than `fence.acq_rel.gpu`.";
     fence_acq_rel: "Acquire and release fence, device scope (`fence.acq_rel.gpu`).";
     fence_seq_cst: "Sequentially consistent fence, device scope (`fence.sc.gpu`).";
     block_fence_acq_rel: "Acquire and release fence among the threads of a block (`fence.acq_rel.cta`).";

@@ -77,6 +77,6 @@ pub fn exit() -> ! {
 
 #[inline(always)]
 pub fn trap() -> ! {
-    // SAFETY: the grid ends here.
+    // SAFETY: a trap ends the grid and does not return.
     unsafe { asm!("trap;", options(noreturn, nostack)) }
 }

@@ -1,7 +1,8 @@
 //! Example kernels: data structures whose size is unknown before they run.
 //!
-//! [`vectors`] uses Rust's own collections, which allocate from the module's global heap. All
-//! threads of a grid share the others, which take the heap, or any other allocator, as an argument.
+//! [`vectors`] uses Rust's own collections, which allocate from the module's global heap. The other
+//! structures are shared by all threads of a grid, and take the heap or another allocator as an
+//! argument.
 
 pub mod graph;
 mod node;

@@ -1,4 +1,4 @@
-//! Results that are kept: where they go, and the watchdog of what produces them.
+//! The file of the results, and the watchdog of the run that produces them.
 
 use super::console::Console;
 use super::parse::JsonTarget;

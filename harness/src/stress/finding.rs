@@ -24,7 +24,7 @@ pub enum FindingKind {
     ForeignFree,
     /// An address inside a block was freed.
     InteriorFree,
-    /// The allocator's own counts contradict each other, or the live blocks.
+    /// The allocator's counts contradict each other or the number of live blocks.
     CountMismatch,
     /// The two independent overlap checks have different results.
     ChecksDisagree,
@@ -36,7 +36,7 @@ impl fmt::Display for FindingKind {
     }
 }
 
-/// A finding.
+/// A fault that a check has found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Finding {

@@ -19,7 +19,7 @@ pub trait KernelWith<A> {
     /// As for [`Stream::launch`].
     ///
     /// # Safety
-    /// As for the kernel.
+    /// As for [`Stream::launch`].
     unsafe fn launch(
         &self,
         stream: &Stream,
@@ -41,7 +41,7 @@ impl<K: Kernel> KernelWith<K::Args> for K {
         grid: &LaunchConfig,
         args: K::Args,
     ) -> warpheap::Result<()> {
-        // SAFETY: the caller meets the requirements of the kernel.
+        // SAFETY: the caller keeps P1 to P6 of `Stream::launch`, as this function requires.
         unsafe { stream.launch(module, *self, grid, args) }
     }
 }

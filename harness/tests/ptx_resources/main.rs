@@ -1,14 +1,14 @@
 //! Assembles the kernels for real architectures with NVIDIA's ptxas. Without a register limit, no
-//! kernel's own code may spill registers. With the program's limit, each kernel must leave
-//! registers for every warp.
+//! kernel's own code may spill registers. With the program's limit, each kernel must allow full
+//! occupancy.
 //!
 //! ptxas has two modes. In *whole* mode, which drivers use, a kernel is compiled with a copy of
 //! every function it can reach. The kernels that ship are checked in this mode, which takes a
 //! minute and more per architecture. In *relocatable* mode (`--compile-only`), each kernel and each
 //! function is compiled once, to be linked later. This takes seconds, so all architectures are
-//! checked in this mode. There, registers that a function saves for its callers count as spills; in
-//! whole mode it has registers of its own instead, up to a kernel's 255. How close a kernel comes
-//! to that limit is in `tests/ptx/call_sites.rs`.
+//! checked in this mode. In it, registers that a function saves for its callers count as spills; in
+//! whole mode the function has registers of its own instead, up to 255 for the kernel.
+//! `tests/ptx/call_sites.rs` checks how close a kernel comes to that limit.
 //!
 //! ptxas is looked up in `WARPHEAP_PTXAS` and on the PATH. Without it the test passes, unless
 //! `WARPHEAP_REQUIRE_PTXAS=1`. With `--nocapture` it prints the registers of each kernel. A failing

@@ -43,22 +43,22 @@ pub(crate) trait Transfers {
     unsafe fn transfer(&self, transfer: Transfer) -> Result<()>;
 
     unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise, which is the same for all methods of this trait.
         unsafe { self.transfer(Transfer::Write { to, from, bytes }) }
     }
 
     unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise, which is the same for all methods of this trait.
         unsafe { self.transfer(Transfer::Read { to, from, bytes }) }
     }
 
     unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise, which is the same for all methods of this trait.
         unsafe { self.transfer(Transfer::Copy { to, from, bytes }) }
     }
 
     unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise, which is the same for all methods of this trait.
         unsafe { self.transfer(Transfer::Fill { range, byte }) }
     }
 }

@@ -1,4 +1,4 @@
-//! Reserved addresses on the CPU: pages that must not be accessed until they are allowed.
+//! Reserved addresses on the CPU: pages that must not be accessed until access is allowed.
 //!
 //! A reservation is mapped without access rights, which takes no memory. Once access is allowed,
 //! pages take memory when they are touched. Unmapping restores the inaccessible reservation. So an

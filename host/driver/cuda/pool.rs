@@ -126,7 +126,7 @@ impl PoolBackend for CudaPool {
 
     fn trim_to(&self, keep: u64) -> Result<()> {
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-        // SAFETY: a live pool.
+        // SAFETY: the pool outlives `self`.
         self.call("cuMemPoolTrimTo", |api| unsafe { (api.mem_pool_trim_to)(self.raw.0, keep) })
     }
 

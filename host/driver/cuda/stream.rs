@@ -114,12 +114,12 @@ impl StreamBackend for CudaStream {
     }
 
     fn synchronize(&self) -> Result<()> {
-        // SAFETY: a live stream.
+        // SAFETY: the stream outlives `self`.
         self.call("cuStreamSynchronize", |api, stream| unsafe { (api.stream_synchronize)(stream) })
     }
 
     fn is_done(&self) -> Result<bool> {
-        // SAFETY: a live stream.
+        // SAFETY: the stream outlives `self`.
         query(&self.context, "cuStreamQuery", |api| unsafe { (api.stream_query)(self.raw.0) })
     }
 
@@ -167,12 +167,12 @@ impl Drop for CudaEvent {
 
 impl EventBackend for CudaEvent {
     fn is_done(&self) -> Result<bool> {
-        // SAFETY: a live event.
+        // SAFETY: the event is destroyed only when `self` is dropped.
         query(&self.context, "cuEventQuery", |api| unsafe { (api.event_query)(self.raw.0) })
     }
 
     fn synchronize(&self) -> Result<()> {
-        // SAFETY: a live event.
+        // SAFETY: the event is destroyed only when `self` is dropped.
         self.context.call("cuEventSynchronize", |api| unsafe { (api.event_synchronize)(self.raw.0) })
     }
 

@@ -1,9 +1,9 @@
 //! Happens-before order of work: a vector clock for each stream, one for the host, and one for each
 //! event.
 //!
-//! I1: for every stream, a clock holds the last work that happens before anything given to the
-//! clock's owner next. I2: work that the host has waited for happens before anything given to any
-//! stream from then on.
+//! I1: for every stream, a clock has the last work of that stream that happens before the next work
+//! of the clock's owner. I2: work that the host has waited for happens before all work that is
+//! submitted to any stream afterwards.
 
 use std::collections::BTreeMap;
 

@@ -42,8 +42,8 @@ const MAX_BLOCK: usize = 1 << 48;
 /// and blocks that another stream freed, for which they wait on the device. No allocation waits on
 /// the host, unless the driver cannot record an event on a stream.
 ///
-/// Dropping the pool frees the memory after all work that blocks were freed behind. If blocks are
-/// still allocated, it waits for the device and logs a warning.
+/// Dropping the pool frees the memory after all pending frees. If blocks are still allocated, it
+/// waits for the device and logs a warning.
 #[must_use = "its memory is freed when it is dropped"]
 pub struct BlockPool<A: DeviceAllocator = SyncDriverAllocator> {
     pool: CachingPool<A>,

@@ -45,8 +45,8 @@ fn only_other_streams_wait_and_only_for_pending_work() {
     let rest = [alloc(&pool, &first), alloc(&pool, &first)];
     free(&pool, one, &first).unwrap();
     assert_eq!(calls(), (0, 0, 0, 0), "no point is marked while one stream is alone");
-    // The first stream has work left. The second stream gets its block and waits for the point
-    // behind the free.
+    // The first stream has work left. The second stream gets its block and waits for the event
+    // after the free.
     let (event, gate) = gate(&device);
     first.wait(&event).unwrap();
     assert_eq!(alloc(&pool, &second).0, one.0);

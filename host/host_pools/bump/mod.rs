@@ -8,8 +8,8 @@
 //!
 //! I1: `cursor` tracks the live blocks of the region, `overflow` the live blocks of the upstream.
 //! I2: only a reset moves the cursor back; only [`reset_unchecked`](BumpPool::reset_unchecked) does
-//! so with live blocks. I3: a stream gets blocks only after it was ordered behind the last reset,
-//! and that reset behind all use before (`order`). I4: a failed allocation or reset leaves the
+//! so with live blocks. I3: a stream gets blocks only after it was ordered after the last reset,
+//! and that reset after all earlier use (`order`). I4: a failed allocation or reset leaves the
 //! cursor unchanged.
 //!
 //! A short lock guards all of it: an allocation makes a few comparisons and a push. The driver is

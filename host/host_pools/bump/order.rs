@@ -25,7 +25,8 @@ pub(super) struct ResetOrder {
     joined: HashSet<StreamId>,
 }
 
-/// A moment: events recorded after it are behind all frees that came before it.
+/// A moment: frees that came before it are covered by every event recorded after it on their
+/// stream.
 #[derive(Clone, Copy)]
 pub(super) struct Moment(u64);
 
@@ -34,8 +35,8 @@ impl ResetOrder {
         Moment(self.moments)
     }
 
-    /// Adds the event of a free, recorded after the moment `began`. On the same stream it is behind
-    /// all events inserted before `began`, and replaces them.
+    /// Adds the event of a free, recorded after the moment `began`. It replaces all events of this
+    /// stream that were inserted before `began`, because they complete first.
     pub fn freed(&mut self, stream: StreamId, event: Event, Moment(began): Moment) {
         let of_stream = self.frees.entry(stream).or_default();
         of_stream.retain(|(moment, _)| *moment >= began);

@@ -21,8 +21,8 @@ use warpheap_device::kernel::DevicePtr;
 /// starts at the first address again.
 ///
 /// The pool takes 32 bytes on the host for each block since the last reset. Dropping it frees the
-/// memory after all work that blocks were freed behind. If blocks are still allocated, it waits for
-/// the device and logs a warning.
+/// memory after all pending frees. If blocks are still allocated, it waits for the device and logs
+/// a warning.
 #[must_use = "its memory is freed when it is dropped"]
 pub struct BumpPool<A: DeviceAllocator = SyncDriverAllocator> {
     upstream: A,
@@ -170,7 +170,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
     }
 }
 
-// SAFETY: the cursor allocates addresses behind all other blocks (A1, A2 by I2), after all work
+// SAFETY: the cursor allocates addresses above all other blocks (A1, A2 by I2), after all work
 // that used them (A2 by I3). For overflow blocks, A1 and A2 hold for the upstream.
 unsafe impl<A: DeviceAllocator> DeviceAllocator for BumpPool<A> {
     fn device(&self) -> &Device {

@@ -57,10 +57,10 @@ fn each_stream_waits_once_after_a_reset() {
     for ptr in again {
         free(&pool, ptr, &first).unwrap();
     }
-    // No other stream freed: the stream waits for nothing, and is already behind the last reset.
+    // No other stream freed: the stream waits for nothing, and is already ordered after the reset.
     pool.reset(&first).unwrap();
     assert_eq!(waits(), (1, 1, 2));
-    // Without any use in between: behind the previous reset.
+    // Without any use in between: ordered after the previous reset.
     pool.reset(&second).unwrap();
     assert_eq!(waits(), (1, 2, 2));
     check(&pool);

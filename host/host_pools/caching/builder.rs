@@ -46,7 +46,7 @@ impl Default for CachingPoolBuilder {
 }
 
 impl CachingPool {
-    /// Default settings of a caching pool.
+    /// Returns a builder with the default settings.
     pub fn builder() -> CachingPoolBuilder {
         CachingPoolBuilder::default()
     }
@@ -80,18 +80,18 @@ impl CachingPoolBuilder {
         self
     }
 
-    /// Largest class that slabs serve; its blocks take the full size of their class, in bytes: a
-    /// power of two from the smallest block to 1 MiB. Default: 64 KiB. Larger blocks take the
-    /// requested size, rounded up to a multiple of the smallest block.
+    /// The largest size class that slabs serve, in bytes: a power of two from the smallest block to
+    /// 1 MiB. Default: 64 KiB. Blocks in slabs take the full size of their class. Larger blocks take
+    /// the requested size, rounded up to a multiple of the smallest block.
     pub fn slab_limit(mut self, bytes: u64) -> Self {
         self.slab_limit = bytes;
         self
     }
 
     /// Limit of free memory for each stream that uses the pool, in bytes, including the next
-    /// request to the upstream. At the limit, the pool coalesces what streams cache before it
-    /// grows. Default: 256 MiB. All streams together never exceed 1/32 of `max_bytes` or of the
-    /// device memory.
+    /// request to the upstream. At the limit, the pool coalesces memory cached by streams before it
+    /// grows. Default: 256 MiB. The limit for all streams together is at most 1/32 of `max_bytes`
+    /// and of the device memory.
     pub fn spare_bytes(mut self, bytes: u64) -> Self {
         self.spare_bytes = bytes;
         self

@@ -184,8 +184,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
         drop(self.add(|shared| shared.arena.add_segment(start, bytes, align, OrderTag::IDLE)));
     }
 
-    /// Releases the fully free segments, except memory that has only a stream's order. Returns the
-    /// bytes released and the first failure. Memory that could not be released returns to the pool.
+    /// Releases the fully free segments, except memory that is ordered on its stream only. Returns
+    /// the bytes released and the first failure. Memory that could not be released returns to the
+    /// pool.
     pub(super) fn release_segments(&self, source: &mut Source) -> (u64, Result<()>) {
         if let Some(buffer) = &mut source.reservation {
             return self.shrink(buffer);
@@ -211,7 +212,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let free = shared.arena.fully_free();
         let is_ordered = |order: &OrderTag| {
             let event = pending.iter().find(|(other, _)| other == order).map(|(_, event)| event);
-            // Memory with only a stream's order is not behind an event yet.
+            // Memory that is ordered on its stream only has no event yet.
             *order == OrderTag::IDLE || event.is_some_and(|event| self.pool_stream.wait(event).is_ok())
         };
         let is_released = |(_, orders): &(Segment, BTreeSet<OrderTag>)| orders.iter().all(is_ordered);

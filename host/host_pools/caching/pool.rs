@@ -37,9 +37,9 @@ use warpheap_device::kernel::DevicePtr;
 /// for pending work, and calls a hook, in that order, before the allocation fails.
 /// [`CachingPoolStats::rungs`](super::CachingPoolStats::rungs) counts these steps.
 ///
-/// Dropping the pool frees all its memory after the work that blocks were freed behind. If blocks
-/// are still allocated, it waits for the device and logs a warning. On the host, a block takes some
-/// 100 bytes from when it is cut until it is merged.
+/// Dropping the pool frees all its memory after all pending frees. If blocks are still allocated,
+/// it waits for the device and logs a warning. On the host, a block takes some 100 bytes from when
+/// it is cut until it is merged.
 ///
 /// ```
 /// use std::alloc::Layout;
@@ -125,9 +125,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
 
     /// Releases cached memory to the upstream and returns the number of bytes released.
     ///
-    /// Waits on the host for the work that blocks were freed behind. The stream caches are empty
-    /// afterwards. Only fully free segments are released: a segment with a live block stays. A
-    /// reservation shrinks at its end.
+    /// Waits on the host for all pending frees of blocks. The stream caches are empty afterwards.
+    /// Only fully free segments are released: a segment with a live block stays. A reservation
+    /// shrinks at its end.
     ///
     /// # Errors
     /// An error of the upstream or the driver. Memory that could not be released stays cached.

@@ -187,8 +187,8 @@ pub(super) enum Rung {
 pub struct RungStats {
     /// From memory that is free for this stream or for all streams.
     pub shared: u64,
-    /// From memory that this stream freed, after coalescing, or that another stream freed and has
-    /// since passed.
+    /// From memory that this stream freed, after coalescing, or whose free on another stream was
+    /// already complete.
     pub done: u64,
     /// From new memory of the upstream.
     pub grown: u64,

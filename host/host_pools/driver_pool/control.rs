@@ -12,8 +12,8 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ReusePolicies {
-    /// Reuse if the other stream waits for an event behind the free. The CPU's pools do not check
-    /// this.
+    /// Reuse if the other stream has waited for an event that was recorded after the free. The
+    /// CPU's pools do not check this.
     pub follow_event_dependencies: bool,
     /// Reuse if the work before the free is done. The choice of memory then depends on timing.
     pub allow_opportunistic: bool,

@@ -120,8 +120,8 @@ fn complain(session: &Session, outcome: &Outcome, console: &Console) {
     if let Some(report) = &outcome.report {
         if report.is_clean() {
             console.say(format_args!(
-                "MISSED: {allocator}: the injected fault was not detected; run more rounds, or the \
-                 checks are broken"
+                "MISSED: {allocator}: the injected fault was not detected; run more rounds: if it \
+                 is still not detected, the checks are broken"
             ));
         }
         for finding in report.findings.iter().take(PRINTED) {

@@ -128,19 +128,19 @@ fn missing_dependency(stage: &mut Stage) -> Result<()> {
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
     let block = pool.allocate(layout(BYTES), &first)?;
     let values = words(block, BYTES);
-    // By then the driver has also finished its work for the allocation. Stream 1 is held until
-    // stream 2 has written, so no two kernels access the block at the same time.
+    // `hold` first waits for the device, and so for the driver's work for the allocation. Stream 1
+    // is then held until stream 2 has written, so no two kernels access the block at the same time.
     stage.hold(&first)?;
     let filled = stage
         .fill(&first, values, 1.0_f32.to_bits())
         .and_then(|()| stage.fill(&second, values, 2.0_f32.to_bits()));
-    // Even if a fill failed, because the drop of the block waits for stream 1.
+    // Also after a failed fill, because the drop of the block waits for stream 1.
     stage.release(&second)?;
     filled?;
     first.synchronize()?;
     settle(stage)?;
     let different = stage.different(&first, values, 2.0_f32.to_bits())?;
-    // The values are as after a wait, for example if the kernels ran one after the other.
+    // A count of 0 means that stream 2 wrote last, as if it had waited.
     let advice = match different {
         0 if !stage.is_cpu() => {
             "; unset CUDA_LAUNCH_BLOCKING if it is set, because it serialises all kernels"

@@ -181,7 +181,7 @@ impl FreeListBuilder {
         }
         let blocks = u32::try_from(self.blocks).ok().filter(|blocks| (1..=MAX_CAPACITY).contains(blocks));
         let Some(blocks) = blocks else {
-            return invalid("blocks", self.blocks, format!("a pool has from 1 to {MAX_CAPACITY} blocks"));
+            return invalid("blocks", self.blocks, format!("it must be from 1 to {MAX_CAPACITY}"));
         };
         let stride = self.block_size.checked_next_multiple_of(self.align);
         let stride = stride.and_then(|s| u32::try_from(s).ok()).filter(|s| (1..=MAX_STRIDE).contains(s));
@@ -190,7 +190,7 @@ impl FreeListBuilder {
             return invalid(
                 "block_size",
                 Bytes(self.block_size),
-                format!("a block has from 1 byte to {most}"),
+                format!("it must be from 1 byte to {most}"),
             );
         };
         let memory = device.alloc_memory(geometry.bytes(), self.align as usize)?;

@@ -181,7 +181,7 @@ fn wrong_frees_return_errors() {
         free(&heap, &[large]);
         let again = message(&[large]);
         assert!(
-            again.contains("is free already") && again.contains(&format!("{:#x}", large.0 as u64)),
+            again.contains("is already free") && again.contains(&format!("{:#x}", large.0 as u64)),
             "{again}"
         );
         assert_eq!(stats(&heap).live_blocks, 38);

@@ -120,7 +120,7 @@ fn check_layout(layout: &Layout) -> Result<()> {
 fn describe(fault: &Fault) -> String {
     let address = fault.address;
     match fault.kind {
-        FaultKind::DoubleFree => format!("{address:#x} is free already"),
+        FaultKind::DoubleFree => format!("{address:#x} is already free"),
         FaultKind::ForeignFree => format!("{address:#x} is not in this heap"),
         FaultKind::InteriorFree => format!("{address:#x} is inside a block, not at its start"),
         FaultKind::Underrun => {

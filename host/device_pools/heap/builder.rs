@@ -97,10 +97,10 @@ impl HeapBuilder {
         }
         match self.quarantine {
             Some(blocks) if !self.debug => {
-                invalid("quarantine", blocks, "only a debug heap has one: set `debug`, too")
+                invalid("quarantine", blocks, "only debug heaps have a quarantine: set `debug`, too")
             }
             Some(blocks) if blocks > MAX_QUARANTINE => {
-                invalid("quarantine", blocks, format!("it is from 0 to {MAX_QUARANTINE} blocks"))
+                invalid("quarantine", blocks, format!("it must be from 0 to {MAX_QUARANTINE} blocks"))
             }
             blocks => Ok(self.debug.then_some(blocks.unwrap_or(QUARANTINE))),
         }
@@ -139,13 +139,13 @@ impl HeapBuilder {
         let multiprocessors = device.info()?.multiprocessors;
         let shards = match self.shards {
             Some(shards) if !(1..=MAX_SHARDS).contains(&shards) => {
-                return invalid("shards", shards, format!("a class has from 1 to {MAX_SHARDS} cursors"));
+                return invalid("shards", shards, format!("it must be from 1 to {MAX_SHARDS}"));
             }
             Some(shards) => shards,
             None => multiprocessors,
         };
         let Some(mut layout) = HeapLayout::spread(self.bytes, multiprocessors, shards) else {
-            let why = format!("a heap has from {} to {}", Bytes(HEAP_BYTES.0), Bytes(HEAP_BYTES.1));
+            let why = format!("it must be from {} to {}", Bytes(HEAP_BYTES.0), Bytes(HEAP_BYTES.1));
             return invalid("bytes", Bytes(self.bytes), why);
         };
         if let Some(largest) = self.largest_class {
@@ -165,7 +165,7 @@ impl HeapBuilder {
         match self.initial {
             Some(bytes) if !(HEAP_BYTES.0..=self.bytes).contains(&bytes) => {
                 let (least, most) = (Bytes(HEAP_BYTES.0), Bytes(self.bytes));
-                invalid("initial", Bytes(bytes), format!("of a heap of {most} it is from {least} to all"))
+                invalid("initial", Bytes(bytes), format!("it must be from {least} to the {most} of the heap"))
             }
             initial => Ok(initial),
         }

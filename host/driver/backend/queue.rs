@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::lock::lock;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Identifies a stream. Ids are unique within the process and are not reused after a stream is
 /// dropped. Clones of a handle have the same id. Two streams made from the same `CUstream` have
@@ -72,7 +72,9 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        for watcher in std::mem::take(&mut *lock(&self.watchers)).iter().filter_map(Weak::upgrade) {
+        // Without the lock, which a loop over a guard would keep during the calls.
+        let watchers = self.watchers.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for watcher in std::mem::take(watchers).iter().filter_map(Weak::upgrade) {
             watcher.ended(&|| self.backend.record());
         }
     }

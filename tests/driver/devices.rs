@@ -10,7 +10,7 @@ const ONE: LaunchConfig = LaunchConfig::linear(1, 32);
 /// Pairs of different devices: two CPUs, and a CPU and a GPU in both orders if there is a GPU.
 fn pairs() -> Vec<(Device, Device)> {
     let cpu = Device::cpu();
-    let others = devices().into_iter();
+    let others = devices();
     others.flat_map(|other| [(cpu.clone(), other.clone()), (other, cpu.clone())]).collect()
 }
 
@@ -39,7 +39,7 @@ fn a_gpu_that_is_not_there_is_no_device() {
 
 #[test]
 fn the_same_gpu_is_the_same_device() {
-    for device in devices().into_iter().filter(|device| !is_cpu(device)) {
+    for device in devices().filter(|device| !is_cpu(device)) {
         assert_eq!(device, Device::cuda(0).unwrap());
     }
     assert_ne!(Device::cpu(), Device::cpu());
@@ -74,7 +74,7 @@ fn things_of_two_devices_do_not_mix() {
 
 #[test]
 fn a_foreign_context_and_stream_can_be_used() {
-    for owner in devices().into_iter().filter(|device| !is_cpu(device)) {
+    for owner in devices().filter(|device| !is_cpu(device)) {
         let raw = owner.stream().unwrap();
         // SAFETY: `owner` outlives everything that is made from its context here.
         let device = unsafe { Device::from_raw_context(owner.raw_context()) }.unwrap();

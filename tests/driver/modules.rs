@@ -129,7 +129,7 @@ fn attributes_tell_what_the_compiler_made() {
 
 #[test]
 fn broken_ptx_comes_back_with_the_compilers_log() {
-    let gpus = || devices().into_iter().filter(|device| !is_cpu(device));
+    let gpus = || devices().filter(|device| !is_cpu(device));
     for device in gpus() {
         let broken = PTX.replace("setp.le.u64", "setp.le.u65");
         let error = device.load_module(&broken).unwrap_err();

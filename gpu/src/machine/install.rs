@@ -1,6 +1,9 @@
 //! The machine that is installed on an OS thread.
 
-use super::interface::{Coords, Machine};
+use super::interface::{Collective, Coords, Deposits, Machine};
+use crate::units::LaneMask;
+use core::panic::Location;
+use core::ptr::NonNull;
 use std::cell::Cell;
 
 std::thread_local! {
@@ -82,5 +85,26 @@ pub(crate) fn step() {
 /// The machine of an OS thread without an executor: a single lane.
 struct SoleLane;
 
-// SAFETY: every method is the default.
-unsafe impl Machine for SoleLane {}
+// SAFETY: the lane is alone in its grid: it waits for no other, and is the only lane at a location.
+unsafe impl Machine for SoleLane {
+    fn coords(&self) -> Coords {
+        Coords::SOLE
+    }
+
+    fn converged(&self, _: &'static Location<'static>) -> LaneMask {
+        LaneMask::only(0)
+    }
+
+    fn exchange(
+        &self,
+        mask: LaneMask,
+        _: Collective,
+        _: u64,
+        at: &'static Location<'static>,
+    ) -> Option<NonNull<Deposits>> {
+        assert_eq!(mask, LaneMask::only(0), "{at}: a collective names lanes that do not exist on the host");
+        None
+    }
+
+    fn sync_block(&self, _: &'static Location<'static>) {}
+}

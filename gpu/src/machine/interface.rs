@@ -75,8 +75,7 @@ pub struct Deposits {
 /// The interface of an executor to the lane that it runs. `at` is the caller's source location, for
 /// messages.
 ///
-/// The default methods are those of a lane that is alone in its grid. An executor of several lanes
-/// overrides all of them, with the possible exception of `shared_memory`.
+/// The default methods are those of a lane that is alone in its block.
 ///
 /// # Safety
 /// - `exchange` waits for the lanes of `mask`. Its result is live and does not change until the
@@ -88,15 +87,10 @@ pub struct Deposits {
 pub unsafe trait Machine {
     /// The coordinates of the running lane. Not called while [`stand_at`](super::stand_at) provides
     /// them. For a machine that uses `stand_at`, a call means that no lane runs.
-    fn coords(&self) -> Coords {
-        Coords::SOLE
-    }
+    fn coords(&self) -> Coords;
 
     /// The lanes of this warp that have reached the same location `at`, including the running lane.
-    fn converged(&self, at: &'static Location<'static>) -> LaneMask {
-        let _ = at;
-        LaneMask::only(0)
-    }
+    fn converged(&self, at: &'static Location<'static>) -> LaneMask;
 
     /// Waits for the lanes of `mask`, then returns the inputs of all of them to each. A lane must
     /// read them before it calls the machine again. `None` if the lane is alone: it has the only
@@ -107,16 +101,10 @@ pub unsafe trait Machine {
         what: Collective,
         value: u64,
         at: &'static Location<'static>,
-    ) -> Option<NonNull<Deposits>> {
-        let _ = (what, value);
-        assert_eq!(mask, LaneMask::only(0), "{at}: a collective names lanes that do not exist on the host");
-        None
-    }
+    ) -> Option<NonNull<Deposits>>;
 
     /// Waits for every thread of the block that has not ended.
-    fn sync_block(&self, at: &'static Location<'static>) {
-        let _ = at;
-    }
+    fn sync_block(&self, at: &'static Location<'static>);
 
     /// The piece of the block's shared memory that `owner` names, of `words` 64-bit words. All
     /// threads of the block get the same piece. It is live until the last of them has ended.

@@ -1,6 +1,9 @@
 //! Lanes that have a warp to themselves.
 
-use warpheap_device::machine::{Coords, Machine};
+use std::panic::Location;
+use std::ptr::NonNull;
+use warpheap_device::machine::{Collective, Coords, Deposits, Machine};
+use warpheap_device::units::LaneMask;
 
 /// A machine whose lanes never synchronise. It may serve many threads: it queries the place of
 /// each.
@@ -11,12 +14,26 @@ pub struct Apart {
     pub pause: fn(),
 }
 
-// SAFETY: a lane alone in its warp, with the default collectives.
+// SAFETY: a lane is alone in its warp and block, so it waits for no other.
 unsafe impl Machine for Apart {
     fn coords(&self) -> Coords {
         let place = (self.place)();
         Coords { block_idx: [place, 0, 0], grid_dim: [8, 1, 1], sm: place, sm_count: 8, ..Coords::SOLE }
     }
+    fn converged(&self, _: &'static Location<'static>) -> LaneMask {
+        LaneMask::only(0)
+    }
+    fn exchange(
+        &self,
+        mask: LaneMask,
+        _: Collective,
+        _: u64,
+        _: &'static Location<'static>,
+    ) -> Option<NonNull<Deposits>> {
+        assert_eq!(mask, LaneMask::only(0), "a lane is alone in its warp");
+        None
+    }
+    fn sync_block(&self, _: &'static Location<'static>) {}
     fn pause(&self, _: u32) {
         (self.pause)();
     }

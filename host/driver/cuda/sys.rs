@@ -16,14 +16,20 @@ use std::panic::catch_unwind;
 use std::ptr::null;
 use std::sync::OnceLock;
 
-/// A handle of the driver.
+/// A handle of the driver: one of the types below.
 #[derive(Clone, Copy)]
 pub struct Handle<P>(pub P);
 
-// SAFETY: the driver allows the use of its handles from any thread.
-unsafe impl<T> Send for Handle<*mut T> {}
-// SAFETY: the driver synchronises its own state.
-unsafe impl<T> Sync for Handle<*mut T> {}
+macro_rules! usable_from_any_thread {
+    ($($handle:ty),+) => {$(
+        // SAFETY: the driver allows the use of its handles from any thread.
+        unsafe impl Send for Handle<$handle> {}
+        // SAFETY: the driver synchronises its own state.
+        unsafe impl Sync for Handle<$handle> {}
+    )+};
+}
+
+usable_from_any_thread!(CUcontext, CUevent, CUmemoryPool, CUmodule, CUstream);
 
 /// A `CUresult` of any value.
 pub type Status = c_uint;

@@ -58,6 +58,7 @@ impl Extents {
     }
 
     /// Cuts a piece for a request by best fit.
+    #[inline]
     fn cut_piece(&mut self, bytes: u64, align: u64) -> Option<u32> {
         let node = self.arena.fit(OWN, bytes, align)?;
         Some(self.arena.cut(node, bytes, align))

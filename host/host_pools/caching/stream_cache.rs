@@ -4,9 +4,9 @@
 //! before. I2: after its stream has ended, a cache receives no more blocks. Its blocks may be in
 //! use until the stream's last point; by then the cache is in the list of ended streams.
 //!
-//! The lock of a cache is a leaf: no other lock is taken under it, and no driver call is made. Only
-//! threads that use one stream at the same time, or that take blocks from other streams' caches,
-//! contend for it.
+//! Under the lock of a cache only the locks of the block map are taken, and no driver call is made.
+//! Only threads that use one stream at the same time, or that take blocks from other streams'
+//! caches, contend for it.
 
 use super::super::sync::lock;
 use super::bins::{Bins, FreeOutcome};

@@ -119,8 +119,8 @@ impl DeviceMemory {
         offset: u64,
         from: &[T],
     ) -> Result<()> {
-        // SAFETY: the caller promises that nothing else accesses the destination meanwhile, and that
-        // the source is live and unchanged.
+        // SAFETY: the caller promises that nothing else accesses the destination meanwhile, and
+        // that the source is live and unchanged.
         unsafe { self.write_bytes_on(stream, offset, from.as_ptr().cast(), size_of_val(from)) }
     }
 
@@ -134,8 +134,8 @@ impl DeviceMemory {
         offset: u64,
         handle: &Arg<H>,
     ) -> Result<()> {
-        // SAFETY: the caller promises that nothing else accesses the destination meanwhile, and that
-        // the source is live and unchanged.
+        // SAFETY: the caller promises that nothing else accesses the destination meanwhile, and
+        // that the source is live and unchanged.
         unsafe { self.write_bytes_on(stream, offset, (&raw const *handle).cast(), size_of::<H>()) }
     }
 

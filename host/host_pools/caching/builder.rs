@@ -81,8 +81,8 @@ impl CachingPoolBuilder {
     }
 
     /// The largest size class that slabs serve, in bytes: a power of two from the smallest block to
-    /// 1 MiB. Default: 64 KiB. Blocks in slabs take the full size of their class. Larger blocks take
-    /// the requested size, rounded up to a multiple of the smallest block.
+    /// 1 MiB. Default: 64 KiB. Blocks in slabs take the full size of their class. Larger blocks
+    /// take the requested size, rounded up to a multiple of the smallest block.
     pub fn slab_limit(mut self, bytes: u64) -> Self {
         self.slab_limit = bytes;
         self

@@ -123,7 +123,10 @@ unsafe impl<P: DeviceAllocator> DeviceAllocator for Faulty<P> {
         }
         let mut layout = self.changed(layout);
         let mut first = self.first();
-        if let (Some(Fault::Overlapping), Some(shared)) = (self.fault, &mut *first) {
+        // Threads that allocated the first block at the same time got different ones.
+        if let (Some(Fault::Overlapping), Some(shared)) = (self.fault, &mut *first)
+            && shared.block.0 == block.0
+        {
             shared.times -= 1;
             if shared.times > 0 {
                 return Ok(());

@@ -64,8 +64,8 @@ fn chosen(only: Option<&str>) -> impl Iterator<Item = &'static Example> {
 /// the kernels that [`kernels()`](kernels()) names. Calls `on_report` with each report.
 ///
 /// # Errors
-/// [`Error::WrongResult`] for the first example that computes a result other than the host's or
-/// leaves memory allocated in the heap. Otherwise, an error of the device.
+/// [`Error::WrongResult`](crate::Error::WrongResult) for the first example that computes a result
+/// other than the host's or leaves memory allocated in the heap. Otherwise, an error of the device.
 pub fn run(
     device: &Device,
     kernels: &OwnModule,

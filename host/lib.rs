@@ -37,8 +37,8 @@
 //! ```
 //!
 //! Layers, each using only those before it: [`simt`] → [`driver`] → the pools. The pools use each
-//! other: [`host_pools`] can grow in a [`device_pools::GrowableBuffer`], and [`device_pools`] report
-//! their [`host_pools::Usage`]. All of them return [`Error`].
+//! other: [`host_pools`] can grow in a [`device_pools::GrowableBuffer`], and [`device_pools`]
+//! report their [`host_pools::Usage`]. All of them return [`Error`].
 #![cfg(not(loom))]
 
 pub mod build_info;

@@ -143,7 +143,14 @@ fn programs_build_with_their_kernels_and_run() {
     let Some(folder) = crates() else { return };
     write_programs(folder);
     let (profile, output) = if cfg!(debug_assertions) { ("dev", "debug") } else { ("release", "release") };
-    run(cargo(folder, target_dir()).args(["build", "--profile", profile]));
+    let build = || {
+        let mut build = cargo(folder, target_dir());
+        build.args(["build", "--message-format=json", "--profile", profile]);
+        build
+    };
+    run(&mut build());
+    let again = run(&mut build());
+    assert!(!again.contains("\"fresh\":false"), "the second build compiled something again: {again}");
     let said = |name: &str, args: &[&str]| run(Command::new(target_dir().join(output).join(name)).args(args));
     let guide = said("warpheap-guide", &[]);
     assert!(guide.contains("every sum is right"), "{guide}");

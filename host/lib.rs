@@ -36,9 +36,9 @@
 //! # }
 //! ```
 //!
-//! Layers, each using only those before it: [`simt`] → [`driver`] → the pools. The pools use each
-//! other: [`host_pools`] can grow in a [`device_pools::GrowableBuffer`], and [`device_pools`]
-//! report their [`host_pools::Usage`]. All of them return [`Error`].
+//! Layers, each using only those before it: [`simt`] → [`driver`] → [`device_pools`] and
+//! [`host_pools`], which do not use each other. All of them return [`Error`]; all pools report their
+//! [`Usage`].
 #![cfg(not(loom))]
 
 pub mod build_info;
@@ -51,11 +51,13 @@ pub mod host_pools;
 mod kernels;
 mod lock;
 pub mod simt;
+mod usage;
 
 pub use driver::{
-    Backend, Device, DeviceBuffer, DeviceInfo, DeviceMemory, Event, KernelAttributes, KernelImage,
-    LaunchConfig, Module, Stream, StreamId, Watchdog,
+    Backend, Device, DeviceBuffer, DeviceInfo, DeviceMemory, Event, GrowableBuffer, KernelAttributes,
+    KernelImage, LaunchConfig, Module, Stream, StreamId, Watchdog,
 };
 pub use error::{Bytes, Error, Result};
+pub use usage::Usage;
 pub use warpheap_device::device_data;
 pub use warpheap_device::kernel::{Arg, DeviceData};

@@ -60,11 +60,11 @@ impl fmt::Display for Arch {
 /// The name of an architecture that does not exist or is too old.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{asked}` is not an architecture to build for: {why}; write for example `sm_70`, `sm_80` or `sm_90`"
+    "`{requested}` is not an architecture to build for: {why}; write for example `sm_70`, `sm_80` or `sm_90`"
 )]
 pub struct InvalidArch {
     /// The name.
-    pub asked: String,
+    pub requested: String,
     /// The problem with it.
     pub why: String,
 }
@@ -72,9 +72,9 @@ pub struct InvalidArch {
 impl FromStr for Arch {
     type Err = InvalidArch;
 
-    fn from_str(asked: &str) -> Result<Self, InvalidArch> {
-        let invalid = |why: &str| InvalidArch { asked: asked.into(), why: why.into() };
-        let digits = asked.strip_prefix("sm_").ok_or_else(|| invalid("it does not start with `sm_`"))?;
+    fn from_str(requested: &str) -> Result<Self, InvalidArch> {
+        let invalid = |why: &str| InvalidArch { requested: requested.into(), why: why.into() };
+        let digits = requested.strip_prefix("sm_").ok_or_else(|| invalid("it does not start with `sm_`"))?;
         let (digits, suffix) = match digits.chars().last() {
             Some(last @ ('a' | 'f')) => (&digits[..digits.len() - 1], Some(last)),
             _ => (digits, None),

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why there is no PTX.
+/// An error of a build of kernels: why there is no PTX.
 ///
 /// `Debug` prints the message too, because it is what a `build.rs` that returns the error shows.
 #[derive(thiserror::Error)]

@@ -147,7 +147,7 @@ fn unusable_ptx_is_rejected_every_time() {
 }
 
 #[test]
-fn what_an_outer_build_sets_does_not_reach_the_kernels() {
+fn settings_of_an_outer_build_do_not_reach_the_kernels() {
     if !has_compiler() {
         return;
     }
@@ -171,7 +171,7 @@ fn what_an_outer_build_sets_does_not_reach_the_kernels() {
 }
 
 #[test]
-#[ignore = "run by `what_an_outer_build_sets_does_not_reach_the_kernels`, in a hostile environment"]
+#[ignore = "run by `settings_of_an_outer_build_do_not_reach_the_kernels`, in a hostile environment"]
 fn inner_build() {
     let ptx = Crate::new("inner-kernels", KERNEL).builder().build().unwrap();
     assert!(read(&ptx.path).contains("1111"));

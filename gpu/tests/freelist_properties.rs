@@ -141,8 +141,8 @@ fn exactly_the_capacity_is_granted_however_often() {
     for capacity in [1, 31, 32, 33, 1000, 8193] {
         let list = List::new(capacity, 16, 0);
         for _ in 0..2 {
-            let asked = capacity + capacity.min(1000);
-            let blocks: Vec<_> = (0..asked).filter_map(|_| list.handle.alloc_index()).collect();
+            let requested = capacity + capacity.min(1000);
+            let blocks: Vec<_> = (0..requested).filter_map(|_| list.handle.alloc_index()).collect();
             let distinct: HashSet<u32> = blocks.iter().map(|block| block.0).collect();
             assert_eq!((blocks.len(), distinct.len()), (capacity as usize, capacity as usize));
             list.check(capacity);

@@ -175,8 +175,8 @@ fn a_heap_is_filled_to_its_end_with_blocks_of_any_class() {
     with_lane(|| {
         for size in [16, 20, 100, 1024, 4096, 16 << 10, 40 << 10] {
             let mut checked = Checked::new(4 << 20);
-            let most = fill(&mut checked, size);
-            let payload = most * size;
+            let max = fill(&mut checked, size);
+            let payload = max * size;
             assert!(payload as f64 >= 0.87 * (4 << 20) as f64, "{size} bytes: {payload}");
             if size.is_power_of_two() {
                 assert_eq!(payload, 4 << 20, "{size} bytes fill it");
@@ -195,7 +195,7 @@ fn a_heap_is_filled_to_its_end_with_blocks_of_any_class() {
 }
 
 #[test]
-fn what_one_class_holds_in_cursors_another_gets() {
+fn memory_in_the_cursors_of_one_class_serves_another() {
     with_lane(|| {
         let mut checked = Checked::new(1 << 20);
         for size in [16, 32, 64, 128, 256, 512] {

@@ -213,7 +213,7 @@ fn the_old_block_is_as_it_was_when_there_is_no_other() {
 }
 
 #[test]
-fn what_the_heap_does_not_hand_out_has_no_size() {
+fn addresses_that_the_heap_never_allocates_have_no_size() {
     with_lane(|| {
         let owned = OwnedHeap::new(1 << 20, 1);
         let nothing = owned.heap.alloc(Layout::new::<()>()).unwrap();

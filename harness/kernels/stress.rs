@@ -10,13 +10,13 @@ use warpheap_device::kernel::DevicePtr;
 use warpheap_device::stress_kernels;
 use warpheap_device::sync::AtomicU64;
 
-stress_kernels! { Bump { stress: stress_bump, grab: grab_bump, give_back: give_back_bump } }
+stress_kernels! { Bump { stress: stress_bump, exhaust: exhaust_bump, free_all: free_all_bump } }
 
 stress_kernels! {
     FreeList {
         stress: stress_freelist,
-        grab: grab_freelist,
-        give_back: give_back_freelist,
+        exhaust: exhaust_freelist,
+        free_all: free_all_freelist,
         exchange: exchange_freelist,
         free_twice: plant_double_free,
     }
@@ -25,8 +25,8 @@ stress_kernels! {
 stress_kernels! {
     Heap {
         stress: stress_heap,
-        grab: grab_heap,
-        give_back: give_back_heap,
+        exhaust: exhaust_heap,
+        free_all: free_all_heap,
         exchange: exchange_heap,
         free_twice: plant_double_free_heap,
     }

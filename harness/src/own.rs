@@ -48,7 +48,7 @@ impl OwnModule {
             None => device.info()?.compute_capability,
         };
         let image = build_info::image_for(capability).map_err(|why| Error::NoDevice {
-            asked: "a GPU".into(),
+            requested: "a GPU".into(),
             found: "this program was built without kernels for one".into(),
             advice: why.into(),
         })?;

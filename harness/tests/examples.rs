@@ -37,7 +37,7 @@ fn every_example_names_the_kernels_that_it_launches() {
 }
 
 #[test]
-fn a_heap_that_is_too_small_is_told() {
+fn a_heap_that_is_too_small_is_reported() {
     let config = ExamplesConfig { threads: 1 << 14, heap_bytes: 1 << 20 };
     let error = run(&Device::cpu(), config, Some("octree")).unwrap_err();
     assert!(matches!(error, Error::WrongResult { .. }), "{error}");

@@ -3,7 +3,7 @@
 use super::shared::{Faults, LINE, LINE_WORDS, Violation, check_reset, invalid};
 use crate::driver::{Device, DeviceBuffer, DeviceMemory};
 use crate::error::{Bytes, Result};
-use crate::host_pools::Usage;
+use crate::usage::Usage;
 use serde::Serialize;
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::freelist::{self, Geometry, MAX_CAPACITY, MAX_STRIDE, Region};
@@ -186,12 +186,8 @@ impl FreeListBuilder {
         let stride = self.block_size.checked_next_multiple_of(self.align);
         let stride = stride.and_then(|s| u32::try_from(s).ok()).filter(|s| (1..=MAX_STRIDE).contains(s));
         let Some(geometry) = stride.and_then(|stride| Geometry::new(blocks, stride)) else {
-            let most = Bytes(MAX_STRIDE.into());
-            return invalid(
-                "block_size",
-                Bytes(self.block_size),
-                format!("it must be from 1 byte to {most}"),
-            );
+            let max = Bytes(MAX_STRIDE.into());
+            return invalid("block_size", Bytes(self.block_size), format!("it must be from 1 byte to {max}"));
         };
         let memory = device.alloc_memory(geometry.bytes(), self.align as usize)?;
         let lines = u64::from(geometry.regions());

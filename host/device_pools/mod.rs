@@ -1,7 +1,5 @@
 //! Pools that kernels allocate from: setup, host-side inspection, and release.
 //!
-//! [`GrowableBuffer`] is the basis of growable pools, and can be used separately.
-//!
 //! A pool owns its memory and its metadata, in separate allocations, and provides a handle that is
 //! passed to kernels by value. The handle names the pool's memory, so a launch after the pool was
 //! dropped fails.
@@ -9,13 +7,11 @@
 mod bump;
 mod freelist;
 mod global;
-mod growable;
 mod heap;
 mod shared;
 
 pub use bump::{Bump, BumpBuilder, BumpStats};
 pub use freelist::{FreeList, FreeListBuilder, FreeListStats};
-pub use growable::GrowableBuffer;
 pub use heap::{
     AllocationSite, Heap, HeapBuilder, HeapClassStats, HeapSnapshot, HeapStats, Leak, Leaks, Origin,
     SiteLeaks,
@@ -29,5 +25,4 @@ const _: () = {
     is_shared::<HeapSnapshot>();
     is_shared::<FreeList>();
     is_shared::<Bump>();
-    is_shared::<GrowableBuffer>();
 };

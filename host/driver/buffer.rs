@@ -114,9 +114,14 @@ impl<T: DeviceData> DeviceBuffer<T> {
     /// device.
     pub fn copy_from_slice(&mut self, values: &[T]) -> Result<()> {
         if values.len() != self.len {
-            let asked = Bytes(size_of_val(values) as u64);
-            let there = Bytes(self.bytes());
-            return Err(Error::OutOfBounds { offset: Bytes(0), asked, what: "the buffer, exactly,", there });
+            let requested = Bytes(size_of_val(values) as u64);
+            let size = Bytes(self.bytes());
+            return Err(Error::OutOfBounds {
+                offset: Bytes(0),
+                requested,
+                what: "the buffer, exactly,",
+                size,
+            });
         }
         self.memory.write(0, values)
     }

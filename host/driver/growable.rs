@@ -7,9 +7,11 @@
 #[cfg(test)]
 mod tests;
 
-use super::shared::invalid;
-use crate::driver::{Device, DeviceMemory, Reservation, VirtualMemory};
-use crate::error::{Bytes, Error, OutOfMemory, Result};
+use super::backend::VirtualMemory;
+use super::device::Device;
+use super::memory::DeviceMemory;
+use super::reservation::Reservation;
+use crate::error::{Bytes, Error, InvalidConfig, OutOfMemory, Result};
 use std::fmt;
 use std::sync::Arc;
 use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
@@ -39,7 +41,7 @@ impl GrowableBuffer {
 
     /// As [`reserve`](Self::reserve), for a pool. Its handle names all of the addresses, and the
     /// pool knows which part is mapped. The start is aligned to `align`, a power of two.
-    pub(super) fn for_pool(device: &Device, bytes: u64, align: u64) -> Result<GrowableBuffer> {
+    pub(crate) fn for_pool(device: &Device, bytes: u64, align: u64) -> Result<GrowableBuffer> {
         GrowableBuffer::over(device, device.driver().virtual_memory()?, bytes, Some(align))
     }
 
@@ -51,7 +53,12 @@ impl GrowableBuffer {
     ) -> Result<GrowableBuffer> {
         let rounded = bytes.checked_next_multiple_of(driver.granularity());
         let Some(rounded) = rounded.filter(|rounded| *rounded > 0) else {
-            return invalid("bytes", Bytes(bytes), "a growable buffer reserves from 1 B to less than 16 EiB");
+            return Err(InvalidConfig::Pool {
+                setting: "bytes",
+                given: Bytes(bytes).to_string(),
+                why: "a growable buffer reserves from 1 B to less than 16 EiB".into(),
+            }
+            .into());
         };
         let reservation = Reservation::new(device, driver, rounded, of_pool.unwrap_or(1))?;
         let address = reservation.range().address;
@@ -96,7 +103,7 @@ impl GrowableBuffer {
         if bytes > self.reserved() {
             return Err(Error::OutOfMemory(OutOfMemory::Reservation {
                 what: "a buffer",
-                asked: Bytes(bytes),
+                requested: Bytes(bytes),
                 reserved: Bytes(self.reserved()),
                 advice: "reserve more when it is made: addresses alone take no memory",
             }));

@@ -33,16 +33,16 @@ impl LaunchConfig {
     pub(crate) fn validate(&self, kernel: &'static str, limits: &Limits, most_threads: u32) -> Result<()> {
         let complaint = self.empty().or_else(|| self.block_too_large(limits, most_threads));
         let complaint = complaint.or_else(|| self.grid_too_large(limits));
-        let Some((asked, limit, advice)) = complaint else { return Ok(()) };
-        Err(Error::InvalidLaunch { kernel, asked, limit, advice })
+        let Some((requested, limit, advice)) = complaint else { return Ok(()) };
+        Err(Error::InvalidLaunch { kernel, requested, limit, advice })
     }
 
     fn empty(&self) -> Option<Complaint> {
         let (grid, block) = (self.grid, self.block);
         (grid.contains(&0) || block.contains(&0)).then(|| {
-            let asked = format!("a grid of {grid:?} blocks of {block:?} threads was requested");
+            let requested = format!("a grid of {grid:?} blocks of {block:?} threads was requested");
             (
-                asked,
+                requested,
                 "every dimension must be at least 1".into(),
                 "skip the launch where there is nothing to do",
             )
@@ -52,26 +52,30 @@ impl LaunchConfig {
     fn block_too_large(&self, limits: &Limits, most_threads: u32) -> Option<Complaint> {
         const SMALLER: &str = "use smaller blocks and more of them";
         let (block, threads) = (self.block, self.threads_per_block());
-        let asked = || format!("a block of {block:?}, {threads} threads, was requested");
+        let requested = || format!("a block of {block:?}, {threads} threads, was requested");
         if exceeds(block, limits.block) || threads > limits.threads_per_block.into() {
             let limit = format!("the device allows {} in {:?}", limits.threads_per_block, limits.block);
-            return Some((asked(), limit, SMALLER));
+            return Some((requested(), limit, SMALLER));
         }
         (threads > most_threads.into()).then(|| {
             let limit = format!("this kernel needs so many registers that only {most_threads} fit");
-            (asked(), limit, SMALLER)
+            (requested(), limit, SMALLER)
         })
     }
 
     fn grid_too_large(&self, limits: &Limits) -> Option<Complaint> {
         if exceeds(self.grid, limits.grid) {
-            let asked = format!("a grid of {:?} blocks was requested", self.grid);
+            let requested = format!("a grid of {:?} blocks was requested", self.grid);
             let limit = format!("the device allows {:?}", limits.grid);
-            return Some((asked, limit, "spread the blocks over the dimensions, or launch several times"));
+            return Some((
+                requested,
+                limit,
+                "spread the blocks over the dimensions, or launch several times",
+            ));
         }
         (self.shared_bytes > limits.shared_bytes_per_block).then(|| {
-            let asked = format!("{} B of shared memory were requested", self.shared_bytes);
-            (asked, format!("a block has {} B at most", limits.shared_bytes_per_block), "request less")
+            let requested = format!("{} B of shared memory were requested", self.shared_bytes);
+            (requested, format!("a block has {} B at most", limits.shared_bytes_per_block), "request less")
         })
     }
 }
@@ -79,8 +83,8 @@ impl LaunchConfig {
 /// The request, the limit, and advice.
 type Complaint = (String, String, &'static str);
 
-fn exceeds(asked: [u32; 3], limit: [u32; 3]) -> bool {
-    asked.iter().zip(limit).any(|(asked, limit)| *asked > limit)
+fn exceeds(requested: [u32; 3], limit: [u32; 3]) -> bool {
+    requested.iter().zip(limit).any(|(requested, limit)| *requested > limit)
 }
 
 #[cfg(test)]

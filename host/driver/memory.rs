@@ -71,7 +71,7 @@ impl Device {
 impl DeviceMemory {
     pub(crate) fn new(device: &Device, bytes: u64, align: usize, zeroed: bool) -> Result<DeviceMemory> {
         if !align.is_power_of_two() || align > MAX_ALIGN {
-            return Err(InvalidRequest::Alignment { align, most: MAX_ALIGN }.into());
+            return Err(InvalidRequest::Alignment { align, max: MAX_ALIGN }.into());
         }
         let device = device.clone();
         if bytes == 0 {
@@ -171,7 +171,7 @@ impl DeviceMemory {
         if !address.is_multiple_of(align_of::<T>() as u64) {
             return Err(Error::InvalidRequest(InvalidRequest::Alignment {
                 align: align_of::<T>(),
-                most: 1 << address.trailing_zeros().min(30),
+                max: 1 << address.trailing_zeros().min(30),
             }));
         }
         let start = std::ptr::with_exposed_provenance_mut(address as usize);
@@ -226,12 +226,15 @@ impl fmt::Debug for DeviceMemory {
     }
 }
 
-/// Fails unless `offset + asked <= there`, all in bytes.
-pub(super) fn check_range(what: &'static str, offset: u64, asked: u64, there: u64) -> Result<()> {
-    match offset.checked_add(asked) {
-        Some(end) if end <= there => Ok(()),
-        _ => {
-            Err(Error::OutOfBounds { offset: Bytes(offset), asked: Bytes(asked), what, there: Bytes(there) })
-        }
+/// Fails unless `offset + requested <= size`, all in bytes.
+pub(super) fn check_range(what: &'static str, offset: u64, requested: u64, size: u64) -> Result<()> {
+    match offset.checked_add(requested) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(Error::OutOfBounds {
+            offset: Bytes(offset),
+            requested: Bytes(requested),
+            what,
+            size: Bytes(size),
+        }),
     }
 }

@@ -20,6 +20,7 @@ mod device;
 mod event;
 #[cfg(test)]
 pub(crate) mod fault_injection;
+mod growable;
 mod image;
 mod launch;
 mod launch_config;
@@ -36,15 +37,15 @@ mod stream_copies;
 mod watchdog;
 
 pub use backend::{Backend, DeviceInfo, KernelAttributes, StreamId};
-pub(crate) use backend::{EventBackend, PoolAttribute, PoolBackend, Range, StreamWatcher, VirtualMemory};
+pub(crate) use backend::{EventBackend, PoolAttribute, PoolBackend, Range, StreamWatcher};
 pub use buffer::DeviceBuffer;
 pub use device::Device;
 pub use event::Event;
+pub use growable::GrowableBuffer;
 pub use image::KernelImage;
 pub use launch_config::LaunchConfig;
 pub use memory::DeviceMemory;
 pub use module::Module;
-pub(crate) use reservation::Reservation;
 pub use stream::Stream;
 pub(crate) use stream::WeakStream;
 pub use warpheap_device::kernel::Kernel;

@@ -2,7 +2,8 @@
 //! changes the pool. The tests stop each driver call at the point where a race would occur.
 
 use super::fault_injection::{Call, Faults, faulty_device};
-use crate::device_pools::{Bump, FreeList, GrowableBuffer, Heap};
+use crate::device_pools::{Bump, FreeList, Heap};
+use crate::driver::GrowableBuffer;
 use crate::driver::{Device, LaunchConfig, Module, Stream};
 use crate::error::{Dangling, Error};
 use crate::host_pools::{DeviceAllocator, DriverPool};

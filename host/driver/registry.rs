@@ -68,9 +68,9 @@ pub(super) struct Lookup<'a> {
 impl Lookup<'_> {
     /// The number of the live allocation that contains `range`. Notes whether it is held.
     pub fn number(&mut self, range: Range) -> Option<u64> {
-        let found = self.live.find(range)?;
-        self.is_held |= found.holds > 0;
-        Some(found.number)
+        let allocation = self.live.find(range)?;
+        self.is_held |= allocation.holds > 0;
+        Some(allocation.number)
     }
 }
 
@@ -137,8 +137,8 @@ impl Registry {
     /// Sets the number of live bytes of the reservation that starts at `address`. Its allocation
     /// number stays.
     pub fn resize(&self, address: u64, bytes: u64) {
-        if let Some(of) = lock(&self.live).allocations.get_mut(&address) {
-            of.bytes = bytes;
+        if let Some(allocation) = lock(&self.live).allocations.get_mut(&address) {
+            allocation.bytes = bytes;
         }
     }
 
@@ -188,10 +188,11 @@ impl Registry {
     /// Launches that passed their check before are submitted when this returns. `None` if there is
     /// no allocation at `address`.
     pub(super) fn hold(&self, address: u64) -> Option<Hold> {
-        let hold = lock(&self.live).allocations.range_mut(..=address).next_back().map(|(start, of)| {
-            of.holds += 1;
-            Hold { start: *start, number: of.number }
-        });
+        let hold =
+            lock(&self.live).allocations.range_mut(..=address).next_back().map(|(start, allocation)| {
+                allocation.holds += 1;
+                Hold { start: *start, number: allocation.number }
+            });
         self.settle();
         hold
     }
@@ -199,9 +200,10 @@ impl Registry {
     /// Releases a hold from [`hold`](Self::hold).
     pub(super) fn release(&self, hold: Hold) {
         let mut live = lock(&self.live);
-        let of = live.allocations.get_mut(&hold.start).filter(|of| of.number == hold.number);
-        if let Some(of) = of {
-            of.holds -= 1;
+        let allocation =
+            live.allocations.get_mut(&hold.start).filter(|allocation| allocation.number == hold.number);
+        if let Some(allocation) = allocation {
+            allocation.holds -= 1;
         }
         self.notify(live);
     }
@@ -214,7 +216,7 @@ impl Registry {
     /// The number of the live allocation that contains the range, or of the reservation that equals
     /// it.
     pub fn number(&self, range: Range) -> Option<u64> {
-        lock(&self.live).find(range).map(|of| of.number)
+        lock(&self.live).find(range).map(|allocation| allocation.number)
     }
 
     /// Describes the live allocation nearest to the address, for messages.
@@ -222,9 +224,9 @@ impl Registry {
         let live = lock(&self.live);
         let below = live.allocations.range(..=address).next_back();
         let above = live.allocations.range(address..).next();
-        let distance = |(start, of): &(&u64, &Allocation)| match address {
+        let distance = |(start, allocation): &(&u64, &Allocation)| match address {
             a if a < **start => **start - a,
-            a => a.saturating_sub(**start + of.bytes),
+            a => a.saturating_sub(**start + allocation.bytes),
         };
         let Some((start, nearest)) = below.into_iter().chain(above).min_by_key(distance) else {
             return "no allocation is live there".into();
@@ -239,7 +241,7 @@ impl Registry {
     /// Total bytes and count of the live allocations.
     pub fn usage(&self) -> (u64, usize) {
         let live = lock(&self.live);
-        (live.allocations.values().map(|of| of.bytes).sum(), live.allocations.len())
+        (live.allocations.values().map(|allocation| allocation.bytes).sum(), live.allocations.len())
     }
 }
 

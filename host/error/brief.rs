@@ -23,8 +23,8 @@ impl fmt::Display for Brief<'_> {
             Error::OutOfMemory(OutOfMemory::Device { device, free, total, .. }) => {
                 write!(f, "{free} of {total} are free on {device}")
             }
-            Error::InvalidRequest(InvalidRequest::Layout { allocator, asked, why }) => {
-                write!(f, "{allocator} cannot allocate {asked}: {why}")
+            Error::InvalidRequest(InvalidRequest::Layout { allocator, requested, why }) => {
+                write!(f, "{allocator} cannot allocate {requested}: {why}")
             }
             Error::OutOfMemory(OutOfMemory::Reservation { what, reserved, .. }) => {
                 write!(f, "{reserved} are reserved for {what}")

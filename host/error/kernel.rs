@@ -48,7 +48,7 @@ pub enum InvalidModule {
     /// The module does not contain the kernel.
     #[error(
         "the module has no kernel `{kernel}` (it has {known}); if it was loaded with a list of kernels, add this one; \
-         otherwise the PTX is older than the program, or has other kernels: rebuild it"
+         otherwise the PTX is older than the program, or has other kernels: rebuild the PTX"
     )]
     UnknownKernel {
         /// The requested kernel.
@@ -60,7 +60,7 @@ pub enum InvalidModule {
     /// Program and PTX disagree about a kernel's parameters.
     #[error(
         "kernel `{kernel}` takes {program} in the program but {ptx} in the PTX; the PTX is older than the \
-         program, or one of the two was built with the feature `debug` and the other without: rebuild it"
+         program, or only one of them was built with the feature `debug`: rebuild the PTX"
     )]
     KernelSignature {
         /// The kernel's name.
@@ -74,7 +74,7 @@ pub enum InvalidModule {
     /// The module has no global allocator, so no heap can be set.
     #[error(
         "the PTX has no `{symbol}`, so there is no global allocator to set a heap for; write \
-         `warpheap_device::global_heap!();` in the kernel crate and rebuild it"
+         `warpheap_device::global_heap!();` in the kernel crate and rebuild the PTX"
     )]
     NoGlobalHeap {
         /// The missing variable.
@@ -84,7 +84,7 @@ pub enum InvalidModule {
     /// Program and PTX disagree about the layout of the global allocator.
     #[error(
         "`{symbol}` has {ptx} in the PTX but {program} in the program; the PTX was built with another version \
-         of warpheap-device, or one of the two with its feature `debug`: rebuild it"
+         of warpheap-device, or only one of them with its feature `debug`: rebuild the PTX"
     )]
     GlobalHeapLayout {
         /// The variable.
@@ -103,7 +103,7 @@ pub enum Dangling {
     /// An argument refers to memory outside every live allocation of the device.
     #[error(
         "argument {position} of `{kernel}` names {bytes} at {address:#x}, which lies in no live allocation \
-         of {device}; {nearest}; keep the buffer alive until the launch, and pass it to its own device"
+         of {device}; {nearest}; keep the buffer alive until the launch, and launch on its device"
     )]
     Argument {
         /// The kernel's name.

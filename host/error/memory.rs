@@ -45,12 +45,12 @@ pub enum OutOfMemory {
     },
 
     /// A growable object reached the end of its reserved addresses. Reserve more when it is built.
-    #[error("cannot grow {what} to {asked}: its reservation has {reserved} and cannot grow; {advice}")]
+    #[error("cannot grow {what} to {requested}: its reservation has {reserved} and cannot grow; {advice}")]
     Reservation {
         /// The object that was to grow.
         what: &'static str,
         /// The requested size.
-        asked: Bytes,
+        requested: Bytes,
         /// The size of the reservation.
         reserved: Bytes,
         /// Advice.

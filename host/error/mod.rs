@@ -39,10 +39,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// No usable device. Run on [`Device::cpu`](crate::Device::cpu), or follow `advice`.
-    #[error("no usable device: {asked} was requested, but {found}; {advice}")]
+    #[error("no usable device: {requested} was requested, but {found}; {advice}")]
     NoDevice {
         /// The requested device.
-        asked: String,
+        requested: String,
         /// What was found instead.
         found: String,
         /// Advice.
@@ -91,12 +91,12 @@ pub enum Error {
     InvalidModule(#[from] InvalidModule),
 
     /// The device or the kernel does not support the grid. Change the launch configuration.
-    #[error("cannot launch `{kernel}`: {asked}, but {limit}; {advice}")]
+    #[error("cannot launch `{kernel}`: {requested}, but {limit}; {advice}")]
     InvalidLaunch {
         /// The kernel's name.
         kernel: &'static str,
         /// The requested grid, block or shared memory.
-        asked: String,
+        requested: String,
         /// The limit of the device or the kernel.
         limit: String,
         /// Advice.
@@ -149,16 +149,16 @@ pub enum Error {
     OutOfMemory(#[from] OutOfMemory),
 
     /// A copy or a view reaches past the end of its memory. Nothing was copied; correct the range.
-    #[error("cannot copy {asked} at offset {offset}: {what} holds {there}")]
+    #[error("cannot copy {requested} at offset {offset}: {what} holds {size}")]
     OutOfBounds {
         /// The offset of the copy.
         offset: Bytes,
         /// The length of the copy.
-        asked: Bytes,
+        requested: Bytes,
         /// The side that is too short.
         what: &'static str,
         /// The length of that side.
-        there: Bytes,
+        size: Bytes,
     },
 
     /// A launch would use memory that was freed. The kernel was not launched; keep the memory alive

@@ -18,7 +18,7 @@ pub enum NotSupported {
     },
 
     /// The driver lacks a function that this crate calls. Update the driver.
-    #[error("the CUDA driver has no {symbol}: it is too old (CUDA 11.0 is the oldest that has); update it")]
+    #[error("the CUDA driver has no {symbol}: it is older than CUDA 11.0; update it")]
     DriverTooOld {
         /// The missing function.
         symbol: &'static str,
@@ -30,7 +30,7 @@ pub enum NotSupported {
 #[non_exhaustive]
 pub enum InvalidConfig {
     /// A pool cannot be built with this setting.
-    #[error("cannot make a pool with {setting} = {given}: {why}")]
+    #[error("cannot build a pool with {setting} = {given}: {why}")]
     Pool {
         /// The setting.
         setting: &'static str,
@@ -47,21 +47,21 @@ pub enum InvalidConfig {
 #[non_exhaustive]
 pub enum InvalidRequest {
     /// A host allocator does not support the layout.
-    #[error("{allocator} cannot allocate {asked}: {why}")]
+    #[error("{allocator} cannot allocate {requested}: {why}")]
     Layout {
         /// The allocator.
         allocator: String,
         /// Size and alignment.
-        asked: String,
+        requested: String,
         /// The reason, and what to do.
         why: String,
     },
 
     /// A heap does not support the layout.
-    #[error("a heap cannot allocate {asked}: {why}")]
+    #[error("a heap cannot allocate {requested}: {why}")]
     HeapLayout {
         /// Size and alignment.
-        asked: String,
+        requested: String,
         /// The reason, and what to do.
         why: String,
     },
@@ -76,12 +76,12 @@ pub enum InvalidRequest {
     },
 
     /// The alignment is not a power of two, or too large.
-    #[error("an alignment of {align} was requested; it must be a power of two of at most {most}")]
+    #[error("an alignment of {align} was requested; it must be a power of two of at most {max}")]
     Alignment {
         /// The requested alignment.
         align: usize,
         /// The maximum alignment.
-        most: usize,
+        max: usize,
     },
 
     /// The time between two events was requested in the wrong order.
@@ -95,7 +95,7 @@ pub enum InvalidRequest {
 pub enum InvalidFree {
     /// A host allocator has no live block at this address, or the layout differs.
     #[error(
-        "{allocator} cannot free {address:#x}: {why}; free what its `allocate` returned, with the same layout, and once"
+        "{allocator} cannot free {address:#x}: {why}; free each block once, with the layout that it was allocated with"
     )]
     Block {
         /// The allocator.
@@ -108,14 +108,14 @@ pub enum InvalidFree {
 
     /// A heap has no live blocks at some of the addresses. The others were freed.
     #[error(
-        "{failed} of {asked} addresses were not freed, the others were: {first}; free what the heap's `allocate` \
-         returned on the host, or its `alloc` in a kernel, and once"
+        "{failed} of {requested} addresses are no live blocks of the heap and were not freed; the first is {first}; \
+         the other blocks were freed"
     )]
     Heap {
         /// The number of addresses that were not freed.
         failed: u64,
         /// The number of addresses in the call.
-        asked: usize,
+        requested: usize,
         /// The first of the failed ones, and what is wrong with it.
         first: String,
     },

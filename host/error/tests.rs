@@ -50,10 +50,10 @@ fn all() -> Vec<Error> {
 }
 
 fn device() -> Vec<Error> {
-    let (asked, found, advice) = ("GPU 3".into(), "there are 2".into(), "advice".into());
+    let (requested, found, advice) = ("GPU 3".into(), "there are 2".into(), "advice".into());
     let (code, name, detail) = (1, "NAME".into(), "detail".into());
     vec![
-        Error::NoDevice { asked, found, advice },
+        Error::NoDevice { requested, found, advice },
         Error::Driver { call: "cuX", code, name, detail },
         NotSupported::Backend { what: "graph", backend: "the CPU backend", advice: "advice" }.into(),
         NotSupported::DriverTooOld { symbol: "cuX" }.into(),
@@ -63,7 +63,7 @@ fn device() -> Vec<Error> {
 fn kernel() -> Vec<Error> {
     let (kernel, symbol, advice) = ("add", "HEAP", "advice");
     let (code, name, detail) = (700, "NAME".to_owned(), "detail".into());
-    let (asked, limit, log) = ("2048 threads".into(), "1024".into(), "line 1".into());
+    let (requested, limit, log) = ("2048 threads".into(), "1024".into(), "line 1".into());
     let grid = Grid { blocks: [0, 1, 1], threads: [1, 1, 1] };
     vec![
         KernelFault::Cuda { call: "cuX", code, name: name.clone(), detail }.into(),
@@ -74,23 +74,27 @@ fn kernel() -> Vec<Error> {
         InvalidModule::KernelSignature { kernel, program: "(u32)".into(), ptx: "(u64)".into() }.into(),
         InvalidModule::NoGlobalHeap { symbol }.into(),
         InvalidModule::GlobalHeapLayout { symbol, ptx: Bytes(8), program: Bytes(16) }.into(),
-        Error::InvalidLaunch { kernel, asked, limit, advice },
+        Error::InvalidLaunch { kernel, requested, limit, advice },
     ]
 }
 
 fn request() -> Vec<Error> {
-    let (allocator, asked, why) = ("a bump pool".to_owned(), "0 B".to_owned(), "it is 0".to_owned());
+    let (allocator, requested, why) = ("a bump pool".to_owned(), "0 B".to_owned(), "it is 0".to_owned());
     let (bytes, reserved, advice) = (Bytes(8), Bytes(9), "advice");
     vec![
         InvalidConfig::Pool { setting: "blocks", given: "0".into(), why: "at least 1".into() }.into(),
-        InvalidRequest::Layout { allocator: allocator.clone(), asked: asked.clone(), why: why.clone() }
-            .into(),
-        InvalidRequest::HeapLayout { asked, why: why.clone() }.into(),
+        InvalidRequest::Layout {
+            allocator: allocator.clone(),
+            requested: requested.clone(),
+            why: why.clone(),
+        }
+        .into(),
+        InvalidRequest::HeapLayout { requested, why: why.clone() }.into(),
         InvalidRequest::SizeOverflow { len: 5, element: Bytes(4) }.into(),
-        InvalidRequest::Alignment { align: 3, most: 512 }.into(),
+        InvalidRequest::Alignment { align: 3, max: 512 }.into(),
         InvalidRequest::EventOrder.into(),
         InvalidFree::Block { allocator: allocator.clone(), address: 0x10, why }.into(),
-        InvalidFree::Heap { failed: 1, asked: 2, first: "0x10: free already".into() }.into(),
+        InvalidFree::Heap { failed: 1, requested: 2, first: "0x10: free already".into() }.into(),
         Error::InUse { allocator, blocks: 2, bytes, reserved, advice },
     ]
 }
@@ -104,9 +108,9 @@ fn memory() -> Vec<Error> {
     vec![
         OutOfMemory::Device { device: device(), requested, free, total, advice: advice.into() }.into(),
         OutOfMemory::Pool { allocator, requested, used, reserved, cached, largest, advice }.into(),
-        OutOfMemory::Reservation { what: "the heap", asked: requested, reserved, advice }.into(),
+        OutOfMemory::Reservation { what: "the heap", requested, reserved, advice }.into(),
         OutOfMemory::AddressSpace { what: "reserve", bytes, device: device(), why, advice }.into(),
-        Error::OutOfBounds { offset: Bytes(4), asked: requested, what: "the buffer", there: reserved },
+        Error::OutOfBounds { offset: Bytes(4), requested, what: "the buffer", size: reserved },
         Dangling::Argument { kernel, position: 1, address, bytes, device: device(), nearest }.into(),
         Dangling::GlobalHeap { kernel, address, bytes, device: device() }.into(),
         Dangling::UnknownGlobalHeap { kernel }.into(),

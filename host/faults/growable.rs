@@ -1,6 +1,6 @@
 //! A buffer that grows and shrinks: it keeps its size and its contents, whichever call fails.
 
-use crate::device_pools::GrowableBuffer;
+use crate::driver::GrowableBuffer;
 use crate::driver::fault_injection::{self, Call, Run};
 
 const MIB: u64 = 1 << 20;
@@ -10,15 +10,15 @@ fn scenario(run: &mut Run) {
     let mut buffer = run.must(|| GrowableBuffer::reserve(device, 32 * MIB)).unwrap();
     let mut holds = None;
     for mebibytes in [4, 8, 4, 20, 0, 6, 2, 16] {
-        let (before, asked) = (buffer.size(), mebibytes * MIB);
+        let (before, requested) = (buffer.size(), mebibytes * MIB);
         let size = run.must(|| {
-            if asked <= before {
-                let shrunk = buffer.shrink_to(asked);
-                assert!((asked..=before).contains(&buffer.size()), "{run}");
+            if requested <= before {
+                let shrunk = buffer.shrink_to(requested);
+                assert!((requested..=before).contains(&buffer.size()), "{run}");
                 return shrunk;
             }
-            let grown = buffer.grow_to(asked);
-            assert_eq!(buffer.size(), if grown.is_ok() { asked } else { before }, "{run}");
+            let grown = buffer.grow_to(requested);
+            assert_eq!(buffer.size(), if grown.is_ok() { requested } else { before }, "{run}");
             grown
         });
         assert_eq!(size, Some(buffer.size()), "{run}");

@@ -1,7 +1,8 @@
-//! The trait of all host allocators, and their usage.
+//! The trait of all host allocators.
 
 use crate::driver::{Device, Stream};
 use crate::error::Result;
+use crate::usage::Usage;
 use std::alloc::Layout;
 use std::sync::Arc;
 use warpheap_device::kernel::DevicePtr;
@@ -56,19 +57,6 @@ pub unsafe trait DeviceAllocator: Send + Sync {
     /// Current usage. While other threads allocate, the figures may be out of date when the call
     /// returns.
     fn usage(&self) -> Usage;
-}
-
-/// Bytes that an allocator holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-#[non_exhaustive]
-pub struct Usage {
-    /// Bytes of live blocks, including rounding.
-    pub used_bytes: u64,
-    /// Bytes allocated from the upstream: used, or cached for later.
-    pub reserved_bytes: u64,
-    /// Size of the largest block that can be allocated without more memory from the upstream.
-    /// `None` if only the driver knows it, or if finding it would need a search through all blocks.
-    pub largest_free_bytes: Option<u64>,
 }
 
 macro_rules! forward {

@@ -48,7 +48,7 @@ pub use adaptor::{
 };
 #[cfg(feature = "csv")]
 pub use adaptor::{LogRow, read_log, read_rows};
-pub use allocator::{DeviceAllocator, Usage};
+pub use allocator::DeviceAllocator;
 pub use block::{BlockPool, BlockPoolBuilder, BlockPoolStats};
 pub use bump::{BumpPool, BumpPoolBuilder, BumpPoolStats, Overflow};
 pub use caching::{CachingClassStats, CachingPool, CachingPoolBuilder, CachingPoolStats, RungStats};

@@ -38,7 +38,7 @@ fn zero_size(allocator: &str, layout: Layout) -> Error {
 /// The error for a layout that the allocator never serves.
 #[cold]
 pub(super) fn invalid_layout(allocator: impl Into<String>, layout: Layout, why: String) -> Error {
-    InvalidRequest::Layout { allocator: allocator.into(), asked: describe(layout), why }.into()
+    InvalidRequest::Layout { allocator: allocator.into(), requested: describe(layout), why }.into()
 }
 
 /// The error for an address or a layout that is not that of a live block.

@@ -5,9 +5,10 @@
 use super::block_table::{Block, BlockTable};
 use crate::driver::{Device, DeviceMemory, Stream};
 use crate::error::Result;
-use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::{address_of, check_request, invalid_free};
 use crate::host_pools::sync::lock;
+use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;
 use std::sync::Mutex;

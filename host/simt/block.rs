@@ -90,11 +90,11 @@ impl Block {
         machine: &LaneMachine,
         quantum: u64,
     ) -> Result<Stop, SimtError> {
-        let of = &mut self.warps[warp];
-        match of.resume(lane, machine, quantum) {
-            Event::Requests(Request::Exchange(call)) => of.exchange(lane, call).map(|()| Stop::Waits),
+        let state = &mut self.warps[warp];
+        match state.resume(lane, machine, quantum) {
+            Event::Requests(Request::Exchange(call)) => state.exchange(lane, call).map(|()| Stop::Waits),
             Event::Requests(Request::Converged(at)) => {
-                of.converge(lane, at);
+                state.converge(lane, at);
                 Ok(Stop::Waits)
             }
             Event::Requests(Request::Barrier(at)) => self.wait(warp, lane, at).map(|()| Stop::Waits),
@@ -103,8 +103,8 @@ impl Block {
             Event::Requests(Request::Exit) | Event::Ends => {
                 self.end(warp, lane, machine).map(|()| Stop::Ends)
             }
-            Event::Requests(Request::Trap) => Err(SimtError::Trap { thread: of.id.thread(lane) }),
-            Event::Panics(message) => Err(SimtError::Panic { thread: of.id.thread(lane), message }),
+            Event::Requests(Request::Trap) => Err(SimtError::Trap { thread: state.id.thread(lane) }),
+            Event::Panics(message) => Err(SimtError::Panic { thread: state.id.thread(lane), message }),
         }
     }
 

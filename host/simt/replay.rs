@@ -51,8 +51,8 @@ impl Replay<'_> {
     /// Starts blocks while there is room.
     fn fill(&mut self) -> Result<(), SimtError> {
         let threads = self.launch.block_threads();
-        let most = (RESIDENT_WARPS / threads.div_ceil(32) as usize).max(1);
-        while self.resident.len() < most.min(self.launch.blocks()) {
+        let max = (RESIDENT_WARPS / threads.div_ceil(32) as usize).max(1);
+        while self.resident.len() < max.min(self.launch.blocks()) {
             let Some(number) = self.launch.next_block() else { break };
             self.resident.push(Block::new(threads, self.launch.stacks)?);
             self.begin(self.resident.len() - 1, number);

@@ -83,8 +83,8 @@ impl Scheduler {
 
     /// A random number from 1 to a random power of two, which is at most 2^`log`.
     fn up_to_power(&mut self, log: u32) -> u64 {
-        let most = 1 << self.below(u64::from(log) + 1);
-        1 + self.below(most)
+        let max = 1 << self.below(u64::from(log) + 1);
+        1 + self.below(max)
     }
 
     /// Initialises the ranks of a new block.
@@ -148,9 +148,9 @@ impl Scheduler {
         let mut best: Option<(u64, Pick)> = None;
         let quantum = if steps_left > 0 { steps_left } else { self.up_to_power(LOG_CHANGE) };
         for (number, block) in blocks.iter_mut().enumerate() {
-            for (warp, of) in block.warps.iter_mut().enumerate() {
-                for lane in bits(of.ready()) {
-                    let rank = *of.rank(lane);
+            for (warp, state) in block.warps.iter_mut().enumerate() {
+                for lane in bits(state.ready()) {
+                    let rank = *state.rank(lane);
                     if best.as_ref().is_none_or(|(highest, _)| rank > *highest) {
                         best = Some((rank, Pick { block: number, warp, lane, quantum }));
                     }
@@ -176,41 +176,41 @@ impl Scheduler {
     }
 
     fn converge(&mut self, block: &mut Block, warp: usize, steps: u64) {
-        let of = &mut block.warps[warp];
-        if of.converging() == 0 {
+        let state = &mut block.warps[warp];
+        if state.converging() == 0 {
             return;
         }
-        let patience = match of.patience {
+        let patience = match state.patience {
             Some(left) => left,
             // Sometimes the lanes do not wait for the others: divergence that a GPU may show too.
             None if self.below(8) == 0 => self.below(IMPATIENCE),
             None => PATIENCE,
         };
         let left = patience.saturating_sub(steps);
-        of.patience = Some(left);
-        if left == 0 || of.ready() == 0 {
+        state.patience = Some(left);
+        if left == 0 || state.ready() == 0 {
             self.release(block, warp);
         }
     }
 
     /// Releases lanes that converge at one place, sometimes only a part of them.
     fn release(&mut self, block: &mut Block, warp: usize) {
-        let of = &mut block.warps[warp];
-        let mut group = of.group();
+        let state = &mut block.warps[warp];
+        let mut group = state.group();
         if self.below(8) == 0 {
             let part = group & self.rng.next_u32();
             group = if part == 0 { group } else { part };
         }
-        of.release(group);
+        state.release(group);
     }
 }
 
 /// The runnable lanes outside `victim`, by block and warp.
 fn ready(blocks: &[Block], victim: Victim) -> impl Iterator<Item = (usize, usize, u32)> {
     blocks.iter().enumerate().flat_map(move |(number, block)| {
-        block.warps.iter().enumerate().map(move |(warp, of)| {
+        block.warps.iter().enumerate().map(move |(warp, state)| {
             let left_out = if block.number == victim.block && warp == victim.warp { victim.lanes } else { 0 };
-            (number, warp, of.ready() & !left_out)
+            (number, warp, state.ready() & !left_out)
         })
     })
 }

@@ -8,10 +8,10 @@ use warpheap::device_pools::Bump;
 /// Allocates one block of each size at once, one thread per size. Returns the offset and size of
 /// every block allocated.
 fn ask_for(device: &Device, arena: &Bump, sizes: &[u32], align: u32) -> Vec<(u32, u32)> {
-    let asked = device.from_slice(sizes).unwrap();
+    let requested = device.from_slice(sizes).unwrap();
     let mut out = device.zeroed::<u32>(sizes.len()).unwrap();
     out.fill(NONE).unwrap();
-    run(device, ask, sizes.len() as u32, (arena.handle(), asked.slice(), out.slice(), align));
+    run(device, ask, sizes.len() as u32, (arena.handle(), requested.slice(), out.slice(), align));
     let offsets = out.copy_to_vec().unwrap();
     offsets.into_iter().zip(sizes.iter().copied()).filter(|(offset, _)| *offset != NONE).collect()
 }
@@ -65,7 +65,7 @@ fn of_equal_requests_exactly_what_fits_is_granted() {
 /// A lane that runs out of memory consumes none of it: smaller requests of the same warp can still
 /// use it.
 #[test]
-fn what_is_left_after_failures_serves_smaller_requests() {
+fn memory_left_after_failures_serves_smaller_requests() {
     for (mode, device) in cpus(40) {
         let arena = arena(&device, 4096, 4, 0);
         let mut granted = ask_for(&device, &arena, &[200; 80], 1);

@@ -54,12 +54,12 @@ fn take_and_give(device: &Device, mode: &str, blocks: u32, threads: u32, lanes: 
         run(device, take_all, threads, (pool.list.handle(), pool.owners.slice(), out.slice(), lanes as u32));
         let granted: Vec<u32> =
             out.copy_to_vec().unwrap().into_iter().filter(|block| *block != NONE).collect();
-        let asked = if let Lanes::Odd = lanes {
+        let requested = if let Lanes::Odd = lanes {
             threads.next_multiple_of(80) / 2
         } else {
             threads.next_multiple_of(80)
         };
-        assert_eq!(granted.len() as u32, asked.min(blocks), "{mode}: {asked} of {blocks}");
+        assert_eq!(granted.len() as u32, requested.min(blocks), "{mode}: {requested} of {blocks}");
         assert_eq!(granted.iter().collect::<HashSet<_>>().len(), granted.len(), "{mode}");
         pool.check(granted.len() as u32, mode);
         run(device, give_all, threads, (pool.list.handle(), pool.owners.slice(), out.slice(), step));

@@ -201,12 +201,12 @@ kernel! {
     }
 
     /// Each thread frees the block in its word, if there is one, then allocates a block and fills
-    /// it with `round`. The size is `least` times one of `sizes` powers of two, which depends on
+    /// it with `round`. The size is `min` times one of `sizes` powers of two, which depends on
     /// the thread and on `round`.
     ///
     /// # Safety
     /// The heap is live, and nothing else uses the words or the blocks that they name.
-    pub unsafe fn replace(heap: Heap, blocks: DeviceSlice<u64>, least: u64, sizes: u64, round: u64) {
+    pub unsafe fn replace(heap: Heap, blocks: DeviceSlice<u64>, min: u64, sizes: u64, round: u64) {
         let i = thread::index_1d().into();
         // SAFETY: each thread has its own word.
         let Some(block) = (unsafe { blocks.get(i) }) else { return };
@@ -214,7 +214,7 @@ kernel! {
             // SAFETY: `replace` requires that nothing else uses the block.
             unsafe { heap.free(block) };
         }
-        let bytes = (least << ((i + 5 * round) % sizes)) as usize;
+        let bytes = (min << ((i + 5 * round) % sizes)) as usize;
         let next = heap.alloc(Layout::from_size_align(bytes, 1).unwrap());
         if let Some(block) = next {
             // SAFETY: the block has `bytes` bytes.

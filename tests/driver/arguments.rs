@@ -98,7 +98,7 @@ fn foreign_memory_passes_once_it_is_registered() {
 fn a_grid_that_cannot_be_is_rejected() {
     for device in devices() {
         let values = device.zeroed::<u32>(8).unwrap();
-        let most = device.info().unwrap().max_threads_per_block;
+        let max = device.info().unwrap().max_threads_per_block;
         let rejected = |grid, block, shared_bytes| {
             let config = LaunchConfig { grid, block, shared_bytes };
             let error = launch(&device, values.slice(), &config).unwrap_err();
@@ -106,8 +106,8 @@ fn a_grid_that_cannot_be_is_rejected() {
         };
         rejected([1, 0, 1], [32, 1, 1], 0);
         rejected([1; 3], [32, 1, 0], 0);
-        rejected([1; 3], [most + 1, 1, 1], 0);
-        rejected([1; 3], [most, 2, 1], 0);
+        rejected([1; 3], [max + 1, 1, 1], 0);
+        rejected([1; 3], [max, 2, 1], 0);
         rejected([1; 3], [1, 1, 65], 0);
         rejected([1, 65_536, 1], [32, 1, 1], 0);
         rejected([1; 3], [32, 1, 1], u32::MAX);

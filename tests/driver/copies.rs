@@ -79,7 +79,7 @@ fn copies_that_do_not_fit_are_rejected() {
         let mut buffer = device.zeroed::<u32>(10).unwrap();
         for len in [0, 9, 11] {
             let error = buffer.copy_from_slice(&vec![1; len]).unwrap_err();
-            assert!(matches!(error, Error::OutOfBounds { there: Bytes(40), .. }), "{error}");
+            assert!(matches!(error, Error::OutOfBounds { size: Bytes(40), .. }), "{error}");
         }
         let mut memory = buffer.into_memory();
         assert!(matches!(memory.write(37, &[0_u32]), Err(Error::OutOfBounds { .. })));

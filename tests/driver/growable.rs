@@ -2,7 +2,7 @@
 
 use crate::kernels::{double, linger};
 use crate::support::{devices, is_cpu, launch, module};
-use warpheap::device_pools::GrowableBuffer;
+use warpheap::GrowableBuffer;
 use warpheap::error::{Dangling, InvalidConfig, OutOfMemory};
 use warpheap::{Device, Error};
 use warpheap_device::kernel::DeviceSlice;

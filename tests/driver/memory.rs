@@ -24,7 +24,7 @@ fn addresses_are_aligned() {
 }
 
 #[test]
-fn what_is_dropped_is_free_again() {
+fn dropped_memory_is_free_again() {
     // A separate device, because the GPU is shared with the other tests.
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 1 << 20);
     let free = || device.info().unwrap().memory_free;

@@ -36,7 +36,7 @@ fn a_hang_ends_the_process_with_a_message() {
     let start = Instant::now();
     let output = play("hang");
     assert_eq!(output.status.code(), Some(42));
-    assert!(start.elapsed() < Duration::from_secs(300), "it was asked to end after a second");
+    assert!(start.elapsed() < Duration::from_secs(300), "it was requested to end after a second");
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(message.contains("the planted kernel did not end within 1s"), "{message}");
     assert!(message.contains("status 42.\nPlant another.\n"), "{message}");

@@ -37,14 +37,14 @@ fn an_invalid_free_leaves_the_counts_unchanged() {
 fn a_limit_is_exact_and_reports_the_rest() {
     let (device, stream) = cpu();
     let limited = Limit::new(driver(&device), 1 << 20);
-    let most = alloc(&limited, layout(1 << 20, 1), &stream);
+    let max = alloc(&limited, layout(1 << 20, 1), &stream);
     let error = limited.allocate(layout(1, 1), &stream).unwrap_err();
     assert_eq!(
         error.to_string(),
         "a limit cannot allocate 1 B: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are in use, 0 B are cached, and the \
          largest free block has 0 B; free blocks, or raise the limit (Limit::new)"
     );
-    free(&limited, most, &stream).unwrap();
+    free(&limited, max, &stream).unwrap();
     assert!(limited.allocate(layout((1 << 20) + 1, 1), &stream).is_err());
     // An allocation that fails upstream does not count.
     let pool = block_pool(&device, layout(64, 64), 2);

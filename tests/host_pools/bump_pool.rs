@@ -70,9 +70,9 @@ fn oversized_requests_fail_and_leave_the_cursor_unchanged() {
     for policy in [Overflow::Error, Overflow::Upstream] {
         let pool = BumpPool::builder(layout(4096, 256)).overflow(policy).build_over(driver(&device)).unwrap();
         alloc(&pool, layout(100, 1), &stream);
-        let most = isize::MAX as usize;
+        let max = isize::MAX as usize;
         for wrong in
-            [layout(most, 1), layout(most - 4095, 4096), layout(1, 1 << 62), layout(most / 2 + 1, 1 << 62)]
+            [layout(max, 1), layout(max - 4095, 4096), layout(1, 1 << 62), layout(max / 2 + 1, 1 << 62)]
         {
             let error = pool.allocate(wrong, &stream).unwrap_err();
             assert!(!error.to_string().is_empty());

@@ -104,8 +104,8 @@ fn a_reservation_never_grows_beyond_the_limit() {
         panic!()
     };
     assert_eq!((setting, given.contains("2097151 B"), why.contains("2097152 B")), ("max_bytes", true, true));
-    for (asked, granted) in [(2 << 20, 2 << 20), ((4 << 20) - 1, 2 << 20), ((4 << 20) + 1000, 4 << 20)] {
-        let pool = build(asked).unwrap();
+    for (requested, granted) in [(2 << 20, 2 << 20), ((4 << 20) - 1, 2 << 20), ((4 << 20) + 1000, 4 << 20)] {
+        let pool = build(requested).unwrap();
         assert_eq!(pool.max_bytes(), Some(granted));
         let all: Vec<Block> = std::iter::from_fn(|| pool.allocate(layout(100_000, 256), &stream).ok())
             .map(|ptr| (ptr, layout(100_000, 256)))

@@ -149,9 +149,9 @@ fn cached_segments_are_released_before_a_request_fails() {
 #[test]
 fn a_hook_may_free_blocks_and_is_called_repeatedly() {
     let (device, first, _) = cpu();
-    let (held, asked) = (Arc::new(Mutex::new(Vec::<Block>::new())), Arc::new(AtomicUsize::new(0)));
+    let (held, requested) = (Arc::new(Mutex::new(Vec::<Block>::new())), Arc::new(AtomicUsize::new(0)));
     let cell: Arc<OnceLock<Arc<CachingPool<Counted>>>> = Arc::default();
-    let (of_hook, pool_of_hook, count) = (held.clone(), cell.clone(), asked.clone());
+    let (of_hook, pool_of_hook, count) = (held.clone(), cell.clone(), requested.clone());
     let stream = first.clone();
     let builder =
         CachingPool::builder().max_bytes(4 << 20).segment_bytes(2 << 20).on_exhausted(move |bytes| {
@@ -168,9 +168,9 @@ fn a_hook_may_free_blocks_and_is_called_repeatedly() {
     cell.set(pool.clone()).ok().unwrap();
     held.lock().unwrap().extend([alloc(&pool, 2 * MIB, &first), alloc(&pool, 2 * MIB, &first)]);
     let joined = alloc(&pool, 4 * MIB, &first);
-    assert_eq!((asked.load(Ordering::Relaxed), served(&pool).hooked), (2, 1));
+    assert_eq!((requested.load(Ordering::Relaxed), served(&pool).hooked), (2, 1));
     assert!(pool.allocate(layout(4 * MIB, 256), &first).is_err());
-    assert_eq!((asked.load(Ordering::Relaxed), served(&pool).failed), (3, 1));
+    assert_eq!((requested.load(Ordering::Relaxed), served(&pool).failed), (3, 1));
     free(&pool, joined, &first).unwrap();
     drop(cell);
 }

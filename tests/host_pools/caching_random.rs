@@ -118,8 +118,8 @@ fn pairs_take_nanoseconds() {
             let started: Vec<_> = streams.iter().map(work).collect();
             started.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        let most = |of: fn(&(f64, f64)) -> f64| all.iter().map(of).fold(0.0, f64::max);
-        let (by_clock, of_core) = (most(|of| of.0), most(|of| of.1));
+        let max = |of: fn(&(f64, f64)) -> f64| all.iter().map(of).fold(0.0, f64::max);
+        let (by_clock, of_core) = (max(|of| of.0), max(|of| of.1));
         println!(
             "{threads} threads, 1 MiB, the slowest: {by_clock:.1} ns a pair by the clock, {of_core:.1} ns of a core"
         );

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use warpheap::host_pools::{
     BlockPool, BumpPool, CachingPool, CachingPoolBuilder, DeviceAllocator, DriverPool, FailureInjected,
-    Failures, Limit, Logged, Overflow, Statistics, SyncDriverAllocator, Traced, Usage,
+    Failures, Limit, Logged, Overflow, Statistics, SyncDriverAllocator, Traced,
 };
-use warpheap::{Device, Error, Result, Stream};
+use warpheap::{Device, Error, Result, Stream, Usage};
 use warpheap_device::kernel::DevicePtr;
 
 pub type Any = Box<dyn DeviceAllocator>;
@@ -18,7 +18,7 @@ pub struct Case {
     name: &'static str,
     make: fn(Any) -> Result<Any>,
     /// The largest layout that it serves, or that the tests request.
-    pub most: Layout,
+    pub max: Layout,
     /// Number of blocks of that layout that fit. `None` if that depends on the device.
     pub room: Option<usize>,
 }
@@ -112,7 +112,7 @@ fn caching(blocks: usize) -> CachingPoolBuilder {
 
 /// The allocators that take memory from an upstream, and those that need only the device.
 pub fn cases() -> Vec<Case> {
-    let growing = |name, room, make| Case { name, make, most: BLOCK, room };
+    let growing = |name, room, make| Case { name, make, max: BLOCK, room };
     let mut all = over_upstreams();
     all.extend([
         growing("caching, in one segment that grows", None, |memory| {
@@ -127,7 +127,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 pub fn over_upstreams() -> Vec<Case> {
-    let case = |name, room, make| Case { name, make, most: BLOCK, room };
+    let case = |name, room, make| Case { name, make, max: BLOCK, room };
     let driver = |name, make| case(name, None, make);
     let pool = |name, make| case(name, Some(BLOCKS), make);
     vec![

@@ -97,8 +97,8 @@ fn a_trim_keeps_live_blocks() {
         let kept = reserved(&pool);
         assert!(kept >= 150 * MIB && kept <= before, "{kept} on {device}");
         pool.trim_to(0).unwrap();
-        let least = reserved(&pool);
-        assert!(least >= 100 * MIB && least < before, "{least} of {before} on {device}");
+        let min = reserved(&pool);
+        assert!(min >= 100 * MIB && min < before, "{min} of {before} on {device}");
         assert_eq!(others(&device, live, 3.0), 0, "on {device}");
         free(&pool, live, &stream).unwrap();
     }
@@ -285,9 +285,8 @@ fn stream_ordered_against_synchronous_allocation() {
             stream.synchronize().unwrap();
             start.elapsed() / TIMES
         };
-        let least =
-            |allocator: &dyn DeviceAllocator| (0..4).map(|_| time(allocator)).min().unwrap_or_default();
-        let (ordered, synchronous) = (least(&pool), least(&memory));
+        let min = |allocator: &dyn DeviceAllocator| (0..4).map(|_| time(allocator)).min().unwrap_or_default();
+        let (ordered, synchronous) = (min(&pool), min(&memory));
         println!("{device}: {synchronous:.2?} each, stream-ordered {ordered:.2?}");
         assert!(is_cpu(&device) || ordered < synchronous, "on {device}: {ordered:.2?}, {synchronous:.2?}");
         assert_eq!(pool.stats().unwrap().live_blocks, 0);

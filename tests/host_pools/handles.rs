@@ -40,7 +40,7 @@ fn a_block_is_reused_only_after_the_work_of_every_stream_of_its_handle() {
         let [first, second, third] = &streams;
         let allocator: &dyn DeviceAllocator = &allocator;
         for (name, end) in ENDS {
-            let len = case.most.size() / size_of::<u32>();
+            let len = case.max.size() / size_of::<u32>();
             let mut values = PoolBuffer::<u32, _>::zeroed(allocator, len, first).unwrap();
             if name.starts_with("moved") {
                 values.move_to(second).unwrap();

@@ -24,7 +24,7 @@ fn use_it(case: &Case, device: &Device, which: Failures) -> (u64, u64, u64) {
     for _ in 0..2 {
         let mut blocks: Vec<Block> = Vec::new();
         for _ in 0..case.room.unwrap_or(5).min(5) {
-            blocks.push((insist(&mut reported, || allocator.allocate(case.most, &stream)), case.most));
+            blocks.push((insist(&mut reported, || allocator.allocate(case.max, &stream)), case.max));
         }
         let mut starts: Vec<_> = blocks.iter().map(|(ptr, _)| ptr.0).collect();
         starts.sort_unstable();

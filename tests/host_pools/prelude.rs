@@ -12,7 +12,7 @@ pub use warpheap::error::{
     Dangling, InvalidConfig, InvalidFree, InvalidRequest, KernelFault, NotSupported, OutOfMemory,
 };
 pub use warpheap::host_pools::*;
-pub use warpheap::{Device, DeviceMemory, Error, LaunchConfig, Module, Result, Stream};
+pub use warpheap::{Device, DeviceMemory, Error, LaunchConfig, Module, Result, Stream, Usage};
 pub use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 
 use crate::kernels::linger;

@@ -22,7 +22,7 @@ pub fn each(test: impl Fn(&Case, &Device, Any)) {
 /// depends on the device.
 pub fn alloc_all(case: &Case, allocator: &dyn DeviceAllocator, stream: &Stream) -> Vec<Block> {
     let room = case.room.unwrap_or(300);
-    (0..room).map(|_| alloc(&allocator, case.most, stream)).collect()
+    (0..room).map(|_| alloc(&allocator, case.max, stream)).collect()
 }
 
 /// The error of an allocation that must fail.
@@ -35,8 +35,8 @@ fn blocks_are_aligned_disjoint_and_keep_their_contents() {
     each(|case, device, allocator| {
         let stream = device.stream().unwrap();
         let mut blocks = Vec::new();
-        for size in [1, 3, 64, 100, 1000, 4096, case.most.size()] {
-            for align in [1, 8, 256, case.most.align()] {
+        for size in [1, 3, 64, 100, 1000, 4096, case.max.size()] {
+            for align in [1, 8, 256, case.max.align()] {
                 let layout = layout(size, align);
                 let ptr = allocator.allocate(layout, &stream).unwrap();
                 assert!((ptr.0 as usize).is_multiple_of(align), "{case}: {layout:?} at {ptr:?}");
@@ -53,10 +53,10 @@ fn blocks_are_aligned_disjoint_and_keep_their_contents() {
             memory(device, *block).read(0, &mut bytes).unwrap();
             assert!(bytes.iter().all(|byte| *byte == number), "{case}: block {number}");
         }
-        let asked: usize = blocks.iter().map(|(_, layout)| layout.size()).sum();
+        let requested: usize = blocks.iter().map(|(_, layout)| layout.size()).sum();
         let usage = allocator.usage();
         assert!(
-            usage.used_bytes >= asked as u64 && usage.reserved_bytes >= usage.used_bytes,
+            usage.used_bytes >= requested as u64 && usage.reserved_bytes >= usage.used_bytes,
             "{case}: {usage:?}"
         );
         for block in blocks {
@@ -73,13 +73,13 @@ fn the_capacity_is_exact() {
         let stream = device.stream().unwrap();
         for _ in 0..3 {
             let mut blocks = alloc_all(case, &allocator, &stream);
-            let error = rejected(&allocator, case.most, &stream);
-            let ([requested, used, reserved, largest], size) = (figures(&error), case.most.size() as u64);
+            let error = rejected(&allocator, case.max, &stream);
+            let ([requested, used, reserved, largest], size) = (figures(&error), case.max.size() as u64);
             assert_eq!((requested, used, reserved), (size, room as u64 * size, room as u64 * size));
             assert!(largest < size && error.to_string().contains("free blocks"), "{case}: {error}");
             let last = blocks.pop().unwrap();
             free(&allocator, last, &stream).unwrap();
-            assert_eq!(allocator.allocate(case.most, &stream).unwrap().0, last.0.0, "{case}: the only one");
+            assert_eq!(allocator.allocate(case.max, &stream).unwrap().0, last.0.0, "{case}: the only one");
             blocks.push(last);
             for block in blocks {
                 free(&allocator, block, &stream).unwrap();
@@ -94,7 +94,7 @@ fn invalid_frees_fail_and_change_nothing() {
     each(|case, device, allocator| {
         let stream = device.stream().unwrap();
         let (first, second) = {
-            let mut two = (0..2).map(|_| alloc(&allocator, case.most, &stream));
+            let mut two = (0..2).map(|_| alloc(&allocator, case.max, &stream));
             (two.next().unwrap(), two.next().unwrap())
         };
         let used = allocator.usage();
@@ -108,13 +108,13 @@ fn invalid_frees_fail_and_change_nothing() {
         };
         let inside = |(ptr, layout): Block, by| (DevicePtr(ptr.0.wrapping_add(by)), layout);
         let foreign = device.zeroed::<u64>(512).unwrap();
-        wrong((DevicePtr(foreign.ptr().0.cast()), case.most), "cannot free");
-        wrong((DevicePtr::null(), case.most), "cannot free");
-        wrong((DevicePtr(usize::MAX as *mut u8), case.most), "cannot free");
+        wrong((DevicePtr(foreign.ptr().0.cast()), case.max), "cannot free");
+        wrong((DevicePtr::null(), case.max), "cannot free");
+        wrong((DevicePtr(usize::MAX as *mut u8), case.max), "cannot free");
         wrong(inside(first, 1), "it lies inside of");
-        wrong(inside(second, case.most.size() - 1), "it lies inside of");
-        wrong((first.0, layout(case.most.size() - 1, case.most.align())), "allocated as");
-        wrong((first.0, layout(case.most.size(), 1)), "allocated as");
+        wrong(inside(second, case.max.size() - 1), "it lies inside of");
+        wrong((first.0, layout(case.max.size() - 1, case.max.align())), "allocated as");
+        wrong((first.0, layout(case.max.size(), 1)), "allocated as");
         free(&allocator, second, &stream).unwrap();
         let used = allocator.usage();
         let twice = free(&allocator, second, &stream).unwrap_err();
@@ -135,11 +135,11 @@ fn invalid_requests_are_rejected() {
         for layout in [layout(1 << 62, 1), layout(1, 1 << 40)] {
             rejected(&allocator, layout, &stream);
         }
-        let error = rejected(&allocator, case.most, &other);
+        let error = rejected(&allocator, case.max, &other);
         assert!(matches!(error, Error::WrongDevice { what: "the stream", .. }), "{case}: {error}");
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
 
-        let block = alloc(&allocator, case.most, &stream);
+        let block = alloc(&allocator, case.max, &stream);
         let error = free(&allocator, block, &other).unwrap_err();
         assert!(matches!(error, Error::WrongDevice { what: "the stream", .. }), "{case}: {error}");
         free(&allocator, block, &stream).unwrap();
@@ -153,7 +153,7 @@ fn a_block_is_reused_only_after_the_work_before_its_free() {
     each(|case, device, allocator| {
         let (module, first, second) = (module(device), device.stream().unwrap(), device.stream().unwrap());
         for other in [&second, &first] {
-            let block = alloc(&allocator, case.most, &first);
+            let block = alloc(&allocator, case.max, &first);
             let values = first_word(device, block);
             launch_linger(&first, &module, values, 20_000);
             free(&allocator, block, &first).unwrap();
@@ -198,7 +198,7 @@ fn streams_may_be_dropped_while_frees_are_pending() {
 fn a_drop_waits_for_kernels_that_use_the_blocks() {
     each(|case, device, allocator| {
         let (module, stream) = (module(device), device.stream().unwrap());
-        let block = alloc(&allocator, case.most, &stream);
+        let block = alloc(&allocator, case.max, &stream);
         let values = first_word(device, block);
         launch_linger(&stream, &module, values, 20_000);
         let ended = stream.record().unwrap();

@@ -80,8 +80,8 @@ impl Worker<'_> {
     }
 
     fn allocate(&mut self) {
-        let (size, align) = (1 + self.below(self.case.most.size()), 1 << self.below(11));
-        let layout = Layout::from_size_align(size, align.min(self.case.most.align())).unwrap();
+        let (size, align) = (1 + self.below(self.case.max.size()), 1 << self.below(11));
+        let layout = Layout::from_size_align(size, align.min(self.case.max.align())).unwrap();
         let stream = &self.streams[self.rng.next_u64() as usize % 2];
         match self.allocator.allocate(layout, stream) {
             Ok(ptr) => {
@@ -189,11 +189,11 @@ fn run(case: &Case, device: &Device) {
     assert!(from_others > THREADS, "{case}: threads give each other blocks");
     let stream = device.stream().unwrap();
     assert_eq!(allocator.usage().used_bytes, 0, "{case}");
-    let all = (0..case.room.unwrap_or(0)).map(|_| allocator.allocate(case.most, &stream));
+    let all = (0..case.room.unwrap_or(0)).map(|_| allocator.allocate(case.max, &stream));
     let all: Vec<_> = all.collect::<Result<_, _>>().expect("no block is lost");
-    assert!(case.room.is_none() || allocator.allocate(case.most, &stream).is_err(), "{case}: too many");
+    assert!(case.room.is_none() || allocator.allocate(case.max, &stream).is_err(), "{case}: too many");
     for ptr in all {
-        free(&allocator, (ptr, case.most), &stream).unwrap();
+        free(&allocator, (ptr, case.max), &stream).unwrap();
     }
 }
 

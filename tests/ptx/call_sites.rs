@@ -29,42 +29,42 @@ struct Most {
     spills: u32,
 }
 
-const fn most(kernel: &'static str, registers: u32, own_spills: u32, spills: u32) -> Most {
+const fn max(kernel: &'static str, registers: u32, own_spills: u32, spills: u32) -> Most {
     Most { kernel, registers, own_spills, spills }
 }
 
 const LIMITED: [Most; 5] = [
-    most("site_store", 10, 0, 0),
-    most("site_load", 8, 0, 0),
-    most("site_free", 32, 0, 0),
-    most("site_alloc", 32, 40, 11322),
-    most("site_alloc_any", 32, 56, 11486),
+    max("site_store", 10, 0, 0),
+    max("site_load", 8, 0, 0),
+    max("site_free", 32, 0, 0),
+    max("site_alloc", 32, 40, 11322),
+    max("site_alloc_any", 32, 56, 11486),
 ];
 
 const AT_THE_BAR: [Most; 5] = [
-    most("site_store", 10, 0, 0),
-    most("site_load", 8, 0, 0),
-    most("site_free", 35, 0, 0),
-    most("site_alloc", 40, 52, 9762),
-    most("site_alloc_any", 40, 40, 9730),
+    max("site_store", 10, 0, 0),
+    max("site_load", 8, 0, 0),
+    max("site_free", 35, 0, 0),
+    max("site_alloc", 40, 52, 9762),
+    max("site_alloc_any", 40, 40, 9730),
 ];
 
 const UNLIMITED: [Most; 5] = [
-    most("site_store", 10, 0, 0),
-    most("site_load", 8, 0, 0),
-    most("site_free", 32, 0, 0),
-    most("site_alloc", 255, 24, 196),
-    most("site_alloc_any", 255, 24, 204),
+    max("site_store", 10, 0, 0),
+    max("site_load", 8, 0, 0),
+    max("site_free", 32, 0, 0),
+    max("site_alloc", 255, 24, 196),
+    max("site_alloc_any", 255, 24, 204),
 ];
 
 /// Kernels over their limits: more registers than listed, or over a tenth more spills.
-fn over<'a>(usages: &'a [Usage], most: &[Most]) -> Vec<&'a Usage> {
-    let listed = |usage: &Usage| most.iter().find(|most| most.kernel == usage.kernel);
+fn over<'a>(usages: &'a [Usage], max: &[Most]) -> Vec<&'a Usage> {
+    let listed = |usage: &Usage| max.iter().find(|max| max.kernel == usage.kernel);
     let is_over = |usage: &&Usage| {
-        listed(usage).is_none_or(|most| {
-            usage.registers > most.registers
-                || usage.own_spill_bytes > most.own_spills + most.own_spills / 10
-                || usage.spill_bytes > most.spills + most.spills / 10
+        listed(usage).is_none_or(|max| {
+            usage.registers > max.registers
+                || usage.own_spill_bytes > max.own_spills + max.own_spills / 10
+                || usage.spill_bytes > max.spills + max.spills / 10
         })
     };
     usages.iter().filter(is_over).collect()
@@ -74,12 +74,12 @@ fn over<'a>(usages: &'a [Usage], most: &[Most]) -> Vec<&'a Usage> {
 fn lines(usages: &[Usage]) -> String {
     let line = |usage: &Usage| {
         let Usage { kernel, registers, own_spill_bytes, spill_bytes, .. } = usage;
-        format!("    most({kernel:?}, {registers}, {own_spill_bytes}, {spill_bytes}),\n")
+        format!("    max({kernel:?}, {registers}, {own_spill_bytes}, {spill_bytes}),\n")
     };
     usages.iter().map(line).collect()
 }
 
-fn check(what: &str, limit: Option<u32>, most: &[Most]) {
+fn check(what: &str, limit: Option<u32>, max: &[Most]) {
     let Some(ptxas) = ptxas() else { return };
     let ptx = built_with("tests/call_sites", "sm_80", |builder| match limit {
         Some(registers) => builder.max_registers(registers),
@@ -88,8 +88,8 @@ fn check(what: &str, limit: Option<u32>, most: &[Most]) {
     let Some(ptx) = ptx else { return };
     let usages = assemble(&ptxas, &ptx, "sm_90");
     println!("{what}:\n{}", lines(&usages));
-    assert_eq!(usages.len(), most.len(), "{usages:#?}");
-    let over = over(&usages, most);
+    assert_eq!(usages.len(), max.len(), "{usages:#?}");
+    let over = over(&usages, max);
     assert!(over.is_empty(), "{what}, these take more than listed: {over:#?}; all:\n{}", lines(&usages));
 }
 
@@ -118,7 +118,7 @@ fn a_call_takes_no_more_than_is_listed() {
 }
 
 #[test]
-fn what_takes_more_is_seen() {
+fn kernels_over_the_limits_are_reported() {
     let usage = |registers, own_spill_bytes, spill_bytes| Usage {
         kernel: "site_free".into(),
         registers,

@@ -12,7 +12,7 @@ const LONGER: [(&str, usize); 3] =
 /// The rows that [`LONGER`] should have and does not have, and rows that it should no longer have.
 fn differences(files: &[(String, String)], longer: &[(&str, usize)]) -> Vec<String> {
     let lines = |text: &str| text.lines().count();
-    let of = |name: &str| longer.iter().find(|(listed, _)| *listed == name).map(|(_, most)| *most);
+    let of = |name: &str| longer.iter().find(|(listed, _)| *listed == name).map(|(_, max)| *max);
     let rust = files.iter().filter(|(name, _)| name.ends_with(".rs"));
     let grown = rust.filter(|(name, text)| lines(text) > of(name).unwrap_or(MOST_LINES));
     let grown = grown.map(|(name, text)| format!("split {name}, of {} lines", lines(text)));

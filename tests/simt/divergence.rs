@@ -70,14 +70,17 @@ kernel! {
     }
 }
 
-/// The masks partition the lanes in `asked`. Returns whether the partition has one part.
-fn assert_partition(masks: &[u32], asked: u32) -> bool {
-    for (lane, &mask) in (0u32..).zip(masks).filter(|(lane, _)| asked >> lane & 1 == 1) {
-        assert!(mask >> lane & 1 == 1 && mask & !asked == 0, "lane {lane} in {mask:#x}, not in {asked:#x}");
+/// The masks partition the lanes in `requested`. Returns whether the partition has one part.
+fn assert_partition(masks: &[u32], requested: u32) -> bool {
+    for (lane, &mask) in (0u32..).zip(masks).filter(|(lane, _)| requested >> lane & 1 == 1) {
+        assert!(
+            mask >> lane & 1 == 1 && mask & !requested == 0,
+            "lane {lane} in {mask:#x}, not in {requested:#x}"
+        );
         let agree = (0u32..).zip(masks).all(|(other, &its)| mask >> other & 1 == 0 || its == mask);
         assert!(agree, "lanes of {mask:#x} got different masks");
     }
-    (0u32..).zip(masks).all(|(lane, &mask)| asked >> lane & 1 == 0 || mask == asked)
+    (0u32..).zip(masks).all(|(lane, &mask)| requested >> lane & 1 == 0 || mask == requested)
 }
 
 #[test]

@@ -26,15 +26,15 @@ impl Bump {
             let Sum { before, total } = group.prefix_sum_64(granules);
             // The leader searches for all lanes that need as much as it does. The other lanes
             // search later.
-            let least = group.broadcast_64(granules);
+            let min = group.broadcast_64(granules);
             // Enough for all lanes, or for the leader only: the part of a piece that no lane fits
             // into would be lost.
             let mut piece = self.search(group, total, total);
-            if piece == Piece::NOTHING && total > least {
-                piece = self.search(group, least, least);
+            if piece == Piece::NOTHING && total > min {
+                piece = self.search(group, min, min);
             }
             let fits = before + granules <= piece.len;
-            let failed = piece == Piece::NOTHING && granules >= least;
+            let failed = piece == Piece::NOTHING && granules >= min;
             group = group.filter(!fits && !failed);
             if fits {
                 return piece.start + before;
@@ -46,16 +46,16 @@ impl Bump {
         NO_START
     }
 
-    /// Allocates `wanted` granules, or else `least`, from the root, or else from a shard. If there
+    /// Allocates `wanted` granules, or else `min`, from the root, or else from a shard. If there
     /// are none and no thread was changing anything, this result is final until the next reset:
     /// lowers the ceiling.
-    fn search(&self, group: Group, wanted: u64, least: u64) -> Piece {
+    fn search(&self, group: Group, wanted: u64, min: u64) -> Piece {
         // Relaxed: a stale ceiling only lets the search run (I5).
-        if least >= group.lead_64(|| self.root().ceiling.load_relaxed()) {
+        if min >= group.lead_64(|| self.root().ceiling.load_relaxed()) {
             return Piece::NOTHING;
         }
         // The root first: memory moves from the root to the shards, never back.
-        let root = if group.leads() { self.take_from_root(wanted, least, least) } else { Piece::NOTHING };
+        let root = if group.leads() { self.take_from_root(wanted, min, min) } else { Piece::NOTHING };
         let root = root.broadcast(group);
         if !root.is_none() {
             return root;
@@ -63,10 +63,10 @@ impl Bump {
         // ordering: acquire; pairs with LEND in `lend`: what the root has leased by now is in its
         // shard, or that shard is seen unsettled.
         SEE_LENT.fence_acquire();
-        let Look { shard, settled } = self.look(group, least);
+        let Look { shard, settled } = self.look(group, min);
         if shard != NO_SHARD {
             let piece =
-                if group.leads() { carve_shard(self.shard(shard), wanted, least) } else { Piece::NOTHING };
+                if group.leads() { carve_shard(self.shard(shard), wanted, min) } else { Piece::NOTHING };
             let piece = piece.broadcast(group);
             // The piece was there a moment ago: search again.
             return if piece.is_none() { Piece::UNSETTLED } else { piece };
@@ -76,14 +76,14 @@ impl Bump {
             return Piece::UNSETTLED;
         }
         if group.leads() {
-            self.root().ceiling.min_relaxed(least);
+            self.root().ceiling.min_relaxed(min);
         }
         Piece::NOTHING
     }
 
-    /// Looks at every shard, one shard per lane at a time, for a piece of `least` granules.
+    /// Looks at every shard, one shard per lane at a time, for a piece of `min` granules.
     #[inline(always)]
-    fn look(&self, group: Group, least: u64) -> Look {
+    fn look(&self, group: Group, min: u64) -> Look {
         let shard = group.broadcast_32(self.own_shard());
         let mut settled = true;
         let mut base = 0;
@@ -97,7 +97,7 @@ impl Bump {
             };
             let longest = if place < self.shard_count() { longest_piece(self.shard(r)) } else { Some(0) };
             settled &= longest.is_some();
-            let found = group.ballot(longest.is_some_and(|l| u64::from(l) >= least));
+            let found = group.ballot(longest.is_some_and(|l| u64::from(l) >= min));
             if !found.is_empty() {
                 return Look { shard: group.read_32(r, found.leader()), settled: true };
             }
@@ -132,22 +132,22 @@ fn longest_piece(shard: &Shard) -> Option<u32> {
 
 /// Takes granules from the lease of a shard, or else from its tail.
 #[inline(always)]
-fn carve_shard(shard: &Shard, wanted: u64, least: u64) -> Piece {
+fn carve_shard(shard: &Shard, wanted: u64, min: u64) -> Piece {
     let lease = Lease(shard.lease.load_relaxed());
-    let piece = if lease.is_retired() { Piece::NOTHING } else { carve(&shard.lease, lease, wanted, least) };
-    if piece.is_none() { carve(&shard.tail, Lease(shard.tail.load_relaxed()), wanted, least) } else { piece }
+    let piece = if lease.is_retired() { Piece::NOTHING } else { carve(&shard.lease, lease, wanted, min) };
+    if piece.is_none() { carve(&shard.tail, Lease(shard.tail.load_relaxed()), wanted, min) } else { piece }
 }
 
-/// Takes `wanted` granules, or else `least`, from the front of a lease or a tail whose last read
+/// Takes `wanted` granules, or else `min`, from the front of a lease or a tail whose last read
 /// value is `seen`. Never goes below zero. Uses a compare-and-swap instead of a subtraction:
 /// nothing is left to settle.
 #[inline(always)]
-fn carve(word: &AtomicU64, seen: Lease, wanted: u64, least: u64) -> Piece {
+fn carve(word: &AtomicU64, seen: Lease, wanted: u64, min: u64) -> Piece {
     let Some(piece) = seen.piece() else { return Piece::UNSETTLED };
-    if piece.len < least {
+    if piece.len < min {
         return Piece::NOTHING;
     }
-    let len = if piece.len >= wanted { wanted } else { least };
+    let len = if piece.len >= wanted { wanted } else { min };
     let rest = Lease::of(piece.after(len));
     if word.cas_relaxed(seen.0, rest.0).is_ok() {
         Piece { start: piece.start, len }

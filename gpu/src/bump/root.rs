@@ -7,17 +7,17 @@ use super::state::{decode, encode};
 use crate::thread;
 
 impl Bump {
-    /// Takes `wanted` granules from the root. If fewer are left, but at least `least`, takes up to
+    /// Takes `wanted` granules from the root. If fewer are left, but at least `min`, takes up to
     /// `short`.
     ///
     /// Every access is relaxed: the counter publishes nothing but itself. The memory that it
     /// allocates had no owner since the reset, and the host orders the reset before the launch.
     #[inline(always)]
-    pub(super) fn take_from_root(&self, wanted: u64, least: u64, short: u64) -> Piece {
+    pub(super) fn take_from_root(&self, wanted: u64, min: u64, short: u64) -> Piece {
         let counter = &self.root().remaining;
         for _ in 0..SETTLE_POLLS {
             match decode(counter.load_relaxed()) {
-                Some(remaining) if remaining < least => return Piece::NOTHING,
+                Some(remaining) if remaining < min => return Piece::NOTHING,
                 Some(_) => {}
                 None => {
                     thread::nanosleep(POLL_NANOS);
@@ -31,7 +31,7 @@ impl Bump {
                 return Piece { start, len: wanted };
             }
             // This thread has crossed zero, so it owns the remainder (I2).
-            let len = if remaining >= least { remaining.min(short) } else { 0 };
+            let len = if remaining >= min { remaining.min(short) } else { 0 };
             // A swap, not a store: it continues the release sequences of earlier subtractions, so a
             // thread that reads this value synchronises with their LEND fences too.
             counter.swap_relaxed(encode(remaining - len));

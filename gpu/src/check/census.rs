@@ -106,7 +106,7 @@ fn mark(map: &OwnershipMap, marks: DeviceSlice<u32>, owner: Owner) {
 ///
 /// # Safety
 /// `count` and `out` are live; nothing else accesses them.
-pub unsafe fn grab<A: DeviceAlloc>(pool: &A, bytes: u32, align: u32, out: Records, count: DevicePtr<u64>) {
+pub unsafe fn exhaust<A: DeviceAlloc>(pool: &A, bytes: u32, align: u32, out: Records, count: DevicePtr<u64>) {
     let layout = Layout::from_size_align(bytes as usize, align as usize).unwrap_or(Layout::new::<u8>());
     // SAFETY: live, and nothing else accesses it, by the caller's promise. An atomic has the layout
     // of its integer.
@@ -129,7 +129,7 @@ pub unsafe fn grab<A: DeviceAlloc>(pool: &A, bytes: u32, align: u32, out: Record
 ///
 /// # Safety
 /// The records are unused blocks of `pool`, and no other thread accesses the records.
-pub unsafe fn give_back<A: DeviceAlloc>(pool: &A, records: Records, count: u64) {
+pub unsafe fn free_all<A: DeviceAlloc>(pool: &A, records: Records, count: u64) {
     let place = u64::from(thread::index_1d());
     // SAFETY: no other thread accesses the record, by the caller's promise.
     let Some(record) = (unsafe { records.get(place) }) else { return };

@@ -6,14 +6,14 @@
 /// | key | function | needed by a harness |
 /// |---|---|---|
 /// | `stress` | [`workload::run`] | always |
-/// | `grab` | [`census::grab`] | always |
-/// | `give_back` | [`census::give_back`] | always |
+/// | `exhaust` | [`census::exhaust`] | always |
+/// | `free_all` | [`census::free_all`] | always |
 /// | `exchange` | [`exchange::run`] | if threads exchange blocks while kernels run |
 /// | `free_twice` | [`misuse::free_twice`] | to inject a double free |
 ///
 /// [`workload::run`]: crate::check::workload::run
-/// [`census::grab`]: crate::check::census::grab
-/// [`census::give_back`]: crate::check::census::give_back
+/// [`census::exhaust`]: crate::check::census::exhaust
+/// [`census::free_all`]: crate::check::census::free_all
 /// [`exchange::run`]: crate::check::exchange::run
 /// [`misuse::free_twice`]: crate::check::misuse::free_twice
 ///
@@ -24,7 +24,7 @@
 /// use warpheap_device::freelist::FreeList;
 ///
 /// warpheap_device::stress_kernels! {
-///     FreeList { stress: stress_mine, grab: grab_mine, give_back: give_back_mine }
+///     FreeList { stress: stress_mine, exhaust: exhaust_mine, free_all: free_all_mine }
 /// }
 /// warpheap_device::stress_kernels!(checks);
 /// ```
@@ -69,8 +69,8 @@ macro_rules! stress_kernels {
             $crate::check::exchange::run(&pool, records, &map, stripes, cells, &round)
         }
     };
-    (@grab $name:ident, $handle:ty) => {
-        $crate::stress_kernels! { @kernel $name = "census::grab":
+    (@exhaust $name:ident, $handle:ty) => {
+        $crate::stress_kernels! { @kernel $name = "census::exhaust":
             (
                 pool: $handle,
                 bytes: u32,
@@ -78,13 +78,13 @@ macro_rules! stress_kernels {
                 out: $crate::check::Records,
                 count: $crate::kernel::DevicePtr<u64>
             )
-            $crate::check::census::grab(&pool, bytes, align, out, count)
+            $crate::check::census::exhaust(&pool, bytes, align, out, count)
         }
     };
-    (@give_back $name:ident, $handle:ty) => {
-        $crate::stress_kernels! { @kernel $name = "census::give_back":
+    (@free_all $name:ident, $handle:ty) => {
+        $crate::stress_kernels! { @kernel $name = "census::free_all":
             (pool: $handle, records: $crate::check::Records, count: u64)
-            $crate::check::census::give_back(&pool, records, count)
+            $crate::check::census::free_all(&pool, records, count)
         }
     };
     (@free_twice $name:ident, $handle:ty) => {

@@ -40,23 +40,23 @@ pub(super) fn draw(round: &Round, hash: u64) -> Layout {
 /// A size of a non-uniform distribution. Out of line, so that drawing a uniform size needs few
 /// registers.
 #[inline(never)]
-fn skewed(least: u32, most: u32, mix: u32, hash: u64) -> u32 {
-    let span = most - least;
+fn skewed(min: u32, max: u32, mix: u32, hash: u64) -> u32 {
+    let span = max - min;
     if mix == Mix::Powers as u32 {
-        power(least, most, hash)
+        power(min, max, hash)
     } else if hash >> 3 & 15 != 0 {
-        least + below(hash, (span / 16).saturating_add(1))
+        min + below(hash, (span / 16).saturating_add(1))
     } else {
-        least + below(hash, span.saturating_add(1))
+        min + below(hash, span.saturating_add(1))
     }
 }
 
-/// A power of two from `least` to `most`; `most` if there is none.
+/// A power of two from `min` to `max`; `max` if there is none.
 #[inline(always)]
-fn power(least: u32, most: u32, hash: u64) -> u32 {
-    let first = 32 - (least - 1).leading_zeros();
-    let count = (32 - most.leading_zeros()).saturating_sub(first);
-    if count == 0 { most } else { 1 << (first + below(hash, count)) }
+fn power(min: u32, max: u32, hash: u64) -> u32 {
+    let first = 32 - (min - 1).leading_zeros();
+    let count = (32 - max.leading_zeros()).saturating_sub(first);
+    if count == 0 { max } else { 1 << (first + below(hash, count)) }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -73,10 +73,10 @@ mod tests {
 
     #[test]
     fn sizes_stay_in_range() {
-        for (least, most) in [(1, 1), (1, 2), (16, 512), (17, 31), (33, 64), (1, 1 << 31), (512, 512)] {
+        for (min, max) in [(1, 1), (1, 2), (16, 512), (17, 31), (33, 64), (1, 1 << 31), (512, 512)] {
             for mix in [Mix::Uniform, Mix::Powers, Mix::Small] {
-                let all = sizes(least, most, mix);
-                assert!(all.iter().all(|size| (least..=most).contains(size)), "{least} {most} {mix:?}");
+                let all = sizes(min, max, mix);
+                assert!(all.iter().all(|size| (min..=max).contains(size)), "{min} {max} {mix:?}");
             }
         }
     }

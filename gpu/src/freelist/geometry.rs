@@ -209,8 +209,8 @@ mod tests {
             for warps in [g.regions(), 10 * g.regions(), 1 << 15] {
                 let mut load = [0u32; REGIONS as usize];
                 (0..warps).for_each(|w| load[g.first_region(w) as usize] += 1);
-                let most = *load.iter().max().unwrap();
-                assert!(most <= warps.div_ceil(g.regions()), "{capacity} {warps} {most}");
+                let max = *load.iter().max().unwrap();
+                assert!(max <= warps.div_ceil(g.regions()), "{capacity} {warps} {max}");
             }
         }
     }

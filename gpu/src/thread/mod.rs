@@ -30,7 +30,7 @@ registers! {
     grid_dim_x: "Blocks in the grid, x.";
     grid_dim_y: "Blocks in the grid, y.";
     grid_dim_z: "Blocks in the grid, z.";
-    sm_id: "The multiprocessor this thread was on when it asked (`%smid`). A hint: a thread can be moved.";
+    sm_id: "The multiprocessor this thread was on when it read `%smid`. A hint: a thread can be moved.";
     sm_count: "An upper bound of [`sm_id`] (`%nsmid`).";
 }
 

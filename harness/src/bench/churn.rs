@@ -58,11 +58,11 @@ impl Bench {
         };
         let pool = self.freelist(blocks, BLOCK_BYTES.into())?;
         let time = time_churn(&load, &pool, TIGHT_TURNS)?;
-        let asked = u64::from(self.timer.launches()) * u64::from(load.threads()) * u64::from(TIGHT_TURNS);
+        let requested = u64::from(self.timer.launches()) * u64::from(load.threads()) * u64::from(TIGHT_TURNS);
         let failed = load.failures()?;
-        let checked = format!("{}, {failed} of {asked} allocations failed", pool.check_freed(name)?);
+        let checked = format!("{}, {failed} of {requested} allocations failed", pool.check_freed(name)?);
         let figure = Figure::ratio(name, load.threads(), time, "stores alone", base, 0.0).checked(checked);
-        Ok(figure.measured_by(per_million(failed, asked), "ppm", Bar::AtMost, MAX_FAILED_PPM))
+        Ok(figure.measured_by(per_million(failed, requested), "ppm", Bar::AtMost, MAX_FAILED_PPM))
     }
 }
 

@@ -88,7 +88,7 @@ pub(super) struct Load<'a> {
 pub(super) struct Allocations {
     pub time: Timing,
     /// The smallest number of successful allocations in a round.
-    pub least: u32,
+    pub min: u32,
 }
 
 impl<'a> Load<'a> {
@@ -154,16 +154,16 @@ impl<'a> Load<'a> {
     /// Rounds of allocating and freeing all blocks, with the allocations timed. The last
     /// allocations are kept.
     pub fn time_alloc(&self, heap: &Heap) -> Result<Allocations> {
-        let mut least = u32::MAX;
+        let mut min = u32::MAX;
         let time = self.timer.time_and_look(
             after_the_first(|| heap.free(self, false)),
             || heap.alloc(self),
             || {
-                least = least.min(self.granted()?);
+                min = min.min(self.granted()?);
                 Ok(())
             },
         )?;
-        Ok(Allocations { time, least })
+        Ok(Allocations { time, min })
     }
 
     /// Rounds of allocations, which are timed, with frees between them.

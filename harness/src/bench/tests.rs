@@ -71,7 +71,7 @@ fn a_churn_stands_beside_two_floors() {
 }
 
 #[test]
-fn what_was_freed_is_handed_out_again() {
+fn freed_blocks_are_allocated_again() {
     for figure in measured("heap reuse").figures {
         assert!(figure.value > 50.0 && figure.value < 120.0, "{figure:?}");
     }

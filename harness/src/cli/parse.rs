@@ -73,20 +73,20 @@ pub struct Sizes(pub RangeInclusive<u64>);
 
 impl fmt::Display for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (least, most) = (self.0.start(), self.0.end());
-        if least == most { write!(f, "{least}") } else { write!(f, "{least}-{most}") }
+        let (min, max) = (self.0.start(), self.0.end());
+        if min == max { write!(f, "{min}") } else { write!(f, "{min}-{max}") }
     }
 }
 
 /// One size or a range.
 pub fn sizes(text: &str) -> Result<Sizes, String> {
-    let (least, most) = text.split_once('-').unwrap_or((text, text));
+    let (min, max) = text.split_once('-').unwrap_or((text, text));
     let parse = |part: &str| number(part.trim()).filter(|&bytes| bytes > 0).ok_or(SIZES);
-    let (least, most) = (parse(least)?, parse(most)?);
-    if least > most {
+    let (min, max) = (parse(min)?, parse(max)?);
+    if min > max {
         return Err(format!("the start of the range {text} is above its end; {SIZES}"));
     }
-    Ok(Sizes(least..=most))
+    Ok(Sizes(min..=max))
 }
 
 /// Target of the results.

@@ -31,7 +31,7 @@ fn run(context: &Context<'_>) -> Result<Outcome> {
     let count = context.threads as usize;
     let points: Vec<Point> = (0..count as u64).map(point).collect();
     let regions: Vec<Region> = (0..1024).map(region).chain([[[0; 3], [EDGE as u32; 3]]]).collect();
-    let (on_device, asked) = (context.device.from_slice(&points)?, context.device.from_slice(&regions)?);
+    let (on_device, requested) = (context.device.from_slice(&points)?, context.device.from_slice(&regions)?);
     let counts = context.device.zeroed::<u64>(regions.len())?;
     let root = context.device.zeroed::<u64>(1)?;
     let (heap, tree) = (context.heap.handle(), Octree { root: DevicePtr(root.ptr().0) });
@@ -39,7 +39,7 @@ fn run(context: &Context<'_>) -> Result<Outcome> {
     // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
     unsafe { context.run(example_octree_insert, count, args) }?;
     // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
-    unsafe { context.run(example_octree_points, regions.len(), (tree, asked.slice(), counts.slice())) }?;
+    unsafe { context.run(example_octree_points, regions.len(), (tree, requested.slice(), counts.slice())) }?;
     // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
     unsafe { context.run(example_octree_prune, 8, (heap, tree)) }?;
     // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.

@@ -24,7 +24,7 @@ fn run(context: &Context<'_>) -> Result<Outcome> {
     let queries: Vec<u64> = keys.iter().copied().chain((0..count as u64).map(|i| count as u64 + i)).collect();
 
     let device = context.device;
-    let (on_device, asked) = (device.from_slice(&keys)?, device.from_slice(&queries)?);
+    let (on_device, requested) = (device.from_slice(&keys)?, device.from_slice(&queries)?);
     let buckets = device.zeroed::<u64>((count / 8).max(1))?;
     let counts = device.zeroed::<u64>(queries.len())?;
     let table = Table { buckets: buckets.slice() };
@@ -32,7 +32,7 @@ fn run(context: &Context<'_>) -> Result<Outcome> {
     // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
     unsafe { context.run(example_table_count, count, args) }?;
     // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
-    unsafe { context.run(example_table_get, queries.len(), (table, asked.slice(), counts.slice())) }?;
+    unsafe { context.run(example_table_get, queries.len(), (table, requested.slice(), counts.slice())) }?;
     // SAFETY: heap and buffers live until the kernel has ended, and nothing else accesses them.
     unsafe { context.run(example_table_clear, buckets.len(), (context.heap.handle(), table)) }?;
 

@@ -78,8 +78,8 @@ fn driver_pool(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocat
     Ok(Box::new(match demand.bytes {
         // More than the device's memory would be rejected.
         Some(bytes) => {
-            let most = bytes.min(device.info()?.memory_total);
-            builder.max_size(most).release_threshold(most).build(device)?
+            let max = bytes.min(device.info()?.memory_total);
+            builder.max_size(max).release_threshold(max).build(device)?
         }
         None => builder.build(device)?,
     }))
@@ -167,14 +167,14 @@ mod tests {
     fn a_limit_of_whole_pages_is_kept_by_all() {
         let device = Device::cpu();
         // The remainder is less than a page, and pools that map pages do not take it.
-        let (most, mib) = ((4 << 20) + 1000, Layout::from_size_align(1 << 20, 64).unwrap());
-        let demand = Demand { largest: mib, ..demand(Some(most)) };
+        let (max, mib) = ((4 << 20) + 1000, Layout::from_size_align(1 << 20, 64).unwrap());
+        let demand = Demand { largest: mib, ..demand(Some(max)) };
         let stream = device.stream().unwrap();
         for kind in POOLS {
             let pool = kind.make(&device, &demand).unwrap();
             let granted = (0..9).take_while(|_| pool.allocate(mib, &stream).is_ok()).count();
             assert_eq!(granted, 4, "{}", kind.name);
-            assert!(pool.usage().reserved_bytes <= most, "{}", kind.name);
+            assert!(pool.usage().reserved_bytes <= max, "{}", kind.name);
         }
     }
 }

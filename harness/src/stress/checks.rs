@@ -93,9 +93,9 @@ impl<S: Subject> Run<'_, S> {
 
     /// Checks that no memory is left after allocation failed in all threads.
     pub(super) fn check_exhaustion(&mut self) -> Result<()> {
-        let (live, most) = (self.report.live_blocks(), self.plan.records());
-        let exhausted = self.subject.is_exhausted(&self.plan, live, most)?;
-        self.note_exhaustion(exhausted, live, live < most);
+        let (live, max) = (self.report.live_blocks(), self.plan.records());
+        let exhausted = self.subject.is_exhausted(&self.plan, live, max)?;
+        self.note_exhaustion(exhausted, live, live < max);
         Ok(())
     }
 
@@ -105,9 +105,9 @@ impl<S: Subject> Run<'_, S> {
             self.report.exhaustions += u64::from(failed);
             return;
         }
-        let most = self.subject.most_blocks(&self.plan);
+        let max = self.subject.most_blocks(&self.plan);
         let message = format!(
-            "allocation failed in every thread with {live} live blocks, but the pool has memory for {most} of the \
+            "allocation failed in every thread with {live} live blocks, but the pool has memory for {max} of the \
              largest size"
         );
         self.add(FindingKind::CountMismatch, message);
@@ -163,8 +163,8 @@ impl<S: Subject> Run<'_, S> {
     /// All threads allocate until allocation fails. The pool must allocate exactly as many blocks
     /// as it has.
     fn exhaust(&mut self) -> Result<()> {
-        let most = self.subject.most_blocks(&self.plan);
-        let out: DeviceBuffer<Record> = self.device.zeroed(most as usize)?;
+        let max = self.subject.most_blocks(&self.plan);
+        let out: DeviceBuffer<Record> = self.device.zeroed(max as usize)?;
         let count: DeviceBuffer<u64> = self.device.zeroed(1)?;
         // Declared after the buffers: waited for before they are dropped.
         let streams = Streams(vec![self.streams[0].clone()]);
@@ -173,7 +173,7 @@ impl<S: Subject> Run<'_, S> {
         let args = (self.subject.handle(), self.plan.max_bytes, 1, out.slice(), count.ptr());
         // SAFETY: nothing else uses the pool and the two buffers, which live until the stream is
         // waited for. The kernel requires no more (S2).
-        unsafe { S::KERNELS.grab.launch(stream, self.module, &grid, args) }?;
+        unsafe { S::KERNELS.exhaust.launch(stream, self.module, &grid, args) }?;
         stream.synchronize()?;
         let granted = count.copy_to_vec()?[0];
         let emptied = self.subject.is_emptied(&self.plan, granted)?;
@@ -185,7 +185,7 @@ impl<S: Subject> Run<'_, S> {
             let args = (self.subject.handle(), out.slice(), granted);
             // SAFETY: the records are unused blocks of this pool, and nothing else runs. The kernel
             // requires no more (S2).
-            unsafe { S::KERNELS.give_back.launch(stream, self.module, &grid, args) }?;
+            unsafe { S::KERNELS.free_all.launch(stream, self.module, &grid, args) }?;
             stream.synchronize()?;
             let result = self.device_check.compare(self.module, stream, &out, &mut self.report)?;
             self.compare_all(result, &out.copy_to_vec()?, Table::Exhausted)?;

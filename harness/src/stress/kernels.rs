@@ -53,13 +53,13 @@ pub type KernelRef<A> = &'static dyn KernelWith<A>;
 /// [`stress_kernels!`](warpheap_device::stress_kernels!).
 pub type StressArgs<H> = (Arg<H>, DeviceSlice<Record>, Arg<OwnershipMap>, DeviceSlice<u64>, Round);
 
-/// The arguments of the kernel that exhausts a pool: `grab` of
+/// The arguments of the kernel that exhausts a pool: `exhaust` of
 /// [`stress_kernels!`](warpheap_device::stress_kernels!).
-pub type GrabArgs<H> = (Arg<H>, u32, u32, DeviceSlice<Record>, DevicePtr<u64>);
+pub type ExhaustArgs<H> = (Arg<H>, u32, u32, DeviceSlice<Record>, DevicePtr<u64>);
 
-/// The arguments of the kernel that frees blocks: `give_back` of
+/// The arguments of the kernel that frees blocks: `free_all` of
 /// [`stress_kernels!`](warpheap_device::stress_kernels!).
-pub type GiveBackArgs<H> = (Arg<H>, DeviceSlice<Record>, u64);
+pub type FreeAllArgs<H> = (Arg<H>, DeviceSlice<Record>, u64);
 
 /// The arguments of a kernel in which threads exchange blocks, with all records and the cells:
 /// `exchange` of [`stress_kernels!`](warpheap_device::stress_kernels!).
@@ -73,8 +73,8 @@ pub type FreeTwiceArgs<H> = (Arg<H>, DeviceSlice<Record>, Arg<OwnershipMap>, u32
 /// The kernels of a [`Subject`](super::Subject) with the handle `H`.
 pub struct Kernels<H: DeviceAlloc> {
     pub(super) stress: KernelRef<StressArgs<H>>,
-    pub(super) grab: KernelRef<GrabArgs<H>>,
-    pub(super) give_back: KernelRef<GiveBackArgs<H>>,
+    pub(super) exhaust: KernelRef<ExhaustArgs<H>>,
+    pub(super) free_all: KernelRef<FreeAllArgs<H>>,
     pub(super) exchange: Option<KernelRef<ExchangeArgs<H>>>,
     pub(super) overlap: Option<KernelRef<(Arg<H>, u64)>>,
     pub(super) free_twice: Option<KernelRef<FreeTwiceArgs<H>>>,
@@ -82,14 +82,14 @@ pub struct Kernels<H: DeviceAlloc> {
 }
 
 impl<H: DeviceAlloc> Kernels<H> {
-    /// The kernels that every run needs: `stress`, `grab` and `give_back` of
+    /// The kernels that every run needs: `stress`, `exhaust` and `free_all` of
     /// [`stress_kernels!`](warpheap_device::stress_kernels!).
     pub const fn new(
         stress: KernelRef<StressArgs<H>>,
-        grab: KernelRef<GrabArgs<H>>,
-        give_back: KernelRef<GiveBackArgs<H>>,
+        exhaust: KernelRef<ExhaustArgs<H>>,
+        free_all: KernelRef<FreeAllArgs<H>>,
     ) -> Self {
-        Kernels { stress, grab, give_back, exchange: None, overlap: None, free_twice: None, take_all: None }
+        Kernels { stress, exhaust, free_all, exchange: None, overlap: None, free_twice: None, take_all: None }
     }
 
     /// Adds `exchange` of [`stress_kernels!`](warpheap_device::stress_kernels!). Without it,
@@ -125,7 +125,7 @@ impl<H: DeviceAlloc> Kernels<H> {
     /// The names of the kernels that a run launches: with an exchange of blocks, with planted
     /// faults.
     pub(super) fn names(&self, exchanges: bool, plants: bool) -> Vec<&'static str> {
-        let mut all = vec![self.stress.name(), self.grab.name(), self.give_back.name()];
+        let mut all = vec![self.stress.name(), self.exhaust.name(), self.free_all.name()];
         all.extend(self.take_all.map(|kernel| kernel.name()));
         all.extend(self.exchange.filter(|_| exchanges).map(|kernel| kernel.name()));
         all.extend(self.overlap.filter(|_| plants).map(|kernel| kernel.name()));

@@ -125,15 +125,15 @@ impl SizeMix {
     }
 
     /// The approximate mean of the sizes.
-    pub(super) fn mean(self, least: u32, most: u32) -> u32 {
-        let middle = least / 2 + most / 2;
+    pub(super) fn mean(self, min: u32, max: u32) -> u32 {
+        let middle = min / 2 + max / 2;
         let mean = match self {
             SizeMix::Uniform => middle,
             // Each power is half of the next, so their sum is less than twice the largest.
-            SizeMix::Powers => (2 * (most / 2)) / (most / least).max(2).ilog2() + least / 2,
-            SizeMix::MostlySmall => least + (most - least) / 32 + middle / 16,
+            SizeMix::Powers => (2 * (max / 2)) / (max / min).max(2).ilog2() + min / 2,
+            SizeMix::MostlySmall => min + (max - min) / 32 + middle / 16,
         };
-        mean.clamp(least, most)
+        mean.clamp(min, max)
     }
 }
 

@@ -46,7 +46,7 @@
 //! use warpheap_harness::stress::{Kernels, Plan, StressConfig, Subject, stress_allocator};
 //!
 //! warpheap_device::stress_kernels! {
-//!     Handle { stress: stress_mine, grab: grab_mine, give_back: give_back_mine }
+//!     Handle { stress: stress_mine, exhaust: exhaust_mine, free_all: free_all_mine }
 //! }
 //!
 //! struct Mine(FreeList);
@@ -56,7 +56,7 @@
 //! // is the default (S5).
 //! unsafe impl Subject for Mine {
 //!     type Handle = Handle;
-//!     const KERNELS: Kernels<Handle> = Kernels::new(&stress_mine, &grab_mine, &give_back_mine);
+//!     const KERNELS: Kernels<Handle> = Kernels::new(&stress_mine, &exhaust_mine, &free_all_mine);
 //!     const NAME: &'static str = "mine";
 //!
 //!     fn new(device: &Device, plan: &Plan) -> Result<Self> {
@@ -113,7 +113,7 @@ mod validate;
 pub use config::{Limit, StressConfig};
 pub use finding::{Finding, FindingKind};
 pub use kernels::{
-    ExchangeArgs, FreeTwiceArgs, GiveBackArgs, GrabArgs, KernelRef, KernelWith, Kernels, StressArgs,
+    ExchangeArgs, ExhaustArgs, FreeAllArgs, FreeTwiceArgs, KernelRef, KernelWith, Kernels, StressArgs,
 };
 pub use kinds::{AllocatorKind, Plant, SizeMix, UnknownName, Workload};
 pub use plan::Plan;

@@ -136,23 +136,23 @@ impl Plan {
         // The pool needs two ownership maps, and at the end a list of all blocks.
         let listed = (MARKED_BYTES * unit).div_ceil(self.stride);
         let per_unit = unit + 2 * (unit >> self.granule_log2) * size_of::<u32>() as u64 + listed;
-        let most = (room / per_unit).saturating_mul(unit).min(shape.most_bytes);
-        let least = (self.stride * 64).next_multiple_of(unit);
+        let max = (room / per_unit).saturating_mul(unit).min(shape.most_bytes);
+        let min = (self.stride * 64).next_multiple_of(unit);
         let wanted = match config.pool_bytes {
             Some(bytes) => bytes.next_multiple_of(unit),
-            None => (self.demand_bytes() / of * parts / unit * unit).max(least),
+            None => (self.demand_bytes() / of * parts / unit * unit).max(min),
         };
-        if wanted > most && (config.pool_bytes.is_some() || most < least) {
-            let (wanted, most) = (Bytes(wanted), Bytes(most));
+        if wanted > max && (config.pool_bytes.is_some() || max < min) {
+            let (wanted, max) = (Bytes(wanted), Bytes(max));
             return Err(invalid(
                 format!("a pool of {wanted}"),
                 format!(
-                    "with the tables of the checks, {device} has memory for a pool of at most {most}; use a smaller \
+                    "with the tables of the checks, {device} has memory for a pool of at most {max}; use a smaller \
                      pool, fewer threads or fewer streams"
                 ),
             ));
         }
-        self.pool_bytes = wanted.min(most) / unit * unit;
+        self.pool_bytes = wanted.min(max) / unit * unit;
         self.check_pool()
     }
 

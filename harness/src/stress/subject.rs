@@ -116,11 +116,11 @@ pub unsafe trait Subject: Sized {
     }
 
     /// Whether the pool is exhausted after threads have allocated until allocation failed or they
-    /// held `most` blocks. They hold `live` blocks.
+    /// held `max` blocks. They hold `live` blocks.
     ///
     /// # Errors
     /// An error of the device.
-    fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool>;
+    fn is_exhausted(&self, plan: &Plan, live: u64, max: u64) -> Result<bool>;
 
     /// The maximum number of allocations of the largest size in an empty pool.
     fn most_blocks(&self, plan: &Plan) -> u64;

@@ -50,10 +50,10 @@ pub(super) fn check_shape(name: &str, shape: &Shape) -> Result<(), Error> {
 }
 
 pub(super) fn check_config(config: &StressConfig, support: &Support) -> Result<(), Error> {
-    let (least, most) = (*config.sizes.start(), *config.sizes.end());
+    let (min, max) = (*config.sizes.start(), *config.sizes.end());
     check(
-        0 < least && least <= most && most <= MAX_BYTES,
-        || format!("allocations of {least} to {most} bytes"),
+        0 < min && min <= max && max <= MAX_BYTES,
+        || format!("allocations of {min} to {max} bytes"),
         format!("use sizes from 1 to {MAX_BYTES} bytes, the smaller one first"),
     )?;
     check(

@@ -63,7 +63,7 @@ fn a_replay_reports_failed_allocations() {
     // A block of 1000 B does not fit in 500 B, so the pool cannot be built.
     let output = warpheap(&line.replace("--pool driver", "--pool blocks"));
     assert_eq!(status(&output), 1, "{}", both(&output));
-    assert!(out(&output).contains("WRONG: blocks: cannot make a pool"), "{}", out(&output));
+    assert!(out(&output).contains("WRONG: blocks: cannot build a pool"), "{}", out(&output));
 }
 
 #[test]

@@ -55,9 +55,9 @@ fn a_heap_exhausted_through_the_cache_is_all_free_afterwards() {
                 (fixture.heap.handle(), fixture.marks.slice(), fixture.out.slice(), bytes, fixture.counter());
             fixture.run(groups_exhaust, THREADS, args);
             let taken: u64 = fixture.out().iter().sum();
-            let most = fixture.heap.capacity() / u64::from(bytes);
+            let max = fixture.heap.capacity() / u64::from(bytes);
             // Other threads free meanwhile, so a freed block may be allocated again.
-            assert!(taken >= most / 2, "{}: {taken} of {most}", fixture.name);
+            assert!(taken >= max / 2, "{}: {taken} of {max}", fixture.name);
             assert!(fixture.out().iter().any(|count| *count < 32), "{}: no allocation failed", fixture.name);
         }
         fixture.check();

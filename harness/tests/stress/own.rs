@@ -26,14 +26,14 @@ fn modes() -> [Mode; 2] {
 
 #[test]
 fn a_third_party_allocator_is_stressed() {
-    for (mode, workload, least) in
+    for (mode, workload, min) in
         modes().into_iter().flat_map(|mode| [(mode, Workload::Churn, 5000), (mode, Workload::Storm, 1000)])
     {
         let report = run_own::<SlotPool<false>>(mode, &own_config().workload(workload)).unwrap();
         assert!(report.is_clean(), "{:#?}", report.findings);
         assert_eq!((report.allocator, report.allocations), ("slots", report.frees));
         let (allocations, exhaustions) = (report.allocations, report.exhaustions);
-        assert!(allocations > least && exhaustions > 1, "{workload:?}: {allocations} {exhaustions}");
+        assert!(allocations > min && exhaustions > 1, "{workload:?}: {allocations} {exhaustions}");
     }
 }
 
@@ -63,7 +63,7 @@ fn faults_are_injected_into_a_third_party_allocator() {
 }
 
 #[test]
-fn what_a_third_party_allocator_does_not_support_is_an_error() {
+fn features_that_a_third_party_allocator_lacks_are_errors() {
     let cases = [
         (own_config().workload(Workload::Exchange), "use churn or storm"),
         (own_config().plant(Some(Plant::Overlap)), "use lost-block or torn-write"),

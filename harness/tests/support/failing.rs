@@ -1,6 +1,6 @@
 //! A subject whose second launch fails while the kernel of the first still runs.
 
-use super::slots::{SlotPool, Slots, give_back_slots, grab_slots, stress_slots};
+use super::slots::{SlotPool, Slots, exhaust_slots, free_all_slots, stress_slots};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use warpheap::{Device, Error, Event, LaunchConfig, Module, Stream};
@@ -45,8 +45,8 @@ impl KernelWith<ExchangeArgs<Slots<false>>> for FailingExchange {
         _: ExchangeArgs<Slots<false>>,
     ) -> warpheap::Result<()> {
         if LAUNCHED.with_borrow(Option::is_some) {
-            let asked = "the second launch".into();
-            return Err(Error::NoDevice { asked, found: "none".into(), advice: String::new() });
+            let requested = "the second launch".into();
+            return Err(Error::NoDevice { requested, found: "none".into(), advice: String::new() });
         }
         // SAFETY: the kernel accesses no memory.
         unsafe { stream.launch(module, bench_spin, &LaunchConfig::linear(1, 1), (SPIN_NANOS,)) }?;
@@ -60,7 +60,7 @@ impl KernelWith<ExchangeArgs<Slots<false>>> for FailingExchange {
 unsafe impl Subject for FailingPool {
     type Handle = Slots<false>;
     const KERNELS: Kernels<Slots<false>> =
-        Kernels::new(&stress_slots, &grab_slots, &give_back_slots).exchange(&FailingExchange);
+        Kernels::new(&stress_slots, &exhaust_slots, &free_all_slots).exchange(&FailingExchange);
     const NAME: &'static str = "failing";
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {

@@ -78,9 +78,9 @@ unsafe impl<const FLAWED: bool> DeviceAlloc for Slots<FLAWED> {
     }
 }
 
-stress_kernels! { Slots<false> { stress: stress_slots, grab: grab_slots, give_back: give_back_slots } }
+stress_kernels! { Slots<false> { stress: stress_slots, exhaust: exhaust_slots, free_all: free_all_slots } }
 stress_kernels! {
-    Slots<true> { stress: stress_flawed_slots, grab: grab_flawed_slots, give_back: give_back_flawed_slots }
+    Slots<true> { stress: stress_flawed_slots, exhaust: exhaust_flawed_slots, free_all: free_all_flawed_slots }
 }
 
 /// The pool on the host.
@@ -99,14 +99,14 @@ pub trait SlotKernels {
 
 impl SlotKernels for SlotPool<false> {
     type Handle = Slots<false>;
-    const KERNELS: Kernels<Slots<false>> = Kernels::new(&stress_slots, &grab_slots, &give_back_slots);
+    const KERNELS: Kernels<Slots<false>> = Kernels::new(&stress_slots, &exhaust_slots, &free_all_slots);
     const NAME: &'static str = "slots";
 }
 
 impl SlotKernels for SlotPool<true> {
     type Handle = Slots<true>;
     const KERNELS: Kernels<Slots<true>> =
-        Kernels::new(&stress_flawed_slots, &grab_flawed_slots, &give_back_flawed_slots);
+        Kernels::new(&stress_flawed_slots, &exhaust_flawed_slots, &free_all_flawed_slots);
     const NAME: &'static str = "flawed slots";
 }
 
@@ -143,8 +143,8 @@ where
         let allocated: u64 = self.words.copy_to_vec()?.into_iter().map(u64::from).sum();
         Ok(Some(allocated == live))
     }
-    fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool> {
-        Ok(live == self.most_blocks(plan).min(most))
+    fn is_exhausted(&self, plan: &Plan, live: u64, max: u64) -> Result<bool> {
+        Ok(live == self.most_blocks(plan).min(max))
     }
     fn most_blocks(&self, _: &Plan) -> u64 {
         self.words.len() as u64

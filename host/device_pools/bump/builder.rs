@@ -57,8 +57,8 @@ impl BumpBuilder {
         }
         let granules = self.capacity / self.min_align;
         if granules == 0 || granules > MAX_GRANULES {
-            let most = Bytes(MAX_GRANULES * self.min_align);
-            let why = format!("with this min_align it must be from {} to {most}", Bytes(self.min_align));
+            let max = Bytes(MAX_GRANULES * self.min_align);
+            let why = format!("with this min_align it must be from {} to {max}", Bytes(self.min_align));
             return invalid("capacity", Bytes(self.capacity), why);
         }
         let info = device.info()?;

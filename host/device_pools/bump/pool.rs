@@ -3,7 +3,7 @@
 use crate::device_pools::shared::{LINE_WORDS, Violation, check_reset};
 use crate::driver::DeviceMemory;
 use crate::error::Result;
-use crate::host_pools::Usage;
+use crate::usage::Usage;
 use serde::Serialize;
 use warpheap_device::bump::{self, Root, Shard};
 use warpheap_device::kernel::Arg;

@@ -78,7 +78,7 @@ impl Heap {
             first = first.or_else(|| faults.first.first().map(describe));
         }
         match first {
-            Some(first) => Err(InvalidFree::Heap { failed, asked: blocks.len(), first }.into()),
+            Some(first) => Err(InvalidFree::Heap { failed, requested: blocks.len(), first }.into()),
             None => Ok(()),
         }
     }
@@ -112,7 +112,7 @@ fn check_layout(layout: &Layout) -> Result<()> {
     };
     let (size, align) = (Bytes(layout.size() as u64), Bytes(layout.align() as u64));
     Err(Error::InvalidRequest(InvalidRequest::HeapLayout {
-        asked: format!("{size} aligned to {align}"),
+        requested: format!("{size} aligned to {align}"),
         why,
     }))
 }

@@ -1,6 +1,6 @@
 //! The memory of a heap: all of it, or a reservation that grows.
 
-use crate::device_pools::growable::GrowableBuffer;
+use crate::driver::GrowableBuffer;
 use crate::driver::{Device, DeviceMemory};
 use crate::error::Result;
 use warpheap_device::heap::{HeapLayout, MAX_ALIGN};

@@ -149,10 +149,10 @@ impl HeapBuilder {
             return invalid("bytes", Bytes(self.bytes), why);
         };
         if let Some(largest) = self.largest_class {
-            let (least, most) = (MIN_BLOCK, layout.small_bytes);
-            if !(least..=most).contains(&largest) {
-                let (given, least, most) = (Bytes(largest.into()), Bytes(least.into()), Bytes(most.into()));
-                let why = format!("the classes of a heap of {} end at {least} to {most}", Bytes(self.bytes));
+            let (min, max) = (MIN_BLOCK, layout.small_bytes);
+            if !(min..=max).contains(&largest) {
+                let (given, min, max) = (Bytes(largest.into()), Bytes(min.into()), Bytes(max.into()));
+                let why = format!("the classes of a heap of {} end at {min} to {max}", Bytes(self.bytes));
                 return invalid("largest_class", given, why);
             }
             let class = SizeClass::of(largest);
@@ -164,8 +164,8 @@ impl HeapBuilder {
     fn checked_initial(&self) -> Result<Option<u64>> {
         match self.initial {
             Some(bytes) if !(HEAP_BYTES.0..=self.bytes).contains(&bytes) => {
-                let (least, most) = (Bytes(HEAP_BYTES.0), Bytes(self.bytes));
-                invalid("initial", Bytes(bytes), format!("it must be from {least} to the {most} of the heap"))
+                let (min, max) = (Bytes(HEAP_BYTES.0), Bytes(self.bytes));
+                invalid("initial", Bytes(bytes), format!("it must be from {min} to the {max} of the heap"))
             }
             initial => Ok(initial),
         }

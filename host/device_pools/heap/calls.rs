@@ -93,7 +93,7 @@ fn load(device: &Device) -> Result<Module> {
         return device.native_kernels(&LAUNCHED);
     }
     let images = build_info::images().map_err(|why| Error::NoDevice {
-        asked: "an allocation by the host on a GPU".into(),
+        requested: "an allocation by the host on a GPU".into(),
         found: "this program was built without kernels for one".into(),
         advice: why.into(),
     })?;

@@ -32,7 +32,7 @@ impl Heap {
         if bytes >> layout.slab_log2 > layout.slabs.into() {
             return Err(Error::OutOfMemory(OutOfMemory::Reservation {
                 what: "a heap",
-                asked: Bytes(bytes),
+                requested: Bytes(bytes),
                 reserved: Bytes(layout.bytes()),
                 advice: "build it for more, with `initial` for what it has at first",
             }));

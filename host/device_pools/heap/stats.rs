@@ -4,7 +4,7 @@
 //! all in bytes.
 
 use super::debug::Debugged;
-use crate::host_pools::Usage;
+use crate::usage::Usage;
 use serde::Serialize;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::{

@@ -24,8 +24,8 @@ pub(crate) trait DeviceBackend: Transfers + Send + Sync {
     fn free(&self, range: Range) -> Result<()>;
     /// The operations on virtual memory, if the device supports them.
     fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>>;
-    /// A new driver pool of at most `most` bytes, if the device supports pools.
-    fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>>;
+    /// A new driver pool of at most `max` bytes, if the device supports pools.
+    fn new_pool(&self, max: Option<u64>) -> Result<Arc<dyn PoolBackend>>;
     /// The default pool of the device, which the whole program shares.
     fn default_pool(&self) -> Result<Arc<dyn PoolBackend>>;
     /// The pool for allocations that name no pool. The default pool unless the program sets

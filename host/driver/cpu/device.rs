@@ -49,8 +49,8 @@ impl CpuDevice {
         CpuDevice { label, executor, heap, exclusion, queues, pools, default_pool }
     }
 
-    fn make_pool(&self, most: Option<u64>) -> Arc<CpuPool> {
-        self.pools.register(CpuPool::new(self.heap.clone(), self.queues.clone(), most))
+    fn make_pool(&self, max: Option<u64>) -> Arc<CpuPool> {
+        self.pools.register(CpuPool::new(self.heap.clone(), self.queues.clone(), max))
     }
 }
 
@@ -124,8 +124,8 @@ impl DeviceBackend for CpuDevice {
         }))
     }
 
-    fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
-        Ok(self.make_pool(most))
+    fn new_pool(&self, max: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
+        Ok(self.make_pool(max))
     }
 
     fn default_pool(&self) -> Result<Arc<dyn PoolBackend>> {

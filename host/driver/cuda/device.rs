@@ -43,12 +43,12 @@ pub(crate) struct CudaDevice {
 impl CudaDevice {
     /// The GPU with this ordinal, through its primary context.
     pub fn primary(ordinal: u32) -> Result<CudaDevice> {
-        let asked = format!("CUDA device {ordinal}");
-        let api = Api::get(&asked)?;
+        let requested = format!("CUDA device {ordinal}");
+        let api = Api::get(&requested)?;
         let count = count_of(api)?;
         let number = c_int::try_from(ordinal).ok().filter(|_| ordinal < count);
         let number = number.ok_or_else(|| Error::NoDevice {
-            asked,
+            requested,
             found: match count {
                 0 => "the CUDA driver reports no GPU".into(),
                 1 => "the only one is number 0".into(),
@@ -171,9 +171,9 @@ impl DeviceBackend for CudaDevice {
         Ok(Arc::new(CudaVirtualMemory::new(self.context.clone(), self.heap.clone(), &self.label)?))
     }
 
-    fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
-        check_pools(&self.context, most)?;
-        Ok(Arc::new(CudaPool::create(self.context.clone(), self.heap.clone(), most)?))
+    fn new_pool(&self, max: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
+        check_pools(&self.context, max)?;
+        Ok(Arc::new(CudaPool::create(self.context.clone(), self.heap.clone(), max)?))
     }
 
     fn default_pool(&self) -> Result<Arc<dyn PoolBackend>> {

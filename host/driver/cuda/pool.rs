@@ -25,9 +25,9 @@ pub(super) struct CudaPool {
 }
 
 impl CudaPool {
-    /// Creates a pool of GPU memory. A limit of `most` bytes requires CUDA 12.2.
-    pub fn create(context: Arc<Context>, heap: Arc<Heap>, most: Option<u64>) -> Result<CudaPool> {
-        let properties = properties(&context, most);
+    /// Creates a pool of GPU memory. A limit of `max` bytes requires CUDA 12.2.
+    pub fn create(context: Arc<Context>, heap: Arc<Heap>, max: Option<u64>) -> Result<CudaPool> {
+        let properties = properties(&context, max);
         CudaPool::obtain(context, heap, true, "cuMemPoolCreate", |api, raw, _| {
             // SAFETY: the driver reads the properties and writes the handle to `raw`.
             unsafe { (api.mem_pool_create)(raw, &properties) }
@@ -70,12 +70,12 @@ impl CudaPool {
 }
 
 /// GPU memory without handles for other processes.
-fn properties(context: &Context, most: Option<u64>) -> CUmemPoolProps {
+fn properties(context: &Context, max: Option<u64>) -> CUmemPoolProps {
     // Since CUDA 12.2 the first reserved bytes are `maxSize`, a `size_t`, where 0 means no limit.
     // Before, all reserved bytes must be 0.
     const { assert!(offset_of!(CUmemPoolProps, reserved) == 24 && size_of::<CUmemPoolProps>() == 88) };
     let mut reserved = [0; 64];
-    reserved[..size_of::<u64>()].copy_from_slice(&most.unwrap_or(0).to_ne_bytes());
+    reserved[..size_of::<u64>()].copy_from_slice(&max.unwrap_or(0).to_ne_bytes());
     CUmemPoolProps {
         allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
         handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,

@@ -180,14 +180,16 @@ unsafe fn find<F: Copy>(symbol: &'static str) -> Result<F> {
 }
 
 impl Api {
-    /// The initialised driver. `asked` is the purpose, for the error.
-    pub fn get(asked: &str) -> Result<&'static Api> {
+    /// The initialised driver. `requested` is the purpose, for the error.
+    pub fn get(requested: &str) -> Result<&'static Api> {
         static API: OnceLock<Result<&'static Api>> = OnceLock::new();
         match API.get_or_init(Api::open) {
             Ok(api) => Ok(*api),
-            Err(Error::NoDevice { found, advice, .. }) => {
-                Err(Error::NoDevice { asked: asked.into(), found: found.clone(), advice: advice.clone() })
-            }
+            Err(Error::NoDevice { found, advice, .. }) => Err(Error::NoDevice {
+                requested: requested.into(),
+                found: found.clone(),
+                advice: advice.clone(),
+            }),
             Err(error) => Err(error.clone()),
         }
     }
@@ -254,5 +256,5 @@ impl Api {
 }
 
 fn no_device(found: &str, advice: &str) -> Error {
-    Error::NoDevice { asked: String::new(), found: found.into(), advice: advice.into() }
+    Error::NoDevice { requested: String::new(), found: found.into(), advice: advice.into() }
 }

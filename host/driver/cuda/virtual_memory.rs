@@ -27,10 +27,10 @@ impl CudaVirtualMemory {
     pub fn new(context: Arc<Context>, heap: Arc<Heap>, device: &str) -> Result<CudaVirtualMemory> {
         let api = VirtualApi::loaded()?;
         let (mut granularity, properties) = (0, properties(&context));
-        let least = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
+        let min = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
         context.call("cuMemGetAllocationGranularity", |_| {
             // SAFETY: the driver reads the properties and writes the number to `granularity`.
-            unsafe { (api.mem_get_allocation_granularity)(&mut granularity, &properties, least) }
+            unsafe { (api.mem_get_allocation_granularity)(&mut granularity, &properties, min) }
         })?;
         Ok(CudaVirtualMemory { api, context, heap, device: device.into(), granularity: granularity as u64 })
     }
@@ -83,7 +83,10 @@ impl VirtualMemory for CudaVirtualMemory {
                 }))
             }
             other => other.map(|()| {
-                debug_assert!(address.is_multiple_of(align), "cuMemAddressReserve aligns as it was asked to");
+                debug_assert!(
+                    address.is_multiple_of(align),
+                    "cuMemAddressReserve aligns as it was requested to"
+                );
                 Range { address, bytes }
             }),
         }

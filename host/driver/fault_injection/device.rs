@@ -107,9 +107,9 @@ impl DeviceBackend for FaultyDevice {
         Ok(Arc::new(FaultyVirtualMemory::over(self.inner.virtual_memory()?, self.faults.clone())))
     }
 
-    fn new_pool(&self, most: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
+    fn new_pool(&self, max: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
         self.faults.call(Call::NewPool)?;
-        Ok(self.pool(self.inner.new_pool(most)?))
+        Ok(self.pool(self.inner.new_pool(max)?))
     }
 
     fn default_pool(&self) -> Result<Arc<dyn PoolBackend>> {

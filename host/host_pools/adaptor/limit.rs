@@ -5,8 +5,9 @@
 
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
-use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::sync::lock;
+use crate::usage::Usage;
 use std::alloc::Layout;
 use std::sync::Mutex;
 use warpheap_device::kernel::DevicePtr;

@@ -35,9 +35,10 @@ pub use read::{LogRow, read_rows};
 
 use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
-use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::address_of;
 use crate::host_pools::sync::lock;
+use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;
 use std::io::{BufWriter, Write};

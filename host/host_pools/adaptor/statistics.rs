@@ -9,8 +9,9 @@
 
 use crate::driver::{Device, Stream};
 use crate::error::Result;
-use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::sync::lock;
+use crate::usage::Usage;
 use serde::Serialize;
 use std::alloc::Layout;
 use std::sync::Mutex;

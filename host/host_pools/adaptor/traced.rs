@@ -2,8 +2,9 @@
 
 use crate::driver::{Device, Stream};
 use crate::error::Result;
-use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::address_of;
+use crate::usage::Usage;
 use std::alloc::Layout;
 use warpheap_device::kernel::DevicePtr;
 

@@ -22,11 +22,12 @@ mod tests;
 use super::caching::{CachingPool, ClaimError, FreeOutcome};
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
-use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::{
     address_of, check_request, describe, invalid_free, invalid_layout, invalid_setting, wrong_layout,
 };
 use crate::host_pools::sync_driver::SyncDriverAllocator;
+use crate::usage::Usage;
 use serde::Serialize;
 use std::alloc::Layout;
 use std::fmt;

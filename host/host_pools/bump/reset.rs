@@ -3,7 +3,8 @@
 use super::pool::{BumpPool, State};
 use crate::driver::Stream;
 use crate::error::{Bytes, Error, Result};
-use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::allocator::DeviceAllocator;
+use crate::usage::Usage;
 use serde::Serialize;
 
 /// Statistics of a [`BumpPool`].

@@ -1,6 +1,6 @@
 //! The pool as an allocator, and its drop.
 
-use super::super::allocator::{DeviceAllocator, Usage};
+use super::super::allocator::DeviceAllocator;
 use super::super::request::{address_of, check_request, ptr_at};
 use super::super::sync::lock;
 use super::bins::FreeOutcome;
@@ -8,6 +8,7 @@ use super::class::{NAME, Need};
 use super::pool::CachingPool;
 use crate::driver::{Device, Stream};
 use crate::error::Result;
+use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;
 use warpheap_device::kernel::DevicePtr;

@@ -142,19 +142,19 @@ impl Bins {
         self.recent[recent_index(address)].take_if(|(known, _)| *known == address).map(|(_, claim)| claim)
     }
 
-    /// Caches a free block that was allocated with `asked` bytes. With `merges`, a large block is
+    /// Caches a free block that was allocated with `requested` bytes. With `merges`, a large block is
     /// merged into its extent instead.
     #[inline(always)]
-    pub fn free(&mut self, id: BlockId, asked: u64, merges: bool, live: &BlockMap) -> FreeOutcome {
+    pub fn free(&mut self, id: BlockId, requested: u64, merges: bool, live: &BlockMap) -> FreeOutcome {
         let slot = live.slot(id);
         let entry = Entry::new(id, slot);
         let Some(class) = slot.class() else {
-            self.huge.free(entry.bytes, asked);
+            self.huge.free(entry.bytes, requested);
             return FreeOutcome::Huge(id);
         };
         self.used = true;
         let bin = &mut self.bins[class];
-        bin.tally.free(entry.bytes, asked);
+        bin.tally.free(entry.bytes, requested);
         if merges && entry.bytes >= LARGE && self.extents.owns(id, live) {
             self.extents.free(id, live);
             return FreeOutcome::Cached;
@@ -221,11 +221,11 @@ impl Bins {
     }
 
     /// Counts a live block that was not served from the cache.
-    pub fn count_miss(&mut self, claim: Claim, asked: u64, live: &BlockMap) {
+    pub fn count_miss(&mut self, claim: Claim, requested: u64, live: &BlockMap) {
         let slot = live.slot(claim.id);
         self.recent[recent_index(slot.address())] = Some((slot.address(), claim));
         let tally = slot.class().map_or(&mut self.huge, |class| &mut self.bins[class].tally);
-        tally.alloc(slot.bytes(), asked);
+        tally.alloc(slot.bytes(), requested);
         tally.misses += 1;
     }
 

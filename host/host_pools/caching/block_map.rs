@@ -22,11 +22,11 @@ use std::sync::{Mutex, OnceLock, RwLock};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::host_pools) struct BlockId(u32);
 
-/// A live block as it was allocated: its number, and the value of `asked` while it is live.
+/// A live block as it was allocated: its number, and the value of `requested` while it is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub id: BlockId,
-    asked: usize,
+    requested: usize,
 }
 
 /// Slots in the first chunk; each following chunk has twice as many.
@@ -133,7 +133,7 @@ impl BlockMap {
     /// Makes a block live that the caller owns.
     #[inline]
     pub fn set_live(&self, id: BlockId, layout: Layout) -> Claim {
-        Claim { id, asked: self.slot(id).set_live(layout) }
+        Claim { id, requested: self.slot(id).set_live(layout) }
     }
 
     /// Claims a live block, if `layout` is the one it was allocated with.
@@ -148,8 +148,8 @@ impl BlockMap {
     /// Claims a block by its remembered claim, without the map. `false` gives no reason:
     /// [`claim`](Self::claim) determines it.
     #[inline]
-    pub fn claim_known(&self, Claim { id, asked }: Claim, address: u64, layout: Layout) -> bool {
-        self.slot(id).claim_known(asked, address, layout)
+    pub fn claim_known(&self, Claim { id, requested }: Claim, address: u64, layout: Layout) -> bool {
+        self.slot(id).claim_known(requested, address, layout)
     }
 
     /// The layout of the live block that starts at `address`.

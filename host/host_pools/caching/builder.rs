@@ -6,8 +6,8 @@ use super::super::sync_driver::SyncDriverAllocator;
 use super::class::Classes;
 use super::pool::CachingPool;
 use super::settings::{Hook, SPARE_DIVISOR, Settings};
-use crate::device_pools::GrowableBuffer;
 use crate::driver::Device;
+use crate::driver::GrowableBuffer;
 use crate::error::{Bytes, Result};
 use std::sync::Arc;
 

@@ -290,10 +290,9 @@ mod tests {
 
     #[test]
     fn invalid_classes_are_rejected() {
-        for (least, per, limit) in
-            [(100, 1, 4096), (0, 1, 4096), (512, 3, 4096), (512, 0, 4096), (512, 1, 256)]
+        for (min, per, limit) in [(100, 1, 4096), (0, 1, 4096), (512, 3, 4096), (512, 0, 4096), (512, 1, 256)]
         {
-            assert!(matches!(Classes::new(least, per, limit), Err(Error::InvalidConfig(_))));
+            assert!(matches!(Classes::new(min, per, limit), Err(Error::InvalidConfig(_))));
         }
     }
 }

@@ -14,7 +14,7 @@ use super::order_tag::OrderTag;
 use super::pool::CachingPool;
 use super::shared::Shared;
 use super::source::{GrowFailure, Source, UpstreamError, is_out_of_memory};
-use crate::device_pools::GrowableBuffer;
+use crate::driver::GrowableBuffer;
 use crate::error::{Error, InvalidRequest, Result};
 use std::alloc::Layout;
 use std::collections::BTreeSet;
@@ -24,9 +24,9 @@ use std::sync::atomic::Ordering::Relaxed;
 fn layout(bytes: u64, align: u64) -> Result<Layout> {
     let sizes = usize::try_from(bytes).ok().zip(usize::try_from(align).ok());
     let layout = sizes.and_then(|(bytes, align)| Layout::from_size_align(bytes, align).ok());
-    let asked = format!("{bytes} B aligned to {align}");
+    let requested = format!("{bytes} B aligned to {align}");
     let why = "the size exceeds the address space".into();
-    layout.ok_or_else(|| InvalidRequest::Layout { allocator: NAME.into(), asked, why }.into())
+    layout.ok_or_else(|| InvalidRequest::Layout { allocator: NAME.into(), requested, why }.into())
 }
 
 /// The locked shared state with the new memory, or why there is none.

@@ -13,7 +13,7 @@ use super::slot::ClaimError;
 use super::source::Source;
 use super::stream_cache::StreamCache;
 use super::streams::Streams;
-use crate::device_pools::GrowableBuffer;
+use crate::driver::GrowableBuffer;
 use crate::driver::Stream;
 use crate::error::Result;
 use std::alloc::Layout;
@@ -195,9 +195,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// Puts a free block into the stream's cache. Surplus blocks become shared.
     #[inline]
     fn cache_block(&self, id: BlockId, layout: Layout, stream: &Stream) {
-        let asked = layout.size() as u64;
+        let requested = layout.size() as u64;
         let merges = self.at_free_limit.load(Relaxed);
-        let free = |cache: &StreamCache| cache.bins().free(id, asked, merges, &self.live);
+        let free = |cache: &StreamCache| cache.bins().free(id, requested, merges, &self.live);
         let outcome = self.streams.with(stream, free);
         if outcome != FreeOutcome::Cached {
             self.share_surplus(outcome, stream);

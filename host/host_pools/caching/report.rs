@@ -1,6 +1,6 @@
 //! Statistics of a pool, and the reasons for an invalid free.
 
-use super::super::allocator::{DeviceAllocator, Usage};
+use super::super::allocator::DeviceAllocator;
 use super::super::request::{inside_block, invalid_free, wrong_layout};
 use super::super::sync::lock;
 use super::class::NAME;
@@ -9,6 +9,7 @@ use super::shared::Shared;
 use super::slot::ClaimError;
 use super::stats::{CachingPoolStats, Counts, Rung, RungStats};
 use crate::error::Error;
+use crate::usage::Usage;
 use std::alloc::Layout;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -29,8 +30,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
         CachingPoolStats {
             live_blocks: counts.blocks(),
             usage: Usage { used_bytes: used, reserved_bytes: reserved, largest_free_bytes: None },
-            asked_bytes: counts.asked(),
-            wasted_bytes: used.saturating_sub(counts.asked()),
+            asked_bytes: counts.requested(),
+            wasted_bytes: used.saturating_sub(counts.requested()),
             cached_bytes: reserved.saturating_sub(used),
             peak_reserved_bytes: self.peak.load(Relaxed) as u64,
             segments: shared.arena.segments().count() as u64,

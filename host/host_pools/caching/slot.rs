@@ -1,8 +1,8 @@
 //! The slot of a block: address, size, piece, class, and the layout while the block is live.
 //!
-//! I1: `asked` holds a layout only while the block is live. I2: the thread that removes the layout
+//! I1: `requested` holds a layout only while the block is live. I2: the thread that removes the layout
 //! owns the block exclusively; only the owner of a block stores a layout. Each use of a slot for
-//! another block has another generation in `asked`, so that a stale number claims nothing. I3: the
+//! another block has another generation in `requested`, so that a stale number claims nothing. I3: the
 //! other words are written before the block map contains the address, and not while it does.
 
 use std::alloc::Layout;
@@ -30,7 +30,7 @@ pub(super) struct Slot {
     class: AtomicUsize,
     /// The layout while the block is live, and the generation: the number of uses of this slot,
     /// modulo a power of two.
-    asked: AtomicUsize,
+    requested: AtomicUsize,
 }
 
 /// What a slot records of its block.
@@ -58,7 +58,7 @@ pub(in crate::host_pools) enum ClaimError {
 
 /// ordering: relaxed is enough for every word of a slot. A thread that reads a slot got the block's
 /// number under a lock, or its address from the thread that allocated it, in both cases after the
-/// slot was written (I3). `asked` publishes no other data: a stale number claims nothing, because
+/// slot was written (I3). `requested` publishes no other data: a stale number claims nothing, because
 /// its generation differs.
 impl Slot {
     #[inline]
@@ -96,18 +96,18 @@ impl Slot {
 
     #[inline]
     pub fn is_live(&self) -> bool {
-        self.asked.load(Relaxed) & LAYOUT != 0
+        self.requested.load(Relaxed) & LAYOUT != 0
     }
 
     /// The layout of a live block.
     pub fn layout(&self) -> Option<Layout> {
-        let asked = self.asked.load(Relaxed);
-        (asked & LAYOUT != 0).then(|| unpack(asked))
+        let requested = self.requested.load(Relaxed);
+        (requested & LAYOUT != 0).then(|| unpack(requested))
     }
 
     #[inline]
     fn generation(&self) -> usize {
-        self.asked.load(Relaxed) & !LAYOUT
+        self.requested.load(Relaxed) & !LAYOUT
     }
 
     /// Records a block, which is not live yet, in an unused slot. Starts another generation.
@@ -118,7 +118,7 @@ impl Slot {
         self.piece.store((block.owner as usize) << 32 | block.piece as usize, Relaxed);
         let class = block.class.map_or(HUGE, |class| class << 1 | usize::from(block.is_small));
         self.class.store(class, Relaxed);
-        self.asked.store(self.generation().wrapping_add(LAYOUT + 1), Relaxed);
+        self.requested.store(self.generation().wrapping_add(LAYOUT + 1), Relaxed);
     }
 
     /// Removes the address. The slot is unused from now on.
@@ -126,35 +126,35 @@ impl Slot {
         self.address.store(NO_ADDRESS, Relaxed);
     }
 
-    /// Makes the block live, which the caller owns (I2). Returns the value of `asked`.
+    /// Makes the block live, which the caller owns (I2). Returns the value of `requested`.
     #[inline]
     pub fn set_live(&self, layout: Layout) -> usize {
-        let asked = self.generation() | pack(layout);
-        self.asked.store(asked, Relaxed);
-        asked
+        let requested = self.generation() | pack(layout);
+        self.requested.store(requested, Relaxed);
+        requested
     }
 
     /// Claims the block, if it is live with `layout`. The caller knows that the slot is in use.
     #[inline]
     pub fn claim(&self, layout: Layout) -> Result<(), ClaimError> {
         let generation = self.generation();
-        match self.asked.compare_exchange(generation | pack(layout), generation, Relaxed, Relaxed) {
+        match self.requested.compare_exchange(generation | pack(layout), generation, Relaxed, Relaxed) {
             Ok(_) => Ok(()),
             Err(other) if other & LAYOUT == 0 => Err(ClaimError::Free),
             Err(other) => Err(ClaimError::Layout(unpack(other))),
         }
     }
 
-    /// Claims the block at `address`, if it is live with `layout` and `asked` is the value of
-    /// `asked` since its allocation.
+    /// Claims the block at `address`, if it is live with `layout` and `requested` is the value of
+    /// `requested` since its allocation.
     #[inline]
-    pub fn claim_known(&self, asked: usize, address: u64, layout: Layout) -> bool {
-        let free = asked & !LAYOUT;
+    pub fn claim_known(&self, requested: usize, address: u64, layout: Layout) -> bool {
+        let free = requested & !LAYOUT;
         // Generations wrap around. A reused slot belongs to a block at another address, and an
         // unused slot has no address: it is cleared before another slot can get the address. So if
         // the address matches, it is this block, which its owner holds until the exchange.
-        let is_it = asked == free | pack(layout) && self.address() == address;
-        is_it && self.asked.compare_exchange(asked, free, Relaxed, Relaxed).is_ok()
+        let is_it = requested == free | pack(layout) && self.address() == address;
+        is_it && self.requested.compare_exchange(requested, free, Relaxed, Relaxed).is_ok()
     }
 }
 
@@ -163,7 +163,7 @@ const fn pack(layout: Layout) -> usize {
     layout.size() << 6 | layout.align().trailing_zeros() as usize
 }
 
-fn unpack(asked: usize) -> Layout {
-    let asked = asked & LAYOUT;
-    Layout::from_size_align(asked >> 6, 1 << (asked & 63)).unwrap_or(Layout::new::<u8>())
+fn unpack(requested: usize) -> Layout {
+    let requested = requested & LAYOUT;
+    Layout::from_size_align(requested >> 6, 1 << (requested & 63)).unwrap_or(Layout::new::<u8>())
 }

@@ -1,6 +1,6 @@
 //! State under the lock of the source of segments, and why the pool cannot grow.
 
-use crate::device_pools::GrowableBuffer;
+use crate::driver::GrowableBuffer;
 use crate::error::{Error, InvalidRequest};
 use std::fmt;
 

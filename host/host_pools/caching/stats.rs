@@ -5,8 +5,8 @@
 //! another counts as allocated in the first cache and as freed in the second, so the difference in
 //! one cache may be positive or negative.
 
-use super::super::allocator::Usage;
 use super::class::Classes;
+use crate::usage::Usage;
 use serde::Serialize;
 
 /// Counters of one class in one cache. Allocations and frees write to different words: a load that
@@ -24,27 +24,27 @@ pub(super) struct Tally {
 struct Sum {
     blocks: u64,
     bytes: u64,
-    asked: u64,
+    requested: u64,
 }
 
 impl Sum {
     #[inline]
-    fn add(&mut self, bytes: u64, asked: u64) {
+    fn add(&mut self, bytes: u64, requested: u64) {
         self.blocks = self.blocks.wrapping_add(1);
         self.bytes = self.bytes.wrapping_add(bytes);
-        self.asked = self.asked.wrapping_add(asked);
+        self.requested = self.requested.wrapping_add(requested);
     }
 }
 
 impl Tally {
     #[inline]
-    pub fn alloc(&mut self, bytes: u64, asked: u64) {
-        self.out.add(bytes, asked);
+    pub fn alloc(&mut self, bytes: u64, requested: u64) {
+        self.out.add(bytes, requested);
     }
 
     #[inline]
-    pub fn free(&mut self, bytes: u64, asked: u64) {
-        self.back.add(bytes, asked);
+    pub fn free(&mut self, bytes: u64, requested: u64) {
+        self.back.add(bytes, requested);
     }
 }
 
@@ -55,7 +55,7 @@ struct Total {
     misses: u64,
     blocks: i64,
     bytes: i64,
-    asked: i64,
+    requested: i64,
     /// Blocks in caches.
     cached: u64,
 }
@@ -67,7 +67,7 @@ impl Total {
         self.misses += misses;
         self.blocks = self.blocks.wrapping_add(left(out.blocks, back.blocks));
         self.bytes = self.bytes.wrapping_add(left(out.bytes, back.bytes));
-        self.asked = self.asked.wrapping_add(left(out.asked, back.asked));
+        self.requested = self.requested.wrapping_add(left(out.requested, back.requested));
         self.cached += cached as u64;
     }
 }
@@ -102,8 +102,8 @@ impl Counts {
         number(self.totals().map(|of| of.bytes).fold(0, i64::wrapping_add))
     }
 
-    pub fn asked(&self) -> u64 {
-        number(self.totals().map(|of| of.asked).fold(0, i64::wrapping_add))
+    pub fn requested(&self) -> u64 {
+        number(self.totals().map(|of| of.requested).fold(0, i64::wrapping_add))
     }
 
     pub fn blocks(&self) -> u64 {
@@ -126,7 +126,7 @@ impl Counts {
             class_bytes: bytes,
             live_blocks: number(of.blocks),
             live_bytes: number(of.bytes),
-            wasted_bytes: number(of.bytes - of.asked),
+            wasted_bytes: number(of.bytes - of.requested),
             cached_blocks: of.cached,
             hits: of.hits,
             misses: of.misses,
@@ -239,7 +239,10 @@ mod tests {
         for tally in [allocs, frees] {
             counts.add(Some(5), &tally, 0);
         }
-        assert_eq!((counts.blocks(), counts.used(), counts.asked(), counts.hits()), (1, 1 << 20, 1000, 2));
+        assert_eq!(
+            (counts.blocks(), counts.used(), counts.requested(), counts.hits()),
+            (1, 1 << 20, 1000, 2)
+        );
     }
 
     /// More than half of the range of `u64` moved from one stream to the other.

@@ -156,7 +156,7 @@ fn no_memory_leaks_between_caches_slabs_and_segments() {
         if step % 100 == 0 {
             pool.check();
             let requested: usize = live.iter().map(|(_, size)| size).sum();
-            assert_eq!(pool.counts(&lock(&pool.shared)).asked(), requested as u64);
+            assert_eq!(pool.counts(&lock(&pool.shared)).requested(), requested as u64);
         }
     }
     let rungs = pool.stats().rungs;

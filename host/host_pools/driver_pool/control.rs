@@ -3,8 +3,8 @@
 use super::pool::DriverPool;
 use crate::driver::PoolAttribute;
 use crate::error::Result;
-use crate::host_pools::allocator::Usage;
 use crate::host_pools::sync::lock;
+use crate::usage::Usage;
 use serde::Serialize;
 
 /// When memory that was freed on one stream may be reused on another, before any synchronisation.

@@ -3,9 +3,10 @@
 use super::super::block_table::{Block, BlockTable};
 use crate::driver::{Device, PoolAttribute, PoolBackend, Range, Stream};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
-use crate::host_pools::allocator::{DeviceAllocator, Usage};
+use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::{address_of, check_request, invalid_free, invalid_layout, ptr_at};
 use crate::host_pools::sync::lock;
+use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;
 use std::sync::{Arc, Mutex};

@@ -188,6 +188,6 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
 
     fn out_of_range(&self, first: usize, count: usize, what: &'static str) -> Error {
         let bytes = |values: usize| Bytes((values as u64).saturating_mul(size_of::<T>() as u64));
-        Error::OutOfBounds { offset: bytes(first), asked: bytes(count), what, there: Bytes(self.bytes()) }
+        Error::OutOfBounds { offset: bytes(first), requested: bytes(count), what, size: Bytes(self.bytes()) }
     }
 }

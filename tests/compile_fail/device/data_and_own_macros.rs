@@ -46,8 +46,8 @@ warpheap_device::kernel! {
 warpheap_device::stress_kernels! {
     warpheap_device::freelist::FreeList {
         stress: stress_it,
-        grab: grab_it,
-        give_back: give_it_back,
+        exhaust: exhaust_it,
+        free_all: give_it_back,
         exchange: exchange_it,
         free_twice: free_it_twice,
     }

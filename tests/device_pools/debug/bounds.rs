@@ -51,7 +51,7 @@ fn a_byte_before_a_block_is_an_underrun() {
 
 /// The block is never allocated again, because its bounds are lost.
 #[test]
-fn a_record_that_is_written_over_is_an_underrun_and_is_told_by_the_check() {
+fn a_record_that_is_written_over_is_an_underrun_and_is_reported_by_the_check() {
     for bench in benches(16) {
         let user = run(&bench, 50, -40, 8);
         let fault = bench.fault();
@@ -69,7 +69,7 @@ fn a_record_that_is_written_over_is_an_underrun_and_is_told_by_the_check() {
 
 /// Faults that the host plants, on a GPU as well.
 #[test]
-fn what_a_block_of_the_host_suffers_is_among_the_heaps_faults() {
+fn damage_to_a_block_of_the_host_is_recorded() {
     for device in all_devices() {
         let bench = Bench::new(device, 8 << 20, 4);
         let write = |address: u64| {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use warpheap_device::global::GlobalHeap;
 
 #[test]
-fn leaks_are_told_by_site_with_the_bytes_that_were_asked_for() {
+fn leaks_are_reported_by_site_with_the_bytes_that_were_asked_for() {
     for bench in benches(16) {
         bench.run(stray, 40, (bench.heap.handle(), 30, 0, 0, bench.out.slice()));
         bench.run(everyway, 32, (bench.heap.handle(),));

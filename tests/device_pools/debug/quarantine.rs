@@ -13,7 +13,7 @@ fn free_others(bench: &Bench, count: usize) {
 }
 
 #[test]
-fn what_was_not_written_yet_and_what_was_freed_is_poison() {
+fn new_and_freed_memory_is_poisoned() {
     for bench in benches(1 << 10) {
         for size in [1_u64, 8, 77, 20_000] {
             bench.run(read_poison, THREADS, (bench.heap.handle(), size, UNSET, FREED, bench.out.slice()));
@@ -108,8 +108,8 @@ fn a_full_heap_empties_its_quarantine() {
     for device in cpus() {
         let bench = Bench::new(device, 1 << 20, 1000);
         let all = |size| {
-            let asked = vec![layout_of(size); 300];
-            bench.heap.allocate_many(&asked).unwrap().into_iter().flatten().collect::<Vec<_>>()
+            let requested = vec![layout_of(size); 300];
+            bench.heap.allocate_many(&requested).unwrap().into_iter().flatten().collect::<Vec<_>>()
         };
         let first = all(4000);
         assert!(first.len() > 200, "{}", first.len());
@@ -130,7 +130,7 @@ fn a_full_heap_empties_its_quarantine() {
 
 /// Also detects a write after free when it evicts a block.
 #[test]
-fn what_a_full_heap_evicts_is_checked() {
+fn blocks_that_a_full_heap_evicts_are_checked() {
     for device in cpus() {
         let bench = Bench::new(device, 1 << 20, 10);
         bench.run(stray, 1, (bench.heap.handle(), 500_000, 0, 0, bench.out.slice()));
@@ -170,7 +170,7 @@ fn of_threads_that_free_one_block_at_once_one_does() {
 }
 
 #[test]
-fn what_is_no_block_is_not_freed() {
+fn addresses_outside_blocks_are_not_freed() {
     for bench in benches(4) {
         bench.run(take, 4, (bench.heap.handle(), 100, 1, bench.out.slice()));
         bench.run(give, 4, (bench.heap.handle(), bench.out.slice(), 8, 1));

@@ -19,7 +19,7 @@ unsafe impl DeviceData for Page {}
 fn contents_survive_kernels_copies_and_neighbours() {
     each(|case, device, allocator| {
         let (module, stream) = (module(device), device.stream().unwrap());
-        let lens = [1, 2, 3, 33, 1000, case.most.size() / 4];
+        let lens = [1, 2, 3, 33, 1000, case.max.size() / 4];
         let values = |len: usize| (0..len as u32).map(|i| i * 3 + len as u32).collect::<Vec<_>>();
         let buffers: Vec<_> = lens
             .iter()
@@ -30,8 +30,8 @@ fn contents_survive_kernels_copies_and_neighbours() {
             // SAFETY: there is a value for each thread, and the launch is on the buffer's stream.
             unsafe { stream.launch(&module, double, &grid, (buffer.slice(),)) }.unwrap();
         }
-        let asked: u64 = buffers.iter().map(|buffer| buffer.bytes()).sum();
-        assert!(allocator.usage().used_bytes >= asked, "{case}");
+        let requested: u64 = buffers.iter().map(|buffer| buffer.bytes()).sum();
+        assert!(allocator.usage().used_bytes >= requested, "{case}");
         for (len, buffer) in lens.into_iter().zip(&buffers) {
             assert_eq!((buffer.len(), buffer.bytes()), (len, 4 * len as u64));
             let wanted: Vec<u32> = values(len).iter().map(|value| value * 2).collect();
@@ -45,7 +45,7 @@ fn contents_survive_kernels_copies_and_neighbours() {
 #[test]
 fn zeroed_and_fill_overwrite_previous_contents() {
     each(|case, device, allocator| {
-        let (stream, len) = (device.stream().unwrap(), case.most.size() / 8);
+        let (stream, len) = (device.stream().unwrap(), case.max.size() / 8);
         for round in 0..2 {
             let mut values = PoolBuffer::<u64, _>::zeroed(&allocator, len, &stream).unwrap();
             assert!(values.copy_to_vec().unwrap().iter().all(|value| *value == 0), "{case}, {round}");

@@ -100,6 +100,6 @@ fn best(peers: &Value, peer: &str) -> String {
     // The file has a version of each allocator; the floor and a counter that never frees have none.
     let allocators = peers["versions"].as_object().unwrap().keys();
     let times = allocators.filter_map(|name| Some((peers["microseconds"][name].get(peer)?.as_f64()?, name)));
-    let least = times.min_by(|a, b| a.0.total_cmp(&b.0));
-    least.map_or("–".into(), |(us, name)| format!("{} ({name})", cell(&us.into(), ". us")))
+    let min = times.min_by(|a, b| a.0.total_cmp(&b.0));
+    min.map_or("–".into(), |(us, name)| format!("{} ({name})", cell(&us.into(), ". us")))
 }

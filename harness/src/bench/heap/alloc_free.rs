@@ -75,9 +75,8 @@ impl Bench {
         let load = self.load(threads, sizes)?;
         let base = load.alloc_floor()?;
         let rounds = load.time_alloc(&self.heap(room_for(threads, sizes))?)?;
-        if rounds.least != load.threads() {
-            let found =
-                format!("only {} of {} allocations succeeded in a round", rounds.least, load.threads());
+        if rounds.min != load.threads() {
+            let found = format!("only {} of {} allocations succeeded in a round", rounds.min, load.threads());
             return Err(Error::wrong(name, found));
         }
         load.alloc_figure(name, rounds.time, (WITHOUT_ALLOCATING, base), bar, load.threads())

@@ -60,8 +60,8 @@ impl Bench {
         let (load, heap) = self.exact()?;
         let rounds = load.time_alloc(&heap)?;
         let checked = load.check_addresses(name, load.granted()?)?;
-        let checked = format!("the fewest of all rounds, {}; of the last: {checked}", rounds.least);
-        let share = percent(rounds.least.into(), load.threads().into());
+        let checked = format!("the fewest of all rounds, {}; of the last: {checked}", rounds.min);
+        let share = percent(rounds.min.into(), load.threads().into());
         let figure = Figure::plain(name, load.threads(), "all requests").timed(rounds.time).checked(checked);
         Ok(figure.measured_by(share, "%", Bar::AtLeast, 98.0))
     }
@@ -86,7 +86,7 @@ impl Bench {
         let freed = self.timer.device.zeroed::<u64>(1)?;
         let counter = DevicePtr(freed.address() as *mut _);
         let (mut round, mut freed_before) = (0, 0);
-        let (mut least, mut what) = (f64::MAX, String::new());
+        let (mut min, mut what) = (f64::MAX, String::new());
         let time = self.timer.time_and_look(
             || {
                 heap.free(&again, false)?;
@@ -102,8 +102,8 @@ impl Bench {
                 let total = freed.copy_to_vec()?[0];
                 let (now, got) = (total - freed_before, u64::from(again.granted()?));
                 freed_before = total;
-                if percent(got, now) < least {
-                    (least, what) = (percent(got, now), format!("{got} blocks after {now} were freed"));
+                if percent(got, now) < min {
+                    (min, what) = (percent(got, now), format!("{got} blocks after {now} were freed"));
                 }
                 Ok(())
             },
@@ -114,7 +114,7 @@ impl Bench {
         let faults = heap.check_freed(name)?;
         let checked = format!("{what}, the least of all rounds; of the last: {different}; {faults}");
         let figure = Figure::plain(name, again.threads(), "the bytes freed").timed(time).checked(checked);
-        Ok(figure.measured_by(least, "%", Bar::AtLeast, 95.0))
+        Ok(figure.measured_by(min, "%", Bar::AtLeast, 95.0))
     }
 
     /// Allocates and frees blocks of many sizes; then one thread allocates the whole heap as one

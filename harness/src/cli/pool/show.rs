@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_device_cannot_do_is_no_failure_of_the_machine() {
+    fn a_feature_that_the_device_lacks_is_no_failure_of_the_machine() {
         let device = Device::cpu();
         for bytes in [1 << 62, u64::MAX] {
             let failure = failure(look(&device, Some(bytes)).unwrap_err());

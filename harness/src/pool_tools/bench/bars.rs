@@ -59,7 +59,7 @@ fn of_pair(figure: &PairFigure, [driver, driver_pool]: [Option<f64>; 2]) -> Vec<
     }
     let nanos = figure.ns.median;
     let mut bars: Vec<_> =
-        most_nanos(figure).map(|most| Judged::at_most("a pair", nanos, "ns", most)).into_iter().collect();
+        most_nanos(figure).map(|max| Judged::at_most("a pair", nanos, "ns", max)).into_iter().collect();
     if figure.pool == BLOCKS {
         return bars;
     }

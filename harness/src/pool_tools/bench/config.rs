@@ -42,14 +42,14 @@ impl PoolBenchConfig {
     pub fn for_device(info: &DeviceInfo) -> PoolBenchConfig {
         let (allocations, cap) = if info.backend == Backend::Cuda { (ALLOCATIONS, CAP) } else { ON_CPU };
         // Pools round sizes up.
-        let most = info.memory_free / 3 * 2 / MIB * MIB;
+        let max = info.memory_free / 3 * 2 / MIB * MIB;
         PoolBenchConfig {
             pools: POOLS.iter().collect(),
             only: None,
             rounds: 10,
             threads: 16,
             allocations,
-            cap_bytes: cap.min(most).max(LARGEST),
+            cap_bytes: cap.min(max).max(LARGEST),
             seed: 1,
         }
     }
@@ -60,14 +60,14 @@ impl PoolBenchConfig {
     /// [`Error::InvalidConfig`](warpheap::Error::InvalidConfig) if the cap is less than a single
     /// allocation.
     pub fn check(&self) -> warpheap::Result<()> {
-        let most = LARGEST;
-        if self.cap_bytes >= most {
+        let max = LARGEST;
+        if self.cap_bytes >= max {
             return Ok(());
         }
         Err(InvalidConfig::Pool {
             setting: "cap",
             given: Bytes(self.cap_bytes).to_string(),
-            why: format!("a single random allocation may have {}", Bytes(most)),
+            why: format!("a single random allocation may have {}", Bytes(max)),
         }
         .into())
     }

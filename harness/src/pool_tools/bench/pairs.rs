@@ -97,12 +97,12 @@ fn layout(bytes: usize) -> Layout {
 
 /// Sizes with uniformly distributed logarithms.
 fn mixed(seed: u64) -> Vec<Layout> {
-    let (least, most) = (256_f64.ln(), ((64 * MIB) as f64).ln());
+    let (min, max) = (256_f64.ln(), ((64 * MIB) as f64).ln());
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut size = || {
         // 53 random bits, the precision of an `f64`.
         let part = (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-        (least + part * (most - least)).exp() as usize
+        (min + part * (max - min)).exp() as usize
     };
     (0..MIXED).map(|_| layout(size())).collect()
 }

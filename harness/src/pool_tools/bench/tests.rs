@@ -113,7 +113,7 @@ fn every_pool_is_measured_on_the_cpu() {
 }
 
 #[test]
-fn what_a_pool_has_no_room_for_is_left_out_and_told() {
+fn allocations_beyond_the_pool_are_left_out_and_reported() {
     let device = Device::cpu_with_executor(
         warpheap::simt::Executor::new(warpheap::simt::Mode::Parallel { workers: 1 }),
         40 * MIB,

@@ -2,9 +2,10 @@ use super::*;
 use crate::pool_tools::POOLS;
 use std::alloc::Layout;
 use std::thread;
+use warpheap::Usage;
 use warpheap::driver::Stream;
 use warpheap::host_pools::{
-    DeviceAllocator, FailureInjected, Failures, LogAction, Logged, SyncDriverAllocator, Usage, read_rows,
+    DeviceAllocator, FailureInjected, Failures, LogAction, Logged, SyncDriverAllocator, read_rows,
 };
 use warpheap_device::kernel::DevicePtr;
 
@@ -56,7 +57,7 @@ fn a_log_is_replayed_as_it_is_on_every_pool_and_by_any_threads() {
 
 /// Equal blocks are as large as the largest request: 3 of 320 B for 600 B.
 #[test]
-fn the_memory_that_equal_blocks_waste_is_told() {
+fn the_memory_that_equal_blocks_waste_is_reported() {
     let blocks = PoolKind::find("blocks").unwrap();
     let report = replay(&Device::cpu(), blocks, &trace(LOG), config(Hosts::One)).unwrap();
     assert_eq!((report.peak_used_bytes, report.peak_reserved_bytes), (960, 960));
@@ -84,7 +85,7 @@ fn threads_streams_and_the_order_are_those_of_the_log() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_told_and_nothing_is_lost() {
+fn inconsistent_logs_are_reported_and_nothing_is_lost() {
     let log = "\
         1,1,free,0x900,64,1,8\n\
         1,2,allocate,0x100,100,1,8\n\
@@ -220,7 +221,7 @@ fn an_error_that_is_no_refusal_ends_a_replay_on_all_threads() {
 }
 
 #[test]
-fn what_was_logged_can_be_replayed() {
+fn a_log_can_be_replayed() {
     let device = Device::cpu();
     let logged = Logged::new(SyncDriverAllocator::new(&device), Vec::new());
     thread::scope(|scope| {

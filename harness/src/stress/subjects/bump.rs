@@ -2,7 +2,7 @@
 //!
 //! The allocated, remaining and wasted granules must add up to the size of the arena.
 
-use crate::kernels::stress::{give_back_bump, grab_bump, plant_overlap_bump, stress_bump};
+use crate::kernels::stress::{exhaust_bump, free_all_bump, plant_overlap_bump, stress_bump};
 use crate::stress::finding::FindingKind;
 use crate::stress::kernels::Kernels;
 use crate::stress::kinds::AllocatorKind;
@@ -38,7 +38,7 @@ pub(crate) struct BumpSubject {
 unsafe impl Subject for BumpSubject {
     type Handle = Bump;
     const KERNELS: Kernels<Bump> =
-        Kernels::new(&stress_bump, &grab_bump, &give_back_bump).overlap(&plant_overlap_bump);
+        Kernels::new(&stress_bump, &exhaust_bump, &free_all_bump).overlap(&plant_overlap_bump);
     const NAME: &'static str = AllocatorKind::Bump.name();
 
     fn shape(_: u32, _: u32, mean_bytes: u32) -> Shape {
@@ -92,11 +92,11 @@ unsafe impl Subject for BumpSubject {
         Ok(Some(account))
     }
 
-    fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool> {
+    fn is_exhausted(&self, plan: &Plan, live: u64, max: u64) -> Result<bool> {
         let largest = footprint(plan.max_bytes, 1 << plan.max_align_log2) << plan.granule_log2;
         let stats = self.pool.stats()?;
         let is_short = stats.unsettled == 0 && stats.remaining_bytes < self.pieces * largest;
-        Ok(live == most || is_short)
+        Ok(live == max || is_short)
     }
 
     fn most_blocks(&self, plan: &Plan) -> u64 {

@@ -4,7 +4,7 @@
 //! three sources for the number of live blocks and their addresses.
 
 use crate::kernels::stress::{
-    exchange_freelist, give_back_freelist, grab_freelist, plant_double_free, plant_overlap_freelist,
+    exchange_freelist, exhaust_freelist, free_all_freelist, plant_double_free, plant_overlap_freelist,
     stress_freelist,
 };
 use crate::stress::kernels::Kernels;
@@ -30,7 +30,7 @@ pub(crate) struct FreeListSubject(device_pools::FreeList);
 // (S5).
 unsafe impl Subject for FreeListSubject {
     type Handle = FreeList;
-    const KERNELS: Kernels<FreeList> = Kernels::new(&stress_freelist, &grab_freelist, &give_back_freelist)
+    const KERNELS: Kernels<FreeList> = Kernels::new(&stress_freelist, &exhaust_freelist, &free_all_freelist)
         .exchange(&exchange_freelist)
         .overlap(&plant_overlap_freelist)
         .free_twice(&plant_double_free);
@@ -86,8 +86,8 @@ unsafe impl Subject for FreeListSubject {
         Ok(Some(account))
     }
 
-    fn is_exhausted(&self, plan: &Plan, live: u64, most: u64) -> Result<bool> {
-        Ok(live == plan.blocks().min(most))
+    fn is_exhausted(&self, plan: &Plan, live: u64, max: u64) -> Result<bool> {
+        Ok(live == plan.blocks().min(max))
     }
 
     fn most_blocks(&self, plan: &Plan) -> u64 {

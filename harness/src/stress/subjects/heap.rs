@@ -6,7 +6,7 @@
 //! it was new.
 
 use crate::kernels::stress::{
-    exchange_heap, give_back_heap, grab_heap, plant_double_free_heap, plant_overlap_heap, stress_heap,
+    exchange_heap, exhaust_heap, free_all_heap, plant_double_free_heap, plant_overlap_heap, stress_heap,
     take_whole_heap,
 };
 use crate::stress::finding::{Finding, FindingKind};
@@ -47,7 +47,7 @@ pub(crate) struct HeapSubject {
 // (S5).
 unsafe impl Subject for HeapSubject {
     type Handle = Heap;
-    const KERNELS: Kernels<Heap> = Kernels::new(&stress_heap, &grab_heap, &give_back_heap)
+    const KERNELS: Kernels<Heap> = Kernels::new(&stress_heap, &exhaust_heap, &free_all_heap)
         .exchange(&exchange_heap)
         .overlap(&plant_overlap_heap)
         .free_twice(&plant_double_free_heap)

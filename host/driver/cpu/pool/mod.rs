@@ -28,7 +28,7 @@ pub(super) struct CpuPool {
     heap: Arc<Heap>,
     /// The queues of the device, to drain if blocks are live on drop.
     queues: Arc<Queues>,
-    most: u64,
+    max: u64,
     state: Mutex<State>,
 }
 
@@ -43,7 +43,7 @@ struct State {
 }
 
 impl CpuPool {
-    pub fn new(heap: Arc<Heap>, queues: Arc<Queues>, most: Option<u64>) -> CpuPool {
+    pub fn new(heap: Arc<Heap>, queues: Arc<Queues>, max: Option<u64>) -> CpuPool {
         let state = State {
             segments: Segments::default(),
             reserved_high: 0,
@@ -53,7 +53,7 @@ impl CpuPool {
             opportunistic: true,
             internal_dependencies: true,
         };
-        CpuPool { heap, queues, most: most.unwrap_or(u64::MAX), state: Mutex::new(state) }
+        CpuPool { heap, queues, max: max.unwrap_or(u64::MAX), state: Mutex::new(state) }
     }
 
     /// The host has waited for work: releases memory above the threshold.
@@ -73,15 +73,15 @@ impl CpuPool {
         Error::OutOfMemory(OutOfMemory::Device {
             device: self.heap.device().into(),
             requested: Bytes(bytes),
-            free: Bytes(self.heap.free_bytes().min(self.most - state.segments.reserved())),
-            total: Bytes(self.heap.total().min(self.most)),
+            free: Bytes(self.heap.free_bytes().min(self.max - state.segments.reserved())),
+            total: Bytes(self.heap.total().min(self.max)),
             advice: "request less".into(),
         })
     }
 
     /// Adds a segment that can hold a block of `bytes`.
     fn grow(&self, state: &mut State, bytes: u64) -> Result<()> {
-        let room = self.most - state.segments.reserved();
+        let room = self.max - state.segments.reserved();
         if bytes > room {
             return Err(self.full(state, bytes));
         }

@@ -16,10 +16,10 @@ struct Setup {
     pool: CpuPool,
 }
 
-fn setup(most: Option<u64>) -> Setup {
+fn setup(max: Option<u64>) -> Setup {
     let heap = Arc::new(Heap::new("CPU", 64 * MIB));
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), MIB);
-    Setup { device, pool: CpuPool::new(heap.clone(), Arc::default(), most), heap }
+    Setup { device, pool: CpuPool::new(heap.clone(), Arc::default(), max), heap }
 }
 
 /// Blocks a stream on an event of another stream until released.
@@ -136,7 +136,7 @@ fn a_full_pool_makes_the_stream_wait_or_fails() {
 }
 
 #[test]
-fn what_is_above_the_threshold_goes_back_at_a_synchronisation() {
+fn memory_above_the_threshold_is_released_at_a_synchronisation() {
     let Setup { device, heap, pool } = setup(None);
     let stream = device.stream().unwrap();
     pool.set(PoolAttribute::ReleaseThreshold, 6 * MIB).unwrap();
@@ -181,7 +181,7 @@ fn a_trim_keeps_what_is_in_use_or_pending_and_what_it_is_told_to() {
 }
 
 #[test]
-fn what_is_free_but_too_small_makes_room_for_more() {
+fn free_memory_that_is_too_small_is_released_for_more() {
     let Setup { device, heap, pool } = setup(None);
     let stream = device.stream().unwrap();
     pool.set(PoolAttribute::ReleaseThreshold, u64::MAX).unwrap();
@@ -246,8 +246,8 @@ fn segments_stay_consistent_under_random_requests() {
                 1 => pool.settle(),
                 2 => pool.set(PoolAttribute::ReleaseThreshold, below(32) * MIB).unwrap(),
                 3..12 => {
-                    let most = 1 << (4 + below(18));
-                    let bytes = 1 + below(most);
+                    let max = 1 << (4 + below(18));
+                    let bytes = 1 + below(max);
                     let Ok(at) = pool.alloc(bytes, stream.queue()) else { continue };
                     assert!(at.is_multiple_of(GRAIN));
                     let apart = |(start, size): &(u64, u64)| at + bytes <= *start || start + size <= at;

@@ -50,7 +50,7 @@ fn names(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_a_kernel_reaches_stays_and_nothing_else() {
+fn only_functions_that_a_kernel_reaches_stay() {
     let cut_to = |kernels: &[&'static str]| names(&cut(TEXT, kernels).unwrap());
     assert_eq!(cut_to(&["first"]), ["helper", "first", "helper", "inner", "listed"]);
     assert_eq!(cut_to(&["second"]), ["second", "by_address", "listed"]);
@@ -58,7 +58,7 @@ fn what_a_kernel_reaches_stays_and_nothing_else() {
 }
 
 #[test]
-fn what_stays_is_the_exact_text() {
+fn the_remaining_text_is_unchanged() {
     let first = cut(TEXT, &["first"]).unwrap();
     for kept in [
         &TEXT[..TEXT.find("\n.func").unwrap()],

@@ -129,7 +129,7 @@ mod tests {
         ) {
             let (mut pieces, mut tree) = (FreeIndex::default(), BTreeSet::new());
             let size = |n: u64| (8 + n % 8) << (n / 8 + 5);
-            for (number, (n, start, adds, asked)) in (0_u32..).zip(steps) {
+            for (number, (n, start, adds, requested)) in (0_u32..).zip(steps) {
                 let piece = (size(n), start, 7);
                 if adds && tree.insert(piece) {
                     pieces.insert(piece);
@@ -137,8 +137,8 @@ mod tests {
                     tree.remove(&piece);
                     pieces.remove(&piece);
                 }
-                let asked = size(asked) - u64::from(number % 2);
-                prop_assert!(pieces.from(asked).eq(tree.range((asked, 0, 0)..)));
+                let requested = size(requested) - u64::from(number % 2);
+                prop_assert!(pieces.from(requested).eq(tree.range((requested, 0, 0)..)));
                 prop_assert!(pieces.iter().eq(&tree));
                 check(&pieces);
             }

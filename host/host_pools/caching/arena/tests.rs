@@ -131,11 +131,11 @@ impl Model {
                 self.arena.extend(FIRST, units * UNIT, UNIT);
                 self.units.extend((0..units).map(|_| Unit::Free(OrderTag::IDLE)));
             }
-            Step::Truncate(most) => {
+            Step::Truncate(max) => {
                 let is_free = |unit: &&Unit| matches!(unit, Unit::Free(_));
                 let tail = self.units.iter().rev().take_while(is_free).count() as u64;
                 assert_eq!(self.arena.free_tail(FIRST, |_| true), tail * UNIT);
-                let units = most.min(tail).min(self.units.len() as u64 - 1);
+                let units = max.min(tail).min(self.units.len() as u64 - 1);
                 self.arena.truncate(FIRST, units * UNIT);
                 self.units.truncate(self.units.len() - units as usize);
             }

@@ -5,7 +5,8 @@ use super::stage::Stage;
 use std::alloc::Layout;
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use warpheap::host_pools::{DeviceAllocator, SyncDriverAllocator, Usage};
+use warpheap::Usage;
+use warpheap::host_pools::{DeviceAllocator, SyncDriverAllocator};
 use warpheap::{Device, Result, Stream};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 

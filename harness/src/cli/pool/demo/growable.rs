@@ -2,7 +2,7 @@
 
 use super::fault::Fault;
 use super::stage::{Demo, Stage};
-use warpheap::device_pools::GrowableBuffer;
+use warpheap::GrowableBuffer;
 use warpheap::error::{Dangling, OutOfMemory};
 use warpheap::{Error, Result};
 use warpheap_device::kernel::DeviceSlice;
@@ -46,7 +46,7 @@ fn words(stage: &Stage, buffer: &GrowableBuffer, from: u64, to: u64) -> Result<D
 
 fn in_place(stage: &mut Stage) -> Result<()> {
     // Injected faults are found in less.
-    let most = MIB * if stage.fault.is_none() { 100 } else { 4 };
+    let max = MIB * if stage.fault.is_none() { 100 } else { 4 };
     let (mut buffer, stream) = (GrowableBuffer::reserve(&stage.device, GIB)?, stage.stream.clone());
     let (base, first) = (buffer.address(), MIB.next_multiple_of(buffer.granularity()));
     stage.check_is("bytes of reserved addresses", stage.reported(buffer.reserved()), GIB);
@@ -54,15 +54,15 @@ fn in_place(stage: &mut Stage) -> Result<()> {
     let size = grow(stage, &mut buffer, MIB)?;
     stage.check_is("bytes after growth to 1 MiB, as the device rounds them up", size, first);
     stage.fill(&stream, words(stage, &buffer, 0, first)?, 1)?;
-    let size = grow(stage, &mut buffer, most)?;
-    stage.check_is("bytes after growth to 100 MiB", size, most.next_multiple_of(buffer.granularity()));
+    let size = grow(stage, &mut buffer, max)?;
+    stage.check_is("bytes after growth to 100 MiB", size, max.next_multiple_of(buffer.granularity()));
     stage.check("the address is the same", format_args!("{base:#x}"), buffer.address() == base);
     stage.fill(&stream, words(stage, &buffer, first, size)?, 2)?;
     stage.check_words("the old values are 1", &stream, words(stage, &buffer, 0, first)?, 1)?;
-    stage.check_words("the new values are 2", &stream, words(stage, &buffer, first, most)?, 2)?;
+    stage.check_words("the new values are 2", &stream, words(stage, &buffer, first, max)?, 2)?;
     // No word is 0, so the result is the number of words compared.
-    let checked = stage.different(&stream, words(stage, &buffer, 0, most)?, 0)?;
-    stage.check_is("values that were checked", checked, most / 4);
+    let checked = stage.different(&stream, words(stage, &buffer, 0, max)?, 0)?;
+    stage.check_is("values that were checked", checked, max / 4);
     failed_growth(stage, &mut buffer)?;
     stage.check_is("bytes after shrinking to the first growth", shrink(stage, &mut buffer, first)?, first);
     stage.check_words("the values that stayed are 1", &stream, words(stage, &buffer, 0, first)?, 1)?;

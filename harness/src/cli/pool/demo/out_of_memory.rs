@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use warpheap::error::OutOfMemory;
 use warpheap::host_pools::{
     CachingPool, CachingPoolBuilder, DeviceAllocator, DriverPool, Limit, PoolBuffer, SyncDriverAllocator,
-    Usage,
 };
-use warpheap::{Device, Error, Result, Stream};
+use warpheap::{Device, Error, Result, Stream, Usage};
 
 const SIZE: usize = 2 * MIB;
 

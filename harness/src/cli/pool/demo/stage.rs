@@ -285,7 +285,7 @@ impl Stage {
 
     /// Number of threads that fill or compare `words`.
     fn threads(&self, words: DeviceSlice<u32>) -> u32 {
-        let most = if self.is_cpu() { CPU_THREADS } else { THREADS };
-        u32::try_from(words.len()).unwrap_or(most).clamp(1, most)
+        let max = if self.is_cpu() { CPU_THREADS } else { THREADS };
+        u32::try_from(words.len()).unwrap_or(max).clamp(1, max)
     }
 }

@@ -37,8 +37,8 @@
 //! ```
 //!
 //! Layers, each using only those before it: [`simt`] → [`driver`] → [`device_pools`] and
-//! [`host_pools`], which do not use each other. All of them return [`Error`]; all pools report their
-//! [`Usage`].
+//! [`host_pools`], which do not use each other. All of them return [`Error`]; all pools report
+//! their [`Usage`].
 #![cfg(not(loom))]
 
 pub mod build_info;

@@ -108,8 +108,8 @@ pub enum InvalidFree {
 
     /// A heap has no live blocks at some of the addresses. The others were freed.
     #[error(
-        "{failed} of {requested} addresses are no live blocks of the heap and were not freed; the first is {first}; \
-         the other blocks were freed"
+        "{failed} of {requested} addresses were not freed, the others were; the first: {first}; free each \
+         block of the heap once"
     )]
     Heap {
         /// The number of addresses that were not freed.

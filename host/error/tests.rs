@@ -94,7 +94,7 @@ fn request() -> Vec<Error> {
         InvalidRequest::Alignment { align: 3, max: 512 }.into(),
         InvalidRequest::EventOrder.into(),
         InvalidFree::Block { allocator: allocator.clone(), address: 0x10, why }.into(),
-        InvalidFree::Heap { failed: 1, requested: 2, first: "0x10: free already".into() }.into(),
+        InvalidFree::Heap { failed: 1, requested: 2, first: "0x10 is already free".into() }.into(),
         Error::InUse { allocator, blocks: 2, bytes, reserved, advice },
     ]
 }

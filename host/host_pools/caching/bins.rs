@@ -142,8 +142,8 @@ impl Bins {
         self.recent[recent_index(address)].take_if(|(known, _)| *known == address).map(|(_, claim)| claim)
     }
 
-    /// Caches a free block that was allocated with `requested` bytes. With `merges`, a large block is
-    /// merged into its extent instead.
+    /// Caches a free block that was allocated with `requested` bytes. With `merges`, a large block
+    /// is merged into its extent instead.
     #[inline(always)]
     pub fn free(&mut self, id: BlockId, requested: u64, merges: bool, live: &BlockMap) -> FreeOutcome {
         let slot = live.slot(id);

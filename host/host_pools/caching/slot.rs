@@ -1,9 +1,10 @@
 //! The slot of a block: address, size, piece, class, and the layout while the block is live.
 //!
-//! I1: `requested` holds a layout only while the block is live. I2: the thread that removes the layout
-//! owns the block exclusively; only the owner of a block stores a layout. Each use of a slot for
-//! another block has another generation in `requested`, so that a stale number claims nothing. I3: the
-//! other words are written before the block map contains the address, and not while it does.
+//! I1: `requested` holds a layout only while the block is live. I2: the thread that removes the
+//! layout owns the block exclusively; only the owner of a block stores a layout. Each use of a slot
+//! for another block has another generation in `requested`, so that a stale number claims nothing.
+//! I3: the other words are written before the block map contains the address, and not while it
+//! does.
 
 use std::alloc::Layout;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -58,8 +59,8 @@ pub(in crate::host_pools) enum ClaimError {
 
 /// ordering: relaxed is enough for every word of a slot. A thread that reads a slot got the block's
 /// number under a lock, or its address from the thread that allocated it, in both cases after the
-/// slot was written (I3). `requested` publishes no other data: a stale number claims nothing, because
-/// its generation differs.
+/// slot was written (I3). `requested` publishes no other data: a stale number claims nothing,
+/// because its generation differs.
 impl Slot {
     #[inline]
     pub fn address(&self) -> u64 {

@@ -47,7 +47,7 @@ fn sizes_are_rounded_and_the_waste_is_reported() {
         free(&pool, block, &stream).unwrap();
     }
     let stats = pool.stats();
-    assert_eq!((stats.usage.used_bytes, stats.asked_bytes, stats.wasted_bytes), (0, 0, 0));
+    assert_eq!((stats.usage.used_bytes, stats.requested_bytes, stats.wasted_bytes), (0, 0, 0));
     // More classes per doubling waste less memory.
     let four = CachingPool::builder().classes_per_doubling(4).build_over(Counted::new(&device)).unwrap();
     assert_eq!((pool.rounded(40_000), four.rounded(40_000)), (65_536, 40_960));

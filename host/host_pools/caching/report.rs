@@ -30,7 +30,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         CachingPoolStats {
             live_blocks: counts.blocks(),
             usage: Usage { used_bytes: used, reserved_bytes: reserved, largest_free_bytes: None },
-            asked_bytes: counts.requested(),
+            requested_bytes: counts.requested(),
             wasted_bytes: used.saturating_sub(counts.requested()),
             cached_bytes: reserved.saturating_sub(used),
             peak_reserved_bytes: self.peak.load(Relaxed) as u64,

@@ -145,7 +145,7 @@ pub struct CachingPoolStats {
     /// Bytes of live blocks, and bytes allocated from the upstream.
     pub usage: Usage,
     /// Bytes that were requested for live blocks.
-    pub asked_bytes: u64,
+    pub requested_bytes: u64,
     /// Internal fragmentation: used bytes minus requested bytes.
     pub wasted_bytes: u64,
     /// Bytes cached for later: reserved minus used.

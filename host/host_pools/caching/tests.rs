@@ -200,7 +200,7 @@ fn threads_on_one_stream_leak_no_blocks() {
         (0..4).for_each(|thread| drop(scope.spawn(move || work(thread))));
     });
     let stats = pool.stats();
-    assert_eq!((stats.live_blocks, stats.usage.used_bytes, stats.asked_bytes), (0, 0, 0));
+    assert_eq!((stats.live_blocks, stats.usage.used_bytes, stats.requested_bytes), (0, 0, 0));
     assert!(stats.classes[0].cached_blocks <= 256 + 3 * 64, "{stats:?}");
     check_released(&pool);
 }

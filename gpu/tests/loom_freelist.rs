@@ -1,4 +1,5 @@
-//! The block pool under the model checker: every order of its atomics that the memory model allows.
+//! The block pool under loom, with at most [`PREEMPTIONS`] preemptions a run. For what loom cannot
+//! see, see docs/memory-model.md.
 #![cfg(loom)]
 
 #[macro_use]
@@ -8,7 +9,7 @@ mod loom_support;
 mod list;
 
 use list::List;
-use loom_support::{Model, Values, every_site_is_needed, model, with};
+use loom_support::{Model, PREEMPTIONS, Values, every_site_is_needed, model, with};
 use std::ops::Deref;
 use std::sync::Arc;
 use warpheap_device::fault::FaultKind;
@@ -62,7 +63,7 @@ impl Pool {
 }
 
 /// A block changes owners: the writes of the former owner are visible to the next.
-const HANDED_ON: Model = model(9, || {
+const HANDED_ON: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(1, 0);
     let mine = pool.alloc().unwrap();
     let theirs = with(&pool, 1, Pool::alloc);
@@ -73,7 +74,7 @@ const HANDED_ON: Model = model(9, || {
 
 /// Two threads and two blocks; each thread allocates and frees. No allocation fails, and the
 /// threads never share a block.
-const ROOM_FOR_ALL: Model = model(9, || {
+const ROOM_FOR_ALL: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(2, 0);
     let work = |pool: &Pool| {
         let block = pool.alloc().expect("there is a block for each");
@@ -86,7 +87,7 @@ const ROOM_FOR_ALL: Model = model(9, || {
 });
 
 /// Three threads, two blocks: exactly two allocations succeed.
-const EXHAUSTED: Model = model(9, || {
+const EXHAUSTED: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(2, 0);
     let others = [0, 1].map(|place| with(&pool, place, Pool::alloc));
     let mut served: Vec<_> = others.into_iter().filter_map(|other| other.join().unwrap()).collect();
@@ -97,7 +98,7 @@ const EXHAUSTED: Model = model(9, || {
 });
 
 /// Like [`EXHAUSTED`], with all three threads concurrent, over two regions.
-const EXHAUSTED_REGIONS: Model = model(9, || {
+const EXHAUSTED_REGIONS: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(33, 31);
     let others = [0, 1].map(|place| with(&pool, place, Pool::alloc));
     let mut served: Vec<_> = pool.alloc().into_iter().collect();
@@ -109,7 +110,7 @@ const EXHAUSTED_REGIONS: Model = model(9, || {
 
 /// One thread repeatedly allocates and frees the only block. If its allocation fails although the
 /// other thread never gets the block, the failure was wrong.
-const FAILED_BESIDE_A_CHURN: Model = model(9, || {
+const FAILED_BESIDE_A_CHURN: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(1, 0);
     let other = with(&pool, 0, Pool::alloc);
     let mut failed = 0;
@@ -129,7 +130,7 @@ const FAILED_BESIDE_A_CHURN: Model = model(9, || {
 /// A thread frees the only block, which lies in another region than its own, and allocates again.
 /// Meanwhile the allocation of another thread of its own region fails. The scan of that thread
 /// must not count for the thread that freed the block.
-const FREED_ELSEWHERE: Model = model(9, || {
+const FREED_ELSEWHERE: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(33, 33);
     let other = with(&pool, 0, Pool::alloc);
     pool.free(BlockIndex(32));
@@ -140,7 +141,7 @@ const FREED_ELSEWHERE: Model = model(9, || {
 });
 
 /// Two threads free one block: exactly one free is valid.
-const FREED_TWICE: Model = model(9, || {
+const FREED_TWICE: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(2, 1);
     // SAFETY: no thread uses the block.
     let free = |pool: &Pool| unsafe { pool.handle.free_index(BlockIndex(0)) };

@@ -115,7 +115,7 @@ pub enum SimtError {
         limit: u64,
     },
     /// The system has no memory for the lanes' stacks.
-    #[error("no stack for a lane of {bytes} bytes: {why} (fewer threads in a block need fewer stacks)")]
+    #[error("cannot allocate a lane stack of {bytes} bytes: {why}; use fewer threads per block")]
     Stack {
         /// Bytes per stack.
         bytes: usize,

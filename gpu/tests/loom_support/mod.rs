@@ -79,6 +79,10 @@ pub struct Model {
     pub run: fn(),
 }
 
+/// The maximum number of preemptions that a model explores, unless it sets a smaller one.
+#[allow(dead_code, reason = "the models of the arena have a smaller bound")]
+pub const PREEMPTIONS: usize = 9;
+
 /// A model whose threads are preempted at most `preemptions` times.
 pub const fn model(preemptions: usize, run: fn()) -> Model {
     Model { preemptions, run }

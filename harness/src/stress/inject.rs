@@ -14,7 +14,8 @@ use warpheap_device::check::record::Record;
 /// The kernels that this module launches, in addition to those of the subject.
 pub(super) const LAUNCHED: [&str; 2] = kernel_names![plant_torn_write, plant_lost_block];
 
-/// Injects the fault. No kernel runs. Does nothing if the records contain no suitable live block.
+/// Injects the fault with a one-thread kernel. Does nothing if the records contain no suitable live
+/// block. The caller guarantees that no other kernel is running.
 pub(super) fn inject<S: Subject>(
     plant: Plant,
     subject: &S,

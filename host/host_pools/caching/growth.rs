@@ -177,7 +177,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         freed
     }
 
-    /// Returns an upstream block that could not be freed to the pool. No work uses it once the
+    /// Puts an upstream block that could not be freed back into the arena. No work uses it once the
     /// device has reached what the pool's stream waits for.
     fn return_segment(&self, start: u64, bytes: u64, align: u64) {
         self.device().driver().drain();
@@ -250,12 +250,12 @@ impl<A: DeviceAllocator> CachingPool<A> {
         (tail - remaining, outcome)
     }
 
-    /// Frees all segments when the pool is dropped, whatever they contain, in the order of
-    /// the pool's stream.
+    /// Frees the upstream blocks of a dropped pool, whatever they contain, in the order of the
+    /// pool's stream. A reservation frees itself.
     pub(super) fn release_all(&mut self) {
         let all: Vec<Segment> = lock(&self.shared).arena.segments().copied().collect();
-        let has_blocks = lock(&self.source).reservation.is_none();
-        for Segment { start, bytes, align, .. } in all.into_iter().filter(|_| has_blocks) {
+        let is_segmented = lock(&self.source).reservation.is_none();
+        for Segment { start, bytes, align, .. } in all.into_iter().filter(|_| is_segmented) {
             self.upstream_frees.fetch_add(1, Relaxed);
             let layout = layout(bytes, align).expect("the layout of its allocation");
             // SAFETY: allocated here with this layout and not freed since (P2); the drop has

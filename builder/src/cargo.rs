@@ -97,7 +97,8 @@ impl Package {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let is_this = |package: &Value| Path::new(&text(&package["manifest_path"])) == manifest;
         let package = list(&metadata["packages"]).into_iter().find(is_this);
-        let package = package.ok_or_else(|| invalid("it declares a workspace, but no package".into()))?;
+        let package =
+            package.ok_or_else(|| invalid("the manifest declares a workspace, but no package".into()))?;
         let is_library =
             |target: &Value| list(&target["kind"]).iter().any(|kind| text(kind).ends_with("lib"));
         let library = list(&package["targets"]).into_iter().find(is_library);
@@ -145,11 +146,11 @@ impl Options {
         args
     }
 
-    /// One module, with link-time optimisation: PTX has no linker, and unoptimised core does not
-    /// fit a GPU.
+    /// One module, with link-time optimisation: PTX has no linker. Always optimised, also with
+    /// checks: unoptimised kernels are not supported.
     fn profile(&self) -> [String; 7] {
-        // Full debug information marks the whole module for debugging. Line directives alone have
-        // no cost.
+        // Full debug information adds `debug` to the `.target` directive: the assembler then keeps
+        // what source-level debugging needs. Line directives alone have no cost.
         let debug = if self.line_info { "line-directives-only" } else { "none" };
         [
             "opt-level=3".into(),

@@ -73,8 +73,12 @@ fn note(name: &str, value: impl Display) {
 
 /// Writes a file in the build script's output folder.
 fn write(name: &str, text: &str) -> Result<PathBuf, Error> {
-    let unset =
-        || std::io::Error::new(std::io::ErrorKind::NotFound, "it is not set: call this from a build.rs");
+    let unset = || {
+        std::io::Error::new(
+            std::io::ErrorKind::NotFound,
+            "`OUT_DIR` is not set: call `Builder::embed` from a build.rs",
+        )
+    };
     let out = env::var_os("OUT_DIR").ok_or_else(unset).map_err(io("find", Path::new("OUT_DIR")))?;
     let path = PathBuf::from(out).join(name);
     fs::write(&path, text).map_err(io("write", &path))?;

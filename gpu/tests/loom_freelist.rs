@@ -86,7 +86,8 @@ const ROOM_FOR_ALL: Model = model(PREEMPTIONS, || {
     pool.check(0);
 });
 
-/// Three threads, two blocks: exactly two allocations succeed.
+/// Three threads, two blocks: exactly two allocations succeed. The third thread allocates after it
+/// joined the other two.
 const EXHAUSTED: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(2, 0);
     let others = [0, 1].map(|place| with(&pool, place, Pool::alloc));
@@ -127,9 +128,9 @@ const FAILED_BESIDE_A_CHURN: Model = model(PREEMPTIONS, || {
     pool.check((theirs.is_some() || held.is_some()).into());
 });
 
-/// A thread frees the only block, which lies in another region than its own, and allocates again.
-/// Meanwhile the allocation of another thread of its own region fails. The scan of that thread
-/// must not count for the thread that freed the block.
+/// Thread A frees the only block, which is in another region than its home region, and allocates
+/// again. Thread B, in A's home region, fails concurrently. B's scan began before A's free, so A
+/// must not use its result.
 const FREED_ELSEWHERE: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(33, 33);
     let other = with(&pool, 0, Pool::alloc);

@@ -1,5 +1,5 @@
-//! Events: points in a stream, and the time between two of them. Tests that depend on when a query
-//! runs are in `driver_alone.rs`.
+//! Events: points in a stream, and the time between two of them. Tests that are timing-sensitive
+//! are in `driver_alone.rs`.
 
 use crate::kernels::linger;
 use crate::support::{devices, launch, module};

@@ -8,7 +8,7 @@ use crate::thread;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-/// Maximum attempts of a group on a lease that other groups exhaust before it succeeds.
+/// Maximum attempts of a group that loses its lease to other groups each time.
 const RETRIES: u32 = 64;
 
 /// In place of an alignment: that of a granule, which every allocation has.
@@ -141,8 +141,7 @@ impl Bump {
                     break;
                 }
                 Outcome::Refilling => {
-                    // Each failed subtraction that no store discards soon brings the lease closer
-                    // to underflow.
+                    // Bounded wait: each failed subtraction brings the lease closer to underflow.
                     if !request.group.all(request.bump.await_settled(request.shard)) {
                         break;
                     }
@@ -195,13 +194,14 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// The shard was `seen` to be retired. If failed subtractions have lowered it far, resets it to
-    /// its initial value before it can borrow from its end. A retired lease holds no granules (I4).
+    /// `seen` is retired. Resets the word to `RETIRED` if failed subtractions took it below
+    /// `RESET_BELOW`, before `remaining` borrows from `end`. A retired lease holds no granules
+    /// (I4).
     #[inline(always)]
     fn reset_retired(&self, seen: Lease) {
         if seen.signed_remaining() < RESET_BELOW && self.group.leads() {
-            // Relaxed, and a swap: a thread that reads it still reads after the store that made the
-            // shard retired.
+            // Relaxed swap, not a store: a read-modify-write keeps the release sequence of the swap
+            // that retired the shard.
             self.bump.shard(self.shard).lease.swap_relaxed(Lease::RETIRED.0);
         }
     }

@@ -69,7 +69,7 @@ fn usable(records: &[Record]) -> impl Iterator<Item = (u32, Record)> {
     (0..).zip(records.iter().copied()).filter(|(_, record)| record.is_live() && !record.is_clashed())
 }
 
-/// Selects a live record with a block that is closely followed by another live block. Returns its
+/// Selects the live block with the smallest gap to the next. Returns its record's
 /// index and the number of bytes from its end through the first word of the next block.
 fn neighbours(records: &[Record], seed: u64) -> Option<(u32, u32)> {
     let mut live: Vec<_> = usable(records).collect();

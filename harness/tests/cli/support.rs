@@ -1,4 +1,4 @@
-//! Runs the program.
+//! Runs the `warpheap` binary and reads its output.
 
 use serde_json::Value;
 use std::process::{Command, Output};

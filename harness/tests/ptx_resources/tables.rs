@@ -8,7 +8,7 @@ pub const ARCHS: [&str; 5] = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"];
 pub const SHIPPED: [(&str, &str); 3] = [("sm_70", "sm_75"), ("sm_80", "sm_80"), ("sm_80", "sm_90")];
 
 /// Bytes that the functions of one module, identified by the mangled name, save and spill without a
-/// limit, in the order of [`ARCHS`], by ptxas 13.0.
+/// register limit, in the order of [`ARCHS`], by ptxas 13.0.
 pub type Saves = (&'static str, [u32; ARCHS.len()]);
 
 pub const FUNCTION_SAVES: &[Saves] = &[
@@ -84,8 +84,8 @@ pub const STRESS_SPILLS: &[Spills] = &[
 /// Kernels of allocations by the host.
 pub const HOST_SPILLS: &[Spills] = &[("heap_alloc_many", [12438, 12470, 11134])];
 
-/// The kernels of `harness/tests/heap_groups/`, which are assembled for sm_90 only. Their bound
-/// is the heap's own spills, which they can reach.
+/// The kernels of `harness/tests/heap_groups/`, which are assembled for sm_90 only. They call the
+/// heap's slow paths, so their bound is the heap's spills.
 pub const GROUP_SPILLS: &[Spills] = &[
     ("groups_block", [0, 0, 11146]),
     ("groups_cache", [0, 0, 11750]),
@@ -104,14 +104,14 @@ pub const TABLES: [(&str, &str, &[Spills]); 4] = [
     ("STRESS_SPILLS", "", STRESS_SPILLS),
 ];
 
-/// Whether it is a kernel of `warpheap examples` or `warpheap pool demo`. These are for
+/// Whether `kernel` belongs to `warpheap examples` or `warpheap pool demo`. These are for
 /// demonstration, are not measured, and may spill.
 pub fn is_shown(kernel: &str) -> bool {
     kernel.starts_with("example_") || kernel.starts_with("demo_")
 }
 
 pub fn table_of(kernel: &str) -> &'static (&'static str, &'static str, &'static [Spills]) {
-    TABLES.iter().find(|(_, begins, _)| kernel.starts_with(begins)).expect("one fits every name")
+    TABLES.iter().find(|(_, begins, _)| kernel.starts_with(begins)).expect("the last prefix is empty")
 }
 
 /// The bound for a listed figure: a tenth more.

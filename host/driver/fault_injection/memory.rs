@@ -18,7 +18,7 @@ pub(super) struct FaultyVirtualMemory {
     mapped: Mutex<BTreeMap<u64, u64>>,
 }
 
-/// The virtual memory of `device`, which does not fail yet, and its fault controls.
+/// The virtual memory of `device`, and its fault controls; no failure is armed.
 pub(crate) fn faulty_virtual_memory(device: &Device) -> (Arc<dyn VirtualMemory>, Arc<Faults>) {
     let (inner, faults) = (device.driver().virtual_memory().unwrap(), Faults::new(false));
     (Arc::new(FaultyVirtualMemory::over(inner, faults.clone())), faults)
@@ -74,7 +74,7 @@ impl VirtualMemory for FaultyVirtualMemory {
     unsafe fn map(&self, range: Range, Pages(number): Pages) -> Result<()> {
         self.faults.call(Call::Map)?;
         let pages = *self.pages.lock().unwrap().get(&number).unwrap();
-        // A driver rejects addresses that are already mapped.
+        // Panics if the range is mapped, where a driver returns an error.
         self.faults.hold(Call::Map, range.address, range.bytes);
         self.mapped.lock().unwrap().insert(range.address, number);
         // SAFETY: the caller upholds the contract of `map`, which is passed on.

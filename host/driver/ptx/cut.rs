@@ -11,8 +11,8 @@ use super::{Ptx, Tokens, code_alone};
 use crate::error::{Error, InvalidModule, Result};
 use std::collections::HashMap;
 
-/// The text with only these `kernels`. A text with sections of debugging information is not cut,
-/// because those sections refer to places in all functions.
+/// The text with only these `kernels`. PTX with debug sections is returned unchanged, because those
+/// sections refer to places in all functions.
 pub(crate) fn cut(text: &str, kernels: &[&'static str]) -> Result<String> {
     let code = code_alone(text);
     let statements: Vec<_> = Statements { code: &code, at: 0 }.collect();

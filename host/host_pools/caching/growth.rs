@@ -1,9 +1,9 @@
 //! The source of segments: blocks of the upstream, or one reservation that grows.
 //!
-//! I1: a segment of the arena, and a segment that is being released, consists entirely of memory of
-//! the source. I2: a thread that grows or releases holds the source's lock, so that the sum of the
-//! segments stays within the limit. I3: new memory is idle, usable on any stream; memory is
-//! released after all work that may use it.
+//! I1: every byte of a segment, also while it is released, is allocated from the source. I2: a
+//! thread that grows or releases holds the source's lock, so that the sum of the segments stays
+//! within the limit. I3: new memory is idle, usable on any stream; memory is released after all
+//! work that may use it.
 
 use super::super::allocator::DeviceAllocator;
 use super::super::request::{address_of, free_on_drop, ptr_at};
@@ -43,8 +43,8 @@ pub(super) struct Growth {
 impl<A: DeviceAllocator> CachingPool<A> {
     /// Grows the pool so that the memory of `growth` is free for `own`. It adds a full segment if
     /// possible, otherwise less. The returned guard keeps other threads from taking the new memory.
-    /// A reservation also relies on the free memory at its end. Another thread may take that during
-    /// the growth; the caller then tries again.
+    /// A reservation also relies on the free memory at its end. If another thread takes the free
+    /// tail meanwhile, the caller retries.
     pub(super) fn grow(&self, source: &mut Source, own: OrderTag, growth: Growth) -> Grown<'_> {
         let left = self.settings.max_bytes.saturating_sub(lock(&self.shared).arena.reserved());
         let grown = match &mut source.reservation {
@@ -56,8 +56,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
         grown
     }
 
-    /// Calls `alloc` with each of `sizes` until it is not out of memory. Returns that size and the
-    /// result.
+    /// Calls `alloc` with each of `sizes` until one succeeds. Returns that size and the result.
+    /// Fails at once with any error other than out of memory.
     fn alloc_first(
         &self,
         sizes: impl IntoIterator<Item = u64>,
@@ -102,7 +102,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
 
     fn grow_by_segment(&self, growth: Growth, left: u64) -> Grown<'_> {
         let (classes, Growth { bytes, min, align }) = (self.settings.classes, growth);
-        // A larger alignment first: a slab of any class can then start where the segment does.
+        // Slab alignment first, so that a slab of any class can start at the segment's start.
         for align in [align.max(classes.slab_limit), align] {
             let grown = self.alloc_segment(Growth { align, ..growth }, left)?;
             let is_unsupported = matches!(
@@ -184,9 +184,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
         drop(self.add(|shared| shared.arena.add_segment(start, bytes, align, OrderTag::IDLE)));
     }
 
-    /// Releases the fully free segments, except memory that is ordered on its stream only. Returns
-    /// the bytes released and the first failure. Memory that could not be released returns to the
-    /// pool.
+    /// Releases the fully free segments, except segments freed on a stream with no event recorded
+    /// yet. Returns the bytes released and the first failure. Memory that could not be released
+    /// returns to the pool.
     pub(super) fn release_segments(&self, source: &mut Source) -> (u64, Result<()>) {
         if let Some(buffer) = &mut source.reservation {
             return self.shrink(buffer);

@@ -41,13 +41,13 @@ impl Shared {
     }
 }
 
-/// Runs threads at these places, each of which allocates these sizes. Returns, per thread, which
+/// Runs threads as these lanes, each of which allocates these sizes. Returns, per thread, which
 /// allocations succeeded.
 fn ask<const N: usize>(arena: &Arc<Shared>, threads: [(u32, &'static [u64]); N]) -> [Vec<bool>; N] {
     let [first, others @ ..] = &threads[..] else { unreachable!("there is a thread") };
     let work =
         |arena: &Shared, sizes: &[u64]| sizes.iter().map(|size| arena.alloc(*size)).collect::<Vec<_>>();
-    let spawn = |&(place, sizes)| with(arena, place, move |arena| work(arena, sizes));
+    let spawn = |&(lane, sizes)| with(arena, lane, move |arena| work(arena, sizes));
     let others: Vec<_> = others.iter().map(spawn).collect();
     let mut granted = vec![at(first.0, || work(arena, first.1))];
     granted.extend(others.into_iter().map(|other| other.join().unwrap()));
@@ -116,8 +116,8 @@ const KEPT_TAIL: Model = model(PREEMPTIONS, || {
 /// root empty, and needs what the first one leased.
 const ROOT_EMPTIED_BY_ANOTHER: Model = model(2, || {
     let arena = Shared::new(8200, 3);
-    for place in 0..3 {
-        let both = at(place, || arena.alloc(512) && arena.alloc(512));
+    for lane in 0..3 {
+        let both = at(lane, || arena.alloc(512) && arena.alloc(512));
         assert!(both, "a request that fits fails without contention");
     }
     let granted = count(&ask(&arena, [(0, &[2000]), (1, &[1]), (2, &[1])]));

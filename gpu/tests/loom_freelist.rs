@@ -63,13 +63,13 @@ impl Pool {
 }
 
 /// A block changes owners: the writes of the former owner are visible to the next.
-const HANDED_ON: Model = model(PREEMPTIONS, || {
+const BLOCK_CHANGES_OWNER: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(1, 0);
-    let mine = pool.alloc().unwrap();
-    let theirs = with(&pool, 1, Pool::alloc);
-    pool.free(mine);
-    let theirs = theirs.join().unwrap();
-    pool.check(theirs.is_some().into());
+    let first = pool.alloc().unwrap();
+    let second = with(&pool, 1, Pool::alloc);
+    pool.free(first);
+    let second = second.join().unwrap();
+    pool.check(second.is_some().into());
 });
 
 /// Two threads and two blocks; each thread allocates and frees. No allocation fails, and the
@@ -90,7 +90,7 @@ const ROOM_FOR_ALL: Model = model(PREEMPTIONS, || {
 /// joined the other two.
 const EXHAUSTED: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(2, 0);
-    let others = [0, 1].map(|place| with(&pool, place, Pool::alloc));
+    let others = [0, 1].map(|lane| with(&pool, lane, Pool::alloc));
     let mut served: Vec<_> = others.into_iter().filter_map(|other| other.join().unwrap()).collect();
     served.extend(pool.alloc());
     assert_eq!(served.len(), 2);
@@ -101,7 +101,7 @@ const EXHAUSTED: Model = model(PREEMPTIONS, || {
 /// Like [`EXHAUSTED`], with all three threads concurrent, over two regions.
 const EXHAUSTED_REGIONS: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(33, 31);
-    let others = [0, 1].map(|place| with(&pool, place, Pool::alloc));
+    let others = [0, 1].map(|lane| with(&pool, lane, Pool::alloc));
     let mut served: Vec<_> = pool.alloc().into_iter().collect();
     served.extend(others.into_iter().filter_map(|other| other.join().unwrap()));
     assert_eq!(served.len(), 2);
@@ -111,7 +111,7 @@ const EXHAUSTED_REGIONS: Model = model(PREEMPTIONS, || {
 
 /// One thread repeatedly allocates and frees the only block. If its allocation fails although the
 /// other thread never gets the block, the failure was wrong.
-const FAILED_BESIDE_A_CHURN: Model = model(PREEMPTIONS, || {
+const FAILURE_DURING_CHURN: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(1, 0);
     let other = with(&pool, 0, Pool::alloc);
     let mut failed = 0;
@@ -123,21 +123,21 @@ const FAILED_BESIDE_A_CHURN: Model = model(PREEMPTIONS, || {
         held = pool.alloc();
         failed += u32::from(held.is_none());
     }
-    let theirs = other.join().unwrap();
-    assert!(theirs.is_some() || failed == 0, "the block was free, and no other thread ever had it");
-    pool.check((theirs.is_some() || held.is_some()).into());
+    let second = other.join().unwrap();
+    assert!(second.is_some() || failed == 0, "the block was free, and no other thread ever had it");
+    pool.check((second.is_some() || held.is_some()).into());
 });
 
 /// Thread A frees the only block, which is in another region than its home region, and allocates
 /// again. Thread B, in A's home region, fails concurrently. B's scan began before A's free, so A
 /// must not use its result.
-const FREED_ELSEWHERE: Model = model(PREEMPTIONS, || {
+const FREE_IN_OTHER_REGION: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(33, 33);
     let other = with(&pool, 0, Pool::alloc);
     pool.free(BlockIndex(32));
-    let mine = pool.alloc();
-    let theirs = other.join().unwrap();
-    assert!(mine.is_some() != theirs.is_some(), "exactly one of two allocations must succeed");
+    let first = pool.alloc();
+    let second = other.join().unwrap();
+    assert!(first.is_some() != second.is_some(), "exactly one of two allocations must succeed");
     pool.check(33);
 });
 
@@ -155,12 +155,12 @@ const FREED_TWICE: Model = model(PREEMPTIONS, || {
 });
 
 holds! {
-    a_block_goes_from_owner_to_owner: HANDED_ON;
+    a_block_goes_from_owner_to_owner: BLOCK_CHANGES_OWNER;
     with_room_for_all_no_allocation_fails: ROOM_FOR_ALL;
     exactly_as_many_allocations_succeed_as_there_are_blocks: EXHAUSTED;
     the_same_over_two_regions: EXHAUSTED_REGIONS;
-    a_failure_beside_a_churn_is_exact: FAILED_BESIDE_A_CHURN;
-    a_shared_scan_sees_what_its_warps_have_freed: FREED_ELSEWHERE;
+    a_failure_beside_a_churn_is_exact: FAILURE_DURING_CHURN;
+    a_shared_scan_sees_what_its_warps_have_freed: FREE_IN_OTHER_REGION;
     of_two_frees_of_one_block_one_is_recorded: FREED_TWICE;
 }
 
@@ -169,10 +169,10 @@ fn every_weakened_ordering_is_noticed() {
     // Two owners of a block write without an order, or an allocation fails although a block was
     // freed before.
     let noticed_by = [
-        ("freelist/claim", HANDED_ON, "Concurrent write accesses"),
-        ("freelist/release", HANDED_ON, "Concurrent write accesses"),
-        ("freelist/arrive", FREED_ELSEWHERE, "exactly one of two allocations must succeed"),
-        ("freelist/begin-scan", FREED_ELSEWHERE, "exactly one of two allocations must succeed"),
+        ("freelist/claim", BLOCK_CHANGES_OWNER, "Concurrent write accesses"),
+        ("freelist/release", BLOCK_CHANGES_OWNER, "Concurrent write accesses"),
+        ("freelist/arrive", FREE_IN_OTHER_REGION, "exactly one of two allocations must succeed"),
+        ("freelist/begin-scan", FREE_IN_OTHER_REGION, "exactly one of two allocations must succeed"),
     ];
     every_site_is_needed(&SITES, &noticed_by);
 }

@@ -167,7 +167,7 @@ pub const CHURN: Model = model(1, || {
 /// Three threads, two blocks: exactly two allocations succeed.
 pub const EXHAUSTED: Model = model(2, || {
     let heap = Shared::new(1, 1);
-    let others = [0, 0].map(|place| with(&heap, place, |heap| heap.alloc(HALF)));
+    let others = [0, 0].map(|lane| with(&heap, lane, |heap| heap.alloc(HALF)));
     let [second, third] = others.map(|other| other.join().unwrap());
     let mine = heap.alloc(HALF);
     assert_eq!(count([mine, second, third]), 2);

@@ -30,7 +30,7 @@ fn layout(bytes: u64, align: u64) -> Result<Layout> {
 }
 
 /// The locked shared state with the new memory, or why there is none.
-type Grown<'a> = Result<Result<MutexGuard<'a, Shared>, GrowFailure>>;
+type GrowResult<'a> = Result<Result<MutexGuard<'a, Shared>, GrowFailure>>;
 
 /// Memory that a request needs: `bytes` at a multiple of `align`, or less, down to `min` bytes.
 #[derive(Clone, Copy)]
@@ -41,15 +41,15 @@ pub(super) struct Growth {
 }
 
 impl<A: DeviceAllocator> CachingPool<A> {
-    /// Grows the pool so that the memory of `growth` is free for `own`. It adds a full segment if
+    /// Grows the pool so that the memory of `growth` is free for `order`. It adds a full segment if
     /// possible, otherwise less. The returned guard keeps other threads from taking the new memory.
     /// A reservation also relies on the free memory at its end. If another thread takes the free
     /// tail meanwhile, the caller retries.
-    pub(super) fn grow(&self, source: &mut Source, own: OrderTag, growth: Growth) -> Grown<'_> {
-        let left = self.settings.max_bytes.saturating_sub(lock(&self.shared).arena.reserved());
+    pub(super) fn grow(&self, source: &mut Source, order: OrderTag, growth: Growth) -> GrowResult<'_> {
+        let budget = self.settings.max_bytes.saturating_sub(lock(&self.shared).arena.reserved());
         let grown = match &mut source.reservation {
-            Some(buffer) => self.grow_in_place(buffer, own, growth, left),
-            None => self.grow_by_segment(growth, left),
+            Some(buffer) => self.grow_in_place(buffer, order, growth, budget),
+            None => self.grow_by_segment(growth, budget),
         };
         let exhausted = matches!(grown, Ok(Err(GrowFailure::Upstream(_))) | Err(_));
         self.upstream_exhausted.store(exhausted, Relaxed);
@@ -58,7 +58,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
 
     /// Calls `alloc` with each of `sizes` until one succeeds. Returns that size and the result.
     /// Fails at once with any error other than out of memory.
-    fn alloc_first(
+    fn alloc_first_fit_size(
         &self,
         sizes: impl IntoIterator<Item = u64>,
         mut alloc: impl FnMut(u64) -> Result<u64>,
@@ -80,12 +80,12 @@ impl<A: DeviceAllocator> CachingPool<A> {
     fn grow_in_place(
         &self,
         buffer: &mut GrowableBuffer,
-        own: OrderTag,
+        order: OrderTag,
         Growth { bytes, min, align }: Growth,
-        left: u64,
-    ) -> Grown<'_> {
+        budget: u64,
+    ) -> GrowResult<'_> {
         let (start, size) = (buffer.address(), buffer.size());
-        let tail = lock(&self.shared).arena.free_tail(start, |order| order == own || order == OrderTag::IDLE);
+        let tail = lock(&self.shared).arena.free_tail(start, |tag| tag == order || tag == OrderTag::IDLE);
         // Takes the free memory at the end into account.
         let missing = |bytes: u64| {
             let from = (start + size - tail).next_multiple_of(align);
@@ -94,17 +94,17 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let segment = self.settings.segment_bytes.next_multiple_of(buffer.granularity());
         let mut sizes = vec![missing(bytes).max(segment), missing(bytes), missing(min)];
         sizes.dedup();
-        let max = left.min(buffer.reserved() - size);
+        let max = budget.min(buffer.reserved() - size);
         sizes.retain(|more| (1..=max).contains(more));
-        let grown = self.alloc_first(sizes, |more| buffer.grow_to(size + more))?;
+        let grown = self.alloc_first_fit_size(sizes, |more| buffer.grow_to(size + more))?;
         Ok(grown.map(|(_, now)| self.add(|shared| shared.arena.extend(start, now - size, align))))
     }
 
-    fn grow_by_segment(&self, growth: Growth, left: u64) -> Grown<'_> {
+    fn grow_by_segment(&self, growth: Growth, budget: u64) -> GrowResult<'_> {
         let (classes, Growth { bytes, min, align }) = (self.settings.classes, growth);
         // Slab alignment first, so that a slab of any class can start at the segment's start.
         for align in [align.max(classes.slab_limit), align] {
-            let grown = self.alloc_segment(Growth { align, ..growth }, left)?;
+            let grown = self.alloc_segment(Growth { align, ..growth }, budget)?;
             let is_unsupported = matches!(
                 &grown,
                 Err(GrowFailure::Upstream(UpstreamError(Error::InvalidRequest(
@@ -117,15 +117,15 @@ impl<A: DeviceAllocator> CachingPool<A> {
         }
         // With this many extra bytes, the segment contains an aligned position.
         let padded = Growth { bytes: bytes + align, min: min + align, align: classes.min_block() };
-        self.alloc_segment(padded, left)
+        self.alloc_segment(padded, budget)
     }
 
-    fn alloc_segment(&self, Growth { bytes, min, align }: Growth, left: u64) -> Grown<'_> {
-        let rounded = |bytes: u64| bytes.next_multiple_of(self.settings.granularity).min(left);
+    fn alloc_segment(&self, Growth { bytes, min, align }: Growth, budget: u64) -> GrowResult<'_> {
+        let rounded = |bytes: u64| bytes.next_multiple_of(self.settings.granularity).min(budget);
         let mut sizes = vec![rounded(bytes.max(self.settings.segment_bytes)), rounded(bytes), rounded(min)];
         sizes.retain(|size| *size >= min && *size > 0);
         sizes.dedup();
-        let (size, start) = match self.alloc_first(sizes, |size| self.alloc_upstream(size, align))? {
+        let (size, start) = match self.alloc_first_fit_size(sizes, |size| self.alloc_upstream(size, align))? {
             Ok(allocated) => allocated,
             Err(failure) => return Ok(Err(failure)),
         };

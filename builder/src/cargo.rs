@@ -116,7 +116,7 @@ impl Package {
 /// Settings of one compilation.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    pub release: bool,
+    pub debug_assertions: bool,
     pub line_info: bool,
     pub max_registers: Option<u32>,
     pub build_args: Vec<OsString>,
@@ -158,8 +158,8 @@ impl Options {
             "lto=\"fat\"".into(),
             "codegen-units=1".into(),
             format!("debug=\"{debug}\""),
-            format!("debug-assertions={}", !self.release),
-            format!("overflow-checks={}", !self.release),
+            format!("debug-assertions={}", self.debug_assertions),
+            format!("overflow-checks={}", self.debug_assertions),
         ]
     }
 }
@@ -228,9 +228,13 @@ mod tests {
 
     #[test]
     fn checks_are_compiled_in_only_when_requested() {
-        let options =
-            |release| Options { release, line_info: false, max_registers: None, build_args: Vec::new() };
-        assert!(options(true).profile().contains(&"debug-assertions=false".into()));
-        assert!(options(false).profile().contains(&"overflow-checks=true".into()));
+        let options = |debug_assertions| Options {
+            debug_assertions,
+            line_info: false,
+            max_registers: None,
+            build_args: Vec::new(),
+        };
+        assert!(options(false).profile().contains(&"debug-assertions=false".into()));
+        assert!(options(true).profile().contains(&"overflow-checks=true".into()));
     }
 }

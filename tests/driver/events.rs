@@ -27,7 +27,7 @@ fn the_time_between_two_events_is_that_of_the_kernel_between() {
 }
 
 #[test]
-fn an_event_of_an_idle_stream_comes_true_at_once() {
+fn an_event_of_an_idle_stream_completes_at_once() {
     for device in devices() {
         let stream = device.stream().unwrap();
         let event = stream.record().unwrap();

@@ -14,11 +14,11 @@ kernel! {
     pub unsafe fn square(pool: freelist::FreeList, out: DeviceSlice<u64>) {
         let i = u64::from(thread::index_1d());
         let Some(block) = pool.alloc() else { return };
-        let place = block.cast::<u64>();
+        let value = block.cast::<u64>();
         // SAFETY: this thread owns the block, which has 64 bytes and is aligned to 16.
-        unsafe { place.write(i * i) };
+        unsafe { value.write(i * i) };
         // SAFETY: this thread wrote it.
-        let squared = unsafe { place.read() };
+        let squared = unsafe { value.read() };
         // SAFETY: allocated above, and not used after.
         unsafe { pool.free(block) };
         // SAFETY: each thread writes its own element.

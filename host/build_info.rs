@@ -22,7 +22,7 @@ macro_rules! embedded_kernels {
                 ptx: include_str!(env!("WARPHEAP_PTX_SM_80")),
             },
         ];
-        const PTX_MISSING: &str = include_str!(env!("WARPHEAP_PTX_MISSING"));
+        const PTX_MISSING: &str = include_str!(env!("WARPHEAP_PTX_MISSING_REASON_FILE"));
 
         /// The kernels of this crate, oldest architecture first. If this build has none, the reason
         /// and what to install.

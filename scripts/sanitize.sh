@@ -20,7 +20,7 @@ memory() {
     local tests=(cargo test --quiet --locked -p warpheap)
     "${tests[@]}" --test driver -- --test-threads=1 copies:: lifetimes:: memory:: streams::
     "${tests[@]}" --test simt -- --test-threads=1 endings:: errors:: shared::
-    "${tests[@]}" --lib -- --test-threads=1 driver::races driver::registry driver::cpu
+    "${tests[@]}" --lib -- --test-threads=1 faults::races driver::registry driver::cpu
 }
 
 # Skipped: tests that run kernels, and some tests that take minutes.

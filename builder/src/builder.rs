@@ -3,7 +3,7 @@
 use crate::arch::Arch;
 use crate::build_script::{in_build_script, modules_target_dir, shared_target_dir, watch_for_compiler};
 use crate::cargo::{self, Options, Package};
-use crate::compiler::{Places, SETTING};
+use crate::compiler::{SETTING, SearchPaths};
 use crate::error::{Error, io};
 use crate::job::{Job, Ptx, copy};
 use crate::module::{self, DeviceCrate};
@@ -82,7 +82,12 @@ impl Builder {
             arch: Arch::default().to_string(),
             target_dir: None,
             copy_to: None,
-            options: Options { release: true, line_info: true, max_registers: None, build_args: Vec::new() },
+            options: Options {
+                debug_assertions: false,
+                line_info: true,
+                max_registers: None,
+                build_args: Vec::new(),
+            },
         }
     }
 
@@ -107,10 +112,10 @@ impl Builder {
         self
     }
 
-    /// Whether to leave out debug assertions and overflow checks (the default). The code is
+    /// Whether debug assertions and overflow checks are compiled in. Default: `false`. The code is
     /// optimised in both cases.
-    pub fn release(mut self, release: bool) -> Self {
-        self.options.release = release;
+    pub fn debug_assertions(mut self, enabled: bool) -> Self {
+        self.options.debug_assertions = enabled;
         self
     }
 
@@ -177,7 +182,7 @@ impl Builder {
             Kernels::Crate(folder) => folder.clone(),
             Kernels::Module(path, _) => module::owner(&module::file(path)?)?.into(),
         };
-        let found = Places::of_process(self.compiler.as_deref(), &folder).search();
+        let found = SearchPaths::of_process(self.compiler.as_deref(), &folder).search();
         let compiler = found.inspect_err(|none| watch_for_compiler(&none.0))?;
         let package = Package::read(&compiler, &folder)?;
         let shared = match &self.kernels {

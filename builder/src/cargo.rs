@@ -97,7 +97,8 @@ impl Package {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let is_this = |package: &Value| Path::new(&text(&package["manifest_path"])) == manifest;
         let package = list(&metadata["packages"]).into_iter().find(is_this);
-        let package = package.ok_or_else(|| invalid("it declares a workspace, but no package".into()))?;
+        let package =
+            package.ok_or_else(|| invalid("the manifest declares a workspace, but no package".into()))?;
         let is_library =
             |target: &Value| list(&target["kind"]).iter().any(|kind| text(kind).ends_with("lib"));
         let library = list(&package["targets"]).into_iter().find(is_library);
@@ -115,7 +116,7 @@ impl Package {
 /// Settings of one compilation.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    pub release: bool,
+    pub debug_assertions: bool,
     pub line_info: bool,
     pub max_registers: Option<u32>,
     pub build_args: Vec<OsString>,
@@ -145,11 +146,11 @@ impl Options {
         args
     }
 
-    /// One module, with link-time optimisation: PTX has no linker, and unoptimised core does not
-    /// fit a GPU.
+    /// One module, with link-time optimisation: PTX has no linker. Always optimised, also with
+    /// checks: unoptimised kernels are not supported.
     fn profile(&self) -> [String; 7] {
-        // Full debug information marks the whole module for debugging. Line directives alone have
-        // no cost.
+        // Full debug information adds `debug` to the `.target` directive: the assembler then keeps
+        // what source-level debugging needs. Line directives alone have no cost.
         let debug = if self.line_info { "line-directives-only" } else { "none" };
         [
             "opt-level=3".into(),
@@ -157,8 +158,8 @@ impl Options {
             "lto=\"fat\"".into(),
             "codegen-units=1".into(),
             format!("debug=\"{debug}\""),
-            format!("debug-assertions={}", !self.release),
-            format!("overflow-checks={}", !self.release),
+            format!("debug-assertions={}", self.debug_assertions),
+            format!("overflow-checks={}", self.debug_assertions),
         ]
     }
 }
@@ -227,9 +228,13 @@ mod tests {
 
     #[test]
     fn checks_are_compiled_in_only_when_requested() {
-        let options =
-            |release| Options { release, line_info: false, max_registers: None, build_args: Vec::new() };
-        assert!(options(true).profile().contains(&"debug-assertions=false".into()));
-        assert!(options(false).profile().contains(&"overflow-checks=true".into()));
+        let options = |debug_assertions| Options {
+            debug_assertions,
+            line_info: false,
+            max_registers: None,
+            build_args: Vec::new(),
+        };
+        assert!(options(false).profile().contains(&"debug-assertions=false".into()));
+        assert!(options(true).profile().contains(&"overflow-checks=true".into()));
     }
 }

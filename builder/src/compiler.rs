@@ -76,7 +76,7 @@ impl fmt::Display for NoCompiler {
 
 /// Search locations.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct SearchPaths {
     /// A compiler that the caller named, and the way it was named.
     pub named: Option<(PathBuf, String)>,
     pub path: OsString,
@@ -85,7 +85,7 @@ pub(crate) struct Places {
     pub folder: PathBuf,
 }
 
-impl Places {
+impl SearchPaths {
     /// The environment of this process. `explicit` takes precedence over the environment's
     /// [`SETTING`].
     pub fn of_process(explicit: Option<&Path>, folder: &Path) -> Self {
@@ -94,7 +94,7 @@ impl Places {
             .map(|path| (path.into(), "set by `Builder::compiler`".to_owned()))
             .or_else(|| setting().map(|value| (value.into(), format!("named by {SETTING}"))))
             .map(|(path, how): (PathBuf, String)| (anchored(path), how));
-        Places {
+        SearchPaths {
             named,
             path: std::env::var_os("PATH").unwrap_or_default(),
             distribution: DISTRIBUTION.iter().map(PathBuf::from).collect(),
@@ -215,7 +215,7 @@ impl Compiler {
     /// Searches for a compiler: named by the environment variable [`SETTING`], then `rustc` on the
     /// PATH, rustup's toolchains, the distribution's.
     pub fn find() -> Result<Compiler, NoCompiler> {
-        Places::of_process(None, Path::new(".")).search()
+        SearchPaths::of_process(None, Path::new(".")).search()
     }
 }
 

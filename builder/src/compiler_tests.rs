@@ -31,15 +31,19 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 struct Machine {
     _alone: MutexGuard<'static, ()>,
     root: tempfile::TempDir,
-    places: Places,
+    search_paths: SearchPaths,
 }
 
 impl Machine {
     fn new() -> Self {
         let alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let root = tempfile::tempdir().unwrap();
-        let places = Places { folder: root.path().into(), path: "/bin:/usr/bin".into(), ..Places::default() };
-        Machine { _alone: alone, root, places }
+        let search_paths = SearchPaths {
+            folder: root.path().into(),
+            path: "/bin:/usr/bin".into(),
+            ..SearchPaths::default()
+        };
+        Machine { _alone: alone, root, search_paths }
     }
 
     fn compiler(&self, name: &str, release: &str, source: bool) -> PathBuf {
@@ -48,15 +52,15 @@ impl Machine {
 
     /// Sets the PATH to the folders of `programs`, with those of the shell's tools if requested.
     fn path(&mut self, programs: &[&Path]) {
-        self.places.path = std::env::join_paths(programs.iter().map(|p| p.parent().unwrap())).unwrap();
+        self.search_paths.path = std::env::join_paths(programs.iter().map(|p| p.parent().unwrap())).unwrap();
     }
 
     fn found(&self) -> PathBuf {
-        self.places.search().unwrap().rustc
+        self.search_paths.search().unwrap().rustc
     }
 
     fn error(&self) -> String {
-        self.places.search().unwrap_err().to_string()
+        self.search_paths.search().unwrap_err().to_string()
     }
 }
 
@@ -67,7 +71,7 @@ fn a_named_compiler_is_the_only_candidate() {
         let named = machine.compiler("named", "1.96.0", has_source);
         let other = machine.compiler("other", "1.97.0", true);
         machine.path(&[&other]);
-        machine.places.named = Some((named.clone(), "named by WARPHEAP_RUSTC".into()));
+        machine.search_paths.named = Some((named.clone(), "named by WARPHEAP_RUSTC".into()));
         if has_source {
             assert_eq!(machine.found(), named);
             continue;
@@ -85,7 +89,7 @@ fn the_path_comes_before_rustup_and_the_distribution() {
     let complete = machine.compiler("complete", "1.96.0", true);
     let distribution = machine.compiler("distribution", "1.96.0", true);
     machine.path(&[&bare, &complete]);
-    machine.places.distribution = vec![distribution.clone()];
+    machine.search_paths.distribution = vec![distribution.clone()];
     assert_eq!(machine.found(), complete);
     machine.path(&[&bare]);
     assert_eq!(machine.found(), distribution);
@@ -108,7 +112,7 @@ fn rustups_toolchains_come_before_the_distribution() {
         ),
     );
     machine.path(&[&rustup]);
-    machine.places.distribution = vec![distribution];
+    machine.search_paths.distribution = vec![distribution];
     assert_eq!(machine.found(), toolchain);
 }
 
@@ -139,7 +143,7 @@ fn every_rejection_is_explained_with_what_to_install() {
 #[test]
 fn a_machine_without_rust_learns_the_searched_places() {
     let mut machine = Machine::new();
-    machine.places.path = machine.root.path().into();
+    machine.search_paths.path = machine.root.path().into();
     let said = machine.error();
     assert!(said.contains("found none") && said.contains("apt-get install"), "{said}");
 }
@@ -167,7 +171,7 @@ fn a_proxy_is_resolved_to_the_compiler_behind_it() {
 
 #[test]
 fn an_inherited_toolchain_choice_is_not_passed_on() {
-    let command = Machine::new().places.command(Path::new("rustc"));
+    let command = Machine::new().search_paths.command(Path::new("rustc"));
     let mut changes = command.get_envs();
     assert!(changes.any(|change| change == (OsStr::new("RUSTUP_TOOLCHAIN"), None)));
 }

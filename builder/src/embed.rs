@@ -15,14 +15,14 @@ impl Builder {
     /// | variable | value |
     /// |---|---|
     /// | `WARPHEAP_PTX_SM_70`, and likewise for each of `archs` | path of the PTX file |
-    /// | `WARPHEAP_PTX_MISSING` | path of a text file: why there is no PTX; else empty |
+    /// | `WARPHEAP_PTX_MISSING_REASON_FILE` | path of a text file: why there is no PTX; else empty |
     /// | `WARPHEAP_DEVICE_RUSTC` | version of the compiler: `rustc 1.96.0 (...)`, or `none` |
     ///
     /// The crate includes a file with `include_str!(env!("WARPHEAP_PTX_SM_70"))`.
     ///
     /// The PTX is empty in builds for docs.rs or loom, and if no device compiler is found. In the
-    /// latter case warnings of the build and the file of `WARPHEAP_PTX_MISSING` say what to
-    /// install. The crate still builds, for the CPU only.
+    /// latter case warnings of the build and the file of `WARPHEAP_PTX_MISSING_REASON_FILE` say
+    /// what to install. The crate still builds, for the CPU only.
     ///
     /// # Errors
     /// As for [`build`](Self::build), except for [`Error::NoCompiler`].
@@ -30,51 +30,55 @@ impl Builder {
         let archs = archs.into_iter().map(|arch| arch.as_ref().parse()).collect::<Result<Vec<Arch>, _>>()?;
         println!("cargo::rerun-if-env-changed=DOCS_RS");
         if env::var_os("CARGO_CFG_LOOM").is_some() || env::var_os("DOCS_RS").is_some() {
-            return note_missing(&archs, "built without kernels, for documentation or a model checker");
+            return set_missing(&archs, "built without kernels, for documentation or a model checker");
         }
         match self.build_archs(archs.iter().map(Arch::to_string)) {
-            Ok(built) => note_built(&built),
+            Ok(built) => set_built(&built),
             Err(error @ Error::NoCompiler(_)) => {
                 println!("cargo::warning=built without kernels for GPUs: no compiler for them was found");
                 error.to_string().lines().for_each(|line| println!("cargo::warning={line}"));
-                note_missing(&archs, &error.to_string())
+                set_missing(&archs, &error.to_string())
             }
             Err(error) => Err(error),
         }
     }
 }
 
-fn note_built(built: &[Ptx]) -> Result<(), Error> {
+fn set_built(built: &[Ptx]) -> Result<(), Error> {
     for ptx in built {
-        note_ptx(&ptx.arch, &ptx.path);
+        set_ptx_path(&ptx.arch, &ptx.path);
     }
-    note("WARPHEAP_PTX_MISSING", write("why-no-kernels.txt", "")?.display());
-    note("WARPHEAP_DEVICE_RUSTC", built.first().map_or("none", |ptx| &ptx.compiler.version));
+    set_rustc_env("WARPHEAP_PTX_MISSING_REASON_FILE", write("why-no-kernels.txt", "")?.display());
+    set_rustc_env("WARPHEAP_DEVICE_RUSTC", built.first().map_or("none", |ptx| &ptx.compiler.version));
     Ok(())
 }
 
-fn note_missing(archs: &[Arch], why: &str) -> Result<(), Error> {
+fn set_missing(archs: &[Arch], why: &str) -> Result<(), Error> {
     let empty = write("no-kernels.ptx", "")?;
     for arch in archs {
-        note_ptx(arch, &empty);
+        set_ptx_path(arch, &empty);
     }
-    note("WARPHEAP_PTX_MISSING", write("why-no-kernels.txt", why)?.display());
-    note("WARPHEAP_DEVICE_RUSTC", "none");
+    set_rustc_env("WARPHEAP_PTX_MISSING_REASON_FILE", write("why-no-kernels.txt", why)?.display());
+    set_rustc_env("WARPHEAP_DEVICE_RUSTC", "none");
     Ok(())
 }
 
-fn note_ptx(arch: &Arch, path: &Path) {
-    note(&format!("WARPHEAP_PTX_{}", arch.to_string().to_uppercase()), path.display());
+fn set_ptx_path(arch: &Arch, path: &Path) {
+    set_rustc_env(&format!("WARPHEAP_PTX_{}", arch.to_string().to_uppercase()), path.display());
 }
 
-fn note(name: &str, value: impl Display) {
+fn set_rustc_env(name: &str, value: impl Display) {
     println!("cargo::rustc-env={name}={value}");
 }
 
 /// Writes a file in the build script's output folder.
 fn write(name: &str, text: &str) -> Result<PathBuf, Error> {
-    let unset =
-        || std::io::Error::new(std::io::ErrorKind::NotFound, "it is not set: call this from a build.rs");
+    let unset = || {
+        std::io::Error::new(
+            std::io::ErrorKind::NotFound,
+            "`OUT_DIR` is not set: call `Builder::embed` from a build.rs",
+        )
+    };
     let out = env::var_os("OUT_DIR").ok_or_else(unset).map_err(io("find", Path::new("OUT_DIR")))?;
     let path = PathBuf::from(out).join(name);
     fs::write(&path, text).map_err(io("write", &path))?;

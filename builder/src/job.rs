@@ -36,7 +36,7 @@ pub(crate) struct Job {
 
 impl Job {
     pub fn build(&self, options: &Options, arch: Arch) -> Result<Ptx, Error> {
-        let kind = if options.release { "" } else { "-checked" };
+        let kind = if options.debug_assertions { "-checked" } else { "" };
         let file = |limit: &str| self.output_dir.join(format!("{}{kind}{limit}.{arch}.ptx", self.library));
         let ptx = file("");
         let arguments = options.arguments(&self.package, &self.target_dir, &ptx);

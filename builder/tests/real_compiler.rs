@@ -37,18 +37,18 @@ struct Crate {
 
 impl Crate {
     fn new(name: &str, source: &str) -> Self {
-        let it = Crate { root: tempfile::tempdir().unwrap() };
+        let krate = Crate { root: tempfile::tempdir().unwrap() };
         let manifest = |name: &str, more: &str| {
             format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n{more}")
         };
         // The tests share a target folder, in which packages must differ by name.
         let helper = format!("{name}-helper");
         let dependency = format!("[dependencies.helper]\npath = \"helper\"\npackage = \"{helper}\"\n");
-        it.write("Cargo.toml", &manifest(name, &format!("{dependency}[workspace]\n")));
-        it.write("src/lib.rs", source);
-        it.write("helper/Cargo.toml", &manifest(&helper, ""));
-        it.write("helper/src/lib.rs", "#![no_std]\npub const VALUE: u32 = 1111;\n");
-        it
+        krate.write("Cargo.toml", &manifest(name, &format!("{dependency}[workspace]\n")));
+        krate.write("src/lib.rs", source);
+        krate.write("helper/Cargo.toml", &manifest(&helper, ""));
+        krate.write("helper/src/lib.rs", "#![no_std]\npub const VALUE: u32 = 1111;\n");
+        krate
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -103,7 +103,7 @@ fn builds_each_architecture_to_its_own_file() {
 }
 
 #[test]
-fn a_dependency_learns_of_the_architecture() {
+fn dependencies_see_the_target_feature() {
     let Some(kernels) = kernels("arch-kernels", KERNEL) else { return };
     let by_arch = "#![no_std]
 pub const VALUE: u32 = if cfg!(target_feature = \"sm_80\") { 80808080 } else { 70707070 };
@@ -120,12 +120,12 @@ fn a_kernel_that_does_not_compile_is_reported_with_the_compilers_message() {
     if !has_compiler() {
         return;
     }
-    let said =
+    let message =
         Crate::new("broken-kernels", &KERNEL.replace("helper::VALUE", "missing_value")).error().to_string();
     for part in
         ["`broken-kernels` does not compile for sm_70", "cannot find value `missing_value`", "src/lib.rs:4"]
     {
-        assert!(said.contains(part), "{part}\nis not in\n{said}");
+        assert!(message.contains(part), "{part}\nis not in\n{message}");
     }
 }
 
@@ -134,13 +134,13 @@ fn unusable_ptx_is_rejected_every_time() {
     if !has_compiler() {
         return;
     }
-    let none = Crate::new("no-kernels", &KERNEL.replace("\"ptx-kernel\"", "\"C\""));
-    assert!(matches!(none.error(), Error::NoEntry(_)));
-    assert!(matches!(none.error(), Error::NoEntry(_)), "rejected PTX must not count as up to date");
+    let no_entry = Crate::new("no-kernels", &KERNEL.replace("\"ptx-kernel\"", "\"C\""));
+    assert!(matches!(no_entry.error(), Error::NoEntry(_)));
+    assert!(matches!(no_entry.error(), Error::NoEntry(_)), "rejected PTX must not count as up to date");
 
     let call = "unsafe extern \"C\" { fn missing(to: *mut u32); }\n    unsafe { missing(to) };\n    unsafe { to.write(";
-    let open = Crate::new("open-kernels", &KERNEL.replace("unsafe { to.write(", call));
-    match open.error() {
+    let unresolved = Crate::new("open-kernels", &KERNEL.replace("unsafe { to.write(", call));
+    match unresolved.error() {
         Error::Unresolved { symbols, .. } => assert_eq!(symbols, ["missing"]),
         other => panic!("{other}"),
     }
@@ -166,8 +166,8 @@ fn settings_of_an_outer_build_do_not_reach_the_kernels() {
         .envs(outer)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let message = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && message.contains("1 passed"), "{message}");
 }
 
 #[test]
@@ -183,6 +183,9 @@ fn a_folder_without_a_crate_is_named() {
         return;
     }
     let empty = tempfile::tempdir().unwrap();
-    let said = Builder::new(empty.path()).build().unwrap_err().to_string();
-    assert!(said.contains("no kernel crate in") && said.contains(empty.path().to_str().unwrap()), "{said}");
+    let message = Builder::new(empty.path()).build().unwrap_err().to_string();
+    assert!(
+        message.contains("no kernel crate in") && message.contains(empty.path().to_str().unwrap()),
+        "{message}"
+    );
 }

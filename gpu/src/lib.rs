@@ -11,8 +11,9 @@
 //! Only [`sync`], [`warp`], [`thread`], [`shared`] and [`mod@kernel`] differ between them.
 //! Everything above is common code.
 //!
-//! Layers, each using only those before it: `sync, warp, thread, shared` → [`units`] → `lanes` →
-//! [`fault`] → [`bump`], [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`].
+//! Layers, each using only those before it: [`units`], [`mod@kernel`], `spill` → [`machine`] →
+//! [`sync`], [`warp`], [`thread`], [`shared`] → `lanes`, [`fault`] → [`scans`] → [`bump`],
+//! [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`].
 #![no_std]
 #![warn(missing_debug_implementations)]
 #![cfg_attr(
@@ -42,9 +43,9 @@ mod lanes;
 pub use lanes::selftest as lane_sums;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod machine;
-mod park;
 pub mod scans;
 pub mod shared;
+mod spill;
 pub mod sync;
 pub mod thread;
 pub mod units;

@@ -7,7 +7,7 @@ mod arena;
 mod lane;
 
 use arena::{Arena, check_disjoint};
-use lane::{PLACE, with_lane};
+use lane::{LANE, with_lane};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
@@ -79,7 +79,7 @@ proptest! {
     }
 }
 
-/// Serves the requests (size, alignment, place), then allocates single bytes until none is left.
+/// Serves the requests (size, alignment, lane), then allocates single bytes until none is left.
 fn fill(
     capacity: u64,
     granule_log2: u32,
@@ -88,8 +88,8 @@ fn fill(
 ) -> Result<(), TestCaseError> {
     let arena = Arena::new(capacity, granule_log2, shards);
     let (mut pieces, mut granted) = (Vec::new(), 0);
-    for (size, align, place) in requests.into_iter().filter(|(size, ..)| *size > 0) {
-        PLACE.set(place);
+    for (size, align, lane) in requests.into_iter().filter(|(size, ..)| *size > 0) {
+        LANE.set(lane);
         if let Some(offset) = arena.alloc(size, align) {
             prop_assert_eq!(address(&arena, offset) % align as u64, 0);
             pieces.push((offset, size as u64));

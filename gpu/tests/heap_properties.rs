@@ -7,7 +7,7 @@ mod heap;
 mod lane;
 
 use heap::OwnedHeap;
-use lane::{PLACE, with_lane};
+use lane::{LANE, with_lane};
 use proptest::prelude::*;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
@@ -119,7 +119,7 @@ impl Checked {
                 self.free_address(beyond);
                 self.faults.push((FaultKind::ForeignFree, beyond));
             }
-            Step::Move(place) => PLACE.set(place),
+            Step::Move(lane) => LANE.set(lane),
             Step::Free(_) | Step::FreeTwice(_) | Step::FreeInside(..) => {}
         }
     }

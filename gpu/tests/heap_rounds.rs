@@ -7,7 +7,7 @@ mod heap;
 mod lane;
 
 use heap::OwnedHeap;
-use lane::{PLACE, with_lane};
+use lane::{LANE, with_lane};
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -33,8 +33,8 @@ impl Xorshift {
 fn fill(owned: &OwnedHeap, numbers: &mut Xorshift, busiest: u32, part: f64) -> Vec<NonNull<u8>> {
     let (mut blocks, mut bytes) = (Vec::new(), 0);
     while (bytes as f64) < part * BYTES as f64 {
-        let place = (numbers.next() % (2 * u64::from(MULTIPROCESSORS))) as u32;
-        PLACE.set(if place < MULTIPROCESSORS { place } else { busiest });
+        let lane = (numbers.next() % (2 * u64::from(MULTIPROCESSORS))) as u32;
+        LANE.set(if lane < MULTIPROCESSORS { lane } else { busiest });
         let size = 16 + (numbers.next() % 8177) as usize;
         let block = owned.heap.alloc(Layout::from_size_align(size, 16).unwrap());
         let block = block.unwrap_or_else(|| panic!("{size} bytes cannot be allocated with {bytes} in use"));

@@ -1,4 +1,5 @@
-//! The bump arena under the model checker: every order of its atomics that the memory model allows.
+//! The bump arena under loom, with at most [`PREEMPTIONS`] preemptions a run. For what loom cannot
+//! see, see docs/memory-model.md.
 #![cfg(loom)]
 
 #[macro_use]
@@ -40,13 +41,13 @@ impl Shared {
     }
 }
 
-/// Runs threads at these places, each of which allocates these sizes. Returns, per thread, which
+/// Runs threads as these lanes, each of which allocates these sizes. Returns, per thread, which
 /// allocations succeeded.
 fn ask<const N: usize>(arena: &Arc<Shared>, threads: [(u32, &'static [u64]); N]) -> [Vec<bool>; N] {
     let [first, others @ ..] = &threads[..] else { unreachable!("there is a thread") };
     let work =
         |arena: &Shared, sizes: &[u64]| sizes.iter().map(|size| arena.alloc(*size)).collect::<Vec<_>>();
-    let spawn = |&(place, sizes)| with(arena, place, move |arena| work(arena, sizes));
+    let spawn = |&(lane, sizes)| with(arena, lane, move |arena| work(arena, sizes));
     let others: Vec<_> = others.iter().map(spawn).collect();
     let mut granted = vec![at(first.0, || work(arena, first.1))];
     granted.extend(others.into_iter().map(|other| other.join().unwrap()));
@@ -58,11 +59,14 @@ fn count(granted: &[Vec<bool>]) -> usize {
     granted.iter().flatten().filter(|granted| **granted).count()
 }
 
+/// The maximum number of preemptions that the models of this file explore.
+const PREEMPTIONS: usize = 3;
+
 const FITTING_FAILED: &str = "one of two requests that fit fails";
 const TAIL_LOST: &str = "the tail that fits is not found";
 
 /// One counter: of three requests, of which two fit, two succeed.
-const ONE_COUNTER: Model = model(3, || {
+const ONE_COUNTER: Model = model(PREEMPTIONS, || {
     let arena = Shared::new(2, 0);
     let granted = count(&ask(&arena, [(0, &[1]), (1, &[1]), (2, &[1])]));
     assert_eq!(granted, 2, "two of three requests must succeed");
@@ -70,7 +74,7 @@ const ONE_COUNTER: Model = model(3, || {
 
 /// A failed allocation changes nothing: of 4096 granules, 4000 are taken. In any order, a request
 /// of 200 fails and one of 96 succeeds.
-const FAILURE_TAKES_NOTHING: Model = model(3, || {
+const FAILURE_TAKES_NOTHING: Model = model(PREEMPTIONS, || {
     let arena = Shared::new(4096, 0);
     assert!(arena.alloc(4000), "a request that fits fails without contention");
     let granted = ask(&arena, [(0, &[96]), (1, &[200])]);
@@ -78,7 +82,7 @@ const FAILURE_TAKES_NOTHING: Model = model(3, || {
 });
 
 /// A failed allocation lowers the ceiling, but never to a size that still fits.
-const CEILING: Model = model(3, || {
+const CEILING: Model = model(PREEMPTIONS, || {
     let arena = Shared::new(3, 0);
     let granted = ask(&arena, [(0, &[4, 1]), (1, &[2, 5])]);
     assert_eq!(granted, [[false, true], [true, false]], "the ceiling is not what fits");
@@ -86,7 +90,7 @@ const CEILING: Model = model(3, || {
 
 /// Two threads share a counter with an exhausted lease: one stores the next lease, the other waits
 /// for it.
-const SHARED_LEASE: Model = model(3, || {
+const SHARED_LEASE: Model = model(PREEMPTIONS, || {
     let arena = Shared::new(3, 1);
     let granted = count(&ask(&arena, [(0, &[1, 1]), (0, &[1, 1])]));
     assert_eq!(granted, 3, "three of four requests must succeed");
@@ -94,13 +98,13 @@ const SHARED_LEASE: Model = model(3, || {
 
 /// The last of the root's memory is leased to one counter, and a thread of the other counter needs
 /// some of it.
-const LENT_TO_ANOTHER: Model = model(3, || {
+const LENT_TO_ANOTHER: Model = model(PREEMPTIONS, || {
     let arena = Shared::new(2, 2);
     assert_eq!(count(&ask(&arena, [(0, &[1]), (1, &[1])])), 2, "{FITTING_FAILED}");
 });
 
 /// The remainder of a lease that is too small for one thread is kept where another thread finds it.
-const KEPT_TAIL: Model = model(3, || {
+const KEPT_TAIL: Model = model(PREEMPTIONS, || {
     let arena = Shared::new(5, 2);
     assert!(arena.alloc(2), "a request that fits fails without contention");
     let [too_large, fits] = ask(&arena, [(0, &[4]), (1, &[3])]);
@@ -112,8 +116,8 @@ const KEPT_TAIL: Model = model(3, || {
 /// root empty, and needs what the first one leased.
 const ROOT_EMPTIED_BY_ANOTHER: Model = model(2, || {
     let arena = Shared::new(8200, 3);
-    for place in 0..3 {
-        let both = at(place, || arena.alloc(512) && arena.alloc(512));
+    for lane in 0..3 {
+        let both = at(lane, || arena.alloc(512) && arena.alloc(512));
         assert!(both, "a request that fits fails without contention");
     }
     let granted = count(&ask(&arena, [(0, &[2000]), (1, &[1]), (2, &[1])]));

@@ -1,4 +1,5 @@
-//! The block pool under the model checker: every order of its atomics that the memory model allows.
+//! The block pool under loom, with at most [`PREEMPTIONS`] preemptions a run. For what loom cannot
+//! see, see docs/memory-model.md.
 #![cfg(loom)]
 
 #[macro_use]
@@ -8,7 +9,7 @@ mod loom_support;
 mod list;
 
 use list::List;
-use loom_support::{Model, Values, every_site_is_needed, model, with};
+use loom_support::{Model, PREEMPTIONS, Values, every_site_is_needed, model, with};
 use std::ops::Deref;
 use std::sync::Arc;
 use warpheap_device::fault::FaultKind;
@@ -62,18 +63,18 @@ impl Pool {
 }
 
 /// A block changes owners: the writes of the former owner are visible to the next.
-const HANDED_ON: Model = model(9, || {
+const BLOCK_CHANGES_OWNER: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(1, 0);
-    let mine = pool.alloc().unwrap();
-    let theirs = with(&pool, 1, Pool::alloc);
-    pool.free(mine);
-    let theirs = theirs.join().unwrap();
-    pool.check(theirs.is_some().into());
+    let first = pool.alloc().unwrap();
+    let second = with(&pool, 1, Pool::alloc);
+    pool.free(first);
+    let second = second.join().unwrap();
+    pool.check(second.is_some().into());
 });
 
 /// Two threads and two blocks; each thread allocates and frees. No allocation fails, and the
 /// threads never share a block.
-const ROOM_FOR_ALL: Model = model(9, || {
+const ROOM_FOR_ALL: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(2, 0);
     let work = |pool: &Pool| {
         let block = pool.alloc().expect("there is a block for each");
@@ -85,10 +86,11 @@ const ROOM_FOR_ALL: Model = model(9, || {
     pool.check(0);
 });
 
-/// Three threads, two blocks: exactly two allocations succeed.
-const EXHAUSTED: Model = model(9, || {
+/// Three threads, two blocks: exactly two allocations succeed. The third thread allocates after it
+/// joined the other two.
+const EXHAUSTED: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(2, 0);
-    let others = [0, 1].map(|place| with(&pool, place, Pool::alloc));
+    let others = [0, 1].map(|lane| with(&pool, lane, Pool::alloc));
     let mut served: Vec<_> = others.into_iter().filter_map(|other| other.join().unwrap()).collect();
     served.extend(pool.alloc());
     assert_eq!(served.len(), 2);
@@ -97,9 +99,9 @@ const EXHAUSTED: Model = model(9, || {
 });
 
 /// Like [`EXHAUSTED`], with all three threads concurrent, over two regions.
-const EXHAUSTED_REGIONS: Model = model(9, || {
+const EXHAUSTED_REGIONS: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(33, 31);
-    let others = [0, 1].map(|place| with(&pool, place, Pool::alloc));
+    let others = [0, 1].map(|lane| with(&pool, lane, Pool::alloc));
     let mut served: Vec<_> = pool.alloc().into_iter().collect();
     served.extend(others.into_iter().filter_map(|other| other.join().unwrap()));
     assert_eq!(served.len(), 2);
@@ -109,7 +111,7 @@ const EXHAUSTED_REGIONS: Model = model(9, || {
 
 /// One thread repeatedly allocates and frees the only block. If its allocation fails although the
 /// other thread never gets the block, the failure was wrong.
-const FAILED_BESIDE_A_CHURN: Model = model(9, || {
+const FAILURE_DURING_CHURN: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(1, 0);
     let other = with(&pool, 0, Pool::alloc);
     let mut failed = 0;
@@ -121,26 +123,26 @@ const FAILED_BESIDE_A_CHURN: Model = model(9, || {
         held = pool.alloc();
         failed += u32::from(held.is_none());
     }
-    let theirs = other.join().unwrap();
-    assert!(theirs.is_some() || failed == 0, "the block was free, and no other thread ever had it");
-    pool.check((theirs.is_some() || held.is_some()).into());
+    let second = other.join().unwrap();
+    assert!(second.is_some() || failed == 0, "the block was free, and no other thread ever had it");
+    pool.check((second.is_some() || held.is_some()).into());
 });
 
-/// A thread frees the only block, which lies in another region than its own, and allocates again.
-/// Meanwhile the allocation of another thread of its own region fails. The scan of that thread
-/// must not count for the thread that freed the block.
-const FREED_ELSEWHERE: Model = model(9, || {
+/// Thread A frees the only block, which is in another region than its home region, and allocates
+/// again. Thread B, in A's home region, fails concurrently. B's scan began before A's free, so A
+/// must not use its result.
+const FREE_IN_OTHER_REGION: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(33, 33);
     let other = with(&pool, 0, Pool::alloc);
     pool.free(BlockIndex(32));
-    let mine = pool.alloc();
-    let theirs = other.join().unwrap();
-    assert!(mine.is_some() != theirs.is_some(), "exactly one of two allocations must succeed");
+    let first = pool.alloc();
+    let second = other.join().unwrap();
+    assert!(first.is_some() != second.is_some(), "exactly one of two allocations must succeed");
     pool.check(33);
 });
 
 /// Two threads free one block: exactly one free is valid.
-const FREED_TWICE: Model = model(9, || {
+const FREED_TWICE: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(2, 1);
     // SAFETY: no thread uses the block.
     let free = |pool: &Pool| unsafe { pool.handle.free_index(BlockIndex(0)) };
@@ -153,12 +155,12 @@ const FREED_TWICE: Model = model(9, || {
 });
 
 holds! {
-    a_block_goes_from_owner_to_owner: HANDED_ON;
+    a_block_goes_from_owner_to_owner: BLOCK_CHANGES_OWNER;
     with_room_for_all_no_allocation_fails: ROOM_FOR_ALL;
     exactly_as_many_allocations_succeed_as_there_are_blocks: EXHAUSTED;
     the_same_over_two_regions: EXHAUSTED_REGIONS;
-    a_failure_beside_a_churn_is_exact: FAILED_BESIDE_A_CHURN;
-    a_shared_scan_sees_what_its_warps_have_freed: FREED_ELSEWHERE;
+    a_failure_beside_a_churn_is_exact: FAILURE_DURING_CHURN;
+    a_shared_scan_sees_what_its_warps_have_freed: FREE_IN_OTHER_REGION;
     of_two_frees_of_one_block_one_is_recorded: FREED_TWICE;
 }
 
@@ -167,10 +169,10 @@ fn every_weakened_ordering_is_noticed() {
     // Two owners of a block write without an order, or an allocation fails although a block was
     // freed before.
     let noticed_by = [
-        ("freelist/claim", HANDED_ON, "Concurrent write accesses"),
-        ("freelist/release", HANDED_ON, "Concurrent write accesses"),
-        ("freelist/arrive", FREED_ELSEWHERE, "exactly one of two allocations must succeed"),
-        ("freelist/begin-scan", FREED_ELSEWHERE, "exactly one of two allocations must succeed"),
+        ("freelist/claim", BLOCK_CHANGES_OWNER, "Concurrent write accesses"),
+        ("freelist/release", BLOCK_CHANGES_OWNER, "Concurrent write accesses"),
+        ("freelist/arrive", FREE_IN_OTHER_REGION, "exactly one of two allocations must succeed"),
+        ("freelist/begin-scan", FREE_IN_OTHER_REGION, "exactly one of two allocations must succeed"),
     ];
     every_site_is_needed(&SITES, &noticed_by);
 }

@@ -1,11 +1,11 @@
-//! The quarantine of a debug heap under the model checker: every order of its atomics that the
-//! memory model allows.
+//! The quarantine of a debug heap under loom, with at most [`PREEMPTIONS`] preemptions a run. For
+//! what loom cannot see, see docs/memory-model.md.
 #![cfg(loom)]
 
 #[macro_use]
 mod loom_support;
 
-use loom_support::{Model, Values, every_site_is_needed, model, with};
+use loom_support::{Model, PREEMPTIONS, Values, every_site_is_needed, model, with};
 use std::sync::Arc;
 use warpheap_device::heap::debug::{DEBUG_SITES, Ring};
 use warpheap_device::sync::AtomicU64;
@@ -68,7 +68,7 @@ impl Quarantine {
 
 /// Of two frees, the later one takes out the block that the earlier one put in, and sees its
 /// writes.
-const DISPLACED: Model = model(9, || {
+const DISPLACED: Model = model(PREEMPTIONS, || {
     let quarantine = Quarantine::new(1, 2);
     let other = with(&quarantine, 1, |quarantine| quarantine.free(1));
     quarantine.free(2);
@@ -78,7 +78,7 @@ const DISPLACED: Model = model(9, || {
 
 /// After failed allocations two threads empty the ring: neither gives up while the other still
 /// holds the block.
-const EMPTIED_BY_TWO: Model = model(9, || {
+const EMPTIED_BY_TWO: Model = model(PREEMPTIONS, || {
     let quarantine = Quarantine::new(2, 1);
     quarantine.free(1);
     let other = with(&quarantine, 1, |quarantine| quarantine.failed(1));
@@ -88,7 +88,7 @@ const EMPTIED_BY_TWO: Model = model(9, || {
 });
 
 /// A thread empties the ring while a free takes a block out.
-const EMPTIED_BESIDE_A_FREE: Model = model(9, || {
+const EMPTIED_BESIDE_A_FREE: Model = model(PREEMPTIONS, || {
     let quarantine = Quarantine::new(1, 2);
     quarantine.free(1);
     let other = with(&quarantine, 1, |quarantine| quarantine.free(2));

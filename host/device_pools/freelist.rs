@@ -76,7 +76,7 @@ impl FreeList {
     /// pool until a reset has succeeded; until then `stats` and `check` fail with
     /// [`NotReset`](crate::Error::NotReset).
     pub fn reset(&mut self) -> Result<()> {
-        let _held = self.memory.hold_off_launches()?;
+        let _held = self.memory.block_launches()?;
         self.is_reset = false;
         let geometry = self.geometry;
         let regions = (0..geometry.regions()).map(|r| Region::new(geometry.blocks_in(r)));
@@ -102,7 +102,7 @@ impl FreeList {
     /// Waits for the device, then counts free and allocated blocks.
     pub fn stats(&self) -> Result<FreeListStats> {
         check_reset(self.is_reset, "a free list")?;
-        let _held = self.memory.hold_off_launches()?;
+        let _held = self.memory.block_launches()?;
         let free: i64 = self.read_regions()?.iter().map(|region| i64::from(region.free())).sum();
         let geometry = self.geometry;
         let set: u64 = self.read_bitmap()?.iter().map(|word| u64::from(word.count_ones())).sum();
@@ -131,7 +131,7 @@ impl FreeList {
     /// An earlier failure of the device, or [`NotReset`](crate::Error::NotReset).
     pub fn check(&self) -> Result<Vec<Violation>> {
         check_reset(self.is_reset, "a free list")?;
-        let _held = self.memory.hold_off_launches()?;
+        let _held = self.memory.block_launches()?;
         let geometry = self.geometry;
         let (regions, bitmap) = (self.read_regions()?, self.read_bitmap()?);
         let mut broken: Vec<Violation> = (0..geometry.regions())

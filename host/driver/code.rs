@@ -2,7 +2,7 @@
 //! declarations.
 
 use super::backend::{Backend, DeviceBackend, Function, ModuleBackend, Range};
-use super::ptx::{Ptx, cut, describe, names_in_words, signature};
+use super::ptx::{Ptx, describe, extract_kernels, names_in_words, signature};
 use crate::error::{Bytes, Error, InvalidModule, Result};
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -55,7 +55,7 @@ impl Code {
         only: Option<&[&'static str]>,
     ) -> Result<Code> {
         let ptx = match (ptx, only) {
-            (Some(ptx), Some(only)) => Some(Cow::Owned(cut(ptx, only)?)),
+            (Some(ptx), Some(only)) => Some(Cow::Owned(extract_kernels(ptx, only)?)),
             (ptx, _) => ptx.map(Cow::Borrowed),
         };
         Ok(Code {
@@ -143,7 +143,7 @@ impl Code {
     }
 
     /// Excludes launches of the module while the guard lives.
-    pub fn hold_off_launches(&self) -> RwLockWriteGuard<'_, Variables> {
+    pub fn block_launches(&self) -> RwLockWriteGuard<'_, Variables> {
         self.named.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
 //! Kernels compiled for several architectures, and the choice of an image for a GPU.
 
-use super::ptx::cut;
+use super::ptx::extract_kernels;
 use crate::error::Result;
 
 /// The kernels of a program, compiled for one architecture. Newer GPUs run them too.
@@ -21,7 +21,7 @@ impl KernelImage {
     /// # Errors
     /// [`Error::InvalidModule`](crate::Error::InvalidModule).
     pub fn ptx_of(&self, kernels: &[&'static str]) -> Result<String> {
-        cut(self.ptx, kernels)
+        extract_kernels(self.ptx, kernels)
     }
 
     /// The newest of `images` that a GPU of this compute capability can run. `images` are ordered

@@ -126,7 +126,7 @@ impl DeviceMemory {
     }
 
     /// Waits for the device. Launches that name this memory wait until the guard is dropped.
-    pub(crate) fn hold_off_launches(&self) -> Result<LaunchHold> {
+    pub(crate) fn block_launches(&self) -> Result<LaunchHold> {
         // Synchronise before the hold: a running kernel may wait for a kernel that is not launched
         // yet.
         self.device.synchronize()?;

@@ -48,7 +48,7 @@ impl DeviceMemory {
         if transfer.is_empty() {
             return Ok(());
         }
-        let _held = self.hold_off_launches()?;
+        let _held = self.block_launches()?;
         // SAFETY: the caller's promise. `&mut self` excludes other host threads. The device is
         // idle, launches that name the memory wait, and the backend excludes other kernels.
         unsafe { self.device().driver().transfer(transfer) }

@@ -28,8 +28,6 @@ mod memory;
 mod memory_copies;
 mod module;
 pub(crate) mod ptx;
-#[cfg(test)]
-mod races;
 mod registry;
 mod reservation;
 mod stream;

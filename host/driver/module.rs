@@ -164,7 +164,7 @@ impl Module {
         let device = &self.device;
         // Before blocking launches: a running kernel may wait for one that is yet to be launched.
         device.synchronize()?;
-        let mut named = self.code.hold_off_launches();
+        let mut named = self.code.block_launches();
         device.synchronize()?;
         *named = Variables::Unknown;
         write()?;

@@ -5,9 +5,9 @@
 //! Attributes". Zero-sized parameters do not exist in PTX, so [`signature`] removes them from the
 //! program's parameters too.
 
-mod cut;
+mod extract;
 
-pub(crate) use cut::cut;
+pub(crate) use extract::extract_kernels;
 use std::collections::BTreeMap;
 use warpheap_device::kernel::Param;
 

@@ -164,9 +164,9 @@ impl Block {
 fn describe(wait: Wait) -> String {
     match wait {
         Wait::Nothing => "nothing".into(),
-        Wait::Collective(what, LaneMask(mask), at) => format!("{what:?} of {mask:#010x} at {at}"),
+        Wait::Collective(what, LaneMask(mask), at) => format!("{what:?} with mask {mask:#010x} at {at}"),
         Wait::Converged(at) => format!("others to converge at {at}"),
-        Wait::Barrier(at) => format!("the block at {at}"),
+        Wait::Barrier(at) => format!("the block barrier at {at}"),
     }
 }
 

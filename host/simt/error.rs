@@ -40,7 +40,7 @@ pub struct Call {
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Call { thread, what, mask, at } = self;
-        write!(f, "{thread}: {what:?} of {:#010x} at {at}", mask.0)
+        write!(f, "{thread}: {what:?} with mask {:#010x} at {at}", mask.0)
     }
 }
 
@@ -89,7 +89,7 @@ pub enum SimtError {
         why: &'static str,
     },
     /// Lanes of one warp wait at the block's barrier at different places.
-    #[error("{thread} waits for its block at {at}, and a lane of the same warp at {other}")]
+    #[error("{thread} waits at the block barrier at {at}, but another lane of its warp at {other}")]
     Barrier {
         /// The lane that arrived second.
         thread: Thread,
@@ -109,13 +109,13 @@ pub enum SimtError {
         waiting: String,
     },
     /// The grid exceeded its step limit.
-    #[error("the grid did not end within {limit} steps: a livelock, or the limit is too low for the job")]
+    #[error("the grid did not end within {limit} steps: a livelock, or the limit is too low for this kernel")]
     StepLimit {
         /// The limit on atomic operations, collectives and pauses.
         limit: u64,
     },
     /// The system has no memory for the lanes' stacks.
-    #[error("no stack for a lane of {bytes} bytes: {why} (fewer threads in a block need fewer stacks)")]
+    #[error("cannot allocate a lane stack of {bytes} bytes: {why}; use fewer threads per block")]
     Stack {
         /// Bytes per stack.
         bytes: usize,

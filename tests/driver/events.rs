@@ -1,5 +1,5 @@
-//! Events: points in a stream, and the time between two of them. Tests that depend on when a query
-//! runs are in `driver_alone.rs`.
+//! Events: points in a stream, and the time between two of them. Tests that are timing-sensitive
+//! are in `driver_alone.rs`.
 
 use crate::kernels::linger;
 use crate::support::{devices, launch, module};
@@ -27,7 +27,7 @@ fn the_time_between_two_events_is_that_of_the_kernel_between() {
 }
 
 #[test]
-fn an_event_of_an_idle_stream_comes_true_at_once() {
+fn an_event_of_an_idle_stream_completes_at_once() {
     for device in devices() {
         let stream = device.stream().unwrap();
         let event = stream.record().unwrap();

@@ -117,11 +117,13 @@ fn a_deadlock_lists_the_waiting_lanes() {
         assert!(matches!(error, SimtError::Deadlock { block: [0, 0, 0], lanes: 3, .. }), "{mode:?}: {error}");
         let text = error.to_string();
         assert!(
-            text.contains("lanes 0x00000005 of warp 0 wait for Sync of 0x00000007 at tests/simt/errors.rs"),
+            text.contains(
+                "lanes 0x00000005 of warp 0 wait for Sync with mask 0x00000007 at tests/simt/errors.rs"
+            ),
             "{text}"
         );
         assert!(
-            text.contains("lanes 0x00000002 of warp 0 wait for the block at tests/simt/errors.rs"),
+            text.contains("lanes 0x00000002 of warp 0 wait for the block barrier at tests/simt/errors.rs"),
             "{text}"
         );
     }

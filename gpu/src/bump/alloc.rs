@@ -3,16 +3,16 @@
 use super::handle::{Bump, POLL_NANOS, SETTLE_POLLS};
 use super::lease::{Lease, NO_START, Outcome, Piece, RESET_BELOW};
 use crate::lanes::{Group, Lanes, Sum};
-use crate::park::with_parked;
+use crate::spill::with_spilled;
 use crate::thread;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-/// Maximum attempts of a group on a lease that other groups exhaust before it succeeds.
+/// Maximum attempts of a group that loses its lease to other groups each time.
 const RETRIES: u32 = 64;
 
-/// In place of an alignment: that of a granule, which every allocation has.
-const NATURAL: u32 = 0;
+/// Sentinel alignment: one granule, which every allocation has.
+const GRANULE_ALIGN: u32 = 0;
 
 impl Bump {
     /// Allocates memory for `layout`. Returns `None` if no free piece of the arena is large enough.
@@ -33,16 +33,16 @@ impl Bump {
         let small = size >> 32 == 0 && (size as u32).wrapping_sub(1) < self.small_bytes;
         let address = if small && align <= self.granule_bytes as usize {
             let granules = granules_in(size as u32, self.granule_bytes, self.granule_log2);
-            self.alloc_small(granules, NATURAL)
+            self.alloc_small(granules, GRANULE_ALIGN)
         } else {
-            self.shared().alloc_unusual(size, align)
+            self.shared().alloc_uncommon_layout(size, align)
         };
         NonNull::new(address as *mut u8)
     }
 
     /// Allocates with sizes and alignments that are not on the fast path of [`alloc`](Self::alloc).
     #[inline(never)]
-    fn alloc_unusual(&self, size: usize, align: usize) -> u64 {
+    fn alloc_uncommon_layout(&self, size: usize, align: usize) -> u64 {
         if size == 0 {
             return align as u64;
         }
@@ -60,7 +60,7 @@ impl Bump {
     #[inline(always)]
     fn address(&self, start: u64, align: u32) -> u64 {
         let address = self.base as u64 + (start << self.granule_log2);
-        if align == NATURAL {
+        if align == GRANULE_ALIGN {
             return address;
         }
         let align = u64::from(align);
@@ -77,7 +77,7 @@ impl Bump {
     fn alloc_small(&self, granules: u32, align: u32) -> u64 {
         let group = Group::converged();
         match group.whole() {
-            Some(warp) => self.alloc_together(warp, granules, align),
+            Some(warp) => self.alloc_aggregated(warp, granules, align),
             None => self.shared().alloc_partial(group, granules, align),
         }
     }
@@ -85,17 +85,18 @@ impl Bump {
     /// Out of line, for a subset of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group, granules: u32, align: u32) -> u64 {
-        self.alloc_together(group, granules, align)
+        self.alloc_aggregated(group, granules, align)
     }
 
     #[inline(always)]
-    fn alloc_together<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, granules: u32, align: u32) -> u64 {
+    fn alloc_aggregated<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, granules: u32, align: u32) -> u64 {
         // Read once: a thread can move to another SM, and a crosser must store into the shard that
         // it crossed (I2).
         let shard = self.own_shard();
-        let (sum, seen) = lanes.prefix_sum_with(granules, |total| self.take_if_leader(lanes, shard, total));
+        let (sum, seen) =
+            lanes.prefix_sum_with(granules, |total| self.subtract_on_leader(lanes, shard, total));
         let seen = Lease(lanes.broadcast_64(seen));
-        match seen.got(sum.total) {
+        match seen.start_if_enough(sum.total) {
             Some(start) => self.address(start + u64::from(sum.before), align),
             None => self.shared().alloc_again(lanes.group(), granules, align, shard, seen),
         }
@@ -103,12 +104,12 @@ impl Bump {
 
     /// The leader subtracts for the whole group.
     #[inline(always)]
-    fn take_for<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, shard: u32, total: u32) -> Lease {
-        Lease(lanes.broadcast_64(self.take_if_leader(lanes, shard, total)))
+    fn subtract_for_group<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, shard: u32, total: u32) -> Lease {
+        Lease(lanes.broadcast_64(self.subtract_on_leader(lanes, shard, total)))
     }
 
     #[inline(always)]
-    fn take_if_leader<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, shard: u32, total: u32) -> u64 {
+    fn subtract_on_leader<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, shard: u32, total: u32) -> u64 {
         // Relaxed: like the root's counter, the word publishes nothing but itself.
         if lanes.leads() { self.shard(shard).lease.sub_relaxed(total.into()) } else { 0 }
     }
@@ -116,7 +117,7 @@ impl Bump {
     #[cold]
     #[inline(never)]
     fn alloc_again(&self, group: Group, granules: u32, align: u32, shard: u32, seen: Lease) -> u64 {
-        let (align, start) = with_parked(align, || self.alloc_slow(group, granules, shard, seen));
+        let (align, start) = with_spilled(align, || self.alloc_slow(group, granules, shard, seen));
         self.address_or_null(start, align)
     }
 
@@ -129,10 +130,10 @@ impl Bump {
         for tries in 0..RETRIES {
             let kept = (request, seen, tries);
             let (kept, Sum { before, total }) =
-                with_parked(kept, || request.group.prefix_sum(request.granules));
+                with_spilled(kept, || request.group.prefix_sum(request.granules));
             (request, seen) = (kept.0, kept.1);
             if kept.2 > 0 {
-                seen = request.bump.take_for(request.group, request.shard, total);
+                seen = request.bump.subtract_for_group(request.group, request.shard, total);
             }
             match seen.outcome(total) {
                 Outcome::Got(start) => return start + u64::from(before),
@@ -141,8 +142,7 @@ impl Bump {
                     break;
                 }
                 Outcome::Refilling => {
-                    // Each failed subtraction that no store discards soon brings the lease closer
-                    // to underflow.
+                    // Bounded wait: each failed subtraction brings the lease closer to underflow.
                     if !request.group.all(request.bump.await_settled(request.shard)) {
                         break;
                     }
@@ -180,7 +180,7 @@ impl Bump {
         if start == NO_START {
             return 0;
         }
-        let address = self.address(start, NATURAL);
+        let address = self.address(start, GRANULE_ALIGN);
         (address + align - 1) & !(align - 1)
     }
 }
@@ -195,13 +195,14 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// The shard was `seen` to be retired. If failed subtractions have lowered it far, resets it to
-    /// its initial value before it can borrow from its end. A retired lease holds no granules (I4).
+    /// `seen` is retired. Resets the word to `RETIRED` if failed subtractions took it below
+    /// `RESET_BELOW`, before `remaining` borrows from `end`. A retired lease holds no granules
+    /// (I4).
     #[inline(always)]
     fn reset_retired(&self, seen: Lease) {
         if seen.signed_remaining() < RESET_BELOW && self.group.leads() {
-            // Relaxed, and a swap: a thread that reads it still reads after the store that made the
-            // shard retired.
+            // Relaxed swap, not a store: a read-modify-write keeps the release sequence of the swap
+            // that retired the shard.
             self.bump.shard(self.shard).lease.swap_relaxed(Lease::RETIRED.0);
         }
     }
@@ -222,9 +223,10 @@ impl Request<'_> {
         if leads {
             let left = Lease::of(tail.after(used.into()));
             let kept = (*self, mine);
-            let ((request, mine), ()) = with_parked(kept, || kept.0.bump.keep_tail(kept.0.shard, left));
+            let ((request, mine), ()) = with_spilled(kept, || kept.0.bump.keep_tail(kept.0.shard, left));
             let kept = (request, mine);
-            let (kept, ()) = with_parked(kept, || request.bump.lend(request.shard, request.granules));
+            let (kept, ()) =
+                with_spilled(kept, || request.bump.store_next_lease(request.shard, request.granules));
             *self = kept.0;
             return kept.1;
         }

@@ -60,8 +60,8 @@ impl Bump {
         if !root.is_none() {
             return root;
         }
-        // ordering: acquire; pairs with LEND in `lend`: what the root has leased by now is in its
-        // shard, or that shard is seen unsettled.
+        // ordering: acquire; pairs with LEND in `store_next_lease`: what the root has leased by now
+        // is in its shard, or that shard is seen unsettled.
         SEE_LENT.fence_acquire();
         let Look { shard, settled } = self.look(group, min);
         if shard != NO_SHARD {
@@ -121,7 +121,8 @@ struct Look {
 /// them.
 #[inline(always)]
 fn longest_piece(shard: &Shard) -> Option<u32> {
-    // ordering: acquire; pairs with LEND in `lend`: the tail that was kept before this lease.
+    // ordering: acquire; pairs with LEND in `store_next_lease`: the tail that was kept before this
+    // lease.
     let lease = Lease(shard.lease.at(SEE_TAIL).load_acquire());
     let tail = Lease(shard.tail.load_relaxed()).remaining()?;
     if !lease.is_retired() {

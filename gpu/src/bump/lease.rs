@@ -122,13 +122,13 @@ impl Lease {
 
     /// Where the `wanted` granules start, if this value had that many left.
     #[inline(always)]
-    pub fn got(self, wanted: u32) -> Option<u64> {
+    pub fn start_if_enough(self, wanted: u32) -> Option<u64> {
         let remaining = self.signed_remaining();
         (remaining >= wanted as i32).then(|| (self.0 >> LOW_BITS) - remaining as u64)
     }
 
     pub fn outcome(self, wanted: u32) -> Outcome {
-        if let Some(start) = self.got(wanted) {
+        if let Some(start) = self.start_if_enough(wanted) {
             return Outcome::Got(start);
         }
         if self.is_retired() {

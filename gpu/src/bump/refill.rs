@@ -34,7 +34,7 @@ impl Bump {
     /// next reset.
     #[cold]
     #[inline(never)]
-    pub(super) fn lend(&self, r: u32, granules: u32) {
+    pub(super) fn store_next_lease(&self, r: u32, granules: u32) {
         // ordering: release; pairs with SEE_LENT in `search`: the word below zero before the root
         // that lends; and with SEE_TAIL in `longest_piece`: the tail before the lease after it.
         LEND.fence_release();

@@ -6,7 +6,7 @@ use super::handle::{FreeList, POLL_NANOS};
 use super::reserve::Reservation;
 use super::scan::Look;
 use crate::lanes::{Group, Lanes};
-use crate::park::with_parked;
+use crate::spill::with_spilled;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 use crate::units::BlockIndex;
@@ -39,7 +39,7 @@ impl FreeList {
     pub fn alloc_index(&self) -> Option<BlockIndex> {
         let group = Group::converged();
         match group.whole() {
-            Some(warp) => self.alloc_together(warp),
+            Some(warp) => self.alloc_aggregated(warp),
             None => self.shared().alloc_partial(group),
         }
     }
@@ -47,11 +47,11 @@ impl FreeList {
     /// Out of line, for a subset of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group) -> Option<BlockIndex> {
-        self.alloc_together(group)
+        self.alloc_aggregated(group)
     }
 
     #[inline(always)]
-    fn alloc_together<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>) -> Option<BlockIndex> {
+    fn alloc_aggregated<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>) -> Option<BlockIndex> {
         let first = self.geometry.first_region(thread::warp_index());
         let (start, taken) =
             if lanes.leads() { self.take(first, lanes.count()) } else { (SCATTERED, Taken::NONE) };
@@ -100,14 +100,14 @@ impl FreeList {
         // Every round serves a lane or uses up patience.
         while patience > 0 {
             let kept = (group, first, patience);
-            let (kept, look) = with_parked(kept, || self.scan_in_part(group, first));
+            let (kept, look) = with_spilled(kept, || self.scan_in_part(group, first));
             (group, first, patience) = kept;
             match look {
                 Look::Candidate(r) => {
                     let leaders =
                         if group.leads() { self.reserve(r, group.count()) } else { Reservation::NONE };
                     let kept = (group, first);
-                    let (kept, leaders) = with_parked(kept, || self.settle(r, leaders));
+                    let (kept, leaders) = with_spilled(kept, || self.settle(r, leaders));
                     (group, first) = kept;
                     let reservation = leaders.broadcast(group);
                     patience -= u32::from(reservation.count == 0);

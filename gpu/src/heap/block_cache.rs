@@ -35,8 +35,8 @@ use super::class::{SizeClass, rounded_up};
 use super::debug::CallSite;
 use super::entry::Entry;
 use crate::fault::FaultKind;
-use crate::park::with_parked;
 use crate::shared::SharedWord;
+use crate::spill::with_spilled;
 use crate::thread;
 use core::alloc::Layout;
 use core::fmt;
@@ -246,7 +246,7 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
     #[inline(always)]
     fn aside<R>(&mut self, f: impl FnOnce(&Heap) -> R) -> R {
         let heap = self.heap.shared();
-        let (part, result) = with_parked(self.part, || f(heap));
+        let (part, result) = with_spilled(self.part, || f(heap));
         self.part = part;
         result
     }

@@ -1,5 +1,5 @@
-//! The heap under the model checker: orders of its atomics that the memory model allows, for a heap
-//! of one slab or two.
+//! The heap under loom, for a heap of one slab or two and with at most `PREEMPTIONS` preemptions a
+//! run, or fewer where a model says so. For what loom cannot see, see docs/memory-model.md.
 //!
 //! Not shown, and why:
 //!

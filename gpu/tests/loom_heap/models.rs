@@ -1,6 +1,7 @@
-//! Models: programs of a few threads. Each states what must hold in every order of their atomics.
+//! Models: programs of a few threads. Each states what must hold in every order of their atomics
+//! that loom explores.
 
-use super::loom_support::{Model, model, with};
+use super::loom_support::{Model, PREEMPTIONS, model, with};
 use super::shared::{HALF, Piece, QUARTER, SLAB, Shared, count};
 use std::sync::Arc;
 use warpheap_device::fault::FaultKind;
@@ -22,7 +23,7 @@ fn alloc_beside_frees(
 }
 
 /// A span is visible to the thread that takes from it, together with the description of its slabs.
-pub const FIRST_SPAN: Model = model(9, || {
+pub const FIRST_SPAN: Model = model(PREEMPTIONS, || {
     let heap = Shared::new(1, 1);
     let work = |heap: &Shared| heap.free(heap.alloc(HALF).expect("there is a block for each"));
     let other = with(&heap, 0, work);
@@ -52,7 +53,7 @@ pub const NEXT_SPAN_OF_OTHERS: Model = model(0, || {
 });
 
 /// A free block changes owners: the writes of the last owner are visible to the next.
-pub const FREE_BLOCK: Model = model(9, || {
+pub const FREE_BLOCK: Model = model(PREEMPTIONS, || {
     let heap = Shared::new(1, 1);
     let [mine, _kept] = heap.take(HALF);
     let other = with(&heap, 0, |heap| heap.alloc(HALF));
@@ -70,7 +71,7 @@ pub const FREE_RUN: Model = model(2, || {
 });
 
 /// A run moves from its class through the free set to another class.
-pub const SWEPT_RUN: Model = model(9, || {
+pub const SWEPT_RUN: Model = model(PREEMPTIONS, || {
     let heap = Shared::new(1, 1);
     let all = alloc_beside_frees(&heap, QUARTER, |_| None);
     heap.check([(QUARTER, count(all))]);
@@ -79,7 +80,7 @@ pub const SWEPT_RUN: Model = model(9, || {
 /// A slab moves through the free set from one owner to the next: from a large allocation to a
 /// class. Or the last slab of the set is taken while that one is added, and the summary reflects
 /// it.
-pub const FREE_SLAB: Model = model(9, || {
+pub const FREE_SLAB: Model = model(PREEMPTIONS, || {
     // The second slab is in the set. So only the set's word synchronises the thread that frees
     // a slab with the thread that takes one.
     let heap = Shared::new(2, 1);
@@ -91,7 +92,7 @@ pub const FREE_SLAB: Model = model(9, || {
 });
 
 /// Two threads free one large allocation: exactly one free is valid, and the slab is freed once.
-pub const LARGE_FREED_TWICE: Model = model(9, || {
+pub const LARGE_FREED_TWICE: Model = model(PREEMPTIONS, || {
     let heap = Shared::new(2, 1);
     let [mine] = heap.take(SLAB);
     heap.write(mine, false);
@@ -106,7 +107,7 @@ pub const LARGE_FREED_TWICE: Model = model(9, || {
 });
 
 /// Two threads free one block: exactly one free is valid.
-pub const FREED_TWICE: Model = model(9, || {
+pub const FREED_TWICE: Model = model(PREEMPTIONS, || {
     let heap = Shared::new(1, 1);
     let [mine, _kept] = heap.take(HALF);
     // SAFETY: no thread uses the block.
@@ -166,7 +167,7 @@ pub const CHURN: Model = model(1, || {
 /// Three threads, two blocks: exactly two allocations succeed.
 pub const EXHAUSTED: Model = model(2, || {
     let heap = Shared::new(1, 1);
-    let others = [0, 0].map(|place| with(&heap, place, |heap| heap.alloc(HALF)));
+    let others = [0, 0].map(|lane| with(&heap, lane, |heap| heap.alloc(HALF)));
     let [second, third] = others.map(|other| other.join().unwrap());
     let mine = heap.alloc(HALF);
     assert_eq!(count([mine, second, third]), 2);

@@ -1,4 +1,4 @@
-//! Common parts of the model-checked tests: lanes with a place, runs of a model, and weakened
+//! Common parts of the model-checked tests: lanes with an index, runs of a model, and weakened
 //! orderings.
 //!
 //! In the model, each thread is a lane that has a warp to itself.
@@ -17,30 +17,30 @@ use warpheap_device::machine;
 use warpheap_device::sync::weaken;
 
 loom::thread_local! {
-    static PLACE: Cell<u32> = Cell::new(0);
+    static LANE: Cell<u32> = Cell::new(0);
 }
 
-/// Runs `body` as a lane of warp `place` on SM `place`.
-pub fn at<R>(place: u32, body: impl FnOnce() -> R) -> R {
-    let before = PLACE.with(|p| p.replace(place));
+/// Runs `body` as lane `lane`: the only one of warp `lane`, on SM `lane`.
+pub fn at<R>(lane: u32, body: impl FnOnce() -> R) -> R {
+    let before = LANE.with(|p| p.replace(lane));
     let answer = body();
-    PLACE.with(|p| p.set(before));
+    LANE.with(|p| p.set(before));
     answer
 }
 
-/// Spawns a thread of the model as a lane of warp `place` on SM `place`.
-pub fn spawn<R: 'static>(place: u32, body: impl FnOnce() -> R + 'static) -> loom::thread::JoinHandle<R> {
-    loom::thread::spawn(move || at(place, body))
+/// Spawns a thread of the model as lane `lane`, as in [`at`].
+pub fn spawn<R: 'static>(lane: u32, body: impl FnOnce() -> R + 'static) -> loom::thread::JoinHandle<R> {
+    loom::thread::spawn(move || at(lane, body))
 }
 
-/// Spawns a thread of the model that shares `structure`, at `place`.
+/// Spawns a thread of the model that shares `structure`, as lane `lane`.
 pub fn with<T: 'static, R: 'static>(
     structure: &Arc<T>,
-    place: u32,
+    lane: u32,
     body: impl FnOnce(&T) -> R + 'static,
 ) -> loom::thread::JoinHandle<R> {
     let structure = structure.clone();
-    spawn(place, move || body(&structure))
+    spawn(lane, move || body(&structure))
 }
 
 /// A plain value per block that only the block's owner may access: the model reports two threads
@@ -79,6 +79,10 @@ pub struct Model {
     pub run: fn(),
 }
 
+/// The maximum number of preemptions that a model explores, unless it sets a smaller one.
+#[allow(dead_code, reason = "the models of the arena have a smaller bound")]
+pub const PREEMPTIONS: usize = 9;
+
 /// A model whose threads are preempted at most `preemptions` times.
 pub const fn model(preemptions: usize, run: fn()) -> Model {
     Model { preemptions, run }
@@ -100,7 +104,7 @@ impl Model {
         builder.preemption_bound = Some(self.preemptions);
         builder.max_branches = 20_000;
         // The model runs all its threads on one OS thread, so one machine serves all of them.
-        let lanes = Apart { place: || PLACE.with(Cell::get), pause: loom::thread::yield_now };
+        let lanes = Apart { lane: || LANE.with(Cell::get), pause: loom::thread::yield_now };
         // SAFETY: the machine outlives the guard, which is the only one here.
         let _installed = unsafe { machine::install(&lanes) };
         builder.check(self.run);

@@ -5,11 +5,11 @@ use std::ptr::NonNull;
 use warpheap_device::machine::{Collective, Coords, Deposits, Machine};
 use warpheap_device::units::LaneMask;
 
-/// A machine whose lanes never synchronise. It may serve many threads: it queries the place of
+/// A machine whose lanes never synchronise. It may serve many threads: it queries the index of
 /// each.
 pub struct Apart {
     /// The index of the warp and of the SM of the running thread.
-    pub place: fn() -> u32,
+    pub lane: fn() -> u32,
     /// Lets other threads run.
     pub pause: fn(),
 }
@@ -17,8 +17,8 @@ pub struct Apart {
 // SAFETY: a lane is alone in its warp and block, so it waits for no other.
 unsafe impl Machine for Apart {
     fn coords(&self) -> Coords {
-        let place = (self.place)();
-        Coords { block_idx: [place, 0, 0], grid_dim: [8, 1, 1], sm: place, sm_count: 8, ..Coords::SOLE }
+        let lane = (self.lane)();
+        Coords { block_idx: [lane, 0, 0], grid_dim: [8, 1, 1], sm: lane, sm_count: 8, ..Coords::SOLE }
     }
     fn converged(&self, _: &'static Location<'static>) -> LaneMask {
         LaneMask::only(0)
@@ -45,15 +45,15 @@ unsafe impl Machine for Apart {
 #[cfg(not(loom))]
 thread_local! {
     /// The index of the warp and of the SM of the calling thread.
-    pub static PLACE: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    pub static LANE: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
-/// Calls `run` on a lane at [`PLACE`], which is 0 at first.
+/// Calls `run` on the lane [`LANE`], which is 0 at first.
 #[cfg(not(loom))]
 pub fn with_lane<R>(run: impl FnOnce() -> R) -> R {
-    let lanes = Apart { place: || PLACE.get(), pause: std::thread::yield_now };
+    let lanes = Apart { lane: || LANE.get(), pause: std::thread::yield_now };
     // SAFETY: the machine outlives the guard, which is the only one of this thread.
     let _installed = unsafe { warpheap_device::machine::install(&lanes) };
-    PLACE.set(0);
+    LANE.set(0);
     run()
 }

@@ -41,7 +41,8 @@ pub struct Plan {
     /// The approximate mean of the pool memory that an allocation takes.
     pub(super) mean_bytes: u64,
     pub(super) pool_bytes: u64,
-    /// Granule of the ownership map. Every block starts at a multiple of it.
+    /// log2 of the ownership map's granule in bytes. Every block starts at a multiple of the
+    /// granule.
     pub(super) granule_log2: u32,
     pub(super) plant: Option<Plant>,
 }

@@ -1,6 +1,6 @@
 //! Results that the program writes.
 
-use crate::support::{both, err, json, out, status, stress, warpheap};
+use crate::support::{err, json, out, status, stdout_and_stderr, stress, warpheap};
 use serde_json::Value;
 use std::path::Path;
 
@@ -9,7 +9,7 @@ fn results_hold_what_is_needed_to_repeat_them() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("result.json");
     let output = stress(&format!("--seed 5 --json {}", path.display()));
-    assert_eq!(status(&output), 0, "{}", both(&output));
+    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
     let results: Value =
         serde_json::from_slice(&std::fs::read(&path).expect("it was written")).expect("JSON");
     assert_eq!(results["schema"], "warpheap-result/1");
@@ -49,7 +49,7 @@ fn a_results_file_that_cannot_be_written_is_rejected_before_the_run() {
     for (path, part) in [(missing.as_path(), "create it first"), (folder.path(), "it is a folder")] {
         for command in ["stress", "doctor"] {
             let output = warpheap(&format!("{command} --json {}", path.display()));
-            assert_eq!(status(&output), 2, "{}", both(&output));
+            assert_eq!(status(&output), 2, "{}", stdout_and_stderr(&output));
             assert!(err(&output).contains(part), "{}", err(&output));
             assert_eq!(out(&output), "", "it began");
         }
@@ -60,7 +60,7 @@ fn a_results_file_that_cannot_be_written_is_rejected_before_the_run() {
 #[test]
 fn the_doctor_finds_a_backend_that_works() {
     let output = warpheap("doctor --json -");
-    assert_eq!(status(&output), 0, "{}", both(&output));
+    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
     let results = json(&output);
     assert_eq!(results["kind"], "doctor");
     assert_eq!(results["data"]["cpu"]["self_test"]["passed"], true);

@@ -1,6 +1,6 @@
 //! Ends of runs.
 
-use crate::support::{both, err, examples, json, out, status, stress, warpheap};
+use crate::support::{err, examples, json, out, status, stdout_and_stderr, stress, warpheap};
 use serde_json::Value;
 use std::process::Command;
 
@@ -28,7 +28,7 @@ fn figures(results: &Value) -> Vec<Value> {
 fn a_clean_run_lists_its_checks() {
     let output = stress("--seed 7");
     let text = out(&output);
-    assert_eq!(status(&output), 0, "{}", both(&output));
+    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
     for part in [
         "seed 7",
         "512 GPU threads in each of 2 streams",
@@ -42,7 +42,7 @@ fn a_clean_run_lists_its_checks() {
 #[test]
 fn examples_list_their_checks() {
     let output = examples("");
-    assert_eq!(status(&output), 0, "{}", both(&output));
+    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
     for part in ["256 GPU threads", "720720 = 2^4*3^2*5*7*11*13", "the heap is empty", "all 4 examples"] {
         assert!(out(&output).contains(part), "no {part:?} in {}", out(&output));
     }
@@ -55,7 +55,7 @@ fn every_workload_runs_and_the_arena_is_left_out_of_those_that_free() {
     for workload in ["exchange", "pipeline", "storm"] {
         let output = stress(&format!("--seed 7 --workload {workload} --mix mostly-small"));
         let text = out(&output);
-        assert_eq!(status(&output), 0, "{}", both(&output));
+        assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
         for part in [workload, "freelist and heap", "bump is left out", "most of them", "clean:"] {
             assert!(text.contains(part), "no {part:?} in {text}");
         }
@@ -67,14 +67,14 @@ fn a_planted_fault_is_caught_in_a_heap_and_can_be_repeated() {
     for (plant, word) in [("overlap", "overlap"), ("double-free", "double-free"), ("lost-block", "lost")] {
         let output = stress(&format!("--seed 3 --allocator heap --plant {plant}"));
         let text = out(&output);
-        assert_eq!(status(&output), 1, "{plant}: {}", both(&output));
+        assert_eq!(status(&output), 1, "{plant}: {}", stdout_and_stderr(&output));
         // If no thread allocates a block of that class any more, no block is allocated twice, but a
         // live one counts as free. That overlaps are reported as such is tested by
         // `an_overlap_names_both_owners` in `plants.rs`.
         let is_found = |word| text.contains(&format!("FAULT: heap: {word}, round"));
         assert!(is_found(word) || plant == "overlap" && is_found("count-mismatch"), "{plant}: {text}");
         let again = warpheap(reproduction(&text));
-        assert_eq!(status(&again), 1, "{plant}: {}", both(&again));
+        assert_eq!(status(&again), 1, "{plant}: {}", stdout_and_stderr(&again));
     }
 }
 
@@ -88,11 +88,11 @@ fn every_planted_fault_is_caught_and_can_be_repeated() {
     ] {
         let output = stress(&format!("--seed 3 --plant {plant}"));
         let text = out(&output);
-        assert_eq!(status(&output), 1, "{plant}: {}", both(&output));
+        assert_eq!(status(&output), 1, "{plant}: {}", stdout_and_stderr(&output));
         assert!(text.contains(&format!("FAULT: freelist: {word}, round")), "{plant}: {text}");
         assert!(text.contains("detected: the injected fault"), "{plant}: {text}");
         let again = warpheap(reproduction(&text));
-        assert_eq!(status(&again), 1, "{plant}: {}", both(&again));
+        assert_eq!(status(&again), 1, "{plant}: {}", stdout_and_stderr(&again));
     }
 }
 
@@ -101,7 +101,7 @@ fn a_replayed_seed_is_the_same_run_and_another_is_not() {
     let replay = |seed: u32| {
         let line = "stress --replay --threads 256 --size 16-64 --rounds 3 --streams 2 --json -";
         let output = warpheap(&format!("{line} --seed {seed}"));
-        assert_eq!(status(&output), 0, "{}", both(&output));
+        assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
         figures(&json(&output))
     };
     let first = replay(11);
@@ -124,12 +124,12 @@ fn without_a_gpu_cuda_is_rejected_with_advice() {
         "pool bench --device 0",
     ] {
         let output = warpheap(line);
-        assert_eq!(status(&output), 3, "{line}: {}", both(&output));
+        assert_eq!(status(&output), 3, "{line}: {}", stdout_and_stderr(&output));
         assert!(err(&output).contains("no usable device"), "{}", err(&output));
         assert!(err(&output).contains("warpheap doctor"), "{}", err(&output));
     }
     let auto = warpheap("stress --threads 256 --rounds 1 --allocator bump");
-    assert_eq!(status(&auto), 0, "{}", both(&auto));
+    assert_eq!(status(&auto), 0, "{}", stdout_and_stderr(&auto));
     assert!(out(&auto).contains("not on a GPU:"), "{}", out(&auto));
 }
 
@@ -137,7 +137,7 @@ fn without_a_gpu_cuda_is_rejected_with_advice() {
 fn a_run_that_makes_no_progress_is_ended() {
     for (backend, advice) in [("--replay", "A replay"), ("--backend cpu", "with --replay")] {
         let output = warpheap(&format!("stress {backend} --threads 65536 --size 64 --watchdog 0.01"));
-        assert_eq!(status(&output), 4, "{}", both(&output));
+        assert_eq!(status(&output), 4, "{}", stdout_and_stderr(&output));
         let said = err(&output);
         let parts = ["hangs", "warpheap stress", advice];
         assert!(parts.iter().all(|part| said.contains(part)) && !said.contains("GPU"), "{said}");

@@ -1,4 +1,4 @@
-//! Runs the program.
+//! Runs the `warpheap` binary and reads its output.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -6,20 +6,20 @@ use std::process::{Command, Output};
 /// Arguments of a run that takes well under a second.
 const SMALL: &str = "--backend cpu --threads 512 --size 16-512 --rounds 4 --streams 2";
 
-pub fn warpheap(line: &str) -> Output {
+pub fn warpheap(args: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_warpheap"))
-        .args(line.split_whitespace())
+        .args(args.split_whitespace())
         .env_remove("RUST_LOG")
         .output()
         .expect("the program starts")
 }
 
-pub fn stress(line: &str) -> Output {
-    warpheap(&format!("stress {SMALL} {line}"))
+pub fn stress(args: &str) -> Output {
+    warpheap(&format!("stress {SMALL} {args}"))
 }
 
-pub fn examples(line: &str) -> Output {
-    warpheap(&format!("examples --backend cpu --threads 256 {line}"))
+pub fn examples(args: &str) -> Output {
+    warpheap(&format!("examples --backend cpu --threads 256 {args}"))
 }
 
 pub fn status(output: &Output) -> i32 {
@@ -34,11 +34,12 @@ pub fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("text")
 }
 
-pub fn both(output: &Output) -> String {
+pub fn stdout_and_stderr(output: &Output) -> String {
     out(output) + &err(output)
 }
 
 /// Parses the output of `--json -`.
 pub fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", both(output)))
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", stdout_and_stderr(output)))
 }

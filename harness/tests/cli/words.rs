@@ -1,6 +1,6 @@
 //! Printed text, and accepted arguments.
 
-use crate::support::{both, err, examples, out, status, stress, warpheap};
+use crate::support::{err, examples, out, status, stdout_and_stderr, stress, warpheap};
 
 #[test]
 fn without_arguments_it_prints_help() {
@@ -60,7 +60,7 @@ fn off_a_terminal_nothing_but_text_is_printed() {
     for output in
         [stress(""), stress("--plant overlap"), warpheap("doctor"), warpheap("--help"), examples("")]
     {
-        let printed = both(&output);
+        let printed = stdout_and_stderr(&output);
         let control = printed.chars().find(|c| c.is_control() && *c != '\n');
         assert_eq!(control, None, "{printed:?}");
     }
@@ -113,7 +113,7 @@ fn invalid_arguments_are_rejected_with_the_accepted_ones() {
         ("fly", "unrecognized subcommand"),
     ] {
         let output = warpheap(line);
-        assert_eq!(status(&output), 2, "{line}: {}", both(&output));
+        assert_eq!(status(&output), 2, "{line}: {}", stdout_and_stderr(&output));
         assert!(err(&output).contains(part), "{line}: no {part:?} in {}", err(&output));
         assert_eq!(out(&output), "", "{line} began");
     }

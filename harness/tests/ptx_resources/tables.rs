@@ -8,10 +8,10 @@ pub const ARCHS: [&str; 5] = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"];
 pub const SHIPPED: [(&str, &str); 3] = [("sm_70", "sm_75"), ("sm_80", "sm_80"), ("sm_80", "sm_90")];
 
 /// Bytes that the functions of one module, identified by the mangled name, save and spill without a
-/// limit, in the order of [`ARCHS`], by ptxas 13.0.
-pub type Saves = (&'static str, [u32; ARCHS.len()]);
+/// register limit, in the order of [`ARCHS`], by ptxas 13.0.
+pub type FunctionSpills = (&'static str, [u32; ARCHS.len()]);
 
-pub const FUNCTION_SAVES: &[Saves] = &[
+pub const FUNCTION_SPILLS: &[FunctionSpills] = &[
     ("alloc::raw_vec", [328, 328, 392, 392, 392]),
     ("alloc::raw_vec::capacity_overflow", [16, 16, 16, 16, 16]),
     ("alloc::raw_vec::handle_error", [16, 16, 16, 16, 16]),
@@ -84,8 +84,8 @@ pub const STRESS_SPILLS: &[Spills] = &[
 /// Kernels of allocations by the host.
 pub const HOST_SPILLS: &[Spills] = &[("heap_alloc_many", [12438, 12470, 11134])];
 
-/// The kernels of `harness/tests/heap_groups/`, which are assembled for sm_90 only. Their bound
-/// is the heap's own spills, which they can reach.
+/// The kernels of `harness/tests/heap_groups/`, which are assembled for sm_90 only. They call the
+/// heap's slow paths, so their bound is the heap's spills.
 pub const GROUP_SPILLS: &[Spills] = &[
     ("groups_block", [0, 0, 11146]),
     ("groups_cache", [0, 0, 11750]),
@@ -104,25 +104,25 @@ pub const TABLES: [(&str, &str, &[Spills]); 4] = [
     ("STRESS_SPILLS", "", STRESS_SPILLS),
 ];
 
-/// Whether it is a kernel of `warpheap examples` or `warpheap pool demo`. These are for
+/// Whether `kernel` belongs to `warpheap examples` or `warpheap pool demo`. These are for
 /// demonstration, are not measured, and may spill.
-pub fn is_shown(kernel: &str) -> bool {
+pub fn is_demo(kernel: &str) -> bool {
     kernel.starts_with("example_") || kernel.starts_with("demo_")
 }
 
 pub fn table_of(kernel: &str) -> &'static (&'static str, &'static str, &'static [Spills]) {
-    TABLES.iter().find(|(_, begins, _)| kernel.starts_with(begins)).expect("one fits every name")
+    TABLES.iter().find(|(_, begins, _)| kernel.starts_with(begins)).expect("the last prefix is empty")
 }
 
 /// The bound for a listed figure: a tenth more.
-pub fn max(listed: u32) -> u32 {
+pub fn bound(listed: u32) -> u32 {
     listed + listed / 10
 }
 
 /// Whether any figure of `name` exceeds its bound.
 pub fn is_over<const N: usize>(listed: &[(&str, [u32; N])], name: &str, found: &[u32; N]) -> bool {
-    let of_name = listed.iter().find(|(one, _)| *one == name).map_or([0; N], |(_, bytes)| *bytes);
-    found.iter().zip(of_name).any(|(found, listed)| *found > max(listed))
+    let listed_bytes = listed.iter().find(|(one, _)| *one == name).map_or([0; N], |(_, bytes)| *bytes);
+    found.iter().zip(listed_bytes).any(|(found, listed)| *found > bound(listed))
 }
 
 /// Rows of a table.
@@ -171,7 +171,7 @@ fn a_function_is_listed_by_its_module() {
 }
 
 #[test]
-fn a_growth_of_more_than_a_tenth_is_too_much() {
+fn more_than_ten_percent_above_the_listed_value_fails() {
     let listed = [("slow", [100, 0, 9])];
     for (found, over) in [([110, 0, 9], false), ([111, 0, 0], true), ([0, 1, 0], true), ([0, 0, 10], true)] {
         assert_eq!(is_over(&listed, "slow", &found), over, "{found:?}");

@@ -3,7 +3,7 @@
 #[path = "../support/failing.rs"]
 mod failing;
 mod library;
-mod own;
 #[path = "../support/slots.rs"]
 mod slots;
 mod support;
+mod third_party;

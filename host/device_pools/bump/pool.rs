@@ -70,7 +70,7 @@ impl Bump {
     /// A failure of the call or of work submitted before, or [`NotReset`](crate::Error::NotReset).
     pub fn stats(&self) -> Result<BumpStats> {
         check_reset(self.is_reset, "a bump arena")?;
-        let _held = self.memory.hold_off_launches()?;
+        let _held = self.memory.block_launches()?;
         let (root, shards) = self.read_state()?;
         let counters: Vec<_> =
             std::iter::once(root.remaining()).chain(shards.iter().map(Shard::remaining)).collect();
@@ -93,7 +93,7 @@ impl Bump {
     /// A failure of the call or of work submitted before, or [`NotReset`](crate::Error::NotReset).
     pub fn check(&self) -> Result<Vec<Violation>> {
         check_reset(self.is_reset, "a bump arena")?;
-        let _held = self.memory.hold_off_launches()?;
+        let _held = self.memory.block_launches()?;
         let (root, shards) = self.read_state()?;
         let mut broken = Vec::new();
         if root.remaining().is_none() {
@@ -122,7 +122,7 @@ impl Bump {
     }
 
     pub(super) fn write_state(&mut self) -> Result<()> {
-        let _held = self.memory.hold_off_launches()?;
+        let _held = self.memory.block_launches()?;
         self.is_reset = false;
         let mut words = Root::new(self.granules, self.shards).to_words().to_vec();
         words.extend(self.fresh_shards().flat_map(|shard| shard.to_words()));

@@ -91,8 +91,8 @@ impl Heap {
         match &mut *calls {
             Some(calls) => call(calls),
             none => {
-                let parts = self.places.parts(self.memory().address(), self.metadata.address());
-                let stride_log2 = self.places.cursor_stride_log2;
+                let parts = self.offsets.parts(self.memory().address(), self.metadata.address());
+                let stride_log2 = self.offsets.cursor_stride_log2;
                 call(none.insert(Calls::new(self.memory().device(), parts, self.layout, stride_log2)?))
             }
         }

@@ -1,7 +1,7 @@
 //! The settings of a heap, and its construction.
 
 use super::backing::Backing;
-use super::places::Places;
+use super::offsets::MetadataOffsets;
 use super::pool::Heap;
 use crate::device_pools::shared::invalid;
 use crate::driver::Device;
@@ -119,18 +119,18 @@ impl HeapBuilder {
         let layout = self.layout(device)?;
         let backing = Backing::new(device, &layout, self.checked_initial()?)?;
         let present = backing.slabs(&layout);
-        let places = Places::new(&layout, self.debug_quarantine()?);
-        let metadata = device.alloc_memory(places.end, 128)?;
-        let parts = places.parts(backing.memory().address(), metadata.address());
+        let offsets = MetadataOffsets::new(&layout, self.debug_quarantine()?);
+        let metadata = device.alloc_memory(offsets.end, 128)?;
+        let parts = offsets.parts(backing.memory().address(), metadata.address());
         // SAFETY: `reset` below initialises the parts. The heap keeps both allocations as long as
         // it lives, and a launch checks that the handle's memory is still live.
-        let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, places.cursor_stride_log2) };
+        let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, offsets.cursor_stride_log2) };
         // SAFETY: the heap keeps the parts alive, and a launch checks the memory that the handle
         // names.
         let handle = unsafe { Arg::new(handle) };
         let calls = Mutex::default();
         let mut heap =
-            Heap { backing, metadata, places, layout, handle, present, salt: 0, calls, is_reset: false };
+            Heap { backing, metadata, offsets, layout, handle, present, salt: 0, calls, is_reset: false };
         heap.reset()?;
         Ok(heap)
     }

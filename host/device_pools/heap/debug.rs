@@ -1,6 +1,6 @@
 //! The host side of a debug heap: its part of the metadata, and the analysis of block records.
 
-use super::places::Places;
+use super::offsets::MetadataOffsets;
 use super::pool::Heap;
 use crate::device_pools::shared::Violation;
 use crate::driver::DeviceMemory;
@@ -24,17 +24,17 @@ static LIVES: Mutex<u64> = Mutex::new(0);
 impl Heap {
     /// Resets the debug part of the metadata, which is already zeroed.
     pub(super) fn reset_debug(&mut self) -> Result<()> {
-        let Some(places) = self.places.debug else { return Ok(()) };
+        let Some(offsets) = self.offsets.debug else { return Ok(()) };
         let mut lives = LIVES.lock().unwrap_or_else(PoisonError::into_inner);
         *lives += 1;
         self.salt = *lives;
-        let at = |place: u64| self.metadata.address() + place;
-        let faults = at(self.places.faults);
-        let ring = [at(places.slots), places.slot_count.into(), 0, 0];
+        let at = |offset: u64| self.metadata.address() + offset;
+        let faults = at(self.offsets.faults);
+        let ring = [at(offsets.slots), offsets.slot_count.into(), 0, 0];
         let [slots, slot_count, next, leaving] = ring;
-        let extra = [at(places.sites), faults, self.salt, slots, slot_count, next, leaving];
+        let extra = [at(offsets.sites), faults, self.salt, slots, slot_count, next, leaving];
         const { assert!(size_of::<Extra>() == 7 * 8) };
-        self.metadata.write(places.extra, &extra)
+        self.metadata.write(offsets.extra, &extra)
     }
 }
 
@@ -116,19 +116,19 @@ impl Debugged {
         blocks: &[Block],
         memory: &DeviceMemory,
         metadata: &[u64],
-        at: &Places,
+        at: &MetadataOffsets,
         salt: u64,
     ) -> Result<Option<Self>> {
-        let Some(places) = at.debug else { return Ok(None) };
-        let word = |place: u64| (place / 8) as usize;
+        let Some(offsets) = at.debug else { return Ok(None) };
+        let word = |offset: u64| (offset / 8) as usize;
         let mut debugged = Debugged {
             records: BTreeMap::new(),
             quarantined: BTreeSet::new(),
             twice: Vec::new(),
             damaged: Vec::new(),
-            sites: sites(&metadata[word(places.sites)..][..SITES * SITE_WORDS]),
+            sites: sites(&metadata[word(offsets.sites)..][..SITES * SITE_WORDS]),
         };
-        for slot in &metadata[word(places.slots)..][..places.slot_count as usize] {
+        for slot in &metadata[word(offsets.slots)..][..offsets.slot_count as usize] {
             if *slot != 0 && !debugged.quarantined.insert(*slot) {
                 debugged.twice.push(*slot);
             }

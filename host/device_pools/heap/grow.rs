@@ -6,7 +6,7 @@
 //! that never grows pays nothing.
 
 use super::backing::{Backing, whole_slabs};
-use super::places::Places;
+use super::offsets::MetadataOffsets;
 use super::pool::Heap;
 use crate::driver::DeviceMemory;
 use crate::error::{Bytes, Error, OutOfMemory, Result};
@@ -41,17 +41,17 @@ impl Heap {
         if wanted > self.present_bytes()
             && let Backing::Growable(buffer) = &mut self.backing
         {
-            let _held = buffer.memory().hold_off_launches()?;
+            let _held = buffer.memory().block_launches()?;
             // First, so that an earlier failure is reported before anything changes.
-            let mut words = FreeWords::read(&self.metadata, &self.places, &layout)?;
+            let mut words = FreeWords::read(&self.metadata, &self.offsets, &layout)?;
             buffer.grow_to(wanted)?;
             let old = std::mem::replace(&mut self.present, self.backing.slabs(&layout));
             words.add(&layout, old..self.present);
             // If this fails, some slabs are lost, but none is added twice.
-            words.write(&mut self.metadata, &self.places)?;
+            words.write(&mut self.metadata, &self.offsets)?;
             // Makes classes search for slabs again after a search that found only free blocks.
             let found = Overview::FOUND;
-            self.metadata.fill_part(self.places.overview + found.start as u64, found.len() as u64, 0)?;
+            self.metadata.fill_part(self.offsets.overview + found.start as u64, found.len() as u64, 0)?;
         }
         Ok(self.present_bytes())
     }
@@ -81,16 +81,16 @@ impl FreeWords {
     }
 
     /// The words of a heap. Waits for the device.
-    fn read(metadata: &DeviceMemory, places: &Places, layout: &HeapLayout) -> Result<FreeWords> {
+    fn read(metadata: &DeviceMemory, offsets: &MetadataOffsets, layout: &HeapLayout) -> Result<FreeWords> {
         let mut words = FreeWords::none(layout);
-        metadata.read(places.fresh, &mut words.fresh)?;
-        metadata.read(places.slab_sets, &mut words.free)?;
+        metadata.read(offsets.fresh, &mut words.fresh)?;
+        metadata.read(offsets.slab_sets, &mut words.free)?;
         Ok(words)
     }
 
-    fn write(&self, metadata: &mut DeviceMemory, places: &Places) -> Result<()> {
-        metadata.write(places.fresh, &self.fresh)?;
-        metadata.write(places.slab_sets, &self.free)
+    fn write(&self, metadata: &mut DeviceMemory, offsets: &MetadataOffsets) -> Result<()> {
+        metadata.write(offsets.fresh, &self.fresh)?;
+        metadata.write(offsets.slab_sets, &self.free)
     }
 
     /// Adds slabs that were never used. A partition that is entirely among them is allocated in
@@ -170,7 +170,7 @@ mod tests {
     /// The words with the result of the last exhaustive search for each class.
     fn words_found(heap: &Heap) -> Vec<u32> {
         let mut words = vec![0; Overview::FOUND.len() / 4];
-        heap.metadata.read(heap.places.overview + Overview::FOUND.start as u64, &mut words).unwrap();
+        heap.metadata.read(heap.offsets.overview + Overview::FOUND.start as u64, &mut words).unwrap();
         words
     }
 

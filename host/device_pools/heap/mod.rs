@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `pool`, `builder` | the heap and its construction |
-//! | `places` | the parts of the metadata |
+//! | `offsets` | offsets of the parts of the metadata |
 //! | `backing`, `grow` | the memory, and its growth |
 //! | `reset` | frees all memory |
 //! | `calls`, `allocate` | allocations by the host |
@@ -16,7 +16,7 @@ mod builder;
 mod calls;
 mod debug;
 mod grow;
-mod places;
+mod offsets;
 mod pool;
 mod reset;
 mod snapshot;

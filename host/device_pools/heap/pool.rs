@@ -2,7 +2,7 @@
 
 use super::backing::Backing;
 use super::calls::Calls;
-use super::places::Places;
+use super::offsets::MetadataOffsets;
 use crate::device_pools::shared::{Faults, check_reset};
 use crate::driver::DeviceMemory;
 use crate::error::Result;
@@ -17,7 +17,7 @@ use warpheap_device::kernel::Arg;
 pub struct Heap {
     pub(super) backing: Backing,
     pub(super) metadata: DeviceMemory,
-    pub(super) places: Places,
+    pub(super) offsets: MetadataOffsets,
     pub(super) layout: HeapLayout,
     pub(super) handle: Arg<heap::Heap>,
     /// Number of usable slabs: the first slabs of the layout, all of which have memory.
@@ -58,13 +58,13 @@ impl Heap {
 
     /// Bytes of the metadata, which is separate from the memory.
     pub fn metadata_bytes(&self) -> u64 {
-        self.places.end
+        self.offsets.end
     }
 
     /// Waits for the device, then returns the faults that kernels caused.
     pub fn faults(&self) -> Result<Faults> {
         let mut words = vec![0; FAULT_LOG_WORDS];
-        self.metadata.read(self.places.faults, &mut words)?;
+        self.metadata.read(self.offsets.faults, &mut words)?;
         Ok(words.first_chunk::<FAULT_LOG_WORDS>().map(Faults::read).unwrap_or_default())
     }
 }

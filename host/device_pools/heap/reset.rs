@@ -11,10 +11,10 @@ use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::{ClassInfo, Cursor, Span};
 
 /// Maximum bytes of cursors that the host sends; the other cursors are copies of them.
-const SENT_BYTES: u64 = 16 << 10;
+const UPLOAD_BYTES: u64 = 16 << 10;
 
 /// The data that the host sends.
-struct Sent {
+struct Upload {
     classes: Vec<ClassInfo>,
     /// Some cursors, each padded to the stride.
     cursors: Vec<u64>,
@@ -31,12 +31,12 @@ impl Heap {
     /// heap until a reset has succeeded; until then allocations, frees, growths and snapshots by
     /// the host fail with [`NotReset`](crate::Error::NotReset).
     pub fn reset(&mut self) -> Result<()> {
-        let _held = self.backing.memory().hold_off_launches()?;
+        let _held = self.backing.memory().block_launches()?;
         self.is_reset = false;
         let device = self.metadata.device();
-        let (stream, sent) = (device.default_stream()?, self.sent());
-        let queued = self.send(&stream, &sent);
-        // Before `sent` is dropped, whether or not queueing succeeded.
+        let (stream, upload) = (device.default_stream()?, self.upload());
+        let queued = self.send_upload(&stream, &upload);
+        // Before `upload` is dropped, whether or not queueing succeeded.
         let done = stream.synchronize();
         if done.is_err() {
             device.driver().drain();
@@ -47,36 +47,36 @@ impl Heap {
         Ok(())
     }
 
-    fn send(&self, stream: &Stream, sent: &Sent) -> Result<()> {
-        let (metadata, places) = (&self.metadata, self.places);
-        let cursor_bytes = size_of_val(&sent.cursors[..]) as u64;
-        // S1: `reset` has waited for the device, holds off launches, and waits for the stream. So
-        // the metadata is not in use, and it, the heap and `sent` live until the stream is done.
+    fn send_upload(&self, stream: &Stream, upload: &Upload) -> Result<()> {
+        let (metadata, offsets) = (&self.metadata, self.offsets);
+        let cursor_bytes = size_of_val(&upload.cursors[..]) as u64;
+        // S1: `reset` has waited for the device, blocks launches, and waits for the stream. So
+        // the metadata is not in use, and it, the heap and `upload` live until the stream is done.
         // SAFETY: S1.
-        unsafe { metadata.fill_on(stream, places.slab_sets, places.end - places.slab_sets, 0) }?;
+        unsafe { metadata.fill_on(stream, offsets.slab_sets, offsets.end - offsets.slab_sets, 0) }?;
         // SAFETY: S1.
-        unsafe { metadata.fill_on(stream, places.entries, places.slab_sets - places.entries, 0xff) }?;
+        unsafe { metadata.fill_on(stream, offsets.entries, offsets.slab_sets - offsets.entries, 0xff) }?;
         // SAFETY: S1.
-        unsafe { metadata.write_handle_on(stream, places.handle, &self.handle) }?;
+        unsafe { metadata.write_handle_on(stream, offsets.handle, &self.handle) }?;
         // SAFETY: S1.
-        unsafe { metadata.write_on(stream, places.classes, &sent.classes) }?;
+        unsafe { metadata.write_on(stream, offsets.classes, &upload.classes) }?;
         // SAFETY: S1.
-        unsafe { metadata.write_on(stream, places.cursors, &sent.cursors) }?;
-        let all_bytes = places.entries - places.cursors;
+        unsafe { metadata.write_on(stream, offsets.cursors, &upload.cursors) }?;
+        let all_bytes = offsets.entries - offsets.cursors;
         // SAFETY: S1.
-        unsafe { metadata.repeat_on(stream, places.cursors, cursor_bytes, all_bytes) }?;
+        unsafe { metadata.repeat_on(stream, offsets.cursors, cursor_bytes, all_bytes) }?;
         // SAFETY: S1.
-        unsafe { metadata.write_on(stream, places.fresh, &sent.slabs.fresh) }?;
+        unsafe { metadata.write_on(stream, offsets.fresh, &upload.slabs.fresh) }?;
         // SAFETY: S1.
-        unsafe { metadata.write_on(stream, places.slab_sets, &sent.slabs.free) }
+        unsafe { metadata.write_on(stream, offsets.slab_sets, &upload.slabs.free) }
     }
 
-    fn sent(&self) -> Sent {
-        let (layout, places) = (self.layout, self.places);
+    fn upload(&self) -> Upload {
+        let (layout, offsets) = (self.layout, self.offsets);
         let classes = (0..layout.classes).map(|class| layout.class(SizeClass(class))).collect();
-        let bytes = (places.entries - places.cursors).min(SENT_BYTES);
+        let bytes = (offsets.entries - offsets.cursors).min(UPLOAD_BYTES);
         let mut cursors = vec![0_u64; (bytes / 8) as usize];
-        for cursor in cursors.chunks_mut(1 << (places.cursor_stride_log2 - 3)) {
+        for cursor in cursors.chunks_mut(1 << (offsets.cursor_stride_log2 - 3)) {
             cursor[..4].copy_from_slice(&Cursor::new(Span::UNUSED).to_words());
         }
         let mut slabs = FreeWords::none(&layout);
@@ -85,30 +85,30 @@ impl Heap {
             // The device has already filled the words with zeroes.
             slabs.free.clear();
         }
-        Sent { classes, cursors, slabs }
+        Upload { classes, cursors, slabs }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Device;
+    use crate::driver::Device;
 
     #[test]
-    fn overwritten_metadata_is_new_after_a_reset() {
+    fn reset_rewrites_all_metadata() {
         let mut heap = Heap::builder(80 << 20).shards(64).build(&Device::cpu()).unwrap();
         let all = |heap: &Heap| {
-            let mut words = vec![0_u64; (heap.places.end / 8) as usize];
+            let mut words = vec![0_u64; (heap.offsets.end / 8) as usize];
             heap.metadata.read(0, &mut words).map(|()| words).unwrap()
         };
         // The padding between the parts keeps its old contents.
         heap.metadata.fill(0xa5).unwrap();
         heap.reset().unwrap();
         let new = all(&heap);
-        let place = |bytes: u64| (bytes / 8) as usize;
-        let cursors = &new[place(heap.places.cursors)..place(heap.places.entries)];
-        assert!(size_of_val(cursors) as u64 > 3 * SENT_BYTES, "some are copies of copies");
-        for cursor in cursors.chunks(1 << (heap.places.cursor_stride_log2 - 3)) {
+        let word = |bytes: u64| (bytes / 8) as usize;
+        let cursors = &new[word(heap.offsets.cursors)..word(heap.offsets.entries)];
+        assert!(size_of_val(cursors) as u64 > 3 * UPLOAD_BYTES, "some are copies of copies");
+        for cursor in cursors.chunks(1 << (heap.offsets.cursor_stride_log2 - 3)) {
             assert_eq!(cursor[..4], Cursor::new(Span::UNUSED).to_words());
         }
         heap.metadata.fill(0x5a).unwrap();

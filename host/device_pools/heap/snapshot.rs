@@ -87,28 +87,28 @@ impl Heap {
     /// An earlier failure of the device; [`NotReset`](crate::Error::NotReset) after a failed reset.
     pub fn snapshot(&self) -> Result<HeapSnapshot> {
         self.check_reset()?;
-        let _held = self.memory().hold_off_launches()?;
-        let places = self.places;
-        let mut lines = vec![Line([0; Line::WORDS]); (places.end / Line::BYTES) as usize];
+        let _held = self.memory().block_launches()?;
+        let offsets = self.offsets;
+        let mut lines = vec![Line([0; Line::WORDS]); (offsets.end / Line::BYTES) as usize];
         self.metadata.read(0, &mut lines)?;
-        let faults = (places.faults / Line::BYTES) as usize;
+        let faults = (offsets.faults / Line::BYTES) as usize;
         let faults = lines[faults].0[0];
         let copy = lines.as_mut_ptr().expose_provenance() as u64;
-        let mut parts = places.parts(self.memory().address(), copy);
+        let mut parts = offsets.parts(self.memory().address(), copy);
         parts.debugger = Debugger::NONE;
         // SAFETY: the copy has every part at its place and lives as long as the handle. A snapshot
         // only reads it. It does not access the heap's memory, nor the handle inside the copy,
         // which names the device's metadata.
-        let heap = unsafe { device::Heap::from_raw_parts(parts, self.layout, places.cursor_stride_log2) };
+        let heap = unsafe { device::Heap::from_raw_parts(parts, self.layout, offsets.cursor_stride_log2) };
         // SAFETY: the handle is used only by methods of this snapshot, which keep the copy alive.
         let heap = unsafe { Arg::new(heap) };
         let mut snapshot =
             HeapSnapshot { _lines: lines, heap, present: self.present, faults, debugged: None };
-        if places.debug.is_some() {
+        if offsets.debug.is_some() {
             let mut blocks = Vec::new();
             snapshot.for_each_live(|leak| blocks.push(Block { start: leak.address, bytes: leak.bytes }));
             let words: Vec<u64> = snapshot._lines.iter().flat_map(|line| line.0).collect();
-            snapshot.debugged = Debugged::read(&blocks, self.memory(), &words, &places, self.salt)?;
+            snapshot.debugged = Debugged::read(&blocks, self.memory(), &words, &offsets, self.salt)?;
         }
         Ok(snapshot)
     }

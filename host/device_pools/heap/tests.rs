@@ -104,20 +104,20 @@ fn cursors() {
     let seen = sights(&heap);
     let cursor = *seen.cursors.iter().find(|cursor| cursor.left > Some(0)).unwrap();
     let CursorAudit { class, shard, .. } = cursor;
-    let place = heap.cursor_at(class, shard);
-    let span = heap.long(place);
-    heap.assert_broken(place, span + (1 << 32), "I1", "no run of its class");
-    heap.assert_broken(place, span | 0xffff << 32, "I1", "which the heap does not have");
+    let offset = heap.cursor_at(class, shard);
+    let span = heap.long(offset);
+    heap.assert_broken(offset, span + (1 << 32), "I1", "no run of its class");
+    heap.assert_broken(offset, span | 0xffff << 32, "I1", "which the heap does not have");
     heap.assert_broken(heap.cursor_at(class, (shard + 1) % 4), span, "I1", "another cursor has, too");
-    heap.assert_broken(place, span & !(1 << 31), "I8", "no group is left");
-    heap.assert_broken(place + 8, heap.long(place + 8) + 1, "I8", "searches for memory began");
-    heap.assert_broken(place + 16, heap.long(place + 16) + 2, "I8", "searches for memory began");
-    let scans = heap.places.overview + 384;
+    heap.assert_broken(offset, span & !(1 << 31), "I8", "no group is left");
+    heap.assert_broken(offset + 8, heap.long(offset + 8) + 1, "I8", "searches for memory began");
+    heap.assert_broken(offset + 16, heap.long(offset + 16) + 2, "I8", "searches for memory began");
+    let scans = heap.offsets.overview + 384;
     heap.assert_broken(scans, heap.long(scans) + 1, "I9", "searches of the whole heap began");
     heap.assert_broken(scans + 8, heap.long(scans + 8) + 2, "I9", "searches of the whole heap began");
-    let seekers = heap.places.overview + 96;
+    let seekers = heap.offsets.overview + 96;
     heap.assert_broken_by(seekers, 1 << 3, "I9", "groups look for its spans");
-    let used = heap.places.overview + 4 * u64::from(class.0 / 32);
+    let used = heap.offsets.overview + 4 * u64::from(class.0 / 32);
     heap.assert_broken_by(used, bit(class.0), "I1", "no bit says that the class has any");
 }
 
@@ -139,8 +139,8 @@ fn a_cursor_with_a_freed_block() {
         cursor.class == run.class && runs > 0 && end == run.slab + runs * slabs
     };
     let cursor = seen.cursors.iter().find(is_its).expect("a cursor has those blocks");
-    let place = heap.cursor_at(run.class, cursor.shard);
-    heap.assert_broken(place, heap.long(place) + 1, "I2", "1 blocks are holes and in a cursor");
+    let offset = heap.cursor_at(run.class, cursor.shard);
+    heap.assert_broken(offset, heap.long(offset) + 1, "I2", "1 blocks are holes and in a cursor");
 }
 
 #[test]
@@ -150,11 +150,11 @@ fn fresh_slabs() {
     let used =
         (0..layout.shards).filter(|shard| heap.word(heap.fresh_at(*shard)) > layout.partition_start(*shard));
     let shard = used.last().expect("some shard's partition was used");
-    let (place, next) = (heap.fresh_at(shard), heap.word(heap.fresh_at(shard)));
+    let (offset, next) = (heap.fresh_at(shard), heap.word(heap.fresh_at(shard)));
     let is_free = heap.word(heap.entry_at(next - 1)) == heap::Heap::free_entry();
     let words = if is_free { "in the free set, and in a partition" } else { "says that it is in use" };
-    heap.assert_broken(place, next - 1, "I5", words);
-    heap.assert_broken(place, next + 1, "I5", "no one would find it");
+    heap.assert_broken(offset, next - 1, "I5", words);
+    heap.assert_broken(offset, next + 1, "I5", "no one would find it");
     heap.assert_broken(
         heap.fresh_at(1),
         layout.partition_start(1) - 1,
@@ -166,8 +166,8 @@ fn fresh_slabs() {
 #[test]
 fn classes() {
     let mut heap = used_heap();
-    let place = heap.places.classes + 3 * size_of::<ClassInfo>() as u64;
-    heap.assert_broken_by(place, 4, "I5", "what the table says of the class");
+    let offset = heap.offsets.classes + 3 * size_of::<ClassInfo>() as u64;
+    heap.assert_broken_by(offset, 4, "I5", "what the table says of the class");
 }
 
 #[test]
@@ -185,10 +185,12 @@ fn slabs_without_memory() {
 #[test]
 fn metadata_that_is_overwritten() {
     let mut heap = used_heap();
-    let places = heap.places;
-    for (start, end) in
-        [(places.cursors, places.entries), (places.entries, places.faults), (places.overview, places.end)]
-    {
+    let offsets = heap.offsets;
+    for (start, end) in [
+        (offsets.cursors, offsets.entries),
+        (offsets.entries, offsets.faults),
+        (offsets.overview, offsets.end),
+    ] {
         for byte in [0x00, 0x2a, 0x7f, 0xff] {
             heap.metadata.fill_part(start, end - start, byte).unwrap();
             let broken = heap.check().unwrap();

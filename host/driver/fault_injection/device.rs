@@ -87,7 +87,7 @@ impl DeviceBackend for FaultyDevice {
     fn alloc(&self, bytes: u64, align: u64, zeroed: bool) -> Result<Range> {
         self.faults.call(Call::Alloc)?;
         let range = self.inner.alloc(bytes, align, zeroed)?;
-        self.faults.hold(Call::Alloc, range.address, bytes);
+        self.faults.record_acquired(Call::Alloc, range.address, bytes);
         self.ranges.lock().unwrap().push(range);
         Ok(range)
     }
@@ -97,7 +97,7 @@ impl DeviceBackend for FaultyDevice {
         assert!(self.faults.holds(Call::Alloc, range.address), "{range:?} is freed twice");
         self.drain();
         // Before the actual free: another thread may allocate the address at once.
-        self.faults.release(Call::Alloc, range.address);
+        self.faults.record_released(Call::Alloc, range.address);
         self.ranges.lock().unwrap().retain(|other| *other != range);
         self.inner.free(range)
     }

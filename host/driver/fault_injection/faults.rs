@@ -183,26 +183,26 @@ impl Faults {
         state.handles
     }
 
-    pub(super) fn hold(&self, call: Call, place: u64, bytes: u64) {
+    pub(super) fn record_acquired(&self, call: Call, handle: u64, bytes: u64) {
         assert!(ACQUIRES.contains(&call));
-        let before = self.state().held.insert((call, place), bytes);
-        assert_eq!(before, None, "{call:?} at {place:#x}, twice");
+        let before = self.state().held.insert((call, handle), bytes);
+        assert_eq!(before, None, "{call:?} at {handle:#x}, twice");
     }
 
-    pub(super) fn release(&self, call: Call, place: u64) {
-        let was_there = self.state().held.remove(&(call, place));
-        assert!(was_there.is_some(), "{call:?} at {place:#x} is freed, and was not allocated");
+    pub(super) fn record_released(&self, call: Call, handle: u64) {
+        let was_there = self.state().held.remove(&(call, handle));
+        assert!(was_there.is_some(), "{call:?} at {handle:#x} is freed, and was not allocated");
     }
 
     /// The owner of this resource was dropped.
-    pub(super) fn lose(&self, call: Call, place: u64) {
+    pub(super) fn record_leaked(&self, call: Call, handle: u64) {
         let mut state = self.state();
-        let bytes = state.held.remove(&(call, place));
+        let bytes = state.held.remove(&(call, handle));
         state.lost.extend(bytes.map(|bytes| (call, bytes)));
     }
 
-    pub(super) fn holds(&self, call: Call, place: u64) -> bool {
-        self.state().held.contains_key(&(call, place))
+    pub(super) fn holds(&self, call: Call, handle: u64) -> bool {
+        self.state().held.contains_key(&(call, handle))
     }
 
     /// Records work on the stream that uses something.

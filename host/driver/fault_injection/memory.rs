@@ -18,7 +18,7 @@ pub(super) struct FaultyVirtualMemory {
     mapped: Mutex<BTreeMap<u64, u64>>,
 }
 
-/// The virtual memory of `device`, which does not fail yet, and its fault controls.
+/// The virtual memory of `device`, and its fault controls; no failure is armed.
 pub(crate) fn faulty_virtual_memory(device: &Device) -> (Arc<dyn VirtualMemory>, Arc<Faults>) {
     let (inner, faults) = (device.driver().virtual_memory().unwrap(), Faults::new(false));
     (Arc::new(FaultyVirtualMemory::over(inner, faults.clone())), faults)
@@ -38,7 +38,7 @@ impl VirtualMemory for FaultyVirtualMemory {
     fn reserve(&self, bytes: u64, align: u64) -> Result<Range> {
         self.faults.call(Call::Reserve)?;
         let range = self.inner.reserve(bytes, align)?;
-        self.faults.hold(Call::Reserve, range.address, bytes);
+        self.faults.record_acquired(Call::Reserve, range.address, bytes);
         Ok(range)
     }
 
@@ -48,7 +48,7 @@ impl VirtualMemory for FaultyVirtualMemory {
         assert_eq!(mapped, 0, "{range:?} is unreserved while memory is mapped there");
         // SAFETY: the caller upholds the contract of `unreserve`, which is passed on.
         unsafe { self.inner.unreserve(range) }?;
-        self.faults.release(Call::Reserve, range.address);
+        self.faults.record_released(Call::Reserve, range.address);
         Ok(())
     }
 
@@ -57,13 +57,13 @@ impl VirtualMemory for FaultyVirtualMemory {
         let pages = self.inner.create(bytes)?;
         let number = self.faults.next_handle();
         self.pages.lock().unwrap().insert(number, pages);
-        self.faults.hold(Call::Create, number, bytes);
+        self.faults.record_acquired(Call::Create, number, bytes);
         Ok(Pages(number))
     }
 
     unsafe fn release(&self, Pages(number): Pages) -> Result<()> {
         self.faults.call(Call::Release)?;
-        self.faults.release(Call::Create, number);
+        self.faults.record_released(Call::Create, number);
         let is_mapped = self.mapped.lock().unwrap().values().any(|mapped| *mapped == number);
         assert!(!is_mapped, "memory {number} is released while it is mapped");
         let pages = self.pages.lock().unwrap().remove(&number).unwrap();
@@ -74,8 +74,8 @@ impl VirtualMemory for FaultyVirtualMemory {
     unsafe fn map(&self, range: Range, Pages(number): Pages) -> Result<()> {
         self.faults.call(Call::Map)?;
         let pages = *self.pages.lock().unwrap().get(&number).unwrap();
-        // A driver rejects addresses that are already mapped.
-        self.faults.hold(Call::Map, range.address, range.bytes);
+        // Panics if the range is mapped, where a driver returns an error.
+        self.faults.record_acquired(Call::Map, range.address, range.bytes);
         self.mapped.lock().unwrap().insert(range.address, number);
         // SAFETY: the caller upholds the contract of `map`, which is passed on.
         unsafe { self.inner.map(range, pages) }
@@ -83,7 +83,7 @@ impl VirtualMemory for FaultyVirtualMemory {
 
     unsafe fn unmap(&self, range: Range) -> Result<()> {
         self.faults.call(Call::Unmap)?;
-        self.faults.release(Call::Map, range.address);
+        self.faults.record_released(Call::Map, range.address);
         self.mapped.lock().unwrap().remove(&range.address);
         // SAFETY: the caller upholds the contract of `unmap`, which is passed on.
         unsafe { self.inner.unmap(range) }
@@ -111,7 +111,7 @@ impl FaultyPool {
 impl Drop for FaultyPool {
     fn drop(&mut self) {
         let live = std::mem::take(&mut *self.live.lock().unwrap());
-        live.into_iter().for_each(|address| self.faults.lose(Call::PoolAlloc, address));
+        live.into_iter().for_each(|address| self.faults.record_leaked(Call::PoolAlloc, address));
     }
 }
 
@@ -119,7 +119,7 @@ impl PoolBackend for FaultyPool {
     fn alloc(&self, bytes: u64, stream: &Queue) -> Result<u64> {
         self.faults.call(Call::PoolAlloc)?;
         let address = self.inner.alloc(bytes, stream)?;
-        self.faults.hold(Call::PoolAlloc, address, bytes);
+        self.faults.record_acquired(Call::PoolAlloc, address, bytes);
         self.live.lock().unwrap().insert(address);
         Ok(address)
     }
@@ -128,7 +128,7 @@ impl PoolBackend for FaultyPool {
         self.faults.call(Call::PoolFree)?;
         // SAFETY: the caller upholds the contract of `free`, which is passed on.
         unsafe { self.inner.free(address, stream) }?;
-        self.faults.release(Call::PoolAlloc, address);
+        self.faults.record_released(Call::PoolAlloc, address);
         self.live.lock().unwrap().remove(&address);
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! The source of segments: blocks of the upstream, or one reservation that grows.
 //!
-//! I1: a segment of the arena, and a segment that is being released, consists entirely of memory of
-//! the source. I2: a thread that grows or releases holds the source's lock, so that the sum of the
-//! segments stays within the limit. I3: new memory is idle, usable on any stream; memory is
-//! released after all work that may use it.
+//! I1: every byte of a segment, also while it is released, is allocated from the source. I2: a
+//! thread that grows or releases holds the source's lock, so that the sum of the segments stays
+//! within the limit. I3: new memory is idle, usable on any stream; memory is released after all
+//! work that may use it.
 
 use super::super::allocator::DeviceAllocator;
 use super::super::request::{address_of, free_on_drop, ptr_at};
@@ -30,7 +30,7 @@ fn layout(bytes: u64, align: u64) -> Result<Layout> {
 }
 
 /// The locked shared state with the new memory, or why there is none.
-type Grown<'a> = Result<Result<MutexGuard<'a, Shared>, GrowFailure>>;
+type GrowResult<'a> = Result<Result<MutexGuard<'a, Shared>, GrowFailure>>;
 
 /// Memory that a request needs: `bytes` at a multiple of `align`, or less, down to `min` bytes.
 #[derive(Clone, Copy)]
@@ -41,24 +41,24 @@ pub(super) struct Growth {
 }
 
 impl<A: DeviceAllocator> CachingPool<A> {
-    /// Grows the pool so that the memory of `growth` is free for `own`. It adds a full segment if
+    /// Grows the pool so that the memory of `growth` is free for `order`. It adds a full segment if
     /// possible, otherwise less. The returned guard keeps other threads from taking the new memory.
-    /// A reservation also relies on the free memory at its end. Another thread may take that during
-    /// the growth; the caller then tries again.
-    pub(super) fn grow(&self, source: &mut Source, own: OrderTag, growth: Growth) -> Grown<'_> {
-        let left = self.settings.max_bytes.saturating_sub(lock(&self.shared).arena.reserved());
+    /// A reservation also relies on the free memory at its end. If another thread takes the free
+    /// tail meanwhile, the caller retries.
+    pub(super) fn grow(&self, source: &mut Source, order: OrderTag, growth: Growth) -> GrowResult<'_> {
+        let budget = self.settings.max_bytes.saturating_sub(lock(&self.shared).arena.reserved());
         let grown = match &mut source.reservation {
-            Some(buffer) => self.grow_in_place(buffer, own, growth, left),
-            None => self.grow_by_segment(growth, left),
+            Some(buffer) => self.grow_in_place(buffer, order, growth, budget),
+            None => self.grow_by_segment(growth, budget),
         };
         let exhausted = matches!(grown, Ok(Err(GrowFailure::Upstream(_))) | Err(_));
         self.upstream_exhausted.store(exhausted, Relaxed);
         grown
     }
 
-    /// Calls `alloc` with each of `sizes` until it is not out of memory. Returns that size and the
-    /// result.
-    fn alloc_first(
+    /// Calls `alloc` with each of `sizes` until one succeeds. Returns that size and the result.
+    /// Fails at once with any error other than out of memory.
+    fn alloc_first_fit_size(
         &self,
         sizes: impl IntoIterator<Item = u64>,
         mut alloc: impl FnMut(u64) -> Result<u64>,
@@ -80,12 +80,12 @@ impl<A: DeviceAllocator> CachingPool<A> {
     fn grow_in_place(
         &self,
         buffer: &mut GrowableBuffer,
-        own: OrderTag,
+        order: OrderTag,
         Growth { bytes, min, align }: Growth,
-        left: u64,
-    ) -> Grown<'_> {
+        budget: u64,
+    ) -> GrowResult<'_> {
         let (start, size) = (buffer.address(), buffer.size());
-        let tail = lock(&self.shared).arena.free_tail(start, |order| order == own || order == OrderTag::IDLE);
+        let tail = lock(&self.shared).arena.free_tail(start, |tag| tag == order || tag == OrderTag::IDLE);
         // Takes the free memory at the end into account.
         let missing = |bytes: u64| {
             let from = (start + size - tail).next_multiple_of(align);
@@ -94,17 +94,17 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let segment = self.settings.segment_bytes.next_multiple_of(buffer.granularity());
         let mut sizes = vec![missing(bytes).max(segment), missing(bytes), missing(min)];
         sizes.dedup();
-        let max = left.min(buffer.reserved() - size);
+        let max = budget.min(buffer.reserved() - size);
         sizes.retain(|more| (1..=max).contains(more));
-        let grown = self.alloc_first(sizes, |more| buffer.grow_to(size + more))?;
+        let grown = self.alloc_first_fit_size(sizes, |more| buffer.grow_to(size + more))?;
         Ok(grown.map(|(_, now)| self.add(|shared| shared.arena.extend(start, now - size, align))))
     }
 
-    fn grow_by_segment(&self, growth: Growth, left: u64) -> Grown<'_> {
+    fn grow_by_segment(&self, growth: Growth, budget: u64) -> GrowResult<'_> {
         let (classes, Growth { bytes, min, align }) = (self.settings.classes, growth);
-        // A larger alignment first: a slab of any class can then start where the segment does.
+        // Slab alignment first, so that a slab of any class can start at the segment's start.
         for align in [align.max(classes.slab_limit), align] {
-            let grown = self.alloc_segment(Growth { align, ..growth }, left)?;
+            let grown = self.alloc_segment(Growth { align, ..growth }, budget)?;
             let is_unsupported = matches!(
                 &grown,
                 Err(GrowFailure::Upstream(UpstreamError(Error::InvalidRequest(
@@ -117,15 +117,15 @@ impl<A: DeviceAllocator> CachingPool<A> {
         }
         // With this many extra bytes, the segment contains an aligned position.
         let padded = Growth { bytes: bytes + align, min: min + align, align: classes.min_block() };
-        self.alloc_segment(padded, left)
+        self.alloc_segment(padded, budget)
     }
 
-    fn alloc_segment(&self, Growth { bytes, min, align }: Growth, left: u64) -> Grown<'_> {
-        let rounded = |bytes: u64| bytes.next_multiple_of(self.settings.granularity).min(left);
+    fn alloc_segment(&self, Growth { bytes, min, align }: Growth, budget: u64) -> GrowResult<'_> {
+        let rounded = |bytes: u64| bytes.next_multiple_of(self.settings.granularity).min(budget);
         let mut sizes = vec![rounded(bytes.max(self.settings.segment_bytes)), rounded(bytes), rounded(min)];
         sizes.retain(|size| *size >= min && *size > 0);
         sizes.dedup();
-        let (size, start) = match self.alloc_first(sizes, |size| self.alloc_upstream(size, align))? {
+        let (size, start) = match self.alloc_first_fit_size(sizes, |size| self.alloc_upstream(size, align))? {
             Ok(allocated) => allocated,
             Err(failure) => return Ok(Err(failure)),
         };
@@ -177,16 +177,16 @@ impl<A: DeviceAllocator> CachingPool<A> {
         freed
     }
 
-    /// Returns an upstream block that could not be freed to the pool. No work uses it once the
+    /// Puts an upstream block that could not be freed back into the arena. No work uses it once the
     /// device has reached what the pool's stream waits for.
     fn return_segment(&self, start: u64, bytes: u64, align: u64) {
         self.device().driver().drain();
         drop(self.add(|shared| shared.arena.add_segment(start, bytes, align, OrderTag::IDLE)));
     }
 
-    /// Releases the fully free segments, except memory that is ordered on its stream only. Returns
-    /// the bytes released and the first failure. Memory that could not be released returns to the
-    /// pool.
+    /// Releases the fully free segments, except segments freed on a stream with no event recorded
+    /// yet. Returns the bytes released and the first failure. Memory that could not be released
+    /// returns to the pool.
     pub(super) fn release_segments(&self, source: &mut Source) -> (u64, Result<()>) {
         if let Some(buffer) = &mut source.reservation {
             return self.shrink(buffer);
@@ -250,12 +250,12 @@ impl<A: DeviceAllocator> CachingPool<A> {
         (tail - remaining, outcome)
     }
 
-    /// Frees all segments when the pool is dropped, whatever they contain, in the order of
-    /// the pool's stream.
+    /// Frees the upstream blocks of a dropped pool, whatever they contain, in the order of the
+    /// pool's stream. A reservation frees itself.
     pub(super) fn release_all(&mut self) {
         let all: Vec<Segment> = lock(&self.shared).arena.segments().copied().collect();
-        let has_blocks = lock(&self.source).reservation.is_none();
-        for Segment { start, bytes, align, .. } in all.into_iter().filter(|_| has_blocks) {
+        let is_segmented = lock(&self.source).reservation.is_none();
+        for Segment { start, bytes, align, .. } in all.into_iter().filter(|_| is_segmented) {
             self.upstream_frees.fetch_add(1, Relaxed);
             let layout = layout(bytes, align).expect("the layout of its allocation");
             // SAFETY: allocated here with this layout and not freed since (P2); the drop has

@@ -7,14 +7,14 @@
 //!                                              slabs)               grows at its end
 //! ```
 //!
-//! - An allocation or a free that the stream's cache serves takes that cache's lock and no other.
+//! - An allocation that hits a bin of the stream's cache, or a free to it, locks this cache only.
 //!   It makes no driver call and records no event. Uncontended, an allocate/free pair costs five
 //!   atomic read-modify-writes: two for each lock of the cache and one to claim the block. A block
 //!   that the cache no longer remembers is looked up in the global block map, which costs four
 //!   more.
-//! - Large blocks are cut from the cache's own extents and merge there (`extents`), also under the
-//!   cache's lock. An allocation costs one search and two updates of a tree, a free up to three
-//!   updates, and each writes to the block map. The shared state is not touched.
+//! - Large blocks are cut from the cache's own extents and merge there (`extents`). Cutting or
+//!   merging one also locks one shard of the block map exclusively. An allocation costs one search
+//!   and two updates of a tree, a free up to three updates. The shared state is not touched.
 //! - A request that the cache cannot serve is served from the shared state, where free neighbours
 //!   merge, or by the fallback ladder (`ladder`).
 //! - `class` defines the size classes and bins. Blocks up to the slab limit take the full size of

@@ -1,4 +1,4 @@
-//! A heap in use, and the places of its metadata.
+//! A heap in use, and the offsets of its metadata.
 
 use crate::device_pools::Heap;
 use crate::driver::Device;
@@ -100,24 +100,24 @@ pub fn sights(heap: &Heap) -> Sights {
     sights
 }
 
-/// Places of words in the metadata.
+/// MetadataOffsets of words in the metadata.
 impl Heap {
     pub(super) fn entry_at(&self, slab: u32) -> u64 {
-        self.places.entries + 4 * u64::from(slab)
+        self.offsets.entries + 4 * u64::from(slab)
     }
 
     pub(super) fn count_at(&self, slab: u32) -> u64 {
-        self.places.counts + 8 * COUNT_STRIDE as u64 * u64::from(slab)
+        self.offsets.counts + 8 * COUNT_STRIDE as u64 * u64::from(slab)
     }
 
     pub(super) fn bits_at(&self, slab: u32, block: u32) -> u64 {
         let layout = self.layout;
         let words = layout.block_words() / u64::from(layout.slabs);
-        self.places.bitmap + 4 * (u64::from(slab) * words + u64::from(block / 32))
+        self.offsets.bitmap + 4 * (u64::from(slab) * words + u64::from(block / 32))
     }
 
     pub(super) fn set_at(&self, set: u32, word: u32) -> u64 {
-        self.places.slab_sets + 4 * u64::from(set * self.layout.set_words() + word)
+        self.offsets.slab_sets + 4 * u64::from(set * self.layout.set_words() + word)
     }
 
     pub(super) fn free_at(&self, slab: u32) -> u64 {
@@ -134,44 +134,44 @@ impl Heap {
 
     pub(super) fn cursor_at(&self, class: SizeClass, shard: u32) -> u64 {
         let cursor = u64::from(shard * self.layout.classes + class.0);
-        self.places.cursors + (cursor << self.places.cursor_stride_log2)
+        self.offsets.cursors + (cursor << self.offsets.cursor_stride_log2)
     }
 
     pub(super) fn fresh_at(&self, shard: u32) -> u64 {
-        self.places.fresh + 4 * FRESH_STRIDE as u64 * u64::from(shard)
+        self.offsets.fresh + 4 * FRESH_STRIDE as u64 * u64::from(shard)
     }
 
-    pub(super) fn word(&self, place: u64) -> u32 {
+    pub(super) fn word(&self, offset: u64) -> u32 {
         let mut word = [0];
-        self.metadata.read(place, &mut word).unwrap();
+        self.metadata.read(offset, &mut word).unwrap();
         word[0]
     }
 
-    pub(super) fn long(&self, place: u64) -> u64 {
-        u64::from(self.word(place)) | u64::from(self.word(place + 4)) << 32
+    pub(super) fn long(&self, offset: u64) -> u64 {
+        u64::from(self.word(offset)) | u64::from(self.word(offset + 4)) << 32
     }
 
-    /// Asserts that the check reports `invariant` with these words while the metadata at `place` is
-    /// `value`, and no violation after the old value is restored.
+    /// Asserts that the check reports `invariant` with these words while the metadata at `offset`
+    /// is `value`, and no violation after the old value is restored.
     pub(super) fn assert_broken<T: DeviceData + Default>(
         &mut self,
-        place: u64,
+        offset: u64,
         value: T,
         invariant: &str,
         words: &str,
     ) {
         let mut old = [T::default()];
-        self.metadata.read(place, &mut old).unwrap();
-        self.metadata.write(place, &[value]).unwrap();
+        self.metadata.read(offset, &mut old).unwrap();
+        self.metadata.write(offset, &[value]).unwrap();
         let broken = self.check().unwrap();
         let named = broken.iter().any(|broken| broken.invariant == invariant && broken.found.contains(words));
         assert!(named, "{invariant} with \"{words}\" is not among {broken:#?}");
-        self.metadata.write(place, &old).unwrap();
+        self.metadata.write(offset, &old).unwrap();
         assert_eq!(self.check().unwrap(), [], "after the old value was restored");
     }
 
     /// As [`assert_broken`](Self::assert_broken), for a word with some bits flipped.
-    pub(super) fn assert_broken_by(&mut self, place: u64, flipped: u32, invariant: &str, words: &str) {
-        self.assert_broken(place, self.word(place) ^ flipped, invariant, words);
+    pub(super) fn assert_broken_by(&mut self, offset: u64, flipped: u32, invariant: &str, words: &str) {
+        self.assert_broken(offset, self.word(offset) ^ flipped, invariant, words);
     }
 }

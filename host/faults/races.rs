@@ -1,10 +1,10 @@
 //! Races of host threads: one thread launches a kernel while another frees the kernel's memory or
 //! changes the pool. The tests stop each driver call at the point where a race would occur.
 
-use super::fault_injection::{Call, Faults, faulty_device};
 use crate::device_pools::{Bump, FreeList, Heap};
-use crate::driver::GrowableBuffer;
-use crate::driver::{Device, LaunchConfig, Module, Stream};
+use crate::driver::fault_injection::{Call, Faults, faulty_device};
+
+use crate::driver::{Device, GrowableBuffer, LaunchConfig, Module, Stream};
 use crate::error::{Dangling, Error};
 use crate::host_pools::{DeviceAllocator, DriverPool};
 use std::alloc::Layout;

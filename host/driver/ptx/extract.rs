@@ -11,25 +11,29 @@ use super::{Ptx, Tokens, code_alone};
 use crate::error::{Error, InvalidModule, Result};
 use std::collections::HashMap;
 
-/// The text with only these `kernels`. A text with sections of debugging information is not cut,
+/// The text with only these `kernels`. PTX with non-empty debug sections is returned unchanged,
 /// because those sections refer to places in all functions.
-pub(crate) fn cut(text: &str, kernels: &[&'static str]) -> Result<String> {
+pub(crate) fn extract_kernels(text: &str, kernels: &[&'static str]) -> Result<String> {
     let code = code_alone(text);
     let statements: Vec<_> = Statements { code: &code, at: 0 }.collect();
-    let known: Vec<_> = statements.iter().filter(|one| one.kind == Kind::Entry).map(|one| one.name).collect();
+    let known: Vec<_> = statements
+        .iter()
+        .filter(|statement| statement.kind == Kind::Entry)
+        .map(|statement| statement.name)
+        .collect();
     if let Some(&kernel) = kernels.iter().find(|kernel| !known.contains(kernel)) {
         return Err(Error::InvalidModule(InvalidModule::UnknownKernel {
             kernel,
             known: Ptx::parse(text).entries_in_words(),
         }));
     }
-    if statements.iter().any(|one| one.is_filled_section(&code)) {
+    if statements.iter().any(|statement| statement.is_nonempty_section(&code)) {
         return Ok(text.to_owned());
     }
-    let stays = reached(&code, &statements, kernels);
-    let kept = statements.iter().zip(stays).filter(|(_, stays)| *stays);
+    let kept = reachable(&code, &statements, kernels);
+    let remaining = statements.iter().zip(kept).filter(|(_, kept)| *kept);
     let end = statements.last().map_or(0, |last| last.end);
-    Ok(kept.map(|(one, _)| &text[one.start..one.end]).chain([&text[end..]]).collect())
+    Ok(remaining.map(|(statement, _)| &text[statement.start..statement.end]).chain([&text[end..]]).collect())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +57,7 @@ struct Statement<'a> {
 
 impl Statement<'_> {
     /// `.section .debug_info { ... }` with a non-empty body.
-    fn is_filled_section(&self, code: &str) -> bool {
+    fn is_nonempty_section(&self, code: &str) -> bool {
         let between = code[self.start..self.end].split_once('{').map_or("", |(_, rest)| rest);
         self.kind == Kind::Section && between.trim_end_matches('}').trim() != ""
     }
@@ -112,31 +116,32 @@ fn function_name<'a>(tokens: &Tokens<'a>) -> &'a str {
 }
 
 /// For each statement, whether it is kept.
-fn reached(code: &str, statements: &[Statement<'_>], kernels: &[&str]) -> Vec<bool> {
+fn reachable(code: &str, statements: &[Statement<'_>], kernels: &[&str]) -> Vec<bool> {
     // A function that is declared before its definition has two statements.
     let mut named = HashMap::<&str, Vec<usize>>::new();
-    for (i, one) in statements.iter().enumerate().filter(|(_, one)| one.kind != Kind::Other) {
-        named.entry(one.name).or_default().push(i);
+    for (i, statement) in statements.iter().enumerate().filter(|(_, statement)| statement.kind != Kind::Other)
+    {
+        named.entry(statement.name).or_default().push(i);
     }
-    let is_root = |one: &Statement<'_>| match one.kind {
-        Kind::Entry => kernels.contains(&one.name),
+    let is_root = |statement: &Statement<'_>| match statement.kind {
+        Kind::Entry => kernels.contains(&statement.name),
         Kind::Function => false,
         Kind::Section | Kind::Other => true,
     };
-    let mut stays: Vec<_> = statements.iter().map(is_root).collect();
-    let mut to_read: Vec<_> = (0..statements.len()).filter(|i| stays[*i]).collect();
+    let mut kept: Vec<_> = statements.iter().map(is_root).collect();
+    let mut to_read: Vec<_> = (0..statements.len()).filter(|i| kept[*i]).collect();
     while let Some(i) = to_read.pop() {
         let mut words = Tokens { rest: &code[statements[i].start..statements[i].end] };
         while let Some(word) = words.next() {
-            for &of_that_name in named.get(word).into_iter().flatten() {
-                if !stays[of_that_name] {
-                    stays[of_that_name] = true;
-                    to_read.push(of_that_name);
+            for &index in named.get(word).into_iter().flatten() {
+                if !kept[index] {
+                    kept[index] = true;
+                    to_read.push(index);
                 }
             }
         }
     }
-    stays
+    kept
 }
 
 #[cfg(test)]

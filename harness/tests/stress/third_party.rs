@@ -11,12 +11,12 @@ use warpheap_harness::stress::{
 };
 
 /// A stress run of a third-party allocator.
-fn run_own<S: Subject>(mode: Mode, config: &StressConfig) -> warpheap_harness::Result<StressReport> {
+fn run_third_party<S: Subject>(mode: Mode, config: &StressConfig) -> warpheap_harness::Result<StressReport> {
     let device = Device::cpu_with(mode);
     stress_allocator::<S>(&device, config, &mut |_| ())
 }
 
-fn own_config() -> StressConfig {
+fn third_party_config() -> StressConfig {
     StressConfig::new().threads(256).sizes(16..=64).streams(2).limit(Limit::Rounds(9))
 }
 
@@ -29,7 +29,8 @@ fn a_third_party_allocator_is_stressed() {
     for (mode, workload, min) in
         modes().into_iter().flat_map(|mode| [(mode, Workload::Churn, 5000), (mode, Workload::Storm, 1000)])
     {
-        let report = run_own::<SlotPool<false>>(mode, &own_config().workload(workload)).unwrap();
+        let report =
+            run_third_party::<SlotPool<false>>(mode, &third_party_config().workload(workload)).unwrap();
         assert!(report.is_clean(), "{:#?}", report.findings);
         assert_eq!((report.allocator, report.allocations), ("slots", report.frees));
         let (allocations, exhaustions) = (report.allocations, report.exhaustions);
@@ -40,7 +41,7 @@ fn a_third_party_allocator_is_stressed() {
 #[test]
 fn a_third_party_allocator_that_allocates_a_slot_twice_is_found() {
     for mode in modes() {
-        let report = run_own::<SlotPool<true>>(mode, &own_config()).unwrap();
+        let report = run_third_party::<SlotPool<true>>(mode, &third_party_config()).unwrap();
         let overlaps: Vec<_> =
             report.findings.iter().filter(|finding| finding.kind == FindingKind::Overlap).collect();
         let [finding, ..] = &overlaps[..] else { panic!("{:#?}", report.findings) };
@@ -55,7 +56,8 @@ fn a_third_party_allocator_that_allocates_a_slot_twice_is_found() {
 #[test]
 fn faults_are_injected_into_a_third_party_allocator() {
     let found = |plant| {
-        let report = run_own::<SlotPool<false>>(modes()[0], &own_config().plant(Some(plant))).unwrap();
+        let report =
+            run_third_party::<SlotPool<false>>(modes()[0], &third_party_config().plant(Some(plant))).unwrap();
         report.findings.into_iter().map(|finding| finding.kind).collect::<Vec<_>>()
     };
     assert_eq!(found(Plant::TornWrite), [FindingKind::Torn]);
@@ -65,21 +67,21 @@ fn faults_are_injected_into_a_third_party_allocator() {
 #[test]
 fn features_that_a_third_party_allocator_lacks_are_errors() {
     let cases = [
-        (own_config().workload(Workload::Exchange), "use churn or storm"),
-        (own_config().plant(Some(Plant::Overlap)), "use lost-block or torn-write"),
-        (own_config().plant(Some(Plant::DoubleFree)), "use lost-block or torn-write"),
-        (own_config().threads(0), "at least one thread"),
+        (third_party_config().workload(Workload::Exchange), "use churn or storm"),
+        (third_party_config().plant(Some(Plant::Overlap)), "use lost-block or torn-write"),
+        (third_party_config().plant(Some(Plant::DoubleFree)), "use lost-block or torn-write"),
+        (third_party_config().threads(0), "at least one thread"),
     ];
     for (config, advice) in cases {
-        let error = run_own::<SlotPool<false>>(modes()[0], &config).unwrap_err().to_string();
+        let error = run_third_party::<SlotPool<false>>(modes()[0], &config).unwrap_err().to_string();
         assert!(error.contains(advice), "{config:?}: {error}");
     }
 }
 
 #[test]
 fn a_subject_is_dropped_after_its_kernels_have_ended() {
-    let config = own_config().workload(Workload::Exchange);
-    let error = run_own::<FailingPool>(modes()[0], &config).unwrap_err().to_string();
+    let config = third_party_config().workload(Workload::Exchange);
+    let error = run_third_party::<FailingPool>(modes()[0], &config).unwrap_err().to_string();
     assert!(error.contains("the second launch"), "{error}");
     assert!(DROPPED_IDLE.load(Ordering::Relaxed), "the subject was dropped while its kernel ran");
 }
@@ -87,9 +89,9 @@ fn a_subject_is_dropped_after_its_kernels_have_ended() {
 /// Reports list the checks that a subject supports, and no others.
 #[test]
 fn a_report_lists_the_checks_that_were_made() {
-    let own = run_own::<SlotPool<false>>(modes()[0], &own_config()).unwrap();
+    let slots = run_third_party::<SlotPool<false>>(modes()[0], &third_party_config()).unwrap();
     let heap = run(&parallel(), &config(AllocatorKind::Heap));
-    for (report, expected) in [(own, [1, 0, 1, 0, 0]), (heap, [1, 1, 0, 1, 1])] {
+    for (report, expected) in [(slots, [1, 0, 1, 0, 0]), (heap, [1, 1, 0, 1, 1])] {
         let found = ["overlaps: every", "misuse", "count", "metadata", "all memory"]
             .map(|what| report.verified.iter().filter(|verified| verified.contains(what)).count());
         assert_eq!(found, expected, "{:?}", report.verified);

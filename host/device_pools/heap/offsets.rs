@@ -1,4 +1,4 @@
-//! Where the parts of a heap's metadata are.
+//! Offsets of the parts of a heap's metadata.
 
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::heap::debug::{Debugger, Extra, SITE_WORDS, SITES};
@@ -12,7 +12,7 @@ const SPREAD_FROM: u64 = 64 << 20;
 
 /// Offsets of the parts of the metadata, in bytes from its start.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct MetadataOffsets {
     pub handle: u64,
     pub classes: u64,
     pub cursors: u64,
@@ -25,23 +25,23 @@ pub(super) struct Places {
     pub counts: u64,
     pub bitmap: u64,
     /// The parts of a debug heap.
-    pub debug: Option<DebugPlaces>,
+    pub debug: Option<DebugOffsets>,
     pub end: u64,
 }
 
-impl Places {
+impl MetadataOffsets {
     /// `quarantine`: the number of slots in a debug heap.
-    pub fn new(layout: &HeapLayout, quarantine: Option<u32>) -> Places {
+    pub fn new(layout: &HeapLayout, quarantine: Option<u32>) -> MetadataOffsets {
         let spread = layout.bytes() >= SPREAD_FROM;
         let cursor_stride_log2 = if spread { 7 } else { size_of::<Cursor>().trailing_zeros() };
         let cursors = u64::from(layout.classes * layout.shards) << cursor_stride_log2;
         let mut end = 0_u64;
         let mut part = |bytes: u64| {
-            let place = end;
+            let part_start = end;
             end = (end + bytes).next_multiple_of(128);
-            place
+            part_start
         };
-        Places {
+        MetadataOffsets {
             handle: part(size_of::<heap::Heap>() as u64),
             classes: part(u64::from(layout.classes) * size_of::<ClassInfo>() as u64),
             cursors: part(cursors),
@@ -53,15 +53,15 @@ impl Places {
             fresh: part(u64::from(layout.shards) * 4 * FRESH_STRIDE as u64),
             counts: part(u64::from(layout.slabs) * 8 * COUNT_STRIDE as u64),
             bitmap: part(layout.block_words() * 4),
-            debug: quarantine.map(|slots| DebugPlaces::new(slots, &mut part)),
+            debug: quarantine.map(|slots| DebugOffsets::new(slots, &mut part)),
             end,
         }
     }
 
     /// The parts of a heap with memory at `base` and metadata at `metadata`.
     pub fn parts(&self, base: u64, metadata: u64) -> Parts {
-        let at = |place: u64| metadata + place;
-        let debugger = self.debug.and_then(|places| Debugger::of(at(places.extra) as *const Extra));
+        let at = |offset: u64| metadata + offset;
+        let debugger = self.debug.and_then(|offsets| Debugger::of(at(offsets.extra) as *const Extra));
         Parts {
             base: base as *mut u8,
             classes: at(self.classes) as *const ClassInfo,
@@ -81,17 +81,17 @@ impl Places {
 
 /// Offsets of the parts of a debug heap, in bytes from the start of the metadata.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DebugPlaces {
+pub(super) struct DebugOffsets {
     pub extra: u64,
     pub slots: u64,
     pub slot_count: u32,
     pub sites: u64,
 }
 
-impl DebugPlaces {
-    /// Places each part with `part`.
-    pub fn new(slot_count: u32, mut part: impl FnMut(u64) -> u64) -> DebugPlaces {
-        DebugPlaces {
+impl DebugOffsets {
+    /// MetadataOffsets each part with `part`.
+    pub fn new(slot_count: u32, mut part: impl FnMut(u64) -> u64) -> DebugOffsets {
+        DebugOffsets {
             extra: part(size_of::<Extra>() as u64),
             slots: part(8 * u64::from(slot_count)),
             slot_count,

@@ -51,15 +51,15 @@ fn names(text: &str) -> Vec<String> {
 
 #[test]
 fn only_functions_that_a_kernel_reaches_stay() {
-    let cut_to = |kernels: &[&'static str]| names(&cut(TEXT, kernels).unwrap());
-    assert_eq!(cut_to(&["first"]), ["helper", "first", "helper", "inner", "listed"]);
-    assert_eq!(cut_to(&["second"]), ["second", "by_address", "listed"]);
-    assert_eq!(cut_to(&[]), ["listed"]);
+    let names_of = |kernels: &[&'static str]| names(&extract_kernels(TEXT, kernels).unwrap());
+    assert_eq!(names_of(&["first"]), ["helper", "first", "helper", "inner", "listed"]);
+    assert_eq!(names_of(&["second"]), ["second", "by_address", "listed"]);
+    assert_eq!(names_of(&[]), ["listed"]);
 }
 
 #[test]
 fn the_remaining_text_is_unchanged() {
-    let first = cut(TEXT, &["first"]).unwrap();
+    let first = extract_kernels(TEXT, &["first"]).unwrap();
     for kept in [
         &TEXT[..TEXT.find("\n.func").unwrap()],
         ".noreturn;",
@@ -77,40 +77,46 @@ fn all_kernels_are_the_entire_text() {
     let without =
         TEXT.replace(".func lone();\n", "").replace(".func lone() { call.uni inner, (); ret; }\n", "");
     let without = without.replace(".extern .func vprintf(.param .b64 a);\n", "");
-    assert_eq!(cut(TEXT, &["second", "first"]).unwrap(), without);
+    assert_eq!(extract_kernels(TEXT, &["second", "first"]).unwrap(), without);
     let Ok(images) = crate::build_info::images() else { return };
     for image in images {
         let kernels = Ptx::parse(image.ptx).entries;
         let all: Vec<&'static str> = kernels.keys().map(|name| &*name.clone().leak()).collect();
-        assert!(cut(image.ptx, &all).unwrap() == image.ptx, "the text for {} differs", image.arch);
+        assert!(
+            extract_kernels(image.ptx, &all).unwrap() == image.ptx,
+            "the text for {} differs",
+            image.arch
+        );
     }
 }
 
 #[test]
 fn an_unknown_name_is_an_error() {
-    let error = cut(TEXT, &["first", "third", "helper"]).unwrap_err();
+    let error = extract_kernels(TEXT, &["first", "third", "helper"]).unwrap_err();
     assert!(
         matches!(error, Error::InvalidModule(InvalidModule::UnknownKernel { kernel: "third", .. })),
         "{error}"
     );
     assert!(error.to_string().contains("it has first, second"), "{error}");
-    assert!(cut(TEXT, &["helper"]).is_err(), "a function is no kernel");
-    assert!(cut("no PTX at all", &["first"]).unwrap_err().to_string().contains("no kernel at all"));
+    assert!(extract_kernels(TEXT, &["helper"]).is_err(), "a function is no kernel");
+    assert!(
+        extract_kernels("no PTX at all", &["first"]).unwrap_err().to_string().contains("no kernel at all")
+    );
 }
 
 #[test]
-fn a_text_with_sections_is_not_cut() {
+fn a_text_with_debug_sections_is_unchanged() {
     let debug = format!("{TEXT}.section .debug_info {{ .b64 $L__func_begin0 }}\n");
-    assert_eq!(cut(&debug, &["second"]).unwrap(), debug);
+    assert_eq!(extract_kernels(&debug, &["second"]).unwrap(), debug);
     let empty = format!("{TEXT}.section .debug_macinfo {{ }}\n");
-    assert!(cut(&empty, &["second"]).unwrap().len() < TEXT.len());
+    assert!(extract_kernels(&empty, &["second"]).unwrap().len() < TEXT.len());
 }
 
 #[test]
-fn any_prefix_of_a_text_is_cut_or_rejected() {
+fn any_prefix_of_a_text_is_reduced_or_rejected() {
     for end in 0..TEXT.len() {
         let prefix = &TEXT[..end];
-        if let Ok(text) = cut(prefix, &["first"]) {
+        if let Ok(text) = extract_kernels(prefix, &["first"]) {
             assert!(text.contains("first"), "{end}");
         }
     }

@@ -8,12 +8,12 @@ use core::hint::black_box;
 /// kernel is limited by its registers, even if it never takes the slow path. A slow path therefore
 /// spills what it needs later to the thread's stack, which costs nothing until it runs.
 #[inline(always)]
-pub(crate) fn with_parked<T: Copy, R>(kept: T, f: impl FnOnce() -> R) -> (T, R) {
-    let mut place = kept;
+pub(crate) fn with_spilled<T: Copy, R>(kept: T, f: impl FnOnce() -> R) -> (T, R) {
+    let mut slot = kept;
     // The compiler cannot know what happens behind this address, so the value is in memory, and
     // only there.
-    let seen = black_box(&raw mut place);
+    let seen = black_box(&raw mut slot);
     let result = f();
-    // SAFETY: `place` is alive, and no other code knows its address.
+    // SAFETY: `slot` is alive, and no other code knows its address.
     (unsafe { seen.read() }, result)
 }

@@ -1,6 +1,5 @@
 //! The options of the program. Their doc comments are the text of `--help`.
 
-pub mod choice;
 mod device;
 mod output;
 mod pool;

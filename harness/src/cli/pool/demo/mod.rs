@@ -1,14 +1,16 @@
 //! `warpheap pool demo`: shows the behaviour of the pools step by step, and checks every step.
 //!
 //! A demonstration is a [`Demo`]: a name, a purpose, and steps that run on a [`Stage`]. An entry in
-//! [`DEMOS`] adds it to the program. `fault` and `faulty` inject faults into steps, for the tests.
+//! [`DEMOS`] adds it to the program. `calls` makes the calls of pools, with the `fault` that a test
+//! injects.
 
 mod arena;
 mod blocks;
 mod caching;
+mod calls;
+mod checks;
 mod driver;
 mod fault;
-mod faulty;
 mod growable;
 mod out_of_memory;
 mod owners;

@@ -4,7 +4,7 @@
 use super::super::args::PoolShowArgs;
 use super::super::backend::choose_bare;
 use super::super::console::Console;
-use super::super::results::{check_target, watchdog, write_results};
+use super::super::results::{watchdog, write_results};
 use super::super::status::{Failure, Status};
 use crate::report::human::BinaryBytes;
 use crate::report::table::Summary;
@@ -58,7 +58,6 @@ const ADVICE: &str = "Check whether `warpheap doctor` gets a response from the d
 
 /// Shows the pools of the selected device.
 pub fn run(args: PoolShowArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.run.output.json.as_ref())?;
     let chosen = choose_bare(args.run.backend, args.run.device)?;
     let watchdog = watchdog(args.run.output.watchdog, "asking the driver for its pools", ADVICE);
     let shown = look(&chosen.device, args.bytes).map_err(failure)?;

@@ -98,7 +98,7 @@ mod inject;
 mod kernels;
 mod kinds;
 mod launches;
-pub mod overlap;
+mod overlap;
 mod plan;
 mod report;
 mod round_state;

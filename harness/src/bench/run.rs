@@ -15,7 +15,8 @@ use warpheap::error::{NotSupported, OutOfMemory};
 pub struct BenchConfig {
     /// Timed rounds of each figure, after 3 warm-up rounds. At least 1.
     pub rounds: u32,
-    /// Measure only figures whose name contains this.
+    /// Measure only figures whose name contains this. The heap's figures are measured only if no
+    /// other figure has such a name.
     pub only: Option<String>,
 }
 
@@ -61,15 +62,18 @@ pub fn run(
 
 /// The figures that `config` selects.
 pub(super) fn plans(config: &BenchConfig) -> Vec<Plan> {
-    let only = config.only.as_deref();
-    let mut all = pools::plans();
-    all.extend(churn::plans());
-    // The heap is still being built, so its figures are measured on request only.
-    if only.is_some_and(|only| only.starts_with("heap")) {
-        all.extend(heap::plans());
-    }
-    all.retain(|plan| only.is_none_or(|only| plan.name.contains(only)));
-    all
+    let Some(only) = config.only.as_deref() else { return others() };
+    let named = |mut plans: Vec<Plan>| {
+        plans.retain(|plan| plan.name.contains(only));
+        plans
+    };
+    let others = named(others());
+    if others.is_empty() { named(heap::plans().collect()) } else { others }
+}
+
+/// All figures but those of the heap, which are many and may miss their targets.
+fn others() -> Vec<Plan> {
+    pools::plans().into_iter().chain(churn::plans()).collect()
 }
 
 /// Measures the figures that the device has enough memory for.

@@ -45,6 +45,9 @@ fn a_module_is_asked_for_what_its_figures_launch() {
     assert_eq!(of("bump alloc, 16 B"), ["bench_alloc_floor", "bench_bump_alloc", "bench_spin"]);
     assert_eq!(of("heap churn, 64 B"), ["bench_churn_floor", "bench_heap_churn", "bench_spin"]);
     assert_eq!(of("no such figure"), [""; 0]);
+    // Named by no other figure.
+    assert_eq!(of("whole blocks"), of("heap alloc for whole blocks"));
+    assert!(of("churn").iter().all(|kernel| !kernel.contains("heap")));
     assert!(kernels(&BenchConfig { rounds: 1, only: None }).iter().all(|kernel| !kernel.contains("heap")));
 }
 

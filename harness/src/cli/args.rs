@@ -1,6 +1,5 @@
 //! The options of the program. Their doc comments are the text of `--help`.
 
-pub mod choice;
 mod device;
 mod output;
 mod pool;
@@ -76,8 +75,10 @@ pub enum Command {
     ///
     /// Each allocation claims its memory in an ownership map on the device. Its thread fills the
     /// block with a pattern, and reads it again before the free. Between rounds all live blocks are
-    /// compared on the device and, by sorting, on the host. At the end the pool is allocated to its
-    /// last block, and must have exactly its capacity.
+    /// compared on the device and, by sorting, on the host. At the end the pool is allocated until
+    /// it is out of memory: a free list must have exactly its capacity, a heap as many blocks as
+    /// when it was new, and an arena less than three of the largest blocks, with their padding, per
+    /// multiprocessor left.
     #[command(after_long_help = format!("{STRESS_EXAMPLES}\n\n{STATUSES}"))]
     Stress(StressArgs),
     /// Check the driver, the devices, the compiler and the kernels, and say how to fix what is
@@ -122,7 +123,9 @@ pub struct DoctorArgs {
 /// `warpheap bench`
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// Only figures whose name contains this: churn, bump, "4096 B". Default: all.
+    /// Only figures whose name contains this: churn, bump, "4096 B", "heap churn".
+    ///
+    /// Default: all but the heap's, which are measured only if no other name contains it.
     #[arg(long, value_name = "NAME", default_value = "all", hide_default_value = true)]
     pub figure: String,
     /// Timed rounds of each figure; the result is their median. Default: 20.

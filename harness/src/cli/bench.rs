@@ -3,7 +3,7 @@
 use super::args::BenchArgs;
 use super::backend::Chosen;
 use super::console::Console;
-use super::results::{check_target, watchdog, write_results};
+use super::results::{watchdog, write_results};
 use super::status::{Failure, Status};
 use crate::report::human::{Count, Seconds, Si};
 use crate::report::table::Summary;
@@ -13,10 +13,16 @@ const ADVICE: &str = "If it was only slow, allow more time with --watchdog, or u
 
 /// Measures the selected figures. A missed target is a fault.
 pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.output.json.as_ref())?;
     let only = (args.figure != "all").then(|| args.figure.clone());
     let config = BenchConfig { rounds: args.rounds, only };
-    let chosen = Chosen::cuda(args.gpu, &bench::kernels(&config))?;
+    let kernels = bench::kernels(&config);
+    if kernels.is_empty() {
+        let figure = &args.figure;
+        return Err(Failure::usage(format_args!(
+            "there is no figure `{figure}`; leave --figure out to measure all but the heap's, or use --figure heap"
+        )));
+    }
+    let chosen = Chosen::cuda(args.gpu, &kernels)?;
     console.say(format_args!("warpheap bench, the median of {} rounds of each figure", args.rounds));
     console.say(format_args!("  device   {}\n", chosen.describe(None)?));
     let arm = |figure: &str| watchdog(args.output.watchdog, format!("measuring ({figure})"), ADVICE);
@@ -26,12 +32,6 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
         armed = arm(figure);
     })?;
     drop(armed);
-    if report.figures.is_empty() && report.left_out.is_empty() && report.wrong.is_empty() {
-        return Err(Failure::usage(format_args!(
-            "no figure has `{}` in its name; leave --figure out to see all",
-            args.figure
-        )));
-    }
     let status = conclude(&report, console);
     let info = chosen.device.info()?;
     write_results(args.output.json.as_ref(), "bench", Some(&info), chosen.kernels(), &report, console)?;

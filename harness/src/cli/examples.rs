@@ -3,7 +3,8 @@
 use super::args::ExamplesArgs;
 use super::backend::{Chosen, choose};
 use super::console::Console;
-use super::results::{check_target, watchdog, write_results};
+use super::named::choose_named;
+use super::results::{watchdog, write_results};
 use super::status::{Failure, Status};
 use crate::report::human::{Count, Seconds};
 use warpheap_harness::examples::{self, ExampleReport, ExamplesConfig};
@@ -13,24 +14,14 @@ type Reports = Vec<ExampleReport>;
 
 /// Runs the selected examples. A result that differs from the host's is a fault.
 pub fn run(args: ExamplesArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.output.json.as_ref())?;
-    check_name(&args)?;
+    let names = examples::names().map(|name| (name, name));
+    choose_named(names, &args.only, "example", |name| name.contains(&args.only))?;
     let chosen = choose(args.device, None, &examples::kernels(only(&args)))?;
     let reports = run_on(&chosen, &args, console)?;
     console.say(format_args!("\nall {} examples agree with the host", reports.len()));
     let info = chosen.device.info()?;
     write_results(args.output.json.as_ref(), "examples", Some(&info), chosen.kernels(), &reports, console)?;
     Ok(Status::Clean)
-}
-
-/// Rejects a name that selects nothing.
-fn check_name(args: &ExamplesArgs) -> Result<(), Failure> {
-    if only(args).is_some_and(|only| !examples::names().any(|name| name.contains(only))) {
-        let names: Vec<_> = examples::names().collect();
-        let message = format!("no example has `{}` in its name; there are {}", args.only, names.join(", "));
-        return Err(Failure::usage(message));
-    }
-    Ok(())
 }
 
 fn only(args: &ExamplesArgs) -> Option<&str> {

@@ -10,6 +10,7 @@ mod bench;
 mod console;
 mod doctor;
 mod examples;
+mod named;
 mod parse;
 mod pool;
 mod results;
@@ -19,6 +20,7 @@ mod stress;
 use args::{Cli, Command};
 use clap::Parser;
 use console::Console;
+use results::check_target;
 use status::Failure;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -28,13 +30,13 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr(cli.verbose);
     let console = Console::new(cli.command.json());
-    let result = match cli.command {
+    let result = check_target(cli.command.json()).and_then(|()| match cli.command {
         Command::Stress(args) => stress::run(args, &console),
         Command::Doctor(args) => doctor::run(args, &console),
         Command::Bench(args) => bench::run(args, &console),
         Command::Examples(args) => examples::run(args, &console),
         Command::Pool(args) => pool::run(args, &console),
-    };
+    });
     let status = result.unwrap_or_else(|Failure { status, message }| {
         console.warn(format_args!("error: {message}"));
         status

@@ -107,15 +107,6 @@ pub fn json_target(text: &str) -> Result<JsonTarget, String> {
     }
 }
 
-impl fmt::Display for JsonTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            JsonTarget::Stdout => f.write_str("-"),
-            JsonTarget::File(path) => path.display().fmt(f),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

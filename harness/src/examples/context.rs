@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use warpheap::device_pools::Heap;
 use warpheap::driver::{Device, DeviceBuffer, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
+use warpheap_device::check::hash::absorb;
 use warpheap_device::kernel::Kernel;
 
 /// Threads in a block.
@@ -105,10 +106,7 @@ fn wrong(name: &str, found: String) -> Error {
     Error::wrong(format!("the example `{name}`"), found)
 }
 
-/// A pseudo-random number, equal on every machine (SplitMix64's finalizer).
+/// A pseudo-random number, equal on every machine.
 pub(super) fn scrambled(i: u64) -> u64 {
-    let a = i.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let b = (a ^ a >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let c = (b ^ b >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    c ^ c >> 31
+    absorb(i, 0)
 }

@@ -1,6 +1,6 @@
 //! The host pools that can be built by name.
 
-use super::demand::Demand;
+use super::script::Demand;
 use std::alloc::Layout;
 use warpheap::Result;
 use warpheap::driver::Device;

@@ -9,13 +9,12 @@
 //! [`POOLS`] is the list. `warpheap pool` replays, measures and shows every pool in it.
 
 pub mod bench;
-mod demand;
 mod kinds;
 mod play;
 pub mod replay;
 mod script;
 mod spread;
 
-pub use demand::Demand;
 pub use kinds::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, POOLS, PoolKind};
+pub use script::Demand;
 pub use spread::Spread;

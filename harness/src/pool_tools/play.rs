@@ -17,10 +17,14 @@ use warpheap::host_pools::DeviceAllocator;
 
 /// The host threads that make the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Hosts {
-    /// All calls on the calling thread.
+    /// One thread makes all calls.
+    ///
+    /// It is the calling thread.
     One,
-    /// As many threads as the script has, each making its own calls.
+    /// As many threads as in the log, each makes its own calls.
+    #[cfg_attr(feature = "cli", value(name = "logged"))]
     AsLogged,
 }
 

@@ -3,7 +3,6 @@
 //! I1: each slot is allocated by one step, and freed by at most one later step. I2: `thread` and
 //! `stream` of a step are below `threads` and `streams`.
 
-use super::demand::Demand;
 use std::alloc::Layout;
 
 /// Calls, in the order in which they are made.
@@ -32,6 +31,23 @@ pub(super) struct Step {
 pub(super) enum Action {
     Alloc,
     Free,
+}
+
+/// The requests that a pool must serve, for pools of a fixed size or of one block size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// Limit on the memory taken from the device, in bytes; `None` for as much as the pool needs.
+    pub bytes: Option<u64>,
+    /// The largest size and the largest alignment.
+    pub largest: Layout,
+    /// Maximum number of live blocks.
+    pub peak_blocks: usize,
+    /// Maximum number of live bytes.
+    pub peak_bytes: u64,
+    /// Bytes of all allocations together, for pools that reuse nothing.
+    pub total_bytes: u64,
+    /// Number of all allocations.
+    pub total_blocks: usize,
 }
 
 impl Script {

@@ -1,6 +1,6 @@
 //! The checks between rounds and at the end of a run.
 
-use super::compare::{DeviceResult, check_on_host, report_differences};
+use super::compare::{DeviceResult, check_on_host, record_grid, report_differences};
 use super::finding::FindingKind;
 use super::round_state::{RoundState, Table};
 use super::run::{Run, Streams};
@@ -164,6 +164,7 @@ impl<S: Subject> Run<'_, S> {
     /// as it has.
     fn exhaust(&mut self) -> Result<()> {
         let max = self.subject.most_blocks(&self.plan);
+        let of_records = record_grid(max)?;
         let out: DeviceBuffer<Record> = self.device.zeroed(max as usize)?;
         let count: DeviceBuffer<u64> = self.device.zeroed(1)?;
         // Declared after the buffers: waited for before they are dropped.
@@ -181,11 +182,10 @@ impl<S: Subject> Run<'_, S> {
         let result = self.device_check.compare(self.module, stream, &out, &mut self.report)?;
         self.compare_all(result, &out.copy_to_vec()?, Table::Exhausted)?;
         if S::Handle::RECLAIMS && self.report.is_clean() {
-            let grid = LaunchConfig::linear(out.len() as u32, BLOCK_THREADS);
             let args = (self.subject.handle(), out.slice(), granted);
             // SAFETY: the records are unused blocks of this pool, and nothing else runs. The kernel
             // requires no more (S2).
-            unsafe { S::KERNELS.free_all.launch(stream, self.module, &grid, args) }?;
+            unsafe { S::KERNELS.free_all.launch(stream, self.module, &of_records, args) }?;
             stream.synchronize()?;
             let result = self.device_check.compare(self.module, stream, &out, &mut self.report)?;
             self.compare_all(result, &out.copy_to_vec()?, Table::Exhausted)?;

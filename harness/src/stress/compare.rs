@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::report::StressReport;
 use super::round_state::RoundState;
 use super::tables::Map;
-use super::validate::BLOCK_THREADS;
+use super::validate::{BLOCK_THREADS, invalid};
 use crate::Result;
 use crate::kernels::stress::overlap_claim;
 use std::time::Instant;
@@ -21,6 +21,13 @@ pub(super) const LAUNCHED: [&str; 1] = kernel_names![overlap_claim];
 
 /// The number of listed findings. All are counted.
 const LISTED: usize = 16;
+
+/// A thread for each record of a table. Fails if their numbers have more than 32 bits.
+pub(super) fn record_grid(records: u64) -> Result<LaunchConfig> {
+    let threads = u32::try_from(records)
+        .map_err(|_| invalid(format!("a pool of {records} blocks"), "use a smaller pool, or larger sizes"))?;
+    Ok(LaunchConfig::linear(threads, BLOCK_THREADS))
+}
 
 /// Memory of the device comparison: a map that is cleared before each comparison, and one mark per
 /// record for the largest number of records.
@@ -62,7 +69,7 @@ impl DeviceCheck {
         self.map.clear(stream)?;
         // SAFETY: nothing else uses the marks: no kernel runs.
         unsafe { stream.fill_bytes(&self.marks, 0) }?;
-        let grid = LaunchConfig::linear(records.len() as u32, BLOCK_THREADS);
+        let grid = record_grid(records.len() as u64)?;
         let before = stream.record()?;
         let args = (records.slice(), self.map.handle(), self.marks.slice());
         // SAFETY: no kernel writes the records now. There are at least as many marks as records,
@@ -128,13 +135,14 @@ pub(super) fn report_differences(
         let address = state.pool_start + pair.second.start;
         report.add_one(state.finding(FindingKind::Overlap, Some(address), message));
     }
-    report.add(Vec::new(), host.overlaps.pairs.len().saturating_sub(LISTED) as u64);
     for place in host.misplaced.iter().take(LISTED) {
         let address = state.records[*place as usize].address();
         let message =
             format!("a live block is outside the pool, or does not start at a granule: {}", block(*place));
         report.add_one(state.finding(FindingKind::OutOfBounds, Some(address), message));
     }
+    let counts = [host.overlaps.pairs.len(), host.misplaced.len()];
+    report.add_unlisted(counts.map(|count| count.saturating_sub(LISTED)).iter().sum());
     let found = [
         [host.live, host.overlaps.blocks, host.misplaced.len() as u64],
         [device.checked, device.overlapping, device.misplaced],
@@ -147,5 +155,17 @@ pub(super) fn report_differences(
         });
         let message = format!("the two overlap checks disagree: the host {host}; the device {device}");
         report.add_one(state.finding(FindingKind::ChecksDisagree, None, message));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_records_than_a_grid_has_threads_are_an_error() {
+        assert_eq!(record_grid(1000).unwrap(), LaunchConfig::linear(1000, BLOCK_THREADS));
+        assert!(record_grid(u32::MAX.into()).is_ok());
+        assert!(record_grid(1 << 32).unwrap_err().to_string().contains("smaller pool"));
     }
 }

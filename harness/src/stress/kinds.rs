@@ -2,34 +2,38 @@
 
 use serde::Serialize;
 use std::fmt;
-use std::str::FromStr;
 use warpheap_device::check::mix::Mix;
 
 /// The allocator under stress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum AllocatorKind {
-    /// The bump arena.
+    /// The arena: any size, freed all at once.
     Bump,
-    /// The free list: blocks of one size.
+    /// The lock-free pool of blocks of one size.
+    #[cfg_attr(feature = "cli", value(name = "freelist"))]
     FreeList,
-    /// The heap: blocks of any size, which any thread may free.
+    /// The heap: any size, freed by any thread.
     Heap,
 }
 
 /// A fault to inject, to test that the checks find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Plant {
-    /// The allocator treats live memory as free and allocates it again.
+    /// The allocator returns memory that is in use.
     Overlap,
-    /// A thread frees a block twice.
+    /// A thread frees a block twice (not with bump).
     DoubleFree,
     /// A thread leaks a block.
     LostBlock,
-    /// A thread writes past the end of its block into the next one.
+    /// A thread writes past the end of its block.
+    ///
+    /// It writes into the next block.
     TornWrite,
 }
 
@@ -59,19 +63,24 @@ impl Plant {
 
 /// What threads do in most rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Workload {
-    /// Allocate and free. Blocks change owners at the end of a round: the next kernel that uses
-    /// them runs on another stream, and in most rounds another thread uses them.
+    /// Allocate and free; blocks pass to other threads and streams between kernels.
+    ///
+    /// Blocks change owners at the end of a round: the next kernel that uses them runs on another
+    /// stream, and in most rounds another thread uses them.
     #[default]
     Churn,
-    /// Free blocks that other warps allocate concurrently, in this kernel and in the kernels on the
-    /// other streams.
+    /// Free blocks of other running warps, of any stream.
+    ///
+    /// These warps allocate concurrently, in this kernel and in the kernels on the other streams.
     Exchange,
-    /// Kernels on every second stream allocate; kernels on the other streams concurrently free
-    /// these blocks.
+    /// Every second stream allocates, and the others free those blocks concurrently.
     Pipeline,
+    /// Exhaust a small pool, free everything, and check that as much can be allocated again.
+    ///
     /// All threads allocate from a pool that is much too small until every allocation fails. Then a
     /// kernel on another stream frees all blocks, and the pool must allocate as much as at first.
     Storm,
@@ -79,15 +88,16 @@ pub enum Workload {
 
 /// Distribution of the sizes in the range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SizeMix {
-    /// All sizes with equal probability.
+    /// Every size equally often.
     #[default]
     Uniform,
     /// Powers of two only.
     Powers,
-    /// Fifteen of sixteen sizes from the lowest sixteenth of the range.
+    /// 15 of 16 sizes from the lowest sixteenth of the range.
     MostlySmall,
 }
 
@@ -137,30 +147,12 @@ impl SizeMix {
     }
 }
 
-/// A name that is not one of the choices.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown name `{got}`: use one of {known}")]
-pub struct UnknownName {
-    got: String,
-    known: String,
-}
-
 macro_rules! named {
     ($($ty:ident),+) => {$(
         impl fmt::Display for $ty {
             /// The name on the command line, which is also the name in a results file.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.serialize(f)
-            }
-        }
-
-        impl FromStr for $ty {
-            type Err = UnknownName;
-            fn from_str(text: &str) -> Result<Self, UnknownName> {
-                Self::ALL.into_iter().find(|kind| kind.to_string() == text).ok_or_else(|| UnknownName {
-                    got: text.into(),
-                    known: Self::ALL.map(|kind| kind.to_string()).join(", "),
-                })
             }
         }
     )+};
@@ -172,16 +164,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_parsed() {
-        fn check<T: FromStr<Err = UnknownName> + fmt::Display + fmt::Debug + PartialEq>(all: &[T]) {
-            all.iter().for_each(|kind| assert_eq!(kind.to_string().parse().as_ref(), Ok(kind)));
+    fn a_name_is_that_of_the_results() {
+        assert!(AllocatorKind::ALL.iter().all(|kind| kind.name() == kind.to_string()));
+    }
+
+    /// The names on the command line are those in a results file.
+    #[cfg(feature = "cli")]
+    #[test]
+    fn all_values_are_choices_of_the_command_line() {
+        fn check<T: clap::ValueEnum + fmt::Display>(all: &[T]) {
+            let names: Vec<_> =
+                T::value_variants().iter().filter_map(|value| value.to_possible_value()).collect();
+            let names: Vec<_> = names.iter().map(|name| name.get_name()).collect();
+            assert_eq!(names, all.iter().map(T::to_string).collect::<Vec<_>>());
         }
         check(&AllocatorKind::ALL);
         check(&Plant::ALL);
         check(&Workload::ALL);
         check(&SizeMix::ALL);
-        assert!(AllocatorKind::ALL.iter().all(|kind| kind.name() == kind.to_string()));
-        let error = "slab".parse::<AllocatorKind>().unwrap_err();
-        assert_eq!(error.to_string(), "unknown name `slab`: use one of bump, freelist, heap");
     }
 }

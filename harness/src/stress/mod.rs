@@ -98,7 +98,7 @@ mod inject;
 mod kernels;
 mod kinds;
 mod launches;
-pub mod overlap;
+mod overlap;
 mod plan;
 mod report;
 mod round_state;
@@ -115,7 +115,7 @@ pub use finding::{Finding, FindingKind};
 pub use kernels::{
     ExchangeArgs, ExhaustArgs, FreeAllArgs, FreeTwiceArgs, KernelRef, KernelWith, Kernels, StressArgs,
 };
-pub use kinds::{AllocatorKind, Plant, SizeMix, UnknownName, Workload};
+pub use kinds::{AllocatorKind, Plant, SizeMix, Workload};
 pub use plan::Plan;
 pub use report::{Progress, StressReport};
 pub use round_state::RoundState;

@@ -5,7 +5,7 @@ use rayon::slice::ParallelSliceMut;
 
 /// A block: the bytes `start..end`, and its number among all compared blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub(super) struct Span {
     /// The first byte.
     pub start: u64,
     /// The first byte after its end.
@@ -16,7 +16,7 @@ pub struct Span {
 
 /// Two blocks that share memory, in order of their starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overlap {
+pub(super) struct Overlap {
     /// The block that starts first.
     pub first: Span,
     /// The other block.
@@ -25,7 +25,7 @@ pub struct Overlap {
 
 /// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Overlaps {
+pub(super) struct Overlaps {
     /// For each block that starts inside an earlier one, this pair. The first of the pair is the
     /// earlier block with the highest end.
     pub pairs: Vec<Overlap>,
@@ -37,7 +37,7 @@ pub struct Overlaps {
 const MANY: usize = 1 << 14;
 
 /// Compares all blocks. Sorts them by their start and removes empty ones.
-pub fn check(spans: &mut Vec<Span>) -> Overlaps {
+pub(super) fn check(spans: &mut Vec<Span>) -> Overlaps {
     spans.retain(|span| span.start < span.end);
     let key = |span: &Span| (span.start, span.end, span.place);
     if spans.len() < MANY {

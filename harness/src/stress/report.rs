@@ -75,8 +75,9 @@ pub struct StressReport {
     pub blocks_checked: u64,
     /// Blocks that were also compared on the host.
     pub blocks_sorted: u64,
-    /// How often the pool was exhausted: a free list and an arena up to the last block, a heap
-    /// until allocation failed for the requested sizes.
+    /// How often the pool was exhausted: a free list up to the last block, an arena up to less than
+    /// one block of the largest size in each piece of its memory, a heap until allocation failed
+    /// for the requested sizes.
     pub exhaustions: u64,
     /// Seconds in kernels that allocate and free, including their checks.
     pub kernel_seconds: f64,
@@ -96,7 +97,7 @@ pub struct StressReport {
     pub lost_blocks: u64,
     /// The largest number of bytes that an arena wasted by design before a reset.
     pub wasted_bytes: u64,
-    /// The findings: the first ones of each kind.
+    /// The first findings, at most 256.
     pub findings: Vec<Finding>,
     /// The number of all findings.
     pub findings_total: u64,
@@ -170,6 +171,11 @@ impl StressReport {
         self.findings_total += total.max(findings.len() as u64);
         let room = MOST_LISTED.saturating_sub(self.findings.len());
         self.findings.extend(findings.into_iter().take(room));
+    }
+
+    /// Counts findings that are not listed.
+    pub(super) fn add_unlisted(&mut self, count: usize) {
+        self.findings_total += count as u64;
     }
 
     pub(super) fn add_one(&mut self, finding: Finding) {

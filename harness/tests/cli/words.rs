@@ -94,6 +94,7 @@ fn invalid_arguments_are_rejected_with_the_accepted_ones() {
         ("stress --backend cpu --pool 900T", "a pool of"),
         ("stress --backend cpu --allocator bump --plant double-free", "use freelist or heap"),
         ("stress --backend cpu --threads 2^31 --streams 64", "fewer threads"),
+        ("bench --figure speed", "--figure heap"),
         ("bench --rounds none", "whole number of 1 or more"),
         ("examples --only ship", "vectors, table, graph, octree"),
         ("examples --backend cpu --device 1", "--device is for a GPU"),

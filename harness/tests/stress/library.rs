@@ -1,4 +1,4 @@
-//! Stress runs of this library's allocators: both modes of the CPU, several streams, a GPU.
+//! Stress runs of this library's allocators: both modes of the CPU, several streams.
 
 use crate::support::{config, parallel, run};
 use warpheap::Device;
@@ -136,25 +136,13 @@ fn a_pool_of_few_blocks_and_one_of_many() {
 }
 
 #[test]
-fn replays_of_one_seed_are_the_same_run_and_of_another_are_not() {
+fn the_seed_of_a_run_determines_its_sizes() {
     for allocator in AllocatorKind::ALL {
-        let short = config(allocator).threads(256).streams(2).limit(Limit::Rounds(4));
-        let replay = |seed| {
-            let report = run(&Device::cpu_with(Mode::Replay { seed }), &short);
-            (
-                report.allocations,
-                report.frees,
-                report.failed_allocations,
-                report.bytes_written,
-                report.peak_live_blocks,
-            )
+        let written = |seed| {
+            let short = config(allocator).limit(Limit::Rounds(1)).seed(seed);
+            run(&Device::cpu_with(Mode::Replay { seed: 1 }), &short).bytes_written
         };
-        let first = replay(1);
-        assert!(first.0 > 1000, "{first:?}");
-        assert_eq!(first, replay(1));
-        let other = short.clone().seed(7);
-        let other = run(&Device::cpu_with(Mode::Replay { seed: 1 }), &other);
-        assert_ne!(first.3, other.bytes_written);
+        assert_ne!(written(1), written(7), "{allocator}");
     }
 }
 
@@ -202,57 +190,4 @@ fn invalid_configurations_are_errors_with_advice() {
         let error = config.validate(&device).unwrap_err().to_string();
         assert!(error.contains(advice), "{config:?}: {error}");
     }
-}
-
-#[test]
-fn all_allocators_on_a_gpu() {
-    let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
-    let (Ok(device), Ok(images)) = (Device::cuda(0), warpheap_harness::build_info::images()) else {
-        assert!(!required, "WARPHEAP_REQUIRE_CUDA=1, but there is no GPU, or no kernels for it");
-        return eprintln!("no GPU: nothing was tried");
-    };
-    for image in images {
-        let kernels = AllocatorKind::ALL.map(|allocator| config(allocator).kernels()).concat();
-        let own = OwnModule::load_for(&device, image.capability, &kernels).unwrap();
-        assert_eq!(own.image(), Some(image));
-        AllocatorKind::ALL.iter().for_each(|allocator| stress_on_gpu(&device, &own, *allocator));
-    }
-}
-
-fn stress_on_gpu(device: &Device, kernels: &OwnModule, allocator: AllocatorKind) {
-    for (threads, sizes) in [(1 << 18, 64..=64), (1 << 16, 16..=8192), (256, 1..=100)] {
-        let config = config(allocator).threads(threads).sizes(sizes).streams(4);
-        let report = stress(device, kernels, &config, &mut |_| ()).unwrap();
-        assert!(report.is_clean(), "{:#?}", report.findings);
-        assert!(report.exhaustions > 0 && report.allocations == report.frees);
-        println!(
-            "{allocator}, {threads} threads in 4 streams, {:?} B: {} pairs, {:.1} M/s; {:.2} G blocks/s compared",
-            config.sizes,
-            report.frees,
-            report.pairs_per_second / 1e6,
-            report.checked_per_second / 1e9
-        );
-    }
-}
-
-/// `cargo test --release --test stress -- --ignored --nocapture speed`
-#[test]
-#[ignore = "a measurement, for release builds on a quiet machine"]
-fn speed() {
-    let config = config(AllocatorKind::FreeList).threads(1 << 14).sizes(64..=64).limit(Limit::Rounds(64));
-    let report = run(&Device::cpu(), &config);
-    let overall = report.frees as f64 / report.elapsed_seconds;
-    println!(
-        "{:.2} M pairs/s in kernels, {:.2} M pairs/s overall, {:.1} M blocks/s compared; {} pairs; kernels {:.2} s, \
-         device check {:.2} s, host check {:.2} s, all {:.2} s",
-        report.pairs_per_second / 1e6,
-        overall / 1e6,
-        report.checked_per_second / 1e6,
-        report.frees,
-        report.kernel_seconds,
-        report.check_seconds,
-        report.host_check_seconds,
-        report.elapsed_seconds
-    );
-    assert!(overall >= 2e6, "{overall:.0} pairs/s are too few");
 }

@@ -3,7 +3,7 @@
 use super::super::parse::{self, JsonTarget};
 use super::device::{BackendChoice, DeviceArgs};
 use super::output::OutputArgs;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use warpheap_harness::pool_tools::replay::Hosts;
 
@@ -123,28 +123,10 @@ pub struct PoolReplayArgs {
     /// The host threads that make the calls, always in the order of the log.
     ///
     /// Default: one.
-    #[arg(long, value_enum, default_value_t = HostsChoice::One, hide_default_value = true)]
-    pub threads: HostsChoice,
+    #[arg(long, value_enum, default_value_t = Hosts::One, hide_default_value = true)]
+    pub threads: Hosts,
     #[command(flatten)]
     pub run: PoolRunArgs,
-}
-
-/// The host threads that make the calls of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum HostsChoice {
-    /// One thread makes all calls
-    One,
-    /// As many threads as in the log, each makes its own calls
-    Logged,
-}
-
-impl From<HostsChoice> for Hosts {
-    fn from(choice: HostsChoice) -> Hosts {
-        match choice {
-            HostsChoice::One => Hosts::One,
-            HostsChoice::Logged => Hosts::AsLogged,
-        }
-    }
 }
 
 /// `warpheap pool bench`

@@ -1,12 +1,12 @@
 //! The options of `warpheap stress`. Their doc comments are the text of `--help`.
 
 use super::super::parse::{self, Sizes};
-use super::choice::{ALLOCATORS, Allocators, MIXES, PLANTS, WORKLOADS, one_of};
 use super::device::DeviceArgs;
 use super::output::OutputArgs;
-use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 use std::time::Duration;
-use warpheap_harness::stress::{Plant, SizeMix, Workload};
+use warpheap_harness::stress::{AllocatorKind, Plant, SizeMix, Workload};
 
 pub const STRESS_EXAMPLES: &str = "\
 Examples:
@@ -25,6 +25,20 @@ Examples:
   warpheap stress --replay --seed 42
       Runs on one OS thread, scheduled by the seed: the same seed gives the same run.";
 
+/// The selected allocators.
+#[derive(Clone, Debug)]
+pub struct Allocators(pub Vec<AllocatorKind>);
+
+/// Parses the name of an allocator, or `all`.
+fn allocators() -> impl TypedValueParser<Value = Allocators> {
+    let names = AllocatorKind::value_variants().iter().filter_map(AllocatorKind::to_possible_value);
+    let names = names.chain([PossibleValue::new("all").help("All of them")]);
+    PossibleValuesParser::new(names).map(|name| {
+        let one = AllocatorKind::from_str(&name, false);
+        Allocators(one.map_or_else(|_| AllocatorKind::ALL.to_vec(), |kind| vec![kind]))
+    })
+}
+
 /// `warpheap stress`
 #[derive(Debug, Args)]
 pub struct StressArgs {
@@ -33,17 +47,17 @@ pub struct StressArgs {
     /// The allocator.
     ///
     /// Default: all, one after the other.
-    #[arg(long, value_parser = one_of::<Allocators>(ALLOCATORS), default_value = "all", hide_default_value = true)]
+    #[arg(long, value_parser = allocators(), default_value = "all", hide_default_value = true)]
     pub allocator: Allocators,
     /// What the threads do.
     ///
     /// Default: churn. The others need an allocator that frees single blocks.
-    #[arg(long, value_parser = one_of::<Workload>(WORKLOADS), default_value = "churn", hide_default_value = true)]
+    #[arg(long, value_enum, default_value_t, hide_default_value = true)]
     pub workload: Workload,
     /// Distribution of sizes over the range of --size.
     ///
     /// Default: uniform.
-    #[arg(long, value_parser = one_of::<SizeMix>(MIXES), default_value = "uniform", hide_default_value = true)]
+    #[arg(long, value_enum, default_value_t, hide_default_value = true)]
     pub mix: SizeMix,
     /// GPU threads in each stream: 65536, 64K, 2^20. Rounded up to whole blocks of 256.
     ///
@@ -94,7 +108,7 @@ pub struct StressArgs {
     /// Inject a fault. The run must detect it, and exits with status 1.
     ///
     /// Default: none.
-    #[arg(long, value_parser = one_of::<Plant>(PLANTS), value_name = "FAULT")]
+    #[arg(long, value_enum, value_name = "FAULT")]
     pub plant: Option<Plant>,
     #[command(flatten)]
     pub output: OutputArgs,

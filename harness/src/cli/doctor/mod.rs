@@ -9,12 +9,11 @@ mod tell;
 
 use super::args::DoctorArgs;
 use super::console::Console;
-use super::results::{check_target, write_results};
+use super::results::write_results;
 use super::status::{Failure, Status};
 
 /// Examines everything. Fails only if no backend is usable.
 pub fn run(args: DoctorArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.json.as_ref())?;
     let findings = examine::examine();
     tell::tell(&findings, console);
     write_results(args.json.as_ref(), "doctor", None, None, &findings, console)?;

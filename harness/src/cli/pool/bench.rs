@@ -3,9 +3,9 @@
 use super::super::args::PoolBenchArgs;
 use super::super::backend::choose_bare;
 use super::super::console::Console;
-use super::super::results::{check_target, watchdog, write_results};
+use super::super::named::{choose_named, pools};
+use super::super::results::{watchdog, write_results};
 use super::super::status::{Failure, Status};
-use super::named::pools;
 use crate::report::human::{BinaryBytes, Count, Seconds, Si};
 use crate::report::table::Summary;
 use warpheap::{Backend, DeviceInfo};
@@ -20,8 +20,9 @@ const ADVICE: &str =
 
 /// Measures the selected pools. A missed target is a fault if it applies to the pool.
 pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.run.output.json.as_ref())?;
     let pools = with_driver(pools(&args.pool)?);
+    let figures = bench::names().map(|name| (name, ()));
+    choose_named(figures, &args.figure, "figure", |name| name.contains(&args.figure))?;
     let chosen = choose_bare(args.run.backend, args.run.device)?;
     let info = chosen.device.info()?;
     let config = config(&args, pools, &info)?;
@@ -52,11 +53,6 @@ fn config(
     info: &DeviceInfo,
 ) -> Result<PoolBenchConfig, Failure> {
     let only = (args.figure != "all").then(|| args.figure.clone());
-    if only.as_ref().is_some_and(|only| !bench::names().any(|name| name.contains(only))) {
-        let names: Vec<_> = bench::names().collect();
-        let message = format!("no figure has `{}` in its name; there are {}", args.figure, names.join(", "));
-        return Err(Failure::usage(message));
-    }
     let defaults = PoolBenchConfig::for_device(info);
     let config = PoolBenchConfig {
         pools,

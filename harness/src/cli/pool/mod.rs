@@ -2,7 +2,6 @@
 
 mod bench;
 mod demo;
-mod named;
 mod replay;
 mod show;
 

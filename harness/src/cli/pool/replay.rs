@@ -3,9 +3,9 @@
 use super::super::args::PoolReplayArgs;
 use super::super::backend::choose_bare;
 use super::super::console::Console;
-use super::super::results::{check_target, watchdog, write_results};
+use super::super::named::pools;
+use super::super::results::{watchdog, write_results};
 use super::super::status::{Failure, Status};
-use super::named::pools;
 use crate::report::human::{BinaryBytes, Count, Seconds};
 use crate::report::table::Summary;
 use serde::Serialize;
@@ -29,14 +29,13 @@ const ADVICE: &str = "If it was only slow, allow more time with --watchdog, or r
 
 /// Replays the log against the selected pools. A misbehaving pool is a fault.
 pub fn run(args: PoolReplayArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.run.output.json.as_ref())?;
     let pools = pools(&args.pool)?;
     let trace = read(&args.trace)?;
     let chosen = choose_bare(args.run.backend, args.run.device)?;
     console.say(format_args!("warpheap pool replay of {}", args.trace.display()));
     chosen.say(console)?;
     tell_trace(trace.summary(), console);
-    let config = ReplayConfig { bytes: args.bytes, hosts: args.threads.into() };
+    let config = ReplayConfig { bytes: args.bytes, hosts: args.threads };
     let mut reports = Vec::new();
     for kind in pools {
         let what = format!("replaying against the pool {}", kind.name);

@@ -11,7 +11,7 @@ mod watch;
 use super::args::StressArgs;
 use super::backend::after_a_hang;
 use super::console::Console;
-use super::results::{check_target, write_results};
+use super::results::write_results;
 use super::status::{Failure, Status};
 use outcome::{Outcome, outcome_of};
 use serde::Serialize;
@@ -31,7 +31,6 @@ struct StressResults<'a> {
 
 /// Runs the selected stress runs and returns their worst status.
 pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.output.json.as_ref())?;
     let session = Session::new(&args)?;
     let advice = after_a_hang(session.chosen.device.backend(), session.replay);
     let mut watch = Watch::new(*console, args.output.watchdog, advice, session.seed);

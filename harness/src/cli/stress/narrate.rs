@@ -1,6 +1,5 @@
 //! The text of a run: its settings, figures and verdict.
 
-use super::super::args::choice::{PLANTS, WORKLOADS, describe};
 use super::super::console::Console;
 use super::super::parse::Sizes;
 use super::super::status::{Failure, Status};
@@ -8,6 +7,7 @@ use super::outcome::Outcome;
 use super::session::Session;
 use crate::report::human::{BinaryBytes, Count, Seconds, Si};
 use crate::report::table::Summary;
+use clap::ValueEnum;
 use warpheap::simt::Mode;
 use warpheap_harness::stress::{Limit, SizeMix, StressReport};
 
@@ -24,7 +24,7 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
     let (threads, streams) = (Count(config.threads.into()), config.streams);
     let shared = if streams == 1 { "" } else { "; all share one pool" };
     console.say(format_args!("  threads  {threads} GPU threads in each of {streams} streams{shared}"));
-    console.say(format_args!("  work     {}", describe(WORKLOADS, &config.workload.to_string())));
+    console.say(format_args!("  work     {}", described(config.workload)));
     let mix = match config.mix {
         SizeMix::Powers => ", powers of two",
         SizeMix::MostlySmall => ", most of them from the lowest sixteenth",
@@ -39,7 +39,7 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
         }
     });
     if let Some(plant) = config.plant {
-        console.say(format_args!("  planted  {}", describe(PLANTS, &plant.to_string())));
+        console.say(format_args!("  planted  {}", described(plant)));
     }
     for kind in &session.left_out {
         console.say(format_args!("           {kind} is left out: it frees blocks only by its reset"));
@@ -49,6 +49,13 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
          allocation claims its memory on the device; a claim of memory that is already claimed is an overlap.\n",
     );
     Ok(())
+}
+
+/// A value and its help text: `name: what it is`.
+fn described(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value().expect("every value has a name");
+    let help = value.get_help().map(ToString::to_string).unwrap_or_default();
+    format!("{}: {help}", value.get_name())
 }
 
 /// `a`, `a and b`, `a, b and c`.
@@ -132,7 +139,7 @@ fn complain(session: &Session, outcome: &Outcome, console: &Console) {
         }
         let more = report.findings_total.saturating_sub(PRINTED as u64);
         if more > 0 {
-            console.say(format_args!("and {} more; --json FILE keeps the first 256", Count(more)));
+            console.say(format_args!("and {} more; --json FILE keeps up to 256", Count(more)));
         }
     }
     console.say(format_args!("  seed {}; to reproduce:\n    {}", session.seed, outcome.reproduce));
@@ -148,17 +155,25 @@ fn complain(session: &Session, outcome: &Outcome, console: &Console) {
 /// What a clean run has checked.
 fn proof(reports: &[&StressReport]) -> String {
     let sum = |part: fn(&StressReport) -> u64| Count(reports.iter().map(|report| part(report)).sum());
-    let all_emptied = reports.iter().all(|report| report.exhaustions > 0);
-    let emptied =
-        if all_emptied { ", and every pool\nthat was exhausted had exactly its capacity" } else { "" };
+    let emptied = reports.iter().filter(|report| report.exhaustions > 0).map(emptied);
+    let emptied: String = emptied.map(|what| format!("\nExhausted: {what}.")).collect();
     format!(
         "clean: 0 overlaps, 0 torn writes and 0 lost blocks in {} pairs of alloc and free.\n\
          Each of {} allocations was checked on the device. Between rounds, {} live blocks\n\
          were compared on the device, and {} on the host by sorting; both agreed. Every block held\n\
-         what its owner had written, and none was lost{emptied}.",
+         what its owner had written, and none was lost.{emptied}",
         sum(|report| report.pairs),
         sum(|report| report.allocations),
         sum(|report| report.blocks_checked),
         sum(|report| report.blocks_sorted),
     )
+}
+
+/// What holds for a pool that was exhausted.
+fn emptied(report: &&StressReport) -> &'static str {
+    match report.allocator {
+        "freelist" => "the free list had exactly its capacity",
+        "heap" => "the heap had as many blocks of the largest size as when it was new",
+        _ => "the arena had less than three of the largest blocks per multiprocessor left",
+    }
 }

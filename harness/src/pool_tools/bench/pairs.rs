@@ -5,8 +5,8 @@
 
 use super::comparison::Comparison;
 use super::config::{MIB, PoolBenchConfig};
-use crate::pool_tools::demand::Demand;
 use crate::pool_tools::kinds::PoolKind;
+use crate::pool_tools::script::Demand;
 use crate::pool_tools::spread::Spread;
 use crate::{Error, Result};
 use rand_pcg::Pcg64Mcg;

@@ -1,11 +1,11 @@
 //! `blocks`: a pool of equal blocks.
 
-use super::faulty::{Block, Faulty, layout, words};
+use super::calls::{Block, layout, words};
 use super::owners::{Load, overlaps};
 use super::stage::{Demo, Stage};
 use std::collections::BTreeSet;
 use warpheap::error::{InvalidFree, OutOfMemory};
-use warpheap::host_pools::{BlockPool, DeviceAllocator};
+use warpheap::host_pools::BlockPool;
 use warpheap::{Error, Result, Stream};
 use warpheap_device::kernel::DevicePtr;
 
@@ -20,74 +20,72 @@ const BYTES: usize = 4096;
 /// A value that no block holds before.
 const NEW: u32 = 1007;
 
-type Pool = Faulty<BlockPool>;
-
-fn pool(stage: &Stage) -> Result<(Pool, Stream)> {
+fn pool(stage: &Stage) -> Result<(BlockPool, Stream)> {
     let pool = BlockPool::builder(layout(BYTES), BLOCKS).build(&stage.device)?;
-    Ok((Faulty::new(stage, pool)?, stage.stream.clone()))
+    Ok((pool, stage.stream.clone()))
 }
 
-fn allocate(pool: &Pool, count: usize, stream: &Stream) -> Result<Vec<Block>> {
-    (0..count).map(|_| pool.allocate(layout(BYTES), stream)).collect()
+fn allocate(stage: &Stage, pool: &BlockPool, count: usize, stream: &Stream) -> Result<Vec<Block>> {
+    (0..count).map(|_| stage.allocate(pool, layout(BYTES), stream)).collect()
 }
 
-fn free(pool: &Pool, blocks: &[Block], stream: &Stream) -> Result<()> {
-    blocks.iter().try_for_each(|block| pool.free(*block, layout(BYTES), stream))
+fn free(stage: &Stage, pool: &BlockPool, blocks: &[Block], stream: &Stream) -> Result<()> {
+    blocks.iter().try_for_each(|block| stage.free(pool, *block, layout(BYTES), stream))
 }
 
-fn check_available(stage: &mut Stage, what: &str, pool: &Pool, expected: u64) {
-    stage.check_is(what, stage.reported(pool.stats().free_blocks), expected);
+fn check_available(stage: &mut Stage, what: &str, pool: &BlockPool, expected: u64) {
+    stage.check_is(what, pool.stats().free_blocks, expected);
 }
 
 fn count(stage: &mut Stage) -> Result<()> {
     let (pool, stream) = pool(stage)?;
-    check_available(stage, "free blocks at first", &pool, 100);
-    let ten = allocate(&pool, 10, &stream)?;
+    stage.check_reported("free blocks at first", pool.stats().free_blocks, 100);
+    let ten = allocate(stage, &pool, 10, &stream)?;
     check_available(stage, "with 10 allocated", &pool, 90);
-    free(&pool, &ten, &stream)?;
+    free(stage, &pool, &ten, &stream)?;
     check_available(stage, "after their frees", &pool, 100);
     Ok(())
 }
 
 fn exhaust(stage: &mut Stage) -> Result<()> {
     let (pool, stream) = pool(stage)?;
-    let blocks = allocate(&pool, BLOCKS, &stream)?;
+    let blocks = allocate(stage, &pool, BLOCKS, &stream)?;
     let starts: BTreeSet<u64> = blocks.iter().map(|block| block.0 as u64).collect();
     stage.check_is("distinct addresses of 100 blocks", starts.len(), 100);
     let starts: Vec<u64> = starts.into_iter().collect();
     let are_apart = starts.windows(2).filter(|two| two[1] - two[0] == BYTES as u64).count() == BLOCKS - 1;
     stage.check("they are 4096 B apart", format_args!("from {:#x}", starts[0]), are_apart);
-    let more = pool.allocate(layout(BYTES), &stream);
+    let more = stage.allocate(&pool, layout(BYTES), &stream);
     stage.check_fails("the 101st", more, |error| {
         matches!(error, Error::OutOfMemory(OutOfMemory::Pool { .. }))
     });
     check_available(stage, "free blocks then", &pool, 0);
-    free(&pool, &blocks, &stream)
+    free(stage, &pool, &blocks, &stream)
 }
 
 fn misuse(stage: &mut Stage) -> Result<()> {
     let (pool, stream) = pool(stage)?;
-    let blocks = allocate(&pool, BLOCKS, &stream)?;
+    let blocks = allocate(stage, &pool, BLOCKS, &stream)?;
     let (first, foreign) = (blocks[0], stage.device.zeroed::<u64>(1)?);
-    let mut check_rejected = |what: &str, block: Block| {
-        let outcome = pool.free(block, layout(BYTES), &stream);
+    let check_rejected = |stage: &mut Stage, what: &str, block: Block| {
+        let outcome = stage.free(&pool, block, layout(BYTES), &stream);
         let is_rejected = |error: &Error| matches!(error, Error::InvalidFree(InvalidFree::Block { .. }));
         stage.check_fails(what, outcome, is_rejected);
     };
-    check_rejected("a free inside of a block", DevicePtr(first.0.wrapping_add(8)));
-    check_rejected("a free of a foreign address", DevicePtr(foreign.ptr().0.cast()));
-    free(&pool, &[first], &stream)?;
-    check_rejected("a double free", first);
+    check_rejected(stage, "a free inside of a block", DevicePtr(first.0.wrapping_add(8)));
+    check_rejected(stage, "a free of a foreign address", DevicePtr(foreign.ptr().0.cast()));
+    free(stage, &pool, &[first], &stream)?;
+    check_rejected(stage, "a double free", first);
     check_available(stage, "free blocks after those", &pool, 1);
-    let again = pool.allocate(layout(BYTES), &stream)?;
+    let again = stage.allocate(&pool, layout(BYTES), &stream)?;
     stage.check("the only free block is allocated next", format_args!("{:p}", again.0), again.0 == first.0);
-    free(&pool, &blocks, &stream)
+    free(stage, &pool, &blocks, &stream)
 }
 
 /// Fills every block with a different number, in all its bytes.
 fn contents(stage: &mut Stage) -> Result<()> {
     let (pool, stream) = pool(stage)?;
-    let blocks = allocate(&pool, BLOCKS, &stream)?;
+    let blocks = allocate(stage, &pool, BLOCKS, &stream)?;
     for (number, block) in (1..).zip(&blocks) {
         stage.fill(&stream, words(*block, BYTES), number)?;
     }
@@ -96,7 +94,7 @@ fn contents(stage: &mut Stage) -> Result<()> {
         different += stage.different(&stream, words(*block, BYTES), number)?;
     }
     stage.check_is("wrong words of 102,400, each block filled by a kernel and read again", different, 0);
-    free(&pool, &blocks, &stream)?;
+    free(stage, &pool, &blocks, &stream)?;
     check_available(stage, "free blocks after all frees", &pool, 100);
     Ok(())
 }
@@ -105,13 +103,13 @@ fn contents(stage: &mut Stage) -> Result<()> {
 /// after that write.
 fn order(stage: &mut Stage) -> Result<()> {
     let ((pool, first), second) = (pool(stage)?, stage.new_stream()?);
-    let mut all = allocate(&pool, BLOCKS, &first)?;
+    let mut all = allocate(stage, &pool, BLOCKS, &first)?;
     let block = all.swap_remove(0);
     stage.linger(&first)?;
     stage.fill(&first, words(block, BYTES), NEW)?;
-    free(&pool, &[block], &first)?;
+    free(stage, &pool, &[block], &first)?;
     let when = if first.is_done()? { "after its kernel" } else { "while its kernel ran" };
-    let next = pool.allocate(layout(BYTES), &second)?;
+    let next = stage.allocate(&pool, layout(BYTES), &second)?;
     stage.check_words(
         "the next owner, another stream, sees that kernel's writes",
         &second,
@@ -123,15 +121,15 @@ fn order(stage: &mut Stage) -> Result<()> {
         format_args!("freed {when}"),
         next.0 == block.0,
     );
-    free(&pool, &[next], &second)?;
-    free(&pool, &all, &first)
+    free(stage, &pool, &[next], &second)?;
+    free(stage, &pool, &all, &first)
 }
 
 /// Every block has one owner at a time.
 fn threads(stage: &mut Stage) -> Result<()> {
     let (pool, _) = pool(stage)?;
     let load = Load { operations: 10_000, most_held: BLOCKS / 8, size: |_| BYTES };
-    stage.check_is("overlaps, 8 host threads with 10,000 operations each", overlaps(&pool, load)?, 0);
-    check_available(stage, "free blocks at the end", &pool, 100);
+    stage.check_is("overlaps, 8 host threads with 10,000 operations each", overlaps(stage, &pool, load)?, 0);
+    stage.check_reported("free blocks at the end", pool.stats().free_blocks, 100);
     Ok(())
 }

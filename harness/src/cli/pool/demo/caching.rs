@@ -1,6 +1,6 @@
 //! `caching`: blocks of any size, cached for the stream that freed them.
 
-use super::faulty::{Faulty, MIB, layout};
+use super::calls::{MIB, layout};
 use super::out_of_memory::{hook, pending_and_cached, wait};
 use super::owners::{Load, overlaps};
 use super::stage::{Demo, Stage};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use warpheap::error::{InvalidConfig, OutOfMemory};
 use warpheap::host_pools::{
-    CachingPool, CachingPoolBuilder, DeviceAllocator, PoolBox, PoolBuffer, Statistics, SyncDriverAllocator,
+    CachingPool, CachingPoolBuilder, PoolBox, PoolBuffer, Statistics, SyncDriverAllocator,
 };
 use warpheap::{Bytes, Device, Error, Result};
 
@@ -32,8 +32,8 @@ pub const DEMO: Demo = Demo {
 
 const GIB: usize = 1 << 30;
 
-fn build(stage: &Stage, builder: CachingPoolBuilder) -> Result<Faulty<CachingPool>> {
-    Faulty::new(stage, builder.build(&stage.device)?)
+fn build(stage: &Stage, builder: CachingPoolBuilder) -> Result<CachingPool> {
+    builder.build(&stage.device)
 }
 
 fn classes(stage: &mut Stage) -> Result<()> {
@@ -49,25 +49,25 @@ fn classes(stage: &mut Stage) -> Result<()> {
         (&finer, "with four classes per doubling", mib + 1, mib / 4 * 5),
         (&finer, "with four classes per doubling", 5 << 10, 5 << 10),
     ] {
-        stage.check_is(format!("{} {what}", Bytes(bytes)), stage.reported(pool.rounded(bytes)), class);
+        stage.check_reported(format!("{} {what}", Bytes(bytes)), pool.rounded(bytes), class);
     }
-    let block = pool.allocate(layout(513), &stream)?;
-    stage.check_is("wasted bytes of 513 B", stage.reported(pool.stats().wasted_bytes), 511);
-    pool.free(block, layout(513), &stream)?;
-    stage.check_is("after the free", stage.reported(pool.stats().wasted_bytes), 0);
+    let block = stage.allocate(&pool, layout(513), &stream)?;
+    stage.check_reported("wasted bytes of 513 B", pool.stats().wasted_bytes, 511);
+    stage.free(&pool, block, layout(513), &stream)?;
+    stage.check_is("after the free", pool.stats().wasted_bytes, 0);
     Ok(())
 }
 
 fn driver_calls(stage: &mut Stage) -> Result<()> {
     let upstream = Arc::new(Statistics::new(SyncDriverAllocator::new(&stage.device)));
-    let pool = Faulty::new(stage, CachingPool::builder().build_over(upstream.clone())?)?;
+    let pool = CachingPool::builder().build_over(upstream.clone())?;
     let stream = stage.stream.clone();
-    let first = pool.allocate(layout(MIB), &stream)?;
-    pool.free(first, layout(MIB), &stream)?;
-    let second = pool.allocate(layout(MIB), &stream)?;
+    let first = stage.allocate(&pool, layout(MIB), &stream)?;
+    stage.free(&pool, first, layout(MIB), &stream)?;
+    let second = stage.allocate(&pool, layout(MIB), &stream)?;
     stage.check_is("1 MiB, freed and allocated again, has the same address", second.0 == first.0, true);
     stage.check_is("driver calls for both", upstream.stats().allocs, 1);
-    pool.free(second, layout(MIB), &stream)
+    stage.free(&pool, second, layout(MIB), &stream)
 }
 
 /// A block that was freed while a kernel was running.
@@ -75,29 +75,28 @@ fn pending(stage: &mut Stage) -> Result<()> {
     let size = layout(2 * MIB);
     let memory = SyncDriverAllocator::new(&stage.device);
     let pool = CachingPool::builder().segment_bytes(size.size() as u64).build_over(memory)?;
-    let pool = Faulty::new(stage, pool)?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
-    let block = pool.allocate(size, &first)?;
+    let block = stage.allocate(&pool, size, &first)?;
     stage.linger(&first)?;
-    pool.free(block, size, &first)?;
-    let again = pool.allocate(size, &first)?;
+    stage.free(&pool, block, size, &first)?;
+    let again = stage.allocate(&pool, size, &first)?;
     let when = if first.is_done()? { "after its kernel" } else { "while its kernel ran" };
     stage.check("a freed block serves its own stream at once", when, again.0 == block.0);
     stage.linger(&first)?;
-    pool.free(again, size, &first)?;
-    let other = pool.allocate(size, &second)?;
+    stage.free(&pool, again, size, &first)?;
+    let other = stage.allocate(&pool, size, &second)?;
     let (is_same, is_pending) = (other.0 == block.0, !first.is_done()?);
     let what = if is_same { "the same" } else { "other" };
     let when = if is_pending { "while the kernel ran" } else { "after the kernel" };
     let holds = !(is_same && is_pending);
     stage.check("it serves another stream only after its event", format_args!("{what} memory {when}"), holds);
     first.synchronize()?;
-    let after = if is_same { other } else { pool.allocate(size, &second)? };
+    let after = if is_same { other } else { stage.allocate(&pool, size, &second)? };
     stage.check_is("then, with no call to process anything, it does", after.0 == block.0, true);
     if !is_same {
-        pool.free(other, size, &second)?;
+        stage.free(&pool, other, size, &second)?;
     }
-    pool.free(after, size, &second)
+    stage.free(&pool, after, size, &second)
 }
 
 fn handles(stage: &mut Stage) -> Result<()> {
@@ -108,7 +107,7 @@ fn handles(stage: &mut Stage) -> Result<()> {
     stage.linger(&second)?;
     stage.fill(&second, buffer.slice_to_init(), 7)?;
     buffer.record_stream(&second)?;
-    drop(buffer);
+    stage.release_memory(buffer);
     let when = if second.is_done()? { "after the kernel" } else { "while the kernel ran" };
     let again = PoolBuffer::<u32, _>::new_uninit(&pool, len, &first)?;
     let is_same = again.address() == address;
@@ -123,9 +122,9 @@ fn handles(stage: &mut Stage) -> Result<()> {
     let value = PoolBox::new(&pool, 6_u32, &first)?;
     stage.fill(&first, value.slice(), 7)?;
     stage.check_is("a kernel writes to a PoolBox", value.get()?, 7);
-    stage.check_is("its blocks", stage.reported(pool.stats().live_blocks), 1);
-    drop(value);
-    stage.check_is("after its drop", stage.reported(pool.stats().live_blocks), 0);
+    stage.check_is("its blocks", pool.stats().live_blocks, 1);
+    stage.release_memory(value);
+    stage.check_is("after its drop", pool.stats().live_blocks, 0);
     Ok(())
 }
 
@@ -141,13 +140,13 @@ fn settings(stage: &mut Stage) -> Result<()> {
         stage.check_fails(what, builder.build(&stage.device), is_expected);
     }
     let pool = build(stage, builder().stream_ordered(false))?;
-    let foreign = pool.allocate(layout(MIB), &Device::cpu().stream()?);
+    let foreign = stage.allocate(&pool, layout(MIB), &Device::cpu().stream()?);
     let is_expected = |error: &Error| matches!(error, Error::WrongDevice { .. });
     stage.check_fails("a stream of another device", foreign, is_expected);
     let stream = stage.new_stream()?;
-    let block = pool.allocate(layout(MIB), &stream)?;
+    let block = stage.allocate(&pool, layout(MIB), &stream)?;
     stage.linger(&stream)?;
-    pool.free(block, layout(MIB), &stream)?;
+    stage.free(&pool, block, layout(MIB), &stream)?;
     stage.check_is("without stream order, a free waits for its stream", stream.is_done()?, true);
     Ok(())
 }
@@ -157,16 +156,17 @@ fn fifth_of_four(stage: &mut Stage) -> Result<()> {
     let (unit, all) = (size as u64, 4 * size as u64);
     stage.say(format_args!("blocks of {} in a pool of {}", Bytes(unit), Bytes(all)));
     let (pool, stream) = (build(stage, CachingPool::builder().max_bytes(all))?, stage.stream.clone());
-    let blocks: Vec<_> = (0..4).map(|_| pool.allocate(layout(size), &stream)).collect::<Result<_>>()?;
-    stage.check_is("live blocks", stage.reported(pool.stats().live_blocks), 4);
-    let fifth = pool.allocate(layout(size), &stream);
+    let blocks: Vec<_> =
+        (0..4).map(|_| stage.allocate(&pool, layout(size), &stream)).collect::<Result<_>>()?;
+    stage.check_is("live blocks", pool.stats().live_blocks, 4);
+    let fifth = stage.allocate(&pool, layout(size), &stream);
     stage.check_fails("the fifth", fifth, |error| match error {
         Error::OutOfMemory(OutOfMemory::Pool { requested, used, cached, largest, .. }) => {
             (requested.0, used.0, cached.0, largest.0) == (unit, all, 0, 0)
         }
         _ => false,
     });
-    blocks.into_iter().try_for_each(|block| pool.free(block, layout(size), &stream))
+    blocks.into_iter().try_for_each(|block| stage.free(&pool, block, layout(size), &stream))
 }
 
 fn threads(stage: &mut Stage) -> Result<()> {
@@ -174,13 +174,9 @@ fn threads(stage: &mut Stage) -> Result<()> {
     // Up to 256 KiB, each doubling as often as the others.
     let size = |random: usize| 1 + random % (1 << (4 + (random >> 32) % 15));
     let load = Load { operations: 100_000, most_held: 64, size };
-    stage.check_is("overlaps, 8 host threads with 100,000 operations each", overlaps(&pool, load)?, 0);
+    stage.check_is("overlaps, 8 host threads with 100,000 operations each", overlaps(stage, &pool, load)?, 0);
     let stats = pool.stats();
-    stage.check_is(
-        "blocks and bytes in use then",
-        (stage.reported(stats.live_blocks), stats.usage.used_bytes),
-        (0, 0),
-    );
+    stage.check_reported("blocks and bytes in use then", (stats.live_blocks, stats.usage.used_bytes), (0, 0));
     Ok(())
 }
 
@@ -189,7 +185,7 @@ fn pair(stage: &mut Stage) -> Result<()> {
     let pairs = |count: u32| -> Result<f64> {
         let start = Instant::now();
         for _ in 0..count {
-            pool.free(pool.allocate(layout(MIB), &stream)?, layout(MIB), &stream)?;
+            stage.free(&pool, stage.allocate(&pool, layout(MIB), &stream)?, layout(MIB), &stream)?;
         }
         Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(count))
     };
@@ -198,6 +194,6 @@ fn pair(stage: &mut Stage) -> Result<()> {
     stage.say(format_args!(
         "a cached pair of 1 MiB: {nanos:.0} ns (`warpheap pool bench` compares it with its target)"
     ));
-    stage.check_is("cache misses of 101,000 pairs", stage.reported(pool.stats().misses), 1);
+    stage.check_reported("cache misses of 101,000 pairs", pool.stats().misses, 1);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `driver`: the driver's stream-ordered pools.
 
+use super::calls::{Block, layout, words};
 use super::fault::Fault;
-use super::faulty::{Block, Faulty, layout, words};
 use super::stage::{Demo, Stage};
 use std::time::Instant;
 use warpheap::error::{Dangling, InvalidRequest};
@@ -21,30 +21,28 @@ const LARGE: usize = 100 * MB as usize;
 /// 1,048,576 words.
 const BYTES: usize = 4 << 20;
 
-type Pool = Faulty<DriverPool>;
-
-fn build(stage: &Stage, builder: DriverPoolBuilder) -> Result<Pool> {
-    Faulty::new(stage, builder.build(&stage.device)?)
+fn build(stage: &Stage, builder: DriverPoolBuilder) -> Result<DriverPool> {
+    builder.build(&stage.device)
 }
 
 /// Each turn fills a block with a different number, counts the words that differ, and frees it.
 /// Returns the microseconds per turn and the count.
-fn turns<P: DeviceAllocator>(stage: &Stage, pool: &Faulty<P>, count: u32) -> Result<(f64, u64)> {
+fn turns<P: DeviceAllocator>(stage: &Stage, pool: &P, count: u32) -> Result<(f64, u64)> {
     let (stream, different) = (&stage.stream, stage.device.zeroed::<u64>(1)?);
     stream.synchronize()?;
     let start = Instant::now();
     for turn in 1..=count {
-        let block = pool.allocate(layout(BYTES), stream)?;
+        let block = stage.allocate(&pool, layout(BYTES), stream)?;
         stage.fill(stream, words(block, BYTES), turn)?;
         stage.count_different(stream, words(block, BYTES), turn, different.ptr())?;
-        pool.free(block, layout(BYTES), stream)?;
+        stage.free(&pool, block, layout(BYTES), stream)?;
     }
     stream.synchronize()?;
     Ok((start.elapsed().as_secs_f64() * 1e6 / f64::from(count), different.copy_to_vec()?[0]))
 }
 
 /// Microseconds per turn, after a tenth as many turns to warm up.
-fn timed<P: DeviceAllocator>(stage: &mut Stage, what: &str, pool: &Faulty<P>, count: u32) -> Result<f64> {
+fn timed<P: DeviceAllocator>(stage: &mut Stage, what: &str, pool: &P, count: u32) -> Result<f64> {
     turns(stage, pool, count / 10)?;
     let (micros, different) = turns(stage, pool, count)?;
     stage.check_is(format!("wrong words in {what} memory"), different, 0);
@@ -54,7 +52,7 @@ fn timed<P: DeviceAllocator>(stage: &mut Stage, what: &str, pool: &Faulty<P>, co
 fn speed(stage: &mut Stage) -> Result<()> {
     let count = if stage.is_cpu() { 10 } else { 100 };
     stage.say(format_args!("{count} times 4 MiB, filled and read by kernels, after a warm-up"));
-    let memory = Faulty::new(stage, SyncDriverAllocator::new(&stage.device))?;
+    let memory = SyncDriverAllocator::new(&stage.device);
     let pool = build(stage, DriverPool::builder().release_threshold(256 * MB))?;
     let slow = timed(stage, "synchronous", &memory, count)?;
     let fast = timed(stage, "stream-ordered", &pool, count)?;
@@ -65,10 +63,9 @@ fn speed(stage: &mut Stage) -> Result<()> {
 }
 
 /// Checks the used and reserved bytes.
-fn check_bytes(stage: &mut Stage, what: &str, pool: &Pool, holds: fn(u64, u64) -> bool) -> Result<()> {
+fn check_bytes(stage: &mut Stage, what: &str, pool: &DriverPool, holds: fn(u64, u64) -> bool) -> Result<()> {
     let usage = pool.stats()?.usage;
-    let used = if stage.has(Fault::Misreports) { usage.used_bytes / 2 } else { usage.used_bytes };
-    let reserved = stage.reported(usage.reserved_bytes);
+    let (used, reserved) = (usage.used_bytes, usage.reserved_bytes);
     stage.check(
         what,
         format_args!("used {}, reserved {}", Bytes(used), Bytes(reserved)),
@@ -78,8 +75,8 @@ fn check_bytes(stage: &mut Stage, what: &str, pool: &Pool, holds: fn(u64, u64) -
 }
 
 /// Frees 100 MB, and waits for the free.
-fn free_large(stage: &Stage, pool: &Pool, block: Block) -> Result<()> {
-    pool.free(block, layout(LARGE), &stage.stream)?;
+fn free_large(stage: &Stage, pool: &DriverPool, block: Block) -> Result<()> {
+    stage.free(&pool, block, layout(LARGE), &stage.stream)?;
     settle(stage)
 }
 
@@ -90,11 +87,13 @@ fn settle(stage: &Stage) -> Result<()> {
 
 fn threshold(stage: &mut Stage) -> Result<()> {
     let pool = build(stage, DriverPool::builder().release_threshold(256 * MB))?;
-    stage.check_is("the release threshold in bytes", stage.reported(pool.release_threshold()?), 256 * MB);
+    stage.check_reported("the release threshold in bytes", pool.release_threshold()?, 256 * MB);
     check_bytes(stage, "at first", &pool, |used, reserved| used == 0 && reserved == 0)?;
-    let block = pool.allocate(layout(LARGE), &stage.stream)?;
+    stage.mark_reported();
+    let block = stage.allocate(&pool, layout(LARGE), &stage.stream)?;
     settle(stage)?;
     check_bytes(stage, "with 100 MB", &pool, |used, reserved| used >= 100 * MB && reserved >= used)?;
+    stage.mark_reported();
     free_large(stage, &pool, block)?;
     check_bytes(stage, "after the free", &pool, |used, reserved| used == 0 && reserved >= 100 * MB)?;
     stage.unless(Fault::NeverTrims, || pool.trim_to(0))?;
@@ -103,7 +102,7 @@ fn threshold(stage: &mut Stage) -> Result<()> {
 
 fn no_threshold(stage: &mut Stage) -> Result<()> {
     let pool = build(stage, DriverPool::builder().release_threshold(0))?;
-    let block = pool.allocate(layout(LARGE), &stage.stream)?;
+    let block = stage.allocate(&pool, layout(LARGE), &stage.stream)?;
     free_large(stage, &pool, block)?;
     let is_empty = |used, reserved| used == 0 && reserved == 0;
     check_bytes(stage, "with threshold 0, after the free and a wait", &pool, is_empty)
@@ -111,7 +110,8 @@ fn no_threshold(stage: &mut Stage) -> Result<()> {
 
 fn trim(stage: &mut Stage) -> Result<()> {
     let (stream, pool) = (stage.stream.clone(), build(stage, DriverPool::builder())?);
-    let (kept, other) = (pool.allocate(layout(LARGE), &stream)?, pool.allocate(layout(LARGE), &stream)?);
+    let (kept, other) =
+        (stage.allocate(&pool, layout(LARGE), &stream)?, stage.allocate(&pool, layout(LARGE), &stream)?);
     stage.fill(&stream, words(kept, BYTES), 5)?;
     free_large(stage, &pool, other)?;
     stage.unless(Fault::NeverTrims, || pool.trim_to(0))?;
@@ -126,7 +126,7 @@ fn trim(stage: &mut Stage) -> Result<()> {
 fn missing_dependency(stage: &mut Stage) -> Result<()> {
     let pool = build(stage, DriverPool::builder())?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
-    let block = pool.allocate(layout(BYTES), &first)?;
+    let block = stage.allocate(&pool, layout(BYTES), &first)?;
     let values = words(block, BYTES);
     // `hold` first waits for the device, and so for the driver's work for the allocation. Stream 1
     // is then held until stream 2 has written, so no two kernels access the block at the same time.
@@ -149,7 +149,7 @@ fn missing_dependency(stage: &mut Stage) -> Result<()> {
     };
     let found = format!("{different} of 1,048,576 values are not the 2.0 that stream 2 wrote last{advice}");
     stage.check("a missing dependency of stream 2 on stream 1 is detected", found, different == 1_048_576);
-    pool.free(block, layout(BYTES), &first)
+    stage.free(&pool, block, layout(BYTES), &first)
 }
 
 /// Stream 1 writes a block, and stream 2 uses and frees it after waiting for an event.
@@ -157,7 +157,7 @@ fn two_streams(stage: &mut Stage) -> Result<()> {
     // Room for one block, unless the driver rounds up, so the block must be reused.
     let pool = build(stage, DriverPool::builder().max_size(BYTES as u64))?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
-    let block = pool.allocate(layout(BYTES), &first)?;
+    let block = stage.allocate(&pool, layout(BYTES), &first)?;
     let (values, one, two) = (words(block, BYTES), 1.0_f32.to_bits(), 2.0_f32.to_bits());
     stage.linger(&first)?;
     stage.fill(&first, values, one)?;
@@ -167,7 +167,7 @@ fn two_streams(stage: &mut Stage) -> Result<()> {
     stage.check_words("before the free there they are 2.0", &second, values, two)?;
     stage.linger(&second)?;
     stage.fill(&second, values, 3)?;
-    pool.free(block, layout(BYTES), &second)?;
+    stage.free(&pool, block, layout(BYTES), &second)?;
     let late = stage.fill(&second, values, 4);
     // Before the check, which releases the streams.
     let outcome = reuse(stage, &pool, (&first, &second), block);
@@ -178,10 +178,15 @@ fn two_streams(stage: &mut Stage) -> Result<()> {
 }
 
 /// Stream 1 waits for the free, and reuses the memory after it.
-fn reuse(stage: &mut Stage, pool: &Pool, (first, second): (&Stream, &Stream), block: Block) -> Result<()> {
+fn reuse(
+    stage: &mut Stage,
+    pool: &DriverPool,
+    (first, second): (&Stream, &Stream),
+    block: Block,
+) -> Result<()> {
     let freed = second.record()?;
     stage.wait(first, second)?;
-    let next = pool.allocate(layout(BYTES), first)?;
+    let next = stage.allocate(&pool, layout(BYTES), first)?;
     let ready = first.record()?;
     let when = if second.is_done()? { "done" } else { "pending" };
     let is_same = next.0 == block.0;
@@ -198,17 +203,17 @@ fn reuse(stage: &mut Stage, pool: &Pool, (first, second): (&Stream, &Stream), bl
         Err(error) => return Err(error),
     };
     stage.check("stream 1 has the memory after the free on stream 2", found, holds);
-    pool.free(next, layout(BYTES), first)
+    stage.free(&pool, next, layout(BYTES), first)
 }
 
 fn no_reuse(stage: &mut Stage) -> Result<()> {
     let pool = build(stage, DriverPool::builder().reuse(ReusePolicies::none()))?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
-    let block = pool.allocate(layout(BYTES), &first)?;
+    let block = stage.allocate(&pool, layout(BYTES), &first)?;
     stage.linger(&first)?;
-    pool.free(block, layout(BYTES), &first)?;
-    let next = pool.allocate(layout(BYTES), &second)?;
+    stage.free(&pool, block, layout(BYTES), &first)?;
+    let next = stage.allocate(&pool, layout(BYTES), &second)?;
     let is_other = next.0 != block.0;
     stage.check_is("without reuse between streams, stream 2 gets other memory", is_other, true);
-    pool.free(next, layout(BYTES), &second)
+    stage.free(&pool, next, layout(BYTES), &second)
 }

@@ -1,4 +1,7 @@
-//! Faults that tests inject, to show that each check of a demonstration can fail.
+//! Faults that tests inject, to show that the checks of a demonstration can fail.
+
+use std::alloc::Layout;
+use warpheap_device::kernel::DevicePtr;
 
 /// A fault of a pool, an arena, a buffer, a kernel or the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,12 +11,8 @@ pub enum Fault {
     Misaligned,
     /// All blocks have the same address, or the second half of them those of the first.
     Overlapping,
-    /// Calls that must fail succeed.
-    Generous,
     /// A failed call consumes memory.
     FailureConsumes,
-    /// A rejected free is reported as success.
-    AcceptsAnyFree,
     /// Frees do nothing.
     Keeps,
     /// Frees do nothing, and each block takes 32 MiB more.
@@ -22,14 +21,14 @@ pub enum Fault {
     Unordered,
     /// The second block and all later ones come from other memory, and buffers move.
     Elsewhere,
-    /// Reported numbers are too large by one.
-    Misreports,
     /// A reset does not check whether blocks are live.
     ResetsEarly,
     /// A reset does nothing.
     NeverResets,
     /// An arena has 64 B.
     Small,
+    /// An arena has twice the bytes.
+    Large,
     /// Memory is never trimmed, nor a buffer shrunk.
     NeverTrims,
     /// The last word of a buffer is missing.
@@ -40,4 +39,12 @@ pub enum Fault {
     ForgottenWord,
     /// All streams are the same stream.
     OneStream,
+}
+
+/// The first block of a stage, and how often it was allocated.
+#[derive(Clone, Copy)]
+pub struct First {
+    pub block: DevicePtr<u8>,
+    pub layout: Layout,
+    pub times: usize,
 }

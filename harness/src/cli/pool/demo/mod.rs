@@ -1,14 +1,16 @@
 //! `warpheap pool demo`: shows the behaviour of the pools step by step, and checks every step.
 //!
 //! A demonstration is a [`Demo`]: a name, a purpose, and steps that run on a [`Stage`]. An entry in
-//! [`DEMOS`] adds it to the program. `fault` and `faulty` inject faults into steps, for the tests.
+//! [`DEMOS`] adds it to the program. `calls` makes the calls of pools, with the `fault` that a test
+//! injects.
 
 mod arena;
 mod blocks;
 mod caching;
+mod calls;
+mod checks;
 mod driver;
 mod fault;
-mod faulty;
 mod growable;
 mod out_of_memory;
 mod owners;
@@ -18,7 +20,8 @@ mod stage;
 use super::super::args::PoolDemoArgs;
 use super::super::backend::{Chosen, choose};
 use super::super::console::Console;
-use super::super::results::{check_target, watchdog, write_results};
+use super::super::named::choose_named;
+use super::super::results::{watchdog, write_results};
 use super::super::status::{Failure, Status};
 use crate::report::human::Seconds;
 use serde::Serialize;
@@ -53,7 +56,6 @@ const ADVICE: &str = "If it was only slow, allow more time with --watchdog.";
 
 /// Runs the selected demonstrations. A failed check is a fault.
 pub fn run(args: PoolDemoArgs, console: &Console) -> Result<Status, Failure> {
-    check_target(args.output.json.as_ref())?;
     let demos = named(&args.which)?;
     let chosen = choose(args.device, None, &KERNELS)?;
     console.say("warpheap pool demo");
@@ -77,14 +79,7 @@ pub fn run(args: PoolDemoArgs, console: &Console) -> Result<Status, Failure> {
 }
 
 fn named(which: &str) -> Result<Vec<&'static Demo>, Failure> {
-    let is_meant = |demo: &&Demo| which == "all" || demo.name == which;
-    let demos: Vec<_> = DEMOS.iter().filter(is_meant).collect();
-    if demos.is_empty() {
-        let names: Vec<_> = DEMOS.iter().map(|demo| demo.name).collect();
-        let message = format!("there is no demonstration `{which}`; there are {}", names.join(", "));
-        return Err(Failure::usage(message));
-    }
-    Ok(demos)
+    choose_named(DEMOS.iter().map(|demo| (demo.name, demo)), which, "demonstration", |name| name == which)
 }
 
 fn show(demo: &Demo, chosen: &Chosen, console: &Console) -> Result<DemoReport, Failure> {

@@ -1,6 +1,6 @@
 //! What a caching pool does when its upstream is out of memory, one step after the other.
 
-use super::faulty::{Block, Faulty, MIB, layout, words};
+use super::calls::{Block, MIB, layout, words};
 use super::stage::Stage;
 use std::alloc::Layout;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,27 +24,24 @@ fn is_out_of_memory(error: &Error) -> bool {
 /// An upstream of two segments: pending frees, then cached segments, then the error.
 pub fn pending_and_cached(stage: &mut Stage) -> Result<()> {
     let upstream = Limit::new(SyncDriverAllocator::new(&stage.device), 2 * SIZE as u64);
-    let pool = Faulty::new(stage, builder().build_over(upstream)?)?;
+    let pool = builder().build_over(upstream)?;
     let (first, second) = (stage.new_stream()?, stage.new_stream()?);
-    let (one, two) = (pool.allocate(layout(SIZE), &first)?, pool.allocate(layout(SIZE), &first)?);
+    let (one, two) =
+        (stage.allocate(&pool, layout(SIZE), &first)?, stage.allocate(&pool, layout(SIZE), &first)?);
     stage.linger(&first)?;
     stage.fill(&first, words(one, SIZE), 9)?;
-    pool.free(one, layout(SIZE), &first)?;
-    let next = pool.allocate(layout(SIZE), &second)?;
+    stage.free(&pool, one, layout(SIZE), &first)?;
+    let next = stage.allocate(&pool, layout(SIZE), &second)?;
     stage.check_words("a pending free serves another stream, which waits", &second, words(next, SIZE), 9)?;
     let rungs = pool.stats().rungs;
-    stage.check_is("allocations served by that", stage.reported(rungs.stolen + rungs.done), 1);
-    pool.free(two, layout(SIZE), &first)?;
-    pool.free(next, layout(SIZE), &second)?;
-    let large = pool.allocate(layout(2 * SIZE), &first)?;
-    stage.check_is(
-        "4 MiB after the release of cached segments",
-        stage.reported(pool.stats().rungs.released),
-        1,
-    );
-    stage.check_fails("the next allocation", pool.allocate(layout(SIZE), &first), is_out_of_memory);
-    stage.check_is("failed allocations", stage.reported(pool.stats().rungs.failed), 1);
-    pool.free(large, layout(2 * SIZE), &first)
+    stage.check_is("allocations served by that", rungs.stolen + rungs.done, 1);
+    stage.free(&pool, two, layout(SIZE), &first)?;
+    stage.free(&pool, next, layout(SIZE), &second)?;
+    let large = stage.allocate(&pool, layout(2 * SIZE), &first)?;
+    stage.check_reported("4 MiB after the release of cached segments", pool.stats().rungs.released, 1);
+    stage.check_fails("the next allocation", stage.allocate(&pool, layout(SIZE), &first), is_out_of_memory);
+    stage.check_is("failed allocations", pool.stats().rungs.failed, 1);
+    stage.free(&pool, large, layout(2 * SIZE), &first)
 }
 
 type Action = Box<dyn FnOnce() -> Result<()> + Send>;
@@ -93,25 +90,28 @@ unsafe impl DeviceAllocator for Late {
 pub fn wait(stage: &mut Stage) -> Result<()> {
     let memory = Limit::new(DriverPool::builder().build(&stage.device)?, 3 * SIZE as u64);
     let upstream = Arc::new(Late { upstream: memory, state: Mutex::default() });
-    let pool = Arc::new(Faulty::new(stage, builder().build_over(upstream.clone())?)?);
+    let pool = Arc::new(builder().build_over(upstream.clone())?);
     let [first, second, third] = [stage.new_stream()?, stage.new_stream()?, stage.new_stream()?];
     let large = layout(2 * SIZE);
-    let (block, small) = (pool.allocate(large, &third)?, pool.allocate(layout(SIZE), &second)?);
-    pool.free(small, layout(SIZE), &second)?;
+    let (block, small) =
+        (stage.allocate(&pool, large, &third)?, stage.allocate(&pool, layout(SIZE), &second)?);
+    stage.free(&pool, small, layout(SIZE), &second)?;
     stage.linger(&third)?;
     stage.fill(&third, words(block, 2 * SIZE), 9)?;
     let written = third.record()?;
-    let (same_pool, stream) = (pool.clone(), third.clone());
-    upstream.state().1 = Some(Box::new(move || same_pool.free(block, large, &stream)));
-    let next = pool.allocate(large, &first);
+    let (same_pool, stream) = (pool.clone(), stage.seen(&third).clone());
+    // SAFETY: allocated above, and used only by work submitted to the third stream before.
+    let free = move || unsafe { same_pool.deallocate(block, large, &stream) };
+    upstream.state().1 = Some(Box::new(free));
+    let next = stage.allocate(&pool, large, &first);
     upstream.state().1 = None;
     let is_done = written.is_done()?;
     let next = next?;
     stage.check_is("a block that another stream frees last serves, at its address", next.0, block.0);
     stage.check_is("after a wait on the host, that stream's work is done", is_done, true);
-    stage.check_is("allocations served by a wait", stage.reported(pool.stats().rungs.waited), 1);
+    stage.check_is("allocations served by a wait", pool.stats().rungs.waited, 1);
     stage.check_words("that stream's writes are seen", &first, words(next, 2 * SIZE), 9)?;
-    pool.free(next, large, &first)
+    stage.free(&pool, next, large, &first)
 }
 
 /// The last step before the error: a hook frees memory of the program.
@@ -121,11 +121,11 @@ pub fn hook(stage: &mut Stage) -> Result<()> {
     let spare = PoolBuffer::<u8, _>::new_uninit(upstream.clone(), SIZE, &stream)?;
     let spare = Mutex::new(Some(spare));
     let hook = move |_| spare.lock().unwrap_or_else(PoisonError::into_inner).take().is_some();
-    let pool = Faulty::new(stage, builder().on_exhausted(hook).build_over(upstream)?)?;
-    let one = pool.allocate(layout(SIZE), &stream)?;
-    let two = pool.allocate(layout(SIZE), &stream)?;
-    stage.check_is("allocations after the hook freed memory", stage.reported(pool.stats().rungs.hooked), 1);
-    stage.check_fails("when it has no more", pool.allocate(layout(SIZE), &stream), is_out_of_memory);
-    pool.free(one, layout(SIZE), &stream)?;
-    pool.free(two, layout(SIZE), &stream)
+    let pool = builder().on_exhausted(hook).build_over(upstream)?;
+    let one = stage.allocate(&pool, layout(SIZE), &stream)?;
+    let two = stage.allocate(&pool, layout(SIZE), &stream)?;
+    stage.check_reported("allocations after the hook freed memory", pool.stats().rungs.hooked, 1);
+    stage.check_fails("when it has no more", stage.allocate(&pool, layout(SIZE), &stream), is_out_of_memory);
+    stage.free(&pool, one, layout(SIZE), &stream)?;
+    stage.free(&pool, two, layout(SIZE), &stream)
 }

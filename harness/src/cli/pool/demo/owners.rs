@@ -1,6 +1,7 @@
 //! Random allocations and frees by 8 concurrent host threads, and the owners of the blocks.
 
-use super::faulty::{Faulty, layout};
+use super::calls::layout;
+use super::stage::Stage;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -41,29 +42,35 @@ impl Owned {
 }
 
 /// Number of blocks that overlapped another when they were allocated.
-pub fn overlaps<P: DeviceAllocator>(pool: &Faulty<P>, load: Load) -> Result<usize> {
+pub fn overlaps(stage: &Stage, pool: &impl DeviceAllocator, load: Load) -> Result<usize> {
     let owned = Owned::default();
     thread::scope(|scope| {
-        let work = |seed| operate(pool, &owned, load, seed);
+        let work = |seed| operate(stage, pool, &owned, load, seed);
         let threads: Vec<_> = (0..HOST_THREADS).map(|seed| scope.spawn(move || work(seed))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).sum()
     })
 }
 
-fn operate<P: DeviceAllocator>(pool: &Faulty<P>, owned: &Owned, load: Load, seed: u64) -> Result<usize> {
+fn operate(
+    stage: &Stage,
+    pool: &impl DeviceAllocator,
+    owned: &Owned,
+    load: Load,
+    seed: u64,
+) -> Result<usize> {
     let stream = pool.device().stream()?;
     let (mut rng, mut held, mut overlaps) = (Pcg64Mcg::seed_from_u64(seed), Vec::new(), 0);
     for left in (0..load.operations as usize).rev() {
         let word = rng.next_u64() as usize;
         if left > held.len() && (held.is_empty() || held.len() < load.most_held && word & 1 == 0) {
             let size = (load.size)(word >> 8);
-            let block = pool.allocate(layout(size), &stream)?;
+            let block = stage.allocate(pool, layout(size), &stream)?;
             overlaps += usize::from(owned.add(block.0.addr(), size));
             held.push((block, size));
         } else {
             let (block, size) = held.swap_remove((word >> 8) % held.len());
             owned.lock().remove(&block.0.addr());
-            pool.free(block, layout(size), &stream)?;
+            stage.free(pool, block, layout(size), &stream)?;
         }
     }
     Ok(overlaps)

@@ -1,12 +1,12 @@
 //! `region`: one region that is allocated from start to end, and then reset.
 
+use super::calls::{Block, MIB, layout, words};
 use super::fault::Fault;
-use super::faulty::{Block, Faulty, MIB, layout, words};
 use super::stage::{Demo, Stage};
 use std::alloc::Layout;
 use std::collections::BTreeSet;
 use warpheap::error::{InvalidFree, InvalidRequest, OutOfMemory};
-use warpheap::host_pools::{BumpPool, DeviceAllocator, Overflow, PoolBuffer};
+use warpheap::host_pools::{BumpPool, Overflow, PoolBuffer};
 use warpheap::{Error, Result, Stream};
 
 pub const DEMO: Demo = Demo {
@@ -17,23 +17,21 @@ pub const DEMO: Demo = Demo {
 
 const FLOATS: usize = 10_000_000;
 
-type Pool = Faulty<BumpPool>;
-
-fn pool(stage: &Stage, bytes: usize) -> Result<(Pool, Stream)> {
+fn pool(stage: &Stage, bytes: usize) -> Result<(BumpPool, Stream)> {
     let pool = BumpPool::builder(layout(bytes)).build(&stage.device)?;
-    Ok((Faulty::new(stage, pool)?, stage.stream.clone()))
+    Ok((pool, stage.stream.clone()))
 }
 
 fn aligned(size: usize, align: usize) -> Layout {
     Layout::from_size_align(size, align).expect("a layout")
 }
 
-fn free_all(pool: &Pool, blocks: &[(Block, Layout)], stream: &Stream) -> Result<()> {
-    blocks.iter().try_for_each(|(block, layout)| pool.free(*block, *layout, stream))
+fn free_all(stage: &Stage, pool: &BumpPool, blocks: &[(Block, Layout)], stream: &Stream) -> Result<()> {
+    blocks.iter().try_for_each(|(block, layout)| stage.free(pool, *block, *layout, stream))
 }
 
-fn check_cursor(stage: &mut Stage, what: &str, pool: &Pool, expected: u64) {
-    stage.check_is(what, stage.reported(pool.stats().granted), expected);
+fn check_cursor(stage: &mut Stage, what: &str, pool: &BumpPool, expected: u64) {
+    stage.check_is(what, pool.stats().granted, expected);
 }
 
 fn is_full(error: &Error) -> bool {
@@ -41,19 +39,19 @@ fn is_full(error: &Error) -> bool {
 }
 
 /// Resets the pool.
-fn reset(stage: &Stage, pool: &Pool, stream: &Stream) -> Result<()> {
+fn reset(stage: &Stage, pool: &BumpPool, stream: &Stream) -> Result<()> {
     match stage.fault {
         Some(Fault::NeverResets) if pool.stats().live_blocks == 0 => Ok(()),
         // SAFETY: no work uses the blocks.
         Some(Fault::ResetsEarly) => unsafe { pool.reset_unchecked(stream) },
-        _ => pool.reset(pool.seen(stream)),
+        _ => pool.reset(stage.seen(stream)),
     }
 }
 
 fn alignments(stage: &mut Stage) -> Result<()> {
     let (pool, stream) = pool(stage, MIB)?;
     let layouts = (0..=12).map(|power| aligned(3, 1 << power));
-    let blocks = layouts.map(|layout| Ok((pool.allocate(layout, &stream)?, layout)));
+    let blocks = layouts.map(|layout| Ok((stage.allocate(&pool, layout, &stream)?, layout)));
     let blocks: Vec<_> = blocks.collect::<Result<_>>()?;
     let wrong = blocks.iter().filter(|(block, layout)| !block.0.addr().is_multiple_of(layout.align()));
     stage.check_is("misaligned blocks of 3 B, with alignments of 1 to 4096", wrong.count(), 0);
@@ -61,12 +59,12 @@ fn alignments(stage: &mut Stage) -> Result<()> {
     starts.sort_unstable();
     let overlaps = starts.windows(2).filter(|two| two[1] - two[0] < 3).count();
     stage.check_is("blocks that overlap", overlaps, 0);
-    free_all(&pool, &blocks, &stream)
+    free_all(stage, &pool, &blocks, &stream)
 }
 
 fn too_large(stage: &mut Stage) -> Result<()> {
     let (pool, stream) = pool(stage, MIB)?;
-    let first = pool.allocate(aligned(100, 4), &stream)?;
+    let first = stage.allocate(&pool, aligned(100, 4), &stream)?;
     let before = pool.stats();
     let overflows =
         |error: &Error| matches!(error, Error::InvalidRequest(InvalidRequest::SizeOverflow { .. }));
@@ -79,42 +77,42 @@ fn too_large(stage: &mut Stage) -> Result<()> {
         ("8 B aligned to 2^62", 8, 1 << 62),
         ("1 MiB when 100 B of 1 MiB are allocated", MIB, 1),
     ] {
-        stage.check_fails(what, pool.allocate(aligned(size, align), &stream), is_full);
+        stage.check_fails(what, stage.allocate(&pool, aligned(size, align), &stream), is_full);
     }
     check_cursor(stage, "the cursor after those", &pool, 100);
     stage.check_is("all statistics after those", pool.stats(), before);
-    pool.free(first, aligned(100, 4), &stream)
+    stage.free(&pool, first, aligned(100, 4), &stream)
 }
 
 fn reset_and_reuse(stage: &mut Stage) -> Result<()> {
     let (pool, stream) = pool(stage, MIB)?;
     let layouts = [aligned(100, 4), aligned(5000, 256), aligned(1, 1), aligned(64, 4096)];
-    let allocate = || -> Result<Vec<_>> {
-        layouts.into_iter().map(|layout| Ok((pool.allocate(layout, &stream)?, layout))).collect()
+    let allocate = |stage: &Stage| -> Result<Vec<_>> {
+        layouts.into_iter().map(|layout| Ok((stage.allocate(&pool, layout, &stream)?, layout))).collect()
     };
-    let first = allocate()?;
+    let first = allocate(stage)?;
     let granted = pool.stats().granted;
     let early = reset(stage, &pool, &stream);
     stage.check_fails("a reset with live blocks", early, |error| matches!(error, Error::InUse { .. }));
     check_cursor(stage, "the cursor is as before", &pool, granted);
-    free_all(&pool, &first, &stream)?;
+    free_all(stage, &pool, &first, &stream)?;
     reset(stage, &pool, &stream)?;
     check_cursor(stage, "the cursor after the reset", &pool, 0);
-    let second = allocate()?;
+    let second = allocate(stage)?;
     let addresses = |blocks: &[(Block, Layout)]| blocks.iter().map(|(block, _)| block.0.addr()).collect();
     let (old, new): (Vec<_>, Vec<_>) = (addresses(&first), addresses(&second));
     stage.check("the same 4 addresses again", format_args!("from {:#x}", new[0]), old == new);
     stage.check_is("distinct ones", new.into_iter().collect::<BTreeSet<_>>().len(), 4);
-    free_all(&pool, &second, &stream)
+    free_all(stage, &pool, &second, &stream)
 }
 
 /// A handle from before the reset.
 fn stale(stage: &mut Stage) -> Result<()> {
     let (pool, stream) = pool(stage, MIB)?;
-    let block = pool.allocate(aligned(100, 4), &stream)?;
+    let block = stage.allocate(&pool, aligned(100, 4), &stream)?;
     // SAFETY: no work uses the block.
     unsafe { pool.reset_unchecked(&stream) }?;
-    let late = pool.free(block, aligned(100, 4), &stream);
+    let late = stage.free(&pool, block, aligned(100, 4), &stream);
     let is_rejected = |error: &Error| matches!(error, Error::InvalidFree(InvalidFree::Block { .. }));
     stage.check_fails("a free of a block from before a reset", late, is_rejected);
     Ok(())
@@ -123,12 +121,12 @@ fn stale(stage: &mut Stage) -> Result<()> {
 /// Work in flight at the reset precedes later uses of the same memory.
 fn order(stage: &mut Stage) -> Result<()> {
     let ((pool, first), second) = (pool(stage, MIB)?, stage.new_stream()?);
-    let block = pool.allocate(layout(MIB), &first)?;
+    let block = stage.allocate(&pool, layout(MIB), &first)?;
     stage.linger(&first)?;
     stage.fill(&first, words(block, MIB), 7)?;
-    pool.free(block, layout(MIB), &first)?;
+    stage.free(&pool, block, layout(MIB), &first)?;
     reset(stage, &pool, &second)?;
-    let next = pool.allocate(layout(MIB), &second)?;
+    let next = stage.allocate(&pool, layout(MIB), &second)?;
     let when = if first.is_done()? { "after its kernel" } else { "while its kernel ran" };
     stage.check_words(
         "the next owner of the memory sees that kernel's writes",
@@ -137,32 +135,30 @@ fn order(stage: &mut Stage) -> Result<()> {
         7,
     )?;
     stage.check("it has the same address", format_args!("reset {when}"), next.0 == block.0);
-    pool.free(next, layout(MIB), &second)
+    stage.free(&pool, next, layout(MIB), &second)
 }
 
 fn floats(stage: &mut Stage) -> Result<()> {
     let (small, stream) = pool(stage, 32 * MIB)?;
     let (bytes, one) = (4 * FLOATS, 1.0_f32.to_bits());
-    stage.check_fails("10,000,000 floats in 32 MiB", small.allocate(layout(bytes), &stream), is_full);
+    stage.check_fails("10,000,000 floats in 32 MiB", stage.allocate(&small, layout(bytes), &stream), is_full);
     check_cursor(stage, "the cursor then", &small, 0);
     let (pool, _) = pool(stage, bytes)?;
-    let block = pool.allocate(layout(bytes), &stream)?;
+    let block = stage.allocate(&pool, layout(bytes), &stream)?;
     stage.fill(&stream, words(block, bytes), one)?;
     stage.check_words("10,000,000 floats in 40 MB are 1.0", &stream, words(block, bytes), one)?;
-    pool.free(block, layout(bytes), &stream)
+    stage.free(&pool, block, layout(bytes), &stream)
 }
 
 fn overflow(stage: &mut Stage) -> Result<()> {
     let (default, stream) = pool(stage, MIB)?;
     let large = layout(2 * MIB);
-    stage.check_fails("2 MiB in 1 MiB, by default", default.allocate(large, &stream), is_full);
+    stage.check_fails("2 MiB in 1 MiB, by default", stage.allocate(&default, large, &stream), is_full);
     let pool = BumpPool::builder(layout(MIB)).overflow(Overflow::Upstream).build(&stage.device)?;
-    let block = pool.allocate(large, &stream)?;
-    let upstream = |stage: &Stage| stage.reported(pool.stats().overflow_blocks);
-    stage.check_is("with Overflow::Upstream: blocks of the upstream", upstream(stage), 1);
-    stage.check_is("the cursor", stage.reported(pool.stats().granted), 0);
-    // SAFETY: allocated above, and nothing uses it.
-    unsafe { pool.deallocate(block, large, &stream) }?;
-    stage.check_is("blocks of the upstream after the free", upstream(stage), 0);
+    let block = stage.allocate(&pool, large, &stream)?;
+    stage.check_reported("with Overflow::Upstream: blocks of the upstream", pool.stats().overflow_blocks, 1);
+    stage.check_reported("the cursor", pool.stats().granted, 0);
+    stage.free(&pool, block, large, &stream)?;
+    stage.check_is("blocks of the upstream after the free", pool.stats().overflow_blocks, 0);
     Ok(())
 }

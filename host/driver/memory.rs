@@ -180,7 +180,7 @@ impl DeviceMemory {
     }
 
     /// The part of `bytes` bytes from byte `offset` on. Fails unless it is in bounds.
-    pub(super) fn part(&self, offset: u64, bytes: u64) -> Result<Range> {
+    pub(crate) fn part(&self, offset: u64, bytes: u64) -> Result<Range> {
         check_range("the memory", offset, bytes, self.bytes())?;
         Ok(Range { address: self.address() + offset, bytes })
     }

@@ -5,10 +5,11 @@
 
 use super::grow::FreeWords;
 use super::pool::Heap;
-use crate::driver::Stream;
+use crate::driver::{Stream, Transfer};
 use crate::error::Result;
 use warpheap_device::heap::class::SizeClass;
-use warpheap_device::heap::{ClassInfo, Cursor, Span};
+use warpheap_device::heap::{self, ClassInfo, Cursor, Span};
+use warpheap_device::kernel::DeviceData;
 
 /// Maximum bytes of cursors that the host sends; the other cursors are copies of them.
 const SENT_BYTES: u64 = 16 << 10;
@@ -20,6 +21,11 @@ struct Sent {
     cursors: Vec<u64>,
     /// Free-slab words that cover the slabs with memory.
     slabs: FreeWords,
+}
+
+/// The address and the length in bytes of the values.
+fn bytes_of<T: DeviceData>(values: &[T]) -> (*const u8, usize) {
+    (values.as_ptr().cast(), size_of_val(values))
 }
 
 impl Heap {
@@ -49,26 +55,40 @@ impl Heap {
 
     fn send(&self, stream: &Stream, sent: &Sent) -> Result<()> {
         let (metadata, places) = (&self.metadata, self.places);
-        let cursor_bytes = size_of_val(&sent.cursors[..]) as u64;
-        // S1: `reset` has waited for the device, holds off launches, and waits for the stream. So
-        // the metadata is not in use, and it, the heap and `sent` live until the stream is done.
-        // SAFETY: S1.
-        unsafe { metadata.fill_on(stream, places.slab_sets, places.end - places.slab_sets, 0) }?;
-        // SAFETY: S1.
-        unsafe { metadata.fill_on(stream, places.entries, places.slab_sets - places.entries, 0xff) }?;
-        // SAFETY: S1.
-        unsafe { metadata.write_handle_on(stream, places.handle, &self.handle) }?;
-        // SAFETY: S1.
-        unsafe { metadata.write_on(stream, places.classes, &sent.classes) }?;
-        // SAFETY: S1.
-        unsafe { metadata.write_on(stream, places.cursors, &sent.cursors) }?;
-        let all_bytes = places.entries - places.cursors;
-        // SAFETY: S1.
-        unsafe { metadata.repeat_on(stream, places.cursors, cursor_bytes, all_bytes) }?;
-        // SAFETY: S1.
-        unsafe { metadata.write_on(stream, places.fresh, &sent.slabs.fresh) }?;
-        // SAFETY: S1.
-        unsafe { metadata.write_on(stream, places.slab_sets, &sent.slabs.free) }
+        let fill = |start: u64, end: u64, byte| -> Result<Transfer> {
+            let range = metadata.part(start, end - start)?;
+            Ok(Transfer::Fill { range, byte })
+        };
+        let write = |offset, (from, bytes): (*const u8, usize)| -> Result<Transfer> {
+            let to = metadata.part(offset, bytes as u64)?.address;
+            Ok(Transfer::Write { to, from, bytes })
+        };
+        let before = [
+            fill(places.slab_sets, places.end, 0)?,
+            fill(places.entries, places.slab_sets, 0xff)?,
+            write(places.handle, ((&raw const self.handle).cast(), size_of::<heap::Heap>()))?,
+            write(places.classes, bytes_of(&sent.classes))?,
+            write(places.cursors, bytes_of(&sent.cursors))?,
+        ];
+        let after = [
+            write(places.fresh, bytes_of(&sent.slabs.fresh))?,
+            write(places.slab_sets, bytes_of(&sent.slabs.free))?,
+        ];
+        let cursors = metadata.part(places.cursors, places.entries - places.cursors)?;
+        let pattern = size_of_val(&sent.cursors[..]) as u64;
+        let submit = |transfers: &[Transfer]| -> Result<()> {
+            for transfer in transfers {
+                // SAFETY: inside the metadata. `reset` has waited for the device, holds off
+                // launches, and waits for the stream. So the metadata is not in use, and it, the
+                // heap and `sent` live until the stream is done.
+                unsafe { stream.submit(*transfer) }?;
+            }
+            Ok(())
+        };
+        submit(&before)?;
+        // SAFETY: as above; the cursors are inside the metadata.
+        unsafe { stream.repeat(cursors.address, pattern, cursors.bytes) }?;
+        submit(&after)
     }
 
     fn sent(&self) -> Sent {

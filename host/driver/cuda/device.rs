@@ -150,7 +150,7 @@ impl DeviceBackend for CudaDevice {
         let range = self.heap.alloc(bytes, align)?;
         if zeroed {
             // SAFETY: the memory was just allocated and is not published yet.
-            let done = unsafe { self.fill(range, 0) };
+            let done = unsafe { self.transfer(Transfer::Fill { range, byte: 0 }) };
             done.inspect_err(|_| self.heap.free_or_log(range))?;
         }
         Ok(range)

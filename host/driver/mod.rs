@@ -37,7 +37,9 @@ mod stream_copies;
 mod watchdog;
 
 pub use backend::{Backend, DeviceInfo, KernelAttributes, StreamId};
-pub(crate) use backend::{EventBackend, PoolAttribute, PoolBackend, Range, StreamWatcher, Transfer};
+pub(crate) use backend::{
+    EventBackend, PoolAttribute, PoolBackend, PoolOrigin, Range, StreamWatcher, Transfer,
+};
 pub use buffer::DeviceBuffer;
 pub use device::Device;
 pub use event::Event;

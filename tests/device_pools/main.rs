@@ -9,7 +9,6 @@ mod bump;
 mod debug;
 mod freelist;
 mod global_heap;
-mod heap;
 mod heap_growth;
 mod heap_host;
 mod kernels;

@@ -44,6 +44,7 @@ impl Heap {
     pub fn free_bytes(&self) -> u64 {
         self.total - lock(&self.state).used
     }
+
     pub fn device(&self) -> &str {
         &self.device
     }

@@ -117,6 +117,7 @@ impl JobQueue {
     pub fn is_idle(&self) -> bool {
         lock(&self.state).pending == 0
     }
+
     pub fn stats(&self) -> Option<Stats> {
         lock(&self.state).last
     }

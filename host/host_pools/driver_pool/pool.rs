@@ -5,7 +5,7 @@ use crate::driver::{Device, PoolAttribute, PoolBackend, PoolOrigin, Range, Strea
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::{address_of, check_request, invalid_free, invalid_layout, ptr_at};
-use crate::host_pools::sync::lock;
+use crate::lock::lock;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;

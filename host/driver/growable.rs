@@ -44,12 +44,7 @@ impl GrowableBuffer {
         let driver = device.driver().virtual_memory()?;
         let rounded = bytes.checked_next_multiple_of(driver.granularity());
         let Some(rounded) = rounded.filter(|rounded| *rounded > 0) else {
-            return Err(InvalidConfig::Pool {
-                setting: "bytes",
-                given: Bytes(bytes).to_string(),
-                why: "a growable buffer reserves from 1 B to less than 16 EiB".into(),
-            }
-            .into());
+            return Err(InvalidConfig::GrowableBuffer { bytes: Bytes(bytes) }.into());
         };
         let reservation = Reservation::new(device, driver, rounded, of_pool.unwrap_or(1))?;
         let address = reservation.range().address;

@@ -99,7 +99,7 @@ fn parts_of_memory_are_checked() {
         assert!(matches!(memory.slice_at::<u32>(16, 13), Err(Error::OutOfBounds { .. })));
         assert!(matches!(
             memory.slice_at::<u32>(2, 1),
-            Err(Error::InvalidRequest(InvalidRequest::Alignment { align: 4, .. }))
+            Err(Error::InvalidRequest(InvalidRequest::Misaligned { offset: Bytes(2), align: 4, .. }))
         ));
         assert!(matches!(
             memory.slice_at::<u64>(0, u64::MAX),

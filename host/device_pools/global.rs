@@ -2,7 +2,7 @@
 
 use super::heap::Heap;
 use super::shared::Faults;
-use crate::driver::Module;
+use crate::driver::{Module, Transfer};
 use crate::error::Result;
 use std::mem::MaybeUninit;
 use warpheap_device::fault::FAULT_LOG_WORDS;
@@ -58,9 +58,10 @@ impl Module {
         let mut words = [0_u64; FAULT_LOG_WORDS];
         self.device().synchronize()?;
         let from = place.address + GlobalHeap::FAULTS_OFFSET as u64;
+        let read = Transfer::Read { to: words.as_mut_ptr().cast(), from, bytes: size_of_val(&words) };
         // SAFETY: the log is inside the variable, whose size was checked; `words` has the log's
         // length.
-        unsafe { self.device().driver().read(words.as_mut_ptr().cast(), from, size_of_val(&words)) }?;
+        unsafe { self.device().driver().transfer(read) }?;
         Ok(Faults::read(&words))
     }
 
@@ -68,8 +69,10 @@ impl Module {
         let place = self.variable(SYMBOL, BYTES)?;
         self.write_variables(names, || {
             let Some(place) = place else { return Ok(()) };
+            let (to, from) = (place.address, bytes.as_ptr().cast());
+            let write = Transfer::Write { to, from, bytes: bytes.len() };
             // SAFETY: the handle is inside the variable, whose size was checked; no kernel runs.
-            unsafe { self.device().driver().write(place.address, bytes.as_ptr().cast(), bytes.len()) }
+            unsafe { self.device().driver().transfer(write) }
         })
     }
 }

@@ -60,7 +60,7 @@ impl Code {
         };
         Ok(Code {
             backend: device.module(ptx.as_deref())?,
-            runs_on: device.backend(),
+            runs_on: device.facts().backend,
             ptx: ptx.as_deref().map(Ptx::parse),
             only: only.map(<[_]>::to_vec),
             functions: RwLock::default(),

@@ -119,7 +119,7 @@ impl Device {
 
     /// Where kernels run.
     pub fn backend(&self) -> Backend {
-        self.driver().backend()
+        self.driver().facts().backend
     }
 
     /// The properties of the device and its current free memory.
@@ -203,7 +203,7 @@ impl Eq for Device {}
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.driver().label())
+        write!(f, "{}", self.driver().facts().label)
     }
 }
 

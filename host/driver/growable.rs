@@ -4,16 +4,11 @@
 //! needed, from the start, so nothing moves and nothing is copied: addresses that were passed to
 //! kernels stay valid.
 
-#[cfg(test)]
-mod tests;
-
-use super::backend::VirtualMemory;
 use super::device::Device;
 use super::memory::DeviceMemory;
 use super::reservation::Reservation;
 use crate::error::{Bytes, Error, InvalidConfig, OutOfMemory, Result};
 use std::fmt;
-use std::sync::Arc;
 use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
 
 /// Device memory with a fixed range of addresses that is mapped as needed.
@@ -36,29 +31,20 @@ impl GrowableBuffer {
     /// [`Error::NotSupported`] if the device has no virtual memory management,
     /// [`Error::OutOfMemory`] if the addresses are exhausted, [`Error::InvalidConfig`] for 0 bytes.
     pub fn reserve(device: &Device, bytes: u64) -> Result<GrowableBuffer> {
-        GrowableBuffer::over(device, device.driver().virtual_memory()?, bytes, None)
+        GrowableBuffer::over(device, bytes, None)
     }
 
     /// As [`reserve`](Self::reserve), for a pool. Its handle names all of the addresses, and the
     /// pool knows which part is mapped. The start is aligned to `align`, a power of two.
     pub(crate) fn for_pool(device: &Device, bytes: u64, align: u64) -> Result<GrowableBuffer> {
-        GrowableBuffer::over(device, device.driver().virtual_memory()?, bytes, Some(align))
+        GrowableBuffer::over(device, bytes, Some(align))
     }
 
-    fn over(
-        device: &Device,
-        driver: Arc<dyn VirtualMemory>,
-        bytes: u64,
-        of_pool: Option<u64>,
-    ) -> Result<GrowableBuffer> {
+    fn over(device: &Device, bytes: u64, of_pool: Option<u64>) -> Result<GrowableBuffer> {
+        let driver = device.driver().virtual_memory()?;
         let rounded = bytes.checked_next_multiple_of(driver.granularity());
         let Some(rounded) = rounded.filter(|rounded| *rounded > 0) else {
-            return Err(InvalidConfig::Pool {
-                setting: "bytes",
-                given: Bytes(bytes).to_string(),
-                why: "a growable buffer reserves from 1 B to less than 16 EiB".into(),
-            }
-            .into());
+            return Err(InvalidConfig::GrowableBuffer { bytes: Bytes(bytes) }.into());
         };
         let reservation = Reservation::new(device, driver, rounded, of_pool.unwrap_or(1))?;
         let address = reservation.range().address;

@@ -169,10 +169,8 @@ impl DeviceMemory {
         })?;
         let address = self.part(offset, bytes)?.address;
         if !address.is_multiple_of(align_of::<T>() as u64) {
-            return Err(Error::InvalidRequest(InvalidRequest::Alignment {
-                align: align_of::<T>(),
-                max: 1 << address.trailing_zeros().min(30),
-            }));
+            let (offset, align) = (Bytes(offset), align_of::<T>());
+            return Err(InvalidRequest::Misaligned { offset, address, align }.into());
         }
         let start = std::ptr::with_exposed_provenance_mut(address as usize);
         // SAFETY: the slice is inside this memory; a launch checks that the memory is still live.
@@ -180,7 +178,7 @@ impl DeviceMemory {
     }
 
     /// The part of `bytes` bytes from byte `offset` on. Fails unless it is in bounds.
-    pub(super) fn part(&self, offset: u64, bytes: u64) -> Result<Range> {
+    pub(crate) fn part(&self, offset: u64, bytes: u64) -> Result<Range> {
         check_range("the memory", offset, bytes, self.bytes())?;
         Ok(Range { address: self.address() + offset, bytes })
     }

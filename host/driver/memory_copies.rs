@@ -1,12 +1,11 @@
-//! Copies and fills of device memory: those that block, and those that are work of a stream.
+//! Copies and fills of device memory that block: they wait for all work submitted to the device
+//! before.
 
 use super::backend::Transfer;
 use super::memory::DeviceMemory;
-use super::stream::Stream;
 use crate::error::Result;
 use warpheap_device::kernel::{Arg, DeviceData, DeviceHandle};
 
-/// These block: they wait for all work submitted to the device before.
 impl DeviceMemory {
     /// Sets every byte, after all work submitted to the device before.
     ///
@@ -63,8 +62,9 @@ impl DeviceMemory {
         let bytes = size_of::<H>();
         let to = self.part(offset, bytes as u64)?.address;
         self.device().synchronize()?;
+        let write = Transfer::Write { to, from: (&raw const *handle).cast(), bytes };
         // SAFETY: in bounds; the device is idle, and `&mut self` excludes other host threads.
-        unsafe { self.device().driver().write(to, (&raw const *handle).cast(), bytes) }
+        unsafe { self.device().driver().transfer(write) }
     }
 
     /// Copies from byte `offset` to `to`, after all work submitted to the device before. On a GPU
@@ -89,86 +89,10 @@ impl DeviceMemory {
     /// `offset + bytes` is in bounds, and `bytes` bytes at `to` are writable.
     pub(super) unsafe fn read_raw(&self, offset: u64, to: *mut u8, bytes: usize) -> Result<()> {
         self.device().synchronize()?;
+        let read = Transfer::Read { to, from: self.address() + offset, bytes };
         // SAFETY: `&self` excludes writes by host threads, and the backend excludes kernels that
         // were launched since the wait. The caller promises that the range is in bounds and that
         // `to` is writable.
-        unsafe { self.device().driver().read(to, self.address() + offset, bytes) }
-    }
-}
-
-impl DeviceMemory {
-    /// Sets `bytes` bytes from byte `offset` on, as work of a stream of the same device.
-    ///
-    /// # Safety
-    /// Nothing else accesses these bytes until the stream has set them.
-    pub(crate) unsafe fn fill_on(&self, stream: &Stream, offset: u64, bytes: u64, byte: u8) -> Result<()> {
-        let range = self.part(offset, bytes)?;
-        // SAFETY: in bounds. The caller promises that nothing else accesses the bytes until the
-        // stream has set them.
-        unsafe { stream.submit(Transfer::Fill { range, byte }) }
-    }
-
-    /// Copies `from` to byte `offset`, as work of a stream of the same device.
-    ///
-    /// # Safety
-    /// Until the stream has completed the copy, nothing else accesses the destination, and `from`
-    /// is live and unchanged.
-    pub(crate) unsafe fn write_on<T: DeviceData>(
-        &self,
-        stream: &Stream,
-        offset: u64,
-        from: &[T],
-    ) -> Result<()> {
-        // SAFETY: the caller promises that nothing else accesses the destination meanwhile, and
-        // that the source is live and unchanged.
-        unsafe { self.write_bytes_on(stream, offset, from.as_ptr().cast(), size_of_val(from)) }
-    }
-
-    /// Copies the handle inside `handle` to byte `offset`, as work of a stream of the same device.
-    ///
-    /// # Safety
-    /// As for [`write_on`](Self::write_on).
-    pub(crate) unsafe fn write_handle_on<H: DeviceHandle>(
-        &self,
-        stream: &Stream,
-        offset: u64,
-        handle: &Arg<H>,
-    ) -> Result<()> {
-        // SAFETY: the caller promises that nothing else accesses the destination meanwhile, and
-        // that the source is live and unchanged.
-        unsafe { self.write_bytes_on(stream, offset, (&raw const *handle).cast(), size_of::<H>()) }
-    }
-
-    /// # Safety
-    /// As for [`write_on`](Self::write_on).
-    unsafe fn write_bytes_on(
-        &self,
-        stream: &Stream,
-        offset: u64,
-        from: *const u8,
-        bytes: usize,
-    ) -> Result<()> {
-        let to = self.part(offset, bytes as u64)?.address;
-        // SAFETY: in bounds. The caller promises that, until the stream has completed the copy,
-        // nothing else accesses the destination and `from` is live and unchanged.
-        unsafe { stream.submit(Transfer::Write { to, from, bytes }) }
-    }
-
-    /// Repeats the `pattern` bytes at byte `offset` until `bytes` bytes are written, as work of a
-    /// stream of the same device.
-    ///
-    /// # Safety
-    /// Nothing else accesses these bytes until the stream has completed the copies.
-    pub(crate) unsafe fn repeat_on(
-        &self,
-        stream: &Stream,
-        offset: u64,
-        pattern: u64,
-        bytes: u64,
-    ) -> Result<()> {
-        let part = self.part(offset, bytes)?;
-        // SAFETY: in bounds of live memory. The caller promises that nothing else accesses these
-        // bytes until the stream has completed the copies.
-        unsafe { stream.repeat(part.address, pattern, bytes) }
+        unsafe { self.device().driver().transfer(read) }
     }
 }

@@ -35,7 +35,9 @@ mod stream_copies;
 mod watchdog;
 
 pub use backend::{Backend, DeviceInfo, KernelAttributes, StreamId};
-pub(crate) use backend::{EventBackend, PoolAttribute, PoolBackend, Range, StreamWatcher};
+pub(crate) use backend::{
+    EventBackend, PoolAttribute, PoolBackend, PoolOrigin, Range, StreamWatcher, Transfer,
+};
 pub use buffer::DeviceBuffer;
 pub use device::Device;
 pub use event::Event;

@@ -158,9 +158,10 @@ impl Stream {
         // At most 64 rounds: each doubles `done`.
         while 0 < done && done < bytes {
             let more = done.min(bytes - done);
+            let copy = Transfer::Copy { to: address + done, from: address, bytes: more as usize };
             // SAFETY: inside `bytes`, and source and target do not overlap. The caller promises
             // live memory that nothing else accesses.
-            unsafe { self.driver().copy(address + done, address, more as usize) }?;
+            unsafe { self.driver().transfer(copy) }?;
             done += more;
         }
         Ok(())
@@ -170,7 +171,7 @@ impl Stream {
     ///
     /// # Safety
     /// The memory is valid, and nothing conflicts with the transfer until it is done.
-    pub(super) unsafe fn submit(&self, transfer: Transfer) -> Result<()> {
+    pub(crate) unsafe fn submit(&self, transfer: Transfer) -> Result<()> {
         // SAFETY: the caller promises valid memory and no conflict until the transfer is done.
         if transfer.is_empty() { Ok(()) } else { unsafe { self.driver().transfer(transfer) } }
     }

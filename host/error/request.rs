@@ -39,6 +39,13 @@ pub enum InvalidConfig {
         /// The reason, and the values that are allowed.
         why: String,
     },
+
+    /// A growable buffer cannot reserve this many bytes.
+    #[error("cannot reserve {bytes} for a growable buffer: from 1 B to less than 16 EiB are possible")]
+    GrowableBuffer {
+        /// The requested size.
+        bytes: Bytes,
+    },
 }
 
 /// Details of [`Error::InvalidRequest`](super::Error::InvalidRequest): what is wrong with the
@@ -82,6 +89,20 @@ pub enum InvalidRequest {
         align: usize,
         /// The maximum alignment.
         max: usize,
+    },
+
+    /// A slice would start at an address that is not aligned for its values.
+    #[error(
+        "a slice at offset {offset} starts at {address:#x}, but its values are aligned to {align} B; use an \
+         offset at which the address is a multiple of that"
+    )]
+    Misaligned {
+        /// The requested offset.
+        offset: Bytes,
+        /// The address at the offset.
+        address: u64,
+        /// The alignment of the values, in bytes.
+        align: usize,
     },
 
     /// The time between two events was requested in the wrong order.

@@ -41,6 +41,8 @@ fn position(error: &Error) -> usize {
         Error::FailureInjected { .. } => 31,
         Error::AllocLog { .. } => 32,
         Error::NotReset { .. } => 33,
+        Error::InvalidConfig(InvalidConfig::GrowableBuffer { .. }) => 34,
+        Error::InvalidRequest(InvalidRequest::Misaligned { .. }) => 35,
     }
 }
 
@@ -123,13 +125,15 @@ fn rest() -> Vec<Error> {
         Error::FailureInjected { call: 2 },
         Error::AllocLog { what: "read", why: "line 3".into(), advice: "correct that line" },
         Error::NotReset { pool: "a heap" },
+        InvalidConfig::GrowableBuffer { bytes: Bytes(0) }.into(),
+        InvalidRequest::Misaligned { offset: Bytes(2), address: 0x42, align: 4 }.into(),
     ]
 }
 
 #[test]
 fn every_error_has_its_text() {
     let texts: Vec<_> = include_str!("messages.txt").lines().collect();
-    assert_eq!((all().len(), texts.len()), (34, 34));
+    assert_eq!((all().len(), texts.len()), (36, 36));
     for (at, (error, text)) in all().iter().zip(texts).enumerate() {
         assert_eq!(position(error), at, "{error:?}");
         assert_eq!(error.to_string().replace('\n', "\\n"), text, "{error:?}");

@@ -93,7 +93,7 @@ const RESERVATION: &[Call] = &[
     NewStream, Record, Wait, EventQuery, EventSynchronize,
 ];
 const POOL_IN_POOL: &[Call] = &[NewPool, PoolAlloc, PoolFree, PoolSet, StreamSynchronize, Record, Wait];
-const DEFAULT_POOL: &[Call] = &[NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, StreamSynchronize];
+const DEFAULT_POOL: &[Call] = &[DefaultPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, StreamSynchronize];
 const POOL: &[Call] = &[Info, NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, PoolSet, StreamSynchronize];
 
 fn layout(size: usize) -> Layout {

@@ -40,7 +40,6 @@ mod caching;
 mod driver_pool;
 mod handle;
 mod request;
-mod sync;
 mod sync_driver;
 
 pub use adaptor::{

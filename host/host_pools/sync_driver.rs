@@ -7,7 +7,7 @@ use crate::driver::{Device, DeviceMemory, Stream};
 use crate::error::Result;
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::{address_of, check_request, invalid_free};
-use crate::host_pools::sync::lock;
+use crate::lock::lock;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;

@@ -73,9 +73,11 @@ impl Block {
             });
         }
     }
+
     pub(super) fn is_over(&self) -> bool {
         self.alive == 0
     }
+
     pub(super) fn can_run(&self) -> bool {
         self.warps.iter().any(|warp| warp.ready() != 0)
     }

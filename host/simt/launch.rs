@@ -17,6 +17,7 @@ const MAX_BLOCK_THREADS: u64 = 1024;
 
 /// Prepares a thread of the kernel on a lane.
 pub(super) type Start<'a> = dyn Fn(&mut Lane, &LaneMachine, Coords) + Sync + 'a;
+
 pub(super) struct Launch<'a> {
     pub(super) grid: Grid,
     pub(super) sm_count: u32,
@@ -63,9 +64,11 @@ impl<'a> Launch<'a> {
             error: Mutex::new(None),
         })
     }
+
     pub(super) fn block_threads(&self) -> u32 {
         self.grid.threads.iter().product()
     }
+
     pub(super) fn blocks(&self) -> usize {
         self.blocks
     }

@@ -34,6 +34,7 @@ pub(super) struct Exchange {
     pub(super) value: u64,
     pub(super) at: &'static Location<'static>,
 }
+
 pub(super) enum Request {
     Exchange(Exchange),
     Converged(&'static Location<'static>),
@@ -98,6 +99,7 @@ impl LaneMachine {
     pub(super) fn free_shared_memory(&self, block: [u32; 3]) {
         self.shared.borrow_mut().remove(&block);
     }
+
     pub(super) fn steps(&self) -> u64 {
         self.steps.get()
     }

@@ -37,6 +37,7 @@ pub(super) struct Rendezvous {
     /// Slots that wait for lanes or for readers.
     used: u32,
 }
+
 pub(super) struct Arrival {
     pub(super) slot: u8,
     /// Whether this lane was the last.

@@ -61,6 +61,7 @@ struct Victim {
     warp: usize,
     lanes: u32,
 }
+
 pub(super) struct Scheduler {
     rng: Pcg64Mcg,
     strategy: Strategy,
@@ -77,6 +78,7 @@ impl Scheduler {
         };
         scheduler
     }
+
     fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.rng.next_u64()) * u128::from(n)) >> 64) as u64
     }

@@ -64,6 +64,7 @@ struct LaneState {
     /// For the scheduler: lanes of higher rank run first.
     rank: u64,
 }
+
 pub(super) struct Warp {
     pub(super) id: WarpId,
     alive: u32,
@@ -122,6 +123,7 @@ impl Warp {
     pub(super) fn alive(&self) -> u32 {
         self.alive
     }
+
     pub(super) fn ready(&self) -> u32 {
         self.ready
     }
@@ -252,6 +254,7 @@ impl Warp {
     pub(super) fn release_barrier(&mut self) {
         self.ready |= std::mem::take(&mut self.at_barrier);
     }
+
     pub(super) fn end(&mut self, lane: u32) -> Result<(), SimtError> {
         self.states[lane as usize].lane.end();
         self.alive &= !(1 << lane);

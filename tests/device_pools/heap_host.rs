@@ -2,8 +2,8 @@
 //!
 //! Also on a GPU, if there is one and the kernels were built.
 
-use crate::kernels::replace;
-use crate::support::{allocate, checked_stats as stats, devices, free, layout_of, run_in_blocks};
+use crate::kernels::{heap_churn, replace};
+use crate::support::{allocate, checked_stats as stats, cpus, devices, free, layout_of, run, run_in_blocks};
 use std::alloc::Layout;
 use std::collections::BTreeSet;
 use warpheap::device_pools::{Heap, HeapBuilder};
@@ -211,6 +211,18 @@ fn kernels_and_the_host_share_a_heap() {
         }
         free(&heap, &blocks);
         assert_eq!((heap.leaks(9).unwrap().count, heap.faults().unwrap().count), (0, 0));
+    }
+}
+
+#[test]
+fn with_enough_memory_no_allocation_fails() {
+    for (mode, device) in cpus(20) {
+        let heap = Heap::builder(1 << 20).build(&device).unwrap();
+        let out = device.zeroed::<u64>(240).unwrap();
+        run(&device, heap_churn, 240, (heap.handle(), out.slice(), 6));
+        assert_eq!(out.copy_to_vec().unwrap().iter().sum::<u64>(), 0, "{mode}: failed allocations");
+        assert_eq!(heap.faults().unwrap().count, 0, "{mode}");
+        assert!(heap.allocate(layout_of(heap.capacity())).unwrap().is_some(), "{mode}: not all is free");
     }
 }
 

@@ -223,4 +223,24 @@ kernel! {
         // SAFETY: each thread has its own word.
         unsafe { blocks.set(i, next.map_or(0, |block| block.as_ptr() as u64)) };
     }
+
+    /// Every thread repeatedly allocates and frees a block, of a different size in each round.
+    ///
+    /// # Safety
+    /// The heap is live, and `out` has a word for each thread, which receives its number of failed
+    /// allocations.
+    pub unsafe fn heap_churn(heap: Heap, out: DeviceSlice<u64>, rounds: u32) {
+        let i = thread::index_1d();
+        let mut failed = 0;
+        for round in 0..rounds {
+            let size = 16 << ((i / 32 + round) % 4);
+            match heap.alloc(Layout::from_size_align(size, 1).unwrap()) {
+                // SAFETY: this thread allocated the block and does not use it afterwards.
+                Some(block) => unsafe { heap.free(block) },
+                None => failed += 1,
+            }
+        }
+        // SAFETY: each thread has its own word.
+        unsafe { out.set(i.into(), failed) };
+    }
 }

@@ -7,9 +7,11 @@ mod arguments;
 mod bump;
 #[cfg(feature = "debug")]
 mod debug;
+#[path = "../driver/support.rs"]
+#[allow(dead_code, reason = "`support` lends the GPU to one test at a time")]
+mod driver_support;
 mod freelist;
 mod global_heap;
-mod heap;
 mod heap_growth;
 mod heap_host;
 mod kernels;

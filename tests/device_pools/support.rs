@@ -1,5 +1,6 @@
 //! Devices, launches, and blocks of heaps.
 
+use crate::driver_support::{self, is_cpu};
 use std::alloc::Layout;
 use warpheap::device_pools::{Heap, HeapStats};
 use warpheap::simt::Mode;
@@ -17,12 +18,14 @@ pub fn cpus(seeds: u64) -> impl Iterator<Item = (String, Device)> {
 }
 
 /// One CPU in replay mode for each of `seeds` seeds, the default CPU, and the first GPU if there is
-/// one and the kernels were built. With `WARPHEAP_REQUIRE_CUDA=1` a GPU is required.
+/// one and the kernels were built. The GPU is used by one test at a time: it is released at the end
+/// of the loop. With `WARPHEAP_REQUIRE_CUDA=1` a GPU is required.
 pub fn devices(seeds: u64) -> impl Iterator<Item = Device> {
     let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
-    let gpu = Device::cuda(0).ok().filter(|_| warpheap::build_info::images().is_ok());
-    assert!(!required || gpu.is_some(), "WARPHEAP_REQUIRE_CUDA=1, but there is no GPU, or no kernels for it");
-    replays(seeds).map(Device::cpu_with).chain([Device::cpu()]).chain(gpu)
+    let are_built = warpheap::build_info::images().is_ok();
+    assert!(!required || are_built, "WARPHEAP_REQUIRE_CUDA=1, but there are no kernels for a GPU");
+    let others = driver_support::devices().filter(move |device| are_built || is_cpu(device));
+    replays(seeds).map(Device::cpu_with).chain(others)
 }
 
 /// Runs `threads` threads, in blocks of two full warps and a half.

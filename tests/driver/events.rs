@@ -1,6 +1,6 @@
-//! Events: points in a stream, and the time between two of them. Tests that are timing-sensitive
-//! are in `driver_alone.rs`.
+//! Events: points in a stream, and the time between two of them.
 
+use crate::held::Held;
 use crate::kernels::linger;
 use crate::support::{devices, launch, module};
 use std::time::{Duration, Instant};
@@ -34,5 +34,20 @@ fn an_event_of_an_idle_stream_completes_at_once() {
         event.synchronize().unwrap();
         stream.wait(&event).unwrap();
         stream.synchronize().unwrap();
+    }
+}
+
+#[test]
+fn an_event_comes_true_when_its_stream_gets_there() {
+    for device in devices() {
+        let (module, stream) = (module(&device), device.stream().unwrap());
+        let held = Held::new(&module, &stream);
+        let event = stream.record().unwrap();
+        // Dropping the stream does not wait for its kernel, which still needs another stream.
+        drop(stream);
+        assert!(!event.is_done().unwrap(), "the kernel before it waits for its flag");
+        held.let_go();
+        event.synchronize().unwrap();
+        assert!(event.is_done().unwrap());
     }
 }

@@ -4,7 +4,8 @@ use crate::kernels::{double, linger};
 use crate::support::{devices, is_cpu, launch, module};
 use warpheap::GrowableBuffer;
 use warpheap::error::{Dangling, InvalidConfig, OutOfMemory};
-use warpheap::{Device, Error};
+use warpheap::simt::{Executor, Mode};
+use warpheap::{Bytes, Device, Error};
 use warpheap_device::kernel::DeviceSlice;
 
 const MIB: u64 = 1 << 20;
@@ -113,22 +114,41 @@ fn a_buffer_that_never_grows_is_a_buffer() {
 #[test]
 fn no_addresses_and_too_many_are_rejected() {
     for device in devices() {
-        let error = GrowableBuffer::reserve(&device, 0).unwrap_err();
-        assert!(
-            matches!(error, Error::InvalidConfig(InvalidConfig::Pool { setting: "bytes", .. })),
-            "{error}"
-        );
-        let error = GrowableBuffer::reserve(&device, u64::MAX).unwrap_err();
-        assert!(
-            matches!(error, Error::InvalidConfig(InvalidConfig::Pool { setting: "bytes", .. })),
-            "{error}"
-        );
+        for bytes in [0, u64::MAX] {
+            let error = GrowableBuffer::reserve(&device, bytes).unwrap_err();
+            assert!(
+                matches!(error, Error::InvalidConfig(InvalidConfig::GrowableBuffer { bytes: Bytes(b) }) if b == bytes),
+                "{error}"
+            );
+        }
         let error = GrowableBuffer::reserve(&device, 1 << 62).unwrap_err();
         assert!(
             !is_cpu(&device) || matches!(error, Error::OutOfMemory(OutOfMemory::AddressSpace { .. })),
             "{error}"
         );
     }
+}
+
+#[test]
+fn the_limit_of_the_cpu_counts_mapped_memory() {
+    const TOTAL: u64 = 64 * MIB;
+    let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), TOTAL);
+    let free = || device.info().unwrap().memory_free;
+    let mut buffer = GrowableBuffer::reserve(&device, 1 << 40).unwrap();
+    assert_eq!((free(), buffer.reserved()), (TOTAL, 1 << 40));
+    buffer.grow_to(40 * MIB).unwrap();
+    assert_eq!(free(), TOTAL - 40 * MIB);
+    let error = buffer.grow_to(66 * MIB).unwrap_err();
+    assert!(
+        matches!(error, Error::OutOfMemory(OutOfMemory::Device { free: Bytes(free), .. }) if free == TOTAL - 40 * MIB),
+        "{error}"
+    );
+    assert_eq!((buffer.size(), free()), (40 * MIB, TOTAL - 40 * MIB));
+    buffer.shrink_to(0).unwrap();
+    assert_eq!(free(), TOTAL);
+    buffer.grow_to(2 * MIB).unwrap();
+    drop(buffer);
+    assert_eq!(free(), TOTAL);
 }
 
 #[test]

@@ -32,6 +32,8 @@ fn dropped_memory_is_free_again() {
     let second = device.alloc_memory(100, 4096).unwrap();
     assert_eq!(device.memory_in_use(), (8100, 2));
     assert_eq!(free(), (1 << 20) - 8100);
+    assert!(device.alloc_memory(free() + 1, 256).is_err(), "beyond the limit");
+    drop(device.alloc_memory(free(), 256).unwrap());
     drop(first);
     assert_eq!(device.memory_in_use(), (100, 1));
     drop(second);
@@ -75,6 +77,11 @@ fn a_length_that_overflows_is_rejected() {
 fn memory_is_not_touched_before_it_is_used() {
     // More than any test machine has. Only pages that are written take physical memory.
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), u64::MAX);
+    for absurd in [u64::MAX, 1 << 62] {
+        let error = device.alloc_memory(absurd, 256).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Device { .. })), "{error}");
+        assert_eq!(device.info().unwrap().memory_free, u64::MAX);
+    }
     let Ok(memory) = device.zeroed_memory(8 << 30, 2 << 20) else {
         return; // The system does not overcommit at all.
     };
@@ -92,7 +99,7 @@ fn parts_of_memory_are_checked() {
         assert!(matches!(memory.slice_at::<u32>(16, 13), Err(Error::OutOfBounds { .. })));
         assert!(matches!(
             memory.slice_at::<u32>(2, 1),
-            Err(Error::InvalidRequest(InvalidRequest::Alignment { align: 4, .. }))
+            Err(Error::InvalidRequest(InvalidRequest::Misaligned { offset: Bytes(2), align: 4, .. }))
         ));
         assert!(matches!(
             memory.slice_at::<u64>(0, u64::MAX),

@@ -1,5 +1,4 @@
-//! Streams: work runs in order within one stream, and independently across several. Tests that
-//! depend on when a query runs are in `driver_alone.rs`.
+//! Streams: work runs in order within one stream, and independently across several.
 
 use crate::held::Held;
 use crate::kernels::{append, double, fail, linger, raise};
@@ -18,6 +17,19 @@ fn kernels_of_one_stream_run_in_order() {
         }
         stream.synchronize().unwrap();
         assert_eq!(values.copy_to_vec().unwrap(), [123_456_789]);
+    }
+}
+
+/// The kernel that releases the first stream runs on another one at the same time.
+#[test]
+fn a_launch_does_not_wait_and_synchronize_does() {
+    for device in devices() {
+        let (module, stream) = (module(&device), device.stream().unwrap());
+        let held = Held::new(&module, &stream);
+        assert!(!stream.is_done().unwrap(), "the kernel ended before its flag was raised");
+        held.let_go();
+        stream.synchronize().unwrap();
+        assert!(stream.is_done().unwrap());
     }
 }
 

@@ -24,7 +24,7 @@ fn reserved(pool: &DriverPool) -> u64 {
 }
 
 /// Sets all values of a block to `value` on a stream.
-fn set(stream: &Stream, module: &Module, block: Block, value: f32) {
+pub fn set(stream: &Stream, module: &Module, block: Block, value: f32) {
     let values = words(stream.device(), block);
     let config = LaunchConfig::linear(values.len() as u32, 256);
     // SAFETY: the caller has ordered the stream after other work on the block.
@@ -32,7 +32,7 @@ fn set(stream: &Stream, module: &Module, block: Block, value: f32) {
 }
 
 /// The number of values of a block that differ from `value`.
-fn others(device: &Device, block: Block, value: f32) -> usize {
+pub fn others(device: &Device, block: Block, value: f32) -> usize {
     let mut all = vec![0.0_f32; block.1.size() / 4];
     memory(device, block).read(0, &mut all).unwrap();
     all.iter().filter(|found| **found != value).count()

@@ -24,6 +24,7 @@ mod injected;
 #[allow(dead_code, reason = "only some of the kernels are launched here")]
 mod kernels;
 mod logged;
+mod pending;
 mod prelude;
 mod suite;
 mod support;

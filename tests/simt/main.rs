@@ -9,6 +9,5 @@ mod grids;
 mod race;
 mod replay;
 mod shared;
-mod speed;
 mod sums;
 mod support;

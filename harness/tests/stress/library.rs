@@ -25,6 +25,15 @@ fn a_free_list_and_a_heap_in_parallel() {
 }
 
 #[test]
+fn a_heap_replayed_under_many_schedules() {
+    for seed in 0..20 {
+        let config = heap_config().threads(256).limit(Limit::Rounds(3));
+        let report = run(&Device::cpu_with(Mode::Replay { seed }), &config);
+        assert!(report.allocations > 3000, "seed {seed}: {}", report.allocations);
+    }
+}
+
+#[test]
 fn an_arena_in_parallel() {
     let report = run(&parallel(), &config(AllocatorKind::Bump));
     assert!(report.allocations > 9 * 1000, "{}", report.allocations);

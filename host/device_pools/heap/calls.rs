@@ -98,5 +98,5 @@ fn load(device: &Device) -> Result<Module> {
         advice: why.into(),
     })?;
     let image = KernelImage::newest_for(images, device.info()?.compute_capability);
-    device.load_kernels(image.map_or("", |image| image.ptx), &LAUNCHED)
+    device.load_kernels(image.expect("there is an image if there are any").ptx, &LAUNCHED)
 }

@@ -5,10 +5,11 @@
 
 use super::grow::FreeWords;
 use super::pool::Heap;
-use crate::driver::Stream;
+use crate::driver::{Stream, Transfer};
 use crate::error::Result;
 use warpheap_device::heap::class::SizeClass;
-use warpheap_device::heap::{ClassInfo, Cursor, Span};
+use warpheap_device::heap::{self, ClassInfo, Cursor, Span};
+use warpheap_device::kernel::DeviceData;
 
 /// Maximum bytes of cursors that the host sends; the other cursors are copies of them.
 const UPLOAD_BYTES: u64 = 16 << 10;
@@ -20,6 +21,11 @@ struct Upload {
     cursors: Vec<u64>,
     /// Free-slab words that cover the slabs with memory.
     slabs: FreeWords,
+}
+
+/// The address and the length in bytes of the values.
+fn bytes_of<T: DeviceData>(values: &[T]) -> (*const u8, usize) {
+    (values.as_ptr().cast(), size_of_val(values))
 }
 
 impl Heap {
@@ -49,26 +55,40 @@ impl Heap {
 
     fn send_upload(&self, stream: &Stream, upload: &Upload) -> Result<()> {
         let (metadata, offsets) = (&self.metadata, self.offsets);
-        let cursor_bytes = size_of_val(&upload.cursors[..]) as u64;
-        // S1: `reset` has waited for the device, blocks launches, and waits for the stream. So
-        // the metadata is not in use, and it, the heap and `upload` live until the stream is done.
-        // SAFETY: S1.
-        unsafe { metadata.fill_on(stream, offsets.slab_sets, offsets.end - offsets.slab_sets, 0) }?;
-        // SAFETY: S1.
-        unsafe { metadata.fill_on(stream, offsets.entries, offsets.slab_sets - offsets.entries, 0xff) }?;
-        // SAFETY: S1.
-        unsafe { metadata.write_handle_on(stream, offsets.handle, &self.handle) }?;
-        // SAFETY: S1.
-        unsafe { metadata.write_on(stream, offsets.classes, &upload.classes) }?;
-        // SAFETY: S1.
-        unsafe { metadata.write_on(stream, offsets.cursors, &upload.cursors) }?;
-        let all_bytes = offsets.entries - offsets.cursors;
-        // SAFETY: S1.
-        unsafe { metadata.repeat_on(stream, offsets.cursors, cursor_bytes, all_bytes) }?;
-        // SAFETY: S1.
-        unsafe { metadata.write_on(stream, offsets.fresh, &upload.slabs.fresh) }?;
-        // SAFETY: S1.
-        unsafe { metadata.write_on(stream, offsets.slab_sets, &upload.slabs.free) }
+        let fill = |start: u64, end: u64, byte| -> Result<Transfer> {
+            let range = metadata.part(start, end - start)?;
+            Ok(Transfer::Fill { range, byte })
+        };
+        let write = |offset, (from, bytes): (*const u8, usize)| -> Result<Transfer> {
+            let to = metadata.part(offset, bytes as u64)?.address;
+            Ok(Transfer::Write { to, from, bytes })
+        };
+        let before = [
+            fill(offsets.slab_sets, offsets.end, 0)?,
+            fill(offsets.entries, offsets.slab_sets, 0xff)?,
+            write(offsets.handle, ((&raw const self.handle).cast(), size_of::<heap::Heap>()))?,
+            write(offsets.classes, bytes_of(&upload.classes))?,
+            write(offsets.cursors, bytes_of(&upload.cursors))?,
+        ];
+        let after = [
+            write(offsets.fresh, bytes_of(&upload.slabs.fresh))?,
+            write(offsets.slab_sets, bytes_of(&upload.slabs.free))?,
+        ];
+        let cursors = metadata.part(offsets.cursors, offsets.entries - offsets.cursors)?;
+        let pattern = size_of_val(&upload.cursors[..]) as u64;
+        let submit = |transfers: &[Transfer]| -> Result<()> {
+            for transfer in transfers {
+                // SAFETY: inside the metadata. `reset` has waited for the device, blocks
+                // launches, and waits for the stream. So the metadata is not in use, and it, the
+                // heap and `upload` live until the stream is done.
+                unsafe { stream.submit(*transfer) }?;
+            }
+            Ok(())
+        };
+        submit(&before)?;
+        // SAFETY: as above; the cursors are inside the metadata.
+        unsafe { stream.repeat(cursors.address, pattern, cursors.bytes) }?;
+        submit(&after)
     }
 
     fn upload(&self) -> Upload {

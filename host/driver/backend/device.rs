@@ -1,7 +1,7 @@
 //! What a device and a module must implement.
 
-use super::info::{Backend, DeviceInfo, Limits, Range};
-use super::memory::{PoolBackend, VirtualMemory};
+use super::info::{DeviceInfo, Facts, Range};
+use super::memory::{PoolBackend, PoolOrigin, VirtualMemory};
 use super::stream::{Function, StreamBackend, Transfers};
 use crate::error::Result;
 use std::ffi::c_void;
@@ -10,11 +10,8 @@ use std::sync::Arc;
 /// A device. Its [`Transfers`] wait until they are done. A kernel that runs at the same time may
 /// see a partial copy; its race with the copy must not be undefined behaviour.
 pub(crate) trait DeviceBackend: Transfers + Send + Sync {
-    fn backend(&self) -> Backend;
-    /// A short name for messages.
-    fn label(&self) -> &str;
+    fn facts(&self) -> &Facts;
     fn info(&self) -> Result<DeviceInfo>;
-    fn limits(&self) -> Limits;
     /// The CUDA context; null on the CPU.
     fn raw_context(&self) -> *mut c_void;
 
@@ -24,13 +21,8 @@ pub(crate) trait DeviceBackend: Transfers + Send + Sync {
     fn free(&self, range: Range) -> Result<()>;
     /// The operations on virtual memory, if the device supports them.
     fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>>;
-    /// A new driver pool of at most `max` bytes, if the device supports pools.
-    fn new_pool(&self, max: Option<u64>) -> Result<Arc<dyn PoolBackend>>;
-    /// The default pool of the device, which the whole program shares.
-    fn default_pool(&self) -> Result<Arc<dyn PoolBackend>>;
-    /// The pool for allocations that name no pool. The default pool unless the program sets
-    /// another.
-    fn current_pool(&self) -> Result<Arc<dyn PoolBackend>>;
+    /// A driver pool, if the device supports pools.
+    fn pool(&self, origin: PoolOrigin) -> Result<Arc<dyn PoolBackend>>;
 
     /// Waits for the work of every stream.
     fn synchronize(&self) -> Result<()>;

@@ -92,6 +92,15 @@ pub(crate) struct Limits {
     pub shared_bytes_per_block: u32,
 }
 
+/// The properties of a device that never change.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub backend: Backend,
+    /// A short name for messages.
+    pub label: String,
+    pub limits: Limits,
+}
+
 /// A range of device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {

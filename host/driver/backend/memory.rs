@@ -56,6 +56,18 @@ pub(crate) enum PoolAttribute {
     UsedHigh,
 }
 
+/// A stream-ordered pool of a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PoolOrigin {
+    /// A new pool of at most `max` bytes.
+    New { max: Option<u64> },
+    /// The default pool of the device, which the whole program shares.
+    Default,
+    /// The pool for allocations that name no pool. The default pool unless the program sets
+    /// another.
+    Current,
+}
+
 /// A stream-ordered memory pool of the driver. Dropping it releases its free memory at once, and
 /// its allocated memory when that is freed.
 pub(crate) trait PoolBackend: Send + Sync {

@@ -9,8 +9,8 @@ mod stream;
 
 pub(crate) use device::{DeviceBackend, ModuleBackend};
 pub use info::{Backend, DeviceInfo, KernelAttributes};
-pub(crate) use info::{Limits, Range};
-pub(crate) use memory::{Pages, PoolAttribute, PoolBackend, VirtualMemory};
+pub(crate) use info::{Facts, Limits, Range};
+pub(crate) use memory::{Pages, PoolAttribute, PoolBackend, PoolOrigin, VirtualMemory};
 pub use queue::StreamId;
 pub(crate) use queue::{Queue, StreamWatcher};
 pub(crate) use stream::{

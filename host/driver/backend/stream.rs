@@ -37,31 +37,12 @@ unsafe impl Send for Transfer {}
 
 /// Copies and fills device memory: as work of a stream, or at once, for a device.
 ///
-/// The callers of all methods promise that the memory is valid, and that nothing conflicts with the
-/// transfer until it is done.
+/// The caller promises that the memory is valid, and that nothing conflicts with the transfer until
+/// it is done.
 pub(crate) trait Transfers {
     unsafe fn transfer(&self, transfer: Transfer) -> Result<()>;
-
-    unsafe fn write(&self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise, which is the same for all methods of this trait.
-        unsafe { self.transfer(Transfer::Write { to, from, bytes }) }
-    }
-
-    unsafe fn read(&self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise, which is the same for all methods of this trait.
-        unsafe { self.transfer(Transfer::Read { to, from, bytes }) }
-    }
-
-    unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise, which is the same for all methods of this trait.
-        unsafe { self.transfer(Transfer::Copy { to, from, bytes }) }
-    }
-
-    unsafe fn fill(&self, range: Range, byte: u8) -> Result<()> {
-        // SAFETY: the caller's promise, which is the same for all methods of this trait.
-        unsafe { self.transfer(Transfer::Fill { range, byte }) }
-    }
 }
+
 pub(crate) struct Function {
     /// The `CUfunction`; null on the CPU.
     pub raw: *mut c_void,

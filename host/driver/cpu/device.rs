@@ -8,8 +8,8 @@ use super::pool::{CpuPool, Pools};
 use super::queues::Queues;
 use super::stream::CpuStream;
 use crate::driver::backend::{
-    Backend, DeviceBackend, DeviceInfo, Function, KernelAttributes, Limits, ModuleBackend, PoolBackend,
-    Range, StreamBackend, Transfer, Transfers, VirtualMemory,
+    Backend, DeviceBackend, DeviceInfo, Facts, Function, KernelAttributes, Limits, ModuleBackend,
+    PoolBackend, PoolOrigin, Range, StreamBackend, Transfer, Transfers, VirtualMemory,
 };
 use crate::error::{Error, NotSupported, Result};
 use crate::simt::{Executor, Mode};
@@ -27,7 +27,7 @@ const LIMITS: Limits = Limits {
 
 /// The device: a heap, and an executor that its streams share.
 pub(crate) struct CpuDevice {
-    label: String,
+    facts: Facts,
     executor: Arc<Executor>,
     heap: Arc<Heap>,
     /// Mutual exclusion of kernels and host copies.
@@ -46,7 +46,8 @@ impl CpuDevice {
         let heap = Arc::new(Heap::new(&label, memory_bytes));
         let (exclusion, queues, pools) = (Arc::default(), Arc::default(), Arc::default());
         let (executor, default_pool) = (Arc::new(executor), OnceLock::new());
-        CpuDevice { label, executor, heap, exclusion, queues, pools, default_pool }
+        let facts = Facts { backend: Backend::Cpu, label, limits: LIMITS };
+        CpuDevice { facts, executor, heap, exclusion, queues, pools, default_pool }
     }
 
     fn make_pool(&self, max: Option<u64>) -> Arc<CpuPool> {
@@ -64,17 +65,13 @@ impl Transfers for CpuDevice {
 }
 
 impl DeviceBackend for CpuDevice {
-    fn backend(&self) -> Backend {
-        Backend::Cpu
-    }
-
-    fn label(&self) -> &str {
-        &self.label
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn info(&self) -> Result<DeviceInfo> {
         Ok(DeviceInfo {
-            name: self.label.clone(),
+            name: self.facts.label.clone(),
             backend: Backend::Cpu,
             compute_capability: None,
             driver_version: None,
@@ -90,10 +87,6 @@ impl DeviceBackend for CpuDevice {
             virtual_memory: cfg!(unix),
             replays: matches!(self.executor.mode(), Mode::Replay { .. }),
         })
-    }
-
-    fn limits(&self) -> Limits {
-        LIMITS
     }
 
     fn raw_context(&self) -> *mut c_void {
@@ -124,17 +117,14 @@ impl DeviceBackend for CpuDevice {
         }))
     }
 
-    fn new_pool(&self, max: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
-        Ok(self.make_pool(max))
-    }
-
-    fn default_pool(&self) -> Result<Arc<dyn PoolBackend>> {
-        Ok(self.default_pool.get_or_init(|| self.make_pool(None)).clone())
-    }
-
-    /// There is no call to set another pool here.
-    fn current_pool(&self) -> Result<Arc<dyn PoolBackend>> {
-        self.default_pool()
+    fn pool(&self, origin: PoolOrigin) -> Result<Arc<dyn PoolBackend>> {
+        Ok(match origin {
+            PoolOrigin::New { max } => self.make_pool(max),
+            // There is no call to set another current pool here.
+            PoolOrigin::Default | PoolOrigin::Current => {
+                self.default_pool.get_or_init(|| self.make_pool(None)).clone()
+            }
+        })
     }
 
     fn synchronize(&self) -> Result<()> {

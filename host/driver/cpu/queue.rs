@@ -16,6 +16,7 @@ use crate::error::{Error, InvalidRequest, KernelFault, Result};
 use crate::lock::{lock, wait_while};
 use crate::simt::{Executor, Stats, message};
 use std::collections::VecDeque;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -67,9 +68,7 @@ impl JobQueue {
         let worker = thread::Builder::new().name("warpheap-stream".into());
         match worker.spawn(move || jobs.work(&executor, &exclusion)) {
             Ok(_) => Ok(queue),
-            Err(error) => {
-                Err(KernelFault::CpuStream { message: format!("no thread for it: {error}") }.into())
-            }
+            Err(error) => Err(no_thread(&error)),
         }
     }
 
@@ -117,6 +116,7 @@ impl JobQueue {
     pub fn is_idle(&self) -> bool {
         lock(&self.state).pending == 0
     }
+
     pub fn stats(&self) -> Option<Stats> {
         lock(&self.state).last
     }
@@ -145,6 +145,18 @@ impl JobQueue {
             state.pending -= 1;
             self.changed.notify_all();
         }
+    }
+}
+
+/// The error of a stream that cannot start, in the terms of the driver.
+fn no_thread(error: &io::Error) -> Error {
+    Error::Driver {
+        call: "cuStreamCreate",
+        code: 304,
+        name: "CUDA_ERROR_OPERATING_SYSTEM".into(),
+        detail: format!(
+            "no thread could be started for the stream: {error}; drop other streams, or raise the limit on threads"
+        ),
     }
 }
 
@@ -208,5 +220,17 @@ impl EventBackend for CpuEvent {
     fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration> {
         let earlier = own_event::<CpuEvent>(earlier).wait();
         self.wait().checked_duration_since(earlier).ok_or(Error::InvalidRequest(InvalidRequest::EventOrder))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_without_a_thread_is_no_fault_of_a_kernel() {
+        let error = no_thread(&io::Error::from(io::ErrorKind::WouldBlock));
+        assert!(!error.is_fatal(), "{error}");
+        assert!(error.to_string().contains("no thread could be started for the stream: "), "{error}");
     }
 }

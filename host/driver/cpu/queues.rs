@@ -27,6 +27,7 @@ impl Queues {
     pub fn settle(&self) -> Result<()> {
         self.all().iter().map(|queue| queue.settle()).fold(Ok(()), Result::and)
     }
+
     pub fn drain(&self) {
         self.all().iter().for_each(|queue| queue.drain());
     }

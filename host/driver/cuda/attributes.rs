@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::sys::Api;
-use crate::driver::backend::Limits;
+use crate::driver::backend::{Limits, PoolOrigin};
 use crate::error::{NotSupported, Result};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use std::ffi::{CStr, c_int};
@@ -48,8 +48,8 @@ pub(super) fn has_virtual_memory(context: &Context) -> Result<bool> {
     Ok(attribute(context, Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? != 0)
 }
 
-/// Fails unless the GPU supports pools, and pools with a maximum size if `max` is given.
-pub(super) fn check_pools(context: &Context, max: Option<u64>) -> Result<()> {
+/// Fails unless the GPU supports pools, and pools with a maximum size if one is requested.
+pub(super) fn check_pools(context: &Context, origin: PoolOrigin) -> Result<()> {
     let unsupported = |what, backend, advice| Err(NotSupported::Backend { what, backend, advice }.into());
     let version = driver_version(context.api)?;
     if version < (11, 2) {
@@ -63,7 +63,7 @@ pub(super) fn check_pools(context: &Context, max: Option<u64>) -> Result<()> {
             "allocate from SyncDriverAllocator, or from a pool over it",
         );
     }
-    if max.is_some() && version < (12, 2) {
+    if matches!(origin, PoolOrigin::New { max: Some(_) }) && version < (12, 2) {
         let advice = "update it to one of CUDA 12.2 or later, or wrap the pool in a Limit";
         return unsupported("largest size of a pool", "this driver", advice);
     }

@@ -9,8 +9,8 @@ use super::stream::CudaStream;
 use super::sys::Api;
 use super::virtual_memory::CudaVirtualMemory;
 use crate::driver::backend::{
-    Backend, DeviceBackend, DeviceInfo, Limits, ModuleBackend, PoolBackend, Range, StreamBackend, Transfer,
-    Transfers, VirtualMemory,
+    Backend, DeviceBackend, DeviceInfo, Facts, ModuleBackend, PoolBackend, PoolOrigin, Range, StreamBackend,
+    Transfer, Transfers, VirtualMemory,
 };
 use crate::error::{Error, NotSupported, Result};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute};
@@ -36,8 +36,7 @@ pub(crate) struct CudaDevice {
     heap: Arc<Heap>,
     context: Arc<Context>,
     name: String,
-    label: String,
-    limits: Limits,
+    facts: Facts,
 }
 
 impl CudaDevice {
@@ -80,10 +79,9 @@ impl CudaDevice {
         Ok(CudaDevice {
             own: CudaStream::create(context.clone())?,
             heap: Arc::new(Heap::new(context.clone(), &label)),
-            limits: limits_of(&context)?,
+            facts: Facts { backend: Backend::Cuda, label, limits: limits_of(&context)? },
             context,
             name,
-            label,
         })
     }
 }
@@ -100,12 +98,8 @@ impl Transfers for CudaDevice {
 }
 
 impl DeviceBackend for CudaDevice {
-    fn backend(&self) -> Backend {
-        Backend::Cuda
-    }
-
-    fn label(&self) -> &str {
-        &self.label
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn info(&self) -> Result<DeviceInfo> {
@@ -126,20 +120,16 @@ impl DeviceBackend for CudaDevice {
             driver_version: Some(driver_version(self.context.api)?),
             multiprocessors,
             warp_size,
-            max_threads_per_block: self.limits.threads_per_block,
+            max_threads_per_block: self.facts.limits.threads_per_block,
             max_threads_per_multiprocessor,
             resident_warps: u64::from(multiprocessors) * u64::from(warps_each),
-            shared_bytes_per_block: self.limits.shared_bytes_per_block,
+            shared_bytes_per_block: self.facts.limits.shared_bytes_per_block,
             memory_total: total,
             memory_free: free,
             l2_bytes: ask(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
             virtual_memory: has_virtual_memory(&self.context)?,
             replays: false,
         })
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
     }
 
     fn raw_context(&self) -> *mut c_void {
@@ -150,7 +140,7 @@ impl DeviceBackend for CudaDevice {
         let range = self.heap.alloc(bytes, align)?;
         if zeroed {
             // SAFETY: the memory was just allocated and is not published yet.
-            let done = unsafe { self.fill(range, 0) };
+            let done = unsafe { self.transfer(Transfer::Fill { range, byte: 0 }) };
             done.inspect_err(|_| self.heap.free_or_log(range))?;
         }
         Ok(range)
@@ -168,22 +158,12 @@ impl DeviceBackend for CudaDevice {
                 advice: "allocate all memory at once: a heap without `initial`, or Device::alloc_memory",
             }));
         }
-        Ok(Arc::new(CudaVirtualMemory::new(self.context.clone(), self.heap.clone(), &self.label)?))
+        Ok(Arc::new(CudaVirtualMemory::new(self.context.clone(), self.heap.clone(), &self.facts.label)?))
     }
 
-    fn new_pool(&self, max: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
-        check_pools(&self.context, max)?;
-        Ok(Arc::new(CudaPool::create(self.context.clone(), self.heap.clone(), max)?))
-    }
-
-    fn default_pool(&self) -> Result<Arc<dyn PoolBackend>> {
-        check_pools(&self.context, None)?;
-        Ok(Arc::new(CudaPool::of_device(self.context.clone(), self.heap.clone())?))
-    }
-
-    fn current_pool(&self) -> Result<Arc<dyn PoolBackend>> {
-        check_pools(&self.context, None)?;
-        Ok(Arc::new(CudaPool::current(self.context.clone(), self.heap.clone())?))
+    fn pool(&self, origin: PoolOrigin) -> Result<Arc<dyn PoolBackend>> {
+        check_pools(&self.context, origin)?;
+        Ok(Arc::new(CudaPool::obtain(self.context.clone(), self.heap.clone(), origin)?))
     }
 
     fn synchronize(&self) -> Result<()> {

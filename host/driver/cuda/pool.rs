@@ -3,11 +3,11 @@
 use super::context::Context;
 use super::memory::Heap;
 use super::sys::{Handle, OUT_OF_MEMORY, PoolApi, Status};
-use crate::driver::backend::{PoolAttribute, PoolBackend, Queue};
+use crate::driver::backend::{PoolAttribute, PoolBackend, PoolOrigin, Queue};
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{
-    CUdevice, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType,
-    CUmemPool_attribute, CUmemPoolProps, CUmemoryPool,
+    CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType, CUmemPool_attribute,
+    CUmemPoolProps, CUmemoryPool,
 };
 use std::ffi::{c_int, c_void};
 use std::mem::{offset_of, size_of};
@@ -25,41 +25,25 @@ pub(super) struct CudaPool {
 }
 
 impl CudaPool {
-    /// Creates a pool of GPU memory. A limit of `max` bytes requires CUDA 12.2.
-    pub fn create(context: Arc<Context>, heap: Arc<Heap>, max: Option<u64>) -> Result<CudaPool> {
-        let properties = properties(&context, max);
-        CudaPool::obtain(context, heap, true, "cuMemPoolCreate", |api, raw, _| {
-            // SAFETY: the driver reads the properties and writes the handle to `raw`.
-            unsafe { (api.mem_pool_create)(raw, &properties) }
-        })
-    }
-
-    /// The default pool of the device.
-    pub fn of_device(context: Arc<Context>, heap: Arc<Heap>) -> Result<CudaPool> {
-        CudaPool::obtain(context, heap, false, "cuDeviceGetDefaultMemPool", |api, raw, device| {
-            // SAFETY: the driver writes the handle to `raw`.
-            unsafe { (api.device_get_default_mem_pool)(raw, device) }
-        })
-    }
-
-    /// The current pool of the device, for allocations that name no pool.
-    pub fn current(context: Arc<Context>, heap: Arc<Heap>) -> Result<CudaPool> {
-        CudaPool::obtain(context, heap, false, "cuDeviceGetMemPool", |api, raw, device| {
-            // SAFETY: the driver writes the handle to `raw`.
-            unsafe { (api.device_get_mem_pool)(raw, device) }
-        })
-    }
-
-    /// The pool that `call` writes the handle of.
-    fn obtain(
-        context: Arc<Context>,
-        heap: Arc<Heap>,
-        owned: bool,
-        name: &'static str,
-        call: impl FnOnce(&PoolApi, &mut CUmemoryPool, CUdevice) -> Status,
-    ) -> Result<CudaPool> {
-        let (api, mut raw) = (PoolApi::loaded()?, null_mut());
-        context.call(name, |_| call(api, &mut raw, context.device))?;
+    /// Creates a pool of GPU memory, or takes one of the device. A maximum size requires CUDA 12.2.
+    pub fn obtain(context: Arc<Context>, heap: Arc<Heap>, origin: PoolOrigin) -> Result<CudaPool> {
+        let (api, device, mut raw) = (PoolApi::loaded()?, context.device, null_mut());
+        match origin {
+            PoolOrigin::New { max } => {
+                let properties = properties(&context, max);
+                // SAFETY: the driver reads the properties and writes the handle to `raw`.
+                context.call("cuMemPoolCreate", |_| unsafe { (api.mem_pool_create)(&mut raw, &properties) })
+            }
+            PoolOrigin::Default => context.call("cuDeviceGetDefaultMemPool", |_| {
+                // SAFETY: the driver writes the handle to `raw`.
+                unsafe { (api.device_get_default_mem_pool)(&mut raw, device) }
+            }),
+            PoolOrigin::Current => context.call("cuDeviceGetMemPool", |_| {
+                // SAFETY: the driver writes the handle to `raw`.
+                unsafe { (api.device_get_mem_pool)(&mut raw, device) }
+            }),
+        }?;
+        let owned = matches!(origin, PoolOrigin::New { .. });
         Ok(CudaPool { api, context, heap, raw: Handle(raw), owned })
     }
 
@@ -159,7 +143,7 @@ impl PoolBackend for CudaPool {
 impl Drop for CudaPool {
     fn drop(&mut self) {
         if self.owned {
-            // SAFETY: created by `create`, destroyed once; the driver itself waits for pending
+            // SAFETY: created by `obtain`, destroyed once; the driver itself waits for pending
             // frees.
             self.context.release("cuMemPoolDestroy", |_| unsafe { (self.api.mem_pool_destroy)(self.raw.0) });
         }

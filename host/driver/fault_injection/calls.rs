@@ -32,6 +32,8 @@ calls! {
     Allow "cuMemSetAccess";
     Unmap "cuMemUnmap";
     NewPool "cuMemPoolCreate";
+    DefaultPool "cuDeviceGetDefaultMemPool";
+    CurrentPool "cuDeviceGetMemPool";
     PoolAlloc "cuMemAllocFromPoolAsync";
     PoolFree "cuMemFreeAsync";
     PoolTrim "cuMemPoolTrimTo";

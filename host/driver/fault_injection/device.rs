@@ -5,7 +5,7 @@ use super::faults::Faults;
 use super::memory::{FaultyPool, FaultyVirtualMemory};
 use super::stream::FaultyStream;
 use crate::driver::backend::{
-    Backend, DeviceBackend, Limits, ModuleBackend, PoolBackend, Range, StreamBackend, Transfer, Transfers,
+    DeviceBackend, Facts, ModuleBackend, PoolBackend, PoolOrigin, Range, StreamBackend, Transfer, Transfers,
     VirtualMemory,
 };
 use crate::driver::cpu::CpuDevice;
@@ -35,10 +35,6 @@ impl FaultyDevice {
     fn waited(&self) {
         self.faults.state().clocks.host_waited_for_all();
     }
-
-    fn pool(&self, inner: Arc<dyn PoolBackend>) -> Arc<dyn PoolBackend> {
-        Arc::new(FaultyPool::over(inner, self.faults.clone()))
-    }
 }
 
 impl Drop for FaultyDevice {
@@ -63,21 +59,13 @@ impl Transfers for FaultyDevice {
 }
 
 impl DeviceBackend for FaultyDevice {
-    fn backend(&self) -> Backend {
-        self.inner.backend()
-    }
-
-    fn label(&self) -> &str {
-        self.inner.label()
+    fn facts(&self) -> &Facts {
+        self.inner.facts()
     }
 
     fn info(&self) -> Result<DeviceInfo> {
         self.faults.call(Call::Info)?;
         self.inner.info()
-    }
-
-    fn limits(&self) -> Limits {
-        self.inner.limits()
     }
 
     fn raw_context(&self) -> *mut c_void {
@@ -107,19 +95,13 @@ impl DeviceBackend for FaultyDevice {
         Ok(Arc::new(FaultyVirtualMemory::over(self.inner.virtual_memory()?, self.faults.clone())))
     }
 
-    fn new_pool(&self, max: Option<u64>) -> Result<Arc<dyn PoolBackend>> {
-        self.faults.call(Call::NewPool)?;
-        Ok(self.pool(self.inner.new_pool(max)?))
-    }
-
-    fn default_pool(&self) -> Result<Arc<dyn PoolBackend>> {
-        self.faults.call(Call::NewPool)?;
-        Ok(self.pool(self.inner.default_pool()?))
-    }
-
-    fn current_pool(&self) -> Result<Arc<dyn PoolBackend>> {
-        self.faults.call(Call::NewPool)?;
-        Ok(self.pool(self.inner.current_pool()?))
+    fn pool(&self, origin: PoolOrigin) -> Result<Arc<dyn PoolBackend>> {
+        self.faults.call(match origin {
+            PoolOrigin::New { .. } => Call::NewPool,
+            PoolOrigin::Default => Call::DefaultPool,
+            PoolOrigin::Current => Call::CurrentPool,
+        })?;
+        Ok(Arc::new(FaultyPool::over(self.inner.pool(origin)?, self.faults.clone())))
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -2,7 +2,6 @@
 
 use super::calls::Call;
 use super::faults::Faults;
-use crate::driver::Device;
 use crate::driver::backend::{Pages, PoolAttribute, PoolBackend, Queue, Range, VirtualMemory};
 use crate::error::Result;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,12 +15,6 @@ pub(super) struct FaultyVirtualMemory {
     pages: Mutex<BTreeMap<u64, Pages>>,
     /// The handle that is mapped at each address.
     mapped: Mutex<BTreeMap<u64, u64>>,
-}
-
-/// The virtual memory of `device`, and its fault controls; no failure is armed.
-pub(crate) fn faulty_virtual_memory(device: &Device) -> (Arc<dyn VirtualMemory>, Arc<Faults>) {
-    let (inner, faults) = (device.driver().virtual_memory().unwrap(), Faults::new(false));
-    (Arc::new(FaultyVirtualMemory::over(inner, faults.clone())), faults)
 }
 
 impl FaultyVirtualMemory {

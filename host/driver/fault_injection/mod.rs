@@ -1,5 +1,5 @@
-//! Fault injection: a device, a single stream, or virtual memory whose driver calls are counted,
-//! traced, and fail on request.
+//! Fault injection: a device or a single stream whose driver calls are counted, traced, and fail on
+//! request.
 //!
 //! ```text
 //!   FaultyDevice ─┬─ FaultyStream ─ FaultyEvent
@@ -27,5 +27,4 @@ pub(crate) use each_call::{
 };
 pub(crate) use faults::{Faults, Which};
 pub(crate) use gate::gate;
-pub(crate) use memory::faulty_virtual_memory;
 pub(crate) use stream::faulty_stream;

@@ -3,7 +3,7 @@
 use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::host_pools::allocator::DeviceAllocator;
-use crate::host_pools::sync::lock;
+use crate::lock::lock;
 use crate::usage::Usage;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};

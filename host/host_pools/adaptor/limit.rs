@@ -6,7 +6,7 @@
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use crate::host_pools::allocator::DeviceAllocator;
-use crate::host_pools::sync::lock;
+use crate::lock::lock;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::sync::Mutex;

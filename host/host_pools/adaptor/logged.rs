@@ -37,7 +37,7 @@ use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::address_of;
-use crate::host_pools::sync::lock;
+use crate::lock::lock;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;

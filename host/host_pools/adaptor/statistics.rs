@@ -10,7 +10,7 @@
 use crate::driver::{Device, Stream};
 use crate::error::Result;
 use crate::host_pools::allocator::DeviceAllocator;
-use crate::host_pools::sync::lock;
+use crate::lock::lock;
 use crate::usage::Usage;
 use serde::Serialize;
 use std::alloc::Layout;

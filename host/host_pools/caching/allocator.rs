@@ -2,12 +2,12 @@
 
 use super::super::allocator::DeviceAllocator;
 use super::super::request::{address_of, check_request, ptr_at};
-use super::super::sync::lock;
 use super::bins::FreeOutcome;
 use super::class::{NAME, Need};
 use super::pool::CachingPool;
 use crate::driver::{Device, Stream};
 use crate::error::Result;
+use crate::lock::lock;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;

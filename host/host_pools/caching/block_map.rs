@@ -11,8 +11,8 @@
 //! I1: the map contains exactly the addresses of the slots in use. [`Slot`] has the invariants of a
 //! slot.
 
-use super::super::sync::{lock, read, write};
 use super::slot::{BlockInfo, ClaimError, Slot};
+use crate::lock::{lock, read, write};
 use foldhash::fast::FixedState;
 use std::alloc::Layout;
 use std::collections::HashMap;

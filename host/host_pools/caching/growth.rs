@@ -7,7 +7,6 @@
 
 use super::super::allocator::DeviceAllocator;
 use super::super::request::{address_of, free_on_drop, ptr_at};
-use super::super::sync::lock;
 use super::arena::Segment;
 use super::class::NAME;
 use super::order_tag::OrderTag;
@@ -16,6 +15,7 @@ use super::shared::Shared;
 use super::source::{GrowFailure, Source, UpstreamError, is_out_of_memory};
 use crate::driver::GrowableBuffer;
 use crate::error::{Error, InvalidRequest, Result};
+use crate::lock::lock;
 use std::alloc::Layout;
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;

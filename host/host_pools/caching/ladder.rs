@@ -25,7 +25,6 @@
 //! held while other streams are polled.
 
 use super::super::allocator::DeviceAllocator;
-use super::super::sync::lock;
 use super::block_map::BlockId;
 use super::class::{NAME, Need};
 use super::pool::CachingPool;
@@ -35,6 +34,7 @@ use super::source::GrowFailure;
 use super::stats::Rung;
 use crate::driver::Stream;
 use crate::error::{Bytes, Error, OutOfMemory, Result};
+use crate::lock::lock;
 use std::alloc::Layout;
 use std::sync::atomic::Ordering::Relaxed;
 

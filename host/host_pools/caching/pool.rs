@@ -2,7 +2,6 @@
 
 use super::super::allocator::DeviceAllocator;
 use super::super::request::ptr_at;
-use super::super::sync::lock;
 use super::super::sync_driver::SyncDriverAllocator;
 use super::bins::FreeOutcome;
 use super::block_map::{BlockId, BlockMap};
@@ -16,6 +15,7 @@ use super::streams::Streams;
 use crate::driver::GrowableBuffer;
 use crate::driver::Stream;
 use crate::error::Result;
+use crate::lock::lock;
 use std::alloc::Layout;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

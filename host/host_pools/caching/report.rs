@@ -2,13 +2,13 @@
 
 use super::super::allocator::DeviceAllocator;
 use super::super::request::{inside_block, invalid_free, wrong_layout};
-use super::super::sync::lock;
 use super::class::NAME;
 use super::pool::CachingPool;
 use super::shared::Shared;
 use super::slot::ClaimError;
 use super::stats::{CachingPoolStats, Counts, Rung, RungStats};
 use crate::error::Error;
+use crate::lock::lock;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::sync::atomic::Ordering::Relaxed;

@@ -6,7 +6,6 @@
 //! neighbours do. No function here returns while it holds a lock.
 
 use super::super::allocator::DeviceAllocator;
-use super::super::sync::lock;
 use super::bin::refill_count;
 use super::block_map::BlockId;
 use super::class::Need;
@@ -19,6 +18,7 @@ use super::source::{GrowFailure, Source};
 use super::stream_cache::StreamCache;
 use crate::driver::{Event, Stream};
 use crate::error::Result;
+use crate::lock::lock;
 use std::sync::{Arc, TryLockError};
 
 /// Maximum number of growths of a reservation for one allocation, if other threads take the free

@@ -8,13 +8,13 @@
 //! Only threads that use one stream at the same time, or that take blocks from other streams'
 //! caches, contend for it.
 
-use super::super::sync::lock;
 use super::bins::{Bins, FreeOutcome};
 use super::block_map::BlockMap;
 use super::class::{Classes, Need};
 use super::order_tag::Key;
 use crate::driver::{Device, EventBackend, Stream, StreamWatcher, WeakStream};
 use crate::error::Result;
+use crate::lock::lock;
 use std::alloc::Layout;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};

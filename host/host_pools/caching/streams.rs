@@ -7,12 +7,12 @@
 //!
 //! A thread finds its recently used caches without a lock.
 
-use super::super::sync::{read, write};
 use super::class::Classes;
 use super::order_tag::{ANY_STREAM, Key};
 use super::slot::SHARED;
 use super::stream_cache::{EndedStreams, StreamCache};
 use crate::driver::{Stream, StreamId, StreamWatcher, WeakStream};
+use crate::lock::{read, write};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,7 +2,7 @@
 
 use super::control::ReusePolicies;
 use super::pool::DriverPool;
-use crate::driver::Device;
+use crate::driver::{Device, PoolOrigin};
 use crate::error::{Bytes, Result};
 use crate::host_pools::request::invalid_setting;
 
@@ -53,7 +53,8 @@ impl DriverPoolBuilder {
     /// pools; an error of the driver.
     pub fn build(&self, device: &Device) -> Result<DriverPool> {
         self.check(device)?;
-        let pool = DriverPool::new(device, device.driver().new_pool(self.max_size)?, self.max_size)?;
+        let backend = device.driver().pool(PoolOrigin::New { max: self.max_size })?;
+        let pool = DriverPool::new(device, backend, self.max_size)?;
         pool.set_release_threshold(self.release_threshold.unwrap_or(u64::MAX))?;
         pool.set_reuse(self.reuse)?;
         Ok(pool)

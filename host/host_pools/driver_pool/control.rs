@@ -3,7 +3,7 @@
 use super::pool::DriverPool;
 use crate::driver::PoolAttribute;
 use crate::error::Result;
-use crate::host_pools::sync::lock;
+use crate::lock::lock;
 use crate::usage::Usage;
 use serde::Serialize;
 

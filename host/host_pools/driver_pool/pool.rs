@@ -1,11 +1,11 @@
 //! The pool: allocations, frees, and its drop.
 
 use super::super::block_table::{Block, BlockTable};
-use crate::driver::{Device, PoolAttribute, PoolBackend, Range, Stream};
+use crate::driver::{Device, PoolAttribute, PoolBackend, PoolOrigin, Range, Stream};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::{address_of, check_request, invalid_free, invalid_layout, ptr_at};
-use crate::host_pools::sync::lock;
+use crate::lock::lock;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;
@@ -47,7 +47,7 @@ impl DriverPool {
     /// # Errors
     /// [`Error::NotSupported`] if the device has none, or an error of the driver.
     pub fn default_of(device: &Device) -> Result<DriverPool> {
-        DriverPool::new(device, device.driver().default_pool()?, None)
+        DriverPool::new(device, device.driver().pool(PoolOrigin::Default)?, None)
     }
 
     /// The current pool of the device: the source of allocations that name no pool, such as those
@@ -60,7 +60,7 @@ impl DriverPool {
     /// # Safety
     /// The pool is not destroyed (`cuMemPoolDestroy`) while this value exists.
     pub unsafe fn current_of(device: &Device) -> Result<DriverPool> {
-        DriverPool::new(device, device.driver().current_pool()?, None)
+        DriverPool::new(device, device.driver().pool(PoolOrigin::Current)?, None)
     }
 
     /// Whether both are handles of the same driver pool.

@@ -7,7 +7,7 @@ use crate::driver::{Device, Stream};
 use crate::error::{Bytes, InvalidRequest, Result};
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::address_of;
-use crate::host_pools::sync::lock;
+use crate::lock::lock;
 use std::alloc::Layout;
 use std::fmt;
 use std::marker::PhantomData;

@@ -4,7 +4,7 @@
 //! work that may use the block (I2 of `owned`), including that of recorded streams.
 
 use super::owned::Owned;
-use crate::driver::{Range, Stream};
+use crate::driver::{Range, Stream, Transfer};
 use crate::error::Result;
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::address_of;
@@ -29,10 +29,10 @@ impl<A: DeviceAllocator> Owned<A> {
         if bytes == 0 {
             return Ok(());
         }
-        let alloc_stream = self.ordered()?;
+        let write = Transfer::Write { to: self.address(offset), from, bytes };
         // SAFETY: the caller's promises P1 and P2. The copy is ordered after the other streams
         // (I2).
-        unsafe { alloc_stream.driver().write(self.address(offset), from, bytes) }
+        unsafe { self.ordered()?.driver().transfer(write) }
     }
 
     /// Copies `bytes` bytes from `offset`.
@@ -44,10 +44,10 @@ impl<A: DeviceAllocator> Owned<A> {
         if bytes == 0 {
             return Ok(());
         }
-        let alloc_stream = self.ordered()?;
+        let read = Transfer::Read { to, from: self.address(offset), bytes };
         // SAFETY: the caller's promises P1 and P2. The copy is ordered after the other streams
         // (I2).
-        unsafe { alloc_stream.driver().read(to, self.address(offset), bytes) }
+        unsafe { self.ordered()?.driver().transfer(read) }
     }
 
     /// Sets the first `bytes` bytes to `byte`.
@@ -58,9 +58,9 @@ impl<A: DeviceAllocator> Owned<A> {
         if bytes == 0 {
             return Ok(());
         }
-        let (alloc_stream, range) = (self.ordered()?, Range { address: self.address(0), bytes });
+        let range = Range { address: self.address(0), bytes };
         // SAFETY: the caller's promise P1. The fill is ordered after the other streams (I2).
-        unsafe { alloc_stream.driver().fill(range, byte) }
+        unsafe { self.ordered()?.driver().transfer(Transfer::Fill { range, byte }) }
     }
 
     /// Repeats the first `pattern` bytes of the block until `bytes` bytes are written.
@@ -87,8 +87,9 @@ impl<A: DeviceAllocator> Owned<A> {
         from.parts().order(alloc_stream)?;
         // Before the copy, so that `from` knows of it in every case.
         from.parts().record(alloc_stream)?;
+        let copy = Transfer::Copy { to: self.address(0), from: from.address(0), bytes };
         // SAFETY: the caller's promises P1 and P2. The copy is ordered after the other streams of
         // both handles (I2).
-        unsafe { alloc_stream.driver().copy(self.address(0), from.address(0), bytes) }
+        unsafe { alloc_stream.driver().transfer(copy) }
     }
 }

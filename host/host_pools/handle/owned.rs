@@ -17,7 +17,7 @@ use crate::driver::{Device, Stream};
 use crate::error::{Error, InvalidFree, Result};
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::address_of;
-use crate::host_pools::sync::lock;
+use crate::lock::lock;
 use std::alloc::Layout;
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! Pairs of kernels, with and without one call of the heap, from which `tests/ptx/call_sites.rs`
-//! computes the cost of a call site.
+//! Kernels with one call of the heap each, and kernels without any. `tests/ptx/call_sites.rs`
+//! limits the registers and the spills of each.
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 

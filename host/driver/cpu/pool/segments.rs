@@ -143,6 +143,7 @@ impl Segments {
         let (base, at) = self.find(bytes, |of| of.is_some_and(|of| of.number == pending_free.number))?;
         self.cut(base, at, bytes)
     }
+
     pub fn is_live(&self, address: u64) -> bool {
         self.live.contains_key(&address)
     }
@@ -158,6 +159,7 @@ impl Segments {
             segment.insert(address, free);
         }
     }
+
     pub fn add(&mut self, range: Range) {
         let free = BTreeMap::from([(range.address, FreeRange { bytes: range.bytes, pending_free: None })]);
         self.reserved += range.bytes;

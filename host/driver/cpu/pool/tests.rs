@@ -1,6 +1,7 @@
 //! Which memory is reused by which stream and when, what is released, and what is kept.
 
 use super::*;
+use crate::driver::backend::PoolOrigin;
 use crate::driver::{Device, Event, Stream};
 use crate::error::{InvalidRequest, OutOfMemory};
 use crate::simt::{Executor, Mode};
@@ -52,7 +53,7 @@ impl crate::driver::EventBackend for Held {
 fn a_pool_dropped_with_live_blocks_waits_for_the_device() {
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 4 * MIB);
     let stream = device.stream().unwrap();
-    let pool = device.driver().new_pool(None).unwrap();
+    let pool = device.driver().pool(PoolOrigin::New { max: None }).unwrap();
     pool.alloc(4096, stream.queue()).unwrap();
     let held = hold(&device, &stream);
     let dropping = std::thread::spawn(move || drop(pool));

@@ -25,8 +25,13 @@ pub(super) trait Pool: DeviceAllocator {
 }
 
 impl Pool for SyncDriverAllocator {}
-impl<A: DeviceAllocator> Pool for BlockPool<A> {}
 impl<A: DeviceAllocator> Pool for Statistics<A> {}
+
+impl<A: DeviceAllocator> Pool for BlockPool<A> {
+    fn check(&self) {
+        BlockPool::check(self);
+    }
+}
 
 impl<A: DeviceAllocator> Pool for BumpPool<A> {
     fn tidy(&self, stream: &Stream) -> Result<()> {
@@ -41,7 +46,9 @@ impl Pool for DriverPool {
     fn tidy(&self, stream: &Stream) -> Result<()> {
         stream.synchronize()?;
         self.reset_high_water()?;
+        self.set_release_threshold(1 << 20)?;
         self.stats()?;
+        self.reuse()?;
         self.trim_to(0)
     }
 }
@@ -85,6 +92,7 @@ const fn large(name: &'static str, calls: &'static [Call], make: Make) -> Subjec
 
 const MEMORY: &[Call] = &[Alloc, Free];
 const ONE_REGION: &[Call] = &[Alloc, Free, StreamSynchronize, Record, Wait];
+const HOST_WAITS: &[Call] = &[Alloc, Free, StreamSynchronize];
 const SEGMENTS: &[Call] =
     &[Alloc, Free, NewStream, StreamSynchronize, StreamQuery, Record, Wait, EventQuery, EventSynchronize];
 #[rustfmt::skip]
@@ -93,8 +101,8 @@ const RESERVATION: &[Call] = &[
     NewStream, Record, Wait, EventQuery, EventSynchronize,
 ];
 const POOL_IN_POOL: &[Call] = &[NewPool, PoolAlloc, PoolFree, PoolSet, StreamSynchronize, Record, Wait];
-const DEFAULT_POOL: &[Call] = &[NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, StreamSynchronize];
-const POOL: &[Call] = &[Info, NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, PoolSet, StreamSynchronize];
+const DEFAULT_POOL: &[Call] = &[NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, PoolSet];
+const POOL: &[Call] = &[Info, NewPool, PoolAlloc, PoolFree, PoolTrim, PoolGet, PoolSet];
 
 fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 4096).unwrap()
@@ -141,7 +149,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         let blocks = BlockPool::builder(block, 3).build_over(driver(device))?;
         boxed(CachingPool::builder().segment_bytes(4 << 20).build_over(blocks))
     }),
-    large("caching pool without stream order", ONE_REGION, |device| {
+    large("caching pool without stream order", HOST_WAITS, |device| {
         boxed(caching(4 * MIB).stream_ordered(false).build_over(driver(device)))
     }),
     large("caching pool in one reservation", RESERVATION, |device| boxed(caching(2 * MIB).build(device))),

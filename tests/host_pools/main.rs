@@ -8,7 +8,6 @@ mod block_pool;
 mod bump_pool;
 mod caching;
 mod caching_ladder;
-mod caching_random;
 mod caching_streams;
 mod cases;
 mod counted;

@@ -9,6 +9,9 @@ fn a_freed_block_is_reused_without_an_upstream_call() {
     let (device, stream) = cpu();
     let over_driver = CachingPool::builder().build_over(driver(&device)).unwrap();
     let in_reservation = CachingPool::builder().build(&device).unwrap();
+    // In whole mappings of 2 MiB.
+    let of_device = device.info().unwrap().memory_total >> 21 << 21;
+    assert_eq!((over_driver.max_bytes(), in_reservation.max_bytes()), (None, Some(of_device)));
     for pool in [&over_driver, &in_reservation] {
         let first = alloc_bytes(pool, MIB, &stream);
         free(pool, first, &stream).unwrap();

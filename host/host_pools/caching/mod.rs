@@ -13,8 +13,8 @@
 //!   that the cache no longer remembers is looked up in the global block map, which costs four
 //!   more.
 //! - Large blocks are cut from the cache's own extents and merge there (`extents`), also under the
-//!   cache's lock. An allocation costs one search and two updates of a tree, a free up to three
-//!   updates, and each writes to the block map. The shared state is not touched.
+//!   cache's lock. An allocation costs one search and two updates of the free pieces' bins, a free
+//!   up to three updates, and each writes to the block map. The shared state is not touched.
 //! - A request that the cache cannot serve is served from the shared state, where free neighbours
 //!   merge, or by the fallback ladder (`ladder`).
 //! - `class` defines the size classes and bins. Blocks up to the slab limit take the full size of

@@ -30,7 +30,6 @@ skipped=(
     driver_pool::a_block_crosses_streams
     driver_pool::a_trim_keeps
     handles::threads::handles_move_between_threads
-    injected::random_failures
     threads::caching_with_all_adaptors
 )
 

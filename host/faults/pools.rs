@@ -8,17 +8,22 @@
 //! driver still fails, because no object remains that could retry.
 
 use super::rig::Rig;
-use super::subjects::{Pool, SUBJECTS, Subject};
+use super::subjects::{Memory, Pool, SUBJECTS, Subject};
 use crate::driver::Stream;
 use crate::driver::fault_injection::{self, Call, Run};
+use crate::host_pools::{DeviceAllocator, SyncDriverAllocator};
 
-fn make(run: &mut Run, subject: &Subject) -> Option<(Box<dyn Pool>, Vec<Stream>)> {
+fn make(run: &mut Run, subject: &Subject) -> Option<(Box<dyn Pool>, Memory, Vec<Stream>)> {
     let device = run.device.clone();
     let mut streams = Vec::new();
     for _ in 0..3 {
         streams.push(run.construct(|| device.stream())?);
     }
-    Some((run.construct(|| (subject.make)(&device))?, streams))
+    let (pool, memory) = run.construct(|| {
+        let memory = Memory::new(SyncDriverAllocator::new(&device));
+        Ok(((subject.make)(&device, memory.clone())?, memory))
+    })?;
+    Some((pool, memory, streams))
 }
 
 /// Uses every source of blocks: each stream's own free blocks, those of other streams, the entire
@@ -85,12 +90,14 @@ fn check_usable(rig: &mut Rig<'_>, subject: &Subject, pool: &dyn Pool, streams: 
 /// Builds the pool, uses it, and uses it again after the driver has recovered.
 fn scenario(subject: &Subject) -> impl Fn(&mut Run) {
     |run| {
-        let Some((pool, mut streams)) = make(run, subject) else { return };
+        let Some((pool, memory, mut streams)) = make(run, subject) else { return };
         let mut rig = Rig::new(run);
         use_pool(&mut rig, subject, &*pool, &mut streams);
         if run.recovers() {
             run.recover();
             check_usable(&mut rig, subject, &*pool, &streams);
+            drop(pool);
+            assert_eq!(memory.usage().used_bytes, 0, "{run}: the dropped pool has freed its memory");
         }
     }
 }
@@ -100,7 +107,7 @@ fn the_scenario_reaches_all_calls_and_every_rung_of_the_ladder() {
     let mut reached = [0; 4];
     for subject in SUBJECTS {
         let mut run = Run::unharmed(subject.name);
-        let (pool, mut streams) = make(&mut run, subject).expect("nothing fails");
+        let (pool, _, mut streams) = make(&mut run, subject).expect("nothing fails");
         let mut rig = Rig::new(&run);
         use_pool(&mut rig, subject, &*pool, &mut streams);
         if let Some(rungs) = pool.rungs() {

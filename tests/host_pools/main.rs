@@ -18,7 +18,6 @@ mod driver_support;
 mod handles;
 #[path = "../driver/held.rs"]
 mod held;
-mod injected;
 #[path = "../driver/kernels.rs"]
 #[allow(dead_code, reason = "only some of the kernels are launched here")]
 mod kernels;

@@ -1,9 +1,9 @@
 //! The blocks of a pool under test, and the checks on each call.
 
 use super::subjects::Pool;
-use crate::driver::Stream;
-use crate::driver::fault_injection::{Moment, Run, is_injected};
-use crate::error::{Error, OutOfMemory};
+use crate::driver::fault_injection::{Call, Moment, Run, is_injected};
+use crate::driver::{Range, Stream};
+use crate::error::{Error, OutOfMemory, Result};
 use crate::host_pools::address_of;
 use std::alloc::Layout;
 use warpheap_device::kernel::DevicePtr;
@@ -21,6 +21,8 @@ pub(super) struct Rig<'a> {
     live: Vec<Block>,
     /// Freed blocks: address, length, and the last work that used them.
     freed: Vec<(u64, u64, Moment)>,
+    /// Driver calls of the scenario itself.
+    pub own_calls: Vec<Call>,
 }
 
 fn layout(size: usize) -> Layout {
@@ -29,7 +31,24 @@ fn layout(size: usize) -> Layout {
 
 impl<'a> Rig<'a> {
     pub fn new(run: &'a Run) -> Rig<'a> {
-        Rig { run, live: Vec::new(), freed: Vec::new() }
+        Rig { run, live: Vec::new(), freed: Vec::new(), own_calls: Vec::new() }
+    }
+
+    /// Makes a driver call that is not the pool's.
+    pub fn attempt_own<T>(&mut self, call: impl FnMut() -> Result<T>) -> Option<T> {
+        let before = self.run.faults.calls();
+        let done = self.run.attempt(call);
+        self.own_calls.extend_from_slice(&self.run.faults.all_calls()[before..]);
+        done
+    }
+
+    /// Checks the pool's invariants, and that launches may use every live block.
+    fn check(&self, pool: &dyn Pool) {
+        pool.check();
+        for Block { ptr, layout, .. } in &self.live {
+            let range = Range { address: address_of(*ptr), bytes: layout.size() as u64 };
+            assert!(self.run.device.registry().holds(range), "{}: {range:?} is not registered", self.run);
+        }
     }
 
     /// Allocates a block. Returns false if the pool is out of memory.
@@ -44,12 +63,12 @@ impl<'a> Rig<'a> {
             Err(error) if is_full(&error) => Ok(None),
             Err(error) => Err(error),
         });
-        pool.check();
-        match taken.flatten() {
-            Some(ptr) => self.enlist(Block { ptr, layout: of, alloc_stream: stream.clone() }),
-            None => return false,
+        let taken = taken.flatten();
+        if let Some(ptr) = taken {
+            self.enlist(Block { ptr, layout: of, alloc_stream: stream.clone() });
         }
-        true
+        self.check(pool);
+        taken.is_some()
     }
 
     pub fn must_alloc(&mut self, pool: &dyn Pool, size: usize, stream: &Stream) {
@@ -87,16 +106,18 @@ impl<'a> Rig<'a> {
         let ordered = || stream.wait(&block.alloc_stream.record()?);
         let is_other = stream.id() != block.alloc_stream.id();
         let stream =
-            if is_other && self.run.attempt(ordered).is_none() { &block.alloc_stream } else { stream };
+            if is_other && self.attempt_own(ordered).is_none() { &block.alloc_stream } else { stream };
         let last = self.run.faults.work(stream);
         // SAFETY: a live block; `stream` is ordered after the work of other streams on it.
         let done = self.run.attempt(|| unsafe { pool.deallocate(block.ptr, block.layout, stream) });
-        pool.check();
         match done {
             Some(()) => self.freed.push((start, bytes, last)),
-            // The block is still allocated.
-            None => self.live.insert(0, block),
+            None => {
+                assert!(pool.usage().used_bytes >= bytes, "{}: the block is still allocated", self.run);
+                self.live.insert(0, block);
+            }
         }
+        self.check(pool);
         done.is_some()
     }
 

@@ -2,8 +2,6 @@
 
 use crate::kernels::fill;
 use crate::prelude::*;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn pool(device: &Device, bytes: usize) -> BumpPool<SyncDriverAllocator> {
     BumpPool::builder(layout(bytes, 256)).build_over(driver(device)).unwrap()
@@ -225,51 +223,6 @@ fn overflow_blocks_come_from_the_upstream() {
         alloc(&pool, layout(4096, 256), &stream);
         drop(pool);
         assert_eq!((counted.stats().live_blocks, counted.stats().failed_frees), (0, 0));
-    }
-}
-
-/// In each round all threads allocate until the pool is full and free everything; then one thread
-/// resets it.
-#[test]
-fn threads_share_a_pool_that_is_reset_repeatedly() {
-    const THREADS: usize = 8;
-    const ROUNDS: usize = 60;
-    for device in devices() {
-        let pool = pool(&device, 64 << 10);
-        let (barrier, owned) = (Barrier::new(THREADS), Mutex::new(Vec::<(usize, usize)>::new()));
-        let total = AtomicUsize::new(0);
-        let work = |seed| {
-            let stream = device.stream().unwrap();
-            let mut rng = Pcg64Mcg::seed_from_u64(seed);
-            for _ in 0..ROUNDS {
-                let mut held: Vec<Block> = Vec::new();
-                loop {
-                    let of = layout(1 + (rng.next_u64() % 200) as usize, 1 << (rng.next_u64() % 7));
-                    match pool.allocate(of, &stream) {
-                        Ok(ptr) => held.push((ptr, of)),
-                        Err(Error::OutOfMemory(OutOfMemory::Pool { .. })) => break,
-                        Err(error) => panic!("{error}"),
-                    }
-                }
-                owned.lock().unwrap().extend(held.iter().map(|(ptr, of)| (ptr.0 as usize, of.size())));
-                total.fetch_add(held.len(), Ordering::Relaxed);
-                held.into_iter().for_each(|block| free(&pool, block, &stream).unwrap());
-                if barrier.wait().is_leader() {
-                    let mut all = std::mem::take(&mut *owned.lock().unwrap());
-                    all.sort_unstable();
-                    assert!(all.is_sorted_by(|(start, size), (next, _)| start + size <= *next));
-                    assert_eq!(pool.usage().used_bytes, 0);
-                    pool.reset(&stream).unwrap();
-                }
-                barrier.wait();
-            }
-        };
-        std::thread::scope(|scope| {
-            (0..THREADS as u64).for_each(|seed| drop(scope.spawn(move || work(seed))));
-        });
-        assert_eq!((pool.stats().resets, pool.stats().granted), (ROUNDS as u64, 0));
-        assert!(total.into_inner() > ROUNDS * 300);
-        drop(pool);
     }
 }
 

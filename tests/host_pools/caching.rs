@@ -9,6 +9,9 @@ fn a_freed_block_is_reused_without_an_upstream_call() {
     let (device, stream) = cpu();
     let over_driver = CachingPool::builder().build_over(driver(&device)).unwrap();
     let in_reservation = CachingPool::builder().build(&device).unwrap();
+    // In whole mappings of 2 MiB.
+    let of_device = device.info().unwrap().memory_total >> 21 << 21;
+    assert_eq!((over_driver.max_bytes(), in_reservation.max_bytes()), (None, Some(of_device)));
     for pool in [&over_driver, &in_reservation] {
         let first = alloc_bytes(pool, MIB, &stream);
         free(pool, first, &stream).unwrap();
@@ -28,9 +31,17 @@ fn a_freed_block_is_reused_without_an_upstream_call() {
 fn sizes_are_rounded_and_the_waste_is_reported() {
     let (device, stream) = cpu();
     let pool = CachingPool::builder().build_over(Counted::new(&device)).unwrap();
-    let rounded = [(1, 512), (513, 1024), ((1 << 20) + 1, 2 << 20), ((2 << 30) + 1, (2 << 30) + 1)];
+    // Twice the size up to 2 GiB, and exact above.
+    let rounded = [
+        (1, 512),
+        (512, 512),
+        (513, 1024),
+        (MIB + 1, 2 * MIB),
+        (GIB + 1, 2 * GIB),
+        (2 * GIB + 1, 2 * GIB + 1),
+    ];
     for (size, to) in rounded {
-        assert_eq!(pool.rounded(size), to);
+        assert_eq!(pool.rounded(size as u64), to as u64, "{size}");
     }
     let blocks = [
         alloc_bytes(&pool, 1, &stream),
@@ -49,8 +60,17 @@ fn sizes_are_rounded_and_the_waste_is_reported() {
     let stats = pool.stats();
     assert_eq!((stats.usage.used_bytes, stats.requested_bytes, stats.wasted_bytes), (0, 0, 0));
     // More classes per doubling waste less memory.
-    let four = CachingPool::builder().classes_per_doubling(4).build_over(Counted::new(&device)).unwrap();
-    assert_eq!((pool.rounded(40_000), four.rounded(40_000)), (65_536, 40_960));
+    let classes = |per| CachingPool::builder().classes_per_doubling(per).build_over(Counted::new(&device));
+    let (four, sixteen) = (classes(4).unwrap(), classes(16).unwrap());
+    let rounded =
+        [(1, 512), (513, 1024), (1025, 1536), (2049, 2560), (40_000, 40_960), (MIB + 1, MIB + (1 << 18))];
+    for (size, to) in rounded {
+        assert_eq!(four.rounded(size as u64), to as u64, "{size}");
+    }
+    assert_eq!(
+        (pool.rounded(33_000), four.rounded(33_000), sixteen.rounded(33_000)),
+        (65_536, 40_960, 34_816)
+    );
     assert!(format!("{pool:?}").contains("0 B of"), "{pool:?}");
     let json = serde_json::to_value(&stats).unwrap();
     assert_eq!(json["rungs"]["grown"], stats.rungs.grown);
@@ -78,13 +98,16 @@ fn an_allocation_beyond_the_limit_fails_with_figures() {
 fn invalid_settings_are_rejected() {
     let (device, _) = cpu();
     let builder = CachingPool::builder;
-    let rejected: [(CachingPoolBuilder, &str); 6] = [
+    let rejected: [(CachingPoolBuilder, &str); 9] = [
         (builder().max_bytes(100), "max_bytes"),
         (builder().min_block(300), "min_block"),
+        (builder().min_block(0), "min_block"),
         (builder().segment_bytes(1000), "segment_bytes"),
         (builder().segment_bytes(0), "segment_bytes"),
         (builder().classes_per_doubling(3), "classes_per_doubling"),
+        (builder().classes_per_doubling(0), "classes_per_doubling"),
         (builder().slab_limit(4 << 20), "slab_limit"),
+        (builder().slab_limit(256), "slab_limit"),
     ];
     for (builder, setting) in rejected {
         let error = builder.build_over(driver(&device)).unwrap_err();

@@ -17,7 +17,7 @@ pub fn pool_with_spare(device: &Device, spare: u64) -> CachingPool<SyncDriverAll
     CachingPool::builder().segment_bytes(2 << 20).spare_bytes(spare).build_over(driver(device)).unwrap()
 }
 
-pub fn cpu() -> (Device, Stream, Stream) {
+pub fn two_streams() -> (Device, Stream, Stream) {
     let device = Device::cpu();
     let streams = [device.stream().unwrap(), device.stream().unwrap()];
     let [first, second] = streams;
@@ -30,7 +30,7 @@ pub fn served<A: DeviceAllocator>(pool: &CachingPool<A>) -> RungStats {
 
 #[test]
 fn a_stream_reuses_its_own_frees_first() {
-    let (device, first, _) = cpu();
+    let (device, first, _) = two_streams();
     let pool = limited_pool(&device, 2 * MIB);
     let blocks = [alloc(&pool, MIB, &first), alloc(&pool, MIB, &first)];
     assert_eq!((served(&pool).grown, served(&pool).shared, pool.stats().hits), (1, 0, 1));
@@ -53,7 +53,7 @@ fn a_stream_reuses_its_own_frees_first() {
 
 #[test]
 fn free_memory_is_used_after_a_failed_upstream_call() {
-    let (device, first, _) = cpu();
+    let (device, first, _) = two_streams();
     let upstream = FailureInjected::new(driver(&device), Failures::Nth(2));
     let pool = CachingPool::builder().segment_bytes(4 << 20).build_over(upstream).unwrap();
     let halves = [alloc(&pool, 2 * MIB, &first), alloc(&pool, 2 * MIB, &first)];
@@ -69,7 +69,7 @@ fn free_memory_is_used_after_a_failed_upstream_call() {
 /// of letting the pool grow.
 #[test]
 fn memory_cached_for_an_idle_stream_is_used_before_the_pool_grows() {
-    let (device, first, second) = cpu();
+    let (device, first, second) = two_streams();
     let pool = pool_with_spare(&device, 0);
     free(&pool, alloc(&pool, 16 * MIB, &first), &first).unwrap();
     for _ in 0..1000 {
@@ -80,7 +80,7 @@ fn memory_cached_for_an_idle_stream_is_used_before_the_pool_grows() {
 
 #[test]
 fn caches_are_kept_while_little_memory_is_free() {
-    let (device, first, _) = cpu();
+    let (device, first, _) = two_streams();
     let pool = |spare| {
         let pool = CachingPool::builder().segment_bytes(2 << 20).spare_bytes(spare);
         pool.max_bytes(512 << 20).build(&device).unwrap()
@@ -103,7 +103,7 @@ fn caches_are_kept_while_little_memory_is_free() {
 
 #[test]
 fn an_exhausted_upstream_is_asked_again_last() {
-    let (device, first, _) = cpu();
+    let (device, first, _) = two_streams();
     let upstream = Limit::new(Counted::new(&device), 4 << 20);
     let pool = CachingPool::builder().segment_bytes(2 << 20).build_over(upstream).unwrap();
     let calls = || pool.stats().upstream_allocs;
@@ -126,7 +126,7 @@ fn an_exhausted_upstream_is_asked_again_last() {
 
 #[test]
 fn cached_segments_are_released_before_a_request_fails() {
-    let (device, first, second) = cpu();
+    let (device, first, second) = two_streams();
     let pool = limited_pool(&device, 4 * MIB);
     for stream in [&first, &second] {
         let two = [alloc(&pool, 2 * MIB, &first), alloc(&pool, 2 * MIB, &first)];
@@ -148,7 +148,7 @@ fn cached_segments_are_released_before_a_request_fails() {
 
 #[test]
 fn a_hook_may_free_blocks_and_is_called_repeatedly() {
-    let (device, first, _) = cpu();
+    let (device, first, _) = two_streams();
     let (held, requested) = (Arc::new(Mutex::new(Vec::<Block>::new())), Arc::new(AtomicUsize::new(0)));
     let cell: Arc<OnceLock<Arc<CachingPool<Counted>>>> = Arc::default();
     let (of_hook, pool_of_hook, count) = (held.clone(), cell.clone(), requested.clone());
@@ -177,7 +177,7 @@ fn a_hook_may_free_blocks_and_is_called_repeatedly() {
 
 #[test]
 fn the_number_of_hook_calls_is_bounded() {
-    let (device, first, _) = cpu();
+    let (device, first, _) = two_streams();
     let pool = CachingPool::builder().max_bytes(1 << 20).segment_bytes(1 << 20).on_exhausted(|_| true);
     let pool = pool.build_over(Counted::new(&device)).unwrap();
     assert!(matches!(
@@ -188,7 +188,7 @@ fn the_number_of_hook_calls_is_bounded() {
 
 #[test]
 fn the_error_has_the_figures_and_the_upstream_error() {
-    let (device, first, _) = cpu();
+    let (device, first, _) = two_streams();
     let pool = limited_pool(&device, 4 * MIB);
     let [one, two] = [alloc(&pool, 2 * MIB, &first), alloc(&pool, MIB, &first)];
     let error = pool.allocate(layout(2 * MIB, 256), &first).unwrap_err();

@@ -1,6 +1,6 @@
 //! The rungs of the caching pool's ladder that depend on the work of other streams.
 
-use crate::caching_ladder::{cpu, pool_with_spare, served};
+use crate::caching_ladder::{pool_with_spare, served, two_streams};
 use crate::held::Held;
 use crate::kernels::{double, fail, fill};
 use crate::prelude::alloc_bytes as alloc;
@@ -31,7 +31,7 @@ fn doubled(module: &Module, device: &Device, stream: &Stream, block: Block, firs
 #[test]
 fn completed_frees_of_another_stream_are_reused_without_a_wait() {
     for spare in [0, 256 << 20] {
-        let (device, first, second) = cpu();
+        let (device, first, second) = two_streams();
         let module = module(&device);
         let pool = pool_with_spare(&device, spare);
         let block = alloc(&pool, 2 * MIB, &first);
@@ -50,7 +50,7 @@ fn completed_frees_of_another_stream_are_reused_without_a_wait() {
 
 #[test]
 fn a_kernel_fault_is_reported_after_the_pool_polled_the_stream() {
-    let (device, first, second) = cpu();
+    let (device, first, second) = two_streams();
     let module = module(&device);
     let pool = CachingPool::builder().segment_bytes(2 << 20).max_bytes(4 << 20).build(&device).unwrap();
     let block = alloc(&pool, 2 * MIB, &first);
@@ -74,7 +74,7 @@ fn a_kernel_fault_is_reported_after_the_pool_polled_the_stream() {
 #[test]
 fn a_busy_stream_keeps_its_cache_while_another_misses() {
     for spare in [64 << 20, 0] {
-        let (device, first, second) = cpu();
+        let (device, first, second) = two_streams();
         let module = module(&device);
         let pool = pool_with_spare(&device, spare);
         let block = alloc(&pool, 2 * MIB, &first);
@@ -97,7 +97,7 @@ fn a_busy_stream_keeps_its_cache_while_another_misses() {
 
 #[test]
 fn pending_frees_of_another_stream_are_waited_for_on_the_device() {
-    let (device, first, second) = cpu();
+    let (device, first, second) = two_streams();
     let module = module(&device);
     for size in [2 * MIB, 32 << 10] {
         let upstream = Limit::new(driver(&device), 2 << 20);
@@ -120,7 +120,7 @@ fn pending_frees_of_another_stream_are_waited_for_on_the_device() {
 
 #[test]
 fn pieces_of_several_streams_coalesce_for_a_third() {
-    let (device, first, second) = cpu();
+    let (device, first, second) = two_streams();
     let (third, module) = (device.stream().unwrap(), module(&device));
     let upstream = Limit::new(driver(&device), 2 << 20);
     let pool = CachingPool::builder().segment_bytes(2 << 20).build_over(upstream).unwrap();

@@ -26,11 +26,7 @@ pub struct Case {
 impl Case {
     /// Builds the allocator over the memory of `device`.
     pub fn build(&self, device: &Device) -> Any {
-        self.build_over(Box::new(SyncDriverAllocator::new(device))).unwrap()
-    }
-
-    pub fn build_over(&self, upstream: Any) -> Result<Any> {
-        (self.make)(upstream)
+        (self.make)(Box::new(SyncDriverAllocator::new(device))).unwrap()
     }
 
     /// Whether the driver frees its memory in stream order.
@@ -41,11 +37,6 @@ impl Case {
     /// Whether each call is a driver call, which is slow on a GPU.
     pub fn is_the_driver(&self) -> bool {
         self.name.starts_with("driver")
-    }
-
-    /// Whether it allocates from an upstream at all.
-    pub fn has_upstream(&self) -> bool {
-        !self.is_stream_ordered()
     }
 }
 
@@ -110,23 +101,8 @@ fn caching(blocks: usize) -> CachingPoolBuilder {
     CachingPool::builder().max_bytes((blocks * BLOCK.size()) as u64).segment_bytes(1 << 20)
 }
 
-/// The allocators that take memory from an upstream, and those that need only the device.
+/// The allocators, each over driver memory or the device itself.
 pub fn cases() -> Vec<Case> {
-    let growing = |name, room, make| Case { name, make, max: BLOCK, room };
-    let mut all = over_upstreams();
-    all.extend([
-        growing("caching, in one segment that grows", None, |memory| {
-            Ok(Box::new(CachingPool::builder().build(memory.device())?))
-        }),
-        // Memory is mapped 2 MiB at a time.
-        growing("caching, in one segment of 4 MiB", Some(256), |memory| {
-            Ok(Box::new(CachingPool::builder().max_bytes(4 << 20).build(memory.device())?))
-        }),
-    ]);
-    all
-}
-
-pub fn over_upstreams() -> Vec<Case> {
     let case = |name, room, make| Case { name, make, max: BLOCK, room };
     let driver = |name, make| case(name, None, make);
     let pool = |name, make| case(name, Some(BLOCKS), make);
@@ -185,6 +161,13 @@ pub fn over_upstreams() -> Vec<Case> {
             let outer = Traced::new(builder.clone().build_over(memory)?);
             let inner = FailureInjected::new(builder.build_over(outer)?, Failures::Never);
             Ok(Box::new(Statistics::new(Logged::new(Limit::new(inner, 1 << 40), std::io::sink()))))
+        }),
+        case("caching, in one segment that grows", None, |memory| {
+            Ok(Box::new(CachingPool::builder().build(memory.device())?))
+        }),
+        // Memory is mapped 2 MiB at a time.
+        case("caching, in one segment of 4 MiB", Some(256), |memory| {
+            Ok(Box::new(CachingPool::builder().max_bytes(4 << 20).build(memory.device())?))
         }),
     ]
 }

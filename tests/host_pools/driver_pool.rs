@@ -3,7 +3,6 @@
 
 use crate::kernels::fill;
 use crate::prelude::*;
-use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
@@ -218,21 +217,6 @@ fn a_block_crosses_streams_behind_an_event() {
 }
 
 #[test]
-fn streams_and_pool_may_be_dropped_while_frees_are_pending() {
-    for device in devices() {
-        let (module, pool) = (module(&device), pool(&device));
-        for _ in 0..20 {
-            let stream = device.stream().unwrap();
-            let block = alloc(&pool, mib(1), &stream);
-            launch_linger(&stream, &module, words(&device, block), 2000);
-            free(&pool, block, &stream).unwrap();
-        }
-        drop(pool);
-        device.synchronize().unwrap();
-    }
-}
-
-#[test]
 fn the_devices_own_pool_outlives_its_handles() {
     for device in devices() {
         let stream = device.stream().unwrap();
@@ -250,49 +234,5 @@ fn the_devices_own_pool_outlives_its_handles() {
         let again = DriverPool::default_of(&device).unwrap();
         assert_eq!(again.release_threshold().unwrap(), 3 * MIB);
         again.set_release_threshold(before).unwrap();
-    }
-}
-
-#[test]
-fn other_pools_work_over_it() {
-    for device in devices() {
-        let stream = device.stream().unwrap();
-        let pool = pool(&device);
-        let blocks = BlockPool::builder(layout(4096, 4096), 10).build_over(&pool).unwrap();
-        let block = alloc(&blocks, layout(4096, 4096), &stream);
-        memory(&device, block).fill(7).unwrap();
-        free(&blocks, block, &stream).unwrap();
-        drop(blocks);
-        assert_eq!(pool.usage().used_bytes, 0);
-    }
-}
-
-/// 100 allocations of 4 MiB. On a GPU the driver's synchronous memory is far slower.
-#[test]
-fn stream_ordered_against_synchronous_allocation() {
-    const TIMES: u32 = 100;
-    for device in devices() {
-        let (module, stream) = (module(&device), device.stream().unwrap());
-        let (pool, memory) = (pool(&device), driver(&device));
-        let time = |allocator: &dyn DeviceAllocator| -> Duration {
-            let start = Instant::now();
-            for i in 0..TIMES {
-                let block = alloc(allocator, mib(4), &stream);
-                // SAFETY: one thread, on the stream of the block.
-                unsafe { stream.launch(&module, fill, &ONE, (words(&device, block), i)) }.unwrap();
-                free(allocator, block, &stream).unwrap();
-            }
-            stream.synchronize().unwrap();
-            start.elapsed() / TIMES
-        };
-        let min = |allocator: &dyn DeviceAllocator| (0..4).map(|_| time(allocator)).min().unwrap_or_default();
-        let (ordered, synchronous) = (min(&pool), min(&memory));
-        println!("{device}: {synchronous:.2?} each, stream-ordered {ordered:.2?}");
-        assert!(is_cpu(&device) || ordered < synchronous, "on {device}: {ordered:.2?}, {synchronous:.2?}");
-        assert_eq!(pool.stats().unwrap().live_blocks, 0);
-        let last = alloc(&pool, mib(4), &stream);
-        set(&stream, &module, last, 5.0);
-        assert_eq!(others(&device, last, 5.0), 0, "on {device}");
-        free(&pool, last, &stream).unwrap();
     }
 }

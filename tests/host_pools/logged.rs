@@ -169,12 +169,8 @@ fn write_failures_are_reported_and_do_not_affect_calls() {
 }
 
 #[test]
-fn invalid_logs_are_rejected() {
-    for text in ["thread,time\n1,2\n", "thread,time,action,pointer,size,stream,align\n1,2,lend,0x0,4,1,1\n"] {
-        let error = read_log(text.as_bytes()).unwrap_err();
-        assert!(matches!(error, Error::AllocLog { what: "read", .. }), "{error}");
-    }
-    let odd = "thread,time,action,pointer,size,stream,align\n1,2,free,0xz,4,1,1\n";
-    assert!(read_log(odd.as_bytes()).unwrap_err().to_string().contains("`0xz` is not an address"));
+fn invalid_logs_are_rejected_and_empty_ones_have_no_rows() {
+    let error = read_log(&b"thread,time\n1,2\n"[..]).unwrap_err();
+    assert!(matches!(error, Error::AllocLog { what: "read", .. }), "{error}");
     assert_eq!(read_log(&b""[..]).unwrap(), []);
 }

@@ -8,7 +8,6 @@ mod block_pool;
 mod bump_pool;
 mod caching;
 mod caching_ladder;
-mod caching_random;
 mod caching_streams;
 mod cases;
 mod counted;
@@ -19,7 +18,6 @@ mod driver_support;
 mod handles;
 #[path = "../driver/held.rs"]
 mod held;
-mod injected;
 #[path = "../driver/kernels.rs"]
 #[allow(dead_code, reason = "only some of the kernels are launched here")]
 mod kernels;

@@ -1,6 +1,6 @@
 //! What most of these tests use: names of the library, and short forms of common steps.
 
-pub use crate::cases::{Any, BLOCKS, Case, cases, layout, over_upstreams};
+pub use crate::cases::{Any, BLOCKS, Case, cases, layout};
 pub use crate::counted::Counted;
 pub use crate::support::{devices, is_cpu, module};
 pub use rand_pcg::Pcg64Mcg;

@@ -197,23 +197,30 @@ fn streams_may_be_dropped_while_frees_are_pending() {
 #[test]
 fn a_drop_waits_for_kernels_that_use_the_blocks() {
     each(|case, device, allocator| {
-        let (module, stream) = (module(device), device.stream().unwrap());
-        let block = alloc(&allocator, case.max, &stream);
-        let values = first_word(device, block);
-        launch_linger(&stream, &module, values, 20_000);
-        let ended = stream.record().unwrap();
+        let (module, streams) = (module(device), [(); 2].map(|()| device.stream().unwrap()));
+        let blocks = streams.each_ref().map(|stream| alloc(&allocator, case.max, stream));
+        let values = blocks.map(|block| first_word(device, block));
+        // The work of the last free ends first.
+        for ((stream, values), micros) in streams.iter().zip(values).zip([20_000, 2000]) {
+            launch_linger(stream, &module, values, micros);
+        }
+        let ended = streams.each_ref().map(|stream| stream.record().unwrap());
         if case.room.is_some() {
-            free(&allocator, block, &stream).unwrap();
+            for (block, stream) in blocks.into_iter().zip(&streams) {
+                free(&allocator, block, stream).unwrap();
+            }
         }
         drop(allocator);
         // A GPU's driver keeps the memory of a stream-ordered pool until the kernel has ended,
         // without a wait by the host.
         let waits = is_cpu(device) || !case.is_stream_ordered();
-        assert!(!waits || ended.is_done().unwrap(), "{case}: the memory went while a kernel was in flight");
+        let all_ended = ended.iter().all(|event| event.is_done().unwrap());
+        assert!(!waits || all_ended, "{case}: the memory went while a kernel was in flight");
         // Only the CPU knows that the memory was freed; a GPU would run the kernel.
         if is_cpu(device) {
             // SAFETY: the launch is rejected.
-            let late = unsafe { stream.launch(&module, linger, &LaunchConfig::linear(1, 1), (values, 1)) };
+            let late =
+                unsafe { streams[0].launch(&module, linger, &LaunchConfig::linear(1, 1), (values[0], 1)) };
             assert!(matches!(late, Err(Error::Dangling(Dangling::Argument { .. }))), "{case}: {late:?}");
         }
     });

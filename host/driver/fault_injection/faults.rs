@@ -119,11 +119,6 @@ impl Faults {
         self.fail_calls(&[Call::Record, Call::Wait, Call::StreamQuery], fails);
     }
 
-    /// Sets whether work that writes to memory fails from now on.
-    pub fn fail_work(&self, fails: bool) {
-        self.fail_calls(&[Call::StreamWrite, Call::StreamCopy, Call::StreamFill], fails);
-    }
-
     /// Sets whether waits of the host for a stream fail from now on.
     pub fn fail_synchronize(&self, fails: bool) {
         self.fail_calls(&[Call::StreamSynchronize], fails);

@@ -169,7 +169,7 @@ impl<A: DeviceAllocator> BlockPool<A> {
 
     /// Name in error messages.
     fn name(&self) -> String {
-        format!("a pool of {} blocks of {}", self.blocks, Bytes(self.block.size() as u64))
+        format!("a block pool of {} blocks of {}", self.blocks, Bytes(self.block.size() as u64))
     }
 
     #[cold]
@@ -223,7 +223,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BlockPool<A> {
 
     #[inline]
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        check_request("a pool of blocks", self.device(), layout, stream)?;
+        check_request("a block pool", self.device(), layout, stream)?;
         if layout.size() > self.block.size() || layout.align() > self.block.align() {
             return Err(self.unsupported(layout));
         }

@@ -1,14 +1,14 @@
 //! Which stream waits for which, and driver failures in resets and frees.
 
+use super::BumpPool;
 use super::cursor::Cursor;
 use super::order::ResetOrder;
-use super::{BumpPool, Overflow};
 use crate::driver::fault_injection::faulty_stream;
 use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::host_pools::DeviceAllocator;
 use crate::host_pools::address_of;
-use crate::host_pools::{FailureInjected, Failures, Statistics, SyncDriverAllocator};
+use crate::host_pools::{Statistics, SyncDriverAllocator};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::alloc::Layout;
@@ -125,36 +125,6 @@ fn events_recorded_concurrently_on_one_stream_are_all_kept() {
     assert_eq!(order.events(), 2);
     order.freed(stream.id(), stream.record().unwrap(), order.now());
     assert_eq!(order.events(), 1, "that one lies behind both");
-}
-
-#[test]
-fn a_failed_free_of_an_overflow_block_can_be_retried() {
-    let device = Device::cpu();
-    let stream = device.stream().unwrap();
-    // The fourth call is the free when the pool is dropped, which is retried.
-    for nth in 1..=4 {
-        let memory = FailureInjected::new(SyncDriverAllocator::new(&device), Failures::Nth(nth));
-        let built = BumpPool::builder(BLOCK).overflow(Overflow::Upstream).build_over(&memory);
-        let Ok(pool) = built else {
-            assert_eq!(nth, 1);
-            continue;
-        };
-        let inside = pool.allocate(BLOCK, &stream).unwrap();
-        let outside = pool.allocate(BLOCK, &stream).or_else(|_| pool.allocate(BLOCK, &stream)).unwrap();
-        assert_eq!((pool.stats().overflow_blocks, pool.stats().overflows), (1, 1), "call {nth}");
-        if nth == 3 {
-            assert!(matches!(free(&pool, outside, &stream), Err(Error::FailureInjected { .. })));
-            assert_eq!(pool.stats().overflow_bytes, 64);
-        }
-        free(&pool, outside, &stream).unwrap();
-        assert!(free(&pool, outside, &stream).unwrap_err().to_string().contains("freed before"));
-        free(&pool, inside, &stream).unwrap();
-        assert_eq!(pool.usage().used_bytes, 0);
-        drop(pool);
-        assert_eq!(memory.failed(), 1, "call {nth}");
-        assert_eq!(memory.usage().used_bytes, 0, "call {nth}");
-    }
-    assert_eq!(device.memory_in_use(), (0, 0));
 }
 
 #[test]

@@ -14,7 +14,8 @@
 //!   more.
 //! - Large blocks are cut from the cache's own extents and merge there (`extents`). Cutting or
 //!   merging one also locks one shard of the block map exclusively. An allocation costs one search
-//!   and two updates of a tree, a free up to three updates. The shared state is not touched.
+//!   and two updates of the free pieces' bins, a free up to three updates. The shared state is not
+//!   touched.
 //! - A request that the cache cannot serve is served from the shared state, where free neighbours
 //!   merge, or by the fallback ladder (`ladder`).
 //! - `class` defines the size classes and bins. Blocks up to the slab limit take the full size of

@@ -113,6 +113,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
     }
 
     /// Limit of the memory that the pool takes from its upstream, in bytes. `None` if unlimited.
+    /// A reservation ([`CachingPoolBuilder::build`](super::CachingPoolBuilder::build)) is always
+    /// limited, at most to the device's memory.
     pub fn max_bytes(&self) -> Option<u64> {
         let unlimited = self.settings.classes.round_to_block(u64::MAX >> 1);
         Some(self.settings.max_bytes).filter(|max| *max < unlimited)

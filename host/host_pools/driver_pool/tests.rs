@@ -1,73 +1,14 @@
-//! Each driver call fails once, and no memory is lost.
+//! Errors with figures, handles of one pool, and the order of steps in a drop.
 
-use super::{DriverPool, ReusePolicies};
-use crate::driver::fault_injection::{Call, Run, Which, each_call_fails_once, faulty_device, gate};
-use crate::driver::{Device, Range};
+use super::DriverPool;
+use crate::driver::Device;
+use crate::driver::fault_injection::{Call, faulty_device, gate};
+use crate::error::OutOfMemory;
 use crate::error::{Bytes, Error, Result};
-use crate::error::{InvalidFree, OutOfMemory};
 use crate::host_pools::DeviceAllocator;
 use crate::host_pools::PoolBuffer;
-use crate::host_pools::address_of;
 use crate::simt::{Executor, Mode};
 use std::alloc::Layout;
-
-/// Creates a pool, uses every operation, and drops it.
-fn scenario(run: &mut Run) {
-    let device = &run.device;
-    let stream = run.must(|| device.stream()).unwrap();
-    let pool = run.must(|| DriverPool::builder().release_threshold(1 << 20).build(device)).unwrap();
-    let layout = |size, align| Layout::from_size_align(size, align).unwrap();
-    let mut blocks = Vec::new();
-    for of in [layout(1, 1), layout(5000, 256), layout(100, 4096), layout(3 << 20, 2 << 20)] {
-        let ptr = run.must(|| pool.allocate(of, &stream)).unwrap();
-        assert!(ptr.0.addr().is_multiple_of(of.align()));
-        blocks.push((ptr, of));
-    }
-    assert_eq!(device.memory_in_use(), (1 + 5000 + 100 + (3 << 20), 4), "launches know them");
-    let stats = run.must(|| pool.stats()).unwrap();
-    assert_eq!((stats.live_blocks, stats.release_threshold), (4, 1 << 20));
-    for (ptr, of) in blocks {
-        // SAFETY: no work uses the block, and it is freed once (P1, P2).
-        run.must(|| unsafe { pool.deallocate(ptr, of, &stream) }).unwrap();
-    }
-    assert_eq!(device.memory_in_use(), (0, 0));
-    assert_eq!(run.must(|| pool.stats().map(|stats| stats.usage.used_bytes)), Some(0));
-    run.must(|| pool.reset_high_water()).unwrap();
-    run.must(|| pool.set_release_threshold(0)).unwrap();
-    run.must(|| pool.trim_to(0)).unwrap();
-    assert_eq!(run.must(|| pool.reuse()), Some(ReusePolicies::default()));
-    drop(pool);
-    run.must(|| device.synchronize()).unwrap();
-    let info = run.must(|| device.info()).unwrap();
-    assert_eq!(info.memory_free, info.memory_total, "{run}");
-}
-
-#[test]
-fn each_driver_call_fails_once() {
-    let calls = each_call_fails_once("a stream-ordered pool", scenario);
-    assert!(calls.len() > 20, "{calls:?}");
-}
-
-/// A failed free leaves the block unchanged: live, in the registry, with its layout.
-#[test]
-fn a_block_stays_live_after_a_failed_free() {
-    let (device, faults) = faulty_device(16 << 20);
-    let stream = device.stream().unwrap();
-    let pool = DriverPool::builder().build(&device).unwrap();
-    let layout = Layout::from_size_align(1000, 1024).unwrap();
-    let ptr = pool.allocate(layout, &stream).unwrap();
-    let range = Range { address: address_of(ptr), bytes: 1000 };
-    // SAFETY: no work uses the block (P1). It is freed until a free succeeds; one more free must be
-    // an error (P2).
-    let free = || unsafe { pool.deallocate(ptr, layout, &stream) };
-    faults.fail_calls(&[Call::PoolFree], true);
-    assert!(matches!(free(), Err(Error::Driver { .. })));
-    faults.fail_calls(&[Call::PoolFree], false);
-    assert!(device.registry().holds(range) && pool.usage().used_bytes == 2024);
-    free().unwrap();
-    assert!(!device.registry().holds(range) && pool.usage().used_bytes == 0);
-    assert!(matches!(free(), Err(Error::InvalidFree(InvalidFree::Block { .. }))));
-}
 
 #[test]
 fn out_of_memory_errors_report_the_figures_of_the_pool() {
@@ -96,28 +37,6 @@ fn handles_of_one_driver_pool_are_the_same() {
     let [default, current, own] = pools.map(Result::unwrap);
     assert!(default.is_same(&current) && current.is_same(&default));
     assert!(!default.is_same(&own) && !default.is_same(&DriverPool::default_of(&Device::cpu()).unwrap()));
-}
-
-/// Blocks that are still allocated are freed on drop, even if one of the frees fails; it is retried
-/// once.
-#[test]
-fn a_drop_frees_live_blocks() {
-    for fails in [0, 1, 2, 3] {
-        let (device, faults) = faulty_device(16 << 20);
-        let stream = device.stream().unwrap();
-        let pool = DriverPool::builder().build(&device).unwrap();
-        for _ in 0..3 {
-            pool.allocate(Layout::new::<[u64; 100]>(), &stream).unwrap();
-        }
-        let before = faults.calls();
-        if fails > 0 {
-            faults.tell(Which::Nth(before + fails), 2);
-        }
-        drop(pool);
-        assert_eq!(faults.failed().len(), fails.min(1));
-        assert_eq!(faults.calls_of(Call::PoolFree), 3 + faults.failed().len(), "three frees, and a retry");
-        assert_eq!((faults.held(), device.memory_in_use()), (Vec::new(), (0, 0)));
-    }
 }
 
 /// A subscriber that panics on each event.

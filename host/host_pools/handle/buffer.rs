@@ -1,7 +1,7 @@
 //! Arrays in memory of an allocator.
 
 use super::error::DeallocateError;
-use super::owned::{Owned, OwnedParts};
+use super::owned::OwnedParts;
 use super::parts::PoolParts;
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, InvalidRequest, Result};
@@ -11,7 +11,7 @@ use crate::lock::lock;
 use std::alloc::Layout;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::{Arc, Mutex, PoisonError};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 
@@ -26,7 +26,8 @@ use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 /// allocated until its allocator is dropped.
 #[must_use = "its memory is freed when it is dropped"]
 pub struct PoolBuffer<T: Copy, A: DeviceAllocator = Arc<dyn DeviceAllocator>> {
-    pub(super) owned: Owned<A>,
+    /// Taken out when the handle ends, and never used afterwards.
+    parts: ManuallyDrop<OwnedParts<A>>,
     len: usize,
     _values: PhantomData<T>,
 }
@@ -40,16 +41,23 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     pub fn new_uninit(allocator: A, len: usize, stream: &Stream) -> Result<PoolBuffer<MaybeUninit<T>, A>> {
         let element = Bytes(size_of::<T>() as u64);
         let layout = Layout::array::<T>(len).map_err(|_| InvalidRequest::SizeOverflow { len, element })?;
-        Ok(PoolBuffer::from_owned(Owned::allocate(allocator, layout, stream)?, len))
+        Ok(PoolBuffer::from_parts(OwnedParts::allocate(allocator, layout, stream)?, len))
     }
 
-    /// Wraps memory that holds `len` values of `T`.
-    fn from_owned(owned: Owned<A>, len: usize) -> PoolBuffer<T, A> {
-        PoolBuffer { owned, len, _values: PhantomData }
+    /// Wraps memory that holds `len` values of `T`. Requires I1 and I2 of the parts.
+    fn from_parts(parts: OwnedParts<A>, len: usize) -> PoolBuffer<T, A> {
+        PoolBuffer { parts: ManuallyDrop::new(parts), len, _values: PhantomData }
     }
 
-    fn parts(&self) -> &OwnedParts<A> {
-        self.owned.parts()
+    /// Ends the handle without freeing the memory.
+    fn into_parts(self) -> OwnedParts<A> {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is neither used again nor dropped, so the parts are taken once.
+        unsafe { ManuallyDrop::take(&mut this.parts) }
+    }
+
+    pub(super) fn parts(&self) -> &OwnedParts<A> {
+        &self.parts
     }
 
     /// The device that the memory belongs to.
@@ -80,7 +88,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
 
     /// Start address, a `CUdeviceptr`; 0 if the size is 0.
     pub fn address(&self) -> u64 {
-        address_of(self.parts().ptr)
+        self.parts().address()
     }
 
     /// All values, as a kernel argument.
@@ -126,7 +134,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// [`Error::WrongDevice`](crate::Error::WrongDevice), or an error of the driver. The handle is
     /// unchanged then.
     pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
-        self.owned.move_to(stream)
+        self.parts.move_to(stream)
     }
 
     /// Frees the memory as a drop does, and reports failures.
@@ -134,8 +142,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// # Errors
     /// The errors of [`DeviceAllocator::deallocate`] and of the driver, with the unchanged handle.
     pub fn deallocate(self) -> Result<(), DeallocateError<Self>> {
-        let len = self.len;
-        self.owned.deallocate(None, |owned| PoolBuffer::from_owned(owned, len))
+        self.end(None)
     }
 
     /// Frees the memory on `stream`, which waits on the device for the other streams that used it.
@@ -144,22 +151,25 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
     /// [`Error::WrongDevice`](crate::Error::WrongDevice), and the errors of
     /// [`DeviceAllocator::deallocate`] and of the driver, with the unchanged handle.
     pub fn deallocate_on(self, stream: &Stream) -> Result<(), DeallocateError<Self>> {
-        let len = self.len;
-        self.owned.deallocate(Some(stream), |owned| PoolBuffer::from_owned(owned, len))
+        self.end(Some(stream))
+    }
+
+    /// Frees the memory on `stream`, or on its own stream.
+    fn end(self, stream: Option<&Stream>) -> Result<(), DeallocateError<Self>> {
+        // Not in a handle meanwhile: if the free panics, the drop of a handle would free again.
+        let (len, parts) = (self.len, self.into_parts());
+        match parts.free(stream.unwrap_or(&parts.alloc_stream)) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(DeallocateError::new(error, PoolBuffer::from_parts(parts, len))),
+        }
     }
 
     /// Decomposes the handle into its parts. The memory is no longer freed automatically.
     pub fn into_raw(self) -> PoolParts<T, A> {
-        let OwnedParts { ptr, layout, alloc_stream, recorded, allocator } = self.owned.into_parts();
+        let len = self.len;
+        let OwnedParts { ptr, layout, alloc_stream, recorded, allocator } = self.into_parts();
         let recorded = recorded.into_inner().unwrap_or_else(PoisonError::into_inner);
-        PoolParts {
-            ptr: DevicePtr(ptr.0.cast()),
-            len: self.len,
-            layout,
-            stream: alloc_stream,
-            recorded,
-            allocator,
-        }
+        PoolParts { ptr: DevicePtr(ptr.0.cast()), len, layout, stream: alloc_stream, recorded, allocator }
     }
 
     /// Creates a handle from parts. The values may have another type than before.
@@ -177,10 +187,7 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
         let (ptr, recorded) = (DevicePtr(ptr.0.cast()), Mutex::new(recorded));
         debug_assert!(Layout::array::<T>(len).is_ok_and(|of| of.size() <= layout.size()));
         debug_assert!(address_of(ptr).is_multiple_of(align_of::<T>() as u64));
-        PoolBuffer::from_owned(
-            Owned::from_parts(OwnedParts { ptr, layout, alloc_stream: stream, recorded, allocator }),
-            len,
-        )
+        PoolBuffer::from_parts(OwnedParts { ptr, layout, alloc_stream: stream, recorded, allocator }, len)
     }
 }
 
@@ -204,7 +211,16 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<MaybeUninit<T>, A> {
     /// Each value is a valid `T`, written by work that was submitted to the buffer's stream or a
     /// recorded one, or that one of these is ordered after.
     pub unsafe fn assume_init(self) -> PoolBuffer<T, A> {
-        PoolBuffer::from_owned(self.owned, self.len)
+        let len = self.len;
+        PoolBuffer::from_parts(self.into_parts(), len)
+    }
+}
+
+impl<T: Copy, A: DeviceAllocator> Drop for PoolBuffer<T, A> {
+    fn drop(&mut self) {
+        // SAFETY: `self` is not used after this, so the parts are taken once.
+        let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
+        parts.free_or_log();
     }
 }
 

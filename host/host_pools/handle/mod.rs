@@ -2,9 +2,9 @@
 //! drop.
 //!
 //! ```text
-//!   PoolBox ── PoolBuffer ── Owned ─┬─ the allocator: &P, Arc<P>, or P itself
-//!   1 value    len values           ├─ the block and its layout
-//!                                   └─ its stream, and others that use it, too
+//!   PoolBox ── PoolBuffer ─┬─ the allocator: &P, Arc<P>, or P itself
+//!   1 value    len values  ├─ the block and its layout
+//!                          └─ its stream, and others that use it, too
 //! ```
 //!
 //! A handle holds a reference to its allocator. A handle over `&P` cannot outlive the pool; a
@@ -77,7 +77,6 @@
 
 mod boxed;
 mod buffer;
-mod bytes;
 mod error;
 mod owned;
 mod parts;

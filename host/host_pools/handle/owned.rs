@@ -1,9 +1,9 @@
-//! A block that is freed on drop: the untyped base of all handles.
+//! The untyped parts of a handle, which frees the block on drop.
 //!
 //! ```text
-//! Owned ─┬─ allocator, ptr, layout    the block, and the allocator that frees it
-//!        ├─ alloc_stream              the stream that it is freed on
-//!        └─ recorded                  other streams with work that may use it
+//! OwnedParts ─┬─ allocator, ptr, layout    the block, and the allocator that frees it
+//!             ├─ alloc_stream              the stream that it is freed on
+//!             └─ recorded                  other streams with work that may use it
 //! ```
 //!
 //! I1: if `layout` has bytes, `ptr` is a live block of `allocator`, allocated with `layout`, and no
@@ -12,23 +12,16 @@
 //! after it. The code that launches must maintain this. I3: each stream is in `alloc_stream` or in
 //! `recorded`, once.
 
-use super::error::DeallocateError;
 use crate::driver::{Device, Stream};
 use crate::error::{Error, InvalidFree, Result};
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::address_of;
 use crate::lock::lock;
 use std::alloc::Layout;
-use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
 use warpheap_device::kernel::DevicePtr;
 
-/// A block, freed when this is dropped.
-pub(super) struct Owned<A: DeviceAllocator> {
-    parts: ManuallyDrop<OwnedParts<A>>,
-}
-
-/// The parts of [`Owned`], which are not freed on drop.
+/// A block and its streams. A drop of this does not free the block.
 pub(super) struct OwnedParts<A> {
     pub ptr: DevicePtr<u8>,
     pub layout: Layout,
@@ -37,53 +30,18 @@ pub(super) struct OwnedParts<A> {
     pub allocator: A,
 }
 
-impl<A: DeviceAllocator> Owned<A> {
-    pub fn allocate(allocator: A, layout: Layout, stream: &Stream) -> Result<Owned<A>> {
+impl<A: DeviceAllocator> OwnedParts<A> {
+    pub fn allocate(allocator: A, layout: Layout, stream: &Stream) -> Result<OwnedParts<A>> {
         allocator.device().same_as(stream.device(), "the stream")?;
         let ptr = if layout.size() > 0 { allocator.allocate(layout, stream)? } else { DevicePtr::null() };
         let (alloc_stream, recorded) = (stream.clone(), Mutex::default());
-        Ok(Owned::from_parts(OwnedParts { ptr, layout, alloc_stream, recorded, allocator }))
+        Ok(OwnedParts { ptr, layout, alloc_stream, recorded, allocator })
     }
 
-    /// Requires I1 and I2 of the parts.
-    pub fn from_parts(parts: OwnedParts<A>) -> Owned<A> {
-        Owned { parts: ManuallyDrop::new(parts) }
+    pub fn address(&self) -> u64 {
+        address_of(self.ptr)
     }
 
-    pub fn into_parts(self) -> OwnedParts<A> {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is neither used again nor dropped, so the parts are taken once.
-        unsafe { ManuallyDrop::take(&mut this.parts) }
-    }
-
-    pub fn parts(&self) -> &OwnedParts<A> {
-        &self.parts
-    }
-
-    /// Frees the block on `stream`, or on its own stream. After a failure it is unchanged.
-    pub fn deallocate<H>(
-        self,
-        stream: Option<&Stream>,
-        handle: impl FnOnce(Owned<A>) -> H,
-    ) -> Result<(), DeallocateError<H>> {
-        let parts = self.into_parts();
-        match parts.free(stream.unwrap_or(&parts.alloc_stream)) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(DeallocateError::new(error, handle(Owned::from_parts(parts)))),
-        }
-    }
-
-    /// Makes `stream` the block's stream, after it waits for all work that may use the block so
-    /// far.
-    pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
-        self.parts.order(stream)?;
-        self.parts.alloc_stream = stream.clone();
-        self.parts.recorded.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
-        Ok(())
-    }
-}
-
-impl<A: DeviceAllocator> OwnedParts<A> {
     pub fn device(&self) -> &Device {
         self.allocator.device()
     }
@@ -108,8 +66,22 @@ impl<A: DeviceAllocator> OwnedParts<A> {
         users.filter(|user| user.id() != stream.id()).try_for_each(|user| stream.wait(&user.record()?))
     }
 
+    /// The block's stream, after it has waited for the others.
+    pub fn ordered(&self) -> Result<&Stream> {
+        self.order(&self.alloc_stream).map(|()| &self.alloc_stream)
+    }
+
+    /// Makes `stream` the block's stream, after it waits for all work that may use the block so
+    /// far.
+    pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
+        self.order(stream)?;
+        self.alloc_stream = stream.clone();
+        self.recorded.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        Ok(())
+    }
+
     /// Frees the block after all work that may use it. May succeed only once, while I1 holds.
-    fn free(&self, stream: &Stream) -> Result<()> {
+    pub fn free(&self, stream: &Stream) -> Result<()> {
         self.order(stream)?;
         self.deallocate(stream)
     }
@@ -127,9 +99,9 @@ impl<A: DeviceAllocator> OwnedParts<A> {
     ///
     /// The failure may be that of one of its streams. When the device is idle, no work uses the
     /// block, and any stream will do.
-    fn free_or_log(&self) {
+    pub fn free_or_log(&self) {
         let Err(error) = self.free(&self.alloc_stream) else { return };
-        let (bytes, address) = (self.layout.size(), address_of(self.ptr));
+        let (bytes, address) = (self.layout.size(), self.address());
         // If the block does not belong to the allocator, a retry is useless.
         let again = match &error {
             Error::InvalidFree(InvalidFree::Block { .. }) => Err(error.clone()),
@@ -149,13 +121,5 @@ impl<A: DeviceAllocator> OwnedParts<A> {
     fn free_when_idle(&self) -> Result<()> {
         self.device().driver().drain();
         self.deallocate(&self.device().default_stream()?)
-    }
-}
-
-impl<A: DeviceAllocator> Drop for Owned<A> {
-    fn drop(&mut self) {
-        // SAFETY: `self` is not used after this, so the parts are taken once.
-        let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
-        parts.free_or_log();
     }
 }

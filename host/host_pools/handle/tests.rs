@@ -95,32 +95,6 @@ fn a_free_with_a_failing_stream_returns_the_unchanged_handle() {
 }
 
 #[test]
-fn a_drop_with_failing_streams_frees_on_another() {
-    let (_, pool, [(alloc_stream, of_alloc), (other, of_other)]) = setup();
-    for faults in [&of_alloc, &of_other] {
-        let values = buffer(&pool, &alloc_stream);
-        values.record_stream(&other).unwrap();
-        faults.fail(true);
-        drop(values);
-        faults.fail(false);
-        assert_eq!(pool.stats().free_blocks, 4, "the device was waited for, and its own stream took it");
-    }
-}
-
-#[test]
-fn a_failed_constructor_leaks_no_block() {
-    let device = Device::cpu();
-    let pool = pool(&device);
-    let (alloc_stream, of_alloc) = faulty_stream(&device);
-    of_alloc.fail_work(true);
-    assert!(PoolBuffer::from_slice(&pool, &[1_u64], &alloc_stream).is_err());
-    assert!(PoolBuffer::<u64, _>::zeroed(&pool, 1, &alloc_stream).is_err());
-    assert!(PoolBox::new(&pool, 1_u64, &alloc_stream).is_err());
-    of_alloc.fail_work(false);
-    assert_eq!(pool.stats().free_blocks, 4);
-}
-
-#[test]
 fn copies_wait_for_recorded_streams() -> Result<()> {
     let (_, pool, [(alloc_stream, of_alloc), (other, of_other)]) = setup();
     let mut values = buffer(&pool, &alloc_stream);

@@ -1,7 +1,7 @@
 //! Copies between the host and a buffer.
 
 use super::buffer::PoolBuffer;
-use crate::driver::Stream;
+use crate::driver::{Range, Stream, Transfer};
 use crate::error::{Bytes, Error, Result};
 use crate::host_pools::allocator::DeviceAllocator;
 use std::mem::MaybeUninit;
@@ -16,11 +16,11 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// driver.
     pub fn zeroed(allocator: A, len: usize, stream: &Stream) -> Result<PoolBuffer<T, A>> {
         let buffer = PoolBuffer::<T, A>::new_uninit(allocator, len, stream)?;
-        // SAFETY: the entire new block, which no other code uses (P1).
-        unsafe { buffer.owned.fill(buffer.bytes(), 0) }?;
-        // SAFETY: every bit pattern is a value (`DeviceData`), and the fill above wrote all of them
-        // as work of the buffer's stream.
-        Ok(unsafe { buffer.assume_init() })
+        // SAFETY: the next statement writes all values before anything reads them, and every bit
+        // pattern is a value (`DeviceData`).
+        let mut buffer = unsafe { buffer.assume_init() };
+        buffer.fill_bytes(0)?;
+        Ok(buffer)
     }
 
     /// Allocates a copy of `values` for work that is submitted to `stream` from now on. Waits on
@@ -54,9 +54,9 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// Copies the first values to `to` and fills all of it. `to` must not be longer than the
     /// buffer.
     pub(super) fn read_into(&self, to: &mut [MaybeUninit<T>]) -> Result<()> {
-        // SAFETY: in bounds, and `&self` excludes host writes (P1). `to` is borrowed until
-        // `wait_for` returns; by then the stream has written it, or never will (P2).
-        unsafe { self.owned.read(self.offset(0, to.len())?, to.as_mut_ptr().cast(), size_of_val(to)) }?;
+        // SAFETY: `to` is borrowed until `wait_for` returns; by then the stream has written it, or
+        // never will. `&self` excludes host writes of the values (P1).
+        unsafe { self.submit_read(0, to.as_mut_ptr().cast(), to.len()) }?;
         self.wait_for(size_of_val(to))
     }
 
@@ -114,10 +114,15 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// P1: `values` stays alive and is not written until the buffer's stream has completed the
     /// copy.
     pub unsafe fn write_async(&mut self, first: usize, values: &[T]) -> Result<()> {
-        let offset = self.offset(first, values.len())?;
-        // SAFETY: in bounds, and `&mut self` excludes other host threads (P1 of `Owned::write`).
-        // The caller's promise P1 (P2 of `Owned::write`).
-        unsafe { self.owned.write(offset, values.as_ptr().cast(), size_of_val(values)) }
+        let to = self.address_from(first, values.len())?;
+        let (from, bytes) = (values.as_ptr().cast(), size_of_val(values));
+        if bytes == 0 {
+            return Ok(());
+        }
+        let stream = self.parts().ordered()?;
+        // SAFETY: in bounds, and `&mut self` excludes other host threads. The caller's promise P1.
+        // The copy is ordered after the other streams (I2 of `owned`).
+        unsafe { stream.driver().transfer(Transfer::Write { to, from, bytes }) }
     }
 
     /// Copies the values from index `first` on to the host, like [`read`](Self::read), without
@@ -130,10 +135,25 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// P1: until the buffer's stream has completed the copy, `to` stays alive and no other code
     /// uses it, and no code writes these values.
     pub unsafe fn read_async(&self, first: usize, to: &mut [T]) -> Result<()> {
-        let offset = self.offset(first, to.len())?;
+        // SAFETY: the caller's promise P1.
+        unsafe { self.submit_read(first, to.as_mut_ptr(), to.len()) }
+    }
+
+    /// Submits a copy of `count` values from index `first` on to the host.
+    ///
+    /// # Safety
+    /// P1: until the buffer's stream has completed the copy, `to` has room for the values and no
+    /// other code uses it, and no code writes these values.
+    unsafe fn submit_read(&self, first: usize, to: *mut T, count: usize) -> Result<()> {
+        let from = self.address_from(first, count)?;
+        let bytes = count * size_of::<T>();
+        if bytes == 0 {
+            return Ok(());
+        }
+        let stream = self.parts().ordered()?;
         // SAFETY: in bounds, every bit pattern is a value (`DeviceData`), and the caller's promise
-        // P1 (P1 and P2 of `Owned::read`).
-        unsafe { self.owned.read(offset, to.as_mut_ptr().cast(), size_of_val(to)) }
+        // P1. The copy is ordered after the other streams (I2 of `owned`).
+        unsafe { stream.driver().transfer(Transfer::Read { to: to.cast(), from, bytes }) }
     }
 
     /// Sets every value. Waits on the host for the work submitted so far that uses them.
@@ -145,9 +165,10 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
             return Ok(());
         }
         self.write(0, &[value])?;
+        let stream = self.parts().ordered()?;
         // SAFETY: the entire buffer, whose first value is written; `&mut self` excludes other host
-        // threads (P1).
-        unsafe { self.owned.repeat(size_of::<T>() as u64, self.bytes()) }
+        // threads. The copies are ordered after the other streams (I2 of `owned`).
+        unsafe { stream.repeat(self.address(), size_of::<T>() as u64, self.bytes()) }
     }
 
     /// Sets every byte, after the work submitted so far that uses them. Nothing waits on the host.
@@ -155,14 +176,20 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// # Errors
     /// An error of the driver.
     pub fn fill_bytes(&mut self, byte: u8) -> Result<()> {
+        let range = Range { address: self.address(), bytes: self.bytes() };
+        if range.bytes == 0 {
+            return Ok(());
+        }
+        let stream = self.parts().ordered()?;
         // SAFETY: the entire buffer, and every bit pattern is a value (`DeviceData`); `&mut self`
-        // excludes other host threads (P1).
-        unsafe { self.owned.fill(self.bytes(), byte) }
+        // excludes other host threads. The fill is ordered after the other streams (I2 of `owned`).
+        unsafe { stream.driver().transfer(Transfer::Fill { range, byte }) }
     }
 
-    fn offset(&self, first: usize, count: usize) -> Result<u64> {
+    /// Address of `count` values from index `first` on.
+    fn address_from(&self, first: usize, count: usize) -> Result<u64> {
         match first.checked_add(count) {
-            Some(end) if end <= self.len() => Ok((first * size_of::<T>()) as u64),
+            Some(end) if end <= self.len() => Ok(self.address() + (first * size_of::<T>()) as u64),
             _ => Err(self.out_of_range(first, count, "the buffer")),
         }
     }
@@ -181,9 +208,17 @@ impl<T: Copy, A: DeviceAllocator> PoolBuffer<T, A> {
         if from.len() != self.len() {
             return Err(self.out_of_range(0, from.len(), "the buffer, exactly,"));
         }
-        // SAFETY: all of both buffers, of equal length (P1); `&mut self` and `&from` exclude host
-        // writes (P2).
-        unsafe { self.owned.copy(&from.owned, self.bytes() as usize) }
+        if self.bytes() == 0 {
+            return Ok(());
+        }
+        let stream = self.parts().ordered()?;
+        from.parts().order(stream)?;
+        // Before the copy, so that `from` knows of it in every case.
+        from.parts().record(stream)?;
+        let (to, from, bytes) = (self.address(), from.address(), self.bytes() as usize);
+        // SAFETY: all of both buffers, of equal length; `&mut self` and `&from` exclude host
+        // writes. The copy is ordered after the other streams of both (I2 of `owned`).
+        unsafe { stream.driver().transfer(Transfer::Copy { to, from, bytes }) }
     }
 
     fn out_of_range(&self, first: usize, count: usize, what: &'static str) -> Error {

@@ -66,39 +66,6 @@ fn streams_of_another_device_are_rejected_and_the_handle_stays_usable() {
     });
 }
 
-/// Each call of a run fails once. The handles that exist at that time keep their values, and all
-/// blocks are freed.
-#[test]
-fn each_call_fails_once_and_no_block_leaks() {
-    let device = Device::cpu();
-    let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
-    let run = |which| {
-        let pool = flawed(&device, which);
-        let made: Vec<_> = (0..3_u32).map(|i| PoolBuffer::from_slice(&pool, &[i; 9], &stream)).collect();
-        for (i, values) in (0..).zip(&made) {
-            if let Ok(values) = values {
-                assert_eq!(values.copy_to_vec().unwrap(), [i; 9]);
-                values.record_stream(&other).unwrap();
-            }
-        }
-        let mut made = made.into_iter();
-        drop(made.next());
-        let freed = made
-            .next()
-            .unwrap()
-            .map(|values| values.deallocate_on(&other).map_err(|failed| failed.into_handle()));
-        drop((made, freed));
-        let stats = pool.upstream().stats();
-        assert_eq!((stats.live_blocks, pool.upstream().upstream().stats().free_blocks), (0, 4), "{which:?}");
-        (pool.calls(), pool.failed())
-    };
-    let (calls, _) = run(Failures::Never);
-    assert_eq!(calls, 6);
-    for nth in 1..=calls {
-        assert_eq!(run(Failures::Nth(nth)).1, 1, "call {nth}");
-    }
-}
-
 #[test]
 fn a_failed_free_in_a_drop_is_logged_and_retried() {
     let device = Device::cpu();

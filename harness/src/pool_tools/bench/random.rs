@@ -130,6 +130,8 @@ pub(super) fn draw(allocations: u32, max_bytes: u64, cap_bytes: u64, seed: u64) 
 mod tests {
     use super::*;
     use crate::pool_tools::script::Action;
+    use warpheap::host_pools::{CachingPool, DeviceAllocator, SyncDriverAllocator};
+    use warpheap::simt::{Executor, Mode};
 
     #[test]
     fn calls_are_drawn_as_the_benchmark_says() {
@@ -156,5 +158,31 @@ mod tests {
         let script = draw(100, 64 * MIB, 64 * MIB, 3);
         assert_eq!(script.steps.len(), 200);
         assert!(script.demand(None).unwrap().peak_bytes <= 64 * MIB);
+    }
+
+    /// Plays the script. Returns peak reserved over peak live bytes.
+    fn reserved_ratio<A: DeviceAllocator>(name: &str, script: &Script, pool: &CachingPool<A>) -> f64 {
+        let played = play(script, pool, Hosts::One).unwrap();
+        let ratio = pool.stats().peak_reserved_bytes as f64 / played.peak_live as f64;
+        println!("{name}: {ratio:.3}, {:?}", pool.stats().rungs);
+        assert!(played.failed_allocations.first.is_none() && played.failed_frees.first.is_none());
+        assert_eq!(played.used_at_end, 0);
+        pool.trim().unwrap();
+        assert_eq!(pool.stats().usage.reserved_bytes, 0, "all of it merges and returns to the device");
+        ratio
+    }
+
+    #[test]
+    fn a_caching_pool_fragments_little() {
+        let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 32 << 30);
+        for (max_bytes, seed) in [(MIB, 7), (LARGEST, 7), (LARGEST, 8), (LARGEST, 9)] {
+            let script = draw(100_000, max_bytes, 16_000 * MIB, seed);
+            let growing = CachingPool::builder().build(&device).unwrap();
+            assert!(reserved_ratio("one segment that grows", &script, &growing) <= 1.15);
+            // Memory is stranded at the ends of segments.
+            let memory = SyncDriverAllocator::new(&device);
+            let segments = CachingPool::builder().segment_bytes(1 << 30).build_over(memory).unwrap();
+            assert!(reserved_ratio("segments of 1 GiB", &script, &segments) <= 1.25);
+        }
     }
 }

@@ -179,7 +179,7 @@ fn adjacent_segments_do_not_merge() {
     arena.check();
 }
 
-/// Two extents of a cache are merges when adjacent memory is added, and an extent is split when a
+/// Two extents of a cache are merged when adjacent memory is added, and an extent is split when a
 /// piece is taken from its middle.
 #[test]
 fn added_memory_joins_segments_and_a_removed_piece_splits_them() {

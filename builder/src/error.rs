@@ -1,4 +1,4 @@
-//! Errors. Their messages say what to do next.
+//! Errors of a kernel build.
 
 use crate::arch::{Arch, InvalidArch};
 use crate::compiler::NoCompiler;
@@ -6,33 +6,37 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// An error of a build of kernels: why there is no PTX.
+/// Why a kernel build produced no PTX.
 ///
-/// `Debug` prints the message too, because it is what a `build.rs` that returns the error shows.
+/// `Debug` prints the message too: a `build.rs` that returns the error prints its `Debug` output.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A register limit outside the range of PTX.
-    #[error("a kernel cannot be limited to {0} registers: it must be from 16 to 255")]
+    #[error("invalid register limit {0}: use 16 to 255")]
     Registers(u32),
 
     /// The name of an architecture that does not exist or is too old.
     #[error(transparent)]
     InvalidArch(#[from] InvalidArch),
     /// No kernel crate where one was expected.
-    #[error("no kernel crate in `{}`: it contains no Cargo.toml", .0.display())]
+    #[error(
+        "no kernel crate in `{}`: no Cargo.toml found; pass the folder of a crate, or a module inside a \
+         crate",
+        .0.display()
+    )]
     NoKernelCrate(PathBuf),
     /// No module of kernels where one was expected.
     #[error("no module of kernels at `{}`: it is neither a file nor a folder with a mod.rs", .0.display())]
     NoModule(PathBuf),
     /// A module of kernels whose host crate does not depend on `warpheap-device`.
     #[error(
-        "a module of kernels is compiled against the `warpheap-device` that its host crate depends on: add \
-         `warpheap-device` to the [dependencies] of that crate"
+        "the host crate of this kernel module does not depend on `warpheap-device`: add it to the \
+         [dependencies] of that crate"
     )]
     NoDeviceCrate,
     /// The kernel crate has no library.
-    #[error("the kernel crate `{}` has no library target (src/lib.rs) to compile", .0.display())]
+    #[error("the kernel crate `{}` has no library target: add src/lib.rs", .0.display())]
     NoLibrary(PathBuf),
     /// No compiler can build for the device.
     #[error(transparent)]
@@ -81,7 +85,12 @@ pub enum Error {
     )]
     NoEntry(PathBuf),
     /// The PTX uses symbols that are not defined.
-    #[error("`{}` uses symbols that are not defined on the device: {}", path.display(), symbols.join(", "))]
+    #[error(
+        "`{}` uses symbols that are not defined on the device; define them in the kernel crate or avoid \
+         them: {}",
+        path.display(),
+        symbols.join(", ")
+    )]
     Unresolved {
         /// The PTX.
         path: PathBuf,
@@ -106,7 +115,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Returns the conversion for `map_err` of a failed operation `what` on `path`.
+/// Returns a closure for `map_err` that turns an I/O error of `what` on `path` into [`Error::Io`].
 pub(crate) fn io(what: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.into();
     move |source| Error::Io { what, path, source }

@@ -1,7 +1,7 @@
-//! Items that the exported macros refer to. A crate that uses these macros may have macros, crates
-//! and items with the same names as core's, and the generics of its types may name items next to
-//! them. A macro therefore refers to core only through these paths, declares no items where it
-//! repeats a type of the user, and takes field types from the fields.
+//! Items that the exported macros refer to. A crate that uses these macros may define macros,
+//! crates and items with the names of core's, and an item that a macro declares may shadow a name
+//! in a type that the user wrote. A macro therefore refers to core only through these paths,
+//! declares no items where it repeats a user's type, and infers field types from the fields.
 
 use crate::kernel::{DeviceData, KernelArg};
 
@@ -11,10 +11,10 @@ pub use core::marker::Copy;
 pub use core::prelude::v1::derive;
 pub use core::{assert, concat, mem::size_of, stringify};
 
-/// Compiles if the field is an argument that is passed unchanged.
+/// Compiles only if the field's type is passed to kernels unchanged (`Abi = Self`).
 pub const fn argument_field<S, F: KernelArg<Abi = F>>(_: fn(&S) -> &F) {}
 
-/// The size of the field in bytes. Compiles if the field is plain data.
+/// The size of the field in bytes. Compiles only if its type is [`DeviceData`].
 pub const fn plain_field<S, F: DeviceData>(_: fn(&S) -> &F) -> usize {
     size_of::<F>()
 }

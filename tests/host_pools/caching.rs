@@ -174,7 +174,7 @@ fn invalid_frees_are_distinguished() {
         (at(small, 512), "it lies inside of the block of 700 B"),
         (at(large, 4096), "it lies inside of the block of 5242880 B"),
         (at(small, 1024), "is already free"),
-        (at(large, 5 * MIB), "no block is allocated there"),
+        (at(large, 5 * MIB), "no live block contains the address"),
         ((small.0, layout(701, 256)), "it was allocated as 700 B"),
         ((DevicePtr(std::ptr::without_provenance_mut(4096)), large.1), "in no segment"),
     ];

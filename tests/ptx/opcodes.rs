@@ -1,6 +1,6 @@
 //! The PTX that each primitive of the facade compiles to: opcode, ordering and scope.
 
-use crate::support::{Kernel, SHIPPED_KERNELS, built, kernels, unsound};
+use crate::support::{Kernel, SHIPPED_KERNELS, built, forbidden, kernels};
 use std::collections::{BTreeMap, BTreeSet};
 
 const WORDS: [(&str, &str, &str); 6] = [
@@ -215,7 +215,7 @@ fn no_kernel_holds_an_unordered_unscoped_or_volatile_access() {
     let shipped = SHIPPED_KERNELS.map(|folder| [(folder, "sm_70"), (folder, "sm_80")]);
     for (folder, arch) in shipped.into_iter().flatten().chain([("tests/probes", "sm_70")]) {
         let Some(text) = built(folder, arch) else { return };
-        assert_eq!(unsound(&text), [""; 0], "in {folder} for {arch}");
+        assert_eq!(forbidden(&text), [""; 0], "in {folder} for {arch}");
     }
 }
 
@@ -249,7 +249,7 @@ fn a_wrong_opcode_order_or_scope_is_seen() {
 }
 
 #[test]
-fn an_unsound_access_is_seen_wherever_it_stands() {
+fn a_forbidden_access_is_seen_wherever_it_stands() {
     for wrong in [
         // The output of rustc 1.96 for core's `AtomicU64::fetch_add(_, AcqRel)`.
         "atom.global.add.u64 %rd1, [%rd2], 1;",
@@ -261,7 +261,7 @@ fn an_unsound_access_is_seen_wherever_it_stands() {
         "$L__BB0_1: st.volatile.u32 [%rd2], %r1;",
         "membar.gl;",
     ] {
-        assert_eq!(unsound(&format!(".func helper()\n{{\n\t{wrong}\n}}\n")).len(), 1, "{wrong}");
+        assert_eq!(forbidden(&format!(".func helper()\n{{\n\t{wrong}\n}}\n")).len(), 1, "{wrong}");
     }
     for sound in [
         "atom.acq_rel.cta.global.cas.b64 %rd1, [%rd2], %rd3, %rd4;",
@@ -270,6 +270,6 @@ fn an_unsound_access_is_seen_wherever_it_stands() {
         "// atom.global.add.u64 %rd1, [%rd2], 1;",
         ".loc 1 2 3",
     ] {
-        assert_eq!(unsound(&format!("\t{sound}\n")), [""; 0], "{sound}");
+        assert_eq!(forbidden(&format!("\t{sound}\n")), [""; 0], "{sound}");
     }
 }

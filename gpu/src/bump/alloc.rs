@@ -8,14 +8,15 @@ use crate::thread;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-/// Maximum attempts of a group that loses its lease to other groups each time.
+/// Maximum subtractions of a group before it searches the whole arena.
 const RETRIES: u32 = 64;
 
 /// Sentinel alignment: one granule, which every allocation has.
 const GRANULE_ALIGN: u32 = 0;
 
 impl Bump {
-    /// Allocates memory for `layout`. Returns `None` if no free piece of the arena is large enough.
+    /// Allocates memory for `layout`. Returns `None` if no free piece of the arena is large enough,
+    /// or if a bounded wait for another thread expired.
     ///
     /// May be called from any thread at any time, and from any divergent subset of a warp. A
     /// zero-size layout gets an address that must not be dereferenced.
@@ -23,10 +24,11 @@ impl Bump {
     /// An allocation takes a whole number of granules. An alignment above a granule takes up to
     /// that alignment more.
     ///
-    /// Cost per warp: 1 relaxed atomic on a word of this SM. From sm_80 on, also a reduction, a
-    /// vote and 2 to 7 shuffles; before that, a vote and 3 to 9 shuffles.
+    /// Cost per full warp if the lease has enough: 1 relaxed atomic on a word of this SM. From
+    /// sm_80 on, also a reduction, a vote and 2 shuffles (7 if sizes differ); before that, a vote
+    /// and 3 shuffles (9).
     #[inline(always)]
-    #[must_use = "memory without an address is lost until the next reset"]
+    #[must_use = "memory whose address is dropped is lost until the next reset"]
     pub fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         let (size, align) = (layout.size(), layout.align());
         // True for sizes from one byte to the limit, with one comparison: zero wraps around.
@@ -121,8 +123,8 @@ impl Bump {
         self.address_or_null(start, align)
     }
 
-    /// The lease of shard `shard` did not hold what the group wanted. `seen` is the value that the
-    /// leader read.
+    /// The slow path: the lease of shard `shard` was too small for the group. `seen` is its value
+    /// before the leader's subtraction.
     #[inline(always)]
     fn alloc_slow(&self, group: Group, granules: u32, shard: u32, seen: Lease) -> u64 {
         let mut request = Request { bump: self, group, granules, shard };
@@ -142,7 +144,8 @@ impl Bump {
                     break;
                 }
                 Outcome::Refilling => {
-                    // Bounded wait: each failed subtraction brings the lease closer to underflow.
+                    // A bounded wait instead of another subtraction: each failed one brings
+                    // `remaining` closer to a borrow from `end`.
                     if !request.group.all(request.bump.await_settled(request.shard)) {
                         break;
                     }

@@ -137,7 +137,7 @@ const SUMMARISE: Site = Site::new("heap/summarise");
 /// The arrival of a group that found no memory.
 const ARRIVE: Site = Site::new("heap/arrive");
 /// The beginning and the end of a search of the whole heap.
-const SCAN_RESULT: Site = Site::new("heap/scan_result");
+const SCAN_RESULT: Site = Site::new("heap/scan-result");
 /// The beginning and the end of a search for the next span of a dry cursor.
 const SEARCH: Site = Site::new("heap/search");
 /// What a scan sees of a search that is under way.
@@ -153,7 +153,7 @@ pub const SITES: [&str; 12] = [
     "heap/take-slab",
     "heap/summarise",
     "heap/arrive",
-    "heap/scan_result",
+    "heap/scan-result",
     "heap/search",
     "heap/seek",
 ];

@@ -70,7 +70,7 @@ fn every_weakened_ordering_is_noticed() {
         ("heap/summarise", FREE_BLOCK, "I2 of sets"),
         ("heap/summarise", FREE_SLAB, "I2 of sets"),
         ("heap/arrive", FREED_BEFORE_A_SEARCH, FAILED),
-        ("heap/scan_result", FREED_BEFORE_A_SEARCH, FAILED),
+        ("heap/scan-result", FREED_BEFORE_A_SEARCH, FAILED),
         ("heap/search", SOUGHT_TWICE, LOST),
         ("heap/seek", FREED_BEFORE_A_SEARCH, FAILED),
     ];

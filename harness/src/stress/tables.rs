@@ -31,8 +31,8 @@ impl Map {
     /// The map as a kernel argument.
     pub fn handle(&self) -> Arg<OwnershipMap> {
         let (words, log) = (self.words.ptr().0.cast(), self.log.ptr().0.cast::<CheckLog>());
-        // SAFETY: `words` has one word per granule, all 0 at first, and `log` the words of a log.
-        // Both live as long as the run.
+        // SAFETY: `words` has one word per granule, all 0 at first, and `log` has `LOG_WORDS`
+        // words. Both live as long as the run.
         let map = unsafe {
             OwnershipMap::from_raw_parts(
                 words,
@@ -42,11 +42,11 @@ impl Map {
                 self.granule_log2,
             )
         };
-        // SAFETY: the buffers of the map live as long as the run, so longer than its kernels.
+        // SAFETY: the buffers of the map outlive the kernels of the run.
         unsafe { Arg::new(map) }
     }
 
-    /// The words of the log. No kernel runs.
+    /// The words of the log. Must not be called while a kernel runs.
     pub fn read_log(&self) -> warpheap::Result<Vec<u64>> {
         self.log.copy_to_vec()
     }
@@ -65,7 +65,7 @@ pub(super) struct Tables {
     pub records: DeviceBuffer<Record>,
     pub map: Map,
     stripes: DeviceBuffer<u64>,
-    /// One per thread: passes blocks between threads.
+    /// One per thread. Threads exchange tokens, and with them blocks, through cells.
     cells: DeviceBuffer<u64>,
 }
 

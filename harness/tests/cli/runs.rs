@@ -1,4 +1,4 @@
-//! Ends of runs.
+//! Output and exit status of runs.
 
 use crate::support::{err, examples, json, out, status, stdout_and_stderr, stress, warpheap};
 use serde_json::Value;
@@ -11,7 +11,8 @@ fn reproductions(text: &str) -> impl Iterator<Item = &str> {
         .filter(|line| line.starts_with("stress --"))
 }
 
-/// All parts of a report that do not depend on time, as the host's comparisons between rounds do.
+/// Reports without times, rates and the counts of the host's comparisons between rounds, whose
+/// number depends on time.
 fn figures(results: &Value) -> Vec<Value> {
     let runs = results["data"]["runs"].as_array().expect("runs");
     let timeless = |run: &Value| {
@@ -52,7 +53,7 @@ fn examples_list_their_checks() {
 }
 
 #[test]
-fn every_workload_runs_and_the_arena_is_left_out_of_those_that_free() {
+fn every_concurrent_workload_runs_without_the_arena() {
     for workload in ["exchange", "pipeline", "storm"] {
         let output = stress(&format!("--seed 7 --workload {workload} --mix mostly-small"));
         let text = out(&output);
@@ -76,9 +77,9 @@ fn every_planted_fault_is_caught_and_can_be_repeated() {
         assert_eq!(status(&output), 1, "{plant}: {}", stdout_and_stderr(&output));
         let is_found = |kind, word| text.contains(&format!("FAULT: {kind}: {word}, round"));
         assert!(is_found("freelist", word), "{plant}: {text}");
-        // If no thread allocates a block of that class any more, no block is allocated twice, but a
-        // live one counts as free. That overlaps are reported as such is tested by
-        // `an_overlap_names_both_owners` in `plants.rs`.
+        // A planted overlap marks a live block as free. If no thread allocates that size again, the
+        // only finding is a count mismatch. `an_overlap_names_both_owners` in `plants.rs` tests the
+        // report of an overlap.
         let counts_as_free = plant == "overlap" && is_found("heap", "count-mismatch");
         assert!(is_found("heap", word) || counts_as_free, "{plant}: {text}");
         assert!(text.contains("detected: the injected fault"), "{plant}: {text}");
@@ -91,7 +92,7 @@ fn every_planted_fault_is_caught_and_can_be_repeated() {
 }
 
 #[test]
-fn a_replayed_seed_is_the_same_run_and_another_is_not() {
+fn a_seed_determines_the_replayed_run() {
     let replay = |seed: u32| {
         let line = "stress --replay --threads 256 --size 16-64 --rounds 3 --streams 2 --json -";
         let output = warpheap(&format!("{line} --seed {seed}"));
@@ -128,7 +129,7 @@ fn without_a_gpu_cuda_is_rejected_with_advice() {
 }
 
 #[test]
-fn a_run_that_makes_no_progress_is_ended() {
+fn a_hang_is_reported_with_advice() {
     for (backend, advice) in [("--replay", "A replay"), ("--backend cpu", "with --replay")] {
         let output = warpheap(&format!("stress {backend} --threads 65536 --size 64 --watchdog 0.01"));
         assert_eq!(status(&output), 4, "{}", stdout_and_stderr(&output));
@@ -140,7 +141,7 @@ fn a_run_that_makes_no_progress_is_ended() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_interrupt_ends_it_with_a_message() {
+fn an_interrupt_ends_the_run_with_a_message() {
     use std::io::{BufRead, BufReader, Read};
     use std::process::Stdio;
     let mut run = Command::new(env!("CARGO_BIN_EXE_warpheap"))

@@ -1,4 +1,4 @@
-//! Printed text, and accepted arguments.
+//! Help, piped output, and rejected arguments.
 
 use crate::support::{err, examples, out, status, stdout_and_stderr, stress, warpheap};
 
@@ -49,14 +49,14 @@ fn help_has_examples_defaults_and_statuses() {
         let (_, text) =
             stress.split_once(&format!("      {option}")).unwrap_or_else(|| panic!("no {option}"));
         let text = text.split("\n      --").next().unwrap();
-        let stands_for_another = ["--seconds", "--pairs"].contains(&option);
-        assert!(text.contains("Default:") || stands_for_another, "{option} has no default: {text}");
+        let replaces_rounds = ["--seconds", "--pairs"].contains(&option);
+        assert!(text.contains("Default:") || replaces_rounds, "{option} has no default: {text}");
     }
     assert!(stress.contains("Examples:") && stress.contains("Exit status:"), "{stress}");
 }
 
 #[test]
-fn off_a_terminal_nothing_but_text_is_printed() {
+fn piped_output_has_no_control_characters() {
     for output in
         [stress(""), stress("--plant overlap"), warpheap("doctor"), warpheap("--help"), examples("")]
     {
@@ -67,7 +67,7 @@ fn off_a_terminal_nothing_but_text_is_printed() {
 }
 
 #[test]
-fn invalid_arguments_are_rejected_with_the_accepted_ones() {
+fn invalid_arguments_are_rejected_with_an_explanation() {
     for (line, part) in [
         ("stress --threads many", "2^20"),
         ("stress --threads 0", "whole number of 1 or more"),
@@ -116,6 +116,6 @@ fn invalid_arguments_are_rejected_with_the_accepted_ones() {
         let output = warpheap(line);
         assert_eq!(status(&output), 2, "{line}: {}", stdout_and_stderr(&output));
         assert!(err(&output).contains(part), "{line}: no {part:?} in {}", err(&output));
-        assert_eq!(out(&output), "", "{line} began");
+        assert_eq!(out(&output), "", "{line} printed to stdout");
     }
 }

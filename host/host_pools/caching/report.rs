@@ -1,4 +1,4 @@
-//! Statistics of a pool, and the reasons for an invalid free.
+//! Statistics of a pool, and the errors for an invalid free.
 
 use super::super::allocator::DeviceAllocator;
 use super::super::request::{inside_block, invalid_free, wrong_layout};
@@ -14,7 +14,7 @@ use std::alloc::Layout;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<A: DeviceAllocator> CachingPool<A> {
-    /// The sum over all caches.
+    /// The sum over all caches, including those of ended streams.
     pub(super) fn counts(&self, shared: &Shared) -> Counts {
         let mut counts = shared.retired.clone();
         self.streams.all().iter().for_each(|cache| cache.bins().count(&mut counts));
@@ -68,7 +68,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
     fn explain_unknown(&self, address: u64) -> String {
         let shared = lock(&self.shared);
         if shared.arena.segment_of(address).is_none() {
-            let why = "it is in no segment of the pool: it belongs to another allocator, or its segment was released";
+            let why = "the address is in no segment of the pool: it belongs to another allocator, or \
+                       its segment was released";
             return why.into();
         }
         let has = |start: u64, bytes: u64| start <= address && address - start < bytes;
@@ -76,7 +77,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let live = found.and_then(|slot| Some((slot.address(), self.live.layout_at(slot.address())?)));
         match live {
             Some((start, layout)) => inside_block(start, layout),
-            None => "no block is allocated there: it was freed before, or never allocated".into(),
+            None => "no live block contains the address: its block was freed, or never allocated".into(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which streams wait for which, and frees after a stream failure.
+//! Waits between streams, and frees after a stream failure.
 
 use super::*;
 use crate::driver::fault_injection::{Faults, faulty_stream, gate};
@@ -16,7 +16,7 @@ fn pool(device: &Device) -> Pool {
         .unwrap()
 }
 
-/// A device, a pool of it, and two streams with their call counts.
+/// A device, a pool on it, and two streams that count calls and inject faults.
 fn setup() -> (Device, Pool, [(Stream, Arc<Faults>); 2]) {
     let device = Device::cpu();
     let streams = [faulty_stream(&device), faulty_stream(&device)];
@@ -32,15 +32,19 @@ fn buffer<'a>(pool: &'a Pool, stream: &Stream) -> PoolBuffer<u64, &'a Pool> {
 fn a_free_waits_only_for_recorded_streams() {
     let (_, pool, [(alloc_stream, of_alloc), (other, of_other)]) = setup();
     drop(buffer(&pool, &alloc_stream));
-    assert_eq!((of_alloc.waits(), of_alloc.records()), (0, 0), "no other stream is there");
+    assert_eq!((of_alloc.waits(), of_alloc.records()), (0, 0), "no other stream was recorded");
 
     let values = buffer(&pool, &alloc_stream);
     for stream in [&other, &alloc_stream, &other, &other.clone()] {
         values.record_stream(stream).unwrap();
     }
-    assert_eq!((of_alloc.waits(), of_other.records()), (0, 0), "not before there is need");
+    assert_eq!((of_alloc.waits(), of_other.records()), (0, 0), "recording a stream must not call the driver");
     drop(values);
-    assert_eq!((of_alloc.waits(), of_other.records(), of_other.waits()), (1, 1, 0), "once for a stream");
+    assert_eq!(
+        (of_alloc.waits(), of_other.records(), of_other.waits()),
+        (1, 1, 0),
+        "one wait for each recorded stream"
+    );
 
     let values = buffer(&pool, &alloc_stream);
     values.record_stream(&other).unwrap();
@@ -50,7 +54,7 @@ fn a_free_waits_only_for_recorded_streams() {
 }
 
 #[test]
-fn a_move_makes_the_next_stream_wait_once() {
+fn a_move_makes_the_new_stream_wait_once_for_each_other_stream() {
     let (device, pool, [(first, of_first), (second, of_second)]) = setup();
     let third = device.stream().unwrap();
     let mut values = buffer(&pool, &first);
@@ -59,8 +63,8 @@ fn a_move_makes_the_next_stream_wait_once() {
     assert_eq!((of_first.waits(), of_second.waits()), (0, 2));
     assert_eq!(values.stream().id(), second.id());
     drop(values);
-    assert_eq!((of_first.waits(), of_second.waits()), (0, 2), "the order is there already");
-    // It was freed on the second stream, which can allocate it at once.
+    assert_eq!((of_first.waits(), of_second.waits()), (0, 2), "`move_to` has ordered the streams already");
+    // The block was freed on `second`, which can allocate it without a wait.
     buffer(&pool, &second).deallocate().unwrap();
     assert_eq!((of_first.waits(), of_second.waits()), (0, 2));
 }
@@ -83,12 +87,12 @@ fn a_free_with_a_failing_stream_returns_the_unchanged_handle() {
         }
         assert_eq!(pool.stats().free_blocks, 3);
         assert!(values.move_to(&device.stream().unwrap()).is_err());
-        assert_eq!(values.stream().id(), alloc_stream.id(), "as it was");
+        assert_eq!(values.stream().id(), alloc_stream.id(), "a failed move must not change the stream");
         faults.fail(false);
     }
     assert_eq!(values.copy_to_vec().unwrap(), [7, 8]);
     let parts = values.into_raw();
-    assert_eq!(parts.recorded.len(), 1, "still recorded");
+    assert_eq!(parts.recorded.len(), 1, "`other` must still be recorded");
     // SAFETY: the parts of a handle, unchanged (P1 to P4).
     unsafe { PoolBuffer::from_raw(parts) }.deallocate().unwrap();
     assert_eq!(pool.stats().free_blocks, 4);
@@ -107,16 +111,15 @@ fn copies_wait_for_recorded_streams() -> Result<()> {
     assert_eq!((of_alloc.waits(), of_other.records()), (3, 3));
     let mut copy = buffer(&pool, &other);
     copy.copy_from(&values)?;
-    assert_eq!(of_other.waits(), 1, "alloc_stream is waited for");
+    assert_eq!(of_other.waits(), 1, "the copy waits for alloc_stream");
     values.deallocate()?;
-    assert_eq!(of_alloc.waits(), 4, "the copy is, too");
+    assert_eq!(of_alloc.waits(), 4, "the free waits for the copy");
     Ok(())
 }
 
-/// The copy uses the caller's memory, which the caller may free as soon as it learns of the
-/// failure.
+/// A copy uses the caller's memory, which the caller may free when the call returns an error.
 #[test]
-fn a_copy_has_ended_even_if_the_wait_failed() {
+fn a_copy_has_ended_when_its_call_fails() {
     let device = Device::cpu();
     let pool = pool(&device);
     let (alloc_stream, of_alloc) = faulty_stream(&device);

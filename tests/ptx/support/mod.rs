@@ -15,7 +15,7 @@ pub struct Kernel {
 }
 
 /// Instructions that identify a primitive. Arithmetic and plain loads and stores are left out.
-const TELLING: [&str; 14] = [
+const IDENTIFYING: [&str; 14] = [
     "atom.",
     "red.",
     "fence.",
@@ -32,21 +32,20 @@ const TELLING: [&str; 14] = [
     "exit",
 ];
 
-/// Qualifiers that make a load or a store more than plain, and `weak`, which the compiler never
-/// emits by itself.
-const STRONG: [&str; 6] = ["weak", "relaxed", "acquire", "release", "volatile", "mmio"];
+/// Qualifiers of loads and stores that the compiler does not emit for plain accesses.
+const QUALIFIERS: [&str; 6] = ["weak", "relaxed", "acquire", "release", "volatile", "mmio"];
 
 impl Kernel {
-    /// The identifying opcodes in order; for a special register, its name.
+    /// The identifying opcodes in order; for a `mov` from a special register, the register.
     pub fn opcodes(&self) -> Vec<String> {
-        self.instructions.iter().filter_map(|instruction| telling(instruction)).collect()
+        self.instructions.iter().filter_map(|instruction| identifying(instruction)).collect()
     }
 }
 
-fn telling(instruction: &str) -> Option<String> {
+fn identifying(instruction: &str) -> Option<String> {
     let opcode = opcode(instruction);
-    let strong = is_access(opcode) && opcode.split('.').any(|part| STRONG.contains(&part));
-    if strong || TELLING.iter().any(|start| opcode.starts_with(start)) {
+    let qualified = is_access(opcode) && opcode.split('.').any(|part| QUALIFIERS.contains(&part));
+    if qualified || IDENTIFYING.iter().any(|start| opcode.starts_with(start)) {
         return Some(opcode.to_owned());
     }
     let source = instruction.strip_prefix("mov.")?.rsplit(", ").next()?;
@@ -94,28 +93,29 @@ pub fn kernels(text: &str) -> Vec<Kernel> {
     kernels
 }
 
-/// Every instruction with an implicit ordering or scope, by line.
-pub fn unsound(text: &str) -> Vec<String> {
+/// Lists the forbidden instructions with their lines: `membar`, volatile accesses, and `atom` or
+/// `red` without ordering or scope.
+pub fn forbidden(text: &str) -> Vec<String> {
     let lines = text.lines().enumerate();
     let all = lines.flat_map(|(number, line)| instructions(line).map(move |part| (number + 1, part)));
-    all.filter(|(_, part)| is_unsound(opcode(part)))
+    all.filter(|(_, part)| is_forbidden(opcode(part)))
         .map(|(number, part)| format!("{number}: {part}"))
         .collect()
 }
 
-fn is_unsound(opcode: &str) -> bool {
+fn is_forbidden(opcode: &str) -> bool {
     let has = |one_of: &[&str]| opcode.split('.').any(|part| one_of.contains(&part));
     let ordered =
         has(&["relaxed", "acquire", "release", "acq_rel"]) && has(&["cta", "cluster", "gpu", "sys"]);
-    let exchange = opcode.starts_with("atom.") || opcode.starts_with("red.");
-    opcode.starts_with("membar") || (exchange && !ordered) || (is_access(opcode) && has(&["volatile"]))
+    let is_rmw = opcode.starts_with("atom.") || opcode.starts_with("red.");
+    opcode.starts_with("membar") || (is_rmw && !ordered) || (is_access(opcode) && has(&["volatile"]))
 }
 
 /// The kernel modules that ship: that of the library and that of the harness.
 pub const SHIPPED_KERNELS: [&str; 2] = ["host/kernels", "harness/kernels"];
 
 /// The PTX of the kernel crate or kernel module in `folder`. `None` if no compiler for kernels is
-/// installed, unless `WARPHEAP_REQUIRE_COMPILER=1`.
+/// installed; panics then if `WARPHEAP_REQUIRE_COMPILER=1`.
 pub fn built(folder: &str, arch: &str) -> Option<String> {
     built_with(folder, arch, |builder| builder)
 }
@@ -140,7 +140,7 @@ pub fn built_with(folder: &str, arch: &str, set: impl FnOnce(Builder) -> Builder
     }
 }
 
-/// The folder of the workspace: the folder of the crate with these tests, or the one above it.
+/// The workspace root: the nearest folder at or above this crate's that contains `gpu`.
 fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = manifest.ancestors().find(|folder| folder.join("gpu").is_dir());

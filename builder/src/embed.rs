@@ -15,7 +15,7 @@ impl Builder {
     /// | variable | value |
     /// |---|---|
     /// | `WARPHEAP_PTX_SM_70`, and likewise for each of `archs` | path of the PTX file |
-    /// | `WARPHEAP_PTX_MISSING_REASON_FILE` | path of a text file: why there is no PTX; else empty |
+    /// | `WARPHEAP_PTX_MISSING_REASON_FILE` | path of a file: why there is no PTX, or empty |
     /// | `WARPHEAP_DEVICE_RUSTC` | version of the compiler: `rustc 1.96.0 (...)`, or `none` |
     ///
     /// The crate includes a file with `include_str!(env!("WARPHEAP_PTX_SM_70"))`.

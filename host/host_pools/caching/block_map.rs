@@ -1,7 +1,7 @@
 //! The blocks that were cut, by address, and which of them are live.
 //!
 //! ```text
-//!   address ── shard of a map ──► number ──► slot { address, bytes, piece, requested }
+//!   address ─ shard of a map ─► number ─► slot { address, bytes, piece, requested }
 //! ```
 //!
 //! A block has a slot from when it is cut out of a segment until it is merged again, both while it

@@ -20,14 +20,14 @@ target=${CARGO_TARGET_DIR:-target}
 
 step() { printf '\n== %s (%d s so far)\n' "$*" "$SECONDS"; }
 
-# beside NAME COMMAND...: runs the command in parallel with the tests, many of which use one core.
-# It needs a target folder of its own: cargo builds once at a time in one.
+# beside NAME COMMAND...: runs the command in parallel with the steps that follow, in the time that
+# they leave a core idle. It needs a target folder of its own: cargo builds once at a time in one.
 declare -A jobs logs
 beside() {
     local name=$1
     shift
     logs[$name]=$(mktemp)
-    "$@" >"${logs[$name]}" 2>&1 &
+    nice -n 19 "$@" >"${logs[$name]}" 2>&1 &
     jobs[$name]=$!
 }
 trap 'kill "${jobs[@]}" 2>/dev/null || true; rm -f "${logs[@]}"' EXIT
@@ -39,14 +39,6 @@ join() {
     wait "${jobs[$1]}" || status=$?
     cat "${logs[$1]}"
     [ "$status" -eq 0 ] || exit "$status"
-}
-
-# The build scripts compile the kernels for sm_70 and sm_80. The tests have built the example.
-kernels_for() {
-    local kernels
-    for kernels in host harness; do
-        "$target/debug/examples/ptx" "$kernels/kernels" "$target/$kernels.ptx" "$1"
-    done
 }
 
 step set up
@@ -65,7 +57,12 @@ fi
 step format
 cargo fmt --all --check
 
+[ -z "$all" ] || beside 'versions of dependencies' scripts/check-dependency-ranges.sh
 if [ -z "$quick" ]; then
+    # The flag would cause a full rebuild in the common target folder.
+    beside 'model checker' env RUSTFLAGS='--cfg loom' CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+        CARGO_TARGET_DIR="$target/loom" cargo test -p warpheap-device --features loom --release --locked --test 'loom*'
+
     step lints
     # Without GPU kernels, as for documentation: lints do not need them.
     DOCS_RS=1 cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
@@ -80,15 +77,11 @@ step tests, with all features but debug
 # `debug` changes the program's kernels: the register checks need the kernels without it.
 tests=(cargo test --workspace --features cli,rustacuda,cust,bytemuck --locked)
 "${tests[@]}" --no-run
-if [ -z "$quick" ]; then
-    # The flag would cause a full rebuild in the common target folder.
-    beside 'model checker' env RUSTFLAGS='--cfg loom' CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-        CARGO_TARGET_DIR="$target/loom" cargo test -p warpheap-device --features loom --release --locked --test 'loom*'
-fi
-if [ -n "$all" ]; then
-    beside 'kernels for sm_90' kernels_for sm_90
-    beside 'versions of dependencies' scripts/check-dependency-ranges.sh
-fi
+# The build scripts compile the kernels for sm_70 and sm_80. The tests have built the example.
+for kernels in ${all:+host harness}; do
+    beside "kernels of $kernels for sm_90" \
+        "$target/debug/examples/ptx" "$kernels/kernels" "$target/$kernels.ptx" sm_90
+done
 "${tests[@]}"
 
 step the example of the README, which the tests have built
@@ -102,7 +95,8 @@ DOCS_RS=1 RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-featu
 
 [ -n "$quick" ] || join 'model checker'
 if [ -n "$all" ]; then
-    join 'kernels for sm_90'
+    join 'kernels of host for sm_90'
+    join 'kernels of harness for sm_90'
     join 'versions of dependencies'
 fi
 

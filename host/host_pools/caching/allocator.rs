@@ -31,8 +31,10 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
     #[inline]
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         check_request(NAME, self.device(), layout, stream)?;
-        let classes = self.settings.classes;
-        let need = classes.need(layout).ok_or_else(|| classes.unsupported(layout))?;
+        // Through the pool: a local copy of the classes would be stored and loaded again.
+        let Some(need) = self.settings.classes.need(layout) else {
+            return Err(self.settings.classes.unsupported(layout));
+        };
         match self.alloc_cached(&need, layout, stream) {
             Some(ptr) => Ok(ptr),
             None => self.allocate_slow(&need, layout, stream),

@@ -10,6 +10,7 @@ use super::bin::{Bin, Entry, bin_limit};
 use super::block_map::{BlockId, BlockMap, Claim};
 use super::class::{Classes, Need};
 use super::extents::Extents;
+use super::slot::Slot;
 use super::stats::{Counts, Tally};
 use std::alloc::Layout;
 
@@ -75,23 +76,19 @@ impl Bins {
         let bin = &mut self.bins[class];
         let entry = if need.is_small { bin.blocks.pop() } else { bin.pop_large(need) };
         match entry {
-            Some(entry) => Some(self.make_live(class, entry, layout, live)),
+            Some(entry) => {
+                bin.tally.alloc(entry.bytes, layout.size() as u64);
+                Some(self.make_live(entry.id, entry.address, layout, live))
+            }
             None if need.is_small => None,
             None => self.alloc_from_extent(class, need, layout, merges, live),
         }
     }
 
-    /// Makes a block live and counts it.
+    /// Makes a block live that the caller has counted.
     #[inline(always)]
-    fn make_live(
-        &mut self,
-        class: usize,
-        Entry { id, address, bytes }: Entry,
-        layout: Layout,
-        live: &BlockMap,
-    ) -> u64 {
+    fn make_live(&mut self, id: BlockId, address: u64, layout: Layout, live: &BlockMap) -> u64 {
         let claim = live.set_live(id, layout);
-        self.bins[class].tally.alloc(bytes, layout.size() as u64);
         self.recent[recent_index(address)] = Some((address, claim));
         self.used = true;
         address
@@ -106,7 +103,6 @@ impl Bins {
         merges: bool,
         live: &BlockMap,
     ) -> Option<u64> {
-        let need = *need;
         let found = match self.extents.cut(need, live) {
             None if merges => {
                 self.merge_large(live);
@@ -115,7 +111,8 @@ impl Bins {
             found => found,
         };
         let (id, address) = found?;
-        Some(self.make_live(class, Entry { id, address, bytes: need.bytes }, layout, live))
+        self.bins[class].tally.alloc(need.bytes, layout.size() as u64);
+        Some(self.make_live(id, address, layout, live))
     }
 
     /// Merges cached large blocks into the cache's extents.
@@ -142,11 +139,16 @@ impl Bins {
         self.recent[recent_index(address)].take_if(|(known, _)| *known == address).map(|(_, claim)| claim)
     }
 
-    /// Caches a free block that was allocated with `requested` bytes. With `merges`, a large block
-    /// is merged into its extent instead.
+    /// Caches a free block, given with its slot, that was allocated with `requested` bytes. With
+    /// `merges`, a large block is merged into its extent instead.
     #[inline(always)]
-    pub fn free(&mut self, id: BlockId, requested: u64, merges: bool, live: &BlockMap) -> FreeOutcome {
-        let slot = live.slot(id);
+    pub fn free(
+        &mut self,
+        (id, slot): (BlockId, &Slot),
+        requested: u64,
+        merges: bool,
+        live: &BlockMap,
+    ) -> FreeOutcome {
         let entry = Entry::new(id, slot);
         let Some(class) = slot.class() else {
             self.huge.free(entry.bytes, requested);
@@ -159,7 +161,6 @@ impl Bins {
             self.extents.free(id, live);
             return FreeOutcome::Cached;
         }
-        let bin = &mut self.bins[class];
         bin.blocks.push(entry);
         // The first block is always kept: this skips the division that computes the limit.
         let cached = bin.blocks.len();

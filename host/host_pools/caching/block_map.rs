@@ -145,11 +145,11 @@ impl BlockMap {
         self.slot(id).claim(layout).map(|()| id)
     }
 
-    /// Claims a block by its remembered claim, without the map. `false` gives no reason:
-    /// [`claim`](Self::claim) determines it.
+    /// Claims a block by its remembered claim, without the map, and returns its slot. `None` gives
+    /// no reason: [`claim`](Self::claim) determines it.
     #[inline]
-    pub fn claim_known(&self, Claim { id, requested }: Claim, address: u64, layout: Layout) -> bool {
-        self.slot(id).claim_known(requested, address, layout)
+    pub fn claim_known(&self, Claim { id, requested }: Claim, address: u64, layout: Layout) -> Option<&Slot> {
+        Some(self.slot(id)).filter(|slot| slot.claim_known(requested, address, layout))
     }
 
     /// The layout of the live block that starts at `address`.
@@ -188,8 +188,10 @@ mod tests {
         for other in [layout(301), Layout::from_size_align(300, 8).unwrap()] {
             assert_eq!(live.claim(4096, other), Err(ClaimError::Layout(layout(300))));
         }
-        assert!(!live.claim_known(first, 4096, layout(301)));
-        assert!(live.claim_known(first, 4096, layout(300)) && !live.claim_known(first, 4096, layout(300)));
+        assert!(live.claim_known(first, 4096, layout(301)).is_none());
+        let slot = live.claim_known(first, 4096, layout(300));
+        assert!(slot.is_some_and(|slot| std::ptr::eq(slot, live.slot(id))));
+        assert!(live.claim_known(first, 4096, layout(300)).is_none());
         live.set_live(id, layout(300));
         assert_eq!(live.claim(4096, layout(300)), Ok(id));
         assert_eq!(live.claim(4096, layout(300)), Err(ClaimError::Free));
@@ -213,8 +215,8 @@ mod tests {
             assert_eq!(live.insert(block(address)), id);
             let new = live.set_live(id, layout(300));
             wrapped += usize::from(new == old);
-            assert!(!live.claim_known(old, 4096, layout(300)) && live.slot(id).is_live());
-            assert!(live.claim_known(new, address, layout(300)));
+            assert!(live.claim_known(old, 4096, layout(300)).is_none() && live.slot(id).is_live());
+            assert!(live.claim_known(new, address, layout(300)).is_some());
             live.remove(id);
         }
         assert!(wrapped > 0);

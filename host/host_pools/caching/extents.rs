@@ -65,14 +65,14 @@ impl Extents {
     }
 
     /// Cuts a block for a request. It is not live yet.
-    pub fn cut(&mut self, need: Need, live: &BlockMap) -> Option<(BlockId, u64)> {
+    pub fn cut(&mut self, need: &Need, live: &BlockMap) -> Option<(BlockId, u64)> {
         let piece = self.cut_piece(need.bytes, need.align)?;
         let address = self.arena.start(piece);
         let id = self.numbers.pop().unwrap_or_else(|| {
             self.numbers = live.take_numbers(NUMBERS);
             self.numbers.pop().unwrap_or_else(|| unreachable!("`NUMBERS` is not zero"))
         });
-        let Need { class, bytes, .. } = need;
+        let &Need { class, bytes, .. } = need;
         live.insert_as(id, BlockInfo { address, bytes, owner: self.owner, piece, class, is_small: false });
         Some((id, address))
     }

@@ -199,7 +199,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
     fn cache_block(&self, id: BlockId, layout: Layout, stream: &Stream) {
         let requested = layout.size() as u64;
         let merges = self.at_free_limit.load(Relaxed);
-        let free = |cache: &StreamCache| cache.bins().free(id, requested, merges, &self.live);
+        let block = (id, self.live.slot(id));
+        let free = |cache: &StreamCache| cache.bins().free(block, requested, merges, &self.live);
         let outcome = self.streams.with(stream, free);
         if outcome != FreeOutcome::Cached {
             self.share_surplus(outcome, stream);

@@ -122,7 +122,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     fn find_in_extents(&self, shared: &mut Shared, request: &Request<'_>) -> Option<BlockId> {
         let Request { need, cache, .. } = request;
         if !need.is_small {
-            return need.class.and_then(|_| cache.bins().extents.cut(*need, &self.live)).map(|(id, _)| id);
+            return need.class.and_then(|_| cache.bins().extents.cut(need, &self.live)).map(|(id, _)| id);
         }
         let align = self.settings.classes.align(need.class?);
         if !shared.free_part(cache, refill_bytes(*need), align) {

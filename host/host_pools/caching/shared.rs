@@ -152,7 +152,7 @@ impl Shared {
         // in between.
         let mut bins = cache.bins();
         pieces.into_iter().for_each(|piece| bins.extents.adopt(&mut self.arena, piece));
-        bins.extents.cut(need, live).map(|(id, _)| id)
+        bins.extents.cut(&need, live).map(|(id, _)| id)
     }
 
     /// Allocates a block of one of `orders` for a cache. For a small class, up to `max - 1`

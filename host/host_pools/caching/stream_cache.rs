@@ -87,8 +87,11 @@ impl StreamCache {
     #[inline]
     pub fn free_recent(&self, address: u64, layout: Layout, merges: bool, live: &BlockMap) -> FreeOutcome {
         let mut bins = lock(&self.bins);
-        let known = bins.take_recent(address).filter(|claim| live.claim_known(*claim, address, layout));
-        known.map_or(FreeOutcome::Unknown, |claim| bins.free(claim.id, layout.size() as u64, merges, live))
+        let Some(claim) = bins.take_recent(address) else { return FreeOutcome::Unknown };
+        match live.claim_known(claim, address, layout) {
+            Some(slot) => bins.free((claim.id, slot), layout.size() as u64, merges, live),
+            None => FreeOutcome::Unknown,
+        }
     }
 
     /// Locks the bins. Calls that change extents also need the shared lock, under which their

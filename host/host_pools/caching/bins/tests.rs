@@ -29,7 +29,9 @@ impl Fixture {
         let class = Some(self.classes.index(bytes));
         let info = BlockInfo { address, bytes, owner: SHARED, piece: 0, class, is_small: false };
         let id = self.live.insert(info);
-        if let FreeOutcome::Overflow { class, limit } = self.bins.free(id, bytes, false, &self.live) {
+        if let FreeOutcome::Overflow { class, limit } =
+            self.bins.free((id, self.live.slot(id)), bytes, false, &self.live)
+        {
             let surplus = self.bins.take_surplus(class, limit, &self.live);
             self.surplus.extend(surplus.into_iter().map(|id| self.live.slot(id).bytes()));
         }

@@ -18,6 +18,9 @@ esac
 
 target=${CARGO_TARGET_DIR:-target}
 
+# As in Cargo.toml: the projects that the tests build have profiles of their own.
+export CARGO_PROFILE_DEV_DEBUG=false
+
 step() { printf '\n== %s (%d s so far)\n' "$*" "$SECONDS"; }
 
 # beside NAME COMMAND...: runs the command in parallel with the steps that follow, in the time that
@@ -61,7 +64,7 @@ cargo fmt --all --check
 if [ -z "$quick" ]; then
     # The flag would cause a full rebuild in the common target folder.
     beside 'model checker' env RUSTFLAGS='--cfg loom' CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-        CARGO_TARGET_DIR="$target/loom" cargo test -p warpheap-device --features loom --release --locked --test 'loom*'
+        CARGO_PROFILE_RELEASE_DEBUG=false CARGO_TARGET_DIR="$target/loom" cargo test -p warpheap-device --features loom --release --locked --test 'loom*'
 
     step lints
     # Without GPU kernels, as for documentation: lints do not need them.
@@ -73,7 +76,7 @@ for build in warpheap-device: warpheap-device:{rustacuda,cust,bytemuck,debug} wa
     DOCS_RS=1 cargo check --package "${build%:*}" --no-default-features --features "${build#*:}" --locked
 done
 
-step tests, with all features but debug
+step build the tests, with all features but debug
 # `debug` changes the program's kernels: the register checks need the kernels without it.
 tests=(cargo test --workspace --features cli,rustacuda,cust,bytemuck --locked)
 "${tests[@]}" --no-run
@@ -82,13 +85,16 @@ for kernels in ${all:+host harness}; do
     beside "kernels of $kernels for sm_90" \
         "$target/debug/examples/ptx" "$kernels/kernels" "$target/$kernels.ptx" sm_90
 done
+
+# While jobs run beside it: most of it is one build on one core.
+step debug and normal heaps, built with the feature debug
+cargo test --locked --features debug --test device_pools --test heap_groups
+
+step run the tests
 "${tests[@]}"
 
 step the example of the README, which the tests have built
 "$target/debug/examples/hello"
-
-step debug heaps, and other heaps in a build that has them
-cargo test --locked --features debug --test device_pools --test heap_groups
 
 step documentation
 DOCS_RS=1 RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features --locked

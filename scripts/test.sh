@@ -20,8 +20,8 @@ target=${CARGO_TARGET_DIR:-target}
 
 step() { printf '\n== %s (%d s so far)\n' "$*" "$SECONDS"; }
 
-# beside NAME COMMAND...: runs the command in parallel with the steps that follow, in the time that
-# they leave a core idle. It needs a target folder of its own: cargo builds once at a time in one.
+# beside NAME COMMAND...: runs the command in parallel with the steps that follow, at the lowest
+# priority. The command needs its own target folder, because cargo locks it.
 declare -A jobs logs
 beside() {
     local name=$1
@@ -51,7 +51,7 @@ elif [ -z "${WARPHEAP_REQUIRE_COMPILER:-}" ]; then
     skipped="; no compiler for kernels at its usual place: tests of the PTX may have been left out"
 fi
 if [ -z "${WARPHEAP_PTXAS:-}" ] && ! command -v ptxas >/dev/null; then
-    skipped="$skipped; no ptxas: registers were not looked at"
+    skipped="$skipped; no ptxas: register checks were skipped"
 fi
 
 step format
@@ -87,7 +87,7 @@ done
 step the example of the README, which the tests have built
 "$target/debug/examples/hello"
 
-step debug heaps, and other heaps in a build that has them
+step debug and normal heaps, built with the feature debug
 cargo test --locked --features debug --test device_pools --test heap_groups
 
 step documentation
